@@ -1,0 +1,102 @@
+# Thin: CMake and Ninja do the work, in build/release, build/debug, build/asan, ...  `make help` lists it all.
+#
+#   T='conv*'       which tests: a pattern for ctest names (make test T='unit.*'), `make test` and sanitizers
+#   DATA=folder     make demo with pictures of your own: one folder per class below train/ and val/
+#   PREFIX=/usr     make install
+#   CMAKE_ARGS=...  more for CMake, e.g. -DCMAKE_C_COMPILER=clang
+
+CMAKE ?= cmake
+CTEST ?= ctest
+PREFIX ?= /usr/local
+T ?= *
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 60
+
+# a shell pattern as ctest's regular expression; 'conv*' means unit.conv_x as well as conv_x
+pattern = ^([a-z0-9_]+[.])?$(subst ?,.,$(subst *,.*,$(subst .,[.],$(1))))$$
+
+# $(call configure,FOLDER,OPTIONS)
+configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).log 2>&1 || \
+    { cat build/$(1).log; exit 1; }
+run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
+    --no-tests=error $(2)
+
+.PHONY: build debug demo check test tests asan ubsan tsan fuzz bench cover format golden install setup \
+    clean help
+
+build: ## build/tandem, release
+	@mkdir -p build
+	@$(call configure,release,-DCMAKE_BUILD_TYPE=Release)
+	@$(CMAKE) --build build/release
+	@ln -sfn release/tandem build/tandem
+
+debug: ## build/debug/tandem, -O0 -g, every check on
+	@mkdir -p build
+	@$(call configure,debug,-DCMAKE_BUILD_TYPE=Debug)
+	@$(CMAKE) --build build/debug
+
+setup: ## install what is missing
+	@scripts/setup
+
+demo: setup ## from nothing to a trained model; DATA=folder takes your pictures
+	@$(MAKE) --no-print-directory build
+	@scripts/demo $(DATA)
+
+tests: build ## build the tests
+	@$(CMAKE) --build build/release --target tests
+
+test: setup ## everything, or what matches T='conv*'
+	@$(MAKE) --no-print-directory tests
+	@$(call run_tests,release,-R '$(call pattern,$(T))')
+
+check: ## layers, limits, style, headers, formatting, docs, a clang build
+	@scripts/check
+
+# sanitizers: what runs in seconds there; LeakSanitizer is part of asan
+SANITIZED = ^(unit|property|fuzz)[.]
+asan: ## AddressSanitizer on unit, property and fuzz-corpus tests
+ubsan: ## UndefinedBehaviorSanitizer on the same
+asan_sanitizer = address
+ubsan_sanitizer = undefined
+asan ubsan:
+	@mkdir -p build
+	@$(call configure,$@,-DTANDEM_SANITIZE=$($@_sanitizer) -DTANDEM_TEST_SLOWDOWN=6)
+	@$(CMAKE) --build build/$@ --target tests
+	@$(call run_tests,$@,-R '$(if $(filter *,$(T)),$(SANITIZED),$(call pattern,$(T)))')
+
+# libgomp is not instrumented, so OpenMP gets one thread here; ours are the ones to watch
+tsan: ## ThreadSanitizer on the tests labelled threads
+	@mkdir -p build
+	@$(call configure,tsan,-DTANDEM_SANITIZE=thread -DTANDEM_TEST_SLOWDOWN=10)
+	@$(CMAKE) --build build/tsan --target tests
+	@OMP_THREAD_LIMIT=1 TSAN_OPTIONS=halt_on_error=1 \
+	    $(call run_tests,tsan,$(if $(filter *,$(T)),-L threads -E '^e2e[.]',-R '$(call pattern,$(T))'))
+
+fuzz: ## fuzz F=jpeg for FUZZ_SECONDS (60), from its corpus; wants clang
+	@scripts/fuzz "$(F)" $(FUZZ_SECONDS)
+
+bench: build ## the table of tests/perf, against its baseline
+	@scripts/bench
+
+cover: ## line and branch report of the unit, property, ops and golden tests
+	@mkdir -p build
+	@$(call configure,cover,-DTANDEM_COVERAGE=ON -DTANDEM_TEST_SLOWDOWN=10)
+	@$(CMAKE) --build build/cover --target tests
+	@find build/cover -name '*.gcda' -delete
+	@$(call run_tests,cover,-Q -E '^(e2e|perf)[.]') || echo "cover: some tests failed"
+	@scripts/cover build/cover
+
+format: ## clang-format in place
+	@scripts/style --files | xargs clang-format -i
+
+golden: tests ## rewrite the expected texts; review the diff
+	@TANDEM_GOLDEN_WRITE=1 $(call run_tests,release,-R '^golden[.]')
+
+install: build ## to PREFIX (/usr/local): command, libraries, headers, pkg-config and CMake files
+	@$(CMAKE) --install build/release --prefix $(PREFIX)
+
+clean: ## forget everything built; what setup fetched stays
+	@find build -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,249 @@
+/*
+ * tandem/data.h -- data sets and loaders: a folder of pictures in, normalised batches out
+ *
+ *     td_dataset *ds;
+ *     TD_OUT(td_dataset_open(&(td_dataset_opts){ .path = "flowers", .split = "train" }, &ds));
+ *     td_loader *ld;
+ *     TD_OUT(td_loader_new(ds, &(td_loader_opts){ .batch_size = 64, .is_training = true }, &ld));
+ *     const td_batch *b;
+ *     while ((st = td_loader_next(ld, &b)) == TD_OK)      one epoch; TD_EEND ends it
+ *         use(b->images, b->labels, b->n);
+ *     td_loader_free(ld);
+ *     td_dataset_free(ds);                                after every loader on it
+ *
+ * What a sample becomes depends on (seed, epoch, sample) alone: workers, ranks and resuming in the
+ * middle of an epoch change no bit.
+ */
+#ifndef TD_DATA_H
+#define TD_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tandem/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_dataset td_dataset;
+typedef struct td_loader td_loader;
+
+/* --- data sets -------------------------------------------------------------------------------- */
+
+typedef enum {
+    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture> */
+    TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
+    TD_DATA_TENSORS    /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
+} td_data_backend;
+
+/** By name: folder pytorch dali-cpu synthetic syntetic tensors.  TD_EUSAGE lists them. */
+TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
+
+/** All zero but `path` is a folder whose sub-folders are the classes. */
+typedef struct {
+    const char *path; /* the folder or file; unused by synthetic */
+    td_data_backend backend;
+    const char *split; /* "train" or "val": use <path>/<split>; NULL: `path` itself */
+    bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
+    int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
+    int64_t n_images;  /* synthetic: pictures in an epoch; 0 means 1024 */
+} td_dataset_opts;
+
+/**
+ * Open a data set.  Nothing is decoded.  Folder: classes are the sub-folders in byte order; samples
+ * are the files below one whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
+ * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
+ * skipped.
+ *
+ *   TD_EARG      no path
+ *   TD_ENOTFOUND path or split is absent; the message names the folders that are there
+ *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed
+ *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
+ */
+TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
+
+/** A data set of single files, labels -1, no classes; the paths are copied.  For prediction. */
+TD_API TD_CHECKED td_status td_dataset_from_files(const char *const *paths, int64_t n,
+                                                  td_dataset **out);
+
+/** Release it.  NULL is fine. */
+TD_API void td_dataset_free(td_dataset *ds);
+
+TD_API int64_t td_dataset_count(const td_dataset *ds);
+TD_API int td_dataset_classes(const td_dataset *ds);
+
+/** The name of class `i` ("0", "1", ... where there are none); lent until td_dataset_free. */
+TD_API const char *td_dataset_class_name(const td_dataset *ds, int i);
+TD_API int64_t td_dataset_label(const td_dataset *ds, int64_t sample);
+
+/** The file of a sample; NULL when it has none (synthetic, tensors). */
+TD_API const char *td_dataset_path(const td_dataset *ds, int64_t sample);
+
+/** The folder or file it was read from; "synthetic" for synthetic. */
+TD_API const char *td_dataset_root(const td_dataset *ds);
+TD_API td_data_backend td_dataset_backend(const td_dataset *ds);
+
+/** Channels, height and width of all pictures; 0 where the loader decides (folder, synthetic). */
+TD_API void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width);
+
+/**
+ * Number the classes as `names` does (a training set's, or a checkpoint's); labels follow.  With
+ * `allow_subset` the data set may hold fewer.  One without class names may have n at most.
+ *   TD_EFORMAT   a class is missing or unknown; the message names the first
+ */
+TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names,
+                                                   bool allow_subset);
+
+/* --- loaders ---------------------------------------------------------------------------------- */
+
+typedef enum { TD_INTERPOLATE_BILINEAR, TD_INTERPOLATE_BICUBIC } td_interpolation; /* antialiased */
+
+/**
+ * How to make batches.  All zero: evaluation, batches of 32, 224 x 224, resize to 256, bilinear.
+ *
+ * Training: shuffled; random resized crop (area 8..100 %, ratio 3/4..4/3, torchvision's sampler),
+ * flip with probability 1/2; the last short batch is left out.  Evaluation: in order; short side to
+ * image_size + eval_padding, centre crop; the last short batch is kept.  `tensors` and `synthetic`
+ * are neither shuffled nor changed.
+ */
+typedef struct {
+    bool is_training;
+    int batch_size;   /* per rank; 0 means 32 */
+    int image_size;   /* 0 means 224, or the shape of `tensors` */
+    int eval_padding; /* evaluation; 0 means 32, negative means none */
+    td_interpolation interpolation;
+    bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
+    bool exact_decode;       /* training: never decode at reduced size, bit-equal to torchvision */
+    int workers;             /* threads; 0 means one per CPU */
+    int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
+    int nice;                /* lower the workers' priority by so many steps */
+    uint64_t seed;
+    int64_t start_epoch; /* the first epoch, counted from 0 ... */
+    int64_t start_batch; /* ... and the first batch of it: to resume in its middle */
+    int rank, world;     /* this rank of so many; world 0 means 1 */
+    double max_bad;      /* share that may be bad; 0: 0.01, at least one picture; negative: none */
+} td_loader_opts;
+
+/**
+ * One batch.  Batch i of an epoch holds rows [(i W + r) B, (i W + r + 1) B) of the epoch's order,
+ * for rank r of W.  Lent until the next call on its loader.  n is batch_size; less in evaluation,
+ * even 0, at the end of the epoch and where bad pictures were left out.
+ */
+typedef struct {
+    const float *images;    /* [n, channels, height, width], normalised */
+    const int64_t *labels;  /* [n] class, 0 .. classes - 1; -1 where unknown */
+    const int64_t *samples; /* [n] index in the data set of the picture that is there */
+    int n, channels, height, width;
+    int64_t epoch, index; /* index counts the batches of the epoch from 0 */
+    double wait_s;        /* how long td_loader_next waited for it */
+    double decode_s;      /* worker time spent on it, summed over threads */
+} td_batch;
+
+/**
+ * Make a loader and start its workers.  `ds` is kept: it must outlive the loader.  Several loaders
+ * may share it.
+ *   TD_EARG    an option out of range, or a training set smaller than one batch of all ranks
+ *   TD_ESHAPE  image_size is not the size of the tensors
+ */
+TD_API TD_CHECKED td_status td_loader_new(const td_dataset *ds, const td_loader_opts *opts,
+                                          td_loader **out);
+
+/** Stop the workers and release everything lent.  NULL is fine. */
+TD_API void td_loader_free(td_loader *ld);
+
+/**
+ * Lend the next batch.  TD_EEND (*out is NULL) after the last batch of an epoch; the call after
+ * that begins the next epoch.
+ *
+ * A picture that cannot be read is noted (td_loader_bad).  In training it is replaced by the
+ * next good one of the data set (index + 1, + 2, ...) with that one's label; in evaluation it is
+ * left out, so that counts stay true.
+ *   TD_EFORMAT  more bad pictures than max_bad allows; the message has the count and a reason
+ *   TD_ENOMEM   and then the loader is only good for td_loader_free
+ */
+TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);
+
+/** Go to batch 0 of `epoch`, leaving out what is left of the present one. */
+TD_API TD_CHECKED td_status td_loader_start_epoch(td_loader *ld, int64_t epoch);
+
+/** Batches of an epoch. */
+TD_API int64_t td_loader_batches(const td_loader *ld);
+
+typedef struct {
+    const char *path;
+    const char *reason;
+    int64_t sample;
+} td_bad_picture;
+
+/** Bad pictures met so far, each once, in the order of the batches that wanted them; lent until the
+    next call on the loader. */
+TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out);
+
+/* --- whole data sets -------------------------------------------------------------------------- */
+
+typedef struct {
+    int threads;              /* 0 means one per CPU */
+    const char *dump_tensors; /* a .safetensors to write: images f32 [N,3,S,S] as evaluation sees
+                                 them, labels i64 [N]; bad pictures are left out.  NULL: none */
+    int image_size;           /* S; 0 means 224 */
+    int eval_padding;         /* as in td_loader_opts */
+    td_interpolation interpolation;
+    bool ignore_orientation;
+} td_check_opts;
+
+typedef struct {
+    int min, median, max;
+} td_extent;
+
+typedef struct {
+    int64_t n_pictures, n_good, n_bad;
+    int64_t n_jpeg, n_png, n_gray, n_cmyk, n_progressive, n_rotated; /* good ones; rotated: EXIF */
+    td_extent width, height; /* pixels, as stored, of the good ones */
+    int n_classes;
+    const int64_t *class_good; /* [n_classes] */
+    const int64_t *class_bad;  /* [n_classes] */
+    const td_bad_picture *bad; /* [n_bad], in the order of the data set */
+    double seconds;
+} td_dataset_report;
+
+/** Decode every picture of a folder data set.  Bad ones are results, not errors.  You free *out. */
+TD_API TD_CHECKED td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts,
+                                             td_dataset_report **out);
+TD_API void td_dataset_report_free(td_dataset_report *r);
+
+/** A set to draw; all zero means 8 classes, 1600 + 400 pictures of 64 x 64. */
+typedef struct {
+    int classes;        /* 2 .. the kinds there are; their names are the class names */
+    int64_t train, val; /* pictures in all, spread evenly over the classes */
+    int size;           /* pixels, 16 .. 4096 */
+    int quality;        /* JPEG, 1 .. 100; 0 means 90 */
+    uint64_t seed;
+    int threads; /* 0 means one per CPU */
+} td_draw_opts;
+
+/**
+ * Write <path>/{train,val}/<kind>/NNNNN.jpg: shapes, textures, letters.  The same options give the
+ * same bytes.
+ *   TD_EARG  out of range, or `path` is there and not an empty folder
+ */
+TD_API TD_CHECKED td_status td_dataset_draw(const char *path, const td_draw_opts *opts);
+
+typedef struct {
+    double median, min, max; /* images per second over the measured rounds */
+    int64_t n_images;        /* in all of them */
+    int threads;
+} td_data_speed;
+
+/**
+ * Measure the training pipeline (decode, crop, flip, normalise) alone: `rounds` rounds (0: 10) of
+ * about `round_s` seconds (0: 0.5) after one that is not counted.  Options as for training.
+ */
+TD_API TD_CHECKED td_status td_data_benchmark(const td_dataset *ds, const td_loader_opts *opts,
+                                              int rounds, double round_s, td_data_speed *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/*
+ * tandem/model.h -- the architectures, as rows of one table over one builder
+ *
+ *     td_model_opts o;
+ *     td_model_defaults(&o);
+ *     o.arch = "resnet50";  o.num_classes = 10;
+ *     td_value *logits = td_model_forward(b, &o, images, true);
+ *
+ * Parameters carry the torchvision / timm names and their initialisers, so that the graph alone says
+ * how a network begins.  A graph of the user's own takes the place of an architecture with `model`.
+ */
+#ifndef TD_MODEL_H
+#define TD_MODEL_H
+
+#include "tandem/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct td_field;
+
+/** Which network.  The field table (td_model_fields) holds names, defaults and ranges. */
+typedef struct {
+    const char *arch;     /* "resnet50" */
+    const char *model;    /* graph text file with input `images` and output `logits`; instead of arch */
+    int num_classes;      /* 1000; 0: as many as the data or the weight file has */
+    int image_size;       /* side of the crop; 0: the architecture's own, 224 */
+    int se_form;          /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
+    bool last_bn_0_init;  /* gamma of each branch's last BN starts at 0 */
+    int conv_init;        /* 0 "fan_in", 1 "fan_out" */
+    td_dtype dtype;       /* 0: float32; TD_DT_F64 on the reference device only */
+} td_model_opts;
+
+TD_API const struct td_field *td_model_fields(void);
+TD_API void td_model_defaults(td_model_opts *opts);
+
+/** Names of the architectures; NULL past the end. */
+TD_API const char *td_arch_name_at(int i);
+
+/** What is known of an architecture without building it. */
+typedef struct {
+    const char *name;
+    const char *block; /* "basic" or "bottleneck" */
+    int layers[4];
+    int widths[4];
+    int expansion, groups;
+    bool has_se;
+    int image_size;
+} td_arch_info;
+
+/** TD_EUSAGE: no such architecture; names the nearest. */
+TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
+
+/**
+ * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`: image_size 0,
+ * and with a graph file num_classes.  Call it before shapes are needed; it changes nothing else.
+ *
+ *   TD_EUSAGE   no such architecture
+ *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
+ */
+TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
+
+/**
+ * Emit the network on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses
+ * batch statistics and running updates against given statistics.  opts->model is read when it is set,
+ * else opts->arch must exist (td_arch_find); failures stick to the builder.
+ */
+TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
+                                  bool is_training);
+
+/**
+ * As td_model_forward, and the results of the four stages become named outputs "layer1" .. "layer4".
+ * TD_EUNSUPPORTED for a graph file: name its outputs there.
+ */
+TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts,
+                                           td_value *images, bool is_training);
+
+/**
+ * A forward graph for `batch` pictures: input `images` [batch, 3, image_size, image_size], output
+ * `logits`; from opts->model when that is set, whose own batch does not matter, else from opts->arch.
+ * Errors of td_model_resolve; TD_ESHAPE: the graph file does not fit this image size.
+ */
+TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
+                                           td_graph **out);
+
+/**
+ * Copy a forward graph into a builder with another batch size and mode: batch_norm_infer nodes become
+ * batch_norm with running updates when is_training is set, and the other way round.  This is how a
+ * user's graph text, written once, is trained and evaluated.  Returns the value of `logits`.
+ */
+TD_API td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images,
+                                     bool is_training);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

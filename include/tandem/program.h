@@ -1,0 +1,138 @@
+/*
+ * tandem/program.h -- compile a graph for one device, then run it as often as you like
+ *
+ * A program is a finished graph: operations fused, layouts settled, kernels chosen, every byte placed.
+ * Compiling is slow and may fail.  Running allocates nothing.
+ *
+ *     td_device *dev;   td_program *p;
+ *     TD_TRY(td_device_open("cpu", &dev));
+ *     TD_TRY(td_compile(graph, dev, &(td_compile_opts){ 0 }, &p));
+ *     TD_TRY(td_program_init(p, 1));
+ *     TD_TRY(td_program_bind(p, "images", images));
+ *     TD_TRY(td_program_run(p));
+ *     const float *logits = td_program_output(p, "logits", NULL);
+ *     td_program_free(p);
+ *     td_device_close(dev);
+ *
+ * A device may serve several programs, one at a time; a program belongs to one thread.
+ */
+#ifndef TD_PROGRAM_H
+#define TD_PROGRAM_H
+
+#include "tandem/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_device td_device;
+typedef struct td_program td_program;
+
+/**
+ * "cpu": the fastest kernels there are, the reference ones last.  "ref": only the plain C reference
+ * kernels, which know float64 too.  TD_ENOTFOUND lists what there is.
+ */
+TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
+TD_API void td_device_close(td_device *dev);
+
+/**
+ * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings when
+ * it is loaded and by default spins for long, which costs a factor of three beside another busy process;
+ * so where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, GOMP_SPINCOUNT=5000 is put into the
+ * environment and the program starts itself over with `argv`, once.
+ */
+TD_API void td_process_setup(char **argv);
+
+/** Compute threads of this process; 0 asks for as many as there are processors. */
+TD_API void td_set_threads(int n);
+TD_API int td_threads(void);
+
+/** How to compile.  All zero means: every pass on, nothing printed. */
+typedef struct {
+    const char *skip;       /* passes to leave out, "fuse,layout"; NULL for none */
+    const char *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
+    void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
+    void *dump_ctx;
+} td_compile_opts;
+
+/**
+ * Compile `g` for `dev`.  `g` is borrowed for the call only, `dev` is kept; the caller owns *out.
+ *
+ *   TD_ESHAPE     the graph does not verify; the message names the first bad node
+ *   TD_ENOKERNEL  some node has no kernel on `dev`; the message says why each one refused
+ *   TD_ENOMEM     the plan does not fit; the message gives the bytes needed
+ *   TD_EUSAGE     `skip` or `dump_after` names no pass
+ */
+TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
+                                       const td_compile_opts *opts, td_program **out);
+
+/** Release `p` and its memory.  NULL is fine. */
+TD_API void td_program_free(td_program *p);
+
+/** Fill every parameter as its init attribute says; the same seed gives the same bits everywhere. */
+TD_API TD_CHECKED td_status td_program_init(td_program *p, uint64_t seed);
+
+/** Feed an input from `data` (plain order), borrowed until it is bound again or `p` is freed. */
+TD_API TD_CHECKED td_status td_program_bind(td_program *p, const char *input, const void *data);
+
+/** Run once.  TD_EARG: an input was never bound; TD_EDEVICE: a kernel failed, by name. */
+TD_API TD_CHECKED td_status td_program_run(td_program *p);
+
+/** An output's elements in plain order, valid until the next run; NULL when there is no such output. */
+TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);
+
+/** Parameters, in the graph's order. */
+TD_API int td_program_param_count(const td_program *p);
+TD_API const char *td_program_param_name(const td_program *p, int i);
+TD_API td_type td_program_param_type(const td_program *p, int i); /* plain */
+
+/** What a parameter is for: "weight", "stat" or "momentum". */
+TD_API const char *td_program_param_role(const td_program *p, int i);
+
+/** Copy a parameter out or in, in plain order, whatever layout it has inside. */
+TD_API TD_CHECKED td_status td_program_get(td_program *p, const char *param, void *data);
+TD_API TD_CHECKED td_status td_program_set(td_program *p, const char *param, const void *data);
+
+/* --- looking inside --------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *label;  /* "layer2.0.conv1" */
+    const char *op;     /* "conv2d" */
+    const char *kernel; /* "dnnl_conv" */
+    const char *impl;   /* the library's own name of what it chose, or "" */
+    const char *text;   /* the node as the graph's text form shows it */
+    const char *why;    /* which kernels refused, and why; or "" */
+    int64_t scratch_bytes;
+    int64_t macs;
+    double seconds;     /* summed over the runs since td_program_profile(p, true) */
+    bool is_setup;      /* runs once after parameters change, not in every step */
+} td_node_report;
+
+TD_API int td_program_node_count(const td_program *p);
+TD_API td_node_report td_program_node(const td_program *p, int i);
+TD_API void td_program_profile(td_program *p, bool on);
+TD_API int64_t td_program_run_count(const td_program *p); /* since profiling was switched on */
+
+typedef struct {
+    int64_t param_bytes;      /* weights, statistics, momentum */
+    int64_t activation_bytes; /* the planned area of everything between them */
+    int64_t unplanned_bytes;  /* what activations would take without sharing memory */
+    int64_t peak_live_bytes;  /* most bytes alive at once: no plan can be smaller */
+    int64_t scratch_bytes;    /* largest scratch of a kernel, part of activation_bytes */
+} td_memory_report;
+
+TD_API td_memory_report td_program_memory(const td_program *p);
+
+/** The graph as it runs, as text (td_text_free). */
+TD_API TD_CHECKED td_status td_program_print(const td_program *p, char **out);
+
+/** Names and one-line descriptions of backends; NULL past the end. */
+TD_API const char *td_backend_name_at(int i, const char **description);
+
+/** Names of the passes in order; NULL past the end. */
+TD_API const char *td_pass_name_at(int i, const char **summary);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

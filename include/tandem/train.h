@@ -1,0 +1,226 @@
+/*
+ * tandem/train.h -- the jobs: train, evaluate, classify, init, convert, benchmark, inspect
+ *
+ * A job is an options struct, a function that does it, and a result.  Every struct has a field table
+ * (base/field.h) that holds names, defaults, ranges and help; the command line is nothing but these
+ * tables.  Jobs never print: progress goes to the log, results to the result struct, machine-readable
+ * records to the report file.
+ *
+ *     td_train_opts o;
+ *     td_train_defaults(&o);
+ *     o.data = "pictures";  o.model.arch = "resnet18";  o.epochs = 5;
+ *     td_train_result r;
+ *     TD_TRY(td_train(&o, &r));
+ */
+#ifndef TD_TRAIN_H
+#define TD_TRAIN_H
+
+#include "tandem/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Where samples come from, shared by train, evaluate and benchmark. */
+typedef struct {
+    const char *data;      /* folder or .safetensors file */
+    int data_backend;      /* 0 "folder|pytorch|dali-cpu", 1 "synthetic|syntetic", 2 "tensors" */
+    int interpolation;     /* 0 "bilinear", 1 "bicubic" */
+    int workers;           /* decoding threads; 0: chosen */
+    int prefetch;          /* batches ahead */
+    double max_bad;        /* share of the data set that may be undecodable */
+    bool ignore_orientation;
+    bool exact_decode;     /* never decode at reduced size */
+} td_input_opts;
+
+TD_API const struct td_field *td_input_fields(void);
+
+typedef struct {
+    td_model_opts model;
+    td_input_opts input;
+    int batch_size;
+    int optimizer_batch_size; /* -1: batch_size */
+    int epochs, run_epochs;
+    int64_t run_iters;        /* optimiser steps of this run; -1: no limit */
+    int early_stopping_patience;
+    double lr, end_lr;
+    int lr_schedule;          /* 0 step, 1 linear, 2 cosine */
+    int warmup;               /* epochs */
+    double label_smoothing, mixup;
+    int optimizer;            /* 0 sgd, 1 rmsprop */
+    double rmsprop_alpha, rmsprop_eps;
+    double use_ema;           /* decay of averaged weights; -1: none */
+    int augmentation;         /* 0 none, 1 autoaugment */
+    double momentum, weight_decay;
+    bool bn_weight_decay, nesterov;
+    int print_freq;
+    const char *resume;             /* checkpoint to go on from */
+    const char *pretrained_weights; /* weights to begin with */
+    bool amp;
+    double static_loss_scale;
+    bool dynamic_loss_scale, fp16;
+    bool pretrained;          /* download weights: never done */
+    int jit;                  /* 0 no, 1 script: accepted, every graph is compiled */
+    const char *gpu_affinity; /* accepted, no GPU here */
+    const char *trt, *fused_se; /* accepted, the passes decide */
+    int prof;                 /* iterations per loop; -1: all */
+    int64_t seed;             /* -1: from the clock, and said */
+    int gather_checkpoints;
+    const char *raport_file;
+    bool evaluate, training_only, no_checkpoints;
+    const char *checkpoint_filename;
+    const char *workspace;
+    int memory_format;        /* 0 nchw, 1 nhwc: accepted, the layout pass decides */
+    int topk;
+    const char *final_weights; /* written after the last step */
+    bool final_state;          /* momentum buffers too */
+    const char *train_logits;  /* logits of the run's first step */
+    int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
+    const char *device;        /* "cpu" or "ref" */
+    int threads;
+    const char *skip_passes, *dump_after;
+    const char *dump_dir;
+    const char *require;       /* "top1>=95" */
+    const char *log;
+} td_train_opts;
+
+TD_API const struct td_field *td_train_fields(void);
+TD_API void td_train_defaults(td_train_opts *opts);
+
+typedef struct {
+    int64_t epoch;           /* next epoch */
+    int64_t steps;           /* optimiser steps in all */
+    double train_loss;       /* of the last epoch, true mean */
+    double val_loss;
+    double top1, topk;       /* percent, last validation; -1: none was made */
+    double best_top1;
+    double images_per_s;     /* training, waiting included, last epoch */
+    bool was_stopped;        /* by a signal, after saving */
+    char checkpoint[512];    /* path written last, or "" */
+} td_train_result;
+
+/**
+ * Options of the reference programs that are read but not there yet: TD_EUSAGE names the first one that
+ * is set ("--amp is not supported yet").  td_train begins with it.
+ */
+TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
+
+/**
+ * Train.  TD_ESTOPPED is never returned: a signal saves and sets was_stopped.  TD_EREQUIRED:
+ * finished, but below `require`.
+ */
+TD_API TD_CHECKED td_status td_train(const td_train_opts *opts, td_train_result *out);
+
+typedef struct {
+    td_model_opts model;
+    td_input_opts input;
+    int batch_size;
+    const char *weights;      /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
+    const char *logits;       /* write raw outputs in input order */
+    int topk;
+    double label_smoothing;
+    int64_t seed;
+    const char *device;
+    int threads;
+    const char *skip_passes, *dump_after;
+    const char *require;
+    const char *raport_file;
+    const char *log;
+} td_evaluate_opts;
+
+TD_API const struct td_field *td_evaluate_fields(void);
+TD_API void td_evaluate_defaults(td_evaluate_opts *opts);
+
+typedef struct {
+    int64_t n, n_top1, n_topk, n_bad; /* exact counts */
+    double top1, topk, loss;          /* percent, percent, mean */
+    double images_per_s, latency_ms;
+    int topk_k;
+} td_evaluate_result;
+
+TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
+
+typedef struct {
+    td_model_opts model;
+    const char *weights;
+    int interpolation;
+    bool ignore_orientation;
+    int topk;
+    const char *device;
+    int threads;
+    const char *log;
+} td_classify_opts;
+
+TD_API const struct td_field *td_classify_fields(void);
+TD_API void td_classify_defaults(td_classify_opts *opts);
+
+typedef struct {
+    const char *path;
+    td_status st;            /* of this picture */
+    const char *message;     /* when st is not TD_OK */
+    int n;                   /* entries below */
+    int label[10];
+    const char *name[10];    /* class names, "class 17" when the file has none */
+    double probability[10];
+} td_prediction;
+
+/** Call `each` for every file in order.  A bad picture is reported through it and does not end the job. */
+TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
+                                        const char *const *files,
+                                        void (*each)(void *ctx, const td_prediction *p), void *ctx);
+
+/** Fresh weights: arch, num_classes, seed -> file.  `classes` may be NULL. */
+TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,
+                                            const char *out_path);
+
+/** Checkpoint -> weights (momentum and training state left out). */
+TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path);
+
+typedef struct {
+    int mode;               /* 0 training, 1 inference, 2 data, 3 op */
+    td_model_opts model;
+    td_input_opts input;
+    int batch_size;
+    int precision;          /* 0 fp32 */
+    int iters, warmup;
+    int threads;
+    const char *device;
+    const char *lines;      /* op mode: file of problem lines */
+    const char *filter;     /* op mode: glob on op names */
+    bool bound;             /* measure bound_images_per_s too */
+    bool kernels;           /* per-node times in the result */
+    const char *skip_passes;
+    const char *log;
+} td_benchmark_opts;
+
+TD_API const struct td_field *td_benchmark_fields(void);
+TD_API void td_benchmark_defaults(td_benchmark_opts *opts);
+
+/** Run it; *json is one JSON object (td_text_free). */
+TD_API TD_CHECKED td_status td_benchmark(const td_benchmark_opts *opts, char **json);
+
+typedef struct {
+    td_model_opts model;
+    int batch_size;
+    bool training;
+    const char *device;
+    int threads;
+    const char *skip_passes;
+    bool json;
+    const char *log;
+} td_inspect_opts;
+
+TD_API const struct td_field *td_inspect_fields(void);
+TD_API void td_inspect_defaults(td_inspect_opts *opts);
+
+/** THING: model graph kernels memory checkpoint dataset ops backends; `path` for the two on files. */
+TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
+                                       const char *path, char **text);
+
+/** What this machine offers, as text or JSON (td_text_free). */
+TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/*
+ * tandem/types.h -- element types
+ */
+#ifndef TD_TYPES_H
+#define TD_TYPES_H
+
+#include <stddef.h>
+
+#include "tandem/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* clang-format off */
+#define TD_DTYPE_LIST(DTYPE) /* name, text, bytes, name in safetensors files */                     \
+    DTYPE(F32,  "f32",  4, "F32")                                                                  \
+    DTYPE(F64,  "f64",  8, "F64")                                                                  \
+    DTYPE(BF16, "bf16", 2, "BF16")                                                                 \
+    DTYPE(F16,  "f16",  2, "F16")                                                                  \
+    DTYPE(I64,  "i64",  8, "I64")                                                                  \
+    DTYPE(I32,  "i32",  4, "I32")                                                                  \
+    DTYPE(U8,   "u8",   1, "U8")
+/* clang-format on */
+
+/** Element types.  TD_DT_NONE (0) means "not chosen". */
+typedef enum {
+    TD_DT_NONE = 0,
+#define TD_DTYPE_ENUM(name, text, bytes, st) TD_DT_##name,
+    TD_DTYPE_LIST(TD_DTYPE_ENUM)
+#undef TD_DTYPE_ENUM
+        TD_N_DTYPE
+} td_dtype;
+
+/** "f32"; "none" for TD_DT_NONE. */
+TD_API const char *td_dtype_name(td_dtype d);
+
+/** Bytes of one element; 0 for TD_DT_NONE. */
+TD_API size_t td_dtype_bytes(td_dtype d);
+
+/** The type of a name; TD_DT_NONE when there is none. */
+TD_API td_dtype td_dtype_parse(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

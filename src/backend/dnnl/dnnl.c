@@ -1,0 +1,28 @@
+/*
+ * dnnl.c -- the list of oneDNN's kernels
+ */
+#include "backend/dnnl/dnnl_common.h"
+
+static const td_kernel *const kernels[] = {
+    &td_dnnl_conv,          &td_dnnl_conv_fused,    &td_dnnl_conv_grad_x,
+    &td_dnnl_conv_grad_w,   &td_dnnl_linear,        &td_dnnl_linear_grad_x,
+    &td_dnnl_linear_grad_w, &td_dnnl_reorder,       &td_dnnl_max_pool,
+    &td_dnnl_max_pool_grad,
+};
+
+static void describe(td_text *out)
+{
+    const dnnl_version_t *v = dnnl_version();
+    td_text_add(out, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
+extern const td_backend td_backend_dnnl;
+
+const td_backend td_backend_dnnl = {
+    .name = "dnnl",
+    .description = "oneDNN: convolutions, matrix products, pooling, reorders",
+    .kernels = kernels,
+    .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
+    .wish = td_dnnl_conv_wish,
+    .describe = describe,
+};

@@ -1,0 +1,285 @@
+/*
+ * dnnl_common.c -- descriptors, layouts' names, running primitives
+ *
+ * oneDNN names a layout by a tag ("aBcd16b"), which it can print but not read; a table from text to tag
+ * is made by asking it for the text of every tag.
+ */
+#include "backend/dnnl/dnnl_common.h"
+
+#include <dnnl_debug.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+td_status td_dnnl_failed(dnnl_status_t ds, const char *what)
+{
+    if (ds == dnnl_out_of_memory)
+        return td_error(TD_ENOMEM, "oneDNN is out of memory in %s", what);
+    return td_error(TD_EDEVICE, "oneDNN: %s in %s", dnnl_status2str(ds), what);
+}
+
+/* --- engine ----------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_once_t once;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_status_t status;
+} cpu = { .once = PTHREAD_ONCE_INIT };
+
+static void open_engine(void)
+{
+    cpu.status = dnnl_engine_create(&cpu.engine, dnnl_cpu, 0);
+    if (cpu.status == dnnl_success)
+        cpu.status = dnnl_stream_create(&cpu.stream, cpu.engine, dnnl_stream_default_flags);
+}
+
+td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream)
+{
+    pthread_once(&cpu.once, open_engine);
+    DNNL_TRY(cpu.status);
+    *engine = cpu.engine;
+    if (stream)
+        *stream = cpu.stream;
+    return TD_OK;
+}
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
+{
+    static const dnnl_data_type_t known[TD_N_DTYPE] = {
+        [TD_DT_F32] = dnnl_f32, [TD_DT_BF16] = dnnl_bf16, [TD_DT_F16] = dnnl_f16,
+        [TD_DT_U8] = dnnl_u8,   [TD_DT_I32] = dnnl_s32,
+    };
+    *out = known[d];
+    return known[d] != dnnl_data_type_undef;
+}
+
+/* the plain tags of each rank: our "" */
+static dnnl_format_tag_t plain_tag(int rank)
+{
+    static const dnnl_format_tag_t tags[] = { dnnl_format_tag_undef, dnnl_a,   dnnl_ab, dnnl_abc,
+                                              dnnl_abcd,             dnnl_abcde };
+    return rank >= 1 && rank <= 5 ? tags[rank] : dnnl_format_tag_undef;
+}
+
+static dnnl_format_tag_t tag_of(const char *text)
+{
+    for (int t = 1; t < (int)dnnl_format_tag_last; t++)
+        if (strcmp(dnnl_fmt_tag2str((dnnl_format_tag_t)t), text) == 0)
+            return (dnnl_format_tag_t)t;
+    return dnnl_format_tag_undef;
+}
+
+static const char *letters(const char *layout)
+{
+    size_t digits = strspn(layout, "0123456789");
+    return digits && layout[digits] == 'g' ? layout + digits + 1 : layout;
+}
+
+td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t *out)
+{
+    dnnl_dims_t dims;
+    dnnl_data_type_t dtype;
+    int rank = t->rank;
+    *out = NULL;
+    if (!td_dnnl_dtype(t->dtype, &dtype))
+        return td_error(TD_ENOKERNEL, "oneDNN does not know %s", td_dtype_name(t->dtype));
+    memcpy(dims, t->dim, (size_t)rank * sizeof dims[0]);
+    if (groups > 1) {
+        memmove(dims + 1, dims, (size_t)rank * sizeof dims[0]);
+        dims[0] = groups;
+        dims[1] /= groups;
+        rank++;
+    }
+    dnnl_format_tag_t tag = any ? dnnl_format_tag_any : plain_tag(rank);
+    if (!any && t->layout[0])
+        tag = tag_of(letters(t->layout));
+    if (tag == dnnl_format_tag_undef)
+        return td_error(TD_ENOKERNEL, "oneDNN does not know layout '%s'", t->layout);
+    DNNL_TRY(dnnl_memory_desc_create_with_tag(out, rank, dims, dtype, tag));
+    return TD_OK;
+}
+
+td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out)
+{
+    dnnl_dims_t dims = { t->dim[1], t->dim[0] }, strides = { 1, t->dim[1] };
+    dnnl_data_type_t dtype;
+    *out = NULL;
+    if (!td_dnnl_dtype(t->dtype, &dtype))
+        return td_error(TD_ENOKERNEL, "oneDNN does not know %s", td_dtype_name(t->dtype));
+    DNNL_TRY(dnnl_memory_desc_create_with_strides(out, 2, dims, dtype, strides));
+    return TD_OK;
+}
+
+/* --- a descriptor's layout in words ----------------------------------------------------------- */
+
+typedef struct {
+    int rank, n_blocks;
+    dnnl_dims_t dims, strides, blocks, block_dims;
+    dnnl_data_type_t dtype;
+} md_facts;
+
+static bool facts_of(const_dnnl_memory_desc_t md, md_facts *f)
+{
+    const dnnl_dims_t *dims, *strides, *blocks, *block_dims;
+    if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &f->rank) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &f->n_blocks) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_dims, &dims) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_blks, &blocks) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &block_dims) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_data_type, &f->dtype) != dnnl_success)
+        return false;
+    memcpy(f->dims, *dims, sizeof f->dims);
+    memcpy(f->strides, *strides, sizeof f->strides);
+    memcpy(f->blocks, *blocks, sizeof f->blocks);
+    memcpy(f->block_dims, *block_dims, sizeof f->block_dims);
+    return f->rank >= 1 && f->rank <= TD_RANK_MAX + 1;
+}
+
+static bool tag_means(const md_facts *f, dnnl_format_tag_t tag, const_dnnl_memory_desc_t md)
+{
+    dnnl_memory_desc_t other;
+    if (dnnl_memory_desc_create_with_tag(&other, f->rank, f->dims, f->dtype, tag) != dnnl_success)
+        return false;
+    bool same = dnnl_memory_desc_equal(md, other) && dnnl_memory_desc_get_size(md) ==
+                                                         dnnl_memory_desc_get_size(other);
+    dnnl_memory_desc_destroy(other);
+    return same;
+}
+
+/* outer dimensions by falling stride (equal ones keep their order), then the inner blocks */
+static void compose(const md_facts *f, char *out, size_t room)
+{
+    int order[TD_RANK_MAX + 1];
+    char letter;
+    for (int i = 0; i < f->rank; i++) {
+        int k = i;
+        for (; k > 0 && f->strides[order[k - 1]] < f->strides[i]; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+    size_t n = 0;
+    for (int i = 0; i < f->rank && n + 1 < room; i++) {
+        letter = (char)('a' + order[i]);
+        for (int b = 0; b < f->n_blocks; b++)
+            if (f->block_dims[b] == order[i])
+                letter = (char)('A' + order[i]);
+        out[n++] = letter;
+    }
+    out[n] = '\0';
+    for (int b = 0; b < f->n_blocks; b++) {
+        n = strlen(out);
+        snprintf(out + n, room - n, "%d%c", (int)f->blocks[b], (char)('a' + f->block_dims[b]));
+    }
+}
+
+bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES])
+{
+    md_facts f;
+    char text[64];
+    if (!facts_of(md, &f))
+        return false;
+    memset(out, 0, TD_LAYOUT_BYTES);
+    if (tag_means(&f, plain_tag(f.rank), md))
+        return true;
+    compose(&f, text, sizeof text);
+    dnnl_format_tag_t tag = tag_of(text);
+    if (tag == dnnl_format_tag_undef || !tag_means(&f, tag, md))
+        return false;
+    int n = groups > 1 ? snprintf(out, TD_LAYOUT_BYTES, "%dg%s", groups, text)
+                       : snprintf(out, TD_LAYOUT_BYTES, "%s", text);
+    return n > 0 && n < TD_LAYOUT_BYTES;
+}
+
+/* --- primitives ------------------------------------------------------------------------------- */
+
+td_status td_dnnl_attr(dnnl_primitive_attr_t *out)
+{
+    *out = NULL;
+    DNNL_TRY(dnnl_primitive_attr_create(out));
+    DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user));
+    return TD_OK;
+}
+
+td_status td_dnnl_judge(dnnl_status_t ds, const_dnnl_primitive_desc_t pd)
+{
+    const char *impl = "";
+    if (ds == dnnl_unimplemented)
+        return td_error(TD_ENOKERNEL, "oneDNN has no implementation");
+    DNNL_TRY(ds);
+    DNNL_TRY(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+    if (strncmp(impl, "ref", 3) == 0)
+        return td_error(TD_ENOKERNEL, "oneDNN has only its reference code");
+    return TD_OK;
+}
+
+static td_status add_memory(td_dnnl_call *c, int arg, const_dnnl_memory_desc_t md, int from)
+{
+    dnnl_engine_t engine = NULL;
+    TD_TRY(td_dnnl_engine(&engine, NULL));
+    dnnl_memory_t memory;
+    DNNL_TRY(dnnl_memory_create(&memory, md, engine, DNNL_MEMORY_NONE));
+    c->args[c->n_args] = (dnnl_exec_arg_t){ arg, memory };
+    c->from[c->n_args++] = from;
+    return TD_OK;
+}
+
+static td_status fill(td_dnnl_call *c, dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
+                      const td_dnnl_bind *binds, td_prepared *out)
+{
+    const char *impl = "";
+    DNNL_TRY(dnnl_primitive_create(&c->primitive, pd));
+    for (int i = 0; i < n_binds; i++) {
+        const_dnnl_memory_desc_t md =
+            dnnl_primitive_desc_query_md(pd, binds[i].what, binds[i].query_index);
+        TD_TRY(add_memory(c, binds[i].arg, md, binds[i].from));
+    }
+    const_dnnl_memory_desc_t scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    out->scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    if (out->scratch_bytes)
+        TD_TRY(add_memory(c, DNNL_ARG_SCRATCHPAD, scratch, n->n_in + n->n_out));
+    DNNL_TRY(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+    snprintf(out->impl, sizeof out->impl, "%s", impl);
+    return TD_OK;
+}
+
+td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
+                          const td_dnnl_bind *binds, td_prepared *out)
+{
+    td_dnnl_call *c = TD_NEW(td_dnnl_call);
+    td_status st = c ? TD_OK : TD_ENOMEM;
+    out->state = c;
+    if (st == TD_OK)
+        st = fill(c, pd, n, n_binds, binds, out);
+    if (st != TD_OK)
+        td_dnnl_release(out);
+    dnnl_primitive_desc_destroy(pd);
+    return st;
+}
+
+td_status td_dnnl_run(const td_prepared *p, void *const *args)
+{
+    const td_dnnl_call *c = p->state;
+    for (int i = 0; i < c->n_args; i++)
+        DNNL_TRY(dnnl_memory_set_data_handle(c->args[i].memory, args[c->from[i]]));
+    DNNL_TRY(dnnl_primitive_execute(c->primitive, cpu.stream, c->n_args, c->args));
+    return TD_OK;
+}
+
+void td_dnnl_release(td_prepared *p)
+{
+    td_dnnl_call *c = p->state;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_args; i++)
+        dnnl_memory_destroy(c->args[i].memory);
+    dnnl_primitive_destroy(c->primitive);
+    td_free(c);
+    p->state = NULL;
+}

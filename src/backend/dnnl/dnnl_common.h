@@ -1,0 +1,79 @@
+/*
+ * backend/dnnl/dnnl_common.h -- between Tandem's types and oneDNN's
+ *
+ * One engine and one stream serve the process.  Primitives are made in prepare with a scratchpad the
+ * planner places; run only sets pointers.
+ */
+#ifndef TD_DNNL_COMMON_H
+#define TD_DNNL_COMMON_H
+
+#include <dnnl.h>
+
+#include "rt/kernel.h"
+
+#define DNNL_TRY(expr)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t ds_ = (expr);                                                                \
+        if (ds_ != dnnl_success)                                                                   \
+            return td_dnnl_failed(ds_, #expr);                                                     \
+    } while (0)
+
+td_status td_dnnl_failed(dnnl_status_t ds, const char *what);
+
+td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream) TD_CHECKED;
+
+/** false: oneDNN does not know the type. */
+bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out);
+
+/**
+ * Memory descriptor of a type; the caller destroys it.  groups > 1: a filter [K, C/G, R, S] becomes
+ * [G, K/G, C/G, R, S].  any: the layout is left to oneDNN.
+ */
+td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t *out) TD_CHECKED;
+
+/** A 2-D plain descriptor with the rows and columns exchanged: [A, B] seen as [B, A]. */
+td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out) TD_CHECKED;
+
+/** The layout's name in our notation; false when ours has no word for it. */
+bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES]);
+
+#define TD_DNNL_ARGS_MAX 8
+
+/* A primitive with the memory objects of its arguments. */
+typedef struct {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t args[TD_DNNL_ARGS_MAX];
+    int from[TD_DNNL_ARGS_MAX]; /* index into the kernel's args */
+    int n_args;
+} td_dnnl_call;
+
+/** How one argument of a primitive is had: which exec argument, which query, which kernel argument. */
+typedef struct {
+    int arg;            /* DNNL_ARG_SRC ... */
+    dnnl_query_t what;  /* dnnl_query_src_md ... */
+    int query_index;
+    int from;           /* kernel argument */
+} td_dnnl_bind;
+
+/**
+ * Make the primitive of `pd` (destroyed in any case) ready in `out`: state, scratch_bytes, impl.  The
+ * scratchpad is the last kernel argument.
+ */
+td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
+                          const td_dnnl_bind *binds, td_prepared *out) TD_CHECKED;
+td_status td_dnnl_run(const td_prepared *p, void *const *args) TD_CHECKED;
+void td_dnnl_release(td_prepared *p);
+
+/** Attributes with a scratchpad of the caller's. */
+td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
+
+/** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
+td_status td_dnnl_judge(dnnl_status_t ds, const_dnnl_primitive_desc_t pd) TD_CHECKED;
+
+extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w, td_dnnl_conv_fused,
+    td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w, td_dnnl_reorder,
+    td_dnnl_max_pool, td_dnnl_max_pool_grad;
+
+bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * dnnl_conv.c -- convolutions, their gradients, and the fused form for inference
+ *
+ * The four kernels differ in which of x, w, y are operands; a conv_view names the three types.  The
+ * residual of the fused form is a "sum" post-operation, which adds to what the result's memory holds:
+ * the planner gives the result the residual's place, and where it cannot, run copies first.
+ */
+#include <string.h>
+
+#include "backend/dnnl/dnnl_common.h"
+#include "ops/ops.h"
+
+typedef struct {
+    td_type x, w, y;
+    bool has_bias, has_residual, relu;
+    td_type bias;
+} conv_view;
+
+static conv_view view_of(const td_node *n)
+{
+    const td_conv_attr *a = n->attr;
+    conv_view v = { 0 };
+    if (n->op == &td_op_conv2d_grad_x) {
+        v.y = *td_in_type(n, 0);
+        v.w = *td_in_type(n, 1);
+        v.x = n->out[0]->type;
+    } else if (n->op == &td_op_conv2d_grad_w) {
+        v.y = *td_in_type(n, 0);
+        v.x = *td_in_type(n, 1);
+        v.w = n->out[0]->type;
+    } else {
+        v.x = *td_in_type(n, 0);
+        v.w = *td_in_type(n, 1);
+        v.y = n->out[0]->type;
+    }
+    if (n->op == &td_op_conv2d_fused) {
+        v.has_bias = n->n_in > 2;
+        v.has_residual = n->n_in > 3;
+        v.relu = a->relu;
+        if (v.has_bias)
+            v.bias = *td_in_type(n, 2);
+    }
+    return v;
+}
+
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+typedef struct {
+    dnnl_memory_desc_t x, w, y, bias;
+    dnnl_primitive_attr_t attr;
+    dnnl_primitive_desc_t hint; /* the forward convolution a gradient belongs to */
+} conv_parts;
+
+static void parts_release(conv_parts *p)
+{
+    dnnl_primitive_desc_destroy(p->hint);
+    dnnl_primitive_attr_destroy(p->attr);
+    dnnl_memory_desc_destroy(p->x);
+    dnnl_memory_desc_destroy(p->w);
+    dnnl_memory_desc_destroy(p->y);
+    dnnl_memory_desc_destroy(p->bias);
+}
+
+static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
+{
+    dnnl_post_ops_t ops;
+    DNNL_TRY(dnnl_post_ops_create(&ops));
+    dnnl_status_t ds = dnnl_success;
+    if (v->has_residual)
+        ds = dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
+    if (ds == dnnl_success && v->relu)
+        ds = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
+    if (ds == dnnl_success)
+        ds = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    DNNL_TRY(ds);
+    return TD_OK;
+}
+
+static td_status parts_make(const td_node *n, const conv_view *v, bool any, conv_parts *p)
+{
+    int groups = ((const td_conv_attr *)n->attr)->groups;
+    TD_TRY(td_dnnl_md(&v->x, 1, any, &p->x));
+    TD_TRY(td_dnnl_md(&v->w, groups, any, &p->w));
+    TD_TRY(td_dnnl_md(&v->y, 1, any, &p->y));
+    if (v->has_bias)
+        TD_TRY(td_dnnl_md(&v->bias, 1, false, &p->bias));
+    TD_TRY(td_dnnl_attr(&p->attr));
+    return v->has_residual || v->relu ? add_post_ops(p->attr, v) : TD_OK;
+}
+
+static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc_t *pd)
+{
+    const td_conv_attr *a = n->attr;
+    dnnl_engine_t engine = NULL;
+    if (td_dnnl_engine(&engine, NULL) != TD_OK)
+        return dnnl_runtime_error;
+    dnnl_dims_t strides = { a->stride, a->stride }, pads = { a->pad, a->pad };
+    dnnl_dims_t dilates = { a->dilation - 1, a->dilation - 1 };
+    dnnl_alg_kind_t alg = dnnl_convolution_direct;
+    bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
+
+    if (!is_grad_x && !is_grad_w)
+        return dnnl_convolution_forward_primitive_desc_create(
+            pd, engine, n->op == &td_op_conv2d ? dnnl_forward_training : dnnl_forward_inference, alg,
+            p->x, p->w, p->bias, p->y, strides, dilates, pads, pads, p->attr);
+    dnnl_status_t ds = dnnl_convolution_forward_primitive_desc_create(
+        &p->hint, engine, dnnl_forward_training, alg, p->x, p->w, NULL, p->y, strides, dilates, pads,
+        pads, NULL);
+    if (ds != dnnl_success)
+        return ds;
+    if (is_grad_x)
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            pd, engine, alg, p->x, p->w, p->y, strides, dilates, pads, pads, p->hint, p->attr);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        pd, engine, alg, p->x, p->w, NULL, p->y, strides, dilates, pads, pads, p->hint, p->attr);
+}
+
+static td_status make_pd(const td_node *n, bool any, dnnl_primitive_desc_t *pd)
+{
+    conv_view v = view_of(n);
+    conv_parts p = { 0 };
+    *pd = NULL;
+    td_status st = parts_make(n, &v, any, &p);
+    if (st == TD_OK)
+        st = td_dnnl_judge(create(n, &p, pd), *pd);
+    parts_release(&p);
+    if (st != TD_OK) {
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+    return st;
+}
+
+/* --- what the device is asked ----------------------------------------------------------------- */
+
+static td_status conv_accepts(const td_node *n)
+{
+    dnnl_primitive_desc_t pd;
+    if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
+        strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
+        return td_error(TD_ENOKERNEL, "the residual has another layout");
+    TD_TRY(make_pd(n, false, &pd));
+    dnnl_primitive_desc_destroy(pd);
+    return TD_OK;
+}
+
+bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
+{
+    int groups;
+    dnnl_primitive_desc_t pd;
+    bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
+    if (n->op != &td_op_conv2d && n->op != &td_op_conv2d_fused && !is_grad_x && !is_grad_w)
+        return false;
+    if (make_pd(n, true, &pd) != TD_OK)
+        return false;
+
+    groups = ((const td_conv_attr *)n->attr)->groups;
+    *out = (td_layout_wish){ 0 };
+    dnnl_query_t x = is_grad_x ? dnnl_query_diff_src_md : dnnl_query_src_md;
+    dnnl_query_t w = is_grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+    dnnl_query_t y = is_grad_x || is_grad_w ? dnnl_query_diff_dst_md : dnnl_query_dst_md;
+    char *to_x = is_grad_x ? out->out : is_grad_w ? out->in[1] : out->in[0];
+    char *to_w = is_grad_w ? out->out : out->in[1];
+    char *to_y = is_grad_x || is_grad_w ? out->in[0] : out->out;
+    bool ok = td_dnnl_layout(dnnl_primitive_desc_query_md(pd, x, 0), 1, to_x) &&
+              td_dnnl_layout(dnnl_primitive_desc_query_md(pd, w, 0), groups, to_w) &&
+              td_dnnl_layout(dnnl_primitive_desc_query_md(pd, y, 0), 1, to_y);
+    if (n->op == &td_op_conv2d_fused)
+        memcpy(out->in[3], out->out, sizeof out->out);
+    dnnl_primitive_desc_destroy(pd);
+    return ok;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+static td_status forward_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    td_dnnl_bind binds[4] = {
+        { DNNL_ARG_SRC, dnnl_query_src_md, 0, 0 },
+        { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
+        { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
+        { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
+    };
+    TD_TRY(make_pd(n, false, &pd));
+    return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
+}
+
+static td_status grad_x_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    static const td_dnnl_bind binds[] = {
+        { DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 0 },
+        { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
+        { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
+    };
+    TD_TRY(make_pd(n, false, &pd));
+    return td_dnnl_prepare(pd, n, 3, binds, out);
+}
+
+static td_status grad_w_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    static const td_dnnl_bind binds[] = {
+        { DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 0 },
+        { DNNL_ARG_SRC, dnnl_query_src_md, 0, 1 },
+        { DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, 3 },
+    };
+    TD_TRY(make_pd(n, false, &pd));
+    return td_dnnl_prepare(pd, n, 3, binds, out);
+}
+
+static td_status fused_run(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    if (n->n_in > 3 && args[3] != args[4])
+        memcpy(args[4], args[3], (size_t)td_type_bytes(&n->out[0]->type));
+    return td_dnnl_run(p, args);
+}
+
+const td_kernel td_dnnl_conv = {
+    .name = "dnnl_conv",
+    .op = &td_op_conv2d,
+    .accepts = conv_accepts,
+    .prepare = forward_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_conv_fused = {
+    .name = "dnnl_conv_fused",
+    .op = &td_op_conv2d_fused,
+    .accepts = conv_accepts,
+    .prepare = forward_prepare,
+    .run = fused_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_conv_grad_x = {
+    .name = "dnnl_conv_grad_x",
+    .op = &td_op_conv2d_grad_x,
+    .accepts = conv_accepts,
+    .prepare = grad_x_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_conv_grad_w = {
+    .name = "dnnl_conv_grad_w",
+    .op = &td_op_conv2d_grad_w,
+    .accepts = conv_accepts,
+    .prepare = grad_w_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};

@@ -1,0 +1,112 @@
+/*
+ * dnnl_linear.c -- fully connected layers as matrix products on plain memory
+ *
+ *     y[N,K]  = x[N,C] wT[C,K] + bias[1,K]      dx[N,C] = dy[N,K] w[K,C]
+ *     dw[K,C] = dyT[K,N] x[N,C]
+ *
+ * A transposed operand is the same memory with its strides exchanged.
+ */
+#include "backend/dnnl/dnnl_common.h"
+#include "ops/ops.h"
+
+static td_status plain_only(const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (!td_type_is_plain(td_in_type(n, i)))
+            return td_error(TD_ENOKERNEL, "an operand is not in plain order");
+    return TD_OK;
+}
+
+/* the three descriptors of a product; which operand is transposed depends on the op */
+static td_status factors(const td_node *n, dnnl_memory_desc_t md[4])
+{
+    const td_type *a = td_in_type(n, 0), *b = td_in_type(n, 1);
+    if (n->op == &td_op_linear_grad_w)
+        TD_TRY(td_dnnl_md_transposed(a, &md[0]));
+    else
+        TD_TRY(td_dnnl_md(a, 1, false, &md[0]));
+    if (n->op == &td_op_linear)
+        TD_TRY(td_dnnl_md_transposed(b, &md[1]));
+    else
+        TD_TRY(td_dnnl_md(b, 1, false, &md[1]));
+    TD_TRY(td_dnnl_md(&n->out[0]->type, 1, false, &md[2]));
+    if (n->n_in > 2) {
+        td_type row = td_type_2d(td_in_type(n, 2)->dtype, 1, td_in_type(n, 2)->dim[0]);
+        TD_TRY(td_dnnl_md(&row, 1, false, &md[3]));
+    }
+    return TD_OK;
+}
+
+static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
+{
+    dnnl_memory_desc_t md[4] = { 0 };
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_engine_t engine = NULL;
+    *pd = NULL;
+    td_status st = plain_only(n);
+    if (st == TD_OK)
+        st = td_dnnl_engine(&engine, NULL);
+    if (st == TD_OK)
+        st = factors(n, md);
+    if (st == TD_OK)
+        st = td_dnnl_attr(&attr);
+    if (st == TD_OK)
+        st = td_dnnl_judge(
+            dnnl_matmul_primitive_desc_create(pd, engine, md[0], md[1], md[3], md[2], attr), *pd);
+    for (int i = 0; i < 4; i++)
+        dnnl_memory_desc_destroy(md[i]);
+    dnnl_primitive_attr_destroy(attr);
+    if (st != TD_OK) {
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+    return st;
+}
+
+static td_status linear_accepts(const td_node *n)
+{
+    dnnl_primitive_desc_t pd;
+    TD_TRY(make_pd(n, &pd));
+    dnnl_primitive_desc_destroy(pd);
+    return TD_OK;
+}
+
+static td_status linear_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    td_dnnl_bind binds[4] = {
+        { DNNL_ARG_SRC, dnnl_query_src_md, 0, 0 },
+        { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
+        { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
+        { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
+    };
+    TD_TRY(make_pd(n, &pd));
+    return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
+}
+
+const td_kernel td_dnnl_linear = {
+    .name = "dnnl_linear",
+    .op = &td_op_linear,
+    .accepts = linear_accepts,
+    .prepare = linear_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_linear_grad_x = {
+    .name = "dnnl_linear_grad_x",
+    .op = &td_op_linear_grad_x,
+    .accepts = linear_accepts,
+    .prepare = linear_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_linear_grad_w = {
+    .name = "dnnl_linear_grad_w",
+    .op = &td_op_linear_grad_w,
+    .accepts = linear_accepts,
+    .prepare = linear_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};

@@ -1,0 +1,104 @@
+/*
+ * backend/ref/ref.h -- the reference kernels: every op once, in double, written to be read
+ *
+ * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run converts
+ * operands of any float dtype to double and rounds the results to their own dtype, so that one body
+ * serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and a result is as near
+ * to the true one as its dtype allows: the judge of all other backends.
+ *
+ *     static void relu(const td_node *n, int64_t count, double *const *a)   a[0] = x, a[1] = y
+ *     const td_ref_kernel td_ref_relu = TD_REF_EACH(relu, relu);
+ *
+ * Integer tensors (labels, masks) reach a body as they are stored; a shape-only operand is NULL.
+ * Sums run in one fixed order on one thread; only independent results are computed in parallel.
+ */
+#ifndef TD_BACKEND_REF_H
+#define TD_BACKEND_REF_H
+
+#include "ops/ops.h"
+#include "rt/kernel.h"
+
+typedef struct {
+    td_kernel kernel; /* first, so that a td_kernel pointer is one to this */
+
+    /* Whole tensors: operands, results, then the work area.  f64 operands and results are the caller's
+       own memory, so result 0 may be an operand that the op's may_overwrite names. */
+    void (*body)(const td_node *n, void *const *a);
+    int64_t (*work)(const td_node *n); /* doubles of work area wanted; NULL: none */
+
+    /* Element by element: `count` elements of every tensor; an operand of one element comes
+       repeated. */
+    void (*each)(const td_node *n, int64_t count, double *const *a);
+} td_ref_kernel;
+
+#define TD_REF_KERNEL(op_, accepts_, prepare_, run_, ...)                                          \
+    {                                                                                              \
+        .kernel = { .name = "ref_" #op_,                                                           \
+                    .op = &td_op_##op_,                                                            \
+                    .accepts = accepts_,                                                           \
+                    .prepare = prepare_,                                                           \
+                    .run = run_ },                                                                 \
+        __VA_ARGS__                                                                                \
+    }
+
+/* whole tensors in plain layout */
+#define TD_REF(op_, body_)                                                                         \
+    TD_REF_KERNEL(op_, td_ref_accepts, td_ref_prepare, td_ref_run, .body = body_)
+#define TD_REF_WORK(op_, body_, work_)                                                             \
+    TD_REF_KERNEL(op_, td_ref_accepts, td_ref_prepare, td_ref_run, .body = body_, .work = work_)
+
+/* element by element: any one layout, its padding computed along with the rest */
+#define TD_REF_EACH(op_, each_)                                                                    \
+    TD_REF_KERNEL(op_, td_ref_accepts_each, NULL, td_ref_run_each, .each = each_)
+
+td_status td_ref_accepts(const td_node *n) TD_CHECKED;
+td_status td_ref_prepare(const td_node *n, td_prepared *out) TD_CHECKED;
+td_status td_ref_run(const td_prepared *p, void *const *args) TD_CHECKED;
+td_status td_ref_accepts_each(const td_node *n) TD_CHECKED;
+td_status td_ref_run_each(const td_prepared *p, void *const *args) TD_CHECKED;
+
+/** Operands and results all plain?  TD_ENOKERNEL names the first that is not. */
+td_status td_ref_check_plain(const td_node *n) TD_CHECKED;
+
+/** Type of tensor i: operands first, then results. */
+const td_type *td_ref_type(const td_node *n, int i);
+
+/**
+ * `n` elements to and from double.  Rounds to nearest even; to an integer type truncates and saturates,
+ * NaN gives 0.
+ */
+void td_ref_load(td_dtype d, const void *src, int64_t n, double *dst);
+void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst);
+
+/** A matrix: element (i, j) is data[i * row + j * col]. */
+typedef struct {
+    double *data;
+    int64_t row, col;
+} td_ref_matrix;
+
+/** c[m, n] += a[m, k] b[k, n], each sum in order of k. */
+void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matrix b,
+                   td_ref_matrix c);
+
+/* clang-format off */
+#define TD_REF_LIST(K)                                                                             \
+    K(constant) K(conv2d) K(conv2d_grad_x) K(conv2d_grad_w) K(conv2d_fused)                        \
+    K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
+    K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
+    K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
+    K(batch_norm_infer_grad) K(batch_norm_scale) K(batch_norm_update)                              \
+    K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)                         \
+    K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
+    K(global_avg_pool) K(global_avg_pool_grad)                                                     \
+    K(add) K(mul) K(add_broadcast) K(mul_broadcast) K(mul_reduce) K(sum_to) K(scale)               \
+    K(broadcast_like) K(concat) K(slice) K(slice_grad) K(reshape) K(cast) K(reorder)               \
+    K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                                        \
+    K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \
+    K(softmax_cross_entropy_grad) K(sgd)
+/* clang-format on */
+
+#define TD_REF_DECLARE(name) extern const td_ref_kernel td_ref_##name;
+TD_REF_LIST(TD_REF_DECLARE)
+#undef TD_REF_DECLARE
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * ref_arith.c -- sums and products with numpy's broadcasting
+ *
+ * Operands of one shape are worked on element by element in any layout; all else walks the full shape,
+ * in order, with a step of 0 along every dimension that an operand repeats.
+ */
+#include <string.h>
+
+#include "backend/ref/ref.h"
+
+/* --- element by element ----------------------------------------------------------------------- */
+
+static void add(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count; i++)
+        a[2][i] = a[0][i] + a[1][i];
+}
+
+static void mul(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count; i++)
+        a[2][i] = a[0][i] * a[1][i];
+}
+
+static void scale(const td_node *n, int64_t count, double *const *a)
+{
+    const double by = ((const td_scale_attr *)n->attr)->by;
+    for (int64_t i = 0; i < count; i++)
+        a[1][i] = by * a[0][i];
+}
+
+/* --- broadcasting ----------------------------------------------------------------------------- */
+
+#define D TD_RANK_MAX
+
+/* A walk over a full shape of D dimensions, up to three tensors stepping along. */
+typedef struct {
+    int64_t dim[D];
+    int64_t step[3][D]; /* elements; 0 where the tensor repeats */
+} walk;
+
+static walk walk_over(const td_type *full)
+{
+    walk w = { 0 };
+    for (int d = 0; d < D; d++)
+        w.dim[d] = d < D - full->rank ? 1 : full->dim[d - (D - full->rank)];
+    return w;
+}
+
+static void walk_add(walk *w, int i, const td_type *t)
+{
+    int64_t step = 1;
+    for (int k = t->rank - 1; k >= 0; k--) {
+        w->step[i][k + D - t->rank] = t->dim[k] == 1 ? 0 : step;
+        step *= t->dim[k];
+    }
+}
+
+/* where tensor i stands at the start of row `row` of the walk (all dimensions but the last) */
+static int64_t row_start(const walk *w, int i, int64_t row)
+{
+    int64_t at = 0;
+    for (int d = D - 2; d >= 0; d--) {
+        at += row % w->dim[d] * w->step[i][d];
+        row /= w->dim[d];
+    }
+    return at;
+}
+
+static int64_t row_count(const walk *w)
+{
+    return w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3];
+}
+
+static walk walk_of_binary(const td_node *n)
+{
+    walk w = walk_over(&n->out[0]->type);
+    walk_add(&w, 0, td_in_type(n, 0));
+    walk_add(&w, 1, td_in_type(n, 1));
+    return w;
+}
+
+static void add_broadcast(const td_node *n, void *const *a)
+{
+    const walk w = walk_of_binary(n);
+#pragma omp parallel for
+    for (int64_t row = 0; row < row_count(&w); row++) {
+        const double *x = (double *)a[0] + row_start(&w, 0, row);
+        const double *y = (double *)a[1] + row_start(&w, 1, row);
+        double *z = (double *)a[2] + row * w.dim[D - 1];
+        for (int64_t j = 0; j < w.dim[D - 1]; j++)
+            z[j] = x[j * w.step[0][D - 1]] + y[j * w.step[1][D - 1]];
+    }
+}
+
+static void mul_broadcast(const td_node *n, void *const *a)
+{
+    const walk w = walk_of_binary(n);
+#pragma omp parallel for
+    for (int64_t row = 0; row < row_count(&w); row++) {
+        const double *x = (double *)a[0] + row_start(&w, 0, row);
+        const double *y = (double *)a[1] + row_start(&w, 1, row);
+        double *z = (double *)a[2] + row * w.dim[D - 1];
+        for (int64_t j = 0; j < w.dim[D - 1]; j++)
+            z[j] = x[j * w.step[0][D - 1]] * y[j * w.step[1][D - 1]];
+    }
+}
+
+/* the shape that x and y have when both are broadcast */
+static td_type both(const td_type *x, const td_type *y)
+{
+    td_type t = x->rank >= y->rank ? *x : *y;
+    const td_type *other = x->rank >= y->rank ? y : x;
+    for (int k = 0; k < other->rank; k++) {
+        int64_t *dim = &t.dim[k + t.rank - other->rank];
+        *dim = *dim > other->dim[k] ? *dim : other->dim[k];
+    }
+    return t;
+}
+
+static void mul_reduce(const td_node *n, void *const *a)
+{
+    const td_type full = both(td_in_type(n, 0), td_in_type(n, 1));
+    walk w = walk_over(&full);
+    for (int i = 0; i < 3; i++)
+        walk_add(&w, i, td_in_type(n, i));
+    memset(a[3], 0, (size_t)td_type_count(&n->out[0]->type) * sizeof(double));
+    for (int64_t row = 0; row < row_count(&w); row++) {
+        const double *x = (double *)a[0] + row_start(&w, 0, row);
+        const double *y = (double *)a[1] + row_start(&w, 1, row);
+        double *z = (double *)a[3] + row_start(&w, 2, row);
+        for (int64_t j = 0; j < w.dim[D - 1]; j++)
+            z[j * w.step[2][D - 1]] += x[j * w.step[0][D - 1]] * y[j * w.step[1][D - 1]];
+    }
+}
+
+static void sum_to(const td_node *n, void *const *a)
+{
+    walk w = walk_over(td_in_type(n, 0));
+    walk_add(&w, 0, td_in_type(n, 1));
+    memset(a[2], 0, (size_t)td_type_count(&n->out[0]->type) * sizeof(double));
+    for (int64_t row = 0; row < row_count(&w); row++) {
+        const double *x = (double *)a[0] + row * w.dim[D - 1];
+        double *y = (double *)a[2] + row_start(&w, 0, row);
+        for (int64_t j = 0; j < w.dim[D - 1]; j++)
+            y[j * w.step[0][D - 1]] += x[j];
+    }
+}
+
+static void broadcast_like(const td_node *n, void *const *a)
+{
+    const double by = ((const td_scale_attr *)n->attr)->by;
+    walk w = walk_over(&n->out[0]->type);
+    walk_add(&w, 0, td_in_type(n, 0));
+#pragma omp parallel for
+    for (int64_t row = 0; row < row_count(&w); row++) {
+        const double *x = (double *)a[0] + row_start(&w, 0, row);
+        double *y = (double *)a[2] + row * w.dim[D - 1];
+        for (int64_t j = 0; j < w.dim[D - 1]; j++)
+            y[j] = by * x[j * w.step[0][D - 1]];
+    }
+}
+
+const td_ref_kernel td_ref_add = TD_REF_EACH(add, add);
+const td_ref_kernel td_ref_mul = TD_REF_EACH(mul, mul);
+const td_ref_kernel td_ref_scale = TD_REF_EACH(scale, scale);
+const td_ref_kernel td_ref_add_broadcast = TD_REF(add, add_broadcast);
+const td_ref_kernel td_ref_mul_broadcast = TD_REF(mul, mul_broadcast);
+const td_ref_kernel td_ref_mul_reduce = TD_REF(mul_reduce, mul_reduce);
+const td_ref_kernel td_ref_sum_to = TD_REF(sum_to, sum_to);
+const td_ref_kernel td_ref_broadcast_like = TD_REF(broadcast_like, broadcast_like);

@@ -1,0 +1,190 @@
+/*
+ * ref_shape.c -- ops that move elements and compute nothing
+ *
+ * All but resize_nearest_grad copy bytes and work for every dtype.
+ */
+#include <string.h>
+
+#include "backend/ref/ref.h"
+
+static size_t bytes_of(const td_type *t)
+{
+    return (size_t)td_type_count(t) * td_dtype_bytes(t->dtype);
+}
+
+/* --- along an axis: [outer, axis, inner] ------------------------------------------------------ */
+
+typedef struct {
+    int64_t outer;
+    size_t row_bytes; /* of axis and inner together */
+} axis_rows;
+
+static axis_rows rows_at(const td_type *t, int axis)
+{
+    axis_rows r = { 1, td_dtype_bytes(t->dtype) };
+    for (int d = 0; d < axis; d++)
+        r.outer *= t->dim[d];
+    for (int d = axis; d < t->rank; d++)
+        r.row_bytes *= (size_t)t->dim[d];
+    return r;
+}
+
+static td_status concat(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const int axis = ((const td_concat_attr *)n->attr)->axis;
+    const axis_rows y = rows_at(&n->out[0]->type, axis);
+    char *to = args[n->n_in];
+    for (int i = 0; i < n->n_in; i++) {
+        const axis_rows x = rows_at(td_in_type(n, i), axis);
+        for (int64_t o = 0; o < x.outer; o++)
+            memcpy(to + (size_t)o * y.row_bytes, (char *)args[i] + (size_t)o * x.row_bytes,
+                   x.row_bytes);
+        to += x.row_bytes;
+    }
+    return TD_OK;
+}
+
+/* bytes before the slice in each row of the uncut tensor */
+static size_t bytes_before(const td_slice_attr *a, const td_type *t)
+{
+    return rows_at(t, a->axis).row_bytes / (size_t)t->dim[a->axis] * (size_t)a->start;
+}
+
+static td_status slice(const td_prepared *p, void *const *args)
+{
+    const td_slice_attr *a = p->node->attr;
+    const td_type *x = td_in_type(p->node, 0);
+    const axis_rows from = rows_at(x, a->axis), to = rows_at(&p->node->out[0]->type, a->axis);
+    const char *src = (char *)args[0] + bytes_before(a, x);
+    for (int64_t o = 0; o < to.outer; o++)
+        memcpy((char *)args[1] + (size_t)o * to.row_bytes, src + (size_t)o * from.row_bytes,
+               to.row_bytes);
+    return TD_OK;
+}
+
+static td_status slice_grad(const td_prepared *p, void *const *args)
+{
+    const td_slice_attr *a = p->node->attr;
+    const td_type *x = &p->node->out[0]->type;
+    const axis_rows from = rows_at(td_in_type(p->node, 0), a->axis), to = rows_at(x, a->axis);
+    char *dst = (char *)args[2] + bytes_before(a, x);
+    memset(args[2], 0, bytes_of(x));
+    for (int64_t o = 0; o < to.outer; o++)
+        memcpy(dst + (size_t)o * to.row_bytes, (char *)args[0] + (size_t)o * from.row_bytes,
+               from.row_bytes);
+    return TD_OK;
+}
+
+/* --- whole tensors ---------------------------------------------------------------------------- */
+
+static td_status reshape(const td_prepared *p, void *const *args)
+{
+    if (args[0] != args[1])
+        memmove(args[1], args[0], bytes_of(td_in_type(p->node, 0)));
+    return TD_OK;
+}
+
+static td_status constant(const td_prepared *p, void *const *args)
+{
+    const td_type *t = &p->node->out[0]->type;
+    const double value = ((const td_constant_attr *)p->node->attr)->value;
+    const size_t each = td_dtype_bytes(t->dtype);
+    for (int64_t i = 0; i < td_type_count(t); i++)
+        td_ref_store(t->dtype, &value, 1, (char *)args[0] + (size_t)i * each);
+    return TD_OK;
+}
+
+static td_status accepts_reorder(const td_node *n)
+{
+    td_blocking bl;
+    if (!td_type_blocking(td_in_type(n, 0), &bl))
+        return td_error(TD_ENOKERNEL, "layout %s does not fit", td_in_type(n, 0)->layout);
+    if (!td_type_blocking(&n->out[0]->type, &bl))
+        return td_error(TD_ENOKERNEL, "layout %s does not fit", n->out[0]->type.layout);
+    return TD_OK;
+}
+
+/* the index of element `i` in plain order */
+static void index_of(const td_type *t, int64_t i, int64_t *at)
+{
+    for (int d = t->rank - 1; d >= 0; d--) {
+        at[d] = i % t->dim[d];
+        i /= t->dim[d];
+    }
+}
+
+static td_status reorder(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
+    const size_t each = td_dtype_bytes(x->dtype);
+    td_blocking bx, by;
+    TD_CHECK(td_type_blocking(x, &bx) && td_type_blocking(y, &by));
+    if (td_type_bytes(y) != (int64_t)bytes_of(y))
+        memset(args[1], 0, (size_t)td_type_bytes(y)); /* the padding */
+#pragma omp parallel for
+    for (int64_t i = 0; i < td_type_count(x); i++) {
+        int64_t at[TD_RANK_MAX];
+        index_of(x, i, at);
+        memcpy((char *)args[1] + (size_t)td_blocking_offset(&by, y, at) * each,
+               (char *)args[0] + (size_t)td_blocking_offset(&bx, x, at) * each, each);
+    }
+    return TD_OK;
+}
+
+static void cast(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n; /* loading and storing is the cast; i64 above 2^53 goes through the nearest double */
+    memcpy(a[1], a[0], (size_t)count * sizeof(double));
+}
+
+/* --- nearest-neighbour resize ----------------------------------------------------------------- */
+
+typedef struct {
+    int64_t planes, H, W, P, Q;
+} resize_shape;
+
+static resize_shape resize_of(const td_type *x, const td_type *y)
+{
+    return (resize_shape){ x->dim[0] * x->dim[1], x->dim[2], x->dim[3], y->dim[2], y->dim[3] };
+}
+
+static int64_t source_of(const resize_shape *v, int64_t plane, int64_t p, int64_t q)
+{
+    return (plane * v->H + p * v->H / v->P) * v->W + q * v->W / v->Q;
+}
+
+static td_status resize_nearest(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    const resize_shape v = resize_of(x, &p->node->out[0]->type);
+    const size_t each = td_dtype_bytes(x->dtype);
+    for (int64_t i = 0; i < v.planes * v.P * v.Q; i++) {
+        const int64_t from = source_of(&v, i / (v.P * v.Q), i / v.Q % v.P, i % v.Q);
+        memcpy((char *)args[1] + (size_t)i * each, (char *)args[0] + (size_t)from * each, each);
+    }
+    return TD_OK;
+}
+
+static void resize_nearest_grad(const td_node *n, void *const *a)
+{
+    const resize_shape v = resize_of(td_in_type(n, 1), td_in_type(n, 0));
+    const double *dy = a[0];
+    double *dx = a[2];
+    memset(dx, 0, (size_t)td_type_count(td_in_type(n, 1)) * sizeof *dx);
+    for (int64_t i = 0; i < v.planes * v.P * v.Q; i++)
+        dx[source_of(&v, i / (v.P * v.Q), i / v.Q % v.P, i % v.Q)] += dy[i];
+}
+
+#define MOVES(op_, run_)                                                                           \
+    const td_ref_kernel td_ref_##op_ = TD_REF_KERNEL(op_, td_ref_check_plain, NULL, run_, )
+
+MOVES(concat, concat);
+MOVES(slice, slice);
+MOVES(slice_grad, slice_grad);
+MOVES(reshape, reshape);
+MOVES(constant, constant);
+MOVES(resize_nearest, resize_nearest);
+const td_ref_kernel td_ref_reorder = TD_REF_KERNEL(reorder, accepts_reorder, NULL, reorder, );
+const td_ref_kernel td_ref_cast = TD_REF_EACH(cast, cast);
+const td_ref_kernel td_ref_resize_nearest_grad = TD_REF(resize_nearest_grad, resize_nearest_grad);

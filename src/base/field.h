@@ -1,0 +1,170 @@
+/*
+ * base/field.h -- one table per struct: command-line options, op attributes, pass options, config
+ *
+ * A row describes a member: name, kind, offset, default, range or value names, help.  From a table
+ * come defaults, parsing with range checks, the text form, comparison, --help pages and the config
+ * that is saved with a run.
+ *
+ *     typedef struct { int stride; double eps; bool nesterov; int mode; const char *path; } opts;
+ *     static const td_field opts_fields[] = {
+ *         TD_INT (opts, stride, 1, 1, 16, "pixels between windows"),
+ *         TD_REAL(opts, eps, 1e-5, 0, 1, "added to the variance"),
+ *         TD_BOOL(opts, nesterov, false, "look ahead"),
+ *         TD_ENUM(opts, mode, 0, mode_names, "how"),          mode_names: "a", "b", NULL
+ *         TD_TEXT(opts, path, NULL, "FILE", "where"),
+ *         TD_END,
+ *     };
+ *
+ * The spelling of a name is the member's; on the command line '_' and '-' are the same.  `alias` is
+ * one more spelling, or several separated by '|'; a single letter is a short option ("-b").
+ */
+#ifndef TD_BASE_FIELD_H
+#define TD_BASE_FIELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+typedef enum {
+    TD_KIND_END,
+    TD_KIND_INT,  /* int */
+    TD_KIND_LONG, /* int64_t; k, M, G, Ki, Mi, Gi suffixes */
+    TD_KIND_REAL, /* double */
+    TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
+    TD_KIND_ENUM, /* int, index into names */
+    TD_KIND_TEXT  /* const char *, arena-owned when parsed */
+} td_field_kind;
+
+typedef struct td_field {
+    const char *name;
+    const char *alias; /* "b|batch", or NULL */
+    td_field_kind kind;
+    size_t offset;
+    double def, min, max;     /* numbers; INT and LONG are exact below 2^53 */
+    const char *def_text;     /* TEXT */
+    const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
+    const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind */
+    const char *help;         /* NULL hides the row from --help */
+} td_field;
+
+#define TD_INT(T, m, d, lo, hi, help_)                                                             \
+    {                                                                                              \
+#m, NULL, TD_KIND_INT, offsetof(T, m), d, lo, hi, NULL, NULL, NULL, help_                  \
+    }
+#define TD_INT_AS(T, m, name_, alias_, d, lo, hi, meta_, help_)                                    \
+    {                                                                                              \
+        name_, alias_, TD_KIND_INT, offsetof(T, m), d, lo, hi, NULL, NULL, meta_, help_            \
+    }
+#define TD_LONG(T, m, d, lo, hi, help_)                                                            \
+    {                                                                                              \
+#m, NULL, TD_KIND_LONG, offsetof(T, m), d, lo, hi, NULL, NULL, NULL, help_                 \
+    }
+#define TD_LONG_AS(T, m, name_, alias_, d, lo, hi, meta_, help_)                                   \
+    {                                                                                              \
+        name_, alias_, TD_KIND_LONG, offsetof(T, m), d, lo, hi, NULL, NULL, meta_, help_           \
+    }
+#define TD_REAL(T, m, d, lo, hi, help_)                                                            \
+    {                                                                                              \
+#m, NULL, TD_KIND_REAL, offsetof(T, m), d, lo, hi, NULL, NULL, NULL, help_                 \
+    }
+#define TD_REAL_AS(T, m, name_, alias_, d, lo, hi, meta_, help_)                                   \
+    {                                                                                              \
+        name_, alias_, TD_KIND_REAL, offsetof(T, m), d, lo, hi, NULL, NULL, meta_, help_           \
+    }
+#define TD_BOOL(T, m, d, help_)                                                                    \
+    {                                                                                              \
+#m, NULL, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, NULL, help_                   \
+    }
+#define TD_BOOL_AS(T, m, name_, alias_, d, help_)                                                  \
+    {                                                                                              \
+        name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, NULL, help_              \
+    }
+#define TD_ENUM(T, m, d, names_, help_)                                                            \
+    {                                                                                              \
+#m, NULL, TD_KIND_ENUM, offsetof(T, m), d, 0, 0, NULL, names_, NULL, help_                 \
+    }
+#define TD_ENUM_AS(T, m, name_, alias_, d, names_, help_)                                          \
+    {                                                                                              \
+        name_, alias_, TD_KIND_ENUM, offsetof(T, m), d, 0, 0, NULL, names_, NULL, help_            \
+    }
+#define TD_TEXT(T, m, d, meta_, help_)                                                             \
+    {                                                                                              \
+#m, NULL, TD_KIND_TEXT, offsetof(T, m), 0, 0, 0, d, NULL, meta_, help_                     \
+    }
+#define TD_TEXT_AS(T, m, name_, alias_, d, meta_, help_)                                           \
+    {                                                                                              \
+        name_, alias_, TD_KIND_TEXT, offsetof(T, m), 0, 0, 0, d, NULL, meta_, help_                \
+    }
+#define TD_END                                                                                     \
+    {                                                                                              \
+        NULL, NULL, TD_KIND_END, 0, 0, 0, 0, NULL, NULL, NULL, NULL                                \
+    }
+
+/** Write every default into `base`. */
+void td_fields_default(const td_field *fields, void *base);
+
+/** The row of `name` (any spelling), or NULL. */
+const td_field *td_field_find(const td_field *fields, const char *name);
+
+/**
+ * Set one member from text.  TD_EUSAGE: not of the kind, or out of range (the message names the
+ * option as `--name`, the value and the range or the names that exist).  Texts are copied to
+ * `arena`.
+ */
+TD_CHECKED td_status td_field_set(const td_field *f, void *base, const char *value,
+                                  td_arena *arena);
+
+/** Append one member's value as td_field_set reads it ("0.1", "true", "sgd"); reals round-trip. */
+void td_field_get(const td_field *f, const void *base, td_text *out);
+
+bool td_field_is_default(const td_field *f, const void *base);
+bool td_fields_equal(const td_field *fields, const void *a, const void *b);
+
+/** Every value in range; TD_EUSAGE names the first that is not. */
+TD_CHECKED td_status td_fields_check(const td_field *fields, const void *base);
+
+/** "{stride=2, pad=1}", defaults left out; nothing when all are default.  For graph text. */
+void td_fields_print(const td_field *fields, const void *base, td_text *out);
+
+/**
+ * Parse "name=value, name=value" (the inside of the braces) over the present values.
+ * TD_EFORMAT: unknown name (the nearest is suggested), malformed, or out of range.
+ */
+TD_CHECKED td_status td_fields_parse(const td_field *fields, void *base, const char *text,
+                                     td_arena *arena);
+
+/** One JSON object of all values, numbers as numbers. */
+void td_fields_json(const td_field *fields, const void *base, td_text *out);
+
+/* --- command lines --------------------------------------------------------------------------- */
+
+/** One struct of options and its table; a verb joins several (a NULL table ends the array). */
+typedef struct {
+    const char *title; /* "Optimiser", heads its part of --help */
+    const td_field *fields;
+    void *base;
+} td_field_group;
+
+/**
+ * Parse argv[0 .. argc-1] over present values: --name value, --name=value, -b8, -b 8, unambiguous
+ * prefixes, "--" ends options.  What is no option is appended to `rest` (room for argc pointers).
+ * TD_EUSAGE: unknown option with the nearest suggestion, ambiguous prefix listing the candidates,
+ * missing value, value out of range.
+ */
+TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, char **argv,
+                                      const char **rest, int *n_rest, td_arena *arena);
+
+/** Read "name = value" lines or a flat JSON object from a --config file over the present values. */
+TD_CHECKED td_status td_options_config(const td_field_group *groups, const char *path,
+                                       td_arena *arena);
+
+/** The option part of a help page, one aligned row per visible field with default and range. */
+void td_options_help(const td_field_group *groups, td_text *out);
+
+/** The same as a Markdown table. */
+void td_options_markdown(const td_field_group *groups, td_text *out);
+
+#endif

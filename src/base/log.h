@@ -1,0 +1,36 @@
+/*
+ * base/log.h -- the chat for people: one line each on stderr, module first
+ *
+ *     td_log(TD_LOG_INFO, "pass", "fuse: %d norm+relu, %d norm+add+relu", n, m);
+ *     -> "pass: fuse: 33 norm+relu, 16 norm+add+relu"
+ *
+ * Errors and warnings are printed with "tandem: error: " / "warning: " in front.  Colour only on a
+ * terminal.  The sink is one of the process's three mutable globals; it is thread-safe.
+ */
+#ifndef TD_BASE_LOG_H
+#define TD_BASE_LOG_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRACE } td_log_level;
+
+/** "info" or "warn,pass=debug,data=trace": the default level and levels of single modules. */
+TD_CHECKED td_status td_log_configure(const char *spec);
+
+/** Give lines to `sink` instead of stderr; NULL goes back to stderr. */
+void td_log_set_sink(void (*sink)(void *ctx, td_log_level, const char *module, const char *text),
+                     void *ctx);
+
+bool td_log_wants(td_log_level level, const char *module);
+
+void td_log(td_log_level level, const char *module, const char *fmt, ...) TD_PRINTF(3, 4);
+
+/**
+ * Draw `text` as the terminal's last line, overwriting what was drawn before; nothing happens when
+ * stderr is not a terminal.  NULL clears it.  Log lines scroll above it.
+ */
+void td_log_progress(const char *text);
+
+#endif

@@ -1,0 +1,248 @@
+/*
+ * options_help.c -- the tables as a help page and as a Markdown page
+ *
+ *     Optimiser:
+ *       -b, --batch-size N       pictures in a step (default 256, 1 to 65536)
+ *           --lr X               learning rate (default 0.1, 0 to 1000)
+ *           --[no-]nesterov      look ahead
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/field_parts.h"
+
+#define HELP_COLUMN  32 /* where the meaning starts */
+#define LINE_COLUMNS 100
+
+static const char *meta_of(const td_field *f)
+{
+    if (f->meta)
+        return f->meta;
+    switch (f->kind) {
+    case TD_KIND_INT:
+    case TD_KIND_LONG:
+        return "N";
+    case TD_KIND_REAL:
+        return "X";
+    case TD_KIND_ENUM:
+        return "NAME";
+    case TD_KIND_TEXT:
+        return "TEXT";
+    case TD_KIND_BOOL:
+    case TD_KIND_END:
+        break;
+    }
+    return "";
+}
+
+static void add_name(const char *name, size_t n, td_text *out)
+{
+    for (size_t i = 0; i < n; i++)
+        td_text_add_bytes(out, name[i] == '_' ? "-" : &name[i], 1);
+}
+
+static bool is_plain_no(const td_field *f)
+{
+    return strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
+}
+
+static void add_long(const td_field *f, const char *name, size_t n, td_text *out)
+{
+    td_text_add(out, f->kind == TD_KIND_BOOL && !is_plain_no(f) ? "--[no-]" : "--");
+    add_name(name, n, out);
+}
+
+/* all single letters, or all longer aliases, each with `after` behind it */
+static void add_aliases(const td_field *f, bool want_short, const char *before, const char *after,
+                        td_text *out)
+{
+    size_t n;
+    const char *rest = f->alias;
+    for (const char *piece; (piece = td_name_next(&rest, &n));) {
+        if ((n == 1) != want_short)
+            continue;
+        td_text_add(out, "%s", before);
+        if (want_short)
+            td_text_add(out, "-%c", *piece);
+        else
+            add_long(f, piece, n, out);
+        td_text_add(out, "%s", after);
+    }
+}
+
+static bool has_short(const td_field *f)
+{
+    size_t n;
+    const char *rest = f->alias;
+    while (td_name_next(&rest, &n))
+        if (n == 1)
+            return true;
+    return false;
+}
+
+/* "-b, --batch-size, --bs N" */
+static void add_spellings(const td_field *f, td_text *out)
+{
+    add_aliases(f, true, "", ", ", out);
+    add_long(f, f->name, strlen(f->name), out);
+    add_aliases(f, false, ", ", "", out);
+    if (f->kind != TD_KIND_BOOL)
+        td_text_add(out, " %s", meta_of(f));
+}
+
+static bool has_default(const td_field *f)
+{
+    return f->kind == TD_KIND_BOOL ? f->def != 0 : f->kind != TD_KIND_TEXT || f->def_text;
+}
+
+static void add_default(const td_field *f, td_text *out)
+{
+    union {
+        int small;
+        int64_t large;
+        double real;
+        bool flag;
+        const char *text;
+    } value;
+    td_field rows[2] = { *f, TD_END };
+    rows[0].offset = 0;
+    td_fields_default(rows, &value);
+    td_field_get(&rows[0], &value, out);
+}
+
+/* "pictures in a step (default 256, 1 to 65536)" */
+static void add_meaning(const td_field *f, td_text *out)
+{
+    td_text range = { 0 };
+    td_field_range(f, &range);
+    bool has_range = range.len > 0 && strcmp(td_text_get(&range), "any") != 0;
+    td_text_add(out, "%s", f->help);
+    if (has_default(f) || has_range)
+        td_text_add(out, " (");
+    if (has_default(f)) {
+        td_text_add(out, "default ");
+        add_default(f, out);
+    }
+    if (has_range)
+        td_text_add(out, "%s%s",
+                    !has_default(f)           ? ""
+                    : f->kind == TD_KIND_ENUM ? "; "
+                                              : ", ",
+                    td_text_get(&range));
+    if (has_default(f) || has_range)
+        td_text_add(out, ")");
+    if (td_text_status(&range) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&range);
+    td_text_release(&range);
+}
+
+/* words of `text` from the present column on; new lines start at HELP_COLUMN */
+static void add_wrapped(const char *text, td_text *out)
+{
+    size_t column = HELP_COLUMN;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        bool is_first = column == HELP_COLUMN;
+        if (!is_first && column + 1 + n > LINE_COLUMNS) {
+            td_text_add(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+            is_first = true;
+        }
+        td_text_add(out, "%s%.*s", is_first ? "" : " ", (int)n, p);
+        column += n + !is_first;
+        p += n;
+        p += strspn(p, " ");
+    }
+    td_text_add(out, "\n");
+}
+
+static void add_row(const td_field *f, td_text *out)
+{
+    size_t start = out->len;
+    td_text_add(out, has_short(f) ? "  " : "      ");
+    add_spellings(f, out);
+    size_t width = out->len - start;
+    if (width + 2 > HELP_COLUMN) {
+        td_text_add(out, "\n");
+        width = 0;
+    }
+    td_text_add(out, "%*s", (int)(HELP_COLUMN - width), "");
+
+    td_text meaning = { 0 };
+    add_meaning(f, &meaning);
+    add_wrapped(td_text_get(&meaning), out);
+    if (td_text_status(&meaning) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&meaning);
+    td_text_release(&meaning);
+}
+
+static bool has_visible(const td_field *fields)
+{
+    for (const td_field *f = fields; f->kind != TD_KIND_END; f++)
+        if (f->help)
+            return true;
+    return false;
+}
+
+void td_options_help(const td_field_group *groups, td_text *out)
+{
+    const char *gap = "";
+    for (const td_field_group *g = groups; g->fields; g++) {
+        if (!has_visible(g->fields))
+            continue;
+        td_text_add(out, "%s%s:\n", gap, g->title);
+        for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++)
+            if (f->help)
+                add_row(f, out);
+        gap = "\n";
+    }
+}
+
+/* --- Markdown -------------------------------------------------------------------------------- */
+
+/* a cell: '|' would end it, and '<' would start a tag */
+static void add_cell(const char *text, td_text *out)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '|' || *p == '<')
+            td_text_add(out, "\\");
+        td_text_add_bytes(out, p, 1);
+    }
+}
+
+static void add_markdown_row(const td_field *f, td_text *out)
+{
+    td_text range = { 0 };
+    td_field_range(f, &range);
+    td_text_add(out, "| `");
+    add_spellings(f, out);
+    td_text_add(out, "` | ");
+    if (has_default(f)) {
+        td_text_add(out, "`");
+        add_default(f, out);
+        td_text_add(out, "`");
+    }
+    td_text_add(out, " | ");
+    add_cell(td_text_get(&range), out);
+    td_text_add(out, " | ");
+    add_cell(f->help, out);
+    td_text_add(out, " |\n");
+    if (td_text_status(&range) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&range);
+    td_text_release(&range);
+}
+
+void td_options_markdown(const td_field_group *groups, td_text *out)
+{
+    const char *gap = "";
+    for (const td_field_group *g = groups; g->fields; g++) {
+        if (!has_visible(g->fields))
+            continue;
+        td_text_add(out, "%s### %s\n\n| option | default | range | meaning |\n|---|---|---|---|\n",
+                    gap, g->title);
+        for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++)
+            if (f->help)
+                add_markdown_row(f, out);
+        gap = "\n";
+    }
+}

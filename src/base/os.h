@@ -1,0 +1,89 @@
+/*
+ * base/os.h -- what the operating system offers: time, files, folders, memory, the processor
+ *
+ * Paths are bytes; nothing assumes UTF-8.  Failures name the path and strerror's text.
+ */
+#ifndef TD_BASE_OS_H
+#define TD_BASE_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+/** Monotonic clock. */
+int64_t td_now_ns(void);
+
+/** Wall clock, seconds since 1970. */
+double td_wall_s(void);
+
+/** Nanoseconds since this process was started (from /proc; td_now_ns based). */
+int64_t td_since_start_ns(void);
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+/**
+ * Read a whole file of at most `max_bytes`; *out is td_alloc'ed, with a NUL byte after the content.
+ * TD_ENOTFOUND no such file; TD_EIO unreadable, a folder, not a regular file (fifo, device);
+ * TD_ELIMIT larger; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes);
+
+/** As td_file_read, into a buffer that is kept and grown (td_resize): for readers of many files. */
+TD_CHECKED td_status td_file_read_into(const char *path, size_t max_bytes, char **buf, size_t *cap,
+                                       size_t *n_bytes);
+
+/** Create or replace `path` with these bytes (not atomic; io/atomic.h is). */
+TD_CHECKED td_status td_file_write(const char *path, const void *bytes, size_t n_bytes);
+
+bool td_path_exists(const char *path);
+bool td_path_is_folder(const char *path);
+
+/** Create a folder and its parents; fine when it exists. */
+TD_CHECKED td_status td_make_folder(const char *path);
+
+/** "a/b", td_alloc'ed; `b` alone when it is absolute or `a` is "".  NULL: no memory. */
+char *td_path_join(const char *a, const char *b) TD_CHECKED;
+
+/** The part after the last '/'. */
+const char *td_path_base(const char *path);
+
+typedef struct {
+    char **names;    /* sorted by strcmp; without "." and ".."; owned */
+    bool *is_folder; /* links followed */
+    size_t n;
+} td_listing;
+
+TD_CHECKED td_status td_list_folder(const char *path, td_listing *out);
+void td_listing_release(td_listing *l);
+
+/* --- the machine ----------------------------------------------------------------------------- */
+
+int td_cpu_count(void);        /* that this process may run on: affinity and cgroup quota */
+const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
+const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
+int64_t td_memory_total_bytes(void);
+int64_t td_memory_peak_bytes(void); /* this process's peak resident set */
+int64_t td_memory_now_bytes(void);
+
+/**
+ * Zeroed pages straight from the system, huge where it has them (madvise).  For the slabs; counts
+ * as one allocation for td_alloc_fail_at.
+ */
+void *td_pages_alloc(size_t bytes) TD_CHECKED;
+void td_pages_free(void *p, size_t bytes);
+
+/* --- signals --------------------------------------------------------------------------------- */
+
+/**
+ * SIGINT and SIGTERM set a flag; the second one ends the process at once with 128 + signal.
+ * Also ignores SIGPIPE.
+ */
+void td_signals_catch(void);
+
+/** 0, or the signal that came. */
+int td_signal_caught(void);
+
+#endif

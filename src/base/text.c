@@ -1,0 +1,192 @@
+/*
+ * text.c -- growing strings and checks on strings
+ */
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+void td_text_release(td_text *t)
+{
+    td_free(t->data);
+    *t = (td_text){ 0 };
+}
+
+static bool make_room(td_text *t, size_t more)
+{
+    if (t->st != TD_OK)
+        return false;
+    t->st = td_reserve(&t->data, &t->cap, t->len + more + 1, 1);
+    return t->st == TD_OK;
+}
+
+void td_text_add_bytes(td_text *t, const char *bytes, size_t n)
+{
+    if (!make_room(t, n))
+        return;
+    memcpy(t->data + t->len, bytes, n);
+    t->len += n;
+    t->data[t->len] = '\0';
+}
+
+void td_text_add(td_text *t, const char *fmt, ...)
+{
+    char small[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    if ((size_t)n < sizeof small) {
+        td_text_add_bytes(t, small, (size_t)n);
+        return;
+    }
+    if (!make_room(t, (size_t)n))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(t->data + t->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    t->len += (size_t)n;
+}
+
+/* length of a valid UTF-8 sequence at s, 0 when it is none */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80   ? 1
+               : s[0] < 0xc2 ? 0
+               : s[0] < 0xe0 ? 2
+               : s[0] < 0xf0 ? 3
+               : s[0] < 0xf5 ? 4
+                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((n == 3 && s[0] == 0xe0 && s[1] < 0xa0) || (n == 3 && s[0] == 0xed && s[1] > 0x9f) ||
+        (n == 4 && s[0] == 0xf0 && s[1] < 0x90) || (n == 4 && s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+void td_text_add_json(td_text *t, const char *s)
+{
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        size_t n = utf8_length(p);
+        if (*p == '"' || *p == '\\')
+            td_text_add(t, "\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f || n == 0)
+            td_text_add(t, "\\u%04x", *p);
+        else
+            td_text_add_bytes(t, (const char *)p, n);
+        p += n ? n : 1;
+    }
+}
+
+bool td_text_is_utf8(const char *s)
+{
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        size_t n = utf8_length(p);
+        if (n == 0)
+            return false;
+        p += n;
+    }
+    return true;
+}
+
+td_status td_text_status(const td_text *t)
+{
+    return t->st;
+}
+
+const char *td_text_get(const td_text *t)
+{
+    return t->data ? t->data : "";
+}
+
+bool td_text_starts(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool td_text_ends(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), m = strlen(suffix);
+    return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+bool td_text_glob(const char *pattern, const char *s)
+{
+    const char *star = NULL, *from = NULL;
+    while (*s) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = s;
+        } else if (*pattern == '?' || *pattern == *s) {
+            pattern++;
+            s++;
+        } else if (star) {
+            pattern = star + 1;
+            s = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+#define DISTANCE_MAX 64 /* longer words are never a near miss */
+
+int td_text_distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    if (n >= DISTANCE_MAX || m >= DISTANCE_MAX)
+        return DISTANCE_MAX;
+
+    int d[3][DISTANCE_MAX + 1]; /* rows i-2, i-1, i of the edit table */
+    for (size_t j = 0; j <= m; j++)
+        d[1][j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        d[2][0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int best = d[1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = d[1][j] + 1 < best ? d[1][j] + 1 : best;
+            best = d[2][j - 1] + 1 < best ? d[2][j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = d[0][j - 2] + 1 < best ? d[0][j - 2] + 1 : best;
+            d[2][j] = best;
+        }
+        memcpy(d[0], d[1], sizeof d[0]);
+        memcpy(d[1], d[2], sizeof d[1]);
+    }
+    return d[1][m];
+}
+
+bool td_text_to_int(const char *s, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (end == s || *end || errno || isspace((unsigned char)*s))
+        return false;
+    *out = v;
+    return true;
+}
+
+bool td_text_to_real(const char *s, double *out)
+{
+    /* the program never calls setlocale, so strtod reads the C locale */
+    char *end;
+    double v = strtod(s, &end);
+    if (end == s || *end || isspace((unsigned char)*s) || v != v)
+        return false;
+    *out = v;
+    return true;
+}

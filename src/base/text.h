@@ -1,0 +1,59 @@
+/*
+ * base/text.h -- a string that grows, and a few checks on strings
+ *
+ * Appending never reports: the first failure is kept, later calls do nothing, and td_text_status
+ * (or td_text_take) tells once at the end.
+ *
+ *     td_text t = { 0 };
+ *     td_text_add(&t, "%s=%d", name, value);
+ *     TD_OUT(td_text_status(&t));
+ *     td_text_release(&t);
+ */
+#ifndef TD_BASE_TEXT_H
+#define TD_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/** All zero is a valid empty text. */
+typedef struct {
+    char *data; /* NUL-terminated once anything was added, else NULL */
+    size_t len; /* without the NUL */
+    size_t cap;
+    td_status st;
+} td_text;
+
+void td_text_release(td_text *t);
+void td_text_add(td_text *t, const char *fmt, ...) TD_PRINTF(2, 3);
+void td_text_add_bytes(td_text *t, const char *bytes, size_t n);
+
+/** Add `s` as the inside of a JSON string; escaped are '"', '\', control bytes and bad UTF-8. */
+void td_text_add_json(td_text *t, const char *s);
+
+td_status td_text_status(const td_text *t) TD_CHECKED;
+
+/** The text, never NULL. */
+const char *td_text_get(const td_text *t);
+
+bool td_text_starts(const char *s, const char *prefix);
+bool td_text_ends(const char *s, const char *suffix);
+
+/** Only whole, shortest-form UTF-8 sequences? */
+bool td_text_is_utf8(const char *s);
+
+/** Does `s` match a shell pattern with '*' and '?'? */
+bool td_text_glob(const char *pattern, const char *s);
+
+/** Edits (insert, delete, change, swap of neighbours) between two words; for "did you mean". */
+int td_text_distance(const char *a, const char *b);
+
+/** A whole decimal integer, and nothing after it. */
+bool td_text_to_int(const char *s, int64_t *out);
+
+/** A whole finite or infinite decimal number, and nothing after it; independent of the locale. */
+bool td_text_to_real(const char *s, double *out);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * base/threads.h -- threads, and the bounded queue that is the only way they hand things over
+ *
+ *     td_queue *q;  TD_TRY(td_queue_new(8, &q));
+ *     producer:  if (!td_queue_push(q, item)) break;       blocks while full; false once closed
+ *     consumer:  while ((item = td_queue_pop(q))) ...      blocks while empty; NULL: closed, empty
+ *     end:       td_queue_close(q);  td_thread_join(&t);  td_queue_free(q);
+ */
+#ifndef TD_BASE_THREADS_H
+#define TD_BASE_THREADS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct {
+    pthread_t id;
+    bool is_running;
+} td_thread;
+
+/** All signals are blocked in the new thread.  `name` (15 bytes at most) shows in top and gdb. */
+TD_CHECKED td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *),
+                                     void *ctx);
+
+/** Wait for it; nothing happens when it was never started.  May be called twice. */
+void td_thread_join(td_thread *t);
+
+/** Lower the calling thread's priority by `steps` nice levels; failure is ignored. */
+void td_thread_be_nice(int steps);
+
+typedef struct td_queue td_queue;
+
+TD_CHECKED td_status td_queue_new(size_t capacity, td_queue **out);
+bool td_queue_push(td_queue *q, void *item);
+void *td_queue_pop(td_queue *q);
+
+/** As td_queue_pop, but NULL at once when it is empty. */
+void *td_queue_try_pop(td_queue *q);
+
+/** No more pushes; waiting threads wake. */
+void td_queue_close(td_queue *q);
+size_t td_queue_length(td_queue *q);
+
+/** Only after every user has been joined.  NULL is fine. */
+void td_queue_free(td_queue *q);
+
+#endif

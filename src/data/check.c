@@ -1,0 +1,270 @@
+/*
+ * check.c -- decode everything once and say what is there
+ *
+ * Every picture is decoded in full, as evaluation sees it.  Findings are kept per picture and
+ * summed at the end in the order of the data set, so that the number of threads does not show.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "data/loader.h"
+
+/* What was found in one picture. */
+typedef struct {
+    char *reason; /* why it is bad; NULL: it is good */
+    int width, height;
+    bool is_jpeg, is_gray, is_cmyk, is_progressive, is_rotated;
+} finding;
+
+typedef struct {
+    const td_dataset *ds;
+    td_transform transform;
+    td_transformer *workers; /* [threads] */
+    finding *found;          /* [n] */
+    float *images;           /* [n, 3, size, size], or NULL */
+    size_t row_floats;
+} check;
+
+struct report {
+    td_dataset_report pub; /* first: the user holds a pointer to it */
+    int64_t *class_good, *class_bad;
+    td_bad_picture *bad;
+};
+
+/* --- one picture ----------------------------------------------------------------------------- */
+
+static void describe(const td_image_info *info, finding *f)
+{
+    f->width = info->width;
+    f->height = info->height;
+    f->is_jpeg = strcmp(info->format, "JPEG") == 0;
+    f->is_gray = strncmp(info->colour, "gray", 4) == 0;
+    f->is_cmyk = strcmp(info->colour, "CMYK") == 0 || strcmp(info->colour, "YCCK") == 0;
+    f->is_progressive = info->is_progressive;
+    f->is_rotated = info->orientation != 1;
+}
+
+static td_status look(check *c, td_transformer *w, int64_t i)
+{
+    td_image_info info;
+    const char *path = c->ds->samples[i].path;
+    if (c->images) {
+        TD_TRY(
+            td_transform_file(w, &c->transform, path, 0, i, c->images + c->row_floats * (size_t)i));
+    } else {
+        td_decode_opts opts = { .ignore_orientation = c->transform.ignore_orientation };
+        TD_TRY(td_transform_read(w, path));
+        TD_TRY(td_image_decode(w->bytes, w->n_bytes, &opts, &w->decoded, NULL));
+    }
+    TD_TRY(td_image_probe(w->bytes, w->n_bytes, &info));
+    describe(&info, &c->found[i]);
+    return TD_OK;
+}
+
+static td_status check_one(void *ctx, int worker, int64_t i)
+{
+    check *c = ctx;
+    td_status st = look(c, &c->workers[worker], i);
+    if (st == TD_OK || !td_is_bad_picture(st))
+        return st;
+    c->found[i].reason = td_copy_text(td_error_message());
+    return c->found[i].reason ? TD_OK : TD_ENOMEM;
+}
+
+/* --- the sum --------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+static td_extent extent_of(int *values, int64_t n)
+{
+    if (n == 0)
+        return (td_extent){ 0 };
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return (td_extent){ .min = values[0], .median = values[n / 2], .max = values[n - 1] };
+}
+
+static td_status measure(const check *c, td_dataset_report *r)
+{
+    int *values = td_alloc((size_t)r->n_pictures, sizeof *values);
+    if (!values)
+        return TD_ENOMEM;
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_pictures; i++) {
+        if (!c->found[i].reason)
+            values[n++] = c->found[i].width;
+    }
+    r->width = extent_of(values, n);
+    n = 0;
+    for (int64_t i = 0; i < r->n_pictures; i++) {
+        if (!c->found[i].reason)
+            values[n++] = c->found[i].height;
+    }
+    r->height = extent_of(values, n);
+    td_free(values);
+    return TD_OK;
+}
+
+static void add_good(struct report *r, const finding *f, int64_t label)
+{
+    td_dataset_report *p = &r->pub;
+    p->n_good++;
+    p->n_jpeg += f->is_jpeg;
+    p->n_png += !f->is_jpeg;
+    p->n_gray += f->is_gray;
+    p->n_cmyk += f->is_cmyk;
+    p->n_progressive += f->is_progressive;
+    p->n_rotated += f->is_rotated;
+    if (label >= 0)
+        r->class_good[label]++;
+}
+
+/* the reasons move from the findings to the report */
+static td_status sum_up(check *c, struct report *r)
+{
+    td_dataset_report *p = &r->pub;
+    p->n_pictures = c->ds->n;
+    p->n_classes = c->ds->n_classes;
+    r->class_good = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_good);
+    r->class_bad = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_bad);
+    if (!r->class_good || !r->class_bad)
+        return TD_ENOMEM;
+    p->class_good = r->class_good;
+    p->class_bad = r->class_bad;
+    TD_TRY(measure(c, p));
+    size_t cap = 0;
+    for (int64_t i = 0; i < c->ds->n; i++) {
+        const td_sample *s = &c->ds->samples[i];
+        if (!c->found[i].reason) {
+            add_good(r, &c->found[i], s->label);
+            continue;
+        }
+        TD_TRY(td_reserve(&r->bad, &cap, (size_t)p->n_bad + 1, sizeof *r->bad));
+        r->bad[p->n_bad++] = (td_bad_picture){ s->path, c->found[i].reason, i };
+        c->found[i].reason = NULL;
+        if (s->label >= 0)
+            r->class_bad[s->label]++;
+        p->bad = r->bad;
+    }
+    return TD_OK;
+}
+
+void td_dataset_report_free(td_dataset_report *pub)
+{
+    struct report *r = (struct report *)pub;
+    if (!r)
+        return;
+    for (int64_t i = 0; i < pub->n_bad; i++)
+        td_free((char *)(uintptr_t)r->bad[i].reason);
+    td_free(r->bad);
+    td_free(r->class_good);
+    td_free(r->class_bad);
+    td_free(r);
+}
+
+/* --- the dump -------------------------------------------------------------------------------- */
+
+static td_status write_tensors(const check *c, const char *path, const int64_t *labels, int64_t n)
+{
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    td_status st;
+    int64_t size = c->transform.size;
+    TD_OUT(td_tensors_add(t, "images", TD_DT_F32, 4, (int64_t[]){ n, 3, size, size }, c->images));
+    TD_OUT(td_tensors_add(t, "labels", TD_DT_I64, 1, &n, labels));
+    TD_OUT(td_tensors_write(t, path));
+out:
+    td_tensors_free(t);
+    return st;
+}
+
+/* the good rows, closed up */
+static td_status dump(check *c, const char *path)
+{
+    int64_t *labels = td_alloc((size_t)c->ds->n, sizeof *labels), n = 0;
+    if (!labels)
+        return TD_ENOMEM;
+    for (int64_t i = 0; i < c->ds->n; i++) {
+        if (c->found[i].reason)
+            continue;
+        if (n != i)
+            memcpy(c->images + c->row_floats * (size_t)n, c->images + c->row_floats * (size_t)i,
+                   c->row_floats * sizeof(float));
+        labels[n++] = c->ds->samples[i].label;
+    }
+    td_status st =
+        n ? write_tensors(c, path, labels, n)
+          : td_error(TD_EFORMAT, "'%s' has no good picture to write to '%s'", c->ds->root, path);
+    td_free(labels);
+    return st;
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+static td_status prepare(check *c, const td_check_opts *opts, int threads)
+{
+    enum { SIZE = 224, PADDING = 32, SIDE_MAX = 8192 };
+    c->transform = (td_transform){ .size = opts->image_size ? opts->image_size : SIZE,
+                                   .padding = opts->eval_padding ? opts->eval_padding : PADDING,
+                                   .ignore_orientation = opts->ignore_orientation };
+    if (c->transform.padding < 0)
+        c->transform.padding = 0;
+    if (c->transform.size < 1 || c->transform.size > SIDE_MAX || c->transform.padding > SIDE_MAX)
+        return td_error(TD_EARG, "image size is %d with padding %d, wanted 1 .. %d",
+                        c->transform.size, c->transform.padding, SIDE_MAX);
+    TD_TRY(td_filter_of(opts->interpolation, &c->transform.filter));
+    c->workers = td_alloc((size_t)threads, sizeof *c->workers);
+    c->found = c->workers ? td_alloc((size_t)c->ds->n, sizeof *c->found) : NULL;
+    if (!c->found)
+        return TD_ENOMEM;
+    if (!opts->dump_tensors)
+        return TD_OK;
+    size_t size = (size_t)c->transform.size;
+    c->row_floats = 3 * size * size;
+    c->images = td_alloc((size_t)c->ds->n, c->row_floats * sizeof(float));
+    return c->images ? TD_OK : TD_ENOMEM;
+}
+
+static void release(check *c, int threads)
+{
+    for (int i = 0; c->workers && i < threads; i++)
+        td_transformer_release(&c->workers[i]);
+    for (int64_t i = 0; c->found && i < c->ds->n; i++)
+        td_free(c->found[i].reason);
+    td_free(c->workers);
+    td_free(c->found);
+    td_free(c->images);
+}
+
+td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts, td_dataset_report **out)
+{
+    int threads;
+    *out = NULL;
+    TD_TRY(td_threads_wanted(opts->threads, &threads));
+    if (!td_dataset_decodes(ds))
+        return td_error(TD_EARG, "'%s' is no folder of pictures: there is nothing to decode",
+                        ds->root);
+    int64_t start_ns = td_now_ns();
+    check c = { .ds = ds };
+    struct report *r = TD_NEW(struct report);
+    if (!r)
+        return TD_ENOMEM;
+    td_status st;
+    TD_OUT(prepare(&c, opts, threads));
+    TD_OUT(td_parallel(ds->n, threads, check_one, &c));
+    if (opts->dump_tensors)
+        TD_OUT(dump(&c, opts->dump_tensors));
+    TD_OUT(sum_up(&c, r));
+    r->pub.seconds = (double)(td_now_ns() - start_ns) * 1e-9;
+    *out = &r->pub;
+    r = NULL;
+out:
+    td_dataset_report_free(r ? &r->pub : NULL);
+    release(&c, threads);
+    return st;
+}

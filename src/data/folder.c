@@ -1,0 +1,267 @@
+/*
+ * folder.c -- <root>/<split>/<class>/.../<picture>, as torchvision's ImageFolder reads it
+ *
+ * The class index is the rank of the folder's name in byte order.  Within a class, pictures are
+ * ordered by the folder they lie in, then by name: the order of sorted(os.walk(class)).  Links are
+ * followed; hidden names are skipped (torchvision would take hidden folders for classes).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "data/source.h"
+
+enum {
+    DEPTH_MAX = 32, /* folders below a class; a link that points upward ends here */
+    NAMES_SHOWN = 8 /* folders listed in a message */
+};
+
+#define ENDINGS ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
+
+/* does the name end in one of ENDINGS, in any case? */
+static bool is_picture_name(const char *name)
+{
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                           ".pgm", ".tif",  ".tiff", ".webp" };
+    const char *dot = strrchr(name, '.');
+    if (!dot || name[0] == '.')
+        return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        if (strcasecmp(dot, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+/* "'a', 'b' and 12 more": the folders (or the files) of a listing */
+static void add_names(td_text *t, const td_listing *l, bool folders)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->is_folder[i] != folders || l->names[i][0] == '.')
+            continue;
+        if (n++ < NAMES_SHOWN)
+            td_text_add(t, "%s'%s'", n > 1 ? ", " : "", l->names[i]);
+    }
+    if (n > NAMES_SHOWN)
+        td_text_add(t, " and %zu more", n - NAMES_SHOWN);
+    if (n == 0)
+        td_text_add(t, "none");
+}
+
+/* the split folder is absent: say what is there instead */
+static td_status no_split(const char *path, const char *split, const td_listing *l)
+{
+    td_text names = { 0 };
+    add_names(&names, l, true);
+    td_status st = td_text_status(&names);
+    if (st == TD_OK)
+        st = td_error(TD_ENOTFOUND,
+                      "'%s' has no folder '%s': folders found: %s; wanted "
+                      "%s/<class>/<picture>",
+                      path, split, td_text_get(&names), split);
+    td_text_release(&names);
+    return st;
+}
+
+static td_status no_classes(const char *root, const td_listing *l)
+{
+    size_t n_pictures = 0;
+    for (size_t i = 0; i < l->n; i++)
+        n_pictures += !l->is_folder[i] && is_picture_name(l->names[i]);
+    if (n_pictures > 0)
+        return td_error(TD_EFORMAT,
+                        "'%s' holds %zu pictures but no class folders: put the pictures of each "
+                        "class into a folder of its own",
+                        root, n_pictures);
+    return td_error(TD_EFORMAT, "'%s' is %s, wanted one folder of pictures per class", root,
+                    l->n ? "without class folders" : "empty");
+}
+
+/* --- the root -------------------------------------------------------------------------------- */
+
+static bool has_folder(const td_listing *l, const char *name)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->is_folder[i] && strcmp(l->names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* no folder but the parts of a data set: then they are no classes */
+static bool holds_parts(const td_listing *l)
+{
+    static const char *const parts[] = { "train", "val", "test", "validation" };
+    size_t n_parts = 0, n_folders = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        n_parts += has_folder(l, parts[i]);
+    for (size_t i = 0; i < l->n; i++)
+        n_folders += l->is_folder[i] && l->names[i][0] != '.';
+    return n_parts > 0 && n_folders == n_parts;
+}
+
+static td_status holds_parts_error(const char *path, const td_listing *l)
+{
+    td_text names = { 0 };
+    add_names(&names, l, true);
+    td_status st = td_text_status(&names);
+    if (st == TD_OK)
+        st = td_error(TD_EFORMAT,
+                      "'%s' holds no class folders but the parts of a data set: %s; choose one",
+                      path, td_text_get(&names));
+    td_text_release(&names);
+    return st;
+}
+
+/* Where the class folders are; *out is td_alloc'ed. */
+static td_status find_root(const td_dataset_opts *opts, char **out)
+{
+    const char *path = opts->path;
+    if (!td_path_exists(path))
+        return td_error(TD_ENOTFOUND, "data set '%s' does not exist", path);
+    if (!td_path_is_folder(path))
+        return td_error(TD_EFORMAT, "data set '%s' is a file, wanted a folder%s", path,
+                        td_text_ends(path, ".safetensors") ? " (back end tensors reads files)"
+                                                           : "");
+    td_listing l;
+    TD_TRY_MSG(td_list_folder(path, &l), "data set");
+    td_status st = TD_OK;
+    bool has_split = opts->split && has_folder(&l, opts->split);
+    if (has_split)
+        *out = td_path_join(path, opts->split);
+    else if (opts->split && (!opts->allow_root || holds_parts(&l)))
+        st = no_split(path, opts->split, &l);
+    else if (holds_parts(&l))
+        st = holds_parts_error(path, &l);
+    else
+        *out = td_copy_text(path);
+    td_listing_release(&l);
+    return st != TD_OK ? st : *out ? TD_OK : TD_ENOMEM;
+}
+
+/* --- samples --------------------------------------------------------------------------------- */
+
+typedef struct {
+    td_dataset *ds;
+    size_t cap;
+    int64_t label;
+} walk;
+
+static td_status add_sample(walk *w, const char *folder, const char *name)
+{
+    size_t n = strlen(folder), m = strlen(name);
+    char *path = td_arena_alloc(&w->ds->arena, n + m + 2, 1);
+    if (!path)
+        return TD_ENOMEM;
+    memcpy(path, folder, n);
+    path[n] = '/';
+    memcpy(path + n + 1, name, m);
+    TD_TRY(td_reserve(&w->ds->samples, &w->cap, (size_t)w->ds->n + 1, sizeof *w->ds->samples));
+    w->ds->samples[w->ds->n++] = (td_sample){ path, w->label };
+    return TD_OK;
+}
+
+static td_status walk_folder(walk *w, const char *folder, int depth)
+{
+    if (depth > DEPTH_MAX)
+        return td_error(TD_ELIMIT, "'%s' lies more than %d folders deep: does a link point upward?",
+                        folder, DEPTH_MAX);
+    td_listing l;
+    TD_TRY(td_list_folder(folder, &l));
+    td_status st = TD_OK;
+    for (size_t i = 0; i < l.n; i++) {
+        if (l.names[i][0] == '.')
+            continue;
+        if (l.is_folder[i]) {
+            char *inner = td_path_join(folder, l.names[i]);
+            st = inner ? walk_folder(w, inner, depth + 1) : TD_ENOMEM;
+            td_free(inner);
+            TD_OUT(st);
+        } else if (is_picture_name(l.names[i])) {
+            TD_OUT(add_sample(w, folder, l.names[i]));
+        }
+    }
+out:
+    td_listing_release(&l);
+    return st;
+}
+
+/* by folder, then by name */
+static int by_place(const void *a, const void *b)
+{
+    const char *p = ((const td_sample *)a)->path, *q = ((const td_sample *)b)->path;
+    size_t n = (size_t)(td_path_base(p) - p), m = (size_t)(td_path_base(q) - q);
+    int order = memcmp(p, q, (n < m ? n : m) - 1); /* without the slash: "a" before "a-b" */
+    if (order == 0 && n != m)
+        order = n < m ? -1 : 1;
+    return order ? order : strcmp(p + n, q + m);
+}
+
+static td_status read_class(td_dataset *ds, walk *w, const char *name)
+{
+    int64_t first = ds->n;
+    char *folder = td_path_join(ds->root, name);
+    if (!folder)
+        return TD_ENOMEM;
+    td_status st;
+    TD_OUT(walk_folder(w, folder, 0));
+    if (ds->n == first)
+        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no pictures (names ending in %s)",
+                        folder, ENDINGS));
+    qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
+out:
+    td_free(folder);
+    return st;
+}
+
+static td_status read_classes(td_dataset *ds, const td_listing *l)
+{
+    ds->class_names = td_alloc(l->n + 1, sizeof *ds->class_names);
+    if (!ds->class_names)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!l->is_folder[i] || l->names[i][0] == '.')
+            continue;
+        const char *name = td_arena_text(&ds->arena, l->names[i]);
+        if (!name)
+            return TD_ENOMEM;
+        ds->class_names[ds->n_classes++] = name;
+    }
+    if (ds->n_classes == 0)
+        return no_classes(ds->root, l);
+    if (ds->n_classes == 1)
+        return td_error(TD_EFORMAT, "'%s' holds one class, '%s': at least two are needed", ds->root,
+                        ds->class_names[0]);
+    walk w = { .ds = ds };
+    for (int i = 0; i < ds->n_classes; i++) {
+        w.label = i;
+        TD_TRY(read_class(ds, &w, ds->class_names[i]));
+    }
+    return TD_OK;
+}
+
+static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
+{
+    char *root = NULL;
+    TD_TRY(find_root(opts, &root));
+    ds->root = td_arena_text(&ds->arena, root);
+    td_free(root);
+    if (!ds->root)
+        return TD_ENOMEM;
+    ds->has_class_names = true;
+    td_listing l;
+    TD_TRY_MSG(td_list_folder(ds->root, &l), "data set");
+    td_status st = read_classes(ds, &l);
+    td_listing_release(&l);
+    return st;
+}
+
+static const char *const names[] = { "folder", "pytorch", "dali-cpu", NULL };
+
+const td_source td_source_folder = { .names = names, .open = folder_open };

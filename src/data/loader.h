@@ -1,0 +1,25 @@
+/*
+ * data/loader.h -- what the loader offers to the rest of this directory
+ */
+#ifndef TD_DATA_LOADER_H
+#define TD_DATA_LOADER_H
+
+#include "data/augment.h"
+#include "data/source.h"
+
+/** Do item `i` with the buffers of `worker` (0 .. threads - 1). */
+typedef td_status td_item_fn(void *ctx, int worker, int64_t i);
+
+/**
+ * Call fn once for every item 0 .. n - 1 on up to `threads` threads and wait for all.  After a
+ * failure no new items are begun; the failure of the lowest item is returned, with its message.
+ */
+TD_CHECKED td_status td_parallel(int64_t n, int threads, td_item_fn *fn, void *ctx);
+
+/** `threads`, or one per CPU when that is 0; TD_EARG outside 0 .. 1024. */
+TD_CHECKED td_status td_threads_wanted(int threads, int *out);
+
+/** May this failure be a picture's own fault (and not, say, memory's)? */
+bool td_is_bad_picture(td_status st);
+
+#endif

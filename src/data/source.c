@@ -1,0 +1,252 @@
+/*
+ * source.c -- data sets as their users see them: open, ask, number the classes, free
+ */
+#include "data/source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/text.h"
+
+static const td_source *const sources[] = {
+    [TD_DATA_FOLDER] = &td_source_folder,
+    [TD_DATA_SYNTHETIC] = &td_source_synthetic,
+    [TD_DATA_TENSORS] = &td_source_tensors,
+};
+
+enum { N_SOURCES = sizeof sources / sizeof *sources };
+
+static td_status unknown_backend(const char *name)
+{
+    td_text known = { 0 };
+    for (int i = 0; i < N_SOURCES; i++) {
+        for (const char *const *s = sources[i]->names; *s; s++)
+            td_text_add(&known, "%s%s", known.len ? ", " : "", *s);
+    }
+    td_status st = td_text_status(&known);
+    if (st == TD_OK)
+        st = td_error(TD_EUSAGE, "data back end '%s' is unknown, there are: %s", name,
+                      td_text_get(&known));
+    td_text_release(&known);
+    return st;
+}
+
+td_status td_data_backend_parse(const char *name, td_data_backend *out)
+{
+    for (int i = 0; i < N_SOURCES; i++) {
+        for (const char *const *s = sources[i]->names; *s; s++) {
+            if (strcmp(name, *s) == 0) {
+                *out = (td_data_backend)i;
+                return TD_OK;
+            }
+        }
+    }
+    return unknown_backend(name);
+}
+
+td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
+{
+    *out = NULL;
+    if ((unsigned)opts->backend >= N_SOURCES)
+        return td_error(TD_EARG, "data back end %d is unknown", (int)opts->backend);
+    if (opts->n_classes < 0 || opts->n_images < 0)
+        return td_error(TD_EARG, "%d classes and %" PRId64 " images, wanted 0 or more",
+                        opts->n_classes, opts->n_images);
+    if (opts->backend != TD_DATA_SYNTHETIC && (!opts->path || !*opts->path))
+        return td_error(TD_EARG, "the path of the data set is missing");
+    td_dataset *ds = TD_NEW(td_dataset);
+    if (!ds)
+        return TD_ENOMEM;
+    ds->backend = opts->backend;
+    td_status st = sources[opts->backend]->open(opts, ds);
+    if (st == TD_OK)
+        *out = ds;
+    else
+        td_dataset_free(ds);
+    return st;
+}
+
+static td_status add_files(td_dataset *ds, const char *const *paths, int64_t n)
+{
+    ds->root = "files";
+    ds->samples = td_alloc((size_t)n, sizeof *ds->samples);
+    if (!ds->samples)
+        return TD_ENOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        ds->samples[i] = (td_sample){ td_arena_text(&ds->arena, paths[i]), -1 };
+        if (!ds->samples[i].path)
+            return TD_ENOMEM;
+    }
+    ds->n = n;
+    return TD_OK;
+}
+
+td_status td_dataset_from_files(const char *const *paths, int64_t n, td_dataset **out)
+{
+    *out = NULL;
+    if (n < 1)
+        return td_error(TD_EARG, "no files are given");
+    td_dataset *ds = TD_NEW(td_dataset);
+    if (!ds)
+        return TD_ENOMEM;
+    td_status st = add_files(ds, paths, n);
+    if (st == TD_OK)
+        *out = ds;
+    else
+        td_dataset_free(ds);
+    return st;
+}
+
+void td_dataset_free(td_dataset *ds)
+{
+    if (!ds)
+        return;
+    td_tensors_free(ds->file);
+    td_free(ds->samples);
+    td_free(ds->class_names);
+    td_arena_release(&ds->arena);
+    td_free(ds);
+}
+
+/* --- questions ------------------------------------------------------------------------------- */
+
+int64_t td_dataset_count(const td_dataset *ds)
+{
+    return ds->n;
+}
+
+int td_dataset_classes(const td_dataset *ds)
+{
+    return ds->n_classes;
+}
+
+const char *td_dataset_class_name(const td_dataset *ds, int i)
+{
+    TD_CHECK(i >= 0 && i < ds->n_classes);
+    return ds->class_names[i];
+}
+
+int64_t td_dataset_label(const td_dataset *ds, int64_t sample)
+{
+    TD_CHECK(sample >= 0 && sample < ds->n);
+    if (ds->samples)
+        return ds->samples[sample].label;
+    return ds->labels ? ds->labels[sample] : -1;
+}
+
+const char *td_dataset_path(const td_dataset *ds, int64_t sample)
+{
+    TD_CHECK(sample >= 0 && sample < ds->n);
+    return ds->samples ? ds->samples[sample].path : NULL;
+}
+
+const char *td_dataset_root(const td_dataset *ds)
+{
+    return ds->root;
+}
+
+td_data_backend td_dataset_backend(const td_dataset *ds)
+{
+    return ds->backend;
+}
+
+void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width)
+{
+    *channels = ds->channels;
+    *height = ds->height;
+    *width = ds->width;
+}
+
+/* --- classes --------------------------------------------------------------------------------- */
+
+td_status td_dataset_number_classes(td_dataset *ds, int n_classes)
+{
+    enum { DIGITS = 12 };
+    char digits[DIGITS];
+    const char **names = td_alloc((size_t)n_classes, sizeof *names);
+    if (!names)
+        return TD_ENOMEM;
+    for (int i = 0; i < n_classes; i++) {
+        (void)snprintf(digits, sizeof digits, "%d", i);
+        names[i] = td_arena_text(&ds->arena, digits);
+        if (!names[i]) {
+            td_free(names);
+            return TD_ENOMEM;
+        }
+    }
+    td_free(ds->class_names);
+    ds->class_names = names;
+    ds->n_classes = n_classes;
+    return TD_OK;
+}
+
+/* new_label[i] = place of class i of the data set in the wanted names */
+static td_status match(const td_dataset *ds, int n, const char *const *names, bool allow_subset,
+                       int64_t *new_label)
+{
+    td_map own = { 0 }, wanted = { 0 };
+    td_status st = TD_OK;
+    for (int i = 0; i < n; i++)
+        TD_OUT(td_map_set(&wanted, names[i], (void *)(intptr_t)(i + 1)));
+    for (int i = 0; i < ds->n_classes; i++) {
+        TD_OUT(td_map_set(&own, ds->class_names[i], (void *)(intptr_t)(i + 1)));
+        new_label[i] = (intptr_t)td_map_get(&wanted, ds->class_names[i]) - 1;
+        if (new_label[i] < 0)
+            TD_OUT(td_error(TD_EFORMAT, "'%s' has a class '%s', which is not among the %d wanted",
+                            ds->root, ds->class_names[i], n));
+    }
+    for (int i = 0; i < n && !allow_subset; i++) {
+        if (!td_map_has(&own, names[i]))
+            TD_OUT(td_error(TD_EFORMAT, "'%s' has no class '%s', one of the %d wanted", ds->root,
+                            names[i], n));
+    }
+out:
+    td_map_release(&own);
+    td_map_release(&wanted);
+    return st;
+}
+
+static td_status copy_names(td_dataset *ds, int n, const char *const *names, const char ***out)
+{
+    const char **copy = td_alloc((size_t)n, sizeof *copy);
+    if (!copy)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        copy[i] = td_arena_text(&ds->arena, names[i]);
+        if (!copy[i]) {
+            td_free(copy);
+            return TD_ENOMEM;
+        }
+    }
+    *out = copy;
+    return TD_OK;
+}
+
+td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names, bool allow_subset)
+{
+    if (n < 1)
+        return td_error(TD_EARG, "%d classes are wanted, at least one is needed", n);
+    if (!ds->has_class_names && ds->n_classes > n)
+        return td_error(TD_EFORMAT, "'%s' has %d classes, wanted %d at most", ds->root,
+                        ds->n_classes, n);
+    int64_t *new_label = NULL;
+    const char **copy = NULL;
+    td_status st = TD_OK;
+    if (ds->has_class_names) {
+        new_label = td_alloc((size_t)ds->n_classes, sizeof *new_label);
+        if (!new_label)
+            return TD_ENOMEM;
+        TD_OUT(match(ds, n, names, allow_subset, new_label));
+    }
+    TD_OUT(copy_names(ds, n, names, &copy));
+    for (int64_t i = 0; new_label && i < ds->n; i++)
+        ds->samples[i].label = new_label[ds->samples[i].label];
+    td_free(ds->class_names);
+    ds->class_names = copy;
+    ds->n_classes = n;
+out:
+    td_free(new_label);
+    return st;
+}

@@ -1,0 +1,60 @@
+/*
+ * data/source.h -- what a data set is inside, and what a back end must do
+ *
+ * A source fills a td_dataset when it is opened.  Sources of pictures (folder) fill `samples`; the
+ * loader's workers turn those into rows.  Sources of ready rows (tensors, synthetic) need no work.
+ */
+#ifndef TD_DATA_SOURCE_H
+#define TD_DATA_SOURCE_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "io/safetensors.h"
+#include "tandem/data.h"
+
+typedef struct {
+    const char *path; /* in the data set's arena */
+    int64_t label;    /* -1: unknown */
+} td_sample;
+
+struct td_dataset {
+    td_data_backend backend;
+    const char *root;
+    int64_t n;
+    int n_classes;
+    const char **class_names; /* [n_classes]; NULL: "0", "1", ... are made when asked for */
+    bool has_class_names;     /* they come from the data, and labels follow them */
+    td_arena arena;           /* names and paths */
+
+    td_sample *samples; /* folder: [n] */
+
+    td_tensors *file;      /* tensors: owns the two below */
+    const float *images;   /* [n, channels, height, width] */
+    const int64_t *labels; /* [n] */
+    int channels, height, width;
+};
+
+/** One back end.  `open` fills a zeroed data set; on failure the caller frees it. */
+typedef struct {
+    const char *const *names; /* NULL-terminated; the first is the proper one */
+    td_status (*open)(const td_dataset_opts *opts, td_dataset *ds);
+} td_source;
+
+extern const td_source td_source_folder;
+extern const td_source td_source_synthetic;
+extern const td_source td_source_tensors;
+
+/** Does this data set hold files to decode (and not ready rows)? */
+static inline bool td_dataset_decodes(const td_dataset *ds)
+{
+    return ds->samples != NULL;
+}
+
+/** Fill `images` [n, 3, size, size] and `labels` [n] of rows first .. first + n - 1 with noise. */
+void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
+                       float *images, int64_t *labels);
+
+/** Names "0", "1", ... for a data set without any. */
+TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);
+
+#endif

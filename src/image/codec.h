@@ -1,0 +1,63 @@
+/*
+ * image/codec.h -- what the picture formats and the orientation code offer to image.c
+ *
+ * A codec works in coordinates of the picture as stored; image.c turns the result upright.
+ */
+#ifndef TD_IMAGE_CODEC_H
+#define TD_IMAGE_CODEC_H
+
+#include "image/image.h"
+
+/* PIL refuses more than twice this and warns above it; the same number for every codec here. */
+#define TD_IMAGE_MAX_PIXELS 178956970
+
+/** What a codec gets: the caller's options with defaults filled in, and the stored orientation. */
+typedef struct {
+    int64_t max_pixels;
+    int orientation; /* to be applied to the result; 1: none */
+    td_box region;   /* of the upright picture; width 0: everything */
+    int out_size;    /* 0: never scale */
+} td_codec_opts;
+
+/** What a codec gives back beside the pixels, as stored. */
+typedef struct {
+    int full_width, full_height;
+    td_box covers; /* covers.width == pixels' width * scale; may reach past the edge by scale - 1 */
+    int scale;
+} td_codec_result;
+
+TD_CHECKED td_status td_jpeg_probe(const uint8_t *bytes, size_t n_bytes, td_image_info *out);
+TD_CHECKED td_status td_jpeg_decode(const uint8_t *bytes, size_t n_bytes, const td_codec_opts *opts,
+                                    td_image *out, td_codec_result *res);
+
+TD_CHECKED td_status td_png_probe(const uint8_t *bytes, size_t n_bytes, td_image_info *out);
+TD_CHECKED td_status td_png_decode(const uint8_t *bytes, size_t n_bytes, const td_codec_opts *opts,
+                                   td_image *out, td_codec_result *res);
+
+/** TD_ELIMIT unless both sides are positive and width * height <= max_pixels. */
+TD_CHECKED td_status td_image_check_size(int64_t width, int64_t height, int64_t max_pixels);
+
+/** TD_EARG unless `region` lies inside width x height; an empty region becomes everything. */
+TD_CHECKED td_status td_image_check_region(td_box *region, int width, int height);
+
+/** The orientation (1 .. 8) an EXIF block asks for; 1 when it asks for none or is damaged. */
+int td_exif_orientation(const uint8_t *tiff, size_t n_bytes);
+
+/** The same, of a whole file. */
+int td_exif_orientation_of_jpeg(const uint8_t *bytes, size_t n_bytes);
+int td_exif_orientation_of_png(const uint8_t *bytes, size_t n_bytes);
+
+/** Does this orientation exchange width and height? */
+bool td_orient_swaps(int orientation);
+
+/** A box of the upright picture -> the same box as stored (width x height as stored), and back. */
+td_box td_orient_to_stored(td_box upright, int orientation, int width, int height);
+td_box td_orient_to_upright(td_box stored, int orientation, int width, int height);
+
+/** Turn `stored` upright into `out`. */
+TD_CHECKED td_status td_orient_image(const td_image *stored, int orientation, td_image *out);
+
+/** n pixels of CMYK as JPEG files store it (inverted) -> RGB, as PIL computes it. */
+void td_colour_cmyk_row(const uint8_t *cmyk, uint8_t *rgb, int n);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * image/image.c -- the picture's buffer, the choice of decoder, and what needs no format
+ *
+ * Decoding is: look at the first bytes, read the orientation, let the codec decode what is needed
+ * of the picture as stored, turn the result upright.
+ */
+#include "image/image.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "image/codec.h"
+
+/* --- the buffer ------------------------------------------------------------------------------- */
+
+enum {
+    MAX_SIDE = 1 << 24,
+    PAD_BYTES = 64 /* behind the pixels, so that vector loads may read past the last one */
+};
+
+void td_image_release(td_image *img)
+{
+    td_free(img->px);
+    *img = (td_image){ 0 };
+}
+
+td_status td_image_resize_buffer(td_image *img, int width, int height)
+{
+    if (width < 1 || height < 1)
+        return td_error(TD_EARG, "picture of %d x %d pixels", width, height);
+    if (width > MAX_SIDE || height > MAX_SIDE || (int64_t)width * height > INT32_MAX)
+        return td_error(TD_ELIMIT, "picture of %d x %d pixels, the limit is %d", width, height,
+                        INT32_MAX);
+
+    size_t bytes = 3 * (size_t)width * (size_t)height + PAD_BYTES;
+    if (bytes > img->cap_bytes) {
+        uint8_t *px = td_alloc(bytes, 1);
+        if (!px)
+            return TD_ENOMEM;
+        td_free(img->px);
+        img->px = px;
+        img->cap_bytes = bytes;
+    }
+    img->width = width;
+    img->height = height;
+    return TD_OK;
+}
+
+/* --- what do these bytes look like? ----------------------------------------------------------- */
+
+typedef struct {
+    int at;
+    const char *bytes;
+    int n;
+    const char *name;
+} signature;
+
+/* clang-format off */
+static const signature others[] = {
+    { 0, "GIF8",                 4, "a GIF" },
+    { 8, "WEBP",                 4, "a WebP picture" },
+    { 0, "BM",                   2, "a BMP picture" },
+    { 0, "II*\0",                4, "a TIFF picture" },
+    { 0, "MM\0*",                4, "a TIFF picture" },
+    { 4, "ftypavif",             8, "an AVIF picture" },
+    { 4, "ftyphei",              7, "a HEIC picture" },
+    { 4, "ftypmif1",             8, "a HEIF picture" },
+    { 4, "ftyp",                 4, "an MP4 film" },
+    { 0, "\xFF\x0A",             2, "a JPEG XL picture" },
+    { 4, "JXL ",                 4, "a JPEG XL picture" },
+    { 4, "jP  ",                 4, "a JPEG 2000 picture" },
+    { 0, "\xFF\x4F\xFF\x51",     4, "a JPEG 2000 picture" },
+    { 0, "8BPS",                 4, "a Photoshop file" },
+    { 0, "%PDF",                 4, "a PDF file" },
+    { 0, "PK\x03\x04",           4, "a ZIP archive" },
+    { 0, "\x1F\x8B",             2, "a gzip file" },
+    { 0, "\x89HDF",              4, "an HDF5 file" },
+};
+/* clang-format on */
+
+static bool has_at(const uint8_t *bytes, size_t n_bytes, const signature *s)
+{
+    return n_bytes >= (size_t)(s->at + s->n) && !memcmp(bytes + s->at, s->bytes, (size_t)s->n);
+}
+
+/* No control bytes, and none that UTF-8 never has or never begins with. */
+static bool is_text(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((bytes[i] < 0x20 && !memchr("\t\n\r\f", bytes[i], 4)) || bytes[i] >= 0xF8)
+            return false;
+    }
+    return n > 0 && (bytes[0] & 0xC0) != 0x80;
+}
+
+static bool mentions(const uint8_t *bytes, size_t n, const char *word)
+{
+    size_t len = strlen(word);
+    for (size_t i = 0; i + len <= n; i++) {
+        if (!strncasecmp((const char *)bytes + i, word, len))
+            return true;
+    }
+    return false;
+}
+
+static const char *looks_like(const uint8_t *bytes, size_t n_bytes)
+{
+    enum { LOOK_BYTES = 256 };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (has_at(bytes, n_bytes, &others[i]))
+            return others[i].name;
+    }
+    size_t n = n_bytes < LOOK_BYTES ? n_bytes : LOOK_BYTES;
+    bool is_zero = true;
+    for (size_t i = 0; i < n; i++)
+        is_zero = is_zero && bytes[i] == 0;
+    if (is_zero)
+        return "a file of zero bytes";
+    if (!is_text(bytes, n))
+        return "unknown binary data";
+    if (mentions(bytes, n, "<html") || mentions(bytes, n, "<!doctype html"))
+        return "an HTML page";
+    if (mentions(bytes, n, "<svg"))
+        return "an SVG drawing";
+    return mentions(bytes, n, "<?xml") ? "an XML file" : "text";
+}
+
+typedef struct {
+    int (*orientation)(const uint8_t *, size_t);
+    td_status (*probe)(const uint8_t *, size_t, td_image_info *);
+    td_status (*decode)(const uint8_t *, size_t, const td_codec_opts *, td_image *,
+                        td_codec_result *);
+} codec;
+
+static td_status choose(const uint8_t *bytes, size_t n_bytes, codec *out)
+{
+    static const codec jpeg = { td_exif_orientation_of_jpeg, td_jpeg_probe, td_jpeg_decode };
+    static const codec png = { td_exif_orientation_of_png, td_png_probe, td_png_decode };
+    if (n_bytes == 0)
+        return td_error(TD_EFORMAT, "file is empty");
+    if (n_bytes >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8)
+        *out = jpeg;
+    else if (n_bytes >= 4 && !memcmp(bytes, "\x89PNG", 4))
+        *out = png;
+    else
+        return td_error(TD_EFORMAT, "neither JPEG nor PNG: it looks like %s",
+                        looks_like(bytes, n_bytes));
+    return TD_OK;
+}
+
+/* --- decoding --------------------------------------------------------------------------------- */
+
+td_status td_image_check_size(int64_t width, int64_t height, int64_t max_pixels)
+{
+    if (width < 1 || height < 1)
+        return td_error(TD_EFORMAT, "header says %lld x %lld pixels", (long long)width,
+                        (long long)height);
+    if (width > MAX_SIDE || height > MAX_SIDE || width * height > max_pixels)
+        return td_error(TD_ELIMIT, "header says %lld x %lld pixels, the limit is %lld",
+                        (long long)width, (long long)height, (long long)max_pixels);
+    return TD_OK;
+}
+
+td_status td_image_check_region(td_box *b, int width, int height)
+{
+    if (b->x == 0 && b->y == 0 && b->width == 0 && b->height == 0) {
+        *b = (td_box){ .width = width, .height = height };
+        return TD_OK;
+    }
+    if (b->x < 0 || b->y < 0 || b->width < 1 || b->height < 1 || b->width > width ||
+        b->height > height || b->x > width - b->width || b->y > height - b->height)
+        return td_error(TD_EARG, "region %d x %d at (%d, %d) leaves the picture of %d x %d",
+                        b->width, b->height, b->x, b->y, width, height);
+    return TD_OK;
+}
+
+td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
+{
+    codec c;
+    *out = (td_image_info){ 0 };
+    TD_TRY(choose(bytes, n_bytes, &c));
+    td_image_info info = { .orientation = c.orientation(bytes, n_bytes) };
+    TD_TRY(c.probe(bytes, n_bytes, &info));
+    *out = info;
+    return TD_OK;
+}
+
+/* Orientation 1 decodes straight into `out`; the others through a picture as stored. */
+static td_status decode_turned(const codec *c, const uint8_t *bytes, size_t n_bytes,
+                               const td_codec_opts *opts, td_image *out, td_codec_result *res)
+{
+    td_image stored = { 0 };
+    td_status st;
+    TD_OUT(c->decode(bytes, n_bytes, opts, &stored, res));
+    TD_OUT(td_orient_image(&stored, opts->orientation, out));
+out:
+    td_image_release(&stored);
+    return st;
+}
+
+td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
+                          td_image *out, td_decoded *where)
+{
+    codec c;
+    TD_TRY(choose(bytes, n_bytes, &c));
+    td_codec_opts o = { .max_pixels = opts->max_pixels ? opts->max_pixels : TD_IMAGE_MAX_PIXELS,
+                        .orientation = 1,
+                        .region = opts->region,
+                        .out_size = opts->allow_scale ? opts->out_size : 0 };
+    if (!opts->ignore_orientation)
+        o.orientation = c.orientation(bytes, n_bytes);
+
+    td_codec_result res = { 0 };
+    if (o.orientation == 1)
+        TD_TRY(c.decode(bytes, n_bytes, &o, out, &res));
+    else
+        TD_TRY(decode_turned(&c, bytes, n_bytes, &o, out, &res));
+    if (where) {
+        bool swaps = td_orient_swaps(o.orientation);
+        where->full_width = swaps ? res.full_height : res.full_width;
+        where->full_height = swaps ? res.full_width : res.full_height;
+        where->covers =
+            td_orient_to_upright(res.covers, o.orientation, res.full_width, res.full_height);
+        where->scale = res.scale;
+    }
+    return TD_OK;
+}
+
+/* --- moving pixels ---------------------------------------------------------------------------- */
+
+void td_image_flip(td_image *img)
+{
+    for (int y = 0; y < img->height; y++) {
+        uint8_t *left = img->px + 3 * (size_t)img->width * (size_t)y;
+        uint8_t *right = left + 3 * (size_t)(img->width - 1);
+        for (; left < right; left += 3, right -= 3) {
+            uint8_t keep[3];
+            memcpy(keep, left, 3);
+            memcpy(left, right, 3);
+            memcpy(right, keep, 3);
+        }
+    }
+}
+
+td_status td_image_crop(const td_image *src, td_box box, td_image *out)
+{
+    TD_TRY(td_image_check_region(&box, src->width, src->height));
+    TD_TRY(td_image_resize_buffer(out, box.width, box.height));
+    size_t row = 3 * (size_t)box.width;
+    for (int y = 0; y < box.height; y++) {
+        size_t at = (size_t)(box.y + y) * (size_t)src->width + (size_t)box.x;
+        memcpy(out->px + row * (size_t)y, src->px + 3 * at, row);
+    }
+    return TD_OK;
+}

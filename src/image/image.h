@@ -1,0 +1,171 @@
+/*
+ * image/image.h -- pictures: bytes in, 8-bit RGB out, and everything between that and a tensor
+ *
+ * Content decides the decoder, never the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK, progressive,
+ * EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit RGB.
+ * Decoding is bounded before it is done: dimensions, pixels and progressive scans have limits.
+ *
+ *     td_image img = { 0 };
+ *     TD_OUT(td_image_decode(bytes, n, &(td_decode_opts){ 0 }, &img));
+ *     ... img.px[(y * img.width + x) * 3 + channel] ...
+ *     td_image_release(&img);
+ *
+ * A td_image is reused: decoding into it again keeps its buffer when that is large enough, so a
+ * worker allocates nothing once it has seen its largest picture.
+ */
+#ifndef TD_IMAGE_IMAGE_H
+#define TD_IMAGE_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "base/text.h"
+
+/** 8-bit RGB, rows without padding.  All zero is a valid empty picture. */
+typedef struct {
+    uint8_t *px; /* [height, width, 3], owned */
+    int width, height;
+    size_t cap_bytes;
+} td_image;
+
+void td_image_release(td_image *img);
+
+/**
+ * Give it this size; the content is undefined.  TD_EARG a side below 1; TD_ELIMIT too large;
+ * TD_ENOMEM.  On failure the picture is as it was.
+ */
+TD_CHECKED td_status td_image_resize_buffer(td_image *img, int width, int height);
+
+/** A box in pixels of the upright picture. */
+typedef struct {
+    int x, y, width, height;
+} td_box;
+
+/** What the file says, before pixels are decoded. */
+typedef struct {
+    int width, height; /* as stored */
+    int orientation;   /* EXIF 1 .. 8; from 5 on the upright picture has width and height exchanged;
+                            1 when there is none or it is invalid */
+    const char *format; /* "JPEG" or "PNG" */
+    const char
+        *colour; /* "gray", "YCbCr", "CMYK", "YCCK", "RGB", "palette", "gray+alpha", "RGBA" */
+    int bits;    /* per sample */
+    bool is_progressive; /* or interlaced */
+} td_image_info;
+
+typedef struct {
+    int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls a picture a bomb */
+    bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
+    /* Decode at least this region of the upright picture.  All zero: everything.  Its pixels are
+       those of the whole picture, bit for bit, unless scaled.  When the region will be shrunk a
+       lot, a JPEG may come at 1/2, 1/4 or 1/8 of its size: only when allow_scale is set, and never
+       below out_size pixels for the region's shorter side. */
+    td_box region;
+    bool allow_scale;
+    int out_size;
+} td_decode_opts;
+
+/**
+ * Where the decoded pixels lie: the picture holds `covers` (of the full upright picture) at
+ * 1/scale.  covers is exactly `scale` times as wide and high as the pixels; scaled, its last column
+ * or row may stand for less and covers then reaches up to scale - 1 past the picture's edge (before
+ * it, when an orientation mirrors).  So the box b of the full picture lies in the pixels at
+ * ((b.x - covers.x) / scale, (b.y - covers.y) / scale).
+ */
+typedef struct {
+    int full_width, full_height; /* upright, unscaled */
+    td_box covers;
+    int scale; /* 1, 2, 4 or 8 */
+} td_decoded;
+
+/**
+ * Look at a header.  TD_EFORMAT neither JPEG nor PNG (the message says what it looks like: empty,
+ * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG
+ * where the library has none; TD_ELIMIT too large.
+ */
+TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
+
+/**
+ * Decode to RGB, bit for bit as PIL's convert("RGB") of the same file.  CMYK as PIL converts it:
+ * taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha is dropped
+ * without blending; 16-bit samples keep their upper 8 bits.  `where` may be NULL.
+ *
+ * TD_EFORMAT as td_image_probe, and a picture that ends early or lost pixels to damage, with the
+ * library's words and the place ("byte 1032 of 4096"), never a grey half picture; of a region's
+ * surroundings only the end is checked.  TD_ELIMIT more than max_pixels or more than 500 scans.
+ * TD_EARG a region outside the picture.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
+ * On failure *out may hold a half picture or have a new size, and stays valid to use or release.
+ */
+TD_CHECKED td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
+                                     td_image *out, td_decoded *where);
+
+/**
+ * JPEG, quality 1 .. 100, 4:2:0 unless `quality` >= 95; appended to *out.  TD_EARG another quality,
+ * or a picture that is empty or too large (65,500 a side); TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_encode_jpeg(const td_image *img, int quality, td_text *out);
+
+/** PNG, 8-bit RGB; appended to *out.  TD_EARG empty picture; TD_ENOMEM. */
+TD_CHECKED td_status td_image_encode_png(const td_image *img, td_text *out);
+
+/* --- resampling ------------------------------------------------------------------------------- */
+
+typedef enum { TD_BILINEAR, TD_BICUBIC } td_filter;
+
+/** Buffers and coefficient tables kept between calls; one per thread.  All zero is valid. */
+typedef struct td_resampler {
+    void *impl;
+} td_resampler;
+
+void td_resampler_release(td_resampler *r);
+
+/**
+ * Resample `box` (fractional edges allowed) of src to out_width x out_height, antialiased when
+ * shrinking, exactly as PIL's Image.resize(size, filter, box) computes it: two passes, horizontal
+ * first, fixed-point coefficients with 22 bits, 8-bit intermediate.  Bit-equal to PIL 9 .. 12.
+ * (PIL 13 differs by 1 in some pixels where it runs the vertical pass first.)  `src` and `out` are
+ * two pictures.  TD_EARG an empty box or one that leaves src, a size below 1; TD_ELIMIT; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, double box_x,
+                                       double box_y, double box_width, double box_height,
+                                       td_filter filter, int out_width, int out_height,
+                                       td_image *out);
+
+/** Mirror left to right, in place. */
+void td_image_flip(td_image *img);
+
+/**
+ * Cut `box` out of src (all zero: all of it); src and out are two pictures.  TD_EARG a box that
+ * leaves src; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
+
+/* --- to a tensor ------------------------------------------------------------------------------ */
+
+extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
+extern const float td_image_std[3];  /* 58.395, 57.12, 57.375 */
+
+/** dst[c, y, x] = (px - mean[c]) / std[c], float32; dst is [3, height, width]. */
+void td_image_normalise(const td_image *img, bool flip, float *dst);
+
+/* --- drawing ---------------------------------------------------------------------------------- */
+
+/** Number of kinds td_image_draw_sample knows and their names ("circle", "stripes", "letter_A"). */
+int td_draw_kinds(void);
+const char *td_draw_kind_name(int kind);
+
+/**
+ * Draw one labelled picture: a shape, texture or letter of this kind with random place, size,
+ * rotation, colours, background and noise taken from `rng`.  width, height 16 .. 4096.
+ * TD_EARG no such kind, or another size; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_draw_sample(int kind, td_rng *rng, int width, int height,
+                                          td_image *out);
+
+/** Outline `box`, `thick` pixels wide and inside it; what leaves the picture is not drawn. */
+void td_image_draw_box(td_image *img, td_box box, const uint8_t rgb[3], int thick);
+
+#endif

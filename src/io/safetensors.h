@@ -1,0 +1,102 @@
+/*
+ * io/safetensors.h -- named tensors in one file
+ *
+ * The format (Hugging Face, safetensors 0.3): 8 bytes little-endian header length, that many bytes
+ * of JSON { name: { dtype, shape, data_offsets }, "__metadata__": { text: text } }, then the bytes.
+ * Reading demands a header without holes, overlaps, duplicates or trailing bytes, so that a file
+ * means one thing only.  Nothing in a file is executed; sizes are checked before memory is taken.
+ *
+ *     td_tensors *t;
+ *     TD_TRY(td_tensors_read("w.safetensors", &t));
+ *     const td_tensor *w = td_tensors_get(t, "conv1.weight");
+ *     td_tensors_free(t);
+ *
+ *     td_tensors *o;  TD_TRY(td_tensors_new(&o));
+ *     TD_OUT(td_tensors_add(o, "fc.bias", TD_DT_F32, 1, (int64_t[]){ 10 }, bias));      borrowed
+ *     TD_OUT(td_tensors_set_meta(o, "arch", "resnet18"));
+ *     TD_OUT(td_tensors_write(o, "out.safetensors"));                                   atomic
+ */
+#ifndef TD_IO_SAFETENSORS_H
+#define TD_IO_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tandem/types.h"
+
+#define TD_TENSOR_RANK_MAX 8
+
+typedef struct {
+    const char *name;
+    td_dtype dtype;
+    int rank;
+    int64_t dim[TD_TENSOR_RANK_MAX];
+    const void *data; /* C order; 8-byte aligned at least */
+    size_t n_bytes;
+} td_tensor;
+
+typedef struct td_tensors td_tensors;
+
+TD_CHECKED td_status td_tensors_new(td_tensors **out);
+void td_tensors_free(td_tensors *t);
+
+/**
+ * Read a whole file.
+ *
+ *   TD_ENOTFOUND     no such file
+ *   TD_EIO           unreadable, or no regular file
+ *   TD_EFORMAT       malformed: the message names the file, the tensor and the place; or its digest
+ *                    (see td_tensors_write) does not agree with its content: "... was damaged"
+ *   TD_ELIMIT        header above 100 MB or of millions of values; more than 8 dimensions
+ *   TD_EUNSUPPORTED  a tensor of a type that td_dtype has not (BOOL, I8, U64, F8_E4M3, ...)
+ *   TD_ENOMEM
+ */
+TD_CHECKED td_status td_tensors_read(const char *path, td_tensors **out);
+
+/**
+ * The same from memory, without TD_ENOTFOUND and TD_EIO.  `bytes` is borrowed until
+ * td_tensors_free; `what` names it in messages.
+ */
+TD_CHECKED td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what,
+                                      td_tensors **out);
+
+size_t td_tensors_count(const td_tensors *t);
+const td_tensor *td_tensors_at(const td_tensors *t, size_t i); /* in file order */
+const td_tensor *td_tensors_get(const td_tensors *t, const char *name);
+const char *td_tensors_meta(const td_tensors *t, const char *key); /* NULL when absent */
+size_t td_tensors_meta_count(const td_tensors *t);
+const char *td_tensors_meta_key(const td_tensors *t, size_t i);
+
+/**
+ * Add a tensor; the name and shape are copied, `data` is borrowed until the set is freed.
+ *
+ *   TD_EARG    the name is there already, empty, "__metadata__" or not UTF-8; no such type or
+ *              shape; no data
+ *   TD_ENOMEM  the set is as it was, as after TD_EARG
+ */
+TD_CHECKED td_status td_tensors_add(td_tensors *t, const char *name, td_dtype dtype, int rank,
+                                    const int64_t *dim, const void *data);
+
+/** Add a tensor whose zeroed bytes the set owns; *data is where to put them. */
+TD_CHECKED td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, int rank,
+                                        const int64_t *dim, void **data);
+
+/** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the writer's own two. */
+TD_CHECKED td_status td_tensors_set_meta(td_tensors *t, const char *key, const char *value);
+
+/**
+ * Write atomically (io/atomic.h): `path` has the whole new content, or on failure what it had.
+ *
+ * The metadata gets "digest": "xxh3:<16 hex digits>", over the whole file but these digits: names,
+ * types, shapes, other metadata, data; and "digest_of", which says so.  Tensors are written in
+ * order of falling element size, then insertion; the data starts 64-byte aligned.
+ *
+ *   TD_EIO     could not be written (folder missing, disk full, ...)
+ *   TD_ELIMIT  the header would be longer than td_tensors_read takes
+ *   TD_ENOMEM
+ */
+TD_CHECKED td_status td_tensors_write(const td_tensors *t, const char *path);
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * graph.c -- looking at graphs; the verifier
+ */
+#include "ir/graph.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "ir/op.h"
+
+void td_graph_free(td_graph *g)
+{
+    if (!g)
+        return;
+    td_arena a = g->arena; /* the graph itself lives in its arena */
+    td_arena_release(&a);
+}
+
+bool td_value_is_param(const td_value *v)
+{
+    return v->producer && strcmp(v->producer->op->name, "param") == 0;
+}
+
+bool td_value_is_input(const td_value *v)
+{
+    return v->producer && strcmp(v->producer->op->name, "input") == 0;
+}
+
+bool td_node_has_effect(const td_node *n)
+{
+    return n->op->writes != 0;
+}
+
+td_value *td_graph_find(const td_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (strcmp(g->values[i]->name, name) == 0)
+            return g->values[i];
+    return NULL;
+}
+
+td_value *td_graph_output_value(const td_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_outputs; i++)
+        if (strcmp(g->outputs[i].name, name) == 0)
+            return g->outputs[i].value;
+    return NULL;
+}
+
+td_type td_value_type(const td_value *v)
+{
+    return v->type;
+}
+
+const char *td_value_name(const td_value *v)
+{
+    return v->name;
+}
+
+/* the i-th parameter's value; NULL past the end */
+static const td_value *param_at(const td_graph *g, int i)
+{
+    for (int k = 0; k < g->n_values; k++)
+        if (td_value_is_param(g->values[k]) && i-- == 0)
+            return g->values[k];
+    return NULL;
+}
+
+int td_graph_param_count(const td_graph *g)
+{
+    int n = 0;
+    for (int k = 0; k < g->n_values; k++)
+        n += td_value_is_param(g->values[k]);
+    return n;
+}
+
+const char *td_graph_param_name(const td_graph *g, int i)
+{
+    const td_value *v = param_at(g, i);
+    return v ? v->name : NULL;
+}
+
+td_type td_graph_param_type(const td_graph *g, int i)
+{
+    const td_value *v = param_at(g, i);
+    return v ? v->type : (td_type){ 0 };
+}
+
+int64_t td_graph_macs(const td_graph *g)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i]->op->macs)
+            sum += g->nodes[i]->op->macs(g->nodes[i]);
+    return sum;
+}
+
+const char *td_node_label(const td_node *n)
+{
+    static _Thread_local char label[128];
+    const char *name = n->out && n->n_out ? n->out[0]->name : n->op->name;
+    for (int i = 0; i < n->n_in; i++)
+        if (td_value_is_param(n->in[i])) {
+            name = n->in[i]->name;
+            break;
+        }
+    const char *dot = strrchr(name, '.');
+    size_t len = dot ? (size_t)(dot - name) : strlen(name);
+    len = len < sizeof label - 1 ? len : sizeof label - 1;
+    memcpy(label, name, len);
+    label[len] = '\0';
+    return label;
+}
+
+/* --- checks ----------------------------------------------------------------------------------- */
+
+static td_status check_operands(const td_node *n)
+{
+    const td_op *op = n->op;
+    int most = op->n_in_max ? op->n_in_max : op->n_in;
+    if (n->n_in < op->n_in || n->n_in > most)
+        return td_error(TD_ESHAPE, "%s: has %d operands, wants %d%s", op->name, n->n_in, op->n_in,
+                        most > op->n_in ? " or more" : "");
+    for (int i = 0; i < n->n_in; i++) {
+        int want = op->in_rank[i];
+        if (want && n->in[i]->type.rank != want)
+            return td_error(TD_ESHAPE, "%s: operand %d has %d dimensions, wants %d", op->name, i,
+                            n->in[i]->type.rank, want);
+        if ((op->writes >> i & 1) && !td_value_is_param(n->in[i]))
+            return td_error(TD_ESHAPE, "%s: operand %d is overwritten and must be a parameter",
+                            op->name, i);
+    }
+    return TD_OK;
+}
+
+td_status td_node_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(n->op->infer(n, y));
+    for (int i = 0; i < n->n_out; i++) {
+        memset(y[i].layout, 0, sizeof y[i].layout);
+        if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in &&
+            y[i].rank == n->in[0]->type.rank)
+            memcpy(y[i].layout, n->in[0]->type.layout, sizeof y[i].layout);
+        for (int d = 0; d < y[i].rank; d++)
+            if (y[i].dim[d] < 1)
+                return td_error(TD_ESHAPE, "%s: dimension %d of the result would be %lld",
+                                n->op->name, d, (long long)y[i].dim[d]);
+        if (td_type_bytes(&y[i]) == 0)
+            return td_error(TD_ESHAPE, "%s: the result is too large", n->op->name);
+    }
+    return TD_OK;
+}
+
+td_status td_node_check(const td_node *n)
+{
+    TD_TRY(check_operands(n));
+    if (n->op->fields)
+        TD_TRY_MSG(td_fields_check(n->op->fields, n->attr), "%s", n->op->name);
+    return TD_OK;
+}
+
+static td_status check_layouts(const td_node *n)
+{
+    const td_type *x = n->n_in ? td_in_type(n, 0) : NULL;
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
+        bool fits = true;
+        if (i < n->n_in && (n->op->shape_only >> i & 1))
+            continue;
+        if (n->op->layout == TD_LAYOUT_PLAIN && !n->op->is_leaf)
+            fits = td_type_is_plain(t);
+        else if (n->op->layout == TD_LAYOUT_FOLLOWS && x && t->rank == x->rank)
+            fits = strcmp(t->layout, x->layout) == 0;
+        if (!fits)
+            return td_error(TD_ESHAPE, "%s: operand or result %d has layout '%s', wants '%s'",
+                            n->op->name, i, t->layout, x && n->op->layout ? x->layout : "plain");
+    }
+    return TD_OK;
+}
+
+static td_status verify_node(const td_graph *g, const td_node *n, const int *written_at)
+{
+    td_type y[TD_OUT_MAX];
+    for (int i = 0; i < n->n_in; i++) {
+        const td_value *v = n->in[i];
+        if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
+            return td_error(TD_ESHAPE, "%s: operand %d is of another graph", n->op->name, i);
+        if (!v->producer || v->producer->id >= n->id)
+            return td_error(TD_ESHAPE, "%s: operand %d is used before it exists", n->op->name, i);
+        if (written_at[v->id] >= 0 && written_at[v->id] < n->id)
+            return td_error(TD_ESHAPE, "%s: operand '%s' was overwritten before", n->op->name,
+                            v->name);
+    }
+    TD_TRY(td_node_check(n));
+    if (n->op->is_leaf)
+        return TD_OK;
+    TD_TRY(td_node_infer(n, y));
+    for (int i = 0; i < n->n_out; i++)
+        if (y[i].dtype != n->out[i]->type.dtype || !td_type_same_shape(&y[i], &n->out[i]->type)) {
+            td_text said = { 0 }, is = { 0 };
+            td_type_print(&n->out[i]->type, &said);
+            td_type_print(&y[i], &is);
+            td_status st = td_error(TD_ESHAPE, "%s: '%%%s' is declared %s, is %s", n->op->name,
+                                    n->out[i]->name, td_text_get(&said), td_text_get(&is));
+            td_text_release(&said);
+            td_text_release(&is);
+            return st;
+        }
+    return check_layouts(n);
+}
+
+td_status td_graph_verify(const td_graph *g)
+{
+    int *written_at = td_alloc((size_t)g->n_values + 1, sizeof *written_at);
+    td_status st = written_at ? TD_OK : TD_ENOMEM;
+    if (st != TD_OK)
+        return st;
+    for (int i = 0; i < g->n_values; i++)
+        written_at[i] = -1;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        TD_CHECK(n->id == i);
+        st = verify_node(g, n, written_at);
+        if (st != TD_OK) {
+            st = td_error_context(st, "node %d", i);
+            goto out;
+        }
+        for (int k = 0; k < n->n_in; k++)
+            if (n->op->writes >> k & 1)
+                written_at[n->in[k]->id] = i;
+    }
+out:
+    td_free(written_at);
+    return st;
+}

@@ -1,0 +1,83 @@
+/*
+ * ir/graph.h -- the graph inside: nodes in execution order, values, outputs, all in one arena
+ *
+ *     graph -> nodes[0 .. n_nodes-1] -> in[] --> value -> producer
+ *                                    -> out[] -> value
+ *
+ * A finished graph is never changed; passes read one and emit another.
+ */
+#ifndef TD_IR_GRAPH_H
+#define TD_IR_GRAPH_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "tandem/graph.h"
+
+typedef struct td_op td_op;
+typedef struct td_node td_node;
+
+struct td_value {
+    int id;           /* index into graph->values */
+    const char *name; /* never NULL: a number for an unnamed value */
+    td_type type;
+    td_node *producer;
+    int index;  /* which output of the producer */
+    int n_uses; /* operands, and graph outputs, that are this value */
+};
+
+struct td_node {
+    int id; /* position in graph->nodes */
+    const td_op *op;
+    void *attr; /* op->attr_bytes, never NULL when the op has fields */
+    int n_in, n_out;
+    td_value **in;
+    td_value **out;
+};
+
+typedef struct {
+    const char *name;
+    td_value *value;
+} td_graph_output;
+
+struct td_graph {
+    td_arena arena;
+    td_node **nodes;
+    int n_nodes;
+    td_value **values;
+    int n_values;
+    td_graph_output *outputs;
+    int n_outputs;
+};
+
+static inline const td_type *td_in_type(const td_node *n, int i)
+{
+    return &n->in[i]->type;
+}
+
+/** The node's operand i is a parameter. */
+bool td_value_is_param(const td_value *v);
+bool td_value_is_input(const td_value *v);
+
+/** Does running this node change something that outlives the run? */
+bool td_node_has_effect(const td_node *n);
+
+/** Value, or NULL. */
+td_value *td_graph_find(const td_graph *g, const char *name);
+td_value *td_graph_output_value(const td_graph *g, const char *name);
+
+/** "conv2d %x, %w {pad=1}": a node as the text form shows it, for messages and reports. */
+void td_node_print(const td_node *n, td_text *out);
+
+/** The name reports use: the parameter's name without its last part, else the first output's name. */
+const char *td_node_label(const td_node *n);
+
+td_status td_node_check(const td_node *n) TD_CHECKED; /* arity, ranks, attributes, infer; used by build and verify */
+
+/**
+ * What outputs would have as types: infer, then layouts: op FOLLOWS: outputs of operand 0's rank take its
+ * layout; every other output is plain.
+ */
+td_status td_node_infer(const td_node *n, td_type *y) TD_CHECKED;
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * match.c -- users of values, counted and then filled in
+ */
+#include "ir/match.h"
+
+#include "base/arena.h"
+
+td_status td_uses_init(td_uses *u, const td_graph *g)
+{
+    int total = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        total += g->nodes[i]->n_in;
+    *u = (td_uses){ 0 };
+    u->first = td_alloc((size_t)g->n_values + 2, sizeof *u->first);
+    u->users = td_alloc((size_t)total + 1, sizeof *u->users);
+    if (!u->first || !u->users)
+        return TD_ENOMEM;
+
+    /* first[id + 2] counts, then sums to where id + 1 begins; filling moves first[id + 1] along */
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            u->first[g->nodes[i]->in[k]->id + 2]++;
+    for (int v = 2; v <= g->n_values + 1; v++)
+        u->first[v] += u->first[v - 1];
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            u->users[u->first[g->nodes[i]->in[k]->id + 1]++] = g->nodes[i];
+    return TD_OK;
+}
+
+void td_uses_release(td_uses *u)
+{
+    td_free(u->users);
+    td_free(u->first);
+    *u = (td_uses){ 0 };
+}
+
+const td_node *const *td_uses_of(const td_uses *u, const td_value *v, int *n)
+{
+    *n = u->first[v->id + 1] - u->first[v->id];
+    return u->users + u->first[v->id];
+}
+
+const td_node *td_uses_only(const td_uses *u, const td_value *v)
+{
+    int n;
+    const td_node *const *users = td_uses_of(u, v, &n);
+    return n == 1 && v->n_uses == 1 ? users[0] : NULL;
+}

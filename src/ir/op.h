@@ -1,0 +1,70 @@
+/*
+ * ir/op.h -- what an op is: columns of facts and a few hooks, one constant struct per op
+ *
+ * Everything the passes, the verifier, the planner and the text form know about an op stands here.
+ * The structs are at the bottom of the files in ops/; ops/ops.def is the one list of them.
+ */
+#ifndef TD_IR_OP_H
+#define TD_IR_OP_H
+
+#include "base/field.h"
+#include "ir/graph.h"
+#include "ir/type.h"
+
+#define TD_IN_MAX 16 /* of any op; concat is the one that needs them */
+#define TD_OUT_MAX 4
+
+/* Precision class, used by the amp pass (see reference: TensorFlow auto_mixed_precision). */
+typedef enum {
+    TD_AMP_DENY,  /* must stay float32 */
+    TD_AMP_ALLOW, /* fast and safe in half */
+    TD_AMP_INFER, /* safe when its neighbours are */
+    TD_AMP_CLEAR  /* moves numbers, computes none */
+} td_amp;
+
+/* How an op stands to memory layouts. */
+typedef enum {
+    TD_LAYOUT_PLAIN,   /* every operand and result in plain C order */
+    TD_LAYOUT_FOLLOWS, /* all tensors of the first operand's rank share its layout, any */
+    TD_LAYOUT_CHOOSES  /* has preferences of its own: the target is asked */
+} td_layout_role;
+
+struct td_op {
+    const char *name;
+    const char *summary;  /* "grouped, strided, dilated 2-D convolution" */
+    int n_in;             /* operands, at least */
+    int n_in_max;         /* operands, at most; 0: exactly n_in */
+    int n_out;
+    int8_t in_rank[TD_IN_MAX]; /* 0: any rank */
+    const td_field *fields;    /* of attr; NULL: no attributes */
+    size_t attr_bytes;
+    td_amp amp;
+    td_layout_role layout;
+    uint32_t shape_only;    /* operands whose values are never read */
+    uint32_t writes;        /* operands overwritten in place: parameters only */
+    uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */
+    bool is_alias;          /* output 0 is operand 0's memory seen with another type */
+    bool is_leaf;           /* input, param: no kernel */
+    bool is_composite;      /* has expand, no kernel */
+
+    /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already checked;
+       layouts are settled by the caller. */
+    td_status (*infer)(const td_node *n, td_type *y);
+
+    /* dy[i]: gradient of output i, NULL when it has none.  Set dx[i] for operands that have one. */
+    void (*grad)(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx);
+
+    /* Rewrite a composite into simpler ops: in[] -> out[]. */
+    void (*expand)(td_builder *b, const td_node *n, td_value *const *in, td_value **out);
+
+    /* Multiply-accumulates of one run; NULL: none worth counting. */
+    int64_t (*macs)(const td_node *n);
+};
+
+/** The op of a name, or NULL. */
+const td_op *td_op_find(const char *name);
+
+/** All ops, in the order of ops.def. */
+const td_op *const *td_op_all(int *n);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * ir/rewrite.h -- reading one graph while emitting another
+ *
+ * A pass sees the old graph's nodes in order and emits into a new builder.  `map` remembers which new
+ * value stands for an old one.  Sticky like the builder: a pass is written as if nothing could fail.
+ */
+#ifndef TD_IR_REWRITE_H
+#define TD_IR_REWRITE_H
+
+#include "ir/build.h"
+#include "ir/target.h"
+
+typedef struct {
+    const td_graph *old;
+    td_builder *b;
+    td_value **map; /* [old->n_values] old value's id -> new value, NULL while there is none */
+    const td_target *target;
+    void *state;    /* the pass's own */
+    int n_changed;  /* for the log: how often the pass's rule applied */
+} td_rewriter;
+
+/** The new value for an old one. */
+td_value *td_rw_get(const td_rewriter *rw, const td_value *old);
+
+/** From now on `new` stands for `old`; an old name that is no number is kept. */
+void td_rw_set(td_rewriter *rw, const td_value *old, td_value *new);
+
+/** Copy a node with its mapped operands; layouts of results are kept. */
+void td_rw_copy(td_rewriter *rw, const td_node *n);
+
+/** Copy a node with other operands. */
+void td_rw_copy_with(td_rewriter *rw, const td_node *n, td_value *const *in);
+
+/** New operands of an old node in `in` (room for TD_IN_MAX). */
+void td_rw_operands(const td_rewriter *rw, const td_node *n, td_value **in);
+
+#endif

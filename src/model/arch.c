@@ -1,0 +1,86 @@
+/*
+ * arch.c -- the architectures: one row each, over the one builder in resnet.c
+ *
+ * A new network of the family is a new row here and nothing else (docs/howto-model.md).
+ * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d) and Hu et al. 2018;
+ * timm's seresnet50 and seresnext101_32x4d have a sixteenth of the channels as hidden units.
+ */
+#include "model/arch.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define BASIC      false
+#define BOTTLENECK true
+#define NONE TD_SE_NONE
+#define CHOSEN TD_SE_CHOSEN
+#define RATIO TD_SE_RATIO
+
+/* clang-format off */
+static const td_arch table[] = {
+    /* name                block       layers           widths                   exp. grp SE size */
+    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, {  64, 128, 256,  512 }, 1,  1, NONE,   224 },
+    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 1,  1, NONE,   224 },
+    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
+    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
+    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
+    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, { 128, 256, 512, 1024 }, 2, 32, NONE,   224 },
+    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, NONE,   224 },
+    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, CHOSEN, 224 },
+    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, CHOSEN, 224 },
+    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, RATIO,  224 },
+    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, RATIO,  224 },
+};
+/* clang-format on */
+
+#define N_ARCHS ((int)(sizeof table / sizeof *table))
+
+const char *td_arch_name_at(int i)
+{
+    return i >= 0 && i < N_ARCHS ? table[i].name : NULL;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(strchr("-_", *a) && strchr("-_", *b)))
+            return false;
+    return *a == *b;
+}
+
+td_status td_arch_row(const char *name, const td_arch **out)
+{
+    const char *nearest = NULL;
+    int best = INT_MAX;
+    *out = NULL;
+    if (!name || !*name)
+        return td_error(TD_EUSAGE, "no architecture is named");
+    for (int i = 0; i < N_ARCHS; i++) {
+        if (same_name(name, table[i].name)) {
+            *out = &table[i];
+            return TD_OK;
+        }
+        int distance = td_text_distance(name, table[i].name);
+        if (distance < best) {
+            best = distance;
+            nearest = table[i].name;
+        }
+    }
+    return td_error(TD_EUSAGE, "there is no architecture '%s', the nearest is '%s'", name, nearest);
+}
+
+td_status td_arch_find(const char *name, td_arch_info *out)
+{
+    const td_arch *a;
+    *out = (td_arch_info){ 0 };
+    TD_TRY(td_arch_row(name, &a));
+    *out = (td_arch_info){ .name = a->name,
+                           .block = a->is_bottleneck ? "bottleneck" : "basic",
+                           .expansion = a->expansion,
+                           .groups = a->groups,
+                           .has_se = a->se != TD_SE_NONE,
+                           .image_size = a->image_size };
+    memcpy(out->layers, a->layers, sizeof out->layers);
+    memcpy(out->widths, a->widths, sizeof out->widths);
+    return TD_OK;
+}

@@ -1,0 +1,38 @@
+/*
+ * model/arch.h -- a row of the architecture table, and the builder that reads it
+ */
+#ifndef TD_MODEL_ARCH_H
+#define TD_MODEL_ARCH_H
+
+#include "ir/build.h"
+#include "tandem/model.h"
+
+/* Where the number of hidden units of squeeze-and-excitation comes from. */
+typedef enum {
+    TD_SE_NONE,
+    TD_SE_CHOSEN, /* td_model_opts.se_form */
+    TD_SE_RATIO   /* a sixteenth of the channels, whatever the options say */
+} td_se;
+
+typedef struct {
+    const char *name;
+    bool is_bottleneck;
+    int layers[4]; /* blocks in each stage */
+    int widths[4]; /* channels of the 3x3 convolutions */
+    int expansion; /* channels after a stage: width * expansion */
+    int groups;    /* of the 3x3 convolutions of bottlenecks */
+    td_se se;
+    int image_size;
+} td_arch;
+
+/** The row of a name ('_' and '-' are the same); TD_EUSAGE names the nearest. */
+td_status td_arch_row(const char *name, const td_arch **out) TD_CHECKED;
+
+/**
+ * images [N, 3, H, W] -> logits [N, opts->num_classes].  With `features` the results of the four
+ * stages are outputs "layer1" .. "layer4".
+ */
+td_value *td_resnet(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
+                    bool is_training, bool features);
+
+#endif

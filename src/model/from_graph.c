@@ -1,0 +1,190 @@
+/*
+ * from_graph.c -- a finished forward graph, emitted again with other images and in the other mode
+ *
+ * Node by node in order.  Three things change on the way:
+ *
+ *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, as the mode asks
+ *   the batch     a reshape whose first dimension was the old batch gets the new one
+ *   the dtype     parameters take the images' float type, so that a float32 text runs in float64
+ *
+ * The running statistics of a batch norm become role=stat, whatever the text calls them: they are
+ * written by every training step and have no gradient.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "ops/ops.h"
+#include "tandem/model.h"
+
+#define NORM_MOMENTUM 0.1 /* batch_norm_infer has none of its own */
+
+typedef struct {
+    const td_graph *old;
+    td_builder *b;
+    td_value **map; /* [old->n_values] */
+    td_value *images;
+    int64_t old_batch;
+    bool is_training;
+} copier;
+
+static bool is_op(const td_node *n, const td_op *op)
+{
+    return n->op == op;
+}
+
+/* does some batch norm keep its running mean or variance in `v`? */
+static bool is_statistic(const td_graph *g, const td_value *v)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        int first = is_op(n, &td_op_batch_norm_infer)    ? 3
+                    : is_op(n, &td_op_batch_norm_update) ? 0
+                                                         : -1;
+        if (first >= 0 && (n->in[first] == v || n->in[first + 1] == v))
+            return true;
+    }
+    return false;
+}
+
+/* the node that moves the running statistics towards this batch_norm's, or NULL */
+static const td_node *update_of(const td_graph *g, const td_node *norm)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_op(g->nodes[i], &td_op_batch_norm_update) && g->nodes[i]->in[2] == norm->out[1])
+            return g->nodes[i];
+    return NULL;
+}
+
+static td_value *mapped(const copier *c, const td_node *n, int i)
+{
+    return c->map[n->in[i]->id];
+}
+
+static void copy_leaf(copier *c, const td_node *n)
+{
+    const td_value *v = n->out[0];
+    if (is_op(n, &td_op_input)) {
+        c->map[v->id] = c->images; /* the only one: checked before */
+        return;
+    }
+    td_param_attr attr = *(const td_param_attr *)n->attr;
+    td_type type = v->type;
+    if (is_statistic(c->old, v))
+        attr.role = TD_ROLE_STAT;
+    if (td_dtype_is_float(type.dtype))
+        type.dtype = c->images->type.dtype;
+    c->map[v->id] = td_emit_leaf(c->b, n->op, &attr, v->name, &type);
+}
+
+static void emit_norm_train(copier *c, const td_node *n, double momentum, td_value *const *in)
+{
+    td_value *out[3];
+    const td_type *x = &in[0]->type;
+    td_norm_attr attr = *(const td_norm_attr *)n->attr;
+    attr.momentum = momentum;
+    attr.count = x->rank == 4 ? x->dim[0] * x->dim[2] * x->dim[3] : 1;
+    td_emit_n(c->b, &td_op_batch_norm, &attr, 3, in, out);
+    td_emit(c->b, &td_op_batch_norm_update, &attr, in[3], in[4], out[1], out[2]);
+    for (int i = 0; i < n->n_out; i++)
+        c->map[n->out[i]->id] = out[i];
+}
+
+static void copy_norm(copier *c, const td_node *n)
+{
+    bool was_training = is_op(n, &td_op_batch_norm);
+    const td_node *update = was_training ? update_of(c->old, n) : NULL;
+    if (was_training && !update) {
+        td_build_fail(c->b, td_error(TD_ESHAPE,
+                                     "'%%%s' has no running statistics, "
+                                     "wanted a batch_norm_infer, or a batch_norm_update of it",
+                                     n->out[0]->name));
+        return;
+    }
+    td_value *in[5] = { mapped(c, n, 0), mapped(c, n, 1), mapped(c, n, 2),
+                        was_training ? mapped(c, update, 0) : mapped(c, n, 3),
+                        was_training ? mapped(c, update, 1) : mapped(c, n, 4) };
+    double momentum = update ? ((const td_norm_attr *)update->attr)->momentum : NORM_MOMENTUM;
+    if (c->is_training)
+        emit_norm_train(c, n, momentum, in);
+    else
+        c->map[n->out[0]->id] = td_emit_n(c->b, &td_op_batch_norm_infer, n->attr, 5, in, NULL);
+}
+
+static void copy_reshape(copier *c, const td_node *n)
+{
+    td_value *x = mapped(c, n, 0);
+    td_type y = n->out[0]->type;
+    if (y.rank > 0 && y.dim[0] == c->old_batch && td_in_type(n, 0)->rank > 0 &&
+        td_in_type(n, 0)->dim[0] == c->old_batch)
+        y.dim[0] = x->type.dim[0];
+    c->map[n->out[0]->id] = td_reshape(c->b, x, y.rank, y.dim);
+}
+
+static void copy_other(copier *c, const td_node *n)
+{
+    td_value *in[TD_IN_MAX], *out[TD_OUT_MAX] = { 0 };
+    for (int i = 0; i < n->n_in; i++)
+        in[i] = mapped(c, n, i);
+    td_emit_n(c->b, n->op, n->attr, n->n_in, in, out);
+    for (int i = 0; i < n->n_out; i++)
+        c->map[n->out[i]->id] = out[i];
+}
+
+static void copy_node(copier *c, const td_node *n)
+{
+    if (is_op(n, &td_op_input) || is_op(n, &td_op_param))
+        copy_leaf(c, n);
+    else if (is_op(n, &td_op_batch_norm_infer) || is_op(n, &td_op_batch_norm))
+        copy_norm(c, n);
+    else if (is_op(n, &td_op_reshape))
+        copy_reshape(c, n);
+    else if (!is_op(n, &td_op_batch_norm_update)) /* comes with its batch_norm */
+        copy_other(c, n);
+}
+
+/* one input `images` [N, C, H, W], an output `logits` [N, K], nothing that trains */
+static td_status check_forward(const td_graph *g, td_value **images, td_value **logits)
+{
+    *images = td_graph_find(g, "images");
+    *logits = td_graph_output_value(g, "logits");
+    if (!*images || !td_value_is_input(*images) || (*images)->type.rank != 4)
+        return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
+    if (!*logits || (*logits)->type.rank != 2 || (*logits)->type.dim[0] != (*images)->type.dim[0])
+        return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row a picture");
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (is_op(n, &td_op_input) && n->out[0] != *images)
+            return td_error(TD_ESHAPE,
+                            "the graph has an input '%%%s', 'images' is the only one "
+                            "that can be fed",
+                            n->out[0]->name);
+        if (td_node_has_effect(n) && !is_op(n, &td_op_batch_norm_update))
+            return td_error(TD_ESHAPE, "the graph updates '%%%s', wanted the forward part only",
+                            n->in[0]->name);
+    }
+    return TD_OK;
+}
+
+td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images, bool is_training)
+{
+    td_value *old_images, *old_logits, *logits = images;
+    td_status st = check_forward(g, &old_images, &old_logits);
+    if (st != TD_OK) {
+        td_build_fail(b, st);
+        return images;
+    }
+    copier c = { .old = g, .b = b, .images = images, .is_training = is_training };
+    c.old_batch = old_images->type.dim[0];
+    c.map = td_alloc((size_t)g->n_values, sizeof *c.map);
+    if (!c.map) {
+        td_build_fail(b, TD_ENOMEM);
+        return images;
+    }
+    for (int i = 0; i < g->n_nodes && td_build_ok(b); i++)
+        copy_node(&c, g->nodes[i]);
+    if (td_build_ok(b))
+        logits = c.map[old_logits->id];
+    td_free(c.map);
+    return logits;
+}

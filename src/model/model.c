@@ -1,0 +1,156 @@
+/*
+ * model.c -- which network: the options, and the choice between a row of arch.c and a graph file
+ */
+#include <limits.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "model/arch.h"
+
+#define GRAPH_FILE_BYTES ((size_t)64 << 20)
+
+static const char *const se_forms[] = { "const", "ratio", NULL };
+
+/* the names of the 2019 edition's --model-config, which had two behaviours under four names */
+static const char *const conv_inits[] = { "fan_in|fanin|grp-fanin", "fan_out|classic|grp-fanout",
+                                          NULL };
+
+/* index: td_dtype */
+static const char *const dtypes[] = { "auto", "f32", "f64", NULL };
+_Static_assert(TD_DT_F32 == 1 && TD_DT_F64 == 2 && sizeof(td_dtype) == sizeof(int), "names above");
+
+/* clang-format off */
+static const td_field fields[] = {
+    TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
+               "network; 'tandem inspect model' shows it"),
+    TD_TEXT(td_model_opts, model, NULL, "FILE",
+               "graph text of a network of your own, instead of --arch"),
+    TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
+               "classes; 0: as many as the data or the weights have, else 1000"),
+    TD_INT (td_model_opts, image_size, 0, 0, 8192, "side of the crop; 0: the network's own"),
+    TD_ENUM(td_model_opts, se_form, 0, se_forms,
+               "hidden units of squeeze-and-excitation: 16, or channels / 16"),
+    TD_BOOL(td_model_opts, last_bn_0_init, false,
+               "start the last gamma of each residual branch at 0"),
+    TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 0, conv_inits,
+               "fan of the convolutions' initial values"),
+    TD_ENUM(td_model_opts, dtype, 0, dtypes, "element type; f64 on the device ref only"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_model_fields(void)
+{
+    return fields;
+}
+
+void td_model_defaults(td_model_opts *opts)
+{
+    td_fields_default(fields, opts);
+}
+
+/* --- graph files ------------------------------------------------------------------------------ */
+
+static td_status read_graph(const char *path, td_graph **out)
+{
+    char *text = NULL;
+    size_t n;
+    td_status st;
+    *out = NULL;
+    TD_OUT(td_file_read(path, GRAPH_FILE_BYTES, &text, &n));
+    if (memchr(text, '\0', n))
+        TD_OUT(td_error(TD_EFORMAT, "'%s' is no text file", path));
+    st = td_graph_parse(text, path, out);
+out:
+    td_free(text);
+    return st;
+}
+
+static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
+{
+    const td_value *x = td_graph_find(g, "images"), *y = td_graph_output_value(g, "logits");
+    if (!x || !td_value_is_input(x) || x->type.rank != 4 || x->type.dim[2] > INT_MAX)
+        return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
+    if (!y || y->type.rank != 2 || y->type.dim[1] > INT_MAX)
+        return td_error(TD_ESHAPE, "the graph has no output 'logits' of two dimensions");
+    if (opts->num_classes && opts->num_classes != y->type.dim[1])
+        return td_error(TD_ESHAPE, "logits have %lld classes, %d are asked for",
+                        (long long)y->type.dim[1], opts->num_classes);
+    opts->num_classes = (int)y->type.dim[1];
+    if (!opts->image_size)
+        opts->image_size = (int)x->type.dim[2];
+    return TD_OK;
+}
+
+td_status td_model_resolve(td_model_opts *opts)
+{
+    if (!opts->model) {
+        const td_arch *arch;
+        TD_TRY(td_arch_row(opts->arch, &arch));
+        if (!opts->image_size)
+            opts->image_size = arch->image_size;
+        return TD_OK;
+    }
+    td_graph *g;
+    TD_TRY(read_graph(opts->model, &g));
+    td_status st = size_from_graph(g, opts);
+    td_graph_free(g);
+    return st == TD_OK ? st : td_error_context(st, "'%s'", opts->model);
+}
+
+/* --- emitting --------------------------------------------------------------------------------- */
+
+static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *images,
+                         bool is_training, bool features)
+{
+    const td_arch *arch;
+    td_status st = td_arch_row(opts->arch, &arch);
+    if (st != TD_OK) {
+        td_build_fail(b, st);
+        return images;
+    }
+    td_model_opts o = *opts;
+    if (!o.num_classes)
+        o.num_classes = 1000;
+    return td_resnet(b, arch, &o, images, is_training, features);
+}
+
+td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
+                           bool is_training)
+{
+    td_graph *g;
+    if (!opts->model)
+        return forward(b, opts, images, is_training, false);
+    td_status st = read_graph(opts->model, &g);
+    if (st != TD_OK) {
+        td_build_fail(b, st);
+        return images;
+    }
+    td_value *logits = td_model_from_graph(b, g, images, is_training);
+    td_graph_free(g);
+    return logits;
+}
+
+td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts, td_value *images,
+                                    bool is_training)
+{
+    if (!opts->model)
+        return forward(b, opts, images, is_training, true);
+    td_build_fail(
+        b, td_error(TD_EUNSUPPORTED, "'%s' is a graph file: name its outputs there", opts->model));
+    return images;
+}
+
+td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training, td_graph **out)
+{
+    td_model_opts o = *opts;
+    *out = NULL;
+    TD_TRY(td_model_resolve(&o));
+    td_builder *b = td_build_begin();
+    if (!b)
+        return TD_ENOMEM;
+    int64_t dim[4] = { batch, 3, o.image_size, o.image_size };
+    td_value *images = td_input(b, "images", td_type_of(o.dtype ? o.dtype : TD_DT_F32, 4, dim));
+    td_output(b, "logits", td_model_forward(b, &o, images, is_training));
+    return td_build_end(b, out);
+}

@@ -1,0 +1,191 @@
+/*
+ * conv2d(x, w) -> y              grouped, strided, dilated 2-D convolution
+ *
+ *   x  [N, C, H, W]          any float    activations
+ *   w  [K, C/groups, R, S]   same as x    filter
+ *   y  [N, K, P, Q]          same as x    P = (H + 2 pad - dilation (R-1) - 1) / stride + 1
+ *
+ * conv2d_grad_x(dy, w, x) -> dx   x for its shape only
+ * conv2d_grad_w(dy, x, w) -> dw   w for its shape only
+ *
+ * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual)
+ *   bias [K] and residual [N, K, P, Q] may be left out from the right; inference only
+ *
+ * Sums are kept in float32 (float64 for f64) whatever the storage.
+ * Source: Xie et al. 2017, fig. 3c (groups); Yu and Koltun 2016 (dilation).
+ */
+#include "ir/build.h"
+#include "ops/ops.h"
+
+/* clang-format off */
+#define CONV_ROWS                                                                                  \
+    TD_INT(td_conv_attr, stride,   1, 1, 64,   "pixels between windows"),                          \
+    TD_INT(td_conv_attr, pad,      0, 0, 64,   "zeros added on every side"),                       \
+    TD_INT(td_conv_attr, dilation, 1, 1, 64,   "pixels between filter taps"),                      \
+    TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart")
+
+static const td_field conv_fields[] = { CONV_ROWS, TD_END };
+
+static const td_field fused_fields[] = {
+    CONV_ROWS,
+    TD_BOOL(td_conv_attr, relu, false, "clip the result at zero"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w, td_type *y)
+{
+    const td_conv_attr *a = n->attr;
+
+    if (x->dtype != w->dtype || !td_dtype_is_float(x->dtype))
+        return td_error(TD_ESHAPE, "%s: input is %s, filter is %s, wanted one float type",
+                        n->op->name, td_dtype_name(x->dtype), td_dtype_name(w->dtype));
+    if (x->dim[1] != w->dim[1] * a->groups)
+        return td_error(TD_ESHAPE, "%s: input has %lld channels, filter wants %lld x %d groups",
+                        n->op->name, (long long)x->dim[1], (long long)w->dim[1], a->groups);
+    if (w->dim[0] % a->groups)
+        return td_error(TD_ESHAPE, "%s: %lld filters do not divide into %d groups", n->op->name,
+                        (long long)w->dim[0], a->groups);
+    int64_t p = td_windows(x->dim[2], w->dim[2], a->stride, a->pad, a->dilation);
+    int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, a->pad, a->dilation);
+    if (p < 1 || q < 1)
+        return td_error(TD_ESHAPE, "%s: a %lldx%lld filter does not fit a %lldx%lld picture with pad %d",
+                        n->op->name, (long long)w->dim[2], (long long)w->dim[3],
+                        (long long)x->dim[2], (long long)x->dim[3], a->pad);
+    *y = td_type_4d(x->dtype, x->dim[0], w->dim[0], p, q);
+    return TD_OK;
+}
+
+static td_status conv_infer(const td_node *n, td_type *y)
+{
+    return conv_shape(n, td_in_type(n, 0), td_in_type(n, 1), y);
+}
+
+/* y of the forward op must be what dy is */
+static td_status check_dy(const td_node *n, const td_type *x, const td_type *w)
+{
+    td_type y;
+    TD_TRY(conv_shape(n, x, w, &y));
+    if (!td_type_same_shape(&y, td_in_type(n, 0)))
+        return td_error(TD_ESHAPE, "%s: dy does not have the convolution's shape", n->op->name);
+    return TD_OK;
+}
+
+static td_status grad_x_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_dy(n, td_in_type(n, 2), td_in_type(n, 1)));
+    *y = td_type_plain(td_in_type(n, 2));
+    return TD_OK;
+}
+
+static td_status grad_w_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_dy(n, td_in_type(n, 1), td_in_type(n, 2)));
+    *y = td_type_plain(td_in_type(n, 2));
+    return TD_OK;
+}
+
+static td_status fused_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(conv_infer(n, y));
+    if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != y->dim[1])
+        return td_error(TD_ESHAPE, "conv2d_fused: bias has %lld elements, wants %lld",
+                        (long long)td_in_type(n, 2)->dim[0], (long long)y->dim[1]);
+    if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
+        return td_error(TD_ESHAPE, "conv2d_fused: the residual does not have the result's shape");
+    return TD_OK;
+}
+
+static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    /* the filter's first: after it the picture is dead, and its gradient may take its place */
+    dx[1] = td_emit(b, &td_op_conv2d_grad_w, n->attr, dy[0], n->in[0], n->in[1]);
+    dx[0] = td_emit(b, &td_op_conv2d_grad_x, n->attr, dy[0], n->in[1], n->in[0]);
+}
+
+/* N K P Q (C/groups) R S, whichever of the three it is */
+static int64_t macs_of(const td_type *y, const td_type *w)
+{
+    return td_type_count(y) * w->dim[1] * w->dim[2] * w->dim[3];
+}
+
+static int64_t conv_macs(const td_node *n)
+{
+    return macs_of(&n->out[0]->type, td_in_type(n, 1));
+}
+
+static int64_t grad_x_macs(const td_node *n)
+{
+    return macs_of(td_in_type(n, 0), td_in_type(n, 1));
+}
+
+static int64_t grad_w_macs(const td_node *n)
+{
+    return macs_of(td_in_type(n, 0), td_in_type(n, 2));
+}
+
+const td_op td_op_conv2d = {
+    .name = "conv2d",
+    .summary = "grouped, strided, dilated 2-D convolution",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 4, 4 },
+    .fields = conv_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_CHOOSES,
+    .infer = conv_infer,
+    .grad = conv_grad,
+    .macs = conv_macs,
+};
+
+const td_op td_op_conv2d_grad_x = {
+    .name = "conv2d_grad_x",
+    .summary = "gradient of conv2d for its picture",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 4, 4, 4 },
+    .fields = conv_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_CHOOSES,
+    .shape_only = 1u << 2,
+    .infer = grad_x_infer,
+    .macs = grad_x_macs,
+};
+
+const td_op td_op_conv2d_grad_w = {
+    .name = "conv2d_grad_w",
+    .summary = "gradient of conv2d for its filter",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 4, 4, 4 },
+    .fields = conv_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_CHOOSES,
+    .shape_only = 1u << 2,
+    .infer = grad_w_infer,
+    .macs = grad_w_macs,
+};
+
+const td_op td_op_conv2d_fused = {
+    .name = "conv2d_fused",
+    .summary = "relu?(conv2d(x, w) + bias + residual), for inference",
+    .n_in = 2,
+    .n_in_max = 4,
+    .n_out = 1,
+    .in_rank = { 4, 4, 1, 4 },
+    .fields = fused_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_CHOOSES,
+    .may_overwrite = 1u << 3,
+    .infer = fused_infer,
+    .macs = conv_macs,
+};
+
+td_value *td_conv2d(td_builder *b, td_value *x, td_value *w, const char *attrs)
+{
+    return td_emit(b, &td_op_conv2d, td_build_attr(b, &td_op_conv2d, attrs), x, w);
+}

@@ -1,0 +1,108 @@
+/*
+ * linear(x, w, bias) -> y        y[n, k] = sum_c x[n, c] w[k, c] + bias[k]
+ *
+ *   x     [N, C]   any float
+ *   w     [K, C]   same as x
+ *   bias  [K]      same as x, may be left out
+ *   y     [N, K]
+ *
+ * linear_grad_x(dy, w) -> dx[N, C]      linear_grad_w(dy, x) -> dw[K, C]
+ * The bias's gradient is sum_to(dy, bias).
+ */
+#include "ir/build.h"
+#include "ops/ops.h"
+
+static td_status linear_infer(const td_node *n, td_type *y)
+{
+    const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
+    if (x->dim[1] != w->dim[1] || x->dtype != w->dtype)
+        return td_error(TD_ESHAPE, "linear: input has %lld features, weight wants %lld",
+                        (long long)x->dim[1], (long long)w->dim[1]);
+    if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])
+        return td_error(TD_ESHAPE, "linear: bias has %lld elements, wants %lld",
+                        (long long)td_in_type(n, 2)->dim[0], (long long)w->dim[0]);
+    *y = td_type_2d(x->dtype, x->dim[0], w->dim[0]);
+    return TD_OK;
+}
+
+static td_status grad_x_infer(const td_node *n, td_type *y)
+{
+    const td_type *dy = td_in_type(n, 0), *w = td_in_type(n, 1);
+    if (dy->dim[1] != w->dim[0])
+        return td_error(TD_ESHAPE, "linear_grad_x: dy has %lld columns, weight %lld rows",
+                        (long long)dy->dim[1], (long long)w->dim[0]);
+    *y = td_type_2d(dy->dtype, dy->dim[0], w->dim[1]);
+    return TD_OK;
+}
+
+static td_status grad_w_infer(const td_node *n, td_type *y)
+{
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
+    if (dy->dim[0] != x->dim[0])
+        return td_error(TD_ESHAPE, "linear_grad_w: dy has %lld rows, x %lld", (long long)dy->dim[0],
+                        (long long)x->dim[0]);
+    *y = td_type_2d(dy->dtype, dy->dim[1], x->dim[1]);
+    return TD_OK;
+}
+
+static void linear_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_linear_grad_x, NULL, dy[0], n->in[1]);
+    dx[1] = td_emit(b, &td_op_linear_grad_w, NULL, dy[0], n->in[0]);
+    if (n->n_in > 2)
+        dx[2] = td_emit(b, &td_op_sum_to, NULL, dy[0], n->in[2]);
+}
+
+static int64_t linear_macs(const td_node *n)
+{
+    const td_type *w = td_in_type(n, 1);
+    return td_in_type(n, 0)->dim[0] * w->dim[0] * w->dim[1];
+}
+
+static int64_t grad_w_macs(const td_node *n)
+{
+    return td_in_type(n, 0)->dim[0] * td_in_type(n, 0)->dim[1] * td_in_type(n, 1)->dim[1];
+}
+
+const td_op td_op_linear = {
+    .name = "linear",
+    .summary = "fully connected layer",
+    .n_in = 2,
+    .n_in_max = 3,
+    .n_out = 1,
+    .in_rank = { 2, 2, 1 },
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = linear_infer,
+    .grad = linear_grad,
+    .macs = linear_macs,
+};
+
+const td_op td_op_linear_grad_x = {
+    .name = "linear_grad_x",
+    .summary = "gradient of linear for its input",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 2, 2 },
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = grad_x_infer,
+    .macs = linear_macs,
+};
+
+const td_op td_op_linear_grad_w = {
+    .name = "linear_grad_w",
+    .summary = "gradient of linear for its weight",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 2, 2 },
+    .amp = TD_AMP_ALLOW,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = grad_w_infer,
+    .macs = grad_w_macs,
+};
+
+td_value *td_linear(td_builder *b, td_value *x, td_value *w, td_value *bias)
+{
+    return td_emit(b, &td_op_linear, NULL, x, w, bias);
+}

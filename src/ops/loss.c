@@ -1,0 +1,159 @@
+/*
+ * softmax(x) -> y                              over the last dimension
+ * softmax_grad(dy, y) -> dx                    y (dy - sum(dy y))
+ * one_hot(labels) {classes, smoothing} -> q    1 - s + s/K at the label, s/K elsewhere
+ * softmax_cross_entropy(x, q) -> loss          loss[n] = -sum_k q[n,k] log softmax(x)[n,k]
+ * softmax_cross_entropy_grad(dloss, x, q) -> dx   dloss[n] (softmax(x)[n,k] sum_j q[n,j] - q[n,k])
+ *
+ *   x       [N, K]  any float   logits         labels  [N]  i64, in [0, K); others give a row of zeros
+ *   q       [N, K]  same        targets; rows need not sum to 1; no gradient flows into them
+ *   loss    [N]     same
+ *
+ * The logarithm is taken of shifted sums, so logits of +-5000 are fine.
+ * Source: Szegedy et al. 2016, section 7 (smoothing); agrees with NVIDIA's LabelSmoothing class.
+ */
+#include "ir/build.h"
+#include "ops/ops.h"
+
+/* clang-format off */
+static const td_field one_hot_fields[] = {
+    TD_INT (td_one_hot_attr, classes,   1000, 1, 1 << 24, "columns of the result"),
+    TD_REAL(td_one_hot_attr, smoothing, 0, 0, 1, "share spread over all classes"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status softmax_infer(const td_node *n, td_type *y)
+{
+    *y = *td_in_type(n, 0);
+    if (y->rank < 1)
+        return td_error(TD_ESHAPE, "%s: a scalar has no last dimension", n->op->name);
+    return TD_OK;
+}
+
+static td_status softmax_grad_infer(const td_node *n, td_type *y)
+{
+    if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, 1)))
+        return td_error(TD_ESHAPE, "softmax_grad: dy and y differ in shape");
+    return softmax_infer(n, y);
+}
+
+static td_status one_hot_infer(const td_node *n, td_type *y)
+{
+    if (td_in_type(n, 0)->dtype != TD_DT_I64)
+        return td_error(TD_ESHAPE, "one_hot: labels are %s, wanted i64",
+                        td_dtype_name(td_in_type(n, 0)->dtype));
+    *y = td_type_2d(TD_DT_F32, td_in_type(n, 0)->dim[0], ((const td_one_hot_attr *)n->attr)->classes);
+    return TD_OK;
+}
+
+static td_status check_targets(const td_node *n, const td_type *x, const td_type *q)
+{
+    if (!td_type_same_shape(x, q) || x->dtype != q->dtype)
+        return td_error(TD_ESHAPE, "%s: logits are [%lld,%lld], targets [%lld,%lld]", n->op->name,
+                        (long long)x->dim[0], (long long)x->dim[1], (long long)q->dim[0],
+                        (long long)q->dim[1]);
+    return TD_OK;
+}
+
+static td_status loss_infer(const td_node *n, td_type *y)
+{
+    const td_type *x = td_in_type(n, 0);
+    TD_TRY(check_targets(n, x, td_in_type(n, 1)));
+    *y = td_type_1d(x->dtype, x->dim[0]);
+    return TD_OK;
+}
+
+static td_status loss_grad_infer(const td_node *n, td_type *y)
+{
+    const td_type *x = td_in_type(n, 1);
+    TD_TRY(check_targets(n, x, td_in_type(n, 2)));
+    if (td_in_type(n, 0)->dim[0] != x->dim[0])
+        return td_error(TD_ESHAPE, "softmax_cross_entropy_grad: dloss is not [N]");
+    *y = *x;
+    return TD_OK;
+}
+
+static void softmax_op_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_softmax_grad, NULL, dy[0], n->out[0]);
+}
+
+static void loss_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    const td_op *op = &td_op_softmax_cross_entropy_grad;
+    dx[0] = td_emit(b, op, NULL, dy[0], n->in[0], n->in[1]);
+}
+
+const td_op td_op_softmax = {
+    .name = "softmax",
+    .summary = "softmax over the last dimension",
+    .n_in = 1,
+    .n_out = 1,
+    .amp = TD_AMP_DENY,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = softmax_infer,
+    .grad = softmax_op_grad,
+};
+
+const td_op td_op_softmax_grad = {
+    .name = "softmax_grad",
+    .summary = "gradient of softmax",
+    .n_in = 2,
+    .n_out = 1,
+    .amp = TD_AMP_DENY,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = softmax_grad_infer,
+};
+
+const td_op td_op_one_hot = {
+    .name = "one_hot",
+    .summary = "label -> row of targets, with label smoothing",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 1 },
+    .fields = one_hot_fields,
+    .attr_bytes = sizeof(td_one_hot_attr),
+    .amp = TD_AMP_DENY,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = one_hot_infer,
+};
+
+const td_op td_op_softmax_cross_entropy = {
+    .name = "softmax_cross_entropy",
+    .summary = "cross-entropy of softmax against soft targets",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 2, 2 },
+    .amp = TD_AMP_DENY,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = loss_infer,
+    .grad = loss_grad,
+};
+
+const td_op td_op_softmax_cross_entropy_grad = {
+    .name = "softmax_cross_entropy_grad",
+    .summary = "gradient of softmax_cross_entropy for the logits",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 1, 2, 2 },
+    .amp = TD_AMP_DENY,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = loss_grad_infer,
+};
+
+td_value *td_softmax(td_builder *b, td_value *x)
+{
+    return td_emit(b, &td_op_softmax, NULL, x);
+}
+
+td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smoothing)
+{
+    td_one_hot_attr a = { classes, smoothing };
+    return td_emit(b, &td_op_one_hot, &a, labels);
+}
+
+td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target)
+{
+    return td_emit(b, &td_op_softmax_cross_entropy, NULL, logits, target);
+}

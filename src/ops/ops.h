@@ -1,0 +1,90 @@
+/*
+ * ops/ops.h -- declarations of all ops, and the attribute structs that kernels and passes read
+ */
+#ifndef TD_OPS_OPS_H
+#define TD_OPS_OPS_H
+
+#include "ir/op.h"
+
+#define OP(name) extern const td_op td_op_##name;
+#include "ops/ops.def"
+#undef OP
+
+/* conv2d, conv2d_grad_x, conv2d_grad_w, conv2d_fused */
+typedef struct {
+    int stride, pad, dilation, groups;
+    bool relu; /* conv2d_fused only */
+} td_conv_attr;
+
+/* max_pool2d, avg_pool2d and their gradients */
+typedef struct {
+    int kernel, stride, pad;
+    bool count_include_pad; /* average only */
+} td_pool_attr;
+
+/* batch_norm and its kin */
+typedef struct {
+    double eps;
+    double momentum; /* batch_norm_update */
+    int64_t count;   /* batch_norm_update: N * H * W */
+} td_norm_attr;
+
+/* param */
+typedef enum { TD_ROLE_WEIGHT, TD_ROLE_STAT, TD_ROLE_MOMENTUM } td_role;
+typedef enum { TD_INIT_ZEROS, TD_INIT_ONES, TD_INIT_NORMAL, TD_INIT_UNIFORM } td_init;
+typedef struct {
+    int role; /* td_role */
+    int init; /* td_init */
+    double scale;
+} td_param_attr;
+
+typedef struct {
+    double by;
+} td_scale_attr;
+
+typedef struct {
+    int axis;
+    int64_t start, size;
+} td_slice_attr;
+
+typedef struct {
+    int axis;
+} td_concat_attr;
+
+typedef struct {
+    int height, width;
+} td_resize_attr;
+
+typedef struct {
+    const char *layout;
+} td_reorder_attr;
+
+typedef struct {
+    int to; /* index into td_cast_names */
+} td_cast_attr;
+extern const char *const td_cast_names[];
+
+/* cast's attribute as a dtype */
+td_dtype td_cast_to(const td_cast_attr *a);
+td_cast_attr td_cast_attr_of(td_dtype d);
+
+typedef struct {
+    double value;
+    const char *type; /* constant: "f32[3,3]" */
+} td_constant_attr;
+
+typedef struct {
+    const char *shape; /* "8,64,1,1" */
+} td_reshape_attr;
+
+typedef struct {
+    int classes;
+    double smoothing;
+} td_one_hot_attr;
+
+typedef struct {
+    double momentum, decay;
+    bool nesterov;
+} td_sgd_attr;
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * max_pool2d(x) -> y, where       largest value of each kernel x kernel window
+ * avg_pool2d(x) -> y              mean of each window
+ * global_avg_pool(x) -> y[N, C]   mean over H and W
+ *
+ *   x      [N, C, H, W]  any float
+ *   y      [N, C, P, Q]  P = (H + 2 pad - kernel) / stride + 1
+ *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
+ *
+ * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set, else
+ * the mean is over the picture's own pixels.
+ *
+ * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
+ * global_avg_pool_grad(dy, x) -> dx      x for its shape only
+ */
+#include "ir/build.h"
+#include "ops/ops.h"
+
+/* clang-format off */
+#define POOL_ROWS                                                                                  \
+    TD_INT(td_pool_attr, kernel, 2, 1, 15, "side of a window"),                                    \
+    TD_INT(td_pool_attr, stride, 1, 1, 64, "pixels between windows"),                              \
+    TD_INT(td_pool_attr, pad,    0, 0, 7,  "pixels added on every side")
+
+static const td_field max_fields[] = { POOL_ROWS, TD_END };
+
+static const td_field avg_fields[] = {
+    POOL_ROWS,
+    TD_BOOL(td_pool_attr, count_include_pad, true, "padding counts as zeros"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status pool_shape(const td_node *n, const td_type *x, td_type *y)
+{
+    const td_pool_attr *a = n->attr;
+    if (2 * a->pad > a->kernel)
+        return td_error(TD_ESHAPE, "%s: pad %d is more than half of kernel %d", n->op->name, a->pad,
+                        a->kernel);
+    int64_t p = td_windows(x->dim[2], a->kernel, a->stride, a->pad, 1);
+    int64_t q = td_windows(x->dim[3], a->kernel, a->stride, a->pad, 1);
+    if (p < 1 || q < 1)
+        return td_error(TD_ESHAPE, "%s: a window of %d does not fit a %lldx%lld picture",
+                        n->op->name, a->kernel, (long long)x->dim[2], (long long)x->dim[3]);
+    *y = td_type_4d(x->dtype, x->dim[0], x->dim[1], p, q);
+    return TD_OK;
+}
+
+static td_status max_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(pool_shape(n, td_in_type(n, 0), &y[0]));
+    y[1] = y[0];
+    y[1].dtype = TD_DT_U8;
+    return TD_OK;
+}
+
+static td_status avg_infer(const td_node *n, td_type *y)
+{
+    return pool_shape(n, td_in_type(n, 0), y);
+}
+
+static td_status global_infer(const td_node *n, td_type *y)
+{
+    const td_type *x = td_in_type(n, 0);
+    *y = td_type_2d(x->dtype, x->dim[0], x->dim[1]);
+    return TD_OK;
+}
+
+static td_status check_dy(const td_node *n, const td_type *y)
+{
+    if (!td_type_same_shape(y, td_in_type(n, 0)))
+        return td_error(TD_ESHAPE, "%s: dy does not have the forward result's shape", n->op->name);
+    return TD_OK;
+}
+
+static td_status max_grad_infer(const td_node *n, td_type *y)
+{
+    td_type forward;
+    TD_TRY(pool_shape(n, td_in_type(n, 2), &forward));
+    TD_TRY(check_dy(n, &forward));
+    TD_TRY(check_dy(n, td_in_type(n, 1)));
+    *y = *td_in_type(n, 2);
+    return TD_OK;
+}
+
+static td_status avg_grad_infer(const td_node *n, td_type *y)
+{
+    td_type forward;
+    TD_TRY(pool_shape(n, td_in_type(n, 1), &forward));
+    TD_TRY(check_dy(n, &forward));
+    *y = *td_in_type(n, 1);
+    return TD_OK;
+}
+
+static td_status global_grad_infer(const td_node *n, td_type *y)
+{
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
+    if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1])
+        return td_error(TD_ESHAPE, "global_avg_pool_grad: dy is not [N, C] of x");
+    *y = *x;
+    return TD_OK;
+}
+
+static void max_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_max_pool2d_grad, n->attr, dy[0], n->out[1], n->in[0]);
+}
+
+static void avg_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_avg_pool2d_grad, n->attr, dy[0], n->in[0]);
+}
+
+static void global_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_global_avg_pool_grad, NULL, dy[0], n->in[0]);
+}
+
+const td_op td_op_max_pool2d = {
+    .name = "max_pool2d",
+    .summary = "largest value of each window, and which it was",
+    .n_in = 1,
+    .n_out = 2,
+    .in_rank = { 4 },
+    .fields = max_fields,
+    .attr_bytes = sizeof(td_pool_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = max_infer,
+    .grad = max_grad,
+};
+
+const td_op td_op_max_pool2d_grad = {
+    .name = "max_pool2d_grad",
+    .summary = "gradient of max_pool2d",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 4, 4, 4 },
+    .fields = max_fields,
+    .attr_bytes = sizeof(td_pool_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .shape_only = 1u << 2,
+    .infer = max_grad_infer,
+};
+
+const td_op td_op_avg_pool2d = {
+    .name = "avg_pool2d",
+    .summary = "mean of each window",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 4 },
+    .fields = avg_fields,
+    .attr_bytes = sizeof(td_pool_attr),
+    .amp = TD_AMP_INFER,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = avg_infer,
+    .grad = avg_grad,
+};
+
+const td_op td_op_avg_pool2d_grad = {
+    .name = "avg_pool2d_grad",
+    .summary = "gradient of avg_pool2d",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 4, 4 },
+    .fields = avg_fields,
+    .attr_bytes = sizeof(td_pool_attr),
+    .amp = TD_AMP_INFER,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .shape_only = 1u << 1,
+    .infer = avg_grad_infer,
+};
+
+const td_op td_op_global_avg_pool = {
+    .name = "global_avg_pool",
+    .summary = "mean over height and width",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 4 },
+    .amp = TD_AMP_INFER,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = global_infer,
+    .grad = global_grad,
+};
+
+const td_op td_op_global_avg_pool_grad = {
+    .name = "global_avg_pool_grad",
+    .summary = "gradient of global_avg_pool",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 2, 4 },
+    .amp = TD_AMP_INFER,
+    .layout = TD_LAYOUT_CHOOSES,
+    .shape_only = 1u << 1,
+    .infer = global_grad_infer,
+};
+
+td_value *td_max_pool2d(td_builder *b, td_value *x, const char *attrs)
+{
+    return td_emit(b, &td_op_max_pool2d, td_build_attr(b, &td_op_max_pool2d, attrs), x);
+}
+
+td_value *td_avg_pool2d(td_builder *b, td_value *x, const char *attrs)
+{
+    return td_emit(b, &td_op_avg_pool2d, td_build_attr(b, &td_op_avg_pool2d, attrs), x);
+}
+
+td_value *td_global_avg_pool(td_builder *b, td_value *x)
+{
+    return td_emit(b, &td_op_global_avg_pool, NULL, x);
+}

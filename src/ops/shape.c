@@ -1,0 +1,330 @@
+/*
+ * concat(x...) {axis}                 operands one behind the other along an axis
+ * slice(x) {axis, start, size}        a part along an axis
+ * slice_grad(dy, x) {axis, start, size}   dy in its place, zeros elsewhere; x for its shape only
+ * reshape(x) {shape}                  the same elements in plain order, seen with another shape
+ * cast(x) {to}                        another dtype; to nearest even; float -> i64 truncates
+ * reorder(x) {layout}                 the same values in another memory layout; "" is plain
+ * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as PyTorch's "nearest"
+ * resize_nearest_grad(dy, x)          sums of dy over what each pixel was copied to
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "ops/ops.h"
+
+const char *const td_cast_names[] = { "f32", "f64", "bf16", "f16", "i64", "i32", "u8", NULL };
+
+td_dtype td_cast_to(const td_cast_attr *a)
+{
+    return td_dtype_parse(td_cast_names[a->to]);
+}
+
+td_cast_attr td_cast_attr_of(td_dtype d)
+{
+    td_cast_attr a = { 0 };
+    while (td_cast_names[a.to + 1] && td_dtype_parse(td_cast_names[a.to]) != d)
+        a.to++;
+    return a;
+}
+
+/* clang-format off */
+static const td_field concat_fields[] = {
+    TD_INT(td_concat_attr, axis, 1, 0, TD_RANK_MAX - 1, "dimension to join along"),
+    TD_END,
+};
+
+static const td_field slice_fields[] = {
+    TD_INT (td_slice_attr, axis,  1, 0, TD_RANK_MAX - 1, "dimension to cut along"),
+    TD_LONG(td_slice_attr, start, 0, 0, 1e15, "first index kept"),
+    TD_LONG(td_slice_attr, size,  1, 1, 1e15, "how many are kept"),
+    TD_END,
+};
+
+static const td_field reshape_fields[] = {
+    TD_TEXT(td_reshape_attr, shape, "", "N:N:..", "new dimensions, joined by ':'"),
+    TD_END,
+};
+
+static const td_field cast_fields[] = {
+    TD_ENUM(td_cast_attr, to, 0, td_cast_names, "dtype of the result"),
+    TD_END,
+};
+
+static const td_field reorder_fields[] = {
+    TD_TEXT(td_reorder_attr, layout, "", "LAYOUT", "of the result; empty is plain"),
+    TD_END,
+};
+
+static const td_field resize_fields[] = {
+    TD_INT(td_resize_attr, height, 1, 1, 65536, "rows of the result"),
+    TD_INT(td_resize_attr, width,  1, 1, 65536, "columns of the result"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status concat_infer(const td_node *n, td_type *y)
+{
+    int axis = ((const td_concat_attr *)n->attr)->axis;
+    *y = *td_in_type(n, 0);
+    if (axis >= y->rank)
+        return td_error(TD_ESHAPE, "concat: axis %d, the operands have %d dimensions", axis,
+                        y->rank);
+    for (int i = 1; i < n->n_in; i++) {
+        td_type t = *td_in_type(n, i);
+        if (t.rank == y->rank)
+            y->dim[axis] += t.dim[axis];
+        t.dim[axis] = y->dim[axis];
+        if (!td_type_same_shape(&t, y) || t.dtype != y->dtype)
+            return td_error(TD_ESHAPE, "concat: operand %d does not fit operand 0", i);
+    }
+    return TD_OK;
+}
+
+static td_status check_slice(const td_node *n, const td_type *x)
+{
+    const td_slice_attr *a = n->attr;
+    if (a->axis >= x->rank || a->start + a->size > x->dim[a->axis])
+        return td_error(TD_ESHAPE, "%s: [%lld, %lld) of axis %d lies outside", n->op->name,
+                        (long long)a->start, (long long)(a->start + a->size), a->axis);
+    return TD_OK;
+}
+
+static td_status slice_infer(const td_node *n, td_type *y)
+{
+    const td_slice_attr *a = n->attr;
+    TD_TRY(check_slice(n, td_in_type(n, 0)));
+    *y = *td_in_type(n, 0);
+    y->dim[a->axis] = a->size;
+    return TD_OK;
+}
+
+static td_status slice_grad_infer(const td_node *n, td_type *y)
+{
+    const td_slice_attr *a = n->attr;
+    TD_TRY(check_slice(n, td_in_type(n, 1)));
+    *y = *td_in_type(n, 1);
+    td_type part = *y;
+    part.dim[a->axis] = a->size;
+    if (!td_type_same_shape(&part, td_in_type(n, 0)))
+        return td_error(TD_ESHAPE, "slice_grad: dy does not have the slice's shape");
+    return TD_OK;
+}
+
+static td_status reshape_infer(const td_node *n, td_type *y)
+{
+    const char *s = ((const td_reshape_attr *)n->attr)->shape;
+    *y = (td_type){ .dtype = td_in_type(n, 0)->dtype };
+    while (s && *s) {
+        char *end;
+        long long d = strtoll(s, &end, 10);
+        if (end == s || d < 1 || d > (1ll << 40) || y->rank == TD_RANK_MAX || (*end && *end != ':'))
+            return td_error(TD_ESHAPE, "reshape: '%s' is no shape like 8:64:1:1", s);
+        y->dim[y->rank++] = d;
+        s = *end ? end + 1 : end;
+    }
+    if (td_type_count(y) != td_type_count(td_in_type(n, 0)))
+        return td_error(TD_ESHAPE, "reshape: %lld elements do not make %lld",
+                        (long long)td_type_count(td_in_type(n, 0)), (long long)td_type_count(y));
+    return TD_OK;
+}
+
+static td_status cast_infer(const td_node *n, td_type *y)
+{
+    *y = *td_in_type(n, 0);
+    y->dtype = td_cast_to(n->attr);
+    return TD_OK;
+}
+
+static td_status reorder_infer(const td_node *n, td_type *y)
+{
+    *y = td_type_plain(td_in_type(n, 0));
+    return TD_OK;
+}
+
+static td_status resize_infer(const td_node *n, td_type *y)
+{
+    const td_resize_attr *a = n->attr;
+    *y = *td_in_type(n, 0);
+    y->dim[2] = a->height;
+    y->dim[3] = a->width;
+    return TD_OK;
+}
+
+static td_status resize_grad_infer(const td_node *n, td_type *y)
+{
+    const td_type *dy = td_in_type(n, 0);
+    *y = *td_in_type(n, 1);
+    if (dy->dim[0] != y->dim[0] || dy->dim[1] != y->dim[1])
+        return td_error(TD_ESHAPE, "resize_nearest_grad: dy and x differ in N or C");
+    return TD_OK;
+}
+
+static void concat_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    td_slice_attr a = { .axis = ((const td_concat_attr *)n->attr)->axis };
+    for (int i = 0; i < n->n_in; i++) {
+        a.size = td_in_type(n, i)->dim[a.axis];
+        dx[i] = td_emit(b, &td_op_slice, &a, dy[0]);
+        a.start += a.size;
+    }
+}
+
+static void slice_op_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_slice_grad, n->attr, dy[0], n->in[0]);
+}
+
+static void reshape_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_reshape(b, dy[0], td_in_type(n, 0)->rank, td_in_type(n, 0)->dim);
+}
+
+static void cast_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    if (td_dtype_is_float(td_in_type(n, 0)->dtype))
+        dx[0] = td_cast(b, dy[0], td_in_type(n, 0)->dtype);
+}
+
+static void resize_op_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = td_emit(b, &td_op_resize_nearest_grad, NULL, dy[0], n->in[0]);
+}
+
+const td_op td_op_concat = {
+    .name = "concat",
+    .summary = "operands one behind the other along an axis",
+    .n_in = 1,
+    .n_in_max = TD_IN_MAX,
+    .n_out = 1,
+    .fields = concat_fields,
+    .attr_bytes = sizeof(td_concat_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = concat_infer,
+    .grad = concat_grad,
+};
+
+const td_op td_op_slice = {
+    .name = "slice",
+    .summary = "a part along an axis",
+    .n_in = 1,
+    .n_out = 1,
+    .fields = slice_fields,
+    .attr_bytes = sizeof(td_slice_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = slice_infer,
+    .grad = slice_op_grad,
+};
+
+const td_op td_op_slice_grad = {
+    .name = "slice_grad",
+    .summary = "gradient of slice",
+    .n_in = 2,
+    .n_out = 1,
+    .fields = slice_fields,
+    .attr_bytes = sizeof(td_slice_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_PLAIN,
+    .shape_only = 1u << 1,
+    .infer = slice_grad_infer,
+};
+
+const td_op td_op_reshape = {
+    .name = "reshape",
+    .summary = "the same elements with another shape",
+    .n_in = 1,
+    .n_out = 1,
+    .fields = reshape_fields,
+    .attr_bytes = sizeof(td_reshape_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_PLAIN,
+    .is_alias = true,
+    .infer = reshape_infer,
+    .grad = reshape_grad,
+};
+
+const td_op td_op_cast = {
+    .name = "cast",
+    .summary = "another dtype",
+    .n_in = 1,
+    .n_out = 1,
+    .fields = cast_fields,
+    .attr_bytes = sizeof(td_cast_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = cast_infer,
+    .grad = cast_grad,
+};
+
+const td_op td_op_reorder = {
+    .name = "reorder",
+    .summary = "the same values in another memory layout",
+    .n_in = 1,
+    .n_out = 1,
+    .fields = reorder_fields,
+    .attr_bytes = sizeof(td_reorder_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_CHOOSES,
+    .infer = reorder_infer,
+};
+
+const td_op td_op_resize_nearest = {
+    .name = "resize_nearest",
+    .summary = "nearest-neighbour resize",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 4 },
+    .fields = resize_fields,
+    .attr_bytes = sizeof(td_resize_attr),
+    .amp = TD_AMP_CLEAR,
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = resize_infer,
+    .grad = resize_op_grad,
+};
+
+const td_op td_op_resize_nearest_grad = {
+    .name = "resize_nearest_grad",
+    .summary = "gradient of resize_nearest",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 4, 4 },
+    .amp = TD_AMP_INFER,
+    .layout = TD_LAYOUT_PLAIN,
+    .shape_only = 1u << 1,
+    .infer = resize_grad_infer,
+};
+
+td_value *td_concat(td_builder *b, int n, td_value *const *xs, int axis)
+{
+    td_concat_attr a = { axis };
+    return td_emit_n(b, &td_op_concat, &a, n, xs, NULL);
+}
+
+td_value *td_reshape(td_builder *b, td_value *x, int rank, const int64_t *dim)
+{
+    td_text s = { 0 };
+    for (int i = 0; i < rank; i++)
+        td_text_add(&s, i ? ":%lld" : "shape=%lld", (long long)dim[i]);
+    if (td_text_status(&s) != TD_OK)
+        td_build_fail(b, td_text_status(&s));
+    void *attr = td_build_attr(b, &td_op_reshape, td_text_get(&s));
+    td_text_release(&s);
+    return td_emit(b, &td_op_reshape, attr, x);
+}
+
+td_value *td_cast(td_builder *b, td_value *x, td_dtype to)
+{
+    td_cast_attr a = td_cast_attr_of(to);
+    if (x->type.dtype == to)
+        return x;
+    return td_emit(b, &td_op_cast, &a, x);
+}
+
+td_value *td_resize_nearest(td_builder *b, td_value *x, int height, int width)
+{
+    td_resize_attr a = { height, width };
+    return td_emit(b, &td_op_resize_nearest, &a, x);
+}

@@ -1,0 +1,29 @@
+/*
+ * expand.c -- composites are written out as simpler ops
+ *
+ *     %y = squeeze_excite %x, ...    ->    global_avg_pool, linear, relu, linear, sigmoid, mul
+ *
+ * Each composite op says itself what it stands for (the expand hook of its definition).
+ */
+#include "pass/pass.h"
+
+static void expand_node(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    td_value *out[TD_OUT_MAX] = { 0 };
+    if (!n->op->expand) {
+        td_rw_copy_with(rw, n, in);
+        return;
+    }
+    n->op->expand(rw->b, n, in, out);
+    for (int i = 0; i < n->n_out; i++)
+        td_rw_set(rw, n->out[i], out[i]);
+    rw->n_changed++;
+}
+
+const td_pass td_pass_expand = {
+    .name = "expand",
+    .summary = "write composite ops out as simpler ones",
+    .counts = "composites written out",
+    .is_required = true,
+    .node = expand_node,
+};

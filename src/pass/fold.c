@@ -1,0 +1,63 @@
+/*
+ * fold.c -- inference: batch norm goes into the convolution before it
+ *
+ *     batch_norm_infer(conv2d(x, w), gamma, beta, mean, var)
+ *         s = gamma / sqrt(var + eps)
+ *         conv2d_fused(x, w * s[K,1,1,1], beta - mean * s)
+ *
+ * The scaled filters depend on parameters only; the program works them out once after parameters
+ * change, not in every run.  Source: Jacob et al. 2018, section 3.2.
+ */
+#include "ir/match.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+static bool folds(const td_uses *u, const td_node *n)
+{
+    return n->op == &td_op_batch_norm_infer && n->in[0]->producer->op == &td_op_conv2d &&
+           td_uses_only(u, n->in[0]) == n;
+}
+
+static void fold_norm(td_rewriter *rw, const td_node *norm, td_value **in)
+{
+    const td_node *conv = norm->in[0]->producer;
+    const td_conv_attr *c = conv->attr;
+    const td_norm_attr *a = norm->attr;
+    td_builder *b = rw->b;
+    td_value *x = td_rw_get(rw, conv->in[0]), *w = td_rw_get(rw, conv->in[1]);
+    td_value *gamma = in[1], *beta = in[2], *mean = in[3], *var = in[4];
+    td_scale_attr minus = { -1 };
+
+    td_value *s = td_emit(b, &td_op_batch_norm_scale, a, gamma, var);
+    int64_t filters[4] = { td_in_type(conv, 1)->dim[0], 1, 1, 1 };
+    td_value *scaled = td_emit(b, &td_op_mul, NULL, w, td_reshape(b, s, 4, filters));
+    td_value *shift = td_emit(b, &td_op_scale, &minus, td_emit(b, &td_op_mul, NULL, mean, s));
+    td_value *bias = td_emit(b, &td_op_add, NULL, beta, shift);
+    td_rw_set(rw, norm->out[0], td_emit(b, &td_op_conv2d_fused, c, x, scaled, bias));
+    rw->n_changed++;
+}
+
+static void fold_run(td_rewriter *rw)
+{
+    td_uses u;
+    td_value *in[TD_IN_MAX];
+    td_status st = td_uses_init(&u, rw->old);
+    if (st != TD_OK)
+        td_build_fail(rw->b, st);
+    for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
+        const td_node *n = rw->old->nodes[i];
+        td_rw_operands(rw, n, in);
+        if (folds(&u, n))
+            fold_norm(rw, n, in);
+        else
+            td_rw_copy_with(rw, n, in);
+    }
+    td_uses_release(&u);
+}
+
+const td_pass td_pass_fold = {
+    .name = "fold",
+    .summary = "fold batch norm into convolutions for inference",
+    .counts = "norms folded",
+    .run = fold_run,
+};

@@ -1,0 +1,303 @@
+/*
+ * fuse.c -- neighbours that touch the same memory become one op
+ *
+ *     batch_norm, relu                          -> batch_norm_relu            (with a bit mask)
+ *     batch_norm, add, relu                     -> batch_norm_add_relu
+ *     relu_grad, batch_norm_grad                -> batch_norm_relu_grad       reads the mask
+ *     relu_grad, batch_norm_grad (add variant)  -> batch_norm_add_relu_grad
+ *     conv2d[_fused], relu                      -> conv2d_fused {relu}
+ *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
+ *
+ * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups are
+ * found on the old graph first; then nodes are copied, a group's members are left out and its emitter
+ * runs where its last member stood (gradients: where the first stood).  Nodes that need a result which
+ * a group gives only later wait for it.
+ */
+#include <string.h>
+
+#include "ir/match.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+typedef struct group group;
+
+typedef struct {
+    const char *name;
+    const td_op *root; /* the node a match begins at, and where the group is emitted */
+    bool (*match)(const td_uses *u, group *const *of, const td_node *root, group *g);
+    void (*emit)(td_rewriter *rw, group *g);
+} rule;
+
+struct group {
+    const rule *by;
+    const td_node *root;
+    const td_node *member[3]; /* norm or conv, then what the rule wants */
+    int n_members;
+    td_value *residual;      /* old value */
+    td_value *mask;          /* new value, once emitted */
+};
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+static bool one_in_eight(const td_value *v)
+{
+    return td_type_count(&v->type) % 8 == 0;
+}
+
+static bool match_norm_relu(const td_uses *u, group *const *of, const td_node *relu, group *g)
+{
+    (void)of;
+    const td_node *norm = relu->in[0]->producer;
+    if (norm->op != &td_op_batch_norm || relu->in[0]->index != 0 ||
+        td_uses_only(u, relu->in[0]) != relu || !one_in_eight(relu->in[0]))
+        return false;
+    g->member[0] = norm;
+    g->n_members = 1;
+    return true;
+}
+
+/* the operand of `add` that comes out of `op` and goes nowhere else; the other is the residual */
+static const td_node *main_branch(const td_uses *u, const td_node *add, const td_op *op, group *g)
+{
+    for (int i = 0; i < 2; i++) {
+        const td_node *n = add->in[i]->producer;
+        if (n->op == op && add->in[i]->index == 0 && td_uses_only(u, add->in[i]) == add &&
+            td_type_same_shape(td_in_type(add, 0), td_in_type(add, 1))) {
+            g->residual = add->in[1 - i];
+            return n;
+        }
+    }
+    return NULL;
+}
+
+static bool match_norm_add_relu(const td_uses *u, group *const *of, const td_node *relu, group *g)
+{
+    (void)of;
+    const td_node *add = relu->in[0]->producer;
+    if (add->op != &td_op_add || td_uses_only(u, relu->in[0]) != relu || !one_in_eight(relu->in[0]))
+        return false;
+    g->member[0] = main_branch(u, add, &td_op_batch_norm, g);
+    g->member[1] = add;
+    g->n_members = 2;
+    return g->member[0] != NULL;
+}
+
+static void emit_norm(td_rewriter *rw, group *g)
+{
+    const td_node *norm = g->member[0];
+    const td_op *op = g->residual ? &td_op_batch_norm_add_relu : &td_op_batch_norm_relu;
+    td_value *out[TD_OUT_MAX], *in[4] = { 0 };
+    for (int i = 0; i < 3; i++)
+        in[i] = td_rw_get(rw, norm->in[i]);
+    if (g->residual)
+        in[3] = td_rw_get(rw, g->residual);
+    td_emit_n(rw->b, op, norm->attr, op->n_in, in, out);
+    td_rw_set(rw, g->root->out[0], out[0]);
+    td_rw_set(rw, norm->out[1], out[1]);
+    td_rw_set(rw, norm->out[2], out[2]);
+    g->mask = out[3];
+}
+
+/* --- backward --------------------------------------------------------------------------------- */
+
+/* the batch_norm_grad of `norm` among the users of v */
+static const td_node *norm_grad_of(const td_uses *u, const td_value *v, const td_node *norm)
+{
+    int n;
+    const td_node *const *users = td_uses_of(u, v, &n);
+    for (int i = 0; i < n; i++)
+        if (users[i]->op == &td_op_batch_norm_grad && users[i]->in[0] == v &&
+            users[i]->in[1] == norm->in[0] && users[i]->in[3] == norm->out[1])
+            return users[i];
+    return NULL;
+}
+
+static bool match_norm_grad(const td_uses *u, group *const *of, const td_node *relu_grad, group *g)
+{
+    const td_node *relu = relu_grad->in[1]->producer;
+    group *forward = of[relu->id];
+    if (!forward || forward->root != relu || forward->member[0]->op != &td_op_batch_norm)
+        return false;
+    const td_value *masked = relu_grad->out[0];
+    g->member[0] = norm_grad_of(u, masked, forward->member[0]);
+    g->member[1] = relu; /* of the forward group; not a member to leave out */
+    g->n_members = 1;
+    g->residual = forward->residual;
+    return g->member[0] && (forward->residual || td_uses_only(u, masked) == g->member[0]);
+}
+
+static void emit_norm_grad(td_rewriter *rw, group *g)
+{
+    group *const *of = rw->state;
+    const td_node *norm_grad = g->member[0];
+    const td_op *op = g->residual ? &td_op_batch_norm_add_relu_grad : &td_op_batch_norm_relu_grad;
+    td_value *out[TD_OUT_MAX];
+    td_value *in[6] = { td_rw_get(rw, g->root->in[0]), of[g->member[1]->id]->mask };
+    for (int i = 1; i < 5; i++)
+        in[i + 1] = td_rw_get(rw, norm_grad->in[i]);
+    td_emit_n(rw->b, op, norm_grad->attr, 6, in, out);
+    for (int i = 0; i < 3; i++)
+        td_rw_set(rw, norm_grad->out[i], out[i]);
+    if (g->residual)
+        td_rw_set(rw, g->root->out[0], out[3]);
+}
+
+/* --- convolutions ----------------------------------------------------------------------------- */
+
+static bool is_open_conv(const td_node *n)
+{
+    if (n->op == &td_op_conv2d)
+        return true;
+    return n->op == &td_op_conv2d_fused && n->n_in < 4 && !((const td_conv_attr *)n->attr)->relu;
+}
+
+static bool match_conv_relu(const td_uses *u, group *const *of, const td_node *relu, group *g)
+{
+    (void)of;
+    if (!is_open_conv(relu->in[0]->producer) || td_uses_only(u, relu->in[0]) != relu)
+        return false;
+    g->member[0] = relu->in[0]->producer;
+    g->n_members = 1;
+    return true;
+}
+
+static bool match_conv_add_relu(const td_uses *u, group *const *of, const td_node *relu, group *g)
+{
+    (void)of;
+    const td_node *add = relu->in[0]->producer;
+    if (add->op != &td_op_add || td_uses_only(u, relu->in[0]) != relu)
+        return false;
+    g->member[0] = main_branch(u, add, &td_op_conv2d_fused, g);
+    g->member[1] = add;
+    g->n_members = 2;
+    return g->member[0] && is_open_conv(g->member[0]) && g->member[0]->n_in == 3;
+}
+
+static void emit_conv(td_rewriter *rw, group *g)
+{
+    const td_node *conv = g->member[0];
+    td_conv_attr attr = *(const td_conv_attr *)conv->attr;
+    td_value *in[4] = { 0 };
+    int n_in = conv->n_in;
+    attr.relu = true;
+    for (int i = 0; i < n_in; i++)
+        in[i] = td_rw_get(rw, conv->in[i]);
+    if (g->residual)
+        in[n_in++] = td_rw_get(rw, g->residual);
+    td_rw_set(rw, g->root->out[0],
+              td_emit_n(rw->b, &td_op_conv2d_fused, &attr, n_in, in, NULL));
+}
+
+/* clang-format off */
+static const rule rules[] = {
+    { "norm+add+relu",       &td_op_relu,      match_norm_add_relu, emit_norm },
+    { "norm+relu",           &td_op_relu,      match_norm_relu,     emit_norm },
+    { "relu grad+norm grad", &td_op_relu_grad, match_norm_grad,     emit_norm_grad },
+    { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
+    { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
+};
+/* clang-format on */
+
+#define N_RULES ((int)(sizeof rules / sizeof rules[0]))
+
+/* --- the pass --------------------------------------------------------------------------------- */
+
+/* of[node id]: the group a node belongs to or is the root of */
+static bool claims(group *const *of, const group *g)
+{
+    for (int i = 0; i < g->n_members; i++)
+        if (of[g->member[i]->id])
+            return false;
+    return true;
+}
+
+static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena, group **of)
+{
+    for (int i = 0; i < rw->old->n_nodes; i++) {
+        const td_node *n = rw->old->nodes[i];
+        for (int r = 0; r < N_RULES && !of[i]; r++) {
+            group g = { .by = &rules[r], .root = n };
+            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) || !claims(of, &g))
+                continue;
+            group *kept = td_arena_alloc(arena, 1, sizeof *kept);
+            if (!kept)
+                return TD_ENOMEM;
+            *kept = g;
+            of[i] = kept;
+            for (int k = 0; k < g.n_members; k++)
+                of[g.member[k]->id] = kept;
+            rw->n_changed++;
+        }
+    }
+    return TD_OK;
+}
+
+static bool is_ready(const td_rewriter *rw, const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (!td_rw_get(rw, n->in[i]))
+            return false;
+    return true;
+}
+
+/* emit the waiting nodes whose operands exist by now, in order */
+static int emit_ready(td_rewriter *rw, const td_node **waiting, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (is_ready(rw, waiting[i]))
+            td_rw_copy(rw, waiting[i]);
+        else
+            waiting[kept++] = waiting[i];
+    return kept;
+}
+
+static void emit_all(td_rewriter *rw, group *const *of, const td_node **waiting)
+{
+    int n_waiting = 0;
+    for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
+        const td_node *n = rw->old->nodes[i];
+        if (of[i] && of[i]->root == n) {
+            of[i]->by->emit(rw, of[i]);
+            n_waiting = emit_ready(rw, waiting, n_waiting);
+        } else if (of[i]) {
+            continue;
+        } else if (is_ready(rw, n)) {
+            td_rw_copy(rw, n);
+        } else {
+            waiting[n_waiting++] = n;
+        }
+    }
+    if (td_build_ok(rw->b))
+        TD_CHECK(n_waiting == 0);
+}
+
+static void fuse_run(td_rewriter *rw)
+{
+    td_uses u = { 0 };
+    td_arena arena = { 0 };
+    size_t n = (size_t)rw->old->n_nodes + 1;
+    group **of = td_alloc(n, sizeof *of);
+    const td_node **waiting = td_alloc(n, sizeof *waiting);
+    td_status st = of && waiting ? td_uses_init(&u, rw->old) : TD_ENOMEM;
+
+    if (st == TD_OK)
+        st = find_groups(rw, &u, &arena, of);
+    if (st == TD_OK) {
+        rw->state = of;
+        emit_all(rw, of, waiting);
+    } else {
+        td_build_fail(rw->b, st);
+    }
+    td_uses_release(&u);
+    td_arena_release(&arena);
+    td_free(of);
+    td_free(waiting);
+}
+
+const td_pass td_pass_fuse = {
+    .name = "fuse",
+    .summary = "make one op of neighbours that touch the same memory",
+    .counts = "groups fused",
+    .run = fuse_run,
+};

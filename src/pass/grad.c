@@ -1,0 +1,157 @@
+/*
+ * grad.c -- reverse-mode differentiation: gradient(loss, w) becomes nodes
+ *
+ * The old graph is copied node by node.  At the first gradient node of a loss, all gradients of that
+ * loss are worked out at once:
+ *
+ *     needed   values that depend on some wanted parameter        (forward over the nodes)
+ *     reached  values the loss depends on                          (backward)
+ *     walk the nodes backwards from the loss; where a node has a gradient at its results and a needed
+ *     operand, its op emits the operands' gradients, which are added up
+ *
+ * Works on the graph after expand.  Source: Griewank and Walther 2008, chapter 3.
+ */
+#include "pass/pass.h"
+
+#include <string.h>
+
+#include "ops/ops.h"
+
+typedef struct {
+    bool *needed;    /* [old values] depends on a wanted parameter */
+    td_value **grad; /* [old values] d loss / d value so far, in the new graph */
+    bool *is_done;   /* [old values] losses already differentiated */
+} grad_state;
+
+static bool is_gradient(const td_node *n)
+{
+    return n->op == &td_op_gradient;
+}
+
+static void mark_needed(const td_graph *g, const td_value *loss, bool *needed)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_gradient(g->nodes[i]) && g->nodes[i]->in[0] == loss)
+            needed[g->nodes[i]->in[1]->id] = true;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        bool any = false;
+        for (int k = 0; k < n->n_in; k++)
+            any = any || (needed[n->in[k]->id] && !(n->op->shape_only >> k & 1));
+        for (int k = 0; any && k < n->n_out; k++)
+            needed[n->out[k]->id] = true;
+    }
+}
+
+static void accumulate(td_rewriter *rw, const td_value *v, td_value *g)
+{
+    td_value **sum = &((grad_state *)rw->state)->grad[v->id];
+    *sum = *sum ? td_emit(rw->b, &td_op_add, NULL, *sum, g) : g;
+}
+
+/* the new graph's copy of an old node: its gradient hook reads operands, results and attributes */
+static const td_node *copy_of(const td_rewriter *rw, const td_node *n)
+{
+    return td_rw_get(rw, n->out[0])->producer;
+}
+
+static void backward(td_rewriter *rw, const td_node *n)
+{
+    grad_state *s = rw->state;
+    td_value *dy[TD_OUT_MAX] = { 0 }, *dx[TD_IN_MAX] = { 0 };
+    bool has_dy = false, wants_dx = false;
+
+    for (int i = 0; i < n->n_out; i++) {
+        dy[i] = s->grad[n->out[i]->id];
+        has_dy = has_dy || dy[i];
+    }
+    for (int i = 0; i < n->n_in; i++)
+        wants_dx = wants_dx || s->needed[n->in[i]->id];
+    if (!has_dy || !wants_dx || n->op->is_leaf)
+        return;
+    if (!n->op->grad) {
+        td_build_fail(rw->b, td_error(TD_EUNSUPPORTED, "%s has no gradient", n->op->name));
+        return;
+    }
+    n->op->grad(rw->b, copy_of(rw, n), dy, dx);
+    for (int i = 0; i < n->n_in; i++)
+        if (dx[i] && s->needed[n->in[i]->id])
+            accumulate(rw, n->in[i], dx[i]);
+}
+
+static td_value *seed_of(td_rewriter *rw, const td_value *loss)
+{
+    td_constant_attr one = { .value = 1, .type = td_build_type_text(rw->b, &loss->type) };
+    return td_emit_n(rw->b, &td_op_constant, &one, 0, NULL, NULL);
+}
+
+static void differentiate(td_rewriter *rw, const td_value *loss)
+{
+    grad_state *s = rw->state;
+    memset(s->needed, 0, (size_t)rw->old->n_values * sizeof *s->needed);
+    memset(s->grad, 0, (size_t)rw->old->n_values * sizeof *s->grad);
+    mark_needed(rw->old, loss, s->needed);
+    s->grad[loss->id] = seed_of(rw, loss);
+    for (int i = loss->producer->id; i >= 0 && td_build_ok(rw->b); i--)
+        backward(rw, rw->old->nodes[i]);
+}
+
+static void resolve(td_rewriter *rw, const td_node *n)
+{
+    grad_state *s = rw->state;
+    const td_value *loss = n->in[0], *w = n->in[1];
+    if (!s->is_done[loss->id]) {
+        differentiate(rw, loss);
+        memset(s->is_done, 0, (size_t)rw->old->n_values * sizeof *s->is_done);
+        s->is_done[loss->id] = true;
+    }
+    td_value *g = s->grad[w->id];
+    if (!g && td_build_ok(rw->b))
+        td_build_fail(rw->b, td_error(TD_EARG, "gradient: '%%%s' does not depend on '%%%s'",
+                                      loss->name, w->name));
+    if (g)
+        td_rw_set(rw, n->out[0], g);
+    rw->n_changed++;
+}
+
+static void grad_node(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    if (is_gradient(n))
+        resolve(rw, n);
+    else
+        td_rw_copy_with(rw, n, in);
+}
+
+static td_status grad_begin(td_rewriter *rw)
+{
+    size_t n = (size_t)rw->old->n_values + 1;
+    grad_state *s = TD_NEW(grad_state);
+    rw->state = s;
+    if (!s)
+        return TD_ENOMEM;
+    s->needed = td_alloc(n, sizeof *s->needed);
+    s->grad = td_alloc(n, sizeof *s->grad);
+    s->is_done = td_alloc(n, sizeof *s->is_done);
+    return s->needed && s->grad && s->is_done ? TD_OK : TD_ENOMEM;
+}
+
+static void grad_end(td_rewriter *rw)
+{
+    grad_state *s = rw->state;
+    if (!s)
+        return;
+    td_free(s->needed);
+    td_free(s->grad);
+    td_free(s->is_done);
+    td_free(s);
+}
+
+const td_pass td_pass_grad = {
+    .name = "grad",
+    .summary = "work out gradients",
+    .counts = "gradients",
+    .is_required = true,
+    .node = grad_node,
+    .begin = grad_begin,
+    .end = grad_end,
+};

@@ -1,0 +1,252 @@
+/*
+ * layout.c -- memory layouts, chosen once for the whole graph
+ *
+ * Convolutions are asked which layouts their fastest kernel wants (ir/target.h); what lies between
+ * them follows.  A parameter takes the layout its first convolution wants, and so do its momentum and
+ * gradient: plain order exists only in files and at the graph's edges.  Where two neighbours disagree
+ * a reorder is put between them, shared by all who want the same.
+ *
+ *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
+ *
+ * A follower whose kernel does not know the layout is given plain order instead.
+ */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+typedef struct variant variant;
+struct variant {
+    variant *next;
+    td_value *value; /* the reordered copy */
+};
+
+typedef struct {
+    td_layout_wish *wish; /* [old nodes] */
+    bool *has_wish;       /* [old nodes] */
+    const char **param;   /* [old values] layout of a parameter, NULL: plain */
+    variant **variants;   /* [new values, grown] */
+    size_t cap_variants;
+    td_arena arena;
+} layout_state;
+
+/* --- what nodes want -------------------------------------------------------------------------- */
+
+static void ask(td_rewriter *rw, layout_state *s)
+{
+    for (int i = 0; i < rw->old->n_nodes; i++) {
+        const td_node *n = rw->old->nodes[i];
+        if (n->op->layout == TD_LAYOUT_CHOOSES && rw->target)
+            s->has_wish[i] = rw->target->wish(rw->target->ctx, n, &s->wish[i]);
+    }
+}
+
+/* forward convolutions decide about the parameters they read */
+static void choose_params(const td_graph *g, layout_state *s)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        bool is_forward = n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
+        if (is_forward && s->has_wish[i] && td_value_is_param(n->in[1]) && !s->param[n->in[1]->id])
+            s->param[n->in[1]->id] = s->wish[i].in[1];
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        for (int k = 1; n->op->writes && k < n->n_in; k++)
+            if ((n->op->writes >> k & 1) && n->in[k]->type.rank == n->in[0]->type.rank)
+                s->param[n->in[k]->id] = s->param[n->in[0]->id];
+    }
+}
+
+/* --- reorders --------------------------------------------------------------------------------- */
+
+static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
+{
+    layout_state *s = rw->state;
+    if (!td_build_ok(rw->b) || strcmp(v->type.layout, layout) == 0)
+        return v;
+    size_t had = s->cap_variants;
+    td_status st = td_reserve(&s->variants, &s->cap_variants, (size_t)v->id + 1,
+                              sizeof *s->variants);
+    variant *new = st == TD_OK ? td_arena_alloc(&s->arena, 1, sizeof *new) : NULL;
+    if (!new) {
+        td_build_fail(rw->b, TD_ENOMEM);
+        return v;
+    }
+    if (s->cap_variants > had)
+        memset(s->variants + had, 0, (s->cap_variants - had) * sizeof *s->variants);
+    for (const variant *old = s->variants[v->id]; old; old = old->next)
+        if (strcmp(old->value->type.layout, layout) == 0)
+            return old->value;
+
+    td_reorder_attr attr = { layout };
+    new->value = td_emit(rw->b, &td_op_reorder, &attr, v);
+    td_build_set_layout(rw->b, new->value, layout);
+    new->next = s->variants[v->id];
+    s->variants[v->id] = new;
+    rw->n_changed++;
+    return new->value;
+}
+
+static bool is_shape_only(const td_node *n, int i)
+{
+    return n->op->shape_only >> i & 1;
+}
+
+/* --- one node --------------------------------------------------------------------------------- */
+
+/* would some kernel take old node n on these operands, its results in `layout`? */
+static bool supported(const td_rewriter *rw, const td_node *n, td_value **in, const char *layout)
+{
+    td_value result[TD_OUT_MAX], *out[TD_OUT_MAX];
+    td_node probe = *n;
+    if (!rw->target)
+        return false;
+    probe.in = in;
+    probe.out = out;
+    for (int i = 0; i < n->n_out; i++) {
+        result[i] = *n->out[i];
+        out[i] = &result[i];
+        memset(result[i].type.layout, 0, sizeof result[i].type.layout);
+        if (result[i].type.rank == in[0]->type.rank || n->op->layout == TD_LAYOUT_CHOOSES)
+            memcpy(result[i].type.layout, layout, strlen(layout) + 1);
+    }
+    return rw->target->supports(rw->target->ctx, &probe);
+}
+
+static void emit_wish(td_rewriter *rw, const td_node *n, td_value **in, const td_layout_wish *w)
+{
+    td_value *out[TD_OUT_MAX];
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i))
+            in[i] = reordered(rw, in[i], w->in[i]);
+    td_emit_n(rw->b, n->op, n->attr, n->n_in, in, out);
+    td_build_set_layout(rw->b, out[0], w->out);
+    for (int i = 0; i < n->n_out; i++)
+        td_rw_set(rw, n->out[i], out[i]);
+}
+
+static void emit_plain(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i))
+            in[i] = reordered(rw, in[i], "");
+    td_rw_copy_with(rw, n, in);
+}
+
+/* the layout a follower's operands of operand 0's rank should share */
+static const char *shared_layout(const td_node *n, td_value **in)
+{
+    if (n->op->writes)
+        return in[0]->type.layout;
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i) && in[i]->type.rank == in[0]->type.rank &&
+            !td_type_is_plain(&in[i]->type))
+            return in[i]->type.layout;
+    return "";
+}
+
+static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    td_value *same[TD_IN_MAX];
+    const char *layout = shared_layout(n, in);
+    for (int i = 0; i < n->n_in; i++) {
+        bool follows = in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i);
+        same[i] = follows && layout[0] ? reordered(rw, in[i], layout) : in[i];
+    }
+    if (!td_build_ok(rw->b))
+        return;
+    if (!layout[0] || supported(rw, n, same, layout))
+        td_rw_copy_with(rw, n, same);
+    else
+        emit_plain(rw, n, in);
+}
+
+/* a gradient that becomes what its shape-only last operand is, in that layout when a kernel can */
+static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    const char *layout = in[n->n_in - 1]->type.layout;
+    td_value *out[TD_OUT_MAX];
+    if (!is_shape_only(n, n->n_in - 1) || !layout[0] || n->n_out != 1 ||
+        !supported(rw, n, in, layout)) {
+        emit_plain(rw, n, in);
+        return;
+    }
+    td_emit_n(rw->b, n->op, n->attr, n->n_in, in, out);
+    td_build_set_layout(rw->b, out[0], layout);
+    td_rw_set(rw, n->out[0], out[0]);
+}
+
+static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)
+{
+    td_type type = n->out[0]->type;
+    const char *layout = s->param[n->out[0]->id];
+    if (layout && td_type_is_plain(&type))
+        memcpy(type.layout, layout, strlen(layout) + 1);
+    rw->map[n->out[0]->id] = td_emit_leaf(rw->b, n->op, n->attr, n->out[0]->name, &type);
+}
+
+static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
+{
+    td_value *in[TD_IN_MAX];
+    td_rw_operands(rw, n, in);
+    if (n->op->is_leaf)
+        emit_leaf(rw, s, n);
+    else if (n->op == &td_op_reorder)
+        td_rw_copy_with(rw, n, in);
+    else if (s->has_wish[n->id])
+        emit_wish(rw, n, in, &s->wish[n->id]);
+    else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
+        emit_follower(rw, n, in);
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && n->op != &td_op_conv2d)
+        emit_chooser(rw, n, in);
+    else
+        emit_plain(rw, n, in);
+}
+
+/* what leaves the graph is in plain order */
+static void plain_outputs(td_rewriter *rw)
+{
+    for (int i = 0; i < rw->old->n_outputs && td_build_ok(rw->b); i++) {
+        const td_value *v = rw->old->outputs[i].value;
+        rw->map[v->id] = reordered(rw, rw->map[v->id], "");
+    }
+}
+
+static td_status state_init(td_rewriter *rw, layout_state *s)
+{
+    size_t n_nodes = (size_t)rw->old->n_nodes + 1, n_values = (size_t)rw->old->n_values + 1;
+    *s = (layout_state){ 0 };
+    s->wish = td_alloc(n_nodes, sizeof *s->wish);
+    s->has_wish = td_alloc(n_nodes, sizeof *s->has_wish);
+    s->param = td_alloc(n_values, sizeof *s->param);
+    return s->wish && s->has_wish && s->param ? TD_OK : TD_ENOMEM;
+}
+
+static void layout_run(td_rewriter *rw)
+{
+    layout_state s;
+    td_status st = state_init(rw, &s);
+    rw->state = &s;
+    if (st == TD_OK) {
+        ask(rw, &s);
+        choose_params(rw->old, &s);
+        for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++)
+            emit_node(rw, &s, rw->old->nodes[i]);
+        plain_outputs(rw);
+    } else {
+        td_build_fail(rw->b, st);
+    }
+    td_free(s.wish);
+    td_free(s.has_wish);
+    td_free((void *)s.param);
+    td_free(s.variants);
+    td_arena_release(&s.arena);
+}
+
+const td_pass td_pass_layout = {
+    .name = "layout",
+    .summary = "choose memory layouts for the whole graph",
+    .counts = "reorders",
+    .run = layout_run,
+};

@@ -1,0 +1,56 @@
+/*
+ * pass/pass.h -- graph -> graph: what a pass is, and the driver
+ *
+ * A pass reads the old graph and emits a new one; the old one is untouched, so a failure means
+ * throwing the new arena away.  The driver does everything common: order, verify after, dead nodes,
+ * dump, timing, the log line.
+ */
+#ifndef TD_PASS_PASS_H
+#define TD_PASS_PASS_H
+
+#include "ir/rewrite.h"
+
+typedef struct {
+    const char *name;    /* in options, dumps, logs and tests */
+    const char *summary; /* one line for help */
+    const char *counts;  /* what n_changed counts, "composites written out" */
+    bool is_required;    /* cannot be skipped: the graph would not run without it */
+
+    /* Rewrite one node, given its mapped operands; NULL: whole-graph pass. */
+    void (*node)(td_rewriter *rw, const td_node *n, td_value **in);
+
+    /* Whole-graph pass. */
+    void (*run)(td_rewriter *rw);
+
+    /* Prepare and drop rw->state for node passes; may be NULL. */
+    td_status (*begin)(td_rewriter *rw);
+    void (*end)(td_rewriter *rw);
+} td_pass;
+
+typedef struct {
+    const char *skip;       /* "fuse,layout"; NULL for none */
+    const char *dump_after; /* "fuse", "all"; NULL for none */
+    void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
+    void *dump_ctx;
+} td_pass_opts;
+
+/** Passes in order; NULL past the end. */
+const td_pass *td_pass_at(int i);
+
+/** Run one pass on `g`; *out is a new verified graph. */
+td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *target,
+                      td_graph **out) TD_CHECKED;
+
+/**
+ * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names no pass, or a required one
+ * is skipped.
+ */
+td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_pass_opts *opts,
+                          td_graph **out) TD_CHECKED;
+
+/** TD_EUSAGE when `list` ("fuse,layout", NULL) names something that is no pass. */
+td_status td_pass_check_list(const char *list, const char *option, bool may_be_required) TD_CHECKED;
+
+bool td_pass_in_list(const char *list, const char *name);
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * plan.c -- liveness, in-place, and offsets by falling size
+ *
+ * Buffers are placed largest first, each at the lowest offset where no placed buffer that is alive at
+ * the same time is in the way.  Source: Pisarchyk and Lee 2020, "Efficient memory management for deep
+ * neural net inference", greedy by size.
+ */
+#include "pass/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define ALIGN 64 /* the widest vector load and a cache line */
+
+void td_plan_release(td_plan *p)
+{
+    td_free(p->slots);
+    td_free(p->buffers);
+    td_free(p->scratch);
+    *p = (td_plan){ 0 };
+}
+
+static int64_t align(int64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* the last node that reads each value; the graph's end for outputs */
+static void last_uses(const td_graph *g, int *last)
+{
+    for (int v = 0; v < g->n_values; v++)
+        last[v] = g->values[v]->producer->id;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (!(g->nodes[i]->op->shape_only >> k & 1))
+                last[g->nodes[i]->in[k]->id] = i;
+    for (int i = 0; i < g->n_outputs; i++)
+        last[g->outputs[i].value->id] = g->n_nodes;
+}
+
+static int new_buffer(td_plan *p, int64_t bytes, int first, int last)
+{
+    p->buffers[p->n_buffers] = (td_buffer){ .bytes = align(bytes), .first = first, .last = last,
+                                            .node = -1 };
+    return p->n_buffers++;
+}
+
+/* may result 0 of n take over the buffer of operand i? */
+static bool takes_over(const td_plan *p, const td_node *n, int i)
+{
+    const td_value *x = n->in[i], *y = n->out[0];
+    int buffer = p->slots[x->id].buffer;
+    if (!(n->op->may_overwrite >> i & 1) || buffer < 0)
+        return false;
+    const td_buffer *b = &p->buffers[buffer];
+    return !b->is_persistent && b->last == n->id &&
+           td_type_bytes(&x->type) == td_type_bytes(&y->type) &&
+           align(td_type_bytes(&y->type)) == b->bytes;
+}
+
+static int place_result(td_plan *p, const td_node *n, int k, int last, bool is_setup)
+{
+    if (k == 0 && n->op->is_alias && n->n_in)
+        return p->slots[n->in[0]->id].buffer;
+    for (int i = 0; k == 0 && !is_setup && i < n->n_in; i++)
+        if (takes_over(p, n, i))
+            return p->slots[n->in[i]->id].buffer;
+    return new_buffer(p, td_type_bytes(&n->out[k]->type), n->id, last);
+}
+
+static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const int *last)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        for (int k = 0; k < n->n_out; k++) {
+            td_slot *s = &p->slots[n->out[k]->id];
+            if (td_value_is_input(n->out[k])) {
+                s->buffer = -1;
+                continue;
+            }
+            s->buffer = place_result(p, n, k, last[n->out[k]->id], is_setup[i]);
+            if (s->buffer < 0)
+                continue; /* a reshape of an input */
+            td_buffer *b = &p->buffers[s->buffer];
+            if (last[n->out[k]->id] > b->last)
+                b->last = last[n->out[k]->id];
+            if (is_setup[i] || td_value_is_param(n->out[k]))
+                b->is_persistent = true;
+        }
+    }
+}
+
+static void add_scratch(td_plan *p, const td_graph *g, const size_t *scratch_bytes)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        p->scratch[i] = -1;
+        if (!scratch_bytes || !scratch_bytes[i])
+            continue;
+        p->scratch[i] = new_buffer(p, (int64_t)scratch_bytes[i], i, i);
+        p->buffers[p->scratch[i]].node = i;
+        if ((int64_t)scratch_bytes[i] > p->largest_scratch_bytes)
+            p->largest_scratch_bytes = (int64_t)scratch_bytes[i];
+    }
+}
+
+/* --- offsets ---------------------------------------------------------------------------------- */
+
+static bool overlap_in_time(const td_buffer *a, const td_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const td_buffer *p = *(td_buffer *const *)a, *q = *(td_buffer *const *)b;
+    if (p->bytes != q->bytes)
+        return p->bytes > q->bytes ? -1 : 1;
+    return p->first - q->first;
+}
+
+/* insert b into the placed ones, kept by rising offset */
+static void insert(td_buffer **placed, int n, td_buffer *b)
+{
+    int i = n;
+    for (; i > 0 && placed[i - 1]->offset > b->offset; i--)
+        placed[i] = placed[i - 1];
+    placed[i] = b;
+}
+
+static int64_t lowest_gap(td_buffer *const *placed, int n, const td_buffer *b)
+{
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (!overlap_in_time(placed[i], b))
+            continue;
+        if (placed[i]->offset - at >= b->bytes)
+            return at;
+        if (placed[i]->offset + placed[i]->bytes > at)
+            at = placed[i]->offset + placed[i]->bytes;
+    }
+    return at;
+}
+
+static void place_all(td_plan *p, td_buffer **order, td_buffer **placed)
+{
+    int n = 0, n_placed = 0;
+    for (int i = 0; i < p->n_buffers; i++) {
+        td_buffer *b = &p->buffers[i];
+        if (b->is_persistent) {
+            b->offset = p->persistent_bytes;
+            p->persistent_bytes += b->bytes;
+        } else {
+            p->unplanned_bytes += b->node < 0 ? b->bytes : 0;
+            order[n++] = b;
+        }
+    }
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    for (int i = 0; i < n; i++) {
+        order[i]->offset = lowest_gap(placed, n_placed, order[i]);
+        insert(placed, n_placed++, order[i]);
+        if (order[i]->offset + order[i]->bytes > p->transient_bytes)
+            p->transient_bytes = order[i]->offset + order[i]->bytes;
+    }
+    for (int i = 0; i < p->n_buffers; i++)
+        if (!p->buffers[i].is_persistent)
+            p->buffers[i].offset += p->persistent_bytes;
+}
+
+static td_status measure_peak(td_plan *p, const td_graph *g)
+{
+    int64_t live = 0;
+    int64_t *change = td_alloc((size_t)g->n_nodes + 2, sizeof *change);
+    if (!change)
+        return TD_ENOMEM;
+    for (int i = 0; i < p->n_buffers; i++)
+        if (!p->buffers[i].is_persistent) {
+            change[p->buffers[i].first] += p->buffers[i].bytes;
+            change[p->buffers[i].last + 1] -= p->buffers[i].bytes;
+        }
+    for (int i = 0; i <= g->n_nodes; i++) {
+        live += change[i];
+        if (live > p->peak_live_bytes)
+            p->peak_live_bytes = live;
+    }
+    td_free(change);
+    return TD_OK;
+}
+
+td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
+                       const size_t *scratch_bytes)
+{
+    td_status st = TD_OK;
+    size_t most = (size_t)g->n_values + (size_t)g->n_nodes + 1;
+    int *last = NULL;
+    td_buffer **order = NULL, **placed = NULL;
+
+    *p = (td_plan){ 0 };
+    p->slots = td_alloc((size_t)g->n_values + 1, sizeof *p->slots);
+    p->buffers = td_alloc(most, sizeof *p->buffers);
+    p->scratch = td_alloc((size_t)g->n_nodes + 1, sizeof *p->scratch);
+    last = td_alloc((size_t)g->n_values + 1, sizeof *last);
+    order = td_alloc(most, sizeof *order);
+    placed = td_alloc(most, sizeof *placed);
+    if (!p->slots || !p->buffers || !p->scratch || !last || !order || !placed) {
+        st = TD_ENOMEM;
+        goto out;
+    }
+    last_uses(g, last);
+    assign(p, g, is_setup, last);
+    add_scratch(p, g, scratch_bytes);
+    place_all(p, order, placed);
+    st = measure_peak(p, g);
+out:
+    td_free(last);
+    td_free(order);
+    td_free(placed);
+    return st;
+}
+
+/* --- the checker ------------------------------------------------------------------------------ */
+
+typedef struct {
+    int first, last;
+    int64_t from, to;
+} span;
+
+/* w may lie where v lies: it is v reshaped, or v's memory taken over when v died */
+static bool may_share(const td_value *v, const td_value *w)
+{
+    for (; w->producer->n_in && w->index == 0; w = w->producer->in[0]) {
+        const td_node *n = w->producer;
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i] == v && (n->op->is_alias || (n->op->may_overwrite >> i & 1)))
+                return true;
+        if (!n->op->is_alias)
+            return false;
+    }
+    return false;
+}
+
+static void span_of(const td_plan *p, const td_graph *g, const bool *is_setup, int v, span *s)
+{
+    const td_value *value = g->values[v];
+    const td_buffer *b = p->slots[v].buffer < 0 ? NULL : &p->buffers[p->slots[v].buffer];
+    *s = (span){ .first = value->producer->id, .last = -1 };
+    if (!b)
+        return;
+    s->from = b->offset;
+    s->to = b->offset + td_type_bytes(&value->type);
+    s->last = s->first;
+    for (int i = s->first + 1; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->in[k] == value && !(g->nodes[i]->op->shape_only >> k & 1))
+                s->last = i;
+    bool stays = td_value_is_param(value) || is_setup[s->first];
+    for (int i = 0; i < g->n_outputs; i++)
+        stays = stays || g->outputs[i].value == value;
+    if (stays)
+        s->last = g->n_nodes;
+    if (td_value_is_param(value) || is_setup[s->first])
+        s->first = 0;
+}
+
+td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup)
+{
+    span *s = td_alloc((size_t)g->n_values + 1, sizeof *s);
+    td_status st = s ? TD_OK : TD_ENOMEM;
+    for (int v = 0; st == TD_OK && v < g->n_values; v++)
+        span_of(p, g, is_setup, v, &s[v]);
+    for (int v = 0; st == TD_OK && v < g->n_values; v++)
+        for (int w = v + 1; w < g->n_values; w++) {
+            bool together = s[v].first <= s[w].last && s[w].first <= s[v].last;
+            bool touch = s[v].from < s[w].to && s[w].from < s[v].to;
+            if (together && touch && !may_share(g->values[v], g->values[w])) {
+                st = td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
+                              g->values[v]->name, g->values[w]->name);
+                break;
+            }
+        }
+    td_free(s);
+    return st;
+}

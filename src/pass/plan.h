@@ -1,0 +1,54 @@
+/*
+ * pass/plan.h -- a finished graph -> byte offsets in one slab
+ *
+ *     time ->      node 0   1   2   3   4
+ *     buffer A     [========]                     two buffers may share bytes
+ *     buffer B          [=======]                 when their spans do not touch
+ *     buffer C                  [=======]   at A's offset
+ *
+ * A buffer holds one value, or several: a reshape and what it looks at, or a result that takes over
+ * its operand's memory (in place).
+ */
+#ifndef TD_PASS_PLAN_H
+#define TD_PASS_PLAN_H
+
+#include "ir/op.h"
+
+typedef struct {
+    int buffer; /* index into td_plan.buffers; -1: the caller's own memory (inputs) */
+} td_slot;
+
+typedef struct {
+    int64_t bytes, offset;
+    int first, last;    /* nodes during which it lives, inclusive */
+    bool is_persistent; /* parameters and what is worked out from them once */
+    int node;           /* scratch of this node, else -1 */
+} td_buffer;
+
+typedef struct {
+    td_slot *slots; /* [graph values] */
+    td_buffer *buffers;
+    int n_buffers;
+    int *scratch;                  /* [nodes] buffer of a node's scratch, or -1 */
+    int64_t persistent_bytes;      /* they come first in the slab */
+    int64_t transient_bytes;       /* everything else */
+    int64_t unplanned_bytes;       /* transient, had nothing shared memory */
+    int64_t peak_live_bytes;       /* transient: most alive at once */
+    int64_t largest_scratch_bytes;
+} td_plan;
+
+/**
+ * Place every value.  is_setup[i] tells that node i runs once after parameters change: what it makes
+ * is persistent.  scratch_bytes[i] is what node i's kernel asked for.  td_plan_release always.
+ */
+td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
+                       const size_t *scratch_bytes) TD_CHECKED;
+void td_plan_release(td_plan *p);
+
+/**
+ * Judge a plan on its own, from the graph alone: no two values that are alive together share a byte,
+ * unless one is the other (a reshape) or took its place (in place).  TD_EARG names the two.
+ */
+td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup) TD_CHECKED;
+
+#endif

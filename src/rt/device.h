@@ -1,0 +1,28 @@
+/*
+ * rt/device.h -- a device: backends in order of preference, seen as a target by the passes
+ */
+#ifndef TD_RT_DEVICE_H
+#define TD_RT_DEVICE_H
+
+#include "rt/kernel.h"
+#include "tandem/program.h"
+
+#define TD_BACKENDS_MAX 8
+
+struct td_device {
+    const char *name;
+    const td_backend *backends[TD_BACKENDS_MAX]; /* best first */
+    int n_backends;
+    td_target target;
+};
+
+/** All backends of this build, best first; NULL past the end. */
+const td_backend *td_backend_at(int i);
+
+/**
+ * The first kernel that accepts `n`; NULL when none does.  When `why` is not NULL it collects
+ * "dnnl_conv: groups is 1; ..." of every kernel that refused before.
+ */
+const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why);
+
+#endif

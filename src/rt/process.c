@@ -1,0 +1,22 @@
+/*
+ * process.c -- what must be settled before the first library is loaded: the wait policy of OpenMP
+ *
+ * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
+ * this process image; exec gives the same process a second start.  5000 spins are a few
+ * microseconds: longer than the gap between two kernels, shorter than another process's time slice.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tandem/program.h"
+
+#define MARK "TANDEM_STARTED" /* set on the second start: never a third */
+
+void td_process_setup(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv(MARK))
+        return;
+    if (setenv("GOMP_SPINCOUNT", "5000", 1) != 0 || setenv(MARK, "1", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv); /* returns only on failure, and then all goes on as it was */
+}

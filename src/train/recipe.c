@@ -1,0 +1,290 @@
+/*
+ * recipe.c -- the options of all jobs: names, defaults, ranges, one line of help each
+ *
+ * Names and defaults are those of NVIDIA's DeepLearningExamples (classification, main.py of 2024;
+ * the spellings of 2019 are aliases), so that a script written for it keeps working.
+ */
+#include "tandem/train.h"
+
+#include "base/field.h"
+#include "base/status.h"
+
+static const char *const backends[] = { "folder|pytorch|dali-cpu", "synthetic|syntetic", "tensors",
+                                        NULL };
+static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
+static const char *const schedules[] = { "step", "linear", "cosine", NULL };
+static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
+static const char *const augmentations[] = { "none", "autoaugment", NULL };
+static const char *const memory_formats[] = { "nchw", "nhwc", NULL };
+static const char *const jits[] = { "no", "script", NULL };
+static const char *const modes[] = { "training", "inference", "data", "op", NULL };
+static const char *const precisions[] = { "fp32", NULL };
+
+#define MANY 1e12 /* no real limit: images, steps, iterations */
+
+/* clang-format off */
+
+/* rows that several jobs have, each for its own struct */
+#define DEVICE_ROWS(T) \
+    TD_TEXT   (T, device, "cpu", "NAME", \
+               "cpu, or ref: the plain C kernels, which know float64 too"), \
+    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor")
+
+#define PASS_ROWS(T) \
+    TD_TEXT   (T, skip_passes, NULL, "LIST", \
+               "passes to leave out, 'fuse,layout'"), \
+    TD_TEXT   (T, dump_after, NULL, "LIST", "passes whose result is logged, or 'all'")
+
+#define LOG_ROW(T) \
+    TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
+
+#define WEIGHTS_ROW(T) \
+    TD_TEXT_AS(T, weights, "weights", \
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, \
+               "FILE", "weight file or checkpoint")
+
+static const td_field input_fields[] = {
+    TD_TEXT   (td_input_opts, data, NULL, "PATH",
+               "folder of train/ and val/, or a .safetensors; same as DATA"),
+    TD_ENUM   (td_input_opts, data_backend, 0, backends, "where pictures come from"),
+    TD_ENUM   (td_input_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+    TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 4096, NULL,
+               "decoding threads; 0: chosen"),
+    TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "batches prepared ahead"),
+    TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "share of the pictures that may be unreadable"),
+    TD_BOOL   (td_input_opts, ignore_orientation, false,
+               "leave EXIF-rotated pictures as they are stored"),
+    TD_BOOL   (td_input_opts, exact_decode, false, "never decode at reduced size"),
+    TD_END,
+};
+
+static const td_field train_fields[] = {
+    TD_INT_AS (td_train_opts, batch_size, "batch_size", "b", 256, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
+               "pictures in an optimiser step, by accumulation; -1: a batch"),
+    TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
+               "planned in all; the learning rate's curve spans them"),
+    TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000, "epochs of this run; -1: to the end"),
+    TD_LONG   (td_train_opts, run_iters, -1, -1, MANY, "optimiser steps of this run; -1: no limit"),
+    TD_INT    (td_train_opts, early_stopping_patience, -1, -1, 1000000,
+               "stop after so many epochs without a new best; -1: never"),
+    TD_REAL_AS(td_train_opts, lr, "lr", "learning-rate", 0.1, 0, 1e6, NULL, "peak learning rate"),
+    TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "where the cosine ends"),
+    TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "how the learning rate falls"),
+    TD_INT    (td_train_opts, warmup, 0, 0, 1000000, "epochs of linear warm-up"),
+    TD_REAL   (td_train_opts, label_smoothing, 0, 0, 1,
+               "share of the target spread over all classes"),
+    TD_REAL   (td_train_opts, mixup, 0, 0, 100,
+               "alpha of mixup; 0: none (others are not supported yet)"),
+    TD_ENUM   (td_train_opts, optimizer, 0, optimizers,
+               "update rule (rmsprop is not supported yet)"),
+    TD_REAL   (td_train_opts, momentum, 0.9, 0, 1, "share of the velocity kept"),
+    TD_REAL_AS(td_train_opts, weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
+               "of all parameters but BN's"),
+    TD_BOOL   (td_train_opts, bn_weight_decay, false, "decay BN's parameters too"),
+    TD_BOOL   (td_train_opts, nesterov, false, "look one step ahead"),
+    TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1, NULL),
+    TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 0, 1, NULL),
+    TD_REAL   (td_train_opts, use_ema, -1, -1, 1, NULL),
+    TD_ENUM   (td_train_opts, augmentation, 0, augmentations, NULL),
+    TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
+               "iterations between two lines of progress"),
+    TD_TEXT   (td_train_opts, resume, NULL, "FILE", "checkpoint to go on from"),
+    TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
+               NULL, "FILE", "weights to begin with"),
+    TD_BOOL   (td_train_opts, pretrained, false, NULL),
+    TD_BOOL_AS(td_train_opts, amp, "amp", "use-tf-amp", false, NULL),
+    TD_BOOL   (td_train_opts, fp16, false, NULL),
+    TD_REAL   (td_train_opts, static_loss_scale, 1, 0, 1e30, NULL),
+    TD_BOOL   (td_train_opts, dynamic_loss_scale, false, NULL),
+    TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
+               "iterations of every training and validation loop; -1: all"),
+    TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
+               "of everything random; -1: from the clock, and said"),
+    TD_INT    (td_train_opts, gather_checkpoints, 0, -1, 1000000,
+               "epoch checkpoints kept beside the last and the best; -1: all"),
+    TD_TEXT   (td_train_opts, raport_file, "experiment_raport.json", "FILE",
+               "JSON lines of the run, inside the workspace"),
+    TD_BOOL   (td_train_opts, evaluate, false,
+               "validate once and stop; weights from --resume or --pretrained-weights"),
+    TD_BOOL   (td_train_opts, training_only, false, "no validation"),
+    TD_BOOL_AS(td_train_opts, no_checkpoints, "no-checkpoints", NULL, false, "save nothing"),
+    TD_TEXT   (td_train_opts, checkpoint_filename, "checkpoint.safetensors", "FILE",
+               "the latest checkpoint, inside the workspace"),
+    TD_LONG   (td_train_opts, checkpoint_every, 0, 0, MANY,
+               "optimiser steps between two checkpoints; 0: at ends of epochs only"),
+    TD_TEXT   (td_train_opts, workspace, "./", "FOLDER", "where the run's files go"),
+    TD_ENUM   (td_train_opts, memory_format, 0, memory_formats,
+               "accepted; the layout pass decides"),
+    TD_ENUM   (td_train_opts, jit, 0, jits, NULL),
+    TD_TEXT   (td_train_opts, gpu_affinity, NULL, "NAME", NULL),
+    TD_TEXT   (td_train_opts, trt, NULL, "FLAG", NULL),
+    TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
+    TD_INT    (td_train_opts, topk, 5, 1, 1000000,
+               "second accuracy: the label is among the k best"),
+    TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
+    TD_BOOL   (td_train_opts, final_state, false, "momentum buffers in --final-weights too"),
+    TD_TEXT   (td_train_opts, train_logits, NULL, "FILE", "logits of the run's first step"),
+    TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
+               "exit 4 when the last validation is below, 'top1>=95'"),
+    DEVICE_ROWS(td_train_opts),
+    PASS_ROWS (td_train_opts),
+    TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
+               "put --dump-after here, a file a pass, instead of into the log"),
+    LOG_ROW   (td_train_opts),
+    TD_END,
+};
+
+static const td_field evaluate_fields[] = {
+    TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    WEIGHTS_ROW(td_evaluate_opts),
+    TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
+               "raw outputs in input order, a .safetensors"),
+    TD_INT    (td_evaluate_opts, topk, 5, 1, 1000000,
+               "second accuracy: the label is among the k best"),
+    TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
+    TD_LONG   (td_evaluate_opts, seed, -1, -1, 9e15, "of synthetic data; -1: 0"),
+    TD_TEXT   (td_evaluate_opts, require, NULL, "METRIC>=X",
+               "exit 4 when the result is below, 'top1>=95'"),
+    TD_TEXT   (td_evaluate_opts, raport_file, NULL, "FILE", "JSON lines of the run"),
+    DEVICE_ROWS(td_evaluate_opts),
+    PASS_ROWS (td_evaluate_opts),
+    LOG_ROW   (td_evaluate_opts),
+    TD_END,
+};
+
+static const td_field classify_fields[] = {
+    WEIGHTS_ROW(td_classify_opts),
+    TD_ENUM   (td_classify_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+    TD_BOOL   (td_classify_opts, ignore_orientation, false,
+               "leave EXIF-rotated pictures as they are stored"),
+    TD_INT    (td_classify_opts, topk, 5, 1, 10, "classes named for each picture"),
+    DEVICE_ROWS(td_classify_opts),
+    LOG_ROW   (td_classify_opts),
+    TD_END,
+};
+
+static const td_field benchmark_fields[] = {
+    TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
+    TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_ENUM   (td_benchmark_opts, precision, 0, precisions, "of the arithmetic"),
+    TD_INT    (td_benchmark_opts, iters, 20, 1, 1000000, "measured iterations"),
+    TD_INT    (td_benchmark_opts, warmup, 3, 0, 1000000,
+               "iterations before them that do not count"),
+    TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: problem lines"),
+    TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
+               "op mode: only ops whose names match, 'conv*'"),
+    TD_BOOL   (td_benchmark_opts, bound, true, "measure bound_images_per_s too"),
+    TD_BOOL   (td_benchmark_opts, kernels, false, "time of every kernel in the result"),
+    DEVICE_ROWS(td_benchmark_opts),
+    TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    LOG_ROW   (td_benchmark_opts),
+    TD_END,
+};
+
+static const td_field inspect_fields[] = {
+    TD_INT_AS (td_inspect_opts, batch_size, "batch_size", "b", 1, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
+    DEVICE_ROWS(td_inspect_opts),
+    TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    LOG_ROW   (td_inspect_opts),
+    TD_END,
+};
+
+/* clang-format on */
+
+const td_field *td_input_fields(void)
+{
+    return input_fields;
+}
+
+const td_field *td_train_fields(void)
+{
+    return train_fields;
+}
+
+const td_field *td_evaluate_fields(void)
+{
+    return evaluate_fields;
+}
+
+const td_field *td_classify_fields(void)
+{
+    return classify_fields;
+}
+
+const td_field *td_benchmark_fields(void)
+{
+    return benchmark_fields;
+}
+
+const td_field *td_inspect_fields(void)
+{
+    return inspect_fields;
+}
+
+void td_train_defaults(td_train_opts *opts)
+{
+    *opts = (td_train_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_fields_default(train_fields, opts);
+}
+
+void td_evaluate_defaults(td_evaluate_opts *opts)
+{
+    *opts = (td_evaluate_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_fields_default(evaluate_fields, opts);
+}
+
+void td_classify_defaults(td_classify_opts *opts)
+{
+    *opts = (td_classify_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(classify_fields, opts);
+}
+
+void td_benchmark_defaults(td_benchmark_opts *opts)
+{
+    *opts = (td_benchmark_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_fields_default(benchmark_fields, opts);
+}
+
+void td_inspect_defaults(td_inspect_opts *opts)
+{
+    *opts = (td_inspect_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(inspect_fields, opts);
+}
+
+/* --- read, but not there yet ------------------------------------------------------------------ */
+
+td_status td_train_check(const td_train_opts *o)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = {
+        { o->amp, "--amp" },
+        { o->fp16, "--fp16" },
+        { o->dynamic_loss_scale, "--dynamic-loss-scale" },
+        { o->static_loss_scale != 1, "--static-loss-scale other than 1" },
+        { o->mixup > 0, "--mixup above 0" },
+        { o->optimizer == 1, "--optimizer rmsprop" },
+        { o->use_ema >= 0, "--use-ema" },
+        { o->augmentation != 0, "--augmentation" },
+        { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
+    return TD_OK;
+}

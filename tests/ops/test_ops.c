@@ -1,0 +1,599 @@
+/*
+ * test_ops.c -- the driver of problem lines: every kernel of every backend against the reference
+ *
+ *     test_ops FILE.lines ...      README.md beside this file describes the lines
+ *
+ * For each line and each node of its graph (the op and its gradients), each kernel that accepts the node,
+ * in plain order and in the blocked layouts it accepts, must
+ *
+ *     agree with the reference kernel       tolerance.h
+ *     leave a layout's padding zero
+ *     give the same bits again, and, where the kernel is ours, with another number of threads
+ *     give the same bits when result 0 takes over an operand that may_overwrite names
+ *
+ * and the gradients must agree with central finite differences of the reference kernel in float64.
+ */
+/* ctest: timeout 600 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "backend/ref/ref.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "problem.h"
+#include "rt/device.h"
+#include "tolerance.h"
+
+#define MAX_TENSORS    (TD_IN_MAX + TD_OUT_MAX)
+#define SMALL_MACS     20000000 /* above, the reference kernel is not run again and again */
+#define SMALL_ELEMENTS 20000    /* above, no finite differences */
+#define TINY_ELEMENTS  48       /* up to here, every element of a gradient is checked */
+
+typedef struct {
+    const char *file;
+    int line, n_failed;
+    int n_compared, n_gradients; /* comparisons made, for the report */
+    char text[1024];
+} run;
+
+static void fail(run *r, const char *fmt, ...) TD_PRINTF(2, 3);
+
+static void fail(run *r, const char *fmt, ...)
+{
+    va_list args;
+    printf("%s:%d: %s: ", r->file, r->line, r->text);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+    r->n_failed++;
+}
+
+static void set_threads(int n)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(n);
+#else
+    (void)n;
+#endif
+}
+
+/* --- tensors in other layouts ----------------------------------------------------------------- */
+
+/* copy between plain order and t's layout; the padding of t is zeroed */
+static void convert(const td_type *t, size_t each, void *blocked, void *plain, bool to_blocked)
+{
+    td_blocking bl;
+    TD_CHECK(td_type_blocking(t, &bl));
+    if (to_blocked)
+        memset(blocked, 0, (size_t)td_type_bytes(t) / td_dtype_bytes(t->dtype) * each);
+    for (int64_t i = 0, count = td_type_count(t); i < count; i++) {
+        int64_t at[TD_RANK_MAX];
+        for (int64_t d = t->rank - 1, rest = i; d >= 0; d--) {
+            at[d] = rest % t->dim[d];
+            rest /= t->dim[d];
+        }
+        char *b = (char *)blocked + (size_t)td_blocking_offset(&bl, t, at) * each;
+        char *q = (char *)plain + (size_t)i * each;
+        memcpy(to_blocked ? b : q, to_blocked ? q : b, each);
+    }
+}
+
+static int64_t mask_bit(const uint8_t *mask, int64_t i)
+{
+    return mask[i / 8] >> (i % 8) & 1;
+}
+
+/* a mask in the memory order of `x` from one in plain order, or back */
+static void convert_mask(const td_type *x, uint8_t *blocked, uint8_t *plain, bool to_blocked)
+{
+    const int64_t count = td_type_count(x);
+    uint8_t *from = to_blocked ? plain : blocked, *to = to_blocked ? blocked : plain;
+    td_blocking bl;
+    TD_CHECK(td_type_blocking(x, &bl));
+    memset(to, 0, (size_t)count / 8);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[TD_RANK_MAX];
+        for (int64_t d = x->rank - 1, rest = i; d >= 0; d--) {
+            at[d] = rest % x->dim[d];
+            rest /= x->dim[d];
+        }
+        const int64_t j = td_blocking_offset(&bl, x, at);
+        const int64_t bit = mask_bit(from, to_blocked ? i : j), k = to_blocked ? j : i;
+        to[k / 8] = (uint8_t)(to[k / 8] | bit << (k % 8));
+    }
+}
+
+/* --- a node with other layouts ---------------------------------------------------------------- */
+
+typedef struct {
+    td_node node;
+    int n_tensors;
+    td_value value[MAX_TENSORS];
+    td_value *pointer[MAX_TENSORS];
+    td_reorder_attr reorder;
+    char name[80]; /* "aBcd16b", for messages */
+} variant;
+
+static const td_type *tensor_type(const td_node *n, int i)
+{
+    return i < n->n_in ? &n->in[i]->type : &n->out[i - n->n_in]->type;
+}
+
+static int variant_rank(const td_node *n)
+{
+    return td_in_type(n, 0)->rank == 4 || tensor_type(n, n->n_in)->rank == 4 ? 4 : 0;
+}
+
+static void variant_start(const td_node *n, variant *v)
+{
+    *v = (variant){ .node = *n, .n_tensors = n->n_in + n->n_out };
+    for (int i = 0; i < v->n_tensors; i++) {
+        v->value[i] = i < n->n_in ? *n->in[i] : *n->out[i - n->n_in];
+        v->pointer[i] = &v->value[i];
+    }
+    v->node.in = v->pointer;
+    v->node.out = v->pointer + n->n_in;
+}
+
+static void set_layout(td_value *v, const char *layout)
+{
+    memset(v->type.layout, 0, sizeof v->type.layout);
+    memcpy(v->type.layout, layout, strlen(layout));
+}
+
+/* every tensor of rank 4 in one layout; false when that makes no sense */
+static bool variant_follow(const td_node *n, const char *layout, variant *v)
+{
+    variant_start(n, v);
+    (void)snprintf(v->name, sizeof v->name, "%s", *layout ? layout : "plain");
+    if (*layout && (variant_rank(n) != 4 || strncmp(n->op->name, "conv2d", 6) == 0))
+        return false;
+    for (int i = 0; i < v->n_tensors; i++)
+        if (v->value[i].type.rank == 4)
+            set_layout(&v->value[i], layout);
+    return true;
+}
+
+/* what a backend wants */
+static bool variant_wish(const td_node *n, const td_backend *b, variant *v)
+{
+    td_layout_wish wish = { 0 };
+    variant_start(n, v);
+    if (n->op->layout != TD_LAYOUT_CHOOSES || !b->wish || n->n_in > 4 || !b->wish(n, &wish))
+        return false;
+    for (int i = 0; i < n->n_in; i++)
+        set_layout(&v->value[i], wish.in[i]);
+    set_layout(&v->value[n->n_in], wish.out);
+    (void)snprintf(v->name, sizeof v->name, "its wish %s -> %s", wish.in[0], wish.out);
+    return true;
+}
+
+static bool is_mask(const td_node *n, int i)
+{
+    return strncmp(n->op->name, "batch_norm", 10) == 0 && tensor_type(n, i)->dtype == TD_DT_U8;
+}
+
+/* the rank-4 tensor whose memory order a mask follows */
+static const td_type *masked_type(const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (td_in_type(n, i)->rank == 4)
+            return td_in_type(n, i);
+    return NULL;
+}
+
+static bool is_result(const td_node *n, int i)
+{
+    return i >= n->n_in || (n->op->writes >> i & 1);
+}
+
+/* --- buffers of one call ---------------------------------------------------------------------- */
+
+typedef struct {
+    void *at[MAX_TENSORS];
+} buffers;
+
+static void buffers_release(buffers *b)
+{
+    for (int i = 0; i < MAX_TENSORS; i++)
+        td_free(b->at[i]);
+    *b = (buffers){ { NULL } };
+}
+
+static void convert_tensor(const variant *v, int i, void *blocked, void *plain, bool to_blocked)
+{
+    const td_type *t = &v->value[i].type;
+    if (is_mask(&v->node, i))
+        convert_mask(masked_type(&v->node), blocked, plain, to_blocked);
+    else
+        convert(t, td_dtype_bytes(t->dtype), blocked, plain, to_blocked);
+}
+
+/* operands in v's layouts from `plain`; results full of 0xff, which is NaN */
+static td_status buffers_make(const variant *v, void *const *plain, buffers *b)
+{
+    *b = (buffers){ { NULL } };
+    for (int i = 0; i < v->n_tensors; i++) {
+        const size_t n_bytes = (size_t)td_type_bytes(&v->value[i].type);
+        b->at[i] = td_alloc(n_bytes + 64, 1);
+        if (!b->at[i]) {
+            buffers_release(b);
+            return TD_ENOMEM;
+        }
+        memset((char *)b->at[i] + n_bytes, 0x5a, 64); /* a fence */
+        if (i < v->node.n_in)
+            convert_tensor(v, i, b->at[i], plain[i], true);
+        else
+            memset(b->at[i], 0xff, n_bytes);
+    }
+    return TD_OK;
+}
+
+static bool fence_is_whole(const variant *v, const buffers *b, int i)
+{
+    const uint8_t *end = (uint8_t *)b->at[i] + td_type_bytes(&v->value[i].type);
+    for (int j = 0; j < 64; j++)
+        if (end[j] != 0x5a)
+            return false;
+    return true;
+}
+
+/* --- comparing -------------------------------------------------------------------------------- */
+
+/* largest difference over the largest entry; infinite when a number is missing */
+static double difference(td_dtype d, const void *wanted, const void *found, int64_t count)
+{
+    double most = 0, worst = 0;
+    for (int64_t from = 0; from < count; from += 512) {
+        double w[512], f[512];
+        const int64_t n = count - from < 512 ? count - from : 512;
+        const size_t at = (size_t)from * td_dtype_bytes(d);
+        td_ref_load(d, (const char *)wanted + at, n, w);
+        td_ref_load(d, (const char *)found + at, n, f);
+        for (int64_t i = 0; i < n; i++) {
+            const double gap = w[i] == f[i] ? 0 : fabs(w[i] - f[i]);
+            worst = isnan(gap) ? INFINITY : fmax(worst, gap);
+            most = fmax(most, fabs(w[i]));
+        }
+    }
+    return worst == 0 ? 0 : worst / (most > 0 ? most : 1);
+}
+
+/* bits of a mask may differ where the result is as near zero as rounding */
+static int64_t mask_differences(const uint8_t *wanted, const uint8_t *found, const float *y,
+                                int64_t count, double limit)
+{
+    int64_t n = 0;
+    double most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs((double)y[i]));
+    for (int64_t i = 0; i < count; i++)
+        n += mask_bit(wanted, i) != mask_bit(found, i) && fabs((double)y[i]) > limit * most;
+    return n;
+}
+
+/* one result, back in plain order, against the expected one */
+static void compare_result(run *r, const variant *v, const td_kernel *k, int i, void *const *wanted,
+                           const buffers *got)
+{
+    const td_node *n = &v->node;
+    const td_type *t = tensor_type(n, i);
+    const double limit = td_tolerance(n->op->name, t->dtype);
+    const size_t n_bytes = (size_t)td_type_bytes(t);
+    const int64_t count = td_type_count(t);
+    void *plain = td_alloc(n_bytes, 1), *again = td_alloc(n_bytes, 1);
+    if (!plain || !again) {
+        fail(r, "out of memory");
+    } else {
+        convert_tensor(v, i, got->at[i], plain, false);
+        convert_tensor(v, i, again, plain, true);
+        const double gap = is_mask(n, i) ? 0 : difference(t->dtype, wanted[i], plain, count);
+        if (gap > limit)
+            fail(r, "%s (%s): tensor %d differs by %.3g of its largest entry, %.3g is allowed",
+                 k->name, v->name, i, gap, limit);
+        if (is_mask(n, i) && mask_differences(wanted[i], plain, wanted[n->n_in], 8 * count,
+                                              td_tolerance(n->op->name, TD_DT_F32)))
+            fail(r, "%s (%s): the mask differs", k->name, v->name);
+        if (memcmp(again, got->at[i], n_bytes) != 0)
+            fail(r, "%s (%s): tensor %d has numbers in its padding", k->name, v->name, i);
+        if (!fence_is_whole(v, got, i))
+            fail(r, "%s (%s): tensor %d was written past its end", k->name, v->name, i);
+    }
+    td_free(plain);
+    td_free(again);
+}
+
+/* --- one kernel on one variant ---------------------------------------------------------------- */
+
+/* Run on fresh buffers; result 0 takes over operand `over` unless that is negative. */
+static td_status run_fresh(const variant *v, const td_kernel *k, void *const *plain, int over,
+                           buffers *b)
+{
+    void *args[MAX_TENSORS];
+    TD_TRY(buffers_make(v, plain, b));
+    memcpy(args, b->at, sizeof args);
+    if (over >= 0)
+        args[v->node.n_in] = args[over];
+    td_status st = td_kernel_run_once(k, &v->node, args);
+    if (st == TD_OK && over >= 0)
+        memcpy(b->at[v->node.n_in], args[over], (size_t)td_type_bytes(tensor_type(&v->node, over)));
+    return st;
+}
+
+static bool same_bits(const variant *v, const buffers *a, const buffers *b)
+{
+    for (int i = 0; i < v->n_tensors; i++)
+        if (is_result(&v->node, i) &&
+            memcmp(a->at[i], b->at[i], (size_t)td_type_bytes(&v->value[i].type)) != 0)
+            return false;
+    return true;
+}
+
+static void repeat(run *r, const variant *v, const td_kernel *k, void *const *plain,
+                   const buffers *first, int over, const char *how)
+{
+    buffers b = { { NULL } };
+    if (run_fresh(v, k, plain, over, &b) != TD_OK)
+        fail(r, "%s (%s), %s: %s", k->name, v->name, how, td_error_message());
+    else if (!same_bits(v, first, &b))
+        fail(r, "%s (%s): other bits %s", k->name, v->name, how);
+    buffers_release(&b);
+}
+
+static void repeat_all(run *r, const variant *v, const td_backend *b, const td_kernel *k,
+                       void *const *plain, const buffers *first)
+{
+    const td_node *n = &v->node;
+    repeat(r, v, k, plain, first, -1, "in a second run");
+    if (strcmp(b->name, "dnnl") != 0) { /* oneDNN promises nothing about that */
+        set_threads(1);
+        repeat(r, v, k, plain, first, -1, "on one thread");
+        set_threads(3);
+        repeat(r, v, k, plain, first, -1, "on three threads");
+        set_threads(2);
+    }
+    for (int i = 0; i < n->n_in; i++)
+        if ((n->op->may_overwrite >> i & 1) &&
+            td_type_equal(tensor_type(n, i), tensor_type(n, n->n_in)))
+            repeat(r, v, k, plain, first, i, "when the result takes over an operand");
+}
+
+/* `plain`: what goes in, `wanted`: what shall come out, both by tensor */
+static void check_kernel(run *r, const variant *v, const td_backend *b, const td_kernel *k,
+                         void *const *plain, void *const *wanted)
+{
+    const td_node *n = &v->node;
+    const bool is_big = n->op->macs && n->op->macs(n) > SMALL_MACS;
+    buffers got = { { NULL } };
+    if (strcmp(b->name, "ref") == 0 && is_big)
+        return; /* what the others are measured with */
+    if (run_fresh(v, k, plain, -1, &got) != TD_OK) {
+        fail(r, "%s (%s): %s", k->name, v->name, td_error_message());
+    } else {
+        for (int i = 0; i < v->n_tensors; i++)
+            if (is_result(n, i))
+                compare_result(r, v, k, i, wanted, &got);
+        repeat_all(r, v, b, k, plain, &got);
+        r->n_compared++;
+    }
+    buffers_release(&got);
+}
+
+static void check_backend(run *r, const variant *v, const td_backend *b, void *const *plain,
+                          void *const *wanted)
+{
+    for (int i = 0; i < b->n_kernels; i++)
+        if (b->kernels[i]->op == v->node.op && b->kernels[i]->accepts(&v->node) == TD_OK)
+            check_kernel(r, v, b, b->kernels[i], plain, wanted);
+}
+
+/* --- one node --------------------------------------------------------------------------------- */
+
+static const char *const layouts[] = { "", "acdb", "aBcd8b", "aBcd16b" };
+#define N_LAYOUTS 4
+
+static void check_reorder(run *r, const td_node *n, void *const *plain)
+{
+    const td_backend *b;
+    void *wanted[MAX_TENSORS] = { plain[0], plain[0] }; /* the same values */
+    for (int i = 0; i < N_LAYOUTS * N_LAYOUTS; i++) {
+        variant v;
+        variant_start(n, &v);
+        set_layout(&v.value[0], layouts[i / N_LAYOUTS]);
+        set_layout(&v.value[1], layouts[i % N_LAYOUTS]);
+        v.reorder.layout = layouts[i % N_LAYOUTS];
+        v.node.attr = &v.reorder;
+        (void)snprintf(v.name, sizeof v.name, "'%s' -> '%s'", layouts[i / N_LAYOUTS],
+                       layouts[i % N_LAYOUTS]);
+        for (int j = 0; (b = td_backend_at(j)); j++)
+            check_backend(r, &v, b, plain, wanted);
+    }
+}
+
+/* an op that changes its operands: what they are afterwards */
+static td_status work_out_changes(const td_node *n, void *const *plain, buffers *out)
+{
+    variant v;
+    const td_backend *ref = td_backend_named("ref");
+    (void)variant_follow(n, "", &v);
+    for (int i = 0; ref && i < ref->n_kernels; i++)
+        if (ref->kernels[i]->op == n->op && ref->kernels[i]->accepts(n) == TD_OK)
+            return run_fresh(&v, ref->kernels[i], plain, -1, out);
+    return td_error(TD_ENOKERNEL, "%s: no reference kernel", n->op->name);
+}
+
+static void check_node(run *r, const td_problem *p, const td_node *n)
+{
+    const td_backend *b;
+    void *plain[MAX_TENSORS], *wanted[MAX_TENSORS];
+    buffers changed = { { NULL } };
+    variant v;
+    td_problem_args(p, n, plain);
+    td_problem_args(p, n, wanted);
+    if (n->op == &td_op_reorder) {
+        check_reorder(r, n, plain);
+        return;
+    }
+    if (n->op->writes) {
+        if (work_out_changes(n, plain, &changed) != TD_OK)
+            fail(r, "%s", td_error_message());
+        else
+            memcpy(wanted, changed.at, sizeof wanted);
+    }
+    for (int i = 0; i < N_LAYOUTS; i++)
+        for (int j = 0; (b = td_backend_at(j)); j++)
+            if (variant_follow(n, layouts[i], &v))
+                check_backend(r, &v, b, plain, wanted);
+    for (int j = 0; (b = td_backend_at(j)); j++)
+        if (variant_wish(n, b, &v))
+            check_backend(r, &v, b, plain, wanted);
+    buffers_release(&changed);
+}
+
+/* --- gradients against finite differences ----------------------------------------------------- */
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* <result 0, dy> after operand `i` has moved by step * direction */
+static double loss_after(run *r, const td_problem *p, int i, const double *direction, double step)
+{
+    const td_node *n = p->forward;
+    double *x = p->data[n->in[i]->id];
+    const int64_t count = td_type_count(td_in_type(n, i));
+    double *kept = td_alloc((size_t)count, sizeof *kept);
+    if (!kept)
+        return NAN;
+    memcpy(kept, x, (size_t)count * sizeof *x);
+    for (int64_t j = 0; j < count; j++)
+        x[j] += step * direction[j];
+    if (td_problem_run(p, n) != TD_OK)
+        fail(r, "%s", td_error_message());
+    memcpy(x, kept, (size_t)count * sizeof *x);
+    td_free(kept);
+    return dot(p->data[n->out[0]->id], p->data[p->dy->id], td_type_count(&n->out[0]->type));
+}
+
+static void check_direction(run *r, const td_problem *p, int i, const double *direction,
+                            const double *dx, double size)
+{
+    const double h = 1e-5;
+    const int64_t count = td_type_count(td_in_type(p->forward, i));
+    const double ahead = loss_after(r, p, i, direction, h);
+    const double behind = loss_after(r, p, i, direction, -h);
+    const double found = dot(dx, direction, count), wanted = (ahead - behind) / (2 * h);
+    r->n_gradients++;
+    if (!(fabs(found - wanted) <= TD_GRADIENT_TOLERANCE * size))
+        fail(r, "gradient of operand %d: %.12g, finite differences give %.12g", i, found, wanted);
+}
+
+static void check_gradient(run *r, const td_problem *p, int i)
+{
+    const int64_t count = td_type_count(td_in_type(p->forward, i));
+    const double *dx = p->data[p->dx[i]->id];
+    double *direction = td_alloc((size_t)count, sizeof *direction);
+    if (!direction) {
+        fail(r, "out of memory");
+        return;
+    }
+    const double size = sqrt(dot(dx, dx, count)) + 1e-3;
+    td_rng rng = td_rng_make(2, TD_RNG_TEST, (uint64_t)i, (uint64_t)count);
+    for (int k = 0; k < 3; k++) {
+        for (int64_t j = 0; j < count; j++)
+            direction[j] = td_rng_normal(&rng);
+        check_direction(r, p, i, direction, dx, size);
+    }
+    for (int64_t k = 0; count <= TINY_ELEMENTS && k < count; k++) {
+        memset(direction, 0, (size_t)count * sizeof *direction);
+        direction[k] = 1;
+        check_direction(r, p, i, direction, dx, size);
+    }
+    td_free(direction);
+}
+
+static bool is_small(const td_problem *p)
+{
+    int64_t elements = 0;
+    for (int i = 0; i < p->forward->n_in; i++)
+        elements += td_type_count(td_in_type(p->forward, i));
+    return elements <= SMALL_ELEMENTS;
+}
+
+static void check_gradients(run *r)
+{
+    td_problem p;
+    if (td_problem_make(r->text, TD_DT_F64, &p) != TD_OK) {
+        fail(r, "in f64: %s", td_error_message());
+        return;
+    }
+    for (int i = 0; p.dy && is_small(&p) && i < p.forward->n_in; i++)
+        if (p.dx[i])
+            check_gradient(r, &p, i);
+    td_problem_release(&p);
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+static void check_line(run *r)
+{
+    td_problem p;
+    if (td_problem_make(r->text, TD_DT_NONE, &p) != TD_OK) {
+        fail(r, "%s", td_error_message());
+        return;
+    }
+    for (int i = 0; i < p.graph->n_nodes; i++)
+        if (!p.graph->nodes[i]->op->is_leaf)
+            check_node(r, &p, p.graph->nodes[i]);
+    const bool has_gradient = p.dy != NULL;
+    td_problem_release(&p);
+    if (has_gradient)
+        check_gradients(r);
+}
+
+static bool is_problem(char *text)
+{
+    text[strcspn(text, "#\n")] = '\0';
+    return text[strspn(text, " ")] != '\0';
+}
+
+static int run_file(const char *path)
+{
+    run r = { .file = path };
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        printf("cannot open '%s'\n", path);
+        return 1;
+    }
+    int n_lines = 0;
+    while (fgets(r.text, sizeof r.text, f)) {
+        r.line++;
+        if (!is_problem(r.text))
+            continue;
+        n_lines++;
+        check_line(&r);
+    }
+    (void)fclose(f);
+    printf("%s: %d problems, %d kernel runs compared, %d gradients checked, %d failures\n", path,
+           n_lines, r.n_compared, r.n_gradients, r.n_failed);
+    return r.n_failed > 0 || n_lines == 0;
+}
+
+int main(int argc, char **argv)
+{
+    int n_bad = argc < 2;
+    set_threads(2);
+    for (int i = 1; i < argc; i++)
+        n_bad += run_file(argv[i]);
+    return n_bad > 0;
+}

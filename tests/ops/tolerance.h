@@ -1,0 +1,59 @@
+/*
+ * tolerance.h -- how far a kernel may be from the reference, per op and dtype
+ *
+ * The measure is the largest difference of a tensor over its largest entry.  The first row that fits counts.
+ * The reference computes in float64 and rounds once, so a row is what the other kernel's arithmetic costs.
+ */
+#ifndef TD_TEST_TOLERANCE_H
+#define TD_TEST_TOLERANCE_H
+
+#include "base/text.h"
+#include "tandem/types.h"
+
+typedef struct {
+    const char *op; /* pattern */
+    td_dtype dtype; /* TD_DT_NONE: any */
+    double limit;
+    const char *reason;
+} td_tolerance_row;
+
+/* clang-format off */
+static const td_tolerance_row td_tolerance_rows[] = {
+    { "max_pool2d_grad",  TD_DT_F32,  1e-6, "at most 9 windows meet in a pixel: 9 roundings of 6e-8" },
+    { "max_pool2d",       TD_DT_NONE, 0,    "copies" },
+    { "relu*",            TD_DT_NONE, 0,    "copies" },
+    { "concat",           TD_DT_NONE, 0,    "copies" },
+    { "slice*",           TD_DT_NONE, 0,    "copies" },
+    { "reshape",          TD_DT_NONE, 0,    "copies" },
+    { "reorder",          TD_DT_NONE, 0,    "copies" },
+    { "cast",             TD_DT_NONE, 0,    "one rounding, and all round to nearest even" },
+    { "conv2d*",          TD_DT_F32,  1e-5, "sums of up to 1e5 products in float32: 6e-8 sqrt(1e5) times a spread of 0.5" },
+    { "linear*",          TD_DT_F32,  1e-5, "as conv2d" },
+    { "batch_norm*_grad", TD_DT_F32,  2e-5, "sums over N H W in float32 of terms that cancel" },
+    { "batch_norm*",      TD_DT_F32,  5e-6, "xhat is a difference of near numbers divided by a root: ten roundings" },
+    { "sigmoid*",         TD_DT_F32,  2e-6, "an exponential good to a few units in the last place" },
+    { "softmax*",         TD_DT_F32,  1e-5, "exponentials of sums" },
+    { "*pool*",           TD_DT_F32,  2e-6, "sums of one plane in float32, in several lanes" },
+    { "mul_reduce",       TD_DT_F32,  5e-6, "sums of one plane in float32, in several lanes" },
+    { "sum*",             TD_DT_F32,  1e-5, "sums of all elements in float32" },
+    { "mean",             TD_DT_F32,  1e-5, "sums of all elements in float32" },
+    { "*",                TD_DT_F32,  5e-7, "a few roundings of 6e-8 each" },
+    { "*",                TD_DT_BF16, 8e-3, "results rounded to 8 bits: 2 units of 2^-8" },
+    { "*",                TD_DT_F16,  1e-3, "results rounded to 11 bits: 2 units of 2^-11" },
+    { "*",                TD_DT_F64,  1e-12, "long sums in another order" },
+    { "*",                TD_DT_NONE, 0,    "integers" },
+};
+/* clang-format on */
+
+static inline double td_tolerance(const char *op, td_dtype dtype)
+{
+    const td_tolerance_row *r = td_tolerance_rows;
+    while (!td_text_glob(r->op, op) || (r->dtype != dtype && r->dtype != TD_DT_NONE))
+        r++;
+    return r->limit;
+}
+
+/* Finite differences in float64, step 1e-5: truncation 1e-10, cancellation 1e-16 / 1e-5 of the sum. */
+#define TD_GRADIENT_TOLERANCE 1e-6
+
+#endif

@@ -1,0 +1,26 @@
+#!/bin/sh
+# run.sh NAME COMMAND... -- one test, in the environment that tests/CMakeLists.txt promises
+#
+# ctest sets TANDEM, TANDEM_SOURCE and TANDEM_BUILD.  TANDEM_SHARED (pictures to test with) and TANDEM_GOLDEN
+# (case files) are the caller's, with defaults; relative paths count from the source folder.
+name=$1
+shift
+
+absolute() {
+    case $1 in
+    /*) echo "$1" ;;
+    *) echo "$TANDEM_SOURCE/$1" ;;
+    esac
+}
+
+TANDEM_SHARED=$(absolute "${TANDEM_SHARED:-../shared}")
+TANDEM_GOLDEN=$(absolute "${TANDEM_GOLDEN:-tests/golden}")
+WORK=$TANDEM_BUILD/work/$name
+export TANDEM_SHARED TANDEM_GOLDEN WORK
+
+rm -rf "$WORK"
+mkdir -p "$WORK" || exit 1
+case $name in
+e2e.*) cd "$WORK" || exit 1 ;;
+esac
+exec "$@"

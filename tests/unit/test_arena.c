@@ -1,0 +1,219 @@
+/* test_arena.c -- blocks, arrays that grow, arenas, counters and the failing allocator */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+
+static int64_t live_before, bytes_before;
+
+static int remember(void **state)
+{
+    (void)state;
+    live_before = td_alloc_live();
+    bytes_before = td_alloc_live_bytes();
+    return 0;
+}
+
+static int nothing_leaks(void **state)
+{
+    (void)state;
+    td_alloc_fail_at(0);
+    return td_alloc_live() != live_before || td_alloc_live_bytes() != bytes_before;
+}
+
+static void blocks_are_zero_and_aligned(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 300; n += 7) {
+        unsigned char *p = td_alloc(n, 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % TD_HOST_ALIGN, 0);
+        for (size_t i = 0; i < 3 * n; i++)
+            assert_int_equal(p[i], 0);
+        if (n > 0)
+            memset(p, 0xff, 3 * n);
+        td_free(p);
+    }
+    td_free(NULL);
+}
+
+static void counters_count(void **state)
+{
+    (void)state;
+    int64_t calls = td_alloc_count();
+    void *p = td_alloc(10, 100);
+    assert_int_equal(td_alloc_count(), calls + 1);
+    assert_int_equal(td_alloc_live(), live_before + 1);
+    assert_int_equal(td_alloc_live_bytes(), bytes_before + 1000);
+    td_free(p);
+    assert_int_equal(td_alloc_live(), live_before);
+}
+
+static void overflow_is_an_error(void **state)
+{
+    (void)state;
+    assert_null(td_alloc(SIZE_MAX / 2, 3));
+    assert_null(td_alloc(SIZE_MAX, 1));
+    assert_null(td_alloc(SIZE_MAX - 100, 1));
+    assert_non_null(strstr(td_error_message(), "cannot allocate"));
+    size_t v = 0;
+    assert_false(td_mul_size(SIZE_MAX / 2 + 1, 2, &v));
+    assert_true(td_mul_size(1000, 1000, &v));
+    assert_int_equal(v, 1000000);
+    assert_false(td_add_size(SIZE_MAX, 1, &v));
+    assert_true(td_add_size(SIZE_MAX - 1, 1, &v));
+    assert_true(v == SIZE_MAX);
+    assert_int_equal(td_round_up(65, 64), 128);
+    assert_int_equal(td_round_up(64, 64), 64);
+}
+
+static void resizing_keeps_the_content(void **state)
+{
+    (void)state;
+    char *p = td_resize(NULL, 4, 1);
+    assert_non_null(p);
+    memcpy(p, "abc", 4);
+    p = td_resize(p, 1000, 1);
+    assert_non_null(p);
+    assert_string_equal(p, "abc");
+    p = td_resize(p, 2, 1);
+    assert_non_null(p);
+    assert_memory_equal(p, "ab", 2);
+    td_alloc_fail_at(1);
+    assert_null(td_resize(p, 4000, 1));
+    td_alloc_fail_at(0);
+    assert_memory_equal(p, "ab", 2);
+    td_free(p);
+}
+
+static void reserving_doubles(void **state)
+{
+    (void)state;
+    int *items = NULL;
+    size_t cap = 0;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(td_reserve(&items, &cap, (size_t)i + 1, sizeof *items), TD_OK);
+        items[i] = i;
+    }
+    assert_in_range(cap, 1000, 2000);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(items[i], i);
+    int *kept = items;
+    size_t kept_cap = cap;
+    td_alloc_fail_at(1);
+    assert_int_equal(td_reserve(&items, &cap, 5000, sizeof *items), TD_ENOMEM);
+    td_alloc_fail_at(0);
+    assert_ptr_equal(items, kept);
+    assert_int_equal(cap, kept_cap);
+    assert_int_equal(td_reserve(&items, &cap, SIZE_MAX / 8, sizeof *items), TD_ENOMEM);
+    assert_int_equal(td_reserve(&items, &cap, SIZE_MAX - 2, sizeof *items), TD_ENOMEM);
+    assert_int_equal(cap, kept_cap);
+    td_free(items);
+}
+
+static void texts_are_copied(void **state)
+{
+    (void)state;
+    const char *from = "layer1.0";
+    char *copy = td_copy_text(from);
+    assert_string_equal(copy, from);
+    assert_ptr_not_equal(copy, from);
+    td_free(copy);
+    td_alloc_fail_at(1);
+    assert_null(td_copy_text(from));
+}
+
+static void an_arena_gives_many_blocks(void **state)
+{
+    (void)state;
+    td_arena a;
+    td_arena_init(&a);
+    unsigned char *blocks[2000];
+    for (int i = 0; i < 2000; i++) {
+        size_t n = (size_t)(i % 97);
+        blocks[i] = td_arena_alloc(&a, n, 2);
+        assert_non_null(blocks[i]);
+        assert_int_equal((uintptr_t)blocks[i] % 16, 0);
+        for (size_t k = 0; k < 2 * n; k++)
+            assert_int_equal(blocks[i][k], 0);
+        if (n > 0)
+            memset(blocks[i], i & 0xff, 2 * n);
+    }
+    for (int i = 0; i < 2000; i++) /* nothing overlaps */
+        for (int k = 0; k < 2 * (i % 97); k++)
+            assert_int_equal(blocks[i][k], i & 0xff);
+    char *large = td_arena_alloc(&a, 1 << 20, 1);
+    assert_non_null(large);
+    large[(1 << 20) - 1] = 'x';
+    assert_string_equal(td_arena_text(&a, "conv1"), "conv1");
+    assert_in_range(td_alloc_live() - live_before, 2, 20);
+    td_arena_release(&a);
+    assert_null(a.head);
+    td_arena_release(&a);
+}
+
+static void an_arena_can_fail(void **state)
+{
+    (void)state;
+    td_arena a = { 0 };
+    td_alloc_fail_at(1);
+    assert_null(td_arena_alloc(&a, 1, 1));
+    assert_null(td_arena_text(&a, "x"));
+    td_alloc_fail_at(0);
+    assert_null(td_arena_alloc(&a, SIZE_MAX, 2));
+    assert_null(td_arena_alloc(&a, SIZE_MAX / 2 + 1, 1));
+    assert_null(td_arena_alloc(&a, SIZE_MAX / 2, 1));
+    assert_non_null(td_arena_alloc(&a, 1, 1));
+    td_arena_release(&a);
+}
+
+static void the_nth_call_fails_and_all_after(void **state)
+{
+    (void)state;
+    void *p[4];
+    td_alloc_fail_at(3);
+    for (int i = 0; i < 4; i++) {
+        p[i] = td_alloc(1, 8);
+        assert_int_equal(p[i] != NULL, i < 2);
+    }
+    assert_string_equal(td_error_message(), "cannot allocate 8 bytes");
+    td_alloc_fail_at(0);
+    for (int i = 0; i < 2; i++)
+        td_free(p[i]);
+    assert_false(td_alloc_refused());
+    td_alloc_fail_at(1);
+    assert_true(td_alloc_refused());
+}
+
+static void other_memory_is_noted(void **state)
+{
+    (void)state;
+    td_alloc_note(1, 4096);
+    assert_int_equal(td_alloc_live(), live_before + 1);
+    assert_int_equal(td_alloc_live_bytes(), bytes_before + 4096);
+    td_alloc_note(-1, -4096);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, remember, nothing_leaks)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(blocks_are_zero_and_aligned),
+        TEST(counters_count),
+        TEST(overflow_is_an_error),
+        TEST(resizing_keeps_the_content),
+        TEST(reserving_doubles),
+        TEST(texts_are_copied),
+        TEST(an_arena_gives_many_blocks),
+        TEST(an_arena_can_fail),
+        TEST(the_nth_call_fails_and_all_after),
+        TEST(other_memory_is_noted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

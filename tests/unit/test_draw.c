@@ -1,0 +1,159 @@
+/* test_draw.c -- drawn samples and boxes */
+#include "image/image.h"
+
+#include <stdlib.h>
+
+#include "support/expect.h"
+
+static td_image draw(int kind, uint64_t index, int width, int height)
+{
+    td_rng rng = td_rng_make(1, TD_RNG_DRAW, index, 0);
+    td_image img = { 0 };
+    expect_ok(td_image_draw_sample(kind, &rng, width, height, &img));
+    assert_int_equal(img.width, width);
+    assert_int_equal(img.height, height);
+    return img;
+}
+
+static size_t size_of(const td_image *img)
+{
+    return 3 * (size_t)img->width * (size_t)img->height;
+}
+
+static void names_are_distinct(void **state)
+{
+    (void)state;
+    int n = td_draw_kinds();
+    assert_in_range(n, 16, 100);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(td_draw_kind_name(i), td_draw_kind_name(k));
+    }
+    assert_null(td_draw_kind_name(-1));
+    assert_null(td_draw_kind_name(n));
+}
+
+static void same_stream_same_picture(void **state)
+{
+    (void)state;
+    for (int k = 0; k < td_draw_kinds(); k++) {
+        td_image a = draw(k, 5, 48, 40), b = draw(k, 5, 48, 40), c = draw(k, 6, 48, 40);
+        assert_memory_equal(a.px, b.px, size_of(&a));
+        assert_memory_not_equal(a.px, c.px, size_of(&a));
+        td_image_release(&a);
+        td_image_release(&b);
+        td_image_release(&c);
+    }
+}
+
+static void sizes_have_limits(void **state)
+{
+    (void)state;
+    static const int good[][2] = { { 16, 16 }, { 16, 300 }, { 300, 16 } };
+    static const int bad[][2] = { { 15, 16 }, { 16, 15 }, { 4097, 16 }, { 16, 4097 }, { -1, 20 } };
+    td_rng rng = td_rng_make(1, TD_RNG_DRAW, 0, 0);
+    td_image img = { 0 };
+    for (size_t i = 0; i < 3; i++)
+        expect_ok(td_image_draw_sample(0, &rng, good[i][0], good[i][1], &img));
+    for (size_t i = 0; i < 5; i++)
+        expect_error(td_image_draw_sample(0, &rng, bad[i][0], bad[i][1], &img), TD_EARG,
+                     "sides run from 16 to 4096");
+    expect_error(td_image_draw_sample(-1, &rng, 64, 64, &img), TD_EARG, "kind -1");
+    expect_error(td_image_draw_sample(td_draw_kinds(), &rng, 64, 64, &img), TD_EARG, "no drawing");
+    td_image_release(&img);
+    td_alloc_fail_at(1);
+    expect_error(td_image_draw_sample(0, &rng, 64, 64, &img), TD_ENOMEM, "cannot allocate");
+    td_alloc_fail_at(0);
+    assert_null(img.px);
+}
+
+/* Brightness of one pixel row of the picture's histogram: how dark and bright thirds are filled. */
+static int spread(const td_image *img)
+{
+    int low = 255, high = 0;
+    for (int y = 2; y < img->height - 2; y++) {
+        for (int x = 2; x < img->width - 2; x++) {
+            int sum = 0; /* of 5 x 5 pixels, to average the noise away */
+            for (int i = 0; i < 25; i++) {
+                const uint8_t *p = img->px + 3 * ((y + i / 5 - 2) * img->width + x + i % 5 - 2);
+                sum += 299 * p[0] + 587 * p[1] + 114 * p[2];
+            }
+            low = sum / 25000 < low ? sum / 25000 : low;
+            high = sum / 25000 > high ? sum / 25000 : high;
+        }
+    }
+    return high - low;
+}
+
+/* Figure and background differ in brightness, whatever the colours. */
+static void figures_stand_out(void **state)
+{
+    (void)state;
+    for (int k = 0; k < td_draw_kinds(); k++) {
+        for (uint64_t i = 0; i < 20; i++) {
+            td_image img = draw(k, i, 96, 96);
+            if (spread(&img) < 40)
+                fail_msg("%s %d: contrast is %d", td_draw_kind_name(k), (int)i, spread(&img));
+            td_image_release(&img);
+        }
+    }
+}
+
+static td_image blank(void)
+{
+    td_image img = { 0 };
+    expect_ok(td_image_resize_buffer(&img, 20, 10));
+    memset(img.px, 0, size_of(&img));
+    return img;
+}
+
+static int painted(const td_image *img)
+{
+    int n = 0;
+    for (size_t i = 0; i < size_of(img); i += 3)
+        n += img->px[i] != 0;
+    return n;
+}
+
+static void boxes_are_outlines(void **state)
+{
+    (void)state;
+    static const uint8_t red[3] = { 255, 1, 2 };
+    static const struct {
+        td_box box;
+        int thick, n;
+    } rows[] = {
+        { { 2, 2, 6, 5 }, 1, 18 },
+        { { 2, 2, 6, 5 }, 2, 28 },
+        { { 0, 0, 20, 10 }, 1, 56 },
+        { { -5, -5, 10, 10 }, 1, 9 },
+        { { 18, 8, 10, 10 }, 1, 3 },
+        { { 30, 30, 5, 5 }, 3, 0 },
+        { { 3, 3, 1, 1 }, 1, 1 },
+        { { INT32_MIN, 0, 1, 1 }, 1, 0 },
+        { { INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX }, INT32_MAX, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        td_image img = blank();
+        td_image_draw_box(&img, rows[i].box, red, rows[i].thick);
+        if (painted(&img) != rows[i].n)
+            fail_msg("box %zu: %d pixels painted, not %d", i, painted(&img), rows[i].n);
+        td_image_release(&img);
+    }
+    td_image img = blank();
+    td_image_draw_box(&img, (td_box){ 2, 2, 6, 5 }, red, 1);
+    assert_memory_equal(img.px + 3 * (2 * 20 + 2), red, 3);
+    assert_memory_equal(img.px + 3 * (6 * 20 + 7), red, 3);
+    assert_int_equal(img.px[3 * (3 * 20 + 3)], 0);
+    td_image_release(&img);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_distinct), cmocka_unit_test(same_stream_same_picture),
+        cmocka_unit_test(sizes_have_limits),  cmocka_unit_test(figures_stand_out),
+        cmocka_unit_test(boxes_are_outlines),
+    };
+    return cmocka_run_group_tests_name("draw", tests, NULL, NULL);
+}

@@ -1,0 +1,584 @@
+/*
+ * test_model.c -- architectures: the reference's table of sizes, names, shapes, heads, both forms
+ * of squeeze-and-excitation, graph files, and out of memory at every call
+ */
+#include "support/expect.h"
+#include "support/scratch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/os.h"
+#include "ir/graph.h"
+#include "model/arch.h"
+#include "ops/ops.h"
+#include "tandem/model.h"
+
+typedef struct {
+    const char *name;
+    int se_form;
+    int64_t parameters; /* trainable elements */
+    double gmac;        /* forward, three decimals */
+    int convs, norms, trainable, entries;
+} row;
+
+/* 1000 classes, 224 x 224; `entries` of a PyTorch state_dict counts BN's batch counters too */
+static const row sizes[] = {
+    { "resnet18", 0, 11689512, 1.814, 20, 20, 62, 122 },
+    { "resnet34", 0, 21797672, 3.664, 36, 36, 110, 218 },
+    { "resnet50", 0, 25557032, 4.089, 53, 53, 161, 320 },
+    { "resnet101", 0, 44549160, 7.801, 104, 104, 314, 626 },
+    { "resnet152", 0, 60192808, 11.514, 155, 155, 467, 932 },
+    { "resnext50-32x4d", 0, 25028904, 4.230, 53, 53, 161, 320 },
+    { "resnext101-32x4d", 0, 44177704, 7.970, 104, 104, 314, 626 },
+    { "se-resnet50", 0, 26055720, 4.090, 53, 53, 225, 384 },
+    { "se-resnet50", 1, 28088024, 4.092, 53, 53, 225, 384 },
+    { "seresnet50", 0, 28088024, 4.092, 53, 53, 225, 384 },
+    { "se-resnext101-32x4d", 0, 45251128, 7.971, 104, 104, 446, 758 },
+    { "se-resnext101-32x4d", 1, 48955416, 7.975, 104, 104, 446, 758 },
+    { "seresnext101_32x4d", 0, 48955416, 7.975, 104, 104, 446, 758 },
+};
+#define N_SIZES ((int)(sizeof sizes / sizeof *sizes))
+
+static td_model_opts opts_of(const char *arch, int num_classes)
+{
+    td_model_opts o;
+    td_model_defaults(&o);
+    o.arch = arch;
+    o.num_classes = num_classes;
+    return o;
+}
+
+static td_graph *graph_of(const td_model_opts *o, int batch, bool is_training)
+{
+    td_graph *g;
+    expect_ok(td_model_graph(o, batch, is_training, &g));
+    return g;
+}
+
+static const td_param_attr *attr_of(const td_graph *g, const char *name)
+{
+    const td_value *v = td_graph_find(g, name);
+    if (!v)
+        fail_msg("no parameter '%s'", name);
+    return v->producer->attr;
+}
+
+static int count_ops(const td_graph *g, const char *op)
+{
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        n += strcmp(g->nodes[i]->op->name, op) == 0;
+    return n;
+}
+
+static void check_sizes(const row *r)
+{
+    td_model_opts o = opts_of(r->name, 0);
+    o.se_form = r->se_form;
+    td_graph *g = graph_of(&o, 1, false);
+    int64_t elements = 0;
+    int trainable = 0;
+    for (int i = 0; i < td_graph_param_count(g); i++) {
+        if (attr_of(g, td_graph_param_name(g, i))->role == TD_ROLE_STAT)
+            continue;
+        td_type t = td_graph_param_type(g, i);
+        elements += td_type_count(&t);
+        trainable++;
+    }
+    assert_int_equal(elements, r->parameters);
+    assert_int_equal(trainable, r->trainable);
+    assert_int_equal(td_graph_param_count(g) + r->norms, r->entries);
+    assert_int_equal(count_ops(g, "conv2d"), r->convs);
+    assert_int_equal(count_ops(g, "batch_norm_infer"), r->norms);
+    assert_int_equal((int64_t)round((double)td_graph_macs(g) / 1e6), (int64_t)round(r->gmac * 1e3));
+    td_graph_free(g);
+}
+
+static void sizes_are_the_reference_s(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++)
+        check_sizes(&sizes[i]);
+}
+
+static void every_row_is_in_the_table_above(void **state)
+{
+    (void)state;
+    for (int i = 0; td_arch_name_at(i); i++) {
+        bool found = false;
+        for (int k = 0; k < N_SIZES; k++)
+            found = found || strcmp(sizes[k].name, td_arch_name_at(i)) == 0;
+        if (!found)
+            fail_msg("'%s' has no row of sizes", td_arch_name_at(i));
+    }
+    assert_null(td_arch_name_at(-1));
+}
+
+/* printing and parsing back gives the same text: training, the text of every network */
+static void the_text_form_goes_round(void **state)
+{
+    (void)state;
+    for (int i = 0; td_arch_name_at(i); i++) {
+        td_model_opts o = opts_of(td_arch_name_at(i), 10);
+        o.image_size = 64;
+        td_graph *g = graph_of(&o, 2, i % 2), *back;
+        char *text, *again;
+        expect_ok(td_graph_print(g, &text));
+        expect_ok(td_graph_parse(text, "printed", &back));
+        expect_ok(td_graph_print(back, &again));
+        assert_string_equal(text, again);
+        td_text_free(text);
+        td_text_free(again);
+        td_graph_free(g);
+        td_graph_free(back);
+    }
+}
+
+static void resnet18_reads_as_written_down(void **state)
+{
+    (void)state;
+    const char *path = "tests/golden/graphs/resnet18.txt";
+    td_model_opts o = opts_of("resnet18", 1000);
+    td_graph *g = graph_of(&o, 1, false);
+    char *text, *wanted = NULL;
+    size_t n;
+    expect_ok(td_graph_print(g, &text));
+    if (getenv("TANDEM_GOLDEN_WRITE"))
+        expect_ok(td_file_write(path, text, strlen(text)));
+    expect_ok(td_file_read(path, 1 << 20, &wanted, &n));
+    assert_string_equal(text, wanted);
+    td_free(wanted);
+    td_text_free(text);
+    td_graph_free(g);
+}
+
+static void heads_have_any_number_of_classes(void **state)
+{
+    (void)state;
+    const int classes[] = { 1, 2, 10, 1001 };
+    for (int i = 0; i < 4; i++) {
+        td_model_opts o = opts_of("resnet50", classes[i]);
+        td_graph *g = graph_of(&o, 4, false);
+        td_type y = td_graph_output_value(g, "logits")->type;
+        assert_int_equal(y.rank, 2);
+        assert_int_equal(y.dim[0], 4);
+        assert_int_equal(y.dim[1], classes[i]);
+        assert_int_equal(td_graph_find(g, "fc.weight")->type.dim[0], classes[i]);
+        assert_int_equal(td_graph_find(g, "fc.bias")->type.dim[0], classes[i]);
+        td_graph_free(g);
+    }
+}
+
+static void check_stages(const char *arch, int size, const int64_t *channels, const int64_t *sides)
+{
+    td_model_opts o = opts_of(arch, 10);
+    td_graph *g;
+    td_builder *b = td_build_begin();
+    int64_t dim[4] = { 2, 3, size, size };
+    td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
+    td_output(b, "logits", td_model_forward_features(b, &o, x, true));
+    expect_ok(td_build_end(b, &g));
+    static const char *const names[] = { "layer1", "layer2", "layer3", "layer4" };
+    for (int i = 0; i < 4; i++) {
+        const td_value *v = td_graph_output_value(g, names[i]);
+        assert_non_null(v);
+        assert_int_equal(v->type.dim[1], channels[i]);
+        assert_int_equal(v->type.dim[2], sides[i]);
+        assert_int_equal(v->type.dim[3], sides[i]);
+    }
+    td_graph_free(g);
+}
+
+static void stages_have_their_shapes(void **state)
+{
+    (void)state;
+    const int64_t basic[] = { 64, 128, 256, 512 }, wide[] = { 256, 512, 1024, 2048 };
+    const int64_t at_224[] = { 56, 28, 14, 7 }, at_97[] = { 25, 13, 7, 4 };
+    check_stages("resnet18", 224, basic, at_224);
+    check_stages("resnet50", 224, wide, at_224);
+    check_stages("resnext101-32x4d", 97, wide, at_97);
+    check_stages("seresnet50", 97, wide, at_97);
+}
+
+/* v1.5: the 3x3 strides, not the first 1x1 */
+static void bottlenecks_stride_in_the_3x3(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("resnext50-32x4d", 10);
+    td_graph *g = graph_of(&o, 1, false);
+    int strided = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (strcmp(n->op->name, "conv2d") != 0 || strncmp(n->in[1]->name, "layer", 5) != 0)
+            continue;
+        const td_conv_attr *a = n->attr;
+        bool is_3x3 = n->in[1]->type.dim[2] == 3;
+        assert_int_equal(a->groups, is_3x3 ? 32 : 1);
+        assert_int_equal(a->pad, is_3x3 ? 1 : 0);
+        if (a->stride != 1) {
+            strided++;
+            assert_true(is_3x3 || strstr(n->in[1]->name, "downsample"));
+        }
+    }
+    assert_int_equal(strided, 6);
+    td_graph_free(g);
+}
+
+static void both_forms_of_squeeze_and_excitation(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        td_model_opts o = opts_of("se-resnet50", 10);
+        o.se_form = form;
+        td_graph *g = graph_of(&o, 1, false);
+        td_type w1 = td_graph_find(g, "layer4.2.se.fc1.weight")->type;
+        td_type w2 = td_graph_find(g, "layer4.2.se.fc2.weight")->type;
+        assert_int_equal(w1.rank, 4);
+        assert_int_equal(w1.dim[0], form ? 128 : 16);
+        assert_int_equal(w1.dim[1], 2048);
+        assert_int_equal(w2.dim[0], 2048);
+        assert_int_equal(w2.dim[1], form ? 128 : 16);
+        assert_int_equal(td_graph_find(g, "layer4.2.se.fc2.bias")->type.dim[0], 2048);
+        td_graph_free(g);
+    }
+}
+
+/* PyTorch's state_dict order */
+static void parameters_come_in_pytorch_s_order(void **state)
+{
+    (void)state;
+    static const char *const first[] = {
+        "conv1.weight",
+        "bn1.weight",
+        "bn1.bias",
+        "bn1.running_mean",
+        "bn1.running_var",
+        "layer1.0.conv1.weight",
+        "layer1.0.bn1.weight",
+        "layer1.0.bn1.bias",
+        "layer1.0.bn1.running_mean",
+        "layer1.0.bn1.running_var",
+        "layer1.0.conv2.weight",
+        "layer1.0.bn2.weight",
+        "layer1.0.bn2.bias",
+        "layer1.0.bn2.running_mean",
+        "layer1.0.bn2.running_var",
+        "layer1.0.conv3.weight",
+        "layer1.0.bn3.weight",
+        "layer1.0.bn3.bias",
+        "layer1.0.bn3.running_mean",
+        "layer1.0.bn3.running_var",
+        "layer1.0.se.fc1.weight",
+        "layer1.0.se.fc1.bias",
+        "layer1.0.se.fc2.weight",
+        "layer1.0.se.fc2.bias",
+        "layer1.0.downsample.0.weight",
+        "layer1.0.downsample.1.weight",
+        "layer1.0.downsample.1.bias",
+        "layer1.0.downsample.1.running_mean",
+        "layer1.0.downsample.1.running_var",
+        "layer1.1.conv1.weight",
+    };
+    td_model_opts o = opts_of("seresnet50", 10);
+    td_graph *g = graph_of(&o, 1, true);
+    int n = td_graph_param_count(g);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        assert_string_equal(td_graph_param_name(g, (int)i), first[i]);
+    assert_string_equal(td_graph_param_name(g, n - 2), "fc.weight");
+    assert_string_equal(td_graph_param_name(g, n - 1), "fc.bias");
+    td_graph_free(g);
+}
+
+static void check_init(const td_graph *g, const char *name, int role, int init, double scale)
+{
+    const td_param_attr *a = attr_of(g, name);
+    assert_int_equal(a->role, role);
+    assert_int_equal(a->init, init);
+    if (init == TD_INIT_NORMAL || init == TD_INIT_UNIFORM)
+        assert_true(fabs(a->scale - scale) < 1e-15);
+}
+
+static void parameters_say_how_they_begin(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("se-resnext101-32x4d", 10);
+    td_graph *g = graph_of(&o, 1, false);
+    check_init(g, "conv1.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(2.0 / (49 * 3)));
+    check_init(g, "layer1.0.conv2.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(2.0 / (9 * 4)));
+    check_init(g, "layer1.0.bn3.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
+    check_init(g, "layer1.0.bn3.bias", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
+    check_init(g, "bn1.running_mean", TD_ROLE_STAT, TD_INIT_ZEROS, 0);
+    check_init(g, "bn1.running_var", TD_ROLE_STAT, TD_INIT_ONES, 0);
+    check_init(g, "layer1.0.se.fc1.weight", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / 16.0);
+    check_init(g, "layer1.0.se.fc1.bias", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / 16.0);
+    check_init(g, "layer1.0.se.fc2.bias", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / 4.0);
+    check_init(g, "fc.weight", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / sqrt(2048));
+    check_init(g, "fc.bias", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / sqrt(2048));
+    td_graph_free(g);
+
+    o.conv_init = 1;
+    o.last_bn_0_init = true;
+    g = graph_of(&o, 1, false);
+    check_init(g, "layer1.0.conv2.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(2.0 / (9 * 128)));
+    check_init(g, "layer1.0.bn3.weight", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
+    check_init(g, "layer1.0.bn2.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
+    check_init(g, "layer1.0.downsample.1.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
+    td_graph_free(g);
+}
+
+static void double_precision_is_double_throughout(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("se-resnet50", 10);
+    o.dtype = TD_DT_F64;
+    td_graph *g = graph_of(&o, 1, true);
+    for (int i = 0; i < g->n_values; i++)
+        if (g->values[i]->type.dtype != TD_DT_U8) /* what the max-pool remembers */
+            assert_int_equal(g->values[i]->type.dtype, TD_DT_F64);
+    td_graph_free(g);
+}
+
+/* --- names and options ------------------------------------------------------------------------ */
+
+static void names_are_found_and_suggested(void **state)
+{
+    (void)state;
+    td_arch_info a;
+    expect_ok(td_arch_find("resnext101_32x4d", &a));
+    assert_string_equal(a.name, "resnext101-32x4d");
+    assert_string_equal(a.block, "bottleneck");
+    assert_int_equal(a.groups, 32);
+    assert_int_equal(a.expansion, 2);
+    assert_int_equal(a.layers[2], 23);
+    assert_int_equal(a.widths[3], 1024);
+    assert_false(a.has_se);
+    expect_ok(td_arch_find("se_resnet50", &a));
+    assert_true(a.has_se);
+    expect_error(td_arch_find("resnet5", &a), TD_EUSAGE, "no architecture 'resnet5'");
+    expect_error(td_arch_find("rasnet152", &a), TD_EUSAGE, "'resnet152'");
+    expect_error(td_arch_find("", &a), TD_EUSAGE, "no architecture is named");
+    expect_error(td_arch_find(NULL, &a), TD_EUSAGE, "no architecture is named");
+}
+
+static void an_unknown_name_sticks_to_the_builder(void **state)
+{
+    (void)state;
+    td_graph *g;
+    td_model_opts o = opts_of("vgg16", 10);
+    expect_error(td_model_graph(&o, 1, false, &g), TD_EUSAGE, "vgg16");
+    td_builder *b = td_build_begin();
+    int64_t dim[4] = { 1, 3, 64, 64 };
+    td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
+    td_output(b, "logits", td_model_forward(b, &o, x, false));
+    expect_error(td_build_end(b, &g), TD_EUSAGE, "vgg16");
+    assert_null(g);
+}
+
+static void resolving_fills_in_what_is_open(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("resnet18", 0);
+    expect_ok(td_model_resolve(&o));
+    assert_int_equal(o.image_size, 224);
+    assert_int_equal(o.num_classes, 0);
+    o.image_size = 64;
+    expect_ok(td_model_resolve(&o));
+    assert_int_equal(o.image_size, 64);
+}
+
+/* --- graph files ------------------------------------------------------------------------------ */
+
+static const char net_text[] = "%images:f32[8,3,16,16] = input\n"
+                               "%conv.weight:f32[4,3,3,3] = param {init=normal, scale=0.2}\n"
+                               "%1 = conv2d %images, %conv.weight {pad=1}\n"
+                               "%bn.weight:f32[4] = param {init=ones}\n"
+                               "%bn.bias:f32[4] = param\n"
+                               "%bn.running_mean:f32[4] = param\n"
+                               "%bn.running_var:f32[4] = param {role=stat, init=ones}\n"
+                               "%2 = batch_norm_infer %1, %bn.weight, %bn.bias, %bn.running_mean, "
+                               "%bn.running_var {eps=0.001}\n"
+                               "%3, %where = max_pool2d %2 {kernel=4, stride=4}\n"
+                               "%4 = reshape %3 {shape=8:64}\n"
+                               "%fc.weight:f32[5,64] = param {init=uniform, scale=0.1}\n"
+                               "%5 = linear %4, %fc.weight\n"
+                               "output logits = %5\n";
+
+static td_model_opts opts_of_text(const char *text)
+{
+    td_model_opts o;
+    td_model_defaults(&o);
+    o.model = td_scratch_path("net.td");
+    expect_ok(td_file_write(o.model, text, strlen(text)));
+    return o;
+}
+
+static void a_graph_file_takes_another_batch_and_mode(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of_text(net_text);
+    td_graph *g = graph_of(&o, 3, true), *back;
+    assert_int_equal(count_ops(g, "batch_norm"), 1);
+    assert_int_equal(count_ops(g, "batch_norm_update"), 1);
+    assert_int_equal(count_ops(g, "batch_norm_infer"), 0);
+    td_type y = td_graph_output_value(g, "logits")->type;
+    assert_int_equal(y.dim[0], 3);
+    assert_int_equal(y.dim[1], 5);
+    assert_int_equal(attr_of(g, "bn.running_mean")->role, TD_ROLE_STAT);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (strcmp(g->nodes[i]->op->name, "batch_norm_update") == 0) {
+            const td_norm_attr *a = g->nodes[i]->attr;
+            assert_int_equal(a->count, 3 * 16 * 16);
+            assert_true(a->momentum == 0.1);
+        }
+
+    /* and back again, with eps kept */
+    td_builder *b = td_build_begin();
+    int64_t dim[4] = { 7, 3, 16, 16 };
+    td_value *x = td_input(b, "images", td_type_of(TD_DT_F64, 4, dim));
+    td_output(b, "logits", td_model_from_graph(b, g, x, false));
+    td_graph_free(g);
+    expect_ok(td_build_end(b, &back));
+    assert_int_equal(count_ops(back, "batch_norm_update"), 0);
+    for (int i = 0; i < back->n_nodes; i++)
+        if (strcmp(back->nodes[i]->op->name, "batch_norm_infer") == 0)
+            assert_true(((const td_norm_attr *)back->nodes[i]->attr)->eps == 0.001);
+    y = td_graph_output_value(back, "logits")->type;
+    assert_int_equal(y.dim[0], 7);
+    assert_int_equal(y.dtype, TD_DT_F64);
+    td_graph_free(back);
+}
+
+/* every architecture through from_graph is the same graph as from the builder */
+static void built_in_networks_survive_the_copy(void **state)
+{
+    (void)state;
+    for (int i = 0; td_arch_name_at(i); i += 3) {
+        td_model_opts o = opts_of(td_arch_name_at(i), 10);
+        td_graph *train = graph_of(&o, 4, true), *infer = graph_of(&o, 2, false), *copy;
+        td_builder *b = td_build_begin();
+        int64_t dim[4] = { 2, 3, 224, 224 };
+        td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
+        td_output(b, "logits", td_model_from_graph(b, train, x, false));
+        expect_ok(td_build_end(b, &copy));
+        char *wanted, *found;
+        expect_ok(td_graph_print(infer, &wanted));
+        expect_ok(td_graph_print(copy, &found));
+        assert_string_equal(found, wanted);
+        td_text_free(wanted);
+        td_text_free(found);
+        td_graph_free(train);
+        td_graph_free(infer);
+        td_graph_free(copy);
+    }
+}
+
+static void a_graph_file_says_its_sizes(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of_text(net_text);
+    expect_ok(td_model_resolve(&o));
+    assert_int_equal(o.image_size, 16);
+    assert_int_equal(o.num_classes, 5);
+    o.num_classes = 6;
+    expect_error(td_model_resolve(&o), TD_ESHAPE, "logits have 5 classes, 6 are asked for");
+    o.num_classes = 5;
+    o.image_size = 32; /* the linear layer does not fit */
+    td_graph *g;
+    expect_error(td_model_graph(&o, 1, false, &g), TD_ESHAPE, "reshape");
+    o.model = td_scratch_path("absent.td");
+    expect_error(td_model_resolve(&o), TD_ENOTFOUND, "absent.td");
+}
+
+static void check_refused(const char *text, td_status st, const char *part)
+{
+    td_graph *g;
+    td_model_opts o = opts_of_text(text);
+    expect_error(td_model_graph(&o, 1, true, &g), st, part);
+    assert_null(g);
+}
+
+static void unfit_graph_files_are_refused(void **state)
+{
+    (void)state;
+    check_refused("nonsense\n", TD_EFORMAT, "net.td:1");
+    check_refused("%x:f32[1,3,8,8] = input\n%y = global_avg_pool %x\noutput logits = %y\n",
+                  TD_ESHAPE, "no input '%images'");
+    check_refused("%images:f32[1,3,8,8] = input\n%y = global_avg_pool %images\noutput y = %y\n",
+                  TD_ESHAPE, "no output 'logits'");
+    check_refused("%images:f32[1,3,8,8] = input\n%k:f32[1,3,1,1] = input\n%z = mul %images, %k\n"
+                  "%y = global_avg_pool %z\noutput logits = %y\n",
+                  TD_ESHAPE, "input '%k'");
+    check_refused("%images:f32[1,3,8,8] = input\n%y = global_avg_pool %images\n"
+                  "%w:f32[3,3] = param\n%v:f32[3,3] = param\n%l:f32[] = input\n"
+                  "sgd %w, %v, %w, %l\noutput logits = %y\n",
+                  TD_ESHAPE, "");
+    check_refused("%images:f32[1,3,8,8] = input\n%g:f32[3] = param\n%b:f32[3] = param\n"
+                  "%a, %m, %v = batch_norm %images, %g, %b\n"
+                  "%y = global_avg_pool %a\noutput logits = %y\n",
+                  TD_ESHAPE, "no running statistics");
+
+    td_model_opts o = opts_of_text(net_text);
+    expect_ok(td_file_write(o.model, "a\0b", 3));
+    expect_error(td_model_resolve(&o), TD_EFORMAT, "no text file");
+    expect_ok(td_file_write(o.model, net_text, strlen(net_text)));
+    td_graph *g;
+    td_builder *b = td_build_begin();
+    int64_t dim[4] = { 1, 3, 16, 16 };
+    td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
+    td_model_forward_features(b, &o, x, false);
+    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "name its outputs there");
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void check_memory(const td_model_opts *o)
+{
+    td_status st = TD_ENOMEM;
+    for (int64_t n = 1; st != TD_OK; n++) {
+        td_graph *g;
+        int64_t live = td_alloc_live();
+        td_alloc_fail_at(n);
+        st = td_model_graph(o, 1, true, &g);
+        td_alloc_fail_at(0);
+        if (st == TD_OK)
+            td_graph_free(g);
+        else
+            assert_int_equal(st, TD_ENOMEM);
+        assert_int_equal(td_alloc_live(), live);
+    }
+}
+
+static void memory_may_fail_at_every_call(void **state)
+{
+    (void)state;
+    td_model_opts file = opts_of_text(net_text), arch = opts_of("resnet18", 10);
+    check_memory(&file);
+    check_memory(&arch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_the_reference_s),
+        cmocka_unit_test(every_row_is_in_the_table_above),
+        cmocka_unit_test(the_text_form_goes_round),
+        cmocka_unit_test(resnet18_reads_as_written_down),
+        cmocka_unit_test(heads_have_any_number_of_classes),
+        cmocka_unit_test(stages_have_their_shapes),
+        cmocka_unit_test(bottlenecks_stride_in_the_3x3),
+        cmocka_unit_test(both_forms_of_squeeze_and_excitation),
+        cmocka_unit_test(parameters_come_in_pytorch_s_order),
+        cmocka_unit_test(parameters_say_how_they_begin),
+        cmocka_unit_test(double_precision_is_double_throughout),
+        cmocka_unit_test(names_are_found_and_suggested),
+        cmocka_unit_test(an_unknown_name_sticks_to_the_builder),
+        cmocka_unit_test(resolving_fills_in_what_is_open),
+        cmocka_unit_test(a_graph_file_takes_another_batch_and_mode),
+        cmocka_unit_test(built_in_networks_survive_the_copy),
+        cmocka_unit_test(a_graph_file_says_its_sizes),
+        cmocka_unit_test(unfit_graph_files_are_refused),
+        cmocka_unit_test(memory_may_fail_at_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

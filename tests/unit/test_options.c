@@ -1,0 +1,510 @@
+/* test_options.c -- command lines, config files, help pages */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/field.h"
+#include "base/os.h"
+
+typedef struct {
+    int batch_size;
+    double lr;
+    int schedule;
+    int64_t prof;
+    bool amp, nesterov, verbose, no_checkpoints;
+    const char *out;
+} train;
+
+typedef struct {
+    int workers;
+    int arch;
+    double lr_warmup;
+    int hidden;
+} data;
+
+static const char *const schedules[] = { "step", "linear", "cosine", NULL };
+static const char *const archs[] = { "resnet18", "resnet34", "resnet50", "resnext101-32x4d", NULL };
+
+/* clang-format off */
+static const td_field train_fields[] = {
+    TD_INT_AS (train, batch_size, "batch-size", "b|bs", 256, 1, 65536, NULL, "pictures in a step"),
+    TD_REAL   (train, lr,         0.1, 0, 1000,              "learning rate"),
+    TD_ENUM_AS(train, schedule,   "lr-schedule", NULL, 2, schedules, "how the learning rate falls"),
+    TD_LONG   (train, prof,       -1, -1, 1e9,               "steps to run before stopping early; "
+               "-1 runs them all, and this sentence is long enough to be wrapped"),
+    TD_BOOL   (train, amp,        false,                     "mixed precision"),
+    TD_BOOL   (train, nesterov,   true,                      "look ahead"),
+    TD_BOOL_AS(train, verbose,    "verbose", "v", false,     "say more"),
+    TD_BOOL_AS(train, no_checkpoints, "no-checkpoints", NULL, false, "write none"),
+    TD_TEXT_AS(train, out,        "out", "o", NULL, "FILE",  "where the weights | the <state> go"),
+    TD_END,
+};
+static const td_field data_fields[] = {
+    TD_INT_AS (data, workers, "workers", "j", 2, 0, 256, NULL, "threads"),
+    TD_ENUM   (data, arch,    0, archs,                      "which network"),
+    TD_REAL   (data, lr_warmup, 0, 0, 100,                   "epochs of warm-up"),
+    TD_INT    (data, hidden,  3, 0, 9,                       NULL),
+    TD_END,
+};
+/* clang-format on */
+
+static train t;
+static data d;
+static td_arena arena;
+static const char *rest[32];
+static int n_rest;
+static char scratch[] = "/tmp/td-test-options-XXXXXX";
+
+static const td_field_group groups[] = {
+    { "Optimiser", train_fields, &t },
+    { "Data", data_fields, &d },
+    { NULL, NULL, NULL },
+};
+
+static int enter_scratch(void **state)
+{
+    (void)state;
+    return !mkdtemp(scratch) || chdir(scratch) != 0;
+}
+
+static int leave_scratch(void **state)
+{
+    (void)state;
+    return unlink("run.cfg") != 0 || chdir("/") != 0 || rmdir(scratch) != 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    td_fields_default(train_fields, &t);
+    td_fields_default(data_fields, &d);
+    return 0;
+}
+
+static int clear_arena(void **state)
+{
+    (void)state;
+    td_alloc_fail_at(0);
+    td_arena_release(&arena);
+    return td_alloc_live() != 0;
+}
+
+/* `line` is split at blanks; '~' stands for a blank inside an argument */
+static td_status parse(const char *line)
+{
+    char *argv[32];
+    int argc = 0;
+    char *copy = td_arena_text(&arena, line);
+    for (char *save, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        for (char *p = word; *p; p++)
+            if (*p == '~')
+                *p = ' ';
+        argv[argc++] = word;
+    }
+    return td_options_parse(groups, argc, argv, rest, &n_rest, &arena);
+}
+
+static void good(const char *line)
+{
+    td_fields_default(train_fields, &t);
+    td_fields_default(data_fields, &d);
+    if (parse(line) != TD_OK)
+        fail_msg("'%s': %s", line, td_error_message());
+}
+
+static void bad(const char *line, const char *message)
+{
+    td_fields_default(train_fields, &t);
+    td_fields_default(data_fields, &d);
+    assert_int_equal(parse(line), TD_EUSAGE);
+    assert_string_equal(td_error_message(), message);
+}
+
+static void long_options(void **state)
+{
+    (void)state;
+    good("--batch-size 8 --lr=0.5 --lr-schedule step --out a~b");
+    assert_int_equal(t.batch_size, 8);
+    assert_true(t.lr == 0.5);
+    assert_int_equal(t.schedule, 0);
+    assert_string_equal(t.out, "a b");
+    assert_int_equal(n_rest, 0);
+    good("--batch_size=8 --bs 9");
+    assert_int_equal(t.batch_size, 9);
+    good("--batch-size 2k");
+    assert_int_equal(t.batch_size, 2000);
+    good("--prof -1 --workers 0");
+    assert_int_equal(t.prof, -1);
+    good("--out=");
+    assert_string_equal(t.out, "");
+    good("--out=--lr");
+    assert_string_equal(t.out, "--lr");
+    good("--arch resnext101_32x4d");
+    assert_int_equal(d.arch, 3);
+}
+
+static void short_options(void **state)
+{
+    (void)state;
+    good("-b8 -j 4 -o x");
+    assert_int_equal(t.batch_size, 8);
+    assert_int_equal(d.workers, 4);
+    assert_string_equal(t.out, "x");
+    good("-b=8 -o=x");
+    assert_int_equal(t.batch_size, 8);
+    assert_string_equal(t.out, "x");
+    good("-v");
+    assert_true(t.verbose);
+    good("-vb 16");
+    assert_true(t.verbose);
+    assert_int_equal(t.batch_size, 16);
+    good("-vofile");
+    assert_string_equal(t.out, "file");
+    good("-v=false");
+    assert_false(t.verbose);
+}
+
+static void truth_values(void **state)
+{
+    (void)state;
+    good("--amp --no-nesterov");
+    assert_true(t.amp);
+    assert_false(t.nesterov);
+    good("--amp=false --nesterov=no");
+    assert_false(t.amp || t.nesterov);
+    good("--amp=True");
+    assert_true(t.amp);
+    good("--no_nesterov");
+    assert_false(t.nesterov);
+    good("--no-checkpoints");
+    assert_true(t.no_checkpoints);
+    good("--no-checkpoints --no-checkpoints=false");
+    assert_false(t.no_checkpoints);
+    good("--amp false"); /* an argument of its own */
+    assert_true(t.amp);
+    assert_string_equal(rest[0], "false");
+    bad("--no-amp=true", "--no-amp: takes no value, found 'true'");
+    bad("--amp=maybe", "--amp: 'maybe' is not a truth value, wanted true or false");
+    bad("--no-lr", "unknown option '--no-lr'");
+}
+
+static void arguments_and_the_end_of_options(void **state)
+{
+    (void)state;
+    good("FOLDER -b 8 other - -5 -.5 -- --lr -b");
+    static const char *const wanted[] = { "FOLDER", "other", "-", "-5", "-.5", "--lr", "-b" };
+    assert_int_equal(n_rest, 7);
+    for (int i = 0; i < 7; i++)
+        assert_string_equal(rest[i], wanted[i]);
+    assert_int_equal(t.batch_size, 8);
+    good("");
+    assert_int_equal(n_rest, 0);
+}
+
+static void prefixes(void **state)
+{
+    (void)state;
+    good("--batch 8 --work 3 --lr-s=linear --no-nest --verb");
+    assert_int_equal(t.batch_size, 8);
+    assert_int_equal(d.workers, 3);
+    assert_int_equal(t.schedule, 1);
+    assert_false(t.nesterov);
+    assert_true(t.verbose);
+    good("--lr 2"); /* exact before the longer ones */
+    assert_true(t.lr == 2);
+    good("--no-check");
+    assert_true(t.no_checkpoints);
+    bad("--lr- 1", "option '--lr-' is ambiguous: --lr-schedule, --lr-warmup");
+    bad("--lr_=1", "option '--lr_' is ambiguous: --lr-schedule, --lr-warmup");
+    bad("--n", "option '--n' is ambiguous: --nesterov, --no-checkpoints");
+    good("--b 8"); /* --batch-size and --bs are one option */
+    assert_int_equal(t.batch_size, 8);
+}
+
+static void unknown_options(void **state)
+{
+    (void)state;
+    bad("--lrr 1", "unknown option '--lrr', did you mean '--lr'?");
+    bad("--bach-size=8", "unknown option '--bach-size', did you mean '--batch-size'?");
+    bad("--ampp", "unknown option '--ampp', did you mean '--amp'?");
+    bad("--no-nestrov", "unknown option '--no-nestrov', did you mean '--no-nesterov'?");
+    bad("--xyzzy", "unknown option '--xyzzy'");
+    bad("--=3", "unknown option '--'");
+    bad("-x", "unknown option '-x'");
+    bad("-vx", "unknown option '-x'");
+    bad("-lr 0.1", "unknown option '-lr', did you mean '--lr'?");
+}
+
+static void bad_values(void **state)
+{
+    (void)state;
+    bad("--lr abc", "--lr: 'abc' is not a number");
+    bad("--batch-size 0", "--batch-size: 0 is out of range, wanted 1 to 65536");
+    bad("--bs 0", "--batch-size: 0 is out of range, wanted 1 to 65536");
+    bad("-b0", "--batch-size: 0 is out of range, wanted 1 to 65536");
+    bad("--arch resnet51", "--arch: 'resnet51' is none of resnet18, resnet34, resnet50, "
+                           "resnext101-32x4d; did you mean 'resnet50'?");
+    bad("--lr", "--lr: the value is missing, wanted 0 to 1000");
+    bad("--lr --amp", "--lr: the value is missing, wanted 0 to 1000");
+    bad("--lr -b 8", "--lr: the value is missing, wanted 0 to 1000");
+    bad("--out", "--out: the value is missing");
+    bad("-b", "--batch-size: the value is missing, wanted 1 to 65536");
+    bad("--lr-schedule", "--lr-schedule: the value is missing, wanted step, linear, cosine");
+    bad("--lr -1", "--lr: -1 is out of range, wanted 0 to 1000");
+    bad("--lr=", "--lr: '' is not a number");
+}
+
+static void long_words_are_no_danger(void **state)
+{
+    (void)state;
+    char line[600] = "--";
+    memset(line + 2, 'a', sizeof line - 3);
+    td_fields_default(train_fields, &t);
+    assert_int_equal(parse(line), TD_EUSAGE);
+    memcpy(line + 300, "=5", 2);
+    assert_int_equal(parse(line), TD_EUSAGE);
+    assert_true(td_text_starts(td_error_message(), "unknown option '--aaaa"));
+}
+
+/* --- config files ---------------------------------------------------------------------------- */
+
+static td_status config(const char *text)
+{
+    assert_int_equal(td_file_write("run.cfg", text, strlen(text)), TD_OK);
+    return td_options_config(groups, "run.cfg", &arena);
+}
+
+static void check_config(const char *text)
+{
+    start(NULL);
+    t.amp = true;
+    if (config(text) != TD_OK)
+        fail_msg("%s", td_error_message());
+    assert_int_equal(t.batch_size, 8);
+    assert_true(t.lr == 0.25);
+    assert_int_equal(d.workers, 3);
+    assert_int_equal(t.schedule, 1);
+    assert_false(t.nesterov);
+    assert_string_equal(t.out, "a b#c");
+    assert_true(t.amp); /* what is not named stays */
+}
+
+static void config_files_are_read(void **state)
+{
+    (void)state;
+    check_config("# a run\nbatch_size = 8\n\n  lr=0.25 # small\nworkers = 3\nlr-schedule = linear\n"
+                 "nesterov = false\r\nout = \"a b#c\" # quoted");
+    check_config("batch-size=8\nlr = 0.25\nj = 3\nlr_schedule=linear\nnesterov=no\nout = a b#c\n");
+    check_config(
+        " {\"batch-size\": 8, \"lr\": 0.25, \"workers\": \"3\", \"lr_schedule\": \"linear\", "
+        "\"nesterov\": false, \"out\": \"a b#c\"}");
+    assert_int_equal(config("{\"out\": null}"), TD_OK);
+    assert_null(t.out);
+    assert_int_equal(config(""), TD_OK);
+    assert_int_equal(config("{}"), TD_OK);
+}
+
+static void a_saved_config_comes_back(void **state)
+{
+    (void)state;
+    good("-b 7 --lr 0.3 --no-nesterov --out a\"b\\c --lr-schedule step");
+    train saved = t;
+    td_text text = { 0 };
+    td_fields_json(train_fields, &t, &text);
+    td_fields_default(train_fields, &t);
+    assert_int_equal(config(td_text_get(&text)), TD_OK);
+    assert_true(td_fields_equal(train_fields, &t, &saved));
+    td_text_release(&text);
+}
+
+static void bad_config(const char *text, td_status wanted, const char *message)
+{
+    assert_int_equal(config(text), wanted);
+    assert_string_equal(td_error_message(), message);
+}
+
+static void bad_config_files_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(td_options_config(groups, "absent", &arena), TD_ENOTFOUND);
+    assert_int_equal(td_options_config(groups, ".", &arena), TD_EIO);
+    bad_config("lr = 1\nlrr = 0.1", TD_EUSAGE,
+               "'run.cfg', line 2: unknown option 'lrr', did you mean 'lr'?");
+    bad_config("lr = abc", TD_EUSAGE, "'run.cfg', line 1: lr: 'abc' is not a number");
+    bad_config("\n\nlr 1", TD_EFORMAT, "'run.cfg', line 3: found 'lr 1', wanted name = value");
+    bad_config("= 1", TD_EFORMAT, "'run.cfg', line 1: found '= 1', wanted name = value");
+    bad_config("batch = 1", TD_EUSAGE,
+               "'run.cfg', line 1: unknown option 'batch', did you mean 'batch-size'?");
+    bad_config("{\"lrr\": 1}", TD_EUSAGE, "'run.cfg': unknown option 'lrr', did you mean 'lr'?");
+    bad_config("{\"lr\": -1}", TD_EUSAGE, "'run.cfg': lr: -1 is out of range, wanted 0 to 1000");
+    bad_config("{\"lr\": [1]}", TD_EFORMAT,
+               "'run.cfg': 'lr' is neither number, text nor truth value");
+    bad_config("{\"lr\": null}", TD_EFORMAT,
+               "'run.cfg': 'lr' is neither number, text nor truth value");
+    assert_int_equal(config("{\"lr\": "), TD_EFORMAT);
+    assert_non_null(strstr(td_error_message(), "run.cfg: line 1"));
+    assert_int_equal(td_file_write("run.cfg", "lr\0= 1", 6), TD_OK);
+    assert_int_equal(td_options_config(groups, "run.cfg", &arena), TD_EFORMAT);
+    assert_string_equal(td_error_message(), "'run.cfg' is no text file");
+    char *large = td_alloc((1 << 20) + 1, 1);
+    assert_int_equal(td_file_write("run.cfg", large, (1 << 20) + 1), TD_OK);
+    td_free(large);
+    assert_int_equal(td_options_config(groups, "run.cfg", &arena), TD_ELIMIT);
+}
+
+static void memory_may_fail_at_every_call(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "lr = 1\nout = x\nlrr = 1\n", "out = x\nlr = 2000",
+                                         "{\"lr\": 1, \"out\": \"x\", \"j\": 999}" };
+    for (int i = 0; i < 3; i++) {
+        td_status st = TD_ENOMEM;
+        assert_int_equal(td_file_write("run.cfg", texts[i], strlen(texts[i])), TD_OK);
+        for (int n = 1; st == TD_ENOMEM; n++) {
+            td_arena a = { 0 };
+            td_alloc_fail_at(n);
+            st = td_options_config(groups, "run.cfg", &a);
+            td_alloc_fail_at(0);
+            assert_true(n > 1 || st == TD_ENOMEM);
+            td_arena_release(&a);
+            assert_int_equal(td_alloc_live(), 0);
+        }
+        assert_int_equal(st, TD_EUSAGE);
+    }
+    static const char *const lines[] = { "--lr-=1", "--lr 2000", "--lr", "--out x --lrr" };
+    for (int i = 0; i < 4; i++) {
+        td_status st = TD_ENOMEM;
+        for (int n = 1; st == TD_ENOMEM; n++) {
+            char copy[32], *argv[4];
+            int argc = 0;
+            td_arena a = { 0 };
+            snprintf(copy, sizeof copy, "%s", lines[i]);
+            for (char *save, *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+                argv[argc++] = w;
+            td_alloc_fail_at(n);
+            st = td_options_parse(groups, argc, argv, rest, &n_rest, &a);
+            td_alloc_fail_at(0);
+            assert_true(n > 1 || st == TD_ENOMEM);
+            td_arena_release(&a);
+            assert_int_equal(td_alloc_live(), 0);
+        }
+        assert_int_equal(st, TD_EUSAGE);
+    }
+}
+
+/* --- pages ----------------------------------------------------------------------------------- */
+
+static void help_is_aligned(void **state)
+{
+    (void)state;
+    td_text out = { 0 };
+    td_options_help(groups, &out);
+    assert_string_equal(
+        td_text_get(&out),
+        "Optimiser:\n"
+        "  -b, --batch-size, --bs N      pictures in a step (default 256, 1 to 65536)\n"
+        "      --lr X                    learning rate (default 0.1, 0 to 1000)\n"
+        "      --lr-schedule NAME        how the learning rate falls (default cosine; step, "
+        "linear, cosine)\n"
+        "      --prof N                  steps to run before stopping early; -1 runs them all, and "
+        "this\n"
+        "                                sentence is long enough to be wrapped (default -1, -1 to "
+        "1000000000)\n"
+        "      --[no-]amp                mixed precision\n"
+        "      --[no-]nesterov           look ahead (default true)\n"
+        "  -v, --[no-]verbose            say more\n"
+        "      --no-checkpoints          write none\n"
+        "  -o, --out FILE                where the weights | the <state> go\n"
+        "\n"
+        "Data:\n"
+        "  -j, --workers N               threads (default 2, 0 to 256)\n"
+        "      --arch NAME               which network (default resnet18; resnet18, resnet34, "
+        "resnet50,\n"
+        "                                resnext101-32x4d)\n"
+        "      --lr-warmup X             epochs of warm-up (default 0, 0 to 100)\n");
+    td_text_release(&out);
+}
+
+static void markdown_has_a_row_for_each(void **state)
+{
+    (void)state;
+    td_text out = { 0 };
+    td_options_markdown(groups, &out);
+    assert_string_equal(
+        td_text_get(&out),
+        "### Optimiser\n"
+        "\n"
+        "| option | default | range | meaning |\n"
+        "|---|---|---|---|\n"
+        "| `-b, --batch-size, --bs N` | `256` | 1 to 65536 | pictures in a step |\n"
+        "| `--lr X` | `0.1` | 0 to 1000 | learning rate |\n"
+        "| `--lr-schedule NAME` | `cosine` | step, linear, cosine | how the learning "
+        "rate falls |\n"
+        "| `--prof N` | `-1` | -1 to 1000000000 | steps to run before stopping early; "
+        "-1 runs them all, and this sentence is long enough to be wrapped |\n"
+        "| `--[no-]amp` |  |  | mixed precision |\n"
+        "| `--[no-]nesterov` | `true` |  | look ahead |\n"
+        "| `-v, --[no-]verbose` |  |  | say more |\n"
+        "| `--no-checkpoints` |  |  | write none |\n"
+        "| `-o, --out FILE` |  |  | where the weights \\| the \\<state> go |\n"
+        "\n"
+        "### Data\n"
+        "\n"
+        "| option | default | range | meaning |\n"
+        "|---|---|---|---|\n"
+        "| `-j, --workers N` | `2` | 0 to 256 | threads |\n"
+        "| `--arch NAME` | `resnet18` | resnet18, resnet34, resnet50, "
+        "resnext101-32x4d | which network |\n"
+        "| `--lr-warmup X` | `0` | 0 to 100 | epochs of warm-up |\n");
+    td_text_release(&out);
+}
+
+static void pages_report_failing_memory(void **state)
+{
+    (void)state;
+    void (*const pages[])(const td_field_group *, td_text *) = { td_options_help,
+                                                                 td_options_markdown };
+    for (int i = 0; i < 2; i++) {
+        td_status st = TD_ENOMEM;
+        for (int n = 1; st != TD_OK; n++) {
+            td_text out = { 0 };
+            td_alloc_fail_at(n);
+            pages[i](groups, &out);
+            td_alloc_fail_at(0);
+            st = td_text_status(&out);
+            assert_true(n > 20 || st == TD_ENOMEM);
+            td_text_release(&out);
+        }
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start, clear_arena)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(long_options),
+        TEST(short_options),
+        TEST(truth_values),
+        TEST(arguments_and_the_end_of_options),
+        TEST(prefixes),
+        TEST(unknown_options),
+        TEST(bad_values),
+        TEST(long_words_are_no_danger),
+        TEST(config_files_are_read),
+        TEST(a_saved_config_comes_back),
+        TEST(bad_config_files_are_refused),
+        TEST(memory_may_fail_at_every_call),
+        TEST(help_is_aligned),
+        TEST(markdown_has_a_row_for_each),
+        TEST(pages_report_failing_memory),
+    };
+    return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
+}
