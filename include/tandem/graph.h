@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define TD_RANK_MAX 5
+#define TD_RANK_MAX     5
 #define TD_LAYOUT_BYTES 28
 
 /**
@@ -56,7 +56,7 @@ typedef struct td_builder td_builder;
 typedef struct td_value td_value;
 
 TD_API td_type td_type_of(td_dtype dtype, int rank, const int64_t *dim);
-TD_API int64_t td_type_count(const td_type *t);  /* elements, without a layout's padding */
+TD_API int64_t td_type_count(const td_type *t); /* elements, without a layout's padding */
 
 /* --- building ----------------------------------------------------------------------------------- */
 
@@ -83,8 +83,8 @@ TD_API td_value *td_param(td_builder *b, const char *name, td_dtype dtype, int r
 TD_API void td_output(td_builder *b, const char *name, td_value *v);
 
 /** Any op by name: `n_in` inputs, attributes as text (NULL for none); outputs go to out[]. */
-TD_API void td_apply(td_builder *b, const char *op, int n_in, td_value *const *in, const char *attrs,
-                     int n_out, td_value **out);
+TD_API void td_apply(td_builder *b, const char *op, int n_in, td_value *const *in,
+                     const char *attrs, int n_out, td_value **out);
 
 TD_API td_value *td_conv2d(td_builder *b, td_value *x, td_value *w, const char *attrs);
 /** y[N,K] = x[N,C] w[K,C]^T + bias[K]; `bias` may be NULL. */
@@ -100,15 +100,15 @@ TD_API td_value *td_relu6(td_builder *b, td_value *x);
 TD_API td_value *td_sigmoid(td_builder *b, td_value *x);
 TD_API td_value *td_max_pool2d(td_builder *b, td_value *x, const char *attrs);
 TD_API td_value *td_avg_pool2d(td_builder *b, td_value *x, const char *attrs);
-TD_API td_value *td_global_avg_pool(td_builder *b, td_value *x); /* [N,C,H,W] -> [N,C] */
+TD_API td_value *td_global_avg_pool(td_builder *b, td_value *x);  /* [N,C,H,W] -> [N,C] */
 TD_API td_value *td_add(td_builder *b, td_value *x, td_value *y); /* numpy broadcasting */
 TD_API td_value *td_mul(td_builder *b, td_value *x, td_value *y); /* numpy broadcasting */
 TD_API td_value *td_concat(td_builder *b, int n, td_value *const *xs, int axis);
 TD_API td_value *td_reshape(td_builder *b, td_value *x, int rank, const int64_t *dim);
 TD_API td_value *td_cast(td_builder *b, td_value *x, td_dtype to);
 TD_API td_value *td_resize_nearest(td_builder *b, td_value *x, int height, int width);
-TD_API td_value *td_sum(td_builder *b, td_value *x);  /* of all elements, to a scalar */
-TD_API td_value *td_mean(td_builder *b, td_value *x); /* of all elements, to a scalar */
+TD_API td_value *td_sum(td_builder *b, td_value *x);     /* of all elements, to a scalar */
+TD_API td_value *td_mean(td_builder *b, td_value *x);    /* of all elements, to a scalar */
 TD_API td_value *td_softmax(td_builder *b, td_value *x); /* over the last dimension */
 /** labels i64[N] -> [N,classes]: 1 - s + s/classes at the label, s/classes elsewhere. */
 TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smoothing);

@@ -49,8 +49,9 @@ TD_API int td_threads(void);
 
 /** How to compile.  All zero means: every pass on, nothing printed. */
 typedef struct {
-    const char *skip;       /* passes to leave out, "fuse,layout"; NULL for none */
-    const char *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
+    const char *skip; /* passes to leave out, "fuse,layout"; NULL for none */
+    const char
+        *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
 } td_compile_opts;
@@ -104,14 +105,20 @@ typedef struct {
     const char *why;    /* which kernels refused, and why; or "" */
     int64_t scratch_bytes;
     int64_t macs;
-    double seconds;     /* summed over the runs since td_program_profile(p, true) */
-    bool is_setup;      /* runs once after parameters change, not in every step */
+    double seconds; /* summed over the runs since td_program_profile(p, true) */
+    bool is_setup;  /* runs once after parameters change, not in every step */
 } td_node_report;
 
 TD_API int td_program_node_count(const td_program *p);
 TD_API td_node_report td_program_node(const td_program *p, int i);
 TD_API void td_program_profile(td_program *p, bool on);
 TD_API int64_t td_program_run_count(const td_program *p); /* since profiling was switched on */
+
+/**
+ * Run one kernel alone `runs` times on what memory holds and give the best time; 0 for nodes without a
+ * kernel and for updates.  The program must have run before; its outputs are undefined afterwards.
+ */
+TD_API TD_CHECKED td_status td_program_time(td_program *p, int i, int runs, double *best_s);
 
 typedef struct {
     int64_t param_bytes;      /* weights, statistics, momentum */

@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-#define TD_API __attribute__((visibility("default")))
-#define TD_CHECKED __attribute__((warn_unused_result))
+#define TD_API               __attribute__((visibility("default")))
+#define TD_CHECKED           __attribute__((warn_unused_result))
 #define TD_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
 /* clang-format off */

@@ -23,14 +23,14 @@ extern "C" {
 
 /** Where samples come from, shared by train, evaluate and benchmark. */
 typedef struct {
-    const char *data;      /* folder or .safetensors file */
-    int data_backend;      /* 0 "folder|pytorch|dali-cpu", 1 "synthetic|syntetic", 2 "tensors" */
-    int interpolation;     /* 0 "bilinear", 1 "bicubic" */
-    int workers;           /* decoding threads; 0: chosen */
-    int prefetch;          /* batches ahead */
-    double max_bad;        /* share of the data set that may be undecodable */
+    const char *data;  /* folder or .safetensors file */
+    int data_backend;  /* 0 "folder|pytorch|dali-cpu", 1 "synthetic|syntetic", 2 "tensors" */
+    int interpolation; /* 0 "bilinear", 1 "bicubic" */
+    int workers;       /* decoding threads; 0: chosen */
+    int prefetch;      /* batches ahead */
+    double max_bad;    /* share of the data set that may be undecodable */
     bool ignore_orientation;
-    bool exact_decode;     /* never decode at reduced size */
+    bool exact_decode; /* never decode at reduced size */
 } td_input_opts;
 
 TD_API const struct td_field *td_input_fields(void);
@@ -41,16 +41,16 @@ typedef struct {
     int batch_size;
     int optimizer_batch_size; /* -1: batch_size */
     int epochs, run_epochs;
-    int64_t run_iters;        /* optimiser steps of this run; -1: no limit */
+    int64_t run_iters; /* optimiser steps of this run; -1: no limit */
     int early_stopping_patience;
     double lr, end_lr;
-    int lr_schedule;          /* 0 step, 1 linear, 2 cosine */
-    int warmup;               /* epochs */
+    int lr_schedule; /* 0 step, 1 linear, 2 cosine */
+    int warmup;      /* epochs */
     double label_smoothing, mixup;
-    int optimizer;            /* 0 sgd, 1 rmsprop */
+    int optimizer; /* 0 sgd, 1 rmsprop */
     double rmsprop_alpha, rmsprop_eps;
-    double use_ema;           /* decay of averaged weights; -1: none */
-    int augmentation;         /* 0 none, 1 autoaugment */
+    double use_ema;   /* decay of averaged weights; -1: none */
+    int augmentation; /* 0 none, 1 autoaugment */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
     int print_freq;
@@ -59,18 +59,18 @@ typedef struct {
     bool amp;
     double static_loss_scale;
     bool dynamic_loss_scale, fp16;
-    bool pretrained;          /* download weights: never done */
-    int jit;                  /* 0 no, 1 script: accepted, every graph is compiled */
-    const char *gpu_affinity; /* accepted, no GPU here */
+    bool pretrained;            /* download weights: never done */
+    int jit;                    /* 0 no, 1 script: accepted, every graph is compiled */
+    const char *gpu_affinity;   /* accepted, no GPU here */
     const char *trt, *fused_se; /* accepted, the passes decide */
-    int prof;                 /* iterations per loop; -1: all */
-    int64_t seed;             /* -1: from the clock, and said */
+    int prof;                   /* iterations per loop; -1: all */
+    int64_t seed;               /* -1: from the clock, and said */
     int gather_checkpoints;
     const char *raport_file;
     bool evaluate, training_only, no_checkpoints;
     const char *checkpoint_filename;
     const char *workspace;
-    int memory_format;        /* 0 nchw, 1 nhwc: accepted, the layout pass decides */
+    int memory_format; /* 0 nchw, 1 nhwc: accepted, the layout pass decides */
     int topk;
     const char *final_weights; /* written after the last step */
     bool final_state;          /* momentum buffers too */
@@ -80,7 +80,7 @@ typedef struct {
     int threads;
     const char *skip_passes, *dump_after;
     const char *dump_dir;
-    const char *require;       /* "top1>=95" */
+    const char *require; /* "top1>=95" */
     const char *log;
 } td_train_opts;
 
@@ -88,15 +88,15 @@ TD_API const struct td_field *td_train_fields(void);
 TD_API void td_train_defaults(td_train_opts *opts);
 
 typedef struct {
-    int64_t epoch;           /* next epoch */
-    int64_t steps;           /* optimiser steps in all */
-    double train_loss;       /* of the last epoch, true mean */
+    int64_t epoch;     /* next epoch */
+    int64_t steps;     /* optimiser steps in all */
+    double train_loss; /* of the last epoch, true mean */
     double val_loss;
-    double top1, topk;       /* percent, last validation; -1: none was made */
+    double top1, topk; /* percent, last validation; -1: none was made */
     double best_top1;
-    double images_per_s;     /* training, waiting included, last epoch */
-    bool was_stopped;        /* by a signal, after saving */
-    char checkpoint[512];    /* path written last, or "" */
+    double images_per_s;  /* training, waiting included, last epoch */
+    bool was_stopped;     /* by a signal, after saving */
+    char checkpoint[512]; /* path written last, or "" */
 } td_train_result;
 
 /**
@@ -115,8 +115,9 @@ typedef struct {
     td_model_opts model;
     td_input_opts input;
     int batch_size;
-    const char *weights;      /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
-    const char *logits;       /* write raw outputs in input order */
+    const char
+        *weights;       /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
+    const char *logits; /* write raw outputs in input order */
     int topk;
     double label_smoothing;
     int64_t seed;
@@ -156,11 +157,11 @@ TD_API void td_classify_defaults(td_classify_opts *opts);
 
 typedef struct {
     const char *path;
-    td_status st;            /* of this picture */
-    const char *message;     /* when st is not TD_OK */
-    int n;                   /* entries below */
+    td_status st;        /* of this picture */
+    const char *message; /* when st is not TD_OK */
+    int n;               /* entries below */
     int label[10];
-    const char *name[10];    /* class names, "class 17" when the file has none */
+    const char *name[10]; /* class names, "class 17" when the file has none */
     double probability[10];
 } td_prediction;
 
@@ -177,18 +178,18 @@ TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t
 TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path);
 
 typedef struct {
-    int mode;               /* 0 training, 1 inference, 2 data, 3 op */
+    int mode; /* 0 training, 1 inference, 2 data, 3 op */
     td_model_opts model;
     td_input_opts input;
     int batch_size;
-    int precision;          /* 0 fp32 */
+    int precision; /* 0 fp32 */
     int iters, warmup;
     int threads;
     const char *device;
-    const char *lines;      /* op mode: file of problem lines */
-    const char *filter;     /* op mode: glob on op names */
-    bool bound;             /* measure bound_images_per_s too */
-    bool kernels;           /* per-node times in the result */
+    const char *lines;  /* op mode: file of problem lines */
+    const char *filter; /* op mode: glob on op names */
+    bool bound;         /* measure bound_images_per_s too */
+    bool kernels;       /* per-node times in the result */
     const char *skip_passes;
     const char *log;
 } td_benchmark_opts;

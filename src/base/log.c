@@ -80,6 +80,8 @@ static td_status parse_rule(levels *l, char *item)
 td_status td_log_configure(const char *spec)
 {
     levels l = { .level = TD_LOG_INFO };
+    if (!spec)
+        return TD_OK;
     char *copy = td_copy_text(spec);
     if (!copy)
         return TD_ENOMEM;

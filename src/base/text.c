@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,31 @@ void td_text_add_json(td_text *t, const char *s)
             td_text_add_bytes(t, (const char *)p, n);
         p += n ? n : 1;
     }
+}
+
+static void json_name(td_text *t, const char *name)
+{
+    bool is_first = t->len == 0 || t->data[t->len - 1] == '{';
+    td_text_add(t, "%s\"%s\": ", is_first ? "" : ", ", name);
+}
+
+void td_json_add(td_text *t, const char *name, double value)
+{
+    json_name(t, name);
+    if (isfinite(value)) /* whole numbers in full: counts, bytes */
+        td_text_add(t, value == floor(value) && fabs(value) < 1e15 ? "%.0f" : "%.10g", value);
+    else
+        td_text_add(t, "null");
+}
+
+void td_json_add_text(td_text *t, const char *name, const char *value)
+{
+    json_name(t, name);
+    td_text_add(t, value ? "\"" : "null");
+    if (!value)
+        return;
+    td_text_add_json(t, value);
+    td_text_add(t, "\"");
 }
 
 bool td_text_is_utf8(const char *s)

@@ -33,6 +33,13 @@ void td_text_add_bytes(td_text *t, const char *bytes, size_t n);
 /** Add `s` as the inside of a JSON string; escaped are '"', '\', control bytes and bad UTF-8. */
 void td_text_add_json(td_text *t, const char *s);
 
+/**
+ * A member of a JSON object, with a comma before it unless the text ends in '{': "name": value.
+ * A number that is not finite, and a NULL text, is null.
+ */
+void td_json_add(td_text *t, const char *name, double value);
+void td_json_add_text(td_text *t, const char *name, const char *value);
+
 td_status td_text_status(const td_text *t) TD_CHECKED;
 
 /** The text, never NULL. */

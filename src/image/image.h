@@ -24,7 +24,10 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/** 8-bit RGB, rows without padding.  All zero is a valid empty picture. */
+/**
+ * 8-bit RGB, rows without padding.  All zero is a valid empty picture.  Give it pixels by
+ * td_image_resize_buffer, which leaves room behind them that vector loads may read.
+ */
 typedef struct {
     uint8_t *px; /* [height, width, 3], owned */
     int width, height;

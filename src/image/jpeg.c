@@ -366,8 +366,8 @@ static bool has_end(const reader *r)
 
 /*
  * A file that was cut off must not pass because the region lies above the cut: with no end marker
- * in it, the rows below the region are read too, and fail where the data fails.  (Skipping up to the
- * last row would not read anything.)
+ * in it, the rows below the region are read too, and fail where the data fails.  (Skipping up to
+ * the last row would not read anything.)
  */
 static void read_rest(reader *r, bool is_whole)
 {

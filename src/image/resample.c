@@ -10,8 +10,8 @@
  * The horizontal pass runs first, only over the rows the vertical one will read, and rounds to
  * bytes in between; the same integers come out as from PIL, on any processor.
  *
- * The passes exist twice: in plain C, and for AVX2, where the 23-bit weights are cut into an upper and
- * a lower part of 16 and 8 bits, so that one instruction multiplies and adds two taps:
+ * The passes exist twice: in plain C, and for AVX2, where the weights are cut into an upper part of
+ * 16 bits and a lower one of 8, so that one instruction multiplies and adds two taps:
  *
  *     k = 256 * high + low        sum in[x] * k[x] = 256 * (sum in * high) + (sum in * low)
  *
@@ -53,10 +53,18 @@ typedef struct {
     size_t cap_first, cap_n, cap_k, cap_cut, cap_real;
 } axis;
 
+/* Along x, n rows; and along y, row i of the output. */
+typedef struct {
+    void (*rows)(const axis *, const uint8_t *src, size_t src_row, int n, uint8_t *dst,
+                 size_t dst_row);
+    void (*columns)(const axis *, int i, const uint8_t *src, size_t stride, size_t len,
+                    uint8_t *dst);
+} passes;
+
 typedef struct {
     axis x, y;
-    uint8_t
-        *between; /* [rows the vertical pass reads, row_bytes(out_width)], after the first pass */
+    passes passes;
+    uint8_t *between; /* after the first pass: [rows the second reads, row_bytes(out_width)] */
     size_t cap_between;
 } resampler;
 
@@ -160,7 +168,7 @@ void td_resampler_release(td_resampler *r)
     r->impl = NULL;
 }
 
-/* --- the passes, in plain C ---------------------------------------------------------------------- */
+/* --- the passes, in plain C ------------------------------------------------------------------- */
 
 static uint8_t clip8(int32_t sum)
 {
@@ -209,7 +217,7 @@ static void columns_plain(const axis *a, int i, const uint8_t *src, size_t strid
     column_plain(a->k + (size_t)i * (size_t)a->n_max, a->n[i], src, stride, 0, len, dst);
 }
 
-/* --- the passes, with AVX2 ----------------------------------------------------------------------- */
+/* --- the passes, with AVX2 -------------------------------------------------------------------- */
 
 #if TD_RESAMPLE_AVX2
 
@@ -231,9 +239,9 @@ TD_AVX2 static inline __m256i join(__m256i high, __m256i low)
 }
 
 /*
- * Two rows at a time, one in each half of a register.  Four pixels are loaded (and four bytes more),
- * spread to 16 bits as r0 r1 g0 g1 b0 b1 - - and r2 r3 g2 g3 b2 b3 - -, and multiplied with two
- * weights each.  Reads up to OVERREAD bytes past a row, writes one.
+ * Two rows at a time, one in each half of a register.  Four pixels are loaded (and four bytes
+ * more), spread to 16 bits as r0 r1 g0 g1 b0 b1 - - and r2 r3 g2 g3 b2 b3 - -, and multiplied with
+ * two weights each.  Reads up to OVERREAD bytes past a row, writes one.
  */
 TD_AVX2 static void two_rows_avx2(const axis *a, const uint8_t *src0, const uint8_t *src1,
                                   uint8_t *dst0, uint8_t *dst1)
@@ -310,22 +318,19 @@ TD_AVX2 static void columns_avx2(const axis *a, int i, const uint8_t *src, size_
 
 #endif
 
-typedef struct {
-    void (*rows)(const axis *, const uint8_t *, size_t, int, uint8_t *, size_t);
-    void (*columns)(const axis *, int, const uint8_t *, size_t, size_t, uint8_t *);
-} passes;
-
-/* The fast ones read past the end of `src`, which pictures of td_image_resize_buffer allow. */
-static passes best_passes(size_t src_room)
+/* The fast ones read past the end of src, which pictures of td_image_resize_buffer allow. */
+static passes choose_passes(const td_image *src)
 {
 #if TD_RESAMPLE_AVX2
-    if (src_room >= OVERREAD && __builtin_cpu_supports("avx2"))
+    size_t room = src->cap_bytes - 3 * (size_t)src->width * (size_t)src->height;
+    if (room >= OVERREAD && __builtin_cpu_supports("avx2"))
         return (passes){ rows_avx2, columns_avx2 };
 #endif
+    (void)src;
     return (passes){ rows_plain, columns_plain };
 }
 
-/* --- both ---------------------------------------------------------------------------------------- */
+/* --- both ------------------------------------------------------------------------------------- */
 
 static td_status check_arguments(const td_image *src, double x, double y, double w, double h,
                                  int out_width, int out_height)
@@ -351,12 +356,11 @@ static size_t row_bytes(int width)
 
 static void vertical(const resampler *r, const uint8_t *src, size_t stride, td_image *out)
 {
-    passes p = best_passes(OVERREAD); /* reads whole rows only */
     size_t row = 3 * (size_t)out->width;
     int top = r->y.first[0];
     for (int y = 0; y < out->height; y++)
-        p.columns(&r->y, y, src + (size_t)(r->y.first[y] - top) * stride, stride, row,
-                  out->px + (size_t)y * row);
+        r->passes.columns(&r->y, y, src + (size_t)(r->y.first[y] - top) * stride, stride, row,
+                          out->px + (size_t)y * row);
 }
 
 /* The rows the vertical pass will read, resampled along x, into r->between. */
@@ -366,8 +370,7 @@ static td_status horizontal(resampler *r, const td_image *src)
     int n = r->y.first[last] + r->y.n[last] - top;
     size_t src_row = 3 * (size_t)src->width, row = row_bytes(r->x.out_len);
     TD_TRY(td_reserve(&r->between, &r->cap_between, (size_t)n * row, 1));
-    size_t room = src->cap_bytes - src_row * (size_t)src->height;
-    best_passes(room).rows(&r->x, src->px + (size_t)top * src_row, src_row, n, r->between, row);
+    r->passes.rows(&r->x, src->px + (size_t)top * src_row, src_row, n, r->between, row);
     return TD_OK;
 }
 
@@ -386,6 +389,7 @@ td_status td_image_resample(td_resampler *handle, const td_image *src, double bo
     TD_TRY(axis_prepare(&r->y, src->height, (float)box_y, (float)(box_y + box_height), out_height,
                         filter));
 
+    r->passes = choose_passes(src);
     if (is_identity(&r->x) && is_identity(&r->y))
         return td_image_crop(src, (td_box){ .width = out_width, .height = out_height }, out);
     TD_TRY(td_image_resize_buffer(out, out_width, out_height));

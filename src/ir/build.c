@@ -34,8 +34,8 @@ td_builder *td_build_begin(void)
     if (!b)
         return NULL;
     b->dummy_node.op = &td_op_input;
-    b->dummy = (td_value){ .name = "", .type = td_type_scalar(TD_DT_F32),
-                           .producer = &b->dummy_node };
+    b->dummy =
+        (td_value){ .name = "", .type = td_type_scalar(TD_DT_F32), .producer = &b->dummy_node };
     return b;
 }
 
@@ -137,7 +137,8 @@ const char *td_build_type_text(td_builder *b, const td_type *t)
 {
     td_text text = { 0 };
     td_type_print(t, &text);
-    char *copy = td_text_status(&text) == TD_OK ? td_arena_text(&b->arena, td_text_get(&text)) : NULL;
+    char *copy =
+        td_text_status(&text) == TD_OK ? td_arena_text(&b->arena, td_text_get(&text)) : NULL;
     td_text_release(&text);
     if (!copy)
         td_build_fail(b, TD_ENOMEM);
@@ -289,6 +290,29 @@ td_value *td_emit_leaf(td_builder *b, const td_op *op, const void *attr, const c
         return v;
     td_build_fail(b, st);
     return &b->dummy;
+}
+
+void td_apply(td_builder *b, const char *name, int n_in, td_value *const *in, const char *attrs,
+              int n_out, td_value **out)
+{
+    const td_op *op = td_op_find(name);
+    for (int i = 0; i < n_out; i++)
+        out[i] = b ? &b->dummy : NULL;
+    if (!td_build_ok(b))
+        return;
+    if (!op)
+        td_build_fail(b, td_error(TD_EARG, "there is no op '%s'", name));
+    else if (op->is_leaf)
+        td_build_fail(b, td_error(TD_EARG, "%s: takes a name, wanted td_input or td_param", name));
+    else if (n_out != op->n_out)
+        td_build_fail(b,
+                      td_error(TD_EARG, "%s: has %d results, wanted %d", name, op->n_out, n_out));
+    else if (n_in > TD_IN_MAX)
+        td_build_fail(b, td_error(TD_EARG, "%s: more than %d operands", name, TD_IN_MAX));
+    else if (attrs && !op->attr_bytes)
+        td_build_fail(b, td_error(TD_EARG, "%s: has no attributes", name));
+    else
+        td_emit_n(b, op, attrs ? td_build_attr(b, op, attrs) : NULL, n_in, in, out);
 }
 
 td_value *td_input(td_builder *b, const char *name, td_type type)

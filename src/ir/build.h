@@ -9,7 +9,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 
-#define TD_ARGS(...) ((td_value *const[]){ __VA_ARGS__ })
+#define TD_ARGS(...)   ((td_value *const[]){ __VA_ARGS__ })
 #define TD_N_ARGS(...) ((int)(sizeof((td_value *const[]){ __VA_ARGS__ }) / sizeof(td_value *)))
 
 /**

@@ -26,6 +26,13 @@ bool td_value_is_input(const td_value *v)
     return v->producer && strcmp(v->producer->op->name, "input") == 0;
 }
 
+const td_value *td_value_root(const td_value *v)
+{
+    while (v->producer->op->is_alias)
+        v = v->producer->in[0];
+    return v;
+}
+
 bool td_node_has_effect(const td_node *n)
 {
     return n->op->writes != 0;
@@ -114,6 +121,21 @@ const char *td_node_label(const td_node *n)
 
 /* --- checks ----------------------------------------------------------------------------------- */
 
+/* what is overwritten must be a parameter, and only one operand's */
+static td_status check_written(const td_node *n, int i)
+{
+    if (!(n->op->writes >> i & 1))
+        return TD_OK;
+    if (!td_value_is_param(n->in[i]))
+        return td_error(TD_ESHAPE, "%s: operand %d is overwritten and must be a parameter",
+                        n->op->name, i);
+    for (int k = 0; k < i; k++)
+        if (n->in[k] == n->in[i])
+            return td_error(TD_ESHAPE, "%s: operands %d and %d are both '%s', which is overwritten",
+                            n->op->name, k, i, n->in[i]->name);
+    return TD_OK;
+}
+
 static td_status check_operands(const td_node *n)
 {
     const td_op *op = n->op;
@@ -126,9 +148,10 @@ static td_status check_operands(const td_node *n)
         if (want && n->in[i]->type.rank != want)
             return td_error(TD_ESHAPE, "%s: operand %d has %d dimensions, wants %d", op->name, i,
                             n->in[i]->type.rank, want);
-        if ((op->writes >> i & 1) && !td_value_is_param(n->in[i]))
-            return td_error(TD_ESHAPE, "%s: operand %d is overwritten and must be a parameter",
-                            op->name, i);
+        if (!(op->any_dtype >> i & 1) && !td_dtype_is_float(n->in[i]->type.dtype))
+            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted a float type", op->name, i,
+                            td_dtype_name(n->in[i]->type.dtype));
+        TD_TRY(check_written(n, i));
     }
     return TD_OK;
 }
@@ -137,16 +160,17 @@ td_status td_node_infer(const td_node *n, td_type *y)
 {
     TD_TRY(n->op->infer(n, y));
     for (int i = 0; i < n->n_out; i++) {
-        memset(y[i].layout, 0, sizeof y[i].layout);
-        if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in &&
-            y[i].rank == n->in[0]->type.rank)
+        if (n->op->layout != TD_LAYOUT_CHOOSES)
+            memset(y[i].layout, 0, sizeof y[i].layout);
+        if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in && y[i].rank == n->in[0]->type.rank)
             memcpy(y[i].layout, n->in[0]->type.layout, sizeof y[i].layout);
         for (int d = 0; d < y[i].rank; d++)
             if (y[i].dim[d] < 1)
                 return td_error(TD_ESHAPE, "%s: dimension %d of the result would be %lld",
                                 n->op->name, d, (long long)y[i].dim[d]);
         if (td_type_bytes(&y[i]) == 0)
-            return td_error(TD_ESHAPE, "%s: the result is too large", n->op->name);
+            return td_error(TD_ESHAPE, "%s: the result is too large, or does not fit layout '%s'",
+                            n->op->name, y[i].layout);
     }
     return TD_OK;
 }
@@ -159,78 +183,117 @@ td_status td_node_check(const td_node *n)
     return TD_OK;
 }
 
+const char *td_memory_order(const td_value *v)
+{
+    const td_node *from = v->producer;
+    return from->op->layout == TD_LAYOUT_FOLLOWS && from->n_in ? from->in[0]->type.layout : "";
+}
+
+/* the layout operand or result i must have; NULL: any */
+static const char *wanted_layout(const td_node *n, int i, const td_type *t)
+{
+    if (n->op->is_leaf || (i < n->n_in && (n->op->shape_only >> i & 1)))
+        return NULL;
+    if (n->op->layout == TD_LAYOUT_PLAIN)
+        return "";
+    if (n->op->layout != TD_LAYOUT_FOLLOWS)
+        return NULL;
+    if (n->n_in && t->rank == n->in[0]->type.rank)
+        return n->in[0]->type.layout;
+    return i < n->n_in ? NULL : "";
+}
+
 static td_status check_layouts(const td_node *n)
 {
-    const td_type *x = n->n_in ? td_in_type(n, 0) : NULL;
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
-        bool fits = true;
-        if (i < n->n_in && (n->op->shape_only >> i & 1))
-            continue;
-        if (n->op->layout == TD_LAYOUT_PLAIN && !n->op->is_leaf)
-            fits = td_type_is_plain(t);
-        else if (n->op->layout == TD_LAYOUT_FOLLOWS && x && t->rank == x->rank)
-            fits = strcmp(t->layout, x->layout) == 0;
-        if (!fits)
-            return td_error(TD_ESHAPE, "%s: operand or result %d has layout '%s', wants '%s'",
-                            n->op->name, i, t->layout, x && n->op->layout ? x->layout : "plain");
+        const char *wanted = wanted_layout(n, i, t);
+        if (wanted && strcmp(t->layout, wanted) != 0)
+            return td_error(TD_ESHAPE, "%s: %s %d has layout '%s', wants '%s'", n->op->name,
+                            i < n->n_in ? "operand" : "result", i < n->n_in ? i : i - n->n_in,
+                            t->layout, wanted);
+        if (i < n->n_in && (n->op->memory_order >> i & 1) &&
+            strcmp(td_memory_order(n->in[i]), n->in[0]->type.layout) != 0)
+            return td_error(TD_ESHAPE,
+                            "%s: operand %d is in the memory order of layout '%s', operand 0 of '%s'",
+                            n->op->name, i, td_memory_order(n->in[i]), n->in[0]->type.layout);
     }
     return TD_OK;
 }
 
-static td_status verify_node(const td_graph *g, const td_node *n, const int *written_at)
+static td_status bad_result(const td_node *n, int i, const td_type *is)
 {
-    td_type y[TD_OUT_MAX];
+    td_text said = { 0 }, found = { 0 };
+    td_type_print(&n->out[i]->type, &said);
+    td_type_print(is, &found);
+    td_status st = td_error(TD_ESHAPE, "%s: '%%%s' is declared %s, is %s", n->op->name,
+                            n->out[i]->name, td_text_get(&said), td_text_get(&found));
+    td_text_release(&said);
+    td_text_release(&found);
+    return st;
+}
+
+/* overwritten[v]: the parameter that v is, or looks at, has been overwritten */
+static td_status verify_operands(const td_graph *g, const td_node *n, const bool *overwritten)
+{
     for (int i = 0; i < n->n_in; i++) {
         const td_value *v = n->in[i];
         if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
             return td_error(TD_ESHAPE, "%s: operand %d is of another graph", n->op->name, i);
         if (!v->producer || v->producer->id >= n->id)
             return td_error(TD_ESHAPE, "%s: operand %d is used before it exists", n->op->name, i);
-        if (written_at[v->id] >= 0 && written_at[v->id] < n->id)
+        const td_value *root = td_value_root(v);
+        if (overwritten[root->id])
             return td_error(TD_ESHAPE, "%s: operand '%s' was overwritten before", n->op->name,
-                            v->name);
+                            root->name);
     }
+    return TD_OK;
+}
+
+static td_status verify_node(const td_graph *g, const td_node *n, const bool *overwritten)
+{
+    td_type y[TD_OUT_MAX];
+    TD_TRY(verify_operands(g, n, overwritten));
     TD_TRY(td_node_check(n));
     if (n->op->is_leaf)
         return TD_OK;
     TD_TRY(td_node_infer(n, y));
     for (int i = 0; i < n->n_out; i++)
-        if (y[i].dtype != n->out[i]->type.dtype || !td_type_same_shape(&y[i], &n->out[i]->type)) {
-            td_text said = { 0 }, is = { 0 };
-            td_type_print(&n->out[i]->type, &said);
-            td_type_print(&y[i], &is);
-            td_status st = td_error(TD_ESHAPE, "%s: '%%%s' is declared %s, is %s", n->op->name,
-                                    n->out[i]->name, td_text_get(&said), td_text_get(&is));
-            td_text_release(&said);
-            td_text_release(&is);
-            return st;
-        }
+        if (y[i].dtype != n->out[i]->type.dtype || !td_type_same_shape(&y[i], &n->out[i]->type))
+            return bad_result(n, i, &y[i]);
     return check_layouts(n);
+}
+
+static td_status verify_outputs(const td_graph *g, const bool *overwritten)
+{
+    for (int i = 0; i < g->n_outputs; i++) {
+        const td_value *v = g->outputs[i].value;
+        if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
+            return td_error(TD_ESHAPE, "output '%s' is of another graph", g->outputs[i].name);
+        if (overwritten[td_value_root(v)->id])
+            return td_error(TD_ESHAPE, "output '%s' is parameter '%s', which the graph overwrites",
+                            g->outputs[i].name, td_value_root(v)->name);
+    }
+    return TD_OK;
 }
 
 td_status td_graph_verify(const td_graph *g)
 {
-    int *written_at = td_alloc((size_t)g->n_values + 1, sizeof *written_at);
-    td_status st = written_at ? TD_OK : TD_ENOMEM;
-    if (st != TD_OK)
-        return st;
-    for (int i = 0; i < g->n_values; i++)
-        written_at[i] = -1;
+    bool *overwritten = td_alloc((size_t)g->n_values + 1, sizeof *overwritten);
+    td_status st = overwritten ? TD_OK : TD_ENOMEM;
 
-    for (int i = 0; i < g->n_nodes; i++) {
+    for (int i = 0; st == TD_OK && i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         TD_CHECK(n->id == i);
-        st = verify_node(g, n, written_at);
-        if (st != TD_OK) {
+        st = verify_node(g, n, overwritten);
+        if (st != TD_OK)
             st = td_error_context(st, "node %d", i);
-            goto out;
-        }
-        for (int k = 0; k < n->n_in; k++)
+        for (int k = 0; st == TD_OK && k < n->n_in; k++)
             if (n->op->writes >> k & 1)
-                written_at[n->in[k]->id] = i;
+                overwritten[n->in[k]->id] = true;
     }
-out:
-    td_free(written_at);
+    if (st == TD_OK)
+        st = verify_outputs(g, overwritten);
+    td_free(overwritten);
     return st;
 }

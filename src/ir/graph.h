@@ -59,6 +59,12 @@ static inline const td_type *td_in_type(const td_node *n, int i)
 bool td_value_is_param(const td_value *v);
 bool td_value_is_input(const td_value *v);
 
+/** The value whose memory `v` is: `v` itself unless it is a reshape. */
+const td_value *td_value_root(const td_value *v);
+
+/** The layout in whose memory order the elements of `v`, a mask, stand: that of its producer's operand 0. */
+const char *td_memory_order(const td_value *v);
+
 /** Does running this node change something that outlives the run? */
 bool td_node_has_effect(const td_node *n);
 
@@ -72,11 +78,12 @@ void td_node_print(const td_node *n, td_text *out);
 /** The name reports use: the parameter's name without its last part, else the first output's name. */
 const char *td_node_label(const td_node *n);
 
-td_status td_node_check(const td_node *n) TD_CHECKED; /* arity, ranks, attributes, infer; used by build and verify */
+td_status td_node_check(const td_node *n)
+    TD_CHECKED; /* arity, ranks, attributes, infer; used by build and verify */
 
 /**
  * What outputs would have as types: infer, then layouts: op FOLLOWS: outputs of operand 0's rank take its
- * layout; every other output is plain.
+ * layout; op CHOOSES: as infer says (only reorder says one); every other output is plain.
  */
 td_status td_node_infer(const td_node *n, td_type *y) TD_CHECKED;
 

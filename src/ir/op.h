@@ -11,7 +11,7 @@
 #include "ir/graph.h"
 #include "ir/type.h"
 
-#define TD_IN_MAX 16 /* of any op; concat is the one that needs them */
+#define TD_IN_MAX  16 /* of any op; concat is the one that needs them */
 #define TD_OUT_MAX 4
 
 /* Precision class, used by the amp pass (see reference: TensorFlow auto_mixed_precision). */
@@ -31,15 +31,17 @@ typedef enum {
 
 struct td_op {
     const char *name;
-    const char *summary;  /* "grouped, strided, dilated 2-D convolution" */
-    int n_in;             /* operands, at least */
-    int n_in_max;         /* operands, at most; 0: exactly n_in */
+    const char *summary; /* "grouped, strided, dilated 2-D convolution" */
+    int n_in;            /* operands, at least */
+    int n_in_max;        /* operands, at most; 0: exactly n_in */
     int n_out;
     int8_t in_rank[TD_IN_MAX]; /* 0: any rank */
     const td_field *fields;    /* of attr; NULL: no attributes */
     size_t attr_bytes;
     td_amp amp;
     td_layout_role layout;
+    uint32_t any_dtype;     /* operands that need not be a float type */
+    uint32_t memory_order;  /* operands (masks) that must meet operand 0 in their own memory order */
     uint32_t shape_only;    /* operands whose values are never read */
     uint32_t writes;        /* operands overwritten in place: parameters only */
     uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */

@@ -14,7 +14,7 @@
 #include "ir/build.h"
 
 #define NAME_MAX_BYTES 256
-#define LINES_MAX 1000000
+#define LINES_MAX      1000000
 
 typedef struct {
     char name[NAME_MAX_BYTES];

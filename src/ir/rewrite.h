@@ -15,8 +15,8 @@ typedef struct {
     td_builder *b;
     td_value **map; /* [old->n_values] old value's id -> new value, NULL while there is none */
     const td_target *target;
-    void *state;    /* the pass's own */
-    int n_changed;  /* for the log: how often the pass's rule applied */
+    void *state;   /* the pass's own */
+    int n_changed; /* for the log: how often the pass's rule applied */
 } td_rewriter;
 
 /** The new value for an old one. */

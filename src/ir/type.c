@@ -14,6 +14,9 @@
 
 #include "base/arena.h"
 
+#define BLOCKS_MAX  ((int)(sizeof((td_blocking *)0)->block / sizeof(int64_t)))
+#define PRODUCT_MAX ((int64_t)1 << 20) /* of one dimension's blocks; real ones are below 256 */
+
 td_type td_type_of(td_dtype dtype, int rank, const int64_t *dim)
 {
     td_type t = { .dtype = dtype, .rank = rank };
@@ -89,7 +92,7 @@ static const char *split_groups(const td_type *t, td_blocking *bl)
     if (!digits)
         return s;
 
-    long groups = strtol(s, NULL, 10);
+    long groups = digits < 10 ? strtol(s, NULL, 10) : 0;
     if (s[digits] != 'g' || groups < 1 || t->rank < 1 || t->dim[0] % groups)
         return NULL;
     for (int i = t->rank; i > 0; i--)
@@ -100,48 +103,62 @@ static const char *split_groups(const td_type *t, td_blocking *bl)
     return s + digits + 1;
 }
 
-bool td_type_blocking(const td_type *t, td_blocking *bl)
+/* the letters into bl->order; returns behind them, NULL when they are no order of the dimensions */
+static const char *read_order(const char *s, td_blocking *bl, unsigned *blocked)
 {
-    *bl = (td_blocking){ 0 };
-    const char *s = split_groups(t, bl);
-    if (!s)
-        return false;
-
-    unsigned seen = 0, blocked = 0, has_block = 0;
+    unsigned seen = 0;
     int n_outer = 0;
     for (; isalpha((unsigned char)*s); s++) {
         int d = tolower((unsigned char)*s) - 'a';
         if (d >= bl->rank || (seen >> d & 1))
-            return false;
+            return NULL;
         seen |= 1u << d;
-        blocked |= (unsigned)(isupper((unsigned char)*s) != 0) << d;
+        *blocked |= (unsigned)(isupper((unsigned char)*s) != 0) << d;
         bl->order[n_outer++] = d;
     }
     if (n_outer == 0 && *s == '\0')
         for (; n_outer < bl->rank; n_outer++)
             bl->order[n_outer] = n_outer;
-    if (n_outer != bl->rank)
-        return false;
+    return n_outer == bl->rank ? s : NULL;
+}
 
-    int64_t product[TD_RANK_MAX + 1];
-    for (int i = 0; i < bl->rank; i++)
-        product[i] = 1;
+/* "16b4a" into bl->block; `product` of each dimension's blocks; false when malformed or too large */
+static bool read_blocks(const char *s, td_blocking *bl, unsigned blocked, int64_t *product)
+{
+    unsigned has_block = 0;
     while (*s) {
-        char *end;
-        long n = strtol(s, &end, 10);
-        int d = *end - 'a';
-        if (end == s || n < 2 || n > 4096 || d < 0 || d >= bl->rank || bl->n_blocks == 8)
+        size_t digits = strspn(s, "0123456789");
+        long n = digits && digits < 6 ? strtol(s, NULL, 10) : 0;
+        int d = s[digits] - 'a';
+        if (n < 2 || n > 4096 || d < 0 || d >= bl->rank || bl->n_blocks == BLOCKS_MAX ||
+            product[d] > PRODUCT_MAX / n)
             return false;
         bl->block_dim[bl->n_blocks] = d;
         bl->block[bl->n_blocks++] = n;
         product[d] *= n;
         has_block |= 1u << d;
-        s = end + 1;
+        s += digits + 1;
     }
-    if (has_block != blocked)
-        return false;
+    return has_block == blocked;
+}
+
+bool td_type_blocking(const td_type *t, td_blocking *bl)
+{
+    unsigned blocked = 0;
+    int64_t product[TD_RANK_MAX + 1];
+    *bl = (td_blocking){ 0 };
+    const char *s = split_groups(t, bl);
+    if (s)
+        s = read_order(s, bl, &blocked);
     for (int i = 0; i < bl->rank; i++)
-        bl->padded[i] = (bl->dim[i] + product[i] - 1) / product[i] * product[i];
+        product[i] = 1;
+    if (!s || !read_blocks(s, bl, blocked, product))
+        return false;
+    for (int i = 0; i < bl->rank; i++) {
+        int64_t rest = bl->dim[i] % product[i];
+        if (__builtin_add_overflow(bl->dim[i], rest ? product[i] - rest : 0, &bl->padded[i]))
+            return false;
+    }
     return true;
 }
 
@@ -152,9 +169,15 @@ int64_t td_type_bytes(const td_type *t)
         return 0;
     int64_t n = (int64_t)td_dtype_bytes(t->dtype);
     for (int i = 0; i < bl.rank; i++)
-        if (__builtin_mul_overflow(n, bl.padded[i], &n))
+        if (bl.padded[i] < 1 || __builtin_mul_overflow(n, bl.padded[i], &n))
             return 0;
-    return n;
+    return n <= TD_TYPE_BYTES_MAX ? n : 0;
+}
+
+int64_t td_mul_capped(int64_t a, int64_t b)
+{
+    int64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
 }
 
 int64_t td_blocking_offset(const td_blocking *bl, const td_type *t, const int64_t *at)

@@ -20,21 +20,30 @@ bool td_dtype_is_float(td_dtype d);
 /** A copy in plain layout. */
 td_type td_type_plain(const td_type *t);
 
-/** Bytes in memory, a layout's padding included; 0 when the layout does not fit the shape. */
+/* A tensor of a TiB is a broken size; the sum of a million of them still fits an int64_t. */
+#define TD_TYPE_BYTES_MAX ((int64_t)1 << 40)
+
+/**
+ * Bytes in memory, a layout's padding included; 0 when the layout does not fit the shape, a dimension is
+ * below 1, or it would be more than TD_TYPE_BYTES_MAX.
+ */
 int64_t td_type_bytes(const td_type *t);
+
+/** a * b, INT64_MAX where that is too much: counts of work, for reports. */
+int64_t td_mul_capped(int64_t a, int64_t b);
 
 /**
  * A layout taken apart: dimensions (with a group split first), outer order, inner blocks.
  * "32gAbcde16a" on [K,C,R,S]: groups 32, dims {32, K/32, C, R, S}.
  */
 typedef struct {
-    int rank;                          /* of dims below; the type's rank, +1 with groups */
+    int rank; /* of dims below; the type's rank, +1 with groups */
     int64_t dim[TD_RANK_MAX + 1];
-    int order[TD_RANK_MAX + 1];        /* outer dimensions, slowest first */
+    int order[TD_RANK_MAX + 1]; /* outer dimensions, slowest first */
     int n_blocks;
-    int block_dim[8];                  /* inner blocks, slowest first */
+    int block_dim[8]; /* inner blocks, slowest first */
     int64_t block[8];
-    int64_t padded[TD_RANK_MAX + 1];   /* dim rounded up to the product of its blocks */
+    int64_t padded[TD_RANK_MAX + 1]; /* dim rounded up to the product of its blocks */
 } td_blocking;
 
 /** false when the text is no layout or does not fit. */

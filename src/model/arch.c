@@ -10,26 +10,28 @@
 #include <limits.h>
 #include <string.h>
 
+/* clang-format off */
 #define BASIC      false
 #define BOTTLENECK true
-#define NONE TD_SE_NONE
-#define CHOSEN TD_SE_CHOSEN
-#define RATIO TD_SE_RATIO
+#define RESNET     { 64, 128, 256, 512 }
+#define X32X4D     { 128, 256, 512, 1024 }
+#define NONE       TD_SE_NONE
+#define CHOSEN     TD_SE_CHOSEN
+#define RATIO      TD_SE_RATIO
 
-/* clang-format off */
 static const td_arch table[] = {
-    /* name                block       layers           widths                   exp. grp SE size */
-    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, {  64, 128, 256,  512 }, 1,  1, NONE,   224 },
-    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 1,  1, NONE,   224 },
-    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
-    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
-    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, {  64, 128, 256,  512 }, 4,  1, NONE,   224 },
-    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, { 128, 256, 512, 1024 }, 2, 32, NONE,   224 },
-    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, NONE,   224 },
-    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, CHOSEN, 224 },
-    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, CHOSEN, 224 },
-    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, {  64, 128, 256,  512 }, 4,  1, RATIO,  224 },
-    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, { 128, 256, 512, 1024 }, 2, 32, RATIO,  224 },
+    /* name                  block       layers           widths  expansion, groups, SE, size */
+    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, 224 },
+    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, 224 },
+    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224 },
+    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, 224 },
+    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, 224 },
+    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, X32X4D, 2, 32, NONE, 224 },
+    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, NONE, 224 },
+    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, 224 },
+    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, CHOSEN, 224 },
+    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224 },
+    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, RATIO, 224 },
 };
 /* clang-format on */
 

@@ -7,7 +7,7 @@
  *   head:   global average pool, linear with bias
  *
  * v1.5: a bottleneck strides in its 3x3, not in the first 1x1.  The shortcut is the input itself,
- * or a 1x1/s convolution and BN where the shape changes.  Parameters are made in the order of PyTorch's
+ * or a 1x1/s convolution and BN where the shape changes.  Parameters come in the order of PyTorch's
  * state_dict, under torchvision's names (SE: timm's), and say themselves how they begin:
  *
  *   convolution   normal, sqrt(2 / fan)     fan = R S C / groups, or R S K (not divided by groups)

@@ -36,7 +36,8 @@ static td_status broadcast(const td_node *n, const td_type *a, const td_type *b,
     for (int d = 0; d < y->rank; d++) {
         int64_t p = aligned_dim(a, y->rank, d), q = aligned_dim(b, y->rank, d);
         if (p != q && p != 1 && q != 1)
-            return td_error(TD_ESHAPE, "%s: dimension %d is %lld in one operand and %lld in the other",
+            return td_error(TD_ESHAPE,
+                            "%s: dimension %d is %lld in one operand and %lld in the other",
                             n->op->name, d, (long long)p, (long long)q);
         y->dim[d] = p > q ? p : q;
     }

@@ -49,7 +49,8 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
     int64_t p = td_windows(x->dim[2], w->dim[2], a->stride, a->pad, a->dilation);
     int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, a->pad, a->dilation);
     if (p < 1 || q < 1)
-        return td_error(TD_ESHAPE, "%s: a %lldx%lld filter does not fit a %lldx%lld picture with pad %d",
+        return td_error(TD_ESHAPE,
+                        "%s: a %lldx%lld filter does not fit a %lldx%lld picture with pad %d",
                         n->op->name, (long long)w->dim[2], (long long)w->dim[3],
                         (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], w->dim[0], p, q);

@@ -43,7 +43,8 @@ static td_status one_hot_infer(const td_node *n, td_type *y)
     if (td_in_type(n, 0)->dtype != TD_DT_I64)
         return td_error(TD_ESHAPE, "one_hot: labels are %s, wanted i64",
                         td_dtype_name(td_in_type(n, 0)->dtype));
-    *y = td_type_2d(TD_DT_F32, td_in_type(n, 0)->dim[0], ((const td_one_hot_attr *)n->attr)->classes);
+    *y = td_type_2d(TD_DT_F32, td_in_type(n, 0)->dim[0],
+                    ((const td_one_hot_attr *)n->attr)->classes);
     return TD_OK;
 }
 

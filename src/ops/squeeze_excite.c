@@ -38,7 +38,8 @@ static td_status se_infer(const td_node *n, td_type *y)
 
 static int64_t se_macs(const td_node *n)
 {
-    return td_in_type(n, 0)->dim[0] * (td_type_count(td_in_type(n, 1)) + td_type_count(td_in_type(n, 3)));
+    return td_in_type(n, 0)->dim[0] *
+           (td_type_count(td_in_type(n, 1)) + td_type_count(td_in_type(n, 3)));
 }
 
 static td_value *as_matrix(td_builder *b, td_value *w)

@@ -46,7 +46,8 @@ const td_op td_op_sgd = {
     .infer = sgd_infer,
 };
 
-void td_sgd(td_builder *b, td_value *w, td_value *v, td_value *grad, td_value *lr, const char *attrs)
+void td_sgd(td_builder *b, td_value *w, td_value *v, td_value *grad, td_value *lr,
+            const char *attrs)
 {
     td_emit(b, &td_op_sgd, td_build_attr(b, &td_op_sgd, attrs), w, v, grad, lr);
 }

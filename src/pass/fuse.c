@@ -33,8 +33,8 @@ struct group {
     const td_node *root;
     const td_node *member[3]; /* norm or conv, then what the rule wants */
     int n_members;
-    td_value *residual;      /* old value */
-    td_value *mask;          /* new value, once emitted */
+    td_value *residual; /* old value */
+    td_value *mask;     /* new value, once emitted */
 };
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -184,8 +184,7 @@ static void emit_conv(td_rewriter *rw, group *g)
         in[i] = td_rw_get(rw, conv->in[i]);
     if (g->residual)
         in[n_in++] = td_rw_get(rw, g->residual);
-    td_rw_set(rw, g->root->out[0],
-              td_emit_n(rw->b, &td_op_conv2d_fused, &attr, n_in, in, NULL));
+    td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, &td_op_conv2d_fused, &attr, n_in, in, NULL));
 }
 
 /* clang-format off */

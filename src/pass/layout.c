@@ -66,8 +66,8 @@ static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
     if (!td_build_ok(rw->b) || strcmp(v->type.layout, layout) == 0)
         return v;
     size_t had = s->cap_variants;
-    td_status st = td_reserve(&s->variants, &s->cap_variants, (size_t)v->id + 1,
-                              sizeof *s->variants);
+    td_status st =
+        td_reserve(&s->variants, &s->cap_variants, (size_t)v->id + 1, sizeof *s->variants);
     variant *new = st == TD_OK ? td_arena_alloc(&s->arena, 1, sizeof *new) : NULL;
     if (!new) {
         td_build_fail(rw->b, TD_ENOMEM);

@@ -28,8 +28,8 @@ typedef struct {
 } td_pass;
 
 typedef struct {
-    const char *skip;       /* "fuse,layout"; NULL for none */
-    const char *dump_after; /* "fuse", "all"; NULL for none */
+    const char *skip;                                            /* "fuse,layout"; NULL for none */
+    const char *dump_after;                                      /* "fuse", "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
 } td_pass_opts;

@@ -42,8 +42,8 @@ static void last_uses(const td_graph *g, int *last)
 
 static int new_buffer(td_plan *p, int64_t bytes, int first, int last)
 {
-    p->buffers[p->n_buffers] = (td_buffer){ .bytes = align(bytes), .first = first, .last = last,
-                                            .node = -1 };
+    p->buffers[p->n_buffers] =
+        (td_buffer){ .bytes = align(bytes), .first = first, .last = last, .node = -1 };
     return p->n_buffers++;
 }
 

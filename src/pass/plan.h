@@ -29,11 +29,11 @@ typedef struct {
     td_slot *slots; /* [graph values] */
     td_buffer *buffers;
     int n_buffers;
-    int *scratch;                  /* [nodes] buffer of a node's scratch, or -1 */
-    int64_t persistent_bytes;      /* they come first in the slab */
-    int64_t transient_bytes;       /* everything else */
-    int64_t unplanned_bytes;       /* transient, had nothing shared memory */
-    int64_t peak_live_bytes;       /* transient: most alive at once */
+    int *scratch;             /* [nodes] buffer of a node's scratch, or -1 */
+    int64_t persistent_bytes; /* they come first in the slab */
+    int64_t transient_bytes;  /* everything else */
+    int64_t unplanned_bytes;  /* transient, had nothing shared memory */
+    int64_t peak_live_bytes;  /* transient: most alive at once */
     int64_t largest_scratch_bytes;
 } td_plan;
 

@@ -20,8 +20,8 @@
 typedef struct {
     td_prepared prepared;
     int n_args;
-    int *value;   /* [n_in + n_out] value whose pointer an argument is */
-    void **args;  /* operands, results, scratch */
+    int *value;  /* [n_in + n_out] value whose pointer an argument is */
+    void **args; /* operands, results, scratch */
     const char *why;
     const char *text;
     double seconds;
@@ -189,8 +189,9 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
     td_status st = TD_OK;
     td_compile_opts none = { 0 };
     const td_compile_opts *o = opts ? opts : &none;
-    td_pass_opts passes = { .skip = o->skip, .dump_after = o->dump_after, .dump = o->dump,
-                            .dump_ctx = o->dump_ctx };
+    td_pass_opts passes = {
+        .skip = o->skip, .dump_after = o->dump_after, .dump = o->dump, .dump_ctx = o->dump_ctx
+    };
     int64_t t0 = td_now_ns();
 
     *out = NULL;
@@ -292,6 +293,24 @@ td_status td_program_run(td_program *p)
     return TD_OK;
 }
 
+td_status td_program_time(td_program *p, int i, int runs, double *best_s)
+{
+    call *c = &p->calls[i];
+    *best_s = 0;
+    if (!c->prepared.kernel || p->graph->nodes[i]->op->writes)
+        return TD_OK;
+    for (int r = 0; r < runs; r++) {
+        int64_t t0 = td_now_ns();
+        td_status st = run_call(p, i);
+        double seconds = (double)(td_now_ns() - t0) * 1e-9;
+        if (st != TD_OK)
+            return failed(p, i, st);
+        if (r == 0 || seconds < *best_s)
+            *best_s = seconds;
+    }
+    return TD_OK;
+}
+
 /* --- data in and out -------------------------------------------------------------------------- */
 
 td_status td_program_bind(td_program *p, const char *input, const void *data)
@@ -344,34 +363,78 @@ static td_status find_param(const td_program *p, const char *name, td_value **ou
     return TD_OK;
 }
 
+/* where index i of dimension d lies: an element's offset is the sum over its dimensions */
+static int64_t part_offset(const td_blocking *bl, const td_type *t, int d, int64_t i)
+{
+    int64_t at[TD_RANK_MAX] = { 0 };
+    at[d] = i;
+    return td_blocking_offset(bl, t, at);
+}
+
+static void copy_elements(char *to, const char *from, size_t each)
+{
+    if (each == 4)
+        memcpy(to, from, 4);
+    else if (each == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, each);
+}
+
+/* offsets of all indices of every dimension, one behind the other */
+static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[TD_RANK_MAX])
+{
+    td_blocking bl;
+    int64_t n = 0;
+    TD_CHECK(td_type_blocking(t, &bl));
+    for (int d = 0; d < t->rank; d++)
+        n += t->dim[d];
+    *table = td_alloc((size_t)n, sizeof **table);
+    if (!*table)
+        return TD_ENOMEM;
+    int64_t *next = *table;
+    for (int d = 0; d < t->rank; d++) {
+        part[d] = next;
+        for (int64_t i = 0; i < t->dim[d]; i++)
+            *next++ = part_offset(&bl, t, d, i);
+    }
+    return TD_OK;
+}
+
 /* copy between a parameter's own layout and plain order */
-static void copy_param(const td_value *v, char *inside, char *plain, bool to_plain)
+static td_status copy_param(const td_value *v, char *inside, char *plain, bool to_plain)
 {
     const td_type *t = &v->type;
     size_t each = td_dtype_bytes(t->dtype);
-    int64_t n = td_type_count(t), at[TD_RANK_MAX] = { 0 };
-    td_blocking bl;
+    int64_t n = td_type_count(t), at[TD_RANK_MAX] = { 0 }, *table, *part[TD_RANK_MAX];
 
     if (td_type_is_plain(t)) {
         memcpy(to_plain ? plain : inside, to_plain ? inside : plain, (size_t)n * each);
-        return;
+        return TD_OK;
     }
-    TD_CHECK(td_type_blocking(t, &bl));
-    for (int64_t i = 0; i < n; i++) {
-        char *here = inside + (size_t)td_blocking_offset(&bl, t, at) * each;
-        char *there = plain + (size_t)i * each;
-        memcpy(to_plain ? there : here, to_plain ? here : there, each);
-        for (int d = t->rank - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
+    TD_TRY(offset_table(t, &table, part));
+    int last = t->rank - 1;
+    for (int64_t i = 0; i < n; i += t->dim[last]) {
+        int64_t row = 0;
+        for (int d = 0; d < last; d++)
+            row += part[d][at[d]];
+        for (int64_t k = 0; k < t->dim[last]; k++) {
+            char *here = inside + (size_t)(row + part[last][k]) * each;
+            char *there = plain + (size_t)(i + k) * each;
+            copy_elements(to_plain ? there : here, to_plain ? here : there, each);
+        }
+        for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
             at[d] = 0;
     }
+    td_free(table);
+    return TD_OK;
 }
 
 td_status td_program_get(td_program *p, const char *param, void *data)
 {
     td_value *v;
     TD_TRY(find_param(p, param, &v));
-    copy_param(v, p->address[v->id], data, true);
-    return TD_OK;
+    return copy_param(v, p->address[v->id], data, true);
 }
 
 td_status td_program_set(td_program *p, const char *param, const void *data)
@@ -380,9 +443,8 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
     char *from;
     TD_TRY(find_param(p, param, &v));
     memcpy(&from, &data, sizeof from);
-    copy_param(v, p->address[v->id], from, false);
     p->needs_setup = true;
-    return TD_OK;
+    return copy_param(v, p->address[v->id], from, false);
 }
 
 /* --- initial values --------------------------------------------------------------------------- */
@@ -418,9 +480,9 @@ static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
         double wide = x; /* float64 runs begin with the same numbers */
         memcpy(plain + (size_t)i * each, each == 4 ? (void *)&x : (void *)&wide, each);
     }
-    copy_param(v, p->address[v->id], plain, false);
+    td_status st = copy_param(v, p->address[v->id], plain, false);
     td_free(plain);
-    return TD_OK;
+    return st;
 }
 
 td_status td_program_init(td_program *p, uint64_t seed)
@@ -442,9 +504,14 @@ td_node_report td_program_node(const td_program *p, int i)
 {
     const td_node *n = p->graph->nodes[i];
     const call *c = &p->calls[i];
-    td_node_report r = { .label = td_node_label(n), .op = n->op->name, .kernel = "", .impl = "",
-                         .text = c->text ? c->text : "", .why = c->why ? c->why : "",
-                         .seconds = c->seconds, .is_setup = p->is_setup[i] };
+    td_node_report r = { .label = td_node_label(n),
+                         .op = n->op->name,
+                         .kernel = "",
+                         .impl = "",
+                         .text = c->text ? c->text : "",
+                         .why = c->why ? c->why : "",
+                         .seconds = c->seconds,
+                         .is_setup = p->is_setup[i] };
     if (c->prepared.kernel) {
         r.kernel = c->prepared.kernel->name;
         r.impl = c->prepared.impl;

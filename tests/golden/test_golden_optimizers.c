@@ -1,14 +1,12 @@
 /*
  * test_golden_optimizers.c -- five optimiser steps on a small state against optimizers.json
  *
- * Every parameter is a graph of its own: w, v <- sgd(w, v, g, lr), with the decay of its group.  Start
+ * Every parameter is a graph of its own: w, v <- sgd(w, v, g, lr), with its group's decay.  Start
  * and gradients come from the fill.  RMSprop runs are named and left out while there is no such op.
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/text.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"

@@ -125,9 +125,12 @@ static const td_type *tensor_type(const td_node *n, int i)
     return i < n->n_in ? &n->in[i]->type : &n->out[i - n->n_in]->type;
 }
 
-static int variant_rank(const td_node *n)
+static bool has_rank_4(const td_node *n)
 {
-    return td_in_type(n, 0)->rank == 4 || tensor_type(n, n->n_in)->rank == 4 ? 4 : 0;
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (tensor_type(n, i)->rank == 4)
+            return true;
+    return false;
 }
 
 static void variant_start(const td_node *n, variant *v)
@@ -152,7 +155,7 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
 {
     variant_start(n, v);
     (void)snprintf(v->name, sizeof v->name, "%s", *layout ? layout : "plain");
-    if (*layout && (variant_rank(n) != 4 || strncmp(n->op->name, "conv2d", 6) == 0))
+    if (*layout && (!has_rank_4(n) || strncmp(n->op->name, "conv2d", 6) == 0))
         return false;
     for (int i = 0; i < v->n_tensors; i++)
         if (v->value[i].type.rank == 4)
@@ -352,11 +355,9 @@ static void repeat_all(run *r, const variant *v, const td_backend *b, const td_k
     const td_node *n = &v->node;
     repeat(r, v, k, plain, first, -1, "in a second run");
     if (strcmp(b->name, "dnnl") != 0) { /* oneDNN promises nothing about that */
-        set_threads(1);
-        repeat(r, v, k, plain, first, -1, "on one thread");
-        set_threads(3);
-        repeat(r, v, k, plain, first, -1, "on three threads");
         set_threads(2);
+        repeat(r, v, k, plain, first, -1, "on two threads");
+        set_threads(1);
     }
     for (int i = 0; i < n->n_in; i++)
         if ((n->op->may_overwrite >> i & 1) &&
@@ -537,7 +538,8 @@ static void check_gradients(run *r)
         fail(r, "in f64: %s", td_error_message());
         return;
     }
-    for (int i = 0; p.dy && is_small(&p) && i < p.forward->n_in; i++)
+    const bool is_smooth = p.forward->out[0]->type.dtype == TD_DT_F64; /* a cast may round */
+    for (int i = 0; is_smooth && is_small(&p) && i < p.forward->n_in; i++)
         if (p.dx[i])
             check_gradient(r, &p, i);
     td_problem_release(&p);
@@ -592,7 +594,7 @@ static int run_file(const char *path)
 int main(int argc, char **argv)
 {
     int n_bad = argc < 2;
-    set_threads(2);
+    set_threads(1); /* threads that wait for work that is too small cost more than they bring */
     for (int i = 1; i < argc; i++)
         n_bad += run_file(argv[i]);
     return n_bad > 0;

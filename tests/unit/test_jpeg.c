@@ -67,7 +67,7 @@ static void refuse(td_test_file f, td_status st, const char *part)
     td_test_file_release(&f);
 }
 
-/* --- what is right --------------------------------------------------------------------------- */
+/* --- what is right ---------------------------------------------------------------------------- */
 
 static void decodes_as_pil(void **state)
 {
@@ -197,7 +197,7 @@ static void regions_outside_are_refused(void **state)
     td_test_file_release(&f);
 }
 
-/* --- damage ------------------------------------------------------------------------------------ */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 /* Cut off anywhere, a file is refused; only without its end marker may all pixels be there. */
 static void cut_files_are_refused(void **state)
@@ -380,7 +380,7 @@ static void harmless_oddities_pass(void **state)
     td_test_file_release(&f);
 }
 
-/* --- writing ------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void written_pictures_come_back(void **state)
 {

@@ -361,6 +361,16 @@ static void names_are_found_and_suggested(void **state)
     expect_error(td_arch_find(NULL, &a), TD_EUSAGE, "no architecture is named");
 }
 
+/* the option's help is written by hand */
+static void help_names_every_architecture(void **state)
+{
+    (void)state;
+    const td_field *f = td_field_find(td_model_fields(), "arch");
+    for (int i = 0; td_arch_name_at(i); i++)
+        if (!strstr(f->help, td_arch_name_at(i)))
+            fail_msg("'%s' is not in the help of --arch", td_arch_name_at(i));
+}
+
 static void an_unknown_name_sticks_to_the_builder(void **state)
 {
     (void)state;
@@ -572,6 +582,7 @@ int main(void)
         cmocka_unit_test(parameters_say_how_they_begin),
         cmocka_unit_test(double_precision_is_double_throughout),
         cmocka_unit_test(names_are_found_and_suggested),
+        cmocka_unit_test(help_names_every_architecture),
         cmocka_unit_test(an_unknown_name_sticks_to_the_builder),
         cmocka_unit_test(resolving_fills_in_what_is_open),
         cmocka_unit_test(a_graph_file_takes_another_batch_and_mode),

@@ -28,15 +28,22 @@ static const uint8_t *take(const uint8_t *p, record *r)
     return p + 4 * sizeof(double) + 3 * sizeof(int32_t);
 }
 
-static void equals_pil(void **state)
+/* Where no bytes may be read behind the pixels, the plain passes run. */
+static void forbid_reading_past(td_image *img)
 {
-    (void)state;
+    img->cap_bytes = 3 * (size_t)img->width * (size_t)img->height;
+}
+
+static void equals_pil_with(bool is_plain)
+{
     size_t n;
     uint8_t *golden = td_test_golden("resample.bin", &n);
     const uint8_t *p = golden;
     td_image src = source(), out = { 0 };
     td_resampler r = { 0 };
     int n_cases = 0;
+    if (is_plain)
+        forbid_reading_past(&src);
     for (; p < golden + n; n_cases++) {
         record c;
         p = take(p, &c);
@@ -55,6 +62,18 @@ static void equals_pil(void **state)
     td_image_release(&src);
     td_image_release(&out);
     td_free(golden);
+}
+
+static void equals_pil(void **state)
+{
+    (void)state;
+    equals_pil_with(false);
+}
+
+static void plain_passes_equal_pil(void **state)
+{
+    (void)state;
+    equals_pil_with(true);
 }
 
 /* A flat picture stays flat, also where a bicubic filter overshoots and at extreme reductions. */
@@ -157,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pil),
+        cmocka_unit_test(plain_passes_equal_pil),
         cmocka_unit_test(flat_stays_flat),
         cmocka_unit_test(whole_size_is_a_copy),
         cmocka_unit_test(bad_arguments_are_refused),

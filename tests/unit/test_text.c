@@ -154,12 +154,30 @@ static void reals_are_whole_words(void **state)
     assert_true(isinf(v));
 }
 
+static void json_members_are_joined(void **state)
+{
+    (void)state;
+    td_text t = { 0 };
+    td_text_add(&t, "{");
+    td_json_add_text(&t, "a", "x\"y");
+    td_json_add(&t, "b", 0.5);
+    td_json_add(&t, "c", NAN);
+    td_json_add(&t, "bytes", 11295421500);
+    td_json_add_text(&t, "d", NULL);
+    td_text_add(&t, "}");
+    assert_string_equal(
+        td_text_get(&t),
+        "{\"a\": \"x\\\"y\", \"b\": 0.5, \"c\": null, \"bytes\": 11295421500, \"d\": null}");
+    td_text_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_grow),
         cmocka_unit_test(the_first_failure_is_kept),
         cmocka_unit_test(json_is_escaped),
+        cmocka_unit_test(json_members_are_joined),
         cmocka_unit_test(starts_and_ends),
         cmocka_unit_test(globs_match),
         cmocka_unit_test(distances_are_edits),

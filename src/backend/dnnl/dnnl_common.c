@@ -61,8 +61,9 @@ bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
 /* the plain tags of each rank: our "" */
 static dnnl_format_tag_t plain_tag(int rank)
 {
-    static const dnnl_format_tag_t tags[] = { dnnl_format_tag_undef, dnnl_a,   dnnl_ab, dnnl_abc,
-                                              dnnl_abcd,             dnnl_abcde };
+    static const dnnl_format_tag_t tags[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
+    };
     return rank >= 1 && rank <= 5 ? tags[rank] : dnnl_format_tag_undef;
 }
 
@@ -146,8 +147,8 @@ static bool tag_means(const md_facts *f, dnnl_format_tag_t tag, const_dnnl_memor
     dnnl_memory_desc_t other;
     if (dnnl_memory_desc_create_with_tag(&other, f->rank, f->dims, f->dtype, tag) != dnnl_success)
         return false;
-    bool same = dnnl_memory_desc_equal(md, other) && dnnl_memory_desc_get_size(md) ==
-                                                         dnnl_memory_desc_get_size(other);
+    bool same = dnnl_memory_desc_equal(md, other) &&
+                dnnl_memory_desc_get_size(md) == dnnl_memory_desc_get_size(other);
     dnnl_memory_desc_destroy(other);
     return same;
 }
@@ -206,13 +207,13 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out)
     return TD_OK;
 }
 
-td_status td_dnnl_judge(dnnl_status_t ds, const_dnnl_primitive_desc_t pd)
+td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd)
 {
     const char *impl = "";
     if (ds == dnnl_unimplemented)
         return td_error(TD_ENOKERNEL, "oneDNN has no implementation");
     DNNL_TRY(ds);
-    DNNL_TRY(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+    DNNL_TRY(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
     if (strncmp(impl, "ref", 3) == 0)
         return td_error(TD_ENOKERNEL, "oneDNN has only its reference code");
     return TD_OK;

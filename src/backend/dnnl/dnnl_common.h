@@ -49,10 +49,10 @@ typedef struct {
 
 /** How one argument of a primitive is had: which exec argument, which query, which kernel argument. */
 typedef struct {
-    int arg;            /* DNNL_ARG_SRC ... */
-    dnnl_query_t what;  /* dnnl_query_src_md ... */
+    int arg;           /* DNNL_ARG_SRC ... */
+    dnnl_query_t what; /* dnnl_query_src_md ... */
     int query_index;
-    int from;           /* kernel argument */
+    int from; /* kernel argument */
 } td_dnnl_bind;
 
 /**
@@ -68,11 +68,11 @@ void td_dnnl_release(td_prepared *p);
 td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 
 /** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
-td_status td_dnnl_judge(dnnl_status_t ds, const_dnnl_primitive_desc_t pd) TD_CHECKED;
+td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w, td_dnnl_conv_fused,
-    td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w, td_dnnl_reorder,
-    td_dnnl_max_pool, td_dnnl_max_pool_grad;
+    td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w, td_dnnl_reorder, td_dnnl_max_pool,
+    td_dnnl_max_pool_grad;
 
 bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out);
 

@@ -102,11 +102,11 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
 
     if (!is_grad_x && !is_grad_w)
         return dnnl_convolution_forward_primitive_desc_create(
-            pd, engine, n->op == &td_op_conv2d ? dnnl_forward_training : dnnl_forward_inference, alg,
-            p->x, p->w, p->bias, p->y, strides, dilates, pads, pads, p->attr);
+            pd, engine, n->op == &td_op_conv2d ? dnnl_forward_training : dnnl_forward_inference,
+            alg, p->x, p->w, p->bias, p->y, strides, dilates, pads, pads, p->attr);
     dnnl_status_t ds = dnnl_convolution_forward_primitive_desc_create(
-        &p->hint, engine, dnnl_forward_training, alg, p->x, p->w, NULL, p->y, strides, dilates, pads,
-        pads, NULL);
+        &p->hint, engine, dnnl_forward_training, alg, p->x, p->w, NULL, p->y, strides, dilates,
+        pads, pads, NULL);
     if (ds != dnnl_success)
         return ds;
     if (is_grad_x)
@@ -123,7 +123,7 @@ static td_status make_pd(const td_node *n, bool any, dnnl_primitive_desc_t *pd)
     *pd = NULL;
     td_status st = parts_make(n, &v, any, &p);
     if (st == TD_OK)
-        st = td_dnnl_judge(create(n, &p, pd), *pd);
+        st = td_dnnl_judge(create(n, &p, pd), pd);
     parts_release(&p);
     if (st != TD_OK) {
         dnnl_primitive_desc_destroy(*pd);

@@ -34,7 +34,7 @@ static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
         st = td_dnnl_attr(&attr);
     if (st == TD_OK)
         st = td_dnnl_judge(dnnl_reorder_primitive_desc_create(pd, src, engine, dst, engine, attr),
-                           *pd);
+                           pd);
     dnnl_memory_desc_destroy(src);
     dnnl_memory_desc_destroy(dst);
     dnnl_primitive_attr_destroy(attr);

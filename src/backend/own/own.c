@@ -1,10 +1,65 @@
 /*
- * own.c -- the list of our own kernels
+ * own.c -- tensors as planes, and the list of our own kernels
  */
-#include "rt/kernel.h"
+#include "backend/own/own.h"
+
+#include <string.h>
+
+td_status td_own_shape_of(const td_type *t, td_own_shape *s)
+{
+    if (t->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
+    if (t->rank != 4)
+        return td_error(TD_ENOKERNEL, "rank is %d", t->rank);
+
+    const bool is_last = strcmp(t->layout, "acdb") == 0;
+    *s = (td_own_shape){ .N = t->dim[0], .C = t->dim[1], .H = t->dim[2], .W = t->dim[3] };
+    if (strcmp(t->layout, "aBcd16b") == 0 || (is_last && s->C % 16 == 0))
+        s->lanes = 16;
+    else if (strcmp(t->layout, "aBcd8b") == 0 || is_last)
+        s->lanes = 8;
+    else
+        return td_error(TD_ENOKERNEL, "layout is %s", *t->layout ? t->layout : "plain");
+    if (s->C % s->lanes)
+        return td_error(TD_ENOKERNEL, "%lld channels do not fill lanes of %d", (long long)s->C,
+                        s->lanes);
+
+    const int64_t area = s->H * s->W;
+    s->CB = s->C / s->lanes;
+    s->plane.n_pixels = area;
+    s->plane.stride = is_last ? s->C : s->lanes;
+    s->image_floats = s->C * area;
+    s->block_floats = is_last ? s->lanes : s->lanes * area;
+    return TD_OK;
+}
+
+td_status td_own_accepts(const td_node *n, const td_type *t)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(t, &s));
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
+        if (strcmp(u->layout, u->rank == 4 ? t->layout : "") != 0)
+            return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
+        if (td_dtype_is_float(u->dtype) && u->dtype != TD_DT_F32)
+            return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));
+    }
+    return TD_OK;
+}
+
+bool td_own_is_streamed(int64_t n_bytes)
+{
+    return n_bytes > (int64_t)24 << 20; /* 24 MiB: what a shared last-level cache holds on to */
+}
+
+#define POINTER(name) &td_own_##name,
+static const td_kernel *const kernels[] = { TD_OWN_LIST(POINTER) };
+#undef POINTER
 
 extern const td_backend td_backend_own;
 const td_backend td_backend_own = {
     .name = "own",
-    .description = "our own vector kernels for what is bound by memory",
+    .description = "our own vector kernels for what memory bounds",
+    .kernels = kernels,
+    .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
 };

@@ -1,0 +1,124 @@
+/*
+ * backend/own/own.h -- our own kernels, for ops that memory bounds: norm, pooling, sums, updates
+ *
+ * float32, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a multiple of 8).
+ * Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by side.
+ *
+ *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
+ *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
+ *
+ * The inner loops (own_simd.inc) are written once with vector types and compiled for AVX-512, AVX2 and
+ * the plain machine; td_own_simd_for picks one at run time.  No two of them fuse a multiplication with
+ * an addition, and each sum has a fixed tree, so all give the same bits, with any number of threads.
+ */
+#ifndef TD_BACKEND_OWN_H
+#define TD_BACKEND_OWN_H
+
+#include "ops/ops.h"
+#include "rt/kernel.h"
+
+#define TD_OWN_LANES_MAX 16
+
+/* One plane, or several tensors' planes that lie alike. */
+typedef struct {
+    int64_t n_pixels;
+    int64_t stride; /* floats from one pixel to the next: lanes, or C in acdb */
+    bool
+        is_streamed; /* write around the caches: what is written will have left them before it is read */
+} td_own_plane;
+
+/* The coefficients of a plane's channels; float, one per lane. */
+typedef struct {
+    float mean[TD_OWN_LANES_MAX];
+    float scale[TD_OWN_LANES_MAX]; /* gamma / sqrt(var + eps) */
+    float shift[TD_OWN_LANES_MAX]; /* forward: beta; backward: mean of dy */
+    float slope[TD_OWN_LANES_MAX]; /* backward: share of (x - mean) taken off */
+} td_own_coefs;
+
+typedef struct {
+    int64_t H, W, P, Q, kernel, stride, pad; /* below 2^31, as graphs are checked */
+} td_own_window;
+
+typedef struct {
+    double momentum, decay, lr;
+    bool nesterov;
+} td_own_step;
+
+/* Inner loops for one instruction set and one number of lanes. */
+typedef struct {
+    int lanes;
+
+    /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
+    void (*norm_stats)(const td_own_plane *v, const float *x, double *mean, double *m2);
+
+    /* y = (x - mean) scale + shift (+ z); with a mask also relu, bits in memory order */
+    void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const float *x, const float *z,
+                       float *y, uint8_t *mask);
+
+    /* with g = dy where the mask is set (or dy, mask NULL): sum = sum of g, dot = sum of g (x - mean) */
+    void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const float *dy,
+                           const uint8_t *mask, const float *x, double *sum, double *dot);
+
+    /* dx = scale (g - shift - slope (x - mean)); dz = g where dz is not NULL */
+    void (*norm_grad_apply)(const td_own_plane *v, const td_own_coefs *c, const float *dy,
+                            const uint8_t *mask, const float *x, float *dx, float *dz);
+
+    void (*sum)(const td_own_plane *v, const float *x, double by, float *y);      /* y[lanes] */
+    void (*dot)(const td_own_plane *v, const float *x, const float *y, float *z); /* z[lanes] */
+    void (*mul)(const td_own_plane *v, const float *x, const float *gate,
+                float *y);                                                       /* gate[lanes] */
+    void (*fill)(const td_own_plane *v, const float *value, float by, float *y); /* value[lanes] */
+
+    /* one row p of the result; `where` in bytes, lanes to a pixel */
+    void (*max_pool_row)(const td_own_window *v, const float *x, int64_t p, float *y,
+                         uint8_t *where);
+    /* one row h of dx */
+    void (*max_pool_grad_row)(const td_own_window *v, const float *dy, const uint8_t *where,
+                              int64_t h, float *dx);
+
+    /* any n elements in any order; results may be operands */
+    void (*add)(int64_t n, const float *x, const float *y, float *z, bool is_streamed);
+    void (*relu)(int64_t n, const float *x, float *y, bool is_streamed);
+    void (*relu_grad)(int64_t n, const float *dy, const float *y, float *dx, bool is_streamed);
+    void (*sgd)(int64_t n, const td_own_step *a, float *w, float *v, const float *g);
+} td_own_simd;
+
+/** The inner loops for this machine; `lanes` is 16 or 8. */
+const td_own_simd *td_own_simd_for(int lanes);
+
+/* --- tensors as planes ------------------------------------------------------------------------ */
+
+typedef struct {
+    int64_t N, C, CB, H, W;
+    int lanes;
+    td_own_plane plane;
+    int64_t image_floats, block_floats; /* from one image, one channel block to the next */
+} td_own_shape;
+
+/** TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes. */
+td_status td_own_shape_of(const td_type *t, td_own_shape *out) TD_CHECKED;
+
+/** td_own_shape_of t, and every rank-4 tensor of `n` has its layout, every float tensor is f32. */
+td_status td_own_accepts(const td_node *n, const td_type *t) TD_CHECKED;
+
+static inline int64_t td_own_offset(const td_own_shape *s, int64_t n, int64_t cb)
+{
+    return n * s->image_floats + cb * s->block_floats;
+}
+
+/** Should a result of that many bytes be written around the caches? */
+bool td_own_is_streamed(int64_t n_bytes);
+
+/* clang-format off */
+#define TD_OWN_LIST(K)                                                                             \
+    K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
+    K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad) K(batch_norm_infer)     \
+    K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
+    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(sgd)
+/* clang-format on */
+
+#define TD_OWN_DECLARE(name) extern const td_kernel td_own_##name;
+TD_OWN_LIST(TD_OWN_DECLARE)
+#undef TD_OWN_DECLARE
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * own_norm.c -- batch normalisation on channel blocks, forward and backward
+ *
+ *     for each channel block:   sums over the planes of all images   ->  its coefficients
+ *                               each plane again: y (or dx)
+ *
+ * The second visit finds a small plane in the cache, so a thread finishes one channel block before it takes
+ * the next.  Where there are fewer blocks than threads, planes are shared out instead, in two phases.
+ * Both ways join the planes' sums in the order of the images, in float64: the bits are the same.
+ */
+#include <math.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "backend/own/own.h"
+
+#define L TD_OWN_LANES_MAX
+
+/* sums of one plane: forward mean and m2, backward sum and dot */
+typedef struct {
+    double a[L], b[L];
+} plane_sums;
+
+typedef struct {
+    const td_own_simd *simd;
+    td_own_shape s;
+    double eps;
+    const float *x, *z, *dy, *gamma, *beta, *mean_in, *var_in;
+    const uint8_t *mask_in;
+    float *y, *mean, *var, *dx, *dgamma, *dbeta, *dz;
+    uint8_t *mask;
+    plane_sums *sums; /* [CB, N] */
+} job;
+
+static job job_of(const td_node *n, const td_type *x, void *scratch)
+{
+    job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
+    TD_CHECK(td_own_shape_of(x, &j.s) == TD_OK);
+    j.simd = td_own_simd_for(j.s.lanes);
+    j.s.plane.is_streamed = td_own_is_streamed(j.s.N * j.s.image_floats * 4);
+    return j;
+}
+
+/* --- sharing out the work --------------------------------------------------------------------- */
+
+/* sum: one plane into *out;  join: all planes of a block into its coefficients;  apply: one plane */
+typedef struct {
+    void (*sum)(const job *j, int64_t n, int64_t cb, plane_sums *out);
+    void (*join)(const job *j, int64_t cb, td_own_coefs *c);
+    void (*apply)(const job *j, int64_t n, int64_t cb, const td_own_coefs *c);
+} steps;
+
+static void run_block(const job *j, const steps *f, int64_t cb)
+{
+    td_own_coefs c;
+    for (int64_t n = 0; n < j->s.N; n++)
+        f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
+    f->join(j, cb, &c);
+    for (int64_t n = 0; n < j->s.N; n++)
+        f->apply(j, n, cb, &c);
+}
+
+static void run_in_phases(const job *j, const steps *f)
+{
+#pragma omp parallel for collapse(2)
+    for (int64_t cb = 0; cb < j->s.CB; cb++)
+        for (int64_t n = 0; n < j->s.N; n++)
+            f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
+#pragma omp parallel for
+    for (int64_t cb = 0; cb < j->s.CB; cb++) {
+        td_own_coefs c;
+        f->join(j, cb, &c);
+        memcpy(&j->sums[cb * j->s.N], &c, sizeof c); /* the sums are used up */
+    }
+#pragma omp parallel for collapse(2)
+    for (int64_t cb = 0; cb < j->s.CB; cb++)
+        for (int64_t n = 0; n < j->s.N; n++)
+            f->apply(j, n, cb, (const td_own_coefs *)&j->sums[cb * j->s.N]);
+}
+
+_Static_assert(sizeof(td_own_coefs) <= sizeof(plane_sums), "run_in_phases keeps one in the other");
+
+static int n_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+static void run_steps(const job *j, const steps *f)
+{
+    if (j->s.CB < n_threads()) {
+        run_in_phases(j, f);
+        return;
+    }
+#pragma omp parallel for
+    for (int64_t cb = 0; cb < j->s.CB; cb++)
+        run_block(j, f, cb);
+}
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+static void forward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
+{
+    j->simd->norm_stats(&j->s.plane, j->x + td_own_offset(&j->s, n, cb), out->a, out->b);
+}
+
+/* planes of one size: Chan et al. 1983 */
+static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
+{
+    const double area = (double)j->s.plane.n_pixels;
+    const plane_sums *p = &j->sums[cb * j->s.N];
+    memcpy(mean, p[0].a, sizeof p[0].a);
+    memcpy(m2, p[0].b, sizeof p[0].b);
+    for (int64_t n = 1; n < j->s.N; n++) {
+        const double share = 1 / (double)(n + 1), weight = area * (double)n * share;
+        for (int i = 0; i < L; i++) {
+            const double gap = p[n].a[i] - mean[i];
+            mean[i] += gap * share;
+            m2[i] += p[n].b[i] + gap * gap * weight;
+        }
+    }
+}
+
+static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
+{
+    const double total = (double)(j->s.plane.n_pixels * j->s.N);
+    double mean[L], m2[L];
+    join_planes(j, cb, mean, m2);
+    for (int i = 0; i < j->s.lanes; i++) {
+        const int64_t k = cb * j->s.lanes + i;
+        j->mean[k] = (float)mean[i];
+        j->var[k] = (float)(m2[i] / total);
+        c->mean[i] = (float)mean[i];
+        c->scale[i] = (float)((double)j->gamma[k] / sqrt(m2[i] / total + j->eps));
+        c->shift[i] = j->beta[k];
+    }
+}
+
+static void forward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
+{
+    const int64_t at = td_own_offset(&j->s, n, cb);
+    j->simd->norm_apply(&j->s.plane, c, j->x + at, j->z ? j->z + at : NULL, j->y + at,
+                        j->mask ? j->mask + at / 8 : NULL);
+}
+
+static const steps forward_steps = { forward_sum, forward_join, forward_apply };
+
+static td_status run_forward(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
+    j.x = args[0];
+    j.gamma = args[1];
+    j.beta = args[2];
+    j.z = n->n_in > 3 ? args[3] : NULL;
+    j.y = args[n->n_in];
+    j.mean = args[n->n_in + 1];
+    j.var = args[n->n_in + 2];
+    j.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    run_steps(&j, &forward_steps);
+    return TD_OK;
+}
+
+static td_status run_infer(const td_prepared *p, void *const *args)
+{
+    const job base = job_of(p->node, td_in_type(p->node, 0), NULL);
+    job j = base;
+    const float *mean = args[3], *var = args[4];
+    j.x = args[0];
+    j.gamma = args[1];
+    j.beta = args[2];
+    j.y = args[5];
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < j.s.N; n++)
+        for (int64_t cb = 0; cb < j.s.CB; cb++) {
+            td_own_coefs c;
+            for (int i = 0; i < j.s.lanes; i++) {
+                const int64_t k = cb * j.s.lanes + i;
+                c.mean[i] = mean[k];
+                c.scale[i] = (float)((double)j.gamma[k] / sqrt((double)var[k] + j.eps));
+                c.shift[i] = j.beta[k];
+            }
+            forward_apply(&j, n, cb, &c);
+        }
+    return TD_OK;
+}
+
+/* --- backward --------------------------------------------------------------------------------- */
+
+static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
+{
+    const int64_t at = td_own_offset(&j->s, n, cb);
+    td_own_coefs c;
+    memcpy(c.mean, j->mean_in + cb * j->s.lanes, (size_t)j->s.lanes * sizeof c.mean[0]);
+    j->simd->norm_grad_sums(&j->s.plane, &c, j->dy + at, j->mask_in ? j->mask_in + at / 8 : NULL,
+                            j->x + at, out->a, out->b);
+}
+
+static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
+{
+    const double total = (double)(j->s.plane.n_pixels * j->s.N);
+    double sum[L] = { 0 }, dot[L] = { 0 };
+    for (int64_t n = 0; n < j->s.N; n++)
+        for (int i = 0; i < L; i++) {
+            sum[i] += j->sums[cb * j->s.N + n].a[i];
+            dot[i] += j->sums[cb * j->s.N + n].b[i];
+        }
+    for (int i = 0; i < j->s.lanes; i++) {
+        const int64_t k = cb * j->s.lanes + i;
+        const double rstd = 1 / sqrt((double)j->var_in[k] + j->eps);
+        j->dbeta[k] = (float)sum[i];
+        j->dgamma[k] = (float)(dot[i] * rstd);
+        c->mean[i] = j->mean_in[k];
+        c->scale[i] = (float)((double)j->gamma[k] * rstd);
+        c->shift[i] = (float)(sum[i] / total);
+        c->slope[i] = (float)(dot[i] * rstd * rstd / total);
+    }
+}
+
+static void backward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
+{
+    const int64_t at = td_own_offset(&j->s, n, cb);
+    j->simd->norm_grad_apply(&j->s.plane, c, j->dy + at, j->mask_in ? j->mask_in + at / 8 : NULL,
+                             j->x + at, j->dx + at, j->dz ? j->dz + at : NULL);
+}
+
+static const steps backward_steps = { backward_sum, backward_join, backward_apply };
+
+/* (dy, x, gamma, mean, var), or with a mask behind dy */
+static td_status run_backward(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const int m = n->n_in - 5; /* 1 with a mask */
+    job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
+    j.dy = args[0];
+    j.mask_in = m ? args[1] : NULL;
+    j.x = args[1 + m];
+    j.gamma = args[2 + m];
+    j.mean_in = args[3 + m];
+    j.var_in = args[4 + m];
+    j.dx = args[n->n_in];
+    j.dgamma = args[n->n_in + 1];
+    j.dbeta = args[n->n_in + 2];
+    j.dz = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    run_steps(&j, &backward_steps);
+    return TD_OK;
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+static td_status accepts(const td_node *n)
+{
+    return td_own_accepts(n, td_in_type(n, 0));
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(n, 0), &s));
+    out->scratch_bytes = (size_t)(s.N * s.CB) * sizeof(plane_sums);
+    return TD_OK;
+}
+
+#define NORM(op_, run_)                                                                            \
+    const td_kernel td_own_##op_ = {                                                               \
+        .name = "own_" #op_,                                                                       \
+        .op = &td_op_##op_,                                                                        \
+        .accepts = accepts,                                                                        \
+        .prepare = prepare,                                                                        \
+        .run = run_,                                                                               \
+    }
+
+NORM(batch_norm, run_forward);
+NORM(batch_norm_relu, run_forward);
+NORM(batch_norm_add_relu, run_forward);
+NORM(batch_norm_grad, run_backward);
+NORM(batch_norm_relu_grad, run_backward);
+NORM(batch_norm_add_relu_grad, run_backward);
+NORM(batch_norm_infer, run_infer);

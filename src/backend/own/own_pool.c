@@ -1,0 +1,121 @@
+/*
+ * own_pool.c -- max pooling and global average pooling on channel blocks
+ */
+#include <string.h>
+
+#include "backend/own/own.h"
+
+/* --- max pooling: blocked layouts, one row at a time ------------------------------------------ */
+
+static td_own_window window_of(const td_node *n, const td_type *x, const td_type *y)
+{
+    const td_pool_attr *a = n->attr;
+    return (
+        td_own_window){ x->dim[2], x->dim[3], y->dim[2], y->dim[3], a->kernel, a->stride, a->pad };
+}
+
+static td_status accepts_max(const td_node *n)
+{
+    td_own_shape s;
+    const td_type *x = td_in_type(n, 0);
+    TD_TRY(td_own_accepts(n, x));
+    TD_TRY(td_own_shape_of(x, &s));
+    if (s.plane.stride != s.lanes)
+        return td_error(TD_ENOKERNEL, "layout is %s", x->layout);
+    return TD_OK;
+}
+
+static td_status run_max(const td_prepared *p, void *const *args)
+{
+    const td_own_window v = window_of(p->node, td_in_type(p->node, 0), &p->node->out[0]->type);
+    const float *x = args[0];
+    float *y = args[1];
+    uint8_t *where = args[2];
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const td_own_simd *simd = td_own_simd_for(s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t plane = 0; plane < s.N * s.CB; plane++)
+        for (int64_t row = 0; row < v.P; row++) {
+            const int64_t to = (plane * v.P + row) * v.Q * s.lanes;
+            simd->max_pool_row(&v, x + plane * v.H * v.W * s.lanes, row, y + to, where + to);
+        }
+    return TD_OK;
+}
+
+static td_status run_max_grad(const td_prepared *p, void *const *args)
+{
+    const td_own_window v = window_of(p->node, &p->node->out[0]->type, td_in_type(p->node, 0));
+    const float *dy = args[0];
+    const uint8_t *where = args[1];
+    float *dx = args[3];
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const td_own_simd *simd = td_own_simd_for(s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t plane = 0; plane < s.N * s.CB; plane++)
+        for (int64_t row = 0; row < v.H; row++) {
+            const int64_t from = plane * v.P * v.Q * s.lanes;
+            simd->max_pool_grad_row(&v, dy + from, where + from, row,
+                                    dx + (plane * v.H + row) * v.W * s.lanes);
+        }
+    return TD_OK;
+}
+
+/* --- global average --------------------------------------------------------------------------- */
+
+static td_status accepts_global(const td_node *n)
+{
+    return td_own_accepts(n, td_in_type(n, 0));
+}
+
+static td_status run_global(const td_prepared *p, void *const *args)
+{
+    const float *x = args[0];
+    float *y = args[1];
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const td_own_simd *simd = td_own_simd_for(s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->sum(&s.plane, x + td_own_offset(&s, n, cb), 1.0 / (double)s.plane.n_pixels,
+                      y + n * s.C + cb * s.lanes);
+    return TD_OK;
+}
+
+static td_status accepts_global_grad(const td_node *n)
+{
+    td_own_shape s;
+    const td_type *dx = &n->out[0]->type;
+    TD_TRY(td_own_shape_of(dx, &s));
+    if (td_in_type(n, 0)->dtype != TD_DT_F32 || !td_type_is_plain(td_in_type(n, 0)))
+        return td_error(TD_ENOKERNEL, "dy is not plain f32");
+    return TD_OK;
+}
+
+static td_status run_global_grad(const td_prepared *p, void *const *args)
+{
+    const float *dy = args[0];
+    float *dx = args[2];
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &s));
+    s.plane.is_streamed = td_own_is_streamed(s.N * s.image_floats * 4);
+    const td_own_simd *simd = td_own_simd_for(s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->fill(&s.plane, dy + n * s.C + cb * s.lanes, 1.0f / (float)s.plane.n_pixels,
+                       dx + td_own_offset(&s, n, cb));
+    return TD_OK;
+}
+
+#define POOL(op_, accepts_, run_)                                                                  \
+    const td_kernel td_own_##op_ = {                                                               \
+        .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_                  \
+    }
+
+POOL(max_pool2d, accepts_max, run_max);
+POOL(max_pool2d_grad, accepts_max, run_max_grad);
+POOL(global_avg_pool, accepts_global, run_global);
+POOL(global_avg_pool_grad, accepts_global_grad, run_global_grad);

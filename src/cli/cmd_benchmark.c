@@ -1,0 +1,74 @@
+/*
+ * cmd_benchmark.c -- tandem benchmark [DATA]
+ */
+#include <string.h>
+
+#include "cli/verb.h"
+#include "tandem/train.h"
+
+static void groups(void *opts, td_field_group *out)
+{
+    td_benchmark_opts *o = opts;
+    out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
+    out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
+    out[2] = (td_field_group){ "Measurement", td_benchmark_fields(), o };
+}
+
+/* the object's members one a line, nesting by indentation, without the punctuation */
+static void add_text(const char *json, td_text *out)
+{
+    int depth = 0;
+    bool in_text = false;
+    for (const char *p = json; *p; p++) {
+        bool is_quote = *p == '"' && (p == json || p[-1] != '\\');
+        in_text ^= is_quote;
+        if (is_quote || (!in_text && (*p == ':' || *p == '\n')))
+            continue;
+        if (!in_text && (*p == '{' || *p == '[' || *p == ',')) {
+            depth += *p != ',';
+            td_text_add(out, depth == 1 && *p != ',' ? "" : "\n");
+            td_text_add(out, "%*s", 2 * (depth - 1), "");
+            p += strspn(p + 1, " ");
+        } else if (!in_text && (*p == '}' || *p == ']')) {
+            depth--;
+        } else {
+            td_text_add_bytes(out, p, 1);
+        }
+    }
+    td_text_add(out, "\n");
+}
+
+static td_status run(const td_call *call)
+{
+    td_benchmark_opts *o = call->opts;
+    char *json;
+    if (call->n_args > 0)
+        o->input.data = call->args[0];
+    TD_TRY(td_benchmark(o, &json));
+    if (call->json)
+        td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
+    else
+        add_text(json, call->out);
+    td_text_free(json);
+    return TD_OK;
+}
+
+const td_verb td_verb_benchmark = {
+    .name = "benchmark",
+    .arguments = "[DATA]",
+    .summary = "how fast training, inference, the input or single ops run here",
+    .about = "Iterations after a warm-up that does not count; median and spread; beside them the "
+             "machine's\n"
+             "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
+             "convolutions and matrix products alone.  --mode data measures decoding and cropping "
+             "of DATA.",
+    .examples = "tandem benchmark --mode training --arch resnet50 -b 32 --json\n"
+                "tandem benchmark --mode inference --arch resnet50 -b 1\n"
+                "tandem benchmark --mode data flowers --threads 2\n"
+                "tandem benchmark --mode op --lines tests/ops/resnet50.lines --filter 'conv*'",
+    .n_args_max = 1,
+    .has_json = true,
+    .opts_bytes = sizeof(td_benchmark_opts),
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/*
+ * cmd_dataset.c -- tandem dataset draw FOLDER, tandem dataset check FOLDER
+ */
+#include <string.h>
+
+#include "cli/dataset_report.h"
+
+typedef struct {
+    td_draw_opts draw;
+    td_check_opts check;
+    const char *split;
+    double max_bad;
+    int threads;
+} options;
+
+static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
+
+/* clang-format off */
+static const td_field draw_fields[] = {
+    TD_INT (td_draw_opts, classes, 8, 2, 1000, "kinds of pictures"),
+    TD_LONG(td_draw_opts, train, 1600, 1, 1e9, "training pictures in all"),
+    TD_LONG(td_draw_opts, val, 400, 1, 1e9, "validation pictures in all"),
+    TD_INT (td_draw_opts, size, 64, 16, 4096, "side in pixels"),
+    TD_INT (td_draw_opts, quality, 90, 1, 100, "of the JPEG"),
+    TD_LONG(td_draw_opts, seed, 0, 0, 9e15, "the same options give the same bytes"),
+    TD_END,
+};
+
+static const td_field check_fields[] = {
+    TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
+            "a .safetensors of the pictures as evaluation sees them"),
+    TD_INT (td_check_opts, image_size, 224, 1, 8192, "side of those pictures"),
+    TD_ENUM(td_check_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+    TD_BOOL(td_check_opts, ignore_orientation, false,
+            "leave EXIF-rotated pictures as they are stored"),
+    TD_END,
+};
+
+static const td_field option_fields[] = {
+    TD_TEXT(options, split, NULL, "NAME",
+            "check FOLDER/NAME; without it train and val, or FOLDER itself"),
+    TD_REAL(options, max_bad, 0.01, 0, 1,
+            "check: exit 1 when a larger share of the pictures is unreadable"),
+    TD_INT (options, threads, 0, 0, 4096, "0: one per processor"),
+    TD_END,
+};
+/* clang-format on */
+
+static void groups(void *opts, td_field_group *out)
+{
+    options *o = opts;
+    out[0] = (td_field_group){ "draw", draw_fields, &o->draw };
+    out[1] = (td_field_group){ "check", check_fields, &o->check };
+    out[2] = (td_field_group){ "Both", option_fields, o };
+}
+
+/* --- draw ------------------------------------------------------------------------------------- */
+
+static td_status draw(const td_call *call)
+{
+    options *o = call->opts;
+    o->draw.threads = o->threads;
+    TD_TRY(td_dataset_draw(call->args[1], &o->draw));
+    if (call->json) {
+        td_text_add(call->out, "{");
+        td_json_add_text(call->out, "path", call->args[1]);
+        td_json_add(call->out, "classes", o->draw.classes);
+        td_json_add(call->out, "train", (double)o->draw.train);
+        td_json_add(call->out, "val", (double)o->draw.val);
+        td_text_add(call->out, "}\n");
+    } else {
+        td_text_add(call->out, "%s\n", call->args[1]);
+    }
+    return TD_OK;
+}
+
+/* --- check ------------------------------------------------------------------------------------ */
+
+static td_status too_bad(const options *o, const td_dataset_report *r)
+{
+    if ((double)r->n_bad <= o->max_bad * (double)r->n_pictures)
+        return TD_OK;
+    return td_error(TD_EFORMAT, "%lld of %lld pictures cannot be read, --max-bad allows %g %%",
+                    (long long)r->n_bad, (long long)r->n_pictures, 100 * o->max_bad);
+}
+
+/* one split, or the folder itself when `split` is NULL */
+static td_status check_one(const td_call *call, const char *split, int *n_done)
+{
+    options *o = call->opts;
+    td_dataset *ds = NULL;
+    td_dataset_report *r = NULL;
+    const td_dataset_opts source = { .path = call->args[1], .split = split };
+    td_status st = td_dataset_open(&source, &ds);
+    if (st == TD_OK) {
+        o->check.threads = o->threads;
+        st = td_dataset_check(ds, &o->check, &r);
+    }
+    if (st == TD_OK) {
+        if (call->json && (*n_done)++ > 0)
+            td_text_add(call->out, ", ");
+        if (call->json)
+            td_cli_report_json(ds, r, call->out);
+        else
+            td_cli_report_text(ds, r, call->out);
+        st = too_bad(o, r);
+    }
+    td_dataset_report_free(r);
+    td_dataset_free(ds);
+    return st;
+}
+
+static bool has_split(const char *path, const char *split)
+{
+    td_dataset *ds;
+    const td_dataset_opts source = { .path = path, .split = split };
+    td_status st = td_dataset_open(&source, &ds);
+    td_dataset_free(ds);
+    return st != TD_ENOTFOUND;
+}
+
+static td_status check(const td_call *call)
+{
+    options *o = call->opts;
+    const char *path = call->args[1];
+    bool has_train = has_split(path, "train"), has_val = has_split(path, "val");
+    int n_done = 0;
+    td_status st = TD_OK;
+    if (o->check.dump_tensors && !o->split && has_train && has_val)
+        return td_error(TD_EUSAGE, "--dump-tensors: two splits, --split must name one");
+    if (call->json)
+        td_text_add(call->out, "{\"sets\": [");
+    if (o->split || (!has_train && !has_val))
+        st = check_one(call, o->split, &n_done);
+    if (!o->split && has_train)
+        st = check_one(call, "train", &n_done);
+    if (!o->split && has_val) {
+        td_status val = check_one(call, "val", &n_done);
+        st = st == TD_OK ? val : st;
+    }
+    if (call->json)
+        td_text_add(call->out, "]}\n");
+    return st;
+}
+
+static td_status run(const td_call *call)
+{
+    if (strcmp(call->args[0], "draw") == 0)
+        return draw(call);
+    if (strcmp(call->args[0], "check") == 0)
+        return check(call);
+    return td_error(TD_EUSAGE, "dataset knows 'draw' and 'check', found '%s'", call->args[0]);
+}
+
+const td_verb td_verb_dataset = {
+    .name = "dataset",
+    .arguments = "draw|check FOLDER",
+    .summary = "draw a labelled set of pictures, or decode every picture of one",
+    .about = "draw makes FOLDER/train and FOLDER/val of shapes, textures and letters, one class a "
+             "kind: a\n"
+             "task that an untrained network fails and a trained one passes.  check decodes every\n"
+             "picture and lists formats, sizes, classes and what cannot be read.",
+    .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
+                "tandem dataset check flowers\n"
+                "tandem dataset check flowers --split val --dump-tensors val.safetensors",
+    .n_args_min = 2,
+    .n_args_max = 2,
+    .has_json = true,
+    .opts_bytes = sizeof(options),
+    .groups = groups,
+    .run = run,
+};

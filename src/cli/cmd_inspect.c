@@ -1,0 +1,48 @@
+/*
+ * cmd_inspect.c -- tandem inspect THING [PATH]
+ */
+#include "cli/verb.h"
+#include "tandem/train.h"
+
+static void groups(void *opts, td_field_group *out)
+{
+    td_inspect_opts *o = opts;
+    out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
+    out[1] = (td_field_group){ "Inspection", td_inspect_fields(), o };
+}
+
+static td_status run(const td_call *call)
+{
+    td_inspect_opts *o = call->opts;
+    char *text;
+    o->json = call->json;
+    TD_TRY(td_inspect(call->args[0], o, call->n_args > 1 ? call->args[1] : NULL, &text));
+    td_text_add(call->out, "%s", text);
+    td_text_free(text);
+    return TD_OK;
+}
+
+const td_verb td_verb_inspect = {
+    .name = "inspect",
+    .arguments = "THING [PATH]",
+    .summary = "what there is and what was decided, and why",
+    .about = "THING is one of\n\n"
+             "    model        layers, shapes, parameters and multiply-accumulates\n"
+             "    graph        the network as text; with --training the step as it runs\n"
+             "    kernels      which kernel runs each node, and why others refused\n"
+             "    memory       bytes of parameters and of the plan for everything else\n"
+             "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
+             "    dataset      PATH: splits, classes and counts of a data set\n"
+             "    ops          every op of the text form\n"
+             "    backends     backends and passes",
+    .examples = "tandem inspect model --arch resnet50\n"
+                "tandem inspect graph --arch resnet18 --num-classes 10 >net.td\n"
+                "tandem inspect kernels --arch resnet50 -b 32 --training\n"
+                "tandem inspect checkpoint checkpoint.safetensors",
+    .n_args_min = 1,
+    .n_args_max = 2,
+    .has_json = true,
+    .opts_bytes = sizeof(td_inspect_opts),
+    .groups = groups,
+    .run = run,
+};

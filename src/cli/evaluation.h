@@ -1,0 +1,19 @@
+/*
+ * cli/evaluation.h -- what train and evaluate share
+ */
+#ifndef TD_CLI_EVALUATION_H
+#define TD_CLI_EVALUATION_H
+
+#include "cli/verb.h"
+#include "tandem/train.h"
+
+/** DATA becomes input->data; TD_EUSAGE when a data set is needed and none is named. */
+td_status td_cli_data(td_input_opts *input, const td_call *call) TD_CHECKED;
+
+/** Evaluate and append the result. */
+td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call) TD_CHECKED;
+
+/** Members "top1" and "top5" (by k) of a JSON object. */
+void td_cli_add_accuracy(td_text *out, double top1, double topk, int k);
+
+#endif

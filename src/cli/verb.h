@@ -1,0 +1,62 @@
+/*
+ * cli/verb.h -- what a verb of the command is: texts, tables of options, a job
+ *
+ * A verb owns no parsing and no exit codes: it joins tables over one struct of options, runs a job
+ * of the library on that struct and appends the result to a text.  main.c holds the table of verbs,
+ * verb.c does everything they have in common.
+ *
+ *     tandem VERB [OPTIONS] [ARGUMENTS]
+ */
+#ifndef TD_CLI_VERB_H
+#define TD_CLI_VERB_H
+
+#include "base/field.h"
+
+#define TD_GROUPS_MAX 6
+
+/* One run of a verb. */
+typedef struct {
+    void *opts;              /* the verb's own struct, parsed */
+    const char *const *args; /* what is no option */
+    int n_args;
+    bool json;
+    td_text *out; /* the result, for stdout */
+} td_call;
+
+typedef struct {
+    const char *name;
+    const char *arguments;      /* "DATA", "IN OUT" */
+    const char *summary;        /* one line */
+    const char *about;          /* paragraphs for the help page */
+    const char *examples;       /* one command a line */
+    int n_args_min, n_args_max; /* -1: no limit */
+    bool has_json;
+    size_t opts_bytes;
+
+    /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */
+    void (*groups)(void *opts, td_field_group *groups);
+
+    /* What is in call->out is printed even when this fails: leave a valid result or nothing. */
+    td_status (*run)(const td_call *call);
+} td_verb;
+
+/** The verbs; NULL past the end. */
+const td_verb *td_verb_at(int i);
+
+/** The verb of a name; TD_EUSAGE suggests the nearest. */
+td_status td_verb_find(const char *name, const td_verb **out) TD_CHECKED;
+
+/** Parse, run, print; returns the exit code. */
+int td_verb_main(const td_verb *verb, int argc, char **argv);
+
+/** The list of verbs, and the page of one, as text or as Markdown. */
+void td_verb_overview(td_text *out);
+td_status td_verb_page(const td_verb *verb, bool markdown, td_text *out) TD_CHECKED;
+
+/** Report a failure on stderr; returns the exit code: 1, 2 usage, 3 stopped, 4 below --require. */
+int td_verb_failed(const td_verb *verb, td_status st);
+
+/** Write the result to stdout; returns `code`, or 1 when stdout does not take it. */
+int td_verb_print(const td_text *out, int code);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * benchmark.c -- one protocol for every speed that is claimed
+ *
+ * Warm-up runs do not count; what is reported is the median with its spread, and beside it the bound:
+ * the batch divided by the summed best times of the step's convolutions and matrix products alone, each
+ * run by itself in the layout it runs in.  No program on the same kernels can be faster without doing
+ * less work.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "tandem/data.h"
+#include "train/inputs.h"
+#include "train/metrics.h"
+#include "train/network.h"
+#include "train/problem.h"
+
+enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP };
+
+#define BOUND_RUNS 4 /* best of; the first one warms up */
+
+typedef struct {
+    td_benchmark_opts o; /* a copy; model is completed */
+    td_device *dev;
+    td_graph *graph;
+    td_program *program;
+    float *images;
+    int64_t *labels;
+    float lr;
+    double *seconds; /* [iters] */
+    double first_step_s, bound_s;
+    int64_t peak_bytes;
+} bench;
+
+static void release(bench *b)
+{
+    td_program_free(b->program);
+    td_graph_free(b->graph);
+    td_device_close(b->dev);
+    td_free(b->images);
+    td_free(b->labels);
+    td_free(b->seconds);
+}
+
+/* --- networks --------------------------------------------------------------------------------- */
+
+static td_status make_inputs(bench *b)
+{
+    int size = b->o.model.image_size, batch = b->o.batch_size;
+    size_t n = (size_t)batch * 3 * (size_t)size * (size_t)size;
+    b->images = td_alloc(n, sizeof *b->images);
+    b->labels = td_alloc((size_t)batch, sizeof *b->labels);
+    b->seconds = td_alloc((size_t)b->o.iters, sizeof *b->seconds);
+    if (!b->images || !b->labels || !b->seconds)
+        return TD_ENOMEM;
+    td_rng r = td_rng_make(0, TD_RNG_SYNTH, 0, 0);
+    for (size_t i = 0; i < n; i++) /* uniform with the variance of normalised pictures */
+        b->images[i] = (float)(td_rng_uniform(&r) * 3.4641 - 1.7321);
+    for (int i = 0; i < batch; i++)
+        b->labels[i] = (int64_t)td_rng_below(&r, (uint64_t)b->o.model.num_classes);
+    return TD_OK;
+}
+
+static td_status compile(bench *b)
+{
+    bool is_training = b->o.mode == MODE_TRAINING;
+    td_sgd_opts sgd = { .momentum = 0.875, .decay = 3.0517578125e-05, .smoothing = 0.1 };
+    td_compile_opts c = { .skip = b->o.skip_passes };
+    TD_TRY(td_device_open(b->o.device, &b->dev));
+    if (is_training)
+        TD_TRY(td_training_graph(&b->o.model, b->o.batch_size, &sgd, &b->graph));
+    else
+        TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
+    TD_TRY(td_compile(b->graph, b->dev, &c, &b->program));
+    TD_TRY(td_program_init(b->program, 1));
+    TD_TRY(make_inputs(b));
+    TD_TRY(td_program_bind(b->program, "images", b->images));
+    if (!is_training)
+        return TD_OK;
+    b->lr = 1e-3f;
+    TD_TRY(td_program_bind(b->program, "labels", b->labels));
+    return td_program_bind(b->program, "lr", &b->lr);
+}
+
+static td_status measure(bench *b)
+{
+    for (int i = -b->o.warmup; i < b->o.iters; i++) {
+        if (td_signal_caught())
+            return td_error(TD_ESTOPPED, "a signal came");
+        if (i == 0 && b->o.kernels)
+            td_program_profile(b->program, true);
+        int64_t t0 = td_now_ns();
+        TD_TRY(td_program_run(b->program));
+        if (i >= 0)
+            b->seconds[i] = (double)(td_now_ns() - t0) * 1e-9;
+        if (i == -b->o.warmup)
+            b->first_step_s = (double)td_since_start_ns() * 1e-9;
+        td_log(TD_LOG_DEBUG, "benchmark", "iteration %d: %.2f ms", i,
+               (double)(td_now_ns() - t0) * 1e-6);
+    }
+    b->peak_bytes = td_memory_peak_bytes();
+    return TD_OK;
+}
+
+/* the multiply-accumulate kernels of the step, one by one; setup nodes are no part of a step */
+static td_status measure_bound(bench *b)
+{
+    for (int i = 0; i < td_program_node_count(b->program); i++) {
+        double best;
+        td_node_report r = td_program_node(b->program, i);
+        if (!r.macs || r.is_setup)
+            continue;
+        TD_TRY(td_program_time(b->program, i, BOUND_RUNS, &best));
+        b->bound_s += best;
+    }
+    return TD_OK;
+}
+
+static void add_kernels(const bench *b, td_text *out)
+{
+    int64_t runs = td_program_run_count(b->program);
+    bool first = true;
+    td_text_add(out, ", \"kernels\": [");
+    for (int i = 0; i < td_program_node_count(b->program); i++) {
+        td_node_report r = td_program_node(b->program, i);
+        if (!*r.kernel)
+            continue;
+        td_text_add(out,
+                    "%s{\"label\": \"%s\", \"op\": \"%s\", \"kernel\": \"%s\", \"impl\": \"%s\", ",
+                    first ? "" : ", ", r.label, r.op, r.kernel, r.impl);
+        td_text_add(out, "\"ms\": %.4f, \"gmac\": %.4f}",
+                    r.seconds * 1e3 / (double)(runs ? runs : 1), (double)r.macs * 1e-9);
+        first = false;
+    }
+    td_text_add(out, "]");
+}
+
+static void add_network(bench *b, td_text *out)
+{
+    int n = b->o.iters;
+    double batch = b->o.batch_size, sum = 0;
+    td_memory_report m = td_program_memory(b->program);
+    for (int i = 0; i < n; i++)
+        sum += b->seconds[i];
+    double *s = b->seconds, p50 = td_quantile(s, n, 0.5), slowest = td_quantile(s, n, 1);
+    td_text_add(out, "{\"arch\": \"");
+    td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
+    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"fp32\", \"batch_size\": %d, ",
+                b->o.mode == MODE_TRAINING ? "training" : "inference", b->o.batch_size);
+    td_text_add(out, "\"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
+                b->o.model.image_size, td_threads(), n, b->o.warmup);
+    td_text_add(out, "\"images_per_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}, ",
+                batch / p50, batch / slowest, batch / s[0]);
+    td_text_add(out, "\"latency_ms\": {\"avg\": %.4f, \"p50\": %.4f, \"p90\": %.4f, ",
+                sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
+    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f}, ", td_quantile(s, n, 0.95) * 1e3,
+                td_quantile(s, n, 0.99) * 1e3);
+    td_text_add(out, "\"peak_memory_bytes\": %lld, \"planned_memory_bytes\": %lld, ",
+                (long long)b->peak_bytes, (long long)(m.param_bytes + m.activation_bytes));
+    td_text_add(out, "\"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
+    td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
+    if (b->o.kernels)
+        add_kernels(b, out);
+    td_text_add(out, "}");
+}
+
+static td_status bench_network(bench *b, td_text *out)
+{
+    if (!b->o.model.num_classes)
+        b->o.model.num_classes = 1000;
+    TD_TRY(td_model_image_size(&b->o.model, &b->o.model.image_size));
+    TD_TRY(compile(b));
+    TD_TRY(measure(b));
+    if (b->o.bound)
+        TD_TRY(measure_bound(b));
+    add_network(b, out);
+    return td_text_status(out);
+}
+
+/* --- the input pipeline ----------------------------------------------------------------------- */
+
+static td_status bench_data(bench *b, td_text *out)
+{
+    td_status st = TD_OK;
+    td_dataset *ds = NULL;
+    td_data_speed s;
+    TD_TRY(td_model_image_size(&b->o.model, &b->o.model.image_size));
+    td_loader_opts lo = td_loader_opts_of(&b->o.input, &b->o.model, b->o.batch_size);
+    lo.is_training = true;
+    lo.nice = 0;
+    if (b->o.threads > 0)
+        lo.workers = b->o.threads;
+    TD_OUT(td_open_split(&b->o.input, "train", &b->o.model, 0, &ds));
+    TD_OUT(td_data_benchmark(ds, &lo, b->o.iters, 0, &s));
+    td_text_add(out,
+                "{\"mode\": \"data\", \"threads\": %d, \"image_size\": %d, \"n_images\": %lld, ",
+                s.threads, b->o.model.image_size, (long long)s.n_images);
+    td_text_add(out, "\"images_per_s\": {\"median\": %.2f, \"min\": %.2f, \"max\": %.2f}}",
+                s.median, s.min, s.max);
+    st = td_text_status(out);
+out:
+    td_dataset_free(ds);
+    return st;
+}
+
+td_status td_benchmark(const td_benchmark_opts *opts, char **json)
+{
+    td_status st = TD_OK;
+    td_text out = { 0 };
+    bench b = { .o = *opts };
+    *json = NULL;
+    TD_OUT(td_log_configure(opts->log));
+    td_set_threads(opts->threads);
+    td_signals_catch();
+    if (opts->mode == MODE_DATA)
+        TD_OUT(bench_data(&b, &out));
+    else if (opts->mode == MODE_OP)
+        TD_OUT(td_problems_benchmark(opts, &out));
+    else
+        TD_OUT(bench_network(&b, &out));
+    *json = out.data;
+    out.data = NULL;
+out:
+    release(&b);
+    td_text_release(&out);
+    return st;
+}

@@ -1,0 +1,159 @@
+/*
+ * checkpoint.c -- state to file and back
+ */
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "train/weights.h"
+
+#define VERSION "1"
+
+static td_status set_number(td_tensors *t, const char *key, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return td_tensors_set_meta(t, key, text);
+}
+
+static td_status set_facts(td_tensors *t, const char *kind, const td_weight_facts *f)
+{
+    td_status st = TD_OK;
+    td_text names = { 0 };
+    TD_OUT(td_tensors_set_meta(t, "format", "pt")); /* what Hugging Face's loaders look for */
+    TD_OUT(td_tensors_set_meta(t, "tandem.kind", kind));
+    TD_OUT(td_tensors_set_meta(t, "tandem.version", VERSION));
+    if (f->model->model)
+        TD_OUT(td_tensors_set_meta(t, "tandem.model", f->model->model));
+    else
+        TD_OUT(td_tensors_set_meta(t, "tandem.arch", f->model->arch));
+    TD_OUT(set_number(t, "tandem.num_classes", f->num_classes));
+    if (f->model->image_size)
+        TD_OUT(set_number(t, "tandem.image_size", f->model->image_size));
+    TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
+    if (f->n_names) {
+        TD_OUT(td_classes_to_json(f->n_names, f->names, &names));
+        TD_OUT(td_tensors_set_meta(t, "tandem.classes", td_text_get(&names)));
+    }
+out:
+    td_text_release(&names);
+    return st;
+}
+
+static td_status set_state(td_tensors *t, const td_run_state *s)
+{
+    td_text j = { 0 };
+    td_text_add(&j, "{\"epoch\": %lld, \"iteration\": %lld, \"steps\": %lld, ", (long long)s->epoch,
+                (long long)s->iteration, (long long)s->steps);
+    td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, ", (long long)s->batches_tracked,
+                (long long)s->seed);
+    td_text_add(&j, "\"best_top1\": %.17g, \"best_epoch\": %lld, \"loss_sum\": %.17g, ",
+                s->best_top1, (long long)s->best_epoch, s->loss_sum);
+    td_text_add(&j, "\"train_loss\": %.17g, \"val_loss\": %.17g, \"top1\": %.17g, \"topk\": %.17g}",
+                s->last_train_loss, s->last_val_loss, s->last_top1, s->last_topk);
+    td_status st = td_text_status(&j);
+    if (st == TD_OK)
+        st = td_tensors_set_meta(t, "tandem.state", td_text_get(&j));
+    td_text_release(&j);
+    return st;
+}
+
+td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
+                             const td_weight_facts *facts, const char *config_json)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    TD_OUT(set_facts(t, "checkpoint", facts));
+    TD_OUT(set_state(t, s));
+    TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
+    TD_OUT(td_weights_save(p, true, s->batches_tracked, t));
+    TD_OUT(td_tensors_write(t, path));
+out:
+    td_tensors_free(t);
+    return st;
+}
+
+td_status td_weight_file_save(const char *path, td_program *p, bool with_momentum, int64_t batches,
+                              const td_weight_facts *facts)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    TD_OUT(set_facts(t, "weights", facts));
+    TD_OUT(td_weights_save(p, with_momentum, batches, t));
+    TD_OUT(td_tensors_write(t, path));
+out:
+    td_tensors_free(t);
+    return st;
+}
+
+static td_status read_state(const td_json *j, td_run_state *s)
+{
+    int64_t seed;
+    TD_TRY(td_json_int(j, "epoch", &s->epoch));
+    TD_TRY(td_json_int(j, "iteration", &s->iteration));
+    TD_TRY(td_json_int(j, "steps", &s->steps));
+    TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
+    TD_TRY(td_json_int(j, "seed", &seed));
+    TD_TRY(td_json_number(j, "best_top1", &s->best_top1));
+    TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
+    TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
+    TD_TRY(td_json_number(j, "train_loss", &s->last_train_loss));
+    TD_TRY(td_json_number(j, "val_loss", &s->last_val_loss));
+    TD_TRY(td_json_number(j, "top1", &s->last_top1));
+    TD_TRY(td_json_number(j, "topk", &s->last_topk));
+    s->seed = (uint64_t)seed;
+    if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
+        return td_error(TD_EFORMAT, "a counter is negative");
+    return TD_OK;
+}
+
+td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out)
+{
+    const char *kind = td_tensors_meta(t, "tandem.kind");
+    const char *version = td_tensors_meta(t, "tandem.version");
+    const char *state = td_tensors_meta(t, "tandem.state");
+    td_json *j;
+    *out = (td_run_state){ 0 };
+    if (!kind || strcmp(kind, "checkpoint") != 0 || !version || !state)
+        return td_error(TD_EFORMAT,
+                        "'%s' is no checkpoint%s; weights alone go to --pretrained-weights", path,
+                        kind ? " but a weight file" : "");
+    if (strcmp(version, VERSION) != 0)
+        return td_error(TD_EFORMAT,
+                        "'%s' is a checkpoint of version %s, this program reads " VERSION, path,
+                        version);
+    TD_TRY_MSG(td_json_parse(state, strlen(state), "tandem.state", &j), "'%s'", path);
+    td_status st = read_state(j, out);
+    td_json_free(j);
+    return st == TD_OK ? st : td_error_context(st, "'%s': tandem.state", path);
+}
+
+static int meta_number(const td_tensors *t, const char *key)
+{
+    int64_t v;
+    const char *text = td_tensors_meta(t, key);
+    return text && td_text_to_int(text, &v) && v >= 0 && v <= 1 << 24 ? (int)v : 0;
+}
+
+void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
+{
+    const char *arch = td_tensors_meta(t, "tandem.arch");
+    if (take_arch && arch && !model->model) {
+        model->arch = arch;
+        if (td_tensors_meta(t, "tandem.se_form"))
+            model->se_form = meta_number(t, "tandem.se_form") != 0;
+    }
+    if (!model->num_classes)
+        model->num_classes = meta_number(t, "tandem.num_classes");
+    if (!model->num_classes)
+        model->num_classes = td_weights_classes(t);
+    if (!model->image_size)
+        model->image_size = meta_number(t, "tandem.image_size");
+}

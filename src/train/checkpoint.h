@@ -1,0 +1,62 @@
+/*
+ * train/checkpoint.h -- a run's whole state in one safetensors file
+ *
+ *     tensors    weights and statistics under their own names, "momentum." + name, num_batches_tracked
+ *     metadata   tandem.kind     "checkpoint" or "weights"
+ *                tandem.version  "1"
+ *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form
+ *                tandem.classes  JSON array of class names
+ *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch so far
+ *                tandem.config   JSON: every option of the run
+ *                digest          over all of it (io/safetensors.h)
+ *
+ * Random numbers are functions of (seed, epoch, sample): seed, epoch and iteration are the generators'
+ * whole state.  Files are written atomically; the last good one stays until the next is whole.
+ */
+#ifndef TD_TRAIN_CHECKPOINT_H
+#define TD_TRAIN_CHECKPOINT_H
+
+#include "io/safetensors.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+/** Where a run stands. */
+typedef struct {
+    int64_t epoch;     /* now, from 0 */
+    int64_t iteration; /* batches of it that are done */
+    int64_t steps;     /* optimiser steps in all */
+    int64_t batches_tracked;
+    uint64_t seed;
+    double best_top1; /* -1: none yet */
+    int64_t best_epoch;
+    double loss_sum; /* of this epoch's batches so far */
+    double last_train_loss, last_val_loss, last_top1, last_topk;
+} td_run_state;
+
+/** What a weight file says about its network. */
+typedef struct {
+    const td_model_opts *model;
+    int num_classes;
+    int n_names; /* 0: unknown */
+    const char *const *names;
+} td_weight_facts;
+
+/** Write a checkpoint: everything that is needed to go on. */
+td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
+                             const td_weight_facts *facts, const char *config_json) TD_CHECKED;
+
+/** Write weights only (and velocities with `with_momentum`). */
+td_status td_weight_file_save(const char *path, td_program *p, bool with_momentum, int64_t batches,
+                              const td_weight_facts *facts) TD_CHECKED;
+
+/** Read the state of a checkpoint.  TD_EFORMAT: not a checkpoint, of another version, malformed. */
+td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out) TD_CHECKED;
+
+/**
+ * Take over what the file says about its network: arch (when model->arch is the default and nothing
+ * else was chosen, see .c), num_classes and image_size where they are 0, se_form.  Texts are borrowed
+ * from `t`.
+ */
+void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * evaluate.c -- how good is a weight file on a data set: exact counts
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "io/safetensors.h"
+#include "tandem/data.h"
+#include "train/checkpoint.h"
+#include "train/inputs.h"
+#include "train/judge.h"
+#include "train/weights.h"
+
+typedef struct {
+    td_evaluate_opts o; /* a copy: model is completed from the file */
+    td_tensors *weights;
+    td_dataset *ds;
+    td_loader *ld;
+    td_device *dev;
+    td_judge *judge;
+    td_report *report;
+    int n_names;
+    char **names; /* the weight file's classes */
+} evaluation;
+
+static void release(evaluation *e)
+{
+    td_judge_free(e->judge);
+    td_device_close(e->dev);
+    td_loader_free(e->ld);
+    td_dataset_free(e->ds);
+    td_classes_free(e->n_names, e->names);
+    td_tensors_free(e->weights);
+}
+
+static td_status open_weights(evaluation *e)
+{
+    if (!e->o.weights)
+        return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
+    TD_TRY(td_tensors_read(e->o.weights, &e->weights));
+    td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
+    return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
+                                &e->n_names, &e->names);
+}
+
+static td_status open_data(evaluation *e)
+{
+    TD_TRY(td_open_split(&e->o.input, "val", &e->o.model, 0, &e->ds));
+    TD_TRY(td_settle_image_size(e->ds, &e->o.model));
+    td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
+    lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
+    bool has_names = td_dataset_backend(e->ds) == TD_DATA_FOLDER;
+    if (!e->o.model.num_classes)
+        e->o.model.num_classes = td_dataset_classes(e->ds);
+    if (e->n_names && has_names)
+        TD_TRY(td_dataset_use_classes(e->ds, e->n_names, (const char *const *)e->names, true));
+    else if (td_dataset_classes(e->ds) > e->o.model.num_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
+                        td_dataset_classes(e->ds), e->o.model.num_classes);
+    return td_loader_new(e->ds, &lo, &e->ld);
+}
+
+static td_status write_report(const evaluation *e, const td_evaluate_result *r, const td_verdict *v)
+{
+    td_report *report;
+    TD_TRY(td_report_open(e->o.raport_file, &report));
+    td_report_begin(report, 0, NULL);
+    td_report_add(report, "val.top1", r->top1);
+    td_report_add(report, "val.top5", r->topk);
+    td_report_add(report, "val.loss", r->loss);
+    td_report_add(report, "val.total_ips", r->images_per_s);
+    td_report_add(report, "val.compute_ips", (double)r->n / v->compute_s);
+    td_report_add(report, "val.compute_latency", v->compute_s / (double)v->n_batches);
+    td_report_add(report, "val.compute_latency_at95", v->p95);
+    td_report_add(report, "val.compute_latency_at99", v->p99);
+    td_report_add(report, "val.compute_latency_at100", v->p100);
+    td_status st = td_report_end(report), closed = td_report_close(report);
+    return st != TD_OK ? st : closed;
+}
+
+static td_status judge(evaluation *e, td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    td_verdict v;
+    td_judge_opts jo = { .batch = e->o.batch_size,
+                         .topk = e->o.topk,
+                         .max_batches = -1,
+                         .smoothing = e->o.label_smoothing,
+                         .skip_passes = e->o.skip_passes,
+                         .dump_after = e->o.dump_after,
+                         .logits = e->o.logits };
+    TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
+    TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
+    TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
+    if (v.was_stopped)
+        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
+
+    r->n = v.counts.n;
+    r->n_top1 = v.counts.n_top1;
+    r->n_topk = v.counts.n_topk;
+    r->n_bad = td_loader_bad(e->ld, &bad);
+    r->top1 = td_percent(r->n_top1, r->n);
+    r->topk = td_percent(r->n_topk, r->n);
+    r->loss = r->n ? v.counts.loss_sum / (double)r->n : 0;
+    r->images_per_s = v.seconds > 0 ? (double)r->n / v.seconds : 0;
+    r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
+    r->topk_k = e->o.topk;
+    if (e->o.raport_file)
+        TD_TRY(write_report(e, r, &v));
+    return td_require(e->o.require, &v, e->o.topk);
+}
+
+td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
+{
+    td_status st = TD_OK;
+    evaluation e = { .o = *opts };
+    *out = (td_evaluate_result){ 0 };
+    TD_OUT(td_log_configure(opts->log));
+    td_set_threads(opts->threads);
+    td_signals_catch();
+    TD_OUT(open_weights(&e));
+    TD_OUT(open_data(&e));
+    TD_OUT(judge(&e, out));
+out:
+    release(&e);
+    return st;
+}

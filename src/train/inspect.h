@@ -1,0 +1,21 @@
+/*
+ * train/inspect.h -- the things that `tandem inspect` shows, one function each
+ */
+#ifndef TD_TRAIN_INSPECT_H
+#define TD_TRAIN_INSPECT_H
+
+#include "base/text.h"
+#include "tandem/train.h"
+
+/* What is asked for; every function appends text, or one JSON object when opts->json is set. */
+typedef struct {
+    const td_inspect_opts *opts;
+    const char *path;
+} td_inspection;
+
+td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_dataset(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_ops(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_backends(const td_inspection *q, td_text *out) TD_CHECKED;
+
+#endif

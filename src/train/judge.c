@@ -1,0 +1,198 @@
+/*
+ * judge.c -- forward passes, counted
+ *
+ * The program has one batch size; a short batch is copied into a buffer of full size and only its own
+ * rows are counted.
+ */
+#include "train/judge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "io/safetensors.h"
+#include "train/network.h"
+
+struct td_judge {
+    td_program *program;
+    int batch, classes;
+    size_t image_bytes;
+    float *images;   /* [batch, 3, S, S], for short batches */
+    int64_t *labels; /* [batch] */
+    double *latency; /* grown */
+    size_t cap_latency;
+};
+
+td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
+                       td_judge **out)
+{
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_compile_opts compile = { .skip = opts->skip_passes, .dump_after = opts->dump_after };
+    int size;
+    *out = NULL;
+    td_judge *j = TD_NEW(td_judge);
+    if (!j)
+        return TD_ENOMEM;
+    TD_OUT(td_model_image_size(model, &size));
+    TD_OUT(td_judging_graph(model, opts->batch, opts->smoothing, true, &g));
+    TD_OUT(td_compile(g, dev, &compile, &j->program));
+    j->batch = opts->batch;
+    j->classes = model->num_classes;
+    j->image_bytes = (size_t)3 * (size_t)size * (size_t)size * sizeof(float);
+    j->images = td_alloc((size_t)opts->batch, j->image_bytes);
+    j->labels = td_alloc((size_t)opts->batch, sizeof *j->labels);
+    if (!j->images || !j->labels)
+        TD_OUT(TD_ENOMEM);
+    *out = j;
+    j = NULL;
+out:
+    td_graph_free(g);
+    td_judge_free(j);
+    return st;
+}
+
+void td_judge_free(td_judge *j)
+{
+    if (!j)
+        return;
+    td_program_free(j->program);
+    td_free(j->images);
+    td_free(j->labels);
+    td_free(j->latency);
+    td_free(j);
+}
+
+td_program *td_judge_program(td_judge *j)
+{
+    return j->program;
+}
+
+static td_status feed(td_judge *j, const td_batch *b)
+{
+    const float *images = b->images;
+    const int64_t *labels = b->labels;
+    if (b->n < j->batch) {
+        memcpy(j->images, b->images, (size_t)b->n * j->image_bytes);
+        memcpy(j->labels, b->labels, (size_t)b->n * sizeof *j->labels);
+        images = j->images;
+        labels = j->labels;
+    }
+    TD_TRY(td_program_bind(j->program, "images", images));
+    return td_program_bind(j->program, "labels", labels);
+}
+
+static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts *o, td_verdict *v)
+{
+    int64_t t0 = td_now_ns();
+    TD_TRY(feed(j, b));
+    TD_TRY(td_program_run(j->program));
+    td_count_batch(&v->counts, td_program_output(j->program, "logits", NULL), b->labels,
+                   td_program_output(j->program, "losses", NULL), b->n, j->classes, o->topk);
+    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+    j->latency[v->n_batches++] = (double)(td_now_ns() - t0) * 1e-9;
+    v->compute_s += j->latency[v->n_batches - 1];
+    v->data_s += b->wait_s;
+    return TD_OK;
+}
+
+static td_status report_batch(const td_judge *j, const td_batch *b, const td_judge_opts *o,
+                              const td_verdict *v)
+{
+    if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
+        return TD_OK;
+    int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
+    double latency = j->latency[v->n_batches - 1];
+    td_report_begin(o->report, 3, step);
+    td_report_add(o->report, "val.top1", td_percent(v->counts.n_top1, v->counts.n));
+    td_report_add(o->report, "val.loss",
+                  v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0);
+    td_report_add(o->report, "val.compute_ips", b->n / latency);
+    td_report_add(o->report, "val.compute_latency", latency);
+    return td_report_end(o->report);
+}
+
+static td_status keep_logits(const td_judge *j, int n, td_text *all)
+{
+    const char *rows = td_program_output(j->program, "logits", NULL);
+    td_text_add_bytes(all, rows, (size_t)n * (size_t)j->classes * sizeof(float));
+    return td_text_status(all);
+}
+
+static td_status write_logits(const td_judge *j, const char *path, const td_text *all)
+{
+    td_tensors *t;
+    int64_t row = j->classes * (int64_t)sizeof(float);
+    int64_t dim[2] = { (int64_t)all->len / row, j->classes };
+    TD_TRY(td_tensors_new(&t));
+    td_status st = td_tensors_add(t, "logits", TD_DT_F32, 2, dim, td_text_get(all));
+    if (st == TD_OK)
+        st = td_tensors_write(t, path);
+    td_tensors_free(t);
+    return st;
+}
+
+td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td_verdict *out)
+{
+    td_status st = TD_OK;
+    td_text logits = { 0 };
+    const td_batch *b;
+    int64_t t0 = td_now_ns();
+    *out = (td_verdict){ 0 };
+    while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
+        st = td_loader_next(ld, &b);
+        if (st == TD_EEND)
+            break;
+        TD_OUT(st);
+        if (b->n == 0)
+            continue;
+        TD_OUT(judge_batch(j, b, opts, out));
+        TD_OUT(report_batch(j, b, opts, out));
+        if (opts->logits)
+            TD_OUT(keep_logits(j, b->n, &logits));
+        out->was_stopped = td_signal_caught() != 0;
+        if (out->was_stopped)
+            break;
+    }
+    st = TD_OK;
+    out->seconds = (double)(td_now_ns() - t0) * 1e-9;
+    out->p50 = td_quantile(j->latency, (int)out->n_batches, 0.5);
+    out->p95 = td_quantile(j->latency, (int)out->n_batches, 0.95);
+    out->p99 = td_quantile(j->latency, (int)out->n_batches, 0.99);
+    out->p100 = td_quantile(j->latency, (int)out->n_batches, 1);
+    if (opts->logits && !out->was_stopped)
+        st = write_logits(j, opts->logits, &logits);
+out:
+    td_text_release(&logits);
+    return st;
+}
+
+td_status td_require(const char *rule, const td_verdict *v, int topk)
+{
+    char name[16], want_topk[16];
+    double limit, is;
+    if (!rule)
+        return TD_OK;
+    size_t n = strcspn(rule, "<>");
+    bool at_least = rule[n] == '>';
+    if (n == 0 || n >= sizeof name || rule[n] == '\0' || rule[n + 1] != '=' ||
+        !td_text_to_real(rule + n + 2, &limit))
+        return td_error(TD_EUSAGE, "--require: '%s' is no rule like top1>=95 or loss<=0.3", rule);
+    memcpy(name, rule, n);
+    name[n] = '\0';
+    snprintf(want_topk, sizeof want_topk, "top%d", topk);
+    if (strcmp(name, "top1") == 0)
+        is = td_percent(v->counts.n_top1, v->counts.n);
+    else if (strcmp(name, "topk") == 0 || strcmp(name, want_topk) == 0)
+        is = td_percent(v->counts.n_topk, v->counts.n);
+    else if (strcmp(name, "loss") == 0)
+        is = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
+    else
+        return td_error(TD_EUSAGE, "--require: there is no metric '%s'; there are top1, %s, loss",
+                        name, want_topk);
+    if (v->counts.n && (at_least ? is >= limit : is <= limit))
+        return TD_OK;
+    return td_error(TD_EREQUIRED, "%s is %.3f, %s was required", name, is, rule);
+}

@@ -1,0 +1,49 @@
+/*
+ * train/judge.h -- one pass over a data set without learning: what evaluate and validation share
+ */
+#ifndef TD_TRAIN_JUDGE_H
+#define TD_TRAIN_JUDGE_H
+
+#include "tandem/data.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+#include "train/metrics.h"
+#include "train/report.h"
+
+typedef struct td_judge td_judge;
+
+typedef struct {
+    td_counts counts;
+    double seconds, compute_s, data_s;
+    double p50, p95, p99, p100; /* batch latency, s */
+    int64_t n_batches;
+    bool was_stopped;
+} td_verdict;
+
+typedef struct {
+    int batch, topk;
+    int64_t max_batches; /* -1: all */
+    double smoothing;    /* of the loss */
+    const char *skip_passes, *dump_after;
+    td_report *report; /* records every print_freq batches, or NULL */
+    int print_freq;
+    int64_t step[2];    /* epoch, iteration of the records */
+    const char *logits; /* file for raw outputs, or NULL */
+} td_judge_opts;
+
+/** Compile the judging program.  `model`'s classes and image size must be settled. */
+td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
+                       td_judge **out) TD_CHECKED;
+void td_judge_free(td_judge *j);
+
+/** The program, to be given weights. */
+td_program *td_judge_program(td_judge *j);
+
+/** Judge everything `ld` lends in one epoch. */
+td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
+                       td_verdict *out) TD_CHECKED;
+
+/** "top1>=95", "loss<=0.3": TD_EUSAGE malformed, TD_EREQUIRED not met; topk is "top5" for k = 5. */
+td_status td_require(const char *rule, const td_verdict *v, int topk) TD_CHECKED;
+
+#endif

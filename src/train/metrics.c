@@ -1,0 +1,68 @@
+/*
+ * metrics.c -- counting right answers
+ */
+#include "train/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int rank_of(const float *row, int classes, int64_t label)
+{
+    int better = 0;
+    if (!(row[label] == row[label]))
+        return classes;
+    for (int c = 0; c < classes; c++)
+        better += row[c] > row[label] || (row[c] == row[label] && c < label);
+    return better;
+}
+
+void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, const float *losses,
+                    int n, int classes, int k)
+{
+    for (int i = 0; i < n; i++) {
+        c->n++;
+        if (losses)
+            c->loss_sum += (double)losses[i];
+        if (labels[i] < 0 || labels[i] >= classes)
+            continue;
+        int rank = rank_of(logits + (int64_t)i * classes, classes, labels[i]);
+        c->n_top1 += rank == 0;
+        c->n_topk += rank < k;
+    }
+}
+
+double td_percent(int64_t part, int64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+void td_top_k(const float *x, int n, int k, int *out)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        int at = kept < k ? kept : k;
+        while (at > 0 && x[out[at - 1]] < x[i])
+            at--;
+        if (at >= k)
+            continue;
+        for (int j = (kept < k ? kept : k - 1); j > at; j--)
+            out[j] = out[j - 1];
+        out[at] = i;
+        kept += kept < k;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double td_quantile(double *x, int n, double q)
+{
+    if (n == 0)
+        return 0;
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    int i = (int)ceil(q * n) - 1;
+    return x[i < 0 ? 0 : i >= n ? n - 1 : i];
+}

@@ -1,0 +1,51 @@
+/*
+ * train/weights.h -- weights between files and programs, under the torchvision / timm names
+ *
+ * Names read: torchvision's and timm's; with "module." or "module.1." in front; the reference code's
+ * "layers.N.", ".squeeze.squeeze." and ".squeeze.expand."; SE weights as [D, C] or [D, C, 1, 1].
+ * Names written: torchvision's and timm's, with <bn>.num_batches_tracked as i64.
+ */
+#ifndef TD_TRAIN_WEIGHTS_H
+#define TD_TRAIN_WEIGHTS_H
+
+#include "base/text.h"
+#include "io/safetensors.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+/** The canonical name of a tensor in a file; `out` has room for 256 bytes. */
+void td_weight_name(const char *name, char out[256]);
+
+/** What a load may leave out. */
+typedef struct {
+    bool with_momentum;      /* velocities are wanted too */
+    const char *skip_prefix; /* parameters that keep what they have, "fc."; NULL: none */
+} td_load_opts;
+
+/**
+ * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a shape
+ * differs; the message names the file, the tensor, both shapes.  Nothing is set in that case.
+ */
+td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
+                          td_program *p) TD_CHECKED;
+
+/** Append a program's weights and statistics (and velocities) to a set; the set owns the bytes. */
+td_status td_weights_save(td_program *p, bool with_momentum, int64_t batches_tracked,
+                          td_tensors *t) TD_CHECKED;
+
+/** Batches that the file's norms have seen; 0 when it does not say. */
+int64_t td_weights_batches(const td_tensors *t);
+
+/** Copy what two programs have in common, by name. */
+td_status td_weights_share(td_program *from, td_program *to) TD_CHECKED;
+
+/** Class names as a JSON array, and back; *names is an array of td_alloc'ed texts, one block. */
+td_status td_classes_to_json(int n, const char *const *names, td_text *out) TD_CHECKED;
+td_status td_classes_from_json(const char *json, const char *path, int *n,
+                               char ***names) TD_CHECKED;
+void td_classes_free(int n, char **names);
+
+/** Classes of the head in a weight file: rows of fc.weight, or of the last matrix; 0 unknown. */
+int td_weights_classes(const td_tensors *t);
+
+#endif

@@ -1,0 +1,27 @@
+# help.sh -- docs/commands/VERB.md is what `tandem help --markdown VERB` prints, for every verb, and nothing else is
+# there; every page has its text form.  TANDEM_GOLDEN_WRITE=1 rewrites the pages.
+set -eu
+pages=$TANDEM_SOURCE/docs/commands
+verbs=$("$TANDEM" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+bad=0
+
+fail() {
+    echo "help: $*" >&2
+    bad=1
+}
+
+[ "$(echo "$verbs" | wc -l)" -ge 11 ] || fail "only these verbs are listed: $verbs"
+for verb in $verbs; do
+    "$TANDEM" help --markdown "$verb" >"$verb.md" || fail "no Markdown page of $verb"
+    [ -z "${TANDEM_GOLDEN_WRITE-}" ] || cp "$verb.md" "$pages/$verb.md"
+    diff -u "$pages/$verb.md" "$verb.md" || fail "docs/commands/$verb.md differs: run make golden"
+    "$TANDEM" help "$verb" >"$verb.txt" || fail "no page of $verb"
+    grep -q "^usage: tandem $verb" "$verb.txt" || fail "the page of $verb has no usage line"
+    "$TANDEM" "$verb" --help >"$verb.again" || fail "$verb --help fails"
+    cmp "$verb.txt" "$verb.again" || fail "help $verb and $verb --help differ"
+done
+for page in "$pages"/*.md; do
+    name=$(basename "$page" .md)
+    echo "$verbs" | grep -qx "$name" || fail "docs/commands/$name.md is no verb's"
+done
+exit $bad

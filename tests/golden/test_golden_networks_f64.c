@@ -1,0 +1,24 @@
+/* ctest: timeout 900 */
+/*
+ * test_golden_networks_f64.c -- every architecture in float64 on "ref" against the reference's numbers
+ *
+ * Agreement to 1e-9 leaves no room for a wrong formula.  Pictures of 224 x 224 take minutes and are
+ * left out unless TANDEM_GOLDEN_ALL is set.
+ */
+#include <stdlib.h>
+
+#include "support/network_step.h"
+
+static bool is_small(const td_network_case *c)
+{
+    return c->image_size < 224;
+}
+
+int main(void)
+{
+    return td_network_step_main(
+        "networks_f64", &(td_step_run){ .device = "ref",
+                                        .dtype = TD_DT_F64,
+                                        .training = TD_NETWORK_GRADIENTS,
+                                        .takes = getenv("TANDEM_GOLDEN_ALL") ? NULL : is_small });
+}

@@ -1,0 +1,80 @@
+/*
+ * network.h -- networks of the golden classification cases: a case file, and a program filled for it
+ *
+ *     td_network_case c;
+ *     td_network_open(&c, "resnet18-k10-s64-b4-margin");
+ *     td_network n;
+ *     td_network_build(&n, &c, &(td_network_form){ "cpu", TD_DT_F32, TD_NETWORK_STEP });
+ *     td_network_feed(&n, "images", "labels");
+ *     td_network_run(&n);
+ *     double *logits = td_network_output(&n, "logits", &count);        td_free it
+ *     td_network_release(&n);
+ *     td_network_close(&c);
+ *
+ * What goes wrong on the way fails the running test.
+ */
+#ifndef TD_TEST_NETWORK_H
+#define TD_TEST_NETWORK_H
+
+#include "base/json.h"
+#include "io/safetensors.h"
+#include "support/fill.h"
+#include "tandem/program.h"
+
+typedef struct {
+    char name[128];
+    td_json *doc;
+    td_tensors *tensors;
+    const char *arch, *prefix; /* borrowed from doc */
+    td_fill_kind fill;
+    bool has_se;
+    int n_classes, batch, image_size;
+    double label_smoothing;
+} td_network_case;
+
+/** Names of the cases of a type, "step" or "sgd", in the golden folder; sorted, at most `max`. */
+int td_network_cases(const char *type, int max, char (*names)[128]);
+
+void td_network_open(td_network_case *c, const char *name);
+void td_network_close(td_network_case *c);
+
+/** Largest deviation of the reference's float32 runs, `path` as "grads.l2" or "step1.buffers.max". */
+double td_network_agreement(const td_network_case *c, const char *path);
+
+typedef enum {
+    TD_NETWORK_EVAL,      /* forward, running statistics */
+    TD_NETWORK_GRADIENTS, /* training step; "grad.<parameter>" are outputs, nothing moves but BN */
+    TD_NETWORK_STEP,      /* training step; velocities "velocity.<parameter>" take momentum and decay */
+} td_network_mode;
+
+typedef struct {
+    const char *device;
+    td_dtype dtype; /* TD_DT_F32 or TD_DT_F64 */
+    td_network_mode mode;
+    double lr, momentum, decay; /* of TD_NETWORK_STEP; decay leaves parameters with "bn" out */
+} td_network_form;
+
+typedef struct {
+    const td_network_case *c;
+    td_network_form form;
+    td_device *dev;
+    td_program *p;
+    void *images;    /* [batch, 3, image_size, image_size] of the form's dtype */
+    int64_t *labels; /* [batch] */
+    double lr_f64;
+    float lr_f32;
+} td_network;
+
+/** Compile, and fill every parameter from the case's formula; velocities are zero. */
+void td_network_build(td_network *n, const td_network_case *c, const td_network_form *form);
+void td_network_release(td_network *n);
+
+/** Fill and bind the inputs: `images` and `labels` are the names the fill hashes, "images.3". */
+void td_network_feed(td_network *n, const char *images, const char *labels);
+void td_network_run(td_network *n);
+
+/** Copies as float64, td_free them; *count elements. */
+double *td_network_output(const td_network *n, const char *name, int64_t *count);
+double *td_network_param(const td_network *n, const char *name, int64_t *count);
+
+#endif

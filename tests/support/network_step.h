@@ -1,0 +1,28 @@
+/*
+ * network_step.h -- golden cases of type "step": an evaluation and a training step against the reference
+ *
+ *     int main(void)
+ *     {
+ *         return td_network_step_main("networks", &(td_step_run){ "cpu", TD_DT_F32, ... });
+ *     }
+ *
+ * Compared are logits and stage outputs of both modes, the loss, BN's running statistics after the
+ * training forward and all gradients; a line per case shows each figure beside its limit.  Limits are
+ * those that tests/golden/classification/README.md suggests at the end of section 6.
+ */
+#ifndef TD_TEST_NETWORK_STEP_H
+#define TD_TEST_NETWORK_STEP_H
+
+#include "support/network.h"
+
+typedef struct {
+    const char *device;
+    td_dtype dtype;
+    td_network_mode training; /* where gradients are read: outputs or velocities */
+    bool (*takes)(const td_network_case *c); /* NULL: every case */
+} td_step_run;
+
+/** Run all cases there are, each as a cmocka test; the program's exit status. */
+int td_network_step_main(const char *group, const td_step_run *run);
+
+#endif

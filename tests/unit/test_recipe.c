@@ -1,0 +1,187 @@
+/*
+ * test_recipe.c -- the options of the jobs: the reference's defaults and spellings, and what is refused
+ */
+#include "support/expect.h"
+
+#include "base/field.h"
+#include "tandem/train.h"
+
+static const td_field_group *train_groups(td_train_opts *o)
+{
+    static td_field_group groups[4];
+    td_train_defaults(o);
+    groups[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
+    groups[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
+    groups[2] = (td_field_group){ "Training", td_train_fields(), o };
+    return groups;
+}
+
+static void parse(td_train_opts *o, td_arena *arena, int argc, const char *const *argv)
+{
+    const char *rest[64];
+    int n_rest;
+    expect_ok(
+        td_options_parse(train_groups(o), argc, (char **)(uintptr_t)argv, rest, &n_rest, arena));
+    assert_int_equal(n_rest, 0);
+}
+
+#define PARSE(...)                                                                                 \
+    parse(&o, &arena, (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)),             \
+          (const char *[]){ __VA_ARGS__ })
+
+/* main.py of the reference, without arguments */
+static void defaults_are_the_reference_s(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_train_defaults(&o);
+    assert_string_equal(o.model.arch, "resnet50");
+    assert_int_equal(o.model.conv_init, 0);
+    assert_false(o.model.last_bn_0_init);
+    assert_int_equal(o.input.data_backend, 0);
+    assert_int_equal(o.input.interpolation, 0);
+    assert_int_equal(o.input.prefetch, 2);
+    assert_int_equal(o.batch_size, 256);
+    assert_int_equal(o.optimizer_batch_size, -1);
+    assert_int_equal(o.epochs, 90);
+    assert_int_equal(o.run_epochs, -1);
+    assert_int_equal(o.run_iters, -1);
+    assert_int_equal(o.early_stopping_patience, -1);
+    assert_true(o.lr == 0.1 && o.end_lr == 0);
+    assert_int_equal(o.lr_schedule, 0);
+    assert_int_equal(o.warmup, 0);
+    assert_true(o.label_smoothing == 0 && o.mixup == 0);
+    assert_int_equal(o.optimizer, 0);
+    assert_true(o.momentum == 0.9 && o.weight_decay == 1e-4);
+    assert_true(!o.bn_weight_decay && !o.nesterov);
+    assert_true(o.rmsprop_alpha == 0.9 && o.rmsprop_eps == 1e-3);
+    assert_int_equal(o.print_freq, 10);
+    assert_null(o.resume);
+    assert_null(o.pretrained_weights);
+    assert_true(o.static_loss_scale == 1);
+    assert_int_equal(o.prof, -1);
+    assert_int_equal(o.gather_checkpoints, 0);
+    assert_string_equal(o.raport_file, "experiment_raport.json");
+    assert_string_equal(o.workspace, "./");
+    assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints && !o.amp);
+    assert_int_equal(o.topk, 5);
+    assert_string_equal(o.device, "cpu");
+    expect_ok(td_train_check(&o));
+}
+
+static void every_table_s_defaults_are_in_range(void **state)
+{
+    (void)state;
+    td_train_opts t;
+    td_evaluate_opts e;
+    td_classify_opts c;
+    td_benchmark_opts b;
+    td_inspect_opts i;
+    td_train_defaults(&t);
+    td_evaluate_defaults(&e);
+    td_classify_defaults(&c);
+    td_benchmark_defaults(&b);
+    td_inspect_defaults(&i);
+    expect_ok(td_fields_check(td_model_fields(), &t.model));
+    expect_ok(td_fields_check(td_input_fields(), &t.input));
+    expect_ok(td_fields_check(td_train_fields(), &t));
+    expect_ok(td_fields_check(td_evaluate_fields(), &e));
+    expect_ok(td_fields_check(td_classify_fields(), &c));
+    expect_ok(td_fields_check(td_benchmark_fields(), &b));
+    expect_ok(td_fields_check(td_inspect_fields(), &i));
+    assert_string_equal(e.model.arch, "resnet50");
+    assert_string_equal(b.device, "cpu");
+    assert_true(b.bound);
+}
+
+static void spellings_of_both_editions_are_read(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    PARSE("-a", "resnet18", "-b", "64", "-j", "3", "-p", "7", "-c", "fanin", "--wd", "0.01",
+          "--learning-rate", "0.5", "--num_classes", "10", "--pretrained-from-file", "w.st",
+          "--data-backend", "syntetic", "--lr-sch", "cosine", "--mom", "0.875", "--no-checkpoints");
+    assert_string_equal(o.model.arch, "resnet18");
+    assert_int_equal(o.batch_size, 64);
+    assert_int_equal(o.input.workers, 3);
+    assert_int_equal(o.print_freq, 7);
+    assert_int_equal(o.model.conv_init, 0);
+    assert_true(o.weight_decay == 0.01);
+    assert_true(o.lr == 0.5);
+    assert_int_equal(o.model.num_classes, 10);
+    assert_string_equal(o.pretrained_weights, "w.st");
+    assert_int_equal(o.input.data_backend, 1);
+    assert_int_equal(o.lr_schedule, 2);
+    assert_true(o.momentum == 0.875);
+    assert_true(o.no_checkpoints);
+
+    PARSE("--model-config", "grp-fanout", "--data-backend=dali-cpu", "--memory-format", "nhwc",
+          "--jit", "script", "--trt", "False", "--fused_se", "", "--gpu-affinity", "none");
+    assert_int_equal(o.model.conv_init, 1);
+    assert_int_equal(o.input.data_backend, 0);
+    expect_ok(td_train_check(&o));
+    PARSE("-c", "classic");
+    assert_int_equal(o.model.conv_init, 1);
+    PARSE("-c", "grp-fanin");
+    assert_int_equal(o.model.conv_init, 0);
+    td_arena_release(&arena);
+}
+
+/* "0.875" may not become something else on its way through a saved configuration */
+static void a_configuration_reads_back(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    td_text json = { 0 }, again = { 0 };
+    PARSE("--lr", "0.256", "--wd", "3.0517578125e-05", "--seed", "123456789012", "--nesterov");
+    td_fields_json(td_train_fields(), &o, &json);
+    td_train_opts back = o;
+    td_fields_default(td_train_fields(), &back);
+    assert_false(td_fields_equal(td_train_fields(), &o, &back));
+    PARSE("--lr=0.256", "--weight-decay=0.000030517578125", "--seed=123456789012",
+          "--nesterov=true");
+    td_fields_json(td_train_fields(), &o, &again);
+    assert_string_equal(td_text_get(&json), td_text_get(&again));
+    td_text_release(&json);
+    td_text_release(&again);
+    td_arena_release(&arena);
+}
+
+static void what_is_not_there_yet_is_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[][2] = {
+        { "--amp", "--amp is not supported yet" },
+        { "--fp16", "--fp16" },
+        { "--dynamic-loss-scale", "--dynamic-loss-scale" },
+        { "--static-loss-scale=128", "--static-loss-scale" },
+        { "--mixup=0.2", "--mixup" },
+        { "--optimizer=rmsprop", "rmsprop" },
+        { "--use-ema=0.999", "--use-ema" },
+        { "--augmentation=autoaugment", "--augmentation" },
+        { "--pretrained", "--pretrained" },
+    };
+    td_train_opts o;
+    td_arena arena = { 0 };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        PARSE(lines[i][0]);
+        expect_error(td_train_check(&o), TD_EUSAGE, lines[i][1]);
+    }
+    PARSE("--static-loss-scale=1", "--mixup=0", "--optimizer=sgd", "--augmentation=none");
+    expect_ok(td_train_check(&o));
+    td_arena_release(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_reference_s),
+        cmocka_unit_test(every_table_s_defaults_are_in_range),
+        cmocka_unit_test(spellings_of_both_editions_are_read),
+        cmocka_unit_test(a_configuration_reads_back),
+        cmocka_unit_test(what_is_not_there_yet_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
