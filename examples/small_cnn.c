@@ -1,8 +1,8 @@
 /*
  * small_cnn.c -- a small network through the C API: build it, train it, judge it
  *
- * The pictures are 16 x 16 noise with a brighter stripe, upright in class 0 and level in class 1.  Ends
- * with 0 when at least nine of ten fresh pictures are told apart.
+ * The pictures are 16 x 16 noise with a brighter stripe, upright in class 0 and level in class 1.
+ * Ends with 0 when at least nine of ten fresh pictures are told apart.
  *
  *     cc small_cnn.c $(pkg-config --cflags --libs tandem) && ./a.out
  */

@@ -8,7 +8,8 @@
  *
  *     td_builder *b = td_build_begin();
  *     td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, (int64_t[]){ 8, 3, 32, 32 }));
- *     td_value *w = td_param(b, "conv.weight", TD_DT_F32, 4, (int64_t[]){ 16, 3, 3, 3 }, "init=normal, scale=0.2");
+ *     td_value *w = td_param(b, "conv.weight", TD_DT_F32, 4, (int64_t[]){ 16, 3, 3, 3 },
+ *                            "init=normal, scale=0.2");
  *     td_value *y = td_relu(b, td_conv2d(b, x, w, "pad=1"));
  *     td_output(b, "logits", y);
  *     td_graph *g;
@@ -41,8 +42,8 @@ extern "C" {
 
 /**
  * dtype, shape and memory layout.  `layout` is "" for plain C order, else the blocking in oneDNN's
- * notation: "acdb" is channels last, "aBcd16b" has 16 channels innermost; a leading "32g" says that the
- * first dimension is split into 32 groups before the letters are read.
+ * notation: "acdb" is channels last, "aBcd16b" has 16 channels innermost; a leading "32g" says
+ * that the first dimension is split into 32 groups before the letters are read.
  */
 typedef struct {
     td_dtype dtype;
@@ -58,9 +59,9 @@ typedef struct td_value td_value;
 TD_API td_type td_type_of(td_dtype dtype, int rank, const int64_t *dim);
 TD_API int64_t td_type_count(const td_type *t); /* elements, without a layout's padding */
 
-/* --- building ----------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
-/** A new builder; NULL when out of memory. */
+/** A new builder, never NULL: where memory is out, every call is in vain and td_build_end says so. */
 TD_API td_builder *td_build_begin(void);
 
 /**
@@ -73,8 +74,9 @@ TD_API TD_CHECKED td_status td_build_end(td_builder *b, td_graph **out);
 TD_API td_value *td_input(td_builder *b, const char *name, td_type type);
 
 /**
- * A tensor that persists between runs.  attrs: role=weight|stat|momentum, init=zeros|ones|normal|uniform,
- * scale= standard deviation or half width.  A name used before returns the same value.
+ * A tensor that persists between runs.  attrs: role=weight|stat|momentum,
+ * init=zeros|ones|normal|uniform, scale= standard deviation or half width.  A name used before
+ * returns the same value.
  */
 TD_API td_value *td_param(td_builder *b, const char *name, td_dtype dtype, int rank,
                           const int64_t *dim, const char *attrs);
@@ -89,7 +91,9 @@ TD_API void td_apply(td_builder *b, const char *op, int n_in, td_value *const *i
 TD_API td_value *td_conv2d(td_builder *b, td_value *x, td_value *w, const char *attrs);
 /** y[N,K] = x[N,C] w[K,C]^T + bias[K]; `bias` may be NULL. */
 TD_API td_value *td_linear(td_builder *b, td_value *x, td_value *w, td_value *bias);
-/** Batch statistics, and running statistics updated at the end of the step. attrs: eps, momentum. */
+/**
+ * Batch statistics, and running statistics updated at the end of the step. attrs: eps, momentum.
+ */
 TD_API td_value *td_batch_norm_train(td_builder *b, td_value *x, td_value *gamma, td_value *beta,
                                      td_value *running_mean, td_value *running_var,
                                      const char *attrs);
@@ -114,7 +118,9 @@ TD_API td_value *td_softmax(td_builder *b, td_value *x); /* over the last dimens
 TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smoothing);
 /** logits [N,K], target [N,K] (rows need not sum to 1) -> loss [N]. */
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
-/** x * sigmoid(fc2(relu(fc1(mean over H,W of x)))); w1 [D,C] or [D,C,1,1], w2 [C,D] or [C,D,1,1]. */
+/**
+ * x * sigmoid(fc2(relu(fc1(mean over H,W of x)))); w1 [D,C] or [D,C,1,1], w2 [C,D] or [C,D,1,1].
+ */
 TD_API td_value *td_squeeze_excite(td_builder *b, td_value *x, td_value *w1, td_value *b1,
                                    td_value *w2, td_value *b2);
 
@@ -132,7 +138,7 @@ TD_API int td_build_param_count(const td_builder *b);
 TD_API td_value *td_build_param(const td_builder *b, int i);
 TD_API const char *td_value_name(const td_value *v);
 
-/* --- finished graphs ---------------------------------------------------------------------------- */
+/* --- finished graphs -------------------------------------------------------------------------- */
 
 /** Parse the text form.  `what` names the source in messages ("net.td:12: ..."). */
 TD_API TD_CHECKED td_status td_graph_parse(const char *text, const char *what, td_graph **out);

@@ -6,8 +6,9 @@
  *     o.arch = "resnet50";  o.num_classes = 10;
  *     td_value *logits = td_model_forward(b, &o, images, true);
  *
- * Parameters carry the torchvision / timm names and their initialisers, so that the graph alone says
- * how a network begins.  A graph of the user's own takes the place of an architecture with `model`.
+ * Parameters carry the torchvision / timm names and their initialisers, so that the graph alone
+ * says how a network begins.  A graph of the user's own takes the place of an architecture with
+ * `model`.
  */
 #ifndef TD_MODEL_H
 #define TD_MODEL_H
@@ -54,8 +55,9 @@ typedef struct {
 TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
 
 /**
- * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`: image_size 0,
- * and with a graph file num_classes.  Call it before shapes are needed; it changes nothing else.
+ * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`:
+ * image_size 0, and with a graph file num_classes 0.  Call it before shapes are needed.
+ * TD_ESHAPE too when the classes asked for are not the graph file's.
  *
  *   TD_EUSAGE   no such architecture
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
@@ -64,31 +66,32 @@ TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
 
 /**
  * Emit the network on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses
- * batch statistics and running updates against given statistics.  opts->model is read when it is set,
- * else opts->arch must exist (td_arch_find); failures stick to the builder.
+ * batch statistics and running updates against given statistics.  opts->model is read when it is
+ * set, else opts->arch must exist (td_arch_find); failures stick to the builder.
  */
 TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
                                   bool is_training);
 
 /**
- * As td_model_forward, and the results of the four stages become named outputs "layer1" .. "layer4".
- * TD_EUNSUPPORTED for a graph file: name its outputs there.
+ * As td_model_forward, and the results of the four stages become named outputs "layer1" ..
+ * "layer4". TD_EUNSUPPORTED for a graph file: name its outputs there.
  */
 TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts,
                                            td_value *images, bool is_training);
 
 /**
  * A forward graph for `batch` pictures: input `images` [batch, 3, image_size, image_size], output
- * `logits`; from opts->model when that is set, whose own batch does not matter, else from opts->arch.
- * Errors of td_model_resolve; TD_ESHAPE: the graph file does not fit this image size.
+ * `logits`; from opts->model when that is set, whose own batch does not matter, else from
+ * opts->arch. Errors of td_model_resolve; TD_ESHAPE: the graph file does not fit this image size.
  */
 TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
                                            td_graph **out);
 
 /**
- * Copy a forward graph into a builder with another batch size and mode: batch_norm_infer nodes become
- * batch_norm with running updates when is_training is set, and the other way round.  This is how a
- * user's graph text, written once, is trained and evaluated.  Returns the value of `logits`.
+ * Copy a forward graph into a builder with another batch size and mode: batch_norm_infer nodes
+ * become batch_norm with running updates when is_training is set, and the other way round.  This
+ * is how a user's graph text, written once, is trained and evaluated.  Returns the value of
+ * `logits`.
  */
 TD_API td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images,
                                      bool is_training);

@@ -1,8 +1,8 @@
 /*
  * tandem/program.h -- compile a graph for one device, then run it as often as you like
  *
- * A program is a finished graph: operations fused, layouts settled, kernels chosen, every byte placed.
- * Compiling is slow and may fail.  Running allocates nothing.
+ * A program is a finished graph: operations fused, layouts settled, kernels chosen, every byte
+ * placed. Compiling is slow and may fail.  Running allocates nothing.
  *
  *     td_device *dev;   td_program *p;
  *     TD_TRY(td_device_open("cpu", &dev));
@@ -36,10 +36,10 @@ TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);
 
 /**
- * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings when
- * it is loaded and by default spins for long, which costs a factor of three beside another busy process;
- * so where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, GOMP_SPINCOUNT=5000 is put into the
- * environment and the program starts itself over with `argv`, once.
+ * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings
+ * when it is loaded and by default spins for long, which costs a factor of three beside another
+ * busy process; so where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, GOMP_SPINCOUNT=5000 is
+ * put into the environment and the program starts itself over with `argv`, once.
  */
 TD_API void td_process_setup(char **argv);
 
@@ -70,7 +70,9 @@ TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
 /** Release `p` and its memory.  NULL is fine. */
 TD_API void td_program_free(td_program *p);
 
-/** Fill every parameter as its init attribute says; the same seed gives the same bits everywhere. */
+/**
+ * Fill every parameter as its init attribute says; the same seed gives the same bits everywhere.
+ */
 TD_API TD_CHECKED td_status td_program_init(td_program *p, uint64_t seed);
 
 /** Feed an input from `data` (plain order), borrowed until it is bound again or `p` is freed. */
@@ -79,7 +81,9 @@ TD_API TD_CHECKED td_status td_program_bind(td_program *p, const char *input, co
 /** Run once.  TD_EARG: an input was never bound; TD_EDEVICE: a kernel failed, by name. */
 TD_API TD_CHECKED td_status td_program_run(td_program *p);
 
-/** An output's elements in plain order, valid until the next run; NULL when there is no such output. */
+/**
+ * An output's elements in plain order, valid until the next run; NULL when there is no such output.
+ */
 TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);
 
 /** Parameters, in the graph's order. */
@@ -115,8 +119,9 @@ TD_API void td_program_profile(td_program *p, bool on);
 TD_API int64_t td_program_run_count(const td_program *p); /* since profiling was switched on */
 
 /**
- * Run one kernel alone `runs` times on what memory holds and give the best time; 0 for nodes without a
- * kernel and for updates.  The program must have run before; its outputs are undefined afterwards.
+ * Run one kernel alone `runs` times on what memory holds and give the best time; 0 for nodes
+ * without a kernel and for updates.  The program must have run before; its outputs are undefined
+ * afterwards.
  */
 TD_API TD_CHECKED td_status td_program_time(td_program *p, int i, int runs, double *best_s);
 

@@ -53,7 +53,9 @@ TD_API const char *td_status_text(td_status st);
 /** The code's name, "ESHAPE". */
 TD_API const char *td_status_name(td_status st);
 
-/** The sentence of this thread's last failure; "" when there was none.  Valid until the next call. */
+/**
+ * The sentence of this thread's last failure; "" when there was none.  Valid until the next call.
+ */
 TD_API const char *td_error_message(void);
 
 /** The library's version, "0.1.0". */

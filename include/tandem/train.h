@@ -1,10 +1,10 @@
 /*
  * tandem/train.h -- the jobs: train, evaluate, classify, init, convert, benchmark, inspect
  *
- * A job is an options struct, a function that does it, and a result.  Every struct has a field table
- * (base/field.h) that holds names, defaults, ranges and help; the command line is nothing but these
- * tables.  Jobs never print: progress goes to the log, results to the result struct, machine-readable
- * records to the report file.
+ * A job is an options struct, a function that does it, and a result.  Every struct has a field
+ * table (base/field.h) that holds names, defaults, ranges and help; the command line is nothing
+ * but these tables.  Jobs never print: progress goes to the log, results to the result struct,
+ * machine-readable records to the report file.
  *
  *     td_train_opts o;
  *     td_train_defaults(&o);
@@ -100,8 +100,8 @@ typedef struct {
 } td_train_result;
 
 /**
- * Options of the reference programs that are read but not there yet: TD_EUSAGE names the first one that
- * is set ("--amp is not supported yet").  td_train begins with it.
+ * Options of the reference programs that are read but not there yet: TD_EUSAGE names the first one
+ * that is set ("--amp is not supported yet").  td_train begins with it.
  */
 TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
 
@@ -165,7 +165,10 @@ typedef struct {
     double probability[10];
 } td_prediction;
 
-/** Call `each` for every file in order.  A bad picture is reported through it and does not end the job. */
+/**
+ * Call `each` for every file in order.  A bad picture is reported through it and does not end the
+ * job.
+ */
 TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
                                         const char *const *files,
                                         void (*each)(void *ctx, const td_prediction *p), void *ctx);
@@ -214,7 +217,9 @@ typedef struct {
 TD_API const struct td_field *td_inspect_fields(void);
 TD_API void td_inspect_defaults(td_inspect_opts *opts);
 
-/** THING: model graph kernels memory checkpoint dataset ops backends; `path` for the two on files. */
+/**
+ * THING: model graph kernels memory checkpoint dataset ops backends; `path` for the two on files.
+ */
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
                                        const char *path, char **text);
 

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* clang-format off */
-#define TD_DTYPE_LIST(DTYPE) /* name, text, bytes, name in safetensors files */                     \
+#define TD_DTYPE_LIST(DTYPE) /* name, text, bytes, name in safetensors files */                    \
     DTYPE(F32,  "f32",  4, "F32")                                                                  \
     DTYPE(F64,  "f64",  8, "F64")                                                                  \
     DTYPE(BF16, "bf16", 2, "BF16")                                                                 \

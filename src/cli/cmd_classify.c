@@ -50,12 +50,12 @@ static void each(void *ctx, const td_prediction *p)
     td_text *out = l->call->out;
     if (p->st != TD_OK && l->n_bad++ == 0)
         td_text_add(&l->first_error, "%s", p->message ? p->message : td_status_text(p->st));
-    if (!l->call->json) {
+    if (l->call->json) {
+        td_text_add(out, l->n_files ? ", " : "");
+        add_json(p, out);
+    } else {
         add_text(p, out);
-        return;
     }
-    td_text_add(out, l->n_files ? ", " : "");
-    add_json(p, out);
     l->n_files++;
 }
 
@@ -68,6 +68,8 @@ static td_status run(const td_call *call)
     td_status st = td_classify(o, call->n_args, call->args, each, &l);
     if (call->json)
         td_text_add(call->out, "]}\n");
+    if (l.n_files == 0)
+        td_text_release(call->out); /* it failed before the first picture */
     if (st == TD_OK && l.n_bad == call->n_args)
         st = td_error(TD_EFORMAT, "none of %d files can be read: %s", call->n_args,
                       td_text_get(&l.first_error));

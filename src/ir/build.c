@@ -28,11 +28,20 @@ struct td_builder {
 
 extern const td_op td_op_input, td_op_param;
 
+/* what td_build_begin gives when there is no memory for a builder: it has failed already, so that no
+   call changes it */
+static const td_node no_node = { .op = &td_op_input };
+static const td_builder no_builder = {
+    .st = TD_ENOMEM,
+    .message = "out of memory for a graph builder",
+    .dummy = { .name = "", .type = { .dtype = TD_DT_F32 }, .producer = (td_node *)&no_node },
+};
+
 td_builder *td_build_begin(void)
 {
     td_builder *b = TD_NEW(td_builder);
     if (!b)
-        return NULL;
+        return (td_builder *)&no_builder;
     b->dummy_node.op = &td_op_input;
     b->dummy =
         (td_value){ .name = "", .type = td_type_scalar(TD_DT_F32), .producer = &b->dummy_node };
@@ -41,7 +50,7 @@ td_builder *td_build_begin(void)
 
 void td_build_fail(td_builder *b, td_status st)
 {
-    if (b->st != TD_OK)
+    if (!td_build_ok(b))
         return;
     b->st = st;
     snprintf(b->message, sizeof b->message, "%s", td_error_message());
@@ -54,7 +63,7 @@ bool td_build_ok(const td_builder *b)
 
 void td_build_abandon(td_builder *b)
 {
-    if (!b)
+    if (!b || b == &no_builder)
         return;
     td_map_release(&b->names);
     td_free(b->nodes);
@@ -82,10 +91,10 @@ static td_status add_value(td_builder *b, td_node *n, int index, const td_type *
 
 static td_status set_name(td_builder *b, td_value *v, const char *name)
 {
-    char unique[300];
+    char unique[256]; /* what the text form can read */
     snprintf(unique, sizeof unique, "%s", name);
     for (int i = 2; td_map_has(&b->names, unique); i++)
-        snprintf(unique, sizeof unique, "%.280s_%d", name, i);
+        snprintf(unique, sizeof unique, "%.240s_%d", name, i);
     char *copy = td_arena_text(&b->arena, unique);
     if (!copy)
         return TD_ENOMEM;
@@ -117,7 +126,7 @@ void td_build_set_layout(td_builder *b, td_value *v, const char *layout)
 
 void *td_build_attr(td_builder *b, const td_op *op, const char *text)
 {
-    if (!op->attr_bytes)
+    if (!op->attr_bytes || !td_build_ok(b))
         return NULL;
     void *attr = td_arena_alloc(&b->arena, 1, op->attr_bytes);
     if (!attr) {
@@ -136,6 +145,8 @@ void *td_build_attr(td_builder *b, const td_op *op, const char *text)
 const char *td_build_type_text(td_builder *b, const td_type *t)
 {
     td_text text = { 0 };
+    if (!td_build_ok(b))
+        return "";
     td_type_print(t, &text);
     char *copy =
         td_text_status(&text) == TD_OK ? td_arena_text(&b->arena, td_text_get(&text)) : NULL;
@@ -161,20 +172,6 @@ static td_status copy_attr(td_builder *b, const td_op *op, const void *attr, voi
     return TD_OK;
 }
 
-/* texts inside attributes must live as long as this graph, not as the one they were copied from */
-static td_status keep_texts(td_builder *b, const td_op *op, void *attr)
-{
-    for (const td_field *f = op->fields; f && f->kind != TD_KIND_END; f++) {
-        const char **text = (const char **)(void *)((char *)attr + f->offset);
-        if (f->kind != TD_KIND_TEXT || !*text)
-            continue;
-        *text = td_arena_text(&b->arena, *text);
-        if (!*text)
-            return TD_ENOMEM;
-    }
-    return TD_OK;
-}
-
 static td_status new_node(td_builder *b, const td_op *op, const void *attr, int n_in,
                           td_value *const *in, td_node **out)
 {
@@ -196,7 +193,6 @@ static td_status new_node(td_builder *b, const td_op *op, const void *attr, int 
             TD_TRY(copy_attr(b, op, attr, n->attr));
         else
             td_fields_default(op->fields, n->attr);
-        TD_TRY(keep_texts(b, op, n->attr));
     }
     *out = n;
     return TD_OK;
@@ -226,6 +222,10 @@ td_value *td_emit_n(td_builder *b, const td_op *op, const void *attr, int n_in, 
         out[i] = &b->dummy;
     if (!td_build_ok(b))
         return b ? &b->dummy : NULL;
+    if (n_in < 0) {
+        td_build_fail(b, td_error(TD_EARG, "%s: %d operands", op->name, n_in));
+        return &b->dummy;
+    }
     while (n_in > op->n_in && !in[n_in - 1])
         n_in--;
     for (int i = 0; i < n_in; i++)
@@ -256,16 +256,20 @@ static td_status emit_leaf(td_builder *b, const td_op *op, const void *attr, con
 {
     td_node *n;
     if (!name_fits(name))
-        return td_error(TD_EARG, "%s: '%s' is no name, wanted letters, digits and _.-/", op->name,
-                        name);
+        return td_error(TD_EARG, "%s: '%.80s' is no name, wanted at most 255 letters, digits and _.-/",
+                        op->name, name);
     if (td_map_has(&b->names, name))
         return td_error(TD_EARG, "%s: there is a value '%s' already", op->name, name);
-    if (type->rank < 0 || type->rank > TD_RANK_MAX || td_type_bytes(type) <= 0)
-        return td_error(TD_ESHAPE, "%s: '%s' has no size", op->name, name);
+    if (type->rank < 0 || type->rank > TD_RANK_MAX)
+        return td_error(TD_ESHAPE, "%s: '%s' has %d dimensions, wanted at most %d", op->name, name,
+                        type->rank, TD_RANK_MAX);
     for (int d = 0; d < type->rank; d++)
         if (type->dim[d] < 1)
             return td_error(TD_ESHAPE, "%s: dimension %d of '%s' is %lld, wanted 1 or more",
                             op->name, d, name, (long long)type->dim[d]);
+    if (td_type_bytes(type) == 0)
+        return td_error(TD_ESHAPE, "%s: '%s' is too large, has no dtype or no layout '%.27s'",
+                        op->name, name, type->layout);
     TD_TRY(new_node(b, op, attr, 0, NULL, &n));
     TD_TRY(td_node_check(n));
     TD_TRY(add_value(b, n, 0, type));
@@ -360,7 +364,7 @@ int td_build_param_count(const td_builder *b)
 
 td_value *td_build_param(const td_builder *b, int i)
 {
-    return b->params[i];
+    return i >= 0 && i < td_build_param_count(b) ? b->params[i] : NULL;
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */

@@ -233,27 +233,32 @@ static td_status bad_result(const td_node *n, int i, const td_type *is)
     return st;
 }
 
-/* overwritten[v]: the parameter that v is, or looks at, has been overwritten */
-static td_status verify_operands(const td_graph *g, const td_node *n, const bool *overwritten)
+typedef struct {
+    const td_graph *g;
+    const td_value **root; /* [values] whose memory a value is, once its node was seen */
+    bool *overwritten;     /* [values] parameters that an earlier node overwrote */
+} verifier;
+
+static td_status verify_operands(const verifier *vf, const td_node *n)
 {
+    const td_graph *g = vf->g;
     for (int i = 0; i < n->n_in; i++) {
         const td_value *v = n->in[i];
         if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
             return td_error(TD_ESHAPE, "%s: operand %d is of another graph", n->op->name, i);
         if (!v->producer || v->producer->id >= n->id)
             return td_error(TD_ESHAPE, "%s: operand %d is used before it exists", n->op->name, i);
-        const td_value *root = td_value_root(v);
-        if (overwritten[root->id])
+        if (vf->overwritten[vf->root[v->id]->id])
             return td_error(TD_ESHAPE, "%s: operand '%s' was overwritten before", n->op->name,
-                            root->name);
+                            vf->root[v->id]->name);
     }
     return TD_OK;
 }
 
-static td_status verify_node(const td_graph *g, const td_node *n, const bool *overwritten)
+static td_status verify_node(const verifier *vf, const td_node *n)
 {
     td_type y[TD_OUT_MAX];
-    TD_TRY(verify_operands(g, n, overwritten));
+    TD_TRY(verify_operands(vf, n));
     TD_TRY(td_node_check(n));
     if (n->op->is_leaf)
         return TD_OK;
@@ -264,36 +269,47 @@ static td_status verify_node(const td_graph *g, const td_node *n, const bool *ov
     return check_layouts(n);
 }
 
-static td_status verify_outputs(const td_graph *g, const bool *overwritten)
+static void note_node(verifier *vf, const td_node *n)
 {
+    for (int i = 0; i < n->n_out; i++)
+        vf->root[n->out[i]->id] = n->op->is_alias ? vf->root[n->in[0]->id] : n->out[i];
+    for (int i = 0; i < n->n_in; i++)
+        if (n->op->writes >> i & 1)
+            vf->overwritten[n->in[i]->id] = true;
+}
+
+static td_status verify_outputs(const verifier *vf)
+{
+    const td_graph *g = vf->g;
     for (int i = 0; i < g->n_outputs; i++) {
         const td_value *v = g->outputs[i].value;
         if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
             return td_error(TD_ESHAPE, "output '%s' is of another graph", g->outputs[i].name);
-        if (overwritten[td_value_root(v)->id])
+        if (vf->overwritten[vf->root[v->id]->id])
             return td_error(TD_ESHAPE, "output '%s' is parameter '%s', which the graph overwrites",
-                            g->outputs[i].name, td_value_root(v)->name);
+                            g->outputs[i].name, vf->root[v->id]->name);
     }
     return TD_OK;
 }
 
 td_status td_graph_verify(const td_graph *g)
 {
-    bool *overwritten = td_alloc((size_t)g->n_values + 1, sizeof *overwritten);
-    td_status st = overwritten ? TD_OK : TD_ENOMEM;
+    size_t n_values = (size_t)g->n_values + 1;
+    verifier vf = { g, td_alloc(n_values, sizeof *vf.root),
+                    td_alloc(n_values, sizeof *vf.overwritten) };
+    td_status st = vf.root && vf.overwritten ? TD_OK : TD_ENOMEM;
 
     for (int i = 0; st == TD_OK && i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        TD_CHECK(n->id == i);
-        st = verify_node(g, n, overwritten);
-        if (st != TD_OK)
+        TD_CHECK(g->nodes[i]->id == i);
+        st = verify_node(&vf, g->nodes[i]);
+        if (st == TD_OK)
+            note_node(&vf, g->nodes[i]);
+        else
             st = td_error_context(st, "node %d", i);
-        for (int k = 0; st == TD_OK && k < n->n_in; k++)
-            if (n->op->writes >> k & 1)
-                overwritten[n->in[k]->id] = true;
     }
     if (st == TD_OK)
-        st = verify_outputs(g, overwritten);
-    td_free(overwritten);
+        st = verify_outputs(&vf);
+    td_free((void *)vf.root);
+    td_free(vf.overwritten);
     return st;
 }

@@ -47,3 +47,22 @@ const td_node *td_uses_only(const td_uses *u, const td_value *v)
     const td_node *const *users = td_uses_of(u, v, &n);
     return n == 1 && v->n_uses == 1 ? users[0] : NULL;
 }
+
+static bool reads(const td_node *n, const td_value *param)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (td_value_root(n->in[i]) == param)
+            return true;
+    return false;
+}
+
+bool td_overwritten_between(const td_graph *g, int from, int to, const td_node *reader)
+{
+    for (int i = from + 1; i < to; i++) {
+        const td_node *n = g->nodes[i];
+        for (int k = 0; n->op->writes && k < n->n_in; k++)
+            if ((n->op->writes >> k & 1) && reads(reader, n->in[k]))
+                return true;
+    }
+    return false;
+}

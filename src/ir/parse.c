@@ -235,7 +235,8 @@ td_status td_graph_parse(const char *text, const char *what, td_graph **out)
 
     for (const char *line = text; st == TD_OK && *line; p.line++) {
         p.s = line;
-        st = parse_line(&p);
+        st = p.line > LINES_MAX ? td_error(TD_ELIMIT, "more than %d lines", LINES_MAX)
+                                : parse_line(&p);
         line += strcspn(line, "\n");
         line += *line == '\n';
         if (st != TD_OK || *line == '\0')

@@ -43,7 +43,7 @@ void td_rw_copy_with(td_rewriter *rw, const td_node *n, td_value *const *in)
     td_emit_n(rw->b, n->op, n->attr, n->n_in, in, out);
     for (int i = 0; i < n->n_out; i++) {
         td_rw_set(rw, n->out[i], out[i]);
-        if (n->op->layout == TD_LAYOUT_CHOOSES && !td_type_is_plain(&n->out[i]->type))
+        if (n->op->layout == TD_LAYOUT_CHOOSES)
             td_build_set_layout(rw->b, out[i], n->out[i]->type.layout);
     }
 }

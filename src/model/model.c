@@ -23,7 +23,8 @@ _Static_assert(TD_DT_F32 == 1 && TD_DT_F64 == 2 && sizeof(td_dtype) == sizeof(in
 static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network: resnet18, resnet34, resnet50, resnet101, resnet152, resnext50-32x4d, "
-               "resnext101-32x4d, se-resnet50, se-resnext101-32x4d, seresnet50, seresnext101_32x4d"),
+               "resnext101-32x4d, se-resnet50, se-resnext101-32x4d, seresnet50, "
+               "seresnext101_32x4d"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,

@@ -13,17 +13,14 @@
 static td_status act_infer(const td_node *n, td_type *y)
 {
     *y = *td_in_type(n, 0);
-    if (!td_dtype_is_float(y->dtype))
-        return td_error(TD_ESHAPE, "%s: input is %s, wanted a float type", n->op->name,
-                        td_dtype_name(y->dtype));
     return TD_OK;
 }
 
 static td_status act_grad_infer(const td_node *n, td_type *y)
 {
     *y = *td_in_type(n, 0);
-    if (!td_type_same_shape(y, td_in_type(n, 1)))
-        return td_error(TD_ESHAPE, "%s: dy and y differ in shape", n->op->name);
+    if (!td_type_same_shape(y, td_in_type(n, 1)) || y->dtype != td_in_type(n, 1)->dtype)
+        return td_error(TD_ESHAPE, "%s: dy and y differ in type", n->op->name);
     return TD_OK;
 }
 

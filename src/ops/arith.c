@@ -29,7 +29,7 @@ static int64_t aligned_dim(const td_type *t, int rank, int d)
 
 static td_status broadcast(const td_node *n, const td_type *a, const td_type *b, td_type *y)
 {
-    if (a->dtype != b->dtype || !td_dtype_is_float(a->dtype))
+    if (a->dtype != b->dtype)
         return td_error(TD_ESHAPE, "%s: operands are %s and %s, wanted one float type", n->op->name,
                         td_dtype_name(a->dtype), td_dtype_name(b->dtype));
     *y = (td_type){ .dtype = a->dtype, .rank = a->rank > b->rank ? a->rank : b->rank };

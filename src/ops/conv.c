@@ -67,8 +67,8 @@ static td_status check_dy(const td_node *n, const td_type *x, const td_type *w)
 {
     td_type y;
     TD_TRY(conv_shape(n, x, w, &y));
-    if (!td_type_same_shape(&y, td_in_type(n, 0)))
-        return td_error(TD_ESHAPE, "%s: dy does not have the convolution's shape", n->op->name);
+    if (!td_type_same_shape(&y, td_in_type(n, 0)) || y.dtype != td_in_type(n, 0)->dtype)
+        return td_error(TD_ESHAPE, "%s: dy does not have the convolution's type", n->op->name);
     return TD_OK;
 }
 
@@ -94,6 +94,10 @@ static td_status fused_infer(const td_node *n, td_type *y)
                         (long long)td_in_type(n, 2)->dim[0], (long long)y->dim[1]);
     if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
         return td_error(TD_ESHAPE, "conv2d_fused: the residual does not have the result's shape");
+    for (int i = 2; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != y->dtype)
+            return td_error(TD_ESHAPE, "conv2d_fused: operand %d is %s, wanted %s", i,
+                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(y->dtype));
     return TD_OK;
 }
 
@@ -107,7 +111,7 @@ static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
 /* N K P Q (C/groups) R S, whichever of the three it is */
 static int64_t macs_of(const td_type *y, const td_type *w)
 {
-    return td_type_count(y) * w->dim[1] * w->dim[2] * w->dim[3];
+    return td_mul_capped(td_type_count(y), td_mul_capped(w->dim[1], w->dim[2] * w->dim[3]));
 }
 
 static int64_t conv_macs(const td_node *n)

@@ -21,13 +21,26 @@ static td_status linear_infer(const td_node *n, td_type *y)
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])
         return td_error(TD_ESHAPE, "linear: bias has %lld elements, wants %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)w->dim[0]);
+    if (n->n_in > 2 && td_in_type(n, 2)->dtype != x->dtype)
+        return td_error(TD_ESHAPE, "linear: bias is %s, wanted %s",
+                        td_dtype_name(td_in_type(n, 2)->dtype), td_dtype_name(x->dtype));
     *y = td_type_2d(x->dtype, x->dim[0], w->dim[0]);
+    return TD_OK;
+}
+
+static td_status check_dtypes(const td_node *n)
+{
+    if (td_in_type(n, 0)->dtype != td_in_type(n, 1)->dtype)
+        return td_error(TD_ESHAPE, "%s: operands are %s and %s, wanted one float type", n->op->name,
+                        td_dtype_name(td_in_type(n, 0)->dtype),
+                        td_dtype_name(td_in_type(n, 1)->dtype));
     return TD_OK;
 }
 
 static td_status grad_x_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0), *w = td_in_type(n, 1);
+    TD_TRY(check_dtypes(n));
     if (dy->dim[1] != w->dim[0])
         return td_error(TD_ESHAPE, "linear_grad_x: dy has %lld columns, weight %lld rows",
                         (long long)dy->dim[1], (long long)w->dim[0]);
@@ -38,6 +51,7 @@ static td_status grad_x_infer(const td_node *n, td_type *y)
 static td_status grad_w_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
+    TD_TRY(check_dtypes(n));
     if (dy->dim[0] != x->dim[0])
         return td_error(TD_ESHAPE, "linear_grad_w: dy has %lld rows, x %lld", (long long)dy->dim[0],
                         (long long)x->dim[0]);
@@ -56,12 +70,12 @@ static void linear_grad(td_builder *b, const td_node *n, td_value *const *dy, td
 static int64_t linear_macs(const td_node *n)
 {
     const td_type *w = td_in_type(n, 1);
-    return td_in_type(n, 0)->dim[0] * w->dim[0] * w->dim[1];
+    return td_mul_capped(td_in_type(n, 0)->dim[0], w->dim[0] * w->dim[1]);
 }
 
 static int64_t grad_w_macs(const td_node *n)
 {
-    return td_in_type(n, 0)->dim[0] * td_in_type(n, 0)->dim[1] * td_in_type(n, 1)->dim[1];
+    return td_mul_capped(td_type_count(td_in_type(n, 0)), td_in_type(n, 1)->dim[1]);
 }
 
 const td_op td_op_linear = {

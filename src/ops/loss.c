@@ -33,8 +33,9 @@ static td_status softmax_infer(const td_node *n, td_type *y)
 
 static td_status softmax_grad_infer(const td_node *n, td_type *y)
 {
-    if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, 1)))
-        return td_error(TD_ESHAPE, "softmax_grad: dy and y differ in shape");
+    if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, 1)) ||
+        td_in_type(n, 0)->dtype != td_in_type(n, 1)->dtype)
+        return td_error(TD_ESHAPE, "softmax_grad: dy and y differ in type");
     return softmax_infer(n, y);
 }
 
@@ -69,7 +70,7 @@ static td_status loss_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 1);
     TD_TRY(check_targets(n, x, td_in_type(n, 2)));
-    if (td_in_type(n, 0)->dim[0] != x->dim[0])
+    if (td_in_type(n, 0)->dim[0] != x->dim[0] || td_in_type(n, 0)->dtype != x->dtype)
         return td_error(TD_ESHAPE, "softmax_cross_entropy_grad: dloss is not [N]");
     *y = *x;
     return TD_OK;
@@ -117,6 +118,7 @@ const td_op td_op_one_hot = {
     .attr_bytes = sizeof(td_one_hot_attr),
     .amp = TD_AMP_DENY,
     .layout = TD_LAYOUT_PLAIN,
+    .any_dtype = 1u,
     .infer = one_hot_infer,
 };
 

@@ -16,7 +16,7 @@
  * batch_norm_add_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta, dz
  *
  * batch_norm_infer(x, gamma, beta, mean, var) -> y           with given statistics
- * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta
+ * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta    statistics are constants
  * batch_norm_scale(gamma, var) -> s[C]                       s = gamma / sqrt(var + eps)
  *
  * batch_norm_update(running_mean, running_var, mean, var)    at the end of a step:
@@ -51,11 +51,16 @@ static const td_field train_fields[] = {
 /* operands from..to-1 are [C] with C = x's channels */
 static td_status check_channels(const td_node *n, const td_type *x, int from, int to)
 {
-    for (int i = from; i < to; i++)
-        if (td_in_type(n, i)->rank != 1 || td_in_type(n, i)->dim[0] != x->dim[1])
+    for (int i = from; i < to; i++) {
+        td_dtype d = td_in_type(n, i)->dtype;
+        if (d != td_in_type(n, from)->dtype || (d != TD_DT_F32 && d != TD_DT_F64))
+            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted f32 or f64, all alike",
+                            n->op->name, i, td_dtype_name(d));
+        if (td_in_type(n, i)->dim[0] != x->dim[1])
             return td_error(TD_ESHAPE, "%s: operand %d has %lld elements, input has %lld channels",
                             n->op->name, i, (long long)td_in_type(n, i)->dim[0],
                             (long long)x->dim[1]);
+    }
     return TD_OK;
 }
 
@@ -63,6 +68,8 @@ static td_status check_same(const td_node *n, int i, int j)
 {
     if (!td_type_same_shape(td_in_type(n, i), td_in_type(n, j)))
         return td_error(TD_ESHAPE, "%s: operands %d and %d differ in shape", n->op->name, i, j);
+    if (td_in_type(n, i)->dtype != td_in_type(n, j)->dtype)
+        return td_error(TD_ESHAPE, "%s: operands %d and %d differ in dtype", n->op->name, i, j);
     return TD_OK;
 }
 
@@ -107,7 +114,7 @@ static td_status norm_relu_grad_infer(const td_node *n, td_type *y)
     td_type mask;
     TD_TRY(check_same(n, 0, 2));
     TD_TRY(mask_type(n, td_in_type(n, 2), &mask));
-    if (!td_type_same_shape(&mask, td_in_type(n, 1)))
+    if (!td_type_same_shape(&mask, td_in_type(n, 1)) || td_in_type(n, 1)->dtype != TD_DT_U8)
         return td_error(TD_ESHAPE, "%s: the mask does not have one bit an element", n->op->name);
     TD_TRY(check_channels(n, td_in_type(n, 2), 3, 6));
     y[0] = *td_in_type(n, 2);
@@ -142,8 +149,11 @@ static td_status update_infer(const td_node *n, td_type *y)
 static void norm_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     td_value *out[3];
-    if (!dy[0])
-        return; /* the statistics only feed the running averages */
+    if (dy[1] || dy[2]) {
+        td_build_fail(b, td_error(TD_EUNSUPPORTED,
+                                  "batch_norm: no gradient goes through its mean and variance"));
+        return;
+    }
     td_emit_n(b, &td_op_batch_norm_grad, n->attr, 5,
               TD_ARGS(dy[0], n->in[0], n->in[1], n->out[1], n->out[2]), out);
     for (int i = 0; i < 3; i++)
@@ -210,6 +220,8 @@ const td_op td_op_batch_norm_relu_grad = {
     .attr_bytes = sizeof(td_norm_attr),
     .amp = TD_AMP_INFER,
     .layout = TD_LAYOUT_FOLLOWS,
+    .any_dtype = 1u << 1,
+    .memory_order = 1u << 1,
     .may_overwrite = 1u << 0,
     .infer = norm_relu_grad_infer,
 };
@@ -239,6 +251,8 @@ const td_op td_op_batch_norm_add_relu_grad = {
     .attr_bytes = sizeof(td_norm_attr),
     .amp = TD_AMP_INFER,
     .layout = TD_LAYOUT_FOLLOWS,
+    .any_dtype = 1u << 1,
+    .memory_order = 1u << 1,
     .infer = norm_relu_grad_infer,
 };
 

@@ -68,8 +68,22 @@ static td_status global_infer(const td_node *n, td_type *y)
 
 static td_status check_dy(const td_node *n, const td_type *y)
 {
-    if (!td_type_same_shape(y, td_in_type(n, 0)))
-        return td_error(TD_ESHAPE, "%s: dy does not have the forward result's shape", n->op->name);
+    if (!td_type_same_shape(y, td_in_type(n, 0)) || y->dtype != td_in_type(n, 0)->dtype)
+        return td_error(TD_ESHAPE, "%s: dy does not have the forward result's type", n->op->name);
+    return TD_OK;
+}
+
+/* kernels write where `where` says: only what max_pool2d itself found out will do */
+static td_status check_where(const td_node *n, const td_type *y)
+{
+    const td_node *from = n->in[1]->producer;
+    while (from->op == &td_op_reorder)
+        from = from->in[0]->producer;
+    if (from->op != &td_op_max_pool2d || n->in[1]->type.dtype != TD_DT_U8 ||
+        !td_fields_equal(max_fields, from->attr, n->attr) ||
+        !td_type_same_shape(td_in_type(from, 0), td_in_type(n, 2)) ||
+        !td_type_same_shape(td_in_type(n, 1), y))
+        return td_error(TD_ESHAPE, "%s: operand 1 is not 'where' of this max_pool2d", n->op->name);
     return TD_OK;
 }
 
@@ -78,7 +92,7 @@ static td_status max_grad_infer(const td_node *n, td_type *y)
     td_type forward;
     TD_TRY(pool_shape(n, td_in_type(n, 2), &forward));
     TD_TRY(check_dy(n, &forward));
-    TD_TRY(check_dy(n, td_in_type(n, 1)));
+    TD_TRY(check_where(n, &forward));
     *y = *td_in_type(n, 2);
     return TD_OK;
 }
@@ -95,9 +109,9 @@ static td_status avg_grad_infer(const td_node *n, td_type *y)
 static td_status global_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
-    if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1])
+    if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1] || dy->dtype != x->dtype)
         return td_error(TD_ESHAPE, "global_avg_pool_grad: dy is not [N, C] of x");
-    *y = *x;
+    *y = td_type_plain(x);
     return TD_OK;
 }
 
@@ -140,6 +154,7 @@ const td_op td_op_max_pool2d_grad = {
     .attr_bytes = sizeof(td_pool_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_FOLLOWS,
+    .any_dtype = 1u << 1,
     .shape_only = 1u << 2,
     .infer = max_grad_infer,
 };

@@ -107,20 +107,22 @@ static td_status slice_grad_infer(const td_node *n, td_type *y)
     *y = *td_in_type(n, 1);
     td_type part = *y;
     part.dim[a->axis] = a->size;
-    if (!td_type_same_shape(&part, td_in_type(n, 0)))
-        return td_error(TD_ESHAPE, "slice_grad: dy does not have the slice's shape");
+    if (!td_type_same_shape(&part, td_in_type(n, 0)) || part.dtype != td_in_type(n, 0)->dtype)
+        return td_error(TD_ESHAPE, "slice_grad: dy does not have the slice's type");
     return TD_OK;
 }
 
 static td_status reshape_infer(const td_node *n, td_type *y)
 {
-    const char *s = ((const td_reshape_attr *)n->attr)->shape;
+    const char *shape = ((const td_reshape_attr *)n->attr)->shape, *s = shape ? shape : "";
     *y = (td_type){ .dtype = td_in_type(n, 0)->dtype };
-    while (s && *s) {
+    while (*s) {
         char *end;
+        bool is_digit = *s >= '0' && *s <= '9';
         long long d = strtoll(s, &end, 10);
-        if (end == s || d < 1 || d > (1ll << 40) || y->rank == TD_RANK_MAX || (*end && *end != ':'))
-            return td_error(TD_ESHAPE, "reshape: '%s' is no shape like 8:64:1:1", s);
+        if (!is_digit || d < 1 || d > (1ll << 40) || y->rank == TD_RANK_MAX ||
+            (*end && *end != ':') || (*end && !end[1]))
+            return td_error(TD_ESHAPE, "reshape: '%.80s' is no shape like 8:64:1:1", shape);
         y->dim[y->rank++] = d;
         s = *end ? end + 1 : end;
     }
@@ -139,7 +141,16 @@ static td_status cast_infer(const td_node *n, td_type *y)
 
 static td_status reorder_infer(const td_node *n, td_type *y)
 {
+    const char *layout = ((const td_reorder_attr *)n->attr)->layout;
+    td_blocking bl;
+    size_t len = layout ? strlen(layout) : 0;
     *y = td_type_plain(td_in_type(n, 0));
+    if (len >= TD_LAYOUT_BYTES)
+        return td_error(TD_ESHAPE, "reorder: '%.40s' is no layout", layout);
+    if (len)
+        memcpy(y->layout, layout, len + 1);
+    if (!td_type_blocking(y, &bl))
+        return td_error(TD_ESHAPE, "reorder: layout '%s' does not fit", y->layout);
     return TD_OK;
 }
 
@@ -156,8 +167,8 @@ static td_status resize_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0);
     *y = *td_in_type(n, 1);
-    if (dy->dim[0] != y->dim[0] || dy->dim[1] != y->dim[1])
-        return td_error(TD_ESHAPE, "resize_nearest_grad: dy and x differ in N or C");
+    if (dy->dim[0] != y->dim[0] || dy->dim[1] != y->dim[1] || dy->dtype != y->dtype)
+        return td_error(TD_ESHAPE, "resize_nearest_grad: dy and x differ in N, C or dtype");
     return TD_OK;
 }
 
@@ -202,6 +213,7 @@ const td_op td_op_concat = {
     .attr_bytes = sizeof(td_concat_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_PLAIN,
+    .any_dtype = (1u << TD_IN_MAX) - 1,
     .infer = concat_infer,
     .grad = concat_grad,
 };
@@ -215,6 +227,7 @@ const td_op td_op_slice = {
     .attr_bytes = sizeof(td_slice_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_PLAIN,
+    .any_dtype = 1u,
     .infer = slice_infer,
     .grad = slice_op_grad,
 };
@@ -242,6 +255,7 @@ const td_op td_op_reshape = {
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_PLAIN,
     .is_alias = true,
+    .any_dtype = 1u,
     .infer = reshape_infer,
     .grad = reshape_grad,
 };
@@ -255,6 +269,7 @@ const td_op td_op_cast = {
     .attr_bytes = sizeof(td_cast_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_FOLLOWS,
+    .any_dtype = 1u,
     .infer = cast_infer,
     .grad = cast_grad,
 };
@@ -268,6 +283,7 @@ const td_op td_op_reorder = {
     .attr_bytes = sizeof(td_reorder_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_CHOOSES,
+    .any_dtype = 1u,
     .infer = reorder_infer,
 };
 
@@ -281,6 +297,7 @@ const td_op td_op_resize_nearest = {
     .attr_bytes = sizeof(td_resize_attr),
     .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_PLAIN,
+    .any_dtype = 1u,
     .infer = resize_infer,
     .grad = resize_op_grad,
 };

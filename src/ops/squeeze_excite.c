@@ -32,14 +32,18 @@ static td_status se_infer(const td_node *n, td_type *y)
         td_in_type(n, 4)->dim[0] != c2)
         return td_error(TD_ESHAPE, "squeeze_excite: weights do not fit %lld channels",
                         (long long)x->dim[1]);
+    for (int i = 1; i < 5; i++)
+        if (td_in_type(n, i)->dtype != x->dtype)
+            return td_error(TD_ESHAPE, "squeeze_excite: operand %d is %s, wanted %s", i,
+                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
     *y = *x;
     return TD_OK;
 }
 
 static int64_t se_macs(const td_node *n)
 {
-    return td_in_type(n, 0)->dim[0] *
-           (td_type_count(td_in_type(n, 1)) + td_type_count(td_in_type(n, 3)));
+    return td_mul_capped(td_in_type(n, 0)->dim[0],
+                         td_type_count(td_in_type(n, 1)) + td_type_count(td_in_type(n, 3)));
 }
 
 static td_value *as_matrix(td_builder *b, td_value *w)

@@ -27,8 +27,9 @@ static td_status sgd_infer(const td_node *n, td_type *y)
 {
     (void)y;
     for (int i = 1; i < 3; i++)
-        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)))
-            return td_error(TD_ESHAPE, "sgd: operand %d does not have the weight's shape", i);
+        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)) ||
+            td_in_type(n, 0)->dtype != td_in_type(n, i)->dtype)
+            return td_error(TD_ESHAPE, "sgd: operand %d does not have the weight's type", i);
     if (td_type_count(td_in_type(n, 3)) != 1)
         return td_error(TD_ESHAPE, "sgd: the learning rate is not a scalar");
     return TD_OK;

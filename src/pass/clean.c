@@ -21,6 +21,7 @@ struct entry {
 
 typedef struct {
     entry *buckets[N_BUCKETS];
+    bool *is_written; /* [old values] parameters that the graph overwrites */
     td_arena arena;
 } clean_state;
 
@@ -69,12 +70,23 @@ static void remember(td_rewriter *rw, const td_node *n, size_t bucket)
     s->buckets[bucket] = e;
 }
 
+/* a copy of a parameter that is overwritten later may be read after that, the parameter may not */
+static bool is_copy_of_written(const td_rewriter *rw, const td_node *n)
+{
+    const clean_state *s = rw->state;
+    const td_value *x = n->in[0];
+    while (x->producer->op == &td_op_reorder || x->producer->op->is_alias)
+        x = x->producer->in[0];
+    return s->is_written[x->id];
+}
+
 static void clean_node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     clean_state *s = rw->state;
-    if (n->op == &td_op_reorder && in[0]->producer->op == &td_op_reorder)
+    bool may_look_through = n->n_in && n->n_out && !is_copy_of_written(rw, n);
+    if (may_look_through && n->op == &td_op_reorder && in[0]->producer->op == &td_op_reorder)
         in[0] = in[0]->producer->in[0];
-    td_value *same = n->n_in && n->n_out ? identity(n, in) : NULL;
+    td_value *same = may_look_through ? identity(n, in) : NULL;
     if (same) {
         td_rw_set(rw, n->out[0], same);
         rw->n_changed++;
@@ -98,15 +110,27 @@ static void clean_node(td_rewriter *rw, const td_node *n, td_value **in)
 
 static td_status clean_begin(td_rewriter *rw)
 {
-    rw->state = TD_NEW(clean_state);
-    return rw->state ? TD_OK : TD_ENOMEM;
+    clean_state *s = TD_NEW(clean_state);
+    rw->state = s;
+    if (!s)
+        return TD_ENOMEM;
+    s->is_written = td_alloc((size_t)rw->old->n_values + 1, sizeof *s->is_written);
+    if (!s->is_written)
+        return TD_ENOMEM;
+    for (int i = 0; i < rw->old->n_nodes; i++)
+        for (int k = 0; k < rw->old->nodes[i]->n_in; k++)
+            if (rw->old->nodes[i]->op->writes >> k & 1)
+                s->is_written[rw->old->nodes[i]->in[k]->id] = true;
+    return TD_OK;
 }
 
 static void clean_end(td_rewriter *rw)
 {
     clean_state *s = rw->state;
-    if (s)
-        td_arena_release(&s->arena);
+    if (!s)
+        return;
+    td_arena_release(&s->arena);
+    td_free(s->is_written);
     td_free(s);
 }
 

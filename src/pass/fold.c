@@ -12,10 +12,12 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-static bool folds(const td_uses *u, const td_node *n)
+static bool folds(const td_graph *g, const td_uses *u, const td_node *n)
 {
-    return n->op == &td_op_batch_norm_infer && n->in[0]->producer->op == &td_op_conv2d &&
-           td_uses_only(u, n->in[0]) == n;
+    const td_node *conv = n->n_in ? n->in[0]->producer : NULL;
+    return n->op == &td_op_batch_norm_infer && conv->op == &td_op_conv2d &&
+           td_uses_only(u, n->in[0]) == n && td_in_type(n, 1)->dtype == td_in_type(n, 0)->dtype &&
+           !td_overwritten_between(g, conv->id, n->id, conv);
 }
 
 static void fold_norm(td_rewriter *rw, const td_node *norm, td_value **in)
@@ -47,7 +49,7 @@ static void fold_run(td_rewriter *rw)
     for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
         const td_node *n = rw->old->nodes[i];
         td_rw_operands(rw, n, in);
-        if (folds(&u, n))
+        if (folds(rw->old, &u, n))
             fold_norm(rw, n, in);
         else
             td_rw_copy_with(rw, n, in);

@@ -10,8 +10,12 @@
  *
  * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups are
  * found on the old graph first; then nodes are copied, a group's members are left out and its emitter
- * runs where its last member stood (gradients: where the first stood).  Nodes that need a result which
- * a group gives only later wait for it.
+ * runs where its root stood: the relu, or the relu_grad.  Nodes that need a result which a group gives
+ * only later wait for it.
+ *
+ * That always works out, because a group may stand where its root stood, or (a norm whose residual is
+ * older) where its first member stood: everything it reads is there by then, and nothing that has to
+ * come before the root reads what it gives.  A match that would break this is refused.
  */
 #include <string.h>
 
@@ -56,6 +60,19 @@ static bool match_norm_relu(const td_uses *u, group *const *of, const td_node *r
     return true;
 }
 
+/* the batch's statistics go nowhere before `root` but into running averages */
+static bool keeps_statistics(const td_uses *u, const td_node *norm, const td_node *root)
+{
+    for (int k = 1; k < 3; k++) {
+        int n;
+        const td_node *const *users = td_uses_of(u, norm->out[k], &n);
+        for (int i = 0; i < n; i++)
+            if (users[i]->n_out && users[i]->id < root->id)
+                return false;
+    }
+    return true;
+}
+
 /* the operand of `add` that comes out of `op` and goes nowhere else; the other is the residual */
 static const td_node *main_branch(const td_uses *u, const td_node *add, const td_op *op, group *g)
 {
@@ -79,7 +96,8 @@ static bool match_norm_add_relu(const td_uses *u, group *const *of, const td_nod
     g->member[0] = main_branch(u, add, &td_op_batch_norm, g);
     g->member[1] = add;
     g->n_members = 2;
-    return g->member[0] != NULL;
+    return g->member[0] && (g->residual->producer->id < g->member[0]->id ||
+                            keeps_statistics(u, g->member[0], relu));
 }
 
 static void emit_norm(td_rewriter *rw, group *g)
@@ -107,7 +125,8 @@ static const td_node *norm_grad_of(const td_uses *u, const td_value *v, const td
     const td_node *const *users = td_uses_of(u, v, &n);
     for (int i = 0; i < n; i++)
         if (users[i]->op == &td_op_batch_norm_grad && users[i]->in[0] == v &&
-            users[i]->in[1] == norm->in[0] && users[i]->in[3] == norm->out[1])
+            users[i]->in[1] == norm->in[0] && users[i]->in[2] == norm->in[1] &&
+            users[i]->in[3] == norm->out[1] && users[i]->in[4] == norm->out[2])
             return users[i];
     return NULL;
 }
@@ -202,10 +221,11 @@ static const rule rules[] = {
 /* --- the pass --------------------------------------------------------------------------------- */
 
 /* of[node id]: the group a node belongs to or is the root of */
-static bool claims(group *const *of, const group *g)
+static bool claims(const td_graph *g, group *const *of, const group *new)
 {
-    for (int i = 0; i < g->n_members; i++)
-        if (of[g->member[i]->id])
+    for (int i = 0; i < new->n_members; i++)
+        if (of[new->member[i]->id] ||
+            td_overwritten_between(g, new->member[i]->id, new->root->id, new->member[i]))
             return false;
     return true;
 }
@@ -216,7 +236,8 @@ static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena,
         const td_node *n = rw->old->nodes[i];
         for (int r = 0; r < N_RULES && !of[i]; r++) {
             group g = { .by = &rules[r], .root = n };
-            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) || !claims(of, &g))
+            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) ||
+                !claims(rw->old, of, &g))
                 continue;
             group *kept = td_arena_alloc(arena, 1, sizeof *kept);
             if (!kept)
@@ -231,24 +252,50 @@ static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena,
     return TD_OK;
 }
 
-static bool is_ready(const td_rewriter *rw, const td_node *n)
+static bool has_operands(const td_rewriter *rw, group *const *of, const td_node *n)
 {
-    for (int i = 0; i < n->n_in; i++)
-        if (!td_rw_get(rw, n->in[i]))
+    for (int i = 0; i < n->n_in; i++) {
+        const td_node *from = n->in[i]->producer;
+        bool is_inside = of[n->id] && of[n->id] == of[from->id];
+        if (!is_inside && !td_rw_get(rw, n->in[i]))
             return false;
+    }
     return true;
 }
 
-/* emit the waiting nodes whose operands exist by now, in order */
-static int emit_ready(td_rewriter *rw, const td_node **waiting, int n)
+/* can n be emitted: with its whole group where it is a root? */
+static bool is_ready(const td_rewriter *rw, group *const *of, const td_node *n)
 {
-    int kept = 0;
-    for (int i = 0; i < n; i++)
-        if (is_ready(rw, waiting[i]))
-            td_rw_copy(rw, waiting[i]);
-        else
-            waiting[kept++] = waiting[i];
-    return kept;
+    const group *g = of[n->id];
+    for (int i = 0; g && i < g->n_members; i++)
+        if (!has_operands(rw, of, g->member[i]))
+            return false;
+    return has_operands(rw, of, n);
+}
+
+static void emit_one(td_rewriter *rw, group *const *of, const td_node *n)
+{
+    if (of[n->id])
+        of[n->id]->by->emit(rw, of[n->id]);
+    else
+        td_rw_copy(rw, n);
+}
+
+/* emit the waiting nodes whose operands exist by now, in order, until none does; updates of parameters
+   overtake nothing that waits */
+static int emit_waiting(td_rewriter *rw, group *const *of, const td_node **waiting, int n)
+{
+    for (int before = n + 1; n < before && td_build_ok(rw->b);) {
+        int kept = 0;
+        before = n;
+        for (int i = 0; i < n; i++)
+            if (is_ready(rw, of, waiting[i]) && !(td_node_has_effect(waiting[i]) && kept))
+                emit_one(rw, of, waiting[i]);
+            else
+                waiting[kept++] = waiting[i];
+        n = kept;
+    }
+    return n;
 }
 
 static void emit_all(td_rewriter *rw, group *const *of, const td_node **waiting)
@@ -256,16 +303,15 @@ static void emit_all(td_rewriter *rw, group *const *of, const td_node **waiting)
     int n_waiting = 0;
     for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
         const td_node *n = rw->old->nodes[i];
-        if (of[i] && of[i]->root == n) {
-            of[i]->by->emit(rw, of[i]);
-            n_waiting = emit_ready(rw, waiting, n_waiting);
-        } else if (of[i]) {
+        if (of[i] && of[i]->root != n)
             continue;
-        } else if (is_ready(rw, n)) {
-            td_rw_copy(rw, n);
-        } else {
+        if (!is_ready(rw, of, n) || (td_node_has_effect(n) && n_waiting)) {
             waiting[n_waiting++] = n;
+            continue;
         }
+        emit_one(rw, of, n);
+        if (n_waiting)
+            n_waiting = emit_waiting(rw, of, waiting, n_waiting);
     }
     if (td_build_ok(rw->b))
         TD_CHECK(n_waiting == 0);

@@ -18,9 +18,10 @@
 #include "ops/ops.h"
 
 typedef struct {
-    bool *needed;    /* [old values] depends on a wanted parameter */
-    td_value **grad; /* [old values] d loss / d value so far, in the new graph */
-    bool *is_done;   /* [old values] losses already differentiated */
+    bool *needed;      /* [old values] depends on a wanted parameter */
+    td_value **grad;   /* [old values] d loss / d value so far, in the new graph */
+    td_value **result; /* [old nodes] what a gradient node stands for, once its loss was met */
+    bool *is_done;     /* [old values] losses differentiated */
 } grad_state;
 
 static bool is_gradient(const td_node *n)
@@ -66,7 +67,7 @@ static void backward(td_rewriter *rw, const td_node *n)
         has_dy = has_dy || dy[i];
     }
     for (int i = 0; i < n->n_in; i++)
-        wants_dx = wants_dx || s->needed[n->in[i]->id];
+        wants_dx = wants_dx || (s->needed[n->in[i]->id] && !(n->op->shape_only >> i & 1));
     if (!has_dy || !wants_dx || n->op->is_leaf)
         return;
     if (!n->op->grad) {
@@ -94,18 +95,19 @@ static void differentiate(td_rewriter *rw, const td_value *loss)
     s->grad[loss->id] = seed_of(rw, loss);
     for (int i = loss->producer->id; i >= 0 && td_build_ok(rw->b); i--)
         backward(rw, rw->old->nodes[i]);
+    for (int i = 0; i < rw->old->n_nodes; i++)
+        if (is_gradient(rw->old->nodes[i]) && rw->old->nodes[i]->in[0] == loss)
+            s->result[i] = s->grad[rw->old->nodes[i]->in[1]->id];
+    s->is_done[loss->id] = true;
 }
 
 static void resolve(td_rewriter *rw, const td_node *n)
 {
     grad_state *s = rw->state;
     const td_value *loss = n->in[0], *w = n->in[1];
-    if (!s->is_done[loss->id]) {
+    if (!s->is_done[loss->id])
         differentiate(rw, loss);
-        memset(s->is_done, 0, (size_t)rw->old->n_values * sizeof *s->is_done);
-        s->is_done[loss->id] = true;
-    }
-    td_value *g = s->grad[w->id];
+    td_value *g = s->result[n->id];
     if (!g && td_build_ok(rw->b))
         td_build_fail(rw->b, td_error(TD_EARG, "gradient: '%%%s' does not depend on '%%%s'",
                                       loss->name, w->name));
@@ -131,8 +133,9 @@ static td_status grad_begin(td_rewriter *rw)
         return TD_ENOMEM;
     s->needed = td_alloc(n, sizeof *s->needed);
     s->grad = td_alloc(n, sizeof *s->grad);
+    s->result = td_alloc((size_t)rw->old->n_nodes + 1, sizeof *s->result);
     s->is_done = td_alloc(n, sizeof *s->is_done);
-    return s->needed && s->grad && s->is_done ? TD_OK : TD_ENOMEM;
+    return s->needed && s->grad && s->result && s->is_done ? TD_OK : TD_ENOMEM;
 }
 
 static void grad_end(td_rewriter *rw)
@@ -142,6 +145,7 @@ static void grad_end(td_rewriter *rw)
         return;
     td_free(s->needed);
     td_free(s->grad);
+    td_free(s->result);
     td_free(s->is_done);
     td_free(s);
 }

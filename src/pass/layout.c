@@ -8,7 +8,8 @@
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
  *
- * A follower whose kernel does not know the layout is given plain order instead.
+ * A follower whose kernel does not know the layout is given plain order instead.  A node that reads a
+ * mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask was made in.
  */
 #include <string.h>
 
@@ -32,11 +33,17 @@ typedef struct {
 
 /* --- what nodes want -------------------------------------------------------------------------- */
 
+static bool is_forward_conv(const td_node *n)
+{
+    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
+}
+
+/* forward convolutions are asked before anything has a layout */
 static void ask(td_rewriter *rw, layout_state *s)
 {
     for (int i = 0; i < rw->old->n_nodes; i++) {
         const td_node *n = rw->old->nodes[i];
-        if (n->op->layout == TD_LAYOUT_CHOOSES && rw->target)
+        if (is_forward_conv(n) && rw->target)
             s->has_wish[i] = rw->target->wish(rw->target->ctx, n, &s->wish[i]);
     }
 }
@@ -46,8 +53,8 @@ static void choose_params(const td_graph *g, layout_state *s)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        bool is_forward = n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
-        if (is_forward && s->has_wish[i] && td_value_is_param(n->in[1]) && !s->param[n->in[1]->id])
+        if (is_forward_conv(n) && s->has_wish[i] && td_value_is_param(n->in[1]) &&
+            !s->param[n->in[1]->id])
             s->param[n->in[1]->id] = s->wish[i].in[1];
     }
     for (int i = 0; i < g->n_nodes; i++) {
@@ -140,26 +147,67 @@ static const char *shared_layout(const td_node *n, td_value **in)
     if (n->op->writes)
         return in[0]->type.layout;
     for (int i = 0; i < n->n_in; i++)
+        if (n->op->memory_order >> i & 1)
+            return td_memory_order(in[i]);
+    for (int i = 0; i < n->n_in; i++)
         if (!is_shape_only(n, i) && in[i]->type.rank == in[0]->type.rank &&
             !td_type_is_plain(&in[i]->type))
             return in[i]->type.layout;
     return "";
 }
 
+static bool fits(const td_value *v, const char *layout)
+{
+    td_type t = v->type;
+    td_blocking bl;
+    memcpy(t.layout, layout, strlen(layout) + 1);
+    return td_type_blocking(&t, &bl);
+}
+
+static bool follows(const td_node *n, td_value **in, int i)
+{
+    return in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i);
+}
+
+/* can every operand be in `layout` that must, and is every other one plain? */
+static bool can_share(const td_node *n, td_value **in, const char *layout)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (follows(n, in, i) ? !fits(in[i], layout)
+                              : !is_shape_only(n, i) && !td_type_is_plain(&in[i]->type))
+            return false;
+    return true;
+}
+
 static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
 {
     td_value *same[TD_IN_MAX];
-    const char *layout = shared_layout(n, in);
-    for (int i = 0; i < n->n_in; i++) {
-        bool follows = in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i);
-        same[i] = follows && layout[0] ? reordered(rw, in[i], layout) : in[i];
-    }
     if (!td_build_ok(rw->b))
         return;
-    if (!layout[0] || supported(rw, n, same, layout))
+    const char *layout = shared_layout(n, in);
+    bool can = layout[0] && can_share(n, in, layout);
+    for (int i = 0; i < n->n_in; i++)
+        same[i] = can && follows(n, in, i) ? reordered(rw, in[i], layout) : in[i];
+    if (!td_build_ok(rw->b))
+        return;
+    if (can && supported(rw, n, same, layout))
         td_rw_copy_with(rw, n, same);
+    else if (n->op->memory_order && layout[0])
+        td_build_fail(rw->b,
+                      td_error(TD_ENOKERNEL,
+                               "%s: its mask is in the order of layout '%s', which no kernel "
+                               "for it takes",
+                               n->op->name, layout));
     else
         emit_plain(rw, n, in);
+}
+
+/* the others when their operands have theirs */
+static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_layout_wish *out)
+{
+    td_node probe = *n;
+    probe.in = in;
+    return rw->target && td_build_ok(rw->b) && rw->target->wish(rw->target->ctx, &probe, out);
 }
 
 /* a gradient that becomes what its shape-only last operand is, in that layout when a kernel can */
@@ -189,6 +237,7 @@ static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)
 static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
 {
     td_value *in[TD_IN_MAX];
+    td_layout_wish wish;
     td_rw_operands(rw, n, in);
     if (n->op->is_leaf)
         emit_leaf(rw, s, n);
@@ -198,7 +247,9 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
         emit_wish(rw, n, in, &s->wish[n->id]);
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
-    else if (n->op->layout == TD_LAYOUT_CHOOSES && n->op != &td_op_conv2d)
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) && ask_now(rw, n, in, &wish))
+        emit_wish(rw, n, in, &wish);
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n))
         emit_chooser(rw, n, in);
     else
         emit_plain(rw, n, in);

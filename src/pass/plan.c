@@ -54,6 +54,10 @@ static bool takes_over(const td_plan *p, const td_node *n, int i)
     int buffer = p->slots[x->id].buffer;
     if (!(n->op->may_overwrite >> i & 1) || buffer < 0)
         return false;
+    for (int k = 0; k < n->n_in; k++) /* another operand may be the same memory and still be read */
+        if (p->slots[n->in[k]->id].buffer == buffer && !(n->op->may_overwrite >> k & 1) &&
+            !(n->op->shape_only >> k & 1))
+            return false;
     const td_buffer *b = &p->buffers[buffer];
     return !b->is_persistent && b->last == n->id &&
            td_type_bytes(&x->type) == td_type_bytes(&y->type) &&
@@ -221,64 +225,120 @@ out:
 
 /* --- the checker ------------------------------------------------------------------------------ */
 
+/* what the checker finds out about each value by itself: whose memory it is, and from when to when */
 typedef struct {
-    int first, last;
+    int root;        /* the value it is a reshape of, else itself */
+    int first, last; /* of a root: nodes during which it or a reshape of it is needed */
     int64_t from, to;
+    bool is_placed; /* false for the caller's own memory */
 } span;
 
-/* w may lie where v lies: it is v reshaped, or v's memory taken over when v died */
-static bool may_share(const td_value *v, const td_value *w)
+static void find_roots(const td_plan *p, const td_graph *g, span *s)
 {
-    for (; w->producer->n_in && w->index == 0; w = w->producer->in[0]) {
-        const td_node *n = w->producer;
-        for (int i = 0; i < n->n_in; i++)
-            if (n->in[i] == v && (n->op->is_alias || (n->op->may_overwrite >> i & 1)))
-                return true;
-        if (!n->op->is_alias)
-            return false;
-    }
-    return false;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_out; k++) {
+            const td_node *n = g->nodes[i];
+            int v = n->out[k]->id, b = p->slots[v].buffer;
+            s[v].root = n->op->is_alias ? s[n->in[0]->id].root : v;
+            s[v].first = s[v].last = i;
+            s[v].is_placed = b >= 0;
+            s[v].from = b >= 0 ? p->buffers[b].offset : 0;
+            s[v].to = s[v].from + td_type_bytes(&n->out[k]->type);
+        }
 }
 
-static void span_of(const td_plan *p, const td_graph *g, const bool *is_setup, int v, span *s)
+static void find_lives(const td_graph *g, const bool *is_setup, span *s)
 {
-    const td_value *value = g->values[v];
-    const td_buffer *b = p->slots[v].buffer < 0 ? NULL : &p->buffers[p->slots[v].buffer];
-    *s = (span){ .first = value->producer->id, .last = -1 };
-    if (!b)
-        return;
-    s->from = b->offset;
-    s->to = b->offset + td_type_bytes(&value->type);
-    s->last = s->first;
-    for (int i = s->first + 1; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (g->nodes[i]->in[k] == value && !(g->nodes[i]->op->shape_only >> k & 1))
-                s->last = i;
-    bool stays = td_value_is_param(value) || is_setup[s->first];
+            if (!(g->nodes[i]->op->shape_only >> k & 1))
+                s[s[g->nodes[i]->in[k]->id].root].last = i;
     for (int i = 0; i < g->n_outputs; i++)
-        stays = stays || g->outputs[i].value == value;
-    if (stays)
-        s->last = g->n_nodes;
-    if (td_value_is_param(value) || is_setup[s->first])
-        s->first = 0;
+        s[s[g->outputs[i].value->id].root].last = g->n_nodes;
+    for (int v = 0; v < g->n_values; v++)
+        if (td_value_is_param(g->values[v]) || is_setup[g->values[v]->producer->id]) {
+            s[s[v].root].first = 0;
+            s[s[v].root].last = g->n_nodes;
+        }
+}
+
+/* w was made in the memory of v, which the same node was the last to read, and only where it may */
+static bool took_over(const td_graph *g, const span *s, int v, int w)
+{
+    const td_node *n = g->values[w]->producer;
+    bool may = false;
+    if (g->values[w]->index != 0 || s[v].last != n->id || s[v].from != s[w].from ||
+        s[v].to != s[w].to)
+        return false;
+    for (int k = 0; k < n->n_in; k++) {
+        if (s[n->in[k]->id].root != v || (n->op->shape_only >> k & 1))
+            continue;
+        if (!(n->op->may_overwrite >> k & 1))
+            return false;
+        may = true;
+    }
+    return may;
+}
+
+static bool touch(int64_t from_a, int64_t to_a, int64_t from_b, int64_t to_b)
+{
+    return from_a < to_b && from_b < to_a;
+}
+
+static td_status check_values(const td_graph *g, const span *s)
+{
+    for (int v = 0; v < g->n_values; v++) {
+        if (s[v].root != v) {
+            if (s[v].from != s[s[v].root].from || s[v].is_placed != s[s[v].root].is_placed)
+                return td_error(TD_EARG, "plan: '%%%s' is not where '%%%s' is, which it looks at",
+                                g->values[v]->name, g->values[s[v].root]->name);
+            continue;
+        }
+        for (int w = v + 1; s[v].is_placed && w < g->n_values; w++)
+            if (s[w].root == w && s[w].is_placed && s[v].first <= s[w].last &&
+                s[w].first <= s[v].last && touch(s[v].from, s[v].to, s[w].from, s[w].to) &&
+                !took_over(g, s, v, w))
+                return td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
+                                g->values[v]->name, g->values[w]->name);
+    }
+    return TD_OK;
+}
+
+static td_status check_scratch(const td_plan *p, const td_graph *g, const span *s, int i)
+{
+    if (p->scratch[i] < 0)
+        return TD_OK;
+    const td_buffer *b = &p->buffers[p->scratch[i]];
+    for (int v = 0; v < g->n_values; v++)
+        if (s[v].root == v && s[v].is_placed && s[v].first <= i && i <= s[v].last &&
+            touch(s[v].from, s[v].to, b->offset, b->offset + b->bytes))
+            return td_error(TD_EARG, "plan: the scratch of node %d and '%%%s' share memory", i,
+                            g->values[v]->name);
+    return TD_OK;
+}
+
+static td_status check_bounds(const td_plan *p, const td_graph *g, const span *s)
+{
+    for (int v = 0; v < g->n_values; v++)
+        if (s[v].is_placed && (s[v].from < 0 || s[v].from % ALIGN != 0 ||
+                               s[v].to > p->persistent_bytes + p->transient_bytes))
+            return td_error(TD_EARG, "plan: '%%%s' lies outside the slab", g->values[v]->name);
+    return TD_OK;
 }
 
 td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup)
 {
     span *s = td_alloc((size_t)g->n_values + 1, sizeof *s);
     td_status st = s ? TD_OK : TD_ENOMEM;
-    for (int v = 0; st == TD_OK && v < g->n_values; v++)
-        span_of(p, g, is_setup, v, &s[v]);
-    for (int v = 0; st == TD_OK && v < g->n_values; v++)
-        for (int w = v + 1; w < g->n_values; w++) {
-            bool together = s[v].first <= s[w].last && s[w].first <= s[v].last;
-            bool touch = s[v].from < s[w].to && s[w].from < s[v].to;
-            if (together && touch && !may_share(g->values[v], g->values[w])) {
-                st = td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
-                              g->values[v]->name, g->values[w]->name);
-                break;
-            }
-        }
+    if (st == TD_OK) {
+        find_roots(p, g, s);
+        find_lives(g, is_setup, s);
+        st = check_bounds(p, g, s);
+    }
+    if (st == TD_OK)
+        st = check_values(g, s);
+    for (int i = 0; st == TD_OK && i < g->n_nodes; i++)
+        st = check_scratch(p, g, s, i);
     td_free(s);
     return st;
 }

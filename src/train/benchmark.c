@@ -171,9 +171,9 @@ static void add_network(bench *b, td_text *out)
 
 static td_status bench_network(bench *b, td_text *out)
 {
+    TD_TRY(td_model_resolve(&b->o.model));
     if (!b->o.model.num_classes)
         b->o.model.num_classes = 1000;
-    TD_TRY(td_model_image_size(&b->o.model, &b->o.model.image_size));
     TD_TRY(compile(b));
     TD_TRY(measure(b));
     if (b->o.bound)

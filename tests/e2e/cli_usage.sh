@@ -37,7 +37,9 @@ usage "lr: " train --lr -1 data
 usage "lr-schedule: .*step.*linear.*cosine" train --lr-schedule sawtooth data
 usage "--epochs" train data --epochs
 usage "data-backend" train --data-backend oracle data
-usage "unknown option '--mode'" evaluate --mode inference data
+usage "option '--mode' is ambiguous: --model, --model-config" evaluate --mode inference data
+usage "unknown option '--iters'" evaluate --iters 3 data
+usage "evaluate needs --weights" evaluate data
 
 # arguments
 usage "no DATA is named" train
@@ -85,7 +87,7 @@ says "absent.conf"
 expect 1 train absent --arch resnet18 --no-checkpoints
 says "absent"
 silent
-expect 1 evaluate absent --arch resnet18
+expect 1 evaluate absent --arch resnet18 --weights absent.safetensors
 says "absent"
 expect 1 convert absent.safetensors out.safetensors
 says "absent.safetensors"

@@ -7,9 +7,10 @@
  */
 #include "support/network_step.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-    return td_network_step_main("networks", &(td_step_run){ .device = "cpu",
-                                                            .dtype = TD_DT_F32,
-                                                            .training = TD_NETWORK_STEP });
+    return td_network_step_main(
+        "networks",
+        &(td_step_run){ .device = "cpu", .dtype = TD_DT_F32, .training = TD_NETWORK_STEP },
+        argc > 1 ? argv[1] : NULL);
 }

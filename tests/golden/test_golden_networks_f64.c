@@ -14,11 +14,13 @@ static bool is_small(const td_network_case *c)
     return c->image_size < 224;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     return td_network_step_main(
-        "networks_f64", &(td_step_run){ .device = "ref",
-                                        .dtype = TD_DT_F64,
-                                        .training = TD_NETWORK_GRADIENTS,
-                                        .takes = getenv("TANDEM_GOLDEN_ALL") ? NULL : is_small });
+        "networks_f64",
+        &(td_step_run){ .device = "ref",
+                        .dtype = TD_DT_F64,
+                        .training = TD_NETWORK_GRADIENTS,
+                        .takes = getenv("TANDEM_GOLDEN_ALL") ? NULL : is_small },
+        argc > 1 ? argv[1] : NULL);
 }

@@ -57,8 +57,8 @@ static double error_of(const row *a, const row *b, int64_t n)
 
 /* --- groups ------------------------------------------------------------------------------------ */
 
-static const double *stored(const td_network_case *c, const char *key, const char *tail, int64_t rows,
-                            int64_t columns)
+static const double *stored(const td_network_case *c, const char *key, const char *tail,
+                            int64_t rows, int64_t columns)
 {
     char name[96];
     snprintf(name, sizeof name, "float64.%s%s", key, tail);
@@ -125,7 +125,9 @@ void td_measure_group(td_measure *m, const td_network_case *c, const char *key, 
     for (size_t i = 0; i < n; i++) {
         const char *name;
         int64_t wanted = listed(names, i, &name), count;
-        row b = { .norm = summary[3 * i], .sum = summary[3 * i + 1], .largest = summary[3 * i + 2] };
+        row b = { .norm = summary[3 * i],
+                  .sum = summary[3 * i + 1],
+                  .largest = summary[3 * i + 2] };
         memcpy(b.samples, samples + N_SAMPLES * i, sizeof b.samples);
         double *x = fetch(ctx, name, &count);
         if (count != wanted)

@@ -229,9 +229,9 @@ void td_network_build(td_network *n, const td_network_case *c, const td_network_
     for (int i = 0; i < td_program_param_count(n->p); i++)
         fill_param(n, i);
     if (form->mode == TD_NETWORK_STEP)
-        expect_ok(td_program_bind(
-            n->p, "lr",
-            form->dtype == TD_DT_F64 ? (const void *)&n->lr_f64 : (const void *)&n->lr_f32));
+        expect_ok(td_program_bind(n->p, "lr",
+                                  form->dtype == TD_DT_F64 ? (const void *)&n->lr_f64
+                                                           : (const void *)&n->lr_f32));
 }
 
 void td_network_release(td_network *n)
@@ -272,8 +272,7 @@ static double *widened(td_dtype dtype, const void *from, int64_t count)
 {
     double *out = take(count, sizeof *out);
     for (int64_t i = 0; i < count; i++)
-        out[i] =
-            dtype == TD_DT_F64 ? ((const double *)from)[i] : (double)((const float *)from)[i];
+        out[i] = dtype == TD_DT_F64 ? ((const double *)from)[i] : (double)((const float *)from)[i];
     return out;
 }
 

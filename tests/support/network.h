@@ -44,7 +44,7 @@ double td_network_agreement(const td_network_case *c, const char *path);
 typedef enum {
     TD_NETWORK_EVAL,      /* forward, running statistics */
     TD_NETWORK_GRADIENTS, /* training step; "grad.<parameter>" are outputs, nothing moves but BN */
-    TD_NETWORK_STEP,      /* training step; velocities "velocity.<parameter>" take momentum and decay */
+    TD_NETWORK_STEP, /* training step; velocities "velocity.<parameter>" take momentum and decay */
 } td_network_mode;
 
 typedef struct {

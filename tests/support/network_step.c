@@ -147,7 +147,8 @@ static void check_case(void **state)
         skip();
     }
     const limits l = limits_of(&c, run->dtype);
-    td_network_build(&n, &c, &(td_network_form){ run->device, run->dtype, .mode = TD_NETWORK_EVAL });
+    td_network_build(&n, &c,
+                     &(td_network_form){ run->device, run->dtype, .mode = TD_NETWORK_EVAL });
     evaluate(&n, &l, &r);
     td_network_release(&n);
     td_network_build(&n, &c, &(td_network_form){ run->device, run->dtype, .mode = run->training });
@@ -159,7 +160,7 @@ static void check_case(void **state)
     td_report_end(&r, title);
 }
 
-int td_network_step_main(const char *group, const td_step_run *run)
+int td_network_step_main(const char *group, const td_step_run *run, const char *filter)
 {
     static char names[N_MAX][128];
     static step_test state[N_MAX];
@@ -173,5 +174,7 @@ int td_network_step_main(const char *group, const td_step_run *run)
     }
     if (n == 0)
         return 1; /* a folder without cases tests nothing */
+    if (filter)
+        cmocka_set_test_filter(filter);
     return _cmocka_run_group_tests(group, tests, (size_t)n, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
  * network_step.h -- golden cases of type "step": an evaluation and a training step against the reference
  *
- *     int main(void)
+ *     int main(int argc, char **argv)
  *     {
  *         return td_network_step_main("networks", &(td_step_run){ "cpu", TD_DT_F32, ... });
  *     }
@@ -18,11 +18,14 @@
 typedef struct {
     const char *device;
     td_dtype dtype;
-    td_network_mode training; /* where gradients are read: outputs or velocities */
+    td_network_mode training;                /* where gradients are read: outputs or velocities */
     bool (*takes)(const td_network_case *c); /* NULL: every case */
 } td_step_run;
 
-/** Run all cases there are, each as a cmocka test; the program's exit status. */
-int td_network_step_main(const char *group, const td_step_run *run);
+/**
+ * Run the cases there are, each as a cmocka test, or those whose names match the pattern `filter`; the
+ * program's exit status.
+ */
+int td_network_step_main(const char *group, const td_step_run *run, const char *filter);
 
 #endif

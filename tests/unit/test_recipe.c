@@ -1,5 +1,6 @@
 /*
- * test_recipe.c -- the options of the jobs: the reference's defaults and spellings, and what is refused
+ * test_recipe.c -- the options of the jobs: the reference's defaults and spellings, and what is
+ * refused
  */
 #include "support/expect.h"
 

@@ -77,12 +77,17 @@ static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
     return TD_OK;
 }
 
-static td_status parts_make(const td_node *n, const conv_view *v, bool any, conv_parts *p)
+/* which layouts are left to oneDNN */
+typedef struct {
+    bool x, w, y;
+} open_ends;
+
+static td_status parts_make(const td_node *n, const conv_view *v, open_ends any, conv_parts *p)
 {
     int groups = ((const td_conv_attr *)n->attr)->groups;
-    TD_TRY(td_dnnl_md(&v->x, 1, any, &p->x));
-    TD_TRY(td_dnnl_md(&v->w, groups, any, &p->w));
-    TD_TRY(td_dnnl_md(&v->y, 1, any, &p->y));
+    TD_TRY(td_dnnl_md(&v->x, 1, any.x, &p->x));
+    TD_TRY(td_dnnl_md(&v->w, groups, any.w, &p->w));
+    TD_TRY(td_dnnl_md(&v->y, 1, any.y, &p->y));
     if (v->has_bias)
         TD_TRY(td_dnnl_md(&v->bias, 1, false, &p->bias));
     TD_TRY(td_dnnl_attr(&p->attr));
@@ -116,9 +121,10 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
         pd, engine, alg, p->x, p->w, NULL, p->y, strides, dilates, pads, pads, p->hint, p->attr);
 }
 
-static td_status make_pd(const td_node *n, bool any, dnnl_primitive_desc_t *pd)
+static td_status make_pd(const td_node *n, const conv_view *given, open_ends any,
+                         dnnl_primitive_desc_t *pd)
 {
-    conv_view v = view_of(n);
+    conv_view v = *given;
     conv_parts p = { 0 };
     *pd = NULL;
     td_status st = parts_make(n, &v, any, &p);
@@ -132,6 +138,13 @@ static td_status make_pd(const td_node *n, bool any, dnnl_primitive_desc_t *pd)
     return st;
 }
 
+/* exactly as the node stands */
+static td_status make_fixed(const td_node *n, dnnl_primitive_desc_t *pd)
+{
+    conv_view v = view_of(n);
+    return make_pd(n, &v, (open_ends){ 0 }, pd);
+}
+
 /* --- what the device is asked ----------------------------------------------------------------- */
 
 static td_status conv_accepts(const td_node *n)
@@ -140,9 +153,50 @@ static td_status conv_accepts(const td_node *n)
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
         strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
         return td_error(TD_ENOKERNEL, "the residual has another layout");
-    TD_TRY(make_pd(n, false, &pd));
+    TD_TRY(make_fixed(n, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
+}
+
+/* a kernel that falls back to a matrix product over a copied picture is no reason to keep a layout */
+static bool is_direct(const_dnnl_primitive_desc_t pd)
+{
+    const char *impl = "";
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
+               dnnl_success &&
+           strncmp(impl, "gemm", 4) != 0;
+}
+
+/*
+ * What the neighbours have is kept where a direct kernel takes it: first with the filter's layout, then
+ * with the filter's open, at last with all ends open.  A picture of few channels stays plain.  The
+ * gradients' result takes the layout of the operand that lends its shape.
+ */
+static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
+{
+    conv_view v = view_of(n);
+    bool is_grad = n->op == &td_op_conv2d_grad_x || n->op == &td_op_conv2d_grad_w;
+    if (is_grad) {
+        td_type *result = n->op == &td_op_conv2d_grad_x ? &v.x : &v.w;
+        memcpy(result->layout, td_in_type(n, 2)->layout, sizeof result->layout);
+    }
+    bool few = v.x.dim[1] <= 4;
+    open_ends known = { .x = td_type_is_plain(&v.x) && !few,
+                        .w = td_type_is_plain(&v.w),
+                        .y = td_type_is_plain(&v.y) };
+    open_ends open_w = known, all = { true, true, true };
+    open_w.w = true;
+    if (known.x && known.y)
+        return make_pd(n, &v, all, pd);
+    const open_ends tries[] = { known, open_w };
+    for (int i = 0; i < 2; i++) {
+        if (make_pd(n, &v, tries[i], pd) != TD_OK)
+            continue;
+        if (is_direct(*pd))
+            return TD_OK;
+        dnnl_primitive_desc_destroy(*pd);
+    }
+    return make_pd(n, &v, all, pd);
 }
 
 bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
@@ -152,7 +206,7 @@ bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
     bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
     if (n->op != &td_op_conv2d && n->op != &td_op_conv2d_fused && !is_grad_x && !is_grad_w)
         return false;
-    if (make_pd(n, true, &pd) != TD_OK)
+    if (best_pd(n, &pd) != TD_OK)
         return false;
 
     groups = ((const td_conv_attr *)n->attr)->groups;
@@ -183,7 +237,7 @@ static td_status forward_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
         { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
     };
-    TD_TRY(make_pd(n, false, &pd));
+    TD_TRY(make_fixed(n, &pd));
     return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
 }
 
@@ -195,7 +249,7 @@ static td_status grad_x_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
         { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
     };
-    TD_TRY(make_pd(n, false, &pd));
+    TD_TRY(make_fixed(n, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
@@ -207,7 +261,7 @@ static td_status grad_w_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_SRC, dnnl_query_src_md, 0, 1 },
         { DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, 3 },
     };
-    TD_TRY(make_pd(n, false, &pd));
+    TD_TRY(make_fixed(n, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
