@@ -61,7 +61,9 @@ TD_API int64_t td_type_count(const td_type *t); /* elements, without a layout's 
 
 /* --- building --------------------------------------------------------------------------------- */
 
-/** A new builder, never NULL: where memory is out, every call is in vain and td_build_end says so. */
+/**
+ * A new builder, never NULL: where memory is out, every call is in vain and td_build_end says so.
+ */
 TD_API td_builder *td_build_begin(void);
 
 /**

@@ -97,6 +97,7 @@ typedef struct {
     double images_per_s;  /* training, waiting included, last epoch */
     bool was_stopped;     /* by a signal, after saving */
     char checkpoint[512]; /* path written last, or "" */
+    char arch[64];        /* the network's, or the graph file's name, cut */
 } td_train_result;
 
 /**
@@ -110,6 +111,13 @@ TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
  * finished, but below `require`.
  */
 TD_API TD_CHECKED td_status td_train(const td_train_opts *opts, td_train_result *out);
+
+/**
+ * The options a checkpoint was made with, as one flat JSON object (td_text_free): what --resume goes on
+ * with where the command line says nothing.  Left out are those that belong to one run only (resume,
+ * run_iters, prof, ...).  TD_EFORMAT: not a checkpoint.
+ */
+TD_API TD_CHECKED td_status td_train_stored_options(const char *checkpoint, char **json);
 
 typedef struct {
     td_model_opts model;
@@ -137,6 +145,7 @@ typedef struct {
     double top1, topk, loss;          /* percent, percent, mean */
     double images_per_s, latency_ms;
     int topk_k;
+    char arch[64]; /* the network's, or the graph file's name, cut */
 } td_evaluate_result;
 
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);

@@ -161,6 +161,10 @@ TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, ch
 TD_CHECKED td_status td_options_config(const td_field_group *groups, const char *path,
                                        td_arena *arena);
 
+/** The same from a flat JSON object in memory; `what` names it in messages. */
+TD_CHECKED td_status td_options_config_json(const td_field_group *groups, const char *json,
+                                            const char *what, td_arena *arena);
+
 /** The option part of a help page, one aligned row per visible field with default and range. */
 void td_options_help(const td_field_group *groups, td_text *out);
 

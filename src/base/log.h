@@ -16,7 +16,10 @@
 
 typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRACE } td_log_level;
 
-/** "info" or "warn,pass=debug,data=trace": the default level and levels of single modules.  NULL changes nothing. */
+/**
+ * "info" or "warn,pass=debug,data=trace": the default level and levels of single modules.  NULL
+ * changes nothing.
+ */
 TD_CHECKED td_status td_log_configure(const char *spec);
 
 /** Give lines to `sink` instead of stderr; NULL goes back to stderr. */

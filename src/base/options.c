@@ -428,6 +428,12 @@ static td_status read_json(const td_field_group *groups, const char *text, size_
     return st;
 }
 
+td_status td_options_config_json(const td_field_group *groups, const char *json, const char *what,
+                                 td_arena *arena)
+{
+    return read_json(groups, json, strlen(json), what, arena);
+}
+
 td_status td_options_config(const td_field_group *groups, const char *path, td_arena *arena)
 {
     char *text;

@@ -549,6 +549,7 @@ void td_signals_catch(void)
     sigaction(SIGINT, &catch, NULL);
     sigaction(SIGTERM, &catch, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL); /* a write beyond the limit fails with EFBIG instead */
 }
 
 int td_signal_caught(void)

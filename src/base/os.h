@@ -79,7 +79,7 @@ void td_pages_free(void *p, size_t bytes);
 
 /**
  * SIGINT and SIGTERM set a flag; the second one ends the process at once with 128 + signal.
- * Also ignores SIGPIPE.
+ * Also ignores SIGPIPE and SIGXFSZ: such writes fail instead.
  */
 void td_signals_catch(void);
 

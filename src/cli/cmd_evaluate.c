@@ -32,10 +32,10 @@ void td_cli_add_accuracy(td_text *out, double top1, double topk, int k)
     td_text_release(&name);
 }
 
-static void add_json(const td_evaluate_opts *o, const td_evaluate_result *r, td_text *out)
+static void add_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
-    td_json_add_text(out, "arch", o->model.model ? o->model.model : o->model.arch);
+    td_json_add_text(out, "arch", r->arch);
     td_json_add(out, "n", (double)r->n);
     td_json_add(out, "n_top1", (double)r->n_top1);
     td_json_add(out, "n_topk", (double)r->n_topk);
@@ -67,7 +67,7 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
     if (call->json)
-        add_json(opts, &r, call->out);
+        add_json(&r, call->out);
     else
         add_text(&r, call->out);
     return st;

@@ -15,10 +15,17 @@ static void groups(void *opts, td_field_group *out)
     out[2] = (td_field_group){ "Training", td_train_fields(), o };
 }
 
+/* --resume goes on with the checkpoint's options */
+static td_status stored(const void *opts, char **json)
+{
+    const td_train_opts *o = opts;
+    return o->resume ? td_train_stored_options(o->resume, json) : TD_OK;
+}
+
 static void add_json(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
     td_text_add(out, "{");
-    td_json_add_text(out, "arch", o->model.model ? o->model.model : o->model.arch);
+    td_json_add_text(out, "arch", r->arch);
     td_json_add(out, "epoch", (double)r->epoch);
     td_json_add(out, "steps", (double)r->steps);
     td_json_add(out, "train_loss", r->train_loss);
@@ -108,5 +115,6 @@ const td_verb td_verb_train = {
     .has_json = true,
     .opts_bytes = sizeof(td_train_opts),
     .groups = groups,
+    .stored = stored,
     .run = run,
 };

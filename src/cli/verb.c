@@ -1,8 +1,8 @@
 /*
  * verb.c -- what all verbs have in common: options, help pages, errors, exit codes, the result
  *
- * Options: defaults, then --config, then the command line.  The line is read twice, so that what it
- * says wins over the file it names.
+ * Options: defaults, then what a resumed checkpoint was made with, then --config, then the command
+ * line.  The line is read twice, so that what it says wins over the files it names.
  */
 #include "cli/verb.h"
 
@@ -74,6 +74,19 @@ static td_status check_args(const td_verb *verb, int n_args, const char **args)
     return TD_OK;
 }
 
+/* options that a file named on the command line brings with it; NULL hook or NULL text: none */
+static td_status take_stored(const td_verb *verb, void *opts, const td_field_group *groups,
+                             td_arena *arena)
+{
+    char *json = NULL;
+    if (!verb->stored)
+        return TD_OK;
+    TD_TRY(verb->stored(opts, &json));
+    td_status st = json ? td_options_config_json(groups, json, "stored options", arena) : TD_OK;
+    td_free(json);
+    return st;
+}
+
 static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out)
 {
     td_field_group groups[TD_GROUPS_MAX + 3] = { 0 };
@@ -90,10 +103,10 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
     if (c.help)
         return td_verb_page(verb, false, out);
-    if (c.config) {
+    TD_TRY(take_stored(verb, opts, groups, arena));
+    if (c.config)
         TD_TRY(td_options_config(groups, c.config, arena));
-        TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
-    }
+    TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
     TD_TRY(check_args(verb, n_args, args));
     td_call call = { .opts = opts, .args = args, .n_args = n_args, .json = c.json, .out = out };
     td_status st = verb->run(&call);

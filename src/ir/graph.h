@@ -62,7 +62,10 @@ bool td_value_is_input(const td_value *v);
 /** The value whose memory `v` is: `v` itself unless it is a reshape. */
 const td_value *td_value_root(const td_value *v);
 
-/** The layout in whose memory order the elements of `v`, a mask, stand: that of its producer's operand 0. */
+/**
+ * The layout in whose memory order the elements of `v`, a mask, stand: that of its producer's
+ * operand 0.
+ */
 const char *td_memory_order(const td_value *v);
 
 /** Does running this node change something that outlives the run? */
@@ -75,15 +78,17 @@ td_value *td_graph_output_value(const td_graph *g, const char *name);
 /** "conv2d %x, %w {pad=1}": a node as the text form shows it, for messages and reports. */
 void td_node_print(const td_node *n, td_text *out);
 
-/** The name reports use: the parameter's name without its last part, else the first output's name. */
+/**
+ * The name reports use: the parameter's name without its last part, else the first output's name.
+ */
 const char *td_node_label(const td_node *n);
 
 td_status td_node_check(const td_node *n)
     TD_CHECKED; /* arity, ranks, attributes, infer; used by build and verify */
 
 /**
- * What outputs would have as types: infer, then layouts: op FOLLOWS: outputs of operand 0's rank take its
- * layout; op CHOOSES: as infer says (only reorder says one); every other output is plain.
+ * What outputs would have as types: infer, then layouts: op FOLLOWS: outputs of operand 0's rank
+ * take its layout; op CHOOSES: as infer says (only reorder says one); every other output is plain.
  */
 td_status td_node_infer(const td_node *n, td_type *y) TD_CHECKED;
 

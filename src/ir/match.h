@@ -19,8 +19,8 @@ void td_uses_release(td_uses *u);
 const td_node *const *td_uses_of(const td_uses *u, const td_value *v, int *n);
 
 /**
- * Does a node after node `from` and before node `to` overwrite a parameter that `reader` reads?  Then
- * `reader` cannot be moved from the one place to the other.
+ * Does a node after node `from` and before node `to` overwrite a parameter that `reader` reads?
+ * Then `reader` cannot be moved from the one place to the other.
  */
 bool td_overwritten_between(const td_graph *g, int from, int to, const td_node *reader);
 

@@ -1,8 +1,9 @@
 /*
  * ir/rewrite.h -- reading one graph while emitting another
  *
- * A pass sees the old graph's nodes in order and emits into a new builder.  `map` remembers which new
- * value stands for an old one.  Sticky like the builder: a pass is written as if nothing could fail.
+ * A pass sees the old graph's nodes in order and emits into a new builder.  `map` remembers which
+ * new value stands for an old one.  Sticky like the builder: a pass is written as if nothing could
+ * fail.
  */
 #ifndef TD_IR_REWRITE_H
 #define TD_IR_REWRITE_H

@@ -24,8 +24,8 @@ td_type td_type_plain(const td_type *t);
 #define TD_TYPE_BYTES_MAX ((int64_t)1 << 40)
 
 /**
- * Bytes in memory, a layout's padding included; 0 when the layout does not fit the shape, a dimension is
- * below 1, or it would be more than TD_TYPE_BYTES_MAX.
+ * Bytes in memory, a layout's padding included; 0 when the layout does not fit the shape, a
+ * dimension is below 1, or it would be more than TD_TYPE_BYTES_MAX.
  */
 int64_t td_type_bytes(const td_type *t);
 

@@ -7,8 +7,8 @@
  *   y      [N, C, P, Q]  P = (H + 2 pad - kernel) / stride + 1
  *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
  *
- * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set, else
- * the mean is over the picture's own pixels.
+ * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set,
+ * else the mean is over the picture's own pixels.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
  * global_avg_pool_grad(dy, x) -> dx      x for its shape only

@@ -3,8 +3,8 @@
  *
  *     conv2d x=8x64x56x56 w=64x4x3x3 stride=2 groups=16 dtype=f32
  *
- * The op's name, its operands in order as NAME=SHAPE ("-" for no dimensions), attributes as NAME=VALUE,
- * and dtype= (f32 when absent).  labels are i64, mask is u8, whatever the dtype.
+ * The op's name, its operands in order as NAME=SHAPE ("-" for no dimensions), attributes as
+ * NAME=VALUE, and dtype= (f32 when absent).  labels are i64, mask is u8, whatever the dtype.
  */
 #ifndef TD_OPS_PROBLEM_LINE_H
 #define TD_OPS_PROBLEM_LINE_H
@@ -12,9 +12,9 @@
 #include "ir/op.h"
 
 /**
- * The line as a graph: its operands are inputs (parameters where the op overwrites them), output "y" is
- * the first result, outputs "d0", "d1", ... the gradients for input "dy" where the op has them.
- * `dtype` replaces the line's own when it is not 0.  TD_EUSAGE: a bad line; TD_ESHAPE.
+ * The line as a graph: its operands are inputs (parameters where the op overwrites them), output
+ * "y" is the first result, outputs "d0", "d1", ... the gradients for input "dy" where the op has
+ * them. `dtype` replaces the line's own when it is not 0.  TD_EUSAGE: a bad line; TD_ESHAPE.
  */
 td_status td_problem_graph(const char *line, td_dtype dtype, td_graph **out) TD_CHECKED;
 

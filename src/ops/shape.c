@@ -5,7 +5,7 @@
  * reshape(x) {shape}                  the same elements in plain order, seen with another shape
  * cast(x) {to}                        another dtype; to nearest even; float -> i64 truncates
  * reorder(x) {layout}                 the same values in another memory layout; "" is plain
- * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as PyTorch's "nearest"
+ * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as in PyTorch
  * resize_nearest_grad(dy, x)          sums of dy over what each pixel was copied to
  */
 #include <stdlib.h>

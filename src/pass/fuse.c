@@ -8,14 +8,14 @@
  *     conv2d[_fused], relu                      -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
- * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups are
- * found on the old graph first; then nodes are copied, a group's members are left out and its emitter
- * runs where its root stood: the relu, or the relu_grad.  Nodes that need a result which a group gives
- * only later wait for it.
+ * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups
+ * are found on the old graph first; then nodes are copied, a group's members are left out and its
+ * emitter runs where its root stood: the relu, or the relu_grad.  Nodes that need a result which a
+ * group gives only later wait for it.
  *
- * That always works out, because a group may stand where its root stood, or (a norm whose residual is
- * older) where its first member stood: everything it reads is there by then, and nothing that has to
- * come before the root reads what it gives.  A match that would break this is refused.
+ * That always works out, because a group may stand where its root stood, or (a norm whose residual
+ * is older) where its first member stood: everything it reads is there by then, and nothing that
+ * has to come before the root reads what it gives.  A match that would break this is refused.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
  * grad.c -- reverse-mode differentiation: gradient(loss, w) becomes nodes
  *
- * The old graph is copied node by node.  At the first gradient node of a loss, all gradients of that
- * loss are worked out at once:
+ * The old graph is copied node by node.  At the first gradient node of a loss, all gradients of
+ * that loss are worked out at once:
  *
  *     needed   values that depend on some wanted parameter        (forward over the nodes)
  *     reached  values the loss depends on                          (backward)

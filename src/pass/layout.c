@@ -2,14 +2,15 @@
  * layout.c -- memory layouts, chosen once for the whole graph
  *
  * Convolutions are asked which layouts their fastest kernel wants (ir/target.h); what lies between
- * them follows.  A parameter takes the layout its first convolution wants, and so do its momentum and
- * gradient: plain order exists only in files and at the graph's edges.  Where two neighbours disagree
- * a reorder is put between them, shared by all who want the same.
+ * them follows.  A parameter takes the layout its first convolution wants, and so do its momentum
+ * and gradient: plain order exists only in files and at the graph's edges.  Where two neighbours
+ * disagree a reorder is put between them, shared by all who want the same.
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
  *
- * A follower whose kernel does not know the layout is given plain order instead.  A node that reads a
- * mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask was made in.
+ * A follower whose kernel does not know the layout is given plain order instead.  A node that
+ * reads a mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask
+ * was made in.
  */
 #include <string.h>
 

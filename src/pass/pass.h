@@ -42,8 +42,8 @@ td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *t
                       td_graph **out) TD_CHECKED;
 
 /**
- * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names no pass, or a required one
- * is skipped.
+ * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names no pass, or a
+ * required one is skipped.
  */
 td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_pass_opts *opts,
                           td_graph **out) TD_CHECKED;

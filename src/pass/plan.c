@@ -1,9 +1,9 @@
 /*
  * plan.c -- liveness, in-place, and offsets by falling size
  *
- * Buffers are placed largest first, each at the lowest offset where no placed buffer that is alive at
- * the same time is in the way.  Source: Pisarchyk and Lee 2020, "Efficient memory management for deep
- * neural net inference", greedy by size.
+ * Buffers are placed largest first, each at the lowest offset where no placed buffer that is alive
+ * at the same time is in the way.  Source: Pisarchyk and Lee 2020, "Efficient memory management
+ * for deep neural net inference", greedy by size.
  */
 #include "pass/plan.h"
 

@@ -38,17 +38,19 @@ typedef struct {
 } td_plan;
 
 /**
- * Place every value.  is_setup[i] tells that node i runs once after parameters change: what it makes
- * is persistent.  scratch_bytes[i] is what node i's kernel asked for.  td_plan_release always.
+ * Place every value.  is_setup[i] tells that node i runs once after parameters change: what it
+ * makes is persistent.  scratch_bytes[i] is what node i's kernel asked for.  td_plan_release
+ * always.
  */
 td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
                        const size_t *scratch_bytes) TD_CHECKED;
 void td_plan_release(td_plan *p);
 
 /**
- * Judge a plan on its own, from the graph alone: everything is inside the slab; no two values that are
- * alive together share a byte, unless one is the other (a reshape) or took its place in the moment it
- * died (in place); no scratch lies on what is alive while it is used.  TD_EARG names what does.
+ * Judge a plan on its own, from the graph alone: everything is inside the slab; no two values that
+ * are alive together share a byte, unless one is the other (a reshape) or took its place in the
+ * moment it died (in place); no scratch lies on what is alive while it is used.  TD_EARG names
+ * what does.
  */
 td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup) TD_CHECKED;
 

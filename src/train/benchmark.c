@@ -1,10 +1,10 @@
 /*
  * benchmark.c -- one protocol for every speed that is claimed
  *
- * Warm-up runs do not count; what is reported is the median with its spread, and beside it the bound:
- * the batch divided by the summed best times of the step's convolutions and matrix products alone, each
- * run by itself in the layout it runs in.  No program on the same kernels can be faster without doing
- * less work.
+ * Warm-up runs do not count; what is reported is the median with its spread, and beside it the
+ * bound: the batch divided by the summed best times of the step's convolutions and matrix products
+ * alone, each run by itself in the layout it runs in.  No program on the same kernels can be
+ * faster without doing less work.
  */
 #include <stdio.h>
 #include <string.h>

@@ -135,6 +135,75 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
     return st == TD_OK ? st : td_error_context(st, "'%s': tandem.state", path);
 }
 
+/* options of one run, not of the training */
+static bool is_of_one_run(const char *name)
+{
+    static const char *const names[] = {
+        "resume",  "pretrained_weights", "run_epochs",  "run_iters",    "prof",       "evaluate",
+        "require", "final_weights",      "final_state", "train_logits", "dump_after", "dump_dir",
+        "log",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void add_option(const char *name, const td_json *value, td_text *out)
+{
+    int64_t whole;
+    double real;
+    const char *text;
+    if (td_json_kind_of(value) == TD_JSON_NULL)
+        return;
+    td_text_add(out, out->len > 1 ? ", \"%s\": " : "\"%s\": ", name);
+    if (td_json_as_int(value, &whole) == TD_OK) {
+        td_text_add(out, "%lld", (long long)whole);
+    } else if (td_json_as_number(value, &real) == TD_OK) {
+        td_text_add(out, "%.17g", real);
+    } else if (td_json_as_text(value, &text) == TD_OK) {
+        td_text_add(out, "\"");
+        td_text_add_json(out, text);
+        td_text_add(out, "\"");
+    } else {
+        bool b = false;
+        td_text_add(out, td_json_as_bool(value, &b) == TD_OK && b ? "true" : "false");
+    }
+}
+
+static td_status filter_options(const char *json, const char *path, char **out)
+{
+    td_json *j;
+    td_text t = { 0 };
+    TD_TRY_MSG(td_json_parse(json, strlen(json), "tandem.config", &j), "'%s'", path);
+    td_text_add(&t, "{");
+    for (size_t i = 0; i < td_json_count(j) && td_json_kind_of(j) == TD_JSON_OBJECT; i++)
+        if (!is_of_one_run(td_json_key(j, i)))
+            add_option(td_json_key(j, i), td_json_member(j, i), &t);
+    td_text_add(&t, "}");
+    td_json_free(j);
+    td_status st = td_text_status(&t);
+    if (st == TD_OK)
+        *out = t.data;
+    else
+        td_text_release(&t);
+    return st;
+}
+
+td_status td_train_stored_options(const char *checkpoint, char **json)
+{
+    td_tensors *t;
+    td_run_state s;
+    *json = NULL;
+    TD_TRY(td_tensors_read(checkpoint, &t));
+    td_status st = td_checkpoint_state(t, checkpoint, &s);
+    const char *config = td_tensors_meta(t, "tandem.config");
+    if (st == TD_OK)
+        st = filter_options(config ? config : "{}", checkpoint, json);
+    td_tensors_free(t);
+    return st;
+}
+
 static int meta_number(const td_tensors *t, const char *key)
 {
     int64_t v;

@@ -10,8 +10,9 @@
  *                tandem.config   JSON: every option of the run
  *                digest          over all of it (io/safetensors.h)
  *
- * Random numbers are functions of (seed, epoch, sample): seed, epoch and iteration are the generators'
- * whole state.  Files are written atomically; the last good one stays until the next is whole.
+ * Random numbers are functions of (seed, epoch, sample): seed, epoch and iteration are the
+ * generators' whole state.  Files are written atomically; the last good one stays until the next
+ * is whole.
  */
 #ifndef TD_TRAIN_CHECKPOINT_H
 #define TD_TRAIN_CHECKPOINT_H
@@ -54,8 +55,8 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 
 /**
  * Take over what the file says about its network: arch (when model->arch is the default and nothing
- * else was chosen, see .c), num_classes and image_size where they are 0, se_form.  Texts are borrowed
- * from `t`.
+ * else was chosen, see .c), num_classes and image_size where they are 0, se_form.  Texts are
+ * borrowed from `t`.
  */
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 

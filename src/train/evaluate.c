@@ -1,6 +1,7 @@
 /*
  * evaluate.c -- how good is a weight file on a data set: exact counts
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -39,6 +40,7 @@ static td_status open_weights(evaluation *e)
 {
     if (!e->o.weights)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
+    TD_TRY(td_require_check(e->o.require, e->o.topk));
     TD_TRY(td_tensors_read(e->o.weights, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
@@ -65,10 +67,12 @@ static td_status open_data(evaluation *e)
 static td_status write_report(const evaluation *e, const td_evaluate_result *r, const td_verdict *v)
 {
     td_report *report;
+    char topk[16];
+    snprintf(topk, sizeof topk, "val.top%d", r->topk_k);
     TD_TRY(td_report_open(e->o.raport_file, &report));
     td_report_begin(report, 0, NULL);
     td_report_add(report, "val.top1", r->top1);
-    td_report_add(report, "val.top5", r->topk);
+    td_report_add(report, topk, r->topk);
     td_report_add(report, "val.loss", r->loss);
     td_report_add(report, "val.total_ips", r->images_per_s);
     td_report_add(report, "val.compute_ips", (double)r->n / v->compute_s);
@@ -108,6 +112,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->images_per_s = v.seconds > 0 ? (double)r->n / v.seconds : 0;
     r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
+    td_model_name(&e->o.model, r->arch, sizeof r->arch);
     if (e->o.raport_file)
         TD_TRY(write_report(e, r, &v));
     return td_require(e->o.require, &v, e->o.topk);

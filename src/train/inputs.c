@@ -3,9 +3,15 @@
  */
 #include "train/inputs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
+
+void td_model_name(const td_model_opts *model, char *out, size_t n)
+{
+    snprintf(out, n, "%s", model->model ? model->model : model->arch);
+}
 
 bool td_model_is_default(const td_model_opts *model)
 {

@@ -16,6 +16,9 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
 /** model->image_size becomes what the tensors have, when it is open. */
 td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 
+/** The architecture's name, or the graph file's, cut to `n` bytes. */
+void td_model_name(const td_model_opts *model, char *out, size_t n);
+
 /** Did nobody choose a network? */
 bool td_model_is_default(const td_model_opts *model);
 

@@ -169,30 +169,53 @@ out:
     return st;
 }
 
-td_status td_require(const char *rule, const td_verdict *v, int topk)
+/* "METRIC>=LIMIT" or "METRIC<=LIMIT" */
+typedef struct {
+    enum { TOP1, TOPK, LOSS } metric;
+    bool is_at_least;
+    double limit;
+} rule_parts;
+
+static td_status parse_rule(const char *rule, int topk, rule_parts *out)
 {
     char name[16], want_topk[16];
-    double limit, is;
-    if (!rule)
-        return TD_OK;
     size_t n = strcspn(rule, "<>");
-    bool at_least = rule[n] == '>';
     if (n == 0 || n >= sizeof name || rule[n] == '\0' || rule[n + 1] != '=' ||
-        !td_text_to_real(rule + n + 2, &limit))
+        !td_text_to_real(rule + n + 2, &out->limit))
         return td_error(TD_EUSAGE, "--require: '%s' is no rule like top1>=95 or loss<=0.3", rule);
-    memcpy(name, rule, n);
-    name[n] = '\0';
+    out->is_at_least = rule[n] == '>';
+    snprintf(name, sizeof name, "%.*s", (int)n, rule);
     snprintf(want_topk, sizeof want_topk, "top%d", topk);
     if (strcmp(name, "top1") == 0)
-        is = td_percent(v->counts.n_top1, v->counts.n);
+        out->metric = TOP1;
     else if (strcmp(name, "topk") == 0 || strcmp(name, want_topk) == 0)
-        is = td_percent(v->counts.n_topk, v->counts.n);
+        out->metric = TOPK;
     else if (strcmp(name, "loss") == 0)
-        is = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
+        out->metric = LOSS;
     else
         return td_error(TD_EUSAGE, "--require: there is no metric '%s'; there are top1, %s, loss",
                         name, want_topk);
-    if (v->counts.n && (at_least ? is >= limit : is <= limit))
+    return TD_OK;
+}
+
+td_status td_require_check(const char *rule, int topk)
+{
+    rule_parts parts;
+    return rule ? parse_rule(rule, topk, &parts) : TD_OK;
+}
+
+td_status td_require(const char *rule, const td_verdict *v, int topk)
+{
+    rule_parts r;
+    if (!rule)
         return TD_OK;
-    return td_error(TD_EREQUIRED, "%s is %.3f, %s was required", name, is, rule);
+    TD_TRY(parse_rule(rule, topk, &r));
+    double is = r.metric == TOP1   ? td_percent(v->counts.n_top1, v->counts.n)
+                : r.metric == TOPK ? td_percent(v->counts.n_topk, v->counts.n)
+                : v->counts.n      ? v->counts.loss_sum / (double)v->counts.n
+                                   : 0;
+    if (v->counts.n && (r.is_at_least ? is >= r.limit : is <= r.limit))
+        return TD_OK;
+    return td_error(TD_EREQUIRED, "%.*s is %.3f, %s was required", (int)strcspn(rule, "<>"), rule,
+                    is, rule);
 }

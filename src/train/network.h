@@ -24,11 +24,15 @@ typedef struct {
  */
 bool td_is_undecayed(const char *name);
 
-/** Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out. */
+/**
+ * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
+ */
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out) TD_CHECKED;
 
-/** Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities. */
+/**
+ * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities.
+ */
 td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
                            td_graph **out) TD_CHECKED;
 

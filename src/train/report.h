@@ -4,8 +4,8 @@
  *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25", "type": "LOG",
  *           "step": [0, 10], "data": {"train.loss": 2.3, ...}}
  *
- * Names, units and record shapes are those of the reference programs' logger.  The file is truncated
- * at start; every record is flushed.  A NULL report swallows everything.
+ * Names, units and record shapes are those of the reference programs' logger.  The file is
+ * truncated at start; every record is flushed.  A NULL report swallows everything.
  */
 #ifndef TD_TRAIN_REPORT_H
 #define TD_TRAIN_REPORT_H
@@ -14,7 +14,10 @@
 
 typedef struct td_report td_report;
 
-/** Open; the metadata of all metrics is written at once.  `path` NULL: *out is NULL, and that is fine. */
+/**
+ * Open; the metadata of all metrics is written at once.  `path` NULL: *out is NULL, and that is
+ * fine.
+ */
 td_status td_report_open(const char *path, td_report **out) TD_CHECKED;
 
 /** The settings of the run: one JSON object of fields. */

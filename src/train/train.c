@@ -41,7 +41,8 @@ typedef struct {
     int n_names;
     char **names;             /* of the file we began with */
     const char **class_names; /* of the data set, lent */
-    float lr;
+    double lr_exact; /* of this epoch */
+    float lr;        /* the same, bound to the program */
     int64_t run_steps, run_epochs, epochs_without_best;
     double data_s, compute_s; /* of this epoch in this run */
     int64_t epoch_steps;      /* of this epoch in this run */
@@ -87,7 +88,7 @@ static td_status check_options(const job *j)
                         o->warmup, o->epochs);
     if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
         return td_error(TD_EUSAGE, "--require needs a validation");
-    return TD_OK;
+    return td_require_check(o->require, o->topk);
 }
 
 static td_status open_start(job *j)
@@ -101,6 +102,8 @@ static td_status open_start(job *j)
     if (o->resume) {
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
+        if (j->s.best_top1 >= 0)
+            j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
         if (j->s.epoch >= o->epochs)
             return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
                             (long long)j->s.epoch, o->epochs);
@@ -398,7 +401,7 @@ static td_status report_step(job *j, double loss, double data_s, double compute_
     td_log(TD_LOG_INFO, "train",
            "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s",
            (long long)j->s.epoch, (long long)j->s.iteration,
-           (long long)td_loader_batches(j->train_loader), loss, (double)j->lr,
+           (long long)td_loader_batches(j->train_loader), loss, j->lr_exact,
            n / (data_s + compute_s));
     td_report_begin(j->report, 2, step);
     td_report_add(j->report, "train.loss", loss);
@@ -406,7 +409,7 @@ static td_status report_step(job *j, double loss, double data_s, double compute_
     td_report_add(j->report, "train.total_ips", n / (data_s + compute_s));
     td_report_add(j->report, "train.data_time", data_s);
     td_report_add(j->report, "train.compute_time", compute_s);
-    td_report_add(j->report, "train.lr", (double)j->lr);
+    td_report_add(j->report, "train.lr", j->lr_exact);
     td_report_add(j->report, "train.grad_scale", 1);
     return td_report_end(j->report);
 }
@@ -465,7 +468,8 @@ static td_status train_epoch(job *j, bool *is_whole)
     const td_batch *b;
     td_lr_opts lr = lr_opts(&j->o);
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
-    j->lr = (float)td_lr_at(&lr, (int)j->s.epoch);
+    j->lr_exact = td_lr_at(&lr, (int)j->s.epoch);
+    j->lr = (float)j->lr_exact;
     j->data_s = j->compute_s = 0;
     j->epoch_steps = 0;
     *is_whole = false;
@@ -526,7 +530,7 @@ static td_status report_epoch(job *j, const td_verdict *v)
     td_report_add(j->report, "train.total_ips", j->out->images_per_s);
     td_report_add(j->report, "train.data_time", j->data_s / (double)j->epoch_steps);
     td_report_add(j->report, "train.compute_time", j->compute_s / (double)j->epoch_steps);
-    td_report_add(j->report, "train.lr", (double)j->lr);
+    td_report_add(j->report, "train.lr", j->lr_exact);
     td_report_add(j->report, "train.grad_scale", 1);
     if (v) {
         char topk[16];
@@ -623,6 +627,7 @@ static td_status finish(job *j)
         TD_TRY(td_weight_file_save(j->o.final_weights, j->program, j->o.final_state,
                                    j->s.batches_tracked, &f));
     j->out->epoch = j->s.epoch;
+    td_model_name(&j->o.model, j->out->arch, sizeof j->out->arch);
     j->out->steps = j->s.steps;
     j->out->train_loss = j->s.last_train_loss;
     j->out->val_loss = j->s.last_val_loss;
@@ -639,6 +644,9 @@ static td_status finish(job *j)
     TD_TRY(td_report_end(j->report));
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
+    if (j->s.last_top1 < 0)
+        return td_error(TD_EREQUIRED, "no epoch was finished and validated, %s was required",
+                        j->o.require);
     td_verdict v = { .counts = { .n = 1000000,
                                  .n_top1 = (int64_t)(j->s.last_top1 * 1e4),
                                  .n_topk = (int64_t)(j->s.last_topk * 1e4),

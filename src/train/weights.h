@@ -1,9 +1,9 @@
 /*
  * train/weights.h -- weights between files and programs, under the torchvision / timm names
  *
- * Names read: torchvision's and timm's; with "module." or "module.1." in front; the reference code's
- * "layers.N.", ".squeeze.squeeze." and ".squeeze.expand."; SE weights as [D, C] or [D, C, 1, 1].
- * Names written: torchvision's and timm's, with <bn>.num_batches_tracked as i64.
+ * Names read: torchvision's and timm's; with "module." or "module.1." in front; the reference
+ * code's "layers.N.", ".squeeze.squeeze." and ".squeeze.expand."; SE weights as [D, C] or [D, C,
+ * 1, 1]. Names written: torchvision's and timm's, with <bn>.num_batches_tracked as i64.
  */
 #ifndef TD_TRAIN_WEIGHTS_H
 #define TD_TRAIN_WEIGHTS_H
@@ -23,8 +23,8 @@ typedef struct {
 } td_load_opts;
 
 /**
- * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a shape
- * differs; the message names the file, the tensor, both shapes.  Nothing is set in that case.
+ * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a
+ * shape differs; the message names the file, the tensor, both shapes.  Nothing is set in that case.
  */
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p) TD_CHECKED;

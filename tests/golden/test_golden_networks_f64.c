@@ -16,6 +16,7 @@ static bool is_small(const td_network_case *c)
 
 int main(int argc, char **argv)
 {
+    td_process_setup(argv);
     return td_network_step_main(
         "networks_f64",
         &(td_step_run){ .device = "ref",

@@ -1,9 +1,9 @@
 /*
  * problem.c -- reading a problem line, building its graph, filling it with numbers
  *
- * Numbers are a pure function of the operand's place, so that a line means the same everywhere.  Those of
- * ops with kinks stay away from them, for the finite differences: relu's are not near 0, and the values
- * under a maximum are all different.
+ * Numbers are a pure function of the operand's place, so that a line means the same everywhere.
+ * Those of ops with kinks stay away from them, for the finite differences: relu's are not near 0,
+ * and the values under a maximum are all different.
  */
 #include "problem.h"
 

@@ -65,22 +65,38 @@ static void set_threads(int n)
 
 /* --- tensors in other layouts ----------------------------------------------------------------- */
 
-/* copy between plain order and t's layout; the padding of t is zeroed */
+/* the index of element `i` of plain order */
+static void index_of(const td_type *t, int64_t i, int64_t *at)
+{
+    for (int d = t->rank - 1; d >= 0; d--) {
+        at[d] = i % t->dim[d];
+        i /= t->dim[d];
+    }
+}
+
+/* where element `i` of plain order lies in t's memory */
+static int64_t place_of(const td_type *t, const td_blocking *bl, int64_t i)
+{
+    int64_t at[TD_RANK_MAX];
+    index_of(t, i, at);
+    return td_blocking_offset(bl, t, at);
+}
+
+/* Copy between plain order and t's layout; the padding of t is zeroed.  Along the last dimension, which
+   none of our layouts blocks, the places are a constant step apart. */
 static void convert(const td_type *t, size_t each, void *blocked, void *plain, bool to_blocked)
 {
     td_blocking bl;
+    const int64_t n = t->rank ? t->dim[t->rank - 1] : 1;
     TD_CHECK(td_type_blocking(t, &bl));
     if (to_blocked)
         memset(blocked, 0, (size_t)td_type_bytes(t) / td_dtype_bytes(t->dtype) * each);
-    for (int64_t i = 0, count = td_type_count(t); i < count; i++) {
-        int64_t at[TD_RANK_MAX];
-        for (int64_t d = t->rank - 1, rest = i; d >= 0; d--) {
-            at[d] = rest % t->dim[d];
-            rest /= t->dim[d];
-        }
-        char *b = (char *)blocked + (size_t)td_blocking_offset(&bl, t, at) * each;
+    const int64_t step = n > 1 ? place_of(t, &bl, 1) - place_of(t, &bl, 0) : 0;
+    for (int64_t i = 0, count = td_type_count(t); i < count; i += n) {
+        char *b = (char *)blocked + (size_t)place_of(t, &bl, i) * each;
         char *q = (char *)plain + (size_t)i * each;
-        memcpy(to_blocked ? b : q, to_blocked ? q : b, each);
+        for (int64_t j = 0; j < n; j++, b += (size_t)step * each, q += each)
+            memcpy(to_blocked ? b : q, to_blocked ? q : b, each);
     }
 }
 
@@ -98,12 +114,7 @@ static void convert_mask(const td_type *x, uint8_t *blocked, uint8_t *plain, boo
     TD_CHECK(td_type_blocking(x, &bl));
     memset(to, 0, (size_t)count / 8);
     for (int64_t i = 0; i < count; i++) {
-        int64_t at[TD_RANK_MAX];
-        for (int64_t d = x->rank - 1, rest = i; d >= 0; d--) {
-            at[d] = rest % x->dim[d];
-            rest /= x->dim[d];
-        }
-        const int64_t j = td_blocking_offset(&bl, x, at);
+        const int64_t j = place_of(x, &bl, i);
         const int64_t bit = mask_bit(from, to_blocked ? i : j), k = to_blocked ? j : i;
         to[k / 8] = (uint8_t)(to[k / 8] | bit << (k % 8));
     }

@@ -1,8 +1,9 @@
 /*
  * tolerance.h -- how far a kernel may be from the reference, per op and dtype
  *
- * The measure is the largest difference of a tensor over its largest entry.  The first row that fits counts.
- * The reference computes in float64 and rounds once, so a row is what the other kernel's arithmetic costs.
+ * The measure is the largest difference of a tensor over its largest entry.  The first row that
+ * fits counts. The reference computes in float64 and rounds once, so a row is what the other
+ * kernel's arithmetic costs.
  */
 #ifndef TD_TEST_TOLERANCE_H
 #define TD_TEST_TOLERANCE_H

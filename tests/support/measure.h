@@ -1,15 +1,15 @@
 /*
  * measure.h -- how far tensors are from a golden case's, and whether that is near enough
  *
- * A case stores of each tensor its L2 norm, sum, largest absolute value and eight elements.  The error
- * of a tensor is the worst of four figures:
+ * A case stores of each tensor its L2 norm, sum, largest absolute value and eight elements.  The
+ * error of a tensor is the worst of four figures:
  *
  *     |a - b| / largest         eight elements, and the largest itself
  *     |norm - norm| / norm
  *     |sum - sum| / (norm sqrt n)
  *
- * L2 over all tensors as one vector is estimated from the elements, each of which stands for n / 8, and
- * is never below the relative difference of the whole norms.
+ * L2 over all tensors as one vector is estimated from the elements, each of which stands for n /
+ * 8, and is never below the relative difference of the whole norms.
  *
  *     td_measure m;
  *     td_measure_group(&m, c, "grads", "parameters", fetch, n);

@@ -11,6 +11,7 @@
 #include "support/expect.h"
 #include "support/golden.h"
 #include "tandem/model.h"
+#include "train/network.h"
 
 #define PART "classification"
 
@@ -136,10 +137,10 @@ static void update(td_builder *b, td_value *w, td_value *loss, td_value *lr,
         td_output(b, name, grad);
         return;
     }
-    snprintf(name, sizeof name, "velocity.%s", td_value_name(w));
+    snprintf(name, sizeof name, TD_MOMENTUM_PREFIX "%s", td_value_name(w));
     td_value *v = td_param(b, name, t.dtype, t.rank, t.dim, "role=momentum");
     snprintf(attrs, sizeof attrs, "momentum=%.17g, decay=%.17g", form->momentum,
-             strstr(td_value_name(w), "bn") ? 0 : form->decay);
+             td_is_undecayed(td_value_name(w)) ? 0 : form->decay);
     td_sgd(b, w, v, grad, lr, attrs);
 }
 
@@ -159,28 +160,44 @@ static void emit_training(td_builder *b, const td_network_case *c, const td_netw
             update(b, td_build_param(b, i), loss, lr, form);
 }
 
-static void compile(td_network *n)
+static td_graph *own_graph(const td_network *n, const td_model_opts *opts)
 {
     const td_network_case *c = n->c;
-    const td_network_form *form = &n->form;
-    int64_t dim[4] = { c->batch, 3, c->image_size, c->image_size };
-    const bool is_training = form->mode != TD_NETWORK_EVAL;
-    td_model_opts opts;
+    const bool is_training = n->form.mode != TD_NETWORK_EVAL;
     td_graph *g;
-
-    td_model_defaults(&opts);
-    opts.arch = c->arch;
-    opts.num_classes = c->n_classes;
-    opts.dtype = form->dtype;
     td_builder *b = td_build_begin();
     assert_non_null(b);
-    td_value *images = td_input(b, "images", td_type_of(form->dtype, 4, dim));
-    td_value *logits = td_model_forward_features(b, &opts, images, is_training);
+    td_value *images = td_input(
+        b, "images",
+        td_type_of(opts->dtype, 4, (int64_t[]){ c->batch, 3, c->image_size, c->image_size }));
+    td_value *logits = td_model_forward_features(b, opts, images, is_training);
     td_output(b, "logits", logits);
     if (is_training)
-        emit_training(b, c, form, logits);
+        emit_training(b, c, &n->form, logits);
     expect_ok(td_build_end(b, &g));
-    expect_ok(td_device_open(form->device, &n->dev));
+    return g;
+}
+
+static td_graph *job_graph(const td_network *n, const td_model_opts *opts)
+{
+    const td_sgd_opts sgd = { .momentum = n->form.momentum,
+                              .decay = n->form.decay,
+                              .smoothing = n->c->label_smoothing };
+    td_graph *g;
+    expect_ok(td_training_graph(opts, n->c->batch, &sgd, &g));
+    return g;
+}
+
+static void compile(td_network *n)
+{
+    td_model_opts opts;
+    td_model_defaults(&opts);
+    opts.arch = n->c->arch;
+    opts.num_classes = n->c->n_classes;
+    opts.image_size = n->c->image_size;
+    opts.dtype = n->form.dtype;
+    td_graph *g = n->form.mode == TD_NETWORK_JOB ? job_graph(n, &opts) : own_graph(n, &opts);
+    expect_ok(td_device_open(n->form.device, &n->dev));
     expect_ok(td_compile(g, n->dev, &(td_compile_opts){ 0 }, &n->p));
     td_graph_free(g);
 }
@@ -228,7 +245,7 @@ void td_network_build(td_network *n, const td_network_case *c, const td_network_
     compile(n);
     for (int i = 0; i < td_program_param_count(n->p); i++)
         fill_param(n, i);
-    if (form->mode == TD_NETWORK_STEP)
+    if (form->mode >= TD_NETWORK_STEP)
         expect_ok(td_program_bind(n->p, "lr",
                                   form->dtype == TD_DT_F64 ? (const void *)&n->lr_f64
                                                            : (const void *)&n->lr_f32));

@@ -42,16 +42,17 @@ void td_network_close(td_network_case *c);
 double td_network_agreement(const td_network_case *c, const char *path);
 
 typedef enum {
-    TD_NETWORK_EVAL,      /* forward, running statistics */
+    TD_NETWORK_EVAL,      /* forward, with the running statistics */
     TD_NETWORK_GRADIENTS, /* training step; "grad.<parameter>" are outputs, nothing moves but BN */
-    TD_NETWORK_STEP, /* training step; velocities "velocity.<parameter>" take momentum and decay */
+    TD_NETWORK_STEP,      /* training step; velocities "momentum.<parameter>" take up gradients */
+    TD_NETWORK_JOB,       /* the same by the training job's own graph, without stage outputs */
 } td_network_mode;
 
 typedef struct {
     const char *device;
     td_dtype dtype; /* TD_DT_F32 or TD_DT_F64 */
     td_network_mode mode;
-    double lr, momentum, decay; /* of TD_NETWORK_STEP; decay leaves parameters with "bn" out */
+    double lr, momentum, decay; /* of the last two; decay leaves td_is_undecayed parameters out */
 } td_network_form;
 
 typedef struct {

@@ -75,7 +75,7 @@ static double *fetch_gradient(void *ctx, const char *name, int64_t *count)
     const td_network *n = ctx;
     char full[160];
     const bool is_output = n->form.mode == TD_NETWORK_GRADIENTS;
-    snprintf(full, sizeof full, "%s.%s", is_output ? "grad" : "velocity", name);
+    snprintf(full, sizeof full, "%s.%s", is_output ? "grad" : "momentum", name);
     return is_output ? td_network_output(n, full, count) : td_network_param(n, full, count);
 }
 

@@ -1,5 +1,6 @@
 /*
- * network_step.h -- golden cases of type "step": an evaluation and a training step against the reference
+ * network_step.h -- golden cases of type "step": an evaluation and a training step against the
+ * reference
  *
  *     int main(int argc, char **argv)
  *     {
@@ -7,8 +8,8 @@
  *     }
  *
  * Compared are logits and stage outputs of both modes, the loss, BN's running statistics after the
- * training forward and all gradients; a line per case shows each figure beside its limit.  Limits are
- * those that tests/golden/classification/README.md suggests at the end of section 6.
+ * training forward and all gradients; a line per case shows each figure beside its limit.  Limits
+ * are those that tests/golden/classification/README.md suggests at the end of section 6.
  */
 #ifndef TD_TEST_NETWORK_STEP_H
 #define TD_TEST_NETWORK_STEP_H
@@ -23,8 +24,8 @@ typedef struct {
 } td_step_run;
 
 /**
- * Run the cases there are, each as a cmocka test, or those whose names match the pattern `filter`; the
- * program's exit status.
+ * Run the cases there are, each as a cmocka test, or those whose names match the pattern `filter`;
+ * the program's exit status.
  */
 int td_network_step_main(const char *group, const td_step_run *run, const char *filter);
 

@@ -1,8 +1,8 @@
 /*
  * backend/dnnl/dnnl_common.h -- between Tandem's types and oneDNN's
  *
- * One engine and one stream serve the process.  Primitives are made in prepare with a scratchpad the
- * planner places; run only sets pointers.
+ * One engine and one stream serve the process.  Primitives are made in prepare with a scratchpad
+ * the planner places; run only sets pointers.
  */
 #ifndef TD_DNNL_COMMON_H
 #define TD_DNNL_COMMON_H
@@ -47,7 +47,9 @@ typedef struct {
     int n_args;
 } td_dnnl_call;
 
-/** How one argument of a primitive is had: which exec argument, which query, which kernel argument. */
+/**
+ * How one argument of a primitive is had: which exec argument, which query, which kernel argument.
+ */
 typedef struct {
     int arg;           /* DNNL_ARG_SRC ... */
     dnnl_query_t what; /* dnnl_query_src_md ... */
@@ -56,8 +58,8 @@ typedef struct {
 } td_dnnl_bind;
 
 /**
- * Make the primitive of `pd` (destroyed in any case) ready in `out`: state, scratch_bytes, impl.  The
- * scratchpad is the last kernel argument.
+ * Make the primitive of `pd` (destroyed in any case) ready in `out`: state, scratch_bytes, impl.
+ * The scratchpad is the last kernel argument.
  */
 td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
                           const td_dnnl_bind *binds, td_prepared *out) TD_CHECKED;

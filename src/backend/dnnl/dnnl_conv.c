@@ -2,8 +2,8 @@
  * dnnl_conv.c -- convolutions, their gradients, and the fused form for inference
  *
  * The four kernels differ in which of x, w, y are operands; a conv_view names the three types.  The
- * residual of the fused form is a "sum" post-operation, which adds to what the result's memory holds:
- * the planner gives the result the residual's place, and where it cannot, run copies first.
+ * residual of the fused form is a "sum" post-operation, which adds to what the result's memory
+ * holds: the planner gives the result the residual's place, and where it cannot, run copies first.
  */
 #include <string.h>
 
@@ -121,12 +121,32 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
         pd, engine, alg, p->x, p->w, NULL, p->y, strides, dilates, pads, pads, p->hint, p->attr);
 }
 
+/*
+ * A picture of one pixel lies the same in plain order and channels last.  Our notation calls it
+ * plain; oneDNN has fast kernels only where both ends are called channels last.
+ */
+static bool is_plain_pixel(const td_type *t)
+{
+    return td_type_is_plain(t) && t->dim[2] == 1 && t->dim[3] == 1;
+}
+
+static void name_pixels(conv_view *v)
+{
+    bool is_x = is_plain_pixel(&v->x), is_y = is_plain_pixel(&v->y);
+    bool both = is_x && is_y && !td_type_is_plain(&v->w);
+    if (both || (is_x && strcmp(v->y.layout, "acdb") == 0))
+        memcpy(v->x.layout, "acdb", 5);
+    if (both || (is_y && strcmp(v->x.layout, "acdb") == 0))
+        memcpy(v->y.layout, "acdb", 5);
+}
+
 static td_status make_pd(const td_node *n, const conv_view *given, open_ends any,
                          dnnl_primitive_desc_t *pd)
 {
     conv_view v = *given;
     conv_parts p = { 0 };
     *pd = NULL;
+    name_pixels(&v);
     td_status st = parts_make(n, &v, any, &p);
     if (st == TD_OK)
         st = td_dnnl_judge(create(n, &p, pd), pd);
@@ -168,9 +188,9 @@ static bool is_direct(const_dnnl_primitive_desc_t pd)
 }
 
 /*
- * What the neighbours have is kept where a direct kernel takes it: first with the filter's layout, then
- * with the filter's open, at last with all ends open.  A picture of few channels stays plain.  The
- * gradients' result takes the layout of the operand that lends its shape.
+ * What the neighbours have is kept where a direct kernel takes it: first with the filter's layout,
+ * then with the filter's open, at last with all ends open.  A picture of few channels stays plain.
+ * The gradients' result takes the layout of the operand that lends its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 {

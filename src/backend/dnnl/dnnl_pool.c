@@ -1,8 +1,9 @@
 /*
  * dnnl_pool.c -- max pooling and its gradient
  *
- * oneDNN's workspace for max pooling is what our second result is: the winner's place in its window as
- * u8, in the result's layout.  Where the library would keep anything else the kernel refuses.
+ * oneDNN's workspace for max pooling is what our second result is: the winner's place in its
+ * window as u8, in the result's layout.  Where the library would keep anything else the kernel
+ * refuses.
  */
 #include "backend/dnnl/dnnl_common.h"
 #include "ops/ops.h"

@@ -1,15 +1,16 @@
 /*
  * backend/own/own.h -- our own kernels, for ops that memory bounds: norm, pooling, sums, updates
  *
- * float32, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a multiple of 8).
- * Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by side.
+ * float32, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a multiple
+ * of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by side.
  *
  *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
  *
- * The inner loops (own_simd.inc) are written once with vector types and compiled for AVX-512, AVX2 and
- * the plain machine; td_own_simd_for picks one at run time.  No two of them fuse a multiplication with
- * an addition, and each sum has a fixed tree, so all give the same bits, with any number of threads.
+ * The inner loops (own_simd.inc) are written once with vector types and compiled for AVX-512, AVX2
+ * and the plain machine; td_own_simd_for picks one at run time.  No two of them fuse a
+ * multiplication with an addition, and each sum has a fixed tree, so all give the same bits, with
+ * any number of threads.
  */
 #ifndef TD_BACKEND_OWN_H
 #define TD_BACKEND_OWN_H
@@ -95,7 +96,9 @@ typedef struct {
     int64_t image_floats, block_floats; /* from one image, one channel block to the next */
 } td_own_shape;
 
-/** TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes. */
+/**
+ * TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes.
+ */
 td_status td_own_shape_of(const td_type *t, td_own_shape *out) TD_CHECKED;
 
 /** td_own_shape_of t, and every rank-4 tensor of `n` has its layout, every float tensor is f32. */

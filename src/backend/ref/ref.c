@@ -8,7 +8,8 @@
 
 #include "base/half.h"
 
-#define CHUNK       1024 /* elements converted at once: eight tensors of them fit an L1 cache */
+#define CHUNK       1024  /* elements converted at once: eight tensors of them fit an L1 cache */
+#define SMALL       16384 /* elements below which waking a second thread costs more than it saves */
 #define MAX_TENSORS (TD_IN_MAX + TD_OUT_MAX)
 
 /* --- conversion ------------------------------------------------------------------------------- */
@@ -85,7 +86,7 @@ void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst)
 static void load_all(td_dtype d, const void *src, int64_t n, double *dst)
 {
     const int64_t each = (int64_t)td_dtype_bytes(d);
-#pragma omp parallel for
+#pragma omp parallel for if (n > SMALL)
     for (int64_t i = 0; i < n; i += CHUNK)
         td_ref_load(d, (const char *)src + i * each, n - i < CHUNK ? n - i : CHUNK, dst + i);
 }
@@ -93,7 +94,7 @@ static void load_all(td_dtype d, const void *src, int64_t n, double *dst)
 static void store_all(td_dtype d, const double *src, int64_t n, void *dst)
 {
     const int64_t each = (int64_t)td_dtype_bytes(d);
-#pragma omp parallel for
+#pragma omp parallel for if (n > SMALL)
     for (int64_t i = 0; i < n; i += CHUNK)
         td_ref_store(d, src + i, n - i < CHUNK ? n - i : CHUNK, (char *)dst + i * each);
 }
@@ -261,7 +262,7 @@ td_status td_ref_run_each(const td_prepared *p, void *const *args)
 {
     const chunk_plan plan = plan_chunks(p->node);
     const int64_t count = padded_count(leading_type(p->node));
-#pragma omp parallel for
+#pragma omp parallel for if (count > SMALL)
     for (int64_t i = 0; i < count; i += CHUNK)
         run_chunk(p, &plan, args, i, count - i < CHUNK ? count - i : CHUNK);
     return TD_OK;

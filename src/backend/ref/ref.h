@@ -1,10 +1,10 @@
 /*
  * backend/ref/ref.h -- the reference kernels: every op once, in double, written to be read
  *
- * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run converts
- * operands of any float dtype to double and rounds the results to their own dtype, so that one body
- * serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and a result is as near
- * to the true one as its dtype allows: the judge of all other backends.
+ * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run
+ * converts operands of any float dtype to double and rounds the results to their own dtype, so
+ * that one body serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and
+ * a result is as near to the true one as its dtype allows: the judge of all other backends.
  *
  *     static void relu(const td_node *n, int64_t count, double *const *a)   a[0] = x, a[1] = y
  *     const td_ref_kernel td_ref_relu = TD_REF_EACH(relu, relu);
@@ -64,8 +64,8 @@ td_status td_ref_check_plain(const td_node *n) TD_CHECKED;
 const td_type *td_ref_type(const td_node *n, int i);
 
 /**
- * `n` elements to and from double.  Rounds to nearest even; to an integer type truncates and saturates,
- * NaN gives 0.
+ * `n` elements to and from double.  Rounds to nearest even; to an integer type truncates and
+ * saturates, NaN gives 0.
  */
 void td_ref_load(td_dtype d, const void *src, int64_t n, double *dst);
 void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst);

@@ -1,8 +1,9 @@
 /*
  * ref_linear.c -- the matrix product all reference kernels share, and fully connected layers
  *
- * c is cut into tiles of 64 rows and 8 columns, one job each.  For 256 steps of k at a time, a job copies
- * its 8 columns of b side by side, and runs down its rows four at a time with 4 x 8 sums in registers:
+ * c is cut into tiles of 64 rows and 8 columns, one job each.  For 256 steps of k at a time, a job
+ * copies its 8 columns of b side by side, and runs down its rows four at a time with 4 x 8 sums in
+ * registers:
  *
  *            8 columns                     a [4 rows, k]  .  b [k, 8]  ->  sums [4, 8]
  *      k  +--+--+--+--+--+--+--+--+

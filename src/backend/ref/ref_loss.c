@@ -45,7 +45,7 @@ static void softmax(const td_node *n, void *const *a)
     rows_of(td_in_type(n, 0), &rows, &K);
     const double *x = a[0];
     double *y = a[1];
-#pragma omp parallel for
+#pragma omp parallel for if (rows * K > 65536)
     for (int64_t i = 0; i < rows; i++)
         softmax_row(x + i * K, K, y + i * K);
 }
@@ -56,7 +56,7 @@ static void softmax_grad(const td_node *n, void *const *a)
     rows_of(td_in_type(n, 0), &rows, &K);
     const double *dy = a[0], *y = a[1];
     double *dx = a[2];
-#pragma omp parallel for
+#pragma omp parallel for if (rows * K > 65536)
     for (int64_t i = 0; i < rows; i++) {
         double dot = 0;
         for (int64_t k = i * K; k < (i + 1) * K; k++)
@@ -86,7 +86,7 @@ static void softmax_cross_entropy(const td_node *n, void *const *a)
     int64_t rows, K;
     rows_of(td_in_type(n, 0), &rows, &K);
     double *loss = a[2];
-#pragma omp parallel for
+#pragma omp parallel for if (rows * K > 65536)
     for (int64_t i = 0; i < rows; i++) {
         const double *x = (double *)a[0] + i * K, *q = (double *)a[1] + i * K;
         const double max = largest(x, K), log_of_sum = log_sum(x, K, max);
@@ -101,7 +101,7 @@ static void softmax_cross_entropy_grad(const td_node *n, void *const *a)
     int64_t rows, K;
     rows_of(td_in_type(n, 1), &rows, &K);
     const double *dloss = a[0];
-#pragma omp parallel for
+#pragma omp parallel for if (rows * K > 65536)
     for (int64_t i = 0; i < rows; i++) {
         const double *q = (double *)a[2] + i * K;
         double *dx = (double *)a[3] + i * K, sum = 0;

@@ -1,0 +1,242 @@
+/*
+ * test_verify.c -- the verifier: every rule of a finished graph, and of each op's operands
+ */
+#include "support/expect.h"
+
+#include <stdio.h>
+
+#include "ir/build.h"
+#include "ops/ops.h"
+#include "support/graphs.h"
+
+#define INPUTS                                                                                     \
+    "%x:f32[2,16,4,4] = input\n%d:f64[2,16,4,4] = input\n%h:bf16[2,16,4,4] = input\n"             \
+    "%s:f32[] = input\n%m:f32[2,3] = input\n%r:f32[3] = input\n%i:i64[2] = input\n"                \
+    "%u:u8[64] = input\n%c:f32[16] = input\n%c64:f64[16] = input\n%c3:f32[3] = input\n"            \
+    "%f:f32[16,16,3,3] = param\n%w:f32[4,3] = param\n%v:f32[4,3] = param\n"
+
+/* one more line behind INPUTS is refused, and the message contains `part` */
+typedef struct {
+    const char *lines, *part;
+} row;
+
+static void expect_refused(const row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char text[2048];
+        td_graph *g;
+        snprintf(text, sizeof text, "%s%s\n", INPUTS, rows[i].lines);
+        expect_error(td_graph_parse(text, "t", &g), TD_ESHAPE, rows[i].part);
+        assert_null(g);
+    }
+}
+
+static void ops_check_their_operands(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        { "%y = conv2d %x, %w", "conv2d: operand 1 has 2 dimensions, wants 4" },
+        { "%q:f32[4,5,3,3] = param\n%y = conv2d %x, %q", "input has 16 channels, filter wants 5 x 1" },
+        { "%q:f64[4,16,3,3] = param\n%y = conv2d %x, %q", "input is f32, filter is f64" },
+        { "%q:f32[5,8,3,3] = param\n%y = conv2d %x, %q {groups=2}", "5 filters do not divide into 2" },
+        { "%q:f32[4,16,7,7] = param\n%y = conv2d %x, %q {pad=1}",
+          "a 7x7 filter does not fit a 4x4 picture with pad 1" },
+        { "%y = conv2d_fused %x, %f, %c3 {pad=1}", "bias has 3 elements, wants 16" },
+        { "%y = conv2d_fused %x, %f, %c, %x", "the residual does not have the result's shape" },
+        { "%y = conv2d_fused %x, %f, %c64 {pad=1}", "operand 2 is f64, wanted f32" },
+        { "%y = conv2d_grad_x %x, %f, %x", "dy does not have the convolution's type" },
+        { "%y = conv2d_grad_x %d, %f, %x {pad=1}", "dy does not have the convolution's type" },
+        { "%y = conv2d_grad_w %x, %x, %f", "dy does not have the convolution's type" },
+        { "%y = linear %m, %m, %m", "operand 2 has 2 dimensions, wants 1" },
+        { "%q:f32[4,5] = param\n%y = linear %m, %q", "input has 3 features, weight wants 5" },
+        { "%q:f64[4,3] = param\n%y = linear %m, %q", "linear" },
+        { "%y = linear %m, %w, %r", "bias has 3 elements, wants 4" },
+        { "%q:f64[4] = param\n%y = linear %m, %w, %q", "bias is f64, wanted f32" },
+        { "%y = linear_grad_x %m, %w", "dy has 3 columns, weight 4 rows" },
+        { "%y = linear_grad_w %m, %w", "dy has 2 rows, x 4" },
+        { "%q:f64[3,4] = input\n%y = linear_grad_x %m, %q", "operands are f32 and f64" },
+        { "%y, %a, %b = batch_norm %x, %c, %c3", "operand 2 has 3 elements, input has 16 channels" },
+        { "%y, %a, %b = batch_norm %x, %c, %c64", "operand 2 is f64, wanted f32 or f64, all alike" },
+        { "%q:bf16[16] = input\n%y, %a, %b = batch_norm %h, %q, %q", "operand 1 is bf16" },
+        { "%o:f32[1,3,1,1] = input\n%y, %a, %b, %k = batch_norm_relu %o, %c3, %c3",
+          "3 elements are not a multiple of 8" },
+        { "%z:f32[1,16,4,4] = input\n%y, %a, %b, %k = batch_norm_add_relu %x, %c, %c, %z",
+          "operands 0 and 3 differ in shape" },
+        { "%y, %a, %b = batch_norm_grad %d, %x, %c, %c, %c", "operands 0 and 1 differ in dtype" },
+        { "%q:u8[63] = input\n%y, %a, %b = batch_norm_relu_grad %x, %q, %x, %c, %c, %c",
+          "the mask does not have one bit an element" },
+        { "%q:i32[64] = input\n%y, %a, %b = batch_norm_relu_grad %x, %q, %x, %c, %c, %c",
+          "the mask does not have one bit an element" },
+        { "%y = batch_norm_infer %x, %c, %c, %c, %c3", "operand 4 has 3 elements" },
+        { "%y = batch_norm_scale %c, %c3", "operands 0 and 1 differ in shape" },
+        { "batch_norm_update %c, %c, %c, %c", "operand 0 is overwritten and must be a parameter" },
+        { "%p:f32[16] = param\n%q:f32[16] = param\nbatch_norm_update %p, %q, %c, %c3",
+          "operands 0 and 3 differ in shape" },
+        { "%y = sigmoid %i", "sigmoid: operand 0 is i64, wanted a float type" },
+        { "%y = relu_grad %x, %c", "relu_grad: dy and y differ in type" },
+        { "%y = relu_grad %x, %d", "relu_grad: dy and y differ in type" },
+        { "%y, %k = max_pool2d %x {kernel=3, pad=2}", "pad 2 is more than half of kernel 3" },
+        { "%y = avg_pool2d %x {kernel=5}", "a window of 5 does not fit a 4x4 picture" },
+        { "%q:u8[2,16,3,3] = input\n%z:f32[2,16,3,3] = input\n%y = max_pool2d_grad %z, %q, %x",
+          "operand 1 is not 'where' of this max_pool2d" },
+        { "%z, %q = max_pool2d %x {kernel=3, pad=1}\n%y = max_pool2d_grad %z, %q, %x {kernel=1}",
+          "operand 1 is not 'where' of this max_pool2d" },
+        { "%z, %q = max_pool2d %x\n%y = max_pool2d_grad %x, %q, %x",
+          "dy does not have the forward result's type" },
+        { "%y = avg_pool2d_grad %x, %x", "dy does not have the forward result's type" },
+        { "%y = global_avg_pool_grad %m, %x", "dy is not [N, C] of x" },
+        { "%y = add %x, %d", "operands are f32 and f64, wanted one float type" },
+        { "%y = mul %m, %c", "dimension 1 is 3 in one operand and 16 in the other" },
+        { "%y = mul_reduce %m, %r, %c", "the shapes do not broadcast" },
+        { "%y = sum_to %r, %m", "the shapes do not broadcast" },
+        { "%y = broadcast_like %m, %r", "the shapes do not broadcast" },
+        { "%y = concat %x, %m", "operand 1 does not fit operand 0" },
+        { "%y = concat %m, %m {axis=2}", "axis 2, the operands have 2 dimensions" },
+        { "%y = concat %x, %d", "operand 1 does not fit operand 0" },
+        { "%y = slice %m {start=2, size=2}", "[2, 4) of axis 1 lies outside" },
+        { "%y = slice %m {axis=2}", "axis 2 lies outside" },
+        { "%y = slice_grad %m, %m {size=2}", "dy does not have the slice's type" },
+        { "%q:f32[2,15,2,2] = input\n%y = resize_nearest_grad %q, %x", "differ in N, C or dtype" },
+        { "%y = softmax %s", "a scalar has no last dimension" },
+        { "%y = softmax_grad %m, %r", "dy and y differ in type" },
+        { "%y = one_hot %r", "labels are f32, wanted i64" },
+        { "%y = softmax_cross_entropy %m, %w", "logits are [2,3], targets [4,3]" },
+        { "%y = softmax_cross_entropy_grad %r, %m, %m", "dloss is not [N]" },
+        { "%y = squeeze_excite %x, %w, %r, %w, %r", "weights do not fit 16 channels" },
+        { "%y = gradient %m, %w", "the loss has 6 elements, wants 1" },
+        { "sgd %w, %v, %m, %s", "operand 2 does not have the weight's type" },
+        { "%g:f64[4,3] = input\nsgd %w, %v, %g, %s", "operand 2 does not have the weight's type" },
+        { "sgd %w, %v, %w, %m", "the learning rate is not a scalar" },
+        { "sgd %w, %m, %w, %s", "operand 1 is overwritten and must be a parameter" },
+        { "sgd %w, %w, %v, %s", "operands 0 and 1 are both 'w', which is overwritten" },
+        { "%y = cast %m {to=f64}\n%z = add %y, %m", "wanted one float type" },
+    };
+    expect_refused(rows, sizeof rows / sizeof *rows);
+}
+
+static void overwritten_parameters_are_not_read(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        { "sgd %w, %v, %w, %s\n%y = relu %w\noutput y = %y",
+          "node 15: relu: operand 'w' was overwritten before" },
+        { "%a = reshape %w {shape=12}\nsgd %w, %v, %w, %s\n%y = relu %a\noutput y = %y",
+          "relu: operand 'w' was overwritten before" },
+        { "sgd %w, %v, %w, %s\n%a = reshape %w {shape=12}\noutput y = %a",
+          "reshape: operand 'w' was overwritten before" },
+        { "sgd %w, %v, %w, %s\nsgd %w, %v, %w, %s", "operand 'w' was overwritten before" },
+        { "sgd %w, %v, %w, %s\noutput w = %w",
+          "output 'w' is parameter 'w', which the graph overwrites" },
+        { "%a = reshape %w {shape=12}\nsgd %w, %v, %w, %s\noutput y = %a",
+          "output 'y' is parameter 'w', which the graph overwrites" },
+    };
+    expect_refused(rows, sizeof rows / sizeof *rows);
+    td_graph_free(td_test_graph(INPUTS "%y = scale %w\nsgd %w, %v, %y, %s\n%z = relu %y\n"
+                                       "output z = %z\noutput y = %y\n"));
+}
+
+static void layouts_must_agree(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        { "%b = reorder %x {layout=acdb}\n%y = add %b, %x", "add: operand 1 has layout '', wants 'acdb'" },
+        { "%b = reorder %x {layout=acdb}\n%y:f32[2,16,4,4] = relu %b",
+          "relu: result 0 has layout '', wants 'acdb'" },
+        { "%b = reorder %x {layout=acdb}\n%y = sum %b", "sum: operand 0 has layout 'acdb', wants ''" },
+        { "%y:f32[2,16]@ba = global_avg_pool %x", "result 0 has layout 'ba', wants ''" },
+        { "%b = reorder %x {layout=acdb}\n%y, %a, %v1, %k = batch_norm_relu %b, %c, %c\n"
+          "%z = reorder %y\n%dx, %dg, %db = batch_norm_relu_grad %z, %k, %x, %c, %a, %v1",
+          "operand 1 is in the memory order of layout 'acdb', operand 0 of ''" },
+    };
+    expect_refused(rows, sizeof rows / sizeof *rows);
+}
+
+/* --- graphs that the text form cannot make ------------------------------------------------------- */
+
+static void damaged_graphs_are_refused(void **state)
+{
+    (void)state;
+    td_graph *g = td_test_graph("%x:f32[2,3] = input\n%y = relu %x\n%z = relu %y\noutput z = %z\n");
+    td_node *last = g->nodes[2];
+    expect_ok(td_graph_verify(g));
+
+    last->in[0] = g->values[2];
+    expect_error(td_graph_verify(g), TD_ESHAPE, "node 2: relu: operand 0 is used before it exists");
+    td_value stranger = *g->values[1];
+    last->in[0] = &stranger;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 is of another graph");
+    stranger.id = 99;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 is of another graph");
+    last->in[0] = g->values[1];
+
+    g->values[2]->type.dim[1] = 4;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: '%z' is declared f32[2,4], is f32[2,3]");
+    g->values[2]->type.dim[1] = 3;
+    g->values[2]->type.dtype = TD_DT_BF16;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "'%z' is declared bf16[2,3], is f32[2,3]");
+    g->values[2]->type.dtype = TD_DT_F32;
+
+    last->n_in = 0;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: has 0 operands, wants 1");
+    last->n_in = 1;
+    stranger.id = 2;
+    g->outputs[0].value = &stranger;
+    expect_error(td_graph_verify(g), TD_ESHAPE, "output 'z' is of another graph");
+    g->outputs[0].value = g->values[2];
+    expect_ok(td_graph_verify(g));
+    td_graph_free(g);
+}
+
+static void attributes_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    td_graph *g = td_test_graph("%x:f32[1,1,4,4] = input\n%y = avg_pool2d %x\noutput y = %y\n");
+    ((td_pool_attr *)g->nodes[1]->attr)->stride = 0;
+    expect_error(td_graph_verify(g), TD_EUSAGE, "node 1: avg_pool2d: ");
+    td_graph_free(g);
+}
+
+static void every_op_survives_operands_of_any_kind(void **state)
+{
+    (void)state;
+    /* infer is total: a type or an error, whatever comes */
+    static const char *const types[] = { "f32[]",         "f32[3]",       "i64[4]",   "u8[2,3]",
+                                         "f64[2,3]",      "f32[2,3,4,4]", "bf16[1,1,1,1]",
+                                         "f32[16,3,1,1]", "f32[1,2,3,4,5]" };
+    enum { N = sizeof types / sizeof *types };
+    int n_ops, n_good = 0;
+    const td_op *const *ops = td_op_all(&n_ops);
+    for (int o = 0; o < n_ops; o++)
+        for (unsigned seed = 0; seed < 400 && !ops[o]->is_leaf; seed++) {
+            td_builder *b = td_build_begin();
+            td_value *in[6], *out[TD_OUT_MAX];
+            unsigned rest = seed * 2654435761u >> 3;
+            for (int i = 0; i < 6; i++, rest = rest * 1103515245u + 12345u) {
+                td_type t;
+                const char *end;
+                char name[2] = { (char)('a' + i), '\0' };
+                assert_true(td_type_parse(types[(rest >> 16) % N], &t, &end));
+                in[i] = td_param(b, name, t.dtype, t.rank, t.dim, NULL);
+            }
+            td_emit_n(b, ops[o], NULL, ops[o]->n_in < 6 ? ops[o]->n_in : 6, in, out);
+            td_graph *g;
+            td_status st = td_build_end(b, &g);
+            assert_true(st == TD_OK || (st == TD_ESHAPE && *td_error_message()));
+            n_good += st == TD_OK;
+            td_graph_free(g);
+        }
+    assert_true(n_good > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_check_their_operands),
+        cmocka_unit_test(overwritten_parameters_are_not_read),
+        cmocka_unit_test(layouts_must_agree),
+        cmocka_unit_test(damaged_graphs_are_refused),
+        cmocka_unit_test(attributes_out_of_range_are_refused),
+        cmocka_unit_test(every_op_survives_operands_of_any_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
