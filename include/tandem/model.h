@@ -26,6 +26,7 @@ typedef struct {
     const char *arch; /* "resnet50" */
     const char
         *model;      /* graph text file with input `images` and output `logits`; instead of arch */
+    const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
     int num_classes; /* 1000; 0: as many as the data or the weight file has */
     int image_size;  /* side of the crop; 0: the architecture's own, 224 */
     int se_form;     /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */

@@ -15,10 +15,6 @@ static const char *const se_forms[] = { "const", "ratio", NULL };
 static const char *const conv_inits[] = { "fan_in|fanin|grp-fanin", "fan_out|classic|grp-fanout",
                                           NULL };
 
-/* index: td_dtype */
-static const char *const dtypes[] = { "auto", "f32", "f64", NULL };
-_Static_assert(TD_DT_F32 == 1 && TD_DT_F64 == 2 && sizeof(td_dtype) == sizeof(int), "names above");
-
 /* clang-format off */
 static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
@@ -36,7 +32,6 @@ static const td_field fields[] = {
                "start the last gamma of each residual branch at 0"),
     TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 0, conv_inits,
                "fan of the convolutions' initial values"),
-    TD_ENUM(td_model_opts, dtype, 0, dtypes, "element type; f64 on the device ref only"),
     TD_END,
 };
 /* clang-format on */
@@ -48,17 +43,31 @@ const td_field *td_model_fields(void)
 
 void td_model_defaults(td_model_opts *opts)
 {
+    *opts = (td_model_opts){ 0 };
     td_fields_default(fields, opts);
 }
 
 /* --- graph files ------------------------------------------------------------------------------ */
 
-static td_status read_graph(const char *path, td_graph **out)
+static bool is_own_graph(const td_model_opts *opts)
 {
+    return opts->model || opts->model_text;
+}
+
+static const char *graph_name(const td_model_opts *opts)
+{
+    return opts->model_text ? "the weight file's graph" : opts->model;
+}
+
+static td_status read_graph(const td_model_opts *opts, td_graph **out)
+{
+    const char *path = opts->model;
     char *text = NULL;
     size_t n;
     td_status st;
     *out = NULL;
+    if (opts->model_text)
+        return td_graph_parse(opts->model_text, graph_name(opts), out);
     TD_OUT(td_file_read(path, GRAPH_FILE_BYTES, &text, &n));
     if (memchr(text, '\0', n))
         TD_OUT(td_error(TD_EFORMAT, "'%s' is no text file", path));
@@ -86,18 +95,19 @@ static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
 
 td_status td_model_resolve(td_model_opts *opts)
 {
-    if (!opts->model) {
+    if (!is_own_graph(opts)) {
         const td_arch *arch;
         TD_TRY(td_arch_row(opts->arch, &arch));
+        opts->arch = arch->name; /* lives for ever; what came from a file does not */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
         return TD_OK;
     }
     td_graph *g;
-    TD_TRY(read_graph(opts->model, &g));
+    TD_TRY(read_graph(opts, &g));
     td_status st = size_from_graph(g, opts);
     td_graph_free(g);
-    return st == TD_OK ? st : td_error_context(st, "'%s'", opts->model);
+    return st == TD_OK ? st : td_error_context(st, "'%s'", graph_name(opts));
 }
 
 /* --- emitting --------------------------------------------------------------------------------- */
@@ -121,9 +131,9 @@ td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *i
                            bool is_training)
 {
     td_graph *g;
-    if (!opts->model)
+    if (!is_own_graph(opts))
         return forward(b, opts, images, is_training, false);
-    td_status st = read_graph(opts->model, &g);
+    td_status st = read_graph(opts, &g);
     if (st != TD_OK) {
         td_build_fail(b, st);
         return images;
@@ -136,10 +146,10 @@ td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *i
 td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts, td_value *images,
                                     bool is_training)
 {
-    if (!opts->model)
+    if (!is_own_graph(opts))
         return forward(b, opts, images, is_training, true);
-    td_build_fail(
-        b, td_error(TD_EUNSUPPORTED, "'%s' is a graph file: name its outputs there", opts->model));
+    td_build_fail(b, td_error(TD_EUNSUPPORTED, "'%s' is a graph file: name its outputs there",
+                              graph_name(opts)));
     return images;
 }
 

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/json.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "train/weights.h"
 
@@ -21,6 +23,19 @@ static td_status set_number(td_tensors *t, const char *key, int64_t value)
     return td_tensors_set_meta(t, key, text);
 }
 
+/* a network of the user's own travels with its weights, as the graph text itself */
+static td_status set_graph(td_tensors *t, const td_model_opts *model)
+{
+    char *text;
+    size_t n;
+    if (model->model_text)
+        return td_tensors_set_meta(t, "tandem.graph", model->model_text);
+    TD_TRY(td_file_read(model->model, (size_t)64 << 20, &text, &n));
+    td_status st = td_tensors_set_meta(t, "tandem.graph", text);
+    td_free(text);
+    return st;
+}
+
 static td_status set_facts(td_tensors *t, const char *kind, const td_weight_facts *f)
 {
     td_status st = TD_OK;
@@ -28,8 +43,8 @@ static td_status set_facts(td_tensors *t, const char *kind, const td_weight_fact
     TD_OUT(td_tensors_set_meta(t, "format", "pt")); /* what Hugging Face's loaders look for */
     TD_OUT(td_tensors_set_meta(t, "tandem.kind", kind));
     TD_OUT(td_tensors_set_meta(t, "tandem.version", VERSION));
-    if (f->model->model)
-        TD_OUT(td_tensors_set_meta(t, "tandem.model", f->model->model));
+    if (f->model->model || f->model->model_text)
+        TD_OUT(set_graph(t, f->model));
     else
         TD_OUT(td_tensors_set_meta(t, "tandem.arch", f->model->arch));
     TD_OUT(set_number(t, "tandem.num_classes", f->num_classes));
@@ -214,7 +229,9 @@ static int meta_number(const td_tensors *t, const char *key)
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
-    if (take_arch && arch && !model->model) {
+    if (take_arch)
+        model->model_text = td_tensors_meta(t, "tandem.graph");
+    if (take_arch && arch) {
         model->arch = arch;
         if (td_tensors_meta(t, "tandem.se_form"))
             model->se_form = meta_number(t, "tandem.se_form") != 0;

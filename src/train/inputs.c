@@ -10,7 +10,8 @@
 
 void td_model_name(const td_model_opts *model, char *out, size_t n)
 {
-    snprintf(out, n, "%s", model->model ? model->model : model->arch);
+    const char *name = model->model ? model->model : model->arch;
+    snprintf(out, n, "%s", model->model_text ? "own graph" : name);
 }
 
 bool td_model_is_default(const td_model_opts *model)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
 #include "ir/build.h"
 #include "ops/ops.h"
 
@@ -51,27 +50,6 @@ static void add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sg
             add_update(b, td_build_param(b, i), loss, lr, sgd);
 }
 
-/* the forward part; a graph of the user's own takes the architecture's place */
-static td_value *forward(td_builder *b, const td_model_opts *model, const td_graph *own,
-                         td_value *images, bool is_training)
-{
-    return own ? td_model_from_graph(b, own, images, is_training)
-               : td_model_forward(b, model, images, is_training);
-}
-
-static td_status own_graph(const td_model_opts *model, td_graph **out)
-{
-    char *text;
-    size_t n;
-    *out = NULL;
-    if (!model->model)
-        return TD_OK;
-    TD_TRY(td_file_read(model->model, (size_t)16 << 20, &text, &n));
-    td_status st = td_graph_parse(text, model->model, out);
-    td_free(text);
-    return st;
-}
-
 static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype)
 {
     return td_input(b, "images", td_type_4d(dtype ? dtype : TD_DT_F32, batch, 3, size, size));
@@ -88,15 +66,13 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
                             td_graph **out)
 {
     int size;
-    td_graph *own;
     *out = NULL;
     TD_TRY(td_model_image_size(model, &size));
-    TD_TRY(own_graph(model, &own));
 
     td_builder *b = td_build_begin();
     td_value *images = image_input(b, batch, size, model->dtype);
     td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
-    td_value *logits = forward(b, model, own, images, true);
+    td_value *logits = td_model_forward(b, model, images, true);
     if (td_build_ok(b)) {
         td_value *q = targets(b, batch, logits, sgd->smoothing);
         td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
@@ -104,7 +80,6 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
         td_output(b, "loss", loss);
         td_output(b, "logits", logits);
     }
-    td_graph_free(own);
     return td_build_end(b, out);
 }
 
@@ -112,14 +87,12 @@ td_status td_judging_graph(const td_model_opts *model, int batch, double smoothi
                            td_graph **out)
 {
     int size;
-    td_graph *own;
     *out = NULL;
     TD_TRY(td_model_image_size(model, &size));
-    TD_TRY(own_graph(model, &own));
 
     td_builder *b = td_build_begin();
     td_value *images = image_input(b, batch, size, model->dtype);
-    td_value *logits = forward(b, model, own, images, false);
+    td_value *logits = td_model_forward(b, model, images, false);
     if (td_build_ok(b)) {
         if (has_labels)
             td_output(b, "losses",
@@ -128,6 +101,5 @@ td_status td_judging_graph(const td_model_opts *model, int batch, double smoothi
             td_output(b, "probabilities", td_softmax(b, logits));
         td_output(b, "logits", logits);
     }
-    td_graph_free(own);
     return td_build_end(b, out);
 }

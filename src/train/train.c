@@ -36,13 +36,14 @@ typedef struct {
     td_judge *judge;
     td_report *report;
     td_lock *lock;
-    char *path[3]; /* checkpoint, best, report */
+    char *path[3];    /* checkpoint, best, report */
+    char *graph_text; /* of a checkpoint's own network */
     td_text config;
     int n_names;
     char **names;             /* of the file we began with */
     const char **class_names; /* of the data set, lent */
-    double lr_exact; /* of this epoch */
-    float lr;        /* the same, bound to the program */
+    double lr_exact;          /* of this epoch */
+    float lr;                 /* the same, bound to the program */
     int64_t run_steps, run_epochs, epochs_without_best;
     double data_s, compute_s; /* of this epoch in this run */
     int64_t epoch_steps;      /* of this epoch in this run */
@@ -66,6 +67,7 @@ static void release(job *j)
     td_tensors_free(j->start);
     for (int i = 0; i < 3; i++)
         td_free(j->path[i]);
+    td_free(j->graph_text);
     td_free(j->class_names);
     td_text_release(&j->config);
 }
@@ -91,6 +93,15 @@ static td_status check_options(const job *j)
     return td_require_check(o->require, o->topk);
 }
 
+/* the file is let go once its weights are loaded, the network's text is needed to the end */
+static td_status keep_graph_text(job *j)
+{
+    const char *text = j->o.model.model_text;
+    j->graph_text = text ? td_copy_text(text) : NULL;
+    j->o.model.model_text = j->graph_text;
+    return text && !j->graph_text ? TD_ENOMEM : TD_OK;
+}
+
 static td_status open_start(job *j)
 {
     td_train_opts *o = &j->o;
@@ -101,6 +112,7 @@ static td_status open_start(job *j)
     TD_TRY(td_tensors_read(path, &j->start));
     if (o->resume) {
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
+        TD_TRY(keep_graph_text(j));
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
         if (j->s.best_top1 >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
@@ -398,11 +410,10 @@ static td_status report_step(job *j, double loss, double data_s, double compute_
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     if (j->s.iteration % j->o.print_freq)
         return TD_OK;
-    td_log(TD_LOG_INFO, "train",
-           "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s",
-           (long long)j->s.epoch, (long long)j->s.iteration,
-           (long long)td_loader_batches(j->train_loader), loss, j->lr_exact,
-           n / (data_s + compute_s));
+    td_log(
+        TD_LOG_INFO, "train", "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s",
+        (long long)j->s.epoch, (long long)j->s.iteration,
+        (long long)td_loader_batches(j->train_loader), loss, j->lr_exact, n / (data_s + compute_s));
     td_report_begin(j->report, 2, step);
     td_report_add(j->report, "train.loss", loss);
     td_report_add(j->report, "train.compute_ips", n / compute_s);

@@ -2,6 +2,7 @@
 #
 #   le64 N                       N as eight bytes, lowest first
 #   safetensors FILE HEADER      header length and header; the caller appends the payload
+#   tensors_header N C H W       header of a data set of N images and labels; payload: images, then labels
 #   floats HEX...                each 32-bit pattern, 3f800000 for 1, as four bytes, lowest first
 #   payload FILE                 what follows the header
 #   header FILE                  the header's JSON
@@ -38,6 +39,12 @@ safetensors() {
 
 header_bytes() {
     od -An -t u8 -N 8 "$1" | tr -d ' '
+}
+
+tensors_header() {
+    bytes=$(($1 * $2 * $3 * $4 * 4))
+    printf '{"images":{"dtype":"F32","shape":[%d,%d,%d,%d],"data_offsets":[0,%d]},' "$1" "$2" "$3" "$4" $bytes
+    printf '"labels":{"dtype":"I64","shape":[%d],"data_offsets":[%d,%d]}}' "$1" $bytes $((bytes + $1 * 8))
 }
 
 payload() {
@@ -83,7 +90,7 @@ report_is_sound() {
     text='"[^"\\]*"'
     times='"timestamp": "[0-9.]+", "datetime": "[-0-9]+ [0-9:.]+", "elapsedtime": "[0-9.]+"'
     metric="\"(train|val)\.[a-z0-9_]+\": $number"
-    setting="\"[a-z0-9_]+\": ($number|$text|true|false)"
+    setting="\"[-a-z0-9_]+\": ($number|$text|true|false)"
     log="\"step\": \[([0-9]+(, [0-9]+){0,2})?\], \"data\": \{($metric(, $metric)*)?\}"
     parameter="\"step\": \"PARAMETER\", \"data\": \{$setting(, $setting)*\}"
     metadata="\"metric\": $text, \"metadata\": \{\"unit\": (null|$text), \"format\": $text\}"

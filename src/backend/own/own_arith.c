@@ -39,7 +39,7 @@ static td_status run_add(const td_prepared *p, void *const *args)
     const int64_t count = padded_count(td_in_type(p->node, 0));
     const bool is_streamed = td_own_is_streamed(count * 4) && z != x && z != y;
     const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for
+#pragma omp parallel for if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE)
         simd->add(piece(i, count), x + i, y + i, z + i, is_streamed);
     return TD_OK;
@@ -52,7 +52,7 @@ static td_status run_relu(const td_prepared *p, void *const *args)
     const int64_t count = padded_count(td_in_type(p->node, 0));
     const bool is_streamed = td_own_is_streamed(count * 4) && y != x;
     const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for
+#pragma omp parallel for if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE)
         simd->relu(piece(i, count), x + i, y + i, is_streamed);
     return TD_OK;
@@ -65,7 +65,7 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
     const int64_t count = padded_count(td_in_type(p->node, 0));
     const bool is_streamed = td_own_is_streamed(count * 4) && dx != dy;
     const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for
+#pragma omp parallel for if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE)
         simd->relu_grad(piece(i, count), dy + i, y + i, dx + i, is_streamed);
     return TD_OK;
@@ -91,7 +91,7 @@ static td_status run_sgd(const td_prepared *p, void *const *args)
     const float *g = args[2];
     const int64_t count = padded_count(td_in_type(p->node, 0));
     const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for
+#pragma omp parallel for if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE)
         simd->sgd(piece(i, count), &a, w + i, v + i, g + i);
     return TD_OK;

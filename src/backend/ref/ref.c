@@ -83,6 +83,9 @@ void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst)
 #undef STORE
 }
 
+/* below this many elements, waking another thread costs more than it brings */
+#define WORTH_SHARING (16 * CHUNK)
+
 static void load_all(td_dtype d, const void *src, int64_t n, double *dst)
 {
     const int64_t each = (int64_t)td_dtype_bytes(d);

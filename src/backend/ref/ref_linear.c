@@ -14,10 +14,11 @@
 
 #include "backend/ref/ref.h"
 
-#define ROWS      4
-#define COLS      8
-#define TILE_ROWS 64
-#define STEPS     256 /* 256 x 8 doubles of b: a third of an L1 cache */
+#define ROWS          4
+#define COLS          8
+#define TILE_ROWS     64
+#define WORTH_SHARING 100000 /* multiplications; below, waking another thread costs more */
+#define STEPS         256    /* 256 x 8 doubles of b: a third of an L1 cache */
 
 /* c [rows <= 4, cols <= 8] += a [rows, k] b [k, 8] */
 static void add_product(int64_t rows, int64_t cols, int64_t k, const td_ref_matrix *a,
@@ -57,7 +58,7 @@ static void add_tile(int64_t rows, int64_t cols, int64_t k, td_ref_matrix a, td_
 void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matrix b,
                    td_ref_matrix c)
 {
-#pragma omp parallel for collapse(2)
+#pragma omp parallel for collapse(2) if (m * n * k > WORTH_SHARING)
     for (int64_t i = 0; i < m; i += TILE_ROWS)
         for (int64_t j = 0; j < n; j += COLS) {
             td_ref_matrix ai = { a.data + i * a.row, a.row, a.col };

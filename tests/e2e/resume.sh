@@ -1,0 +1,189 @@
+# ctest: timeout 600
+# resume.sh -- a run that was stopped or killed and resumed ends with the bytes of a run never stopped: SIGINT and
+# SIGTERM inside an epoch, kill -9 at 50 moments, half of them while a checkpoint is being written; other worker and
+# thread counts; a second signal ends at once
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+# starts NAME ARGUMENTS...: the command in the background, $pid; stderr goes to NAME.err
+starts() {
+    name=$1
+    shift
+    last="tandem $*"
+    : >"$name.err"
+    "$TANDEM" "$@" >out 2>"$name.err" </dev/null &
+    pid=$!
+}
+
+# waits NAME PATTERN: until stderr has the pattern; 60 s
+waits() {
+    n=0
+    until grep -q "$2" "$1.err"; do
+        n=$((n + 1))
+        if [ $n -gt 3000 ] || ! kill -0 $pid 2>/dev/null; then
+            cp "$1.err" err
+            complain "never said '$2'"
+            return 1
+        fi
+        sleep 0.02
+    done
+}
+
+# ends NAME CODE: how the background run ended
+ends() {
+    code=0
+    wait $pid || code=$?
+    cp "$1.err" err
+    [ $code = "$2" ] || complain "exit code $code, wanted $2"
+}
+
+drawn set --classes 4 --train 96 --val 16
+fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 -p 1 --final-state"
+
+# --- SIGINT inside an epoch, a real network ------------------------------------------------------
+whole="--arch resnet18 --image-size 32 $fixed --epochs 2 --lr-schedule cosine --label-smoothing 0.1 --nesterov"
+expect 0 train set $whole --workspace straight --no-checkpoints --final-weights straight.safetensors
+starts int train set $whole --workspace int --final-weights int.safetensors
+waits int 'epoch 0, iteration 5/12' && kill -INT $pid
+ends int 3
+says "^tandem: stopped: a signal came; saved 'int/checkpoint.safetensors' after step [0-9]+$"
+prints '^steps +[0-9]+$'
+[ ! -e int.safetensors ] || complain "final weights of a run that has not ended"
+[ -s int/checkpoint.safetensors ] || complain "no checkpoint"
+expect 0 train set $whole --workspace int --resume int/checkpoint.safetensors --final-weights int.safetensors
+says "^train: resumed 'int/checkpoint.safetensors' at epoch 0, iteration [0-9]+$"
+same straight.safetensors int.safetensors
+tidy int
+rm -f straight.safetensors int.safetensors int/*.safetensors
+
+# --- a small network from here on: twice the epochs, two tenths of the time -----------------------
+small_model small.td 32 4
+whole="--model small.td $fixed --epochs 4 --lr-schedule cosine --warmup 1"
+expect 0 train set $whole --workspace a --final-weights straight.safetensors
+counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
+
+# SIGTERM, and a run stopped once more while it resumes, with other workers each time
+starts term train set $whole --workspace term --final-weights term.safetensors
+waits term 'epoch 1, iteration 3/12' && kill -TERM $pid
+ends term 3
+says '^tandem: stopped: '
+starts term train set $whole --workspace term --resume term/checkpoint.safetensors --workers 3 --prefetch 5 --final-weights term.safetensors
+waits term 'epoch 2, iteration 9/12' && kill -TERM $pid
+ends term 3
+expect 0 train set $whole --workspace term --resume term/checkpoint.safetensors --workers 2 --final-weights term.safetensors
+same straight.safetensors term.safetensors
+[ "$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)" = "$counts" ] || complain "other results than '$counts'"
+
+# stopped by a number of steps, at an epoch's end, and inside
+for stop in '--run-epochs 1' '--run-iters 12' '--run-iters 13' '--run-iters 1'; do
+    rm -rf part
+    expect 0 train set $whole --workspace part $stop
+    expect 0 train set $whole --workspace part --resume part/checkpoint.safetensors --final-weights part.safetensors
+    last="$last after $stop"
+    same straight.safetensors part.safetensors
+    [ "$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)" = "$counts" ] || complain "other results than '$counts'"
+done
+
+# the checkpoint's settings are the defaults of the run that resumes
+rm -rf part
+expect 0 train set $whole --workspace part --run-iters 17
+expect 0 train set --resume part/checkpoint.safetensors --final-weights part.safetensors --final-state
+same straight.safetensors part.safetensors
+
+# --- kill -9 -----------------------------------------------------------------------------------
+# Odd rounds kill at a random moment, even ones as soon as a checkpoint's temporary is there.  A run that
+# ends before its round's moment is compared and the next begins anew.
+killed=0
+inside=0
+finished=0
+delays=$(awk 'BEGIN { srand(11); for (i = 0; i < 200; i++) printf "0.%03d ", 40 + 400 * rand() }')
+rm -rf killed
+last="kill -9"
+for delay in $delays; do
+    [ $killed -lt 50 ] || break
+    resume=
+    [ ! -e killed/checkpoint.safetensors ] || resume="--resume killed/checkpoint.safetensors"
+    "$TANDEM" train set $whole --workspace killed --checkpoint-every 1 $resume --final-weights killed.safetensors \
+        >out 2>err </dev/null &
+    pid=$!
+    if [ $((killed % 2)) = 0 ]; then
+        sleep "$delay"
+        rounds=0
+        until ls killed 2>/dev/null | grep -q '\.tmp\.' || ! kill -0 $pid 2>/dev/null; do
+            rounds=$((rounds + 1))
+            [ $rounds -lt 2000 ] || break
+        done
+    else
+        sleep "$delay"
+    fi
+    kill -9 $pid 2>/dev/null
+    code=0
+    wait $pid 2>/dev/null || code=$?
+    case $code in
+    137)
+        killed=$((killed + 1))
+        if ls killed | grep -q '\.tmp\.'; then inside=$((inside + 1)); fi
+        ;;
+    0)
+        finished=$((finished + 1))
+        same straight.safetensors killed.safetensors
+        rm -rf killed killed.safetensors
+        ;;
+    *)
+        complain "a killed run does not resume: exit code $code"
+        break
+        ;;
+    esac
+done
+if [ -e killed/checkpoint.safetensors ]; then
+    expect 0 train set $whole --workspace killed --resume killed/checkpoint.safetensors --final-weights killed.safetensors
+else
+    expect 0 train set $whole --workspace killed --final-weights killed.safetensors
+fi
+same straight.safetensors killed.safetensors
+tidy killed
+echo "$killed kills, $inside while a checkpoint was being written; $((finished + 1)) runs came to their end"
+[ $killed -ge 50 ] || complain "only $killed kills"
+[ $inside -ge 5 ] || complain "only $inside kills hit a checkpoint being written"
+
+# --- threads -----------------------------------------------------------------------------------
+# With more threads the sums of a convolution's weight gradient have another order: close, but not the same bits.
+expect 0 train set $whole --workspace threads --threads 2 --final-weights two.safetensors
+expect 0 train set $whole --workspace threads --threads 2 --workers 3 --final-weights again.safetensors
+same two.safetensors again.safetensors
+if cmp -s two.safetensors straight.safetensors; then
+    echo "one and two threads gave the same bits here"
+else
+    echo "one and two threads gave other bits here"
+fi
+rm -rf part
+expect 0 train set $whole --workspace part --threads 2 --run-iters 17
+expect 0 train set $whole --workspace part --threads 2 --resume part/checkpoint.safetensors --final-weights part.safetensors
+same two.safetensors part.safetensors
+expect 0 train set $whole --workspace part --threads 1 --resume part/checkpoint.safetensors --final-weights part.safetensors --epochs 5
+
+# --- early stopping: patience is counted over the whole training, not over each run ----------------
+patient="--model small.td $fixed --epochs 12 --early-stopping-patience 2 --lr 0"
+expect 0 train set $patient --workspace patient --final-weights straight.safetensors
+steps=$(sed -n 's/^steps *//p' out)
+rm -rf patient
+expect 0 train set $patient --workspace patient --run-epochs 2
+expect 0 train set $patient --workspace patient --resume patient/checkpoint.safetensors --final-weights part.safetensors
+[ "$(sed -n 's/^steps *//p' out)" = "$steps" ] || complain "stopped early after another number of steps than $steps"
+
+# --- a second signal ends at once ----------------------------------------------------------------
+# the step takes seconds, so that the second signal comes long before its end
+starts twice train --data-backend synthetic --arch resnet50 --image-size 224 -b 64 --threads 1 --workspace twice
+if waits twice '^train: parameters and momentum'; then
+    sleep 0.3
+    kill -INT $pid
+    sleep 0.2
+    kill -INT $pid
+    begin=$(date +%s)
+    ends twice 130
+    [ $(($(date +%s) - begin)) -le 2 ] || complain "took $(($(date +%s) - begin)) s after the second signal"
+    [ ! -e twice/checkpoint.safetensors ] || complain "saved a checkpoint all the same"
+    tidy twice
+fi
+finish
