@@ -8,15 +8,20 @@
  */
 #include "pass/pass.h"
 
-/* last[v]: the last node that reads v's memory, through reshapes too; an update of v is no reading */
+typedef struct {
+    int *last;  /* [values] the last node that reads a value's memory, through reshapes too */
+    int *after; /* [nodes] first update to emit behind a node, -1: none */
+    int *next;  /* [nodes] of an update: the next one at the same place */
+} order_state;
+
+/* updates themselves come later, at the places they are moved to */
 static void last_readers(const td_graph *g, int *last)
 {
     for (int v = 0; v < g->n_values; v++)
         last[v] = g->values[v]->producer->id;
     for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (!(g->nodes[i]->op->writes >> k & 1))
-                last[g->nodes[i]->in[k]->id] = i;
+        for (int k = 0; k < g->nodes[i]->n_in && !td_node_has_effect(g->nodes[i]); k++)
+            last[g->nodes[i]->in[k]->id] = i;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];
         if (n->op->is_alias && last[n->out[0]->id] > last[n->in[0]->id])
@@ -24,53 +29,57 @@ static void last_readers(const td_graph *g, int *last)
     }
 }
 
-/* the last old node that must have run before n may overwrite */
-static int last_before(const int *last, const td_node *n)
+/* the node that update n moves behind: the last that must have run before it */
+static int place_of(int *last, const td_node *n)
 {
-    int before = -1;
+    int at = -1;
     for (int i = 0; i < n->n_in; i++) {
-        int at = n->op->writes >> i & 1 ? last[n->in[i]->id] : n->in[i]->producer->id;
-        before = at > before ? at : before;
+        int before = n->op->writes >> i & 1 ? last[n->in[i]->id] : n->in[i]->producer->id;
+        at = before > at ? before : at;
     }
-    return before;
+    for (int i = 0; i < n->n_in; i++) { /* whoever overwrites what n reads comes after it */
+        int *reader = &last[td_value_root(n->in[i])->id];
+        *reader = at > *reader ? at : *reader;
+    }
+    return at;
 }
 
-static void emit_in_order(td_rewriter *rw, const int *last, int *next, int *after)
+static void emit_in_order(td_rewriter *rw, const order_state *s)
 {
-    /* after[i]: first effect node to emit behind node i; next[]: the chain */
     const td_graph *g = rw->old;
-    for (int i = 0; i < g->n_nodes; i++)
-        after[i] = next[i] = -1;
+    last_readers(g, s->last);
+    for (int i = 0; i < g->n_nodes; i++) {
+        s->after[i] = -1;
+        s->next[i] = td_node_has_effect(g->nodes[i]) ? place_of(s->last, g->nodes[i]) : -1;
+    }
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (td_node_has_effect(g->nodes[i])) {
-            int at = last_before(last, g->nodes[i]);
-            at = at < 0 || at > i ? i : at;
+            int at = s->next[i];
             rw->n_changed += at < i - 1;
-            next[i] = after[at];
-            after[at] = i;
+            s->next[i] = s->after[at];
+            s->after[at] = i;
         }
     for (int i = 0; i < g->n_nodes && td_build_ok(rw->b); i++) {
         if (!td_node_has_effect(g->nodes[i]))
             td_rw_copy(rw, g->nodes[i]);
-        for (int k = after[i]; k >= 0; k = next[k])
+        for (int k = s->after[i]; k >= 0; k = s->next[k])
             td_rw_copy(rw, g->nodes[k]);
     }
 }
 
 static void order_run(td_rewriter *rw)
 {
-    size_t n = (size_t)rw->old->n_nodes + 1;
-    int *next = td_alloc(n, sizeof *next), *after = td_alloc(n, sizeof *after);
-    int *last = td_alloc((size_t)rw->old->n_values + 1, sizeof *last);
-    if (next && after && last) {
-        last_readers(rw->old, last);
-        emit_in_order(rw, last, next, after);
-    } else {
+    size_t n_nodes = (size_t)rw->old->n_nodes + 1, n_values = (size_t)rw->old->n_values + 1;
+    order_state s = { .last = td_alloc(n_values, sizeof *s.last),
+                      .after = td_alloc(n_nodes, sizeof *s.after),
+                      .next = td_alloc(n_nodes, sizeof *s.next) };
+    if (s.last && s.after && s.next)
+        emit_in_order(rw, &s);
+    else
         td_build_fail(rw->b, TD_ENOMEM);
-    }
-    td_free(next);
-    td_free(after);
-    td_free(last);
+    td_free(s.last);
+    td_free(s.after);
+    td_free(s.next);
 }
 
 const td_pass td_pass_order = {

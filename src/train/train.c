@@ -116,9 +116,12 @@ static td_status open_start(job *j)
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
         if (j->s.best_top1 >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
-        if (j->s.epoch >= o->epochs)
+        if (j->s.epoch > o->epochs)
             return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
                             (long long)j->s.epoch, o->epochs);
+        if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
+            td_log(TD_LOG_WARN, "train", "'%s' has finished all %d epochs: nothing is left to train",
+                   path, o->epochs);
     } else {
         j->s.batches_tracked = td_weights_batches(j->start);
     }
@@ -592,11 +595,12 @@ static td_status end_epoch(job *j)
         j->s.best_epoch = epoch;
     }
     TD_TRY(report_epoch(j, j->val_loader ? &v : NULL));
-    TD_TRY(save(j));
-    TD_TRY(keep_epoch(j, epoch));
+    /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
         TD_TRY(
             td_weight_file_save(j->path[PATH_BEST], j->program, false, j->s.batches_tracked, &f));
+    TD_TRY(keep_epoch(j, epoch));
+    TD_TRY(save(j));
     return td_loader_start_epoch(j->train_loader, j->s.epoch);
 }
 

@@ -21,12 +21,12 @@ waits() {
     n=0
     until grep -q "$2" "$1.err"; do
         n=$((n + 1))
-        if [ $n -gt 3000 ] || ! kill -0 $pid 2>/dev/null; then
+        if [ $n -gt 6000 ] || ! kill -0 $pid 2>/dev/null; then
             cp "$1.err" err
             complain "never said '$2'"
             return 1
         fi
-        sleep 0.02
+        sleep 0.01
     done
 }
 
@@ -57,8 +57,8 @@ same straight.safetensors int.safetensors
 tidy int
 rm -f straight.safetensors int.safetensors int/*.safetensors
 
-# --- a small network from here on: twice the epochs, two tenths of the time -----------------------
-small_model small.td 32 4
+# --- a small network from here on: steps of some ten milliseconds ---------------------------------
+small_model small.td 64 4
 whole="--model small.td $fixed --epochs 4 --lr-schedule cosine --warmup 1"
 expect 0 train set $whole --workspace a --final-weights straight.safetensors
 counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
@@ -69,7 +69,7 @@ waits term 'epoch 1, iteration 3/12' && kill -TERM $pid
 ends term 3
 says '^tandem: stopped: '
 starts term train set $whole --workspace term --resume term/checkpoint.safetensors --workers 3 --prefetch 5 --final-weights term.safetensors
-waits term 'epoch 2, iteration 9/12' && kill -TERM $pid
+waits term 'epoch 2, iteration 2/12' && kill -TERM $pid
 ends term 3
 expect 0 train set $whole --workspace term --resume term/checkpoint.safetensors --workers 2 --final-weights term.safetensors
 same straight.safetensors term.safetensors
@@ -128,6 +128,7 @@ for delay in $delays; do
     0)
         finished=$((finished + 1))
         same straight.safetensors killed.safetensors
+        same a/model_best.safetensors killed/model_best.safetensors
         rm -rf killed killed.safetensors
         ;;
     *)
@@ -142,6 +143,7 @@ else
     expect 0 train set $whole --workspace killed --final-weights killed.safetensors
 fi
 same straight.safetensors killed.safetensors
+same a/model_best.safetensors killed/model_best.safetensors
 tidy killed
 echo "$killed kills, $inside while a checkpoint was being written; $((finished + 1)) runs came to their end"
 [ $killed -ge 50 ] || complain "only $killed kills"
@@ -161,7 +163,14 @@ rm -rf part
 expect 0 train set $whole --workspace part --threads 2 --run-iters 17
 expect 0 train set $whole --workspace part --threads 2 --resume part/checkpoint.safetensors --final-weights part.safetensors
 same two.safetensors part.safetensors
-expect 0 train set $whole --workspace part --threads 1 --resume part/checkpoint.safetensors --final-weights part.safetensors --epochs 5
+
+# --- a run that has ended: resuming it writes what is missing, trains nothing ----------------------
+expect 0 train set $whole --workspace a --resume a/checkpoint.safetensors --final-weights late.safetensors
+says "warning: train: 'a/checkpoint.safetensors' has finished all 4 epochs"
+same straight.safetensors late.safetensors
+expect 0 train set $whole --workspace a --resume a/checkpoint.safetensors --epochs 5 --threads 2
+expect 1 train set $whole --workspace a --resume a/checkpoint.safetensors --epochs 4
+says "has finished 5 epochs already, --epochs is 4"
 
 # --- early stopping: patience is counted over the whole training, not over each run ----------------
 patient="--model small.td $fixed --epochs 12 --early-stopping-patience 2 --lr 0"

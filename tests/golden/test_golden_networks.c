@@ -1,4 +1,4 @@
-/* ctest: timeout 600 */
+/* ctest: timeout 900 */
 /*
  * test_golden_networks.c -- every architecture in float32 on "cpu" against the reference's numbers
  *

@@ -1,4 +1,4 @@
-/* ctest: timeout 900 */
+/* ctest: timeout 1200 */
 /*
  * test_golden_networks_f64.c -- every architecture in float64 on "ref" against the reference's numbers
  *

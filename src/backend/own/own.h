@@ -47,6 +47,7 @@ typedef struct {
 
 /* Inner loops for one instruction set and one number of lanes. */
 typedef struct {
+    const char *isa;
     int lanes;
 
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
@@ -86,6 +87,9 @@ typedef struct {
 
 /** The inner loops for this machine; `lanes` is 16 or 8. */
 const td_own_simd *td_own_simd_for(int lanes);
+
+/** All that this machine can run, best first, 16 and 8 lanes in turn; NULL past the end. */
+const td_own_simd *td_own_simd_at(int i);
 
 /* --- tensors as planes ------------------------------------------------------------------------ */
 

@@ -14,6 +14,8 @@
 
 #define CHUNK 1024 /* pixels summed in float32 before the sums go to float64 */
 
+#define TEXT2(a)        #a
+#define TEXT(a)         TEXT2(a)
 #define PASTE2(a, b, c) a##_##b##_##c
 #define PASTE(a, b, c)  PASTE2(a, b, c)
 #define NAME(id)        PASTE(id, ISA, LANES)
@@ -65,14 +67,28 @@
 #include "backend/own/own_simd.inc"
 #undef LANES
 
-const td_own_simd *td_own_simd_for(int lanes)
+/* what this machine can run, best first: 16 lanes, then 8 */
+const td_own_simd *td_own_simd_at(int i)
 {
+    const td_own_simd *have[7] = { NULL };
+    int n = 0;
 #if HAVE_X86
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return lanes == 16 ? &simd_avx512_16 : &simd_avx512_8;
-    if (__builtin_cpu_supports("avx2"))
-        return lanes == 16 ? &simd_avx2_16 : &simd_avx2_8;
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        have[n++] = &simd_avx512_16;
+        have[n++] = &simd_avx512_8;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        have[n++] = &simd_avx2_16;
+        have[n++] = &simd_avx2_8;
+    }
 #endif
-    return lanes == 16 ? &simd_plain_16 : &simd_plain_8;
+    have[n++] = &simd_plain_16;
+    have[n++] = &simd_plain_8;
+    return i < n ? have[i] : NULL;
+}
+
+const td_own_simd *td_own_simd_for(int lanes)
+{
+    return td_own_simd_at(lanes == 16 ? 0 : 1);
 }
