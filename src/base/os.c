@@ -211,6 +211,8 @@ static td_status make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0 || td_path_is_folder(path))
         return TD_OK;
+    if (errno == EEXIST)
+        return td_error(TD_EIO, "'%s' is a file, wanted a folder", path);
     return td_error_errno(TD_EIO, "cannot create folder '%s'", path);
 }
 

@@ -49,7 +49,8 @@ static void each(void *ctx, const td_prediction *p)
     listing *l = ctx;
     td_text *out = l->call->out;
     if (p->st != TD_OK && l->n_bad++ == 0)
-        td_text_add(&l->first_error, "%s", p->message ? p->message : td_status_text(p->st));
+        td_text_add(&l->first_error, "'%s': %s", p->path,
+                    p->message ? p->message : td_status_text(p->st));
     if (l->call->json) {
         td_text_add(out, l->n_files ? ", " : "");
         add_json(p, out);

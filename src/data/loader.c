@@ -116,12 +116,28 @@ bool td_is_bad_picture(td_status st)
            st == TD_ENOTFOUND || st == TD_EARG;
 }
 
-static td_status note_bad(row *r, int64_t sample)
+/* the list names the picture already: "cannot open 'a.jpg': no" -> "cannot open: no" */
+static void cut_path(char *reason, const char *path)
+{
+    size_t n = strlen(path);
+    char *at = strstr(reason, path);
+    if (!at || at == reason || at[-1] != '\'' || at[n] != '\'')
+        return;
+    char *from = at - 1, *rest = at + n + 1;
+    if (from > reason)
+        from--; /* the space before it */
+    else if (*rest == ' ')
+        rest++;
+    memmove(from, rest, strlen(rest) + 1);
+}
+
+static td_status note_bad(row *r, int64_t sample, const char *path)
 {
     TD_TRY(td_reserve(&r->bad, &r->cap_bad, r->n_bad + 1, sizeof *r->bad));
     char *reason = td_copy_text(td_error_message());
     if (!reason)
         return TD_ENOMEM;
+    cut_path(reason, path);
     r->bad[r->n_bad++] = (bad_event){ sample, reason };
     return TD_OK;
 }
@@ -144,7 +160,7 @@ static td_status make_row(worker *w, row *r)
         }
         if (!td_is_bad_picture(st))
             return td_error_context(st, "'%s'", ld->ds->samples[sample].path);
-        TD_TRY(note_bad(r, sample));
+        TD_TRY(note_bad(r, sample, ld->ds->samples[sample].path));
     }
     return TD_OK;
 }

@@ -266,8 +266,9 @@ typedef struct {
 static td_status check_length(const char *what, uint64_t n_header, uint64_t n_file)
 {
     if (n_header > HEADER_MAX)
-        return td_error(TD_ELIMIT, "'%s': header of %" PRIu64 " bytes, at most %u are read", what,
-                        n_header, HEADER_MAX);
+        return td_error(TD_ELIMIT, "'%s': header of %" PRIu64 " bytes, at most %u are read: is it a "
+                        "safetensors file?",
+                        what, n_header, HEADER_MAX);
     if (n_header > n_file - LENGTH_BYTES)
         return td_error(TD_EFORMAT, "'%s': header of %" PRIu64 " bytes in a file of %" PRIu64, what,
                         n_header, n_file);

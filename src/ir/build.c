@@ -256,7 +256,8 @@ static td_status emit_leaf(td_builder *b, const td_op *op, const void *attr, con
 {
     td_node *n;
     if (!name_fits(name))
-        return td_error(TD_EARG, "%s: '%.80s' is no name, wanted at most 255 letters, digits and _.-/",
+        return td_error(TD_EARG,
+                        "%s: '%.80s' is no name, wanted at most 255 letters, digits and _.-/",
                         op->name, name);
     if (td_map_has(&b->names, name))
         return td_error(TD_EARG, "%s: there is a value '%s' already", op->name, name);

@@ -214,9 +214,10 @@ static td_status check_layouts(const td_node *n)
                             t->layout, wanted);
         if (i < n->n_in && (n->op->memory_order >> i & 1) &&
             strcmp(td_memory_order(n->in[i]), n->in[0]->type.layout) != 0)
-            return td_error(TD_ESHAPE,
-                            "%s: operand %d is in the memory order of layout '%s', operand 0 of '%s'",
-                            n->op->name, i, td_memory_order(n->in[i]), n->in[0]->type.layout);
+            return td_error(
+                TD_ESHAPE,
+                "%s: operand %d is in the memory order of layout '%s', operand 0 of '%s'",
+                n->op->name, i, td_memory_order(n->in[i]), n->in[0]->type.layout);
     }
     return TD_OK;
 }

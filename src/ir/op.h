@@ -40,10 +40,10 @@ struct td_op {
     size_t attr_bytes;
     td_amp amp;
     td_layout_role layout;
-    uint32_t any_dtype;     /* operands that need not be a float type */
-    uint32_t memory_order;  /* operands (masks) that must meet operand 0 in their own memory order */
-    uint32_t shape_only;    /* operands whose values are never read */
-    uint32_t writes;        /* operands overwritten in place: parameters only */
+    uint32_t any_dtype;    /* operands that need not be a float type */
+    uint32_t memory_order; /* operands (masks) that must meet operand 0 in their own memory order */
+    uint32_t shape_only;   /* operands whose values are never read */
+    uint32_t writes;       /* operands overwritten in place: parameters only */
     uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */
     bool is_alias;          /* output 0 is operand 0's memory seen with another type */
     bool is_leaf;           /* input, param: no kernel */

@@ -56,7 +56,7 @@ static bool is_own_graph(const td_model_opts *opts)
 
 static const char *graph_name(const td_model_opts *opts)
 {
-    return opts->model_text ? "the weight file's graph" : opts->model;
+    return opts->model ? opts->model : "the weight file's graph";
 }
 
 static td_status read_graph(const td_model_opts *opts, td_graph **out)

@@ -236,8 +236,7 @@ static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena,
         const td_node *n = rw->old->nodes[i];
         for (int r = 0; r < N_RULES && !of[i]; r++) {
             group g = { .by = &rules[r], .root = n };
-            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) ||
-                !claims(rw->old, of, &g))
+            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) || !claims(rw->old, of, &g))
                 continue;
             group *kept = td_arena_alloc(arena, 1, sizeof *kept);
             if (!kept)

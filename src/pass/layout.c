@@ -32,6 +32,11 @@ typedef struct {
     td_arena arena;
 } layout_state;
 
+static bool is_shape_only(const td_node *n, int i)
+{
+    return n->op->shape_only >> i & 1;
+}
+
 /* --- what nodes want -------------------------------------------------------------------------- */
 
 static bool is_forward_conv(const td_node *n)
@@ -39,13 +44,39 @@ static bool is_forward_conv(const td_node *n)
     return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
 }
 
-/* forward convolutions are asked before anything has a layout */
+/* a wish is what the library would like best; does a kernel take exactly that? */
+static bool can_have(const td_rewriter *rw, const td_node *n, const td_layout_wish *w)
+{
+    td_value end[TD_IN_MAX + TD_OUT_MAX], *in[TD_IN_MAX], *out[TD_OUT_MAX];
+    td_node probe = *n;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = &end[i];
+        end[i] = *n->in[i];
+        if (!is_shape_only(n, i))
+            memcpy(end[i].type.layout, w->in[i], TD_LAYOUT_BYTES);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        out[i] = &end[n->n_in + i];
+        *out[i] = *n->out[i];
+        memcpy(out[i]->type.layout, w->out, TD_LAYOUT_BYTES);
+    }
+    probe.in = in;
+    probe.out = out;
+    return rw->target->supports(rw->target->ctx, &probe);
+}
+
+/*
+ * Forward convolutions are asked before anything has a layout.  Gradients are NOT asked here but in
+ * ask_now, when their operands have theirs: with every end open they would want other layouts than the
+ * forward pass left, and large activations would be reordered back and forth.
+ */
 static void ask(td_rewriter *rw, layout_state *s)
 {
     for (int i = 0; i < rw->old->n_nodes; i++) {
         const td_node *n = rw->old->nodes[i];
         if (is_forward_conv(n) && rw->target)
-            s->has_wish[i] = rw->target->wish(rw->target->ctx, n, &s->wish[i]);
+            s->has_wish[i] =
+                rw->target->wish(rw->target->ctx, n, &s->wish[i]) && can_have(rw, n, &s->wish[i]);
     }
 }
 
@@ -94,11 +125,6 @@ static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
     s->variants[v->id] = new;
     rw->n_changed++;
     return new->value;
-}
-
-static bool is_shape_only(const td_node *n, int i)
-{
-    return n->op->shape_only >> i & 1;
 }
 
 /* --- one node --------------------------------------------------------------------------------- */
@@ -208,7 +234,8 @@ static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_layout_
 {
     td_node probe = *n;
     probe.in = in;
-    return rw->target && td_build_ok(rw->b) && rw->target->wish(rw->target->ctx, &probe, out);
+    return rw->target && td_build_ok(rw->b) && rw->target->wish(rw->target->ctx, &probe, out) &&
+           can_have(rw, &probe, out);
 }
 
 /* a gradient that becomes what its shape-only last operand is, in that layout when a kernel can */

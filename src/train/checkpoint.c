@@ -150,13 +150,17 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
     return st == TD_OK ? st : td_error_context(st, "'%s': tandem.state", path);
 }
 
-/* options of one run, not of the training */
+/* options of one run, not of the training; the checkpoint has the graph of --model itself */
 static bool is_of_one_run(const char *name)
 {
     static const char *const names[] = {
-        "resume",  "pretrained_weights", "run_epochs",  "run_iters",    "prof",       "evaluate",
-        "require", "final_weights",      "final_state", "train_logits", "dump_after", "dump_dir",
-        "log",
+        "resume",      "pretrained_weights",
+        "run_epochs",  "run_iters",
+        "prof",        "evaluate",
+        "require",     "final_weights",
+        "final_state", "train_logits",
+        "dump_after",  "dump_dir",
+        "log",         "model",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

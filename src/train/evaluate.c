@@ -64,12 +64,10 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_status write_report(const evaluation *e, const td_evaluate_result *r, const td_verdict *v)
+static td_status write_report(td_report *report, const td_evaluate_result *r, const td_verdict *v)
 {
-    td_report *report;
     char topk[16];
     snprintf(topk, sizeof topk, "val.top%d", r->topk_k);
-    TD_TRY(td_report_open(e->o.raport_file, &report));
     td_report_begin(report, 0, NULL);
     td_report_add(report, "val.top1", r->top1);
     td_report_add(report, topk, r->topk);
@@ -80,8 +78,7 @@ static td_status write_report(const evaluation *e, const td_evaluate_result *r, 
     td_report_add(report, "val.compute_latency_at95", v->p95);
     td_report_add(report, "val.compute_latency_at99", v->p99);
     td_report_add(report, "val.compute_latency_at100", v->p100);
-    td_status st = td_report_end(report), closed = td_report_close(report);
-    return st != TD_OK ? st : closed;
+    return td_report_end(report);
 }
 
 static td_status judge(evaluation *e, td_evaluate_result *r)
@@ -98,6 +95,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_TRY(td_device_open(e->o.device, &e->dev));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
+    TD_TRY(td_output_check(e->o.logits));
+    TD_TRY(td_report_open(e->o.raport_file, &e->report));
     TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
@@ -113,8 +112,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
-    if (e->o.raport_file)
-        TD_TRY(write_report(e, r, &v));
+    TD_TRY(write_report(e->report, r, &v));
     return td_require(e->o.require, &v, e->o.topk);
 }
 
@@ -129,7 +127,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(open_weights(&e));
     TD_OUT(open_data(&e));
     TD_OUT(judge(&e, out));
-out:
+out:;
+    td_status closed = td_report_close(e.report);
     release(&e);
-    return st;
+    return st != TD_OK ? st : closed;
 }

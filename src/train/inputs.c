@@ -7,18 +7,30 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "io/atomic.h"
 
 void td_model_name(const td_model_opts *model, char *out, size_t n)
 {
-    const char *name = model->model ? model->model : model->arch;
-    snprintf(out, n, "%s", model->model_text ? "own graph" : name);
+    const char *name = model->model_text ? "own graph" : model->arch;
+    snprintf(out, n, "%s", model->model ? model->model : name);
+}
+
+td_status td_output_check(const char *path)
+{
+    td_atomic *a;
+    if (!path)
+        return TD_OK;
+    TD_TRY(td_atomic_open(path, &a));
+    td_atomic_close(a);
+    return TD_OK;
 }
 
 bool td_model_is_default(const td_model_opts *model)
 {
     td_model_opts d;
     td_model_defaults(&d);
-    return !model->model && strcmp(model->arch, d.arch) == 0;
+    return !model->model &&
+           model->arch == d.arch; /* the same text, not an equal one: --arch resnet50 is a choice */
 }
 
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,

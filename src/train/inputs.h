@@ -19,6 +19,9 @@ td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CH
 /** The architecture's name, or the graph file's, cut to `n` bytes. */
 void td_model_name(const td_model_opts *model, char *out, size_t n);
 
+/** Can the file be written?  TD_EIO says why not; asked before the work begins.  NULL is fine. */
+td_status td_output_check(const char *path) TD_CHECKED;
+
 /** Did nobody choose a network? */
 bool td_model_is_default(const td_model_opts *model);
 

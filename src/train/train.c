@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/field.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "io/lock.h"
@@ -24,6 +25,8 @@
 #include "train/network.h"
 #include "train/schedule.h"
 #include "train/weights.h"
+
+enum { PATH_CHECKPOINT, PATH_BEST, PATH_REPORT, PATH_BAD, N_PATHS };
 
 typedef struct {
     td_train_opts o; /* a copy; model and seed are completed */
@@ -36,7 +39,9 @@ typedef struct {
     td_judge *judge;
     td_report *report;
     td_lock *lock;
-    char *path[3];    /* checkpoint, best, report */
+    char *path[N_PATHS];
+    char *known_bad;  /* bad.list as the run that is resumed left it */
+    size_t bad_bytes; /* written to it by this run */
     char *graph_text; /* of a checkpoint's own network */
     td_text config;
     int n_names;
@@ -51,8 +56,6 @@ typedef struct {
     td_train_result *out;
 } job;
 
-enum { PATH_CHECKPOINT, PATH_BEST, PATH_REPORT };
-
 static void release(job *j)
 {
     td_lock_close(j->lock);
@@ -65,8 +68,9 @@ static void release(job *j)
     td_dataset_free(j->val_set);
     td_classes_free(j->n_names, j->names);
     td_tensors_free(j->start);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_PATHS; i++)
         td_free(j->path[i]);
+    td_free(j->known_bad);
     td_free(j->graph_text);
     td_free(j->class_names);
     td_text_release(&j->config);
@@ -102,6 +106,49 @@ static td_status keep_graph_text(job *j)
     return text && !j->graph_text ? TD_ENOMEM : TD_OK;
 }
 
+/* inside an epoch, the place is counted in batches: their size must be the one that was */
+static td_status check_place(const job *j, const char *path)
+{
+    const char *config = td_tensors_meta(j->start, "tandem.config");
+    td_json *doc;
+    int64_t batch;
+    if (j->s.iteration == 0 || !config)
+        return TD_OK;
+    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
+    td_status st = td_json_int(doc, "batch_size", &batch);
+    td_json_free(doc);
+    if (st != TD_OK)
+        return td_error_context(st, "'%s': tandem.config", path);
+    if (batch != j->o.batch_size)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
+                        "on with --batch-size %d",
+                        path, (long long)j->s.iteration, (long long)batch, j->o.batch_size);
+    return TD_OK;
+}
+
+/* once: every checkpoint has the graph that is trained, whatever becomes of the file */
+static td_status read_own_graph(job *j)
+{
+    size_t n;
+    if (!j->o.model.model || j->o.model.model_text)
+        return TD_OK;
+    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->graph_text, &n));
+    j->o.model.model_text = j->graph_text;
+    return TD_OK;
+}
+
+/* --arch on the command line, and a checkpoint of a graph of the user's own */
+static td_status check_network(const job *j, const char *path)
+{
+    td_model_opts d;
+    td_model_defaults(&d);
+    if (td_tensors_meta(j->start, "tandem.graph") && j->o.model.arch != d.arch)
+        return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
+                        path, j->o.model.arch);
+    return TD_OK;
+}
+
 static td_status open_start(job *j)
 {
     td_train_opts *o = &j->o;
@@ -114,14 +161,16 @@ static td_status open_start(job *j)
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
         TD_TRY(keep_graph_text(j));
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
+        TD_TRY(check_place(j, path));
+        TD_TRY(check_network(j, path));
         if (j->s.best_top1 >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
         if (j->s.epoch > o->epochs)
             return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
                             (long long)j->s.epoch, o->epochs);
         if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
-            td_log(TD_LOG_WARN, "train", "'%s' has finished all %d epochs: nothing is left to train",
-                   path, o->epochs);
+            td_log(TD_LOG_WARN, "train",
+                   "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
     } else {
         j->s.batches_tracked = td_weights_batches(j->start);
     }
@@ -162,8 +211,8 @@ static td_status name_classes(job *j)
     if (!m->num_classes)
         m->num_classes = n;
     if (n > m->num_classes)
-        return td_error(TD_EUSAGE, "'%s' has %d classes, --num-classes is %d", td_dataset_root(d),
-                        n, m->num_classes);
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
+                        m->num_classes);
     j->class_names = td_alloc((size_t)n + 1, sizeof *j->class_names);
     if (!j->class_names)
         return TD_ENOMEM;
@@ -270,7 +319,10 @@ static td_status make_config(job *j)
 {
     td_text parts[3] = { { 0 }, { 0 }, { 0 } };
     td_status st = TD_OK;
-    td_fields_json(td_model_fields(), &j->o.model, &parts[0]);
+    td_model_opts model = j->o.model;
+    if (model.model || model.model_text)
+        model.arch = NULL; /* not what was trained */
+    td_fields_json(td_model_fields(), &model, &parts[0]);
     td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
     td_fields_json(td_train_fields(), &j->o, &parts[2]);
     td_text_add(&j->config, "{");
@@ -287,6 +339,16 @@ out:
     return st;
 }
 
+/* of the run that is resumed: its bad pictures are not met again */
+static td_status read_bad_list(job *j)
+{
+    size_t n;
+    if (j->o.resume && td_path_exists(j->path[PATH_BAD]))
+        return td_file_read(j->path[PATH_BAD], (size_t)1 << 30, &j->known_bad, &n);
+    unlink(j->path[PATH_BAD]); /* of another run */
+    return TD_OK;
+}
+
 static td_status open_files(job *j)
 {
     const td_train_opts *o = &j->o;
@@ -296,11 +358,17 @@ static td_status open_files(job *j)
     j->path[PATH_BEST] = td_path_join(o->workspace, "model_best.safetensors");
     if (o->raport_file)
         j->path[PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
-    if (!j->path[PATH_CHECKPOINT] || !j->path[PATH_BEST] ||
+    j->path[PATH_BAD] = td_path_join(o->workspace, "bad.list");
+    if (!j->path[PATH_CHECKPOINT] || !j->path[PATH_BEST] || !j->path[PATH_BAD] ||
         (o->raport_file && !j->path[PATH_REPORT]))
         return TD_ENOMEM;
-    if (!o->no_checkpoints)
+    TD_TRY(td_output_check(o->final_weights));
+    TD_TRY(td_output_check(o->train_logits));
+    if (!o->no_checkpoints) {
         TD_TRY(td_lock_open(o->workspace, &j->lock));
+        TD_TRY(td_output_check(j->path[PATH_CHECKPOINT]));
+    }
+    TD_TRY(read_bad_list(j));
     TD_TRY(td_report_open(j->path[PATH_REPORT], &j->report));
     return td_report_parameters(j->report, td_text_get(&j->config));
 }
@@ -308,11 +376,12 @@ static td_status open_files(job *j)
 static void say_settings(const job *j)
 {
     const td_train_opts *o = &j->o;
+    char name[256];
+    td_model_name(&o->model, name, sizeof name);
     td_memory_report m = td_program_memory(j->program);
     td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
-           o->model.model ? o->model.model : o->model.arch, o->model.num_classes,
-           (long long)td_dataset_count(j->train_set), o->model.image_size, o->model.image_size,
-           o->batch_size, td_threads());
+           name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
+           o->model.image_size, o->model.image_size, o->batch_size, td_threads());
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
@@ -333,20 +402,38 @@ static td_weight_facts facts_of(const job *j)
                               .names = j->class_names };
 }
 
-static td_status write_bad_list(const job *j)
+/* "path TAB reason", with the escapes of JSON; not those that an earlier part of this run has listed */
+static void add_bad(const job *j, const td_loader *ld, td_text *out)
 {
     const td_bad_picture *bad;
+    int64_t n = ld ? td_loader_bad(ld, &bad) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        td_text line = { 0 };
+        td_text_add_json(&line, bad[i].path);
+        td_text_add(&line, "\t");
+        td_text_add_json(&line, bad[i].reason);
+        td_text_add(&line, "\n");
+        if (!j->known_bad || !strstr(j->known_bad, td_text_get(&line)))
+            td_text_add(out, "%s", td_text_get(&line));
+        td_text_release(&line);
+    }
+}
+
+static td_status write_bad_list(job *j)
+{
     td_text t = { 0 };
-    int64_t n = td_loader_bad(j->train_loader, &bad);
-    if (n == 0)
-        return TD_OK;
-    for (int64_t i = 0; i < n; i++)
-        td_text_add(&t, "%s\t%s\n", bad[i].path, bad[i].reason);
-    char *path = td_path_join(j->o.workspace, "bad.list");
-    td_status st = path ? td_text_status(&t) : TD_ENOMEM;
-    if (st == TD_OK)
-        st = td_file_write(path, td_text_get(&t), t.len);
-    td_free(path);
+    add_bad(j, j->train_loader, &t);
+    add_bad(j, j->val_loader, &t);
+    td_status st = td_text_status(&t);
+    if (st == TD_OK && t.len > j->bad_bytes) {
+        td_text all = { 0 };
+        td_text_add(&all, "%s%s", j->known_bad ? j->known_bad : "", td_text_get(&t));
+        st = td_text_status(&all);
+        if (st == TD_OK)
+            st = td_file_write(j->path[PATH_BAD], td_text_get(&all), all.len);
+        td_text_release(&all);
+        j->bad_bytes = t.len;
+    }
     td_text_release(&t);
     return st;
 }
@@ -635,6 +722,20 @@ static td_status run(job *j)
     return TD_OK;
 }
 
+/* bad.list is there whatever ended the run, most of all when it was too many bad pictures */
+static td_status run_and_list(job *j)
+{
+    td_status st = run(j);
+    if (st == TD_OK)
+        return write_bad_list(j);
+    char *message = td_copy_text(td_error_message());
+    if (write_bad_list(j) != TD_OK)
+        td_log(TD_LOG_WARN, "train", "%s", td_error_message());
+    st = td_error_set(st, message ? message : td_status_text(st));
+    td_free(message);
+    return st;
+}
+
 static td_status finish(job *j)
 {
     td_weight_facts f = facts_of(j);
@@ -681,11 +782,12 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(open_start(&j));
     choose_seed(&j);
     TD_OUT(td_model_image_size(&j.o.model, &j.o.model.image_size));
+    TD_OUT(read_own_graph(&j));
     TD_OUT(open_data(&j));
     TD_OUT(open_program(&j));
     TD_OUT(open_files(&j));
     say_settings(&j);
-    TD_OUT(run(&j));
+    TD_OUT(run_and_list(&j));
     TD_OUT(finish(&j));
 out:;
     td_status closed = td_report_close(j.report);

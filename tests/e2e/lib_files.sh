@@ -20,16 +20,15 @@ octets() {
 }
 
 le64() {
-    n=$1
-    for k in 0 1 2 3 4 5 6 7; do
-        octets $((n >> (8 * k) & 255))
+    for shift in 0 8 16 24 32 40 48 56; do
+        octets $(($1 >> shift & 255))
     done
 }
 
 floats() {
     for word; do
-        n=$((0x$word))
-        octets $((n & 255)) $((n >> 8 & 255)) $((n >> 16 & 255)) $((n >> 24 & 255))
+        word=$((0x$word))
+        octets $((word & 255)) $((word >> 8 & 255)) $((word >> 16 & 255)) $((word >> 24 & 255))
     done
 }
 

@@ -1,8 +1,9 @@
 /*
- * test_golden_ops.c -- every op's values and gradients against PyTorch in float64 (tests/golden/ops/README.md)
+ * test_golden_ops.c -- every op's values and gradients against PyTorch in float64
+ * (tests/golden/ops/README.md)
  *
- * Each case is built as  loss = sum(y dy)  with its operands as parameters, compiled, and run: on the
- * reference device in float64 and float32, and on the cpu device, whatever kernels that takes.
+ * Each case is built as  loss = sum(y dy)  with its operands as parameters, compiled, and run: on
+ * the reference device in float64 and float32, and on the cpu device, whatever kernels that takes.
  */
 /* ctest: timeout 300 */
 #include <math.h>

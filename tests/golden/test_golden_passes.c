@@ -22,9 +22,9 @@
 #include "support/graphs.h"
 
 typedef struct {
-    char *file;     /* everything */
-    char *expected; /* in it: behind the line, cut off there */
-    char *graph;    /* in it: behind "pass NAME" */
+    char *file;      /* everything */
+    char *expected;  /* in it: behind the line, cut off there */
+    char *graph;     /* in it: behind "pass NAME" */
     char head[1024]; /* up to the graph */
     const td_pass *pass;
 } golden_case;
@@ -112,7 +112,8 @@ static void every_case_gives_what_it_says(void **state)
 {
     (void)state;
     struct dirent **entries;
-    int n = scandir(td_golden_path("passes", ""), &entries, NULL, alphasort), n_cases = 0, n_bad = 0;
+    int n = scandir(td_golden_path("passes", ""), &entries, NULL, alphasort), n_cases = 0,
+        n_bad = 0;
     assert_true(n >= 0);
     for (int i = 0; i < n; i++) {
         const char *dot = strrchr(entries[i]->d_name, '.');

@@ -2,15 +2,16 @@
 /*
  * test_golden_training.c -- five optimiser steps on five batches against the reference's numbers
  *
- * Cases of type "sgd": momentum 0.875, decay of everything but parameters with "bn" in their names, label
- * smoothing 0.1.  Compared are the losses before each update and, after steps 1 and 5, weights,
- * velocities and BN's running statistics: float32 on "cpu" by the training job's own graph, float64 on
- * "ref" by one whose targets are float64 too.
+ * Cases of type "sgd": momentum 0.875, decay of everything but parameters with "bn" in their names,
+ * label smoothing 0.1.  Compared are the losses before each update and, after steps 1 and 5,
+ * weights, velocities and BN's running statistics: float32 on "cpu" by the training job's own
+ * graph, float64 on "ref" by one whose targets are float64 too.
  *
- * After step 1 a velocity is gradient + decay * weight, so the limits of gradients hold for it.  Limits are
- * those that tests/golden/classification/README.md suggests at the end of section 6.  It leaves out
- * `plain` in float32, where two correct programs part by half of a weight's change from the second step
- * on: there the first step is compared, with a factor of 5 on what the reference's own runs differ by.
+ * After step 1 a velocity is gradient + decay * weight, so the limits of gradients hold for it.
+ * Limits are those that tests/golden/classification/README.md suggests at the end of section 6.  It
+ * leaves out `plain` in float32, where two correct programs part by half of a weight's change from
+ * the second step on: there the first step is compared, with a factor of 5 on what the reference's
+ * own runs differ by.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@
 
 #define N_MAX 64
 
-/* --- limits ------------------------------------------------------------------------------------ */
+/* --- limits ---------------------------------------------------------------------------------- */
 
 /* of one snapshot */
 typedef struct {
@@ -32,8 +33,14 @@ typedef struct {
 
 /* clang-format off */
 #define NO TD_NO_LIMIT
-static const limits f64_limits[2] =    { { 1e-9, 1e-8, 1e-9, 1e-9, 1e-9 }, { 1e-9, 1e-8, NO, NO, 1e-9 } };
-static const limits margin_limits[2] = { { 1e-5, 1e-3, 5e-5, 2e-5, 2e-5 }, { 1e-5, 2e-3, NO, NO, 2e-5 } };
+static const limits f64_limits[2] = {
+    { 1e-9, 1e-8, 1e-9, 1e-9, 1e-9 },
+    { 1e-9, 1e-8, NO,   NO,   1e-9 },
+};
+static const limits margin_limits[2] = {
+    { 1e-5, 1e-3, 5e-5, 2e-5, 2e-5 },
+    { 1e-5, 2e-3, NO,   NO,   2e-5 },
+};
 /* clang-format on */
 
 static bool is_loose(const td_network_case *c, td_dtype dtype)
@@ -61,7 +68,7 @@ static double loss_limit(const td_network_case *c, td_dtype dtype, int step)
     return dtype == TD_DT_F64 ? 1e-9 : 1e-5;
 }
 
-/* --- one case ---------------------------------------------------------------------------------- */
+/* --- one case -------------------------------------------------------------------------------- */
 
 static double *fetch_param(void *ctx, const char *name, int64_t *count)
 {

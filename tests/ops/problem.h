@@ -4,7 +4,7 @@
  *     td_problem p;
  *     TD_OUT(td_problem_make("conv2d x=2x3x9x9 w=4x3x3x3 pad=1", 0, &p));
  *     p.forward           the op's node;  p.graph->nodes  also its gradients
- *     p.data[v->id]       every value's elements, in plain order, worked out by the reference kernels
+ *     p.data[v->id]       every value's elements in plain order, worked out by the reference
  *     td_problem_release(&p);
  */
 #ifndef TD_TEST_PROBLEM_H

@@ -3,8 +3,8 @@
  *
  *     test_ops FILE.lines ...      README.md beside this file describes the lines
  *
- * For each line and each node of its graph (the op and its gradients), each kernel that accepts the node,
- * in plain order and in the blocked layouts it accepts, must
+ * For each line and each node of its graph (the op and its gradients), each kernel that accepts the
+ * node, in plain order and in the blocked layouts it accepts, must
  *
  *     agree with the reference kernel       tolerance.h
  *     leave a layout's padding zero
@@ -83,8 +83,8 @@ static int64_t place_of(const td_type *t, const td_blocking *bl, int64_t i)
     return td_blocking_offset(bl, t, at);
 }
 
-/* Copy between plain order and t's layout; the padding of t is zeroed.  Along the last dimension, which
-   none of our layouts blocks, the places are a constant step apart. */
+/* Copy between plain order and t's layout; the padding of t is zeroed.  Along the last dimension,
+   which none of our layouts blocks, the places are a constant step apart. */
 static void convert(const td_type *t, size_t each, void *blocked, void *plain, bool to_blocked)
 {
     td_blocking bl;

@@ -10,17 +10,16 @@ import torchvision.models.resnet as tv
 
 
 class SqueezeExcite(torch.nn.Module):
-    """x * sigmoid(fc2(relu(fc1(mean of x over height and width))))"""
+    """x * sigmoid(fc2(relu(fc1(mean of x over height and width)))), as 1x1 convolutions like timm's"""
 
     def __init__(self, channels, hidden):
         super().__init__()
-        self.fc1 = torch.nn.Linear(channels, hidden)
+        self.fc1 = torch.nn.Conv2d(channels, hidden, 1)
         self.relu = torch.nn.ReLU()
-        self.fc2 = torch.nn.Linear(hidden, channels)
+        self.fc2 = torch.nn.Conv2d(hidden, channels, 1)
 
     def forward(self, x):
-        gate = torch.sigmoid(self.fc2(self.relu(self.fc1(x.mean((2, 3))))))
-        return x * gate[:, :, None, None]
+        return x * torch.sigmoid(self.fc2(self.relu(self.fc1(x.mean((2, 3), keepdim=True)))))
 
 
 class SqueezedBottleneck(tv.Bottleneck):

@@ -12,7 +12,7 @@
 
 #define N_SAMPLES 8
 
-/* --- one tensor ------------------------------------------------------------------------------- */
+/* --- one tensor ------------------------------------------------------------------------------ */
 
 /* a row of a case's summary and samples */
 typedef struct {
@@ -55,7 +55,7 @@ static double error_of(const row *a, const row *b, int64_t n)
     return worse(e, relative(a->sum - b->sum, b->norm * sqrt((double)n)));
 }
 
-/* --- groups ----------------------------------------------------------------------------------- */
+/* --- groups ---------------------------------------------------------------------------------- */
 
 static const double *stored(const td_network_case *c, const char *key, const char *tail,
                             int64_t rows, int64_t columns)
@@ -160,7 +160,7 @@ double td_measure_whole(const td_network_case *c, const char *key, const double 
     return relative(e, largest);
 }
 
-/* --- reports ---------------------------------------------------------------------------------- */
+/* --- reports --------------------------------------------------------------------------------- */
 
 void td_report_add(td_report *r, const char *what, double found, double limit, const char *where)
 {

@@ -1,5 +1,5 @@
 /*
- * network.c -- networks of the golden classification cases: a case file, and a program filled for it
+ * network.c -- a golden classification case, and a network filled for it
  */
 #include "support/network.h"
 
@@ -15,7 +15,7 @@
 
 #define PART "classification"
 
-/* --- case files -------------------------------------------------------------------------------- */
+/* --- case files ------------------------------------------------------------------------------ */
 
 static bool is_of_type(const char *file, const char *type)
 {
@@ -104,9 +104,9 @@ double td_network_agreement(const td_network_case *c, const char *path)
     return largest;
 }
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building -------------------------------------------------------------------------------- */
 
-/* one_hot gives float32, whose rounded 0.1 / K would show in float64: smooth after the cast there */
+/* one_hot gives float32, whose rounded 0.1 / K would show in float64: smoothed after the cast */
 static td_value *targets(td_builder *b, const td_network_case *c, td_value *labels, td_dtype dtype)
 {
     char attrs[96];
@@ -202,7 +202,7 @@ static void compile(td_network *n)
     td_graph_free(g);
 }
 
-/* --- filling ----------------------------------------------------------------------------------- */
+/* --- filling --------------------------------------------------------------------------------- */
 
 static void *take(int64_t count, size_t each)
 {
@@ -260,7 +260,7 @@ void td_network_release(td_network *n)
     *n = (td_network){ 0 };
 }
 
-/* --- running ----------------------------------------------------------------------------------- */
+/* --- running --------------------------------------------------------------------------------- */
 
 void td_network_feed(td_network *n, const char *images, const char *labels)
 {

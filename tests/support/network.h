@@ -1,5 +1,5 @@
 /*
- * network.h -- networks of the golden classification cases: a case file, and a program filled for it
+ * network.h -- a golden classification case, and a network filled for it
  *
  *     td_network_case c;
  *     td_network_open(&c, "resnet18-k10-s64-b4-margin");
@@ -38,7 +38,7 @@ int td_network_cases(const char *type, int max, char (*names)[128]);
 void td_network_open(td_network_case *c, const char *name);
 void td_network_close(td_network_case *c);
 
-/** Largest deviation of the reference's float32 runs, `path` as "grads.l2" or "step1.buffers.max". */
+/** Largest deviation of the reference's float32 runs; `path` as "step1.buffers.max". */
 double td_network_agreement(const td_network_case *c, const char *path);
 
 typedef enum {

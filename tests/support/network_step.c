@@ -1,5 +1,5 @@
 /*
- * network_step.c -- golden cases of type "step": an evaluation and a training step against the reference
+ * network_step.c -- golden cases of type "step": evaluation and a training step
  */
 #include "support/network_step.h"
 
@@ -13,7 +13,7 @@
 
 #define N_MAX 256
 
-/* --- limits ------------------------------------------------------------------------------------ */
+/* --- limits ---------------------------------------------------------------------------------- */
 
 typedef struct {
     double eval, eval_features, train, train_features, loss, buffers;
@@ -58,7 +58,7 @@ static limits limits_of(const td_network_case *c, td_dtype dtype)
     return l;
 }
 
-/* --- one case ---------------------------------------------------------------------------------- */
+/* --- one case -------------------------------------------------------------------------------- */
 
 static double *fetch_output(void *ctx, const char *name, int64_t *count)
 {

@@ -10,12 +10,12 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "ir/build.h"
 #include "ops/ops.h"
 #include "support/expect.h"
 #include "support/graphs.h"
-#include "ir/build.h"
 
-#define POOL_MAX      40
+#define POOL_MAX     40
 #define ELEMENTS_MAX 6000 /* of a picture */
 
 typedef struct {
@@ -71,9 +71,10 @@ static td_value *like(maker *m, const td_value *x)
     return NULL;
 }
 
-/* --- convolutions and norms --------------------------------------------------------------------- */
+/* --- convolutions and norms ------------------------------------------------------------------- */
 
-static td_value *conv_to(maker *m, td_value *x, int64_t n_out, int side, const char *attrs, int groups)
+static td_value *conv_to(maker *m, td_value *x, int64_t n_out, int side, const char *attrs,
+                         int groups)
 {
     td_value *w = weights(m, 4, (int64_t[]){ n_out, dims(x)[1] / groups, side, side });
     return td_conv2d(m->b, x, w, attrs);
@@ -140,7 +141,7 @@ static td_value *conv_block(maker *m, td_value *x)
     return chance(m, 70) ? td_relu(m->b, y) : y;
 }
 
-/* --- the others --------------------------------------------------------------------------------- */
+/* --- the others ------------------------------------------------------------------------------- */
 
 static td_value *activation(maker *m, td_value *x)
 {
@@ -161,8 +162,8 @@ static td_value *pool(maker *m, td_value *x)
         return activation(m, x);
     if (chance(m, 50))
         return td_max_pool2d(m->b, x, chance(m, 50) ? "kernel=3, stride=2, pad=1" : "stride=2");
-    return td_avg_pool2d(m->b, x, chance(m, 50) ? "stride=2"
-                                                : "kernel=3, pad=1, count_include_pad=false");
+    return td_avg_pool2d(m->b, x,
+                         chance(m, 50) ? "stride=2" : "kernel=3, pad=1, count_include_pad=false");
 }
 
 /* another operand for add and mul: of the same shape, the same value, or one that is repeated */
@@ -256,10 +257,11 @@ static td_value *resized(maker *m, td_value *x)
 }
 
 typedef td_value *grow_fn(maker *m, td_value *x);
-static grow_fn *const grow[] = { conv_block, conv_block,    conv_block, residual_block, residual_block,
-                                 norm_relu,  activation,    pool,       binary,         binary,
-                                 join,       cut,           squeeze,    fold_shape,     scaled,
-                                 resized,    there_and_back };
+static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residual_block,
+                                 residual_block, norm_relu,  activation, pool,
+                                 binary,         binary,     join,       cut,
+                                 squeeze,        fold_shape, scaled,     resized,
+                                 there_and_back };
 
 static void to_row(maker *m, td_value *x)
 {
@@ -277,7 +279,7 @@ static void to_row(maker *m, td_value *x)
         m->row[m->n_rows++] = row;
 }
 
-/* --- the end ------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static td_value *loss_of(maker *m, td_value *labels)
 {
@@ -328,9 +330,10 @@ static void add_gradients(maker *m, td_value *loss, td_value *lr)
             td_output(m->b, name, grad[i]);
         } else if (grad[i]) {
             snprintf(name, sizeof name, "m.%s", td_value_name(w));
-            td_value *v = td_param(m->b, name, m->dtype, w->type.rank, w->type.dim, "role=momentum");
-            td_sgd(m->b, w, v, grad[i], lr, chance(m, 50) ? "momentum=0.9, decay=1e-3"
-                                                          : "momentum=0.5, nesterov=true");
+            td_value *v =
+                td_param(m->b, name, m->dtype, w->type.rank, w->type.dim, "role=momentum");
+            td_sgd(m->b, w, v, grad[i], lr,
+                   chance(m, 50) ? "momentum=0.9, decay=1e-3" : "momentum=0.5, nesterov=true");
         }
     }
 }
@@ -351,9 +354,12 @@ static void give_out(maker *m)
 td_graph *td_random_graph(uint64_t seed, td_random_kind kind, td_dtype dtype)
 {
     static const int channels[] = { 1, 3, 8, 16, 16, 20, 32 };
-    maker m = { .rng = td_rng_make(seed, TD_RNG_TEST, (uint64_t)kind, 0), .b = td_build_begin(),
-                .kind = kind, .dtype = dtype };
-    int64_t dim[4] = { 1 + below(&m, 3), channels[below(&m, 7)], 2 + below(&m, 8), 2 + below(&m, 8) };
+    maker m = { .rng = td_rng_make(seed, TD_RNG_TEST, (uint64_t)kind, 0),
+                .b = td_build_begin(),
+                .kind = kind,
+                .dtype = dtype };
+    int64_t dim[4] = { 1 + below(&m, 3), channels[below(&m, 7)], 2 + below(&m, 8),
+                       2 + below(&m, 8) };
     td_graph *g;
 
     m.picture[m.n_pictures++] = td_input(m.b, "images", td_type_of(dtype, 4, dim));

@@ -7,8 +7,8 @@
 #include "ir/graph.h"
 
 typedef enum {
-    TD_RANDOM_INFER,    /* outputs y0, y1, ...; batch norm with given statistics, fused convolutions */
-    TD_RANDOM_TRAIN,    /* outputs loss and y0, ...; every weight updated by sgd, statistics moved */
+    TD_RANDOM_INFER, /* outputs y0, y1, ...; batch norm with given statistics, fused convolutions */
+    TD_RANDOM_TRAIN, /* outputs loss and y0, ...; every weight updated by sgd, statistics moved */
     TD_RANDOM_GRADIENTS /* outputs loss and "d.<param>" for every weight; no casts */
 } td_random_kind;
 

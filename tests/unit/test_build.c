@@ -345,7 +345,8 @@ static void long_names_stay_readable(void **state)
     memset(name, 'n', 255);
     name[255] = '\0';
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, name, td_type_1d(TD_DT_F32, 2)), *y = td_relu(b, x), *z = td_relu(b, y);
+    td_value *x = td_input(b, name, td_type_1d(TD_DT_F32, 2)), *y = td_relu(b, x),
+             *z = td_relu(b, y);
     td_build_set_name(b, y, name);
     td_build_set_name(b, z, name);
     td_output(b, "y", z);
@@ -377,8 +378,8 @@ static td_status build_all(td_graph **out)
     static const char *const names[4] = { "g", "b", "m", "v" };
     for (int i = 0; i < 4; i++)
         v[i] = td_param(b, names[i], TD_DT_F32, 1, c, NULL);
-    td_value *y = td_batch_norm_train(b, td_conv2d(b, x, w, "pad=1"), v[0], v[1], v[2], v[3],
-                                      "eps=1e-3");
+    td_value *y =
+        td_batch_norm_train(b, td_conv2d(b, x, w, "pad=1"), v[0], v[1], v[2], v[3], "eps=1e-3");
     td_build_set_name(b, y, "y");
     int64_t dim[2] = { 2, td_value_type(y).dim[1] * td_value_type(y).dim[2] * 8 };
     td_value *z = td_cast(b, td_reshape(b, y, 2, dim), TD_DT_F64);

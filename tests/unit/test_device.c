@@ -68,10 +68,11 @@ static void refusals_are_told(void **state)
     (void)state;
     td_device *dev;
     td_text why = { 0 };
-    td_graph *g = td_test_graph("%x:f64[2,3] = input\n%b:f64[2,3]@ba = input\n"
-                                "%y = relu %x\n%z = relu %b\n%s = reorder %b\n%t = softmax %s\n"
-                                "%u:f32[2,20,4,4]@aBcd16b = input\n%v:f32[2,20,1,1]@aBcd16b = input\n"
-                                "%w = add %u, %v\noutput w = %w\n");
+    td_graph *g =
+        td_test_graph("%x:f64[2,3] = input\n%b:f64[2,3]@ba = input\n"
+                      "%y = relu %x\n%z = relu %b\n%s = reorder %b\n%t = softmax %s\n"
+                      "%u:f32[2,20,4,4]@aBcd16b = input\n%v:f32[2,20,1,1]@aBcd16b = input\n"
+                      "%w = add %u, %v\noutput w = %w\n");
     expect_ok(td_device_open("cpu", &dev));
     const td_kernel *k = td_device_select(dev, td_test_value(g, "y")->producer, &why);
     assert_non_null(k);

@@ -63,7 +63,8 @@ static void the_only_user_is_the_only_one(void **state)
     td_graph_free(g);
     td_uses_release(&u);
 
-    g = td_test_graph("%x:f32[4] = input\n%y = relu %x\n%z = relu %y\noutput y = %y\noutput z = %z\n");
+    g = td_test_graph(
+        "%x:f32[4] = input\n%y = relu %x\n%z = relu %y\noutput y = %y\noutput z = %z\n");
     expect_ok(td_uses_init(&u, g));
     assert_null(td_uses_only(&u, td_test_value(g, "y"))); /* one user and an output */
     td_uses_release(&u);

@@ -1,8 +1,8 @@
 /*
  * test_own_simd.c -- the inner loops give the same bits whatever the instruction set
  *
- * What is right is decided by the problem lines (tests/ops); here every variant this machine can run must
- * agree with the plain one to the last bit, NaN and infinity included.
+ * What is right is decided by the problem lines (tests/ops); here every variant this machine can
+ * run must agree with the plain one to the last bit, NaN and infinity included.
  */
 #include <math.h>
 #include <stdio.h>

@@ -74,7 +74,8 @@ static void what_is_read_later_is_not_overwritten(void **state)
     assert_false(share(&p, "a", "b"));
     assert_true(share(&p, "b", "c") || share(&p, "a", "c"));
     release(&p);
-    p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = relu %a\noutput a = %a\noutput b = %b\n");
+    p = plan_of(
+        "%x:f32[64] = input\n%a = scale %x {by=2}\n%b = relu %a\noutput a = %a\noutput b = %b\n");
     assert_false(share(&p, "a", "b"));
     release(&p);
 }
@@ -88,8 +89,9 @@ static void a_reshape_keeps_its_memory_alive(void **state)
     assert_true(share(&p, "a", "r"));
     assert_false(share(&p, "a", "b"));
     release(&p);
-    p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%r = reshape %a {shape=8:8}\n%b = relu %a\n"
-                "output r = %r\noutput b = %b\n");
+    p = plan_of(
+        "%x:f32[64] = input\n%a = scale %x {by=2}\n%r = reshape %a {shape=8:8}\n%b = relu %a\n"
+        "output r = %r\noutput b = %b\n");
     assert_false(share(&p, "a", "b"));
     release(&p);
 }
@@ -118,7 +120,8 @@ static void two_reshapes_of_one_value_live_together(void **state)
 static void one_value_twice_is_overwritten_only_where_both_may(void **state)
 {
     (void)state;
-    planned p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = mul %a, %a\noutput b = %b\n");
+    planned p =
+        plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = mul %a, %a\noutput b = %b\n");
     assert_true(share(&p, "a", "b"));
     release(&p);
     /* the residual is the picture: the convolution still reads it while it writes */
@@ -130,9 +133,10 @@ static void one_value_twice_is_overwritten_only_where_both_may(void **state)
                 "%y, %m, %v, %k = batch_norm_add_relu %a, %g, %g, %a\noutput y = %y\n");
     assert_false(share(&p, "a", "y"));
     release(&p);
-    p = plan_of("%x:f32[1,4,8,8] = input\n%w:f32[4,4,3,3] = param\n%c:f32[4] = param\n"
-                "%a = scale %x {by=2}\n%r = reshape %a {shape=1:4:64:1}\n%t = reshape %r {shape=1:4:8:8}\n"
-                "%b = conv2d_fused %a, %w, %c, %t {pad=1}\noutput b = %b\n");
+    p = plan_of(
+        "%x:f32[1,4,8,8] = input\n%w:f32[4,4,3,3] = param\n%c:f32[4] = param\n"
+        "%a = scale %x {by=2}\n%r = reshape %a {shape=1:4:64:1}\n%t = reshape %r {shape=1:4:8:8}\n"
+        "%b = conv2d_fused %a, %w, %c, %t {pad=1}\noutput b = %b\n");
     assert_false(share(&p, "a", "b"));
     release(&p);
     p = plan_of("%x:f32[1,4,8,8] = input\n%w:f32[4,4,3,3] = param\n%c:f32[4] = param\n"
@@ -151,8 +155,9 @@ static void a_smaller_operand_gives_no_place(void **state)
     assert_false(share(&p, "b", "c"));
     release(&p);
     /* operand 1 is the larger one: result 0 takes its place */
-    p = plan_of("%x:f32[4] = input\n%y:f32[16,4] = input\n%a = scale %x {by=2}\n%b = scale %y {by=2}\n"
-                "%c = mul %a, %b\noutput c = %c\n");
+    p = plan_of(
+        "%x:f32[4] = input\n%y:f32[16,4] = input\n%a = scale %x {by=2}\n%b = scale %y {by=2}\n"
+        "%c = mul %a, %b\noutput c = %c\n");
     assert_true(share(&p, "b", "c"));
     release(&p);
 }
@@ -160,8 +165,9 @@ static void a_smaller_operand_gives_no_place(void **state)
 static void parameters_are_never_overwritten(void **state)
 {
     (void)state;
-    planned p = plan_of("%w:f32[64] = param\n%r = reshape %w {shape=8:8}\n%a = relu %w\n%b = relu %r\n"
-                        "output a = %a\noutput b = %b\n");
+    planned p =
+        plan_of("%w:f32[64] = param\n%r = reshape %w {shape=8:8}\n%a = relu %w\n%b = relu %r\n"
+                "output a = %a\noutput b = %b\n");
     assert_false(share(&p, "w", "a"));
     assert_false(share(&p, "w", "b"));
     assert_int_equal(p.plan.persistent_bytes, 256);
@@ -171,8 +177,9 @@ static void parameters_are_never_overwritten(void **state)
 static void what_is_only_asked_for_its_shape_may_die(void **state)
 {
     (void)state;
-    planned p = plan_of("%x:f32[2,4,8,8] = input\n%a = scale %x {by=2}\n%b = avg_pool2d %a {stride=2}\n"
-                        "%c = relu %b\n%d = avg_pool2d_grad %c, %a {stride=2}\noutput d = %d\n");
+    planned p =
+        plan_of("%x:f32[2,4,8,8] = input\n%a = scale %x {by=2}\n%b = avg_pool2d %a {stride=2}\n"
+                "%c = relu %b\n%d = avg_pool2d_grad %c, %a {stride=2}\noutput d = %d\n");
     /* a's memory is free again when d is made */
     assert_int_equal(p.plan.peak_live_bytes, 4 * 512 + 4 * 128);
     assert_int_equal(p.plan.unplanned_bytes, 4 * 512 + 4 * 128 + 4 * 512);
@@ -182,8 +189,9 @@ static void what_is_only_asked_for_its_shape_may_die(void **state)
 static void setup_results_stay(void **state)
 {
     (void)state;
-    planned p = plan_of("%w:f32[64] = param\n%x:f32[64] = input\n%a = scale %w {by=2}\n%b = relu %a\n"
-                        "%c = add %b, %x\n%d = relu %c\noutput d = %d\n");
+    planned p =
+        plan_of("%w:f32[64] = param\n%x:f32[64] = input\n%a = scale %w {by=2}\n%b = relu %a\n"
+                "%c = add %b, %x\n%d = relu %c\noutput d = %d\n");
     p.is_setup[2] = p.is_setup[3] = true;
     again(&p);
     assert_false(share(&p, "a", "b")); /* a run may need either again */
@@ -197,7 +205,8 @@ static void setup_results_stay(void **state)
 static void scratch_has_a_place_of_its_own(void **state)
 {
     (void)state;
-    planned p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = sigmoid %a\noutput b = %b\n");
+    planned p =
+        plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = sigmoid %a\noutput b = %b\n");
     p.scratch[1] = 1000;
     p.scratch[2] = 100;
     again(&p);
@@ -230,25 +239,24 @@ static void plans_of_networks_are_small(void **state)
 
 /* --- the checker ------------------------------------------------------------------------------ */
 
-static const char chain[] =
-    "%x:f32[1,4,8,8] = input\n"
-    "%w:f32[4,4,3,3] = param\n"
-    "%a = conv2d %x, %w {pad=1}\n"
-    "%b = relu %a\n"
-    "%r = reshape %b {shape=4:64}\n"
-    "%c = conv2d %b, %w {pad=1}\n"
-    "%d = scale %c {by=2}\n"
-    "%e = add %d, %b\n"
-    "%s = softmax %r\n"
-    "%o = scale %e {by=3}\n"
-    "output o = %o\n"
-    "output s = %s\n";
+static const char chain[] = "%x:f32[1,4,8,8] = input\n"
+                            "%w:f32[4,4,3,3] = param\n"
+                            "%a = conv2d %x, %w {pad=1}\n"
+                            "%b = relu %a\n"
+                            "%r = reshape %b {shape=4:64}\n"
+                            "%c = conv2d %b, %w {pad=1}\n"
+                            "%d = scale %c {by=2}\n"
+                            "%e = add %d, %b\n"
+                            "%s = softmax %r\n"
+                            "%o = scale %e {by=3}\n"
+                            "output o = %o\n"
+                            "output s = %s\n";
 
 /* may v and w lie on the same bytes?  Said by hand from the text above */
 static bool may_meet(const char *v, const char *w)
 {
-    static const char *const pairs[] = { "ab", "ac", "ad", "ae", "as", "ao", "bo", "cd", "ce", "co", "de", "do",
-                                         "eo", "cs", "ds" };
+    static const char *const pairs[] = { "ab", "ac", "ad", "ae", "as", "ao", "bo", "cd",
+                                         "ce", "co", "de", "do", "eo", "cs", "ds" };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if ((pairs[i][0] == *v && pairs[i][1] == *w) || (pairs[i][0] == *w && pairs[i][1] == *v))
             return true;
@@ -320,8 +328,9 @@ static void the_checker_catches_a_place_taken_too_early(void **state)
     expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "'%a' and '%b' share memory");
     release(&p);
 
-    p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%r = reshape %a {shape=8:8}\n%b = relu %a\n"
-                "output r = %r\noutput b = %b\n");
+    p = plan_of(
+        "%x:f32[64] = input\n%a = scale %x {by=2}\n%r = reshape %a {shape=8:8}\n%b = relu %a\n"
+        "output r = %r\noutput b = %b\n");
     p.plan.slots[td_test_value(p.g, "b")->id] = p.plan.slots[td_test_value(p.g, "a")->id];
     expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "'%a' and '%b' share memory");
     release(&p);
@@ -356,7 +365,8 @@ static void the_checker_catches_what_lies_outside(void **state)
 static void the_checker_catches_scratch_on_a_living_value(void **state)
 {
     (void)state;
-    planned p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = sigmoid %a\noutput b = %b\n");
+    planned p =
+        plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = sigmoid %a\noutput b = %b\n");
     p.scratch[2] = 100;
     again(&p);
     p.plan.buffers[p.plan.scratch[2]].offset = p.plan.buffers[buffer_of(&p, "b")].offset;

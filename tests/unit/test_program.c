@@ -35,7 +35,7 @@ static void release(fixture *f)
     td_graph_free(f->g);
 }
 
-/* --- data for the two networks of support/graphs.c ---------------------------------------------- */
+/* --- data for the two networks of support/graphs.c -------------------------------------------- */
 
 static float images[4 * 3 * 8 * 8];
 static const int64_t labels[4] = { 3, 0, 4, 1 };
@@ -58,7 +58,7 @@ static float loss_of(td_program *p)
     return *(const float *)td_program_output(p, "loss", NULL);
 }
 
-/* --- what it does ------------------------------------------------------------------------------- */
+/* --- what it does ----------------------------------------------------------------------------- */
 
 static void a_network_learns(void **state)
 {
@@ -178,8 +178,10 @@ static void initial_values_depend_on_seed_and_name_only(void **state)
 static void float64_begins_with_the_same_numbers(void **state)
 {
     (void)state;
-    fixture f = compiled("%w:f32[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
-    fixture d = compiled("%w:f64[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
+    fixture f =
+        compiled("%w:f32[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
+    fixture d =
+        compiled("%w:f64[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
     float a[9];
     double b[9];
     expect_ok(td_program_init(f.p, 3));
@@ -190,7 +192,8 @@ static void float64_begins_with_the_same_numbers(void **state)
         assert_true((double)a[i] == b[i]);
     release(&f);
     release(&d);
-    fixture h = compiled("%w:bf16[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
+    fixture h =
+        compiled("%w:bf16[9] = param {init=normal}\n%y = relu %w\noutput y = %y\n", "ref", NULL);
     expect_error(td_program_init(h.p, 3), TD_EUNSUPPORTED, "init of 'w': dtype bf16");
     release(&h);
 }
@@ -275,11 +278,12 @@ static void two_reshapes_and_a_residual_that_is_the_picture(void **state)
 {
     (void)state;
     /* the planner's two traps, through real kernels */
-    static const char text[] = "%x:f32[1,16,6,6] = input\n%w:f32[16,16,3,3] = param {init=normal, scale=0.1}\n"
-                               "%c:f32[16] = param {init=ones}\n"
-                               "%a = scale %x {by=2}\n%b = conv2d_fused %a, %w, %c, %a {pad=1, relu=true}\n"
-                               "%r = reshape %b {shape=4:144}\n%s = reshape %b {shape=12:48}\n"
-                               "%u = softmax %r\n%v = softmax %s\noutput u = %u\noutput v = %v\n";
+    static const char text[] =
+        "%x:f32[1,16,6,6] = input\n%w:f32[16,16,3,3] = param {init=normal, scale=0.1}\n"
+        "%c:f32[16] = param {init=ones}\n"
+        "%a = scale %x {by=2}\n%b = conv2d_fused %a, %w, %c, %a {pad=1, relu=true}\n"
+        "%r = reshape %b {shape=4:144}\n%s = reshape %b {shape=12:48}\n"
+        "%u = softmax %r\n%v = softmax %s\noutput u = %u\noutput v = %v\n";
     float x[16 * 36], wanted[2][16 * 36];
     for (int i = 0; i < 16 * 36; i++)
         x[i] = (float)cos(0.7 * i);
@@ -300,7 +304,7 @@ static void two_reshapes_and_a_residual_that_is_the_picture(void **state)
     }
 }
 
-/* --- reports ------------------------------------------------------------------------------------ */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 static void a_program_tells_about_its_nodes(void **state)
 {
@@ -365,8 +369,8 @@ static void passes_are_dumped_and_skipped(void **state)
     td_graph *g = td_test_graph(td_test_training);
     expect_ok(td_device_open("cpu", &dev));
     dumps all = { 0 }, some = { 0 };
-    expect_ok(td_compile(g, dev, &(td_compile_opts){ .dump_after = "all", .dump = note, .dump_ctx = &all },
-                         &p));
+    expect_ok(td_compile(
+        g, dev, &(td_compile_opts){ .dump_after = "all", .dump = note, .dump_ctx = &all }, &p));
     td_program_free(p);
     const char *name, *summary;
     int n = 0;
@@ -376,8 +380,10 @@ static void passes_are_dumped_and_skipped(void **state)
     }
     assert_int_equal(all.n, n);
     expect_ok(td_compile(g, dev,
-                         &(td_compile_opts){ .skip = "fuse,clean", .dump_after = "order,fuse,grad",
-                                             .dump = note, .dump_ctx = &some },
+                         &(td_compile_opts){ .skip = "fuse,clean",
+                                             .dump_after = "order,fuse,grad",
+                                             .dump = note,
+                                             .dump_ctx = &some },
                          &p));
     td_program_free(p);
     assert_int_equal(some.n, 2);
@@ -387,9 +393,10 @@ static void passes_are_dumped_and_skipped(void **state)
     td_graph_free(g);
 }
 
-/* --- errors ------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
-static void expect_no_program(const char *text, td_compile_opts opts, td_status st, const char *part)
+static void expect_no_program(const char *text, td_compile_opts opts, td_status st,
+                              const char *part)
 {
     td_device *dev;
     td_program *p = (td_program *)&p;
@@ -413,8 +420,8 @@ static void what_cannot_be_compiled_says_why(void **state)
                       "skip: 'grad' cannot be left out");
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "all" }, TD_EUSAGE,
                       "skip: 'all' is no pass");
-    expect_no_program(td_test_inference, (td_compile_opts){ .dump_after = "fuse,,layout" }, TD_EUSAGE,
-                      "dump-after: '' is no pass");
+    expect_no_program(td_test_inference, (td_compile_opts){ .dump_after = "fuse,,layout" },
+                      TD_EUSAGE, "dump-after: '' is no pass");
     expect_no_program("%x:f32[2,20,4,4]@aBcd16b = input\n%y:f32[2,20,1,1]@aBcd16b = input\n"
                       "%z = add %x, %y\noutput z = %z\n",
                       (td_compile_opts){ .skip = "layout" }, TD_ENOKERNEL,
@@ -425,9 +432,10 @@ static void what_cannot_be_compiled_says_why(void **state)
     expect_no_program("%x:f32[1,4,4,4] = input\n%w:f32[4,4,1,1] = param\n%y = conv2d_fused %x, %w\n"
                       "%l = mean %y\n%g = gradient %l, %w\noutput g = %g\n",
                       none, TD_EUNSUPPORTED, "pass grad: conv2d_fused has no gradient");
-    expect_no_program("%x:f32[1,4,4,4] = param\n%w:f32[4] = param\n%y, %m, %v = batch_norm %x, %w, %w\n"
-                      "%l = mean %m\n%g = gradient %l, %x\noutput g = %g\n",
-                      none, TD_EUNSUPPORTED, "no gradient goes through its mean and variance");
+    expect_no_program(
+        "%x:f32[1,4,4,4] = param\n%w:f32[4] = param\n%y, %m, %v = batch_norm %x, %w, %w\n"
+        "%l = mean %m\n%g = gradient %l, %x\noutput g = %g\n",
+        none, TD_EUNSUPPORTED, "no gradient goes through its mean and variance");
 }
 
 static void what_no_machine_holds_is_refused(void **state)
@@ -436,8 +444,8 @@ static void what_no_machine_holds_is_refused(void **state)
     td_text text = { 0 };
     td_text_add(&text, "%%x:u8[1099511627776] = input\n");
     for (int i = 0; i < 200; i++) /* 200 TiB at once: more than there are addresses */
-        td_text_add(&text,
-                    "%%y%d = slice %%x {axis=0, size=1099511627776}\noutput y%d = %%y%d\n", i, i, i);
+        td_text_add(&text, "%%y%d = slice %%x {axis=0, size=1099511627776}\noutput y%d = %%y%d\n",
+                    i, i, i);
     expect_no_program(td_text_get(&text), (td_compile_opts){ .skip = "clean" }, TD_ENOMEM,
                       "the plan needs 219902325.6 MB and the system does not give them");
     td_text_release(&text);
@@ -448,7 +456,8 @@ static void names_are_checked(void **state)
     (void)state;
     fixture f = compiled(td_test_inference, "ref", NULL);
     float data[16];
-    expect_error(td_program_bind(f.p, "nobody", data), TD_ENOTFOUND, "the program has no input 'nobody'");
+    expect_error(td_program_bind(f.p, "nobody", data), TD_ENOTFOUND,
+                 "the program has no input 'nobody'");
     expect_error(td_program_bind(f.p, "bn.bias", data), TD_ENOTFOUND, "no input 'bn.bias'");
     expect_error(td_program_bind(f.p, "images", NULL), TD_EARG, "input 'images': no data");
     expect_error(td_program_get(f.p, "images", data), TD_ENOTFOUND, "no parameter 'images'");
@@ -471,7 +480,7 @@ static void broken_graphs_are_not_compiled(void **state)
     td_graph_free(g);
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void runs_take_no_memory(void **state)
 {

@@ -21,8 +21,8 @@ static double stored(td_dtype d, double x)
 static void halves_are_rounded_once(void **state)
 {
     (void)state;
-    /* just above the middle of 1 and 1 + 2^-7: rounding to float first would end in the middle, and then
-       at the even 1 */
+    /* just above the middle of 1 and 1 + 2^-7: rounding to float first would end in the middle, and
+       then at the even 1 */
     assert_true(stored(TD_DT_BF16, 1 + 0x1p-8 + 0x1p-40) == 1 + 0x1p-7);
     assert_true(stored(TD_DT_BF16, 1 + 0x1p-8) == 1);
     assert_true(stored(TD_DT_BF16, 1 + 0x1p-8 - 0x1p-40) == 1);

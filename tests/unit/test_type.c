@@ -147,8 +147,9 @@ static void offsets_agree_with_a_walk_through_memory(void **state)
 {
     (void)state;
     const int64_t picture[4] = { 2, 20, 3, 5 }, filter[4] = { 24, 18, 3, 2 };
-    const int64_t grouped[4] = { 32, 5, 3, 3 }, small[4] = { 6, 1, 3, 3 }, five[5] = { 2, 3, 4, 5, 6 };
-    static const char *const picture_layouts[] = { "abcd", "acdb",    "aBcd16b", "aBcd8b",
+    const int64_t grouped[4] = { 32, 5, 3, 3 }, small[4] = { 6, 1, 3, 3 },
+                  five[5] = { 2, 3, 4, 5, 6 };
+    static const char *const picture_layouts[] = { "abcd", "acdb",     "aBcd16b", "aBcd8b",
                                                    "cdba", "ABcd2a4b", "aBcd4b2b" };
     for (size_t i = 0; i < sizeof picture_layouts / sizeof *picture_layouts; i++)
         check_layout(4, picture, picture_layouts[i]);
@@ -157,8 +158,9 @@ static void offsets_agree_with_a_walk_through_memory(void **state)
                                                   "BAcd4a4b4a" };
     for (size_t i = 0; i < sizeof filter_layouts / sizeof *filter_layouts; i++)
         check_layout(4, filter, filter_layouts[i]);
-    static const char *const group_layouts[] = { "4gabcde", "4gaBCde4c4b", "8gaBcde16b", "32gabdec",
-                                                 "32gAbcde16a", "2gaBdec8b", "16gABcde4a2b" };
+    static const char *const group_layouts[] = { "4gabcde",     "4gaBCde4c4b", "8gaBcde16b",
+                                                 "32gabdec",    "32gAbcde16a", "2gaBdec8b",
+                                                 "16gABcde4a2b" };
     for (size_t i = 0; i < sizeof group_layouts / sizeof *group_layouts; i++)
         check_layout(4, grouped, group_layouts[i]);
     check_layout(4, small, "6gAbcde8a");
@@ -187,23 +189,28 @@ static void broken_layouts_are_refused(void **state)
     (void)state;
     const int64_t dim[4] = { 32, 16, 3, 3 };
     static const char *const broken[] = {
-        "abc",        /* a letter short */
-        "abcde",      /* one too many */
-        "abca",       /* one twice */
-        "aBcd",       /* a capital without a block */
-        "abcd16b",    /* a block without its capital */
-        "aBcd16",     /* a block without a letter */
-        "aBcd16e",    /* of a dimension that is not there */
-        "aBcd1b",     /* a block of one */
-        "aBcd8192b",  /* a block too long */
-        "aBcd+16b",   /* only digits */
-        "aBcd 16b",   "aBcd-16b", "aBcd16B",
-        "3gabcde",    /* 32 does not divide into 3 groups */
-        "0gabcde",    "4habcde",  "4abcd",
-        "4gabcd",     /* groups want a letter more */
-        "16b",        "99999999999999999999gabcde",
-        "A99a99a99a99a99abcd",            /* a product beyond reason */
-        "aBcd2b2b2b2b2b2b2b2b2b",         /* more than 8 blocks */
+        "abc",       /* a letter short */
+        "abcde",     /* one too many */
+        "abca",      /* one twice */
+        "aBcd",      /* a capital without a block */
+        "abcd16b",   /* a block without its capital */
+        "aBcd16",    /* a block without a letter */
+        "aBcd16e",   /* of a dimension that is not there */
+        "aBcd1b",    /* a block of one */
+        "aBcd8192b", /* a block too long */
+        "aBcd+16b",  /* only digits */
+        "aBcd 16b",
+        "aBcd-16b",
+        "aBcd16B",
+        "3gabcde", /* 32 does not divide into 3 groups */
+        "0gabcde",
+        "4habcde",
+        "4abcd",
+        "4gabcd", /* groups want a letter more */
+        "16b",
+        "99999999999999999999gabcde",
+        "A99a99a99a99a99abcd",    /* a product beyond reason */
+        "aBcd2b2b2b2b2b2b2b2b2b", /* more than 8 blocks */
     };
     td_blocking bl;
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
@@ -222,8 +229,13 @@ static void what_is_printed_parses_back(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "f32[]", "i64[7]", "bf16[8,3,32,32]", "f32[8,20,7,7]@aBcd16b", "f64[32,4,3,3]@32gAbcde16a",
-        "u8[1,2,3,4,5]", "f32[1099511627776]",
+        "f32[]",
+        "i64[7]",
+        "bf16[8,3,32,32]",
+        "f32[8,20,7,7]@aBcd16b",
+        "f64[32,4,3,3]@32gAbcde16a",
+        "u8[1,2,3,4,5]",
+        "f32[1099511627776]",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         td_type t;
@@ -245,10 +257,27 @@ static void malformed_types_are_refused(void **state)
 {
     (void)state;
     static const char *const broken[] = {
-        "",        "f32",       "f32[",     "f32[2",     "f32[2,",        "f32[2,]",
-        "f32[,2]", "f33[2]",    "F32[2]",   "f32[-2]",   "f32[2 ,3]",     "f32[2;3]",
-        "f32[a]",  "f32[1,2,3,4,5,6]",      "f32[2]@",   "f32[2,3]@abc",  "f32[99999999999999999999]",
-        "f32[1099511627777]",   "none[2]",  "f32 [2]",   "f32[2,3]@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "",
+        "f32",
+        "f32[",
+        "f32[2",
+        "f32[2,",
+        "f32[2,]",
+        "f32[,2]",
+        "f33[2]",
+        "F32[2]",
+        "f32[-2]",
+        "f32[2 ,3]",
+        "f32[2;3]",
+        "f32[a]",
+        "f32[1,2,3,4,5,6]",
+        "f32[2]@",
+        "f32[2,3]@abc",
+        "f32[99999999999999999999]",
+        "f32[1099511627777]",
+        "none[2]",
+        "f32 [2]",
+        "f32[2,3]@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "abcdefgh[2]",
     };
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {

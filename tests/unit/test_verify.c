@@ -10,7 +10,7 @@
 #include "support/graphs.h"
 
 #define INPUTS                                                                                     \
-    "%x:f32[2,16,4,4] = input\n%d:f64[2,16,4,4] = input\n%h:bf16[2,16,4,4] = input\n"             \
+    "%x:f32[2,16,4,4] = input\n%d:f64[2,16,4,4] = input\n%h:bf16[2,16,4,4] = input\n"              \
     "%s:f32[] = input\n%m:f32[2,3] = input\n%r:f32[3] = input\n%i:i64[2] = input\n"                \
     "%u:u8[64] = input\n%c:f32[16] = input\n%c64:f64[16] = input\n%c3:f32[3] = input\n"            \
     "%f:f32[16,16,3,3] = param\n%w:f32[4,3] = param\n%v:f32[4,3] = param\n"
@@ -36,9 +36,11 @@ static void ops_check_their_operands(void **state)
     (void)state;
     static const row rows[] = {
         { "%y = conv2d %x, %w", "conv2d: operand 1 has 2 dimensions, wants 4" },
-        { "%q:f32[4,5,3,3] = param\n%y = conv2d %x, %q", "input has 16 channels, filter wants 5 x 1" },
+        { "%q:f32[4,5,3,3] = param\n%y = conv2d %x, %q",
+          "input has 16 channels, filter wants 5 x 1" },
         { "%q:f64[4,16,3,3] = param\n%y = conv2d %x, %q", "input is f32, filter is f64" },
-        { "%q:f32[5,8,3,3] = param\n%y = conv2d %x, %q {groups=2}", "5 filters do not divide into 2" },
+        { "%q:f32[5,8,3,3] = param\n%y = conv2d %x, %q {groups=2}",
+          "5 filters do not divide into 2" },
         { "%q:f32[4,16,7,7] = param\n%y = conv2d %x, %q {pad=1}",
           "a 7x7 filter does not fit a 4x4 picture with pad 1" },
         { "%y = conv2d_fused %x, %f, %c3 {pad=1}", "bias has 3 elements, wants 16" },
@@ -55,8 +57,10 @@ static void ops_check_their_operands(void **state)
         { "%y = linear_grad_x %m, %w", "dy has 3 columns, weight 4 rows" },
         { "%y = linear_grad_w %m, %w", "dy has 2 rows, x 4" },
         { "%q:f64[3,4] = input\n%y = linear_grad_x %m, %q", "operands are f32 and f64" },
-        { "%y, %a, %b = batch_norm %x, %c, %c3", "operand 2 has 3 elements, input has 16 channels" },
-        { "%y, %a, %b = batch_norm %x, %c, %c64", "operand 2 is f64, wanted f32 or f64, all alike" },
+        { "%y, %a, %b = batch_norm %x, %c, %c3",
+          "operand 2 has 3 elements, input has 16 channels" },
+        { "%y, %a, %b = batch_norm %x, %c, %c64",
+          "operand 2 is f64, wanted f32 or f64, all alike" },
         { "%q:bf16[16] = input\n%y, %a, %b = batch_norm %h, %q, %q", "operand 1 is bf16" },
         { "%o:f32[1,3,1,1] = input\n%y, %a, %b, %k = batch_norm_relu %o, %c3, %c3",
           "3 elements are not a multiple of 8" },
@@ -139,10 +143,12 @@ static void layouts_must_agree(void **state)
 {
     (void)state;
     static const row rows[] = {
-        { "%b = reorder %x {layout=acdb}\n%y = add %b, %x", "add: operand 1 has layout '', wants 'acdb'" },
+        { "%b = reorder %x {layout=acdb}\n%y = add %b, %x",
+          "add: operand 1 has layout '', wants 'acdb'" },
         { "%b = reorder %x {layout=acdb}\n%y:f32[2,16,4,4] = relu %b",
           "relu: result 0 has layout '', wants 'acdb'" },
-        { "%b = reorder %x {layout=acdb}\n%y = sum %b", "sum: operand 0 has layout 'acdb', wants ''" },
+        { "%b = reorder %x {layout=acdb}\n%y = sum %b",
+          "sum: operand 0 has layout 'acdb', wants ''" },
         { "%y:f32[2,16]@ba = global_avg_pool %x", "result 0 has layout 'ba', wants ''" },
         { "%b = reorder %x {layout=acdb}\n%y, %a, %v1, %k = batch_norm_relu %b, %c, %c\n"
           "%z = reorder %y\n%dx, %dg, %db = batch_norm_relu_grad %z, %k, %x, %c, %a, %v1",
@@ -151,7 +157,7 @@ static void layouts_must_agree(void **state)
     expect_refused(rows, sizeof rows / sizeof *rows);
 }
 
-/* --- graphs that the text form cannot make ------------------------------------------------------- */
+/* --- graphs that the text form cannot make ---------------------------------------------------- */
 
 static void damaged_graphs_are_refused(void **state)
 {
@@ -200,9 +206,9 @@ static void every_op_survives_operands_of_any_kind(void **state)
 {
     (void)state;
     /* infer is total: a type or an error, whatever comes */
-    static const char *const types[] = { "f32[]",         "f32[3]",       "i64[4]",   "u8[2,3]",
-                                         "f64[2,3]",      "f32[2,3,4,4]", "bf16[1,1,1,1]",
-                                         "f32[16,3,1,1]", "f32[1,2,3,4,5]" };
+    static const char *const types[] = { "f32[]",         "f32[3]",        "i64[4]",
+                                         "u8[2,3]",       "f64[2,3]",      "f32[2,3,4,4]",
+                                         "bf16[1,1,1,1]", "f32[16,3,1,1]", "f32[1,2,3,4,5]" };
     enum { N = sizeof types / sizeof *types };
     int n_ops, n_good = 0;
     const td_op *const *ops = td_op_all(&n_ops);

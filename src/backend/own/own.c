@@ -25,6 +25,7 @@ td_status td_own_shape_of(const td_type *t, td_own_shape *s)
                         s->lanes);
 
     const int64_t area = s->H * s->W;
+    s->channels = s->lanes;
     s->CB = s->C / s->lanes;
     s->plane.n_pixels = area;
     s->plane.stride = is_last ? s->C : s->lanes;
@@ -33,18 +34,31 @@ td_status td_own_shape_of(const td_type *t, td_own_shape *s)
     return TD_OK;
 }
 
+/* [N, C, 1, 1] lies as [N, C] in plain order and in every layout whose lanes C fills */
+static bool lies_plain(const td_type *t)
+{
+    return t->rank != 4 || (t->dim[2] == 1 && t->dim[3] == 1);
+}
+
+td_status td_own_check_alike(const td_node *n, const td_type *t)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
+        if (i < n->n_in && (n->op->shape_only >> i & 1))
+            continue;
+        if (td_dtype_is_float(u->dtype) && u->dtype != TD_DT_F32)
+            return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));
+        if (strcmp(u->layout, t->layout) != 0 && !(lies_plain(u) && td_type_is_plain(u)))
+            return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
+    }
+    return TD_OK;
+}
+
 td_status td_own_accepts(const td_node *n, const td_type *t)
 {
     td_own_shape s;
     TD_TRY(td_own_shape_of(t, &s));
-    for (int i = 0; i < n->n_in + n->n_out; i++) {
-        const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
-        if (strcmp(u->layout, u->rank == 4 ? t->layout : "") != 0)
-            return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
-        if (td_dtype_is_float(u->dtype) && u->dtype != TD_DT_F32)
-            return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));
-    }
-    return TD_OK;
+    return td_own_check_alike(n, t);
 }
 
 bool td_own_is_streamed(int64_t n_bytes)

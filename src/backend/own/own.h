@@ -23,9 +23,8 @@
 /* One plane, or several tensors' planes that lie alike. */
 typedef struct {
     int64_t n_pixels;
-    int64_t stride; /* floats from one pixel to the next: lanes, or C in acdb */
-    bool
-        is_streamed; /* write around the caches: what is written will have left them before it is read */
+    int64_t stride;   /* floats from one pixel to the next: lanes, or C in acdb */
+    bool is_streamed; /* write around the caches: nobody will find it in them anyway */
 } td_own_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */
@@ -57,7 +56,7 @@ typedef struct {
     void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const float *x, const float *z,
                        float *y, uint8_t *mask);
 
-    /* with g = dy where the mask is set (or dy, mask NULL): sum = sum of g, dot = sum of g (x - mean) */
+    /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
     void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const float *dy,
                            const uint8_t *mask, const float *x, double *sum, double *dot);
 
@@ -96,6 +95,7 @@ const td_own_simd *td_own_simd_at(int i);
 typedef struct {
     int64_t N, C, CB, H, W;
     int lanes;
+    int channels; /* of a block: one per lane, or 1 where the lanes are pixels (own_norm.c) */
     td_own_plane plane;
     int64_t image_floats, block_floats; /* from one image, one channel block to the next */
 } td_own_shape;
@@ -105,7 +105,10 @@ typedef struct {
  */
 td_status td_own_shape_of(const td_type *t, td_own_shape *out) TD_CHECKED;
 
-/** td_own_shape_of t, and every rank-4 tensor of `n` has its layout, every float tensor is f32. */
+/** Every other tensor of `n` that is read lies like t or is plain, floats are f32. */
+td_status td_own_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
+
+/** td_own_shape_of t and td_own_check_alike. */
 td_status td_own_accepts(const td_node *n, const td_type *t) TD_CHECKED;
 
 static inline int64_t td_own_offset(const td_own_shape *s, int64_t n, int64_t cb)

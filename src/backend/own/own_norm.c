@@ -36,10 +36,41 @@ typedef struct {
     plane_sums *sums; /* [CB, N] */
 } job;
 
+/* as td_own_shape_of, and plain order */
+static td_status shape_of(const td_type *t, td_own_shape *s)
+{
+    if (t->dtype != TD_DT_F32 || t->rank != 4 || !td_type_is_plain(t))
+        return td_own_shape_of(t, s);
+    const int64_t area = t->dim[2] * t->dim[3];
+    const int lanes = area % 16 == 0 ? 16 : 8;
+    if (area % lanes)
+        return td_error(TD_ENOKERNEL, "plain planes of %lld do not fill lanes of 8",
+                        (long long)area);
+    *s = (td_own_shape){
+        .N = t->dim[0],
+        .C = t->dim[1],
+        .CB = t->dim[1],
+        .H = t->dim[2],
+        .W = t->dim[3],
+        .lanes = lanes,
+        .channels = 1,
+        .plane = { .n_pixels = area / lanes, .stride = lanes },
+        .image_floats = t->dim[1] * area,
+        .block_floats = area,
+    };
+    return TD_OK;
+}
+
+/* the channel of a block's lane */
+static int64_t channel_of(const td_own_shape *s, int64_t cb, int lane)
+{
+    return cb * s->channels + lane % s->channels;
+}
+
 static job job_of(const td_node *n, const td_type *x, void *scratch)
 {
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
-    TD_CHECK(td_own_shape_of(x, &j.s) == TD_OK);
+    TD_CHECK(shape_of(x, &j.s) == TD_OK);
     j.simd = td_own_simd_for(j.s.lanes);
     j.s.plane.is_streamed = td_own_is_streamed(j.s.N * j.s.image_floats * 4);
     return j;
@@ -47,7 +78,7 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 
 /* --- sharing out the work --------------------------------------------------------------------- */
 
-/* sum: one plane into *out;  join: all planes of a block into its coefficients;  apply: one plane */
+/* sum: one plane into *out;  join: a block's planes into its coefficients;  apply: one plane */
 typedef struct {
     void (*sum)(const job *j, int64_t n, int64_t cb, plane_sums *out);
     void (*join)(const job *j, int64_t cb, td_own_coefs *c);
@@ -120,7 +151,7 @@ static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
     memcpy(m2, p[0].b, sizeof p[0].b);
     for (int64_t n = 1; n < j->s.N; n++) {
         const double share = 1 / (double)(n + 1), weight = area * (double)n * share;
-        for (int i = 0; i < L; i++) {
+        for (int i = 0; i < j->s.lanes; i++) {
             const double gap = p[n].a[i] - mean[i];
             mean[i] += gap * share;
             m2[i] += p[n].b[i] + gap * gap * weight;
@@ -128,13 +159,31 @@ static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
     }
 }
 
+/* lanes that are pixels of one channel: the same once more; each lane then has the whole */
+static void join_lanes(const job *j, double *mean, double *m2)
+{
+    const double each = (double)(j->s.plane.n_pixels * j->s.N);
+    double sum = 0, spread = 0;
+    for (int i = 0; i < j->s.lanes; i++)
+        sum += mean[i];
+    const double centre = sum / j->s.lanes;
+    for (int i = 0; i < j->s.lanes; i++)
+        spread += m2[i] + each * (mean[i] - centre) * (mean[i] - centre);
+    for (int i = 0; i < j->s.lanes; i++) {
+        mean[i] = centre;
+        m2[i] = spread;
+    }
+}
+
 static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
 {
-    const double total = (double)(j->s.plane.n_pixels * j->s.N);
+    const double total = (double)(j->s.H * j->s.W * j->s.N);
     double mean[L], m2[L];
     join_planes(j, cb, mean, m2);
+    if (j->s.channels == 1)
+        join_lanes(j, mean, m2);
     for (int i = 0; i < j->s.lanes; i++) {
-        const int64_t k = cb * j->s.lanes + i;
+        const int64_t k = channel_of(&j->s, cb, i);
         j->mean[k] = (float)mean[i];
         j->var[k] = (float)(m2[i] / total);
         c->mean[i] = (float)mean[i];
@@ -170,8 +219,7 @@ static td_status run_forward(const td_prepared *p, void *const *args)
 
 static td_status run_infer(const td_prepared *p, void *const *args)
 {
-    const job base = job_of(p->node, td_in_type(p->node, 0), NULL);
-    job j = base;
+    job j = job_of(p->node, td_in_type(p->node, 0), NULL);
     const float *mean = args[3], *var = args[4];
     j.x = args[0];
     j.gamma = args[1];
@@ -182,7 +230,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
         for (int64_t cb = 0; cb < j.s.CB; cb++) {
             td_own_coefs c;
             for (int i = 0; i < j.s.lanes; i++) {
-                const int64_t k = cb * j.s.lanes + i;
+                const int64_t k = channel_of(&j.s, cb, i);
                 c.mean[i] = mean[k];
                 c.scale[i] = (float)((double)j.gamma[k] / sqrt((double)var[k] + j.eps));
                 c.shift[i] = j.beta[k];
@@ -198,22 +246,36 @@ static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
     const int64_t at = td_own_offset(&j->s, n, cb);
     td_own_coefs c;
-    memcpy(c.mean, j->mean_in + cb * j->s.lanes, (size_t)j->s.lanes * sizeof c.mean[0]);
+    for (int i = 0; i < j->s.lanes; i++)
+        c.mean[i] = j->mean_in[channel_of(&j->s, cb, i)];
     j->simd->norm_grad_sums(&j->s.plane, &c, j->dy + at, j->mask_in ? j->mask_in + at / 8 : NULL,
                             j->x + at, out->a, out->b);
 }
 
+static void add_lanes(const job *j, double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < j->s.lanes; i++)
+        sum += x[i];
+    for (int i = 0; i < j->s.lanes; i++)
+        x[i] = sum;
+}
+
 static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
 {
-    const double total = (double)(j->s.plane.n_pixels * j->s.N);
+    const double total = (double)(j->s.H * j->s.W * j->s.N);
     double sum[L] = { 0 }, dot[L] = { 0 };
     for (int64_t n = 0; n < j->s.N; n++)
-        for (int i = 0; i < L; i++) {
+        for (int i = 0; i < j->s.lanes; i++) {
             sum[i] += j->sums[cb * j->s.N + n].a[i];
             dot[i] += j->sums[cb * j->s.N + n].b[i];
         }
+    if (j->s.channels == 1) {
+        add_lanes(j, sum);
+        add_lanes(j, dot);
+    }
     for (int i = 0; i < j->s.lanes; i++) {
-        const int64_t k = cb * j->s.lanes + i;
+        const int64_t k = channel_of(&j->s, cb, i);
         const double rstd = 1 / sqrt((double)j->var_in[k] + j->eps);
         j->dbeta[k] = (float)sum[i];
         j->dgamma[k] = (float)(dot[i] * rstd);
@@ -257,13 +319,15 @@ static td_status run_backward(const td_prepared *p, void *const *args)
 
 static td_status accepts(const td_node *n)
 {
-    return td_own_accepts(n, td_in_type(n, 0));
+    td_own_shape s;
+    TD_TRY(shape_of(td_in_type(n, 0), &s));
+    return td_own_check_alike(n, td_in_type(n, 0));
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
 {
     td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(n, 0), &s));
+    TD_TRY(shape_of(td_in_type(n, 0), &s));
     out->scratch_bytes = (size_t)(s.N * s.CB) * sizeof(plane_sums);
     return TD_OK;
 }

@@ -14,8 +14,8 @@
 
 /* --- conversion ------------------------------------------------------------------------------- */
 
-/* the float next to x whose last bit is 1 unless x is a float: rounding it again, to fewer bits, gives
-   what rounding x once would have given */
+/* the float next to x whose last bit is 1, unless x is a float: rounding that again, to fewer bits,
+   gives what rounding x once would have given */
 static float round_to_odd(double x)
 {
     float f = (float)x;
@@ -54,7 +54,7 @@ void td_ref_load(td_dtype d, const void *src, int64_t n, double *dst)
         LOAD(I32, int32_t, v)
         LOAD(U8, uint8_t, v)
     default:
-        TD_CHECK(!"dtype");
+        TD_CHECK(false && "no such dtype");
     }
 #undef LOAD
 }
@@ -78,7 +78,7 @@ void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst)
         STORE(I32, int32_t, saturate(v, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX))
         STORE(U8, uint8_t, saturate(v, 0, UINT8_MAX, 0, UINT8_MAX))
     default:
-        TD_CHECK(!"dtype");
+        TD_CHECK(false && "no such dtype");
     }
 #undef STORE
 }

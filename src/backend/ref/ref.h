@@ -21,8 +21,8 @@
 typedef struct {
     td_kernel kernel; /* first, so that a td_kernel pointer is one to this */
 
-    /* Whole tensors: operands, results, then the work area.  f64 operands and results are the caller's
-       own memory, so result 0 may be an operand that the op's may_overwrite names. */
+    /* Whole tensors: operands, results, then the work area.  f64 operands and results are the
+       caller's own memory, so result 0 may be an operand that the op's may_overwrite names. */
     void (*body)(const td_node *n, void *const *a);
     int64_t (*work)(const td_node *n); /* doubles of work area wanted; NULL: none */
 

@@ -1,8 +1,9 @@
 /*
  * ref_norm.c -- batch normalisation, forward and backward
  *
- *   forward   mean[c], var[c] over n, h, w (two passes, biased), xhat = (x - mean) / sqrt(var + eps),
- *             y = gamma xhat + beta, the fused kinds then add z and clip at zero
+ *   forward   mean[c], var[c] over n, h, w (two passes, biased),
+ *             xhat = (x - mean) / sqrt(var + eps), y = gamma xhat + beta,
+ *             the fused kinds then add z and clip at zero
  *   backward  with m = N H W and g = dy where the mask is set:
  *             dbeta = sum g, dgamma = sum g xhat,
  *             dx = gamma / sqrt(var + eps) (g - dbeta / m - xhat dgamma / m)

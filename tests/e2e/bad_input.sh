@@ -1,0 +1,392 @@
+# ctest: timeout 600
+# bad_input.sh -- what goes wrong for users: each case ends with one clear sentence and the right exit code, prints no
+# result, leaves no temporary and changes no file (cli_usage.sh has the misspelt options)
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+files() {
+    find . -type f ! -name out ! -name err ! -name '*.sum' ! -name tandem.lock ! -name bad.list -exec cksum {} + 2>/dev/null | sort
+}
+
+# fails CODE PATTERN ARGUMENTS...: one sentence that matches, no result, every file as it was
+fails() {
+    wanted_code=$1 pattern=$2
+    shift 2
+    files >before.sum
+    expect "$wanted_code" "$@"
+    says "^tandem: error: .*$pattern"
+    [ "$(grep -c '^tandem: error: ' err)" = 1 ] || complain "not one error but $(grep -c '^tandem: error: ' err)"
+    [ "$wanted_code" != 2 ] || says '^usage: tandem '
+    silent
+    files >after.sum
+    cmp -s before.sum after.sum || complain "files changed: $(diff before.sum after.sum | grep '^[<>]' | head -3)"
+}
+
+# is_bad FILE PATTERN: neither classified nor trained with
+is_bad() {
+    fails_to_classify "$1" "$2"
+    rm -f "$odd" && cp -a "$1" "$odd"
+    fails 1 "'bad/train': 1 of 48 pictures are bad, at most 0 may be: the first is '$odd': $2" train bad $net --max-bad 0 \
+        --training-only --workspace tried --raport-file /dev/null --no-checkpoints
+    rm -rf tried
+}
+
+fails_to_classify() {
+    expect 1 classify --weights w.safetensors $own "$1"
+    says "^tandem: error: none of 1 files can be read: '$1': $2"
+    prints "^$1$"
+    prints "^  unreadable: $2"
+}
+
+drawn set --classes 4 --train 48 --val 8
+small_model small.td 32 4
+fixed="--threads 1 --workers 1 --seed 1 --lr 0.01 -b 8"
+own="--model small.td --threads 1"
+net="--model small.td $fixed --epochs 2"
+picture=set/train/circle/00000.jpg
+expect 0 train set $net --workspace good --run-iters 3 --final-weights w.safetensors
+printf 'some text\n' >text
+
+# --- numbers ------------------------------------------------------------------------------------
+fails 2 '--batch-size: 0 is out of range, wanted 1 to' train set --batch-size 0
+fails 2 '--batch-size: -4 is out of range' train set -b -4
+fails 2 '--epochs: 99999999999999999999 is out of range, wanted 1 to 1000000' train set --epochs 99999999999999999999
+fails 2 "--epochs: '3.5' is not a whole number|--epochs: .*3.5" train set --epochs 3.5
+fails 2 "--lr: 'nan' is not a number" train set --lr nan
+fails 2 '--lr: inf is out of range' train set --lr inf
+fails 2 '--momentum: 1.5 is out of range, wanted 0 to 1' train set --momentum 1.5
+fails 2 '--image-size: 30000 is out of range, wanted 0 to 8192' train set --image-size 30000
+fails 2 '--max-bad: 2 is out of range, wanted 0 to 1' train set --max-bad 2
+fails 2 '--threads: 5000 is out of range' train set --threads 5000
+fails 2 "--batch-size: .*''" train set -b ''
+fails 2 '--warmup: 5 epochs of warm-up do not fit into --epochs 2' train set $net --warmup 5
+fails 2 'exclude each other' train set $net --resume good/checkpoint.safetensors --pretrained-weights w.safetensors
+
+# --- data: folders ------------------------------------------------------------------------------
+fails 2 'no DATA is named' train $net
+fails 1 "data set 'nowhere' does not exist" train nowhere $net
+fails 1 "data set '$picture' is a file, wanted a folder" train $picture $net
+fails 1 "'w.safetensors' is a file, wanted a folder \(back end tensors" train w.safetensors $net
+fails 1 "'set' is a folder, back end tensors wants a file" train set $net --data-backend tensors
+mkdir empty
+fails 1 "'empty' has no folder 'train': folders found: none; wanted train/<class>/<picture>" train empty $net
+mkdir empty/train
+fails 1 "'empty/train' is empty, wanted one folder of pictures per class" train empty $net
+fails 1 "'set/train' has no folder 'train': folders found: 'circle', 'letter_A'" train set/train $net
+mkdir -p flat/train flat/val
+cp $picture flat/train
+fails 1 "'flat/train' holds 1 pictures but no class folders" train flat $net
+mkdir -p one/train one/val
+cp -r set/train/circle one/train
+cp -r set/val/circle one/val
+fails 1 "'one/train' holds one class, 'circle': at least two are needed" train one $net
+cp -r set bare
+rm bare/train/circle/*
+fails 1 "class folder 'bare/train/circle' holds no pictures" train bare $net
+: >bare/train/circle/notes.txt
+fails 1 "class folder 'bare/train/circle' holds no pictures" train bare $net
+cp -r set odd
+rm -r odd/val
+fails 1 "'odd' has no folder 'val': folders found: 'train'" train odd $net
+cp -r set/val odd/val
+mv odd/val/circle odd/val/zebra
+fails 1 "train and val differ: 'odd/val' has a class 'zebra', which is not among the 4 wanted" train odd $net
+rm -r odd/val/zebra
+fails 1 "train and val differ: 'odd/val' has no class 'circle', one of the 4 wanted" train odd $net
+cp -r set/val/circle odd/val/zebra
+fails 1 "'odd/val' has a class 'zebra'" evaluate odd --weights w.safetensors $own
+ln -s .. set/train/circle/up
+fails 1 'folders deep: does a link point upward' train set $net
+rm set/train/circle/up
+fails 1 "'set/train' has 4 classes, the network 3" train set --arch resnet18 --image-size 32 $fixed --num-classes 3
+fails 1 "'set/train' has 48 pictures, fewer than one batch of 49: use a smaller batch size" train set $net -b 49
+
+# --- data: pictures -----------------------------------------------------------------------------
+cp -r set bad
+odd=bad/train/circle/00000.jpg
+size=$(wc -c <$picture)
+: >zero.jpg
+cp text text.jpg
+head -c 3 $picture >three.jpg
+head -c $((size / 2)) $picture >half.jpg
+head -c $((size - 40)) $picture >short.jpg
+at=$(od -An -v -t x1 $picture | tr -d ' \n' | awk '{ print (index($0, "ffc0") - 1) / 2 }')
+{ head -c $((at + 5)) $picture; octets 78 32 78 32; tail -c +$((at + 10)) $picture; } >huge.jpg # 20,000 x 20,000
+printf 'GIF89a\001\000\001\000\000\000\000;' >gif.jpg
+printf '\211PNG\r\n\032\n' >png.png
+mkfifo pipe.jpg
+ln -s nowhere dangling.jpg
+ln -s loop.jpg loop.jpg
+ln -s /dev/zero device.jpg
+is_bad zero.jpg 'file is empty'
+is_bad text.jpg 'neither JPEG nor PNG: it looks like text'
+is_bad three.jpg 'file ends before the picture data'
+is_bad half.jpg 'file ends'
+is_bad short.jpg 'file ends'
+is_bad huge.jpg 'header says 20000 x 20000 pixels, the limit is [0-9]+'
+is_bad gif.jpg 'neither JPEG nor PNG: it .*GIF'
+is_bad png.png ''
+is_bad pipe.jpg 'is a pipe, wanted a file'
+is_bad dangling.jpg 'cannot open: No such file'
+fails_to_classify loop.jpg 'cannot open: Too many levels of symbolic links'
+is_bad device.jpg 'is a device, wanted a file'
+fails_to_classify absent.jpg 'cannot open: No such file'
+fails_to_classify set 'is a folder, wanted a file'
+if [ "$(id -u)" = 0 ]; then
+    echo "left out: a file without permissions, for root reads it all the same"
+else
+    cp $picture closed.jpg
+    chmod 000 closed.jpg
+    is_bad closed.jpg 'cannot open: Permission denied'
+fi
+
+# one of several is no failure, and every one is listed
+expect 0 classify --weights w.safetensors $own zero.jpg $picture text.jpg
+prints '^  unreadable: file is empty$'
+prints '^  circle: '
+expect 0 classify --weights w.safetensors $own --json zero.jpg $picture
+prints '\{"path": "zero.jpg", "error": "file is empty", "classes": \[\]\}'
+expect 0 dataset check set
+expect 1 dataset check bad
+says "bad"
+
+# fewer than the cap: the run goes on, to the same weights each time, and lists them
+for name in circle/00000 square/00001; do
+    rm -f bad/train/$name.jpg
+    : >bad/train/$name.jpg
+done
+cp text bad/val/stripes/00000.jpg
+for workers in 1 3; do
+    expect 0 train bad $net --max-bad 0.2 --workspace bad$workers --workers $workers --final-weights bad$workers.safetensors
+    says "^tandem: warning: data: bad picture 'bad/train/circle/00000.jpg': file is empty$"
+    [ "$(sort bad$workers/bad.list | tr '\t' ':')" = "bad/train/circle/00000.jpg:file is empty
+bad/train/square/00001.jpg:file is empty
+bad/val/stripes/00000.jpg:neither JPEG nor PNG: it looks like text" ] || complain "bad.list is $(cat bad$workers/bad.list)"
+done
+cmp bad1/bad.list bad3/bad.list || complain "the list depends on the workers"
+same bad1.safetensors bad3.safetensors
+expect 0 train bad $net --max-bad 0.2 --workspace bad1 --run-iters 8
+expect 0 train bad $net --max-bad 0.2 --workspace bad1 --resume bad1/checkpoint.safetensors --final-weights bad1.safetensors
+same bad1.safetensors bad3.safetensors
+[ "$(sort bad1/bad.list)" = "$(sort bad3/bad.list)" ] || complain "bad.list after resuming is $(cat bad1/bad.list)"
+expect 0 evaluate bad --weights w.safetensors $own --max-bad 0.2 --json
+prints '"n": 7, .*"n_bad": 1,'
+expect 1 train bad $net --max-bad 0.03 --workspace bad2
+says "^tandem: error: epoch 0, batch [0-9]+: 'bad/train': 2 of 48 pictures are bad, at most 1 may be: the first is 'bad/train/"
+[ "$(wc -l <bad2/bad.list)" = 2 ] || complain "no list of what was bad"
+tidy bad2
+expect 0 train set $net --workspace bad2
+[ ! -e bad2/bad.list ] || complain "the list of another run is still there"
+
+# --- tensors ------------------------------------------------------------------------------------
+# tensors FILE N C H W LABEL...: zeros with these labels
+tensors() {
+    file=$1 n=$2 c=$3 h=$4 w=$5
+    shift 5
+    safetensors $file "$(tensors_header $n $c $h $w)"
+    head -c $((n * c * h * w * 4)) /dev/zero >>$file
+    for label; do
+        le64 "$label" >>$file
+    done
+}
+from="--data-backend tensors $net --workspace tried"
+tensors t.safetensors 8 3 32 32 0 1 2 3 0 1 2 3
+expect 0 train t.safetensors $from --no-checkpoints
+rm -rf tried
+tensors t.safetensors 8 3 32 16 0 1 2 3 0 1 2 3
+fails 1 "'t.safetensors' holds 3x32x16 pictures, wanted square ones with 3 channels" train t.safetensors $from
+tensors t.safetensors 8 1 32 32 0 1 2 3 0 1 2 3
+fails 1 "'t.safetensors' holds 1x32x32 pictures" train t.safetensors $from
+tensors t.safetensors 0 3 32 32
+fails 1 "'t.safetensors': dimension 0 of images is 0" train t.safetensors $from
+tensors t.safetensors 8 3 32 32 0 1 2 3 0 1 2 4
+fails 1 "'t.safetensors'.* (label of row 7 is 4|5 classes)" train t.safetensors $from
+fails 1 "'t.safetensors'.* (label of row 7 is 4|5 classes)" evaluate t.safetensors --data-backend tensors $own --weights w.safetensors
+fails 1 "label of row 7 is 4, wanted 0 .. 3" train t.safetensors --data-backend tensors --arch resnet18 $fixed --num-classes 4
+tensors t.safetensors 8 3 32 32 0 1 2 -1 0 1 2 3
+fails 1 "label of row 3 is -1, wanted 0" train t.safetensors $from
+safetensors t.safetensors '{"images":{"dtype":"F32","shape":[1,3,2,2],"data_offsets":[0,48]}}'
+head -c 48 /dev/zero >>t.safetensors
+fails 1 "'t.safetensors' has no tensor 'labels'" train t.safetensors $from
+safetensors t.safetensors '{"images":{"dtype":"F32","shape":[1,3,2,2],"data_offsets":[0,48]},"labels":{"dtype":"I32","shape":[1],"data_offsets":[48,52]}}'
+head -c 52 /dev/zero >>t.safetensors
+fails 1 'labels has dtype i32 and rank 1, wanted i64' train t.safetensors $from
+safetensors t.safetensors '{"labels":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}'
+head -c 8 /dev/zero >>t.safetensors
+fails 1 "'t.safetensors' has no tensor 'images'" train t.safetensors $from
+# not a number: nothing of that step is saved
+safetensors nan.safetensors "$(tensors_header 8 3 32 32)"
+{ head -c $((7 * 3 * 32 * 32 * 4)) /dev/zero; head -c $((3 * 32 * 32 * 4)) /dev/zero | tr '\0' '\377'; } >>nan.safetensors
+for label in 0 1 2 3 0 1 2 3; do le64 $label; done >>nan.safetensors
+expect 1 train nan.safetensors --data-backend tensors $net --workspace tried --final-weights nan.out
+says '^tandem: error: epoch 0, iteration 1: the loss is not a number; nothing of this step was saved$'
+silent
+[ ! -e tried/checkpoint.safetensors ] || complain "saved a checkpoint"
+[ ! -e nan.out ] || complain "wrote final weights"
+rm -rf tried
+
+# --- weight files and checkpoints ----------------------------------------------------------------
+fails 2 'evaluate needs --weights FILE' evaluate set $own
+fails 2 'classify needs --weights FILE' classify $picture $own
+fails 1 "cannot open 'absent.safetensors': No such file" evaluate set $own --weights absent.safetensors
+fails 1 "cannot open 'absent.safetensors': No such file" train set $net --resume absent.safetensors --workspace tried
+fails 1 "cannot open 'absent.safetensors': No such file" train set $net --pretrained-weights absent.safetensors --workspace tried
+fails 1 "'w.safetensors' is no checkpoint but a weight file; weights alone go to --pretrained-weights" \
+    train set $net --resume w.safetensors --workspace tried
+fails 1 "'set': it is a folder" evaluate set $own --weights set
+fails 1 "'text'.*(safetensors|bytes)" evaluate set $own --weights text
+fails 1 "'$picture'.*safetensors" evaluate set $own --weights $picture
+fails 1 "'zero.jpg'" evaluate set $own --weights zero.jpg
+fails 1 "'pipe.jpg'" evaluate set $own --weights pipe.jpg
+fails 1 "tensor 'conv1.weight' is \[16,3,3,3\], the network wants \[64,3,7,7\]" evaluate set --arch resnet18 --weights w.safetensors
+fails 1 "logits have 4 classes, 7 are asked for" train set $net --num-classes 7 --pretrained-weights w.safetensors
+expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o r18.safetensors
+fails 1 "'r18.safetensors'.*(tensor|parameter) 'layer" evaluate set --arch resnet34 --weights r18.safetensors
+fails 1 "'r18.safetensors'.*(tensor|parameter) '" evaluate set --arch resnet50 --num-classes 4 --weights r18.safetensors
+fails 1 "tensor 'fc.weight' is \[4,512\], the network wants \[5,512\]" evaluate set --weights r18.safetensors --num-classes 5
+rm r18.safetensors
+fails 1 "was saved inside an epoch, after 3 batches of 8: it cannot go on with --batch-size 4" \
+    train set $net -b 4 --resume good/checkpoint.safetensors --workspace tried
+fails 1 "'good/checkpoint.safetensors' has a network of its own, --arch resnet18 cannot go on" train set --arch resnet18 --image-size 32 $fixed \
+    --resume good/checkpoint.safetensors --workspace tried
+fails 1 "'bare/train'.*circle|class folder" train bare --resume good/checkpoint.safetensors --workspace tried
+
+# truncated at, and with one bit wrong at: the length, the header, its end, the tensors, the last byte
+damaged() {
+    fails 1 "'damaged.safetensors'" train set $net --workspace tried --resume damaged.safetensors
+    fails 1 "'damaged.safetensors'" evaluate set $own --weights damaged.safetensors
+    fails 1 "'damaged.safetensors'" convert damaged.safetensors converted.safetensors
+}
+for whole in good/checkpoint.safetensors w.safetensors; do
+    size=$(wc -c <$whole)
+    end=$((8 + $(header_bytes $whole)))
+    for n in 0 1 7 8 9 $((end / 2)) $((end - 1)) $end $((end + 4)) $(((end + size) / 2)) $((size - 1)); do
+        head -c $n $whole >damaged.safetensors
+        damaged
+        last="$last, cut at $n of $size"
+    done
+    for n in 0 6 9 $((end / 3)) $((end / 2)) $((end - 20)) $end $((end + 5)) $((end + 1001)) $(((end + size) / 2)) $((size - 1)); do
+        byte=$(od -An -t u1 -j $n -N 1 $whole)
+        { head -c $n $whole; octets $((byte ^ 1 << n % 8)); tail -c +$((n + 2)) $whole; } >damaged.safetensors
+        damaged
+    done
+    { cat $whole; printf x; } >damaged.safetensors
+    damaged
+done
+tidy .
+
+# --- graph texts --------------------------------------------------------------------------------
+# graph PATTERN SED: small.td after an edit is refused, with file and line
+graph() {
+    sed "$2" small.td >wrong.td
+    fails 1 "wrong.td.*$1" train set --model wrong.td $fixed --workspace tried
+}
+graph ":3: found .*wanted '='" '3s/conv1.weight/conv1 weight/'
+graph 'conv3d' 's/conv2d/conv3d/'
+graph 'stretch' 's/{pad=1}/{stretch=1}/'
+graph 'pad' 's/{pad=1}/{pad=-1}/'
+graph '%11' 's/^output.*/output logits = %11/'
+graph 'logits' 's/^output.*//'
+graph 'logits' 's/logits/result/'
+graph 'images' 's/%images/%pictures/'
+graph 'bn1.weight' '/^%bn1.weight/d'
+graph '' 's/^%3 = .*/%3 = relu/'
+graph '' '5s/.*/%1 = conv2d %images, %images/'
+graph '' '3s/16,3,3,3/16,4,3,3/'
+graph '' '3s/16,3,3,3/16,3,99999999999,3/'
+graph '' '3s/f32\[/f31[/'
+: >wrong.td
+fails 1 "'?wrong.td" train set --model wrong.td $fixed --workspace tried
+fails 1 "'?$picture" train set --model $picture $fixed --workspace tried
+fails 1 "'absent.td'" train set --model absent.td $fixed --workspace tried
+fails 1 "'set'.*folder" train set --model set $fixed --workspace tried
+fails 1 "a window of 2 does not fit a 1x1 picture" train set $net --image-size 1 --workspace tried
+fails 2 "'resnet19'" train set --arch resnet19 --workspace tried
+
+# --- places that cannot be written: said before the work begins -----------------------------------
+fails 1 "'text' is a file, wanted a folder" train set $net --workspace text
+fails 1 "'text' is a file, wanted a folder" train set $net --workspace text/more
+fails 1 "cannot create folder '/proc/tandem'" train set $net --workspace /proc/tandem
+long="--model small.td $fixed --epochs 1000000 --raport-file /dev/null --no-checkpoints --training-only --workspace tried"
+fails 1 "cannot write 'absent/w.safetensors': cannot open its folder" train set $long --final-weights absent/w.safetensors
+fails 1 "cannot write 'set': it is a folder" train set $long --final-weights set
+fails 1 "cannot write 'absent/w.safetensors'" train set $long --train-logits absent/w.safetensors
+fails 1 "cannot write report '.*absent/r.json'" train set $long --raport-file "$PWD/absent/r.json"
+fails 1 "cannot write 'tried/absent/c.safetensors'" train set $net --epochs 1000000 --raport-file /dev/null --workspace tried \
+    --checkpoint-filename absent/c.safetensors
+fails 1 "cannot write 'absent/l.safetensors'" evaluate set $own --weights w.safetensors --logits absent/l.safetensors
+fails 1 "cannot write report 'absent/r.json'" evaluate set $own --weights w.safetensors --raport-file absent/r.json
+fails 1 "cannot write 'absent/w.safetensors'" convert w.safetensors absent/w.safetensors
+rm -rf tried
+
+# --- a workspace in use ---------------------------------------------------------------------------
+"$TANDEM" train set $net --epochs 1000000 --workspace used -p 1 >used.out 2>used.err </dev/null &
+pid=$!
+n=0
+until grep -q 'iteration 2/' used.err || [ $n -gt 3000 ]; do
+    n=$((n + 1))
+    sleep 0.02
+done
+expect 1 train set $net --workspace used
+says "^tandem: error: folder 'used' is in use by process $pid on '"
+kill -0 $pid || complain "the first one has ended"
+kill -TERM $pid
+code=0
+wait $pid || code=$?
+[ $code = 3 ] || complain "the first one ended with $code"
+expect 0 train set $net --workspace used --run-iters 1
+rm -rf used
+
+# --- memory ---------------------------------------------------------------------------------------
+last="ulimit -v"
+code=0
+(ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 2000 --threads 1 --workspace tried) >out 2>err </dev/null || code=$?
+[ $code = 1 ] || complain "exit code $code, wanted 1"
+says '^tandem: error: the plan needs [0-9.]+ MB and the system does not give them'
+silent
+[ ! -e tried ] || complain "left a folder"
+
+# --- disk full ------------------------------------------------------------------------------------
+# The first checkpoint fits, another beside it does not: the old one stays as it is and loads.
+still_good() {
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    says "^tandem: error: cannot write 'full/checkpoint.safetensors': .*$1"
+    tidy full
+    same full/checkpoint.safetensors kept.safetensors
+    expect 0 evaluate set $own --weights full/checkpoint.safetensors
+    expect 0 train set $net --workspace after --resume full/checkpoint.safetensors --final-weights after.safetensors
+    rm -rf after
+}
+
+small_model wide.td 32 4
+sed -i 's/conv2.weight:f32\[32,/conv2.weight:f32[3000,/; s/f32\[32\]/f32[3000]/; s/f32\[4,32\]/f32[4,3000]/' wide.td # 4 MB
+net="--model wide.td $fixed --epochs 2 --training-only --raport-file /dev/null"
+own="--model wide.td --threads 1"
+mkdir full
+expect 0 train set $net --workspace full --run-iters 2
+bytes=$(wc -c <full/checkpoint.safetensors)
+cp full/checkpoint.safetensors kept.safetensors
+last="ulimit -f"
+code=0
+(ulimit -f $((bytes / 1024 / 2)) && exec "$TANDEM" train set $net --workspace full --resume full/checkpoint.safetensors) \
+    >out 2>err </dev/null || code=$?
+still_good 'File too large'
+rm -rf full
+
+mkdir full
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=$((bytes * 3 / 2)) tandem_test full 2>/dev/null; then
+    trap 'umount full' EXIT
+    cp kept.safetensors full/checkpoint.safetensors
+    last="a full disk"
+    code=0
+    "$TANDEM" train set $net --workspace full --resume full/checkpoint.safetensors >out 2>err </dev/null || code=$?
+    still_good 'No space left on device'
+    fails 1 "cannot write 'full/w.safetensors': .*No space left" convert kept.safetensors full/w.safetensors
+    expect 1 dataset draw full/drawn --train 4000 --size 256
+    says "^tandem: error: .*No space left"
+    if ls full | grep -q drawn; then complain "half a data set is left: $(ls full)"; fi
+else
+    echo "left out: a full disk, for a file system cannot be mounted here"
+fi
+finish
