@@ -138,6 +138,16 @@ void td_free(void *p)
     free(h);
 }
 
+void *td_system_alloc(size_t bytes)
+{
+    return malloc(bytes);
+}
+
+void td_system_free(void *p)
+{
+    free(p);
+}
+
 /* --- arenas ---------------------------------------------------------------------------------- */
 
 struct td_arena_chunk {

@@ -76,6 +76,10 @@ bool td_alloc_refused(void);
 /** Add to the live counts below: memory that did not come from td_alloc. */
 void td_alloc_note(int64_t blocks, int64_t bytes);
 
+/** The C library's own, uncounted: for callbacks that must serve a host program's memory too. */
+void *td_system_alloc(size_t bytes) TD_CHECKED;
+void td_system_free(void *p);
+
 /* --- for tests ------------------------------------------------------------------------------- */
 
 /** The `n`-th allocation from now (1 = the next) and all after it fail; 0 switches that off. */

@@ -54,8 +54,11 @@ static const char *const kind_names[] = { "null",     "a truth value", "a whole 
 static _Thread_local td_arena *pool;
 static _Thread_local bool is_out_of_memory;
 
+/* jansson's functions are the process's: outside of our own parsing they serve whoever else uses it */
 static void *allocate(size_t bytes)
 {
+    if (!pool)
+        return td_system_alloc(bytes);
     void *p = td_arena_alloc(pool, bytes, 1);
     if (!p)
         is_out_of_memory = true;
@@ -64,7 +67,8 @@ static void *allocate(size_t bytes)
 
 static void leave_to_the_arena(void *p)
 {
-    (void)p;
+    if (!pool)
+        td_system_free(p);
 }
 
 static void use_our_memory(void)

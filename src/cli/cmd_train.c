@@ -57,6 +57,8 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
 static td_status evaluate_only(const td_train_opts *o, const td_call *call)
 {
     td_evaluate_opts e;
+    if (!o->resume && !o->pretrained_weights)
+        return td_error(TD_EUSAGE, "--evaluate needs --resume or --pretrained-weights FILE");
     td_evaluate_defaults(&e);
     e.model = o->model;
     e.input = o->input;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
 
@@ -182,17 +183,45 @@ td_status td_dataset_number_classes(td_dataset *ds, int n_classes)
     return TD_OK;
 }
 
+/* The name as a weight file has it: files of JSON hold UTF-8 only, so other bytes were changed there. */
+static td_status name_in_json(const char *name, td_text *out)
+{
+    td_text text = { 0 };
+    td_json *doc = NULL;
+    const char *back;
+    td_status st;
+    td_text_add(&text, "[\"");
+    td_text_add_json(&text, name);
+    td_text_add(&text, "\"]");
+    TD_OUT(td_text_status(&text));
+    TD_OUT(td_json_parse(td_text_get(&text), text.len, "class name", &doc));
+    TD_OUT(td_json_as_text(td_json_at(doc, 0), &back));
+    td_text_add(out, "%s", back);
+    st = td_text_status(out);
+out:
+    td_json_free(doc);
+    td_text_release(&text);
+    return st;
+}
+
 /* new_label[i] = place of class i of the data set in the wanted names */
 static td_status match(const td_dataset *ds, int n, const char *const *names, bool allow_subset,
                        int64_t *new_label)
 {
     td_map own = { 0 }, wanted = { 0 };
+    td_text changed = { 0 };
     td_status st = TD_OK;
     for (int i = 0; i < n; i++)
         TD_OUT(td_map_set(&wanted, names[i], (void *)(intptr_t)(i + 1)));
     for (int i = 0; i < ds->n_classes; i++) {
-        TD_OUT(td_map_set(&own, ds->class_names[i], (void *)(intptr_t)(i + 1)));
-        new_label[i] = (intptr_t)td_map_get(&wanted, ds->class_names[i]) - 1;
+        const char *name = ds->class_names[i];
+        td_text_release(&changed);
+        if (!td_map_has(&wanted, name)) {
+            TD_OUT(name_in_json(name, &changed));
+            name = td_text_get(&changed);
+        }
+        TD_OUT(td_map_set(&own, name, (void *)(intptr_t)(i + 1)));
+        new_label[i] = (intptr_t)td_map_get(&wanted, name) - 1;
         if (new_label[i] < 0)
             TD_OUT(td_error(TD_EFORMAT, "'%s' has a class '%s', which is not among the %d wanted",
                             ds->root, ds->class_names[i], n));
@@ -203,6 +232,7 @@ static td_status match(const td_dataset *ds, int n, const char *const *names, bo
                             names[i], n));
     }
 out:
+    td_text_release(&changed);
     td_map_release(&own);
     td_map_release(&wanted);
     return st;

@@ -28,8 +28,8 @@ struct td_builder {
 
 extern const td_op td_op_input, td_op_param;
 
-/* what td_build_begin gives when there is no memory for a builder: it has failed already, so that no
-   call changes it */
+/* what td_build_begin gives when there is no memory for a builder: it has failed already, so that
+   no call changes it */
 static const td_node no_node = { .op = &td_op_input };
 static const td_builder no_builder = {
     .st = TD_ENOMEM,

@@ -49,8 +49,8 @@ struct td_op {
     bool is_leaf;           /* input, param: no kernel */
     bool is_composite;      /* has expand, no kernel */
 
-    /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already checked;
-       layouts are settled by the caller. */
+    /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
+       checked; layouts are settled by the caller. */
     td_status (*infer)(const td_node *n, td_type *y);
 
     /* dy[i]: gradient of output i, NULL when it has none.  Set dx[i] for operands that have one. */

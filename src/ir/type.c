@@ -122,7 +122,7 @@ static const char *read_order(const char *s, td_blocking *bl, unsigned *blocked)
     return n_outer == bl->rank ? s : NULL;
 }
 
-/* "16b4a" into bl->block; `product` of each dimension's blocks; false when malformed or too large */
+/* "16b4a" into bl->block, with the product of each dimension's blocks; false when malformed */
 static bool read_blocks(const char *s, td_blocking *bl, unsigned blocked, int64_t *product)
 {
     unsigned has_block = 0;

@@ -2,7 +2,7 @@
  * batch_norm(x, gamma, beta) -> y, mean, var        normalise by the batch's statistics
  *
  *   x     [N, C, H, W]  any float         y     same as x
- *   gamma [C], beta [C] float32 (f64)     mean  [C], var [C]: of this batch, var biased (over N H W)
+ *   gamma [C], beta [C] float32 (f64)     mean  [C], var [C]: of this batch, var biased
  *
  *   y = gamma (x - mean) / sqrt(var + eps) + beta
  *
@@ -240,7 +240,7 @@ const td_op td_op_batch_norm_add_relu = {
     .infer = norm_relu_infer,
 };
 
-/* dz is dy where the mask is set: output 3 may not share dy's memory with dx, so nothing overwrites */
+/* dz is dy where the mask is set: it may not share dy's memory with dx, so nothing overwrites */
 const td_op td_op_batch_norm_add_relu_grad = {
     .name = "batch_norm_add_relu_grad",
     .summary = "gradient of batch_norm_add_relu",

@@ -280,8 +280,8 @@ static void emit_one(td_rewriter *rw, group *const *of, const td_node *n)
         td_rw_copy(rw, n);
 }
 
-/* emit the waiting nodes whose operands exist by now, in order, until none does; updates of parameters
-   overtake nothing that waits */
+/* emit the waiting nodes whose operands exist by now, in order, until none does; updates of
+   parameters overtake nothing that waits */
 static int emit_waiting(td_rewriter *rw, group *const *of, const td_node **waiting, int n)
 {
     for (int before = n + 1; n < before && td_build_ok(rw->b);) {

@@ -6,8 +6,8 @@
  *
  *     needed   values that depend on some wanted parameter        (forward over the nodes)
  *     reached  values the loss depends on                          (backward)
- *     walk the nodes backwards from the loss; where a node has a gradient at its results and a needed
- *     operand, its op emits the operands' gradients, which are added up
+ *     walk the nodes backwards from the loss; where a node has a gradient at its results and a
+ *     needed operand, its op emits the operands' gradients, which are added up
  *
  * Works on the graph after expand.  Source: Griewank and Walther 2008, chapter 3.
  */

@@ -10,7 +10,7 @@
  *
  * A follower whose kernel does not know the layout is given plain order instead.  A node that
  * reads a mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask
- * was made in.
+ * was made in.  A graph in which something has a layout already is left as it is, but for outputs.
  */
 #include <string.h>
 
@@ -302,16 +302,31 @@ static td_status state_init(td_rewriter *rw, layout_state *s)
     return s->wish && s->has_wish && s->param ? TD_OK : TD_ENOMEM;
 }
 
+/* did this pass run before, or did the text say layouts? */
+static bool has_layouts(const td_graph *g)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (!td_type_is_plain(&g->values[i]->type))
+            return true;
+    return false;
+}
+
 static void layout_run(td_rewriter *rw)
 {
     layout_state s;
     td_status st = state_init(rw, &s);
     rw->state = &s;
     if (st == TD_OK) {
-        ask(rw, &s);
-        choose_params(rw->old, &s);
+        bool is_chosen = has_layouts(rw->old);
+        if (!is_chosen) {
+            ask(rw, &s);
+            choose_params(rw->old, &s);
+        }
         for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++)
-            emit_node(rw, &s, rw->old->nodes[i]);
+            if (is_chosen)
+                td_rw_copy(rw, rw->old->nodes[i]);
+            else
+                emit_node(rw, &s, rw->old->nodes[i]);
         plain_outputs(rw);
     } else {
         td_build_fail(rw->b, st);

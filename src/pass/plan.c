@@ -225,7 +225,7 @@ out:
 
 /* --- the checker ------------------------------------------------------------------------------ */
 
-/* what the checker finds out about each value by itself: whose memory it is, and from when to when */
+/* what the checker finds out about each value by itself: whose memory it is, and when */
 typedef struct {
     int root;        /* the value it is a reshape of, else itself */
     int first, last; /* of a root: nodes during which it or a reshape of it is needed */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "io/lock.h"
+#include "train/bad_list.h"
 #include "train/checkpoint.h"
 #include "train/inputs.h"
 #include "train/judge.h"
@@ -40,8 +41,7 @@ typedef struct {
     td_report *report;
     td_lock *lock;
     char *path[N_PATHS];
-    char *known_bad;  /* bad.list as the run that is resumed left it */
-    size_t bad_bytes; /* written to it by this run */
+    td_bad_list bad;
     char *graph_text; /* of a checkpoint's own network */
     td_text config;
     int n_names;
@@ -70,7 +70,7 @@ static void release(job *j)
     td_tensors_free(j->start);
     for (int i = 0; i < N_PATHS; i++)
         td_free(j->path[i]);
-    td_free(j->known_bad);
+    td_bad_list_release(&j->bad);
     td_free(j->graph_text);
     td_free(j->class_names);
     td_text_release(&j->config);
@@ -339,21 +339,29 @@ out:
     return st;
 }
 
-/* of the run that is resumed: its bad pictures are not met again */
-static td_status read_bad_list(job *j)
+/* two results must not go into one file */
+static td_status check_paths(const job *j)
 {
-    size_t n;
-    if (j->o.resume && td_path_exists(j->path[PATH_BAD]))
-        return td_file_read(j->path[PATH_BAD], (size_t)1 << 30, &j->known_bad, &n);
-    unlink(j->path[PATH_BAD]); /* of another run */
+    const struct {
+        const char *what, *path;
+    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[PATH_CHECKPOINT] },
+                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[PATH_BEST] },
+                    { "the report", j->path[PATH_REPORT] },
+                    { "the list of bad pictures", j->path[PATH_BAD] },
+                    { "the final weights", j->o.final_weights },
+                    { "the logits", j->o.train_logits } };
+    enum { N = sizeof outputs / sizeof *outputs };
+    for (int i = 0; i < N; i++)
+        for (int k = i + 1; k < N; k++)
+            if (outputs[i].path && outputs[k].path && strcmp(outputs[i].path, outputs[k].path) == 0)
+                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
+                                outputs[i].what, outputs[k].what);
     return TD_OK;
 }
 
-static td_status open_files(job *j)
+static td_status name_files(job *j)
 {
     const td_train_opts *o = &j->o;
-    TD_TRY(td_make_folder(o->workspace));
-    TD_TRY(make_config(j));
     j->path[PATH_CHECKPOINT] = td_path_join(o->workspace, o->checkpoint_filename);
     j->path[PATH_BEST] = td_path_join(o->workspace, "model_best.safetensors");
     if (o->raport_file)
@@ -362,13 +370,21 @@ static td_status open_files(job *j)
     if (!j->path[PATH_CHECKPOINT] || !j->path[PATH_BEST] || !j->path[PATH_BAD] ||
         (o->raport_file && !j->path[PATH_REPORT]))
         return TD_ENOMEM;
+    return check_paths(j);
+}
+
+static td_status open_files(job *j)
+{
+    const td_train_opts *o = &j->o;
+    TD_TRY(td_make_folder(o->workspace));
+    TD_TRY(make_config(j));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
     if (!o->no_checkpoints) {
         TD_TRY(td_lock_open(o->workspace, &j->lock));
         TD_TRY(td_output_check(j->path[PATH_CHECKPOINT]));
     }
-    TD_TRY(read_bad_list(j));
+    TD_TRY(td_bad_list_open(&j->bad, j->path[PATH_BAD], o->resume != NULL));
     TD_TRY(td_report_open(j->path[PATH_REPORT], &j->report));
     return td_report_parameters(j->report, td_text_get(&j->config));
 }
@@ -402,48 +418,12 @@ static td_weight_facts facts_of(const job *j)
                               .names = j->class_names };
 }
 
-/* "path TAB reason", with the escapes of JSON; not those that an earlier part of this run has listed */
-static void add_bad(const job *j, const td_loader *ld, td_text *out)
-{
-    const td_bad_picture *bad;
-    int64_t n = ld ? td_loader_bad(ld, &bad) : 0;
-    for (int64_t i = 0; i < n; i++) {
-        td_text line = { 0 };
-        td_text_add_json(&line, bad[i].path);
-        td_text_add(&line, "\t");
-        td_text_add_json(&line, bad[i].reason);
-        td_text_add(&line, "\n");
-        if (!j->known_bad || !strstr(j->known_bad, td_text_get(&line)))
-            td_text_add(out, "%s", td_text_get(&line));
-        td_text_release(&line);
-    }
-}
-
-static td_status write_bad_list(job *j)
-{
-    td_text t = { 0 };
-    add_bad(j, j->train_loader, &t);
-    add_bad(j, j->val_loader, &t);
-    td_status st = td_text_status(&t);
-    if (st == TD_OK && t.len > j->bad_bytes) {
-        td_text all = { 0 };
-        td_text_add(&all, "%s%s", j->known_bad ? j->known_bad : "", td_text_get(&t));
-        st = td_text_status(&all);
-        if (st == TD_OK)
-            st = td_file_write(j->path[PATH_BAD], td_text_get(&all), all.len);
-        td_text_release(&all);
-        j->bad_bytes = t.len;
-    }
-    td_text_release(&t);
-    return st;
-}
-
 static td_status save(job *j)
 {
     td_weight_facts f = facts_of(j);
     if (j->o.no_checkpoints)
         return TD_OK;
-    TD_TRY(write_bad_list(j));
+    TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
     TD_TRY(td_checkpoint_save(j->path[PATH_CHECKPOINT], j->program, &j->s, &f,
                               td_text_get(&j->config)));
     snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[PATH_CHECKPOINT]);
@@ -727,9 +707,9 @@ static td_status run_and_list(job *j)
 {
     td_status st = run(j);
     if (st == TD_OK)
-        return write_bad_list(j);
+        return td_bad_list_write(&j->bad, j->train_loader, j->val_loader);
     char *message = td_copy_text(td_error_message());
-    if (write_bad_list(j) != TD_OK)
+    if (td_bad_list_write(&j->bad, j->train_loader, j->val_loader) != TD_OK)
         td_log(TD_LOG_WARN, "train", "%s", td_error_message());
     st = td_error_set(st, message ? message : td_status_text(st));
     td_free(message);
@@ -779,6 +759,7 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(check_options(&j));
     td_set_threads(opts->threads);
     td_signals_catch();
+    TD_OUT(name_files(&j));
     TD_OUT(open_start(&j));
     choose_seed(&j);
     TD_OUT(td_model_image_size(&j.o.model, &j.o.model.image_size));

@@ -61,6 +61,7 @@ fails 2 '--max-bad: 2 is out of range, wanted 0 to 1' train set --max-bad 2
 fails 2 '--threads: 5000 is out of range' train set --threads 5000
 fails 2 "--batch-size: .*''" train set -b ''
 fails 2 '--warmup: 5 epochs of warm-up do not fit into --epochs 2' train set $net --warmup 5
+fails 2 '--evaluate needs --resume or --pretrained-weights' train set $net --evaluate
 fails 2 'exclude each other' train set $net --resume good/checkpoint.safetensors --pretrained-weights w.safetensors
 
 # --- data: folders ------------------------------------------------------------------------------
@@ -318,6 +319,12 @@ fails 1 "cannot write 'tried/absent/c.safetensors'" train set $net --epochs 1000
 fails 1 "cannot write 'absent/l.safetensors'" evaluate set $own --weights w.safetensors --logits absent/l.safetensors
 fails 1 "cannot write report 'absent/r.json'" evaluate set $own --weights w.safetensors --raport-file absent/r.json
 fails 1 "cannot write 'absent/w.safetensors'" convert w.safetensors absent/w.safetensors
+fails 2 "'tried/model_best.safetensors' is named for the checkpoint and for the best weights" train set $net --workspace tried \
+    --checkpoint-filename model_best.safetensors
+fails 2 "'tried/checkpoint.safetensors' is named for the checkpoint and for the final weights" train set $net --workspace tried \
+    --final-weights tried/checkpoint.safetensors
+fails 2 "'tried/checkpoint.safetensors' is named for the checkpoint and for the report" train set $net --workspace tried \
+    --raport-file checkpoint.safetensors
 rm -rf tried
 
 # --- a workspace in use ---------------------------------------------------------------------------
@@ -339,13 +346,18 @@ expect 0 train set $net --workspace used --run-iters 1
 rm -rf used
 
 # --- memory ---------------------------------------------------------------------------------------
-last="ulimit -v"
-code=0
-(ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 2000 --threads 1 --workspace tried) >out 2>err </dev/null || code=$?
-[ $code = 1 ] || complain "exit code $code, wanted 1"
-says '^tandem: error: the plan needs [0-9.]+ MB and the system does not give them'
-silent
-[ ! -e tried ] || complain "left a folder"
+if (ulimit -v 3000000 && exec "$TANDEM" version) >/dev/null 2>&1; then
+    last="ulimit -v"
+    code=0
+    (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 2000 --threads 1 --workspace tried) \
+        >out 2>err </dev/null || code=$?
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    says '^tandem: error: the plan needs [0-9.]+ MB and the system does not give them'
+    silent
+    [ ! -e tried ] || complain "left a folder"
+else
+    echo "left out: a plan beyond memory, for this build does not start with 3 GB of address space"
+fi
 
 # --- disk full ------------------------------------------------------------------------------------
 # The first checkpoint fits, another beside it does not: the old one stays as it is and loads.

@@ -86,7 +86,7 @@ END
 
 report_is_sound() {
     number='(null|-?[0-9.]+(e[-+]?[0-9]+)?)'
-    text='"[^"\\]*"'
+    text='"([^"\\]|\\.)*"'
     times='"timestamp": "[0-9.]+", "datetime": "[-0-9]+ [0-9:.]+", "elapsedtime": "[0-9.]+"'
     metric="\"(train|val)\.[a-z0-9_]+\": $number"
     setting="\"[-a-z0-9_]+\": ($number|$text|true|false)"

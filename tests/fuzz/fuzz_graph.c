@@ -1,6 +1,6 @@
 /*
- * fuzz_graph.c -- any bytes as graph text: an error in words, or a graph that prints, parses back to the
- * same, and goes through every pass and the planner
+ * fuzz_graph.c -- any bytes as graph text: an error in words, or a graph that prints, parses back
+ * to the same, and goes through every pass and the planner
  */
 #include "pass/pass.h"
 #include "pass/plan.h"

@@ -7,7 +7,8 @@
  *     ---
  *     expected graph, or one line "error: message"
  *
- * Every result must also stay as it is when the pass (but grad) runs on it once more, and must parse back.
+ * Every result must also parse back, and stay as it is when the pass (but grad) runs on it once
+ * more.
  * TANDEM_GOLDEN_WRITE=1 rewrites what is below the line.
  */
 #include "support/expect.h"

@@ -17,8 +17,8 @@ char *td_test_print(const td_graph *g);
 const td_value *td_test_value(const td_graph *g, const char *name);
 
 /**
- * A device without kernels: it wants aBcd16b for convolutions whose channels are multiples of 16, takes
- * every layout everywhere but for `concat`, `slice`, `softmax` and what has padding.
+ * A device without kernels: it wants aBcd16b for convolutions without groups whose channels are
+ * multiples of 16, and takes every layout but one with padding.
  */
 extern const td_target td_test_target;
 

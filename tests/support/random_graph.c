@@ -1,9 +1,9 @@
 /*
- * random_graph.c -- grow a graph: take a value, put a random op behind it, add the result to the pool
+ * random_graph.c -- grow a graph: take a value, put a random op behind it, pool the result
  *
- * Pictures (rank 4) and rows (rank 2) are pooled apart.  Shapes are small and odd; channels are now and
- * then multiples of 16, so that blocked layouts, padded ones and plain ones meet.  Blocks that the fuse and
- * fold passes look for come more often than chance would make them.
+ * Pictures (rank 4) and rows (rank 2) are pooled apart.  Shapes are small and odd; channels are now
+ * and then multiples of 16, so that blocked layouts, padded ones and plain ones meet.  Blocks that
+ * the fuse and fold passes look for come more often than chance would make them.
  */
 #include "support/random_graph.h"
 
@@ -340,7 +340,7 @@ static void add_gradients(maker *m, td_value *loss, td_value *lr)
 
 static void give_out(maker *m)
 {
-    char name[8];
+    char name[16];
     for (int i = 0; i < 3 && i < m->n_pictures; i++) {
         snprintf(name, sizeof name, "y%d", i);
         td_output(m->b, name, m->picture[m->n_pictures - 1 - i]);

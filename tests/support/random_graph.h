@@ -13,8 +13,8 @@ typedef enum {
 } td_random_kind;
 
 /**
- * Inputs of the graph: images [N, C, H, W] of `dtype`, labels i64 [N], and lr (a scalar of `dtype`) when
- * training.  Fails the running test when the graph cannot be built.  td_graph_free.
+ * Inputs of the graph: images [N, C, H, W] of `dtype`, labels i64 [N], and lr (a scalar of `dtype`)
+ * when training.  Fails the running test when the graph cannot be built.  td_graph_free.
  */
 td_graph *td_random_graph(uint64_t seed, td_random_kind kind, td_dtype dtype);
 

@@ -104,7 +104,7 @@ static int loops_of(const char *layout, const int64_t *dims, int rank, loop *out
     return n;
 }
 
-/* walk memory element by element: each place holds one index or padding, and each index has one place */
+/* walk memory: each place holds one index or padding, and each index has one place */
 static void check_layout(int rank, const int64_t *dim, const char *layout)
 {
     loop loops[16];

@@ -1,0 +1,79 @@
+# ctest: timeout 180
+# odd_sets.sh -- unusual but right: names with spaces, newlines, quotes and bytes that are no UTF-8; one picture per
+# class; batches larger than the validation set; every kind of JPEG and PNG; links; deep folders; a part of the classes
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+small_model small.td 32 4
+net="--model small.td --threads 1 --workers 1 --seed 1 -b 8 --epochs 1"
+
+# --- names --------------------------------------------------------------------------------------
+odd='odd set
+of "two" lines'
+latin=$(printf 'caf\351')
+quoted='it'\''s "a" class\'
+drawn "$odd" --classes 4 --train 48 --val 12
+for split in train val; do
+    mv "$odd/$split/circle" "$odd/$split/$latin"
+    mv "$odd/$split/square" "$odd/$split/$quoted"
+done
+long=$(printf 'x%.0s' 1 2 3 4 5 6 7 8 9 10)
+long=$(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do printf %s "$long"; done).jpg
+mkdir -p "$odd/train/stripes/deep/er"
+cp "$odd/train/stripes/00000.jpg" "$odd/train/stripes/deep/er/$long"
+ln -s 00000.jpg "$odd/train/stripes/link.JPG"
+expect 0 train "$odd" $net --workspace "a b
+c" --final-weights "final 'weights'.safetensors"
+says '4 classes, 50 pictures of 32 x 32'
+report_is_sound "a b
+c/experiment_raport.json"
+expect 0 evaluate "$odd" --weights "final 'weights'.safetensors" -b 500 --json
+prints '"n": 12, '
+cp out first
+expect 0 train "$odd" --resume "a b
+c/checkpoint.safetensors" --epochs 2 --workspace again
+expect 0 inspect checkpoint "final 'weights'.safetensors" --json
+prints 'letter_A'
+expect 0 classify --weights "final 'weights'.safetensors" --json "$odd/val/$latin/00000.jpg" "$odd/val/$quoted/00000.jpg"
+[ "$(wc -l <out)" = 1 ] || complain "a name broke the line of JSON"
+prints '"name": "it'\''s \\"a\\" class\\\\"'
+
+# a part of the classes is judged by the network's own numbers
+mkdir some
+cp -r "$odd/val/$quoted" "$odd/val/stripes" some
+expect 0 evaluate some --weights "final 'weights'.safetensors" --json
+prints '"n": 6, '
+
+# --- small --------------------------------------------------------------------------------------
+for class in a b; do
+    mkdir -p tiny/train/$class tiny/val/$class
+    cp some/stripes/0000$([ $class = a ] && echo 0 || echo 1).jpg tiny/train/$class
+    cp some/stripes/00002.jpg tiny/val/$class
+done
+tiny="--arch resnet18 --image-size 32 --threads 1 --seed 1 --workspace tiny.run --lr 0.01"
+expect 0 train tiny $tiny -b 2 --epochs 2
+expect 0 train tiny $tiny -b 1 --epochs 1 --no-checkpoints
+expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors -b 64 --json
+prints '"n": 2, '
+expect 0 train tiny $tiny -b 2 --epochs 4 --gather-checkpoints 2 --workspace gather
+[ "$(ls gather | grep checkpoint | tr '\n' ' ')" = 'checkpoint.safetensors checkpoint_0002.safetensors checkpoint_0003.safetensors ' ] ||
+    complain "kept $(ls gather)"
+same gather/checkpoint.safetensors gather/checkpoint_0003.safetensors
+for size in 1 8 33; do
+    expect 0 train tiny $tiny -b 2 --epochs 1 --no-checkpoints --image-size $size
+done
+
+# --- pictures -----------------------------------------------------------------------------------
+expect 0 classify --weights tiny.run/checkpoint.safetensors --topk 1 "$TANDEM_SOURCE"/tests/data/images/*
+n=$(ls "$TANDEM_SOURCE"/tests/data/images | wc -l)
+[ $n -ge 30 ] || complain "only $n pictures"
+[ "$(grep -Ec '^  [ab]: [0-9.]+%$' out)" = $n ] || complain "not a class for each of $n pictures"
+cp "$TANDEM_SOURCE/tests/data/images/rgb.png" tiny/val/a/png.jpg
+cp "$TANDEM_SOURCE/tests/data/images/cmyk.jpg" tiny/val/a/jpg.png
+expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors --json
+prints '"n": 4, .*"n_bad": 0,'
+
+# --- many threads, many workers, far ahead --------------------------------------------------------
+expect 0 train tiny $tiny -b 2 --epochs 2 --no-checkpoints --threads 99 --workers 99 --prefetch 99
+finish
