@@ -582,7 +582,11 @@ static td_status set_up(td_loader *ld, const td_loader_opts *opts)
     TD_TRY(set_up_order(ld));
     size_t size = (size_t)ld->opts.image_size;
     ld->slot_bytes = (size_t)ld->opts.batch_size * 3 * size * size * sizeof(float);
-    return td_dataset_decodes(ld->ds) ? set_up_ring(ld) : set_up_ready(ld);
+    td_status st = td_dataset_decodes(ld->ds) ? set_up_ring(ld) : set_up_ready(ld);
+    if (st != TD_ENOMEM)
+        return st;
+    return td_error_context(st, "a batch of %d pictures of %zu x %zu", ld->opts.batch_size, size,
+                            size);
 }
 
 td_status td_loader_new(const td_dataset *ds, const td_loader_opts *opts, td_loader **out)

@@ -266,7 +266,8 @@ typedef struct {
 static td_status check_length(const char *what, uint64_t n_header, uint64_t n_file)
 {
     if (n_header > HEADER_MAX)
-        return td_error(TD_ELIMIT, "'%s': header of %" PRIu64 " bytes, at most %u are read: is it a "
+        return td_error(TD_ELIMIT,
+                        "'%s': header of %" PRIu64 " bytes, at most %u are read: is it a "
                         "safetensors file?",
                         what, n_header, HEADER_MAX);
     if (n_header > n_file - LENGTH_BYTES)

@@ -67,8 +67,8 @@ static bool can_have(const td_rewriter *rw, const td_node *n, const td_layout_wi
 
 /*
  * Forward convolutions are asked before anything has a layout.  Gradients are NOT asked here but in
- * ask_now, when their operands have theirs: with every end open they would want other layouts than the
- * forward pass left, and large activations would be reordered back and forth.
+ * ask_now, when their operands have theirs: with every end open they would want other layouts than
+ * the forward pass left, and large activations would be reordered back and forth.
  */
 static void ask(td_rewriter *rw, layout_state *s)
 {

@@ -450,6 +450,9 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
 
 /* --- initial values --------------------------------------------------------------------------- */
 
+/* elements of one stream of random numbers: parts are drawn in parallel, the bits stay the same */
+#define INIT_PART 65536
+
 static double draw(td_rng *r, const td_param_attr *a)
 {
     switch ((td_init)a->init) {
@@ -465,22 +468,37 @@ static double draw(td_rng *r, const td_param_attr *a)
     return 0;
 }
 
+/* elements from .. to - 1; float64 begins with the same numbers as float32 */
+static void draw_part(const td_value *v, uint64_t seed, int64_t from, int64_t to, char *plain)
+{
+    bool is_wide = v->type.dtype == TD_DT_F64;
+    td_rng r = td_rng_make(seed, TD_RNG_INIT, td_hash_text(v->name), (uint64_t)(from / INIT_PART));
+    for (int64_t i = from; i < to; i++) {
+        float x = (float)draw(&r, v->producer->attr);
+        double wide = x;
+        if (is_wide)
+            memcpy(plain + i * 8, &wide, 8);
+        else
+            memcpy(plain + i * 4, &x, 4);
+    }
+}
+
 static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
 {
     int64_t n = td_type_count(&v->type);
-    size_t each = td_dtype_bytes(v->type.dtype);
     if (v->type.dtype != TD_DT_F32 && v->type.dtype != TD_DT_F64)
         return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
                         td_dtype_name(v->type.dtype));
-    char *plain = td_alloc((size_t)n, each);
+    if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS) {
+        memset(p->address[v->id], 0, (size_t)td_type_bytes(&v->type));
+        return TD_OK;
+    }
+    char *plain = td_alloc((size_t)n, td_dtype_bytes(v->type.dtype));
     if (!plain)
         return TD_ENOMEM;
-    td_rng r = td_rng_make(seed, TD_RNG_INIT, td_hash_text(v->name), 0);
-    for (int64_t i = 0; i < n; i++) {
-        float x = (float)draw(&r, v->producer->attr);
-        double wide = x; /* float64 runs begin with the same numbers */
-        memcpy(plain + (size_t)i * each, each == 4 ? (void *)&x : (void *)&wide, each);
-    }
+#pragma omp parallel for if (n > INIT_PART)
+    for (int64_t i = 0; i < n; i += INIT_PART)
+        draw_part(v, seed, i, i + INIT_PART < n ? i + INIT_PART : n, plain);
     td_status st = copy_param(v, p->address[v->id], plain, false);
     td_free(plain);
     return st;

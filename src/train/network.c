@@ -80,7 +80,8 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
         td_output(b, "loss", loss);
         td_output(b, "logits", logits);
     }
-    return td_build_end(b, out);
+    td_status st = td_build_end(b, out);
+    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
 }
 
 td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
@@ -101,5 +102,6 @@ td_status td_judging_graph(const td_model_opts *model, int batch, double smoothi
             td_output(b, "probabilities", td_softmax(b, logits));
         td_output(b, "logits", logits);
     }
-    return td_build_end(b, out);
+    td_status st = td_build_end(b, out);
+    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
 }

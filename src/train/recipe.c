@@ -48,7 +48,7 @@ static const td_field input_fields[] = {
                "folder of train/ and val/, or a .safetensors; same as DATA"),
     TD_ENUM   (td_input_opts, data_backend, 0, backends, "where pictures come from"),
     TD_ENUM   (td_input_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
-    TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 4096, NULL,
+    TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
     TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "batches prepared ahead"),
     TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "share of the pictures that may be unreadable"),

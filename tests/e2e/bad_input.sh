@@ -58,6 +58,7 @@ fails 2 '--lr: inf is out of range' train set --lr inf
 fails 2 '--momentum: 1.5 is out of range, wanted 0 to 1' train set --momentum 1.5
 fails 2 '--image-size: 30000 is out of range, wanted 0 to 8192' train set --image-size 30000
 fails 2 '--max-bad: 2 is out of range, wanted 0 to 1' train set --max-bad 2
+fails 2 '--workers: 1025 is out of range, wanted 0 to 1024' train set --workers 1025
 fails 2 '--threads: 5000 is out of range' train set --threads 5000
 fails 2 "--batch-size: .*''" train set -b ''
 fails 2 '--warmup: 5 epochs of warm-up do not fit into --epochs 2' train set $net --warmup 5
@@ -302,7 +303,7 @@ fails 1 "'?wrong.td" train set --model wrong.td $fixed --workspace tried
 fails 1 "'?$picture" train set --model $picture $fixed --workspace tried
 fails 1 "'absent.td'" train set --model absent.td $fixed --workspace tried
 fails 1 "'set'.*folder" train set --model set $fixed --workspace tried
-fails 1 "a window of 2 does not fit a 1x1 picture" train set $net --image-size 1 --workspace tried
+fails 1 "pictures of 1 x 1: max_pool2d: a window of 2 does not fit a 1x1 picture" train set $net --image-size 1 --workspace tried
 fails 2 "'resnet19'" train set --arch resnet19 --workspace tried
 
 # --- places that cannot be written: said before the work begins -----------------------------------
@@ -353,6 +354,11 @@ if (ulimit -v 3000000 && exec "$TANDEM" version) >/dev/null 2>&1; then
         >out 2>err </dev/null || code=$?
     [ $code = 1 ] || complain "exit code $code, wanted 1"
     says '^tandem: error: the plan needs [0-9.]+ MB and the system does not give them'
+    code=0
+    (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 100000 --threads 1 --workspace tried) \
+        >out 2>err </dev/null || code=$?
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    says '^tandem: error: a batch of 100000 pictures of 224 x 224: cannot allocate [0-9]+ bytes'
     silent
     [ ! -e tried ] || complain "left a folder"
 else

@@ -51,7 +51,9 @@ for class in a b; do
     cp some/stripes/0000$([ $class = a ] && echo 0 || echo 1).jpg tiny/train/$class
     cp some/stripes/00002.jpg tiny/val/$class
 done
-tiny="--arch resnet18 --image-size 32 --threads 1 --seed 1 --workspace tiny.run --lr 0.01"
+small_model two.td 32 2
+common="--threads 1 --seed 1 --workspace tiny.run --lr 0.01"
+tiny="--model two.td $common"
 expect 0 train tiny $tiny -b 2 --epochs 2
 expect 0 train tiny $tiny -b 1 --epochs 1 --no-checkpoints
 expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors -b 64 --json
@@ -61,7 +63,7 @@ expect 0 train tiny $tiny -b 2 --epochs 4 --gather-checkpoints 2 --workspace gat
     complain "kept $(ls gather)"
 same gather/checkpoint.safetensors gather/checkpoint_0003.safetensors
 for size in 1 8 33; do
-    expect 0 train tiny $tiny -b 2 --epochs 1 --no-checkpoints --image-size $size
+    expect 0 train tiny --arch resnet18 $common -b 2 --epochs 1 --no-checkpoints --image-size $size
 done
 
 # --- pictures -----------------------------------------------------------------------------------
@@ -75,5 +77,5 @@ expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors --json
 prints '"n": 4, .*"n_bad": 0,'
 
 # --- many threads, many workers, far ahead --------------------------------------------------------
-expect 0 train tiny $tiny -b 2 --epochs 2 --no-checkpoints --threads 99 --workers 99 --prefetch 99
+expect 0 train tiny $tiny -b 2 --epochs 2 --no-checkpoints --threads 17 --workers 99 --prefetch 99
 finish

@@ -220,7 +220,7 @@ static void folders_are_made_with_parents(void **state)
     assert_int_equal(td_make_folder(""), TD_EARG);
     assert_int_equal(td_file_write("plain", "", 0), TD_OK);
     assert_int_equal(td_make_folder("plain"), TD_EIO);
-    assert_non_null(strstr(td_error_message(), "'plain': File exists"));
+    assert_non_null(strstr(td_error_message(), "'plain' is a file, wanted a folder"));
     assert_int_equal(td_make_folder("plain/below"), TD_EIO);
     td_alloc_fail_at(1);
     assert_int_equal(td_make_folder("never"), TD_ENOMEM);
