@@ -60,7 +60,9 @@ rm -f straight.safetensors int.safetensors int/*.safetensors
 # --- a small network from here on: steps of some ten milliseconds ---------------------------------
 small_model small.td 64 4
 whole="--model small.td $fixed --epochs 4 --lr-schedule cosine --warmup 1"
+begin=$(date +%s%N)
 expect 0 train set $whole --workspace a --final-weights straight.safetensors
+whole_ms=$((($(date +%s%N) - begin) / 1000000))
 counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
 
 # SIGTERM, and a run stopped once more while it resumes, with other workers each time
@@ -97,7 +99,7 @@ same straight.safetensors part.safetensors
 killed=0
 inside=0
 finished=0
-delays=$(awk 'BEGIN { srand(11); for (i = 0; i < 200; i++) printf "0.%03d ", 40 + 400 * rand() }')
+delays=$(awk -v ms=$whole_ms 'BEGIN { srand(11); for (i = 0; i < 400; i++) printf "%.3f ", ms * (0.1 + 0.8 * rand()) / 1000 }')
 rm -rf killed
 last="kill -9"
 for delay in $delays; do
