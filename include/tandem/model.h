@@ -23,16 +23,15 @@ struct td_field;
 
 /** Which network.  The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
-    const char *arch; /* "resnet50" */
-    const char
-        *model;      /* graph text file with input `images` and output `logits`; instead of arch */
+    const char *arch;       /* "resnet50" */
+    const char *model;      /* graph text file: input `images`, output `logits`; instead of arch */
     const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
-    int num_classes; /* 1000; 0: as many as the data or the weight file has */
-    int image_size;  /* side of the crop; 0: the architecture's own, 224 */
-    int se_form;     /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
-    bool last_bn_0_init; /* gamma of each branch's last BN starts at 0 */
-    int conv_init;       /* 0 "fan_in", 1 "fan_out" */
-    td_dtype dtype;      /* 0: float32; TD_DT_F64 on the reference device only */
+    int num_classes;        /* 1000; 0: as many as the data or the weight file has */
+    int image_size;         /* side of the crop; 0: the architecture's own, 224 */
+    int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
+    bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
+    int conv_init;          /* 0 "fan_in", 1 "fan_out" */
+    td_dtype dtype;         /* 0: float32; TD_DT_F64 on the reference device only */
 } td_model_opts;
 
 TD_API const struct td_field *td_model_fields(void);

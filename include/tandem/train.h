@@ -113,9 +113,9 @@ TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
 TD_API TD_CHECKED td_status td_train(const td_train_opts *opts, td_train_result *out);
 
 /**
- * The options a checkpoint was made with, as one flat JSON object (td_text_free): what --resume goes on
- * with where the command line says nothing.  Left out are those that belong to one run only (resume,
- * run_iters, prof, ...).  TD_EFORMAT: not a checkpoint.
+ * The options a checkpoint was made with, as one flat JSON object (td_text_free): what --resume
+ * goes on with where the command line says nothing.  Left out are those that belong to one run
+ * only (resume, run_iters, prof, ...).  TD_EFORMAT: not a checkpoint.
  */
 TD_API TD_CHECKED td_status td_train_stored_options(const char *checkpoint, char **json);
 

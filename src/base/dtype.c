@@ -5,17 +5,15 @@
 
 #include <string.h>
 
-static const char *const names[TD_N_DTYPE] = {
-    "none",
+static const char *const names[TD_N_DTYPE] = { "none",
 #define NAME(name, text, bytes, st) text,
-    TD_DTYPE_LIST(NAME)
+                                               TD_DTYPE_LIST(NAME)
 #undef NAME
 };
 
-static const size_t sizes[TD_N_DTYPE] = {
-    0,
+static const size_t sizes[TD_N_DTYPE] = { 0,
 #define SIZE(name, text, bytes, st) bytes,
-    TD_DTYPE_LIST(SIZE)
+                                          TD_DTYPE_LIST(SIZE)
 #undef SIZE
 };
 

@@ -54,7 +54,7 @@ static const char *const kind_names[] = { "null",     "a truth value", "a whole 
 static _Thread_local td_arena *pool;
 static _Thread_local bool is_out_of_memory;
 
-/* jansson's functions are the process's: outside of our own parsing they serve whoever else uses it */
+/* jansson's functions are the process's: outside of our parsing they serve whoever else calls */
 static void *allocate(size_t bytes)
 {
     if (!pool)

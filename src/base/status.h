@@ -60,8 +60,8 @@ static inline td_status td_failed(td_status st)
     return st == TD_OK ? TD_EARG : st;
 }
 
-#define td_error(...) td_failed(td_error(__VA_ARGS__))
-#define td_error_errno(...) td_failed(td_error_errno(__VA_ARGS__))
+#define td_error(...)         td_failed(td_error(__VA_ARGS__))
+#define td_error_errno(...)   td_failed(td_error_errno(__VA_ARGS__))
 #define td_error_context(...) td_failed(td_error_context(__VA_ARGS__))
 
 /** Set the message to a copy of `text` (an error carried over from another thread). */

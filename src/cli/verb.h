@@ -36,8 +36,8 @@ typedef struct {
     /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */
     void (*groups)(void *opts, td_field_group *groups);
 
-    /* After a first look at the command line: options that a file named there brings with it, as one
-       JSON object for td_free; NULL when none does.  The command line wins over them. */
+    /* After a first look at the command line: options that a file named there brings with it, as
+       one JSON object for td_free; NULL when none does.  The command line wins over them. */
     td_status (*stored)(const void *opts, char **json);
 
     /* What is in call->out is printed even when this fails: leave a valid result or nothing. */

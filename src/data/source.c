@@ -183,7 +183,7 @@ td_status td_dataset_number_classes(td_dataset *ds, int n_classes)
     return TD_OK;
 }
 
-/* The name as a weight file has it: files of JSON hold UTF-8 only, so other bytes were changed there. */
+/* The name as a weight file has it: JSON holds UTF-8 only, so other bytes were changed there. */
 static td_status name_in_json(const char *name, td_text *out)
 {
     td_text text = { 0 };

@@ -18,8 +18,8 @@ typedef struct {
     /* Has some kernel for this node exactly as it stands (types, layouts, attributes)? */
     bool (*supports)(void *ctx, const td_node *n);
 
-    /* Which layouts does the fastest kernel for this CHOOSES node want?  Layouts that its operands have
-       already are kept where a good kernel takes them.  false: no opinion, plain. */
+    /* Which layouts does the fastest kernel for this CHOOSES node want?  Layouts that its operands
+       have already are kept where a good kernel takes them.  false: no opinion, plain. */
     bool (*wish)(void *ctx, const td_node *n, td_layout_wish *out);
 } td_target;
 

@@ -46,7 +46,7 @@ struct td_program {
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
-/* setup nodes: every operand a parameter or a setup result, and the graph never writes parameters */
+/* setup nodes: all operands parameters or setup results, and the graph writes no parameter */
 static void mark_setup(td_program *p)
 {
     const td_graph *g = p->graph;

@@ -1,8 +1,8 @@
 /*
  * train/bad_list.h -- bad.list in the workspace: the pictures a run could not use, and why
  *
- * One line each, "path TAB reason", with the escapes of JSON strings; in the order in which they were met.
- * A resumed run keeps what the run before it had found and adds to it.
+ * One line each, "path TAB reason", with the escapes of JSON strings; in the order in which they
+ * were met.  A resumed run keeps what the run before it had found and adds to it.
  */
 #ifndef TD_TRAIN_BAD_LIST_H
 #define TD_TRAIN_BAD_LIST_H
@@ -20,7 +20,7 @@ typedef struct {
 /** Read what is at `path` when the run goes on with another, else remove it.  TD_EIO. */
 td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on) TD_CHECKED;
 
-/** Write what the loaders (NULL is fine) have found, when that is more than was written last.  TD_EIO. */
+/** Write what the loaders (NULL is fine) have found, when it is more than last time.  TD_EIO. */
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train,
                             const td_loader *val) TD_CHECKED;
 

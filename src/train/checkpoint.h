@@ -1,12 +1,13 @@
 /*
  * train/checkpoint.h -- a run's whole state in one safetensors file
  *
- *     tensors    weights and statistics under their own names, "momentum." + name, num_batches_tracked
+ *     tensors    weights and statistics under their own names, "momentum." + name, and
+ *                num_batches_tracked
  *     metadata   tandem.kind     "checkpoint" or "weights"
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form
  *                tandem.classes  JSON array of class names
- *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch so far
+ *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch
  *                tandem.config   JSON: every option of the run
  *                digest          over all of it (io/safetensors.h)
  *

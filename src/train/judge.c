@@ -1,8 +1,8 @@
 /*
  * judge.c -- forward passes, counted
  *
- * The program has one batch size; a short batch is copied into a buffer of full size and only its own
- * rows are counted.
+ * The program has one batch size; a short batch is copied into a buffer of full size and only its
+ * own rows are counted.
  */
 #include "train/judge.h"
 

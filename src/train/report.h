@@ -1,8 +1,8 @@
 /*
  * train/report.h -- the JSON-lines report of a run
  *
- *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25", "type": "LOG",
- *           "step": [0, 10], "data": {"train.loss": 2.3, ...}}
+ *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25",
+ *           "type": "LOG", "step": [0, 10], "data": {"train.loss": 2.3, ...}}
  *
  * Names, units and record shapes are those of the reference programs' logger.  The file is
  * truncated at start; every record is flushed.  A NULL report swallows everything.

@@ -1,4 +1,4 @@
-/* test_draw_set.c -- drawn data sets: what is there, the same bytes, nothing left after a failure */
+/* test_draw_set.c -- drawn data sets: what is there, the same bytes, no leftovers on failure */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

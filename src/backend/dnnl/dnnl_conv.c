@@ -178,7 +178,7 @@ static td_status conv_accepts(const td_node *n)
     return TD_OK;
 }
 
-/* a kernel that falls back to a matrix product over a copied picture is no reason to keep a layout */
+/* a matrix product over a copied picture is no reason to keep a layout */
 static bool is_direct(const_dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
