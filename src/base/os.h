@@ -69,7 +69,7 @@ int64_t td_memory_peak_bytes(void); /* this process's peak resident set */
 int64_t td_memory_now_bytes(void);
 
 /**
- * Zeroed pages straight from the system, huge where it has them (madvise).  For the slabs; counts
+ * Zeroed pages straight from the system.  For the slabs; counts
  * as one allocation for td_alloc_fail_at.
  */
 void *td_pages_alloc(size_t bytes) TD_CHECKED;
