@@ -488,7 +488,7 @@ int64_t td_memory_now_bytes(void)
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* what a block of `bytes` takes, and on what boundary it starts; false on overflow */
+/* what a block of `bytes` takes, in whole pages; false on overflow */
 static bool page_room(size_t bytes, size_t *room)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), padded;
