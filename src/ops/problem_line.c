@@ -162,10 +162,12 @@ static td_status build(const parsed *p, td_graph **out)
     return td_build_end(b, out);
 }
 
-td_status td_problem_graph(const char *line, td_dtype dtype, td_graph **out)
+td_status td_problem_graph(const char *line, td_dtype dtype, td_graph **out, const td_op **op)
 {
     parsed p;
     *out = NULL;
     TD_TRY(parse(line, dtype, &p));
+    if (op)
+        *op = p.op;
     return build(&p, out);
 }

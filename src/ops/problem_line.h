@@ -14,8 +14,10 @@
 /**
  * The line as a graph: its operands are inputs (parameters where the op overwrites them), output
  * "y" is the first result, outputs "d0", "d1", ... the gradients for input "dy" where the op has
- * them. `dtype` replaces the line's own when it is not 0.  TD_EUSAGE: a bad line; TD_ESHAPE.
+ * them. `dtype` replaces the line's own when it is not 0.  *op (unless NULL)
+ * is the line's op.  TD_EUSAGE: a bad line; TD_ESHAPE.
  */
-td_status td_problem_graph(const char *line, td_dtype dtype, td_graph **out) TD_CHECKED;
+td_status td_problem_graph(const char *line, td_dtype dtype, td_graph **out,
+                           const td_op **op) TD_CHECKED;
 
 #endif

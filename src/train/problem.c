@@ -57,7 +57,7 @@ static td_status time_line(session *s, const char *line)
     td_graph *g = NULL;
     td_program *p = NULL;
     td_arena inputs = { 0 };
-    TD_OUT(td_problem_graph(line, 0, &g));
+    TD_OUT(td_problem_graph(line, 0, &g, NULL));
     TD_OUT(td_compile(g, s->dev, &(td_compile_opts){ .skip = s->o->skip_passes }, &p));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(bind_inputs(p, g, &inputs));
