@@ -499,8 +499,8 @@ static bool page_room(size_t bytes, size_t *room)
 }
 
 /*
- * Huge pages are not asked for: in a ResNet-50 training step of 2.9 GB they gained 0 to 3 % and made
- * the first step 2 s longer (docs/results.md, first step).
+ * Huge pages are not asked for: in a ResNet-50 training step of 2.9 GB they gained 0 to 3 % and
+ * made the first step 2 s longer (docs/results.md, first step).
  */
 void *td_pages_alloc(size_t bytes)
 {

@@ -30,8 +30,8 @@ struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
     const td_op *op;
 
-    /* Can this node be run here, exactly as it stands?  No side effects; TD_ENOKERNEL when not, with
-       a short reason as the message ("groups is 1"). */
+    /* Can this node be run here, exactly as it stands?  No side effects; TD_ENOKERNEL when not,
+       with a short reason as the message ("groups is 1"). */
     td_status (*accepts)(const td_node *n);
 
     /* Everything slow.  Fills state, scratch_bytes and impl; may be NULL. */
