@@ -209,7 +209,10 @@ static void a_terminal_keeps_its_last_line(void **state)
     int master, slave;
     char text[4096];
     struct winsize size = { .ws_row = 24, .ws_col = 11 };
-    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
+    if (openpty(&master, &slave, NULL, NULL, &size) != 0) {
+        print_message("no pseudo-terminal can be had here: skipped\n");
+        skip();
+    }
     setenv("TERM", "xterm", 1);
     unsetenv("NO_COLOR");
     capture(draw_progress, slave, master, text, sizeof text);
