@@ -113,7 +113,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
     TD_TRY(write_report(e->report, r, &v));
-    return td_require(e->o.require, &v, e->o.topk);
+    td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
+    return td_require(e->o.require, &s, e->o.topk);
 }
 
 td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)

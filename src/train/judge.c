@@ -204,17 +204,14 @@ td_status td_require_check(const char *rule, int topk)
     return rule ? parse_rule(rule, topk, &parts) : TD_OK;
 }
 
-td_status td_require(const char *rule, const td_verdict *v, int topk)
+td_status td_require(const char *rule, const td_scores *s, int topk)
 {
     rule_parts r;
     if (!rule)
         return TD_OK;
     TD_TRY(parse_rule(rule, topk, &r));
-    double is = r.metric == TOP1   ? td_percent(v->counts.n_top1, v->counts.n)
-                : r.metric == TOPK ? td_percent(v->counts.n_topk, v->counts.n)
-                : v->counts.n      ? v->counts.loss_sum / (double)v->counts.n
-                                   : 0;
-    if (v->counts.n && (r.is_at_least ? is >= r.limit : is <= r.limit))
+    double is = r.metric == TOP1 ? s->top1 : r.metric == TOPK ? s->topk : s->loss;
+    if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))
         return TD_OK;
     return td_error(TD_EREQUIRED, "%.*s is %.3f, %s was required", (int)strcspn(rule, "<>"), rule,
                     is, rule);

@@ -43,10 +43,16 @@ td_program *td_judge_program(td_judge *j);
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
                        td_verdict *out) TD_CHECKED;
 
+/* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
+typedef struct {
+    int64_t n;
+    double top1, topk, loss;
+} td_scores;
+
 /** Is the rule one that td_require can judge?  TD_EUSAGE says what is wrong; NULL is fine. */
 td_status td_require_check(const char *rule, int topk) TD_CHECKED;
 
 /** "top1>=95", "loss<=0.3": TD_EUSAGE malformed, TD_EREQUIRED not met; topk is "top5" for k = 5. */
-td_status td_require(const char *rule, const td_verdict *v, int topk) TD_CHECKED;
+td_status td_require(const char *rule, const td_scores *s, int topk) TD_CHECKED;
 
 #endif

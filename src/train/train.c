@@ -743,11 +743,11 @@ static td_status finish(job *j)
     if (j->s.last_top1 < 0)
         return td_error(TD_EREQUIRED, "no epoch was finished and validated, %s was required",
                         j->o.require);
-    td_verdict v = { .counts = { .n = 1000000,
-                                 .n_top1 = (int64_t)(j->s.last_top1 * 1e4),
-                                 .n_topk = (int64_t)(j->s.last_topk * 1e4),
-                                 .loss_sum = j->s.last_val_loss * 1e6 } };
-    return td_require(j->o.require, &v, j->o.topk);
+    td_scores s = { .n = td_dataset_count(j->val_set),
+                    .top1 = j->s.last_top1,
+                    .topk = j->s.last_topk,
+                    .loss = j->s.last_val_loss };
+    return td_require(j->o.require, &s, j->o.topk);
 }
 
 td_status td_train(const td_train_opts *opts, td_train_result *out)
