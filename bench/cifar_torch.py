@@ -87,8 +87,20 @@ def evaluate(net, loader):
     return right / total
 
 
+def restore(state, net, sgd):
+    """Go on behind the last epoch that --state has; the curve so far."""
+    if not state or not os.path.exists(state):
+        return []
+    saved = torch.load(state)
+    net.load_state_dict(saved["net"])
+    sgd.load_state_dict(saved["sgd"])
+    torch.set_rng_state(saved["random"])
+    return saved["curve"]
+
+
 def train(o, seed, data, val):
     torch.manual_seed(seed)
+    state = f"{o.state}.{seed}" if o.state else None
     net = network(data.classes)
     named = list(net.named_parameters())
     sgd = torch.optim.SGD([{"params": [p for n, p in named if "bn" in n], "weight_decay": 0.0},
@@ -97,8 +109,8 @@ def train(o, seed, data, val):
     loss = torch.nn.CrossEntropyLoss(label_smoothing=o.label_smoothing)
     loader = torch.utils.data.DataLoader(data, o.batch_size, shuffle=True, drop_last=True, num_workers=o.workers)
     checks = torch.utils.data.DataLoader(val, 250, num_workers=o.workers)
-    curve = []
-    for epoch in range(o.epochs):
+    curve = restore(state, net, sgd)
+    for epoch in range(len(curve), o.epochs):
         start, total = time.perf_counter(), 0.0
         for group in sgd.param_groups:
             group["lr"] = rate(o, epoch)
@@ -114,6 +126,10 @@ def train(o, seed, data, val):
         print(f"seed {seed} epoch {epoch + 1}/{o.epochs}: lr {rate(o, epoch):.4f}, loss {total / len(loader):.4f}, "
               f"val top-1 {100 * curve[-1]:.2f} %, {len(loader) * o.batch_size / spent:.0f} images/s", file=sys.stderr,
               flush=True)
+        if state:
+            torch.save({"net": net.state_dict(), "sgd": sgd.state_dict(), "curve": curve,
+                        "random": torch.get_rng_state()}, state + ".tmp")
+            os.replace(state + ".tmp", state)
     return curve
 
 
@@ -131,6 +147,7 @@ def main():
     p.add_argument("--label-smoothing", type=float, default=0.1)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--workers", type=int, default=2)
+    p.add_argument("--state", help="FILE: keep FILE.SEED after every epoch, and go on from it")
     p.add_argument("--limit", type=int, default=0, help="train on this many pictures only, to try the script")
     o = p.parse_args()
     torch.set_num_threads(o.threads)
