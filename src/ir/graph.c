@@ -16,6 +16,13 @@ void td_graph_free(td_graph *g)
     td_arena_release(&a);
 }
 
+bool td_is_wide_operand(const td_node *n, int i)
+{
+    const td_dtype t = td_in_type(n, 0)->dtype;
+    return (n->op->wide_in >> i & 1) && td_in_type(n, i)->dtype == TD_DT_F32 &&
+           (t == TD_DT_BF16 || t == TD_DT_F16);
+}
+
 bool td_value_is_param(const td_value *v)
 {
     return v->producer && strcmp(v->producer->op->name, "param") == 0;
@@ -192,7 +199,7 @@ const char *td_memory_order(const td_value *v)
 /* the layout operand or result i must have; NULL: any */
 static const char *wanted_layout(const td_node *n, int i, const td_type *t)
 {
-    if (n->op->is_leaf || (i < n->n_in && (n->op->shape_only >> i & 1)))
+    if (n->op->is_leaf || (i < n->n_in && ((n->op->shape_only | n->op->own_layout) >> i & 1)))
         return NULL;
     if (n->op->layout == TD_LAYOUT_PLAIN)
         return "";

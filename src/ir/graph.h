@@ -55,6 +55,9 @@ static inline const td_type *td_in_type(const td_node *n, int i)
     return &n->in[i]->type;
 }
 
+/** Is operand i a float32 one beside half ones, which the op allows there (op.h, wide_in)? */
+bool td_is_wide_operand(const td_node *n, int i);
+
 /** The node's operand i is a parameter. */
 bool td_value_is_param(const td_value *v);
 bool td_value_is_input(const td_value *v);

@@ -14,11 +14,13 @@
 #define TD_IN_MAX  16 /* of any op; concat is the one that needs them */
 #define TD_OUT_MAX 4
 
-/* Precision class, used by the amp pass (see reference: TensorFlow auto_mixed_precision). */
+/* Precision classes of TensorFlow's auto_mixed_precision, used by the amp pass.  Which class an op
+   has depends on the rule, the half type and the user's edits: pass/amp_lists.h. */
 typedef enum {
-    TD_AMP_DENY,  /* must stay float32 */
+    TD_AMP_NONE,  /* in no list: never changed, a wall for every walk */
     TD_AMP_ALLOW, /* fast and safe in half */
     TD_AMP_INFER, /* safe when its neighbours are */
+    TD_AMP_DENY,  /* must stay float32 */
     TD_AMP_CLEAR  /* moves numbers, computes none */
 } td_amp;
 
@@ -38,10 +40,13 @@ struct td_op {
     int8_t in_rank[TD_IN_MAX]; /* 0: any rank */
     const td_field *fields;    /* of attr; NULL: no attributes */
     size_t attr_bytes;
-    td_amp amp;
+    const char *tf_op; /* TensorFlow's op whose precision class this one has; NULL: never changed */
+    uint32_t wide_in;  /* operands that may be, and in mixed precision are, float32 beside half */
+    uint32_t wide_out; /* results that are float32 beside half */
     td_layout_role layout;
     uint32_t any_dtype;    /* operands that need not be a float type */
     uint32_t memory_order; /* operands (masks) that must meet operand 0 in their own memory order */
+    uint32_t own_layout;   /* operands that may lie otherwise than operand 0 */
     uint32_t shape_only;   /* operands whose values are never read */
     uint32_t writes;       /* operands overwritten in place: parameters only */
     uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */

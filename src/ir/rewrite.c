@@ -32,6 +32,12 @@ void td_rw_copy(td_rewriter *rw, const td_node *n)
     td_rw_copy_with(rw, n, in);
 }
 
+void td_rw_copy_all(td_rewriter *rw)
+{
+    for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++)
+        td_rw_copy(rw, rw->old->nodes[i]);
+}
+
 void td_rw_copy_with(td_rewriter *rw, const td_node *n, td_value *const *in)
 {
     if (n->op->is_leaf) {

@@ -16,8 +16,9 @@ typedef struct {
     td_builder *b;
     td_value **map; /* [old->n_values] old value's id -> new value, NULL while there is none */
     const td_target *target;
-    void *state;   /* the pass's own */
-    int n_changed; /* for the log: how often the pass's rule applied */
+    const struct td_amp_opts *amp; /* mixed precision, NULL: none */
+    void *state;                   /* the pass's own */
+    int n_changed;                 /* for the log: how often the pass's rule applied */
 } td_rewriter;
 
 /** The new value for an old one. */
@@ -28,6 +29,9 @@ void td_rw_set(td_rewriter *rw, const td_value *old, td_value *new);
 
 /** Copy a node with its mapped operands; layouts of results are kept. */
 void td_rw_copy(td_rewriter *rw, const td_node *n);
+
+/** Copy every node as it is. */
+void td_rw_copy_all(td_rewriter *rw);
 
 /** Copy a node with other operands. */
 void td_rw_copy_with(td_rewriter *rw, const td_node *n, td_value *const *in);

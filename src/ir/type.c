@@ -74,6 +74,13 @@ bool td_dtype_is_float(td_dtype d)
     return d == TD_DT_F32 || d == TD_DT_F64 || d == TD_DT_BF16 || d == TD_DT_F16;
 }
 
+td_type td_type_as(const td_type *t, td_dtype d)
+{
+    td_type as = *t;
+    as.dtype = d;
+    return as;
+}
+
 td_type td_type_plain(const td_type *t)
 {
     td_type plain = *t;

@@ -17,6 +17,9 @@ bool td_type_equal(const td_type *a, const td_type *b); /* dtype, shape and layo
 bool td_type_is_plain(const td_type *t);
 bool td_dtype_is_float(td_dtype d);
 
+/** A copy with another dtype. */
+td_type td_type_as(const td_type *t, td_dtype d);
+
 /** A copy in plain layout. */
 td_type td_type_plain(const td_type *t);
 

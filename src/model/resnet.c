@@ -58,7 +58,9 @@ static td_value *vector(net *m, const char *layer, const char *part, int64_t n, 
 
 static td_param_attr uniform(int64_t fan_in)
 {
-    return (td_param_attr){ TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / sqrt((double)fan_in) };
+    return (td_param_attr){ .role = TD_ROLE_WEIGHT,
+                            .init = TD_INIT_UNIFORM,
+                            .scale = 1 / sqrt((double)fan_in) };
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -69,7 +71,9 @@ static td_value *conv(net *m, td_value *x, const char *name, int64_t n_out, int 
 {
     int64_t n_in = channels_of(x) / groups;
     int64_t fan = (int64_t)side * side * (m->opts->conv_init == 1 ? n_out : n_in);
-    td_param_attr init = { TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(2) / sqrt((double)fan) };
+    td_param_attr init = { .role = TD_ROLE_WEIGHT,
+                           .init = TD_INIT_NORMAL,
+                           .scale = sqrt(2) / sqrt((double)fan) };
     td_conv_attr attr = {
         .stride = stride, .pad = (side - 1) / 2, .dilation = 1, .groups = groups
     };

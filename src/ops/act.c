@@ -39,13 +39,13 @@ static void sigmoid_grad(td_builder *b, const td_node *n, td_value *const *dy, t
     dx[0] = td_emit(b, &td_op_sigmoid_grad, NULL, dy[0], n->out[0]);
 }
 
-#define ACT(id, text, amp_class)                                                                   \
+#define ACT(id, text, tf)                                                                          \
     const td_op td_op_##id = {                                                                     \
         .name = #id,                                                                               \
         .summary = text,                                                                           \
         .n_in = 1,                                                                                 \
         .n_out = 1,                                                                                \
-        .amp = amp_class,                                                                          \
+        .tf_op = tf,                                                                               \
         .layout = TD_LAYOUT_FOLLOWS,                                                               \
         .may_overwrite = 1u,                                                                       \
         .infer = act_infer,                                                                        \
@@ -56,7 +56,7 @@ static void sigmoid_grad(td_builder *b, const td_node *n, td_value *const *dy, t
         .summary = "gradient of " #id,                                                             \
         .n_in = 2,                                                                                 \
         .n_out = 1,                                                                                \
-        .amp = amp_class,                                                                          \
+        .tf_op = tf "Grad",                                                                        \
         .layout = TD_LAYOUT_FOLLOWS,                                                               \
         .may_overwrite = 1u,                                                                       \
         .infer = act_grad_infer,                                                                   \
@@ -66,6 +66,6 @@ static void sigmoid_grad(td_builder *b, const td_node *n, td_value *const *dy, t
         return td_emit(b, &td_op_##id, NULL, x);                                                   \
     }
 
-ACT(relu, "max(x, 0)", TD_AMP_CLEAR)
-ACT(relu6, "min(max(x, 0), 6)", TD_AMP_CLEAR)
-ACT(sigmoid, "1 / (1 + exp(-x))", TD_AMP_INFER)
+ACT(relu, "max(x, 0)", "Relu")
+ACT(relu6, "min(max(x, 0), 6)", "Relu6")
+ACT(sigmoid, "1 / (1 + exp(-x))", "Sigmoid")

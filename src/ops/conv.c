@@ -5,11 +5,12 @@
  *   w  [K, C/groups, R, S]   same as x    filter
  *   y  [N, K, P, Q]          same as x    P = (H + 2 pad - dilation (R-1) - 1) / stride + 1
  *
- * conv2d_grad_x(dy, w, x) -> dx   x for its shape only
- * conv2d_grad_w(dy, x, w) -> dw   w for its shape only
+ * conv2d_grad_x(dy, w, x) -> dx           x for its shape only; dx has dy's dtype
+ * conv2d_grad_w(dy, x, w) {wide} -> dw    w for its shape only; dw has dy's dtype, or is float32
  *
  * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual)
- *   bias [K] and residual [N, K, P, Q] may be left out from the right; inference only
+ *   bias [K], which may be float32 beside half, and residual [N, K, P, Q] may be left out from the
+ *   right; inference only
  *
  * Sums are kept in float32 (float64 for f64) whatever the storage.
  * Source: Xie et al. 2017, fig. 3c (groups); Yu and Koltun 2016 (dilation).
@@ -25,6 +26,12 @@
     TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart")
 
 static const td_field conv_fields[] = { CONV_ROWS, TD_END };
+
+static const td_field grad_w_fields[] = {
+    CONV_ROWS,
+    TD_BOOL(td_conv_attr, wide, false, "the result is f32 whatever half the operands are"),
+    TD_END,
+};
 
 static const td_field fused_fields[] = {
     CONV_ROWS,
@@ -74,15 +81,20 @@ static td_status check_dy(const td_node *n, const td_type *x, const td_type *w)
 
 static td_status grad_x_infer(const td_node *n, td_type *y)
 {
-    TD_TRY(check_dy(n, td_in_type(n, 2), td_in_type(n, 1)));
-    *y = td_type_plain(td_in_type(n, 2));
+    const td_type x = td_type_as(td_in_type(n, 2), td_in_type(n, 0)->dtype);
+    TD_TRY(check_dy(n, &x, td_in_type(n, 1)));
+    *y = td_type_plain(&x);
     return TD_OK;
 }
 
 static td_status grad_w_infer(const td_node *n, td_type *y)
 {
-    TD_TRY(check_dy(n, td_in_type(n, 1), td_in_type(n, 2)));
-    *y = td_type_plain(td_in_type(n, 2));
+    const td_conv_attr *a = n->attr;
+    td_type w = td_type_as(td_in_type(n, 2), td_in_type(n, 0)->dtype);
+    TD_TRY(check_dy(n, td_in_type(n, 1), &w));
+    *y = td_type_plain(&w);
+    if (a->wide && y->dtype != TD_DT_F64)
+        y->dtype = TD_DT_F32;
     return TD_OK;
 }
 
@@ -95,7 +107,7 @@ static td_status fused_infer(const td_node *n, td_type *y)
     if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
         return td_error(TD_ESHAPE, "conv2d_fused: the residual does not have the result's shape");
     for (int i = 2; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != y->dtype)
+        if (td_in_type(n, i)->dtype != y->dtype && !td_is_wide_operand(n, i))
             return td_error(TD_ESHAPE, "conv2d_fused: operand %d is %s, wanted %s", i,
                             td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(y->dtype));
     return TD_OK;
@@ -137,7 +149,7 @@ const td_op td_op_conv2d = {
     .in_rank = { 4, 4 },
     .fields = conv_fields,
     .attr_bytes = sizeof(td_conv_attr),
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "Conv2D",
     .layout = TD_LAYOUT_CHOOSES,
     .infer = conv_infer,
     .grad = conv_grad,
@@ -152,7 +164,7 @@ const td_op td_op_conv2d_grad_x = {
     .in_rank = { 4, 4, 4 },
     .fields = conv_fields,
     .attr_bytes = sizeof(td_conv_attr),
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "Conv2DBackpropInput",
     .layout = TD_LAYOUT_CHOOSES,
     .shape_only = 1u << 2,
     .infer = grad_x_infer,
@@ -165,9 +177,9 @@ const td_op td_op_conv2d_grad_w = {
     .n_in = 3,
     .n_out = 1,
     .in_rank = { 4, 4, 4 },
-    .fields = conv_fields,
+    .fields = grad_w_fields,
     .attr_bytes = sizeof(td_conv_attr),
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "Conv2DBackpropFilter",
     .layout = TD_LAYOUT_CHOOSES,
     .shape_only = 1u << 2,
     .infer = grad_w_infer,
@@ -183,7 +195,8 @@ const td_op td_op_conv2d_fused = {
     .in_rank = { 4, 4, 1, 4 },
     .fields = fused_fields,
     .attr_bytes = sizeof(td_conv_attr),
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "Conv2D",
+    .wide_in = 1u << 2,
     .layout = TD_LAYOUT_CHOOSES,
     .may_overwrite = 1u << 3,
     .infer = fused_infer,

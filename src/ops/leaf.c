@@ -2,18 +2,18 @@
  * leaf.c -- where values come from: input, param, constant; and gradient, the grad pass's question
  *
  *   input -> y                      fed by the caller before each run
- *   param {role, init, scale} -> y  persists between runs
+ *   param {role, init, scale, of} -> y  persists between runs
  *   constant {value, type} -> y     every element `value`
  *   gradient(loss, w) -> dw         d loss / d w, replaced by the grad pass; loss is a scalar
  *
  * role says what a parameter is for: weight (trained), stat (running statistics), momentum (the
- * optimiser's).  init says how `tandem init` fills it: normal has standard deviation `scale`,
- * uniform lies in [-scale, scale].
+ * optimiser's), copy (of another parameter in half precision, in no file).  init says how
+ * `tandem init` fills it: normal has standard deviation `scale`, uniform lies in [-scale, scale].
  */
 #include "ir/build.h"
 #include "ops/ops.h"
 
-static const char *const role_names[] = { "weight", "stat", "momentum", NULL };
+static const char *const role_names[] = { "weight", "stat", "momentum", "copy", NULL };
 static const char *const init_names[] = { "zeros", "ones", "normal", "uniform", NULL };
 
 /* clang-format off */
@@ -21,6 +21,7 @@ static const td_field param_fields[] = {
     TD_ENUM(td_param_attr, role,  TD_ROLE_WEIGHT, role_names, "what the parameter is for"),
     TD_ENUM(td_param_attr, init,  TD_INIT_ZEROS, init_names, "how it is filled at first"),
     TD_REAL(td_param_attr, scale, 1, 0, 1e6, "standard deviation, or half the width"),
+    TD_TEXT(td_param_attr, of, NULL, "NAME", "role copy: the parameter it is a copy of"),
     TD_END,
 };
 
@@ -81,7 +82,6 @@ const td_op td_op_constant = {
     .n_out = 1,
     .fields = constant_fields,
     .attr_bytes = sizeof(td_constant_attr),
-    .amp = TD_AMP_CLEAR,
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = constant_infer,
 };

@@ -3,14 +3,22 @@
  *
  *   x     [N, C]   any float
  *   w     [K, C]   same as x
- *   bias  [K]      same as x, may be left out
+ *   bias  [K]      same as x, or float32 beside half; may be left out
  *   y     [N, K]
  *
- * linear_grad_x(dy, w) -> dx[N, C]      linear_grad_w(dy, x) -> dw[K, C]
+ * linear_grad_x(dy, w) -> dx[N, C]
+ * linear_grad_w(dy, x) {wide} -> dw[K, C], float32 beside half operands if `wide`
  * The bias's gradient is sum_to(dy, bias).
  */
 #include "ir/build.h"
 #include "ops/ops.h"
+
+/* clang-format off */
+static const td_field grad_w_fields[] = {
+    TD_BOOL(td_linear_attr, wide, false, "the result is f32 whatever half the operands are"),
+    TD_END,
+};
+/* clang-format on */
 
 static td_status linear_infer(const td_node *n, td_type *y)
 {
@@ -21,7 +29,7 @@ static td_status linear_infer(const td_node *n, td_type *y)
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])
         return td_error(TD_ESHAPE, "linear: bias has %lld elements, wants %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)w->dim[0]);
-    if (n->n_in > 2 && td_in_type(n, 2)->dtype != x->dtype)
+    if (n->n_in > 2 && td_in_type(n, 2)->dtype != x->dtype && !td_is_wide_operand(n, 2))
         return td_error(TD_ESHAPE, "linear: bias is %s, wanted %s",
                         td_dtype_name(td_in_type(n, 2)->dtype), td_dtype_name(x->dtype));
     *y = td_type_2d(x->dtype, x->dim[0], w->dim[0]);
@@ -56,6 +64,8 @@ static td_status grad_w_infer(const td_node *n, td_type *y)
         return td_error(TD_ESHAPE, "linear_grad_w: dy has %lld rows, x %lld", (long long)dy->dim[0],
                         (long long)x->dim[0]);
     *y = td_type_2d(dy->dtype, dy->dim[1], x->dim[1]);
+    if (((const td_linear_attr *)n->attr)->wide && y->dtype != TD_DT_F64)
+        y->dtype = TD_DT_F32;
     return TD_OK;
 }
 
@@ -64,7 +74,8 @@ static void linear_grad(td_builder *b, const td_node *n, td_value *const *dy, td
     dx[0] = td_emit(b, &td_op_linear_grad_x, NULL, dy[0], n->in[1]);
     dx[1] = td_emit(b, &td_op_linear_grad_w, NULL, dy[0], n->in[0]);
     if (n->n_in > 2)
-        dx[2] = td_emit(b, &td_op_sum_to, NULL, dy[0], n->in[2]);
+        dx[2] = td_cast(b, td_emit(b, &td_op_sum_to, NULL, dy[0], n->in[2]),
+                        td_in_type(n, 2)->dtype); /* a bias may be wide */
 }
 
 static int64_t linear_macs(const td_node *n)
@@ -85,7 +96,8 @@ const td_op td_op_linear = {
     .n_in_max = 3,
     .n_out = 1,
     .in_rank = { 2, 2, 1 },
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "MatMul",
+    .wide_in = 1u << 2,
     .layout = TD_LAYOUT_PLAIN,
     .infer = linear_infer,
     .grad = linear_grad,
@@ -98,7 +110,7 @@ const td_op td_op_linear_grad_x = {
     .n_in = 2,
     .n_out = 1,
     .in_rank = { 2, 2 },
-    .amp = TD_AMP_ALLOW,
+    .tf_op = "MatMul",
     .layout = TD_LAYOUT_PLAIN,
     .infer = grad_x_infer,
     .macs = linear_macs,
@@ -110,7 +122,9 @@ const td_op td_op_linear_grad_w = {
     .n_in = 2,
     .n_out = 1,
     .in_rank = { 2, 2 },
-    .amp = TD_AMP_ALLOW,
+    .fields = grad_w_fields,
+    .attr_bytes = sizeof(td_linear_attr),
+    .tf_op = "MatMul",
     .layout = TD_LAYOUT_PLAIN,
     .infer = grad_w_infer,
     .macs = grad_w_macs,

@@ -19,8 +19,9 @@
  * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta    statistics are constants
  * batch_norm_scale(gamma, var) -> s[C]                       s = gamma / sqrt(var + eps)
  *
- * batch_norm_update(running_mean, running_var, mean, var)    at the end of a step:
- *   r <- (1 - momentum) r + momentum s, the variance first made unbiased by count / (count - 1)
+ * batch_norm_update(running_mean, running_var, mean, var [, finite])    at the end of a step:
+ *   r <- (1 - momentum) r + momentum s, the variance first made unbiased by count / (count - 1);
+ *   finite is a scalar: nothing is written where it is 0
  *
  * Statistics are float32 whatever the storage.  Source: Ioffe and Szegedy 2015, algorithm 1;
  * agrees with PyTorch for the running variance.
@@ -143,6 +144,8 @@ static td_status update_infer(const td_node *n, td_type *y)
     (void)y;
     for (int i = 1; i < 4; i++)
         TD_TRY(check_same(n, 0, i));
+    if (n->n_in > 4 && td_type_count(td_in_type(n, 4)) != 1)
+        return td_error(TD_ESHAPE, "batch_norm_update: operand 4, finite, is not a scalar");
     return TD_OK;
 }
 
@@ -177,7 +180,9 @@ const td_op td_op_batch_norm = {
     .in_rank = { 4, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormV3",
+    .wide_in = 6u,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = norm_infer,
     .grad = norm_grad,
@@ -191,7 +196,9 @@ const td_op td_op_batch_norm_grad = {
     .in_rank = { 4, 4, 1, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormGradV3",
+    .wide_in = 0x1cu,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 1u << 0,
     .infer = norm_grad_infer,
@@ -205,7 +212,9 @@ const td_op td_op_batch_norm_relu = {
     .in_rank = { 4, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "_FusedBatchNormEx",
+    .wide_in = 6u,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = norm_relu_infer,
 };
@@ -218,7 +227,9 @@ const td_op td_op_batch_norm_relu_grad = {
     .in_rank = { 4, 1, 4, 1, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormGradV3",
+    .wide_in = 0x38u,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u << 1,
     .memory_order = 1u << 1,
@@ -234,7 +245,9 @@ const td_op td_op_batch_norm_add_relu = {
     .in_rank = { 4, 1, 1, 4 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "_FusedBatchNormEx",
+    .wide_in = 6u,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 1u << 3,
     .infer = norm_relu_infer,
@@ -249,7 +262,9 @@ const td_op td_op_batch_norm_add_relu_grad = {
     .in_rank = { 4, 1, 4, 1, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormGradV3",
+    .wide_in = 0x38u,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u << 1,
     .memory_order = 1u << 1,
@@ -264,7 +279,8 @@ const td_op td_op_batch_norm_infer = {
     .in_rank = { 4, 1, 1, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormV3",
+    .wide_in = 0x1eu,
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 1u << 0,
     .infer = infer_infer,
@@ -279,7 +295,9 @@ const td_op td_op_batch_norm_infer_grad = {
     .in_rank = { 4, 4, 1, 1, 1 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "FusedBatchNormGradV3",
+    .wide_in = 0x1cu,
+    .wide_out = 6u,
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 1u << 0,
     .infer = norm_grad_infer,
@@ -301,6 +319,7 @@ const td_op td_op_batch_norm_update = {
     .name = "batch_norm_update",
     .summary = "move the running statistics towards the batch's",
     .n_in = 4,
+    .n_in_max = 5,
     .n_out = 0,
     .in_rank = { 1, 1, 1, 1 },
     .fields = update_fields,

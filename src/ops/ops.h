@@ -14,7 +14,13 @@
 typedef struct {
     int stride, pad, dilation, groups;
     bool relu; /* conv2d_fused only */
+    bool wide; /* conv2d_grad_w only: float32 result */
 } td_conv_attr;
+
+/* linear_grad_w */
+typedef struct {
+    bool wide; /* float32 result */
+} td_linear_attr;
 
 /* max_pool2d, avg_pool2d and their gradients */
 typedef struct {
@@ -30,12 +36,13 @@ typedef struct {
 } td_norm_attr;
 
 /* param */
-typedef enum { TD_ROLE_WEIGHT, TD_ROLE_STAT, TD_ROLE_MOMENTUM } td_role;
+typedef enum { TD_ROLE_WEIGHT, TD_ROLE_STAT, TD_ROLE_MOMENTUM, TD_ROLE_COPY } td_role;
 typedef enum { TD_INIT_ZEROS, TD_INIT_ONES, TD_INIT_NORMAL, TD_INIT_UNIFORM } td_init;
 typedef struct {
     int role; /* td_role */
     int init; /* td_init */
     double scale;
+    const char *of; /* role copy: the parameter it is a copy of */
 } td_param_attr;
 
 typedef struct {
@@ -57,7 +64,11 @@ typedef struct {
 
 typedef struct {
     const char *layout;
+    int dtype; /* index into names of shape.c; 0: the operand's */
 } td_reorder_attr;
+
+/* reorder's attribute that makes a value of dtype d (a float) in `layout` */
+td_reorder_attr td_reorder_attr_of(const char *layout, td_dtype d);
 
 typedef struct {
     int to; /* index into td_cast_names */

@@ -11,7 +11,7 @@
  * else the mean is over the picture's own pixels.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
- * global_avg_pool_grad(dy, x) -> dx      x for its shape only
+ * global_avg_pool_grad(dy, x) -> dx      x for its shape only; dx has dy's dtype
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -90,28 +90,31 @@ static td_status check_where(const td_node *n, const td_type *y)
 static td_status max_grad_infer(const td_node *n, td_type *y)
 {
     td_type forward;
-    TD_TRY(pool_shape(n, td_in_type(n, 2), &forward));
+    const td_type x = td_type_as(td_in_type(n, 2), td_in_type(n, 0)->dtype);
+    TD_TRY(pool_shape(n, &x, &forward));
     TD_TRY(check_dy(n, &forward));
     TD_TRY(check_where(n, &forward));
-    *y = *td_in_type(n, 2);
+    *y = x;
     return TD_OK;
 }
 
 static td_status avg_grad_infer(const td_node *n, td_type *y)
 {
     td_type forward;
-    TD_TRY(pool_shape(n, td_in_type(n, 1), &forward));
+    const td_type x = td_type_as(td_in_type(n, 1), td_in_type(n, 0)->dtype);
+    TD_TRY(pool_shape(n, &x, &forward));
     TD_TRY(check_dy(n, &forward));
-    *y = *td_in_type(n, 1);
+    *y = x;
     return TD_OK;
 }
 
 static td_status global_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
-    if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1] || dy->dtype != x->dtype)
+    if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1])
         return td_error(TD_ESHAPE, "global_avg_pool_grad: dy is not [N, C] of x");
     *y = td_type_plain(x);
+    y->dtype = dy->dtype;
     return TD_OK;
 }
 
@@ -138,7 +141,7 @@ const td_op td_op_max_pool2d = {
     .in_rank = { 4 },
     .fields = max_fields,
     .attr_bytes = sizeof(td_pool_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "MaxPool",
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = max_infer,
     .grad = max_grad,
@@ -152,7 +155,7 @@ const td_op td_op_max_pool2d_grad = {
     .in_rank = { 4, 4, 4 },
     .fields = max_fields,
     .attr_bytes = sizeof(td_pool_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "MaxPoolGrad",
     .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u << 1,
     .shape_only = 1u << 2,
@@ -167,7 +170,7 @@ const td_op td_op_avg_pool2d = {
     .in_rank = { 4 },
     .fields = avg_fields,
     .attr_bytes = sizeof(td_pool_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "AvgPool",
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = avg_infer,
     .grad = avg_grad,
@@ -181,7 +184,7 @@ const td_op td_op_avg_pool2d_grad = {
     .in_rank = { 4, 4 },
     .fields = avg_fields,
     .attr_bytes = sizeof(td_pool_attr),
-    .amp = TD_AMP_INFER,
+    .tf_op = "AvgPoolGrad",
     .layout = TD_LAYOUT_FOLLOWS,
     .shape_only = 1u << 1,
     .infer = avg_grad_infer,
@@ -193,7 +196,7 @@ const td_op td_op_global_avg_pool = {
     .n_in = 1,
     .n_out = 1,
     .in_rank = { 4 },
-    .amp = TD_AMP_INFER,
+    .tf_op = "Mean",
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = global_infer,
     .grad = global_grad,
@@ -205,7 +208,7 @@ const td_op td_op_global_avg_pool_grad = {
     .n_in = 2,
     .n_out = 1,
     .in_rank = { 2, 4 },
-    .amp = TD_AMP_INFER,
+    .tf_op = "RealDiv",
     .layout = TD_LAYOUT_CHOOSES,
     .shape_only = 1u << 1,
     .infer = global_grad_infer,

@@ -53,18 +53,18 @@ static bool parse_shape(const char *s, td_type *t)
     }
 }
 
-/* operands whose dtype is not the line's */
-static td_dtype operand_dtype(const char *name, td_dtype line)
+/* operands whose dtype is not the line's; of sgd, a half type is that of the copies alone */
+static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
-    static const char *const statistics[] = { "gamma", "beta", "mean", "var" };
+    static const char *const wide[] = { "gamma", "beta", "mean", "var", "finite", "overflow" };
     if (strcmp(name, "labels") == 0)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0)
         return TD_DT_U8;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(name, statistics[i]) == 0 && td_dtype_bytes(line) == 2)
-            return TD_DT_F32;
-    return line;
+    bool is_wide = op == &td_op_sgd && strncmp(name, "copy", 4) != 0;
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
+        is_wide = is_wide || strcmp(name, wide[i]) == 0;
+    return is_wide && td_dtype_bytes(line) == 2 ? TD_DT_F32 : line;
 }
 
 static td_status parse_word(const char *key, const char *value, parsed *p)
@@ -109,7 +109,7 @@ static td_status parse(const char *line, td_dtype dtype, parsed *p)
     if (dtype)
         p->dtype = dtype;
     for (int i = 0; i < p->n_in; i++)
-        p->type[i].dtype = operand_dtype(p->name[i], p->dtype);
+        p->type[i].dtype = operand_dtype(p->op, p->name[i], p->dtype);
     return TD_OK;
 }
 

@@ -4,7 +4,8 @@
  * slice_grad(dy, x) {axis, start, size}   dy in its place, zeros elsewhere; x for its shape only
  * reshape(x) {shape}                  the same elements in plain order, seen with another shape
  * cast(x) {to}                        another dtype; to nearest even; float -> i64 truncates
- * reorder(x) {layout}                 the same values in another memory layout; "" is plain
+ * reorder(x) {layout, dtype}          the same values in another memory layout; "" is plain; floats
+ *                                     may be rounded to another dtype on the way
  * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as in PyTorch
  * resize_nearest_grad(dy, x)          sums of dy over what each pixel was copied to
  */
@@ -26,6 +27,17 @@ td_cast_attr td_cast_attr_of(td_dtype d)
     td_cast_attr a = { 0 };
     while (td_cast_names[a.to + 1] && td_dtype_parse(td_cast_names[a.to]) != d)
         a.to++;
+    return a;
+}
+
+static const char *const reorder_dtypes[] = { "same", "f32", "f64", "bf16", "f16", NULL };
+
+td_reorder_attr td_reorder_attr_of(const char *layout, td_dtype d)
+{
+    td_reorder_attr a = { .layout = layout };
+    for (int i = 1; reorder_dtypes[i]; i++)
+        if (td_dtype_parse(reorder_dtypes[i]) == d)
+            a.dtype = i;
     return a;
 }
 
@@ -54,6 +66,7 @@ static const td_field cast_fields[] = {
 
 static const td_field reorder_fields[] = {
     TD_TEXT(td_reorder_attr, layout, "", "LAYOUT", "of the result; empty is plain"),
+    TD_ENUM(td_reorder_attr, dtype, 0, reorder_dtypes, "of the result"),
     TD_END,
 };
 
@@ -104,11 +117,11 @@ static td_status slice_grad_infer(const td_node *n, td_type *y)
 {
     const td_slice_attr *a = n->attr;
     TD_TRY(check_slice(n, td_in_type(n, 1)));
-    *y = *td_in_type(n, 1);
+    *y = td_type_as(td_in_type(n, 1), td_in_type(n, 0)->dtype);
     td_type part = *y;
     part.dim[a->axis] = a->size;
-    if (!td_type_same_shape(&part, td_in_type(n, 0)) || part.dtype != td_in_type(n, 0)->dtype)
-        return td_error(TD_ESHAPE, "slice_grad: dy does not have the slice's type");
+    if (!td_type_same_shape(&part, td_in_type(n, 0)))
+        return td_error(TD_ESHAPE, "slice_grad: dy does not have the slice's shape");
     return TD_OK;
 }
 
@@ -141,7 +154,8 @@ static td_status cast_infer(const td_node *n, td_type *y)
 
 static td_status reorder_infer(const td_node *n, td_type *y)
 {
-    const char *layout = ((const td_reorder_attr *)n->attr)->layout;
+    const td_reorder_attr *a = n->attr;
+    const char *layout = a->layout;
     td_blocking bl;
     size_t len = layout ? strlen(layout) : 0;
     *y = td_type_plain(td_in_type(n, 0));
@@ -149,6 +163,11 @@ static td_status reorder_infer(const td_node *n, td_type *y)
         return td_error(TD_ESHAPE, "reorder: '%.40s' is no layout", layout);
     if (len)
         memcpy(y->layout, layout, len + 1);
+    if (a->dtype && !td_dtype_is_float(y->dtype))
+        return td_error(TD_ESHAPE, "reorder: a dtype was named for operand 0, which is %s",
+                        td_dtype_name(y->dtype));
+    if (a->dtype)
+        y->dtype = td_dtype_parse(reorder_dtypes[a->dtype]);
     if (!td_type_blocking(y, &bl))
         return td_error(TD_ESHAPE, "reorder: layout '%s' does not fit", y->layout);
     return TD_OK;
@@ -166,9 +185,9 @@ static td_status resize_infer(const td_node *n, td_type *y)
 static td_status resize_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *dy = td_in_type(n, 0);
-    *y = *td_in_type(n, 1);
-    if (dy->dim[0] != y->dim[0] || dy->dim[1] != y->dim[1] || dy->dtype != y->dtype)
-        return td_error(TD_ESHAPE, "resize_nearest_grad: dy and x differ in N, C or dtype");
+    *y = td_type_as(td_in_type(n, 1), dy->dtype);
+    if (dy->dim[0] != y->dim[0] || dy->dim[1] != y->dim[1])
+        return td_error(TD_ESHAPE, "resize_nearest_grad: dy and x differ in N or C");
     return TD_OK;
 }
 
@@ -211,7 +230,7 @@ const td_op td_op_concat = {
     .n_out = 1,
     .fields = concat_fields,
     .attr_bytes = sizeof(td_concat_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "ConcatV2",
     .layout = TD_LAYOUT_PLAIN,
     .any_dtype = (1u << TD_IN_MAX) - 1,
     .infer = concat_infer,
@@ -225,7 +244,7 @@ const td_op td_op_slice = {
     .n_out = 1,
     .fields = slice_fields,
     .attr_bytes = sizeof(td_slice_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "Slice",
     .layout = TD_LAYOUT_PLAIN,
     .any_dtype = 1u,
     .infer = slice_infer,
@@ -239,7 +258,7 @@ const td_op td_op_slice_grad = {
     .n_out = 1,
     .fields = slice_fields,
     .attr_bytes = sizeof(td_slice_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "Pad",
     .layout = TD_LAYOUT_PLAIN,
     .shape_only = 1u << 1,
     .infer = slice_grad_infer,
@@ -252,7 +271,7 @@ const td_op td_op_reshape = {
     .n_out = 1,
     .fields = reshape_fields,
     .attr_bytes = sizeof(td_reshape_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "Reshape",
     .layout = TD_LAYOUT_PLAIN,
     .is_alias = true,
     .any_dtype = 1u,
@@ -267,7 +286,7 @@ const td_op td_op_cast = {
     .n_out = 1,
     .fields = cast_fields,
     .attr_bytes = sizeof(td_cast_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "Cast",
     .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u,
     .infer = cast_infer,
@@ -281,7 +300,7 @@ const td_op td_op_reorder = {
     .n_out = 1,
     .fields = reorder_fields,
     .attr_bytes = sizeof(td_reorder_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "Transpose",
     .layout = TD_LAYOUT_CHOOSES,
     .any_dtype = 1u,
     .infer = reorder_infer,
@@ -295,7 +314,7 @@ const td_op td_op_resize_nearest = {
     .in_rank = { 4 },
     .fields = resize_fields,
     .attr_bytes = sizeof(td_resize_attr),
-    .amp = TD_AMP_CLEAR,
+    .tf_op = "ResizeNearestNeighbor",
     .layout = TD_LAYOUT_PLAIN,
     .any_dtype = 1u,
     .infer = resize_infer,
@@ -308,7 +327,7 @@ const td_op td_op_resize_nearest_grad = {
     .n_in = 2,
     .n_out = 1,
     .in_rank = { 4, 4 },
-    .amp = TD_AMP_INFER,
+    .tf_op = "ResizeNearestNeighborGrad",
     .layout = TD_LAYOUT_PLAIN,
     .shape_only = 1u << 1,
     .infer = resize_grad_infer,

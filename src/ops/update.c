@@ -1,15 +1,26 @@
 /*
- * sgd(w, v, g, lr) {momentum, decay, nesterov}     one optimiser step, in place
+ * sgd(w, v, g, lr [, inverse, finite [, copy [, copy]]]) {momentum, decay, nesterov}   one step,
+ *                                                                                   in place
  *
- *   w   any shape, float32 (f64)  parameter, overwritten
- *   v   same                      velocity, overwritten; zeros before the first step
- *   g   same                      gradient
- *   lr  scalar                    learning rate of this step
+ *   w        any shape, float32 (f64)  parameter, overwritten
+ *   v        same                      velocity, overwritten; zeros before the first step
+ *   g        same                      gradient, possibly of a scaled loss
+ *   lr       scalar                    learning rate of this step
+ *   inverse  scalar                    1 / loss scale: what g is multiplied by first
+ *   finite   scalar                    nothing at all is written where it is 0
+ *   copy     w's shape, any layout     bf16 or f16 parameter, overwritten by w rounded
  *
- *   g' = g + decay w;  v = momentum v + g';  w = w - lr (nesterov ? g' + momentum v : v)
+ *   g' = inverse g + decay w;  v = momentum v + g';  w = w - lr (nesterov ? g' + momentum v : v)
  *
  * With v = 0 the first step gives v = g', as PyTorch's SGD with dampening 0.  The learning rate
  * multiplies after the velocity.  Source: Sutskever et al. 2013; agrees with torch.optim.SGD.
+ *
+ * all_finite(x [, before]) -> y    1 where no element of x is infinite or NaN and `before`, an
+ *   x       any float, any shape   earlier result, is not 0 or is left out; else 0
+ *   y       float32 scalar
+ *
+ * assign(to, from)                 the parameter `to` becomes `from`, rounded to its dtype and laid
+ *   to, from   one shape           out as it is
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -25,13 +36,35 @@ static const td_field sgd_fields[] = {
 
 static td_status sgd_infer(const td_node *n, td_type *y)
 {
+    static const char *const scalars[] = { "the learning rate", "inverse", "finite" };
     (void)y;
     for (int i = 1; i < 3; i++)
         if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)) ||
             td_in_type(n, 0)->dtype != td_in_type(n, i)->dtype)
             return td_error(TD_ESHAPE, "sgd: operand %d does not have the weight's type", i);
-    if (td_type_count(td_in_type(n, 3)) != 1)
-        return td_error(TD_ESHAPE, "sgd: the learning rate is not a scalar");
+    for (int i = 3; i < n->n_in && i < 6; i++)
+        if (td_type_count(td_in_type(n, i)) != 1)
+            return td_error(TD_ESHAPE, "sgd: %s is not a scalar", scalars[i - 3]);
+    for (int i = 6; i < n->n_in; i++)
+        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)))
+            return td_error(TD_ESHAPE, "sgd: operand %d, a copy, does not have the weight's shape",
+                            i);
+    return TD_OK;
+}
+
+static td_status finite_infer(const td_node *n, td_type *y)
+{
+    if (n->n_in > 1 && td_type_count(td_in_type(n, 1)) != 1)
+        return td_error(TD_ESHAPE, "all_finite: operand 1 is not a scalar");
+    *y = td_type_scalar(TD_DT_F32);
+    return TD_OK;
+}
+
+static td_status assign_infer(const td_node *n, td_type *y)
+{
+    (void)y;
+    if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, 1)))
+        return td_error(TD_ESHAPE, "assign: the operands differ in shape");
     return TD_OK;
 }
 
@@ -39,12 +72,34 @@ const td_op td_op_sgd = {
     .name = "sgd",
     .summary = "stochastic gradient descent with momentum, in place",
     .n_in = 4,
+    .n_in_max = 8,
     .n_out = 0,
     .fields = sgd_fields,
     .attr_bytes = sizeof(td_sgd_attr),
     .layout = TD_LAYOUT_FOLLOWS,
-    .writes = 3u,
+    .writes = 1u | 1u << 1 | 3u << 6,
+    .own_layout = 3u << 6,
     .infer = sgd_infer,
+};
+
+const td_op td_op_all_finite = {
+    .name = "all_finite",
+    .summary = "1 if no element is infinite or NaN, else 0",
+    .n_in = 1,
+    .n_in_max = 2,
+    .n_out = 1,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = finite_infer,
+};
+
+const td_op td_op_assign = {
+    .name = "assign",
+    .summary = "overwrite a parameter, changing dtype and layout on the way",
+    .n_in = 2,
+    .n_out = 0,
+    .layout = TD_LAYOUT_CHOOSES,
+    .writes = 1u,
+    .infer = assign_infer,
 };
 
 void td_sgd(td_builder *b, td_value *w, td_value *v, td_value *grad, td_value *lr,

@@ -8,9 +8,10 @@
 
 #include "base/half.h"
 
-#define CHUNK       1024  /* elements converted at once: eight tensors of them fit an L1 cache */
-#define SMALL       16384 /* elements below which waking a second thread costs more than it saves */
-#define MAX_TENSORS (TD_IN_MAX + TD_OUT_MAX)
+#define CHUNK        1024  /* elements converted at once: eight tensors of them fit an L1 cache */
+#define SMALL        16384 /* elements below which a second thread costs more than it saves */
+#define MAX_TENSORS  (TD_IN_MAX + TD_OUT_MAX)
+#define EACH_TENSORS 8 /* of the ops done element by element: sgd has seven */
 
 /* --- conversion ------------------------------------------------------------------------------- */
 
@@ -230,7 +231,7 @@ typedef struct {
 static chunk_plan plan_chunks(const td_node *n)
 {
     chunk_plan plan = { .n_tensors = n->n_in + n->n_out };
-    TD_CHECK(plan.n_tensors <= 6);
+    TD_CHECK(plan.n_tensors <= EACH_TENSORS);
     for (int i = 0; i < plan.n_tensors; i++) {
         const td_type *t = td_ref_type(n, i);
         plan.dtype[i] = t->dtype;
@@ -245,8 +246,8 @@ static chunk_plan plan_chunks(const td_node *n)
 static void run_chunk(const td_prepared *p, const chunk_plan *plan, void *const *args, int64_t from,
                       int64_t count)
 {
-    double buf[6][CHUNK];
-    double *a[6];
+    double buf[EACH_TENSORS][CHUNK];
+    double *a[EACH_TENSORS];
     for (int i = 0; i < plan->n_tensors; i++) {
         a[i] = buf[i];
         if (plan->is_in[i])

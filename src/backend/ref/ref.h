@@ -92,9 +92,9 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
     K(add) K(mul) K(add_broadcast) K(mul_broadcast) K(mul_reduce) K(sum_to) K(scale)               \
     K(broadcast_like) K(concat) K(slice) K(slice_grad) K(reshape) K(cast) K(reorder)               \
-    K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                                        \
+    K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                              \
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \
-    K(softmax_cross_entropy_grad) K(sgd)
+    K(softmax_cross_entropy_grad) K(sgd) K(all_finite)
 /* clang-format on */
 
 #define TD_REF_DECLARE(name) extern const td_ref_kernel td_ref_##name;

@@ -179,6 +179,8 @@ static void batch_norm_update(const td_node *n, int64_t count, double *const *a)
     const td_norm_attr *at = n->attr;
     const double m = at->momentum;
     const double unbiased = at->count > 1 ? (double)at->count / (double)(at->count - 1) : 1;
+    if (n->n_in > 4 && a[4][0] == 0)
+        return;
     for (int64_t c = 0; c < count; c++) {
         a[0][c] = (1 - m) * a[0][c] + m * a[2][c];
         a[1][c] = (1 - m) * a[1][c] + m * a[3][c] * unbiased;

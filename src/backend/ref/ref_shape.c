@@ -95,13 +95,13 @@ static td_status constant(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* reorder has a result, assign an operand that it overwrites */
 static td_status accepts_reorder(const td_node *n)
 {
     td_blocking bl;
-    if (!td_type_blocking(td_in_type(n, 0), &bl))
-        return td_error(TD_ENOKERNEL, "layout %s does not fit", td_in_type(n, 0)->layout);
-    if (!td_type_blocking(&n->out[0]->type, &bl))
-        return td_error(TD_ENOKERNEL, "layout %s does not fit", n->out[0]->type.layout);
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (!td_type_blocking(td_ref_type(n, i), &bl))
+            return td_error(TD_ENOKERNEL, "layout %s does not fit", td_ref_type(n, i)->layout);
     return TD_OK;
 }
 
@@ -114,21 +114,39 @@ static void index_of(const td_type *t, int64_t i, int64_t *at)
     }
 }
 
+/* `to`, at every index, becomes `from` there, rounded to its dtype */
+static void relay(const td_type *from, const char *src, const td_type *to, char *dst)
+{
+    const size_t from_bytes = td_dtype_bytes(from->dtype), to_bytes = td_dtype_bytes(to->dtype);
+    td_blocking bfrom, bto;
+    TD_CHECK(td_type_blocking(from, &bfrom) && td_type_blocking(to, &bto));
+    if (td_type_bytes(to) != (int64_t)bytes_of(to))
+        memset(dst, 0, (size_t)td_type_bytes(to)); /* the padding */
+#pragma omp parallel for
+    for (int64_t i = 0; i < td_type_count(to); i++) {
+        int64_t at[TD_RANK_MAX];
+        double v;
+        index_of(to, i, at);
+        const char *x = src + (size_t)td_blocking_offset(&bfrom, from, at) * from_bytes;
+        char *y = dst + (size_t)td_blocking_offset(&bto, to, at) * to_bytes;
+        if (from->dtype == to->dtype) {
+            memcpy(y, x, to_bytes);
+            continue;
+        }
+        td_ref_load(from->dtype, x, 1, &v);
+        td_ref_store(to->dtype, &v, 1, y);
+    }
+}
+
 static td_status reorder(const td_prepared *p, void *const *args)
 {
-    const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
-    const size_t each = td_dtype_bytes(x->dtype);
-    td_blocking bx, by;
-    TD_CHECK(td_type_blocking(x, &bx) && td_type_blocking(y, &by));
-    if (td_type_bytes(y) != (int64_t)bytes_of(y))
-        memset(args[1], 0, (size_t)td_type_bytes(y)); /* the padding */
-#pragma omp parallel for
-    for (int64_t i = 0; i < td_type_count(x); i++) {
-        int64_t at[TD_RANK_MAX];
-        index_of(x, i, at);
-        memcpy((char *)args[1] + (size_t)td_blocking_offset(&by, y, at) * each,
-               (char *)args[0] + (size_t)td_blocking_offset(&bx, x, at) * each, each);
-    }
+    relay(td_in_type(p->node, 0), args[0], &p->node->out[0]->type, args[1]);
+    return TD_OK;
+}
+
+static td_status assign(const td_prepared *p, void *const *args)
+{
+    relay(td_in_type(p->node, 1), args[1], td_in_type(p->node, 0), args[0]);
     return TD_OK;
 }
 
@@ -186,5 +204,6 @@ MOVES(reshape, reshape);
 MOVES(constant, constant);
 MOVES(resize_nearest, resize_nearest);
 const td_ref_kernel td_ref_reorder = TD_REF_KERNEL(reorder, accepts_reorder, NULL, reorder, );
+const td_ref_kernel td_ref_assign = TD_REF_KERNEL(assign, accepts_reorder, NULL, assign, );
 const td_ref_kernel td_ref_cast = TD_REF_EACH(cast, cast);
 const td_ref_kernel td_ref_resize_nearest_grad = TD_REF(resize_nearest_grad, resize_nearest_grad);
