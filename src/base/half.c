@@ -5,10 +5,24 @@
  *   float32    1      8         23
  *   bf16       1      8          7      the upper half of a float32
  *   fp16       1      5         10      exponent bias 15, subnormals below 2^-14
+ *
+ * Many at once: bf16 is the same integer arithmetic in loops that the compiler makes vectors of,
+ * once for each instruction set; fp16 has instructions of its own (F16C, AVX-512), which round and
+ * treat NaN as the functions here do.  vcvtneps2bf16 is not used: it flushes subnormals to zero.
  */
 #include "base/half.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
 
 static uint32_t bits_of(float x)
 {
@@ -76,4 +90,149 @@ float td_f16_to_f32(uint16_t x)
         return float_of(sign | (exponent + 112) << 23 | fraction << 13);
     float tiny = (float)fraction * 0x1p-24f; /* exact */
     return float_of(sign | bits_of(tiny));
+}
+
+/* --- many at once ----------------------------------------------------------------------------- */
+
+/* td_f32_to_bf16 without a branch */
+static inline uint16_t round_to_bf16(uint32_t u)
+{
+    uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quieted = u >> 16 | 0x0040;
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quieted : rounded);
+}
+
+static inline uint32_t widen_bf16(uint16_t x)
+{
+    uint32_t u = (uint32_t)x << 16;
+    return (u & 0x7fffffff) > 0x7f800000 ? u | 0x00400000 : u;
+}
+
+#define BF16_LOOPS(isa, target)                                                                    \
+    target static void f32_to_bf16_##isa(const float *restrict src, size_t n,                      \
+                                         uint16_t *restrict dst)                                   \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            dst[i] = round_to_bf16(bits_of(src[i]));                                               \
+    }                                                                                              \
+                                                                                                   \
+    target static void bf16_to_f32_##isa(const uint16_t *restrict src, size_t n,                   \
+                                         float *restrict dst)                                      \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            dst[i] = float_of(widen_bf16(src[i]));                                                 \
+    }
+
+#define SIMD(isa)                                                                                  \
+    static const td_half_simd simd_##isa = { #isa, f32_to_bf16_##isa, bf16_to_f32_##isa,           \
+                                             f32_to_f16_##isa, f16_to_f32_##isa };
+
+static void f32_to_f16_plain(const float *src, size_t n, uint16_t *dst)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = td_f32_to_f16(src[i]);
+}
+
+static void f16_to_f32_plain(const uint16_t *src, size_t n, float *dst)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = td_f16_to_f32(src[i]);
+}
+
+BF16_LOOPS(plain, )
+SIMD(plain)
+
+#if HAVE_X86
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c")))
+#define AVX2   __attribute__((target("avx2,f16c")))
+
+AVX2 static void f32_to_f16_avx2(const float *src, size_t n, uint16_t *dst)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(void *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    f32_to_f16_plain(src + i, n - i, dst + i);
+}
+
+AVX2 static void f16_to_f32_avx2(const uint16_t *src, size_t n, float *dst)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(
+            dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+    f16_to_f32_plain(src + i, n - i, dst + i);
+}
+
+AVX512 static void f32_to_f16_avx512(const float *src, size_t n, uint16_t *dst)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    f32_to_f16_avx2(src + i, n - i, dst + i);
+}
+
+AVX512 static void f16_to_f32_avx512(const uint16_t *src, size_t n, float *dst)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(
+            dst + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
+    f16_to_f32_avx2(src + i, n - i, dst + i);
+}
+
+BF16_LOOPS(avx2, AVX2)
+SIMD(avx2)
+BF16_LOOPS(avx512, AVX512)
+SIMD(avx512)
+
+/* not every compiler's __builtin_cpu_supports knows the word; the instruction that tells is slow
+   on a virtual machine, so its answer is kept */
+static bool has_f16c(void)
+{
+    static _Atomic int known; /* 0: not asked yet, 1: no, 2: yes */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!answer) {
+        unsigned a, b, c = 0, d;
+        answer = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) ? 2 : 1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+#endif
+
+const td_half_simd *td_half_simd_at(int i)
+{
+    const td_half_simd *have[4] = { NULL };
+    int n = 0;
+#if HAVE_X86
+    bool has_avx2 = __builtin_cpu_supports("avx2") && has_f16c();
+    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        have[n++] = &simd_avx512;
+    if (has_avx2)
+        have[n++] = &simd_avx2;
+#endif
+    have[n++] = &simd_plain;
+    return i >= 0 && i < n ? have[i] : NULL;
+}
+
+void td_f32_to_bf16_n(const float *src, size_t n, uint16_t *dst)
+{
+    td_half_simd_at(0)->f32_to_bf16(src, n, dst);
+}
+
+void td_bf16_to_f32_n(const uint16_t *src, size_t n, float *dst)
+{
+    td_half_simd_at(0)->bf16_to_f32(src, n, dst);
+}
+
+void td_f32_to_f16_n(const float *src, size_t n, uint16_t *dst)
+{
+    td_half_simd_at(0)->f32_to_f16(src, n, dst);
+}
+
+void td_f16_to_f32_n(const uint16_t *src, size_t n, float *dst)
+{
+    td_half_simd_at(0)->f16_to_f32(src, n, dst);
 }

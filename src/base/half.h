@@ -1,17 +1,40 @@
 /*
  * base/half.h -- bf16 and fp16 as 16-bit patterns, converted with correct rounding
  *
- * To nearest, ties to even; subnormals, infinities and signed zeros kept; every NaN becomes a quiet
- * NaN with the sign kept and the upper payload bits kept where they fit.
+ * To nearest, ties to even; subnormals, infinities and signed zeros kept.  NaN, both ways: the sign
+ * and the payload's upper bits that fit are kept and the quiet bit is set, so that a signalling NaN
+ * becomes a quiet one and no NaN becomes an infinity.
  */
 #ifndef TD_BASE_HALF_H
 #define TD_BASE_HALF_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 uint16_t td_f32_to_bf16(float x);
 float td_bf16_to_f32(uint16_t x);
 uint16_t td_f32_to_f16(float x);
 float td_f16_to_f32(uint16_t x);
+
+/**
+ * `n` elements at once, each bit as the functions above give it, with the widest instructions of
+ * this processor.  No alignment beyond the types'; src and dst must not overlap.
+ */
+void td_f32_to_bf16_n(const float *src, size_t n, uint16_t *dst);
+void td_bf16_to_f32_n(const uint16_t *src, size_t n, float *dst);
+void td_f32_to_f16_n(const float *src, size_t n, uint16_t *dst);
+void td_f16_to_f32_n(const uint16_t *src, size_t n, float *dst);
+
+/** The four above for one instruction set. */
+typedef struct {
+    const char *name; /* "avx512", "avx2", "plain" */
+    void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
+    void (*bf16_to_f32)(const uint16_t *src, size_t n, float *dst);
+    void (*f32_to_f16)(const float *src, size_t n, uint16_t *dst);
+    void (*f16_to_f32)(const uint16_t *src, size_t n, float *dst);
+} td_half_simd;
+
+/** What this machine can run, best first; NULL past the end.  For tests. */
+const td_half_simd *td_half_simd_at(int i);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "rt/widen.h"
 
 #define BACKEND(name) extern const td_backend td_backend_##name;
 #include "rt/backends.def"
@@ -38,20 +39,63 @@ const char *td_backend_name_at(int i, const char **description)
     return b ? b->name : NULL;
 }
 
+static bool is_ref(const td_backend *b)
+{
+    return strcmp(b->name, "ref") == 0;
+}
+
+static bool takes(const td_kernel *kernel, const td_node *n, td_text *why)
+{
+    if (kernel->accepts(n) == TD_OK)
+        return true;
+    if (why)
+        td_text_add(why, "%s%s: %s", why->len ? "; " : "", kernel->name, td_error_message());
+    return false;
+}
+
+static const td_kernel *select_from(const td_backend *b, const td_node *n, td_text *why)
+{
+    for (int k = 0; k < b->n_kernels; k++)
+        if (b->kernels[k]->op == n->op && takes(b->kernels[k], n, why))
+            return b->kernels[k];
+    return NULL;
+}
+
+const td_kernel *td_native_select(const td_node *n, td_text *why)
+{
+    const td_kernel *k = NULL;
+    for (int b = 0; !k && b < N_BACKENDS; b++)
+        k = is_ref(all[b]) ? NULL : select_from(all[b], n, why);
+    return k;
+}
+
+bool td_native_wish(const td_node *n, td_layout_wish *out)
+{
+    for (int b = 0; b < N_BACKENDS; b++)
+        if (all[b]->wish && all[b]->wish(n, out))
+            return true;
+    return false;
+}
+
+static bool has_half(const td_node *n)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_dtype d = (i < n->n_in ? n->in[i] : n->out[i - n->n_in])->type.dtype;
+        if (d == TD_DT_BF16 || d == TD_DT_F16)
+            return true;
+    }
+    return false;
+}
+
 const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why)
 {
-    for (int b = 0; b < dev->n_backends; b++)
-        for (int k = 0; k < dev->backends[b]->n_kernels; k++) {
-            const td_kernel *kernel = dev->backends[b]->kernels[k];
-            if (kernel->op != n->op)
-                continue;
-            if (kernel->accepts(n) == TD_OK)
-                return kernel;
-            if (why)
-                td_text_add(why, "%s%s: %s", why->len ? "; " : "", kernel->name,
-                            td_error_message());
-        }
-    return NULL;
+    const td_kernel *k = NULL;
+    for (int b = 0; !k && b < dev->n_backends; b++) {
+        if (dev->emulates && is_ref(dev->backends[b]) && has_half(n) && takes(&td_widen, n, why))
+            return &td_widen;
+        k = select_from(dev->backends[b], n, why);
+    }
+    return k;
 }
 
 static bool supports(void *ctx, const td_node *n)
@@ -62,10 +106,7 @@ static bool supports(void *ctx, const td_node *n)
 static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
 {
     const td_device *dev = ctx;
-    for (int b = 0; b < dev->n_backends; b++)
-        if (dev->backends[b]->wish && dev->backends[b]->wish(n, out))
-            return true;
-    return false;
+    return dev->emulates && (td_native_wish(n, out) || td_widen_wish(n, out));
 }
 
 td_status td_device_open(const char *name, td_device **out)
@@ -78,8 +119,9 @@ td_status td_device_open(const char *name, td_device **out)
     if (!dev)
         return TD_ENOMEM;
     dev->name = is_cpu ? "cpu" : "ref";
+    dev->emulates = is_cpu;
     for (int i = 0; i < N_BACKENDS; i++)
-        if (is_cpu || strcmp(all[i]->name, "ref") == 0)
+        if (is_cpu || is_ref(all[i]))
             dev->backends[dev->n_backends++] = all[i];
     dev->target = (td_target){ .ctx = dev, .supports = supports, .wish = wish };
     *out = dev;

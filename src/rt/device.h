@@ -13,6 +13,7 @@ struct td_device {
     const char *name;
     const td_backend *backends[TD_BACKENDS_MAX]; /* best first */
     int n_backends;
+    bool emulates; /* half types by float32 kernels (rt/widen.h), before `ref` is asked */
     td_target target;
 };
 
@@ -20,9 +21,16 @@ struct td_device {
 const td_backend *td_backend_at(int i);
 
 /**
- * The first kernel that accepts `n`; NULL when none does.  When `why` is not NULL it collects
- * "dnnl_conv: groups is 1; ..." of every kernel that refused before.
+ * The first kernel that accepts `n`: a backend's own, then emulation by a float32 kernel, `ref` at
+ * last; NULL when none does.  When `why` is not NULL it collects "dnnl_conv: groups is 1; ..." of
+ * every kernel that refused before.
  */
 const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why);
+
+/** The same among the kernels of all backends but `ref`, without emulation. */
+const td_kernel *td_native_select(const td_node *n, td_text *why);
+
+/** What those backends wish for; false: none has an opinion. */
+bool td_native_wish(const td_node *n, td_layout_wish *out);
 
 #endif

@@ -30,6 +30,14 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return 0.5 + td_rng_uniform(r);
     if (strcmp(name, "lr") == 0)
         return 0.1;
+    if (strcmp(name, "finite") == 0)
+        return 1;
+    if (strcmp(name, "overflow") == 0)
+        return 0;
+    if (strcmp(name, "huge") == 0)
+        return 4e4 * x;
+    if (strcmp(name, "tiny") == 0)
+        return 1e-7 * x;
     if (strcmp(name, "target") == 0)
         return td_rng_uniform(r);
     if (op == &td_op_relu || op == &td_op_relu6)

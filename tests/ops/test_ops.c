@@ -27,6 +27,7 @@
 #include "base/rng.h"
 #include "problem.h"
 #include "rt/device.h"
+#include "rt/widen.h"
 #include "tandem/program.h"
 #include "tolerance.h"
 
@@ -175,12 +176,14 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
     return true;
 }
 
+typedef bool (*wisher)(const td_node *n, td_layout_wish *out);
+
 /* what a backend wants */
-static bool variant_wish(const td_node *n, const td_backend *b, variant *v)
+static bool variant_wish(const td_node *n, wisher asked, variant *v)
 {
     td_layout_wish wish = { 0 };
     variant_start(n, v);
-    if (n->op->layout != TD_LAYOUT_CHOOSES || !b->wish || n->n_in > 4 || !b->wish(n, &wish))
+    if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > 4 || !asked(n, &wish))
         return false;
     for (int i = 0; i < n->n_in; i++)
         set_layout(&v->value[i], wish.in[i]);
@@ -274,7 +277,7 @@ static double difference(td_dtype d, const void *wanted, const void *found, int6
         for (int64_t i = 0; i < n; i++) {
             const double gap = w[i] == f[i] ? 0 : fabs(w[i] - f[i]);
             worst = isnan(gap) ? INFINITY : fmax(worst, gap);
-            most = fmax(most, fabs(w[i]));
+            most = isinf(w[i]) ? most : fmax(most, fabs(w[i]));
         }
     }
     return worst == 0 ? 0 : worst / (most > 0 ? most : 1);
@@ -412,27 +415,93 @@ static void check_backend(run *r, const variant *v, const td_backend *b, void *c
             check_kernel(r, v, b, b->kernels[i], plain, wanted);
 }
 
+/* emulation in float32 is no backend's; its inner kernel may be oneDNN's */
+static void check_emulation(run *r, const variant *v, void *const *plain, void *const *wanted)
+{
+    static const td_backend stand_in = { .name = "dnnl" };
+    if (td_widen.accepts(&v->node) == TD_OK)
+        check_kernel(r, v, &stand_in, &td_widen, plain, wanted);
+}
+
+static void check_variant(run *r, const variant *v, void *const *plain, void *const *wanted)
+{
+    const td_backend *b;
+    for (int j = 0; (b = td_backend_at(j)); j++)
+        check_backend(r, v, b, plain, wanted);
+    check_emulation(r, v, plain, wanted);
+}
+
 /* --- one node --------------------------------------------------------------------------------- */
 
 static const char *const layouts[] = { "", "acdb", "aBcd8b", "aBcd16b" };
 #define N_LAYOUTS 4
 
-static void check_reorder(run *r, const td_node *n, void *const *plain)
+static const td_dtype moved_dtypes[] = { TD_DT_F32, TD_DT_BF16, TD_DT_F16 };
+
+/* reorder and assign in all pairs of layouts, float32 also in all pairs of dtypes */
+static void check_move(run *r, const td_node *n, const td_dtype dtypes[2], const char *const to[2],
+                       const double *x)
 {
-    const td_backend *b;
-    void *wanted[MAX_TENSORS] = { plain[0], plain[0] }; /* the same values */
-    for (int i = 0; i < N_LAYOUTS * N_LAYOUTS; i++) {
-        variant v;
-        variant_start(n, &v);
-        set_layout(&v.value[0], layouts[i / N_LAYOUTS]);
-        set_layout(&v.value[1], layouts[i % N_LAYOUTS]);
-        v.reorder.layout = layouts[i % N_LAYOUTS];
+    const int from_i = n->op == &td_op_assign ? 1 : 0, to_i = 1 - from_i;
+    const int64_t count = td_type_count(tensor_type(n, 0));
+    void *plain[MAX_TENSORS] = { NULL }, *wanted[MAX_TENSORS] = { NULL };
+    variant v;
+    variant_start(n, &v);
+    v.value[from_i].type.dtype = dtypes[0];
+    v.value[to_i].type.dtype = dtypes[1];
+    set_layout(&v.value[from_i], to[0]);
+    set_layout(&v.value[to_i], to[1]);
+    v.reorder = td_reorder_attr_of(to[1], dtypes[1]);
+    if (n->op == &td_op_reorder)
         v.node.attr = &v.reorder;
-        (void)snprintf(v.name, sizeof v.name, "'%s' -> '%s'", layouts[i / N_LAYOUTS],
-                       layouts[i % N_LAYOUTS]);
-        for (int j = 0; (b = td_backend_at(j)); j++)
-            check_backend(r, &v, b, plain, wanted);
+    (void)snprintf(v.name, sizeof v.name, "%s '%s' -> %s '%s'", td_dtype_name(dtypes[0]), to[0],
+                   td_dtype_name(dtypes[1]), to[1]);
+    for (int i = 0; i < 2; i++)
+        plain[i] = td_alloc((size_t)count, sizeof(double));
+    wanted[to_i] = td_alloc((size_t)count, sizeof(double));
+    double *rounded = td_alloc((size_t)count, sizeof *rounded);
+    if (plain[0] && plain[1] && wanted[to_i] && rounded) {
+        td_ref_store(dtypes[0], x, count, plain[from_i]);
+        td_ref_load(dtypes[0], plain[from_i], count, rounded);
+        td_ref_store(dtypes[1], rounded, count, wanted[to_i]);
+        wanted[from_i] = plain[from_i];
+        check_variant(r, &v, plain, wanted);
+    } else {
+        fail(r, "out of memory");
     }
+    td_free(plain[0]);
+    td_free(plain[1]);
+    td_free(wanted[to_i]);
+    td_free(rounded);
+}
+
+static const char *const filter_layouts[] = { "", "ABcd16b16a", "ABcd8b16a2b", "BAcd8a16b2a",
+                                              "Acdb16a" };
+
+/* pictures and filters have their own layouts; an operand is a filter when it is called w */
+static void check_moves(run *r, const td_node *n, void *const *plain)
+{
+    const bool is_filter = strcmp(n->in[0]->name, "w") == 0;
+    const char *const *all = is_filter ? filter_layouts : layouts;
+    const int n_layouts = !has_rank_4(n) ? 1 : is_filter ? 5 : N_LAYOUTS;
+    const int from_i = n->op == &td_op_assign ? 1 : 0;
+    const td_dtype dtype = tensor_type(n, 0)->dtype;
+    const int64_t count = td_type_count(tensor_type(n, 0));
+    double *x = td_alloc((size_t)count, sizeof *x);
+    if (!x) {
+        fail(r, "out of memory");
+        return;
+    }
+    td_ref_load(dtype, plain[from_i], count, x);
+    const bool is_all = dtype == TD_DT_F32;
+    for (int i = 0; i < n_layouts * n_layouts; i++)
+        for (int d = 0; d < (is_all ? 9 : 1); d++) {
+            const td_dtype dtypes[2] = { is_all ? moved_dtypes[d / 3] : dtype,
+                                         is_all ? moved_dtypes[d % 3] : dtype };
+            const char *const to[2] = { all[i / n_layouts], all[i % n_layouts] };
+            check_move(r, n, dtypes, to, x);
+        }
+    td_free(x);
 }
 
 /* an op that changes its operands: what they are afterwards */
@@ -455,8 +524,8 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
     variant v;
     td_problem_args(p, n, plain);
     td_problem_args(p, n, wanted);
-    if (n->op == &td_op_reorder) {
-        check_reorder(r, n, plain);
+    if (n->op == &td_op_reorder || n->op == &td_op_assign) {
+        check_moves(r, n, plain);
         return;
     }
     if (n->op->writes) {
@@ -466,12 +535,13 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
             memcpy(wanted, changed.at, sizeof wanted);
     }
     for (int i = 0; i < N_LAYOUTS; i++)
-        for (int j = 0; (b = td_backend_at(j)); j++)
-            if (variant_follow(n, layouts[i], &v))
-                check_backend(r, &v, b, plain, wanted);
+        if (variant_follow(n, layouts[i], &v))
+            check_variant(r, &v, plain, wanted);
     for (int j = 0; (b = td_backend_at(j)); j++)
-        if (variant_wish(n, b, &v))
-            check_backend(r, &v, b, plain, wanted);
+        if (variant_wish(n, b->wish, &v))
+            check_variant(r, &v, plain, wanted);
+    if (variant_wish(n, td_widen_wish, &v))
+        check_variant(r, &v, plain, wanted);
     buffers_release(&changed);
 }
 

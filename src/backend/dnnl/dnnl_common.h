@@ -73,8 +73,8 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w, td_dnnl_conv_fused,
-    td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w, td_dnnl_reorder, td_dnnl_max_pool,
-    td_dnnl_max_pool_grad;
+    td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w, td_dnnl_reorder, td_dnnl_assign,
+    td_dnnl_max_pool, td_dnnl_max_pool_grad;
 
 bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out);
 

@@ -1,6 +1,9 @@
 /*
  * dnnl_conv.c -- convolutions, their gradients, and the fused form for inference
  *
+ * float32 and bf16; bf16 sums are kept in float32, the bias may be float32, and a filter's gradient
+ * leaves in float32 where the node says `wide`.
+ *
  * The four kernels differ in which of x, w, y are operands; a conv_view names the three types.  The
  * residual of the fused form is a "sum" post-operation, which adds to what the result's memory
  * holds: the planner gives the result the residual's place, and where it cannot, run copies first.
@@ -47,6 +50,7 @@ static conv_view view_of(const td_node *n)
 
 typedef struct {
     dnnl_memory_desc_t x, w, y, bias;
+    dnnl_memory_desc_t hint_w; /* the filter the hint is asked with */
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t hint; /* the forward convolution a gradient belongs to */
 } conv_parts;
@@ -59,6 +63,7 @@ static void parts_release(conv_parts *p)
     dnnl_memory_desc_destroy(p->w);
     dnnl_memory_desc_destroy(p->y);
     dnnl_memory_desc_destroy(p->bias);
+    dnnl_memory_desc_destroy(p->hint_w);
 }
 
 static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
@@ -90,6 +95,10 @@ static td_status parts_make(const td_node *n, const conv_view *v, open_ends any,
     TD_TRY(td_dnnl_md(&v->y, 1, any.y, &p->y));
     if (v->has_bias)
         TD_TRY(td_dnnl_md(&v->bias, 1, false, &p->bias));
+    if (v->w.dtype != v->x.dtype) { /* a float32 gradient of a half convolution */
+        const td_type half = td_type_as(&v->w, v->x.dtype);
+        TD_TRY(td_dnnl_md(&half, groups, true, &p->hint_w));
+    }
     TD_TRY(td_dnnl_attr(&p->attr));
     return v->has_residual || v->relu ? add_post_ops(p->attr, v) : TD_OK;
 }
@@ -110,8 +119,8 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
             pd, engine, n->op == &td_op_conv2d ? dnnl_forward_training : dnnl_forward_inference,
             alg, p->x, p->w, p->bias, p->y, strides, dilates, pads, pads, p->attr);
     dnnl_status_t ds = dnnl_convolution_forward_primitive_desc_create(
-        &p->hint, engine, dnnl_forward_training, alg, p->x, p->w, NULL, p->y, strides, dilates,
-        pads, pads, NULL);
+        &p->hint, engine, dnnl_forward_training, alg, p->x, p->hint_w ? p->hint_w : p->w, NULL,
+        p->y, strides, dilates, pads, pads, NULL);
     if (ds != dnnl_success)
         return ds;
     if (is_grad_x)
@@ -184,13 +193,54 @@ static bool is_direct(const_dnnl_primitive_desc_t pd)
     const char *impl = "";
     return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
                dnnl_success &&
-           strncmp(impl, "gemm", 4) != 0;
+           !strstr(impl, "gemm:");
+}
+
+static bool find_direct(const td_node *n, const conv_view *v, open_ends any,
+                        dnnl_primitive_desc_t *pd)
+{
+    if (make_pd(n, v, any, pd) != TD_OK)
+        return false;
+    if (is_direct(*pd))
+        return true;
+    dnnl_primitive_desc_destroy(*pd);
+    *pd = NULL;
+    return false;
+}
+
+/* with the filter's layout as it is, then with that open */
+static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
+                          dnnl_primitive_desc_t *pd)
+{
+    open_ends open_w = known;
+    open_w.w = true;
+    return find_direct(n, v, known, pd) || find_direct(n, v, open_w, pd);
 }
 
 /*
- * What the neighbours have is kept where a direct kernel takes it: first with the filter's layout,
- * then with the filter's open, at last with all ends open.  A picture of few channels stays plain.
- * The gradients' result takes the layout of the operand that lends its shape.
+ * Filter gradients of narrow groups.  bf16 has no kernel for 8 channels a group in blocks of 8, but
+ * float32 has: its layouts are wished for, and the device emulates.  4 channels a group have a
+ * direct kernel channels last only.  Both beat the matrix product, some of them tenfold.
+ */
+static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known,
+                           dnnl_primitive_desc_t *pd)
+{
+    conv_view wide = *v, last = *v;
+    const open_ends all = { true, true, true }, any_w = { .w = true };
+    if (n->op != &td_op_conv2d_grad_w)
+        return false;
+    wide.x.dtype = wide.w.dtype = wide.y.dtype = TD_DT_F32;
+    memcpy(last.x.layout, "acdb", 5);
+    memcpy(last.y.layout, "acdb", 5);
+    return (v->x.dtype == TD_DT_BF16 &&
+            (find_in_place(n, &wide, known, pd) || find_direct(n, &wide, all, pd))) ||
+           find_direct(n, &last, any_w, pd);
+}
+
+/*
+ * What the neighbours have is kept where a direct kernel takes it; else all ends are open.  A
+ * picture of few channels stays plain.  The gradients' result takes the layout of the operand that
+ * lends its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 {
@@ -201,21 +251,14 @@ static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
         memcpy(result->layout, td_in_type(n, 2)->layout, sizeof result->layout);
     }
     bool few = v.x.dim[1] <= 4;
-    open_ends known = { .x = td_type_is_plain(&v.x) && !few,
-                        .w = td_type_is_plain(&v.w),
-                        .y = td_type_is_plain(&v.y) };
-    open_ends open_w = known, all = { true, true, true };
-    open_w.w = true;
-    if (known.x && known.y)
-        return make_pd(n, &v, all, pd);
-    const open_ends tries[] = { known, open_w };
-    for (int i = 0; i < 2; i++) {
-        if (make_pd(n, &v, tries[i], pd) != TD_OK)
-            continue;
-        if (is_direct(*pd))
-            return TD_OK;
-        dnnl_primitive_desc_destroy(*pd);
-    }
+    const open_ends known = { .x = td_type_is_plain(&v.x) && !few,
+                              .w = td_type_is_plain(&v.w),
+                              .y = td_type_is_plain(&v.y) };
+    const open_ends all = { true, true, true };
+    if (!(known.x && known.y) && find_in_place(n, &v, known, pd))
+        return TD_OK;
+    if (find_direct(n, &v, all, pd) || find_elsewhere(n, &v, known, pd))
+        return TD_OK;
     return make_pd(n, &v, all, pd);
 }
 
