@@ -19,6 +19,7 @@
 #ifndef TD_PROGRAM_H
 #define TD_PROGRAM_H
 
+#include "tandem/amp.h"
 #include "tandem/graph.h"
 
 #ifdef __cplusplus
@@ -47,8 +48,18 @@ TD_API void td_process_setup(char **argv);
 TD_API void td_set_threads(int n);
 TD_API int td_threads(void);
 
+/**
+ * Settle what `opts` leaves open: what is at its default comes from the environment (TANDEM_AMP,
+ * TANDEM_AMP_LEVEL, ..., and TensorFlow's variables); where the half type is open, convolutions are
+ * measured on `dev`, and the log says what was chosen.  Afterwards precision is 1, 2 or 3.
+ * TD_EUSAGE: options that contradict each other or name no op; TD_EARG: a variable that makes no
+ * sense.
+ */
+TD_API TD_CHECKED td_status td_amp_resolve(td_amp_opts *opts, td_device *dev);
+
 /** How to compile.  All zero means: every pass on, nothing printed. */
 typedef struct {
+    const td_amp_opts *amp; /* resolved; NULL: as the environment says, TANDEM_AMP=1 say */
     const char *skip; /* passes to leave out, "fuse,layout"; NULL for none */
     const char
         *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
@@ -91,7 +102,7 @@ TD_API int td_program_param_count(const td_program *p);
 TD_API const char *td_program_param_name(const td_program *p, int i);
 TD_API td_type td_program_param_type(const td_program *p, int i); /* plain */
 
-/** What a parameter is for: "weight", "stat" or "momentum". */
+/** What a parameter is for: "weight", "stat", "momentum" or "copy" (half, in no file). */
 TD_API const char *td_program_param_role(const td_program *p, int i);
 
 /** Copy a parameter out or in, in plain order, whatever layout it has inside. */
@@ -124,6 +135,30 @@ TD_API int64_t td_program_run_count(const td_program *p); /* since profiling was
  * afterwards.
  */
 TD_API TD_CHECKED td_status td_program_time(td_program *p, int i, int runs, double *best_s);
+
+/** One result of a node, just computed. */
+typedef struct {
+    const char *name;  /* of the value, "conv1.weight" or a number */
+    const char *label; /* of the node, "layer2.0.conv1" */
+    const char *op;    /* "conv2d_grad_w" */
+    td_type type;
+    const void *data; /* in the type's layout; its padding is zero */
+    int64_t bytes;
+} td_observation;
+
+/**
+ * From now on call `each` for every result of every node of a run, in order, behind the node, and
+ * for every input and parameter before the first; NULL: no more.  Its memory is lent for the call.
+ */
+TD_API void td_program_observe(td_program *p, void (*each)(void *ctx, const td_observation *o),
+                               void *ctx);
+
+/**
+ * Run once more and name the first input, parameter or result that has an element which is infinite
+ * or NaN, "'%12' of conv2d_grad_w (layer1.0.conv2)", "" if there is none.  For a step that was
+ * skipped: what a run writes is written.
+ */
+TD_API TD_CHECKED td_status td_program_find_nonfinite(td_program *p, char *text, size_t room);
 
 typedef struct {
     int64_t param_bytes;      /* weights, statistics, momentum */

@@ -3,11 +3,15 @@
  *
  *     same op, operands and attributes (no effect, no leaf)   ->  the first one's results
  *     reorder(reorder(x))                                     ->  reorder(x)
+ *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; what only
+ *                                                                 widened x is left out, too
+ *     a shape taken from cast(x) or reorder(x)                ->  from x
  *     reorder to the layout it has, scale by 1,
  *     broadcast_like to the shape it has, by 1                ->  x
  */
 #include <string.h>
 
+#include "ir/match.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -33,7 +37,7 @@ static size_t bucket_of(const td_op *op, int n_in, td_value *const *in)
     return (size_t)(h >> 40) % N_BUCKETS;
 }
 
-static bool same_call(const td_node *m, const td_node *n, td_value *const *in)
+static bool same_call(const td_node *m, const td_node *n, const void *attr, td_value *const *in)
 {
     if (m->op != n->op || m->n_in != n->n_in ||
         memcmp(m->in, in, (size_t)n->n_in * sizeof *in) != 0)
@@ -41,13 +45,14 @@ static bool same_call(const td_node *m, const td_node *n, td_value *const *in)
     for (int i = 0; i < n->n_out; i++)
         if (!td_type_equal(&m->out[i]->type, &n->out[i]->type))
             return false;
-    return !n->op->fields || td_fields_equal(n->op->fields, m->attr, n->attr);
+    return !n->op->fields || td_fields_equal(n->op->fields, m->attr, attr);
 }
 
 /* the operand a do-nothing node stands for, or NULL */
 static td_value *identity(const td_node *n, td_value *const *in)
 {
-    if (n->op == &td_op_reorder && strcmp(in[0]->type.layout, n->out[0]->type.layout) == 0)
+    if (n->op == &td_op_reorder && in[0]->type.dtype == n->out[0]->type.dtype &&
+        strcmp(in[0]->type.layout, n->out[0]->type.layout) == 0)
         return in[0];
     if (n->op == &td_op_scale && ((const td_scale_attr *)n->attr)->by == 1)
         return in[0];
@@ -70,22 +75,104 @@ static void remember(td_rewriter *rw, const td_node *n, size_t bucket)
     s->buckets[bucket] = e;
 }
 
+/* what moves or converts its operand, or may turn out to do nothing */
+static bool is_copy(const td_op *op)
+{
+    return op == &td_op_reorder || op == &td_op_cast || op == &td_op_scale ||
+           op == &td_op_broadcast_like || op->is_alias;
+}
+
 /* a copy of a parameter that is overwritten later may be read after that, the parameter may not */
 static bool is_copy_of_written(const td_rewriter *rw, const td_node *n)
 {
     const clean_state *s = rw->state;
     const td_value *x = n->in[0];
-    while (x->producer->op == &td_op_reorder || x->producer->op->is_alias)
+    while (is_copy(x->producer->op))
         x = x->producer->in[0];
     return s->is_written[x->id];
+}
+
+static bool is_plain_reorder(const td_node *n)
+{
+    return n->op == &td_op_reorder && td_in_type(n, 0)->dtype == n->out[0]->type.dtype;
+}
+
+/* a cast between floats that loses nothing */
+static bool is_widening(const td_node *n)
+{
+    return n->op == &td_op_cast && td_dtype_is_float(td_in_type(n, 0)->dtype) &&
+           td_dtype_bytes(td_in_type(n, 0)->dtype) < td_dtype_bytes(n->out[0]->type.dtype);
+}
+
+/* is it right to read the operand of `p`, x's producer, in x's place, to make `to` of it? */
+static bool is_skipped(const td_node *p, const td_value *x, td_dtype to)
+{
+    bool is_float_cast = p->op == &td_op_cast && td_dtype_is_float(td_in_type(p, 0)->dtype);
+    return is_plain_reorder(p) || is_widening(p) || (is_float_cast && x->type.dtype == to);
+}
+
+/* nothing overwrites the operand of the cast that n reads before n */
+static bool is_cast_of_unchanged(const td_rewriter *rw, const td_node *n)
+{
+    const td_node *cast = n->in[0]->producer;
+    return cast->op == &td_op_cast && !td_overwritten_between(rw->old, cast->id, n->id, cast);
+}
+
+/* a reorder of casts and reorders of x, in one node: its operand, and its attribute */
+static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_reorder_attr *attr)
+{
+    if (n->op != &td_op_reorder)
+        return false;
+    td_dtype to = n->out[0]->type.dtype;
+    td_value *x = in[0];
+    bool may = !is_copy_of_written(rw, n);
+    if (may)
+        while (is_skipped(x->producer, x, to))
+            x = x->producer->in[0];
+    else if (x->producer->op == &td_op_cast && is_skipped(x->producer, x, to) &&
+             is_cast_of_unchanged(rw, n))
+        x = x->producer->in[0];
+    if (x == in[0])
+        return false;
+    *attr = td_reorder_attr_of(((const td_reorder_attr *)n->attr)->layout, to);
+    if (x->type.dtype == to)
+        attr->dtype = 0;
+    in[0] = x;
+    return true;
+}
+
+/* who only asks for a shape does not keep a copy alive */
+static void shapes_of_originals(const td_node *n, td_value **in)
+{
+    for (int i = 0; i < n->n_in; i++)
+        while ((n->op->shape_only >> i & 1) &&
+               (in[i]->producer->op == &td_op_cast || in[i]->producer->op == &td_op_reorder))
+            in[i] = in[i]->producer->in[0];
+}
+
+static void emit_cleaned(td_rewriter *rw, const td_node *n, const void *attr, td_value **in)
+{
+    if (attr == n->attr) {
+        td_rw_copy_with(rw, n, in);
+        return;
+    }
+    td_value *y = td_emit(rw->b, n->op, attr, in[0]);
+    td_build_set_layout(rw->b, y, n->out[0]->type.layout);
+    td_rw_set(rw, n->out[0], y);
+    rw->n_changed++;
 }
 
 static void clean_node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     clean_state *s = rw->state;
+    td_reorder_attr converting;
+    const void *attr = n->attr;
+    if (!td_build_ok(rw->b))
+        return;
+    shapes_of_originals(n, in);
     bool may_look_through = n->n_in && n->n_out && !is_copy_of_written(rw, n);
-    if (may_look_through && n->op == &td_op_reorder && in[0]->producer->op == &td_op_reorder)
-        in[0] = in[0]->producer->in[0];
+    if (shortens(rw, n, in, &converting))
+        attr = &converting;
     td_value *same = may_look_through ? identity(n, in) : NULL;
     if (same) {
         td_rw_set(rw, n->out[0], same);
@@ -98,13 +185,13 @@ static void clean_node(td_rewriter *rw, const td_node *n, td_value **in)
     }
     size_t bucket = bucket_of(n->op, n->n_in, in);
     for (const entry *e = s->buckets[bucket]; e; e = e->next)
-        if (same_call(e->node, n, in)) {
+        if (same_call(e->node, n, attr, in)) {
             for (int i = 0; i < n->n_out; i++)
                 td_rw_set(rw, n->out[i], e->node->out[i]);
             rw->n_changed++;
             return;
         }
-    td_rw_copy_with(rw, n, in);
+    emit_cleaned(rw, n, attr, in);
     remember(rw, n, bucket);
 }
 

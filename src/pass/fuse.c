@@ -5,6 +5,7 @@
  *     batch_norm, add, relu                     -> batch_norm_add_relu
  *     relu_grad, batch_norm_grad                -> batch_norm_relu_grad       reads the mask
  *     relu_grad, batch_norm_grad (add variant)  -> batch_norm_add_relu_grad
+ *     conv2d_grad_w, cast to f32                -> conv2d_grad_w {wide}       linear_grad_w too
  *     conv2d[_fused], relu                      -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
@@ -161,6 +162,37 @@ static void emit_norm_grad(td_rewriter *rw, group *g)
         td_rw_set(rw, g->root->out[0], out[3]);
 }
 
+/* --- gradients of weights leave in float32 ---------------------------------------------------- */
+
+static bool match_wide(const td_uses *u, group *const *of, const td_node *cast, group *g)
+{
+    (void)of;
+    const td_node *grad = cast->in[0]->producer;
+    if ((grad->op != &td_op_conv2d_grad_w && grad->op != &td_op_linear_grad_w) ||
+        cast->out[0]->type.dtype != TD_DT_F32 || td_uses_only(u, cast->in[0]) != cast)
+        return false;
+    g->member[0] = grad;
+    g->n_members = 1;
+    return true;
+}
+
+static void emit_wide(td_rewriter *rw, group *g)
+{
+    const td_node *grad = g->member[0];
+    td_conv_attr conv;
+    td_linear_attr linear = { .wide = true };
+    td_value *in[3];
+    const void *attr = &linear;
+    if (grad->op == &td_op_conv2d_grad_w) {
+        conv = *(const td_conv_attr *)grad->attr;
+        conv.wide = true;
+        attr = &conv;
+    }
+    for (int i = 0; i < grad->n_in; i++)
+        in[i] = td_rw_get(rw, grad->in[i]);
+    td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, grad->op, attr, grad->n_in, in, NULL));
+}
+
 /* --- convolutions ----------------------------------------------------------------------------- */
 
 static bool is_open_conv(const td_node *n)
@@ -211,6 +243,7 @@ static const rule rules[] = {
     { "norm+add+relu",       &td_op_relu,      match_norm_add_relu, emit_norm },
     { "norm+relu",           &td_op_relu,      match_norm_relu,     emit_norm },
     { "relu grad+norm grad", &td_op_relu_grad, match_norm_grad,     emit_norm_grad },
+    { "weight gradient+cast", &td_op_cast,     match_wide,          emit_wide },
     { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
     { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
 };

@@ -8,6 +8,10 @@
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
  *
+ * In mixed precision a convolution reads a half copy of its weight, and the library wants that in
+ * other layouts than the float32 gradient arrives in.  The parameter takes the gradient's, which is
+ * what the same convolution would want in float32; the copy is made and reordered at once (clean).
+ *
  * A follower whose kernel does not know the layout is given plain order instead.  A node that
  * reads a mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask
  * was made in.  A graph in which something has a layout already is left as it is, but for outputs.
@@ -80,14 +84,43 @@ static void ask(td_rewriter *rw, layout_state *s)
     }
 }
 
-/* forward convolutions decide about the parameters they read */
-static void choose_params(const td_graph *g, layout_state *s)
+/* the parameter that a convolution reads, through a cast too; NULL: its filter is something else */
+static const td_value *filter_param(const td_node *conv)
 {
+    const td_value *w = conv->in[1];
+    if (w->producer->op == &td_op_cast)
+        w = w->producer->in[0];
+    return td_value_is_param(w) ? w : NULL;
+}
+
+/* what a convolution would wish for its filter if it ran in the parameter's own dtype */
+static const char *wish_in(td_rewriter *rw, layout_state *s, const td_node *n, td_dtype d)
+{
+    td_value end[TD_IN_MAX], *in[TD_IN_MAX], out = *n->out[0], *outs[1] = { &out };
+    td_layout_wish wish = { 0 };
+    td_node probe = *n;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = &end[i];
+        end[i] = *n->in[i];
+        end[i].type.dtype = d;
+    }
+    out.type.dtype = d;
+    probe.in = in;
+    probe.out = outs;
+    if (!rw->target->wish(rw->target->ctx, &probe, &wish))
+        return NULL;
+    return td_arena_text(&s->arena, wish.in[1]);
+}
+
+/* forward convolutions decide about the parameters they read */
+static void choose_params(td_rewriter *rw, layout_state *s)
+{
+    const td_graph *g = rw->old;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        if (is_forward_conv(n) && s->has_wish[i] && td_value_is_param(n->in[1]) &&
-            !s->param[n->in[1]->id])
-            s->param[n->in[1]->id] = s->wish[i].in[1];
+        const td_value *w = is_forward_conv(n) && s->has_wish[i] ? filter_param(n) : NULL;
+        if (w && !s->param[w->id])
+            s->param[w->id] = w == n->in[1] ? s->wish[i].in[1] : wish_in(rw, s, n, w->type.dtype);
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
@@ -118,7 +151,7 @@ static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
         if (strcmp(old->value->type.layout, layout) == 0)
             return old->value;
 
-    td_reorder_attr attr = { layout };
+    td_reorder_attr attr = { .layout = layout };
     new->value = td_emit(rw->b, &td_op_reorder, &attr, v);
     td_build_set_layout(rw->b, new->value, layout);
     new->next = s->variants[v->id];
@@ -193,7 +226,8 @@ static bool fits(const td_value *v, const char *layout)
 
 static bool follows(const td_node *n, td_value **in, int i)
 {
-    return in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i);
+    return in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i) &&
+           !(n->op->own_layout >> i & 1);
 }
 
 /* can every operand be in `layout` that must, and is every other one plain? */
@@ -320,7 +354,7 @@ static void layout_run(td_rewriter *rw)
         bool is_chosen = has_layouts(rw->old);
         if (!is_chosen) {
             ask(rw, &s);
-            choose_params(rw->old, &s);
+            choose_params(rw, &s);
         }
         for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++)
             if (is_chosen)

@@ -1,10 +1,11 @@
 /*
  * pass.c -- the passes in their order, and the driver
  *
- *     expand  composites written out              grad    gradient(loss, w) worked out
- *     fold    batch norm into convolutions        fuse    neighbours become one op
- *     layout  memory layouts chosen               clean   duplicates and no-ops removed
- *     order   updates moved up to free memory early
+ *     expand    composites written out            autocast  precision op by op, if asked for
+ *     grad      gradient(loss, w) worked out      fold      batch norm into convolutions
+ *     amp       precision by painting the graph   fuse      neighbours become one op
+ *     layout    memory layouts chosen             clean     duplicates and no-ops removed
+ *     copies    half weights kept by the update   order     updates moved up, memory freed early
  */
 #include "pass/pass.h"
 
@@ -13,12 +14,12 @@
 #include "base/log.h"
 #include "base/os.h"
 
-extern const td_pass td_pass_expand, td_pass_grad, td_pass_fold, td_pass_fuse, td_pass_layout,
-    td_pass_clean, td_pass_order;
+extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
+    td_pass_fuse, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order;
 
 static const td_pass *const passes[] = {
-    &td_pass_expand, &td_pass_grad,  &td_pass_fold,  &td_pass_fuse,
-    &td_pass_layout, &td_pass_clean, &td_pass_order,
+    &td_pass_expand, &td_pass_autocast, &td_pass_grad,  &td_pass_fold,   &td_pass_amp,
+    &td_pass_fuse,   &td_pass_layout,   &td_pass_clean, &td_pass_copies, &td_pass_order,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -50,8 +51,8 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
                 found = passes[i];
         if (!found && !(may_be_required && len == 3 && strncmp(s, "all", 3) == 0))
             return td_error(TD_EUSAGE,
-                            "%s: '%.*s' is no pass; there are expand, grad, fold, fuse, layout, "
-                            "clean, order",
+                            "%s: '%.*s' is no pass; there are expand, autocast, grad, fold, amp, "
+                            "fuse, layout, clean, copies, order",
                             option, (int)len, s);
         if (found && found->is_required && !may_be_required)
             return td_error(TD_EUSAGE, "%s: '%s' cannot be left out", option, found->name);
@@ -154,10 +155,10 @@ static td_status sweep(const td_graph *g, td_graph **out)
 }
 
 static td_status run_counted(const td_pass *pass, const td_graph *g, const td_target *target,
-                             td_graph **out, int *n_changed)
+                             const td_amp_opts *amp, td_graph **out, int *n_changed)
 {
     td_graph *raw = NULL;
-    td_rewriter rw = { .old = g, .target = target };
+    td_rewriter rw = { .old = g, .target = target, .amp = amp };
     td_status st = TD_OK;
 
     *out = NULL;
@@ -175,10 +176,10 @@ out:
 }
 
 td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *target,
-                      td_graph **out)
+                      const td_amp_opts *amp, td_graph **out)
 {
     int n_changed;
-    return run_counted(pass, g, target, out, &n_changed);
+    return run_counted(pass, g, target, amp, out, &n_changed);
 }
 
 /* --- all of them ------------------------------------------------------------------------------ */
@@ -210,7 +211,7 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
         int64_t t0 = td_now_ns();
         if (td_pass_in_list(opts->skip, passes[i]->name))
             continue;
-        TD_OUT(run_counted(passes[i], now ? now : g, target, &next, &n_changed));
+        TD_OUT(run_counted(passes[i], now ? now : g, target, opts->amp, &next, &n_changed));
         td_graph_free(now);
         now = next;
         next = NULL;

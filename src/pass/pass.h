@@ -9,6 +9,7 @@
 #define TD_PASS_PASS_H
 
 #include "ir/rewrite.h"
+#include "tandem/amp.h"
 
 typedef struct {
     const char *name;    /* in options, dumps, logs and tests */
@@ -28,6 +29,7 @@ typedef struct {
 } td_pass;
 
 typedef struct {
+    const td_amp_opts *amp;                                      /* resolved; NULL: none */
     const char *skip;                                            /* "fuse,layout"; NULL for none */
     const char *dump_after;                                      /* "fuse", "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
@@ -37,9 +39,9 @@ typedef struct {
 /** Passes in order; NULL past the end. */
 const td_pass *td_pass_at(int i);
 
-/** Run one pass on `g`; *out is a new verified graph. */
+/** Run one pass on `g`; *out is a new verified graph.  `amp` may be NULL. */
 td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *target,
-                      td_graph **out) TD_CHECKED;
+                      const td_amp_opts *amp, td_graph **out) TD_CHECKED;
 
 /**
  * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names no pass, or a

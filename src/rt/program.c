@@ -12,37 +12,9 @@
 
 #include "base/log.h"
 #include "base/os.h"
-#include "base/rng.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
-#include "pass/plan.h"
-#include "rt/device.h"
-
-typedef struct {
-    td_prepared prepared;
-    int n_args;
-    int *value;  /* [n_in + n_out] value whose pointer an argument is */
-    void **args; /* operands, results, scratch */
-    const char *why;
-    const char *text;
-    double seconds;
-} call;
-
-struct td_program {
-    td_device *dev;
-    td_graph *graph;
-    td_arena arena;
-    td_plan plan;
-    call *calls; /* [graph nodes]; leaves and aliases have no kernel */
-    bool *is_setup;
-    void **address; /* [graph values] */
-    char *slab;
-    size_t slab_bytes;
-    bool needs_setup, is_profiled;
-    int64_t n_runs;
-    td_value **params; /* in order */
-    int n_params;
-};
+#include "rt/program_parts.h"
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
@@ -87,7 +59,7 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
 {
     td_status st = TD_OK;
     td_text why = { 0 }, text = { 0 };
-    call *c = &p->calls[n->id];
+    td_call_slot *c = &p->calls[n->id];
     const td_kernel *k = td_device_select(p->dev, n, &why);
     if (!k) {
         st = no_kernel(n, &why);
@@ -114,7 +86,7 @@ out:
 
 static td_status make_args(td_program *p, const td_node *n)
 {
-    call *c = &p->calls[n->id];
+    td_call_slot *c = &p->calls[n->id];
     c->n_args = n->n_in + n->n_out;
     c->value = td_arena_alloc(&p->arena, (size_t)c->n_args + 1, sizeof *c->value);
     c->args = td_arena_alloc(&p->arena, (size_t)c->n_args + 1, sizeof *c->args);
@@ -144,14 +116,44 @@ static td_status take_slab(td_program *p)
     return TD_OK;
 }
 
+static td_status add_copy(td_program *p, td_value *copy)
+{
+    const char *of = ((const td_param_attr *)copy->producer->attr)->of;
+    td_value *source = of ? td_graph_find(p->graph, of) : NULL;
+    td_text why = { 0 };
+    td_status st = TD_OK;
+    if (!source || !td_value_is_param(source) || !td_type_same_shape(&source->type, &copy->type))
+        return td_error(TD_ESHAPE, "'%s' is no copy of a parameter '%s'", copy->name, of ? of : "");
+    td_copy_slot *c = &p->copies[p->n_copies];
+    c->in[0] = copy;
+    c->in[1] = source;
+    c->node = (td_node){ .op = &td_op_assign, .n_in = 2, .in = c->in };
+    const td_kernel *k = td_device_select(p->dev, &c->node, &why);
+    c->prepared = (td_prepared){ .kernel = k, .node = &c->node };
+    if (!k)
+        st = no_kernel(&c->node, &why);
+    else if (k->prepare)
+        st = k->prepare(&c->node, &c->prepared);
+    td_text_release(&why);
+    p->n_copies += k && st == TD_OK;
+    return st;
+}
+
 static td_status list_params(td_program *p)
 {
     p->params = td_arena_alloc(&p->arena, (size_t)p->graph->n_values + 1, sizeof *p->params);
-    if (!p->params)
+    p->copies = td_arena_alloc(&p->arena, (size_t)p->graph->n_values + 1, sizeof *p->copies);
+    if (!p->params || !p->copies)
         return TD_ENOMEM;
-    for (int v = 0; v < p->graph->n_values; v++)
-        if (td_value_is_param(p->graph->values[v]))
-            p->params[p->n_params++] = p->graph->values[v];
+    for (int v = 0; v < p->graph->n_values; v++) {
+        td_value *value = p->graph->values[v];
+        if (!td_value_is_param(value))
+            continue;
+        if (((const td_param_attr *)value->producer->attr)->role == TD_ROLE_COPY)
+            TD_TRY(add_copy(p, value));
+        else
+            p->params[p->n_params++] = value;
+    }
     return TD_OK;
 }
 
@@ -190,12 +192,17 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
     td_status st = TD_OK;
     td_compile_opts none = { 0 };
     const td_compile_opts *o = opts ? opts : &none;
-    td_pass_opts passes = {
-        .skip = o->skip, .dump_after = o->dump_after, .dump = o->dump, .dump_ctx = o->dump_ctx
-    };
+    td_amp_opts amp = { 0 };
+    td_pass_opts passes = { .amp = o->amp ? o->amp : &amp,
+                            .skip = o->skip,
+                            .dump_after = o->dump_after,
+                            .dump = o->dump,
+                            .dump_ctx = o->dump_ctx };
     int64_t t0 = td_now_ns();
 
     *out = NULL;
+    if (!o->amp)
+        TD_TRY(td_amp_resolve(&amp, dev));
     td_program *p = TD_NEW(td_program);
     if (!p)
         return TD_ENOMEM;
@@ -222,6 +229,9 @@ void td_program_free(td_program *p)
         if (prepared->kernel && prepared->kernel->release)
             prepared->kernel->release(prepared);
     }
+    for (int i = 0; i < p->n_copies; i++)
+        if (p->copies[i].prepared.kernel->release)
+            p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
     td_pages_free(p->slab, p->slab_bytes);
     td_plan_release(&p->plan);
     td_free(p->calls);
@@ -236,7 +246,7 @@ void td_program_free(td_program *p)
 
 static td_status run_call(td_program *p, int i)
 {
-    call *c = &p->calls[i];
+    td_call_slot *c = &p->calls[i];
     if (!c->prepared.kernel)
         return TD_OK;
     for (int k = 0; k < c->n_args; k++)
@@ -269,6 +279,28 @@ static td_status follow_inputs(td_program *p)
     return TD_OK;
 }
 
+/* after parameters were set, and before anything else runs */
+static td_status fill_copies(td_program *p)
+{
+    td_status st = TD_OK;
+    size_t room = 1;
+    for (int i = 0; i < p->n_copies; i++)
+        if (p->copies[i].prepared.scratch_bytes > room)
+            room = p->copies[i].prepared.scratch_bytes;
+    void *scratch = p->n_copies ? td_alloc(room, 1) : NULL;
+    if (p->n_copies && !scratch)
+        return TD_ENOMEM;
+    for (int i = 0; st == TD_OK && i < p->n_copies; i++) {
+        const td_copy_slot *c = &p->copies[i];
+        void *args[3] = { p->address[c->in[0]->id], p->address[c->in[1]->id], scratch };
+        st = c->prepared.kernel->run(&c->prepared, args);
+        if (st != TD_OK)
+            st = td_error_context(st, "%s (%s)", c->in[0]->name, c->prepared.kernel->name);
+    }
+    td_free(scratch);
+    return st;
+}
+
 static td_status run_setup(td_program *p)
 {
     for (int i = 0; i < p->graph->n_nodes; i++) {
@@ -276,8 +308,30 @@ static td_status run_setup(td_program *p)
         if (st != TD_OK)
             return failed(p, i, st);
     }
+    TD_TRY(fill_copies(p));
     p->needs_setup = false;
     return TD_OK;
+}
+
+static void show_results(const td_program *p, const td_node *n)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        const td_value *v = n->out[i];
+        td_observation o = { .name = v->name,
+                             .label = td_node_label(n),
+                             .op = n->op->name,
+                             .type = v->type,
+                             .data = p->address[v->id],
+                             .bytes = td_type_bytes(&v->type) };
+        p->observe(p->observe_ctx, &o);
+    }
+}
+
+static void show_leaves(const td_program *p)
+{
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        if (p->graph->nodes[i]->op->is_leaf)
+            show_results(p, p->graph->nodes[i]);
 }
 
 td_status td_program_run(td_program *p)
@@ -285,18 +339,80 @@ td_status td_program_run(td_program *p)
     TD_TRY(follow_inputs(p));
     if (p->needs_setup)
         TD_TRY(run_setup(p));
+    if (p->observe)
+        show_leaves(p);
     for (int i = 0; i < p->graph->n_nodes; i++) {
         td_status st = p->is_setup[i] ? TD_OK : run_call(p, i);
         if (st != TD_OK)
             return failed(p, i, st);
+        if (p->observe && p->calls[i].prepared.kernel)
+            show_results(p, p->graph->nodes[i]);
     }
     p->n_runs++;
     return TD_OK;
 }
 
+void td_program_observe(td_program *p, void (*each)(void *ctx, const td_observation *o), void *ctx)
+{
+    p->observe = each;
+    p->observe_ctx = ctx;
+}
+
+typedef struct {
+    char *text;
+    size_t room;
+} first_bad;
+
+/* not all exponent bits set */
+static bool is_finite_at(td_dtype d, const void *data, int64_t i)
+{
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    switch (d) {
+    case TD_DT_F64:
+        memcpy(&u64, (const char *)data + i * 8, 8);
+        return (~u64 & UINT64_C(0x7ff0000000000000)) != 0;
+    case TD_DT_F32:
+        memcpy(&u32, (const char *)data + i * 4, 4);
+        return (~u32 & 0x7f800000u) != 0;
+    default:
+        memcpy(&u16, (const char *)data + i * 2, 2);
+        return (~u16 & (d == TD_DT_BF16 ? 0x7f80u : 0x7c00u)) != 0;
+    }
+}
+
+static bool has_nonfinite(const td_observation *o)
+{
+    const td_dtype d = o->type.dtype;
+    const int64_t n = td_dtype_is_float(d) ? o->bytes / (int64_t)td_dtype_bytes(d) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!is_finite_at(d, o->data, i))
+            return true;
+    return false;
+}
+
+static void note_first_bad(void *ctx, const td_observation *o)
+{
+    const first_bad *f = ctx;
+    if (f->text[0] || !has_nonfinite(o))
+        return;
+    snprintf(f->text, f->room, "'%%%s' of %s (%s)", o->name, o->op, o->label);
+}
+
+td_status td_program_find_nonfinite(td_program *p, char *text, size_t room)
+{
+    first_bad f = { text, room };
+    text[0] = '\0';
+    td_program_observe(p, note_first_bad, &f);
+    td_status st = td_program_run(p);
+    td_program_observe(p, NULL, NULL);
+    return st;
+}
+
 td_status td_program_time(td_program *p, int i, int runs, double *best_s)
 {
-    call *c = &p->calls[i];
+    td_call_slot *c = &p->calls[i];
     *best_s = 0;
     if (!c->prepared.kernel || p->graph->nodes[i]->op->writes)
         return TD_OK;
@@ -312,206 +428,6 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     return TD_OK;
 }
 
-/* --- data in and out -------------------------------------------------------------------------- */
-
-td_status td_program_bind(td_program *p, const char *input, const void *data)
-{
-    td_value *v = td_graph_find(p->graph, input);
-    if (!v || !td_value_is_input(v))
-        return td_error(TD_ENOTFOUND, "the program has no input '%s'", input);
-    if (!data)
-        return td_error(TD_EARG, "input '%s': no data", input);
-    memcpy(&p->address[v->id], &data, sizeof data);
-    return TD_OK;
-}
-
-const void *td_program_output(const td_program *p, const char *name, td_type *type)
-{
-    const td_value *v = td_graph_output_value(p->graph, name);
-    if (v && type)
-        *type = v->type;
-    return v ? p->address[v->id] : NULL;
-}
-
-int td_program_param_count(const td_program *p)
-{
-    return p->n_params;
-}
-
-const char *td_program_param_name(const td_program *p, int i)
-{
-    return i >= 0 && i < p->n_params ? p->params[i]->name : NULL;
-}
-
-td_type td_program_param_type(const td_program *p, int i)
-{
-    return i >= 0 && i < p->n_params ? td_type_plain(&p->params[i]->type) : (td_type){ 0 };
-}
-
-const char *td_program_param_role(const td_program *p, int i)
-{
-    static const char *const names[] = { "weight", "stat", "momentum" };
-    const td_param_attr *a = i >= 0 && i < p->n_params ? p->params[i]->producer->attr : NULL;
-    return a ? names[a->role] : NULL;
-}
-
-static td_status find_param(const td_program *p, const char *name, td_value **out)
-{
-    td_value *v = td_graph_find(p->graph, name);
-    if (!v || !td_value_is_param(v))
-        return td_error(TD_ENOTFOUND, "the program has no parameter '%s'", name);
-    *out = v;
-    return TD_OK;
-}
-
-/* where index i of dimension d lies: an element's offset is the sum over its dimensions */
-static int64_t part_offset(const td_blocking *bl, const td_type *t, int d, int64_t i)
-{
-    int64_t at[TD_RANK_MAX] = { 0 };
-    at[d] = i;
-    return td_blocking_offset(bl, t, at);
-}
-
-static void copy_elements(char *to, const char *from, size_t each)
-{
-    if (each == 4)
-        memcpy(to, from, 4);
-    else if (each == 8)
-        memcpy(to, from, 8);
-    else
-        memcpy(to, from, each);
-}
-
-/* offsets of all indices of every dimension, one behind the other */
-static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[TD_RANK_MAX])
-{
-    td_blocking bl;
-    int64_t n = 0;
-    TD_CHECK(td_type_blocking(t, &bl));
-    for (int d = 0; d < t->rank; d++)
-        n += t->dim[d];
-    *table = td_alloc((size_t)n, sizeof **table);
-    if (!*table)
-        return TD_ENOMEM;
-    int64_t *next = *table;
-    for (int d = 0; d < t->rank; d++) {
-        part[d] = next;
-        for (int64_t i = 0; i < t->dim[d]; i++)
-            *next++ = part_offset(&bl, t, d, i);
-    }
-    return TD_OK;
-}
-
-/* copy between a parameter's own layout and plain order */
-static td_status copy_param(const td_value *v, char *inside, char *plain, bool to_plain)
-{
-    const td_type *t = &v->type;
-    size_t each = td_dtype_bytes(t->dtype);
-    int64_t n = td_type_count(t), at[TD_RANK_MAX] = { 0 }, *table, *part[TD_RANK_MAX];
-
-    if (td_type_is_plain(t)) {
-        memcpy(to_plain ? plain : inside, to_plain ? inside : plain, (size_t)n * each);
-        return TD_OK;
-    }
-    TD_TRY(offset_table(t, &table, part));
-    int last = t->rank - 1;
-    for (int64_t i = 0; i < n; i += t->dim[last]) {
-        int64_t row = 0;
-        for (int d = 0; d < last; d++)
-            row += part[d][at[d]];
-        for (int64_t k = 0; k < t->dim[last]; k++) {
-            char *here = inside + (size_t)(row + part[last][k]) * each;
-            char *there = plain + (size_t)(i + k) * each;
-            copy_elements(to_plain ? there : here, to_plain ? here : there, each);
-        }
-        for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
-            at[d] = 0;
-    }
-    td_free(table);
-    return TD_OK;
-}
-
-td_status td_program_get(td_program *p, const char *param, void *data)
-{
-    td_value *v;
-    TD_TRY(find_param(p, param, &v));
-    return copy_param(v, p->address[v->id], data, true);
-}
-
-td_status td_program_set(td_program *p, const char *param, const void *data)
-{
-    td_value *v;
-    char *from;
-    TD_TRY(find_param(p, param, &v));
-    memcpy(&from, &data, sizeof from);
-    p->needs_setup = true;
-    return copy_param(v, p->address[v->id], from, false);
-}
-
-/* --- initial values --------------------------------------------------------------------------- */
-
-/* elements of one stream of random numbers: parts are drawn in parallel, the bits stay the same */
-#define INIT_PART 65536
-
-static double draw(td_rng *r, const td_param_attr *a)
-{
-    switch ((td_init)a->init) {
-    case TD_INIT_NORMAL:
-        return a->scale * td_rng_normal(r);
-    case TD_INIT_UNIFORM:
-        return a->scale * (2 * td_rng_uniform(r) - 1);
-    case TD_INIT_ONES:
-        return 1;
-    case TD_INIT_ZEROS:
-        break;
-    }
-    return 0;
-}
-
-/* elements from .. to - 1; float64 begins with the same numbers as float32 */
-static void draw_part(const td_value *v, uint64_t seed, int64_t from, int64_t to, char *plain)
-{
-    bool is_wide = v->type.dtype == TD_DT_F64;
-    td_rng r = td_rng_make(seed, TD_RNG_INIT, td_hash_text(v->name), (uint64_t)(from / INIT_PART));
-    for (int64_t i = from; i < to; i++) {
-        float x = (float)draw(&r, v->producer->attr);
-        double wide = x;
-        if (is_wide)
-            memcpy(plain + i * 8, &wide, 8);
-        else
-            memcpy(plain + i * 4, &x, 4);
-    }
-}
-
-static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
-{
-    int64_t n = td_type_count(&v->type);
-    if (v->type.dtype != TD_DT_F32 && v->type.dtype != TD_DT_F64)
-        return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
-                        td_dtype_name(v->type.dtype));
-    if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS) {
-        memset(p->address[v->id], 0, (size_t)td_type_bytes(&v->type));
-        return TD_OK;
-    }
-    char *plain = td_alloc((size_t)n, td_dtype_bytes(v->type.dtype));
-    if (!plain)
-        return TD_ENOMEM;
-#pragma omp parallel for if (n > INIT_PART)
-    for (int64_t i = 0; i < n; i += INIT_PART)
-        draw_part(v, seed, i, i + INIT_PART < n ? i + INIT_PART : n, plain);
-    td_status st = copy_param(v, p->address[v->id], plain, false);
-    td_free(plain);
-    return st;
-}
-
-td_status td_program_init(td_program *p, uint64_t seed)
-{
-    for (int i = 0; i < p->n_params; i++)
-        TD_TRY(init_param(p, p->params[i], seed));
-    p->needs_setup = true;
-    return TD_OK;
-}
-
 /* --- looking inside --------------------------------------------------------------------------- */
 
 int td_program_node_count(const td_program *p)
@@ -522,7 +438,7 @@ int td_program_node_count(const td_program *p)
 td_node_report td_program_node(const td_program *p, int i)
 {
     const td_node *n = p->graph->nodes[i];
-    const call *c = &p->calls[i];
+    const td_call_slot *c = &p->calls[i];
     td_node_report r = { .label = td_node_label(n),
                          .op = n->op->name,
                          .kernel = "",

@@ -45,7 +45,7 @@ static void check_passes(const td_graph *g)
     const td_pass *pass;
     for (int i = 0; now && (pass = td_pass_at(i)); i++) {
         td_graph *next;
-        td_status st = td_pass_run(pass, now, &td_test_target, &next);
+        td_status st = td_pass_run(pass, now, &td_test_target, NULL, &next);
         TD_CHECK(st == TD_OK || (!next && *td_error_message() && st != TD_ENOMEM));
         if (now != g)
             td_graph_free((td_graph *)now);

@@ -2,7 +2,7 @@
  * test_golden_passes.c -- graphs through single passes, against tests/golden/passes/ *.txt
  *
  *     # what this shows
- *     pass NAME
+ *     pass NAME               or NAME {precision=bf16, amp_rule=classic}: mixed precision's options
  *     graph                   fused graphs are asked of the made-up device of support/graphs.h
  *     ---
  *     expected graph, or one line "error: message"
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/field.h"
 #include "base/os.h"
 #include "pass/pass.h"
 #include "support/golden.h"
@@ -28,6 +29,8 @@ typedef struct {
     char *graph;     /* in it: behind "pass NAME" */
     char head[1024]; /* up to the graph */
     const td_pass *pass;
+    td_amp_opts amp;
+    td_arena arena; /* behind amp */
 } golden_case;
 
 static const td_pass *find_pass(const char *name, size_t n)
@@ -37,6 +40,18 @@ static const td_pass *find_pass(const char *name, size_t n)
         if (strlen(p->name) == n && strncmp(p->name, name, n) == 0)
             break;
     return p;
+}
+
+/* what stands behind the pass's name, in braces */
+static void read_options(golden_case *c, const char *line)
+{
+    char text[256];
+    size_t n = strcspn(line, "\n"), open = strcspn(line, "{");
+    td_amp_defaults(&c->amp);
+    if (open >= n)
+        return;
+    snprintf(text, sizeof text, "%.*s", (int)(n - open - 2), line + open + 1);
+    expect_ok(td_fields_parse(td_amp_fields(), &c->amp, text, &c->arena));
 }
 
 static golden_case read_case(const char *name)
@@ -50,9 +65,10 @@ static golden_case read_case(const char *name)
     char *line = strstr(c.file, "\n---\n");
     if (strncmp(pass, "pass ", 5) != 0 || !line)
         fail_msg("%s: wanted comments, 'pass NAME', a graph and '---'", name);
-    c.pass = find_pass(pass + 5, strcspn(pass + 5, "\n"));
+    c.pass = find_pass(pass + 5, strcspn(pass + 5, " \n"));
     if (!c.pass)
         fail_msg("%s: there is no such pass", name);
+    read_options(&c, pass);
     c.graph = pass + strcspn(pass, "\n") + 1;
     snprintf(c.head, sizeof c.head, "%.*s", (int)(c.graph - c.file), c.file);
     line[1] = '\0';
@@ -60,11 +76,11 @@ static golden_case read_case(const char *name)
     return c;
 }
 
-static char *run_pass(const td_pass *pass, const char *text)
+static char *run_pass(const golden_case *c, const char *text)
 {
     td_graph *g = td_test_graph(text), *out;
     char *result;
-    if (td_pass_run(pass, g, &td_test_target, &out) == TD_OK) {
+    if (td_pass_run(c->pass, g, &td_test_target, &c->amp, &out) == TD_OK) {
         result = td_test_print(out);
         td_graph_free(out);
     } else {
@@ -89,7 +105,7 @@ static bool check_case(const char *name)
 {
     bool is_good = true;
     golden_case c = read_case(name);
-    char *result = run_pass(c.pass, c.graph);
+    char *result = run_pass(&c, c.graph);
     if (getenv("TANDEM_GOLDEN_WRITE")) {
         write_case(name, &c, result);
     } else if (strcmp(result, c.expected) != 0) {
@@ -97,7 +113,7 @@ static bool check_case(const char *name)
         is_good = false;
     }
     if (strncmp(result, "error: ", 7) != 0) {
-        char *twice = run_pass(c.pass, result);
+        char *twice = run_pass(&c, result);
         if (strcmp(result, twice) != 0) {
             print_error("%s: once\n%stwice\n%s", name, result, twice);
             is_good = false;
@@ -105,6 +121,7 @@ static bool check_case(const char *name)
         td_text_free(twice);
     }
     td_text_free(result);
+    td_arena_release(&c.arena);
     td_free(c.file);
     return is_good;
 }

@@ -72,13 +72,13 @@ static void check_passes(uint64_t seed, const td_target *target)
     const td_pass *pass;
     for (int i = 0; (pass = td_pass_at(i)); i++) {
         td_graph *once, *twice, *parsed;
-        if (td_pass_run(pass, g, target, &once) != TD_OK)
+        if (td_pass_run(pass, g, target, NULL, &once) != TD_OK)
             show(g, seed, td_error_message());
         char *text = td_test_print(once), *again = NULL;
         expect_ok(td_graph_parse(text, pass->name, &parsed));
         td_graph_free(parsed);
         if (strcmp(pass->name, "grad") != 0) {
-            expect_ok(td_pass_run(pass, once, target, &twice));
+            expect_ok(td_pass_run(pass, once, target, NULL, &twice));
             again = td_test_print(twice);
             if (strcmp(text, again) != 0) {
                 fprintf(stderr, "pass %s, seed %llu: once\n%stwice\n%s", pass->name,

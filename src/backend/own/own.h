@@ -1,16 +1,19 @@
 /*
  * backend/own/own.h -- our own kernels, for ops that memory bounds: norm, pooling, sums, updates
  *
- * float32, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a multiple
- * of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by side.
+ * f32, bf16 and f16, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a
+ * multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by
+ * side.
  *
  *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
  *
  * The inner loops (own_simd.inc) are written once with vector types and compiled for AVX-512, AVX2
- * and the plain machine; td_own_simd_for picks one at run time.  No two of them fuse a
- * multiplication with an addition, and each sum has a fixed tree, so all give the same bits, with
- * any number of threads.
+ * and the plain machine, and there for each dtype: elements are widened to float32 when they are
+ * loaded and rounded to nearest even when they are stored, all arithmetic between is float32, sums
+ * go on in float64. td_own_simd_for picks one at run time.  No two of them fuse a multiplication
+ * with an addition, and each sum has a fixed tree, so all give the same bits, with any number of
+ * threads.
  */
 #ifndef TD_BACKEND_OWN_H
 #define TD_BACKEND_OWN_H
@@ -23,7 +26,7 @@
 /* One plane, or several tensors' planes that lie alike. */
 typedef struct {
     int64_t n_pixels;
-    int64_t stride;   /* floats from one pixel to the next: lanes, or C in acdb */
+    int64_t stride;   /* elements from one pixel to the next: lanes, or C in acdb */
     bool is_streamed; /* write around the caches: nobody will find it in them anyway */
 } td_own_plane;
 
@@ -37,94 +40,139 @@ typedef struct {
 
 typedef struct {
     int64_t H, W, P, Q, kernel, stride, pad; /* below 2^31, as graphs are checked */
+    bool is_streamed;                        /* dx, as in td_own_plane */
 } td_own_window;
 
 typedef struct {
-    double momentum, decay, lr;
+    double momentum, decay;
+    float lr, inverse; /* inverse: what g is multiplied by first */
     bool nesterov;
 } td_own_step;
 
-/* Inner loops for one instruction set and one number of lanes. */
+/* Inner loops for one instruction set, dtype and number of lanes; void is an element of that dtype.
+   `n` elements may be in any order, their results may be operands. */
 typedef struct {
     const char *isa;
+    td_dtype dtype;
     int lanes;
 
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
-    void (*norm_stats)(const td_own_plane *v, const float *x, double *mean, double *m2);
+    void (*norm_stats)(const td_own_plane *v, const void *x, double *mean, double *m2);
 
     /* y = (x - mean) scale + shift (+ z); with a mask also relu, bits in memory order */
-    void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const float *x, const float *z,
-                       float *y, uint8_t *mask);
+    void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const void *x, const void *z,
+                       void *y, uint8_t *mask);
 
     /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
-    void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const float *dy,
-                           const uint8_t *mask, const float *x, double *sum, double *dot);
+    void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const void *dy,
+                           const uint8_t *mask, const void *x, double *sum, double *dot);
 
     /* dx = scale (g - shift - slope (x - mean)); dz = g where dz is not NULL */
-    void (*norm_grad_apply)(const td_own_plane *v, const td_own_coefs *c, const float *dy,
-                            const uint8_t *mask, const float *x, float *dx, float *dz);
+    void (*norm_grad_apply)(const td_own_plane *v, const td_own_coefs *c, const void *dy,
+                            const uint8_t *mask, const void *x, void *dx, void *dz);
 
-    void (*sum)(const td_own_plane *v, const float *x, double by, float *y);      /* y[lanes] */
-    void (*dot)(const td_own_plane *v, const float *x, const float *y, float *z); /* z[lanes] */
-    void (*mul)(const td_own_plane *v, const float *x, const float *gate,
-                float *y);                                                       /* gate[lanes] */
-    void (*fill)(const td_own_plane *v, const float *value, float by, float *y); /* value[lanes] */
+    void (*sum)(const td_own_plane *v, const void *x, double by, void *y);        /* y[lanes] */
+    void (*dot)(const td_own_plane *v, const void *x, const void *y, void *z);    /* z[lanes] */
+    void (*mul)(const td_own_plane *v, const void *x, const void *gate, void *y); /* gate[lanes] */
+    void (*fill)(const td_own_plane *v, const void *value, float by, void *y);    /* value[lanes] */
 
     /* one row p of the result; `where` in bytes, lanes to a pixel */
-    void (*max_pool_row)(const td_own_window *v, const float *x, int64_t p, float *y,
-                         uint8_t *where);
+    void (*max_pool_row)(const td_own_window *v, const void *x, int64_t p, void *y, uint8_t *where);
     /* one row h of dx */
-    void (*max_pool_grad_row)(const td_own_window *v, const float *dy, const uint8_t *where,
-                              int64_t h, float *dx);
+    void (*max_pool_grad_row)(const td_own_window *v, const void *dy, const uint8_t *where,
+                              int64_t h, void *dx);
 
-    /* any n elements in any order; results may be operands */
-    void (*add)(int64_t n, const float *x, const float *y, float *z, bool is_streamed);
-    void (*relu)(int64_t n, const float *x, float *y, bool is_streamed);
-    void (*relu_grad)(int64_t n, const float *dy, const float *y, float *dx, bool is_streamed);
-    void (*sgd)(int64_t n, const td_own_step *a, float *w, float *v, const float *g);
+    void (*add)(int64_t n, const void *x, const void *y, void *z, bool is_streamed);
+    void (*relu)(int64_t n, const void *x, void *y, bool is_streamed);
+    void (*relu_grad)(int64_t n, const void *dy, const void *y, void *dx, bool is_streamed);
+
+    /* `copy` gets w rounded; may be NULL */
+    void (*sgd)(int64_t n, const td_own_step *a, float *w, float *v, const float *g, void *copy);
+    bool (*all_finite)(int64_t n, const void *x);
+
+    /* to and from float32; NULL where dtype is that */
+    void (*widen)(int64_t n, const void *x, float *y, bool is_streamed);
+    void (*narrow)(int64_t n, const float *x, void *y, bool is_streamed);
 } td_own_simd;
 
-/** The inner loops for this machine; `lanes` is 16 or 8. */
-const td_own_simd *td_own_simd_for(int lanes);
+/** The inner loops for this machine; `lanes` is 16 or 8, `dtype` one of f32, bf16, f16. */
+const td_own_simd *td_own_simd_for(td_dtype dtype, int lanes);
 
-/** All that this machine can run, best first, 16 and 8 lanes in turn; NULL past the end. */
+/** All that this machine can run, the best instruction set first; NULL past the end. */
 const td_own_simd *td_own_simd_at(int i);
 
 /* --- tensors as planes ------------------------------------------------------------------------ */
 
 typedef struct {
+    td_dtype dtype;
+    int64_t each; /* bytes of an element */
     int64_t N, C, CB, H, W;
     int lanes;
     int channels; /* of a block: one per lane, or 1 where the lanes are pixels (own_norm.c) */
     td_own_plane plane;
-    int64_t image_floats, block_floats; /* from one image, one channel block to the next */
+    int64_t image, block; /* elements from one image, one channel block to the next */
 } td_own_shape;
+
+/** f32, bf16 or f16? */
+bool td_own_knows(td_dtype dtype);
 
 /**
  * TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes.
  */
 td_status td_own_shape_of(const td_type *t, td_own_shape *out) TD_CHECKED;
 
-/** Every other tensor of `n` that is read lies like t or is plain, floats are f32. */
+/**
+ * Every other tensor of `n` that is read lies like t or is plain, and is of t's dtype where it is a
+ * float, but that those of rank 1 (gamma, mean, ...) are f32.
+ */
 td_status td_own_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
 
 /** td_own_shape_of t and td_own_check_alike. */
 td_status td_own_accepts(const td_node *n, const td_type *t) TD_CHECKED;
 
+/** Elements before plane (n, cb). */
 static inline int64_t td_own_offset(const td_own_shape *s, int64_t n, int64_t cb)
 {
-    return n * s->image_floats + cb * s->block_floats;
+    return n * s->image + cb * s->block;
+}
+
+/** Where plane (n, cb) of `tensor` begins, and the channels of that block in a tensor [N, C]. */
+static inline const void *td_own_plane_at(const td_own_shape *s, const void *tensor, int64_t n,
+                                          int64_t cb)
+{
+    return (const char *)tensor + td_own_offset(s, n, cb) * s->each;
+}
+
+static inline const void *td_own_lanes_at(const td_own_shape *s, const void *tensor, int64_t n,
+                                          int64_t cb)
+{
+    return (const char *)tensor + (n * s->C + cb * s->lanes) * s->each;
+}
+
+/** The same to be written. */
+static inline void *td_own_plane_to(const td_own_shape *s, void *tensor, int64_t n, int64_t cb)
+{
+    return (char *)tensor + td_own_offset(s, n, cb) * s->each;
+}
+
+static inline void *td_own_lanes_to(const td_own_shape *s, void *tensor, int64_t n, int64_t cb)
+{
+    return (char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
 /** Should a result of that many bytes be written around the caches? */
 bool td_own_is_streamed(int64_t n_bytes);
+
+/** The same for a result of planes: not where a pixel is only a part of a cache line. */
+bool td_own_is_plane_streamed(const td_own_shape *s);
 
 /* clang-format off */
 #define TD_OWN_LIST(K)                                                                             \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
     K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad) K(batch_norm_infer)     \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
-    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(sgd)
+    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(sgd) K(sgd_copies)               \
+    K(all_finite)
 /* clang-format on */
 
 #define TD_OWN_DECLARE(name) extern const td_kernel td_own_##name;

@@ -1,12 +1,14 @@
 /*
- * own_arith.c -- sums and products, relu, and the optimiser's step: one stream over memory each
+ * own_arith.c -- sums and products, relu, casts, and the optimiser's step: one stream over memory
+ * each
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backend/own/own.h"
 
-#define PIECE                                                                                      \
-    16384 /* elements of one job: long enough to stream, short enough to share out evenly */
+/* elements of one job: long enough to stream, short enough to share out evenly */
+#define PIECE 16384
 
 /* --- element by element: any one layout ------------------------------------------------------- */
 
@@ -15,11 +17,11 @@ static int64_t padded_count(const td_type *t)
     return td_type_bytes(t) / (int64_t)td_dtype_bytes(t->dtype);
 }
 
-/* all tensors are f32 of one type */
+/* all tensors are of one type */
 static td_status accepts_flat(const td_node *n)
 {
     const td_type *t = td_in_type(n, 0);
-    if (t->dtype != TD_DT_F32)
+    if (!td_own_knows(t->dtype))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
     for (int i = 0; i < n->n_in + n->n_out; i++)
         if (!td_type_equal(i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type, t))
@@ -32,68 +34,159 @@ static int64_t piece(int64_t from, int64_t count)
     return count - from < PIECE ? count - from : PIECE;
 }
 
+/* what the loops over one flat tensor share */
+typedef struct {
+    int64_t count, each; /* elements, their bytes */
+    const td_own_simd *simd;
+} flat;
+
+static flat flat_of(const td_type *t)
+{
+    return (flat){ padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
+                   td_own_simd_for(t->dtype, 16) };
+}
+
 static td_status run_add(const td_prepared *p, void *const *args)
 {
-    const float *x = args[0], *y = args[1];
-    float *z = args[2];
-    const int64_t count = padded_count(td_in_type(p->node, 0));
-    const bool is_streamed = td_own_is_streamed(count * 4) && z != x && z != y;
-    const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for if (count > PIECE)
-    for (int64_t i = 0; i < count; i += PIECE)
-        simd->add(piece(i, count), x + i, y + i, z + i, is_streamed);
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0], *y = args[1];
+    char *z = args[2];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && z != x && z != y;
+#pragma omp parallel for if (f.count > PIECE)
+    for (int64_t i = 0; i < f.count; i += PIECE)
+        f.simd->add(piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each, is_streamed);
     return TD_OK;
 }
 
 static td_status run_relu(const td_prepared *p, void *const *args)
 {
-    const float *x = args[0];
-    float *y = args[1];
-    const int64_t count = padded_count(td_in_type(p->node, 0));
-    const bool is_streamed = td_own_is_streamed(count * 4) && y != x;
-    const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for if (count > PIECE)
-    for (int64_t i = 0; i < count; i += PIECE)
-        simd->relu(piece(i, count), x + i, y + i, is_streamed);
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0];
+    char *y = args[1];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && y != x;
+#pragma omp parallel for if (f.count > PIECE)
+    for (int64_t i = 0; i < f.count; i += PIECE)
+        f.simd->relu(piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
     return TD_OK;
 }
 
 static td_status run_relu_grad(const td_prepared *p, void *const *args)
 {
-    const float *dy = args[0], *y = args[1];
-    float *dx = args[2];
-    const int64_t count = padded_count(td_in_type(p->node, 0));
-    const bool is_streamed = td_own_is_streamed(count * 4) && dx != dy;
-    const td_own_simd *simd = td_own_simd_for(16);
-#pragma omp parallel for if (count > PIECE)
-    for (int64_t i = 0; i < count; i += PIECE)
-        simd->relu_grad(piece(i, count), dy + i, y + i, dx + i, is_streamed);
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *dy = args[0], *y = args[1];
+    char *dx = args[2];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && dx != dy;
+#pragma omp parallel for if (f.count > PIECE)
+    for (int64_t i = 0; i < f.count; i += PIECE)
+        f.simd->relu_grad(piece(i, f.count), dy + i * f.each, y + i * f.each, dx + i * f.each,
+                          is_streamed);
     return TD_OK;
 }
 
-/* w, v and g alike; lr one number */
+/* --- cast between float32 and the half types, in any one layout ------------------------------- */
+
+static bool is_half(td_dtype d)
+{
+    return d == TD_DT_BF16 || d == TD_DT_F16;
+}
+
+static td_status accepts_cast(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    if (!(is_half(x->dtype) && y->dtype == TD_DT_F32) &&
+        !(is_half(y->dtype) && x->dtype == TD_DT_F32))
+        return td_error(TD_ENOKERNEL, "from %s to %s", td_dtype_name(x->dtype),
+                        td_dtype_name(y->dtype));
+    if (strcmp(x->layout, y->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the layouts differ");
+    return TD_OK;
+}
+
+static td_status run_cast(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
+    const flat f = flat_of(is_half(x->dtype) ? x : y);
+    const bool is_streamed = td_own_is_streamed(td_type_bytes(y));
+#pragma omp parallel for if (f.count > PIECE)
+    for (int64_t i = 0; i < f.count; i += PIECE) {
+        if (y->dtype == TD_DT_F32)
+            f.simd->widen(piece(i, f.count), (const uint16_t *)args[0] + i, (float *)args[1] + i,
+                          is_streamed);
+        else
+            f.simd->narrow(piece(i, f.count), (const float *)args[0] + i, (uint16_t *)args[1] + i,
+                           is_streamed);
+    }
+    return TD_OK;
+}
+
+/* --- the optimiser's step --------------------------------------------------------------------- */
+
+enum { W, V, G, LR, INVERSE, FINITE, COPY }; /* sgd's operands, the last three as far as given */
+
+/* w, v and g alike; lr, inverse and finite one number; the copy lies as w does */
 static td_status accepts_sgd(const td_node *n)
 {
-    const td_type *w = td_in_type(n, 0);
-    for (int i = 0; i < 3; i++)
+    const td_type *w = td_in_type(n, W);
+    for (int i = 0; i < LR; i++)
         if (!td_type_equal(td_in_type(n, i), w) || w->dtype != TD_DT_F32)
             return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
-    if (td_in_type(n, 3)->dtype != TD_DT_F32)
-        return td_error(TD_ENOKERNEL, "the learning rate is not f32");
+    for (int i = LR; i < n->n_in && i < COPY; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || td_type_count(td_in_type(n, i)) != 1)
+            return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
+    if (n->n_in <= COPY)
+        return TD_OK;
+    if (n->n_in > COPY + 1)
+        return td_error(TD_ENOKERNEL, "there are two copies");
+    const td_type *copy = td_in_type(n, COPY);
+    if (!is_half(copy->dtype))
+        return td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
+    if (!td_type_same_shape(copy, w) || strcmp(copy->layout, w->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");
     return TD_OK;
 }
 
 static td_status run_sgd(const td_prepared *p, void *const *args)
 {
-    const td_sgd_attr *at = p->node->attr;
-    const td_own_step a = { at->momentum, at->decay, *(const float *)args[3], at->nesterov };
-    float *w = args[0], *v = args[1];
-    const float *g = args[2];
-    const int64_t count = padded_count(td_in_type(p->node, 0));
-    const td_own_simd *simd = td_own_simd_for(16);
+    const td_node *n = p->node;
+    const td_sgd_attr *at = n->attr;
+    if (n->n_in > FINITE && *(const float *)args[FINITE] == 0)
+        return TD_OK;
+    const td_own_step a = { at->momentum, at->decay, *(const float *)args[LR],
+                            n->n_in > INVERSE ? *(const float *)args[INVERSE] : 1, at->nesterov };
+    float *w = args[W], *v = args[V];
+    const float *g = args[G];
+    uint16_t *copy = n->n_in > COPY ? args[COPY] : NULL;
+    const int64_t count = padded_count(td_in_type(n, W));
+    const td_own_simd *simd = td_own_simd_for(td_in_type(n, copy ? COPY : W)->dtype, 16);
 #pragma omp parallel for if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE)
-        simd->sgd(piece(i, count), &a, w + i, v + i, g + i);
+        simd->sgd(piece(i, count), &a, w + i, v + i, g + i, copy ? copy + i : NULL);
+    return TD_OK;
+}
+
+static td_status accepts_finite(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (!td_own_knows(x->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    if (n->n_in > 1 && td_in_type(n, 1)->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "operand 1 is %s", td_dtype_name(td_in_type(n, 1)->dtype));
+    return TD_OK;
+}
+
+static td_status run_finite(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0];
+    float *y = args[p->node->n_in];
+    const bool was_finite = p->node->n_in < 2 || *(const float *)args[1] != 0;
+    atomic_bool is_finite = was_finite;
+#pragma omp parallel for if (f.count > PIECE)
+    for (int64_t i = 0; i < f.count; i += PIECE)
+        if (atomic_load_explicit(&is_finite, memory_order_relaxed) &&
+            !f.simd->all_finite(piece(i, f.count), x + i * f.each))
+            atomic_store_explicit(&is_finite, false, memory_order_relaxed);
+    *y = is_finite ? 1 : 0;
     return TD_OK;
 }
 
@@ -116,18 +209,15 @@ static td_status accepts_gate(const td_node *n)
 
 static td_status run_gate(const td_prepared *p, void *const *args)
 {
-    const float *x = args[0], *gate = args[1];
-    float *y = args[2];
     td_own_shape s;
     TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
-    s.plane.is_streamed = td_own_is_streamed(s.N * s.image_floats * 4) && y != x;
-    const td_own_simd *simd = td_own_simd_for(s.lanes);
+    s.plane.is_streamed = td_own_is_plane_streamed(&s) && args[2] != args[0];
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++) {
-            const int64_t at = td_own_offset(&s, n, cb);
-            simd->mul(&s.plane, x + at, gate + n * s.C + cb * s.lanes, y + at);
-        }
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->mul(&s.plane, td_own_plane_at(&s, args[0], n, cb),
+                      td_own_lanes_at(&s, args[1], n, cb), td_own_plane_to(&s, args[2], n, cb));
     return TD_OK;
 }
 
@@ -142,17 +232,14 @@ static td_status accepts_gate_grad(const td_node *n)
 
 static td_status run_gate_grad(const td_prepared *p, void *const *args)
 {
-    const float *x = args[0], *y = args[1];
-    float *z = args[3];
     td_own_shape s;
     TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
-    const td_own_simd *simd = td_own_simd_for(s.lanes);
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++) {
-            const int64_t at = td_own_offset(&s, n, cb);
-            simd->dot(&s.plane, x + at, y + at, z + n * s.C + cb * s.lanes);
-        }
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->dot(&s.plane, td_own_plane_at(&s, args[0], n, cb),
+                      td_own_plane_at(&s, args[1], n, cb), td_own_lanes_to(&s, args[3], n, cb));
     return TD_OK;
 }
 
@@ -164,6 +251,8 @@ static td_status run_gate_grad(const td_prepared *p, void *const *args)
 ARITH(add, accepts_flat, run_add);
 ARITH(relu, accepts_flat, run_relu);
 ARITH(relu_grad, accepts_flat, run_relu_grad);
+ARITH(cast, accepts_cast, run_cast);
 ARITH(sgd, accepts_sgd, run_sgd);
+ARITH(all_finite, accepts_finite, run_finite);
 ARITH(mul, accepts_gate, run_gate);
 ARITH(mul_reduce, accepts_gate_grad, run_gate_grad);

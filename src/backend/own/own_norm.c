@@ -29,9 +29,11 @@ typedef struct {
     const td_own_simd *simd;
     td_own_shape s;
     double eps;
-    const float *x, *z, *dy, *gamma, *beta, *mean_in, *var_in;
+    const void *x, *z, *dy;
+    const float *gamma, *beta, *mean_in, *var_in;
     const uint8_t *mask_in;
-    float *y, *mean, *var, *dx, *dgamma, *dbeta, *dz;
+    void *y, *dx, *dz;
+    float *mean, *var, *dgamma, *dbeta;
     uint8_t *mask;
     plane_sums *sums; /* [CB, N] */
 } job;
@@ -39,7 +41,7 @@ typedef struct {
 /* as td_own_shape_of, and plain order */
 static td_status shape_of(const td_type *t, td_own_shape *s)
 {
-    if (t->dtype != TD_DT_F32 || t->rank != 4 || !td_type_is_plain(t))
+    if (!td_own_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t))
         return td_own_shape_of(t, s);
     const int64_t area = t->dim[2] * t->dim[3];
     const int lanes = area % 16 == 0 ? 16 : 8;
@@ -47,6 +49,8 @@ static td_status shape_of(const td_type *t, td_own_shape *s)
         return td_error(TD_ENOKERNEL, "plain planes of %lld do not fill lanes of 8",
                         (long long)area);
     *s = (td_own_shape){
+        .dtype = t->dtype,
+        .each = (int64_t)td_dtype_bytes(t->dtype),
         .N = t->dim[0],
         .C = t->dim[1],
         .CB = t->dim[1],
@@ -55,8 +59,8 @@ static td_status shape_of(const td_type *t, td_own_shape *s)
         .lanes = lanes,
         .channels = 1,
         .plane = { .n_pixels = area / lanes, .stride = lanes },
-        .image_floats = t->dim[1] * area,
-        .block_floats = area,
+        .image = t->dim[1] * area,
+        .block = area,
     };
     return TD_OK;
 }
@@ -71,8 +75,8 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 {
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
     TD_CHECK(shape_of(x, &j.s) == TD_OK);
-    j.simd = td_own_simd_for(j.s.lanes);
-    j.s.plane.is_streamed = td_own_is_streamed(j.s.N * j.s.image_floats * 4);
+    j.simd = td_own_simd_for(j.s.dtype, j.s.lanes);
+    j.s.plane.is_streamed = td_own_is_plane_streamed(&j.s);
     return j;
 }
 
@@ -139,7 +143,7 @@ static void run_steps(const job *j, const steps *f)
 
 static void forward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
-    j->simd->norm_stats(&j->s.plane, j->x + td_own_offset(&j->s, n, cb), out->a, out->b);
+    j->simd->norm_stats(&j->s.plane, td_own_plane_at(&j->s, j->x, n, cb), out->a, out->b);
 }
 
 /* planes of one size: Chan et al. 1983 */
@@ -194,9 +198,11 @@ static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
 
 static void forward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
 {
-    const int64_t at = td_own_offset(&j->s, n, cb);
-    j->simd->norm_apply(&j->s.plane, c, j->x + at, j->z ? j->z + at : NULL, j->y + at,
-                        j->mask ? j->mask + at / 8 : NULL);
+    const td_own_shape *s = &j->s;
+    j->simd->norm_apply(&s->plane, c, td_own_plane_at(s, j->x, n, cb),
+                        j->z ? td_own_plane_at(s, j->z, n, cb) : NULL,
+                        td_own_plane_to(s, j->y, n, cb),
+                        j->mask ? j->mask + td_own_offset(s, n, cb) / 8 : NULL);
 }
 
 static const steps forward_steps = { forward_sum, forward_join, forward_apply };
@@ -244,12 +250,13 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 
 static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
-    const int64_t at = td_own_offset(&j->s, n, cb);
+    const td_own_shape *s = &j->s;
     td_own_coefs c;
-    for (int i = 0; i < j->s.lanes; i++)
-        c.mean[i] = j->mean_in[channel_of(&j->s, cb, i)];
-    j->simd->norm_grad_sums(&j->s.plane, &c, j->dy + at, j->mask_in ? j->mask_in + at / 8 : NULL,
-                            j->x + at, out->a, out->b);
+    for (int i = 0; i < s->lanes; i++)
+        c.mean[i] = j->mean_in[channel_of(s, cb, i)];
+    j->simd->norm_grad_sums(&s->plane, &c, td_own_plane_at(s, j->dy, n, cb),
+                            j->mask_in ? j->mask_in + td_own_offset(s, n, cb) / 8 : NULL,
+                            td_own_plane_at(s, j->x, n, cb), out->a, out->b);
 }
 
 static void add_lanes(const job *j, double *x)
@@ -288,9 +295,11 @@ static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
 
 static void backward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
 {
-    const int64_t at = td_own_offset(&j->s, n, cb);
-    j->simd->norm_grad_apply(&j->s.plane, c, j->dy + at, j->mask_in ? j->mask_in + at / 8 : NULL,
-                             j->x + at, j->dx + at, j->dz ? j->dz + at : NULL);
+    const td_own_shape *s = &j->s;
+    j->simd->norm_grad_apply(&s->plane, c, td_own_plane_at(s, j->dy, n, cb),
+                             j->mask_in ? j->mask_in + td_own_offset(s, n, cb) / 8 : NULL,
+                             td_own_plane_at(s, j->x, n, cb), td_own_plane_to(s, j->dx, n, cb),
+                             j->dz ? td_own_plane_to(s, j->dz, n, cb) : NULL);
 }
 
 static const steps backward_steps = { backward_sum, backward_join, backward_apply };

@@ -1,9 +1,11 @@
 /*
- * own_simd.c -- own_simd.inc compiled for each instruction set and number of lanes, and the choice
+ * own_simd.c -- own_simd.inc compiled for each instruction set, number of lanes and dtype, and the
+ * choice
  */
 #include <string.h>
 
 #include "backend/own/own.h"
+#include "base/half.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -14,40 +16,57 @@
 
 #define CHUNK 1024 /* pixels summed in float32 before the sums go to float64 */
 
-#define TEXT2(a)        #a
-#define TEXT(a)         TEXT2(a)
-#define PASTE2(a, b, c) a##_##b##_##c
-#define PASTE(a, b, c)  PASTE2(a, b, c)
-#define NAME(id)        PASTE(id, ISA, LANES)
+#define TEXT2(a)           #a
+#define TEXT(a)            TEXT2(a)
+#define PASTE2(a, b, c, d) a##_##b##_##c##_##d
+#define PASTE(a, b, c, d)  PASTE2(a, b, c, d)
+#define NAME(id)           PASTE(id, ISA, LANES, ELEM)
 
 #define BITS_512  3
 #define BITS_256  2
 #define BITS_128  1
 #define BITS_NONE 0
 
+#define KIND_F32  0
+#define KIND_BF16 1
+#define KIND_F16  2
+
+#define AVX512_TARGETS  "avx512f,avx512bw,avx512dq,avx512vl,f16c"
+#define CLASS_SUBNORMAL 0x20 /* of vfpclassps */
+#define UPPER_HALVES         /* word i of 16 into the upper half of lane i of 32 bits */           \
+    _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, \
+                     3, 0, 2, 0, 1, 0, 0, 0)
+
 #if HAVE_X86
+#define HAS_BF16_ROUNDING 1
+#define ISA               avx512bf16
+#define ISA_BITS          BITS_512
+#define TARGET            __attribute__((target(AVX512_TARGETS ",avx512bf16")))
+#define LANES             16
+#define ELEM              bf16
+#define ELEM_KIND         KIND_BF16
+#include "backend/own/own_simd.inc"
+#undef ELEM_KIND
+#undef ELEM
+#undef LANES
+#undef TARGET
+#undef ISA_BITS
+#undef ISA
+#undef HAS_BF16_ROUNDING
+#define HAS_BF16_ROUNDING 0
+
 #define ISA      avx512
 #define ISA_BITS BITS_512
-#define TARGET   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define LANES    16
-#include "backend/own/own_simd.inc"
-#undef LANES
-#define LANES 8
-#include "backend/own/own_simd.inc"
-#undef LANES
+#define TARGET   __attribute__((target(AVX512_TARGETS)))
+#include "backend/own/own_isa.inc"
 #undef TARGET
 #undef ISA_BITS
 #undef ISA
 
 #define ISA      avx2
 #define ISA_BITS BITS_256
-#define TARGET   __attribute__((target("avx2")))
-#define LANES    16
-#include "backend/own/own_simd.inc"
-#undef LANES
-#define LANES 8
-#include "backend/own/own_simd.inc"
-#undef LANES
+#define TARGET   __attribute__((target("avx2,f16c")))
+#include "backend/own/own_isa.inc"
 #undef TARGET
 #undef ISA_BITS
 #undef ISA
@@ -60,35 +79,42 @@
 #define ISA_BITS BITS_NONE
 #endif
 #define TARGET
-#define LANES 16
-#include "backend/own/own_simd.inc"
-#undef LANES
-#define LANES 8
-#include "backend/own/own_simd.inc"
-#undef LANES
+#include "backend/own/own_isa.inc"
 
-/* what this machine can run, best first: 16 lanes, then 8 */
+#define SIMD_OF(isa)                                                                               \
+    &simd_##isa##_16_f32, &simd_##isa##_8_f32, &simd_##isa##_16_bf16, &simd_##isa##_8_bf16,        \
+        &simd_##isa##_16_f16, &simd_##isa##_8_f16
+
+/* best first; which of them this machine can run was found out by base/half.c, all but the first */
 const td_own_simd *td_own_simd_at(int i)
 {
-    const td_own_simd *have[7] = { NULL };
-    int n = 0;
+    static const td_own_simd *const all[] = {
 #if HAVE_X86
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        have[n++] = &simd_avx512_16;
-        have[n++] = &simd_avx512_8;
-    }
-    if (__builtin_cpu_supports("avx2")) {
-        have[n++] = &simd_avx2_16;
-        have[n++] = &simd_avx2_8;
-    }
+        &simd_avx512bf16_16_bf16,
+        SIMD_OF(avx512),
+        SIMD_OF(avx2),
 #endif
-    have[n++] = &simd_plain_16;
-    have[n++] = &simd_plain_8;
-    return i < n ? have[i] : NULL;
+        SIMD_OF(plain),
+    };
+    const char *best = td_half_simd_at(0)->name;
+    const int n = (int)(sizeof all / sizeof all[0]);
+    int first = 0;
+    while (first < n && strcmp(all[first]->isa, best) != 0)
+        first++;
+    TD_CHECK(first < n);
+#if HAVE_X86
+    if (first == 1 && __builtin_cpu_supports("avx512bf16"))
+        first = 0;
+#endif
+    return first + i < n ? all[first + i] : NULL;
 }
 
-const td_own_simd *td_own_simd_for(int lanes)
+const td_own_simd *td_own_simd_for(td_dtype dtype, int lanes)
 {
-    return td_own_simd_at(lanes == 16 ? 0 : 1);
+    const td_own_simd *f;
+    for (int i = 0; (f = td_own_simd_at(i)); i++)
+        if (f->dtype == dtype && f->lanes == lanes)
+            return f;
+    TD_CHECK(false && "no such loops");
+    return NULL;
 }

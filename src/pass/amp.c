@@ -1,0 +1,455 @@
+/*
+ * amp.c -- mixed precision: the painted type graph becomes casts and half tensors
+ *
+ *     describe   our graph as a bare type graph (amp_paint.h): a vertex for the type T that an op's
+ *                float tensors share, one for what stays float32 beside it (U), one for the rest
+ *     paint      TensorFlow's auto_mixed_precision decides
+ *     rewrite    nodes are emitted again; where an operand is not of the type its port was painted,
+ *                one cast is put between, shared by all who want the same
+ *
+ * Parameters are unlisted, so they stay float32 and are cast when read: they are the master weights.
+ * So are inputs.  What leaves the graph keeps its type.  Layouts and fusion come later and see a
+ * graph like any other.  A second run changes nothing.
+ *
+ * Levels autocast and O1 to O3 are another policy, applied before gradients exist: autocast.c.
+ */
+#include "pass/amp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ops/ops.h"
+#include "pass/cast_cache.h"
+#include "pass/pass.h"
+
+/* kinds of vertices of a node, in this order; absent ones are -1 */
+enum { T, U, REST, N_KINDS };
+
+typedef struct {
+    int vertex[N_KINDS];
+} node_vertices;
+
+typedef struct {
+    td_amp_lists *lists;
+    td_amp_node *nodes; /* [n_nodes + n_outputs] */
+    td_amp_vertex *vertices;
+    td_amp_edge *edges;
+    node_vertices *of; /* [n_nodes + n_outputs] */
+    int n_vertices, n_edges;
+    td_amp_paint_result result;
+} painting;
+
+static bool is_shape_only(const td_node *n, int i)
+{
+    return n->op->shape_only >> i & 1;
+}
+
+/* --- which class ------------------------------------------------------------------------------ */
+
+static bool is_named(const char *list, const char *name)
+{
+    return td_pass_in_list(list, name);
+}
+
+/* our own names move one op, TensorFlow's all that stand for it */
+static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_opts *o)
+{
+    const struct {
+        const char *add, *remove;
+        td_amp class;
+    } edits[] = { { o->allow_add, o->allow_remove, TD_AMP_ALLOW },
+                  { o->infer_add, o->infer_remove, TD_AMP_INFER },
+                  { o->deny_add, o->deny_remove, TD_AMP_DENY },
+                  { o->clear_add, o->clear_remove, TD_AMP_CLEAR } };
+    if (!op->tf_op)
+        return TD_AMP_NONE;
+    td_amp class = td_amp_lists_class(lists, op->tf_op);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        if (edits[i].class == class && is_named(edits[i].remove, op->name))
+            class = TD_AMP_NONE;
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        if (is_named(edits[i].add, op->name))
+            class = edits[i].class;
+    return class;
+}
+
+static td_amp_edit edit_of(const char *add, const char *remove)
+{
+    return (td_amp_edit){ .add = { add }, .remove = { remove } };
+}
+
+static td_status open_lists(const td_amp_opts *o, td_amp_lists **out)
+{
+    td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
+                           .mode = td_amp_mode_of(o),
+                           .level = (td_amp_level)o->level,
+                           .allow = edit_of(o->allow_add, o->allow_remove),
+                           .infer = edit_of(o->infer_add, o->infer_remove),
+                           .deny = edit_of(o->deny_add, o->deny_remove),
+                           .clear = edit_of(o->clear_add, o->clear_remove) };
+    return td_amp_lists_new(&l, out);
+}
+
+td_amp_mode td_amp_mode_of(const td_amp_opts *o)
+{
+    return td_amp_dtype(o) == TD_DT_BF16 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16;
+}
+
+/* --- describe --------------------------------------------------------------------------------- */
+
+/* the type that a node's float tensors share; NONE: it has none */
+static td_dtype shared_type(const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i) && !(n->op->wide_in >> i & 1) &&
+            td_dtype_is_float(td_in_type(n, i)->dtype))
+            return td_in_type(n, i)->dtype;
+    for (int i = 0; i < n->n_out; i++)
+        if (!(n->op->wide_out >> i & 1) && td_dtype_is_float(n->out[i]->type.dtype))
+            return n->out[i]->type.dtype;
+    return TD_DT_NONE;
+}
+
+static int kind_of(const td_node *n, const td_type *t, bool is_wide)
+{
+    if (!td_dtype_is_float(t->dtype))
+        return REST;
+    return is_wide || t->dtype != shared_type(n) ? U : T;
+}
+
+static int kind_of_in(const td_node *n, int i)
+{
+    return kind_of(n, td_in_type(n, i), n->op->wide_in >> i & 1);
+}
+
+/* a cast's result has a type of its own */
+static int kind_of_out(const td_node *n, int i)
+{
+    const td_type *t = &n->out[i]->type;
+    if (n->op == &td_op_cast)
+        return td_dtype_is_float(t->dtype) ? U : REST;
+    return kind_of(n, t, n->op->wide_out >> i & 1);
+}
+
+static int add_vertex(painting *p, int node, td_amp_type type, bool takes_half)
+{
+    p->vertices[p->n_vertices] = (td_amp_vertex){ .node = node,
+                                                  .type = type,
+                                                  .type_ok = takes_half,
+                                                  .kernel_ok = takes_half,
+                                                  .is_fixed = !takes_half };
+    return p->n_vertices++;
+}
+
+static td_amp_type type_of(td_dtype d)
+{
+    return d == TD_DT_F32 ? TD_AMP_TYPE_F32 : TD_AMP_TYPE_OTHER;
+}
+
+static void describe_vertices(painting *p, const td_node *n)
+{
+    td_dtype type[N_KINDS] = { TD_DT_NONE, TD_DT_NONE, TD_DT_NONE };
+    node_vertices *of = &p->of[n->id];
+    p->nodes[n->id].first_vertex = p->n_vertices;
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i))
+            type[kind_of_in(n, i)] = td_in_type(n, i)->dtype;
+    bool has_shared_operand = type[T] != TD_DT_NONE || n->n_in == 0;
+    for (int i = 0; i < n->n_out; i++)
+        type[kind_of_out(n, i)] = n->out[i]->type.dtype;
+    /* a node without any type still is one: it gets a vertex that can never change */
+    for (int k = 0; k < N_KINDS; k++) {
+        bool is_there =
+            type[k] != TD_DT_NONE || (k == REST && p->n_vertices == p->nodes[n->id].first_vertex);
+        /* U of an allow op (a bias) would be painted, and could not be set: it is no float32; nor is
+           a result that no operand gives its type (one_hot's) */
+        bool takes_half = (k == T && has_shared_operand) || (k == U && n->op == &td_op_cast);
+        td_amp_type t = takes_half ? type_of(type[k]) : TD_AMP_TYPE_OTHER;
+        of->vertex[k] = is_there ? add_vertex(p, n->id, t, takes_half) : -1;
+    }
+    p->nodes[n->id].n_vertices = p->n_vertices - p->nodes[n->id].first_vertex;
+}
+
+/* A cast is never forced, here unlike in TensorFlow: the casts of a first run would be by a second */
+static uint32_t flags_of(const td_node *n)
+{
+    if (n->op == &td_op_constant)
+        return TD_AMP_IS_CONST;
+    if (n->op == &td_op_param)
+        return TD_AMP_IS_VARIABLE;
+    if (n->op == &td_op_cast)
+        return TD_AMP_IS_CAST | TD_AMP_IS_UNFORCED;
+    bool is_cross_entropy =
+        n->op == &td_op_softmax_cross_entropy || n->op == &td_op_softmax_cross_entropy_grad;
+    return is_cross_entropy || td_node_has_effect(n) ? TD_AMP_IS_UNFORCED : 0;
+}
+
+static void add_edge(painting *p, const td_value *v, int to, int to_port)
+{
+    int from = p->of[v->producer->id].vertex[kind_of_out(v->producer, v->index)];
+    p->edges[p->n_edges++] =
+        (td_amp_edge){ .from = from, .from_port = v->index, .to = to, .to_port = to_port };
+}
+
+/* what the graph gives out is read by a node that is never changed */
+static void describe_outputs(painting *p, const td_graph *g)
+{
+    for (int i = 0; i < g->n_outputs; i++) {
+        int id = g->n_nodes + i;
+        const td_value *v = g->outputs[i].value;
+        p->nodes[id] = (td_amp_node){ .name = g->outputs[i].name,
+                                      .first_vertex = p->n_vertices,
+                                      .n_vertices = 1 };
+        add_edge(p, v, add_vertex(p, id, type_of(v->type.dtype), false), 0);
+    }
+}
+
+static void describe(painting *p, const td_graph *g, const td_amp_opts *o)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        bool is_leaf = n->op->is_leaf;
+        p->nodes[i] = (td_amp_node){ .name = td_node_label(n),
+                                     .class = class_of(n->op, p->lists, o),
+                                     .is_eligible = !is_leaf && n->op->tf_op,
+                                     .flags = flags_of(n) };
+        describe_vertices(p, n);
+        for (int k = 0; k < n->n_in; k++)
+            if (!is_shape_only(n, k))
+                add_edge(p, n->in[k], p->of[i].vertex[kind_of_in(n, k)], k);
+    }
+    describe_outputs(p, g);
+}
+
+static void release(painting *p)
+{
+    td_amp_paint_release(&p->result);
+    td_amp_lists_free(p->lists);
+    td_free(p->nodes);
+    td_free(p->vertices);
+    td_free(p->edges);
+    td_free(p->of);
+}
+
+static td_status reserve(painting *p, const td_graph *g)
+{
+    size_t n_nodes = (size_t)g->n_nodes + (size_t)g->n_outputs + 1;
+    size_t n_edges = (size_t)g->n_outputs + 1;
+    for (int i = 0; i < g->n_nodes; i++)
+        n_edges += (size_t)g->nodes[i]->n_in;
+    p->nodes = td_alloc(n_nodes, sizeof *p->nodes);
+    p->vertices = td_alloc(n_nodes * N_KINDS, sizeof *p->vertices);
+    p->edges = td_alloc(n_edges, sizeof *p->edges);
+    p->of = td_alloc(n_nodes, sizeof *p->of);
+    return p->nodes && p->vertices && p->edges && p->of ? TD_OK : TD_ENOMEM;
+}
+
+static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
+{
+    td_amp_paint_opts po = { .rule = (td_amp_rule)o->rule,
+                             .mode = td_amp_mode_of(o),
+                             .level = (td_amp_level)o->level };
+    *p = (painting){ 0 };
+    TD_TRY(reserve(p, g));
+    TD_TRY(open_lists(o, &p->lists));
+    po.conflict = td_amp_lists_conflicts(p->lists, &po.n_conflicts);
+    describe(p, g, o);
+    td_amp_graph bare = { .nodes = p->nodes,
+                          .vertices = p->vertices,
+                          .edges = p->edges,
+                          .n_nodes = g->n_nodes + g->n_outputs,
+                          .n_vertices = p->n_vertices,
+                          .n_edges = p->n_edges };
+    return td_amp_paint(&bare, &po, &p->result);
+}
+
+/* --- rewrite ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    painting p;
+    td_cast_cache casts;
+    td_dtype half;
+    bool *is_read_wide; /* [old values] painted half, and somebody reads it in float32 */
+} amp_state;
+
+static td_dtype painted(const amp_state *s, int vertex, td_dtype now)
+{
+    return vertex >= 0 && s->p.result.is_half[vertex] ? s->half : now;
+}
+
+static td_dtype painted_in(const amp_state *s, const td_node *n, int i)
+{
+    return painted(s, s->p.of[n->id].vertex[kind_of_in(n, i)], td_in_type(n, i)->dtype);
+}
+
+static td_dtype painted_out(const amp_state *s, const td_node *n, int i)
+{
+    return painted(s, s->p.of[n->id].vertex[kind_of_out(n, i)], n->out[i]->type.dtype);
+}
+
+/*
+ * A cast to float32 stands right behind what it reads: a weight's gradient is read at the end of
+ * the step only, and until then the half one, and all that the fused op reads, would be kept.
+ */
+static void mark_read_wide(amp_state *s, const td_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++) {
+            const td_value *v = g->nodes[i]->in[k];
+            if (!is_shape_only(g->nodes[i], k) && painted_in(s, g->nodes[i], k) == TD_DT_F32)
+                s->is_read_wide[v->id] = true;
+        }
+    for (int i = 0; i < g->n_outputs; i++)
+        s->is_read_wide[g->outputs[i].value->id] = true;
+}
+
+static void amp_node(td_rewriter *rw, amp_state *s, const td_node *n)
+{
+    td_value *in[TD_IN_MAX], *out[TD_OUT_MAX];
+    td_cast_attr to;
+    const void *attr = n->attr;
+    if (n->op->is_leaf) {
+        td_rw_copy(rw, n);
+        return;
+    }
+    td_rw_operands(rw, n, in);
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_shape_only(n, i))
+            in[i] = td_cast_shared(rw, &s->casts, in[i], painted_in(s, n, i));
+    if (n->op == &td_op_cast) {
+        to = td_cast_attr_of(painted_out(s, n, 0));
+        attr = &to;
+    }
+    td_emit_n(rw->b, n->op, attr, n->n_in, in, out);
+    for (int i = 0; i < n->n_out && td_build_ok(rw->b); i++) {
+        if (out[i]->type.dtype != painted_out(s, n, i))
+            td_build_fail(rw->b, td_error(TD_EARG, "%s: result %d is %s, was painted %s",
+                                          n->op->name, i, td_dtype_name(out[i]->type.dtype),
+                                          td_dtype_name(painted_out(s, n, i))));
+        td_rw_set(rw, n->out[i], out[i]);
+        td_build_set_layout(rw->b, out[i], n->out[i]->type.layout);
+        if (s->is_read_wide[n->out[i]->id] && n->out[i]->type.dtype == TD_DT_F32)
+            td_cast_shared(rw, &s->casts, out[i], TD_DT_F32);
+    }
+}
+
+static void rewrite(td_rewriter *rw, amp_state *s)
+{
+    const td_graph *g = rw->old;
+    s->is_read_wide = td_alloc((size_t)g->n_values + 1, sizeof *s->is_read_wide);
+    if (!s->is_read_wide) {
+        td_build_fail(rw->b, TD_ENOMEM);
+        return;
+    }
+    mark_read_wide(s, g);
+    for (int i = 0; i < g->n_nodes && td_build_ok(rw->b); i++)
+        amp_node(rw, s, g->nodes[i]);
+    for (int i = 0; i < g->n_outputs && td_build_ok(rw->b); i++) {
+        const td_value *v = g->outputs[i].value;
+        rw->map[v->id] = td_cast_shared(rw, &s->casts, rw->map[v->id], v->type.dtype);
+    }
+}
+
+static void say(const td_amp_paint_result *r)
+{
+    for (int i = 0; i < r->n_messages; i++)
+        td_log(r->is_failed ? TD_LOG_WARN : TD_LOG_INFO, "amp", "%s", r->messages[i]);
+}
+
+static void amp_run(td_rewriter *rw)
+{
+    amp_state s = { .half = rw->amp ? td_amp_dtype(rw->amp) : TD_DT_F32 };
+    if (s.half == TD_DT_F32 || rw->amp->level > TD_AMP_LEVEL_TREAT_INFER_AS_DENY) {
+        td_rw_copy_all(rw);
+        return;
+    }
+    td_status st = paint(&s.p, rw->old, rw->amp);
+    if (st != TD_OK)
+        td_build_fail(rw->b, st);
+    else {
+        say(&s.p.result);
+        if (s.p.result.is_failed)
+            td_rw_copy_all(rw);
+        else
+            rewrite(rw, &s);
+        rw->n_changed = s.p.result.n_converted;
+    }
+    td_free(s.is_read_wide);
+    td_cast_cache_release(&s.casts);
+    release(&s.p);
+}
+
+const td_pass td_pass_amp = {
+    .name = "amp",
+    .summary = "mixed precision: casts where the painted graph changes type",
+    .counts = "types converted",
+    .run = amp_run,
+};
+
+/* --- reports ---------------------------------------------------------------------------------- */
+
+static const td_node *node_of(const painting *p, const td_graph *g, int vertex)
+{
+    int id = vertex >= 0 ? p->vertices[vertex].node : -1;
+    return id >= 0 && id < g->n_nodes ? g->nodes[id] : NULL;
+}
+
+static void fill_row(const painting *p, const td_graph *g, int i, td_amp_row *row)
+{
+    const td_amp_paint_result *r = &p->result;
+    const int *vertex = p->of[i].vertex;
+    int v = vertex[T] >= 0 ? vertex[T] : vertex[U];
+    *row = (td_amp_row){ .node = g->nodes[i], .class = p->nodes[i].class, .colour = ' ' };
+    if (v < 0)
+        return;
+    row->colour = r->colour[v];
+    row->is_half = r->is_half[v];
+    row->step = r->step[v];
+    row->because = node_of(p, g, r->source[v]);
+}
+
+static void count_casts(const painting *p, td_amp_explanation *e)
+{
+    const td_amp_paint_result *r = &p->result;
+    for (int c = 0; c < r->n_casts; c++) {
+        int node = p->vertices[r->casts[c].vertex].node;
+        if (r->casts[c].is_to_half)
+            e->rows[node].casts_to_half++;
+        else
+            e->rows[node].casts_to_wide++;
+    }
+}
+
+td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts, td_amp_explanation *out)
+{
+    td_status st = TD_OK;
+    painting p = { 0 };
+    *out = (td_amp_explanation){ 0 };
+    TD_OUT(paint(&p, g, opts));
+    out->rows = td_alloc((size_t)g->n_nodes + 1, sizeof *out->rows);
+    if (!out->rows) {
+        st = TD_ENOMEM;
+        goto out;
+    }
+    out->n_rows = g->n_nodes;
+    for (int i = 0; i < g->n_nodes; i++)
+        fill_row(&p, g, i, &out->rows[i]);
+    count_casts(&p, out);
+    out->n_converted = p.result.n_converted;
+    out->n_casts = p.result.n_casts;
+    out->n_casts_to_half = p.result.n_casts_counted;
+    out->is_failed = p.result.is_failed;
+    if (p.result.n_messages)
+        snprintf(out->message, sizeof out->message, "%s",
+                 p.result.messages[p.result.n_messages - 1]);
+out:
+    release(&p);
+    return st;
+}
+
+void td_amp_explanation_release(td_amp_explanation *e)
+{
+    td_free(e->rows);
+    *e = (td_amp_explanation){ 0 };
+}

@@ -1,0 +1,65 @@
+/*
+ * pass/amp.h -- mixed precision: what the two passes and `inspect amp` share
+ */
+#ifndef TD_PASS_AMP_H
+#define TD_PASS_AMP_H
+
+#include "ir/rewrite.h"
+#include "pass/amp_paint.h"
+#include "tandem/amp.h"
+
+/* td_amp_opts.level: TensorFlow's levels (td_amp_level), then policies decided op by op. */
+enum {
+    TD_AMP_LEVEL_AUTOCAST = TD_AMP_LEVEL_TREAT_INFER_AS_DENY + 1,
+    TD_AMP_LEVEL_O0,
+    TD_AMP_LEVEL_O1,
+    TD_AMP_LEVEL_O2,
+    TD_AMP_LEVEL_O3
+};
+
+/* td_amp_opts.precision */
+enum {
+    TD_PRECISION_DEFAULT,
+    TD_PRECISION_FP32,
+    TD_PRECISION_BF16,
+    TD_PRECISION_FP16,
+    TD_PRECISION_AUTO
+};
+extern const char *const td_amp_precisions[]; /* their names */
+
+/** TD_EUSAGE: a name in a list of ops is no op, neither ours nor TensorFlow's; `option` has it. */
+td_status td_amp_check_list(const char *option, const char *list) TD_CHECKED;
+td_status td_amp_check_lists(const td_amp_opts *o) TD_CHECKED; /* all eight of `o` */
+
+/** Whose lists: bf16 on the CPU's, fp16 on CUDA's. */
+td_amp_mode td_amp_mode_of(const td_amp_opts *o);
+
+/** A node of the graph that was painted. */
+typedef struct {
+    const td_node *node;
+    td_amp class;
+    char colour;            /* of its T vertex, td_amp_paint_result.colour; ' ': it has none */
+    bool is_half;           /* T after the rewrite */
+    td_amp_step step;       /* what decided */
+    const td_node *because; /* the node that made it so, or NULL */
+    int casts_to_half, casts_to_wide; /* of its own results */
+} td_amp_row;
+
+/** The painting of a whole graph, for reports. */
+typedef struct {
+    td_amp_row *rows; /* [n_rows]: the nodes in order */
+    int n_rows;
+    int n_converted, n_casts, n_casts_to_half; /* n_casts_to_half as TensorFlow counts them */
+    char message[256];                         /* the statistics line, or why nothing was done */
+    bool is_failed;
+} td_amp_explanation;
+
+/**
+ * Paint `g` (after expand and grad) and say what was decided.  The nodes are lent by `g`; the
+ * caller releases *out.
+ */
+td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts,
+                         td_amp_explanation *out) TD_CHECKED;
+void td_amp_explanation_release(td_amp_explanation *e);
+
+#endif

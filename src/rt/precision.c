@@ -1,0 +1,134 @@
+/*
+ * precision.c -- which half type: what the options say, else the environment, else a measurement
+ *
+ * `auto` runs one typical convolution (64 channels, 3x3, 56x56, batch 4) forward and both gradients
+ * in float32 and in bfloat16, and takes bfloat16 if it is faster.  fp16 is never chosen: on a CPU it
+ * is half storage around float32 arithmetic, which costs time.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "ops/ops.h"
+#include "pass/amp.h"
+#include "pass/amp_env.h"
+#include "rt/device.h"
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+static td_status probe_graph(td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    td_value *x = td_input(b, "x", td_type_4d(TD_DT_F32, 4, 64, 56, 56));
+    td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 64, 64, 3, 3 }, NULL);
+    td_value *v = td_param(b, "v", TD_DT_F32, 4, (int64_t[]){ 64, 64, 3, 3 }, NULL);
+    td_value *y = td_conv2d(b, td_conv2d(b, x, w, "pad=1"), v, "pad=1");
+    td_value *loss = td_sum(b, td_mul(b, y, y));
+    td_output(b, "dw", td_gradient(b, loss, w));
+    td_output(b, "dv", td_gradient(b, loss, v));
+    return td_build_end(b, out);
+}
+
+/* best of a few runs, in seconds */
+static td_status probe(td_device *dev, const td_graph *g, int precision, double *best)
+{
+    td_status st = TD_OK;
+    td_program *p = NULL;
+    td_amp_opts amp = { .precision = precision };
+    float *x = td_alloc((size_t)4 * 64 * 56 * 56, sizeof *x);
+    if (!x)
+        return TD_ENOMEM;
+    *best = 1e30;
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
+    TD_OUT(td_program_init(p, 1));
+    TD_OUT(td_program_bind(p, "x", x));
+    for (int i = 0; i < 4; i++) {
+        int64_t t0 = td_now_ns();
+        TD_OUT(td_program_run(p));
+        double s = (double)(td_now_ns() - t0) * 1e-9;
+        *best = s < *best ? s : *best;
+    }
+out:
+    td_program_free(p);
+    td_free(x);
+    return st;
+}
+
+static td_status measure(td_device *dev, int *precision)
+{
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    double wide, half;
+    *precision = TD_PRECISION_FP32;
+    if (strcmp(dev->name, "cpu") != 0) {
+        td_log(TD_LOG_INFO, "amp", "precision: fp32, device %s is not for speed", dev->name);
+        return TD_OK;
+    }
+    TD_OUT(probe_graph(&g));
+    TD_OUT(probe(dev, g, TD_PRECISION_FP32, &wide));
+    TD_OUT(probe(dev, g, TD_PRECISION_BF16, &half));
+    *precision = half < wide ? TD_PRECISION_BF16 : TD_PRECISION_FP32;
+    td_log(TD_LOG_INFO, "amp",
+           "precision: %s, convolutions take %.1f ms in bf16 and %.1f ms in fp32",
+           td_amp_precisions[*precision], half * 1e3, wide * 1e3);
+out:
+    td_graph_free(g);
+    return st;
+}
+
+/* --- the environment -------------------------------------------------------------------------- */
+
+/* an edit that no option made; both spellings of a variable at once: the newer one counts */
+static void use(const char **option, const char *const edit[2], const char *what)
+{
+    if (*option || (!edit[0] && !edit[1]))
+        return;
+    *option = edit[0] ? edit[0] : edit[1];
+    if (edit[0] && edit[1])
+        td_log(TD_LOG_WARN, "amp", "%s: both spellings of the variable are set, the newer counts",
+               what);
+    if (td_amp_check_list(what, *option) != TD_OK) /* TensorFlow's ops that no graph here has */
+        td_log(TD_LOG_WARN, "amp", "environment: %s", td_error_message());
+}
+
+static td_status apply_environment(td_amp_opts *o)
+{
+    td_amp_env e;
+    TD_TRY(td_amp_env_read(NULL, NULL, &e));
+    if (o->precision == TD_PRECISION_DEFAULT && !o->amp && e.amp == TD_AMP_ON) {
+        o->amp = e.half != TD_DT_F16 && e.half != TD_DT_BF16;
+        o->precision = e.half == TD_DT_F16    ? TD_PRECISION_FP16
+                       : e.half == TD_DT_BF16 ? TD_PRECISION_BF16
+                                              : TD_PRECISION_DEFAULT;
+    }
+    if (o->level == 0 && e.has_level)
+        o->level = (int)e.level;
+    if (o->rule == 0 && e.has_rule)
+        o->rule = (int)e.rule;
+    use(&o->allow_add, e.allow.add, "amp-allow-add");
+    use(&o->allow_remove, e.allow.remove, "amp-allow-remove");
+    use(&o->infer_add, e.infer.add, "amp-infer-add");
+    use(&o->infer_remove, e.infer.remove, "amp-infer-remove");
+    use(&o->deny_add, e.deny.add, "amp-deny-add");
+    use(&o->deny_remove, e.deny.remove, "amp-deny-remove");
+    use(&o->clear_add, e.clear.add, "amp-clear-add");
+    use(&o->clear_remove, e.clear.remove, "amp-clear-remove");
+    return TD_OK;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
+{
+    if (o->amp && o->precision == TD_PRECISION_FP32)
+        return td_error(TD_EUSAGE, "--amp and --precision fp32 contradict each other");
+    TD_TRY(td_amp_check_lists(o));
+    TD_TRY(apply_environment(o));
+    bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one asks for it */
+    if (o->precision == TD_PRECISION_DEFAULT && !o->amp &&
+        !(is_policy && o->level != TD_AMP_LEVEL_O0))
+        o->precision = TD_PRECISION_FP32;
+    if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
+        TD_TRY(measure(dev, &o->precision));
+    return TD_OK;
+}

@@ -1,0 +1,47 @@
+/*
+ * rt/program_parts.h -- a program inside: program.c compiles and runs it, params.c fills it
+ */
+#ifndef TD_RT_PROGRAM_PARTS_H
+#define TD_RT_PROGRAM_PARTS_H
+
+#include "pass/plan.h"
+#include "rt/device.h"
+
+typedef struct {
+    td_prepared prepared;
+    int n_args;
+    int *value;  /* [n_in + n_out] value whose pointer an argument is */
+    void **args; /* operands, results, scratch */
+    const char *why;
+    const char *text;
+    double seconds;
+} td_call_slot;
+
+/* a half copy of a parameter: filled when that was set, kept by the update from then on */
+typedef struct {
+    td_node node; /* assign copy, weight; in no graph */
+    td_value *in[2];
+    td_prepared prepared;
+} td_copy_slot;
+
+struct td_program {
+    td_device *dev;
+    td_graph *graph;
+    td_arena arena;
+    td_plan plan;
+    td_call_slot *calls; /* [graph nodes]; leaves and aliases have no kernel */
+    bool *is_setup;
+    void **address; /* [graph values] */
+    char *slab;
+    size_t slab_bytes;
+    bool needs_setup, is_profiled;
+    void (*observe)(void *ctx, const td_observation *o); /* NULL: nobody looks */
+    void *observe_ctx;
+    int64_t n_runs;
+    td_value **params; /* in order, without copies */
+    int n_params;
+    td_copy_slot *copies;
+    int n_copies;
+};
+
+#endif
