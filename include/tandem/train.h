@@ -16,6 +16,7 @@
 #define TD_TRAIN_H
 
 #include "tandem/model.h"
+#include "tandem/program.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,7 @@ TD_API const struct td_field *td_input_fields(void);
 typedef struct {
     td_model_opts model;
     td_input_opts input;
+    td_amp_opts amp;
     int batch_size;
     int optimizer_batch_size; /* -1: batch_size */
     int epochs, run_epochs;
@@ -56,15 +58,18 @@ typedef struct {
     int print_freq;
     const char *resume;             /* checkpoint to go on from */
     const char *pretrained_weights; /* weights to begin with */
-    bool amp;
-    double static_loss_scale;
-    bool dynamic_loss_scale, fp16;
-    bool pretrained;            /* download weights: never done */
-    int jit;                    /* 0 no, 1 script: accepted, every graph is compiled */
-    const char *gpu_affinity;   /* accepted, no GPU here */
-    const char *trt, *fused_se; /* accepted, the passes decide */
-    int prof;                   /* iterations per loop; -1: all */
-    int64_t seed;               /* -1: from the clock, and said */
+    bool fp16;                      /* the same as amp.precision "fp16" */
+    double static_loss_scale;       /* fixed, or where dynamic scaling starts; -1: chosen */
+    bool dynamic_loss_scale;        /* also with `static_loss_scale` or without fp16 */
+    int loss_scaler;             /* 0 auto, 1 tf, 2 pytorch, 3 apex, 4 nvidia; 1..4 are dynamic */
+    int64_t loss_scale_interval; /* good steps that double the scale; 0: the scaler's own */
+    int64_t max_skips;           /* skipped steps in a row that end the run; 0: no limit */
+    bool pretrained;             /* download weights: never done */
+    int jit;                     /* 0 no, 1 script: accepted, every graph is compiled */
+    const char *gpu_affinity;    /* accepted, no GPU here */
+    const char *trt, *fused_se;  /* accepted, the passes decide */
+    int prof;                    /* iterations per loop; -1: all */
+    int64_t seed;                /* -1: from the clock, and said */
     int gather_checkpoints;
     const char *raport_file;
     bool evaluate, training_only, no_checkpoints;
@@ -75,6 +80,8 @@ typedef struct {
     const char *final_weights; /* written after the last step */
     bool final_state;          /* momentum buffers too */
     const char *train_logits;  /* logits of the run's first step */
+    const char *amp_stats;     /* what tensors hold, a JSON line for every observed step */
+    int64_t amp_stats_every;   /* steps from one observed step to the next; the first is one */
     int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
     const char *device;        /* "cpu" or "ref" */
     int threads;
@@ -87,12 +94,15 @@ typedef struct {
 TD_API const struct td_field *td_train_fields(void);
 TD_API void td_train_defaults(td_train_opts *opts);
 
+/** opts->amp, with --fp16 taken in. */
+TD_API td_amp_opts td_train_amp(const td_train_opts *opts);
+
 typedef struct {
-    int64_t epoch;     /* next epoch */
-    int64_t steps;     /* optimiser steps in all */
-    double train_loss; /* of the last epoch, true mean */
-    double val_loss;
-    double top1, topk; /* percent, last validation; -1: none was made */
+    int64_t epoch;          /* next epoch */
+    int64_t steps, skipped; /* optimiser steps in all; besides, those that loss scaling skipped */
+    double loss_scale;      /* of the next step; 1 without loss scaling */
+    double train_loss, val_loss; /* of the last epoch, true means; NaN: all steps were skipped */
+    double top1, topk;           /* percent, last validation; -1: none was made */
     double best_top1;
     double images_per_s;  /* training, waiting included, last epoch */
     bool was_stopped;     /* by a signal, after saving */
@@ -101,8 +111,8 @@ typedef struct {
 } td_train_result;
 
 /**
- * Options of the reference programs that are read but not there yet: TD_EUSAGE names the first one
- * that is set ("--amp is not supported yet").  td_train begins with it.
+ * td_train begins with it.  TD_EUSAGE: an option of the reference programs that is not there yet,
+ * or out of range; TD_EARG: --fp16 and --amp.
  */
 TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
 
@@ -122,6 +132,7 @@ TD_API TD_CHECKED td_status td_train_stored_options(const char *checkpoint, char
 typedef struct {
     td_model_opts model;
     td_input_opts input;
+    td_amp_opts amp;
     int batch_size;
     const char
         *weights;       /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
@@ -152,6 +163,7 @@ TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluat
 
 typedef struct {
     td_model_opts model;
+    td_amp_opts amp;
     const char *weights;
     int interpolation;
     bool ignore_orientation;
@@ -193,9 +205,13 @@ typedef struct {
     int mode; /* 0 training, 1 inference, 2 data, 3 op */
     td_model_opts model;
     td_input_opts input;
+    td_amp_opts amp;
     int batch_size;
-    int precision; /* 0 fp32 */
     int iters, warmup;
+    int iter_unit; /* 0 batch: what iters and warmup count */
+    bool walkthrough, largest_batch;
+    int64_t memory_limit; /* bytes, for largest_batch; 0: what the machine has */
+    bool as_table;        /* of these two: a table, not JSON */
     int threads;
     const char *device;
     const char *lines;  /* op mode: file of problem lines */
@@ -209,16 +225,18 @@ typedef struct {
 TD_API const struct td_field *td_benchmark_fields(void);
 TD_API void td_benchmark_defaults(td_benchmark_opts *opts);
 
-/** Run it; *json is one JSON object (td_text_free). */
+/** Run it; *json is one JSON object, or with as_table a table (td_text_free). */
 TD_API TD_CHECKED td_status td_benchmark(const td_benchmark_opts *opts, char **json);
 
 typedef struct {
     td_model_opts model;
+    td_amp_opts amp;
     int batch_size;
     bool training;
     const char *device;
     int threads;
     const char *skip_passes;
+    const char *svg; /* amp-stats: also drawn, into this file */
     bool json;
     const char *log;
 } td_inspect_opts;
@@ -226,9 +244,7 @@ typedef struct {
 TD_API const struct td_field *td_inspect_fields(void);
 TD_API void td_inspect_defaults(td_inspect_opts *opts);
 
-/**
- * THING: model graph kernels memory checkpoint dataset ops backends; `path` for the two on files.
- */
+/** THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file */
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
                                        const char *path, char **text);
 

@@ -15,7 +15,8 @@ static void groups(void *opts, td_field_group *out)
 {
     td_classify_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
-    out[1] = (td_field_group){ "Classification", td_classify_fields(), o };
+    out[1] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[2] = (td_field_group){ "Classification", td_classify_fields(), o };
 }
 
 static void add_json(const td_prediction *p, td_text *out)

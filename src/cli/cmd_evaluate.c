@@ -10,7 +10,8 @@ static void groups(void *opts, td_field_group *out)
     td_evaluate_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
-    out[2] = (td_field_group){ "Evaluation", td_evaluate_fields(), o };
+    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[3] = (td_field_group){ "Evaluation", td_evaluate_fields(), o };
 }
 
 td_status td_cli_data(td_input_opts *input, const td_call *call)

@@ -8,7 +8,8 @@ static void groups(void *opts, td_field_group *out)
 {
     td_inspect_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
-    out[1] = (td_field_group){ "Inspection", td_inspect_fields(), o };
+    out[1] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[2] = (td_field_group){ "Inspection", td_inspect_fields(), o };
 }
 
 static td_status run(const td_call *call)
@@ -29,6 +30,11 @@ const td_verb td_verb_inspect = {
     .about = "THING is one of\n\n"
              "    model        layers, shapes, parameters and multiply-accumulates\n"
              "    graph        the network as text; with --training the step as it runs\n"
+             "    amp          what mixed precision does to each node of the step, and why\n"
+             "    amp-stats    PATH: a file of train --amp-stats: which loss scale gradients could "
+             "bear,\n"
+             "                 and the tensors that would lose most as fp16; --svg draws the "
+             "gradients\n"
              "    kernels      which kernel runs each node, and why others refused\n"
              "    memory       bytes of parameters and of the plan for everything else\n"
              "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
@@ -37,6 +43,8 @@ const td_verb td_verb_inspect = {
              "    backends     backends and passes",
     .examples = "tandem inspect model --arch resnet50\n"
                 "tandem inspect graph --arch resnet18 --num-classes 10 >net.td\n"
+                "tandem inspect amp --arch resnet50 --precision fp16 --amp-rule classic\n"
+                "tandem inspect amp-stats stats.jsonl --svg gradients.svg\n"
                 "tandem inspect kernels --arch resnet50 -b 32 --training\n"
                 "tandem inspect checkpoint checkpoint.safetensors",
     .n_args_min = 1,

@@ -12,7 +12,8 @@ static void groups(void *opts, td_field_group *out)
     td_train_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
-    out[2] = (td_field_group){ "Training", td_train_fields(), o };
+    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[3] = (td_field_group){ "Training", td_train_fields(), o };
 }
 
 /* --resume goes on with the checkpoint's options */
@@ -33,6 +34,8 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk, o->topk);
     td_json_add(out, "best_top1", r->top1 < 0 ? NAN : r->best_top1);
     td_json_add(out, "images_per_s", r->images_per_s);
+    td_json_add(out, "skipped_steps", (double)r->skipped);
+    td_json_add(out, "loss_scale", r->loss_scale);
     td_text_add(out, ", \"was_stopped\": %s", r->was_stopped ? "true" : "false");
     td_json_add_text(out, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
     td_text_add(out, "}\n");
@@ -42,6 +45,9 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
 {
     td_text_add(out, "epoch         %lld\n", (long long)r->epoch);
     td_text_add(out, "steps         %lld\n", (long long)r->steps);
+    if (r->skipped || r->loss_scale != 1)
+        td_text_add(out, "skipped       %lld, loss scale %g\n", (long long)r->skipped,
+                    r->loss_scale);
     td_text_add(out, "train loss    %.5f\n", r->train_loss);
     if (r->top1 >= 0) {
         td_text_add(out, "val loss      %.5f\n", r->val_loss);
@@ -62,6 +68,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     td_evaluate_defaults(&e);
     e.model = o->model;
     e.input = o->input;
+    e.amp = td_train_amp(o);
     e.batch_size = o->batch_size;
     e.weights = o->resume ? o->resume : o->pretrained_weights;
     e.topk = o->topk;

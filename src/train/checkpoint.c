@@ -3,6 +3,7 @@
  */
 #include "train/checkpoint.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,17 +61,38 @@ out:
     return st;
 }
 
+/* a number, or null where it is none: JSON knows no others */
+static void add_real(td_text *j, const char *key, double value)
+{
+    td_text_add(j, ", \"%s\": ", key);
+    td_text_add(j, isfinite(value) ? "%.17g" : "null", value);
+}
+
+static void add_scaler(td_text *j, const td_run_state *s)
+{
+    td_text_add(j, ", \"epoch_skipped\": %lld, \"scaler\": {\"kind\": \"%s\"",
+                (long long)s->epoch_skipped, td_scaler_kind_name(s->scaler.kind));
+    add_real(j, "scale", s->scaler.scale);
+    td_text_add(j, ", \"good\": %lld, \"skipped\": %lld, \"in_row\": %lld}",
+                (long long)s->scaler.good, (long long)s->scaler.skipped,
+                (long long)s->scaler.in_row);
+}
+
 static td_status set_state(td_tensors *t, const td_run_state *s)
 {
     td_text j = { 0 };
     td_text_add(&j, "{\"epoch\": %lld, \"iteration\": %lld, \"steps\": %lld, ", (long long)s->epoch,
                 (long long)s->iteration, (long long)s->steps);
-    td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, ", (long long)s->batches_tracked,
-                (long long)s->seed);
-    td_text_add(&j, "\"best_top1\": %.17g, \"best_epoch\": %lld, \"loss_sum\": %.17g, ",
-                s->best_top1, (long long)s->best_epoch, s->loss_sum);
-    td_text_add(&j, "\"train_loss\": %.17g, \"val_loss\": %.17g, \"top1\": %.17g, \"topk\": %.17g}",
-                s->last_train_loss, s->last_val_loss, s->last_top1, s->last_topk);
+    td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, \"best_epoch\": %lld",
+                (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
+    add_real(&j, "best_top1", s->best_top1);
+    add_real(&j, "loss_sum", s->loss_sum);
+    add_real(&j, "train_loss", s->last_train_loss);
+    add_real(&j, "val_loss", s->last_val_loss);
+    add_real(&j, "top1", s->last_top1);
+    add_real(&j, "topk", s->last_topk);
+    add_scaler(&j, s);
+    td_text_add(&j, "}");
     td_status st = td_text_status(&j);
     if (st == TD_OK)
         st = td_tensors_set_meta(t, "tandem.state", td_text_get(&j));
@@ -108,6 +130,49 @@ out:
     return st;
 }
 
+static td_status read_real(const td_json *j, const char *key, double *out)
+{
+    const td_json *v = td_json_get(j, key);
+    if (v && td_json_kind_of(v) == TD_JSON_NULL) {
+        *out = NAN;
+        return TD_OK;
+    }
+    return td_json_number(j, key, out);
+}
+
+static td_status read_kind(const td_json *j, td_scaler_kind *out)
+{
+    const char *name;
+    TD_TRY(td_json_text(j, "kind", &name));
+    for (int k = TD_SCALER_NONE; k <= TD_SCALER_DYNAMIC; k++)
+        if (strcmp(name, td_scaler_kind_name((td_scaler_kind)k)) == 0) {
+            *out = (td_scaler_kind)k;
+            return TD_OK;
+        }
+    return td_error(TD_EFORMAT, "there is no loss scaling '%s'", name);
+}
+
+/* files from before there was loss scaling have none of it */
+static td_status read_scaler(const td_json *state, td_run_state *s)
+{
+    const td_json *j = td_json_get(state, "scaler");
+    td_scaler_begin(&s->scaler, TD_SCALER_NONE, TD_SCALER_TF, 0, 0);
+    if (!j)
+        return TD_OK;
+    TD_TRY(td_json_int(state, "epoch_skipped", &s->epoch_skipped));
+    TD_TRY(read_kind(j, &s->scaler.kind));
+    TD_TRY(td_json_number(j, "scale", &s->scaler.scale));
+    TD_TRY(td_json_int(j, "good", &s->scaler.good));
+    TD_TRY(td_json_int(j, "skipped", &s->scaler.skipped));
+    TD_TRY(td_json_int(j, "in_row", &s->scaler.in_row));
+    if (!(s->scaler.scale >= (double)FLT_MIN && s->scaler.scale <= (double)FLT_MAX))
+        return td_error(TD_EFORMAT, "a loss scale of %g", s->scaler.scale);
+    if (s->scaler.good < 0 || s->scaler.skipped < 0 || s->scaler.in_row < 0 ||
+        s->epoch_skipped < 0 || s->epoch_skipped > s->iteration)
+        return td_error(TD_EFORMAT, "a counter of loss scaling is out of range");
+    return TD_OK;
+}
+
 static td_status read_state(const td_json *j, td_run_state *s)
 {
     int64_t seed;
@@ -116,17 +181,17 @@ static td_status read_state(const td_json *j, td_run_state *s)
     TD_TRY(td_json_int(j, "steps", &s->steps));
     TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
     TD_TRY(td_json_int(j, "seed", &seed));
-    TD_TRY(td_json_number(j, "best_top1", &s->best_top1));
     TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
+    TD_TRY(td_json_number(j, "best_top1", &s->best_top1));
     TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
-    TD_TRY(td_json_number(j, "train_loss", &s->last_train_loss));
-    TD_TRY(td_json_number(j, "val_loss", &s->last_val_loss));
+    TD_TRY(read_real(j, "train_loss", &s->last_train_loss));
+    TD_TRY(read_real(j, "val_loss", &s->last_val_loss));
     TD_TRY(td_json_number(j, "top1", &s->last_top1));
     TD_TRY(td_json_number(j, "topk", &s->last_topk));
     s->seed = (uint64_t)seed;
     if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
         return td_error(TD_EFORMAT, "a counter is negative");
-    return TD_OK;
+    return read_scaler(j, s);
 }
 
 td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out)
@@ -161,6 +226,7 @@ static bool is_of_one_run(const char *name)
         "final_state", "train_logits",
         "dump_after",  "dump_dir",
         "log",         "model",
+        "amp_stats",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

@@ -7,7 +7,8 @@
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form
  *                tandem.classes  JSON array of class names
- *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch
+ *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch,
+ *                                loss scale
  *                tandem.config   JSON: every option of the run
  *                digest          over all of it (io/safetensors.h)
  *
@@ -21,18 +22,21 @@
 #include "io/safetensors.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
+#include "train/scaler.h"
 
 /** Where a run stands. */
 typedef struct {
     int64_t epoch;     /* now, from 0 */
     int64_t iteration; /* batches of it that are done */
-    int64_t steps;     /* optimiser steps in all */
+    int64_t steps;     /* optimiser steps in all, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
     double best_top1; /* -1: none yet */
     int64_t best_epoch;
-    double loss_sum; /* of this epoch's batches so far */
+    double loss_sum;       /* of this epoch's batches so far, without skipped ones */
+    int64_t epoch_skipped; /* of them */
     double last_train_loss, last_val_loss, last_top1, last_topk;
+    td_scaler scaler; /* of a file: kind, scale and counts */
 } td_run_state;
 
 /** What a weight file says about its network. */

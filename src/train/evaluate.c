@@ -89,10 +89,12 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
                          .topk = e->o.topk,
                          .max_batches = -1,
                          .smoothing = e->o.label_smoothing,
+                         .amp = &e->o.amp,
                          .skip_passes = e->o.skip_passes,
                          .dump_after = e->o.dump_after,
                          .logits = e->o.logits };
     TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));

@@ -114,7 +114,7 @@ static td_status inspect_model(const td_inspection *q, td_text *out)
 /* --- programs --------------------------------------------------------------------------------- */
 
 /* the forward graph, or with --training the whole step before any pass */
-static td_status build(const td_inspection *q, td_graph **out)
+td_status td_inspect_build(const td_inspection *q, td_graph **out)
 {
     const td_inspect_opts *o = q->opts;
     if (!o->training)
@@ -133,11 +133,13 @@ static td_status with_program(const td_inspection *q, td_text *out,
     td_graph *g = NULL;
     td_device *dev = NULL;
     td_program *p = NULL;
+    td_amp_opts amp = q->opts->amp;
     td_status st;
     td_set_threads(q->opts->threads);
-    TD_OUT(build(q, &g));
+    TD_OUT(td_inspect_build(q, &g));
     TD_OUT(td_device_open(q->opts->device, &dev));
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .skip = q->opts->skip_passes }, &p));
+    TD_OUT(td_amp_resolve(&amp, dev));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = q->opts->skip_passes }, &p));
     st = show(q, p, out);
 out:
     td_program_free(p);
@@ -172,7 +174,7 @@ static td_status inspect_graph(const td_inspection *q, td_text *out)
     char *source;
     if (q->opts->training)
         return with_program(q, out, show_graph);
-    TD_TRY(build(q, &g));
+    TD_TRY(td_inspect_build(q, &g));
     td_status st = td_graph_print(g, &source);
     if (st == TD_OK)
         add_source(q, source, out);
@@ -264,6 +266,8 @@ static const struct {
 } things[] = {
     { "model", false, inspect_model },
     { "graph", false, inspect_graph },
+    { "amp", false, td_inspect_amp },
+    { "amp-stats", true, td_inspect_amp_stats },
     { "kernels", false, inspect_kernels },
     { "memory", false, inspect_memory },
     { "checkpoint", true, td_inspect_checkpoint },
@@ -286,8 +290,8 @@ static td_status find_thing(const char *name, const char *path, int *out)
         return TD_OK;
     }
     return td_error(TD_EUSAGE,
-                    "there is no thing '%s' to inspect, wanted model, graph, kernels, "
-                    "memory, checkpoint, dataset, ops or backends",
+                    "there is no thing '%s' to inspect, wanted model, graph, amp, amp-stats, "
+                    "kernels, memory, checkpoint, dataset, ops or backends",
                     name);
 }
 
@@ -298,6 +302,8 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
     int i;
     *text = NULL;
     TD_TRY(find_thing(thing, path, &i));
+    if (opts->svg && things[i].run != td_inspect_amp_stats)
+        return td_error(TD_EUSAGE, "inspect %s draws nothing, --svg is for amp-stats", thing);
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
     td_status st = things[i].run(&q, &out);

@@ -13,6 +13,11 @@ typedef struct {
     const char *path;
 } td_inspection;
 
+/** The forward graph, or with opts->training the whole step before any pass. */
+td_status td_inspect_build(const td_inspection *q, td_graph **out) TD_CHECKED;
+
+td_status td_inspect_amp(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_amp_stats(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_dataset(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_ops(const td_inspection *q, td_text *out) TD_CHECKED;

@@ -30,7 +30,9 @@ td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judg
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
-    td_compile_opts compile = { .skip = opts->skip_passes, .dump_after = opts->dump_after };
+    td_compile_opts compile = { .amp = opts->amp,
+                                .skip = opts->skip_passes,
+                                .dump_after = opts->dump_after };
     int size;
     *out = NULL;
     td_judge *j = TD_NEW(td_judge);

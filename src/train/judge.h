@@ -22,8 +22,9 @@ typedef struct {
 
 typedef struct {
     int batch, topk;
-    int64_t max_batches; /* -1: all */
-    double smoothing;    /* of the loss */
+    int64_t max_batches;    /* -1: all */
+    double smoothing;       /* of the loss */
+    const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
     td_report *report; /* records every print_freq batches, or NULL */
     int print_freq;

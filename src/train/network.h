@@ -2,6 +2,7 @@
  * train/network.h -- the two graphs of a job: one that trains, one that judges
  *
  *     training:  images, labels, lr -> loss, logits; every weight and statistic updated in place
+ *                with loss scaling: also loss_scale, inverse_scale -> finite; updated if it is 1
  *     judging:   images, labels -> losses [N], logits [N, K]
  */
 #ifndef TD_TRAIN_NETWORK_H
@@ -13,7 +14,13 @@
 typedef struct {
     double momentum, decay, smoothing;
     bool nesterov, decays_norms;
+    bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
 } td_sgd_opts;
+
+/** What a step with loss scaling has in addition: two inputs f32[], an output f32[], 1 or 0. */
+#define TD_INPUT_SCALE   "loss_scale"
+#define TD_INPUT_INVERSE "inverse_scale"
+#define TD_OUTPUT_FINITE "finite"
 
 /** Names of the optimiser's velocities: "momentum." and the weight's name. */
 #define TD_MOMENTUM_PREFIX "momentum."
@@ -26,6 +33,10 @@ bool td_is_undecayed(const char *name);
 
 /**
  * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
+ *
+ * With sgd->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
+ * where the loss (itself never scaled) and all gradients of loss_scale * loss are finite; else 0,
+ * and that run wrote no weight, no velocity and no running statistic.
  */
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out) TD_CHECKED;

@@ -17,8 +17,11 @@ static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
 static const char *const augmentations[] = { "none", "autoaugment", NULL };
 static const char *const memory_formats[] = { "nchw", "nhwc", NULL };
 static const char *const jits[] = { "no", "script", NULL };
+static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
+static const char *const iter_units[] = { "batch", NULL };
 static const char *const modes[] = { "training", "inference", "data", "op", NULL };
-static const char *const precisions[] = { "fp32", NULL };
+
+enum { PRECISION_DEFAULT = 0, PRECISION_FP16 = 3 }; /* of td_amp_opts */
 
 #define MANY 1e12 /* no real limit: images, steps, iterations */
 
@@ -94,10 +97,17 @@ static const td_field train_fields[] = {
     TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
                NULL, "FILE", "weights to begin with"),
     TD_BOOL   (td_train_opts, pretrained, false, NULL),
-    TD_BOOL_AS(td_train_opts, amp, "amp", "use-tf-amp", false, NULL),
-    TD_BOOL   (td_train_opts, fp16, false, NULL),
-    TD_REAL   (td_train_opts, static_loss_scale, 1, 0, 1e30, NULL),
-    TD_BOOL   (td_train_opts, dynamic_loss_scale, false, NULL),
+    TD_BOOL   (td_train_opts, fp16, false, "same as --precision fp16"),
+    TD_REAL   (td_train_opts, static_loss_scale, -1, -1, 1e30,
+               "fixed loss scale, 1: none; -1: dynamic for fp16, none for others"),
+    TD_BOOL   (td_train_opts, dynamic_loss_scale, false,
+               "loss scale that adapts, from --static-loss-scale where that is given"),
+    TD_ENUM   (td_train_opts, loss_scaler, 0, scalers,
+               "whose numbers a dynamic loss scale follows; auto: tf, where there is one"),
+    TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, MANY,
+               "good steps that double the loss scale; 0: the scaler's own, 2000 or 100"),
+    TD_LONG   (td_train_opts, max_skips, 50, 0, MANY,
+               "skipped steps in a row that end the run; 0: no limit"),
     TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
                "iterations of every training and validation loop; -1: all"),
     TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
@@ -126,6 +136,10 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
     TD_BOOL   (td_train_opts, final_state, false, "momentum buffers in --final-weights too"),
     TD_TEXT   (td_train_opts, train_logits, NULL, "FILE", "logits of the run's first step"),
+    TD_TEXT   (td_train_opts, amp_stats, NULL, "FILE",
+               "what tensors hold and a half type would lose, a JSON line for an observed step"),
+    TD_LONG   (td_train_opts, amp_stats_every, 100, 1, MANY,
+               "steps from one observed step to the next; the first is one"),
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
     DEVICE_ROWS(td_train_opts),
@@ -170,10 +184,17 @@ static const td_field benchmark_fields[] = {
     TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
     TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
                "pictures in a batch"),
-    TD_ENUM   (td_benchmark_opts, precision, 0, precisions, "of the arithmetic"),
-    TD_INT    (td_benchmark_opts, iters, 20, 1, 1000000, "measured iterations"),
-    TD_INT    (td_benchmark_opts, warmup, 3, 0, 1000000,
+    TD_INT_AS (td_benchmark_opts, iters, "iters", "num-iter", 20, 1, 1000000, NULL,
+               "measured iterations"),
+    TD_INT_AS (td_benchmark_opts, warmup, "warmup", "warmup-steps", 3, 0, 1000000, NULL,
                "iterations before them that do not count"),
+    TD_ENUM   (td_benchmark_opts, iter_unit, 0, iter_units, "what is counted there"),
+    TD_BOOL   (td_benchmark_opts, walkthrough, false,
+               "fp32, mixed, mixed and fused, that at twice the batch: a table"),
+    TD_BOOL   (td_benchmark_opts, largest_batch, false,
+               "the largest batch that trains within --memory-limit, by precision"),
+    TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, MANY * 1000,
+               "bytes that the process may hold, '4G'; 0: what the machine has"),
     TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: problem lines"),
     TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
                "op mode: only ops whose names match, 'conv*'"),
@@ -191,6 +212,7 @@ static const td_field inspect_fields[] = {
     TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
     DEVICE_ROWS(td_inspect_opts),
     TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats: also drawn, as SVG"),
     LOG_ROW   (td_inspect_opts),
     TD_END,
 };
@@ -232,6 +254,7 @@ void td_train_defaults(td_train_opts *opts)
     *opts = (td_train_opts){ 0 };
     td_model_defaults(&opts->model);
     td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
     td_fields_default(train_fields, opts);
 }
 
@@ -240,6 +263,7 @@ void td_evaluate_defaults(td_evaluate_opts *opts)
     *opts = (td_evaluate_opts){ 0 };
     td_model_defaults(&opts->model);
     td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
     td_fields_default(evaluate_fields, opts);
 }
 
@@ -247,6 +271,7 @@ void td_classify_defaults(td_classify_opts *opts)
 {
     *opts = (td_classify_opts){ 0 };
     td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
     td_fields_default(classify_fields, opts);
 }
 
@@ -255,6 +280,7 @@ void td_benchmark_defaults(td_benchmark_opts *opts)
     *opts = (td_benchmark_opts){ 0 };
     td_model_defaults(&opts->model);
     td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
     td_fields_default(benchmark_fields, opts);
 }
 
@@ -262,7 +288,16 @@ void td_inspect_defaults(td_inspect_opts *opts)
 {
     *opts = (td_inspect_opts){ 0 };
     td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
     td_fields_default(inspect_fields, opts);
+}
+
+td_amp_opts td_train_amp(const td_train_opts *opts)
+{
+    td_amp_opts amp = opts->amp;
+    if (opts->fp16)
+        amp.precision = PRECISION_FP16;
+    return amp;
 }
 
 /* --- read, but not there yet ------------------------------------------------------------------ */
@@ -273,10 +308,6 @@ td_status td_train_check(const td_train_opts *o)
         bool is_set;
         const char *what;
     } rows[] = {
-        { o->amp, "--amp" },
-        { o->fp16, "--fp16" },
-        { o->dynamic_loss_scale, "--dynamic-loss-scale" },
-        { o->static_loss_scale != 1, "--static-loss-scale other than 1" },
         { o->mixup > 0, "--mixup above 0" },
         { o->optimizer == 1, "--optimizer rmsprop" },
         { o->use_ema >= 0, "--use-ema" },
@@ -286,5 +317,12 @@ td_status td_train_check(const td_train_opts *o)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
+    if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
+        return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
+    if (o->fp16 && o->amp.precision != PRECISION_DEFAULT && o->amp.precision != PRECISION_FP16)
+        return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
+    if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
+        return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
+                        o->static_loss_scale);
     return TD_OK;
 }

@@ -31,6 +31,7 @@ static const struct {
     { "train.compute_time",        "s",        "{:.5f}" },
     { "train.lr",                  NULL,       "{}" },
     { "train.grad_scale",          NULL,       "{}" },
+    { "train.skipped_steps",       NULL,       "{}" },
     { "val.top1",                  "%",        "{:.2f}" },
     { "val.top5",                  "%",        "{:.2f}" },
     { "val.loss",                  NULL,       "{:.5f}" },

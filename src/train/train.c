@@ -7,404 +7,22 @@
  *
  * A signal ends the loop after the step that is running; the checkpoint then holds the place inside
  * the epoch.  Everything that decides the next step's bits is in td_run_state and the parameters.
+ * train_open.c opens.
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/field.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "io/lock.h"
-#include "train/bad_list.h"
-#include "train/checkpoint.h"
 #include "train/inputs.h"
-#include "train/judge.h"
 #include "train/network.h"
 #include "train/schedule.h"
+#include "train/train_job.h"
 #include "train/weights.h"
 
-enum { PATH_CHECKPOINT, PATH_BEST, PATH_REPORT, PATH_BAD, N_PATHS };
-
-typedef struct {
-    td_train_opts o; /* a copy; model and seed are completed */
-    td_run_state s;
-    td_tensors *start; /* checkpoint or weights to begin with */
-    td_dataset *train_set, *val_set;
-    td_loader *train_loader, *val_loader;
-    td_device *dev;
-    td_program *program;
-    td_judge *judge;
-    td_report *report;
-    td_lock *lock;
-    char *path[N_PATHS];
-    td_bad_list bad;
-    char *graph_text; /* of a checkpoint's own network */
-    td_text config;
-    int n_names;
-    char **names;             /* of the file we began with */
-    const char **class_names; /* of the data set, lent */
-    double lr_exact;          /* of this epoch */
-    float lr;                 /* the same, bound to the program */
-    int64_t run_steps, run_epochs, epochs_without_best;
-    double data_s, compute_s; /* of this epoch in this run */
-    int64_t epoch_steps;      /* of this epoch in this run */
-    bool is_over;
-    td_train_result *out;
-} job;
-
-static void release(job *j)
-{
-    td_lock_close(j->lock);
-    td_judge_free(j->judge);
-    td_program_free(j->program);
-    td_device_close(j->dev);
-    td_loader_free(j->train_loader);
-    td_loader_free(j->val_loader);
-    td_dataset_free(j->train_set);
-    td_dataset_free(j->val_set);
-    td_classes_free(j->n_names, j->names);
-    td_tensors_free(j->start);
-    for (int i = 0; i < N_PATHS; i++)
-        td_free(j->path[i]);
-    td_bad_list_release(&j->bad);
-    td_free(j->graph_text);
-    td_free(j->class_names);
-    td_text_release(&j->config);
-}
-
-/* --- open: where we begin --------------------------------------------------------------------- */
-
-static td_status check_options(const job *j)
-{
-    const td_train_opts *o = &j->o;
-    TD_TRY(td_train_check(o));
-    if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
-        return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
-    if (o->optimizer_batch_size > 0 && o->optimizer_batch_size != o->batch_size)
-        return td_error(TD_EUSAGE, "--optimizer-batch-size other than the batch size is not "
-                                   "supported yet");
-    if (o->resume && o->pretrained_weights)
-        return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
-    if (o->warmup > o->epochs)
-        return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
-                        o->warmup, o->epochs);
-    if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
-        return td_error(TD_EUSAGE, "--require needs a validation");
-    return td_require_check(o->require, o->topk);
-}
-
-/* the file is let go once its weights are loaded, the network's text is needed to the end */
-static td_status keep_graph_text(job *j)
-{
-    const char *text = j->o.model.model_text;
-    j->graph_text = text ? td_copy_text(text) : NULL;
-    j->o.model.model_text = j->graph_text;
-    return text && !j->graph_text ? TD_ENOMEM : TD_OK;
-}
-
-/* inside an epoch, the place is counted in batches: their size must be the one that was */
-static td_status check_place(const job *j, const char *path)
-{
-    const char *config = td_tensors_meta(j->start, "tandem.config");
-    td_json *doc;
-    int64_t batch;
-    if (j->s.iteration == 0 || !config)
-        return TD_OK;
-    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
-    td_status st = td_json_int(doc, "batch_size", &batch);
-    td_json_free(doc);
-    if (st != TD_OK)
-        return td_error_context(st, "'%s': tandem.config", path);
-    if (batch != j->o.batch_size)
-        return td_error(TD_EARG,
-                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
-                        "on with --batch-size %d",
-                        path, (long long)j->s.iteration, (long long)batch, j->o.batch_size);
-    return TD_OK;
-}
-
-/* once: every checkpoint has the graph that is trained, whatever becomes of the file */
-static td_status read_own_graph(job *j)
-{
-    size_t n;
-    if (!j->o.model.model || j->o.model.model_text)
-        return TD_OK;
-    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->graph_text, &n));
-    j->o.model.model_text = j->graph_text;
-    return TD_OK;
-}
-
-/* --arch on the command line, and a checkpoint of a graph of the user's own */
-static td_status check_network(const job *j, const char *path)
-{
-    td_model_opts d;
-    td_model_defaults(&d);
-    if (td_tensors_meta(j->start, "tandem.graph") && j->o.model.arch != d.arch)
-        return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
-                        path, j->o.model.arch);
-    return TD_OK;
-}
-
-static td_status open_start(job *j)
-{
-    td_train_opts *o = &j->o;
-    const char *path = o->resume ? o->resume : o->pretrained_weights;
-    j->s.best_top1 = j->s.last_top1 = j->s.last_topk = -1;
-    if (!path)
-        return TD_OK;
-    TD_TRY(td_tensors_read(path, &j->start));
-    if (o->resume) {
-        td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
-        TD_TRY(keep_graph_text(j));
-        TD_TRY(td_checkpoint_state(j->start, path, &j->s));
-        TD_TRY(check_place(j, path));
-        TD_TRY(check_network(j, path));
-        if (j->s.best_top1 >= 0)
-            j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
-        if (j->s.epoch > o->epochs)
-            return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
-                            (long long)j->s.epoch, o->epochs);
-        if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
-            td_log(TD_LOG_WARN, "train",
-                   "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
-    } else {
-        j->s.batches_tracked = td_weights_batches(j->start);
-    }
-    return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
-                                &j->names);
-}
-
-static void choose_seed(job *j)
-{
-    td_train_opts *o = &j->o;
-    if (o->resume && o->seed < 0)
-        o->seed = (int64_t)j->s.seed;
-    if (o->seed < 0) {
-        o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
-        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)o->seed);
-    }
-    if (o->resume && (uint64_t)o->seed != j->s.seed)
-        td_log(TD_LOG_WARN, "train", "seed %lld is not the checkpoint's %llu: the run will differ",
-               (long long)o->seed, (unsigned long long)j->s.seed);
-    j->s.seed = (uint64_t)o->seed;
-}
-
-/* --- open: data ------------------------------------------------------------------------------- */
-
-static int64_t synthetic_images(const td_train_opts *o)
-{
-    int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
-    return batches * o->batch_size;
-}
-
-static td_status name_classes(job *j)
-{
-    td_dataset *d = j->train_set;
-    int n = td_dataset_classes(d);
-    td_model_opts *m = &j->o.model;
-    if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
-        TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
-    if (!m->num_classes)
-        m->num_classes = n;
-    if (n > m->num_classes)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
-                        m->num_classes);
-    j->class_names = td_alloc((size_t)n + 1, sizeof *j->class_names);
-    if (!j->class_names)
-        return TD_ENOMEM;
-    for (int i = 0; i < n; i++)
-        j->class_names[i] = td_dataset_class_name(d, i);
-    return TD_OK;
-}
-
-static td_status open_validation(job *j)
-{
-    td_train_opts *o = &j->o;
-    if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
-        return TD_OK;
-    TD_TRY(td_open_split(&o->input, "val", &o->model, synthetic_images(o), &j->val_set));
-    if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
-        TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
-                                          j->class_names, false),
-                   "train and val differ");
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
-    lo.seed = j->s.seed;
-    return td_loader_new(j->val_set, &lo, &j->val_loader);
-}
-
-static td_status open_data(job *j)
-{
-    td_train_opts *o = &j->o;
-    TD_TRY(td_open_split(&o->input, "train", &o->model, synthetic_images(o), &j->train_set));
-    TD_TRY(td_settle_image_size(j->train_set, &o->model));
-    TD_TRY(name_classes(j));
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
-    lo.is_training = true;
-    lo.seed = j->s.seed;
-    lo.start_epoch = j->s.epoch;
-    lo.start_batch = j->s.iteration;
-    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
-    return open_validation(j);
-}
-
-/* --- open: program ---------------------------------------------------------------------------- */
-
-static void write_dump(void *ctx, const char *pass, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s.td", (const char *)ctx, pass);
-    if (td_file_write(path, text, strlen(text)) != TD_OK)
-        td_log(TD_LOG_WARN, "train", "%s", td_error_message());
-}
-
-static td_status dump_to_folder(const job *j, td_compile_opts *c)
-{
-    if (!j->o.dump_dir)
-        return TD_OK;
-    TD_TRY(td_make_folder(j->o.dump_dir));
-    c->dump = write_dump;
-    c->dump_ctx = (void *)(uintptr_t)j->o.dump_dir;
-    return TD_OK;
-}
-
-/* weights of a network with another number of classes begin with a fresh head */
-static const char *fresh_head(const job *j)
-{
-    int has = td_weights_classes(j->start);
-    if (j->o.resume || !has || has == j->o.model.num_classes)
-        return NULL;
-    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
-           j->o.model.num_classes);
-    return "fc.";
-}
-
-static td_status open_program(job *j)
-{
-    const td_train_opts *o = &j->o;
-    td_status st = TD_OK;
-    td_graph *g = NULL;
-    td_sgd_opts sgd = { .momentum = o->momentum,
-                        .decay = o->weight_decay,
-                        .nesterov = o->nesterov,
-                        .smoothing = o->label_smoothing,
-                        .decays_norms = o->bn_weight_decay };
-    td_compile_opts c = { .skip = o->skip_passes, .dump_after = o->dump_after };
-    TD_OUT(dump_to_folder(j, &c));
-    TD_OUT(td_device_open(o->device, &j->dev));
-    TD_OUT(td_training_graph(&o->model, o->batch_size, &sgd, &g));
-    TD_OUT(td_compile(g, j->dev, &c, &j->program));
-    TD_OUT(td_program_bind(j->program, "lr", &j->lr));
-    if (!j->start || !o->resume)
-        TD_OUT(td_program_init(j->program, j->s.seed));
-    if (j->start) {
-        td_load_opts load = { .with_momentum = o->resume != NULL, .skip_prefix = fresh_head(j) };
-        const char *path = o->resume ? o->resume : o->pretrained_weights;
-        TD_OUT(td_weights_load(j->start, path, &load, j->program));
-    }
-    td_tensors_free(j->start);
-    j->start = NULL;
-out:
-    td_graph_free(g);
-    return st;
-}
-
-/* --- open: files ------------------------------------------------------------------------------ */
-
-/* one flat JSON object of all three tables */
-static td_status make_config(job *j)
-{
-    td_text parts[3] = { { 0 }, { 0 }, { 0 } };
-    td_status st = TD_OK;
-    td_model_opts model = j->o.model;
-    if (model.model || model.model_text)
-        model.arch = NULL; /* not what was trained */
-    td_fields_json(td_model_fields(), &model, &parts[0]);
-    td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
-    td_fields_json(td_train_fields(), &j->o, &parts[2]);
-    td_text_add(&j->config, "{");
-    for (int i = 0; i < 3; i++) {
-        TD_OUT(td_text_status(&parts[i]));
-        td_text_add(&j->config, "%s", i ? ", " : "");
-        td_text_add_bytes(&j->config, parts[i].data + 1, parts[i].len - 2);
-    }
-    td_text_add(&j->config, "}");
-    st = td_text_status(&j->config);
-out:
-    for (int i = 0; i < 3; i++)
-        td_text_release(&parts[i]);
-    return st;
-}
-
-/* two results must not go into one file */
-static td_status check_paths(const job *j)
-{
-    const struct {
-        const char *what, *path;
-    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[PATH_CHECKPOINT] },
-                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[PATH_BEST] },
-                    { "the report", j->path[PATH_REPORT] },
-                    { "the list of bad pictures", j->path[PATH_BAD] },
-                    { "the final weights", j->o.final_weights },
-                    { "the logits", j->o.train_logits } };
-    enum { N = sizeof outputs / sizeof *outputs };
-    for (int i = 0; i < N; i++)
-        for (int k = i + 1; k < N; k++)
-            if (outputs[i].path && outputs[k].path && strcmp(outputs[i].path, outputs[k].path) == 0)
-                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
-                                outputs[i].what, outputs[k].what);
-    return TD_OK;
-}
-
-static td_status name_files(job *j)
-{
-    const td_train_opts *o = &j->o;
-    j->path[PATH_CHECKPOINT] = td_path_join(o->workspace, o->checkpoint_filename);
-    j->path[PATH_BEST] = td_path_join(o->workspace, "model_best.safetensors");
-    if (o->raport_file)
-        j->path[PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
-    j->path[PATH_BAD] = td_path_join(o->workspace, "bad.list");
-    if (!j->path[PATH_CHECKPOINT] || !j->path[PATH_BEST] || !j->path[PATH_BAD] ||
-        (o->raport_file && !j->path[PATH_REPORT]))
-        return TD_ENOMEM;
-    return check_paths(j);
-}
-
-static td_status open_files(job *j)
-{
-    const td_train_opts *o = &j->o;
-    TD_TRY(td_make_folder(o->workspace));
-    TD_TRY(make_config(j));
-    TD_TRY(td_output_check(o->final_weights));
-    TD_TRY(td_output_check(o->train_logits));
-    if (!o->no_checkpoints) {
-        TD_TRY(td_lock_open(o->workspace, &j->lock));
-        TD_TRY(td_output_check(j->path[PATH_CHECKPOINT]));
-    }
-    TD_TRY(td_bad_list_open(&j->bad, j->path[PATH_BAD], o->resume != NULL));
-    TD_TRY(td_report_open(j->path[PATH_REPORT], &j->report));
-    return td_report_parameters(j->report, td_text_get(&j->config));
-}
-
-static void say_settings(const job *j)
-{
-    const td_train_opts *o = &j->o;
-    char name[256];
-    td_model_name(&o->model, name, sizeof name);
-    td_memory_report m = td_program_memory(j->program);
-    td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
-           name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
-           o->model.image_size, o->model.image_size, o->batch_size, td_threads());
-    td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
-           (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
-    td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
-    if (o->resume)
-        td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
-               (long long)j->s.epoch, (long long)j->s.iteration);
-}
+typedef td_train_job job;
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
@@ -424,9 +42,9 @@ static td_status save(job *j)
     if (j->o.no_checkpoints)
         return TD_OK;
     TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
-    TD_TRY(td_checkpoint_save(j->path[PATH_CHECKPOINT], j->program, &j->s, &f,
+    TD_TRY(td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
                               td_text_get(&j->config)));
-    snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[PATH_CHECKPOINT]);
+    snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);
     return TD_OK;
 }
 
@@ -474,16 +92,27 @@ static td_status write_train_logits(const job *j)
     return st;
 }
 
+/* ", loss scale 32768", or nothing where there is none */
+static const char *scale_text(const job *j, char *room, size_t n)
+{
+    *room = '\0';
+    if (j->s.scaler.kind != TD_SCALER_NONE)
+        snprintf(room, n, ", loss scale %g", (double)j->scale);
+    return room;
+}
+
 static td_status report_step(job *j, double loss, double data_s, double compute_s)
 {
+    char scale[48];
     double n = j->o.batch_size;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     if (j->s.iteration % j->o.print_freq)
         return TD_OK;
-    td_log(
-        TD_LOG_INFO, "train", "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s",
-        (long long)j->s.epoch, (long long)j->s.iteration,
-        (long long)td_loader_batches(j->train_loader), loss, j->lr_exact, n / (data_s + compute_s));
+    td_log(TD_LOG_INFO, "train",
+           "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
+           (long long)j->s.epoch, (long long)j->s.iteration,
+           (long long)td_loader_batches(j->train_loader), loss, j->lr_exact,
+           n / (data_s + compute_s), scale_text(j, scale, sizeof scale));
     td_report_begin(j->report, 2, step);
     td_report_add(j->report, "train.loss", loss);
     td_report_add(j->report, "train.compute_ips", n / compute_s);
@@ -491,34 +120,98 @@ static td_status report_step(job *j, double loss, double data_s, double compute_
     td_report_add(j->report, "train.data_time", data_s);
     td_report_add(j->report, "train.compute_time", compute_s);
     td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", 1);
+    td_report_add(j->report, "train.grad_scale", (double)j->scale);
     return td_report_end(j->report);
 }
 
-static td_status step(job *j, const td_batch *b, double data_s)
+/* so many steps in a row that there is no hope: where does it begin? */
+static td_status skips_failed(job *j)
 {
-    int64_t t0 = td_now_ns();
-    TD_TRY(td_program_bind(j->program, "images", b->images));
-    TD_TRY(td_program_bind(j->program, "labels", b->labels));
-    TD_TRY(td_program_run(j->program));
-    double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
-    if (!isfinite(loss))
-        return td_error(
-            TD_ENUMERIC,
-            "epoch %lld, iteration %lld: the loss is %s; nothing of this step was saved",
-            (long long)j->s.epoch, (long long)j->s.iteration + 1,
-            isnan(loss) ? "not a number" : "infinite");
-    if (j->run_steps == 0 && j->o.train_logits)
-        TD_TRY(write_train_logits(j));
-    double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    char where[300];
+    const td_scaler *s = &j->s.scaler;
+    TD_TRY(td_program_find_nonfinite(j->program, where, sizeof where));
+    return td_error(
+        TD_ENUMERIC,
+        "epoch %lld, iteration %lld: %lld steps in a row were skipped, the last at loss "
+        "scale %g, where %s is the first that is not finite; nothing of them was saved",
+        (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->in_row, (double)j->scale,
+        *where ? where : "nothing");
+}
+
+/* the step that is over at iteration j->s.iteration changed nothing: say so, and count */
+static td_status after_skip(job *j)
+{
+    const td_scaler *s = &j->s.scaler;
+    long long epoch = j->s.epoch, iteration = j->s.iteration;
+    if (j->o.max_skips && s->in_row >= j->o.max_skips)
+        return skips_failed(j);
+    if (s->kind == TD_SCALER_DYNAMIC && s->set == TD_SCALER_APEX)
+        td_log(TD_LOG_INFO, "train",
+               "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to %.17g%s",
+               s->scale, s->scale == floor(s->scale) ? ".0" : "");
+    else
+        td_log(TD_LOG_INFO, "train",
+               "epoch %lld, iteration %lld: gradients overflow at loss scale %g, step skipped; the "
+               "next one has %g",
+               epoch, iteration, (double)j->scale, s->scale);
+    return TD_OK;
+}
+
+static td_status loss_failed(const job *j, double loss)
+{
+    return td_error(TD_ENUMERIC,
+                    "epoch %lld, iteration %lld: the loss is %s; nothing of this step was saved",
+                    (long long)j->s.epoch, (long long)j->s.iteration + 1,
+                    isnan(loss) ? "not a number" : "infinite");
+}
+
+/* did the program apply the step it ran? */
+static bool was_finite(const job *j)
+{
+    const float *finite = td_program_output(j->program, TD_OUTPUT_FINITE, NULL);
+    return !finite || *finite > 0;
+}
+
+/* what a step that was applied moves on; batches, and with them the learning rate, go on anyway */
+static void count_step(job *j, double loss, bool is_skipped)
+{
     j->s.iteration++;
+    j->run_batches++;
+    j->epoch_batches++;
+    j->scale_sum += (double)j->scale;
+    if (is_skipped) {
+        j->s.epoch_skipped++;
+        return;
+    }
     j->s.steps++;
     j->s.batches_tracked++;
     j->s.loss_sum += loss;
     j->run_steps++;
-    j->epoch_steps++;
+}
+
+static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped)
+{
+    int64_t t0 = td_now_ns();
+    j->scale = td_scaler_scale(&j->s.scaler);
+    j->inverse = td_scaler_inverse(&j->s.scaler);
+    TD_TRY(td_program_bind(j->program, "images", b->images));
+    TD_TRY(td_program_bind(j->program, "labels", b->labels));
+    const td_amp_place place = { j->run_batches + 1, j->s.epoch, j->s.iteration + 1,
+                                 (double)j->scale };
+    TD_TRY(td_amp_stats_run(j->amp_stats, j->program, &place));
+    double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
+    loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
+    if (!isfinite(loss) && j->s.scaler.kind == TD_SCALER_NONE)
+        return loss_failed(j, loss);
+    if (j->run_batches == 0 && j->o.train_logits)
+        TD_TRY(write_train_logits(j));
+    double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    *is_skipped = td_scaler_step(&j->s.scaler, was_finite(j));
+    count_step(j, loss, *is_skipped);
     j->data_s += data_s;
     j->compute_s += compute_s;
+    if (*is_skipped)
+        TD_TRY(after_skip(j));
     return report_step(j, loss, data_s, compute_s);
 }
 
@@ -547,12 +240,13 @@ static bool wants_to_stop(job *j)
 static td_status train_epoch(job *j, bool *is_whole)
 {
     const td_batch *b;
+    bool is_skipped;
     td_lr_opts lr = lr_opts(&j->o);
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
     j->lr_exact = td_lr_at(&lr, (int)j->s.epoch);
     j->lr = (float)j->lr_exact;
-    j->data_s = j->compute_s = 0;
-    j->epoch_steps = 0;
+    j->data_s = j->compute_s = j->scale_sum = 0;
+    j->epoch_batches = 0;
     *is_whole = false;
     while (!wants_to_stop(j)) {
         if (j->s.iteration >= cap) {
@@ -566,8 +260,8 @@ static td_status train_epoch(job *j, bool *is_whole)
             break;
         }
         TD_TRY(st);
-        TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9));
-        if (j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
+        TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_skipped));
+        if (!is_skipped && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
             TD_TRY(save(j));
     }
     return TD_OK;
@@ -580,6 +274,7 @@ static td_judge_opts judge_opts(const job *j)
                             .topk = o->topk,
                             .max_batches = o->prof > 0 ? o->prof : -1,
                             .smoothing = o->label_smoothing,
+                            .amp = &o->amp,
                             .skip_passes = o->skip_passes,
                             .report = j->report,
                             .print_freq = o->print_freq,
@@ -600,19 +295,20 @@ static td_status validate(job *j, td_verdict *v)
     return TD_OK;
 }
 
-static td_status report_epoch(job *j, const td_verdict *v)
+static td_status report_epoch(job *j, const td_verdict *v, int64_t n_skipped)
 {
-    double n = (double)j->epoch_steps * j->o.batch_size;
+    double batches = (double)j->epoch_batches, n = batches * j->o.batch_size;
     int64_t epoch = j->s.epoch - 1;
     j->out->images_per_s = n > 0 ? n / (j->data_s + j->compute_s) : 0;
     td_report_begin(j->report, 1, &epoch);
     td_report_add(j->report, "train.loss", j->s.last_train_loss);
     td_report_add(j->report, "train.compute_ips", n / j->compute_s);
     td_report_add(j->report, "train.total_ips", j->out->images_per_s);
-    td_report_add(j->report, "train.data_time", j->data_s / (double)j->epoch_steps);
-    td_report_add(j->report, "train.compute_time", j->compute_s / (double)j->epoch_steps);
+    td_report_add(j->report, "train.data_time", j->data_s / batches);
+    td_report_add(j->report, "train.compute_time", j->compute_s / batches);
     td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", 1);
+    td_report_add(j->report, "train.grad_scale", j->scale_sum / batches);
+    td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
     if (v) {
         char topk[16];
         snprintf(topk, sizeof topk, "val.top%d", j->o.topk);
@@ -637,6 +333,13 @@ static td_status report_epoch(job *j, const td_verdict *v)
     return td_report_end(j->report);
 }
 
+/* over the steps of the epoch that were applied; not a number where all were skipped */
+static double mean_loss(const td_run_state *s)
+{
+    const int64_t n = s->iteration - s->epoch_skipped;
+    return n ? s->loss_sum / (double)n : s->iteration ? (double)NAN : 0;
+}
+
 /* a whole epoch lies behind us: judge it, note the best, save */
 static td_status end_epoch(job *j)
 {
@@ -644,7 +347,8 @@ static td_status end_epoch(job *j)
     td_weight_facts f = facts_of(j);
     int64_t epoch = j->s.epoch;
     bool is_best = false;
-    j->s.last_train_loss = j->s.iteration ? j->s.loss_sum / (double)j->s.iteration : 0;
+    const int64_t n_skipped = j->s.epoch_skipped;
+    j->s.last_train_loss = mean_loss(&j->s);
     if (j->val_loader) {
         TD_TRY(validate(j, &v));
         if (v.was_stopped) { /* judge again after resuming: this epoch is not over */
@@ -657,15 +361,16 @@ static td_status end_epoch(job *j)
     j->s.epoch++;
     j->s.iteration = 0;
     j->s.loss_sum = 0;
+    j->s.epoch_skipped = 0;
     if (is_best) {
         j->s.best_top1 = j->s.last_top1;
         j->s.best_epoch = epoch;
     }
-    TD_TRY(report_epoch(j, j->val_loader ? &v : NULL));
+    TD_TRY(report_epoch(j, j->val_loader ? &v : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
-        TD_TRY(
-            td_weight_file_save(j->path[PATH_BEST], j->program, false, j->s.batches_tracked, &f));
+        TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, false, j->s.batches_tracked,
+                                   &f));
     TD_TRY(keep_epoch(j, epoch));
     TD_TRY(save(j));
     return td_loader_start_epoch(j->train_loader, j->s.epoch);
@@ -690,10 +395,10 @@ static td_status run(job *j)
         TD_TRY(train_epoch(j, &is_whole));
         if (!is_whole) {
             /* a step limit or a signal inside the epoch: keep the place */
-            j->s.last_train_loss = j->s.iteration ? j->s.loss_sum / (double)j->s.iteration : 0;
+            j->s.last_train_loss = mean_loss(&j->s);
             double seconds = j->data_s + j->compute_s;
             if (seconds > 0)
-                j->out->images_per_s = (double)j->epoch_steps * j->o.batch_size / seconds;
+                j->out->images_per_s = (double)j->epoch_batches * j->o.batch_size / seconds;
             return save(j);
         }
         TD_TRY(end_epoch(j));
@@ -725,6 +430,8 @@ static td_status finish(job *j)
     j->out->epoch = j->s.epoch;
     td_model_name(&j->o.model, j->out->arch, sizeof j->out->arch);
     j->out->steps = j->s.steps;
+    j->out->skipped = j->s.scaler.skipped;
+    j->out->loss_scale = j->s.scaler.scale;
     j->out->train_loss = j->s.last_train_loss;
     j->out->val_loss = j->s.last_val_loss;
     j->out->top1 = j->s.last_top1;
@@ -733,6 +440,7 @@ static td_status finish(job *j)
     td_report_begin(j->report, 0, NULL);
     td_report_add(j->report, "train.loss", j->s.last_train_loss);
     td_report_add(j->report, "train.total_ips", j->out->images_per_s);
+    td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
     if (j->s.last_top1 >= 0) {
         td_report_add(j->report, "val.top1", j->s.best_top1);
         td_report_add(j->report, "val.loss", j->s.last_val_loss);
@@ -754,24 +462,13 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
 {
     td_status st = TD_OK;
     job j = { .o = *opts, .out = out };
-    *out = (td_train_result){ .top1 = -1, .topk = -1, .best_top1 = -1 };
-    TD_OUT(td_log_configure(opts->log));
-    TD_OUT(check_options(&j));
-    td_set_threads(opts->threads);
-    td_signals_catch();
-    TD_OUT(name_files(&j));
-    TD_OUT(open_start(&j));
-    choose_seed(&j);
-    TD_OUT(td_model_image_size(&j.o.model, &j.o.model.image_size));
-    TD_OUT(read_own_graph(&j));
-    TD_OUT(open_data(&j));
-    TD_OUT(open_program(&j));
-    TD_OUT(open_files(&j));
-    say_settings(&j);
+    *out = (td_train_result){ .top1 = -1, .topk = -1, .best_top1 = -1, .loss_scale = 1 };
+    TD_OUT(td_train_open(&j));
     TD_OUT(run_and_list(&j));
     TD_OUT(finish(&j));
 out:;
     td_status closed = td_report_close(j.report);
-    release(&j);
-    return st != TD_OK ? st : closed;
+    td_status stats_closed = td_amp_stats_close(j.amp_stats);
+    td_train_release(&j);
+    return st != TD_OK ? st : closed != TD_OK ? closed : stats_closed;
 }

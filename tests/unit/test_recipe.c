@@ -9,11 +9,12 @@
 
 static const td_field_group *train_groups(td_train_opts *o)
 {
-    static td_field_group groups[4];
+    static td_field_group groups[5];
     td_train_defaults(o);
     groups[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     groups[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
-    groups[2] = (td_field_group){ "Training", td_train_fields(), o };
+    groups[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    groups[3] = (td_field_group){ "Training", td_train_fields(), o };
     return groups;
 }
 
@@ -59,12 +60,15 @@ static void defaults_are_the_reference_s(void **state)
     assert_int_equal(o.print_freq, 10);
     assert_null(o.resume);
     assert_null(o.pretrained_weights);
-    assert_true(o.static_loss_scale == 1);
+    assert_true(o.static_loss_scale == -1); /* TensorFlow's: chosen; main.py has 1 */
+    assert_true(!o.dynamic_loss_scale && !o.fp16 && !o.amp.amp && o.amp.precision == 0);
+    assert_int_equal(o.loss_scaler, 0);
+    assert_int_equal(o.max_skips, 50);
     assert_int_equal(o.prof, -1);
     assert_int_equal(o.gather_checkpoints, 0);
     assert_string_equal(o.raport_file, "experiment_raport.json");
     assert_string_equal(o.workspace, "./");
-    assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints && !o.amp);
+    assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints);
     assert_int_equal(o.topk, 5);
     assert_string_equal(o.device, "cpu");
     expect_ok(td_train_check(&o));
@@ -122,6 +126,11 @@ static void spellings_of_both_editions_are_read(void **state)
     assert_int_equal(o.model.conv_init, 1);
     assert_int_equal(o.input.data_backend, 0);
     expect_ok(td_train_check(&o));
+    PARSE("--use-tf-amp", "--static_loss_scale", "128", "--dynamic-loss-scale",
+          "--loss-scaler=apex");
+    assert_true(o.amp.amp && o.static_loss_scale == 128 && o.dynamic_loss_scale);
+    assert_int_equal(o.loss_scaler, 3);
+    expect_ok(td_train_check(&o));
     PARSE("-c", "classic");
     assert_int_equal(o.model.conv_init, 1);
     PARSE("-c", "grp-fanin");
@@ -154,11 +163,7 @@ static void what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
     static const char *const lines[][2] = {
-        { "--amp", "--amp is not supported yet" },
-        { "--fp16", "--fp16" },
-        { "--dynamic-loss-scale", "--dynamic-loss-scale" },
-        { "--static-loss-scale=128", "--static-loss-scale" },
-        { "--mixup=0.2", "--mixup" },
+        { "--mixup=0.2", "--mixup above 0 is not supported yet" },
         { "--optimizer=rmsprop", "rmsprop" },
         { "--use-ema=0.999", "--use-ema" },
         { "--augmentation=autoaugment", "--augmentation" },
@@ -170,8 +175,50 @@ static void what_is_not_there_yet_is_refused(void **state)
         PARSE(lines[i][0]);
         expect_error(td_train_check(&o), TD_EUSAGE, lines[i][1]);
     }
-    PARSE("--static-loss-scale=1", "--mixup=0", "--optimizer=sgd", "--augmentation=none");
+    PARSE("--mixup=0", "--optimizer=sgd", "--augmentation=none");
     expect_ok(td_train_check(&o));
+    td_arena_release(&arena);
+}
+
+/* the 2019 spelling, and what goes with nothing else */
+static void fp16_is_a_precision(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    PARSE("--fp16");
+    expect_ok(td_train_check(&o));
+    assert_int_equal(td_train_amp(&o).precision, 3);
+    assert_int_equal(td_amp_dtype(&(td_amp_opts){ .precision = td_train_amp(&o).precision }),
+                     TD_DT_F16);
+    PARSE("--fp16", "--precision", "fp16");
+    expect_ok(td_train_check(&o));
+    PARSE("--fp16", "--precision", "bf16");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--fp16 and another --precision");
+    PARSE("--fp16", "--amp");
+    expect_error(td_train_check(&o), TD_EARG, "--fp16 and --amp exclude each other");
+    PARSE("--precision", "bf16");
+    assert_int_equal(td_train_amp(&o).precision, 2);
+    td_arena_release(&arena);
+}
+
+static void a_fixed_loss_scale_is_at_least_one(void **state)
+{
+    (void)state;
+    static const char *const good[] = { "--static-loss-scale=-1", "--static-loss-scale=1",
+                                        "--static-loss-scale=1.5", "--static-loss-scale=65536" };
+    static const char *const bad[] = { "--static-loss-scale=0", "--static-loss-scale=0.99",
+                                       "--static-loss-scale=-0.5" };
+    td_train_opts o;
+    td_arena arena = { 0 };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        PARSE(good[i]);
+        expect_ok(td_train_check(&o));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        PARSE(bad[i]);
+        expect_error(td_train_check(&o), TD_EUSAGE, "--static-loss-scale: ");
+    }
     td_arena_release(&arena);
 }
 
@@ -183,6 +230,8 @@ int main(void)
         cmocka_unit_test(spellings_of_both_editions_are_read),
         cmocka_unit_test(a_configuration_reads_back),
         cmocka_unit_test(what_is_not_there_yet_is_refused),
+        cmocka_unit_test(fp16_is_a_precision),
+        cmocka_unit_test(a_fixed_loss_scale_is_at_least_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,56 @@
+/*
+ * train/train_job.h -- a training job inside: train_open.c fills it, train.c runs it
+ */
+#ifndef TD_TRAIN_TRAIN_JOB_H
+#define TD_TRAIN_TRAIN_JOB_H
+
+#include "base/text.h"
+#include "io/lock.h"
+#include "tandem/data.h"
+#include "train/amp_stats.h"
+#include "train/bad_list.h"
+#include "train/checkpoint.h"
+#include "train/judge.h"
+#include "train/report.h"
+
+/* Files in the workspace. */
+enum { TD_PATH_CHECKPOINT, TD_PATH_BEST, TD_PATH_REPORT, TD_PATH_BAD, TD_PATHS };
+
+typedef struct {
+    td_train_opts o; /* a copy; model and seed are completed */
+    td_run_state s;
+    td_tensors *start; /* checkpoint or weights to begin with */
+    td_dataset *train_set, *val_set;
+    td_loader *train_loader, *val_loader;
+    td_device *dev;
+    td_program *program;
+    td_judge *judge;
+    td_report *report;
+    td_amp_stats *amp_stats;
+    td_lock *lock;
+    char *path[TD_PATHS];
+    td_bad_list bad;
+    char *graph_text; /* of a checkpoint's own network */
+    td_text config;
+    int n_names;
+    char **names;             /* of the file we began with */
+    const char **class_names; /* of the data set, lent */
+    double lr_exact;          /* of this epoch */
+    float lr;                 /* the same, bound to the program */
+    float scale, inverse;     /* of the loss in the step that runs, bound too */
+    int64_t run_steps, run_epochs, epochs_without_best;
+    int64_t run_batches;      /* as run_steps, skipped steps included */
+    double data_s, compute_s; /* of this epoch in this run */
+    double scale_sum;         /* likewise */
+    int64_t epoch_batches;    /* likewise */
+    bool is_over;
+    td_train_result *out;
+} td_train_job;
+
+/** Read, check and open everything a run needs; j->o and j->out are set, the rest is zero. */
+td_status td_train_open(td_train_job *j) TD_CHECKED;
+
+/** Let go of what td_train_open took, however far it came; the report has been closed. */
+void td_train_release(td_train_job *j);
+
+#endif

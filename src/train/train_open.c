@@ -1,0 +1,451 @@
+/*
+ * train_open.c -- how a training job begins: checkpoint or weights, data, program, files
+ *
+ * Everything that can be wrong with the options, the data or the files is found here, before
+ * anything is written.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/field.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "train/inputs.h"
+#include "train/network.h"
+#include "train/train_job.h"
+#include "train/weights.h"
+
+typedef td_train_job job;
+
+/* --- open: where we begin --------------------------------------------------------------------- */
+
+static td_status check_options(const job *j)
+{
+    const td_train_opts *o = &j->o;
+    TD_TRY(td_train_check(o));
+    if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
+    if (o->optimizer_batch_size > 0 && o->optimizer_batch_size != o->batch_size)
+        return td_error(TD_EUSAGE, "--optimizer-batch-size other than the batch size is not "
+                                   "supported yet");
+    if (o->resume && o->pretrained_weights)
+        return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
+    if (o->warmup > o->epochs)
+        return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
+                        o->warmup, o->epochs);
+    if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
+        return td_error(TD_EUSAGE, "--require needs a validation");
+    return td_require_check(o->require, o->topk);
+}
+
+/* the file is let go once its weights are loaded, the network's text is needed to the end */
+static td_status keep_graph_text(job *j)
+{
+    const char *text = j->o.model.model_text;
+    j->graph_text = text ? td_copy_text(text) : NULL;
+    j->o.model.model_text = j->graph_text;
+    return text && !j->graph_text ? TD_ENOMEM : TD_OK;
+}
+
+/* inside an epoch, the place is counted in batches: their size must be the one that was */
+static td_status check_place(const job *j, const char *path)
+{
+    const char *config = td_tensors_meta(j->start, "tandem.config");
+    td_json *doc;
+    int64_t batch;
+    if (j->s.iteration == 0 || !config)
+        return TD_OK;
+    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
+    td_status st = td_json_int(doc, "batch_size", &batch);
+    td_json_free(doc);
+    if (st != TD_OK)
+        return td_error_context(st, "'%s': tandem.config", path);
+    if (batch != j->o.batch_size)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
+                        "on with --batch-size %d",
+                        path, (long long)j->s.iteration, (long long)batch, j->o.batch_size);
+    return TD_OK;
+}
+
+/* once: every checkpoint has the graph that is trained, whatever becomes of the file */
+static td_status read_own_graph(job *j)
+{
+    size_t n;
+    if (!j->o.model.model || j->o.model.model_text)
+        return TD_OK;
+    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->graph_text, &n));
+    j->o.model.model_text = j->graph_text;
+    return TD_OK;
+}
+
+/* --arch on the command line, and a checkpoint of a graph of the user's own */
+static td_status check_network(const job *j, const char *path)
+{
+    td_model_opts d;
+    td_model_defaults(&d);
+    if (td_tensors_meta(j->start, "tandem.graph") && j->o.model.arch != d.arch)
+        return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
+                        path, j->o.model.arch);
+    return TD_OK;
+}
+
+static td_status open_start(job *j)
+{
+    td_train_opts *o = &j->o;
+    const char *path = o->resume ? o->resume : o->pretrained_weights;
+    j->s.best_top1 = j->s.last_top1 = j->s.last_topk = -1;
+    if (!path)
+        return TD_OK;
+    TD_TRY(td_tensors_read(path, &j->start));
+    if (o->resume) {
+        td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
+        TD_TRY(keep_graph_text(j));
+        TD_TRY(td_checkpoint_state(j->start, path, &j->s));
+        TD_TRY(check_place(j, path));
+        TD_TRY(check_network(j, path));
+        if (j->s.best_top1 >= 0)
+            j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
+        if (j->s.epoch > o->epochs)
+            return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
+                            (long long)j->s.epoch, o->epochs);
+        if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
+            td_log(TD_LOG_WARN, "train",
+                   "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
+    } else {
+        j->s.batches_tracked = td_weights_batches(j->start);
+    }
+    return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
+                                &j->names);
+}
+
+static void choose_seed(job *j)
+{
+    td_train_opts *o = &j->o;
+    if (o->resume && o->seed < 0)
+        o->seed = (int64_t)j->s.seed;
+    if (o->seed < 0) {
+        o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
+        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)o->seed);
+    }
+    if (o->resume && (uint64_t)o->seed != j->s.seed)
+        td_log(TD_LOG_WARN, "train", "seed %lld is not the checkpoint's %llu: the run will differ",
+               (long long)o->seed, (unsigned long long)j->s.seed);
+    j->s.seed = (uint64_t)o->seed;
+}
+
+/* --- open: data ------------------------------------------------------------------------------- */
+
+static int64_t synthetic_images(const td_train_opts *o)
+{
+    int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
+    return batches * o->batch_size;
+}
+
+static td_status name_classes(job *j)
+{
+    td_dataset *d = j->train_set;
+    int n = td_dataset_classes(d);
+    td_model_opts *m = &j->o.model;
+    if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
+        TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
+    if (!m->num_classes)
+        m->num_classes = n;
+    if (n > m->num_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
+                        m->num_classes);
+    j->class_names = td_alloc((size_t)n + 1, sizeof *j->class_names);
+    if (!j->class_names)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++)
+        j->class_names[i] = td_dataset_class_name(d, i);
+    return TD_OK;
+}
+
+static td_status open_validation(job *j)
+{
+    td_train_opts *o = &j->o;
+    if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
+        return TD_OK;
+    TD_TRY(td_open_split(&o->input, "val", &o->model, synthetic_images(o), &j->val_set));
+    if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
+        TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
+                                          j->class_names, false),
+                   "train and val differ");
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    lo.seed = j->s.seed;
+    return td_loader_new(j->val_set, &lo, &j->val_loader);
+}
+
+static td_status open_data(job *j)
+{
+    td_train_opts *o = &j->o;
+    TD_TRY(td_open_split(&o->input, "train", &o->model, synthetic_images(o), &j->train_set));
+    TD_TRY(td_settle_image_size(j->train_set, &o->model));
+    TD_TRY(name_classes(j));
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    lo.is_training = true;
+    lo.seed = j->s.seed;
+    lo.start_epoch = j->s.epoch;
+    lo.start_batch = j->s.iteration;
+    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
+    return open_validation(j);
+}
+
+/* --- open: program ---------------------------------------------------------------------------- */
+
+static void write_dump(void *ctx, const char *pass, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.td", (const char *)ctx, pass);
+    if (td_file_write(path, text, strlen(text)) != TD_OK)
+        td_log(TD_LOG_WARN, "train", "%s", td_error_message());
+}
+
+static td_status dump_to_folder(const job *j, td_compile_opts *c)
+{
+    if (!j->o.dump_dir)
+        return TD_OK;
+    TD_TRY(td_make_folder(j->o.dump_dir));
+    c->dump = write_dump;
+    c->dump_ctx = (void *)(uintptr_t)j->o.dump_dir;
+    return TD_OK;
+}
+
+/* weights of a network with another number of classes begin with a fresh head */
+static const char *fresh_head(const job *j)
+{
+    int has = td_weights_classes(j->start);
+    if (j->o.resume || !has || has == j->o.model.num_classes)
+        return NULL;
+    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
+           j->o.model.num_classes);
+    return "fc.";
+}
+
+/*
+ * What was chosen takes the place of the wish to choose, in the saved options too: a run that
+ * resumes must not measure again and choose otherwise.
+ */
+static td_status open_precision(job *j)
+{
+    const td_amp_opts asked = td_train_amp(&j->o);
+    j->o.amp = asked;
+    j->o.fp16 = false;
+    TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
+    j->o.amp.amp = false;
+    if (asked.precision == 0 && !asked.amp && td_amp_dtype(&j->o.amp) == TD_DT_F32)
+        j->o.amp.precision = 0; /* no wish: --amp may still come with --resume */
+    return TD_OK;
+}
+
+/* the scale is the options', or the checkpoint's where it goes on */
+static void open_scaler(job *j)
+{
+    const td_scaler saved = j->s.scaler;
+    const td_dtype half = td_amp_dtype(&j->o.amp);
+    td_scaler_choose(&j->o, half, &j->s.scaler);
+    if (j->o.resume)
+        td_scaler_resume(&j->s.scaler, &saved);
+}
+
+static td_status bind_scalars(job *j)
+{
+    TD_TRY(td_program_bind(j->program, "lr", &j->lr));
+    if (j->s.scaler.kind == TD_SCALER_NONE)
+        return TD_OK;
+    TD_TRY(td_program_bind(j->program, TD_INPUT_SCALE, &j->scale));
+    return td_program_bind(j->program, TD_INPUT_INVERSE, &j->inverse);
+}
+
+static td_status open_program(job *j)
+{
+    const td_train_opts *o = &j->o;
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_sgd_opts sgd = { .momentum = o->momentum,
+                        .decay = o->weight_decay,
+                        .nesterov = o->nesterov,
+                        .smoothing = o->label_smoothing,
+                        .decays_norms = o->bn_weight_decay,
+                        .is_scaled = j->s.scaler.kind != TD_SCALER_NONE };
+    td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
+    TD_OUT(dump_to_folder(j, &c));
+    TD_OUT(td_training_graph(&o->model, o->batch_size, &sgd, &g));
+    TD_OUT(td_compile(g, j->dev, &c, &j->program));
+    TD_OUT(bind_scalars(j));
+    if (!j->start || !o->resume)
+        TD_OUT(td_program_init(j->program, j->s.seed));
+    if (j->start) {
+        td_load_opts load = { .with_momentum = o->resume != NULL, .skip_prefix = fresh_head(j) };
+        const char *path = o->resume ? o->resume : o->pretrained_weights;
+        TD_OUT(td_weights_load(j->start, path, &load, j->program));
+    }
+    td_tensors_free(j->start);
+    j->start = NULL;
+out:
+    td_graph_free(g);
+    return st;
+}
+
+/* --- open: files ------------------------------------------------------------------------------ */
+
+/* one flat JSON object of all tables */
+static td_status make_config(job *j)
+{
+    enum { N = 4 };
+    td_text parts[N] = { { 0 } };
+    td_status st = TD_OK;
+    td_model_opts model = j->o.model;
+    if (model.model || model.model_text)
+        model.arch = NULL; /* not what was trained */
+    td_fields_json(td_model_fields(), &model, &parts[0]);
+    td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
+    td_fields_json(td_amp_fields(), &j->o.amp, &parts[2]);
+    td_fields_json(td_train_fields(), &j->o, &parts[3]);
+    td_text_add(&j->config, "{");
+    for (int i = 0; i < N; i++) {
+        TD_OUT(td_text_status(&parts[i]));
+        td_text_add(&j->config, "%s", i ? ", " : "");
+        td_text_add_bytes(&j->config, parts[i].data + 1, parts[i].len - 2);
+    }
+    td_text_add(&j->config, "}");
+    st = td_text_status(&j->config);
+out:
+    for (int i = 0; i < N; i++)
+        td_text_release(&parts[i]);
+    return st;
+}
+
+/* two results must not go into one file */
+static td_status check_paths(const job *j)
+{
+    const struct {
+        const char *what, *path;
+    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[TD_PATH_CHECKPOINT] },
+                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[TD_PATH_BEST] },
+                    { "the report", j->path[TD_PATH_REPORT] },
+                    { "the list of bad pictures", j->path[TD_PATH_BAD] },
+                    { "the final weights", j->o.final_weights },
+                    { "the logits", j->o.train_logits },
+                    { "the statistics", j->o.amp_stats } };
+    enum { N = sizeof outputs / sizeof *outputs };
+    for (int i = 0; i < N; i++)
+        for (int k = i + 1; k < N; k++)
+            if (outputs[i].path && outputs[k].path && strcmp(outputs[i].path, outputs[k].path) == 0)
+                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
+                                outputs[i].what, outputs[k].what);
+    return TD_OK;
+}
+
+static td_status name_files(job *j)
+{
+    const td_train_opts *o = &j->o;
+    j->path[TD_PATH_CHECKPOINT] = td_path_join(o->workspace, o->checkpoint_filename);
+    j->path[TD_PATH_BEST] = td_path_join(o->workspace, "model_best.safetensors");
+    if (o->raport_file)
+        j->path[TD_PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
+    j->path[TD_PATH_BAD] = td_path_join(o->workspace, "bad.list");
+    if (!j->path[TD_PATH_CHECKPOINT] || !j->path[TD_PATH_BEST] || !j->path[TD_PATH_BAD] ||
+        (o->raport_file && !j->path[TD_PATH_REPORT]))
+        return TD_ENOMEM;
+    return check_paths(j);
+}
+
+static td_status open_files(job *j)
+{
+    const td_train_opts *o = &j->o;
+    TD_TRY(td_make_folder(o->workspace));
+    TD_TRY(make_config(j));
+    TD_TRY(td_output_check(o->final_weights));
+    TD_TRY(td_output_check(o->train_logits));
+    if (!o->no_checkpoints) {
+        TD_TRY(td_lock_open(o->workspace, &j->lock));
+        TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
+    }
+    TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
+    TD_TRY(td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
+                             j->program, &j->amp_stats));
+    TD_TRY(td_report_open(j->path[TD_PATH_REPORT], &j->report));
+    return td_report_parameters(j->report, td_text_get(&j->config));
+}
+
+static void say_precision(const job *j)
+{
+    static const char *const sets[] = { "tf", "pytorch", "apex", "nvidia" };
+    const td_scaler *s = &j->s.scaler;
+    const td_dtype half = td_amp_dtype(&j->o.amp);
+    if (half != TD_DT_F32)
+        td_log(TD_LOG_INFO, "train", "mixed precision with %s", td_dtype_name(half));
+    if (s->kind == TD_SCALER_STATIC)
+        td_log(TD_LOG_INFO, "train", "loss scale %g, fixed", s->scale);
+    else if (s->kind == TD_SCALER_DYNAMIC)
+        td_log(TD_LOG_INFO, "train",
+               "loss scale %g, by the rule of %s: twice that after %lld steps", s->scale,
+               sets[s->set], (long long)s->interval);
+    else if (half == TD_DT_F16)
+        td_log(TD_LOG_WARN, "train", "f16 without loss scaling: gradients below 3e-8 become zero");
+}
+
+static void say_settings(const job *j)
+{
+    const td_train_opts *o = &j->o;
+    char name[256];
+    td_model_name(&o->model, name, sizeof name);
+    td_memory_report m = td_program_memory(j->program);
+    td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
+           name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
+           o->model.image_size, o->model.image_size, o->batch_size, td_threads());
+    td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
+           (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
+    say_precision(j);
+    td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
+    if (o->resume)
+        td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
+               (long long)j->s.epoch, (long long)j->s.iteration);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+td_status td_train_open(td_train_job *j)
+{
+    TD_TRY(td_log_configure(j->o.log));
+    TD_TRY(check_options(j));
+    td_set_threads(j->o.threads);
+    td_signals_catch();
+    TD_TRY(name_files(j));
+    TD_TRY(open_start(j));
+    choose_seed(j);
+    TD_TRY(td_model_image_size(&j->o.model, &j->o.model.image_size));
+    TD_TRY(read_own_graph(j));
+    TD_TRY(open_data(j));
+    TD_TRY(td_device_open(j->o.device, &j->dev));
+    TD_TRY(open_precision(j));
+    open_scaler(j);
+    TD_TRY(open_program(j));
+    TD_TRY(open_files(j));
+    say_settings(j);
+    return TD_OK;
+}
+
+void td_train_release(td_train_job *j)
+{
+    td_lock_close(j->lock);
+    td_judge_free(j->judge);
+    td_program_free(j->program);
+    td_device_close(j->dev);
+    td_loader_free(j->train_loader);
+    td_loader_free(j->val_loader);
+    td_dataset_free(j->train_set);
+    td_dataset_free(j->val_set);
+    td_classes_free(j->n_names, j->names);
+    td_tensors_free(j->start);
+    for (int i = 0; i < TD_PATHS; i++)
+        td_free(j->path[i]);
+    td_bad_list_release(&j->bad);
+    td_free(j->graph_text);
+    td_free(j->class_names);
+    td_text_release(&j->config);
+}
