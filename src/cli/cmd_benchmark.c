@@ -11,7 +11,8 @@ static void groups(void *opts, td_field_group *out)
     td_benchmark_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
-    out[2] = (td_field_group){ "Measurement", td_benchmark_fields(), o };
+    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[3] = (td_field_group){ "Measurement", td_benchmark_fields(), o };
 }
 
 /* the object's members one a line, nesting by indentation, without the punctuation */
@@ -44,8 +45,9 @@ static td_status run(const td_call *call)
     char *json;
     if (call->n_args > 0)
         o->input.data = call->args[0];
+    o->as_table = !call->json && (o->walkthrough || o->largest_batch);
     TD_TRY(td_benchmark(o, &json));
-    if (call->json)
+    if (call->json || o->as_table)
         td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
     else
         add_text(json, call->out);
@@ -61,9 +63,25 @@ const td_verb td_verb_benchmark = {
              "machine's\n"
              "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
              "convolutions and matrix products alone.  --mode data measures decoding and cropping "
-             "of DATA.",
+             "of DATA.\n"
+             "Memory: the peak of what was resident, and what was planned.  fp16 trains with loss "
+             "scaling.\n\n"
+             "--walkthrough trains four times, each in a process of its own: float32; in mixed "
+             "precision (bf16,\n"
+             "or what --precision says); also with the pass fuse, which stands for XLA; and that "
+             "with twice the\nbatch.\n\n"
+             "--largest-batch plans, and trains one picture to measure the process itself.  What "
+             "has to fit is\n"
+             "all that 'tandem train' holds: the step's parameters, velocities, activations and "
+             "scratch; the same\n"
+             "of validation; both loaders' batches (--prefetch); the copies while a checkpoint is "
+             "written; the\n"
+             "process.  Not counted are the pictures that workers are decoding.",
     .examples = "tandem benchmark --mode training --arch resnet50 -b 32 --json\n"
                 "tandem benchmark --mode inference --arch resnet50 -b 1\n"
+                "tandem benchmark --walkthrough --arch resnet50 -b 32 --warmup-steps 2 --num-iter "
+                "5\n"
+                "tandem benchmark --largest-batch --arch resnet50 --memory-limit 4G\n"
                 "tandem benchmark --mode data flowers --threads 2\n"
                 "tandem benchmark --mode op --lines tests/ops/resnet50.lines --filter 'conv*'",
     .n_args_max = 1,

@@ -6,6 +6,8 @@
  * alone, each run by itself in the layout it runs in.  No program on the same kernels can be
  * faster without doing less work.
  */
+#include "train/benchmark.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +33,6 @@ typedef struct {
     td_program *program;
     float *images;
     int64_t *labels;
-    float lr;
     double *seconds; /* [iters] */
     double first_step_s, bound_s;
     int64_t peak_bytes;
@@ -66,14 +67,38 @@ static td_status make_inputs(bench *b)
     return TD_OK;
 }
 
+static bool is_scaled(const td_amp_opts *amp)
+{
+    return td_amp_dtype(amp) == TD_DT_F16;
+}
+
+td_status td_benchmark_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
+                                  td_graph **out)
+{
+    const td_sgd_opts sgd = {
+        .momentum = 0.875, .decay = 3.0517578125e-05, .smoothing = 0.1, .is_scaled = is_scaled(amp)
+    };
+    return td_training_graph(model, batch, &sgd, out);
+}
+
+td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp)
+{
+    static const float lr = 1e-3f, scale = 128, inverse = 1.0f / 128;
+    TD_TRY(td_program_bind(step, "lr", &lr));
+    if (!is_scaled(amp))
+        return TD_OK;
+    TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));
+    return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
+}
+
 static td_status compile(bench *b)
 {
     bool is_training = b->o.mode == MODE_TRAINING;
-    td_sgd_opts sgd = { .momentum = 0.875, .decay = 3.0517578125e-05, .smoothing = 0.1 };
-    td_compile_opts c = { .skip = b->o.skip_passes };
+    td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.skip_passes };
     TD_TRY(td_device_open(b->o.device, &b->dev));
+    TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
     if (is_training)
-        TD_TRY(td_training_graph(&b->o.model, b->o.batch_size, &sgd, &b->graph));
+        TD_TRY(td_benchmark_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, &b->graph));
     else
         TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
     TD_TRY(td_compile(b->graph, b->dev, &c, &b->program));
@@ -82,9 +107,8 @@ static td_status compile(bench *b)
     TD_TRY(td_program_bind(b->program, "images", b->images));
     if (!is_training)
         return TD_OK;
-    b->lr = 1e-3f;
     TD_TRY(td_program_bind(b->program, "labels", b->labels));
-    return td_program_bind(b->program, "lr", &b->lr);
+    return td_benchmark_bind_scalars(b->program, &b->o.amp);
 }
 
 static td_status measure(bench *b)
@@ -140,36 +164,44 @@ static void add_kernels(const bench *b, td_text *out)
     td_text_add(out, "]");
 }
 
+static void add_memory(const bench *b, td_text *out)
+{
+    const td_memory_report m = td_program_memory(b->program);
+    td_json_add(out, "peak_memory_bytes", (double)b->peak_bytes);
+    td_json_add(out, "planned_memory_bytes", (double)(m.param_bytes + m.activation_bytes));
+    td_json_add(out, "planned_parameter_bytes", (double)m.param_bytes);
+    td_json_add(out, "planned_activation_bytes", (double)m.activation_bytes);
+}
+
 static void add_network(bench *b, td_text *out)
 {
     int n = b->o.iters;
     double batch = b->o.batch_size, sum = 0;
-    td_memory_report m = td_program_memory(b->program);
     for (int i = 0; i < n; i++)
         sum += b->seconds[i];
     double *s = b->seconds, p50 = td_quantile(s, n, 0.5), slowest = td_quantile(s, n, 1);
     td_text_add(out, "{\"arch\": \"");
     td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
-    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"fp32\", \"batch_size\": %d, ",
-                b->o.mode == MODE_TRAINING ? "training" : "inference", b->o.batch_size);
+    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d, ",
+                b->o.mode == MODE_TRAINING ? "training" : "inference",
+                td_amp_precision_name(&b->o.amp), b->o.batch_size);
     td_text_add(out, "\"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
                 b->o.model.image_size, td_threads(), n, b->o.warmup);
     td_text_add(out, "\"images_per_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}, ",
                 batch / p50, batch / slowest, batch / s[0]);
     td_text_add(out, "\"latency_ms\": {\"avg\": %.4f, \"p50\": %.4f, \"p90\": %.4f, ",
                 sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
-    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f}, ", td_quantile(s, n, 0.95) * 1e3,
+    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
                 td_quantile(s, n, 0.99) * 1e3);
-    td_text_add(out, "\"peak_memory_bytes\": %lld, \"planned_memory_bytes\": %lld, ",
-                (long long)b->peak_bytes, (long long)(m.param_bytes + m.activation_bytes));
-    td_text_add(out, "\"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
+    add_memory(b, out);
+    td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
     if (b->o.kernels)
         add_kernels(b, out);
     td_text_add(out, "}");
 }
 
-static td_status bench_network(bench *b, td_text *out)
+static td_status run_network(bench *b, td_text *out)
 {
     TD_TRY(td_model_resolve(&b->o.model));
     if (!b->o.model.num_classes)
@@ -182,24 +214,33 @@ static td_status bench_network(bench *b, td_text *out)
     return td_text_status(out);
 }
 
+td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
+{
+    bench b = { .o = *o };
+    td_status st = run_network(&b, out);
+    release(&b);
+    return st;
+}
+
 /* --- the input pipeline ----------------------------------------------------------------------- */
 
-static td_status bench_data(bench *b, td_text *out)
+static td_status bench_data(const td_benchmark_opts *o, td_text *out)
 {
     td_status st = TD_OK;
     td_dataset *ds = NULL;
     td_data_speed s;
-    TD_TRY(td_model_image_size(&b->o.model, &b->o.model.image_size));
-    td_loader_opts lo = td_loader_opts_of(&b->o.input, &b->o.model, b->o.batch_size);
+    td_model_opts model = o->model;
+    TD_TRY(td_model_image_size(&model, &model.image_size));
+    td_loader_opts lo = td_loader_opts_of(&o->input, &model, o->batch_size);
     lo.is_training = true;
     lo.nice = 0;
-    if (b->o.threads > 0)
-        lo.workers = b->o.threads;
-    TD_OUT(td_open_split(&b->o.input, "train", &b->o.model, 0, &ds));
-    TD_OUT(td_data_benchmark(ds, &lo, b->o.iters, 0, &s));
+    if (o->threads > 0)
+        lo.workers = o->threads;
+    TD_OUT(td_open_split(&o->input, "train", &model, 0, &ds));
+    TD_OUT(td_data_benchmark(ds, &lo, o->iters, 0, &s));
     td_text_add(out,
                 "{\"mode\": \"data\", \"threads\": %d, \"image_size\": %d, \"n_images\": %lld, ",
-                s.threads, b->o.model.image_size, (long long)s.n_images);
+                s.threads, model.image_size, (long long)s.n_images);
     td_text_add(out, "\"images_per_s\": {\"median\": %.2f, \"min\": %.2f, \"max\": %.2f}}",
                 s.median, s.min, s.max);
     st = td_text_status(out);
@@ -208,25 +249,45 @@ out:
     return st;
 }
 
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static td_status check_options(const td_benchmark_opts *o)
+{
+    if (o->walkthrough && o->largest_batch)
+        return td_error(TD_EUSAGE, "--walkthrough and --largest-batch exclude each other");
+    if ((o->walkthrough || o->largest_batch) && o->mode != MODE_TRAINING)
+        return td_error(TD_EUSAGE, "--%s is about --mode training",
+                        o->walkthrough ? "walkthrough" : "largest-batch");
+    if (o->memory_limit && !o->largest_batch)
+        return td_error(TD_EUSAGE, "--memory-limit belongs to --largest-batch");
+    return TD_OK;
+}
+
+static td_status run(const td_benchmark_opts *o, td_text *out)
+{
+    if (o->walkthrough)
+        return td_benchmark_walkthrough(o, out);
+    if (o->largest_batch)
+        return td_benchmark_largest_batch(o, out);
+    if (o->mode == MODE_DATA)
+        return bench_data(o, out);
+    if (o->mode == MODE_OP)
+        return td_problems_benchmark(o, out);
+    return td_benchmark_network(o, out);
+}
+
 td_status td_benchmark(const td_benchmark_opts *opts, char **json)
 {
-    td_status st = TD_OK;
     td_text out = { 0 };
-    bench b = { .o = *opts };
     *json = NULL;
-    TD_OUT(td_log_configure(opts->log));
+    TD_TRY(td_log_configure(opts->log));
+    TD_TRY(check_options(opts));
     td_set_threads(opts->threads);
     td_signals_catch();
-    if (opts->mode == MODE_DATA)
-        TD_OUT(bench_data(&b, &out));
-    else if (opts->mode == MODE_OP)
-        TD_OUT(td_problems_benchmark(opts, &out));
+    td_status st = run(opts, &out);
+    if (st == TD_OK)
+        *json = out.data;
     else
-        TD_OUT(bench_network(&b, &out));
-    *json = out.data;
-    out.data = NULL;
-out:
-    release(&b);
-    td_text_release(&out);
+        td_text_release(&out);
     return st;
 }
