@@ -30,6 +30,7 @@ typedef struct td_amp_opts {
     const char *infer_add, *infer_remove;
     const char *deny_add, *deny_remove;
     const char *clear_add, *clear_remove;
+    bool is_silent; /* the rewrite says nothing in the log */
 } td_amp_opts;
 
 TD_API const struct td_field *td_amp_fields(void);

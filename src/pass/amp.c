@@ -368,7 +368,8 @@ static void amp_run(td_rewriter *rw)
     if (st != TD_OK)
         td_build_fail(rw->b, st);
     else {
-        say(&s.p.result);
+        if (!rw->amp->is_silent || s.p.result.is_failed)
+            say(&s.p.result);
         if (s.p.result.is_failed)
             td_rw_copy_all(rw);
         else
