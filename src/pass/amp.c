@@ -7,7 +7,7 @@
  *     rewrite    nodes are emitted again; where an operand is not of the type its port was painted,
  *                one cast is put between, shared by all who want the same
  *
- * Parameters are unlisted, so they stay float32 and are cast when read: they are the master weights.
+ * Parameters are unlisted, so they stay float32 and are cast when read: the master weights.
  * So are inputs.  What leaves the graph keeps its type.  Layouts and fusion come later and see a
  * graph like any other.  A second run changes nothing.
  *
@@ -162,8 +162,8 @@ static void describe_vertices(painting *p, const td_node *n)
     for (int k = 0; k < N_KINDS; k++) {
         bool is_there =
             type[k] != TD_DT_NONE || (k == REST && p->n_vertices == p->nodes[n->id].first_vertex);
-        /* U of an allow op (a bias) would be painted, and could not be set: it is no float32; nor is
-           a result that no operand gives its type (one_hot's) */
+        /* U of an allow op (a bias) would be painted, and could not be set: it is no float32;
+           nor is a result that no operand gives its type (one_hot's) */
         bool takes_half = (k == T && has_shared_operand) || (k == U && n->op == &td_op_cast);
         td_amp_type t = takes_half ? type_of(type[k]) : TD_AMP_TYPE_OTHER;
         of->vertex[k] = is_there ? add_vertex(p, n->id, t, takes_half) : -1;
@@ -171,7 +171,7 @@ static void describe_vertices(painting *p, const td_node *n)
     p->nodes[n->id].n_vertices = p->n_vertices - p->nodes[n->id].first_vertex;
 }
 
-/* A cast is never forced, here unlike in TensorFlow: the casts of a first run would be by a second */
+/* A cast is never forced, unlike in TensorFlow: a second run would force the first one's */
 static uint32_t flags_of(const td_node *n)
 {
     if (n->op == &td_op_constant)

@@ -6,8 +6,8 @@
  *     sgd %w, %v, %g, %lr               ... conv2d %x, %c
  *                                       sgd %w, %v, %g, %lr, 1, 1, %c
  *
- * Only where some kernel writes them: where the update has none, the cast stays.  The program fills
- * a copy when its weight was set.
+ * Only where some kernel writes them and nobody reads the cast after the update or outside: else the
+ * cast stays.  The program fills a copy when its weight was set.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +52,14 @@ static void collect(const td_graph *g, copies_state *s)
                 c->made_by[c->n] = n;
             c->n++;
         }
+        for (int k = 0; k < n->n_in; k++) /* read when the update was: the old value is wanted */
+            if ((w = copied_weight(n->in[k]->producer)) && s->of[w->id].update)
+                s->of[w->id].n = COPIES_MAX + 1;
+    }
+    for (int i = 0; i < g->n_outputs; i++) {
+        const td_value *w = copied_weight(g->outputs[i].value->producer);
+        if (w)
+            s->of[w->id].n = COPIES_MAX + 1;
     }
 }
 

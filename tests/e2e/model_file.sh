@@ -52,4 +52,9 @@ expect 1 evaluate set --model bare.td --weights weights.safetensors
 says "^tandem: error: .*(fc|classes)"
 expect 0 inspect graph --model bare.td
 prints '^output logits = '
+
+# parameters are float32; half is for mixed precision to make
+sed 's/^%fc.weight:f32/%fc.weight:bf16/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
+expect 1 inspect graph --model half.td
+says "parameter 'fc.weight' is bf16, a network's own are f32"
 finish

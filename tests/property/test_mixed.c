@@ -7,9 +7,10 @@
  *     a pass run on its own result changes nothing; what it prints parses back
  *     memory may fail at every call of a compilation
  *
- * The tolerance of the second law is measured, graph by graph: every element that the float32 graph
- * computes or reads, gradients too, is moved by one rounding of the half type, at random up or down,
- * and the largest change of each result in four such runs is one unit.
+ * Graphs run for two steps.  The tolerance of the second law is measured, graph by graph: every
+ * element that the float32 graph computes or reads, gradients too, is moved by one rounding of the
+ * half type, at random up or down, and the largest change of each result in six such runs is one
+ * unit.
  *
  * TANDEM_GRAPHS sets how many graphs (100); TANDEM_SEED with which seed to begin (1).
  */
@@ -201,7 +202,6 @@ typedef struct {
     td_device *dev;
     td_program *p;
     void *images, *labels, *lr;
-    int n_steps;
 } runner;
 
 static double random_input(td_rng *r, const char *name, td_dtype dtype)
@@ -280,11 +280,10 @@ static bool has_param(const td_program *p, const char *name)
     return false;
 }
 
-/* one step; outputs of `g`, parameters that `names` has */
-static results run_of(const td_graph *g, runner *r, const td_program *names)
+/* outputs of `g`, parameters that `names` has */
+static results results_of(const td_graph *g, runner *r, const td_program *names)
 {
     results out = { 0 };
-    expect_ok(td_program_run(r->p));
     for (int i = 0; i < g->n_outputs; i++) {
         td_type t;
         const void *data = td_program_output(r->p, g->outputs[i].name, &t);
@@ -302,6 +301,16 @@ static results run_of(const td_graph *g, runner *r, const td_program *names)
         td_free(data);
     }
     return out;
+}
+
+/* two: half copies of weights, which the first step's update writes, are read by the second */
+#define N_STEPS 2
+
+static results run_of(const td_graph *g, runner *r, const td_program *names)
+{
+    for (int step = 0; step < N_STEPS; step++)
+        expect_ok(td_program_run(r->p));
+    return results_of(g, r, names);
 }
 
 static void release_results(results *r)
@@ -447,7 +456,7 @@ static void set_noise(runner *r, double unit, uint64_t seed, uint64_t draw)
     }
 }
 
-#define N_DRAWS 4
+#define N_DRAWS 6
 
 /* most[t]: how far tensor t moves, at least by one rounding of its own */
 static void sensitivity(const td_graph *g, uint64_t seed, double unit, const results *at,
@@ -468,6 +477,12 @@ static void sensitivity(const td_graph *g, uint64_t seed, double unit, const res
     td_graph_free(moved);
 }
 
+/* a float that may be given out: no parameter, nor one seen in another shape */
+static bool is_open(const td_value *v)
+{
+    return v->type.dtype == TD_DT_F64 && !td_value_root(v)->producer->op->is_leaf;
+}
+
 /* the largest number anywhere in the float32 graph: f16 ends at 65504 */
 static double largest_inside(uint64_t seed, td_random_kind kind)
 {
@@ -478,19 +493,22 @@ static double largest_inside(uint64_t seed, td_random_kind kind)
     rw.map = td_alloc((size_t)wide->n_values + 1, sizeof *rw.map);
     assert_non_null(rw.map);
     for (int i = 0; i < wide->n_nodes; i++)
-        if (!td_node_has_effect(wide->nodes[i]))
-            td_rw_copy(&rw, wide->nodes[i]);
+        td_rw_copy(&rw, wide->nodes[i]);
     for (int i = 0; i < wide->n_values; i++)
-        if (wide->values[i]->type.dtype == TD_DT_F64 && rw.map[i]) {
+        if (is_open(wide->values[i])) {
             snprintf(name, sizeof name, "all%d", i);
             td_output(rw.b, name, rw.map[i]);
         }
     td_free(rw.map);
     expect_ok(td_build_end(rw.b, &open));
     runner r = runner_of(open, seed, "ref", NULL);
-    results y = run_of(open, &r, r.p);
-    double most = largest(&y);
-    release_results(&y);
+    double most = 0;
+    for (int step = 0; step < N_STEPS; step++) {
+        expect_ok(td_program_run(r.p));
+        results y = results_of(open, &r, r.p);
+        most = fmax(most, largest(&y));
+        release_results(&y);
+    }
     release(&r);
     td_graph_free(open);
     td_graph_free(wide);
@@ -498,8 +516,9 @@ static double largest_inside(uint64_t seed, td_random_kind kind)
     return most;
 }
 
-/* the largest change of four runs against one run's, which is itself a random number */
-#define ALLOWANCE 4
+/* one run against the largest change of six, which is itself a random number: where a relu input
+   passes zero in one run and in none of the six, the results jump; 1 in 900 is above 4 */
+#define ALLOWANCE 8
 
 static int n_compared, n_outside;
 static double worst_ratio;

@@ -140,6 +140,36 @@ static void the_pass_changes_no_bit(void **state)
     }
 }
 
+/* a cast that leaves the graph, or that is read when the update was, is what the weight was before */
+static void a_cast_read_elsewhere_stays(void **state)
+{
+    (void)state;
+    static const char *const ends[] = { "output a = %c\n", "%d = relu %c\noutput a = %d\n" };
+    for (int i = 0; i < 2; i++) {
+        char text[512];
+        float lr = 1, gradient[4] = { 1, 2, 3, 4 }, w[4] = { 10, 20, 30, 40 };
+        td_device *dev;
+        td_program *p;
+        snprintf(text, sizeof text, "%s%s%s",
+                 "%lr:f32[] = input\n%g:f32[4] = input\n%w:f32[4] = param\n"
+                 "%v:f32[4] = param {role=momentum}\n%c = cast %w {to=bf16}\n%e = relu %c\n",
+                 "sgd %w, %v, %g, %lr\noutput e = %e\n", ends[i]);
+        td_graph *g = td_test_graph(text);
+        expect_ok(td_device_open("cpu", &dev));
+        expect_ok(td_compile(g, dev, NULL, &p));
+        expect_ok(td_program_set(p, "w", w));
+        expect_ok(td_program_bind(p, "lr", &lr));
+        expect_ok(td_program_bind(p, "g", gradient));
+        expect_ok(td_program_run(p));
+        const uint16_t *a = td_program_output(p, "a", NULL);
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(a[k], td_f32_to_bf16(w[k]));
+        td_program_free(p);
+        td_device_close(dev);
+        td_graph_free(g);
+    }
+}
+
 static void a_copy_of_nothing_is_refused(void **state)
 {
     (void)state;
@@ -158,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_follows_the_weight),
         cmocka_unit_test(the_pass_changes_no_bit),
+        cmocka_unit_test(a_cast_read_elsewhere_stays),
         cmocka_unit_test(a_copy_of_nothing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
