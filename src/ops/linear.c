@@ -23,7 +23,10 @@ static const td_field grad_w_fields[] = {
 static td_status linear_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
-    if (x->dim[1] != w->dim[1] || x->dtype != w->dtype)
+    if (x->dtype != w->dtype)
+        return td_error(TD_ESHAPE, "linear: input is %s, weight is %s, wanted one float type",
+                        td_dtype_name(x->dtype), td_dtype_name(w->dtype));
+    if (x->dim[1] != w->dim[1])
         return td_error(TD_ESHAPE, "linear: input has %lld features, weight wants %lld",
                         (long long)x->dim[1], (long long)w->dim[1]);
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])

@@ -54,7 +54,7 @@ expect 0 inspect graph --model bare.td
 prints '^output logits = '
 
 # parameters are float32; half is for mixed precision to make
-sed 's/^%fc.weight:f32/%fc.weight:bf16/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
+sed 's/^%fc.weight:f32\(.*\)/%half:bf16\1\n%fc.weight = cast %half {to=f32}/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
 expect 1 inspect graph --model half.td
-says "parameter 'fc.weight' is bf16, a network's own are f32"
+says "parameter 'half' is bf16, a network's own are f32"
 finish
