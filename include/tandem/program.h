@@ -60,7 +60,7 @@ TD_API TD_CHECKED td_status td_amp_resolve(td_amp_opts *opts, td_device *dev);
 /** How to compile.  All zero means: every pass on, nothing printed. */
 typedef struct {
     const td_amp_opts *amp; /* resolved; NULL: as the environment says, TANDEM_AMP=1 say */
-    const char *skip; /* passes to leave out, "fuse,layout"; NULL for none */
+    const char *skip;       /* passes to leave out, "fuse,layout"; NULL for none */
     const char
         *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */

@@ -6,8 +6,8 @@
  *     sgd %w, %v, %g, %lr               ... conv2d %x, %c
  *                                       sgd %w, %v, %g, %lr, 1, 1, %c
  *
- * Only where some kernel writes them and nobody reads the cast after the update or outside: else the
- * cast stays.  The program fills a copy when its weight was set.
+ * Only where some kernel writes them and nobody reads the cast after the update or outside: else
+ * the cast stays.  The program fills a copy when its weight was set.
  */
 #include <stdio.h>
 #include <string.h>

@@ -140,7 +140,7 @@ static void the_pass_changes_no_bit(void **state)
     }
 }
 
-/* a cast that leaves the graph, or that is read when the update was, is what the weight was before */
+/* a cast that leaves the graph, or is read when the update was, is what the weight was before */
 static void a_cast_read_elsewhere_stays(void **state)
 {
     (void)state;
