@@ -30,6 +30,7 @@ typedef struct td_amp_opts {
     const char *infer_add, *infer_remove;
     const char *deny_add, *deny_remove;
     const char *clear_add, *clear_remove;
+    const char *log_path; /* folder for the graph before and after, and the lists; NULL: none */
     bool is_silent; /* the rewrite says nothing in the log */
 } td_amp_opts;
 

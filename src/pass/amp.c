@@ -79,7 +79,7 @@ static td_amp_edit edit_of(const char *add, const char *remove)
     return (td_amp_edit){ .add = { add }, .remove = { remove } };
 }
 
-static td_status open_lists(const td_amp_opts *o, td_amp_lists **out)
+td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out)
 {
     td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
                            .mode = td_amp_mode_of(o),
@@ -252,7 +252,7 @@ static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
                              .level = (td_amp_level)o->level };
     *p = (painting){ 0 };
     TD_TRY(reserve(p, g));
-    TD_TRY(open_lists(o, &p->lists));
+    TD_TRY(td_amp_lists_of(o, &p->lists));
     po.conflict = td_amp_lists_conflicts(p->lists, &po.n_conflicts);
     describe(p, g, o);
     td_amp_graph bare = { .nodes = p->nodes,

@@ -31,6 +31,9 @@ extern const char *const td_amp_precisions[]; /* their names */
 td_status td_amp_check_list(const char *option, const char *list) TD_CHECKED;
 td_status td_amp_check_lists(const td_amp_opts *o) TD_CHECKED; /* all eight of `o` */
 
+/** The lists that options stand for; the caller frees them. */
+td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out) TD_CHECKED;
+
 /** Whose lists: bf16 on the CPU's, fp16 on CUDA's. */
 td_amp_mode td_amp_mode_of(const td_amp_opts *o);
 
@@ -60,6 +63,13 @@ typedef struct {
  */
 td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts,
                          td_amp_explanation *out) TD_CHECKED;
+/**
+ * Write the graph before and after the rewrite and the lists it went by into opts->log_path, as
+ * amp-ID-before.td, -after.td and -lists.txt; ID is a hash of the graph.  Nothing without log_path.
+ */
+td_status td_amp_write_log(const td_graph *before, const td_graph *after,
+                           const td_amp_opts *opts) TD_CHECKED;
+
 void td_amp_explanation_release(td_amp_explanation *e);
 
 #endif

@@ -42,6 +42,8 @@ static const td_field fields[] = {
     LIST(deny_remove,  "ops taken off that list"),
     LIST(clear_add,    "ops that take the type of their neighbours"),
     LIST(clear_remove, "ops taken off that list"),
+    TD_TEXT_AS(td_amp_opts, log_path, "amp_log_path", NULL, NULL, "FOLDER",
+               "put the graph before and after, and the four lists, there"),
     TD_END,
 };
 /* clang-format on */

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "pass/amp.h"
 
 extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
     td_pass_fuse, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order;
@@ -212,6 +213,8 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
         if (td_pass_in_list(opts->skip, passes[i]->name))
             continue;
         TD_OUT(run_counted(passes[i], now ? now : g, target, opts->amp, &next, &n_changed));
+        if (passes[i] == &td_pass_amp)
+            TD_OUT(td_amp_write_log(now ? now : g, next, opts->amp));
         td_graph_free(now);
         now = next;
         next = NULL;
@@ -223,5 +226,6 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
     return TD_OK;
 out:
     td_graph_free(now);
+    td_graph_free(next);
     return st;
 }

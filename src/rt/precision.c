@@ -105,6 +105,8 @@ static td_status apply_environment(td_amp_opts *o)
         o->level = (int)e.level;
     if (o->rule == 0 && e.has_rule)
         o->rule = (int)e.rule;
+    if (!o->log_path)
+        o->log_path = e.log_path;
     use(&o->allow_add, e.allow.add, "amp-allow-add");
     use(&o->allow_remove, e.allow.remove, "amp-allow-remove");
     use(&o->infer_add, e.infer.add, "amp-infer-add");

@@ -1,0 +1,76 @@
+# ctest: timeout 120
+# amp.sh -- mixed precision from the command line and from the environment: what is said, written and refused
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+small_model small.td 32 6
+net="--model small.td --threads 1 -b 2 --training"
+
+# with VARIABLE=VALUE... COMMAND: the command with these in its environment
+with() {
+    while case $1 in *=*) true ;; *) false ;; esac; do
+        export "$1"
+        names="${names-} ${1%%=*}"
+        shift
+    done
+    "$@"
+    unset $names
+    names=
+}
+
+# --- the switch -----------------------------------------------------------------------------------
+expect 0 inspect graph $net
+grep -Eq ':(bf16|f16)\[' out && complain "float32 has half tensors"
+expect 0 inspect graph $net --precision bf16
+prints '= conv2d %[^ ]*, %copy1.conv1.weight|:bf16\['
+cp out bf16.td
+with TANDEM_AMP=bf16 expect 0 inspect graph $net
+same out bf16.td
+with TANDEM_AMP=bf16 expect 0 inspect graph $net --precision fp32 # what is said wins
+grep -q ':bf16\[' out && complain "TANDEM_AMP wins against --precision fp32"
+with TF_ENABLE_AUTO_MIXED_PRECISION=1 TANDEM_AMP=0 expect 0 inspect graph $net
+grep -q ':bf16\[' out && complain "TensorFlow's variable wins against TANDEM_AMP"
+with TANDEM_AMP=1 expect 0 inspect graph $net
+says 'amp: precision: (bf16|fp32), convolutions take'
+expect 2 inspect graph $net --amp --precision fp32
+says 'contradict'
+with TANDEM_AMP=2 expect 2 inspect graph $net
+says "TANDEM_AMP"
+with TANDEM_AMP_LEVEL=high expect 2 inspect graph $net
+says "TANDEM_AMP_LEVEL"
+
+# --- lists ----------------------------------------------------------------------------------------
+# type OP: the type that inspect amp shows for the first such op
+type() {
+    awk -v op="$1" '$2 == op { print $4; exit }' out
+}
+expect 0 inspect amp $net --precision fp16
+[ "$(type max_pool2d)" = fp16 ] || complain "max_pool2d is $(type max_pool2d)"
+expect 0 inspect amp $net --precision fp16 --amp-clear-remove max_pool2d --amp-deny-add max_pool2d
+[ "$(type max_pool2d)" = fp32 ] || complain "denied, max_pool2d is $(type max_pool2d)"
+with TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_CLEARLIST_REMOVE=MaxPool \
+    TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_BLACKLIST_ADD=MaxPool expect 0 inspect amp $net --precision fp16
+[ "$(type max_pool2d)" = fp32 ] || complain "denied by TensorFlow's variables, max_pool2d is $(type max_pool2d)"
+with TANDEM_AMP_LEVEL=TENSOR_CORES_ONLY expect 0 inspect amp $net --precision fp16
+[ "$(type conv2d)/$(type relu)" = fp16/fp32 ] || complain "tensor cores only: $(type conv2d)/$(type relu)"
+expect 2 inspect amp $net --precision fp16 --amp-deny-add max_pol2d
+says "max_pol2d"
+expect 2 inspect amp $net
+says 'precision is fp32'
+expect 0 inspect amp $net --precision bf16 --json
+prints '"message": "Converted [0-9]+/[0-9]+ nodes to bfloat16 precision using [0-9]+ cast'
+
+# --- the log --------------------------------------------------------------------------------------
+with TANDEM_AMP_LOG_PATH=log expect 0 inspect graph $net --precision fp16
+[ "$(ls log | wc -l)" = 3 ] || complain "the log has $(ls log | tr '\n' ' ')"
+grep -q ':f16\[' log/amp-*-before.td && complain "the graph before has half tensors"
+grep -q ':f16\[' log/amp-*-after.td || complain "the graph after has no half tensors"
+for list in allow infer deny clear; do
+    grep -q "^$list:" log/amp-*-lists.txt || complain "the lists lack $list"
+done
+: >file
+expect 1 inspect graph $net --precision fp16 --amp-log-path file/below
+says 'amp-log-path'
+
+finish
