@@ -31,7 +31,7 @@ typedef struct td_amp_opts {
     const char *deny_add, *deny_remove;
     const char *clear_add, *clear_remove;
     const char *log_path; /* folder for the graph before and after, and the lists; NULL: none */
-    bool is_silent; /* the rewrite says nothing in the log */
+    bool is_silent;       /* the rewrite says nothing in the log */
 } td_amp_opts;
 
 TD_API const struct td_field *td_amp_fields(void);

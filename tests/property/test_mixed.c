@@ -12,7 +12,8 @@
  * half type, at random up or down, and the largest change of each result in six such runs is one
  * unit.
  *
- * TANDEM_GRAPHS sets how many graphs (50; 12 under AddressSanitizer); TANDEM_SEED with which seed to begin (1).
+ * TANDEM_GRAPHS sets how many graphs (50; 12 under AddressSanitizer); TANDEM_SEED with which seed
+ * to begin (1).
  */
 /* ctest: timeout 600 */
 /* ctest: processors 2 */
