@@ -68,6 +68,7 @@ typedef struct {
     int jit;                     /* 0 no, 1 script: accepted, every graph is compiled */
     const char *gpu_affinity;    /* accepted, no GPU here */
     const char *trt, *fused_se;  /* accepted, the passes decide */
+    bool use_xla;                /* accepted, every graph is fused and compiled */
     int prof;                    /* iterations per loop; -1: all */
     int64_t seed;                /* -1: from the clock, and said */
     int gather_checkpoints;

@@ -131,6 +131,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, gpu_affinity, NULL, "NAME", NULL),
     TD_TEXT   (td_train_opts, trt, NULL, "FLAG", NULL),
     TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
+    TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
     TD_INT    (td_train_opts, topk, 5, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),

@@ -122,7 +122,8 @@ static void spellings_of_both_editions_are_read(void **state)
     assert_true(o.no_checkpoints);
 
     PARSE("--model-config", "grp-fanout", "--data-backend=dali-cpu", "--memory-format", "nhwc",
-          "--jit", "script", "--trt", "False", "--fused_se", "", "--gpu-affinity", "none");
+          "--jit", "script", "--use-xla", "--trt", "False", "--fused_se", "", "--gpu-affinity",
+          "none");
     assert_int_equal(o.model.conv_init, 1);
     assert_int_equal(o.input.data_backend, 0);
     expect_ok(td_train_check(&o));
