@@ -37,6 +37,9 @@ typedef struct td_amp_opts {
 TD_API const struct td_field *td_amp_fields(void);
 TD_API void td_amp_defaults(td_amp_opts *opts);
 
+/** TD_EUSAGE: options of one command line that contradict each other (amp and precision fp32). */
+TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
+
 /** "fp32", "bf16" or "fp16" of resolved options. */
 TD_API const char *td_amp_precision_name(const td_amp_opts *opts);
 

@@ -117,6 +117,9 @@ typedef struct {
  */
 TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
 
+/** TD_EUSAGE, TD_EARG: options of one command line that contradict each other. */
+TD_API TD_CHECKED td_status td_train_check_line(const td_train_opts *opts);
+
 /**
  * Train.  TD_ESTOPPED is never returned: a signal saves and sets was_stopped.  TD_EREQUIRED:
  * finished, but below `require`.

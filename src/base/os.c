@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -198,6 +199,33 @@ bool td_path_exists(const char *path)
 {
     struct stat s;
     return stat(path, &s) == 0;
+}
+
+/* the folder of `path`, as the system knows it */
+static bool folder_of(const char *path, struct stat *out)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    if (n >= sizeof folder)
+        return false;
+    memcpy(folder, path, n);
+    folder[n] = '\0';
+    return stat(n ? folder : ".", out) == 0;
+}
+
+bool td_path_is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    bool has_a = stat(a, &x) == 0, has_b = stat(b, &y) == 0;
+    if (strcmp(a, b) == 0)
+        return true;
+    if (has_a != has_b)
+        return false;
+    if (!has_a &&
+        (strcmp(td_path_base(a), td_path_base(b)) != 0 || !folder_of(a, &x) || !folder_of(b, &y)))
+        return false;
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 bool td_path_is_folder(const char *path)

@@ -47,6 +47,12 @@ TD_CHECKED td_status td_make_folder(const char *path);
 /** "a/b", td_alloc'ed; `b` alone when it is absolute or `a` is "".  NULL: no memory. */
 char *td_path_join(const char *a, const char *b) TD_CHECKED;
 
+/**
+ * Do two paths name one file?  Existing ones are compared as the system does, through links; of
+ * others the folder and the name.
+ */
+bool td_path_is_same(const char *a, const char *b);
+
 /** The part after the last '/'. */
 const char *td_path_base(const char *path);
 

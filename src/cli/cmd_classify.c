@@ -61,6 +61,11 @@ static void each(void *ctx, const td_prediction *p)
     l->n_files++;
 }
 
+static td_status check(const void *opts)
+{
+    return td_amp_check(&((const td_classify_opts *)opts)->amp);
+}
+
 static td_status run(const td_call *call)
 {
     const td_classify_opts *o = call->opts;
@@ -95,5 +100,6 @@ const td_verb td_verb_classify = {
     .has_json = true,
     .opts_bytes = sizeof(td_classify_opts),
     .groups = groups,
+    .check = check,
     .run = run,
 };

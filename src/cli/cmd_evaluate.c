@@ -74,6 +74,11 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     return st;
 }
 
+static td_status check(const void *opts)
+{
+    return td_amp_check(&((const td_evaluate_opts *)opts)->amp);
+}
+
 static td_status run(const td_call *call)
 {
     td_evaluate_opts *o = call->opts;
@@ -98,5 +103,6 @@ const td_verb td_verb_evaluate = {
     .has_json = true,
     .opts_bytes = sizeof(td_evaluate_opts),
     .groups = groups,
+    .check = check,
     .run = run,
 };

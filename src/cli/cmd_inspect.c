@@ -12,6 +12,11 @@ static void groups(void *opts, td_field_group *out)
     out[2] = (td_field_group){ "Inspection", td_inspect_fields(), o };
 }
 
+static td_status check(const void *opts)
+{
+    return td_amp_check(&((const td_inspect_opts *)opts)->amp);
+}
+
 static td_status run(const td_call *call)
 {
     td_inspect_opts *o = call->opts;
@@ -52,5 +57,6 @@ const td_verb td_verb_inspect = {
     .has_json = true,
     .opts_bytes = sizeof(td_inspect_opts),
     .groups = groups,
+    .check = check,
     .run = run,
 };

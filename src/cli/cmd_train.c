@@ -16,6 +16,11 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "Training", td_train_fields(), o };
 }
 
+static td_status check(const void *opts)
+{
+    return td_train_check_line(opts);
+}
+
 /* --resume goes on with the checkpoint's options */
 static td_status stored(const void *opts, char **json)
 {
@@ -125,5 +130,6 @@ const td_verb td_verb_train = {
     .opts_bytes = sizeof(td_train_opts),
     .groups = groups,
     .stored = stored,
+    .check = check,
     .run = run,
 };

@@ -103,6 +103,8 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
     if (c.help)
         return td_verb_page(verb, false, out);
+    if (verb->check)
+        TD_TRY(verb->check(opts));
     TD_TRY(take_stored(verb, opts, groups, arena));
     if (c.config)
         TD_TRY(td_options_config(groups, c.config, arena));

@@ -52,6 +52,12 @@ static bool is_named(const char *list, const char *name)
     return td_pass_in_list(list, name);
 }
 
+/* conv2d names its folded form too */
+static bool is_op_named(const char *list, const td_op *op)
+{
+    return is_named(list, op->name) || (op == &td_op_conv2d_fused && is_named(list, "conv2d"));
+}
+
 /* our own names move one op, TensorFlow's all that stand for it */
 static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_opts *o)
 {
@@ -66,10 +72,10 @@ static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_
         return TD_AMP_NONE;
     td_amp class = td_amp_lists_class(lists, op->tf_op);
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
-        if (edits[i].class == class && is_named(edits[i].remove, op->name))
+        if (edits[i].class == class && is_op_named(edits[i].remove, op))
             class = TD_AMP_NONE;
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
-        if (is_named(edits[i].add, op->name))
+        if (is_op_named(edits[i].add, op))
             class = edits[i].class;
     return class;
 }

@@ -59,6 +59,13 @@ void td_amp_defaults(td_amp_opts *opts)
     td_fields_default(fields, opts);
 }
 
+td_status td_amp_check(const td_amp_opts *o)
+{
+    if (o->amp && o->precision == TD_PRECISION_FP32)
+        return td_error(TD_EUSAGE, "--amp and --precision fp32 contradict each other");
+    return TD_OK;
+}
+
 td_dtype td_amp_dtype(const td_amp_opts *o)
 {
     if (o->level == TD_AMP_LEVEL_O0)

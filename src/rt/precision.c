@@ -13,6 +13,8 @@
 #include "pass/amp_env.h"
 #include "rt/device.h"
 
+#define PROBE_RUNS 4
+
 /* --- measuring -------------------------------------------------------------------------------- */
 
 static td_status probe_graph(td_graph **out)
@@ -28,8 +30,11 @@ static td_status probe_graph(td_graph **out)
     return td_build_end(b, out);
 }
 
-/* the best of four runs of each convolution, added up, in seconds */
-static td_status probe(td_device *dev, const td_graph *g, int precision, double *best)
+/*
+ * The convolutions of a few runs, added up, in seconds.  A mean, not the best: beside other busy
+ * processes some bf16 kernels wait for each other, and that is what the training would meet.
+ */
+static td_status probe(td_device *dev, const td_graph *g, int precision, double *mean)
 {
     td_status st = TD_OK;
     td_program *p = NULL;
@@ -37,16 +42,17 @@ static td_status probe(td_device *dev, const td_graph *g, int precision, double 
     float *x = td_alloc((size_t)4 * 64 * 56 * 56, sizeof *x);
     if (!x)
         return TD_ENOMEM;
-    *best = 0;
+    *mean = 0;
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(td_program_bind(p, "x", x));
     TD_OUT(td_program_run(p));
+    td_program_profile(p, true);
+    for (int i = 0; i < PROBE_RUNS; i++)
+        TD_OUT(td_program_run(p));
     for (int i = 0; i < td_program_node_count(p); i++) {
-        double seconds = 0;
-        if (td_program_node(p, i).macs)
-            TD_OUT(td_program_time(p, i, 4, &seconds));
-        *best += seconds;
+        td_node_report r = td_program_node(p, i);
+        *mean += r.macs ? r.seconds / PROBE_RUNS : 0;
     }
 out:
     td_program_free(p);
@@ -120,12 +126,33 @@ static td_status apply_environment(td_amp_opts *o)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
+/* what TensorFlow's rewrite would give up, and what would leave the run in float32, is an error */
+static td_status check_painting(const td_amp_opts *o)
+{
+    td_amp_lists *lists;
+    if (o->level >= TD_AMP_LEVEL_AUTOCAST)
+        return TD_OK;
+    if (o->level == TD_AMP_LEVEL_UNSAFE_FORCE_ALL && o->precision == TD_PRECISION_BF16)
+        return td_error(TD_EUSAGE, "--amp-level unsafe-force-all is for fp16; TensorFlow's bf16 "
+                                   "rewrite refuses it");
+    TD_TRY(td_amp_lists_of(o, &lists));
+    td_status st = td_amp_lists_check(lists);
+    td_amp_lists_free(lists);
+    return st == TD_OK ? TD_OK
+                       : td_error(TD_EUSAGE,
+                                  "mixed precision: %s; TensorFlow's names are added to one list "
+                                  "and removed from the other, ours (relu) move by themselves",
+                                  td_error_message());
+}
+
 td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
     if (o->amp && o->precision == TD_PRECISION_FP32)
-        return td_error(TD_EUSAGE, "--amp and --precision fp32 contradict each other");
+        o->precision =
+            TD_PRECISION_DEFAULT; /* of a checkpoint or a file, td_amp_check saw neither */
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
+    TD_TRY(check_painting(o));
     bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one asks for it */
     if (o->precision == TD_PRECISION_DEFAULT && !o->amp &&
         !(is_policy && o->level != TD_AMP_LEVEL_O0))

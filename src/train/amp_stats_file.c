@@ -3,11 +3,14 @@
  */
 #include "train/amp_stats_file.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/os.h"
+
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* of a tensor; sums over a graph still fit */
 
 enum { BYTES_MAX = 1 << 30, TENSORS_MAX = 1 << 20 };
 
@@ -108,6 +111,8 @@ static td_status read_tensor(const place *at, const td_json *j, td_stats_tensor 
     if (td_json_get(j, "gradient_of"))
         TD_TRY(get_text(at, j, "gradient_of", &t->of));
     TD_TRY(get_count(at, j, "elements", 1, &t->elements));
+    if (t->elements > ELEMENTS_MAX)
+        return bad(at, "elements", (double)t->elements, "at most 2^40");
     TD_TRY(get_count(at, j, "infinite", 0, &t->infinite));
     TD_TRY(get_count(at, j, "nan", 0, &t->nan));
     TD_TRY(get_share(at, j, "zero", &t->zero));
@@ -148,8 +153,8 @@ static td_status read_step(place *at, const td_json *doc, td_stats_step *s)
     TD_TRY(get_count(at, doc, "iteration", 1, &s->iteration));
     TD_TRY(get_text(at, doc, "precision", &s->precision));
     TD_TRY(named(at, "loss_scale", td_json_number(doc, "loss_scale", &s->loss_scale)));
-    if (!(s->loss_scale >= 1 && s->loss_scale <= 1e38))
-        return bad(at, "loss_scale", s->loss_scale, "1 to 1e38");
+    if (!(s->loss_scale >= FLT_MIN && s->loss_scale <= FLT_MAX))
+        return bad(at, "loss_scale", s->loss_scale, "a positive float32");
     TD_TRY(named(at, "skipped", td_json_bool(doc, "skipped", &s->is_skipped)));
     return read_tensors(at, doc, s);
 }

@@ -1,6 +1,7 @@
 /*
  * classify.c -- what is on these pictures
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -63,6 +64,10 @@ static td_status predict(classifier *c, const td_batch *b, td_prediction *p)
     int classes = (int)type.dim[1];
     p->n = c->o.topk < classes ? c->o.topk : classes;
     td_top_k(probability, classes, p->n, best);
+    for (int i = 0; i < classes; i++)
+        if (!isfinite(probability[i]))
+            return td_error(TD_EARG, "the network gives no finite probabilities for it (%s)",
+                            td_amp_precision_name(&c->o.amp));
     for (int i = 0; i < p->n; i++) {
         p->label[i] = best[i];
         p->probability[i] = (double)probability[best[i]];

@@ -10,6 +10,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
+#include "pass/amp.h"
 #include "rt/device.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
@@ -130,13 +131,14 @@ static td_status measure(td_value *(*op)(td_builder *b), double *gflops)
     float *x = NULL;
     td_status st;
     double seconds;
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     td_builder *b = td_build_begin();
     if (!b)
         return TD_ENOMEM;
     td_output(b, "y", op(b));
     TD_OUT(td_build_end(b, &g));
     TD_OUT(td_device_open("cpu", &dev));
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &float32 }, &p));
     TD_OUT(td_program_init(p, 1));
     x = td_alloc(INPUT_MAX, sizeof *x);
     TD_OUT(x ? TD_OK : TD_ENOMEM);

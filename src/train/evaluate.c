@@ -103,6 +103,14 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
 
+    if (v.counts.n_nonfinite)
+        return td_error(
+            TD_EARG,
+            "%lld of %lld pictures have a loss that is no finite number (%s): weights that "
+            "diverged, or logits beyond the half type",
+            (long long)v.counts.n_nonfinite, (long long)v.counts.n,
+            td_amp_precision_name(&e->o.amp));
+
     r->n = v.counts.n;
     r->n_top1 = v.counts.n_top1;
     r->n_topk = v.counts.n_topk;

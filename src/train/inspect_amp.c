@@ -137,13 +137,28 @@ static void show_text(const td_amp_explanation *e, const char *half, td_text *ou
                 count_half(e), e->n_rows, half, narrow, half, wide, (double)saved_bytes(e) / 1e6);
 }
 
+static td_status write_log(const td_graph *g, const td_amp_opts *amp, const td_target *target)
+{
+    td_graph *after;
+    td_amp_opts silent = *amp;
+    if (!amp->log_path)
+        return TD_OK;
+    silent.is_silent = true;
+    TD_TRY(td_pass_run(pass_named("amp"), g, target, &silent, &after));
+    td_status st = td_amp_write_log(g, after, amp);
+    td_graph_free(after);
+    return st;
+}
+
 static td_status explain(const td_inspection *q, const td_amp_opts *amp, const td_target *target,
                          td_text *out)
 {
     td_graph *g;
     td_amp_explanation e;
     TD_TRY(prepare(q, target, &g));
-    td_status st = td_amp_explain(g, amp, &e);
+    td_status st = write_log(g, amp, target);
+    if (st == TD_OK)
+        st = td_amp_explain(g, amp, &e);
     if (st == TD_OK) {
         if (q->opts->json)
             show_json(&e, td_amp_precision_name(amp), out);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/os.h"
 #include "io/atomic.h"
 #include "train/amp_stats_file.h"
 
@@ -244,11 +245,13 @@ static void show_text(const td_stats_file *f, const ranking *r, td_text *out)
                 r->n);
 }
 
-static td_status write_svg(const td_stats_file *f, const char *path)
+static td_status write_svg(const td_stats_file *f, const char *path, const char *from)
 {
     td_text svg = { 0 };
     if (!path)
         return TD_OK;
+    if (td_path_is_same(path, from))
+        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", path);
     td_stats_draw(f, &svg);
     td_status st = td_text_status(&svg);
     if (st == TD_OK)
@@ -268,7 +271,7 @@ td_status td_inspect_amp_stats(const td_inspection *q, td_text *out)
             show_json(&f, &r, out);
         else
             show_text(&f, &r, out);
-        st = write_svg(&f, q->opts->svg);
+        st = write_svg(&f, q->opts->svg, q->path);
     }
     td_free(r.rows);
     td_stats_release(&f);

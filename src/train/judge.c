@@ -6,6 +6,7 @@
  */
 #include "train/judge.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -213,6 +214,8 @@ td_status td_require(const char *rule, const td_scores *s, int topk)
         return TD_OK;
     TD_TRY(parse_rule(rule, topk, &r));
     double is = r.metric == TOP1 ? s->top1 : r.metric == TOPK ? s->topk : s->loss;
+    if (!isfinite(s->loss))
+        return td_error(TD_EREQUIRED, "the loss is no finite number, %s was required", rule);
     if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))
         return TD_OK;
     return td_error(TD_EREQUIRED, "%.*s is %.3f, %s was required", (int)strcspn(rule, "<>"), rule,

@@ -21,8 +21,10 @@ void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, co
 {
     for (int i = 0; i < n; i++) {
         c->n++;
-        if (losses)
+        if (losses) {
             c->loss_sum += (double)losses[i];
+            c->n_nonfinite += !isfinite(losses[i]);
+        }
         if (labels[i] < 0 || labels[i] >= classes)
             continue;
         int rank = rank_of(logits + (int64_t)i * classes, classes, labels[i]);

@@ -9,7 +9,8 @@
 
 typedef struct {
     int64_t n, n_top1, n_topk;
-    double loss_sum; /* of samples */
+    int64_t n_nonfinite; /* samples whose loss is infinite or not a number */
+    double loss_sum;     /* of samples */
 } td_counts;
 
 /**

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "ops/problem_line.h"
+#include "pass/amp.h"
 #include "tandem/program.h"
 
 #define LINES_MAX_BYTES ((size_t)4 << 20)
@@ -57,8 +58,10 @@ static td_status time_line(session *s, const char *line)
     td_graph *g = NULL;
     td_program *p = NULL;
     td_arena inputs = { 0 };
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line says its dtype */
     TD_OUT(td_problem_graph(line, 0, &g, NULL));
-    TD_OUT(td_compile(g, s->dev, &(td_compile_opts){ .skip = s->o->skip_passes }, &p));
+    TD_OUT(td_compile(g, s->dev, &(td_compile_opts){ .amp = &float32, .skip = s->o->skip_passes },
+                      &p));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(bind_inputs(p, g, &inputs));
     TD_OUT(td_program_run(p));

@@ -318,12 +318,17 @@ td_status td_train_check(const td_train_opts *o)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
-    if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
-        return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
-    if (o->fp16 && o->amp.precision != PRECISION_DEFAULT && o->amp.precision != PRECISION_FP16)
-        return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
     if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
         return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
                         o->static_loss_scale);
     return TD_OK;
+}
+
+td_status td_train_check_line(const td_train_opts *o)
+{
+    if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
+        return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
+    if (o->fp16 && o->amp.precision != PRECISION_DEFAULT && o->amp.precision != PRECISION_FP16)
+        return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
+    return td_amp_check(&o->amp);
 }

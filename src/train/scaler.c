@@ -22,8 +22,9 @@
 #include "train/scaler.h"
 
 #include <float.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "pass/amp_env.h"
 
 typedef struct {
     double start;
@@ -50,13 +51,11 @@ void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, doubl
                       .scale = start > 0 && kind != TD_SCALER_NONE ? start : own };
 }
 
-/* TensorFlow's switch of loss scaling alone: 1, 0, or -1 where it is not set */
-static int environment_says(void)
+/* TensorFlow's switch of loss scaling alone; a malformed variable was refused by td_amp_resolve */
+static td_amp_switch environment_says(void)
 {
-    const char *text = getenv("TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING");
-    if (!text || !*text)
-        return -1;
-    return strcmp(text, "0") != 0 && strcmp(text, "false") != 0;
+    td_amp_env e;
+    return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
 }
 
 void td_scaler_choose(const td_train_opts *o, td_dtype half, td_scaler *out)
@@ -65,9 +64,10 @@ void td_scaler_choose(const td_train_opts *o, td_dtype half, td_scaler *out)
     const double start = is_given ? o->static_loss_scale : 0;
     const td_scaler_set set = o->loss_scaler ? (td_scaler_set)(o->loss_scaler - 1) : TD_SCALER_TF;
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
-    if (environment_says() == 0)
+    const td_amp_switch said = environment_says();
+    if (said == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
-    else if (environment_says() == 1 && half != TD_DT_BF16) /* bf16 has no use for it */
+    else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */
         kind = TD_SCALER_DYNAMIC;
     if (is_given)
         kind = o->static_loss_scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;

@@ -355,7 +355,12 @@ static td_status end_epoch(job *j)
             j->is_over = j->out->was_stopped = true;
             return save(j);
         }
-        is_best = j->s.last_top1 > j->s.best_top1;
+        if (v.counts.n_nonfinite) /* and never the best */
+            td_log(TD_LOG_WARN, "train",
+                   "%lld of %lld pictures have a validation loss that is no "
+                   "finite number",
+                   (long long)v.counts.n_nonfinite, (long long)v.counts.n);
+        is_best = !v.counts.n_nonfinite && j->s.last_top1 > j->s.best_top1;
         j->epochs_without_best = is_best ? 0 : j->epochs_without_best + 1;
     }
     j->s.epoch++;
@@ -446,6 +451,11 @@ static td_status finish(job *j)
         td_report_add(j->report, "val.loss", j->s.last_val_loss);
     }
     TD_TRY(td_report_end(j->report));
+    if (j->run_batches > 0 && j->run_steps == 0 && !j->out->was_stopped)
+        return td_error(TD_EARG,
+                        "every one of %lld steps was skipped: at loss scale %g nothing is "
+                        "finite",
+                        (long long)j->run_batches, (double)j->scale);
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
     if (j->s.last_top1 < 0)

@@ -14,7 +14,7 @@
 #include "train/report.h"
 
 /* Files in the workspace. */
-enum { TD_PATH_CHECKPOINT, TD_PATH_BEST, TD_PATH_REPORT, TD_PATH_BAD, TD_PATHS };
+enum { TD_PATH_CHECKPOINT, TD_PATH_BEST, TD_PATH_REPORT, TD_PATH_BAD, TD_PATH_LOCK, TD_PATHS };
 
 typedef struct {
     td_train_opts o; /* a copy; model and seed are completed */

@@ -231,13 +231,10 @@ static const char *fresh_head(const job *j)
  */
 static td_status open_precision(job *j)
 {
-    const td_amp_opts asked = td_train_amp(&j->o);
-    j->o.amp = asked;
+    j->o.amp = td_train_amp(&j->o);
     j->o.fp16 = false;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
-    j->o.amp.amp = false;
-    if (asked.precision == 0 && !asked.amp && td_amp_dtype(&j->o.amp) == TD_DT_F32)
-        j->o.amp.precision = 0; /* no wish: --amp may still come with --resume */
+    j->o.amp.amp = false; /* what is saved is what was settled */
     return TD_OK;
 }
 
@@ -330,13 +327,20 @@ static td_status check_paths(const job *j)
                     { "the list of bad pictures", j->path[TD_PATH_BAD] },
                     { "the final weights", j->o.final_weights },
                     { "the logits", j->o.train_logits },
-                    { "the statistics", j->o.amp_stats } };
-    enum { N = sizeof outputs / sizeof *outputs };
-    for (int i = 0; i < N; i++)
-        for (int k = i + 1; k < N; k++)
-            if (outputs[i].path && outputs[k].path && strcmp(outputs[i].path, outputs[k].path) == 0)
+                    { "the statistics", j->o.amp_stats },
+                    { "the lock", j->path[TD_PATH_LOCK] },
+                    { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
+                    { "the weights to begin with", j->o.pretrained_weights },
+                    { "the network", j->o.model.model } };
+    enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
+    for (int i = 0; i < N_WRITTEN; i++)
+        for (int k = i + 1; k < N; k++) {
+            bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.resume;
+            if (outputs[i].path && outputs[k].path && !may_be_same &&
+                td_path_is_same(outputs[i].path, outputs[k].path))
                 return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
                                 outputs[i].what, outputs[k].what);
+        }
     return TD_OK;
 }
 
@@ -348,8 +352,9 @@ static td_status name_files(job *j)
     if (o->raport_file)
         j->path[TD_PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
     j->path[TD_PATH_BAD] = td_path_join(o->workspace, "bad.list");
+    j->path[TD_PATH_LOCK] = td_path_join(o->workspace, TD_LOCK_NAME);
     if (!j->path[TD_PATH_CHECKPOINT] || !j->path[TD_PATH_BEST] || !j->path[TD_PATH_BAD] ||
-        (o->raport_file && !j->path[TD_PATH_REPORT]))
+        !j->path[TD_PATH_LOCK] || (o->raport_file && !j->path[TD_PATH_REPORT]))
         return TD_ENOMEM;
     return check_paths(j);
 }
@@ -366,10 +371,10 @@ static td_status open_files(job *j)
         TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
     }
     TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
-    TD_TRY(td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
-                             j->program, &j->amp_stats));
     TD_TRY(td_report_open(j->path[TD_PATH_REPORT], &j->report));
-    return td_report_parameters(j->report, td_text_get(&j->config));
+    TD_TRY(td_report_parameters(j->report, td_text_get(&j->config)));
+    return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
+                             j->program, &j->amp_stats);
 }
 
 static void say_precision(const job *j)
@@ -378,7 +383,7 @@ static void say_precision(const job *j)
     const td_scaler *s = &j->s.scaler;
     const td_dtype half = td_amp_dtype(&j->o.amp);
     if (half != TD_DT_F32)
-        td_log(TD_LOG_INFO, "train", "mixed precision with %s", td_dtype_name(half));
+        td_log(TD_LOG_INFO, "train", "mixed precision with %s", td_amp_precision_name(&j->o.amp));
     if (s->kind == TD_SCALER_STATIC)
         td_log(TD_LOG_INFO, "train", "loss scale %g, fixed", s->scale);
     else if (s->kind == TD_SCALER_DYNAMIC)

@@ -73,4 +73,36 @@ done
 expect 1 inspect graph $net --precision fp16 --amp-log-path file/below
 says 'amp-log-path'
 
+# --- what cannot be is refused, not left out ------------------------------------------------------
+expect 2 inspect graph $net --precision fp16 --amp-allow-add Relu
+says "Relu.*in (two lists|both)|Relu"
+expect 2 inspect graph $net --precision bf16 --amp-level unsafe-force-all
+says "unsafe-force-all is for fp16"
+expect 0 inspect amp --model small.td --threads 1 -b 2 --precision bf16 --amp-allow-remove conv2d --amp-deny-add conv2d
+grep -q 'conv2d_fused *allow' out && complain "conv2d does not name its folded form"
+expect 2 benchmark --mode op --lines "$TANDEM_SOURCE/tests/ops/small.lines" --precision bf16
+says "no precision of their own"
+with TANDEM_AMP=x expect 0 init --model small.td -o fresh.safetensors # nothing to mix
+
+# --- checkpoints: what is said later counts -------------------------------------------------------
+drawn set --classes 6 --train 24 --val 6
+run="train set --model small.td --threads 1 --workers 1 -b 4 --lr 0.01 --seed 1"
+expect 0 $run --epochs 2 --run-epochs 1 --precision bf16 --workspace saved
+for wish in --fp16 "--precision fp32" ""; do
+    cp saved/checkpoint.safetensors from.safetensors
+    expect 0 train set --resume from.safetensors $wish --workspace "again$wish"
+done
+expect 0 $run --epochs 2 --run-epochs 1 --workspace wide
+with TANDEM_AMP=fp16 expect 0 train set --resume wide/checkpoint.safetensors --workspace wide2
+grep -q 'mixed precision' err && complain "the environment changed a run that goes on"
+expect 0 train set --resume wide/checkpoint.safetensors --precision bf16 --workspace wide3
+says 'mixed precision with bf16'
+
+# --- what is not finite is no result --------------------------------------------------------------
+expect 1 $run --epochs 1 --fp16 --static-loss-scale 1e30 --max-skips 0 --workspace none
+says 'every one of 6 steps was skipped'
+expect 0 $run --epochs 1 --fp16 --lr 1e6 --training-only --max-skips 0 --workspace wild --final-weights wild.safetensors
+expect 1 evaluate set --weights wild.safetensors --precision fp16 --threads 1
+says 'pictures have a loss that is no finite number'
+
 finish

@@ -51,7 +51,8 @@ expect 0 inspect amp-stats few.jsonl --svg few.svg
 grep -q 'no loss scale' few.svg || complain "the drawing of float32 has a scale"
 
 # gradients that overflow: nothing can be said of the scale, the step was skipped
-expect 0 $whole --workspace over --precision fp16 --static-loss-scale 1e30 --amp-stats over.jsonl --no-checkpoints
+expect 1 $whole --workspace over --precision fp16 --static-loss-scale 1e30 --amp-stats over.jsonl --no-checkpoints
+says "every one of 6 steps was skipped"
 expect 0 inspect amp-stats over.jsonl
 prints '^ +1 +0 fp16 +1e\+30 .* - +- +skipped$'
 expect 0 inspect amp-stats over.jsonl --json
@@ -88,4 +89,24 @@ expect 1 $whole --workspace none --amp-stats absent/x.jsonl
 says "absent/x.jsonl"
 expect 2 $whole --workspace none --amp-stats same --final-weights same
 says 'is named for'
+# --- no file that is read, or written by something else, is lost ----------------------------------
+expect 0 $whole --workspace kept
+cp kept/checkpoint.safetensors before
+expect 2 train set --resume kept/checkpoint.safetensors --epochs 4 --workspace other --amp-stats kept/checkpoint.safetensors
+says "is named for the statistics and for the checkpoint to go on from"
+same before kept/checkpoint.safetensors
+cp small.td before
+expect 2 train set --model small.td -b 4 --workspace other --amp-stats ./small.td
+says "is named for the statistics and for the network"
+same before small.td
+for file in ./kept/checkpoint.safetensors kept//tandem.lock kept/../kept/experiment_raport.json; do
+    expect 2 $whole --workspace kept --amp-stats $file
+    says "is named for "
+done
+expect 2 inspect amp-stats over.jsonl --svg ./over.jsonl
+says "is the file that is read"
+expect 0 $whole --workspace half --fp16 --loss-scaler nvidia --static-loss-scale 1 --dynamic-loss-scale --lr 1e6 --amp-stats low.jsonl \
+    --amp-stats-every 1 --no-checkpoints --training-only --max-skips 0
+expect 0 inspect amp-stats low.jsonl
+
 finish

@@ -140,7 +140,7 @@ says '^train: loss scale 128, by the rule of nvidia: twice that after 100 steps$
 prints '"loss_scale": 64, '
 for device in ref cpu; do
     injects fp16 seven16 --device $device
-    says '^train: mixed precision with f16$'
+    says '^train: mixed precision with fp16$'
     prints '"loss_scale": 16384, '
     injects fp16 seven16 --device $device --static-loss-scale 128
     prints '"loss_scale": 128, '
@@ -200,7 +200,7 @@ chosen=$(header amp/checkpoint.safetensors | sed 's/.*\\"precision\\": \\"\([a-z
 case $chosen in bf16 | fp32) ;; *) complain "the checkpoint's precision is '$chosen'" ;; esac
 expect 0 train data_six.safetensors $whole --fp16 --epochs 3 --run-epochs 1 --workspace amp
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --run-epochs 1 --workspace amp
-says '^train: mixed precision with f16$'
+says '^train: mixed precision with fp16$'
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --precision bf16 --workspace amp
 says '^train: mixed precision with bf16$'
 expect 0 train data_six.safetensors $whole --epochs 2 --run-epochs 1 --workspace amp
@@ -223,8 +223,8 @@ same good.safetensors lost/checkpoint.safetensors
 tidy lost
 expect 1 train data_all_bad.safetensors $whole --static-loss-scale 2 --epochs 30 --max-skips 9 --workspace lost --no-checkpoints
 says 'epoch 1, iteration 3: 9 steps in a row'
-expect 0 train data_all_bad.safetensors $whole --dynamic-loss-scale --epochs 5 --max-skips 0 --workspace lost --no-checkpoints --json
-prints '"steps": 0, "train_loss": null, .*"skipped_steps": 30, "loss_scale": 1, '
+expect 1 train data_all_bad.safetensors $whole --dynamic-loss-scale --epochs 5 --max-skips 0 --workspace lost --no-checkpoints --json
+says 'every one of 30 steps was skipped: at loss scale 1 nothing is finite'
 
 # --- gradients that f16 cannot hold --------------------------------------------------------------
 # Between the two scales a gradient is 2^-12 of what it is outside, and the pooling divides it by 1024 more: about
