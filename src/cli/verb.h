@@ -40,7 +40,7 @@ typedef struct {
        one JSON object for td_free; NULL when none does.  The command line wins over them. */
     td_status (*stored)(const void *opts, char **json);
 
-    /* Do the command line's own options contradict each other?  Seen before stored ones; or NULL. */
+    /* Do the command line's own options contradict each other?  Seen before stored ones. */
     td_status (*check)(const void *opts);
 
     /* What is in call->out is printed even when this fails: leave a valid result or nothing. */
