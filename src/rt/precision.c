@@ -1,7 +1,7 @@
 /*
  * precision.c -- which half type: what the options say, else the environment, else a measurement
  *
- * `auto` runs one typical convolution (64 channels, 3x3, 56x56, batch 4) forward and both gradients
+ * `auto` runs one typical convolution (256 channels, 3x3, 14x14, batch 4) forward and both gradients
  * in float32 and in bfloat16, and takes bfloat16 if it is faster.  fp16 is never chosen: on a CPU
  * it is half storage around float32 arithmetic, which costs time.
  */
@@ -13,16 +13,16 @@
 #include "pass/amp_env.h"
 #include "rt/device.h"
 
-#define PROBE_RUNS 4
+#define PROBE_RUNS 8
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
 static td_status probe_graph(td_graph **out)
 {
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, "x", td_type_4d(TD_DT_F32, 4, 64, 56, 56));
-    td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 64, 64, 3, 3 }, NULL);
-    td_value *v = td_param(b, "v", TD_DT_F32, 4, (int64_t[]){ 64, 64, 3, 3 }, NULL);
+    td_value *x = td_input(b, "x", td_type_4d(TD_DT_F32, 4, 256, 14, 14));
+    td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 256, 256, 3, 3 }, NULL);
+    td_value *v = td_param(b, "v", TD_DT_F32, 4, (int64_t[]){ 256, 256, 3, 3 }, NULL);
     td_value *y = td_conv2d(b, td_conv2d(b, x, w, "pad=1"), v, "pad=1");
     td_value *loss = td_sum(b, td_mul(b, y, y));
     td_output(b, "dw", td_gradient(b, loss, w));
@@ -39,7 +39,7 @@ static td_status probe(td_device *dev, const td_graph *g, int precision, double 
     td_status st = TD_OK;
     td_program *p = NULL;
     td_amp_opts amp = { .precision = precision, .is_silent = true };
-    float *x = td_alloc((size_t)4 * 64 * 56 * 56, sizeof *x);
+    float *x = td_alloc((size_t)4 * 256 * 14 * 14, sizeof *x);
     if (!x)
         return TD_ENOMEM;
     *mean = 0;
