@@ -18,9 +18,8 @@ void td_graph_free(td_graph *g)
 
 bool td_is_wide_operand(const td_node *n, int i)
 {
-    const td_dtype t = td_in_type(n, 0)->dtype;
     return (n->op->wide_in >> i & 1) && td_in_type(n, i)->dtype == TD_DT_F32 &&
-           (t == TD_DT_BF16 || t == TD_DT_F16);
+           td_dtype_is_half(td_in_type(n, 0)->dtype);
 }
 
 bool td_value_is_param(const td_value *v)

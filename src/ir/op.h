@@ -68,6 +68,12 @@ struct td_op {
     int64_t (*macs)(const td_node *n);
 };
 
+/** Is operand i there for its shape alone?  false for results, i >= n->n_in. */
+static inline bool td_is_shape_only(const td_node *n, int i)
+{
+    return i < n->n_in && (n->op->shape_only >> i & 1);
+}
+
 /** The op of a name, or NULL. */
 const td_op *td_op_find(const char *name);
 

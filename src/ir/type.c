@@ -71,7 +71,12 @@ bool td_type_is_plain(const td_type *t)
 
 bool td_dtype_is_float(td_dtype d)
 {
-    return d == TD_DT_F32 || d == TD_DT_F64 || d == TD_DT_BF16 || d == TD_DT_F16;
+    return d == TD_DT_F32 || d == TD_DT_F64 || td_dtype_is_half(d);
+}
+
+bool td_dtype_is_half(td_dtype d)
+{
+    return d == TD_DT_BF16 || d == TD_DT_F16;
 }
 
 td_type td_type_as(const td_type *t, td_dtype d)

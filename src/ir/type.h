@@ -16,6 +16,7 @@ bool td_type_same_shape(const td_type *a, const td_type *b);
 bool td_type_equal(const td_type *a, const td_type *b); /* dtype, shape and layout */
 bool td_type_is_plain(const td_type *t);
 bool td_dtype_is_float(td_dtype d);
+bool td_dtype_is_half(td_dtype d); /* bf16, f16 */
 
 /** A copy with another dtype. */
 td_type td_type_as(const td_type *t, td_dtype d);

@@ -72,7 +72,7 @@ static void copy_leaf(copier *c, const td_node *n)
     td_type type = v->type;
     if (is_statistic(c->old, v))
         attr.role = TD_ROLE_STAT;
-    if (type.dtype == TD_DT_BF16 || type.dtype == TD_DT_F16)
+    if (td_dtype_is_half(type.dtype))
         td_build_fail(c->b, td_error(TD_ESHAPE,
                                      "parameter '%s' is %s, a network's own are f32; mixed "
                                      "precision is made of it (--precision)",

@@ -40,11 +40,6 @@ typedef struct {
     td_amp_paint_result result;
 } painting;
 
-static bool is_shape_only(const td_node *n, int i)
-{
-    return n->op->shape_only >> i & 1;
-}
-
 /* --- which class ------------------------------------------------------------------------------ */
 
 static bool is_named(const char *list, const char *name)
@@ -108,7 +103,7 @@ td_amp_mode td_amp_mode_of(const td_amp_opts *o)
 static td_dtype shared_type(const td_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i) && !(n->op->wide_in >> i & 1) &&
+        if (!td_is_shape_only(n, i) && !(n->op->wide_in >> i & 1) &&
             td_dtype_is_float(td_in_type(n, i)->dtype))
             return td_in_type(n, i)->dtype;
     for (int i = 0; i < n->n_out; i++)
@@ -159,7 +154,7 @@ static void describe_vertices(painting *p, const td_node *n)
     node_vertices *of = &p->of[n->id];
     p->nodes[n->id].first_vertex = p->n_vertices;
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i))
+        if (!td_is_shape_only(n, i))
             type[kind_of_in(n, i)] = td_in_type(n, i)->dtype;
     bool has_shared_operand = type[T] != TD_DT_NONE || n->n_in == 0;
     for (int i = 0; i < n->n_out; i++)
@@ -222,7 +217,7 @@ static void describe(painting *p, const td_graph *g, const td_amp_opts *o)
                                      .flags = flags_of(n) };
         describe_vertices(p, n);
         for (int k = 0; k < n->n_in; k++)
-            if (!is_shape_only(n, k))
+            if (!td_is_shape_only(n, k))
                 add_edge(p, n->in[k], p->of[i].vertex[kind_of_in(n, k)], k);
     }
     describe_outputs(p, g);
@@ -303,7 +298,7 @@ static void mark_read_wide(amp_state *s, const td_graph *g)
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++) {
             const td_value *v = g->nodes[i]->in[k];
-            if (!is_shape_only(g->nodes[i], k) && painted_in(s, g->nodes[i], k) == TD_DT_F32)
+            if (!td_is_shape_only(g->nodes[i], k) && painted_in(s, g->nodes[i], k) == TD_DT_F32)
                 s->is_read_wide[v->id] = true;
         }
     for (int i = 0; i < g->n_outputs; i++)
@@ -321,7 +316,7 @@ static void amp_node(td_rewriter *rw, amp_state *s, const td_node *n)
     }
     td_rw_operands(rw, n, in);
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i))
+        if (!td_is_shape_only(n, i))
             in[i] = td_cast_shared(rw, &s->casts, in[i], painted_in(s, n, i));
     if (n->op == &td_op_cast) {
         to = td_cast_attr_of(painted_out(s, n, 0));

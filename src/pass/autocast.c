@@ -62,7 +62,7 @@ static policy policy_of(const autocast_state *s, const td_op *op)
 static bool is_shared(const td_node *n, int i)
 {
     td_dtype d = td_in_type(n, i)->dtype;
-    return !(n->op->shape_only >> i & 1) && !(n->op->wide_in >> i & 1) && td_dtype_is_float(d);
+    return !td_is_shape_only(n, i) && !(n->op->wide_in >> i & 1) && td_dtype_is_float(d);
 }
 
 /* the type an op's operands are brought to; NONE: as they are */
@@ -134,7 +134,7 @@ static void autocast_node(td_rewriter *rw, autocast_state *s, const td_node *n)
     td_rw_operands(rw, n, in);
     if (!is_free(n)) { /* what was float32 is given to it as float32; half parameters as they are */
         for (int i = 0; i < n->n_in; i++)
-            if (!(n->op->shape_only >> i & 1) && !td_value_is_param(n->in[i]) &&
+            if (!td_is_shape_only(n, i) && !td_value_is_param(n->in[i]) &&
                 !is_update_of_half(s->is_half, n))
                 in[i] = td_cast_shared(rw, &s->casts, in[i], td_in_type(n, i)->dtype);
         td_rw_copy_with(rw, n, in);

@@ -145,7 +145,7 @@ static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_
 static void shapes_of_originals(const td_node *n, td_value **in)
 {
     for (int i = 0; i < n->n_in; i++)
-        while ((n->op->shape_only >> i & 1) &&
+        while (td_is_shape_only(n, i) &&
                (in[i]->producer->op == &td_op_cast || in[i]->producer->op == &td_op_reorder))
             in[i] = in[i]->producer->in[0];
 }

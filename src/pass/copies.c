@@ -34,9 +34,9 @@ static const td_value *copied_weight(const td_node *n)
     bool is_copy = n->n_in && (n->op == &td_op_cast || n->op == &td_op_reorder);
     if (!is_copy || !td_value_is_param(n->in[0]))
         return NULL;
-    td_dtype from = td_in_type(n, 0)->dtype, to = n->out[0]->type.dtype;
-    bool is_half = to == TD_DT_BF16 || to == TD_DT_F16;
-    return from == TD_DT_F32 && is_half ? n->in[0] : NULL;
+    bool is_narrowing =
+        td_in_type(n, 0)->dtype == TD_DT_F32 && td_dtype_is_half(n->out[0]->type.dtype);
+    return is_narrowing ? n->in[0] : NULL;
 }
 
 static void collect(const td_graph *g, copies_state *s)

@@ -38,7 +38,7 @@ static void mark_needed(const td_graph *g, const td_value *loss, bool *needed)
         const td_node *n = g->nodes[i];
         bool any = false;
         for (int k = 0; k < n->n_in; k++)
-            any = any || (needed[n->in[k]->id] && !(n->op->shape_only >> k & 1));
+            any = any || (needed[n->in[k]->id] && !td_is_shape_only(n, k));
         for (int k = 0; any && k < n->n_out; k++)
             needed[n->out[k]->id] = true;
     }
@@ -67,7 +67,7 @@ static void backward(td_rewriter *rw, const td_node *n)
         has_dy = has_dy || dy[i];
     }
     for (int i = 0; i < n->n_in; i++)
-        wants_dx = wants_dx || (s->needed[n->in[i]->id] && !(n->op->shape_only >> i & 1));
+        wants_dx = wants_dx || (s->needed[n->in[i]->id] && !td_is_shape_only(n, i));
     if (!has_dy || !wants_dx || n->op->is_leaf)
         return;
     if (!n->op->grad) {

@@ -36,11 +36,6 @@ typedef struct {
     td_arena arena;
 } layout_state;
 
-static bool is_shape_only(const td_node *n, int i)
-{
-    return n->op->shape_only >> i & 1;
-}
-
 /* --- what nodes want -------------------------------------------------------------------------- */
 
 static bool is_forward_conv(const td_node *n)
@@ -56,7 +51,7 @@ static bool can_have(const td_rewriter *rw, const td_node *n, const td_layout_wi
     for (int i = 0; i < n->n_in; i++) {
         in[i] = &end[i];
         end[i] = *n->in[i];
-        if (!is_shape_only(n, i))
+        if (!td_is_shape_only(n, i))
             memcpy(end[i].type.layout, w->in[i], TD_LAYOUT_BYTES);
     }
     for (int i = 0; i < n->n_out; i++) {
@@ -185,7 +180,7 @@ static void emit_wish(td_rewriter *rw, const td_node *n, td_value **in, const td
 {
     td_value *out[TD_OUT_MAX];
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i))
+        if (!td_is_shape_only(n, i))
             in[i] = reordered(rw, in[i], w->in[i]);
     td_emit_n(rw->b, n->op, n->attr, n->n_in, in, out);
     td_build_set_layout(rw->b, out[0], w->out);
@@ -196,7 +191,7 @@ static void emit_wish(td_rewriter *rw, const td_node *n, td_value **in, const td
 static void emit_plain(td_rewriter *rw, const td_node *n, td_value **in)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i))
+        if (!td_is_shape_only(n, i))
             in[i] = reordered(rw, in[i], "");
     td_rw_copy_with(rw, n, in);
 }
@@ -210,7 +205,7 @@ static const char *shared_layout(const td_node *n, td_value **in)
         if (n->op->memory_order >> i & 1)
             return td_memory_order(in[i]);
     for (int i = 0; i < n->n_in; i++)
-        if (!is_shape_only(n, i) && in[i]->type.rank == in[0]->type.rank &&
+        if (!td_is_shape_only(n, i) && in[i]->type.rank == in[0]->type.rank &&
             !td_type_is_plain(&in[i]->type))
             return in[i]->type.layout;
     return "";
@@ -226,7 +221,7 @@ static bool fits(const td_value *v, const char *layout)
 
 static bool follows(const td_node *n, td_value **in, int i)
 {
-    return in[i]->type.rank == in[0]->type.rank && !is_shape_only(n, i) &&
+    return in[i]->type.rank == in[0]->type.rank && !td_is_shape_only(n, i) &&
            !(n->op->own_layout >> i & 1);
 }
 
@@ -235,7 +230,7 @@ static bool can_share(const td_node *n, td_value **in, const char *layout)
 {
     for (int i = 0; i < n->n_in; i++)
         if (follows(n, in, i) ? !fits(in[i], layout)
-                              : !is_shape_only(n, i) && !td_type_is_plain(&in[i]->type))
+                              : !td_is_shape_only(n, i) && !td_type_is_plain(&in[i]->type))
             return false;
     return true;
 }
@@ -277,7 +272,7 @@ static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const char *layout = in[n->n_in - 1]->type.layout;
     td_value *out[TD_OUT_MAX];
-    if (!is_shape_only(n, n->n_in - 1) || !layout[0] || n->n_out != 1 ||
+    if (!td_is_shape_only(n, n->n_in - 1) || !layout[0] || n->n_out != 1 ||
         !supported(rw, n, in, layout)) {
         emit_plain(rw, n, in);
         return;

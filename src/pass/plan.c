@@ -34,7 +34,7 @@ static void last_uses(const td_graph *g, int *last)
         last[v] = g->values[v]->producer->id;
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (!(g->nodes[i]->op->shape_only >> k & 1))
+            if (!td_is_shape_only(g->nodes[i], k))
                 last[g->nodes[i]->in[k]->id] = i;
     for (int i = 0; i < g->n_outputs; i++)
         last[g->outputs[i].value->id] = g->n_nodes;
@@ -56,7 +56,7 @@ static bool takes_over(const td_plan *p, const td_node *n, int i)
         return false;
     for (int k = 0; k < n->n_in; k++) /* another operand may be the same memory and still be read */
         if (p->slots[n->in[k]->id].buffer == buffer && !(n->op->may_overwrite >> k & 1) &&
-            !(n->op->shape_only >> k & 1))
+            !td_is_shape_only(n, k))
             return false;
     const td_buffer *b = &p->buffers[buffer];
     return !b->is_persistent && b->last == n->id &&
@@ -251,7 +251,7 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
 {
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (!(g->nodes[i]->op->shape_only >> k & 1))
+            if (!td_is_shape_only(g->nodes[i], k))
                 s[s[g->nodes[i]->in[k]->id].root].last = i;
     for (int i = 0; i < g->n_outputs; i++)
         s[s[g->outputs[i].value->id].root].last = g->n_nodes;
@@ -271,7 +271,7 @@ static bool took_over(const td_graph *g, const span *s, int v, int w)
         s[v].to != s[w].to)
         return false;
     for (int k = 0; k < n->n_in; k++) {
-        if (s[n->in[k]->id].root != v || (n->op->shape_only >> k & 1))
+        if (s[n->in[k]->id].root != v || td_is_shape_only(n, k))
             continue;
         if (!(n->op->may_overwrite >> k & 1))
             return false;

@@ -81,7 +81,7 @@ static bool has_half(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_dtype d = (i < n->n_in ? n->in[i] : n->out[i - n->n_in])->type.dtype;
-        if (d == TD_DT_BF16 || d == TD_DT_F16)
+        if (td_dtype_is_half(d))
             return true;
     }
     return false;

@@ -43,15 +43,10 @@ const char *td_program_param_name(const td_program *p, int i)
     return i >= 0 && i < p->n_params ? p->params[i]->name : NULL;
 }
 
-static bool is_half(td_dtype d)
-{
-    return d == TD_DT_BF16 || d == TD_DT_F16;
-}
-
 static td_type outside_type(const td_type *t)
 {
     td_type plain = td_type_plain(t);
-    return is_half(t->dtype) ? td_type_as(&plain, TD_DT_F32) : plain;
+    return td_dtype_is_half(t->dtype) ? td_type_as(&plain, TD_DT_F32) : plain;
 }
 
 td_type td_program_param_type(const td_program *p, int i)
@@ -163,7 +158,7 @@ static td_status exchange(td_program *p, const td_value *v, char *outside, bool 
 {
     const td_dtype d = v->type.dtype;
     const int64_t n = td_type_count(&v->type);
-    if (!is_half(d))
+    if (!td_dtype_is_half(d))
         return copy_param(v, p->address[v->id], outside, to_outside);
     uint16_t *half = td_alloc((size_t)n, sizeof *half);
     if (!half)

@@ -31,19 +31,9 @@ typedef struct {
     td_value *pointer[MAX_TENSORS];
 } shadow;
 
-static bool is_half(td_dtype d)
-{
-    return d == TD_DT_BF16 || d == TD_DT_F16;
-}
-
 static const td_value *tensor(const td_node *n, int i)
 {
     return i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-}
-
-static bool is_shape_only(const td_node *n, int i)
-{
-    return i < n->n_in && (n->op->shape_only >> i & 1);
 }
 
 /* does the op give float32 results for float32 operands? */
@@ -69,12 +59,12 @@ static td_status make_shadow(const td_node *n, shadow *s)
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         s->value[i] = *tensor(n, i);
         s->pointer[i] = &s->value[i];
-        if (!is_half(s->value[i].type.dtype))
+        if (!td_dtype_is_half(s->value[i].type.dtype))
             continue;
         if (i < n->n_in && (n->op->writes >> i & 1))
             return td_error(TD_ENOKERNEL, "operand %d is half and overwritten", i);
         s->value[i].type.dtype = TD_DT_F32;
-        any = any || !is_shape_only(n, i);
+        any = any || !td_is_shape_only(n, i);
     }
     if (!any)
         return td_error(TD_ENOKERNEL, "no tensor is half");
@@ -151,7 +141,7 @@ static void place_buffers(widened *w, const td_node *n, size_t *scratch_bytes)
     size_t end = td_round_up(w->inner.scratch_bytes, TD_HOST_ALIGN);
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const size_t n_bytes = (size_t)td_type_bytes(&w->shadow.value[i].type);
-        w->is_widened[i] = is_half(tensor(n, i)->type.dtype) && !is_shape_only(n, i);
+        w->is_widened[i] = td_dtype_is_half(tensor(n, i)->type.dtype) && !td_is_shape_only(n, i);
         w->count[i] = (int64_t)(n_bytes / sizeof(float));
         if (!w->is_widened[i])
             continue;

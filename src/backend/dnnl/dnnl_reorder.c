@@ -74,11 +74,6 @@ typedef struct {
     bool is_converted_before, is_moved, is_converted_after;
 } route;
 
-static bool is_half(td_dtype d)
-{
-    return d == TD_DT_BF16 || d == TD_DT_F16;
-}
-
 static const td_type *from_type(const td_node *n)
 {
     return td_in_type(n, n->op == &td_op_assign ? 1 : 0);
@@ -115,7 +110,7 @@ static bool same_places(const td_type *a, const td_type *b)
 
 static td_status make_moving_pd(const td_node *n, td_dtype moved, dnnl_primitive_desc_t *pd)
 {
-    const td_dtype d = is_half(moved) ? TD_DT_BF16 : moved;
+    const td_dtype d = td_dtype_is_half(moved) ? TD_DT_BF16 : moved;
     const td_type from = td_type_as(from_type(n), d), to = td_type_as(to_type(n), d);
     return make_pd(&from, &to, pd);
 }
@@ -125,9 +120,9 @@ static td_dtype first_choice(td_dtype from, td_dtype to)
 {
     if (from == to)
         return from;
-    if (is_half(from) && is_half(to))
+    if (td_dtype_is_half(from) && td_dtype_is_half(to))
         return TD_DT_F32;
-    return is_half(to) ? to : from;
+    return td_dtype_is_half(to) ? to : from;
 }
 
 /* *pd: the primitive that moves, NULL when none does */
@@ -137,9 +132,10 @@ static td_status find_route(const td_node *n, route *r, dnnl_primitive_desc_t *p
     *r = (route){ .moved = first_choice(from, to),
                   .is_moved = !same_places(from_type(n), to_type(n)) };
     *pd = NULL;
-    if (from != to && !((is_half(from) || from == TD_DT_F32) && (is_half(to) || to == TD_DT_F32)))
+    if (from != to && !((td_dtype_is_half(from) || from == TD_DT_F32) &&
+                        (td_dtype_is_half(to) || to == TD_DT_F32)))
         return td_error(TD_ENOKERNEL, "from %s to %s", td_dtype_name(from), td_dtype_name(to));
-    if (r->is_moved && is_half(r->moved)) {
+    if (r->is_moved && td_dtype_is_half(r->moved)) {
         td_status st = make_moving_pd(n, r->moved, pd);
         if (st == TD_ENOMEM)
             return st;

@@ -54,7 +54,7 @@ td_status td_own_check_alike(const td_node *n, const td_type *t)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
-        if (i < n->n_in && (n->op->shape_only >> i & 1))
+        if (td_is_shape_only(n, i))
             continue;
         if (td_dtype_is_float(u->dtype) && u->dtype != (u->rank == 1 ? TD_DT_F32 : t->dtype))
             return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));

@@ -85,16 +85,11 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
 
 /* --- cast between float32 and the half types, in any one layout ------------------------------- */
 
-static bool is_half(td_dtype d)
-{
-    return d == TD_DT_BF16 || d == TD_DT_F16;
-}
-
 static td_status accepts_cast(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
-    if (!(is_half(x->dtype) && y->dtype == TD_DT_F32) &&
-        !(is_half(y->dtype) && x->dtype == TD_DT_F32))
+    if (!(td_dtype_is_half(x->dtype) && y->dtype == TD_DT_F32) &&
+        !(td_dtype_is_half(y->dtype) && x->dtype == TD_DT_F32))
         return td_error(TD_ENOKERNEL, "from %s to %s", td_dtype_name(x->dtype),
                         td_dtype_name(y->dtype));
     if (strcmp(x->layout, y->layout) != 0)
@@ -105,7 +100,7 @@ static td_status accepts_cast(const td_node *n)
 static td_status run_cast(const td_prepared *p, void *const *args)
 {
     const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
-    const flat f = flat_of(is_half(x->dtype) ? x : y);
+    const flat f = flat_of(td_dtype_is_half(x->dtype) ? x : y);
     const bool is_streamed = td_own_is_streamed(td_type_bytes(y));
 #pragma omp parallel for if (f.count > PIECE)
     for (int64_t i = 0; i < f.count; i += PIECE) {
@@ -138,7 +133,7 @@ static td_status accepts_sgd(const td_node *n)
     if (n->n_in > COPY + 1)
         return td_error(TD_ENOKERNEL, "there are two copies");
     const td_type *copy = td_in_type(n, COPY);
-    if (!is_half(copy->dtype))
+    if (!td_dtype_is_half(copy->dtype))
         return td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
     if (!td_type_same_shape(copy, w) || strcmp(copy->layout, w->layout) != 0)
         return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");

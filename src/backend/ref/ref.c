@@ -110,11 +110,6 @@ const td_type *td_ref_type(const td_node *n, int i)
     return i < n->n_in ? &n->in[i]->type : &n->out[i - n->n_in]->type;
 }
 
-static bool is_shape_only(const td_node *n, int i)
-{
-    return i < n->n_in && (n->op->shape_only >> i & 1);
-}
-
 static bool is_written(const td_node *n, int i)
 {
     return i >= n->n_in || (n->op->writes >> i & 1);
@@ -123,7 +118,7 @@ static bool is_written(const td_node *n, int i)
 static bool is_converted(const td_node *n, int i)
 {
     td_dtype d = td_ref_type(n, i)->dtype;
-    return td_dtype_is_float(d) && d != TD_DT_F64 && !is_shape_only(n, i);
+    return td_dtype_is_float(d) && d != TD_DT_F64 && !td_is_shape_only(n, i);
 }
 
 /* doubles of the work area that tensor i takes */
@@ -135,7 +130,7 @@ static int64_t converted_count(const td_node *n, int i)
 td_status td_ref_check_plain(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++)
-        if (!td_type_is_plain(td_ref_type(n, i)) && !is_shape_only(n, i))
+        if (!td_type_is_plain(td_ref_type(n, i)) && !td_is_shape_only(n, i))
             return td_error(TD_ENOKERNEL, "%s %d has layout %s, wants plain order",
                             i < n->n_in ? "operand" : "result", i < n->n_in ? i : i - n->n_in,
                             td_ref_type(n, i)->layout);
@@ -165,7 +160,7 @@ td_status td_ref_run(const td_prepared *p, void *const *args)
     double *work = args[n_tensors];
 
     for (int i = 0; i < n_tensors; i++) {
-        a[i] = is_shape_only(n, i) ? NULL : args[i];
+        a[i] = td_is_shape_only(n, i) ? NULL : args[i];
         if (!is_converted(n, i))
             continue;
         a[i] = work;
