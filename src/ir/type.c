@@ -174,6 +174,11 @@ bool td_type_blocking(const td_type *t, td_blocking *bl)
     return true;
 }
 
+int64_t td_type_padded_count(const td_type *t)
+{
+    return td_type_bytes(t) / (int64_t)td_dtype_bytes(t->dtype);
+}
+
 int64_t td_type_bytes(const td_type *t)
 {
     td_blocking bl;

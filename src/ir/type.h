@@ -33,6 +33,9 @@ td_type td_type_plain(const td_type *t);
  */
 int64_t td_type_bytes(const td_type *t);
 
+/** Elements in memory, a layout's padding included. */
+int64_t td_type_padded_count(const td_type *t);
+
 /** a * b, INT64_MAX where that is too much: counts of work, for reports. */
 int64_t td_mul_capped(int64_t a, int64_t b);
 

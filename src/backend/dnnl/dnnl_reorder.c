@@ -84,11 +84,6 @@ static const td_type *to_type(const td_node *n)
     return n->op == &td_op_assign ? td_in_type(n, 0) : &n->out[0]->type;
 }
 
-static int64_t padded_count(const td_type *t)
-{
-    return td_type_bytes(t) / (int64_t)td_dtype_bytes(t->dtype);
-}
-
 /* does each element lie at the same place in both?  An offset is a sum over the dimensions. */
 static bool same_places(const td_type *a, const td_type *b)
 {
@@ -96,7 +91,7 @@ static bool same_places(const td_type *a, const td_type *b)
     if (strcmp(a->layout, b->layout) == 0)
         return true;
     if (!td_type_blocking(a, &ba) || !td_type_blocking(b, &bb) ||
-        padded_count(a) != padded_count(b))
+        td_type_padded_count(a) != td_type_padded_count(b))
         return false;
     for (int d = 0; d < a->rank; d++)
         for (int64_t i = 1; i < a->dim[d]; i++) {
@@ -191,8 +186,8 @@ static size_t place_buffers(const td_node *n, move_state *s)
 {
     const route *r = &s->route;
     const size_t each = td_dtype_bytes(r->moved);
-    s->from_count = padded_count(from_type(n));
-    s->to_count = padded_count(to_type(n));
+    s->from_count = td_type_padded_count(from_type(n));
+    s->to_count = td_type_padded_count(to_type(n));
     s->before_at = td_round_up(s->primitive.scratch_bytes, TD_HOST_ALIGN);
     s->after_at = s->before_at;
     if (r->is_converted_before && (r->is_moved || r->is_converted_after))

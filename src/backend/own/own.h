@@ -166,6 +166,15 @@ bool td_own_is_streamed(int64_t n_bytes);
 /** The same for a result of planes: not where a pixel is only a part of a cache line. */
 bool td_own_is_plane_streamed(const td_own_shape *s);
 
+/* Elements of one job: long enough to stream, short enough to share out evenly. */
+#define TD_OWN_PIECE 16384
+
+/** Elements of the job that begins at `from` of `count`. */
+static inline int64_t td_own_piece(int64_t from, int64_t count)
+{
+    return count - from < TD_OWN_PIECE ? count - from : TD_OWN_PIECE;
+}
+
 /* clang-format off */
 #define TD_OWN_LIST(K)                                                                             \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \

@@ -1,21 +1,12 @@
 /*
- * own_arith.c -- sums and products, relu, casts, and the optimiser's step: one stream over memory
- * each
+ * own_arith.c -- sums and products, relu, casts: one stream over memory each
  */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "backend/own/own.h"
 
-/* elements of one job: long enough to stream, short enough to share out evenly */
-#define PIECE 16384
-
 /* --- element by element: any one layout ------------------------------------------------------- */
-
-static int64_t padded_count(const td_type *t)
-{
-    return td_type_bytes(t) / (int64_t)td_dtype_bytes(t->dtype);
-}
 
 /* all tensors are of one type */
 static td_status accepts_flat(const td_node *n)
@@ -29,11 +20,6 @@ static td_status accepts_flat(const td_node *n)
     return TD_OK;
 }
 
-static int64_t piece(int64_t from, int64_t count)
-{
-    return count - from < PIECE ? count - from : PIECE;
-}
-
 /* what the loops over one flat tensor share */
 typedef struct {
     int64_t count, each; /* elements, their bytes */
@@ -42,7 +28,7 @@ typedef struct {
 
 static flat flat_of(const td_type *t)
 {
-    return (flat){ padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
+    return (flat){ td_type_padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
                    td_own_simd_for(t->dtype, 16) };
 }
 
@@ -52,9 +38,10 @@ static td_status run_add(const td_prepared *p, void *const *args)
     const char *x = args[0], *y = args[1];
     char *z = args[2];
     const bool is_streamed = td_own_is_streamed(f.count * f.each) && z != x && z != y;
-#pragma omp parallel for if (f.count > PIECE)
-    for (int64_t i = 0; i < f.count; i += PIECE)
-        f.simd->add(piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each, is_streamed);
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->add(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each,
+                    is_streamed);
     return TD_OK;
 }
 
@@ -64,9 +51,9 @@ static td_status run_relu(const td_prepared *p, void *const *args)
     const char *x = args[0];
     char *y = args[1];
     const bool is_streamed = td_own_is_streamed(f.count * f.each) && y != x;
-#pragma omp parallel for if (f.count > PIECE)
-    for (int64_t i = 0; i < f.count; i += PIECE)
-        f.simd->relu(piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->relu(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
     return TD_OK;
 }
 
@@ -76,10 +63,10 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
     const char *dy = args[0], *y = args[1];
     char *dx = args[2];
     const bool is_streamed = td_own_is_streamed(f.count * f.each) && dx != dy;
-#pragma omp parallel for if (f.count > PIECE)
-    for (int64_t i = 0; i < f.count; i += PIECE)
-        f.simd->relu_grad(piece(i, f.count), dy + i * f.each, y + i * f.each, dx + i * f.each,
-                          is_streamed);
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->relu_grad(td_own_piece(i, f.count), dy + i * f.each, y + i * f.each,
+                          dx + i * f.each, is_streamed);
     return TD_OK;
 }
 
@@ -102,62 +89,19 @@ static td_status run_cast(const td_prepared *p, void *const *args)
     const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
     const flat f = flat_of(td_dtype_is_half(x->dtype) ? x : y);
     const bool is_streamed = td_own_is_streamed(td_type_bytes(y));
-#pragma omp parallel for if (f.count > PIECE)
-    for (int64_t i = 0; i < f.count; i += PIECE) {
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE) {
         if (y->dtype == TD_DT_F32)
-            f.simd->widen(piece(i, f.count), (const uint16_t *)args[0] + i, (float *)args[1] + i,
-                          is_streamed);
+            f.simd->widen(td_own_piece(i, f.count), (const uint16_t *)args[0] + i,
+                          (float *)args[1] + i, is_streamed);
         else
-            f.simd->narrow(piece(i, f.count), (const float *)args[0] + i, (uint16_t *)args[1] + i,
-                           is_streamed);
+            f.simd->narrow(td_own_piece(i, f.count), (const float *)args[0] + i,
+                           (uint16_t *)args[1] + i, is_streamed);
     }
     return TD_OK;
 }
 
-/* --- the optimiser's step --------------------------------------------------------------------- */
-
-enum { W, V, G, LR, INVERSE, FINITE, COPY }; /* sgd's operands, the last three as far as given */
-
-/* w, v and g alike; lr, inverse and finite one number; the copy lies as w does */
-static td_status accepts_sgd(const td_node *n)
-{
-    const td_type *w = td_in_type(n, W);
-    for (int i = 0; i < LR; i++)
-        if (!td_type_equal(td_in_type(n, i), w) || w->dtype != TD_DT_F32)
-            return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
-    for (int i = LR; i < n->n_in && i < COPY; i++)
-        if (td_in_type(n, i)->dtype != TD_DT_F32 || td_type_count(td_in_type(n, i)) != 1)
-            return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
-    if (n->n_in <= COPY)
-        return TD_OK;
-    if (n->n_in > COPY + 1)
-        return td_error(TD_ENOKERNEL, "there are two copies");
-    const td_type *copy = td_in_type(n, COPY);
-    if (!td_dtype_is_half(copy->dtype))
-        return td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
-    if (!td_type_same_shape(copy, w) || strcmp(copy->layout, w->layout) != 0)
-        return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");
-    return TD_OK;
-}
-
-static td_status run_sgd(const td_prepared *p, void *const *args)
-{
-    const td_node *n = p->node;
-    const td_sgd_attr *at = n->attr;
-    if (n->n_in > FINITE && *(const float *)args[FINITE] == 0)
-        return TD_OK;
-    const td_own_step a = { at->momentum, at->decay, *(const float *)args[LR],
-                            n->n_in > INVERSE ? *(const float *)args[INVERSE] : 1, at->nesterov };
-    float *w = args[W], *v = args[V];
-    const float *g = args[G];
-    uint16_t *copy = n->n_in > COPY ? args[COPY] : NULL;
-    const int64_t count = padded_count(td_in_type(n, W));
-    const td_own_simd *simd = td_own_simd_for(td_in_type(n, copy ? COPY : W)->dtype, 16);
-#pragma omp parallel for if (count > PIECE)
-    for (int64_t i = 0; i < count; i += PIECE)
-        simd->sgd(piece(i, count), &a, w + i, v + i, g + i, copy ? copy + i : NULL);
-    return TD_OK;
-}
+/* --- is every element finite? ----------------------------------------------------------------- */
 
 static td_status accepts_finite(const td_node *n)
 {
@@ -176,10 +120,10 @@ static td_status run_finite(const td_prepared *p, void *const *args)
     float *y = args[p->node->n_in];
     const bool was_finite = p->node->n_in < 2 || *(const float *)args[1] != 0;
     atomic_bool is_finite = was_finite;
-#pragma omp parallel for if (f.count > PIECE)
-    for (int64_t i = 0; i < f.count; i += PIECE)
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
         if (atomic_load_explicit(&is_finite, memory_order_relaxed) &&
-            !f.simd->all_finite(piece(i, f.count), x + i * f.each))
+            !f.simd->all_finite(td_own_piece(i, f.count), x + i * f.each))
             atomic_store_explicit(&is_finite, false, memory_order_relaxed);
     *y = is_finite ? 1 : 0;
     return TD_OK;
@@ -247,7 +191,6 @@ ARITH(add, accepts_flat, run_add);
 ARITH(relu, accepts_flat, run_relu);
 ARITH(relu_grad, accepts_flat, run_relu_grad);
 ARITH(cast, accepts_cast, run_cast);
-ARITH(sgd, accepts_sgd, run_sgd);
 ARITH(all_finite, accepts_finite, run_finite);
 ARITH(mul, accepts_gate, run_gate);
 ARITH(mul_reduce, accepts_gate_grad, run_gate_grad);

@@ -180,15 +180,9 @@ td_status td_ref_run(const td_prepared *p, void *const *args)
 
 /* --- element by element ----------------------------------------------------------------------- */
 
-/* elements in memory, a layout's padding included */
-static int64_t padded_count(const td_type *t)
-{
-    return td_type_bytes(t) / (int64_t)td_dtype_bytes(t->dtype);
-}
-
 static bool is_padded(const td_type *t)
 {
-    return padded_count(t) != td_type_count(t);
+    return td_type_padded_count(t) != td_type_count(t);
 }
 
 /* the tensor whose shape and layout the others must have: the first result, else operand 0 */
@@ -260,7 +254,7 @@ static void run_chunk(const td_prepared *p, const chunk_plan *plan, void *const 
 td_status td_ref_run_each(const td_prepared *p, void *const *args)
 {
     const chunk_plan plan = plan_chunks(p->node);
-    const int64_t count = padded_count(leading_type(p->node));
+    const int64_t count = td_type_padded_count(leading_type(p->node));
 #pragma omp parallel for if (count > SMALL)
     for (int64_t i = 0; i < count; i += CHUNK)
         run_chunk(p, &plan, args, i, count - i < CHUNK ? count - i : CHUNK);

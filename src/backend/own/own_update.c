@@ -1,10 +1,10 @@
 /*
- * own_copies.c -- the optimiser's step, with half copies of the weight in other layouts
+ * own_update.c -- the optimiser's step: one stream over memory, half copies of the weight included
  *
- * Convolutions in half want their filters in layouts of their own, forward and backward different
- * ones; the update writes them while the new weight is in the cache.  All these layouts cut a
- * filter into the same tiles (16 x 16 channels) and differ in the order of tiles and the order
- * inside, which is the same in every tile:
+ * A copy that lies as the weight does is written on the way (own_sgd).  Convolutions in half want
+ * their filters otherwise, forward and backward in different layouts (own_sgd_copies).  All these
+ * layouts cut a filter into the same tiles (16 x 16 channels) and differ in the order of tiles and
+ * the order inside, which is the same in every tile:
  *
  *     weight tile k, element e   ->   copy[place[k] + order[e]]
  */
@@ -12,12 +12,77 @@
 
 #include "backend/own/own.h"
 #include "base/arena.h"
-#include "base/half.h"
 
-enum { W, V, G, LR, INVERSE, FINITE, COPY };
+enum { W, V, G, LR, INVERSE, FINITE, COPY }; /* operands, from INVERSE on as far as given */
 
 #define TILE_MAX 4096
-#define GROUP    64 /* tiles of one job */
+
+/* w, v and g alike; lr, inverse and finite one number each */
+static td_status check_operands(const td_node *n)
+{
+    const td_type *w = td_in_type(n, W);
+    for (int i = 0; i < LR; i++)
+        if (!td_type_equal(td_in_type(n, i), w) || w->dtype != TD_DT_F32)
+            return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
+    for (int i = LR; i < n->n_in && i < COPY; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || td_type_count(td_in_type(n, i)) != 1)
+            return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
+    return TD_OK;
+}
+
+static td_status check_half(const td_type *copy)
+{
+    return td_dtype_is_half(copy->dtype)
+               ? TD_OK
+               : td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
+}
+
+/* this step's numbers; false: nothing is to be written */
+static bool step_of(const td_node *n, void *const *args, td_own_step *out)
+{
+    const td_sgd_attr *at = n->attr;
+    *out = (td_own_step){ at->momentum, at->decay, *(const float *)args[LR],
+                          n->n_in > INVERSE ? *(const float *)args[INVERSE] : 1, at->nesterov };
+    return n->n_in <= FINITE || *(const float *)args[FINITE] != 0;
+}
+
+/* --- no copy, or one that lies as the weight does --------------------------------------------- */
+
+static td_status accepts_sgd(const td_node *n)
+{
+    TD_TRY(check_operands(n));
+    if (n->n_in <= COPY)
+        return TD_OK;
+    if (n->n_in > COPY + 1)
+        return td_error(TD_ENOKERNEL, "there are two copies");
+    TD_TRY(check_half(td_in_type(n, COPY)));
+    if (strcmp(td_in_type(n, COPY)->layout, td_in_type(n, W)->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");
+    return TD_OK;
+}
+
+static td_status run_sgd(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    td_own_step a;
+    if (!step_of(n, args, &a))
+        return TD_OK;
+    float *w = args[W], *v = args[V];
+    const float *g = args[G];
+    uint16_t *copy = n->n_in > COPY ? args[COPY] : NULL;
+    const int64_t count = td_type_padded_count(td_in_type(n, W));
+    const td_own_simd *simd = td_own_simd_for(td_in_type(n, copy ? COPY : W)->dtype, 16);
+#pragma omp parallel for if (count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
+        simd->sgd(td_own_piece(i, count), &a, w + i, v + i, g + i, copy ? copy + i : NULL);
+    return TD_OK;
+}
+
+const td_kernel td_own_sgd = {
+    .name = "own_sgd", .op = &td_op_sgd, .accepts = accepts_sgd, .run = run_sgd
+};
+
+/* --- copies in other layouts: may they be laid over the weight? ------------------------------- */
 
 typedef struct {
     int tile; /* elements */
@@ -52,9 +117,8 @@ static td_status accepts_copy(const td_type *w, const td_blocking *bw, const td_
 {
     int64_t box[TD_RANK_MAX + 1], other[TD_RANK_MAX + 1];
     td_blocking bc;
-    if (copy->dtype != TD_DT_BF16 && copy->dtype != TD_DT_F16)
-        return td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
-    if (!td_type_same_shape(copy, w) || !td_type_blocking(copy, &bc) || bc.rank != bw->rank ||
+    TD_TRY(check_half(copy));
+    if (!td_type_blocking(copy, &bc) || bc.rank != bw->rank ||
         memcmp(bc.dim, bw->dim, (size_t)bc.rank * sizeof bc.dim[0]) != 0 || has_padding(&bc))
         return td_error(TD_ENOKERNEL, "the copy cannot be laid over the weight");
     if (!tile_of(bw, box) || !tile_of(&bc, other) || memcmp(box, other, sizeof box) != 0)
@@ -62,22 +126,20 @@ static td_status accepts_copy(const td_type *w, const td_blocking *bw, const td_
     return TD_OK;
 }
 
-static td_status accepts(const td_node *n)
+static td_status accepts_copies(const td_node *n)
 {
     const td_type *w = td_in_type(n, W);
     td_blocking bw;
     if (n->n_in <= COPY)
         return td_error(TD_ENOKERNEL, "there is no copy");
-    for (int i = 0; i < LR; i++)
-        if (!td_type_equal(td_in_type(n, i), w) || w->dtype != TD_DT_F32)
-            return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
-    for (int i = LR; i < COPY; i++)
-        if (td_in_type(n, i)->dtype != TD_DT_F32)
-            return td_error(TD_ENOKERNEL, "operand %d is not f32", i);
+    TD_TRY(check_operands(n));
     if (td_type_count(w) > INT32_MAX || !td_type_blocking(w, &bw) || has_padding(&bw))
         return td_error(TD_ENOKERNEL, "layout '%s' has padding", w->layout);
-    for (int i = COPY; i < n->n_in; i++)
+    for (int i = COPY; i < n->n_in; i++) {
         TD_TRY(accepts_copy(w, &bw, td_in_type(n, i)));
+        if (td_in_type(n, i)->dtype != td_in_type(n, COPY)->dtype)
+            return td_error(TD_ENOKERNEL, "the copies are of two types");
+    }
     return TD_OK;
 }
 
@@ -168,14 +230,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
 
 /* --- run -------------------------------------------------------------------------------------- */
 
-static void write_copies(const td_node *n, const copies_state *s, int64_t k, const float *w,
-                         void *const *args)
+static void write_copies(const copies_state *s, int64_t k, const uint16_t *half, void *const *args)
 {
-    uint16_t half[TILE_MAX];
-    if (td_in_type(n, COPY)->dtype == TD_DT_BF16)
-        td_f32_to_bf16_n(w, (size_t)s->tile, half);
-    else
-        td_f32_to_f16_n(w, (size_t)s->tile, half);
     for (int c = 0; c < s->n_copies; c++) {
         uint16_t *to = (uint16_t *)args[COPY + c] + s->place[c][k];
         const uint16_t *order = s->order[c];
@@ -184,31 +240,30 @@ static void write_copies(const td_node *n, const copies_state *s, int64_t k, con
     }
 }
 
-static td_status run(const td_prepared *p, void *const *args)
+static td_status run_copies(const td_prepared *p, void *const *args)
 {
-    const td_node *n = p->node;
-    const td_sgd_attr *at = n->attr;
     const copies_state *s = p->state;
-    if (*(const float *)args[FINITE] == 0)
+    td_own_step a;
+    if (!step_of(p->node, args, &a))
         return TD_OK;
-    const td_own_step a = { at->momentum, at->decay, *(const float *)args[LR],
-                            *(const float *)args[INVERSE], at->nesterov };
     float *w = args[W], *v = args[V];
     const float *g = args[G];
-    const td_own_simd *simd = td_own_simd_for(TD_DT_F32, 16);
-#pragma omp parallel for if (s->n_tiles > GROUP)
-    for (int64_t k = 0; k < s->n_tiles; k += GROUP) {
-        const int64_t m = s->n_tiles - k < GROUP ? s->n_tiles - k : GROUP, i = k * s->tile;
-        simd->sgd(m * s->tile, &a, w + i, v + i, g + i, NULL);
-        for (int64_t j = k; j < k + m; j++)
-            write_copies(n, s, j, w + j * s->tile, args);
+    const td_own_simd *simd = td_own_simd_for(td_in_type(p->node, COPY)->dtype, 16);
+    const int64_t group = TD_OWN_PIECE / s->tile; /* tiles of one job */
+#pragma omp parallel for if (s->n_tiles > group)
+    for (int64_t k = 0; k < s->n_tiles; k += group) {
+        _Alignas(64) uint16_t half[TD_OWN_PIECE];
+        const int64_t m = s->n_tiles - k < group ? s->n_tiles - k : group, i = k * s->tile;
+        simd->sgd(m * s->tile, &a, w + i, v + i, g + i, half);
+        for (int64_t j = 0; j < m; j++)
+            write_copies(s, k + j, half + j * s->tile, args);
     }
     return TD_OK;
 }
 
 const td_kernel td_own_sgd_copies = { .name = "own_sgd_copies",
                                       .op = &td_op_sgd,
-                                      .accepts = accepts,
+                                      .accepts = accepts_copies,
                                       .prepare = prepare,
-                                      .run = run,
+                                      .run = run_copies,
                                       .release = release };
