@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -66,19 +67,14 @@ static void collect(const td_graph *g, copies_state *s)
 /* is there a kernel for the update with these copies? */
 static bool has_kernel(const td_rewriter *rw, const weight_copies *c)
 {
-    td_value end[OPERANDS + COPIES_MAX], *in[OPERANDS + COPIES_MAX];
-    td_node probe = *c->update;
-    for (int i = 0; i < OPERANDS; i++) {
-        end[i] = *c->update->in[i < c->update->n_in ? i : 3]; /* inverse, finite: scalars as lr */
-        in[i] = &end[i];
-    }
-    for (int i = 0; i < c->n; i++) {
-        end[OPERANDS + i] = *c->made_by[i]->out[0];
-        in[OPERANDS + i] = &end[OPERANDS + i];
-    }
-    probe.in = in;
-    probe.n_in = OPERANDS + c->n;
-    return rw->target && rw->target->supports(rw->target->ctx, &probe);
+    td_value *in[OPERANDS + COPIES_MAX];
+    td_probe p;
+    for (int i = 0; i < OPERANDS; i++) /* inverse and finite are scalars as lr is */
+        in[i] = c->update->in[i < c->update->n_in ? i : 3];
+    for (int i = 0; i < c->n; i++)
+        in[OPERANDS + i] = c->made_by[i]->out[0];
+    td_probe_init_with(&p, c->update, OPERANDS + c->n, in);
+    return rw->target && rw->target->supports(rw->target->ctx, &p.node);
 }
 
 static void drop_unsupported(const td_rewriter *rw, copies_state *s)

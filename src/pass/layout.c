@@ -18,6 +18,7 @@
  */
 #include <string.h>
 
+#include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -46,22 +47,14 @@ static bool is_forward_conv(const td_node *n)
 /* a wish is what the library would like best; does a kernel take exactly that? */
 static bool can_have(const td_rewriter *rw, const td_node *n, const td_layout_wish *w)
 {
-    td_value end[TD_IN_MAX + TD_OUT_MAX], *in[TD_IN_MAX], *out[TD_OUT_MAX];
-    td_node probe = *n;
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = &end[i];
-        end[i] = *n->in[i];
+    td_probe p;
+    td_probe_init(&p, n);
+    for (int i = 0; i < n->n_in; i++)
         if (!td_is_shape_only(n, i))
-            memcpy(end[i].type.layout, w->in[i], TD_LAYOUT_BYTES);
-    }
-    for (int i = 0; i < n->n_out; i++) {
-        out[i] = &end[n->n_in + i];
-        *out[i] = *n->out[i];
-        memcpy(out[i]->type.layout, w->out, TD_LAYOUT_BYTES);
-    }
-    probe.in = in;
-    probe.out = out;
-    return rw->target->supports(rw->target->ctx, &probe);
+            memcpy(p.value[i].type.layout, w->in[i], TD_LAYOUT_BYTES);
+    for (int i = 0; i < n->n_out; i++)
+        memcpy(p.node.out[i]->type.layout, w->out, TD_LAYOUT_BYTES);
+    return rw->target->supports(rw->target->ctx, &p.node);
 }
 
 /*
@@ -91,18 +84,12 @@ static const td_value *filter_param(const td_node *conv)
 /* what a convolution would wish for its filter if it ran in the parameter's own dtype */
 static const char *wish_in(td_rewriter *rw, layout_state *s, const td_node *n, td_dtype d)
 {
-    td_value end[TD_IN_MAX], *in[TD_IN_MAX], out = *n->out[0], *outs[1] = { &out };
+    td_probe p;
     td_layout_wish wish = { 0 };
-    td_node probe = *n;
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = &end[i];
-        end[i] = *n->in[i];
-        end[i].type.dtype = d;
-    }
-    out.type.dtype = d;
-    probe.in = in;
-    probe.out = outs;
-    if (!rw->target->wish(rw->target->ctx, &probe, &wish))
+    td_probe_init(&p, n);
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        p.value[i].type.dtype = d;
+    if (!rw->target->wish(rw->target->ctx, &p.node, &wish))
         return NULL;
     return td_arena_text(&s->arena, wish.in[1]);
 }
@@ -160,20 +147,17 @@ static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
 /* would some kernel take old node n on these operands, its results in `layout`? */
 static bool supported(const td_rewriter *rw, const td_node *n, td_value **in, const char *layout)
 {
-    td_value result[TD_OUT_MAX], *out[TD_OUT_MAX];
-    td_node probe = *n;
+    td_probe p;
     if (!rw->target)
         return false;
-    probe.in = in;
-    probe.out = out;
+    td_probe_init_with(&p, n, n->n_in, in);
     for (int i = 0; i < n->n_out; i++) {
-        result[i] = *n->out[i];
-        out[i] = &result[i];
-        memset(result[i].type.layout, 0, sizeof result[i].type.layout);
-        if (result[i].type.rank == in[0]->type.rank || n->op->layout == TD_LAYOUT_CHOOSES)
-            memcpy(result[i].type.layout, layout, strlen(layout) + 1);
+        td_type *t = &p.node.out[i]->type;
+        memset(t->layout, 0, sizeof t->layout);
+        if (t->rank == in[0]->type.rank || n->op->layout == TD_LAYOUT_CHOOSES)
+            memcpy(t->layout, layout, strlen(layout) + 1);
     }
-    return rw->target->supports(rw->target->ctx, &probe);
+    return rw->target->supports(rw->target->ctx, &p.node);
 }
 
 static void emit_wish(td_rewriter *rw, const td_node *n, td_value **in, const td_layout_wish *w)

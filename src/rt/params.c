@@ -7,10 +7,10 @@
  */
 #include <string.h>
 
-#include "base/half.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "rt/program_parts.h"
+#include "rt/widen.h"
 
 /* --- data in and out -------------------------------------------------------------------------- */
 
@@ -137,22 +137,6 @@ static td_status copy_param(const td_value *v, char *inside, char *plain, bool t
     return TD_OK;
 }
 
-static void widen(td_dtype d, int64_t n, const uint16_t *from, float *to)
-{
-    if (d == TD_DT_BF16)
-        td_bf16_to_f32_n(from, (size_t)n, to);
-    else
-        td_f16_to_f32_n(from, (size_t)n, to);
-}
-
-static void narrow(td_dtype d, int64_t n, const float *from, uint16_t *to)
-{
-    if (d == TD_DT_BF16)
-        td_f32_to_bf16_n(from, (size_t)n, to);
-    else
-        td_f32_to_f16_n(from, (size_t)n, to);
-}
-
 /* copy between a parameter and plain float32 (float64) outside */
 static td_status exchange(td_program *p, const td_value *v, char *outside, bool to_outside)
 {
@@ -164,10 +148,10 @@ static td_status exchange(td_program *p, const td_value *v, char *outside, bool 
     if (!half)
         return TD_ENOMEM;
     if (!to_outside)
-        narrow(d, n, (const float *)outside, half);
+        td_widen_copy(TD_DT_F32, outside, d, half, n);
     td_status st = copy_param(v, p->address[v->id], (char *)half, to_outside);
     if (st == TD_OK && to_outside)
-        widen(d, n, half, (float *)outside);
+        td_widen_copy(d, half, TD_DT_F32, outside, n);
     td_free(half);
     return st;
 }

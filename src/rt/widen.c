@@ -18,18 +18,13 @@
 
 #include "base/arena.h"
 #include "base/half.h"
+#include "ir/probe.h"
 #include "rt/device.h"
 
 #define MAX_TENSORS (TD_IN_MAX + TD_OUT_MAX)
 #define PART        32768 /* elements a thread converts at once */
 
 /* --- the node in float32 ---------------------------------------------------------------------- */
-
-typedef struct {
-    td_node node;
-    td_value value[MAX_TENSORS]; /* operands, then results */
-    td_value *pointer[MAX_TENSORS];
-} shadow;
 
 static const td_value *tensor(const td_node *n, int i)
 {
@@ -50,15 +45,11 @@ static td_status check_results(const td_node *n)
     return TD_OK;
 }
 
-static td_status make_shadow(const td_node *n, shadow *s)
+static td_status make_shadow(const td_node *n, td_probe *s)
 {
     bool any = false;
-    s->node = *n;
-    s->node.in = s->pointer;
-    s->node.out = s->pointer + n->n_in;
+    td_probe_init(s, n);
     for (int i = 0; i < n->n_in + n->n_out; i++) {
-        s->value[i] = *tensor(n, i);
-        s->pointer[i] = &s->value[i];
         if (!td_dtype_is_half(s->value[i].type.dtype))
             continue;
         if (i < n->n_in && (n->op->writes >> i & 1))
@@ -71,21 +62,21 @@ static td_status make_shadow(const td_node *n, shadow *s)
     return check_results(&s->node);
 }
 
-static const td_kernel *inner_kernel(const shadow *s)
+static const td_kernel *inner_kernel(const td_probe *s)
 {
     return td_native_select(&s->node, NULL);
 }
 
 static td_status widen_accepts(const td_node *n)
 {
-    shadow s;
+    td_probe s;
     TD_TRY(make_shadow(n, &s));
     return inner_kernel(&s) ? TD_OK : td_error(TD_ENOKERNEL, "no kernel computes it in float32");
 }
 
 bool td_widen_wish(const td_node *n, td_layout_wish *out)
 {
-    shadow s;
+    td_probe s;
     return make_shadow(n, &s) == TD_OK && td_native_wish(&s.node, out);
 }
 
@@ -119,7 +110,7 @@ void td_widen_copy(td_dtype from, const void *src, td_dtype to, void *dst, int64
 
 typedef struct {
     td_prepared inner;
-    shadow shadow;
+    td_probe shadow;
     bool is_widened[MAX_TENSORS];
     size_t offset[MAX_TENSORS]; /* in the scratch, of those */
     int64_t count[MAX_TENSORS]; /* elements, padding included */

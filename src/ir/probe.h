@@ -1,0 +1,28 @@
+/*
+ * ir/probe.h -- a node that might be: for asking a target about other types than the graph has
+ *
+ *     td_probe p;
+ *     td_probe_init(&p, node);
+ *     p.value[0].type.dtype = TD_DT_F32;              operands first, then results
+ *     target->supports(target->ctx, &p.node);
+ *
+ * The probe points into itself: it is not copied.  Names, producers and attributes are the node's.
+ */
+#ifndef TD_IR_PROBE_H
+#define TD_IR_PROBE_H
+
+#include "ir/op.h"
+
+typedef struct {
+    td_node node;
+    td_value value[TD_IN_MAX + TD_OUT_MAX];
+    td_value *pointer[TD_IN_MAX + TD_OUT_MAX];
+} td_probe;
+
+/** A copy of `n` whose operands and results are the probe's own. */
+void td_probe_init(td_probe *p, const td_node *n);
+
+/** As td_probe_init with `n_in` other operands. */
+void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const *in);
+
+#endif
