@@ -167,11 +167,17 @@ static td_status make_pd(const td_node *n, const conv_view *given, open_ends any
     return st;
 }
 
-/* exactly as the node stands */
-static td_status make_fixed(const td_node *n, dnnl_primitive_desc_t *pd)
+/* exactly as the node stands, but for so many pictures */
+static td_status make_for(const td_node *n, int64_t pictures, dnnl_primitive_desc_t *pd)
 {
     conv_view v = view_of(n);
+    v.x.dim[0] = v.y.dim[0] = pictures;
     return make_pd(n, &v, (open_ends){ 0 }, pd);
+}
+
+static td_status make_fixed(const td_node *n, dnnl_primitive_desc_t *pd)
+{
+    return make_for(n, view_of(n).x.dim[0], pd);
 }
 
 /* --- what the device is asked ----------------------------------------------------------------- */
@@ -316,7 +322,15 @@ static td_status grad_x_prepare(const td_node *n, td_prepared *out)
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-static td_status grad_w_prepare(const td_node *n, td_prepared *out)
+td_status td_dnnl_conv_grad_w_accepts(const td_node *n, int64_t pictures)
+{
+    dnnl_primitive_desc_t pd;
+    TD_TRY(make_for(n, pictures, &pd));
+    dnnl_primitive_desc_destroy(pd);
+    return TD_OK;
+}
+
+td_status td_dnnl_conv_grad_w_prepare(const td_node *n, int64_t pictures, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -324,8 +338,13 @@ static td_status grad_w_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_SRC, dnnl_query_src_md, 0, 1 },
         { DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, 3 },
     };
-    TD_TRY(make_fixed(n, &pd));
+    TD_TRY(make_for(n, pictures, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
+}
+
+static td_status grad_w_prepare(const td_node *n, td_prepared *out)
+{
+    return td_dnnl_conv_grad_w_prepare(n, td_in_type(n, 1)->dim[0], out);
 }
 
 static td_status fused_run(const td_prepared *p, void *const *args)
