@@ -21,6 +21,7 @@ struct td_field;
  */
 typedef struct td_amp_opts {
     bool amp;      /* mixed precision; the half type is measured where precision does not say it */
+    bool no_amp;   /* float32, whatever the environment or the options of a saved run say */
     int precision; /* 0 "default": fp32, or as TANDEM_AMP says; 1 "fp32", 2 "bf16", 3 "fp16",
                       4 "auto": the fastest of fp32 and bf16 */
     int rule;      /* generation of TensorFlow's rule: 0 "current", 1 "2.15", 2 "classic" (1.15) */
@@ -37,7 +38,7 @@ typedef struct td_amp_opts {
 TD_API const struct td_field *td_amp_fields(void);
 TD_API void td_amp_defaults(td_amp_opts *opts);
 
-/** TD_EUSAGE: options of one command line that contradict each other (amp and precision fp32). */
+/** TD_EUSAGE: options of one command line that contradict each other, as amp and precision fp32. */
 TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
 
 /** "fp32", "bf16" or "fp16" of resolved options. */

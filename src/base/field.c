@@ -229,6 +229,8 @@ static int64_t suffix_factor(const char *suffix)
         { "k",  1000 },              { "K",  1000 },
         { "M",  1000000 },           { "G",  1000000000 },
         { "Ki", INT64_C(1) << 10 },  { "Mi", INT64_C(1) << 20 },  { "Gi", INT64_C(1) << 30 },
+        { "kB", 1000 },              { "MB", 1000000 },           { "GB", 1000000000 },
+        { "KiB", INT64_C(1) << 10 }, { "MiB", INT64_C(1) << 20 }, { "GiB", INT64_C(1) << 30 },
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

@@ -31,7 +31,7 @@
 typedef enum {
     TD_KIND_END,
     TD_KIND_INT,  /* int */
-    TD_KIND_LONG, /* int64_t; k, M, G, Ki, Mi, Gi suffixes */
+    TD_KIND_LONG, /* int64_t; suffixes k, M, G, Ki, Mi, Gi, with or without B */
     TD_KIND_REAL, /* double */
     TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
     TD_KIND_ENUM, /* int, index into names */
@@ -46,7 +46,8 @@ typedef struct td_field {
     double def, min, max;     /* numbers; INT and LONG are exact below 2^53 */
     const char *def_text;     /* TEXT */
     const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
-    const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind */
+    const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind; for
+                                 a BOOL, "": another row is called "no-" this one */
     const char *help;         /* NULL hides the row from --help */
 } td_field;
 

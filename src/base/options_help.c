@@ -41,14 +41,15 @@ static void add_name(const char *name, size_t n, td_text *out)
         td_text_add_bytes(out, name[i] == '_' ? "-" : &name[i], 1);
 }
 
-static bool is_plain_no(const td_field *f)
+/* a BOOL shown without "[no-]": it says no itself, or another row does */
+static bool is_one_way(const td_field *f)
 {
-    return strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
+    return f->meta || strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
 }
 
 static void add_long(const td_field *f, const char *name, size_t n, td_text *out)
 {
-    td_text_add(out, f->kind == TD_KIND_BOOL && !is_plain_no(f) ? "--[no-]" : "--");
+    td_text_add(out, f->kind == TD_KIND_BOOL && !is_one_way(f) ? "--[no-]" : "--");
     add_name(name, n, out);
 }
 

@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 
 const char *const td_amp_precisions[] = { "default", "fp32", "bf16", "fp16", "auto", NULL };
-static const char *const rules[] = { "current", "2.15", "classic", NULL };
+static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
 static const char *const levels[] = { "default",
                                       "tensor-cores-only",
                                       "unsafe-force-all",
@@ -26,8 +26,10 @@ static const char *const levels[] = { "default",
 #define LIST(m, text) TD_TEXT_AS(td_amp_opts, m, "amp_" #m, NULL, NULL, "OPS", text)
 
 static const td_field fields[] = {
-    TD_BOOL_AS(td_amp_opts, amp, "amp", "use-tf-amp", false,
-               "mixed precision; --precision says which half type"),
+    { "amp", "use-tf-amp", TD_KIND_BOOL, offsetof(td_amp_opts, amp), 0, 0, 1, NULL, NULL, "",
+      "mixed precision; --precision says which half type" },
+    TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
+               "float32, whatever TANDEM_AMP or a saved run says"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
                "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
@@ -63,6 +65,11 @@ td_status td_amp_check(const td_amp_opts *o)
 {
     if (o->amp && o->precision == TD_PRECISION_FP32)
         return td_error(TD_EUSAGE, "--amp and --precision fp32 contradict each other");
+    if (o->amp && o->no_amp)
+        return td_error(TD_EUSAGE, "--amp and --no-amp contradict each other");
+    if (o->no_amp && o->precision != TD_PRECISION_DEFAULT && o->precision != TD_PRECISION_FP32)
+        return td_error(TD_EUSAGE, "--no-amp and --precision %s contradict each other",
+                        td_amp_precisions[o->precision]);
     return TD_OK;
 }
 

@@ -145,11 +145,29 @@ static td_status check_painting(const td_amp_opts *o)
                                   td_error_message());
 }
 
+/* one option of the command line against another of a checkpoint, which td_amp_check has not seen */
+static void settle(td_amp_opts *o)
+{
+    if (o->no_amp) {
+        o->amp = o->no_amp = false;
+        o->precision = TD_PRECISION_FP32;
+    } else if (o->amp && o->precision == TD_PRECISION_FP32) {
+        o->precision = TD_PRECISION_DEFAULT;
+    }
+}
+
+/* of the options alone: the environment's may be there for other programs */
+static bool says_how(const td_amp_opts *o)
+{
+    return o->rule || o->level || o->allow_add || o->allow_remove || o->infer_add ||
+           o->infer_remove || o->deny_add || o->deny_remove || o->clear_add || o->clear_remove ||
+           o->log_path;
+}
+
 td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
-    if (o->amp && o->precision == TD_PRECISION_FP32)
-        o->precision =
-            TD_PRECISION_DEFAULT; /* of a checkpoint or a file, td_amp_check saw neither */
+    const bool is_how_said = says_how(o);
+    settle(o);
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
     TD_TRY(check_painting(o));
@@ -159,5 +177,8 @@ td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
         o->precision = TD_PRECISION_FP32;
     if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
         TD_TRY(measure(dev, &o->precision));
+    if (is_how_said && o->precision == TD_PRECISION_FP32 && o->level != TD_AMP_LEVEL_O0 &&
+        !o->is_silent)
+        td_log(TD_LOG_WARN, "amp", "the precision is fp32: the other --amp options do nothing");
     return TD_OK;
 }

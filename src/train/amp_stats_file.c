@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/os.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40) /* of a tensor; sums over a graph still fit */
@@ -179,6 +180,10 @@ static td_status read_lines(td_stats_file *f, const char *path, const char *text
     for (const char *line = text; line < text + n; number++) {
         const char *end = memchr(line, '\n', (size_t)(text + n - line));
         snprintf(at.what, sizeof at.what, "'%.500s': line %d", path, number);
+        if (!end && f->n_steps) { /* the run was killed while it wrote */
+            td_log(TD_LOG_WARN, "inspect", "%s is cut off and left out", at.what);
+            return TD_OK;
+        }
         if (!end)
             return td_error(TD_EFORMAT, "%s is cut off: it has no end", at.what);
         TD_TRY(read_line(f, &at, line, (size_t)(end - line)));

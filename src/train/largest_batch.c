@@ -23,9 +23,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "pass/amp.h"
 #include "train/network.h"
 
-enum { BATCH_MAX = 1 << 20, N_PRECISIONS = 3, PRECISION_FP32 = 1, N_PARTS = 5 };
+enum { BATCH_MAX = 1 << 20, N_PRECISIONS = 3, N_PARTS = 5 };
 
 static const char *const precisions[N_PRECISIONS] = { "fp32", "bf16", "fp16" };
 
@@ -328,7 +329,7 @@ td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out)
         s.amp = o->amp;
         s.parent_bytes = td_memory_now_bytes();
         if (!is_one)
-            s.amp.precision = PRECISION_FP32 + n;
+            s.amp.precision = TD_PRECISION_FP32 + n;
         td_log(TD_LOG_INFO, "benchmark", "the largest batch: %s",
                is_one ? "one precision" : precisions[n]);
         TD_OUT(td_child_run(search_one, &s, &found[n]));

@@ -8,6 +8,7 @@
 
 #include "base/field.h"
 #include "base/status.h"
+#include "pass/amp.h"
 
 static const char *const backends[] = { "folder|pytorch|dali-cpu", "synthetic|syntetic", "tensors",
                                         NULL };
@@ -21,9 +22,9 @@ static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia"
 static const char *const iter_units[] = { "batch", NULL };
 static const char *const modes[] = { "training", "inference", "data", "op", NULL };
 
-enum { PRECISION_DEFAULT = 0, PRECISION_FP16 = 3 }; /* of td_amp_opts */
-
 #define MANY 1e12 /* no real limit: images, steps, iterations */
+
+enum { AMP_STATS_EVERY = 100 };
 
 /* clang-format off */
 
@@ -139,7 +140,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, train_logits, NULL, "FILE", "logits of the run's first step"),
     TD_TEXT   (td_train_opts, amp_stats, NULL, "FILE",
                "what tensors hold and a half type would lose, a JSON line for an observed step"),
-    TD_LONG   (td_train_opts, amp_stats_every, 100, 1, MANY,
+    TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, MANY,
                "steps from one observed step to the next; the first is one"),
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
@@ -297,7 +298,7 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
 {
     td_amp_opts amp = opts->amp;
     if (opts->fp16)
-        amp.precision = PRECISION_FP16;
+        amp.precision = TD_PRECISION_FP16;
     return amp;
 }
 
@@ -328,7 +329,11 @@ td_status td_train_check_line(const td_train_opts *o)
 {
     if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
         return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
-    if (o->fp16 && o->amp.precision != PRECISION_DEFAULT && o->amp.precision != PRECISION_FP16)
+    if (o->fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
+        o->amp.precision != TD_PRECISION_FP16)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
-    return td_amp_check(&o->amp);
+    if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
+        return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
+    td_amp_opts amp = td_train_amp(o);
+    return td_amp_check(&amp);
 }

@@ -19,8 +19,9 @@
 #include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "pass/amp.h"
 
-enum { STEPS = 4, PRECISION_DEFAULT = 0, PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
+enum { STEPS = 4 };
 
 static const struct {
     const char *name, *article; /* what the article calls it */
@@ -57,9 +58,9 @@ static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_
     out->batch_size = o->batch_size * steps[i].times;
     out->bound = out->kernels = false;
     if (!steps[i].is_mixed)
-        out->amp = (td_amp_opts){ .precision = PRECISION_FP32 };
-    else if (o->amp.precision == PRECISION_DEFAULT)
-        out->amp.precision = PRECISION_BF16;
+        out->amp = (td_amp_opts){ .precision = TD_PRECISION_FP32 };
+    else if (o->amp.precision == TD_PRECISION_DEFAULT)
+        out->amp.precision = TD_PRECISION_BF16;
     if (steps[i].is_fused)
         return TD_OK;
     int n = snprintf(skip, room, "%s%sfuse", o->skip_passes ? o->skip_passes : "",
@@ -142,8 +143,8 @@ static void show_json(const result *r, td_text *out)
 
 static td_status check(const td_benchmark_opts *o)
 {
-    if (o->amp.precision != PRECISION_DEFAULT && o->amp.precision != PRECISION_BF16 &&
-        o->amp.precision != PRECISION_FP16)
+    if (o->amp.precision != TD_PRECISION_DEFAULT && o->amp.precision != TD_PRECISION_BF16 &&
+        o->amp.precision != TD_PRECISION_FP16)
         return td_error(TD_EUSAGE, "--walkthrough compares fp32 with a half type, --precision bf16 "
                                    "or fp16");
     if (o->batch_size > (1 << 20) / 2)

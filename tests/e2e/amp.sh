@@ -40,6 +40,20 @@ says "TANDEM_AMP"
 with TANDEM_AMP_LEVEL=high expect 2 inspect graph $net
 says "TANDEM_AMP_LEVEL"
 
+for said in --no-amp --no-use-tf-amp; do
+    with TANDEM_AMP=fp16 expect 0 inspect graph $net $said
+    grep -q ':f16\[' out && complain "TANDEM_AMP wins against $said"
+done
+expect 2 inspect graph $net --amp --no-amp
+says 'contradict'
+expect 2 inspect graph $net --no-amp --precision bf16
+says 'contradict'
+
+expect 0 inspect graph $net --amp-rule 1.15
+says 'the precision is fp32: the other --amp options do nothing'
+expect 0 inspect graph $net --amp-rule 1.15 --precision bf16
+grep -q 'do nothing' err && complain "--amp-rule does nothing with --precision bf16"
+
 # --- lists ----------------------------------------------------------------------------------------
 # type OP: the type that inspect amp shows for the first such op
 type() {

@@ -70,6 +70,9 @@ says "^tandem: error: 'empty.jsonl' is empty: no step was observed$"
 head -c 4000 fp16.jsonl >cut.jsonl
 expect 1 inspect amp-stats cut.jsonl
 says "^tandem: error: 'cut.jsonl': line 1 is cut off: it has no end$"
+{ head -n 1 fp16.jsonl; head -c 4000 fp16.jsonl; } >killed.jsonl
+expect 0 inspect amp-stats killed.jsonl
+says "'killed.jsonl': line 2 is cut off and left out"
 { head -n 1 fp16.jsonl; echo '{"step": 2}'; } >short.jsonl
 expect 1 inspect amp-stats short.jsonl
 says "'short.jsonl': line 2: there is no 'epoch'"
@@ -85,6 +88,8 @@ expect 2 inspect graph --model small.td --svg never.svg
 says 'draws nothing'
 [ ! -e never.svg ] || complain "something was drawn"
 expect 2 $whole --workspace none --amp-stats x.jsonl --amp-stats-every 0
+expect 2 $whole --workspace none --amp-stats-every 5
+says 'amp-stats-every belongs to --amp-stats'
 expect 1 $whole --workspace none --amp-stats absent/x.jsonl
 says "absent/x.jsonl"
 expect 2 $whole --workspace none --amp-stats same --final-weights same

@@ -201,6 +201,8 @@ case $chosen in bf16 | fp32) ;; *) complain "the checkpoint's precision is '$cho
 expect 0 train data_six.safetensors $whole --fp16 --epochs 3 --run-epochs 1 --workspace amp
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --run-epochs 1 --workspace amp
 says '^train: mixed precision with fp16$'
+expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --no-amp --workspace single
+grep -q 'mixed precision' err && complain "--no-amp does not take a saved --fp16 back"
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --precision bf16 --workspace amp
 says '^train: mixed precision with bf16$'
 expect 0 train data_six.safetensors $whole --epochs 2 --run-epochs 1 --workspace amp
