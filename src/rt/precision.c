@@ -145,7 +145,7 @@ static td_status check_painting(const td_amp_opts *o)
                                   td_error_message());
 }
 
-/* one option of the command line against another of a checkpoint, which td_amp_check has not seen */
+/* options of the command line against those of a checkpoint, which td_amp_check has not seen */
 static void settle(td_amp_opts *o)
 {
     if (o->no_amp) {
