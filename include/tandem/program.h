@@ -97,12 +97,12 @@ TD_API TD_CHECKED td_status td_program_run(td_program *p);
  */
 TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);
 
-/** Parameters, in the graph's order. */
+/** Parameters, in the graph's order; half copies of weights that a program keeps are none. */
 TD_API int td_program_param_count(const td_program *p);
 TD_API const char *td_program_param_name(const td_program *p, int i);
 TD_API td_type td_program_param_type(const td_program *p, int i); /* plain */
 
-/** What a parameter is for: "weight", "stat", "momentum" or "copy" (half, in no file). */
+/** What a parameter is for: "weight", "stat" or "momentum". */
 TD_API const char *td_program_param_role(const td_program *p, int i);
 
 /** Copy a parameter out or in, in plain order, whatever layout it has inside. */

@@ -39,15 +39,9 @@ static void add_text(const char *json, td_text *out)
     td_text_add(out, "\n");
 }
 
-enum { MODE_DATA = 2, MODE_OP = 3 }; /* td_benchmark_opts.mode */
-
 static td_status check(const void *opts)
 {
-    const td_benchmark_opts *o = opts;
-    if ((o->mode == MODE_DATA || o->mode == MODE_OP) && (o->amp.amp || o->amp.precision))
-        return td_error(TD_EUSAGE, "--mode data and op have no precision of their own; problem "
-                                   "lines say their dtypes");
-    return td_amp_check(&o->amp);
+    return td_amp_check(&((const td_benchmark_opts *)opts)->amp);
 }
 
 static td_status run(const td_call *call)

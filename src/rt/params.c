@@ -56,7 +56,7 @@ td_type td_program_param_type(const td_program *p, int i)
 
 const char *td_program_param_role(const td_program *p, int i)
 {
-    static const char *const names[] = { "weight", "stat", "momentum", "copy" };
+    static const char *const names[] = { "weight", "stat", "momentum" };
     const td_param_attr *a = i >= 0 && i < p->n_params ? p->params[i]->producer->attr : NULL;
     return a ? names[a->role] : NULL;
 }

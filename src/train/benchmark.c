@@ -258,6 +258,9 @@ static td_status check_options(const td_benchmark_opts *o)
     if ((o->walkthrough || o->largest_batch) && o->mode != MODE_TRAINING)
         return td_error(TD_EUSAGE, "--%s is about --mode training",
                         o->walkthrough ? "walkthrough" : "largest-batch");
+    if ((o->mode == MODE_DATA || o->mode == MODE_OP) && (o->amp.amp || o->amp.precision))
+        return td_error(TD_EUSAGE, "--mode data and op have no precision of their own; problem "
+                                   "lines say their dtypes");
     if (o->memory_limit && !o->largest_batch)
         return td_error(TD_EUSAGE, "--memory-limit belongs to --largest-batch");
     return TD_OK;

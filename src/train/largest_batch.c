@@ -86,14 +86,13 @@ static td_status compile_judge(search *s, int batch, td_program **out)
     return st;
 }
 
-/* what a checkpoint holds: copies in half are in no file */
+/* what a checkpoint holds */
 static int64_t saved_bytes(const td_program *p)
 {
     int64_t sum = 0;
     for (int i = 0; i < td_program_param_count(p); i++) {
         const td_type t = td_program_param_type(p, i);
-        if (strcmp(td_program_param_role(p, i), "copy") != 0)
-            sum += td_type_count(&t) * (int64_t)td_dtype_bytes(t.dtype);
+        sum += td_type_count(&t) * (int64_t)td_dtype_bytes(t.dtype);
     }
     return sum;
 }
