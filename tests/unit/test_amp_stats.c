@@ -3,75 +3,16 @@
  */
 #include "support/expect.h"
 #include "support/scratch.h"
+#include "support/small_training.h"
 
 #include "base/os.h"
-#include "base/rng.h"
 #include "train/amp_stats.h"
 #include "train/amp_stats_file.h"
 #include "train/network.h"
 #include "train/svg.h"
 
-enum { BATCH = 4, SIDE = 8, CLASSES = 3, FLOATS = BATCH * 3 * SIDE * SIDE };
-
-static const char model_text[] =
-    "%images:f32[1,3,8,8] = input\n"
-    "%conv1.weight:f32[8,3,3,3] = param {init=normal, scale=0.272}\n"
-    "%1 = conv2d %images, %conv1.weight {pad=1}\n"
-    "%bn1.weight:f32[8] = param {init=ones}\n"
-    "%bn1.bias:f32[8] = param\n"
-    "%bn1.running_mean:f32[8] = param {role=stat}\n"
-    "%bn1.running_var:f32[8] = param {role=stat, init=ones}\n"
-    "%2 = batch_norm_infer %1, %bn1.weight, %bn1.bias, %bn1.running_mean, %bn1.running_var\n"
-    "%3 = relu %2\n"
-    "%4 = global_avg_pool %3\n"
-    "%fc.weight:f32[3,8] = param {init=uniform, scale=0.35}\n"
-    "%fc.bias:f32[3] = param {init=uniform, scale=0.35}\n"
-    "%5 = linear %4, %fc.weight, %fc.bias\n"
-    "output logits = %5\n";
-
-typedef struct {
-    td_device *dev;
-    td_program *program;
-    float images[FLOATS], lr, scale, inverse;
-    int64_t labels[BATCH];
-} training;
-
-static void begin(training *t, const char *device, int precision, float scale)
-{
-    td_graph *g;
-    td_model_opts model;
-    const td_sgd_opts sgd = { .momentum = 0.9, .decay = 1e-4, .is_scaled = true };
-    const td_amp_opts amp = { .precision = precision };
-    td_model_defaults(&model);
-    model.model_text = model_text;
-    model.num_classes = CLASSES;
-    model.image_size = SIDE;
-    *t = (training){ .lr = 0.1f, .scale = scale, .inverse = 1 / scale };
-    expect_ok(td_training_graph(&model, BATCH, &sgd, &g));
-    expect_ok(td_device_open(device, &t->dev));
-    expect_ok(td_compile(g, t->dev, &(td_compile_opts){ .amp = &amp }, &t->program));
-    td_graph_free(g);
-    expect_ok(td_program_init(t->program, 3));
-    td_rng r = td_rng_make(5, TD_RNG_INIT, 0, 0);
-    for (int i = 0; i < FLOATS; i++)
-        t->images[i] = (float)td_rng_normal(&r);
-    for (int i = 0; i < BATCH; i++)
-        t->labels[i] = i % CLASSES;
-    expect_ok(td_program_bind(t->program, "images", t->images));
-    expect_ok(td_program_bind(t->program, "labels", t->labels));
-    expect_ok(td_program_bind(t->program, "lr", &t->lr));
-    expect_ok(td_program_bind(t->program, TD_INPUT_SCALE, &t->scale));
-    expect_ok(td_program_bind(t->program, TD_INPUT_INVERSE, &t->inverse));
-}
-
-static void end(training *t)
-{
-    td_program_free(t->program);
-    td_device_close(t->dev);
-}
-
 /* `steps` steps, every second one observed, into the scratch folder */
-static const char *write_stats(training *t, int steps, const char *name)
+static const char *write_stats(td_small_training *t, int steps, const char *name)
 {
     td_amp_stats *s;
     const char *path = td_scratch_path(name);
@@ -105,9 +46,9 @@ static const td_stats_tensor *gradient_of(const td_stats_step *s, const char *we
 static void steps_are_observed_in_turn(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     td_stats_file f;
-    begin(&t, "ref", 1, 1024);
+    td_small_training_begin(&t, "ref", 1, 1024);
     expect_ok(td_stats_read(write_stats(&t, 6, "turn.jsonl"), &f));
     assert_int_equal(f.n_steps, 3);
     for (int i = 0; i < 3; i++) {
@@ -120,17 +61,17 @@ static void steps_are_observed_in_turn(void **state)
         assert_int_equal(f.steps[i].n_tensors, f.steps[0].n_tensors);
     }
     td_stats_release(&f);
-    end(&t);
+    td_small_training_end(&t);
 }
 
 /* what is in the file is what the program holds, counted here from a copy in plain order */
 static void a_parameter_is_counted(const char *device, const char *name)
 {
-    training t;
+    td_small_training t;
     td_stats_file f;
     td_magnitudes m;
     float w[8 * 3 * 3 * 3];
-    begin(&t, device, 1, 8);
+    td_small_training_begin(&t, device, 1, 8);
     expect_ok(td_program_get(t.program, name, w));
     expect_ok(td_stats_read(write_stats(&t, 1, "one.jsonl"), &f));
     const td_stats_tensor *s = find(&f.steps[0], name);
@@ -141,7 +82,7 @@ static void a_parameter_is_counted(const char *device, const char *name)
     assert_true((s->largest - m.largest) * (s->largest - m.largest) < 1e-18);
     assert_true(s->zero == (double)m.n_zero / (double)m.n);
     td_stats_release(&f);
-    end(&t);
+    td_small_training_end(&t);
 }
 
 static void parameters_are_counted_before_the_step(void **state)
@@ -161,9 +102,9 @@ static void kinds_are_told_apart(void **state)
     static const char *const weights[] = { "conv1.weight", "bn1.weight", "bn1.bias", "fc.weight",
                                            "fc.bias" };
     for (int precision = 1; precision <= 3; precision++) { /* fp32, bf16, fp16 */
-        training t;
+        td_small_training t;
         td_stats_file f;
-        begin(&t, "cpu", precision, 8);
+        td_small_training_begin(&t, "cpu", precision, 8);
         expect_ok(td_stats_read(write_stats(&t, 1, "kinds.jsonl"), &f));
         const td_stats_step *s = &f.steps[0];
         assert_string_equal(find(s, "images")->kind, "input");
@@ -186,7 +127,7 @@ static void kinds_are_told_apart(void **state)
                 assert_string_equal(v->kind, "activation");
         }
         td_stats_release(&f);
-        end(&t);
+        td_small_training_end(&t);
     }
 }
 
@@ -194,15 +135,15 @@ static void kinds_are_told_apart(void **state)
 static void the_loss_scale_moves_gradients(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     td_stats_file a, b;
     int n_moved = 0;
-    begin(&t, "ref", 1, 1);
+    td_small_training_begin(&t, "ref", 1, 1);
     expect_ok(td_stats_read(write_stats(&t, 1, "plain.jsonl"), &a));
-    end(&t);
-    begin(&t, "ref", 1, 1024);
+    td_small_training_end(&t);
+    td_small_training_begin(&t, "ref", 1, 1024);
     expect_ok(td_stats_read(write_stats(&t, 1, "scaled.jsonl"), &b));
-    end(&t);
+    td_small_training_end(&t);
     assert_int_equal(a.steps[0].n_tensors, b.steps[0].n_tensors);
     for (int i = 0; i < a.steps[0].n_tensors; i++) {
         const td_stats_tensor *x = &a.steps[0].tensors[i], *y = &b.steps[0].tensors[i];
@@ -227,18 +168,18 @@ static void the_loss_scale_moves_gradients(void **state)
 static void observing_changes_nothing(void **state)
 {
     (void)state;
-    training seen, plain;
+    td_small_training seen, plain;
     float x[8 * 27], y[8 * 27];
-    begin(&seen, "cpu", 1, 8);
-    begin(&plain, "cpu", 1, 8);
+    td_small_training_begin(&seen, "cpu", 1, 8);
+    td_small_training_begin(&plain, "cpu", 1, 8);
     write_stats(&seen, 5, "seen.jsonl");
     for (int i = 0; i < 5; i++)
         expect_ok(td_amp_stats_run(NULL, plain.program, &(td_amp_place){ .step = i + 1 }));
     expect_ok(td_program_get(seen.program, "conv1.weight", x));
     expect_ok(td_program_get(plain.program, "conv1.weight", y));
     assert_memory_equal(x, y, sizeof x);
-    end(&seen);
-    end(&plain);
+    td_small_training_end(&seen);
+    td_small_training_end(&plain);
 }
 
 /* --- files that are wrong --------------------------------------------------------------------- */
@@ -311,9 +252,9 @@ static void a_last_line_cut_off_is_left_out(void **state)
 static void a_path_that_cannot_be_written_is_an_error(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     td_amp_stats *s;
-    begin(&t, "ref", 1, 1);
+    td_small_training_begin(&t, "ref", 1, 1);
     expect_error(td_amp_stats_open("absent/folder/x", 1, "fp32", t.program, &s), TD_EIO, "absent");
     assert_null(s);
     expect_ok(td_amp_stats_open(NULL, 1, "fp32", t.program, &s));
@@ -324,7 +265,7 @@ static void a_path_that_cannot_be_written_is_an_error(void **state)
                  "/dev/full");
     if (td_amp_stats_close(s) != TD_OK)
         print_message("%s\n", td_error_message());
-    end(&t);
+    td_small_training_end(&t);
 }
 
 /* --- drawing ---------------------------------------------------------------------------------- */
@@ -338,10 +279,10 @@ static void expect_part(const td_text *svg, const char *part)
 static void gradients_are_drawn(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     td_stats_file f;
     td_text svg = { 0 };
-    begin(&t, "ref", 1, 1024);
+    td_small_training_begin(&t, "ref", 1, 1024);
     expect_ok(td_stats_read(write_stats(&t, 3, "drawn.jsonl"), &f));
     td_stats_draw(&f, &svg);
     expect_ok(td_text_status(&svg));
@@ -359,7 +300,7 @@ static void gradients_are_drawn(void **state)
     assert_null(strstr(td_text_get(&svg), "inf\""));
     td_text_release(&svg);
     td_stats_release(&f);
-    end(&t);
+    td_small_training_end(&t);
 }
 
 static void words_are_escaped(void **state)
@@ -381,7 +322,7 @@ static void words_are_escaped(void **state)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static td_status write_and_read(training *t, const char *path)
+static td_status write_and_read(td_small_training *t, const char *path)
 {
     td_amp_stats *s;
     td_stats_file f;
@@ -404,9 +345,9 @@ static td_status write_and_read(training *t, const char *path)
 static void memory_may_fail_at_every_call(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     td_status st = TD_ENOMEM;
-    begin(&t, "ref", 1, 8);
+    td_small_training_begin(&t, "ref", 1, 8);
     const char *path = td_scratch_path("memory.jsonl");
     for (int64_t n = 1; st != TD_OK; n++) {
         const int64_t live = td_alloc_live();
@@ -416,7 +357,7 @@ static void memory_may_fail_at_every_call(void **state)
         assert_true(st == TD_OK || st == TD_ENOMEM);
         assert_int_equal(td_alloc_live(), live);
     }
-    end(&t);
+    td_small_training_end(&t);
 }
 
 int main(void)

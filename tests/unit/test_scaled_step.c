@@ -5,76 +5,18 @@
  * changes nothing at all.
  */
 #include "support/expect.h"
+#include "support/small_training.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/rng.h"
+#include "pass/amp.h"
 #include "train/network.h"
 
-enum { BATCH = 4, SIDE = 8, CLASSES = 3, FLOATS = BATCH * 3 * SIDE * SIDE, STEPS = 3 };
+enum { STEPS = 3 };
 
-static const char model_text[] =
-    "%images:f32[1,3,8,8] = input\n"
-    "%conv1.weight:f32[8,3,3,3] = param {init=normal, scale=0.272}\n"
-    "%1 = conv2d %images, %conv1.weight {pad=1}\n"
-    "%bn1.weight:f32[8] = param {init=ones}\n"
-    "%bn1.bias:f32[8] = param\n"
-    "%bn1.running_mean:f32[8] = param {role=stat}\n"
-    "%bn1.running_var:f32[8] = param {role=stat, init=ones}\n"
-    "%2 = batch_norm_infer %1, %bn1.weight, %bn1.bias, %bn1.running_mean, %bn1.running_var\n"
-    "%3 = relu %2\n"
-    "%4 = global_avg_pool %3\n"
-    "%fc.weight:f32[3,8] = param {init=uniform, scale=0.35}\n"
-    "%fc.bias:f32[3] = param {init=uniform, scale=0.35}\n"
-    "%5 = linear %4, %fc.weight, %fc.bias\n"
-    "output logits = %5\n";
-
-typedef struct {
-    td_device *dev;
-    td_program *program;
-    float images[FLOATS], lr, scale, inverse;
-    int64_t labels[BATCH];
-} training;
-
-static void begin(training *t, const char *device, bool is_scaled)
-{
-    td_model_opts model;
-    td_graph *g;
-    const td_sgd_opts sgd = { .momentum = 0.9, .decay = 1e-4, .is_scaled = is_scaled };
-    td_model_defaults(&model);
-    model.model_text = model_text;
-    model.num_classes = CLASSES;
-    model.image_size = SIDE;
-    expect_ok(td_training_graph(&model, BATCH, &sgd, &g));
-    expect_ok(td_device_open(device, &t->dev));
-    expect_ok(td_compile(g, t->dev, NULL, &t->program));
-    td_graph_free(g);
-    expect_ok(td_program_init(t->program, 3));
-
-    td_rng r = td_rng_make(5, TD_RNG_INIT, 0, 0);
-    for (int i = 0; i < FLOATS; i++)
-        t->images[i] = (float)td_rng_normal(&r);
-    for (int i = 0; i < BATCH; i++)
-        t->labels[i] = i % CLASSES;
-    t->lr = 0.1f;
-    expect_ok(td_program_bind(t->program, "images", t->images));
-    expect_ok(td_program_bind(t->program, "labels", t->labels));
-    expect_ok(td_program_bind(t->program, "lr", &t->lr));
-    if (is_scaled) {
-        expect_ok(td_program_bind(t->program, TD_INPUT_SCALE, &t->scale));
-        expect_ok(td_program_bind(t->program, TD_INPUT_INVERSE, &t->inverse));
-    }
-}
-
-static void end(training *t)
-{
-    td_program_free(t->program);
-    td_device_close(t->dev);
-}
-
-static float run(training *t, float scale)
+static float run(td_small_training *t, float scale)
 {
     t->scale = scale;
     t->inverse = 1 / scale;
@@ -82,21 +24,21 @@ static float run(training *t, float scale)
     return *(const float *)td_program_output(t->program, "loss", NULL);
 }
 
-static bool is_applied(const training *t)
+static bool is_applied(const td_small_training *t)
 {
     const float *answer = td_program_output(t->program, TD_OUTPUT_FINITE, NULL);
     assert_true(*answer == 0 || *answer == 1);
     return *answer == 1;
 }
 
-static int64_t elements(const training *t, int i)
+static int64_t elements(const td_small_training *t, int i)
 {
     const td_type type = td_program_param_type(t->program, i);
     return td_type_count(&type);
 }
 
 /* every parameter behind another, as bytes */
-static char *snapshot(const training *t, size_t *n_bytes)
+static char *snapshot(const td_small_training *t, size_t *n_bytes)
 {
     size_t at = 0, n = 0;
     for (int i = 0; i < td_program_param_count(t->program); i++)
@@ -112,7 +54,7 @@ static char *snapshot(const training *t, size_t *n_bytes)
 }
 
 /* the same parameters in both; they may stand in another order */
-static void expect_same(const training *a, const training *b)
+static void expect_same(const td_small_training *a, const td_small_training *b)
 {
     assert_int_equal(td_program_param_count(a->program), td_program_param_count(b->program));
     for (int i = 0; i < td_program_param_count(a->program); i++) {
@@ -131,9 +73,9 @@ static void expect_same(const training *a, const training *b)
 
 static void powers_of_two_change_no_bit_on(const char *device)
 {
-    training plain, scaled;
-    begin(&plain, device, false);
-    begin(&scaled, device, true);
+    td_small_training plain, scaled;
+    td_small_training_begin(&plain, device, TD_PRECISION_FP32, 0);
+    td_small_training_begin(&scaled, device, TD_PRECISION_FP32, 1);
     expect_same(&plain, &scaled);
     for (int i = 0; i < STEPS; i++) {
         float a = run(&plain, 1), b = run(&scaled, ldexpf(1, 5 * i));
@@ -141,8 +83,8 @@ static void powers_of_two_change_no_bit_on(const char *device)
         assert_true(is_applied(&scaled));
         expect_same(&plain, &scaled);
     }
-    end(&plain);
-    end(&scaled);
+    td_small_training_end(&plain);
+    td_small_training_end(&scaled);
 }
 
 static void powers_of_two_change_no_bit(void **state)
@@ -155,20 +97,20 @@ static void powers_of_two_change_no_bit(void **state)
 /* after a step that counts, so that velocities and statistics are not what they began with */
 static void an_overflow_changes_nothing_on(const char *device)
 {
-    training t;
+    td_small_training t;
     size_t n;
-    begin(&t, device, true);
+    td_small_training_begin(&t, device, TD_PRECISION_FP32, 1);
     float loss = run(&t, 1);
     assert_true(isfinite(loss) && is_applied(&t));
     char *before = snapshot(&t, &n);
-    t.images[FLOATS / 2] = NAN; /* the loss is not finite */
+    t.images[TD_SMALL_FLOATS / 2] = NAN; /* the loss is not finite */
     assert_true(isnan(run(&t, 1)));
     assert_true(!is_applied(&t));
     char *after = snapshot(&t, &n);
     assert_memory_equal(before, after, n);
     td_free(after);
 
-    t.images[FLOATS / 2] = 0; /* the gradients alone are not */
+    t.images[TD_SMALL_FLOATS / 2] = 0; /* the gradients alone are not */
     loss = run(&t, INFINITY);
     assert_true(isfinite(loss) && !is_applied(&t));
     after = snapshot(&t, &n);
@@ -181,7 +123,7 @@ static void an_overflow_changes_nothing_on(const char *device)
     assert_memory_not_equal(before, after, n);
     td_free(after);
     td_free(before);
-    end(&t);
+    td_small_training_end(&t);
 }
 
 static void an_overflow_changes_nothing(void **state)
@@ -195,15 +137,15 @@ static void an_overflow_changes_nothing(void **state)
 static void without_scaling_there_is_nothing_of_it(void **state)
 {
     (void)state;
-    training t;
+    td_small_training t;
     char *text;
-    begin(&t, "ref", false);
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_program_print(t.program, &text));
     assert_null(strstr(text, "all_finite"));
     assert_null(strstr(text, TD_INPUT_SCALE));
     assert_null(td_program_output(t.program, TD_OUTPUT_FINITE, NULL));
     td_text_free(text);
-    end(&t);
+    td_small_training_end(&t);
 }
 
 /* each allocation of building the graph in turn */
@@ -213,14 +155,11 @@ static void no_memory_is_an_error(void **state)
     td_model_opts model;
     td_graph *g = NULL;
     const td_sgd_opts sgd = { .is_scaled = true };
-    td_model_defaults(&model);
-    model.model_text = model_text;
-    model.num_classes = CLASSES;
-    model.image_size = SIDE;
+    td_small_training_model(&model);
     td_status st = TD_ENOMEM;
     for (int64_t n = 1; st != TD_OK; n++) {
         td_alloc_fail_at(n);
-        st = td_training_graph(&model, BATCH, &sgd, &g);
+        st = td_training_graph(&model, TD_SMALL_BATCH, &sgd, &g);
         td_alloc_fail_at(0);
         assert_true(st == TD_OK || st == TD_ENOMEM);
         assert_true(st == TD_OK || !g);
