@@ -4,7 +4,8 @@
  * An optimiser step frees a gradient, so it is moved up to right behind the last of
  *   - the nodes that make its operands, and
  *   - the other readers of the parameters it overwrites, and of reshapes of them.
- * Everything else keeps its order.
+ * Inputs, parameters and constants come first, or a velocity that is named only where it is needed
+ * would keep its update there.  Everything else keeps its order.
  */
 #include "pass/pass.h"
 
@@ -14,11 +15,22 @@ typedef struct {
     int *next;  /* [nodes] of an update: the next one at the same place */
 } order_state;
 
+/* inputs, parameters, constants */
+static bool is_first(const td_node *n)
+{
+    return n->n_in == 0 && !td_node_has_effect(n);
+}
+
+static int made_at(const td_value *v)
+{
+    return is_first(v->producer) ? 0 : v->producer->id;
+}
+
 /* updates themselves come later, at the places they are moved to */
 static void last_readers(const td_graph *g, int *last)
 {
     for (int v = 0; v < g->n_values; v++)
-        last[v] = g->values[v]->producer->id;
+        last[v] = made_at(g->values[v]);
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in && !td_node_has_effect(g->nodes[i]); k++)
             last[g->nodes[i]->in[k]->id] = i;
@@ -32,9 +44,10 @@ static void last_readers(const td_graph *g, int *last)
 /* the node that update n moves behind: the last that must have run before it */
 static int place_of(int *last, const td_node *n)
 {
-    int at = -1;
+    int at = 0;
     for (int i = 0; i < n->n_in; i++) {
-        int before = n->op->writes >> i & 1 ? last[n->in[i]->id] : n->in[i]->producer->id;
+        const td_value *v = n->in[i];
+        const int before = n->op->writes >> i & 1 ? last[v->id] : made_at(v);
         at = before > at ? before : at;
     }
     for (int i = 0; i < n->n_in; i++) { /* whoever overwrites what n reads comes after it */
@@ -59,8 +72,11 @@ static void emit_in_order(td_rewriter *rw, const order_state *s)
             s->next[i] = s->after[at];
             s->after[at] = i;
         }
+    for (int i = 0; i < g->n_nodes && td_build_ok(rw->b); i++)
+        if (is_first(g->nodes[i]))
+            td_rw_copy(rw, g->nodes[i]);
     for (int i = 0; i < g->n_nodes && td_build_ok(rw->b); i++) {
-        if (!td_node_has_effect(g->nodes[i]))
+        if (!td_node_has_effect(g->nodes[i]) && !is_first(g->nodes[i]))
             td_rw_copy(rw, g->nodes[i]);
         for (int k = s->after[i]; k >= 0; k = s->next[k])
             td_rw_copy(rw, g->nodes[k]);
