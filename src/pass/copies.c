@@ -1,13 +1,17 @@
 /*
- * copies.c -- half copies of weights are written by the update, not by a cast in the next step
+ * copies.c -- a half copy of a weight is written by the update, not by a cast in the next step
  *
  *     %c = cast %w                 (or reorder %w {dtype}: another layout too)      ->
  *     ... conv2d %x, %c                 %c = param {role=copy, of=w}
- *     sgd %w, %v, %g, %lr               ... conv2d %x, %c
+ *     %d = reorder %w                   ... conv2d %x, %c
+ *     ... conv2d_grad_x %y, %d          %d = reorder %c
+ *     sgd %w, %v, %g, %lr               ... conv2d_grad_x %y, %d
  *                                       sgd %w, %v, %g, %lr, 1, 1, %c
  *
- * Only where some kernel writes them and nobody reads the cast after the update or outside: else
- * the cast stays.  The program fills a copy when its weight was set.
+ * The first cast is kept for good.  Others, in other layouts, are taken from it: to keep them too
+ * would save little time and, in a ResNet-50, take 49 MB.  Only where some kernel writes the copy
+ * and nobody reads a cast after the update or outside: else the casts stay.  The program fills a
+ * copy when its weight was set.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +20,12 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-#define COPIES_MAX 2
-#define OPERANDS   6 /* of sgd before the copies */
+#define OPERANDS 6 /* of sgd before the copy */
 
 typedef struct {
-    const td_node *made_by[COPIES_MAX]; /* the casts */
-    int n;
-    const td_node *update; /* the one sgd that writes the weight */
+    const td_node *made_by; /* the first cast; NULL: the weight has none, or they stay */
+    bool is_fixed;          /* they stay */
+    const td_node *update;  /* the one sgd that writes the weight */
 } weight_copies;
 
 typedef struct {
@@ -47,42 +50,38 @@ static void collect(const td_graph *g, copies_state *s)
         if (n->op == &td_op_sgd && n->n_in <= OPERANDS)
             s->of[n->in[0]->id].update = n;
         const td_value *w = copied_weight(n);
-        if (w) { /* a third one makes it too many */
-            weight_copies *c = &s->of[w->id];
-            if (c->n < COPIES_MAX)
-                c->made_by[c->n] = n;
-            c->n++;
-        }
+        if (w && !s->of[w->id].made_by)
+            s->of[w->id].made_by = n;
         for (int k = 0; k < n->n_in; k++) /* read when the update was: the old value is wanted */
             if ((w = copied_weight(n->in[k]->producer)) && s->of[w->id].update)
-                s->of[w->id].n = COPIES_MAX + 1;
+                s->of[w->id].is_fixed = true;
     }
     for (int i = 0; i < g->n_outputs; i++) {
         const td_value *w = copied_weight(g->outputs[i].value->producer);
         if (w)
-            s->of[w->id].n = COPIES_MAX + 1;
+            s->of[w->id].is_fixed = true;
     }
 }
 
-/* is there a kernel for the update with these copies? */
+/* is there a kernel for the update with the copy? */
 static bool has_kernel(const td_rewriter *rw, const weight_copies *c)
 {
-    td_value *in[OPERANDS + COPIES_MAX];
+    td_value *in[OPERANDS + 1];
     td_probe p;
     for (int i = 0; i < OPERANDS; i++) /* inverse and finite are scalars as lr is */
         in[i] = c->update->in[i < c->update->n_in ? i : 3];
-    for (int i = 0; i < c->n; i++)
-        in[OPERANDS + i] = c->made_by[i]->out[0];
-    td_probe_init_with(&p, c->update, OPERANDS + c->n, in);
+    in[OPERANDS] = c->made_by->out[0];
+    td_probe_init_with(&p, c->update, OPERANDS + 1, in);
     return rw->target && rw->target->supports(rw->target->ctx, &p.node);
 }
 
 static void drop_unsupported(const td_rewriter *rw, copies_state *s)
 {
-    for (int v = 0; v < rw->old->n_values; v++)
-        if (!s->of[v].update || s->of[v].n > COPIES_MAX || !s->of[v].n ||
-            !has_kernel(rw, &s->of[v]))
-            s->of[v].n = 0;
+    for (int v = 0; v < rw->old->n_values; v++) {
+        weight_copies *c = &s->of[v];
+        if (c->made_by && (!c->update || c->is_fixed || !has_kernel(rw, c)))
+            c->made_by = NULL;
+    }
 }
 
 static td_status copies_begin(td_rewriter *rw)
@@ -107,38 +106,52 @@ static void copies_end(td_rewriter *rw)
     td_free(s);
 }
 
-static void emit_copy(td_rewriter *rw, const td_node *n, const weight_copies *c)
+static void emit_first(td_rewriter *rw, const td_node *n)
 {
     char name[320];
-    int which = c->made_by[0] == n ? 1 : 2;
     td_param_attr attr = { .role = TD_ROLE_COPY, .scale = 1, .of = n->in[0]->name };
-    snprintf(name, sizeof name, "copy%d.%s", which, n->in[0]->name);
+    snprintf(name, sizeof name, "copy.%s", n->in[0]->name);
     rw->map[n->out[0]->id] = td_emit_leaf(rw->b, &td_op_param, &attr, name, &n->out[0]->type);
     rw->n_changed++;
+}
+
+/* another cast of the weight: the copy, in its layout */
+static void emit_other(td_rewriter *rw, const td_node *n, const td_node *first)
+{
+    const td_type *y = &n->out[0]->type, *c = &first->out[0]->type;
+    const td_reorder_attr attr = { .layout = y->layout };
+    td_value *copy = td_rw_get(rw, first->out[0]);
+    if (y->dtype != c->dtype)
+        td_rw_copy(rw, n);
+    else if (strcmp(y->layout, c->layout) == 0)
+        rw->map[n->out[0]->id] = copy;
+    else
+        rw->map[n->out[0]->id] = td_emit(rw->b, &td_op_reorder, &attr, copy);
 }
 
 static void emit_update(td_rewriter *rw, copies_state *s, const td_node *n, td_value **in,
                         const weight_copies *c)
 {
     td_constant_attr one = { .value = 1, .type = "f32[]" };
-    td_value *all[OPERANDS + COPIES_MAX];
+    td_value *all[OPERANDS + 1];
     memcpy(all, in, (size_t)n->n_in * sizeof *all);
     if (n->n_in < OPERANDS && !s->one)
         s->one = td_emit_n(rw->b, &td_op_constant, &one, 0, NULL, NULL);
     for (int i = n->n_in; i < OPERANDS; i++)
         all[i] = s->one;
-    for (int i = 0; i < c->n; i++)
-        all[OPERANDS + i] = td_rw_get(rw, c->made_by[i]->out[0]);
-    td_emit_n(rw->b, n->op, n->attr, OPERANDS + c->n, all, NULL);
+    all[OPERANDS] = td_rw_get(rw, c->made_by->out[0]);
+    td_emit_n(rw->b, n->op, n->attr, OPERANDS + 1, all, NULL);
 }
 
 static void copies_node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     copies_state *s = rw->state;
     const td_value *w = copied_weight(n);
-    if (w && s->of[w->id].n)
-        emit_copy(rw, n, &s->of[w->id]);
-    else if (n->op == &td_op_sgd && s->of[n->in[0]->id].n && s->of[n->in[0]->id].update == n)
+    if (w && s->of[w->id].made_by == n)
+        emit_first(rw, n);
+    else if (w && s->of[w->id].made_by)
+        emit_other(rw, n, s->of[w->id].made_by);
+    else if (n->op == &td_op_sgd && s->of[n->in[0]->id].made_by && s->of[n->in[0]->id].update == n)
         emit_update(rw, s, n, in, &s->of[n->in[0]->id]);
     else
         td_rw_copy_with(rw, n, in);

@@ -23,7 +23,7 @@ with() {
 expect 0 inspect graph $net
 grep -Eq ':(bf16|f16)\[' out && complain "float32 has half tensors"
 expect 0 inspect graph $net --precision bf16
-prints '= conv2d %[^ ]*, %copy1.conv1.weight|:bf16\['
+prints '= conv2d %[^ ]*, %copy.conv1.weight|:bf16\['
 cp out bf16.td
 with TANDEM_AMP=bf16 expect 0 inspect graph $net
 same out bf16.td

@@ -166,6 +166,25 @@ bool td_own_is_streamed(int64_t n_bytes);
 /** The same for a result of planes: not where a pixel is only a part of a cache line. */
 bool td_own_is_plane_streamed(const td_own_shape *s);
 
+/* How the tiles of one blocked layout lie in another: own_tiles.c. */
+typedef struct {
+    int tile; /* elements */
+    int64_t n_tiles;
+    int32_t *place;  /* [n_tiles] where a tile begins, in elements */
+    uint16_t *order; /* [tile] where an element is behind that */
+} td_own_tiles;
+
+/** TD_ENOKERNEL: one of them has padding, or they have no tiles in common. */
+td_status td_own_tiles_check(const td_type *from, const td_type *to) TD_CHECKED;
+
+/** For layouts that passed the check; dtypes do not matter. */
+td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles *out) TD_CHECKED;
+void td_own_tiles_release(td_own_tiles *t);
+
+/** n tiles from tile `first` on: `from` is where that one lies, `to` the other tensor. */
+void td_own_tiles_put(const td_own_tiles *t, int64_t first, int64_t n, const uint16_t *from,
+                      uint16_t *to);
+
 /* Elements of one job: long enough to stream, short enough to share out evenly. */
 #define TD_OWN_PIECE 16384
 
@@ -178,9 +197,10 @@ static inline int64_t td_own_piece(int64_t from, int64_t count)
 /* clang-format off */
 #define TD_OWN_LIST(K)                                                                             \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
-    K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad) K(batch_norm_infer)     \
+    K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad)                         \
+    K(batch_norm_infer) K(batch_norm_relu_infer)                                                   \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
-    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(sgd) K(sgd_copies)               \
+    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
     K(all_finite)
 /* clang-format on */
 
