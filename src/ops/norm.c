@@ -16,6 +16,7 @@
  * batch_norm_add_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta, dz
  *
  * batch_norm_infer(x, gamma, beta, mean, var) -> y           with given statistics
+ * batch_norm_relu_infer(x, gamma, beta, mean, var) -> y      relu of that
  * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta    statistics are constants
  * batch_norm_scale(gamma, var) -> s[C]                       s = gamma / sqrt(var + eps)
  *
@@ -285,6 +286,20 @@ const td_op td_op_batch_norm_infer = {
     .may_overwrite = 1u << 0,
     .infer = infer_infer,
     .grad = infer_grad,
+};
+
+const td_op td_op_batch_norm_relu_infer = {
+    .name = "batch_norm_relu_infer",
+    .summary = "relu(batch_norm_infer(x))",
+    .n_in = 5,
+    .n_out = 1,
+    .in_rank = { 4, 1, 1, 1, 1 },
+    .fields = norm_fields,
+    .attr_bytes = sizeof(td_norm_attr),
+    .wide_in = 0x1eu,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .may_overwrite = 1u << 0,
+    .infer = infer_infer,
 };
 
 const td_op td_op_batch_norm_infer_grad = {

@@ -6,6 +6,7 @@
  *     amp       precision by painting the graph   fuse      neighbours become one op
  *     layout    memory layouts chosen             clean     duplicates and no-ops removed
  *     copies    half weights kept by the update   order     updates moved up, memory freed early
+ *     recompute cheap values not kept for the backward half
  */
 #include "pass/pass.h"
 
@@ -16,11 +17,12 @@
 #include "pass/amp.h"
 
 extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
-    td_pass_fuse, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order;
+    td_pass_fuse, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order, td_pass_recompute;
 
 static const td_pass *const passes[] = {
-    &td_pass_expand, &td_pass_autocast, &td_pass_grad,  &td_pass_fold,   &td_pass_amp,
-    &td_pass_fuse,   &td_pass_layout,   &td_pass_clean, &td_pass_copies, &td_pass_order,
+    &td_pass_expand, &td_pass_autocast, &td_pass_grad,      &td_pass_fold,
+    &td_pass_amp,    &td_pass_fuse,     &td_pass_layout,    &td_pass_clean,
+    &td_pass_copies, &td_pass_order,    &td_pass_recompute,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -53,7 +55,7 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
         if (!found && !(may_be_required && len == 3 && strncmp(s, "all", 3) == 0))
             return td_error(TD_EUSAGE,
                             "%s: '%.*s' is no pass; there are expand, autocast, grad, fold, amp, "
-                            "fuse, layout, clean, copies, order",
+                            "fuse, layout, clean, copies, order, recompute",
                             option, (int)len, s);
         if (found && found->is_required && !may_be_required)
             return td_error(TD_EUSAGE, "%s: '%s' cannot be left out", option, found->name);

@@ -59,9 +59,9 @@ typedef struct {
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
     void (*norm_stats)(const td_own_plane *v, const void *x, double *mean, double *m2);
 
-    /* y = (x - mean) scale + shift (+ z); with a mask also relu, bits in memory order */
+    /* y = (x - mean) scale + shift (+ z), then relu; `mask`, NULL or its bits in memory order */
     void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const void *x, const void *z,
-                       void *y, uint8_t *mask);
+                       void *y, bool has_relu, uint8_t *mask);
 
     /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
     void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const void *dy,

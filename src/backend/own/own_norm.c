@@ -34,6 +34,7 @@ typedef struct {
     const uint8_t *mask_in;
     void *y, *dx, *dz;
     float *mean, *var, *dgamma, *dbeta;
+    bool has_relu;
     uint8_t *mask;
     plane_sums *sums; /* [CB, N] */
 } job;
@@ -191,7 +192,8 @@ static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
         j->mean[k] = (float)mean[i];
         j->var[k] = (float)(m2[i] / total);
         c->mean[i] = (float)mean[i];
-        c->scale[i] = (float)((double)j->gamma[k] / sqrt(m2[i] / total + j->eps));
+        /* by the variance as it is kept, so that run_infer gives the same bits */
+        c->scale[i] = (float)((double)j->gamma[k] / sqrt((double)j->var[k] + j->eps));
         c->shift[i] = j->beta[k];
     }
 }
@@ -201,7 +203,7 @@ static void forward_apply(const job *j, int64_t n, int64_t cb, const td_own_coef
     const td_own_shape *s = &j->s;
     j->simd->norm_apply(&s->plane, c, td_own_plane_at(s, j->x, n, cb),
                         j->z ? td_own_plane_at(s, j->z, n, cb) : NULL,
-                        td_own_plane_to(s, j->y, n, cb),
+                        td_own_plane_to(s, j->y, n, cb), j->has_relu,
                         j->mask ? j->mask + td_own_offset(s, n, cb) / 8 : NULL);
 }
 
@@ -218,7 +220,8 @@ static td_status run_forward(const td_prepared *p, void *const *args)
     j.y = args[n->n_in];
     j.mean = args[n->n_in + 1];
     j.var = args[n->n_in + 2];
-    j.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    j.has_relu = n->n_out > 3;
+    j.mask = j.has_relu ? args[n->n_in + 3] : NULL;
     run_steps(&j, &forward_steps);
     return TD_OK;
 }
@@ -231,6 +234,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     j.gamma = args[1];
     j.beta = args[2];
     j.y = args[5];
+    j.has_relu = p->node->op == &td_op_batch_norm_relu_infer;
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < j.s.N; n++)
         for (int64_t cb = 0; cb < j.s.CB; cb++) {
@@ -357,3 +361,4 @@ NORM(batch_norm_grad, run_backward);
 NORM(batch_norm_relu_grad, run_backward);
 NORM(batch_norm_add_relu_grad, run_backward);
 NORM(batch_norm_infer, run_infer);
+NORM(batch_norm_relu_infer, run_infer);

@@ -95,6 +95,15 @@ static void batch_norm_infer(const td_node *n, void *const *a)
         normalise(&v, c, x, gamma[c], beta[c], mean[c], var[c], NULL, y);
 }
 
+static void batch_norm_relu_infer(const td_node *n, void *const *a)
+{
+    const int64_t count = td_type_count(&n->out[0]->type);
+    double *y = a[5];
+    batch_norm_infer(n, a);
+    for (int64_t i = 0; i < count; i++)
+        y[i] = y[i] < 0 ? 0 : y[i];
+}
+
 /* --- backward --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -196,6 +205,8 @@ const td_ref_kernel td_ref_batch_norm_relu_grad =
 const td_ref_kernel td_ref_batch_norm_add_relu_grad =
     TD_REF(batch_norm_add_relu_grad, batch_norm_relu_grad);
 const td_ref_kernel td_ref_batch_norm_infer = TD_REF(batch_norm_infer, batch_norm_infer);
+const td_ref_kernel td_ref_batch_norm_relu_infer =
+    TD_REF(batch_norm_relu_infer, batch_norm_relu_infer);
 const td_ref_kernel td_ref_batch_norm_infer_grad =
     TD_REF(batch_norm_infer_grad, batch_norm_infer_grad);
 const td_ref_kernel td_ref_batch_norm_scale = TD_REF(batch_norm_scale, batch_norm_scale);
