@@ -112,7 +112,7 @@ TD_API TD_CHECKED td_status td_program_set(td_program *p, const char *param, con
 /* --- looking inside --------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *label;  /* "layer2.0.conv1" */
+    const char *label;  /* "layer2.0.conv1"; valid until the next report */
     const char *op;     /* "conv2d" */
     const char *kernel; /* "dnnl_conv" */
     const char *impl;   /* the library's own name of what it chose, or "" */
@@ -120,14 +120,26 @@ typedef struct {
     const char *why;    /* which kernels refused, and why; or "" */
     int64_t scratch_bytes;
     int64_t macs;
-    double seconds; /* summed over the runs since td_program_profile(p, true) */
-    bool is_setup;  /* runs once after parameters change, not in every step */
+    int64_t bytes_read, bytes_written; /* of operands and results, by their types */
+    double seconds;                    /* summed over the runs since td_program_profile(p, true) */
+    bool is_setup;                     /* runs once after parameters change, not in every step */
 } td_node_report;
 
 TD_API int td_program_node_count(const td_program *p);
 TD_API td_node_report td_program_node(const td_program *p, int i);
 TD_API void td_program_profile(td_program *p, bool on);
 TD_API int64_t td_program_run_count(const td_program *p); /* since profiling was switched on */
+
+/* On the monotonic clock. */
+typedef struct {
+    int64_t begin_ns, end_ns;
+} td_span;
+
+/**
+ * When node `i` ran last, or with i = -1 the whole program; zeros where it was not profiled, failed
+ * or, of the program, was observed.
+ */
+TD_API td_span td_program_span(const td_program *p, int i);
 
 /**
  * Run one kernel alone `runs` times on what memory holds and give the best time; 0 for nodes

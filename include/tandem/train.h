@@ -69,7 +69,8 @@ typedef struct {
     const char *gpu_affinity;    /* accepted, no GPU here */
     const char *trt, *fused_se;  /* accepted, the passes decide */
     bool use_xla;                /* accepted, every graph is fused and compiled */
-    int prof;                    /* iterations per loop; -1: all */
+    int prof;                    /* iterations per loop, and a profile; -1: all, and none */
+    bool json;                   /* the profile as JSON, not as text */
     int64_t seed;                /* -1: from the clock, and said */
     int gather_checkpoints;
     const char *raport_file;
@@ -84,6 +85,7 @@ typedef struct {
     const char *amp_stats;     /* what tensors hold, a JSON line for every observed step */
     int64_t amp_stats_every;   /* steps from one observed step to the next; the first is one */
     int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
+    const char *trace;         /* the last steps' kernels, for a viewer */
     const char *device;        /* "cpu" or "ref" */
     int threads;
     const char *skip_passes, *dump_after;
@@ -110,6 +112,7 @@ typedef struct {
     char checkpoint[512]; /* path written last, or "" */
     char arch[64];        /* the network's, or the graph file's name, cut */
 } td_train_result;
+    char *profile;        /* with opts->prof: where the steps' time went (td_text_free); or NULL */
 
 /**
  * td_train begins with it.  TD_EUSAGE: an option of the reference programs that is not there yet,
@@ -122,7 +125,7 @@ TD_API TD_CHECKED td_status td_train_check_line(const td_train_opts *opts);
 
 /**
  * Train.  TD_ESTOPPED is never returned: a signal saves and sets was_stopped.  TD_EREQUIRED:
- * finished, but below `require`.
+ * finished, but below `require`.  out->profile is NULL after every other failure.
  */
 TD_API TD_CHECKED td_status td_train(const td_train_opts *opts, td_train_result *out);
 
@@ -223,6 +226,9 @@ typedef struct {
     bool bound;         /* measure bound_images_per_s too */
     bool kernels;       /* per-node times in the result */
     const char *skip_passes;
+    const char *trace;  /* the last iterations' kernels, for a viewer */
+    int prof;           /* iterations to measure, with a profile; -1: iters, and none */
+    char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
     const char *log;
 } td_benchmark_opts;
 
@@ -240,7 +246,7 @@ typedef struct {
     const char *device;
     int threads;
     const char *skip_passes;
-    const char *svg; /* amp-stats: also drawn, into this file */
+    const char *svg; /* amp-stats, memory: also drawn, into this file */
     bool json;
     const char *log;
 } td_inspect_opts;

@@ -47,16 +47,21 @@ static td_status check(const void *opts)
 static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
-    char *json;
+    char *json, *profile;
     if (call->n_args > 0)
         o->input.data = call->args[0];
     o->as_table = !call->json && (o->walkthrough || o->largest_batch);
+    o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
     if (call->json || o->as_table)
         td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
     else
         add_text(json, call->out);
+    if (o->profile && profile)
+        td_text_add(call->out, "\n%s", profile);
     td_text_free(json);
+    if (o->profile)
+        td_text_free(profile);
     return TD_OK;
 }
 

@@ -32,25 +32,28 @@ const td_verb td_verb_inspect = {
     .name = "inspect",
     .arguments = "THING [PATH]",
     .summary = "what there is and what was decided, and why",
-    .about = "THING is one of\n\n"
-             "    model        layers, shapes, parameters and multiply-accumulates\n"
-             "    graph        the network as text; with --training the step as it runs\n"
-             "    amp          what mixed precision does to each node of the step, and why\n"
-             "    amp-stats    PATH: a file of train --amp-stats: which loss scale gradients could "
-             "bear,\n"
-             "                 and the tensors that would lose most as fp16; --svg draws the "
-             "gradients\n"
-             "    kernels      which kernel runs each node, and why others refused\n"
-             "    memory       bytes of parameters and of the plan for everything else\n"
-             "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
-             "    dataset      PATH: splits, classes and counts of a data set\n"
-             "    ops          every op of the text form\n"
-             "    backends     backends and passes",
+    .about =
+        "THING is one of\n\n"
+        "    model        layers, shapes, parameters and multiply-accumulates\n"
+        "    graph        the network as text; with --training the step as it runs\n"
+        "    amp          what mixed precision does to each node of the step, and why\n"
+        "    amp-stats    PATH: a file of train --amp-stats: which loss scale gradients could "
+        "bear,\n"
+        "                 and the tensors that would lose most as fp16; --svg draws the "
+        "gradients\n"
+        "    kernels      which kernel runs each node, and why others refused\n"
+        "    memory       bytes of parameters and of the plan for everything else; --svg draws "
+        "when each\n                 buffer lives, and where\n"
+        "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
+        "    dataset      PATH: splits, classes and counts of a data set\n"
+        "    ops          every op of the text form\n"
+        "    backends     backends and passes",
     .examples = "tandem inspect model --arch resnet50\n"
                 "tandem inspect graph --arch resnet18 --num-classes 10 >net.td\n"
                 "tandem inspect amp --arch resnet50 --precision fp16 --amp-rule classic\n"
                 "tandem inspect amp-stats stats.jsonl --svg gradients.svg\n"
                 "tandem inspect kernels --arch resnet50 -b 32 --training\n"
+                "tandem inspect memory --arch resnet50 -b 32 --training --svg plan.svg\n"
                 "tandem inspect checkpoint checkpoint.safetensors",
     .n_args_min = 1,
     .n_args_max = 2,

@@ -43,6 +43,8 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_json_add(out, "loss_scale", r->loss_scale);
     td_text_add(out, ", \"was_stopped\": %s", r->was_stopped ? "true" : "false");
     td_json_add_text(out, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
+    if (r->profile)
+        td_text_add(out, ", \"profile\": %s", r->profile);
     td_text_add(out, "}\n");
 }
 
@@ -62,6 +64,8 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     if (*r->checkpoint)
         td_text_add(out, "checkpoint    %s\n", r->checkpoint);
+    if (r->profile)
+        td_text_add(out, "\n%s", r->profile);
 }
 
 /* --evaluate: the options that validation has, under evaluate's own names */
@@ -97,6 +101,7 @@ static td_status run(const td_call *call)
     if (o->evaluate)
         return evaluate_only(o, call);
 
+    o->json = call->json;
     td_status st = td_train(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
@@ -104,6 +109,7 @@ static td_status run(const td_call *call)
         add_json(o, &r, call->out);
     else
         add_text(o, &r, call->out);
+    td_text_free(r.profile);
     if (!r.was_stopped)
         return st;
     return *r.checkpoint ? td_error(TD_ESTOPPED, "a signal came; saved '%s' after step %lld",

@@ -14,6 +14,7 @@ typedef struct {
     void **args; /* operands, results, scratch */
     const char *why;
     const char *text;
+    td_span span; /* of the last profiled run */
     double seconds;
 } td_call_slot;
 
@@ -37,6 +38,7 @@ struct td_program {
     bool needs_setup, is_profiled;
     void (*observe)(void *ctx, const td_observation *o); /* NULL: nobody looks */
     void *observe_ctx;
+    td_span span; /* of the last run */
     int64_t n_runs;
     td_value **params; /* in order, without copies */
     int n_params;

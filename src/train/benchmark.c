@@ -8,6 +8,7 @@
  */
 #include "train/benchmark.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,16 +22,18 @@
 #include "train/metrics.h"
 #include "train/network.h"
 #include "train/problem.h"
+#include "train/profile.h"
+#include "train/trace.h"
 
 enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP };
-
-#define BOUND_RUNS 4 /* best of; the first one warms up */
 
 typedef struct {
     td_benchmark_opts o; /* a copy; model is completed */
     td_device *dev;
     td_graph *graph;
     td_program *program;
+    td_profile *profile; /* NULL without --prof */
+    td_trace *trace;     /* NULL without --trace */
     float *images;
     int64_t *labels;
     double *seconds; /* [iters] */
@@ -40,6 +43,7 @@ typedef struct {
 
 static void release(bench *b)
 {
+    td_profile_free(b->profile);
     td_program_free(b->program);
     td_graph_free(b->graph);
     td_device_close(b->dev);
@@ -111,37 +115,45 @@ static td_status compile(bench *b)
     return td_benchmark_bind_scalars(b->program, &b->o.amp);
 }
 
+static td_status open_trace(bench *b)
+{
+    char model[200], what[256];
+    td_model_name(&b->o.model, model, sizeof model);
+    snprintf(what, sizeof what, "benchmark %s", model);
+    return td_trace_open(b->o.trace, what, b->program, &b->trace);
+}
+
+static void trace_iteration(bench *b, int i, int64_t begin_ns)
+{
+    td_trace_step(b->trace, &(td_trace_place){ .step = i + 1,
+                                               .epoch = -1,
+                                               .begin_ns = begin_ns,
+                                               .end_ns = td_now_ns(),
+                                               .loss = (double)NAN });
+}
+
 static td_status measure(bench *b)
 {
+    TD_TRY(open_trace(b));
     for (int i = -b->o.warmup; i < b->o.iters; i++) {
         if (td_signal_caught())
             return td_error(TD_ESTOPPED, "a signal came");
-        if (i == 0 && b->o.kernels)
+        if (i == 0 && b->o.prof > 0)
+            TD_TRY(td_profile_new(b->program, b->o.warmup == 0, &b->profile));
+        else if (i == 0 && b->o.kernels)
             td_program_profile(b->program, true);
         int64_t t0 = td_now_ns();
         TD_TRY(td_program_run(b->program));
         if (i >= 0)
             b->seconds[i] = (double)(td_now_ns() - t0) * 1e-9;
+        td_profile_step(b->profile, -1);
+        trace_iteration(b, i, t0);
         if (i == -b->o.warmup)
             b->first_step_s = (double)td_since_start_ns() * 1e-9;
         td_log(TD_LOG_DEBUG, "benchmark", "iteration %d: %.2f ms", i,
                (double)(td_now_ns() - t0) * 1e-6);
     }
     b->peak_bytes = td_memory_peak_bytes();
-    return TD_OK;
-}
-
-/* the multiply-accumulate kernels of the step, one by one; setup nodes are no part of a step */
-static td_status measure_bound(bench *b)
-{
-    for (int i = 0; i < td_program_node_count(b->program); i++) {
-        double best;
-        td_node_report r = td_program_node(b->program, i);
-        if (!r.macs || r.is_setup)
-            continue;
-        TD_TRY(td_program_time(b->program, i, BOUND_RUNS, &best));
-        b->bound_s += best;
-    }
     return TD_OK;
 }
 
@@ -198,7 +210,25 @@ static void add_network(bench *b, td_text *out)
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
     if (b->o.kernels)
         add_kernels(b, out);
+    if (b->profile && !b->o.profile) {
+        td_text_add(out, ", \"profile\": ");
+        td_profile_json(b->profile, out);
+    }
     td_text_add(out, "}");
+}
+
+static td_status show_profile(const bench *b)
+{
+    td_text text = { 0 };
+    if (!b->profile || !b->o.profile)
+        return TD_OK;
+    td_profile_text(b->profile, &text);
+    const td_status st = td_text_status(&text);
+    if (st == TD_OK)
+        *b->o.profile = text.data;
+    else
+        td_text_release(&text);
+    return st;
 }
 
 static td_status run_network(bench *b, td_text *out)
@@ -209,7 +239,7 @@ static td_status run_network(bench *b, td_text *out)
     TD_TRY(compile(b));
     TD_TRY(measure(b));
     if (b->o.bound)
-        TD_TRY(measure_bound(b));
+        TD_TRY(td_profile_bound(b->program, b->profile, &b->bound_s));
     add_network(b, out);
     return td_text_status(out);
 }
@@ -217,7 +247,12 @@ static td_status run_network(bench *b, td_text *out)
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
 {
     bench b = { .o = *o };
+    if (o->prof > 0)
+        b.o.iters = o->prof;
     td_status st = run_network(&b, out);
+    st = td_trace_close(b.trace, st);
+    if (st == TD_OK)
+        st = show_profile(&b);
     release(&b);
     return st;
 }
@@ -261,6 +296,12 @@ static td_status check_options(const td_benchmark_opts *o)
     if ((o->mode == MODE_DATA || o->mode == MODE_OP) && (o->amp.amp || o->amp.precision))
         return td_error(TD_EUSAGE, "--mode data and op have no precision of their own; problem "
                                    "lines say their dtypes");
+    if (o->prof > 0 && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
+        return td_error(TD_EUSAGE, "--prof is about one network, --mode training or inference");
+    if (o->trace && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
+        return td_error(TD_EUSAGE, "--trace is about one network, --mode training or inference");
+    if (o->trace && o->model.model && td_path_is_same(o->trace, o->model.model))
+        return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
     if (o->memory_limit && !o->largest_batch)
         return td_error(TD_EUSAGE, "--memory-limit belongs to --largest-batch");
     return TD_OK;
@@ -283,6 +324,8 @@ td_status td_benchmark(const td_benchmark_opts *opts, char **json)
 {
     td_text out = { 0 };
     *json = NULL;
+    if (opts->profile)
+        *opts->profile = NULL;
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(check_options(opts));
     td_set_threads(opts->threads);

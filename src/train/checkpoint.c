@@ -226,7 +226,7 @@ static bool is_of_one_run(const char *name)
         "final_state", "train_logits",
         "dump_after",  "dump_dir",
         "log",         "model",
-        "amp_stats",
+        "amp_stats",   "trace",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

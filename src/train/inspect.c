@@ -6,13 +6,18 @@
  */
 #include "train/inspect.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/os.h"
+#include "io/atomic.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ops/ops.h"
 #include "tandem/program.h"
+#include "train/inputs.h"
+#include "train/inspect_memory.h"
 #include "train/network.h"
 
 /* --- model: a line a layer -------------------------------------------------------------------- */
@@ -228,6 +233,23 @@ static td_status inspect_kernels(const td_inspection *q, td_text *out)
     return with_program(q, out, show_kernels);
 }
 
+static td_status write_plan(const td_inspection *q, const td_program *p)
+{
+    const td_inspect_opts *o = q->opts;
+    char model[200], what[256];
+    td_text svg = { 0 };
+    if (!o->svg)
+        return TD_OK;
+    td_model_name(&o->model, model, sizeof model);
+    snprintf(what, sizeof what, "%s, %s, batch %d", model, o->training ? "training" : "inference",
+             o->batch_size);
+    td_status st = td_memory_draw(p, what, &svg);
+    if (st == TD_OK)
+        st = td_atomic_save(o->svg, svg.data, svg.len);
+    td_text_release(&svg);
+    return st;
+}
+
 static td_status show_memory(const td_inspection *q, const td_program *p, td_text *out)
 {
     td_memory_report m = td_program_memory(p);
@@ -249,11 +271,15 @@ static td_status show_memory(const td_inspection *q, const td_program *p, td_tex
             td_text_add(out, "%-18s %12.2f MB   %s\n", rows[i].name, (double)rows[i].bytes / 1e6,
                         rows[i].meaning);
     td_text_add(out, q->opts->json ? "}\n" : "");
-    return TD_OK;
+    return write_plan(q, p);
 }
 
 static td_status inspect_memory(const td_inspection *q, td_text *out)
 {
+    const td_inspect_opts *o = q->opts;
+    if (o->svg && o->model.model && td_path_is_same(o->svg, o->model.model))
+        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+    TD_TRY(td_output_check(o->svg));
     return with_program(q, out, show_memory);
 }
 
@@ -302,8 +328,9 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
     int i;
     *text = NULL;
     TD_TRY(find_thing(thing, path, &i));
-    if (opts->svg && things[i].run != td_inspect_amp_stats)
-        return td_error(TD_EUSAGE, "inspect %s draws nothing, --svg is for amp-stats", thing);
+    if (opts->svg && things[i].run != td_inspect_amp_stats && things[i].run != inspect_memory)
+        return td_error(TD_EUSAGE, "inspect %s draws nothing, --svg is for amp-stats and memory",
+                        thing);
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
     td_status st = things[i].run(&q, &out);

@@ -110,7 +110,7 @@ static const td_field train_fields[] = {
     TD_LONG   (td_train_opts, max_skips, 50, 0, MANY,
                "skipped steps in a row that end the run; 0: no limit"),
     TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
-               "iterations of every training and validation loop; -1: all"),
+               "iterations of every training and validation loop, then a table of times; -1: all"),
     TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
                "of everything random; -1: from the clock, and said"),
     TD_INT    (td_train_opts, gather_checkpoints, 0, -1, 1000000,
@@ -145,6 +145,8 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
     DEVICE_ROWS(td_train_opts),
+    TD_TEXT   (td_train_opts, trace, NULL, "FILE",
+               "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
     PASS_ROWS (td_train_opts),
     TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
                "put --dump-after here, a file a pass, instead of into the log"),
@@ -205,6 +207,10 @@ static const td_field benchmark_fields[] = {
     DEVICE_ROWS(td_benchmark_opts),
     TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
     LOG_ROW   (td_benchmark_opts),
+    TD_INT    (td_benchmark_opts, prof, -1, -1, 1000000,
+               "measured iterations, then a table of times; -1: as --num-iter says, no table"),
+    TD_TEXT   (td_benchmark_opts, trace, NULL, "FILE",
+               "the last iterations kernel by kernel, JSON for Perfetto or chrome://tracing"),
     TD_END,
 };
 
@@ -214,7 +220,7 @@ static const td_field inspect_fields[] = {
     TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
     DEVICE_ROWS(td_inspect_opts),
     TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
-    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats: also drawn, as SVG"),
+    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also drawn, as SVG"),
     LOG_ROW   (td_inspect_opts),
     TD_END,
 };
@@ -337,3 +343,5 @@ td_status td_train_check_line(const td_train_opts *o)
     td_amp_opts amp = td_train_amp(o);
     return td_amp_check(&amp);
 }
+    if (o->trace && o->evaluate)
+        return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");

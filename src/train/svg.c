@@ -62,6 +62,38 @@ void td_svg_rect(td_text *out, double x, double y, double w, double h, const cha
                 x, y, w, h, fill);
 }
 
+void td_svg_rect_titled(td_text *out, double x, double y, double w, double h, const char *fill,
+                        const char *title)
+{
+    td_text_add(out,
+                "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\" fill=\"%s\"><title>", x,
+                y, w, h, fill);
+    add_escaped(out, title);
+    td_text_add(out, "</title></rect>\n");
+}
+
+void td_svg_polyline(td_text *out, const double *xs, const double *ys, int n, const char *stroke,
+                     const char *dashes)
+{
+    td_text_add(out, "<polyline fill=\"none\" stroke=\"%s\"", stroke);
+    if (dashes)
+        td_text_add(out, " stroke-dasharray=\"%s\"", dashes);
+    td_text_add(out, " points=\"");
+    for (int i = 0; i < n; i++)
+        td_text_add(out, i ? " %.6g,%.6g" : "%.6g,%.6g", xs[i], ys[i]);
+    td_text_add(out, "\"/>\n");
+}
+
+void td_svg_outline_begin(td_text *out, const char *stroke, double width)
+{
+    td_text_add(out, "<g stroke=\"%s\" stroke-width=\"%g\">\n", stroke, width);
+}
+
+void td_svg_outline_end(td_text *out)
+{
+    td_text_add(out, "</g>\n");
+}
+
 void td_svg_line(td_text *out, double x1, double y1, double x2, double y2, const char *stroke)
 {
     td_text_add(out, "<line x1=\"%.6g\" y1=\"%.6g\" x2=\"%.6g\" y2=\"%.6g\" stroke=\"%s\"/>\n", x1,

@@ -26,6 +26,19 @@ void td_svg_begin(td_text *out, double width, double height, const char *title);
 void td_svg_end(td_text *out);
 
 void td_svg_rect(td_text *out, double x, double y, double w, double h, const char *fill);
+
+/** A rectangle with words that a viewer shows when the pointer is over it. */
+void td_svg_rect_titled(td_text *out, double x, double y, double w, double h, const char *fill,
+                        const char *title);
+
+/** Lines between `n` points (xs[i], ys[i]); `dashes` "4 3", or NULL for none. */
+void td_svg_polyline(td_text *out, const double *xs, const double *ys, int n, const char *stroke,
+                     const char *dashes);
+
+/** Everything up to the end has an outline of that colour. */
+void td_svg_outline_begin(td_text *out, const char *stroke, double width);
+void td_svg_outline_end(td_text *out);
+
 void td_svg_line(td_text *out, double x1, double y1, double x2, double y2, const char *stroke);
 
 /** What XML does not allow in `words` becomes a question mark. */

@@ -41,10 +41,12 @@ static td_status save(job *j)
     td_weight_facts f = facts_of(j);
     if (j->o.no_checkpoints)
         return TD_OK;
+    const int64_t begin_ns = td_now_ns();
     TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
     TD_TRY(td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
                               td_text_get(&j->config)));
     snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);
+    td_trace_span(j->trace, "save the checkpoint", begin_ns);
     return TD_OK;
 }
 
@@ -196,9 +198,10 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped
     j->inverse = td_scaler_inverse(&j->s.scaler);
     TD_TRY(td_program_bind(j->program, "images", b->images));
     TD_TRY(td_program_bind(j->program, "labels", b->labels));
-    const td_amp_place place = { j->run_batches + 1, j->s.epoch, j->s.iteration + 1,
-                                 (double)j->scale };
+    const int64_t n = j->run_batches + 1;
+    const td_amp_place place = { n, j->s.epoch, j->s.iteration + 1, (double)j->scale };
     TD_TRY(td_amp_stats_run(j->amp_stats, j->program, &place));
+    td_profile_step(j->profile, data_s);
     double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
     loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
     if (!isfinite(loss) && j->s.scaler.kind == TD_SCALER_NONE)
@@ -207,6 +210,14 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped
         TD_TRY(write_train_logits(j));
     double compute_s = (double)(td_now_ns() - t0) * 1e-9;
     *is_skipped = td_scaler_step(&j->s.scaler, was_finite(j));
+    td_trace_step(j->trace, &(td_trace_place){ .step = n,
+                                               .epoch = j->s.epoch,
+                                               .iteration = j->s.iteration + 1,
+                                               .begin_ns = t0,
+                                               .end_ns = td_now_ns(),
+                                               .wait_ns = (int64_t)(data_s * 1e9),
+                                               .decode_s = b->decode_s,
+                                               .loss = loss });
     count_step(j, loss, *is_skipped);
     j->data_s += data_s;
     j->compute_s += compute_s;
@@ -284,11 +295,13 @@ static td_judge_opts judge_opts(const job *j)
 static td_status validate(job *j, td_verdict *v)
 {
     td_judge_opts jo = judge_opts(j);
+    const int64_t begin_ns = td_now_ns();
     if (!j->judge)
         TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
     TD_TRY(td_weights_share(j->program, td_judge_program(j->judge)));
     TD_TRY(td_loader_start_epoch(j->val_loader, 0));
     TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
+    td_trace_span(j->trace, "validate", begin_ns);
     j->s.last_top1 = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_topk = td_percent(v->counts.n_topk, v->counts.n);
     j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
@@ -426,6 +439,30 @@ static td_status run_and_list(job *j)
     return st;
 }
 
+/* after all that reads the program's results; a signal leaves the bound out, which takes long */
+static td_status show_profile(job *j)
+{
+    double bound_s;
+    td_text out = { 0 };
+    if (!j->profile)
+        return TD_OK;
+    if (td_profile_steps(j->profile) > 0 && !j->out->was_stopped) {
+        td_status st = td_profile_bound(j->program, j->profile, &bound_s);
+        if (st != TD_OK && st != TD_ESTOPPED)
+            return st;
+    }
+    if (j->o.json)
+        td_profile_json(j->profile, &out);
+    else
+        td_profile_text(j->profile, &out);
+    const td_status st = td_text_status(&out);
+    if (st == TD_OK)
+        j->out->profile = out.data;
+    else
+        td_text_release(&out);
+    return st;
+}
+
 static td_status finish(job *j)
 {
     td_weight_facts f = facts_of(j);
@@ -451,6 +488,7 @@ static td_status finish(job *j)
         td_report_add(j->report, "val.loss", j->s.last_val_loss);
     }
     TD_TRY(td_report_end(j->report));
+    TD_TRY(show_profile(j));
     if (j->run_batches > 0 && j->run_steps == 0 && !j->out->was_stopped)
         return td_error(TD_EARG,
                         "every one of %lld steps was skipped: at loss scale %g nothing is "
@@ -476,9 +514,15 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(td_train_open(&j));
     TD_OUT(run_and_list(&j));
     TD_OUT(finish(&j));
-out:;
+out:
+    st = td_trace_close(j.trace, st);
     td_status closed = td_report_close(j.report);
     td_status stats_closed = td_amp_stats_close(j.amp_stats);
     td_train_release(&j);
-    return st != TD_OK ? st : closed != TD_OK ? closed : stats_closed;
+    st = st != TD_OK ? st : closed != TD_OK ? closed : stats_closed;
+    if (st != TD_OK && st != TD_EREQUIRED) {
+        td_text_free(out->profile);
+        out->profile = NULL;
+    }
+    return st;
 }

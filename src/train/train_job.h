@@ -11,7 +11,9 @@
 #include "train/bad_list.h"
 #include "train/checkpoint.h"
 #include "train/judge.h"
+#include "train/profile.h"
 #include "train/report.h"
+#include "train/trace.h"
 
 /* Files in the workspace. */
 enum { TD_PATH_CHECKPOINT, TD_PATH_BEST, TD_PATH_REPORT, TD_PATH_BAD, TD_PATH_LOCK, TD_PATHS };
@@ -27,6 +29,8 @@ typedef struct {
     td_judge *judge;
     td_report *report;
     td_amp_stats *amp_stats;
+    td_profile *profile; /* NULL without --prof */
+    td_trace *trace;     /* NULL without --trace */
     td_lock *lock;
     char *path[TD_PATHS];
     td_bad_list bad;

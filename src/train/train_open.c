@@ -328,6 +328,7 @@ static td_status check_paths(const job *j)
                     { "the final weights", j->o.final_weights },
                     { "the logits", j->o.train_logits },
                     { "the statistics", j->o.amp_stats },
+                    { "the trace", j->o.trace },
                     { "the lock", j->path[TD_PATH_LOCK] },
                     { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
                     { "the weights to begin with", j->o.pretrained_weights },
@@ -375,6 +376,16 @@ static td_status open_files(job *j)
     TD_TRY(td_report_parameters(j->report, td_text_get(&j->config)));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);
+}
+
+static td_status open_timing(job *j)
+{
+    char model[200], what[256];
+    td_model_name(&j->o.model, model, sizeof model);
+    snprintf(what, sizeof what, "train %s", model);
+    if (j->o.prof > 0)
+        TD_TRY(td_profile_new(j->program, true, &j->profile));
+    return td_trace_open(j->o.trace, what, j->program, &j->trace);
 }
 
 static void say_precision(const job *j)
@@ -431,6 +442,7 @@ td_status td_train_open(td_train_job *j)
     open_scaler(j);
     TD_TRY(open_program(j));
     TD_TRY(open_files(j));
+    TD_TRY(open_timing(j));
     say_settings(j);
     return TD_OK;
 }
@@ -439,6 +451,7 @@ void td_train_release(td_train_job *j)
 {
     td_lock_close(j->lock);
     td_judge_free(j->judge);
+    td_profile_free(j->profile);
     td_program_free(j->program);
     td_device_close(j->dev);
     td_loader_free(j->train_loader);
