@@ -33,7 +33,7 @@ typedef struct td_loader td_loader;
 /* --- data sets -------------------------------------------------------------------------------- */
 
 typedef enum {
-    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture> */
+    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture>; or a pack made of that */
     TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
     TD_DATA_TENSORS    /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
 } td_data_backend;
@@ -43,7 +43,7 @@ TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_back
 
 /** All zero but `path` is a folder whose sub-folders are the classes. */
 typedef struct {
-    const char *path; /* the folder or file; unused by synthetic */
+    const char *path; /* the folder, pack or file; unused by synthetic */
     td_data_backend backend;
     const char *split; /* "train" or "val": use <path>/<split>; NULL: `path` itself */
     bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
@@ -55,12 +55,13 @@ typedef struct {
  * Open a data set.  Nothing is decoded.  Folder: classes are the sub-folders in byte order; samples
  * are the files below one whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
  * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
- * skipped.
+ * skipped.  A pack (td_dataset_pack) is taken wherever a folder is, and gives the same samples.
  *
  *   TD_EARG      no path
  *   TD_ENOTFOUND path or split is absent; the message names the folders that are there
  *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
+ *   TD_EUNSUPPORTED  a pack of another version
  */
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 
@@ -78,7 +79,7 @@ TD_API int td_dataset_classes(const td_dataset *ds);
 TD_API const char *td_dataset_class_name(const td_dataset *ds, int i);
 TD_API int64_t td_dataset_label(const td_dataset *ds, int64_t sample);
 
-/** The file of a sample; NULL when it has none (synthetic, tensors). */
+/** The file of a sample; in a pack, its place there; NULL when it has none (synthetic, tensors). */
 TD_API const char *td_dataset_path(const td_dataset *ds, int64_t sample);
 
 /** The folder or file it was read from; "synthetic" for synthetic. */
@@ -115,7 +116,7 @@ typedef struct {
     int eval_padding; /* evaluation; 0 means 32, negative means none */
     td_interpolation interpolation;
     bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
-    bool exact_decode;       /* training: never decode at reduced size, bit-equal to torchvision */
+    bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
     int workers;             /* threads; 0 means one per CPU */
     int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
     int nice;                /* lower the workers' priority by so many steps */
@@ -229,6 +230,36 @@ typedef struct {
  *   TD_EARG  out of range, or `path` is there and not an empty folder
  */
 TD_API TD_CHECKED td_status td_dataset_draw(const char *path, const td_draw_opts *opts);
+
+/** How to pack; all zero means every split there is, pictures untouched. */
+typedef struct {
+    const char *split; /* only this one; NULL: train and val, or the folder itself */
+    int short_side;    /* shrink larger pictures to it, antialiased bilinear; 0: touch nothing */
+    int quality;       /* of the JPEG that those become; 0 means 90 */
+    int threads;       /* for shrinking; 0 means one per CPU */
+} td_pack_opts;
+
+typedef struct {
+    int64_t n_pictures, n_bytes; /* in the pack; of the pack */
+    int64_t n_shrunk;
+    int64_t n_unreadable; /* wanted shrinking but cannot be decoded: packed as they are */
+    uint64_t digest;
+    double seconds;
+} td_pack_result;
+
+/**
+ * Put all pictures of the folder (or pack) `path` into the one file `out`, which appears whole or
+ * not at all.  Where pictures are untouched, training on it is training on the folder, bit for bit.
+ * Shrunk ones are turned upright first.  SIGINT and SIGTERM are caught.
+ *
+ *   as td_dataset_open, for `path`
+ *   TD_EARG      an option out of range, or `out` is `path`
+ *   TD_EIO       a picture cannot be read, `out` cannot be written
+ *   TD_ENOTFOUND, TD_ELIMIT  a picture is gone, or larger than 256 MiB
+ *   TD_ESTOPPED  a signal came
+ */
+TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,
+                                            const td_pack_opts *opts, td_pack_result *result);
 
 typedef struct {
     double median, min, max; /* images per second over the measured rounds */

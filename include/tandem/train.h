@@ -31,7 +31,8 @@ typedef struct {
     int prefetch;      /* batches ahead */
     double max_bad;    /* share of the data set that may be undecodable */
     bool ignore_orientation;
-    bool exact_decode; /* never decode at reduced size */
+    int decode;        /* of training pictures: 0 "exact", 1 "fast" */
+    bool exact_decode; /* the same as decode 0 */
 } td_input_opts;
 
 TD_API const struct td_field *td_input_fields(void);
@@ -84,8 +85,8 @@ typedef struct {
     const char *train_logits;  /* logits of the run's first step */
     const char *amp_stats;     /* what tensors hold, a JSON line for every observed step */
     int64_t amp_stats_every;   /* steps from one observed step to the next; the first is one */
-    int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
     const char *trace;         /* the last steps' kernels, for a viewer */
+    int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
     const char *device;        /* "cpu" or "ref" */
     int threads;
     const char *skip_passes, *dump_after;
@@ -111,8 +112,8 @@ typedef struct {
     bool was_stopped;     /* by a signal, after saving */
     char checkpoint[512]; /* path written last, or "" */
     char arch[64];        /* the network's, or the graph file's name, cut */
-} td_train_result;
     char *profile;        /* with opts->prof: where the steps' time went (td_text_free); or NULL */
+} td_train_result;
 
 /**
  * td_train begins with it.  TD_EUSAGE: an option of the reference programs that is not there yet,
@@ -225,10 +226,10 @@ typedef struct {
     const char *filter; /* op mode: glob on op names */
     bool bound;         /* measure bound_images_per_s too */
     bool kernels;       /* per-node times in the result */
-    const char *skip_passes;
     const char *trace;  /* the last iterations' kernels, for a viewer */
     int prof;           /* iterations to measure, with a profile; -1: iters, and none */
     char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
+    const char *skip_passes;
     const char *log;
 } td_benchmark_opts;
 

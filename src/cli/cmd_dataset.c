@@ -1,5 +1,5 @@
 /*
- * cmd_dataset.c -- tandem dataset draw FOLDER, tandem dataset check FOLDER
+ * cmd_dataset.c -- tandem dataset draw FOLDER, check FOLDER, pack FOLDER OUT.pack
  */
 #include <string.h>
 
@@ -8,8 +8,10 @@
 typedef struct {
     td_draw_opts draw;
     td_check_opts check;
+    td_pack_opts pack;
     const char *split;
     double max_bad;
+    int quality;
     int threads;
 } options;
 
@@ -21,7 +23,6 @@ static const td_field draw_fields[] = {
     TD_LONG(td_draw_opts, train, 1600, 1, 1e9, "training pictures in all"),
     TD_LONG(td_draw_opts, val, 400, 1, 1e9, "validation pictures in all"),
     TD_INT (td_draw_opts, size, 64, 16, 4096, "side in pixels"),
-    TD_INT (td_draw_opts, quality, 90, 1, 100, "of the JPEG"),
     TD_LONG(td_draw_opts, seed, 0, 0, 9e15, "the same options give the same bytes"),
     TD_END,
 };
@@ -36,11 +37,18 @@ static const td_field check_fields[] = {
     TD_END,
 };
 
+static const td_field pack_fields[] = {
+    TD_INT (td_pack_opts, short_side, 0, 0, 65500,
+            "shrink larger pictures to so many pixels, as JPEG; 0: touch none"),
+    TD_END,
+};
+
 static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
-            "check FOLDER/NAME; without it train and val, or FOLDER itself"),
+            "check, pack: FOLDER/NAME only; without it train and val, or FOLDER itself"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check: exit 1 when a larger share of the pictures is unreadable"),
+    TD_INT (options, quality, 90, 1, 100, "of JPEG files that draw makes and pack shrinks"),
     TD_INT (options, threads, 0, 0, 4096, "0: one per processor"),
     TD_END,
 };
@@ -51,7 +59,8 @@ static void groups(void *opts, td_field_group *out)
     options *o = opts;
     out[0] = (td_field_group){ "draw", draw_fields, &o->draw };
     out[1] = (td_field_group){ "check", check_fields, &o->check };
-    out[2] = (td_field_group){ "Both", option_fields, o };
+    out[2] = (td_field_group){ "pack", pack_fields, &o->pack };
+    out[3] = (td_field_group){ "All", option_fields, o };
 }
 
 /* --- draw ------------------------------------------------------------------------------------- */
@@ -60,6 +69,7 @@ static td_status draw(const td_call *call)
 {
     options *o = call->opts;
     o->draw.threads = o->threads;
+    o->draw.quality = o->quality;
     TD_TRY(td_dataset_draw(call->args[1], &o->draw));
     if (call->json) {
         td_text_add(call->out, "{");
@@ -143,28 +153,89 @@ static td_status check(const td_call *call)
     return st;
 }
 
+/* --- pack ------------------------------------------------------------------------------------- */
+
+static void pack_json(const char *path, const td_pack_result *r, td_text *out)
+{
+    td_text_add(out, "{");
+    td_json_add_text(out, "path", path);
+    td_json_add(out, "pictures", (double)r->n_pictures);
+    td_json_add(out, "shrunk", (double)r->n_shrunk);
+    td_json_add(out, "unreadable", (double)r->n_unreadable);
+    td_json_add(out, "bytes", (double)r->n_bytes);
+    td_text_add(out, ", \"digest\": \"xxh3:%016llx\"", (unsigned long long)r->digest);
+    td_json_add(out, "seconds", r->seconds);
+    td_text_add(out, "}\n");
+}
+
+static void pack_text(const char *path, const td_pack_result *r, td_text *out)
+{
+    td_text_add(out, "%s\n  pictures    %lld, %lld shrunk\n", path, (long long)r->n_pictures,
+                (long long)r->n_shrunk);
+    if (r->n_unreadable)
+        td_text_add(out, "  unreadable  %lld, packed as they are\n", (long long)r->n_unreadable);
+    td_text_add(out, "  bytes       %lld\n  digest      xxh3:%016llx\n", (long long)r->n_bytes,
+                (unsigned long long)r->digest);
+}
+
+static td_status pack(const td_call *call)
+{
+    options *o = call->opts;
+    td_pack_result r;
+    o->pack.split = o->split;
+    o->pack.quality = o->quality;
+    o->pack.threads = o->threads;
+    TD_TRY(td_dataset_pack(call->args[1], call->args[2], &o->pack, &r));
+    if (call->json)
+        pack_json(call->args[2], &r, call->out);
+    else
+        pack_text(call->args[2], &r, call->out);
+    return TD_OK;
+}
+
+/* --- which ------------------------------------------------------------------------------------ */
+
 static td_status run(const td_call *call)
 {
-    if (strcmp(call->args[0], "draw") == 0)
-        return draw(call);
-    if (strcmp(call->args[0], "check") == 0)
-        return check(call);
-    return td_error(TD_EUSAGE, "dataset knows 'draw' and 'check', found '%s'", call->args[0]);
+    static const struct {
+        const char *name, *arguments;
+        int n_args;
+        td_status (*run)(const td_call *);
+    } tasks[] = {
+        { "draw", "FOLDER", 2, draw },
+        { "check", "FOLDER", 2, check },
+        { "pack", "FOLDER OUT.pack", 3, pack },
+    };
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+        if (strcmp(call->args[0], tasks[i].name) != 0)
+            continue;
+        if (call->n_args != tasks[i].n_args)
+            return td_error(TD_EUSAGE, "dataset %s wants %s", tasks[i].name, tasks[i].arguments);
+        return tasks[i].run(call);
+    }
+    return td_error(TD_EUSAGE, "dataset knows 'draw', 'check' and 'pack', found '%s'",
+                    call->args[0]);
 }
 
 const td_verb td_verb_dataset = {
     .name = "dataset",
-    .arguments = "draw|check FOLDER",
-    .summary = "draw a labelled set of pictures, or decode every picture of one",
+    .arguments = "draw|check FOLDER | pack FOLDER OUT.pack",
+    .summary = "draw a labelled set of pictures, decode every picture of one, or pack it",
     .about = "draw makes FOLDER/train and FOLDER/val of shapes, textures and letters, one class a "
              "kind: a\n"
              "task that an untrained network fails and a trained one passes.  check decodes every\n"
-             "picture and lists formats, sizes, classes and what cannot be read.",
+             "picture and lists formats, sizes, classes and what cannot be read.  pack puts the "
+             "pictures of\n"
+             "FOLDER/train and FOLDER/val, or of FOLDER itself, into one file, untouched unless "
+             "--short-side shrinks\n"
+             "them.  The file stands wherever FOLDER could, here and in train, evaluate and "
+             "benchmark.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
                 "tandem dataset check flowers\n"
-                "tandem dataset check flowers --split val --dump-tensors val.safetensors",
+                "tandem dataset check flowers --split val --dump-tensors val.safetensors\n"
+                "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90",
     .n_args_min = 2,
-    .n_args_max = 2,
+    .n_args_max = 3,
     .has_json = true,
     .opts_bytes = sizeof(options),
     .groups = groups,

@@ -35,6 +35,7 @@ static const double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 void td_transformer_release(td_transformer *w)
 {
     td_free(w->bytes);
+    td_image_release(&w->stored);
     td_image_release(&w->decoded);
     td_image_release(&w->cut);
     td_image_release(&w->sized);
@@ -149,10 +150,11 @@ static bool turns_on_its_side(int orientation)
     return orientation >= 5;
 }
 
-static td_status train_row(td_transformer *w, const td_transform *t, td_rng *r, float *dst)
+static td_status train_row(td_transformer *w, const td_transform *t, const void *bytes,
+                           size_t n_bytes, td_rng *r, float *dst)
 {
     td_image_info info;
-    TD_TRY(td_image_probe(w->bytes, w->n_bytes, &info));
+    TD_TRY(td_image_probe(bytes, n_bytes, &info));
     bool turns = !t->ignore_orientation && turns_on_its_side(info.orientation);
     int width = turns ? info.height : info.width, height = turns ? info.width : info.height;
     td_box crop = td_random_crop(r, width, height);
@@ -161,10 +163,12 @@ static td_status train_row(td_transformer *w, const td_transform *t, td_rng *r, 
     bool is_big = crop.width >= 2 * t->size && crop.height >= 2 * t->size;
     td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
                             .region = crop,
-                            .allow_scale = is_big && !t->exact_decode,
-                            .out_size = t->size };
+                            .allow_scale = is_big && t->is_fast,
+                            .out_size = t->size,
+                            .scratch = &w->stored,
+                            .is_fast = t->is_fast };
     td_decoded at;
-    TD_TRY(td_image_decode(w->bytes, w->n_bytes, &opts, &w->decoded, &at));
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, &at));
     TD_TRY(cut_and_size(w, t, crop, &at));
     td_image_normalise(&w->sized, flip, dst);
     return TD_OK;
@@ -182,10 +186,11 @@ static td_status size_and_cut(td_transformer *w, const td_transform *t, int widt
     return td_image_crop(sized, td_centre_crop(width, height, t->size), &w->cut);
 }
 
-static td_status eval_row(td_transformer *w, const td_transform *t, float *dst)
+static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
+                          size_t n_bytes, float *dst)
 {
-    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation };
-    TD_TRY(td_image_decode(w->bytes, w->n_bytes, &opts, &w->decoded, NULL));
+    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation, .scratch = &w->stored };
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     int width, height;
     td_short_side(w->decoded.width, w->decoded.height, t->size + t->padding, &width, &height);
     if ((int64_t)width * height <= SIZED_PIXELS_MAX) {
@@ -201,12 +206,18 @@ static td_status eval_row(td_transformer *w, const td_transform *t, float *dst)
     return TD_OK;
 }
 
+td_status td_transform_picture(td_transformer *w, const td_transform *t, const void *bytes,
+                               size_t n_bytes, int64_t epoch, int64_t sample, float *dst)
+{
+    if (!t->is_training)
+        return eval_row(w, t, bytes, n_bytes, dst);
+    td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
+    return train_row(w, t, bytes, n_bytes, &r, dst);
+}
+
 td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
                             int64_t epoch, int64_t sample, float *dst)
 {
     TD_TRY(td_transform_read(w, path));
-    if (!t->is_training)
-        return eval_row(w, t, dst);
-    td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
-    return train_row(w, t, &r, dst);
+    return td_transform_picture(w, t, w->bytes, w->n_bytes, epoch, sample, dst);
 }

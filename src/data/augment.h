@@ -20,7 +20,7 @@ typedef struct {
     int padding; /* evaluation */
     td_filter filter;
     bool ignore_orientation;
-    bool exact_decode; /* never use scaled decoding */
+    bool is_fast; /* training: decode at reduced size and without smoothing of colours */
     uint64_t seed;
 } td_transform;
 
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     char *bytes;
     size_t cap_bytes, n_bytes;
-    td_image decoded, cut, sized;
+    td_image stored, decoded, cut, sized; /* in this order, those that are needed */
     td_resampler resampler;
 } td_transformer;
 
@@ -36,6 +36,11 @@ void td_transformer_release(td_transformer *w);
 
 /** Read a file into w->bytes.  TD_ENOTFOUND, TD_EIO, TD_ELIMIT (256 MiB), TD_ENOMEM. */
 TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
+
+/** Transform a picture file's bytes and normalise into dst [3, size, size].  Errors of decoding. */
+TD_CHECKED td_status td_transform_picture(td_transformer *w, const td_transform *t,
+                                          const void *bytes, size_t n_bytes, int64_t epoch,
+                                          int64_t sample, float *dst);
 
 /** Read, transform and normalise into dst [3, size, size].  Errors of reading and decoding. */
 TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,

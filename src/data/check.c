@@ -49,16 +49,19 @@ static void describe(const td_image_info *info, finding *f)
 static td_status look(check *c, td_transformer *w, int64_t i)
 {
     td_image_info info;
-    const char *path = c->ds->samples[i].path;
+    const void *bytes;
+    size_t n_bytes;
+    td_sample_read_ahead(c->ds, i + TD_SAMPLES_AHEAD);
+    TD_TRY(td_sample_read(c->ds, i, w, &bytes, &n_bytes));
     if (c->images) {
-        TD_TRY(
-            td_transform_file(w, &c->transform, path, 0, i, c->images + c->row_floats * (size_t)i));
+        TD_TRY(td_transform_picture(w, &c->transform, bytes, n_bytes, 0, i,
+                                    c->images + c->row_floats * (size_t)i));
     } else {
-        td_decode_opts opts = { .ignore_orientation = c->transform.ignore_orientation };
-        TD_TRY(td_transform_read(w, path));
-        TD_TRY(td_image_decode(w->bytes, w->n_bytes, &opts, &w->decoded, NULL));
+        td_decode_opts opts = { .ignore_orientation = c->transform.ignore_orientation,
+                                .scratch = &w->stored };
+        TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     }
-    TD_TRY(td_image_probe(w->bytes, w->n_bytes, &info));
+    TD_TRY(td_image_probe(bytes, n_bytes, &info));
     describe(&info, &c->found[i]);
     return TD_OK;
 }

@@ -128,7 +128,7 @@ static td_status find_root(const td_dataset_opts *opts, char **out)
     if (!td_path_is_folder(path))
         return td_error(TD_EFORMAT, "data set '%s' is a file, wanted a folder%s", path,
                         td_text_ends(path, ".safetensors") ? " (back end tensors reads files)"
-                                                           : "");
+                                                           : " or a pack");
     td_listing l;
     TD_TRY_MSG(td_list_folder(path, &l), "data set");
     td_status st = TD_OK;
@@ -249,6 +249,8 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
 static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     char *root = NULL;
+    if (td_pack_is(opts->path))
+        return td_packed_open(opts, ds);
     TD_TRY(find_root(opts, &root));
     ds->root = td_arena_text(&ds->arena, root);
     td_free(root);

@@ -11,6 +11,9 @@
  *
  * A slot belongs to the workers from the moment its rows are queued until its `done` queue delivers
  * it, else to the caller.  Whoever finishes the last row of a slot (an atomic count) delivers it.
+ * Before a worker begins a row, it has the system fetch the picture of that row in the next batch,
+ * so that a disk works while the picture before is decoded.
+ *
  * What depends on order (the permutation of an epoch, the list of bad pictures, their cap) is done
  * by the caller, so that it does not depend on who was faster.
  */
@@ -52,6 +55,7 @@ typedef struct {
     slot *home;
     int i;          /* row of the batch */
     int64_t wanted; /* sample */
+    int64_t ahead;  /* the sample of this row in the batch after; -1: none */
     int64_t got;    /* the sample that is there; -1: none */
     bad_event *bad;
     size_t n_bad, cap_bad;
@@ -60,9 +64,9 @@ typedef struct {
 } row;
 
 struct slot {
-    float *images;                      /* [batch, 3, size, size], from td_pages_alloc */
-    row *rows;                          /* [batch] */
-    int64_t *wanted, *labels, *samples; /* [batch] */
+    float *images;                              /* [batch, 3, size, size], from td_pages_alloc */
+    row *rows;                                  /* [batch] */
+    int64_t *wanted, *ahead, *labels, *samples; /* [batch] */
     int n;
     int64_t epoch, index;
     atomic_int n_left; /* rows not yet finished */
@@ -142,6 +146,16 @@ static td_status note_bad(row *r, int64_t sample, const char *path)
     return TD_OK;
 }
 
+static td_status make_sample(worker *w, const row *r, int64_t sample, float *dst)
+{
+    const td_loader *ld = w->ld;
+    const void *bytes;
+    size_t n_bytes;
+    TD_TRY(td_sample_read(ld->ds, sample, &w->buffers, &bytes, &n_bytes));
+    return td_transform_picture(&w->buffers, &ld->transform, bytes, n_bytes, r->home->epoch, sample,
+                                dst);
+}
+
 /* Fill the row with the wanted sample or, in training, with the next good one. */
 static td_status make_row(worker *w, row *r)
 {
@@ -152,8 +166,7 @@ static td_status make_row(worker *w, row *r)
     r->got = -1;
     for (int64_t k = 0; k < n_tries && k < ld->ds->n; k++) {
         int64_t sample = (r->wanted + k) % ld->ds->n;
-        td_status st = td_transform_file(&w->buffers, &ld->transform, ld->ds->samples[sample].path,
-                                         r->home->epoch, sample, dst);
+        td_status st = make_sample(w, r, sample, dst);
         if (st == TD_OK) {
             r->got = sample;
             return TD_OK;
@@ -179,6 +192,8 @@ static void work(void *ctx)
     row *r;
     while ((r = td_queue_pop(w->ld->work))) {
         int64_t start_ns = td_now_ns();
+        if (r->ahead >= 0)
+            td_sample_read_ahead(w->ld->ds, r->ahead);
         r->st = make_row(w, r);
         if (r->st != TD_OK)
             r->error = td_copy_text(td_error_message());
@@ -213,10 +228,13 @@ static void queue_batch(td_loader *ld)
     s->epoch = ld->queue_epoch;
     s->index = ld->queue_index;
     s->n = td_sampler_rows(&ld->sampler, s->epoch, s->index, s->wanted);
+    bool is_last = s->index + 1 == ld->n_batches; /* what comes then has another order */
+    int n_ahead = is_last ? 0 : td_sampler_rows(&ld->sampler, s->epoch, s->index + 1, s->ahead);
     atomic_store_explicit(&s->work_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&s->n_left, s->n, memory_order_relaxed); /* the queue's lock orders it */
     for (int i = 0; i < s->n; i++) {
         s->rows[i].wanted = s->wanted[i];
+        s->rows[i].ahead = i < n_ahead ? s->ahead[i] : -1;
         TD_CHECK(td_queue_push(ld->work, &s->rows[i])); /* there is room for every row */
     }
     if (s->n == 0)
@@ -463,7 +481,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
                                     .size = o->image_size,
                                     .padding = o->eval_padding,
                                     .ignore_orientation = o->ignore_orientation,
-                                    .exact_decode = o->exact_decode,
+                                    .is_fast = o->fast_decode,
                                     .seed = o->seed };
     return td_filter_of(o->interpolation, &ld->transform.filter);
 }
@@ -532,7 +550,8 @@ static td_status set_up_slot(td_loader *ld, slot *s)
     size_t batch = (size_t)ld->opts.batch_size;
     s->rows = td_alloc(batch, sizeof *s->rows);
     s->wanted = s->rows ? td_alloc(batch, sizeof *s->wanted) : NULL;
-    s->labels = s->wanted ? td_alloc(batch, sizeof *s->labels) : NULL;
+    s->ahead = s->wanted ? td_alloc(batch, sizeof *s->ahead) : NULL;
+    s->labels = s->ahead ? td_alloc(batch, sizeof *s->labels) : NULL;
     s->samples = s->labels ? td_alloc(batch, sizeof *s->samples) : NULL;
     s->images = s->samples ? td_pages_alloc(ld->slot_bytes) : NULL;
     if (!s->images)
@@ -610,6 +629,7 @@ static void release_slot(td_loader *ld, slot *s)
         td_free(s->rows[i].bad);
     td_free(s->rows);
     td_free(s->wanted);
+    td_free(s->ahead);
     td_free(s->labels);
     td_free(s->samples);
     if (s->images)

@@ -3,9 +3,12 @@
  */
 #include "data/source.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/map.h"
@@ -105,10 +108,44 @@ void td_dataset_free(td_dataset *ds)
     if (!ds)
         return;
     td_tensors_free(ds->file);
+    td_pack_close(ds->pack);
     td_free(ds->samples);
     td_free(ds->class_names);
     td_arena_release(&ds->arena);
     td_free(ds);
+}
+
+td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
+                         const void **bytes, size_t *n_bytes)
+{
+    if (ds->pack)
+        return td_pack_read(ds->pack, ds->pack_first + (uint64_t)sample, bytes, n_bytes);
+    TD_TRY(td_transform_read(w, ds->samples[sample].path));
+    *bytes = w->bytes;
+    *n_bytes = w->n_bytes;
+    return TD_OK;
+}
+
+/* O_NONBLOCK: a pipe among the pictures must not hold up anyone */
+static void read_file_ahead(const char *path)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode))
+        (void)posix_fadvise(fd, 0, s.st_size, POSIX_FADV_WILLNEED);
+    (void)close(fd);
+}
+
+void td_sample_read_ahead(const td_dataset *ds, int64_t sample)
+{
+    if (sample >= ds->n)
+        return;
+    if (ds->pack)
+        td_pack_read_ahead(ds->pack, ds->pack_first + (uint64_t)sample);
+    else
+        read_file_ahead(ds->samples[sample].path);
 }
 
 /* --- questions ------------------------------------------------------------------------------- */

@@ -1,14 +1,17 @@
 /*
  * data/source.h -- what a data set is inside, and what a back end must do
  *
- * A source fills a td_dataset when it is opened.  Sources of pictures (folder) fill `samples`; the
- * loader's workers turn those into rows.  Sources of ready rows (tensors, synthetic) need no work.
+ * A source fills a td_dataset when it is opened.  Sources of pictures (folder, which may be a pack)
+ * fill `samples`; the loader's workers turn those into rows.  Sources of ready rows (tensors,
+ * synthetic) need no work.
  */
 #ifndef TD_DATA_SOURCE_H
 #define TD_DATA_SOURCE_H
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "data/augment.h"
+#include "io/pack.h"
 #include "io/safetensors.h"
 #include "tandem/data.h"
 
@@ -26,7 +29,9 @@ struct td_dataset {
     bool has_class_names;     /* they come from the data, and labels follow them */
     td_arena arena;           /* names and paths */
 
-    td_sample *samples; /* folder: [n] */
+    td_sample *samples;  /* folder: [n] */
+    td_pack *pack;       /* where they are, unless in files of their own */
+    uint64_t pack_first; /* sample i is its picture pack_first + i */
 
     td_tensors *file;      /* tensors: owns the two below */
     const float *images;   /* [n, channels, height, width] */
@@ -43,6 +48,24 @@ typedef struct {
 extern const td_source td_source_folder;
 extern const td_source td_source_synthetic;
 extern const td_source td_source_tensors;
+
+/** The pack `opts->path`, in the place of a folder. */
+TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);
+
+/**
+ * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
+ * td_transform_read, or in the pack's mapping, as td_pack_read.
+ */
+TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
+                                    const void **bytes, size_t *n_bytes);
+
+/**
+ * Have the system fetch the bytes of a sample's picture soon.  A hint: nothing can fail, and a
+ * sample behind the last one is none.
+ */
+void td_sample_read_ahead(const td_dataset *ds, int64_t sample);
+
+enum { TD_SAMPLES_AHEAD = 16 }; /* how far, where samples are read in order */
 
 /** Does this data set hold files to decode (and not ready rows)? */
 static inline bool td_dataset_decodes(const td_dataset *ds)

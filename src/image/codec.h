@@ -17,6 +17,8 @@ typedef struct {
     int orientation; /* to be applied to the result; 1: none */
     td_box region;   /* of the upright picture; width 0: everything */
     int out_size;    /* 0: never scale */
+    bool is_fast;    /* colours of the nearest sample will do */
+    bool by_library; /* JPEG: nothing by jpeg_scan.c; for tests */
 } td_codec_opts;
 
 /** What a codec gives back beside the pixels, as stored. */

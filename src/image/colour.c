@@ -6,6 +6,13 @@
  */
 #include "image/codec.h"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TD_COLOUR_AVX2 1
+#include <immintrin.h>
+#else
+#define TD_COLOUR_AVX2 0
+#endif
+
 /* clang-format off */
 const float td_image_mean[3] = { 123.675f, 116.28f, 103.53f };
 const float td_image_std[3]  = { 58.395f,  57.12f,  57.375f };
@@ -27,6 +34,79 @@ void td_colour_cmyk_row(const uint8_t *cmyk, uint8_t *rgb, int n)
     }
 }
 
+/* Pixels from .. w - 1 of a row -> the three planes' rows; value[c][i] is byte i's in plane c. */
+static void row_plain(const uint8_t *src, ptrdiff_t from, ptrdiff_t w, bool flip,
+                      float value[3][256], float *dst, ptrdiff_t plane)
+{
+    ptrdiff_t step = flip ? -3 : 3;
+    float *r = dst, *g = r + plane, *b = g + plane;
+    src += 3 * (flip ? w - 1 - from : from);
+    for (ptrdiff_t x = from; x < w; x++, src += step) {
+        r[x] = value[0][src[0]];
+        g[x] = value[1][src[1]];
+        b[x] = value[2][src[2]];
+    }
+}
+
+#if TD_COLOUR_AVX2
+
+#define TD_AVX2 __attribute__((target("avx2")))
+
+/* eight bytes that lie three apart, from 24 in two overlapping loads, as numbers */
+TD_AVX2 static inline __m256 pick(__m128i low, __m128i high, int c)
+{
+    const char none = -1;
+    char i = (char)c;
+    __m128i of_low =
+        _mm_setr_epi8(i, (char)(i + 3), (char)(i + 6), (char)(i + 9), (char)(i + 12), none, none,
+                      none, none, none, none, none, none, none, none, none);
+    __m128i of_high = _mm_setr_epi8(none, none, none, none, none, (char)(i + 7), (char)(i + 10),
+                                    (char)(i + 13), none, none, none, none, none, none, none, none);
+    __m128i bytes = _mm_or_si128(_mm_shuffle_epi8(low, of_low), _mm_shuffle_epi8(high, of_high));
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+}
+
+/* Eight pixels at a time; the same arithmetic as in the table.  Returns how many are done. */
+TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, bool flip, float *dst,
+                                  ptrdiff_t plane)
+{
+    const __m256i backward = _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    ptrdiff_t x = 0;
+    for (; x + 8 <= w; x += 8) {
+        const uint8_t *p = src + 3 * (flip ? w - 8 - x : x);
+        __m128i low = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(p + 8));
+        for (int c = 0; c < 3; c++) {
+            __m256 v = _mm256_sub_ps(pick(low, high, c), _mm256_set1_ps(td_image_mean[c]));
+            v = _mm256_div_ps(v, _mm256_set1_ps(td_image_std[c]));
+            if (flip)
+                v = _mm256_permutevar8x32_ps(v, backward);
+            _mm256_storeu_ps(dst + c * plane + x, v);
+        }
+    }
+    return x;
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+
+#else
+
+static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, bool flip, float *dst, ptrdiff_t plane)
+{
+    (void)src, (void)w, (void)flip, (void)dst, (void)plane;
+    return 0;
+}
+
+static bool has_avx2(void)
+{
+    return false;
+}
+
+#endif
+
 void td_image_normalise(const td_image *img, bool flip, float *dst)
 {
     float value[3][256];
@@ -34,14 +114,11 @@ void td_image_normalise(const td_image *img, bool flip, float *dst)
         for (int i = 0; i < 256; i++)
             value[c][i] = ((float)i - td_image_mean[c]) / td_image_std[c];
 
-    ptrdiff_t w = img->width, plane = w * img->height, step = flip ? -3 : 3;
+    bool is_wide = has_avx2();
+    ptrdiff_t w = img->width, plane = w * img->height;
     for (ptrdiff_t y = 0; y < img->height; y++) {
-        const uint8_t *src = img->px + 3 * (y * w + (flip ? w - 1 : 0));
-        float *r = dst + y * w, *g = r + plane, *b = g + plane;
-        for (ptrdiff_t x = 0; x < w; x++, src += step) {
-            r[x] = value[0][src[0]];
-            g[x] = value[1][src[1]];
-            b[x] = value[2][src[2]];
-        }
+        const uint8_t *src = img->px + 3 * y * w;
+        ptrdiff_t from = is_wide ? row_avx2(src, w, flip, dst + y * w, plane) : 0;
+        row_plain(src, from, w, flip, value, dst + y * w, plane);
     }
 }

@@ -187,14 +187,15 @@ td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
 
 /* Orientation 1 decodes straight into `out`; the others through a picture as stored. */
 static td_status decode_turned(const codec *c, const uint8_t *bytes, size_t n_bytes,
-                               const td_codec_opts *opts, td_image *out, td_codec_result *res)
+                               const td_codec_opts *opts, td_image *scratch, td_image *out,
+                               td_codec_result *res)
 {
-    td_image stored = { 0 };
+    td_image own = { 0 }, *stored = scratch ? scratch : &own;
     td_status st;
-    TD_OUT(c->decode(bytes, n_bytes, opts, &stored, res));
-    TD_OUT(td_orient_image(&stored, opts->orientation, out));
+    TD_OUT(c->decode(bytes, n_bytes, opts, stored, res));
+    TD_OUT(td_orient_image(stored, opts->orientation, out));
 out:
-    td_image_release(&stored);
+    td_image_release(&own);
     return st;
 }
 
@@ -206,7 +207,8 @@ td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opt
     td_codec_opts o = { .max_pixels = opts->max_pixels ? opts->max_pixels : TD_IMAGE_MAX_PIXELS,
                         .orientation = 1,
                         .region = opts->region,
-                        .out_size = opts->allow_scale ? opts->out_size : 0 };
+                        .out_size = opts->allow_scale ? opts->out_size : 0,
+                        .is_fast = opts->is_fast };
     if (!opts->ignore_orientation)
         o.orientation = c.orientation(bytes, n_bytes);
 
@@ -214,7 +216,7 @@ td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opt
     if (o.orientation == 1)
         TD_TRY(c.decode(bytes, n_bytes, &o, out, &res));
     else
-        TD_TRY(decode_turned(&c, bytes, n_bytes, &o, out, &res));
+        TD_TRY(decode_turned(&c, bytes, n_bytes, &o, opts->scratch, out, &res));
     if (where) {
         bool swaps = td_orient_swaps(o.orientation);
         where->full_width = swaps ? res.full_height : res.full_width;

@@ -69,6 +69,8 @@ typedef struct {
     td_box region;
     bool allow_scale;
     int out_size;
+    td_image *scratch; /* where a picture lies before it is turned upright; NULL: a new buffer */
+    bool is_fast; /* a JPEG's colours may come from the nearest sample instead of between samples */
 } td_decode_opts;
 
 /**

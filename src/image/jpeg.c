@@ -19,6 +19,9 @@
  *
  * Inside the region the pixels are bit-equal to those of the whole picture.
  *
+ * libjpeg reads every header.  The pixels of the usual kind of picture at its own size are then
+ * made by jpeg_scan.c, which is faster and gives the same; libjpeg makes all others.
+ *
  * Which damage is an error: data that ends early, and any of libjpeg's warnings that mean lost
  * pixels.  Stray bytes between segments and odd headers lose none and are accepted, as PIL does.
  */
@@ -31,6 +34,7 @@
 #include <jerror.h>
 
 #include "image/codec.h"
+#include "image/jpeg_scan.h"
 
 /* --- leaving libjpeg -------------------------------------------------------------------------- */
 
@@ -139,7 +143,8 @@ typedef struct {
     td_image_info *info; /* when probing */
     td_image *out;       /* when decoding */
     td_codec_result *res;
-    td_box box; /* what will be decoded, in scaled pixels as stored */
+    td_box region; /* what is wanted, as stored */
+    td_box box;    /* what libjpeg will decode, in scaled pixels as stored */
 } reader;
 
 static void source_start(j_decompress_ptr cinfo)
@@ -308,11 +313,13 @@ static td_status plan(reader *r)
     td_box region = r->opts->region;
     TD_TRY(td_image_check_region(&region, swaps ? h : w, swaps ? w : h));
     region = td_orient_to_stored(region, r->opts->orientation, w, h);
+    r->region = region;
 
     int scale = choose_scale(region, r->opts->out_size);
     c->scale_num = 1;
     c->scale_denom = (unsigned)scale;
     c->out_color_space = c->num_components == 4 ? JCS_CMYK : JCS_RGB;
+    c->do_fancy_upsampling = !r->opts->is_fast;
     jpeg_calc_output_dimensions(c);
 
     int x1 = (region.x + region.width + scale - 1) / scale + MARGIN;
@@ -382,14 +389,20 @@ static void read_rest(reader *r, bool is_whole)
     jpeg_read_scanlines(c, row, 1);
 }
 
-static td_status decode_body(reader *r)
+/* The usual picture at its own size. */
+static td_status decode_here(reader *r, bool *done)
+{
+    *done = false;
+    if (r->res->scale > 1 || r->opts->by_library)
+        return TD_OK;
+    r->res->covers = r->region;
+    return td_jpeg_scan(&r->cinfo, r->region, r->opts->is_fast, r->out, done);
+}
+
+/* All others, and what is damaged: libjpeg finds the words. */
+static td_status decode_by_library(reader *r, bool is_whole)
 {
     struct jpeg_decompress_struct *c = &r->cinfo;
-    TD_TRY(read_header(r, r->opts->max_pixels));
-    TD_TRY(check_length(r));
-    TD_TRY(plan(r));
-    bool is_whole = has_end(r);
-
     r->progress.progress_monitor = count_scans;
     c->progress = &r->progress;
     r->trap.stage = "inside";
@@ -415,6 +428,18 @@ static td_status decode_body(reader *r)
                                .width = r->box.width * scale,
                                .height = r->box.height * scale };
     return TD_OK;
+}
+
+static td_status decode_body(reader *r)
+{
+    bool done = false;
+    TD_TRY(read_header(r, r->opts->max_pixels));
+    TD_TRY(check_length(r));
+    TD_TRY(plan(r));
+    bool is_whole = has_end(r);
+    if (is_whole)
+        TD_TRY(decode_here(r, &done));
+    return done ? TD_OK : decode_by_library(r, is_whole);
 }
 
 td_status td_jpeg_decode(const uint8_t *bytes, size_t n_bytes, const td_codec_opts *opts,

@@ -52,7 +52,7 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
                              .image_size = model->image_size,
                              .interpolation = (td_interpolation)in->interpolation,
                              .ignore_orientation = in->ignore_orientation,
-                             .exact_decode = in->exact_decode,
+                             .fast_decode = in->decode == 1 && !in->exact_decode,
                              .workers = in->workers,
                              .prefetch = in->prefetch,
                              .nice = 5,

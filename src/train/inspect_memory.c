@@ -65,7 +65,7 @@ static const struct {
     [STAT] = { "statistics", "#8c6bb1" },
     [PREPARED] = { "made of weights alone", "#a6c8ec" },
     [ACTIVATION] = { "activations", "#74b95c" },
-    [AGAIN] = { "activations, reordered or made again", "#c4d66b" },
+    [AGAIN] = { "activations made again", "#c4d66b" },
     [GRADIENT] = { "gradients of activations", "#ef8a3c" },
     [WEIGHT_GRADIENT] = { "gradients of weights", "#c9413f" },
     [SCRATCH] = { "scratch of kernels", "#5a5a5a" },

@@ -12,6 +12,7 @@
 
 static const char *const backends[] = { "folder|pytorch|dali-cpu", "synthetic|syntetic", "tensors",
                                         NULL };
+static const char *const decodes[] = { "exact", "fast", NULL };
 static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
@@ -58,7 +59,9 @@ static const td_field input_fields[] = {
     TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "share of the pictures that may be unreadable"),
     TD_BOOL   (td_input_opts, ignore_orientation, false,
                "leave EXIF-rotated pictures as they are stored"),
-    TD_BOOL   (td_input_opts, exact_decode, false, "never decode at reduced size"),
+    TD_ENUM   (td_input_opts, decode, 0, decodes,
+               "of training JPEGs; exact: as PIL, to the bit; fast: reduced size, plain colours"),
+    TD_BOOL   (td_input_opts, exact_decode, false, "the same as --decode exact"),
     TD_END,
 };
 
@@ -142,11 +145,11 @@ static const td_field train_fields[] = {
                "what tensors hold and a half type would lose, a JSON line for an observed step"),
     TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, MANY,
                "steps from one observed step to the next; the first is one"),
+    TD_TEXT   (td_train_opts, trace, NULL, "FILE",
+               "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
     DEVICE_ROWS(td_train_opts),
-    TD_TEXT   (td_train_opts, trace, NULL, "FILE",
-               "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
     PASS_ROWS (td_train_opts),
     TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
                "put --dump-after here, a file a pass, instead of into the log"),
@@ -204,13 +207,13 @@ static const td_field benchmark_fields[] = {
                "op mode: only ops whose names match, 'conv*'"),
     TD_BOOL   (td_benchmark_opts, bound, true, "measure bound_images_per_s too"),
     TD_BOOL   (td_benchmark_opts, kernels, false, "time of every kernel in the result"),
-    DEVICE_ROWS(td_benchmark_opts),
-    TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
-    LOG_ROW   (td_benchmark_opts),
     TD_INT    (td_benchmark_opts, prof, -1, -1, 1000000,
                "measured iterations, then a table of times; -1: as --num-iter says, no table"),
     TD_TEXT   (td_benchmark_opts, trace, NULL, "FILE",
                "the last iterations kernel by kernel, JSON for Perfetto or chrome://tracing"),
+    DEVICE_ROWS(td_benchmark_opts),
+    TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    LOG_ROW   (td_benchmark_opts),
     TD_END,
 };
 
@@ -340,8 +343,8 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
     if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
+    if (o->trace && o->evaluate)
+        return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
     td_amp_opts amp = td_train_amp(o);
     return td_amp_check(&amp);
 }
-    if (o->trace && o->evaluate)
-        return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");

@@ -49,7 +49,7 @@ usage "classify wants FILE" classify
 usage "convert wants IN OUT" convert one
 usage "what to do with 'three'" convert one two three
 usage "wants draw.check FOLDER" dataset draw
-usage "'draw' and 'check', found 'drew'" dataset drew here
+usage "'draw', 'check' and 'pack', found 'drew'" dataset drew here
 usage "no thing 'nets' to inspect" inspect nets
 usage "wants a PATH" inspect checkpoint
 usage "what to do with 'x'" inspect model x

@@ -1,12 +1,14 @@
 /*
  * fuzz_image.c -- any bytes as a picture: probed, decoded whole, and decoded in part and scaled
  *
- * Beyond "no crash": what a decoder says about its result must be true.
+ * Beyond "no crash": what a decoder says about its result must be true, and a JPEG that is decoded
+ * here must be judged, and look, as libjpeg would have it.
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#include "image/image.h"
+#include "image/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
@@ -42,14 +44,33 @@ static void check_covers(const td_image *img, const td_decoded *d, td_box b)
     TD_CHECK(c.y <= b.y && c.y + c.height >= b.y + b.height);
 }
 
+static void compare_with_library(const uint8_t *data, size_t n_bytes, bool is_fast)
+{
+    td_image here = { 0 }, library = { 0 };
+    td_codec_result r;
+    td_codec_opts o = { .max_pixels = MAX_PIXELS, .orientation = 1, .is_fast = is_fast };
+    td_status a = td_jpeg_decode(data, n_bytes, &o, &here, &r);
+    o.by_library = true;
+    td_status b = td_jpeg_decode(data, n_bytes, &o, &library, &r);
+    TD_CHECK(a == b);
+    if (a == TD_OK) {
+        TD_CHECK(here.width == library.width && here.height == library.height);
+        TD_CHECK(memcmp(here.px, library.px, 3 * (size_t)here.width * (size_t)here.height) == 0);
+    }
+    td_image_release(&here);
+    td_image_release(&library);
+}
+
 static void decode_part(const uint8_t *data, size_t n_bytes, td_box b, bool allow_scale)
 {
     td_image img = { 0 }, small = { 0 };
     td_resampler r = { 0 };
     td_decoded d;
-    td_decode_opts opts = {
-        .max_pixels = MAX_PIXELS, .region = b, .allow_scale = allow_scale, .out_size = 8
-    };
+    td_decode_opts opts = { .max_pixels = MAX_PIXELS,
+                            .region = b,
+                            .allow_scale = allow_scale,
+                            .out_size = 8,
+                            .is_fast = allow_scale };
     if (td_image_decode(data, n_bytes, &opts, &img, &d) == TD_OK) {
         check_covers(&img, &d, b);
         double s = d.scale;
@@ -69,6 +90,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     td_image_info info;
     td_decoded d;
     td_decode_opts opts = { .max_pixels = MAX_PIXELS };
+    if (n_bytes >= 2 && data[0] == 0xFF && data[1] == 0xD8) {
+        compare_with_library(data, n_bytes, false);
+        compare_with_library(data, n_bytes, true);
+    }
     bool is_known = td_image_probe(data, n_bytes, &info) == TD_OK;
     if (td_image_decode(data, n_bytes, &opts, &img, &d) == TD_OK) {
         TD_CHECK(is_known && d.scale == 1);

@@ -184,7 +184,6 @@ static void training_rows_are_exact(void **state)
     td_transformer w = { 0 };
     for (int bicubic = 0; bicubic < 2; bicubic++) {
         td_transform t = training;
-        t.exact_decode = true;
         t.filter = bicubic ? TD_BICUBIC : TD_BILINEAR;
         for (int64_t i = 0; i < 60; i++) {
             const char *path = files[i % 3];
@@ -206,8 +205,10 @@ static void scaled_decoding_is_close(void **state)
     td_write_picture(path, 1, 1, 900, 700);
     td_transformer w = { 0 };
     int n_differ = 0;
+    td_transform t = training;
+    t.is_fast = true;
     for (int64_t i = 0; i < 30; i++) {
-        expect_ok(td_transform_file(&w, &training, path, 0, i, got));
+        expect_ok(td_transform_file(&w, &t, path, 0, i, got));
         plain_training_row(path, &training, 0, i, wanted);
         double sum = 0;
         for (int k = 0; k < ROW; k++)
@@ -306,12 +307,9 @@ static void bad_files_are_errors(void **state)
     td_transformer_release(&w);
 }
 
-static void buffers_are_kept(void **state)
+static void check_buffers_are_kept(const char *path)
 {
-    (void)state;
     static float dst[ROW];
-    const char *path = td_scratch_path("kept.jpg");
-    td_write_picture(path, 1, 1, 200, 200);
     td_transformer w = { 0 };
     td_transform t = training;
     for (int64_t i = 0; i < 300; i++) /* until the largest crop has been seen */
@@ -323,6 +321,16 @@ static void buffers_are_kept(void **state)
     td_alloc_fail_at(0);
     expect_ok(st);
     td_transformer_release(&w);
+}
+
+static void buffers_are_kept(void **state)
+{
+    (void)state;
+    const char *path = td_scratch_path("kept.jpg"), *turned = td_scratch_path("kept6.jpg");
+    td_write_picture(path, 1, 1, 200, 200);
+    turn(path, turned, 6);
+    check_buffers_are_kept(path);
+    check_buffers_are_kept(turned);
 }
 
 static void survives_every_failing_allocation(void **state)

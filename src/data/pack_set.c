@@ -1,0 +1,237 @@
+/*
+ * pack_set.c -- tandem dataset pack: a folder of pictures becomes one file
+ *
+ * Pictures stream through, one after the other in the order of the data set.  With a short side to
+ * shrink to, blocks of them are first decoded, resized and encoded by all threads; what needs no
+ * shrinking, or cannot be decoded, goes in as it is.  So an unreadable picture is as bad in the
+ * pack as it was in the folder, and the number of threads does not show.
+ *
+ * Memory: the index, a picture a thread, and a block of JPEG files.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "data/loader.h"
+
+enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
+
+/* One picture of a block: the new file, or none when it stays as it is. */
+typedef struct {
+    td_text jpeg;
+    char *unreadable; /* why it could not be decoded */
+} item;
+
+typedef struct {
+    td_pack_opts opts;
+    td_dataset *sets[2];  /* [n_sets] the splits */
+    const char *names[2]; /* [n_sets] theirs */
+    int n_sets;
+    td_pack_writer *out;
+    const td_dataset *ds;    /* the split at work */
+    int64_t first;           /* sample of the block's first item */
+    item *items;             /* [BLOCK] */
+    td_transformer *workers; /* [opts.threads] */
+    td_pack_result result;
+} packing;
+
+static td_status check_signal(void)
+{
+    return td_signal_caught() ? td_error(TD_ESTOPPED, "a signal came; no pack was written") : TD_OK;
+}
+
+/* --- shrinking ------------------------------------------------------------------------------- */
+
+static td_status shrink(const packing *p, td_transformer *w, int64_t i, td_text *jpeg)
+{
+    const void *bytes;
+    size_t n_bytes;
+    td_image_info info;
+    TD_TRY(td_sample_read(p->ds, i, w, &bytes, &n_bytes));
+    TD_TRY(td_image_probe(bytes, n_bytes, &info));
+    if (info.width <= p->opts.short_side || info.height <= p->opts.short_side)
+        return TD_OK;
+    int width, height;
+    const td_decode_opts opts = { .scratch = &w->stored };
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
+    td_short_side(w->decoded.width, w->decoded.height, p->opts.short_side, &width, &height);
+    if (width > SIDE_MAX || height > SIDE_MAX)
+        return TD_OK;
+    TD_TRY(td_image_resample(&w->resampler, &w->decoded, 0, 0, w->decoded.width, w->decoded.height,
+                             TD_BILINEAR, width, height, &w->sized));
+    return td_image_encode_jpeg(&w->sized, p->opts.quality, jpeg);
+}
+
+static td_status shrink_one(void *ctx, int worker, int64_t k)
+{
+    packing *p = ctx;
+    item *it = &p->items[k];
+    TD_TRY(check_signal());
+    td_status st = shrink(p, &p->workers[worker], p->first + k, &it->jpeg);
+    if (st != TD_EFORMAT && st != TD_EUNSUPPORTED && st != TD_ELIMIT)
+        return st;
+    td_text_release(&it->jpeg);
+    it->unreadable = td_copy_text(td_error_message());
+    return it->unreadable ? TD_OK : TD_ENOMEM;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* below its class: root/class/NAME */
+static const char *name_of(const td_dataset *ds, int64_t i)
+{
+    const td_sample *s = &ds->samples[i];
+    return s->path + strlen(ds->root) + 1 + strlen(ds->class_names[s->label]) + 1;
+}
+
+static td_status add_one(packing *p, int64_t i, const item *it)
+{
+    const void *bytes = it->jpeg.data;
+    size_t n_bytes = it->jpeg.len;
+    td_sample_read_ahead(p->ds, i + TD_SAMPLES_AHEAD);
+    if (n_bytes > 0)
+        p->result.n_shrunk++;
+    else
+        TD_TRY_MSG(td_sample_read(p->ds, i, &p->workers[0], &bytes, &n_bytes), "picture %" PRId64,
+                   i);
+    if (it->unreadable) {
+        p->result.n_unreadable++;
+        td_log(TD_LOG_WARN, "data", "packed as it is: '%s': %s", p->ds->samples[i].path,
+               it->unreadable);
+    }
+    return td_pack_add(p->out, (int)p->ds->samples[i].label, name_of(p->ds, i), bytes, n_bytes);
+}
+
+static td_status pack_block(packing *p, int64_t n)
+{
+    if (p->opts.short_side > 0)
+        TD_TRY(td_parallel(n, p->opts.threads, shrink_one, p));
+    for (int64_t k = 0; k < n; k++) {
+        item *it = &p->items[k];
+        TD_TRY(check_signal());
+        TD_TRY(add_one(p, p->first + k, it));
+        td_text_release(&it->jpeg);
+        td_free(it->unreadable);
+        it->unreadable = NULL;
+    }
+    return TD_OK;
+}
+
+static td_status pack_split(packing *p, const char *name)
+{
+    const td_dataset *ds = p->ds;
+    TD_TRY(td_pack_begin_split(p->out, name, ds->n_classes, ds->class_names));
+    for (p->first = 0; p->first < ds->n; p->first += BLOCK) {
+        int64_t left = ds->n - p->first;
+        TD_TRY(pack_block(p, left < BLOCK ? left : BLOCK));
+    }
+    return TD_OK;
+}
+
+/* --- which splits ---------------------------------------------------------------------------- */
+
+/* Open one split, or the folder itself when `split` is NULL. */
+static td_status open_set(packing *p, const char *path, const char *split)
+{
+    TD_TRY(
+        td_dataset_open(&(td_dataset_opts){ .path = path, .split = split }, &p->sets[p->n_sets]));
+    p->names[p->n_sets++] = split ? split : "";
+    return TD_OK;
+}
+
+/* the same, unless it is not there */
+static td_status open_if_there(packing *p, const char *path, const char *split)
+{
+    td_status st = open_set(p, path, split);
+    return st == TD_ENOTFOUND ? TD_OK : st;
+}
+
+static td_status open_sets(packing *p, const char *path)
+{
+    if (p->opts.split)
+        return open_set(p, path, p->opts.split);
+    TD_TRY(open_if_there(p, path, "train"));
+    TD_TRY(open_if_there(p, path, "val"));
+    return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
+}
+
+/* a pack of a pack remembers what was done to its pictures */
+static td_status create(packing *p, const char *out)
+{
+    int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
+    if (!side && p->sets[0]->pack) {
+        side = td_pack_facts_of(p->sets[0]->pack)->short_side;
+        quality = td_pack_facts_of(p->sets[0]->pack)->quality;
+    }
+    return td_pack_create(out, side, quality, &p->out);
+}
+
+/* what is there to pack is known, and right, before anything is written */
+static td_status pack_all(packing *p, const char *path, const char *out)
+{
+    td_pack_facts facts;
+    TD_TRY(open_sets(p, path));
+    TD_TRY(create(p, out));
+    for (int i = 0; i < p->n_sets; i++) {
+        p->ds = p->sets[i];
+        TD_TRY(pack_split(p, p->names[i]));
+    }
+    TD_TRY(td_pack_finish(p->out, &facts));
+    p->result.n_pictures = (int64_t)facts.n_pictures;
+    p->result.n_bytes = (int64_t)facts.n_bytes;
+    p->result.digest = facts.digest;
+    return TD_OK;
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+static td_status take_opts(packing *p, const td_pack_opts *opts)
+{
+    td_pack_opts *o = &p->opts;
+    *o = *opts;
+    o->quality = o->quality ? o->quality : QUALITY;
+    if (o->short_side < 0 || o->short_side > SIDE_MAX)
+        return td_error(TD_EARG, "short side of %d pixels, wanted 0 .. %d", o->short_side,
+                        SIDE_MAX);
+    if (o->quality < 1 || o->quality > 100)
+        return td_error(TD_EARG, "JPEG quality is %d, it runs from 1 to 100", o->quality);
+    TD_TRY(td_threads_wanted(o->threads, &o->threads));
+    p->workers = td_alloc((size_t)o->threads, sizeof *p->workers);
+    p->items = p->workers ? td_alloc(BLOCK, sizeof *p->items) : NULL;
+    return p->items ? TD_OK : TD_ENOMEM;
+}
+
+static void release(packing *p)
+{
+    td_pack_writer_free(p->out);
+    for (int i = 0; p->workers && i < p->opts.threads; i++)
+        td_transformer_release(&p->workers[i]);
+    for (int i = 0; p->items && i < BLOCK; i++) {
+        td_text_release(&p->items[i].jpeg);
+        td_free(p->items[i].unreadable);
+    }
+    for (int i = 0; i < p->n_sets; i++)
+        td_dataset_free(p->sets[i]);
+    td_free(p->workers);
+    td_free(p->items);
+}
+
+td_status td_dataset_pack(const char *path, const char *out, const td_pack_opts *opts,
+                          td_pack_result *result)
+{
+    packing p = { 0 };
+    td_status st;
+    int64_t start_ns = td_now_ns();
+    *result = (td_pack_result){ 0 };
+    td_signals_catch();
+    if (td_path_exists(out) && td_path_is_same(path, out))
+        return td_error(TD_EARG, "'%s' cannot be packed into itself", path);
+    TD_OUT(take_opts(&p, opts));
+    TD_OUT(pack_all(&p, path, out));
+    p.result.seconds = (double)(td_now_ns() - start_ns) * 1e-9;
+    *result = p.result;
+out:
+    release(&p);
+    return st;
+}

@@ -1,0 +1,711 @@
+/*
+ * pack.c -- one file for all pictures: written front to back, read through a mapping
+ *
+ *     0      16                                    index_at                       end - 64     end
+ *     | head | picture | picture | ... | picture   | index                        | tail       |
+ *
+ *     head   "tandpack", version: u32, zero: u32
+ *     index  pictures  [n_pictures]  at: u64, n_bytes: u32, class: u32, digest: u64, name: u32,
+ *                                    zero: u32
+ *            splits    [n_splits]    n_pictures: u64, n_classes: u32, name: u32
+ *            classes   [n_classes]   name: u32, of all splits one after the other
+ *            texts                   names, each ends in a zero byte; `name` above: where it begins
+ *     tail   index_at: u64, index_bytes: u64, n_pictures: u64, n_splits: u32, n_classes: u32,
+ *            short_side: u32, quality: u32, index_digest: u64, digest: u64, "packends"
+ *
+ * All numbers are little-endian.  The index stands behind the pictures, so that they stream through
+ * while it grows in memory: 32 bytes and a name for each.
+ *
+ * Check values form a tree.  A picture's digest is in the index, the index's digest in the tail,
+ * and the tail's is over the head and what stands before it in the tail: it identifies the whole,
+ * yet opening reads no picture.  A picture is compared with its own digest each time it is used,
+ * which costs a hundredth of decoding it.
+ *
+ * Head, tail and index are read into memory before they are judged; only pictures are used in the
+ * mapping.  A file that was made shorter in place would end the process there, so its size is asked
+ * for before each picture.  Packs are replaced by a rename, which leaves the mapped file alone.
+ */
+#include "io/pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "io/atomic.h"
+#include "io/digest.h"
+
+enum {
+    VERSION = 1,
+    MAGIC_BYTES = 8,
+    HEAD_BYTES = 16,
+    TAIL_BYTES = 64,
+    TAIL_DIGESTED = 48,
+    PICTURE_BYTES = 32,
+    SPLIT_BYTES = 16,
+    CLASS_BYTES = 4,
+    SPLITS_MAX = 16,
+    CLASSES_MAX = 1 << 24
+};
+
+static const char head_magic[] = "tandpack", tail_magic[] = "packends";
+
+/* one picture of the index */
+typedef struct {
+    uint64_t at, digest;
+    uint32_t n_bytes, label, name;
+} record;
+
+/* --- numbers --------------------------------------------------------------------------------- */
+
+static uint64_t get(const unsigned char *p, int n_bytes)
+{
+    uint64_t x = 0;
+    for (int i = n_bytes - 1; i >= 0; i--)
+        x = x << 8 | p[i];
+    return x;
+}
+
+static uint32_t get32(const unsigned char *p)
+{
+    return (uint32_t)get(p, 4);
+}
+
+static uint64_t get64(const unsigned char *p)
+{
+    return get(p, 8);
+}
+
+static unsigned char *put(unsigned char *p, uint64_t x, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        p[i] = (unsigned char)(x >> 8 * i);
+    return p + n_bytes;
+}
+
+static record get_record(const unsigned char *p)
+{
+    return (record){ .at = get64(p),
+                     .n_bytes = get32(p + 8),
+                     .label = get32(p + 12),
+                     .digest = get64(p + 16),
+                     .name = get32(p + 24) };
+}
+
+static void put_record(unsigned char *p, const record *r)
+{
+    p = put(p, r->at, 8);
+    p = put(p, r->n_bytes, 4);
+    p = put(p, r->label, 4);
+    p = put(p, r->digest, 8);
+    p = put(p, r->name, 4);
+    (void)put(p, 0, 4);
+}
+
+static uint64_t digest_of_ends(const unsigned char *head, const unsigned char *tail)
+{
+    td_digest d;
+    td_digest_init(&d);
+    td_digest_add(&d, head, HEAD_BYTES);
+    td_digest_add(&d, tail, TAIL_DIGESTED);
+    return td_digest_value(&d);
+}
+
+/* a class is a folder's name */
+static bool is_class_name(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/');
+}
+
+/* --- what is open ---------------------------------------------------------------------------- */
+
+struct td_pack {
+    char *what; /* the path, for messages */
+    int fd;     /* -1: parsed from memory */
+    td_pack_facts facts;
+    const unsigned char *bytes; /* [facts.n_bytes] the whole file */
+    bool is_mapped;
+
+    unsigned char *index;          /* [n_index], owned */
+    const unsigned char *pictures; /* in the index */
+    const char *texts;             /* in the index */
+    size_t n_index, n_texts;
+    uint64_t index_at;
+    int n_classes;         /* of all splits */
+    td_pack_split *splits; /* [facts.n_splits] */
+    const char **classes;  /* [n_classes] */
+};
+
+const td_pack_facts *td_pack_facts_of(const td_pack *p)
+{
+    return &p->facts;
+}
+
+const td_pack_split *td_pack_split_at(const td_pack *p, int i)
+{
+    TD_CHECK(i >= 0 && i < p->facts.n_splits);
+    return &p->splits[i];
+}
+
+static record record_at(const td_pack *p, uint64_t i)
+{
+    TD_CHECK(i < p->facts.n_pictures);
+    return get_record(p->pictures + i * PICTURE_BYTES);
+}
+
+td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i)
+{
+    record r = record_at(p, i);
+    return (
+        td_pack_picture){ .name = p->texts + r.name, .label = (int)r.label, .n_bytes = r.n_bytes };
+}
+
+void td_pack_close(td_pack *p)
+{
+    if (!p)
+        return;
+    if (p->is_mapped)
+        (void)munmap((void *)(uintptr_t)p->bytes, (size_t)p->facts.n_bytes);
+    if (p->fd >= 0)
+        (void)close(p->fd);
+    td_free(p->what);
+    td_free(p->index);
+    td_free(p->splits);
+    td_free(p->classes);
+    td_free(p);
+}
+
+/* --- checking the ends ----------------------------------------------------------------------- */
+
+static td_status check_head(const td_pack *p, const unsigned char *head)
+{
+    if (memcmp(head, head_magic, MAGIC_BYTES) != 0)
+        return td_error(TD_EFORMAT, "'%s' is no pack: it begins with other bytes", p->what);
+    if (get32(head + MAGIC_BYTES) != VERSION)
+        return td_error(TD_EUNSUPPORTED, "'%s': pack of version %" PRIu32 ", version %d is read",
+                        p->what, get32(head + MAGIC_BYTES), VERSION);
+    return TD_OK;
+}
+
+static td_status check_tail(td_pack *p, const unsigned char *head, const unsigned char *tail)
+{
+    td_pack_facts *f = &p->facts;
+    if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, tail_magic, MAGIC_BYTES) != 0)
+        return td_error(TD_EFORMAT, "'%s': the pack was cut off: its last bytes are not there",
+                        p->what);
+    f->digest = get64(tail + TAIL_DIGESTED);
+    if (f->digest != digest_of_ends(head, tail))
+        return td_error(TD_EFORMAT, "'%s' was damaged: head and tail do not agree", p->what);
+    p->index_at = get64(tail);
+    uint64_t n_index = get64(tail + 8);
+    f->n_pictures = get64(tail + 16);
+    uint32_t n_splits = get32(tail + 24), n_classes = get32(tail + 28);
+    f->short_side = (int)(get32(tail + 32) & INT32_MAX);
+    f->quality = (int)(get32(tail + 36) & INT32_MAX);
+    uint64_t room = f->n_bytes - TAIL_BYTES;
+    if (p->index_at < HEAD_BYTES || p->index_at > room || n_index != room - p->index_at)
+        return td_error(TD_EFORMAT,
+                        "'%s': index of %" PRIu64 " bytes at byte %" PRIu64 " of %" PRIu64, p->what,
+                        n_index, p->index_at, f->n_bytes);
+    if (n_splits < 1 || n_splits > SPLITS_MAX || n_classes > CLASSES_MAX ||
+        f->n_pictures > n_index / PICTURE_BYTES ||
+        f->n_pictures * PICTURE_BYTES + n_splits * SPLIT_BYTES + n_classes * (uint64_t)CLASS_BYTES >
+            n_index)
+        return td_error(TD_EFORMAT,
+                        "'%s': %" PRIu64 " pictures, %" PRIu32 " splits and %" PRIu32
+                        " classes do not fit an index of %" PRIu64 " bytes",
+                        p->what, f->n_pictures, n_splits, n_classes, n_index);
+    f->n_splits = (int)n_splits;
+    p->n_classes = (int)n_classes;
+    p->n_index = (size_t)n_index;
+    return TD_OK;
+}
+
+/* --- checking the index ---------------------------------------------------------------------- */
+
+static td_status check_name(const td_pack *p, uint32_t name, const char *of)
+{
+    if (name < p->n_texts)
+        return TD_OK;
+    return td_error(TD_EFORMAT, "'%s': name of a %s at %" PRIu32 " of %zu bytes of names", p->what,
+                    of, name, p->n_texts);
+}
+
+static td_status read_classes(td_pack *p, const unsigned char *raw)
+{
+    for (int i = 0; i < p->n_classes; i++) {
+        uint32_t name = get32(raw + (size_t)i * CLASS_BYTES);
+        TD_TRY(check_name(p, name, "class"));
+        p->classes[i] = p->texts + name;
+        if (!is_class_name(p->classes[i]))
+            return td_error(TD_EFORMAT, "'%s': class %d has a name that no folder can have",
+                            p->what, i);
+    }
+    return TD_OK;
+}
+
+static td_status read_splits(td_pack *p, const unsigned char *raw)
+{
+    uint64_t n_pictures = 0, n_classes = 0;
+    for (int i = 0; i < p->facts.n_splits; i++, raw += SPLIT_BYTES) {
+        td_pack_split *s = &p->splits[i];
+        uint32_t classes = get32(raw + 8), name = get32(raw + 12);
+        TD_TRY(check_name(p, name, "split"));
+        *s = (td_pack_split){ .name = p->texts + name,
+                              .first = n_pictures,
+                              .n_pictures = get64(raw) };
+        if (classes < 2 || classes > (uint64_t)p->n_classes - n_classes ||
+            s->n_pictures > p->facts.n_pictures - n_pictures)
+            return td_error(TD_EFORMAT,
+                            "'%s': split %d wants %" PRIu32 " classes and %" PRIu64
+                            " pictures, which the pack has not",
+                            p->what, i, classes, s->n_pictures);
+        s->classes = p->classes + n_classes;
+        s->n_classes = (int)classes;
+        n_classes += classes;
+        n_pictures += s->n_pictures;
+        for (int c = 1; c < s->n_classes; c++)
+            if (strcmp(s->classes[c - 1], s->classes[c]) >= 0)
+                return td_error(TD_EFORMAT, "'%s': classes of split %d are not in order", p->what,
+                                i);
+        for (int k = 0; k < i; k++)
+            if (strcmp(p->splits[k].name, s->name) == 0)
+                return td_error(TD_EFORMAT, "'%s': two splits have one name", p->what);
+    }
+    if (n_pictures != p->facts.n_pictures || n_classes != (uint64_t)p->n_classes)
+        return td_error(TD_EFORMAT, "'%s': the splits leave out pictures or classes", p->what);
+    return TD_OK;
+}
+
+/* the pictures of a split: within the file, named, class after class without a gap */
+static td_status check_pictures(const td_pack *p, const td_pack_split *s)
+{
+    uint32_t label = 0;
+    for (uint64_t i = s->first; i < s->first + s->n_pictures; i++) {
+        record r = record_at(p, i);
+        if (r.at < HEAD_BYTES || r.at > p->index_at || r.n_bytes > p->index_at - r.at ||
+            r.n_bytes > TD_PACK_PICTURE_BYTES_MAX)
+            return td_error(TD_EFORMAT,
+                            "'%s': picture %" PRIu64 " of %" PRIu32 " bytes at byte %" PRIu64
+                            ", the pictures end at %" PRIu64,
+                            p->what, i, r.n_bytes, r.at, p->index_at);
+        TD_TRY(check_name(p, r.name, "picture"));
+        if (!p->texts[r.name])
+            return td_error(TD_EFORMAT, "'%s': picture %" PRIu64 " has no name", p->what, i);
+        if (r.label != label && (r.label != label + 1 || i == s->first))
+            return td_error(TD_EFORMAT,
+                            "'%s': picture %" PRIu64 " is of class %" PRIu32 ", after class "
+                            "%" PRIu32,
+                            p->what, i, r.label, label);
+        label = r.label;
+    }
+    if (s->n_pictures == 0 || label + 1 != (uint32_t)s->n_classes)
+        return td_error(TD_EFORMAT, "'%s': split '%s' has classes without pictures", p->what,
+                        s->name);
+    return TD_OK;
+}
+
+static td_status read_index(td_pack *p, uint64_t digest)
+{
+    const td_pack_facts *f = &p->facts;
+    if (td_digest_of(p->index, p->n_index) != digest)
+        return td_error(TD_EFORMAT, "'%s' was damaged: its index is not the one that was written",
+                        p->what);
+    size_t pictures = (size_t)f->n_pictures * PICTURE_BYTES;
+    size_t splits = pictures + (size_t)f->n_splits * SPLIT_BYTES;
+    size_t classes = splits + (size_t)p->n_classes * CLASS_BYTES;
+    p->pictures = p->index;
+    p->texts = (const char *)p->index + classes;
+    p->n_texts = p->n_index - classes;
+    if (p->n_texts == 0 || p->texts[p->n_texts - 1] != '\0')
+        return td_error(TD_EFORMAT, "'%s': the names in the index do not end", p->what);
+    p->splits = td_alloc((size_t)f->n_splits, sizeof *p->splits);
+    p->classes = p->splits ? td_alloc((size_t)p->n_classes + 1, sizeof *p->classes) : NULL;
+    if (!p->classes)
+        return TD_ENOMEM;
+    TD_TRY(read_classes(p, p->index + splits));
+    TD_TRY(read_splits(p, p->index + pictures));
+    for (int i = 0; i < f->n_splits; i++)
+        TD_TRY(check_pictures(p, &p->splits[i]));
+    return TD_OK;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* n bytes at `at`, from the file or from memory */
+static td_status fetch(const td_pack *p, uint64_t at, void *to, size_t n)
+{
+    if (p->fd < 0) {
+        memcpy(to, p->bytes + at, n);
+        return TD_OK;
+    }
+    for (char *q = to; n > 0;) {
+        ssize_t done = pread(p->fd, q, n, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return td_error_errno(TD_EIO, "cannot read '%s'", p->what);
+        if (done == 0)
+            return td_error(TD_EIO, "cannot read '%s': it became shorter", p->what);
+        q += done;
+        at += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return TD_OK;
+}
+
+static td_status read_all(td_pack *p)
+{
+    unsigned char head[HEAD_BYTES] = { 0 }, tail[TAIL_BYTES];
+    uint64_t n = p->facts.n_bytes;
+    TD_TRY(fetch(p, 0, head, n < HEAD_BYTES ? (size_t)n : HEAD_BYTES));
+    if (n >= MAGIC_BYTES && n < HEAD_BYTES + TAIL_BYTES &&
+        memcmp(head, head_magic, MAGIC_BYTES) == 0)
+        return td_error(TD_EFORMAT, "'%s': the pack was cut off after %" PRIu64 " bytes", p->what,
+                        n);
+    if (n == 0)
+        return td_error(TD_EFORMAT, "'%s' is no pack: it is empty", p->what);
+    TD_TRY(check_head(p, head));
+    TD_TRY(fetch(p, n - TAIL_BYTES, tail, TAIL_BYTES));
+    TD_TRY(check_tail(p, head, tail));
+    p->index = td_alloc(p->n_index, 1);
+    if (!p->index)
+        return TD_ENOMEM;
+    TD_TRY(fetch(p, p->index_at, p->index, p->n_index));
+    return read_index(p, get64(tail + 40));
+}
+
+static td_status open_file(td_pack *p)
+{
+    struct stat s;
+    if (stat(p->what, &s) != 0)
+        return td_error_errno(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s'", p->what);
+    if (!S_ISREG(s.st_mode))
+        return td_error(TD_EIO, "cannot open '%s': it is not a regular file", p->what);
+    p->fd = open(p->what, O_RDONLY | O_CLOEXEC);
+    if (p->fd < 0 || fstat(p->fd, &s) != 0)
+        return td_error_errno(TD_EIO, "cannot open '%s'", p->what);
+    p->facts.n_bytes = (uint64_t)s.st_size;
+    return TD_OK;
+}
+
+static td_status map_file(td_pack *p)
+{
+    if (p->facts.n_bytes > SIZE_MAX)
+        return td_error(TD_ELIMIT, "'%s' of %" PRIu64 " bytes cannot be mapped", p->what,
+                        p->facts.n_bytes);
+    void *at = mmap(NULL, (size_t)p->facts.n_bytes, PROT_READ, MAP_SHARED, p->fd, 0);
+    if (at == MAP_FAILED)
+        return td_error_errno(errno == ENOMEM ? TD_ENOMEM : TD_EIO, "cannot map '%s'", p->what);
+    p->bytes = at;
+    p->is_mapped = true;
+    /* pictures come in random order: what the kernel would read around each is not wanted */
+    (void)madvise(at, (size_t)p->facts.n_bytes, MADV_RANDOM);
+    return TD_OK;
+}
+
+static td_status new_pack(const char *what, td_pack **out)
+{
+    td_pack *p = TD_NEW(td_pack);
+    if (!p)
+        return TD_ENOMEM;
+    p->fd = -1;
+    p->what = td_copy_text(what);
+    if (!p->what) {
+        td_free(p);
+        return TD_ENOMEM;
+    }
+    *out = p;
+    return TD_OK;
+}
+
+td_status td_pack_open(const char *path, td_pack **out)
+{
+    td_pack *p;
+    td_status st;
+    *out = NULL;
+    TD_TRY(new_pack(path, &p));
+    TD_OUT(open_file(p));
+    TD_OUT(read_all(p));
+    TD_OUT(map_file(p));
+    *out = p;
+    p = NULL;
+out:
+    td_pack_close(p);
+    return st;
+}
+
+td_status td_pack_parse(const void *bytes, size_t n_bytes, const char *what, td_pack **out)
+{
+    td_pack *p;
+    *out = NULL;
+    TD_TRY(new_pack(what, &p));
+    p->bytes = bytes;
+    p->facts.n_bytes = n_bytes;
+    td_status st = read_all(p);
+    if (st == TD_OK)
+        *out = p;
+    else
+        td_pack_close(p);
+    return st;
+}
+
+bool td_pack_is(const char *path)
+{
+    struct stat s;
+    char magic[MAGIC_BYTES];
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode))
+        return false;
+    if (td_text_ends(path, ".pack"))
+        return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool is = pread(fd, magic, MAGIC_BYTES, 0) == MAGIC_BYTES &&
+              memcmp(magic, head_magic, MAGIC_BYTES) == 0;
+    (void)close(fd);
+    return is;
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+static td_status check_still_there(const td_pack *p, uint64_t end)
+{
+    struct stat s;
+    if (p->fd < 0 || (fstat(p->fd, &s) == 0 && (uint64_t)s.st_size >= end))
+        return TD_OK;
+    return td_error(TD_EIO, "'%s' became shorter while it was in use", p->what);
+}
+
+void td_pack_read_ahead(const td_pack *p, uint64_t i)
+{
+    record r = record_at(p, i);
+    if (!p->is_mapped)
+        return;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = r.at / page * page;
+    (void)madvise((void *)(uintptr_t)(p->bytes + from), (size_t)(r.at + r.n_bytes - from),
+                  MADV_WILLNEED);
+}
+
+td_status td_pack_read(const td_pack *p, uint64_t i, const void **bytes, size_t *n_bytes)
+{
+    record r = record_at(p, i);
+    TD_TRY(check_still_there(p, r.at + r.n_bytes));
+    td_pack_read_ahead(p, i); /* page by page, as they are touched, a disk would be slow */
+    const unsigned char *at = p->bytes + r.at;
+    if (td_digest_of(at, r.n_bytes) != r.digest)
+        return td_error(TD_EFORMAT,
+                        "damaged in the pack: its bytes are not those that were packed");
+    *bytes = at;
+    *n_bytes = r.n_bytes;
+    return TD_OK;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t n_pictures;
+    uint32_t n_classes, name;
+} split;
+
+struct td_pack_writer {
+    td_atomic *file;
+    uint64_t at;
+    int short_side, quality;
+    split splits[SPLITS_MAX];
+    int n_splits;
+    uint32_t label; /* of the last picture of the split */
+    record *pictures;
+    size_t n_pictures, cap_pictures;
+    uint32_t *classes; /* names */
+    size_t n_classes, cap_classes;
+    td_text texts;
+};
+
+static td_status append(td_pack_writer *w, const void *bytes, size_t n_bytes)
+{
+    TD_TRY(td_atomic_write(w->file, bytes, n_bytes));
+    w->at += n_bytes;
+    return TD_OK;
+}
+
+static void make_head(unsigned char *head)
+{
+    memcpy(head, head_magic, MAGIC_BYTES);
+    (void)put(put(head + MAGIC_BYTES, VERSION, 4), 0, 4);
+}
+
+td_status td_pack_create(const char *path, int short_side, int quality, td_pack_writer **out)
+{
+    unsigned char head[HEAD_BYTES];
+    td_status st;
+    *out = NULL;
+    td_pack_writer *w = TD_NEW(td_pack_writer);
+    if (!w)
+        return TD_ENOMEM;
+    w->short_side = short_side;
+    w->quality = quality;
+    TD_OUT(td_atomic_open(path, &w->file));
+    make_head(head);
+    TD_OUT(append(w, head, sizeof head));
+    *out = w;
+    w = NULL;
+out:
+    td_pack_writer_free(w);
+    return st;
+}
+
+void td_pack_writer_free(td_pack_writer *w)
+{
+    if (!w)
+        return;
+    td_atomic_close(w->file);
+    td_free(w->pictures);
+    td_free(w->classes);
+    td_text_release(&w->texts);
+    td_free(w);
+}
+
+static td_status add_text(td_pack_writer *w, const char *text, uint32_t *name)
+{
+    size_t n = strlen(text) + 1;
+    if (n > UINT32_MAX - w->texts.len)
+        return td_error(TD_ELIMIT, "the names of a pack take more than 4 GiB");
+    *name = (uint32_t)w->texts.len;
+    td_text_add_bytes(&w->texts, text, n);
+    return td_text_status(&w->texts);
+}
+
+/* has the last split a picture in each of its classes? */
+static td_status check_split_done(const td_pack_writer *w)
+{
+    const split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
+    if (!s || (s->n_pictures > 0 && w->label + 1 == s->n_classes))
+        return TD_OK;
+    return td_error(TD_EARG, "pack: split '%s' has classes without pictures",
+                    w->texts.data + s->name);
+}
+
+td_status td_pack_begin_split(td_pack_writer *w, const char *name, int n_classes,
+                              const char *const *classes)
+{
+    TD_TRY(check_split_done(w));
+    if (n_classes < 2 || (size_t)n_classes > CLASSES_MAX - w->n_classes)
+        return td_error(TD_EARG, "pack: split '%s' has %d classes, wanted 2 or more", name,
+                        n_classes);
+    if (w->n_splits == SPLITS_MAX)
+        return td_error(TD_EARG, "pack: more than %d splits", SPLITS_MAX);
+    for (int i = 0; i < w->n_splits; i++)
+        if (strcmp(w->texts.data + w->splits[i].name, name) == 0)
+            return td_error(TD_EARG, "pack: split '%s' is there already", name);
+    for (int i = 0; i < n_classes; i++)
+        if (!is_class_name(classes[i]) || (i > 0 && strcmp(classes[i - 1], classes[i]) >= 0))
+            return td_error(TD_EARG, "pack: class '%s' of split '%s' cannot stand where it does",
+                            classes[i], name);
+    TD_TRY(td_reserve(&w->classes, &w->cap_classes, w->n_classes + (size_t)n_classes,
+                      sizeof *w->classes));
+    split *s = &w->splits[w->n_splits];
+    *s = (split){ .n_classes = (uint32_t)n_classes };
+    TD_TRY(add_text(w, name, &s->name));
+    for (int i = 0; i < n_classes; i++)
+        TD_TRY(add_text(w, classes[i], &w->classes[w->n_classes + (size_t)i]));
+    w->n_classes += (size_t)n_classes;
+    w->n_splits++;
+    w->label = 0;
+    return TD_OK;
+}
+
+td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void *bytes,
+                      size_t n_bytes)
+{
+    split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
+    if (!s || label < 0 || (uint32_t)label >= s->n_classes || !*name)
+        return td_error(TD_EARG, "pack: picture '%s' of class %d has no place", name, label);
+    uint32_t next = (uint32_t)label;
+    if (next != w->label && (next != w->label + 1 || s->n_pictures == 0))
+        return td_error(TD_EARG, "pack: class %d comes after class %" PRIu32, label, w->label);
+    if (n_bytes > TD_PACK_PICTURE_BYTES_MAX)
+        return td_error(TD_ELIMIT, "'%s' has %zu bytes, a picture has at most %u", name, n_bytes,
+                        TD_PACK_PICTURE_BYTES_MAX);
+    record r = { .at = w->at,
+                 .n_bytes = (uint32_t)n_bytes,
+                 .label = next,
+                 .digest = td_digest_of(bytes, n_bytes) };
+    TD_TRY(td_reserve(&w->pictures, &w->cap_pictures, w->n_pictures + 1, sizeof *w->pictures));
+    TD_TRY(add_text(w, name, &r.name));
+    TD_TRY(append(w, bytes, n_bytes));
+    w->pictures[w->n_pictures++] = r;
+    w->label = next;
+    s->n_pictures++;
+    return TD_OK;
+}
+
+/* a part of the index, which its digest follows */
+static td_status append_index(td_pack_writer *w, td_digest *d, const void *bytes, size_t n_bytes)
+{
+    td_digest_add(d, bytes, n_bytes);
+    return append(w, bytes, n_bytes);
+}
+
+static td_status write_index(td_pack_writer *w, td_digest *d)
+{
+    enum { MANY = 1024 };
+    unsigned char block[MANY * PICTURE_BYTES];
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_pictures; i++) {
+        put_record(block + n * PICTURE_BYTES, &w->pictures[i]);
+        if (++n == MANY || i + 1 == w->n_pictures) {
+            TD_TRY(append_index(w, d, block, n * PICTURE_BYTES));
+            n = 0;
+        }
+    }
+    for (int i = 0; i < w->n_splits; i++) {
+        unsigned char *p = put(block, w->splits[i].n_pictures, 8);
+        p = put(p, w->splits[i].n_classes, 4);
+        (void)put(p, w->splits[i].name, 4);
+        TD_TRY(append_index(w, d, block, SPLIT_BYTES));
+    }
+    for (size_t i = 0; i < w->n_classes; i++) {
+        (void)put(block, w->classes[i], CLASS_BYTES);
+        TD_TRY(append_index(w, d, block, CLASS_BYTES));
+    }
+    return append_index(w, d, w->texts.data, w->texts.len);
+}
+
+td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
+{
+    unsigned char head[HEAD_BYTES], tail[TAIL_BYTES];
+    TD_TRY(check_split_done(w));
+    if (w->n_pictures == 0)
+        return td_error(TD_EARG, "pack: no picture was added");
+    uint64_t index_at = w->at;
+    td_digest d;
+    td_digest_init(&d);
+    TD_TRY(write_index(w, &d));
+    unsigned char *p = put(tail, index_at, 8);
+    p = put(p, w->at - index_at, 8);
+    p = put(p, w->n_pictures, 8);
+    p = put(p, (uint64_t)w->n_splits, 4);
+    p = put(p, w->n_classes, 4);
+    p = put(p, (uint64_t)w->short_side, 4);
+    p = put(p, (uint64_t)w->quality, 4);
+    p = put(p, td_digest_value(&d), 8);
+    make_head(head);
+    uint64_t digest = digest_of_ends(head, tail);
+    p = put(p, digest, 8);
+    memcpy(p, tail_magic, MAGIC_BYTES);
+    TD_TRY(append(w, tail, sizeof tail));
+    TD_TRY(td_atomic_commit(w->file));
+    *out = (td_pack_facts){ .n_splits = w->n_splits,
+                            .n_pictures = w->n_pictures,
+                            .n_bytes = w->at,
+                            .digest = digest,
+                            .short_side = w->short_side,
+                            .quality = w->quality };
+    return TD_OK;
+}

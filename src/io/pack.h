@@ -1,0 +1,129 @@
+/*
+ * io/pack.h -- all pictures of a data set in one file: names, classes, index, check values
+ *
+ * The pictures lie one after the other as the files they were; behind them stand the index and a
+ * tail that says where it is (docs/formats.md, "Packs").  A pack holds one or more splits ("train",
+ * "val"; or one without a name), each with classes of its own and pictures in the order of the data
+ * set: class after class.
+ *
+ *     td_pack *p;
+ *     TD_OUT(td_pack_open("flowers.pack", &p));
+ *     const td_pack_split *s = td_pack_split_at(p, 0);
+ *     for (uint64_t i = s->first; i < s->first + s->n_pictures; i++)
+ *         TD_OUT(td_pack_read(p, i, &bytes, &n_bytes));            lent until td_pack_close
+ *     td_pack_close(p);
+ *
+ *     td_pack_writer *w;
+ *     TD_OUT(td_pack_create("flowers.pack", 0, 0, &w));
+ *     TD_OUT(td_pack_begin_split(w, "train", 2, (const char *const[]){ "daisy", "tulip" }));
+ *     TD_OUT(td_pack_add(w, 0, "a.jpg", bytes, n_bytes));          written at once
+ *     TD_OUT(td_pack_finish(w, &digest));                          the file appears now, whole
+ *     td_pack_writer_free(w);
+ *
+ * A pack may be read by several threads at a time.
+ */
+#ifndef TD_IO_PACK_H
+#define TD_IO_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define TD_PACK_PICTURE_BYTES_MAX (256u << 20) /* as for a picture in a file of its own */
+
+typedef struct td_pack td_pack;
+typedef struct td_pack_writer td_pack_writer;
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *name;           /* "" when the data set was not split */
+    const char *const *classes; /* [n_classes], in byte order; rank is the class number */
+    int n_classes;
+    uint64_t first, n_pictures; /* its pictures are first .. first + n_pictures - 1 */
+} td_pack_split;
+
+typedef struct {
+    const char *name; /* below its class: "spring/4612.png" */
+    int label;        /* class of its split */
+    size_t n_bytes;
+} td_pack_picture;
+
+typedef struct {
+    int n_splits;
+    uint64_t n_pictures, n_bytes; /* of all splits; of the file */
+    uint64_t digest;              /* of the whole: pictures, names, classes, order */
+    int short_side, quality;      /* what larger pictures were shrunk to; 0: nothing was changed */
+} td_pack_facts;
+
+/** Is it a regular file that begins as a pack does, or whose name ends in .pack? */
+bool td_pack_is(const char *path);
+
+/**
+ * Map a pack, and check its head, tail and index in full: no picture is read.
+ *
+ *   TD_ENOTFOUND     no such file
+ *   TD_EIO           unreadable, or no regular file
+ *   TD_EFORMAT       no pack, cut off, or damaged; the message names the place
+ *   TD_EUNSUPPORTED  a version of the format that is not known here
+ *   TD_ENOMEM
+ */
+TD_CHECKED td_status td_pack_open(const char *path, td_pack **out);
+
+/** The same from memory, borrowed until td_pack_close; `what` names it in messages. */
+TD_CHECKED td_status td_pack_parse(const void *bytes, size_t n_bytes, const char *what,
+                                   td_pack **out);
+
+/** NULL is fine. */
+void td_pack_close(td_pack *p);
+
+const td_pack_facts *td_pack_facts_of(const td_pack *p);
+const td_pack_split *td_pack_split_at(const td_pack *p, int i);
+td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i);
+
+/**
+ * A picture's bytes, in the mapping, after a look at their check value.
+ *   TD_EFORMAT  they are not those that were packed
+ *   TD_EIO      the file is shorter than it was when it was opened
+ */
+TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, const void **bytes,
+                                  size_t *n_bytes);
+
+/** Have the system fetch a picture's pages; returns at once.  A hint: nothing can fail. */
+void td_pack_read_ahead(const td_pack *p, uint64_t i);
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/**
+ * Begin a pack, through a temporary (io/atomic.h).  `short_side` and `quality` are noted in it.
+ * TD_EIO as td_atomic_open; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_pack_create(const char *path, int short_side, int quality,
+                                    td_pack_writer **out);
+
+/**
+ * Begin a split; what is added from now on belongs to it.  Names are copied.
+ * TD_EARG a name that is there already; fewer than two classes; classes not in byte order; a class
+ * name that is empty, begins with a dot or holds a slash; no picture in the last class of the
+ * split before.  TD_ENOMEM.
+ */
+TD_CHECKED td_status td_pack_begin_split(td_pack_writer *w, const char *name, int n_classes,
+                                         const char *const *classes);
+
+/**
+ * Append a picture, whatever its bytes are.  Classes come in order, none is left out.
+ * TD_EARG no split, no such class, a class out of order, an empty name; TD_ELIMIT larger than 256
+ * MiB; TD_EIO; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void *bytes,
+                                 size_t n_bytes);
+
+/** Write the index and put the file in place.  TD_EARG no picture; TD_EIO; TD_ENOMEM. */
+TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out);
+
+/** End it; what was not finished is removed.  NULL is fine. */
+void td_pack_writer_free(td_pack_writer *w);
+
+#endif
