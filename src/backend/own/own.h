@@ -170,8 +170,9 @@ bool td_own_is_plane_streamed(const td_own_shape *s);
 typedef struct {
     int tile; /* elements */
     int64_t n_tiles;
-    int32_t *place;  /* [n_tiles] where a tile begins, in elements */
-    uint16_t *order; /* [tile] where an element is behind that */
+    int32_t *place;                 /* [n_tiles] where a tile begins, in elements */
+    uint16_t *order;                /* [tile] where an element is behind that */
+    struct td_own_shuffle *shuffle; /* the same for AVX-512, or NULL */
 } td_own_tiles;
 
 /** TD_ENOKERNEL: one of them has padding, or they have no tiles in common. */

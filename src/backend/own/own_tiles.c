@@ -13,6 +13,13 @@
 #include "backend/own/own.h"
 #include "base/arena.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
+
 #define TILE_MAX 4096
 
 /* --- may one be laid over the other? ---------------------------------------------------------- */
@@ -99,6 +106,64 @@ static void fill_tables(td_own_tiles *s, const td_blocking *bw, const td_blockin
     }
 }
 
+/* --- tiles of 256 halves with AVX-512 --------------------------------------------------------- */
+
+enum { WORDS = 32, REGISTERS = 8, PAIRS = REGISTERS / 2, SHUFFLED = WORDS * REGISTERS };
+
+/*
+ * A tile is 8 registers of 32 words.  Each register of the result is chosen from the four pairs of
+ * them, one after the other: vpermi2w takes any word of a pair, a mask says which words are meant.
+ */
+struct td_own_shuffle {
+    uint16_t index[REGISTERS][PAIRS][WORDS]; /* 0 to 63: of the pair */
+    uint32_t mask[REGISTERS][PAIRS];
+};
+
+static bool has_shuffle(void)
+{
+    return HAVE_X86 && strncmp(td_own_simd_for(TD_DT_BF16, 16)->isa, "avx512", 6) == 0;
+}
+
+static td_status make_shuffle(td_own_tiles *t)
+{
+    struct td_own_shuffle *s = TD_NEW(struct td_own_shuffle);
+    if (!s)
+        return TD_ENOMEM;
+    for (int e = 0; e < SHUFFLED; e++) {
+        const int to = t->order[e], r = to / WORDS, word = to % WORDS, pair = e / (2 * WORDS);
+        s->index[r][pair][word] = (uint16_t)(e % (2 * WORDS));
+        s->mask[r][pair] |= UINT32_C(1) << word;
+    }
+    t->shuffle = s;
+    return TD_OK;
+}
+
+#if HAVE_X86
+__attribute__((target("avx512f,avx512bw"))) static void
+put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, uint16_t *to)
+{
+    __m512i x[REGISTERS];
+    for (int i = 0; i < REGISTERS; i++)
+        x[i] = _mm512_loadu_si512(from + i * WORDS);
+    for (int r = 0; r < REGISTERS; r++) {
+        __m512i y = _mm512_setzero_si512();
+        for (int p = 0; p < PAIRS; p++) {
+            const __m512i index = _mm512_loadu_si512(s->index[r][p]);
+            const __m512i words = _mm512_permutex2var_epi16(x[2 * p], index, x[2 * p + 1]);
+            y = _mm512_mask_blend_epi16(s->mask[r][p], y, words);
+        }
+        _mm512_storeu_si512(to + r * WORDS, y);
+    }
+}
+#else
+static void put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, uint16_t *to)
+{
+    (void)s, (void)from, (void)to;
+}
+#endif
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
 td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles *out)
 {
     td_blocking bf, bt;
@@ -113,13 +178,19 @@ td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles
         return TD_ENOMEM;
     }
     fill_tables(out, &bf, &bt);
-    return TD_OK;
+    if (out->tile != SHUFFLED || !has_shuffle())
+        return TD_OK;
+    const td_status st = make_shuffle(out);
+    if (st != TD_OK)
+        td_own_tiles_release(out);
+    return st;
 }
 
 void td_own_tiles_release(td_own_tiles *t)
 {
     td_free(t->place);
     td_free(t->order);
+    td_free(t->shuffle);
     *t = (td_own_tiles){ 0 };
 }
 
@@ -129,7 +200,9 @@ void td_own_tiles_put(const td_own_tiles *t, int64_t first, int64_t n, const uin
     const uint16_t *order = t->order;
     for (int64_t k = 0; k < n; k++, from += t->tile) {
         uint16_t *at = to + t->place[first + k];
-        for (int e = 0; e < t->tile; e++)
+        if (t->shuffle)
+            put_shuffled(t->shuffle, from, at);
+        for (int e = 0; !t->shuffle && e < t->tile; e++)
             at[order[e]] = from[e];
     }
 }
