@@ -27,17 +27,28 @@ static int64_t align(int64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* the last node that reads each value; the graph's end for outputs */
-static void last_uses(const td_graph *g, int *last)
+typedef struct {
+    int last;      /* node that reads it last; its producer; the graph's end for outputs */
+    bool is_fixed; /* made in the setup, and read by others */
+} use;
+
+static void find_uses(const td_graph *g, const bool *is_setup, use *u)
 {
     for (int v = 0; v < g->n_values; v++)
-        last[v] = g->values[v]->producer->id;
+        u[v].last = g->values[v]->producer->id;
     for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (!td_is_shape_only(g->nodes[i], k))
-                last[g->nodes[i]->in[k]->id] = i;
-    for (int i = 0; i < g->n_outputs; i++)
-        last[g->outputs[i].value->id] = g->n_nodes;
+        for (int k = 0; k < g->nodes[i]->n_in; k++) {
+            const td_value *x = g->nodes[i]->in[k];
+            if (td_is_shape_only(g->nodes[i], k))
+                continue;
+            u[x->id].last = i;
+            u[x->id].is_fixed |= is_setup[x->producer->id] && !is_setup[i];
+        }
+    for (int i = 0; i < g->n_outputs; i++) {
+        const td_value *x = g->outputs[i].value;
+        u[x->id].last = g->n_nodes;
+        u[x->id].is_fixed |= is_setup[x->producer->id];
+    }
 }
 
 static int new_buffer(td_plan *p, int64_t bytes, int first, int last)
@@ -74,7 +85,7 @@ static int place_result(td_plan *p, const td_node *n, int k, int last, bool is_s
     return new_buffer(p, td_type_bytes(&n->out[k]->type), n->id, last);
 }
 
-static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const int *last)
+static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const use *u)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
@@ -84,19 +95,21 @@ static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const in
                 s->buffer = -1;
                 continue;
             }
-            s->buffer = place_result(p, n, k, last[n->out[k]->id], is_setup[i]);
+            s->buffer = place_result(p, n, k, u[n->out[k]->id].last, is_setup[i]);
             if (s->buffer < 0)
                 continue; /* a reshape of an input */
             td_buffer *b = &p->buffers[s->buffer];
-            if (last[n->out[k]->id] > b->last)
-                b->last = last[n->out[k]->id];
-            if (is_setup[i] || td_value_is_param(n->out[k]))
+            if (u[n->out[k]->id].last > b->last)
+                b->last = u[n->out[k]->id].last;
+            if (u[n->out[k]->id].is_fixed || td_value_is_param(n->out[k]))
                 b->is_persistent = true;
+            b->is_setup = is_setup[i];
         }
     }
 }
 
-static void add_scratch(td_plan *p, const td_graph *g, const size_t *scratch_bytes)
+static void add_scratch(td_plan *p, const td_graph *g, const bool *is_setup,
+                        const size_t *scratch_bytes)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         p->scratch[i] = -1;
@@ -104,6 +117,7 @@ static void add_scratch(td_plan *p, const td_graph *g, const size_t *scratch_byt
             continue;
         p->scratch[i] = new_buffer(p, (int64_t)scratch_bytes[i], i, i);
         p->buffers[p->scratch[i]].node = i;
+        p->buffers[p->scratch[i]].is_setup = is_setup[i];
         if ((int64_t)scratch_bytes[i] > p->largest_scratch_bytes)
             p->largest_scratch_bytes = (int64_t)scratch_bytes[i];
     }
@@ -113,7 +127,7 @@ static void add_scratch(td_plan *p, const td_graph *g, const size_t *scratch_byt
 
 static bool overlap_in_time(const td_buffer *a, const td_buffer *b)
 {
-    return a->first <= b->last && b->first <= a->last;
+    return a->is_setup == b->is_setup && a->first <= b->last && b->first <= a->last;
 }
 
 static int by_size(const void *a, const void *b)
@@ -172,18 +186,23 @@ static void place_all(td_plan *p, td_buffer **order, td_buffer **placed)
             p->buffers[i].offset += p->persistent_bytes;
 }
 
+/* the setup first, then the others */
 static td_status measure_peak(td_plan *p, const td_graph *g)
 {
+    const size_t n = (size_t)g->n_nodes + 2;
     int64_t live = 0;
-    int64_t *change = td_alloc((size_t)g->n_nodes + 2, sizeof *change);
+    int64_t *change = td_alloc(2 * n, sizeof *change);
     if (!change)
         return TD_ENOMEM;
-    for (int i = 0; i < p->n_buffers; i++)
-        if (!p->buffers[i].is_persistent) {
-            change[p->buffers[i].first] += p->buffers[i].bytes;
-            change[p->buffers[i].last + 1] -= p->buffers[i].bytes;
+    for (int i = 0; i < p->n_buffers; i++) {
+        const td_buffer *b = &p->buffers[i];
+        int64_t *phase = change + (b->is_setup ? 0 : n);
+        if (!b->is_persistent) {
+            phase[b->first] += b->bytes;
+            phase[b->last + 1] -= b->bytes;
         }
-    for (int i = 0; i <= g->n_nodes; i++) {
+    }
+    for (size_t i = 0; i < 2 * n; i++) {
         live += change[i];
         if (live > p->peak_live_bytes)
             p->peak_live_bytes = live;
@@ -197,27 +216,27 @@ td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
 {
     td_status st = TD_OK;
     size_t most = (size_t)g->n_values + (size_t)g->n_nodes + 1;
-    int *last = NULL;
+    use *uses = NULL;
     td_buffer **order = NULL, **placed = NULL;
 
     *p = (td_plan){ 0 };
     p->slots = td_alloc((size_t)g->n_values + 1, sizeof *p->slots);
     p->buffers = td_alloc(most, sizeof *p->buffers);
     p->scratch = td_alloc((size_t)g->n_nodes + 1, sizeof *p->scratch);
-    last = td_alloc((size_t)g->n_values + 1, sizeof *last);
+    uses = td_alloc((size_t)g->n_values + 1, sizeof *uses);
     order = td_alloc(most, sizeof *order);
     placed = td_alloc(most, sizeof *placed);
-    if (!p->slots || !p->buffers || !p->scratch || !last || !order || !placed) {
+    if (!p->slots || !p->buffers || !p->scratch || !uses || !order || !placed) {
         st = TD_ENOMEM;
         goto out;
     }
-    last_uses(g, last);
-    assign(p, g, is_setup, last);
-    add_scratch(p, g, scratch_bytes);
+    find_uses(g, is_setup, uses);
+    assign(p, g, is_setup, uses);
+    add_scratch(p, g, is_setup, scratch_bytes);
     place_all(p, order, placed);
     st = measure_peak(p, g);
 out:
-    td_free(last);
+    td_free(uses);
     td_free(order);
     td_free(placed);
     return st;
@@ -228,7 +247,7 @@ out:
 /* what the checker finds out about each value by itself: whose memory it is, and when */
 typedef struct {
     int root;        /* the value it is a reshape of, else itself */
-    int first, last; /* of a root: nodes during which it or a reshape of it is needed */
+    int first, last; /* of a root: moments during which it or a reshape of it is needed */
     int64_t from, to;
     bool is_placed; /* false for the caller's own memory */
 } span;
@@ -240,26 +259,42 @@ static void find_roots(const td_plan *p, const td_graph *g, span *s)
             const td_node *n = g->nodes[i];
             int v = n->out[k]->id, b = p->slots[v].buffer;
             s[v].root = n->op->is_alias ? s[n->in[0]->id].root : v;
-            s[v].first = s[v].last = i;
             s[v].is_placed = b >= 0;
             s[v].from = b >= 0 ? p->buffers[b].offset : 0;
             s[v].to = s[v].from + td_type_bytes(&n->out[k]->type);
         }
 }
 
+/* when node i runs: the setup's nodes come before all others */
+static int moment(const td_graph *g, const bool *is_setup, int i)
+{
+    return is_setup[i] ? i : g->n_nodes + i;
+}
+
+/* needed in one run after the other, from the setup or the first moment on */
+static void live_for_good(const td_graph *g, span *root)
+{
+    root->first = 0;
+    root->last = 2 * g->n_nodes;
+}
+
 static void find_lives(const td_graph *g, const bool *is_setup, span *s)
 {
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (!td_is_shape_only(g->nodes[i], k))
-                s[s[g->nodes[i]->in[k]->id].root].last = i;
-    for (int i = 0; i < g->n_outputs; i++)
-        s[s[g->outputs[i].value->id].root].last = g->n_nodes;
     for (int v = 0; v < g->n_values; v++)
-        if (td_value_is_param(g->values[v]) || is_setup[g->values[v]->producer->id]) {
-            s[s[v].root].first = 0;
-            s[s[v].root].last = g->n_nodes;
+        s[v].first = s[v].last = moment(g, is_setup, g->values[v]->producer->id);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++) {
+            span *root = &s[s[g->nodes[i]->in[k]->id].root];
+            const int at = moment(g, is_setup, i);
+            if (!td_is_shape_only(g->nodes[i], k) && at > root->last)
+                root->last = at;
         }
+    for (int i = 0; i < g->n_outputs; i++)
+        s[s[g->outputs[i].value->id].root].last = 2 * g->n_nodes;
+    for (int v = 0; v < g->n_values; v++)
+        if (td_value_is_param(g->values[v]) ||
+            (is_setup[g->values[v]->producer->id] && s[s[v].root].last >= g->n_nodes))
+            live_for_good(g, &s[s[v].root]);
 }
 
 /* w was made in the memory of v, which the same node was the last to read, and only where it may */
@@ -267,7 +302,7 @@ static bool took_over(const td_graph *g, const span *s, int v, int w)
 {
     const td_node *n = g->values[w]->producer;
     bool may = false;
-    if (g->values[w]->index != 0 || s[v].last != n->id || s[v].from != s[w].from ||
+    if (g->values[w]->index != 0 || s[v].last != s[w].first || s[v].from != s[w].from ||
         s[v].to != s[w].to)
         return false;
     for (int k = 0; k < n->n_in; k++) {
@@ -304,13 +339,15 @@ static td_status check_values(const td_graph *g, const span *s)
     return TD_OK;
 }
 
-static td_status check_scratch(const td_plan *p, const td_graph *g, const span *s, int i)
+static td_status check_scratch(const td_plan *p, const td_graph *g, const span *s,
+                               const bool *is_setup, int i)
 {
+    const int at = moment(g, is_setup, i);
     if (p->scratch[i] < 0)
         return TD_OK;
     const td_buffer *b = &p->buffers[p->scratch[i]];
     for (int v = 0; v < g->n_values; v++)
-        if (s[v].root == v && s[v].is_placed && s[v].first <= i && i <= s[v].last &&
+        if (s[v].root == v && s[v].is_placed && s[v].first <= at && at <= s[v].last &&
             touch(s[v].from, s[v].to, b->offset, b->offset + b->bytes))
             return td_error(TD_EARG, "plan: the scratch of node %d and '%%%s' share memory", i,
                             g->values[v]->name);
@@ -338,7 +375,7 @@ td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setu
     if (st == TD_OK)
         st = check_values(g, s);
     for (int i = 0; st == TD_OK && i < g->n_nodes; i++)
-        st = check_scratch(p, g, s, i);
+        st = check_scratch(p, g, s, is_setup, i);
     td_free(s);
     return st;
 }

@@ -21,7 +21,9 @@ typedef struct {
 typedef struct {
     int64_t bytes, offset;
     int first, last;    /* nodes during which it lives, inclusive */
-    bool is_persistent; /* parameters and what is worked out from them once */
+    bool is_persistent; /* parameters and what every run reads of what is worked out from them */
+    bool is_setup;      /* needed while nodes run that run once, before all others: shares memory
+                           with whatever the others need */
     int node;           /* scratch of this node, else -1 */
 } td_buffer;
 
@@ -38,9 +40,9 @@ typedef struct {
 } td_plan;
 
 /**
- * Place every value.  is_setup[i] tells that node i runs once after parameters change: what it
- * makes is persistent.  scratch_bytes[i] is what node i's kernel asked for.  td_plan_release
- * always.
+ * Place every value.  is_setup[i] tells that node i runs once after parameters change, before the
+ * others: what these read of it is persistent.  scratch_bytes[i] is what node i's kernel asked for.
+ * td_plan_release always.
  */
 td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
                        const size_t *scratch_bytes) TD_CHECKED;

@@ -194,10 +194,12 @@ static void find_values(drawing *d)
         }
 }
 
+/* what only the setup needs has none: the picture shows a run after it */
 static void life(const drawing *d, const td_buffer *b, int *first, int *last)
 {
-    *first = b->is_persistent ? 0 : b->first;
-    *last = b->is_persistent ? d->g->n_nodes : b->last;
+    const bool is_past = b->is_setup && !b->is_persistent;
+    *first = b->is_persistent || is_past ? 0 : b->first;
+    *last = b->is_persistent ? d->g->n_nodes : is_past ? -1 : b->last;
 }
 
 static td_status find_peak(drawing *d)
