@@ -565,16 +565,26 @@ static void on_signal(int sig)
         _exit(128 + sig);
 }
 
+static void ignore(int sig)
+{
+    struct sigaction action = { .sa_handler = SIG_IGN };
+    sigemptyset(&action.sa_mask);
+    sigaction(sig, &action, NULL);
+}
+
 void td_signals_catch(void)
 {
     struct sigaction catch = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-    struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigemptyset(&catch.sa_mask);
-    sigemptyset(&ignore.sa_mask);
     sigaction(SIGINT, &catch, NULL);
     sigaction(SIGTERM, &catch, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGXFSZ, &ignore, NULL); /* a write beyond the limit fails with EFBIG instead */
+    ignore(SIGPIPE);
+    td_signals_ignore_file_limit();
+}
+
+void td_signals_ignore_file_limit(void)
+{
+    ignore(SIGXFSZ);
 }
 
 int td_signal_caught(void)

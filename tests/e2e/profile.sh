@@ -142,6 +142,17 @@ done
     exit $bad
 ) || bad=1
 [ ! -e full.json ] || complain "half a trace was left"
+(
+    ulimit -f 1
+    expect 1 inspect memory --arch resnet18 --training --svg full.svg
+    says 'full.svg.*File too large'
+    expect 1 init --arch resnet18 --num-classes 2 -o full.safetensors
+    says 'full.safetensors.*File too large'
+    exit $bad
+) || bad=1
+for file in full.svg full.safetensors; do
+    [ ! -e $file ] || complain "half of $file was left"
+done
 # it belongs to one run: one that goes on leaves the file alone
 cp train.json before
 expect 0 train set --resume traced/checkpoint.safetensors --workspace traced
