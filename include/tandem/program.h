@@ -40,7 +40,8 @@ TD_API void td_device_close(td_device *dev);
  * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings
  * when it is loaded and by default spins for long, which costs a factor of three beside another
  * busy process; so where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, GOMP_SPINCOUNT=5000 is
- * put into the environment and the program starts itself over with `argv`, once.
+ * put into the environment and the program starts itself over with `argv`, once.  Also ignores
+ * SIGXFSZ: a write beyond the file size limit is an error then.
  */
 TD_API void td_process_setup(char **argv);
 

@@ -89,7 +89,7 @@ void td_pages_free(void *p, size_t bytes);
  */
 void td_signals_catch(void);
 
-/** A write beyond the file size limit (ulimit -f) fails with EFBIG instead of ending the process. */
+/** A write beyond the file size limit (ulimit -f) fails with EFBIG, instead of killing. */
 void td_signals_ignore_file_limit(void);
 
 /** 0, or the signal that came. */

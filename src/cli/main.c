@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
 #include "cli/verb.h"
 #include "tandem/program.h"
 
@@ -49,7 +48,6 @@ int main(int argc, char **argv)
 {
     const td_verb *verb;
     td_process_setup(argv);
-    td_signals_ignore_file_limit();
     td_status st = td_verb_find(verb_name(argc, argv), &verb);
     if (st != TD_OK)
         return td_verb_failed(NULL, st);

@@ -1,5 +1,5 @@
 /*
- * process.c -- what must be settled before the first library is loaded: the wait policy of OpenMP
+ * process.c -- what is settled before anything else: the wait policy of OpenMP, file size limits
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
  * this process image; exec gives the same process a second start.  5000 spins are a few
@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/os.h"
 #include "tandem/program.h"
 
 #define MARK "TANDEM_STARTED" /* set on the second start: never a third */
 
 void td_process_setup(char **argv)
 {
+    td_signals_ignore_file_limit();
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv(MARK))
         return;
     if (setenv("GOMP_SPINCOUNT", "5000", 1) != 0 || setenv(MARK, "1", 1) != 0)
