@@ -271,7 +271,7 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
     c->last_dc += next_value(&s, next_symbol(&s, c->dc));
     s.is_bad |= c->last_dc > 32767 || c->last_dc < -32768;
     if (coef) {
-        int v = c->last_dc * c->step[0];
+        int64_t v = (int64_t)c->last_dc * c->step[0]; /* steps have 16 bits in odd files */
         coef[0] = (int16_t)v;
         total = v < 0 ? -v : v;
     }

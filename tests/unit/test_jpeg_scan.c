@@ -155,6 +155,38 @@ static void damaged_ones_are_judged_the_same(void **state)
     td_test_file_release(&f);
 }
 
+static size_t put(uint8_t *to, const char *hex)
+{
+    size_t n = 0;
+    for (unsigned byte; sscanf(hex, "%2x", &byte) == 1; hex += 2)
+        to[n++] = (uint8_t)byte;
+    return n;
+}
+
+/* the largest differences, times the largest steps, block after block: no sum of them fits an int */
+static void the_largest_numbers_do_no_harm(void **state)
+{
+    (void)state;
+    uint8_t bytes[1024];
+    size_t n = put(bytes, "ffd8ffdb008310");
+    memset(bytes + n, 0xff, 128); /* 64 steps of 65535 */
+    n += 128;
+    n += put(bytes + n, "ffc00011080010001003012200021100031100");       /* 4:2:0, 16 x 16 */
+    n += put(bytes + n, "ffc4001400010000000000000000000000000000000f"); /* DC: 0 is size 15 */
+    n += put(bytes + n, "ffc40014100100000000000000000000000000000000"); /* AC: 0 ends the block */
+    n += put(bytes + n, "ffda000c03010002000300003f00");
+    /* 6 blocks of 0, fifteen ones, 0 */
+    n += put(bytes + n, "7fff003fff009fff00cfff00e7ff00f3ff00fb");
+    n += put(bytes + n, "ffd9");
+    td_image img = { 0 };
+    td_codec_result r;
+    const td_codec_opts o = { .max_pixels = 1 << 20,
+                              .orientation = 1,
+                              .region = { .width = 16, .height = 16 } };
+    (void)td_jpeg_decode(bytes, n, &o, &img, &r); /* whatever it says */
+    td_image_release(&img);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +194,7 @@ int main(void)
         cmocka_unit_test(drawn_ones_are_the_same),
         cmocka_unit_test(noise_is_the_same),
         cmocka_unit_test(damaged_ones_are_judged_the_same),
+        cmocka_unit_test(the_largest_numbers_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
