@@ -163,7 +163,7 @@ static size_t put(uint8_t *to, const char *hex)
     return n;
 }
 
-/* the largest differences, times the largest steps, block after block: no sum of them fits an int */
+/* the largest differences times the largest steps, block after block: no int holds them */
 static void the_largest_numbers_do_no_harm(void **state)
 {
     (void)state;
@@ -183,7 +183,8 @@ static void the_largest_numbers_do_no_harm(void **state)
     const td_codec_opts o = { .max_pixels = 1 << 20,
                               .orientation = 1,
                               .region = { .width = 16, .height = 16 } };
-    (void)td_jpeg_decode(bytes, n, &o, &img, &r); /* whatever it says */
+    const td_status st = td_jpeg_decode(bytes, n, &o, &img, &r);
+    assert_true(st == TD_OK || st == TD_EFORMAT); /* libjpeg's verdict */
     td_image_release(&img);
 }
 
