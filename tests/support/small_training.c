@@ -68,3 +68,12 @@ void td_small_training_end(td_small_training *t)
     td_program_free(t->program);
     td_device_close(t->dev);
 }
+
+int td_small_training_node(const td_small_training *t, const char *op)
+{
+    for (int i = 0; i < td_program_node_count(t->program); i++)
+        if (strcmp(td_program_node(t->program, i).op, op) == 0)
+            return i;
+    fail_msg("no node '%s'", op);
+    return -1;
+}

@@ -11,6 +11,7 @@
 #ifndef TD_TEST_SMALL_TRAINING_H
 #define TD_TEST_SMALL_TRAINING_H
 
+#include "pass/amp.h"
 #include "tandem/model.h"
 #include "tandem/program.h"
 
@@ -34,5 +35,8 @@ void td_small_training_model(td_model_opts *out);
 /** scale: of the loss; 0: a step without loss scaling.  Fails the test where something fails. */
 void td_small_training_begin(td_small_training *t, const char *device, int precision, float scale);
 void td_small_training_end(td_small_training *t);
+
+/** The first node of that op; fails the running test when there is none. */
+int td_small_training_node(const td_small_training *t, const char *op);
 
 #endif

@@ -1,17 +1,15 @@
 /*
  * test_inspect_memory.c -- the plan as a drawing: every buffer once, in its place, with its words
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/full_disk.h"
 #include "support/scratch.h"
-#include "support/tiny_training.h"
+#include "support/small_training.h"
 
-#include "io/atomic.h"
 #include "rt/program_parts.h"
 #include "tandem/train.h"
 #include "train/inspect_memory.h"
@@ -74,10 +72,10 @@ static void every_buffer_has_a_place_of_its_own(void **state)
 {
     (void)state;
     enum { MOST = 200 };
-    td_tiny_training t;
+    td_small_training t;
     rectangle all[MOST];
     int n = 0;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_text svg = drawing_of(t.program, "tiny");
     for (const char *at = svg.data; n < MOST && (at = next(at, &all[n])); n++) {
         assert_true(all[n].x >= 80 - 0.01 && all[n].x + all[n].w <= 1180.01);
@@ -89,7 +87,7 @@ static void every_buffer_has_a_place_of_its_own(void **state)
     assert_int_equal(n, t.program->plan.n_buffers);
     assert_true(n > 20);
     td_text_release(&svg);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static int count_filled(const td_text *svg, const char *fill)
@@ -104,8 +102,8 @@ static int count_filled(const td_text *svg, const char *fill)
 static void kinds_are_told_apart(void **state)
 {
     (void)state;
-    td_tiny_training t;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training t;
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_text svg = drawing_of(t.program, "tiny");
     assert_int_equal(count_filled(&svg, weights), 5);
     assert_int_equal(count_filled(&svg, weight_gradients), 5);
@@ -119,15 +117,15 @@ static void kinds_are_told_apart(void **state)
     expect_part(&svg, ">forward</text>");
     expect_part(&svg, ">backward, updates</text>");
     td_text_release(&svg);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void numbers_are_those_of_the_report(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     char part[128];
-    td_tiny_training_begin(&t, "cpu");
+    td_small_training_begin(&t, "cpu", TD_PRECISION_FP32, 0);
     const td_memory_report m = td_program_memory(t.program);
     td_text svg = drawing_of(t.program, "a <b> & \"c\"");
     snprintf(part, sizeof part, ">most alive at once (black line): %.1f MB at ",
@@ -145,7 +143,7 @@ static void numbers_are_those_of_the_report(void **state)
     assert_int_equal(strncmp(svg.data, "<?xml", 5), 0);
     assert_string_equal(svg.data + svg.len - 7, "</svg>\n");
     td_text_release(&svg);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 /* folded filters are made once, and lie beside the weights */
@@ -199,24 +197,9 @@ static void a_graph_may_hold_nothing(void **state)
     td_graph_free(g);
 }
 
-static int open_file(const char *path, int flags, mode_t mode)
-{
-    return open(path, flags, mode);
-}
-
-static ssize_t full_disk(int fd, const void *bytes, size_t n_bytes)
-{
-    (void)fd;
-    (void)bytes;
-    (void)n_bytes;
-    errno = ENOSPC;
-    return -1;
-}
-
 static void a_full_disk_is_told(void **state)
 {
     (void)state;
-    const td_atomic_calls calls = { open_file, full_disk, fsync, rename, close };
     td_inspect_opts o;
     char *text;
     td_inspect_defaults(&o);
@@ -224,7 +207,7 @@ static void a_full_disk_is_told(void **state)
     o.model.image_size = 32;
     o.device = "ref";
     o.svg = td_scratch_path("full.svg");
-    td_atomic_set_calls(&calls);
+    td_atomic_set_calls(&td_test_full_disk);
     const td_status st = td_inspect("memory", &o, NULL, &text);
     td_atomic_set_calls(NULL);
     expect_error(st, TD_EIO, "No space left");
@@ -235,8 +218,8 @@ static void a_full_disk_is_told(void **state)
 static void memory_may_run_out(void **state)
 {
     (void)state;
-    td_tiny_training t;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training t;
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_status st = TD_ENOMEM;
     int n = 0;
     for (; st == TD_ENOMEM; n++) {
@@ -248,7 +231,7 @@ static void memory_may_run_out(void **state)
     }
     expect_ok(st);
     assert_true(n > 8);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 int main(void)
@@ -262,5 +245,6 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(memory_may_run_out),
     };
+    td_set_threads(1); /* nothing here is worth a barrier */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "support/expect.h"
-#include "support/tiny_training.h"
+#include "support/small_training.h"
 
 #include "base/json.h"
 #include "train/profile.h"
 
-static void steps(td_tiny_training *t, td_profile *pr, int n)
+static void steps(td_small_training *t, td_profile *pr, int n)
 {
     for (int i = 0; i < n; i++) {
         expect_ok(td_program_run(t->program));
@@ -66,10 +66,10 @@ static const td_json *row_of(const td_json *doc, const char *table, const char *
 static void nothing_is_timed_unless_asked_for(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
-    td_tiny_training_begin(&t, "ref");
-    const int conv = td_tiny_training_node(&t, "conv2d");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
+    const int conv = td_small_training_node(&t, "conv2d");
     expect_ok(td_program_run(t.program));
     assert_true(td_program_span(t.program, -1).end_ns == 0);
     assert_true(td_program_span(t.program, conv).end_ns == 0);
@@ -82,7 +82,7 @@ static void nothing_is_timed_unless_asked_for(void **state)
     expect_ok(td_program_run(t.program));
     assert_true(td_program_span(t.program, -1).end_ns == 0);
     assert_true(td_program_span(t.program, conv).end_ns == 0);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 /* every table has every kernel once */
@@ -90,10 +90,10 @@ static void tables_add_up(void **state)
 {
     (void)state;
     static const char *const names[] = { "ops", "kernels", "layers" };
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
     int n_kernels = 0;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, false, &pr));
     steps(&t, pr, 5);
     for (int i = 0; i < td_program_node_count(t.program); i++)
@@ -113,17 +113,17 @@ static void tables_add_up(void **state)
     assert_true(number(row_of(doc, "layers", "conv1"), "calls") == 3);
     td_json_free(doc);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void rates_come_from_shapes_and_times(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
-    td_tiny_training_begin(&t, "ref");
-    const int conv = td_tiny_training_node(&t, "conv2d"), sgd = td_tiny_training_node(&t, "sgd");
-    const int64_t images = (int64_t)sizeof t.images, y = 4 * TD_TINY_BATCH * 8 * 8 * 8;
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
+    const int conv = td_small_training_node(&t, "conv2d"), sgd = td_small_training_node(&t, "sgd");
+    const int64_t images = (int64_t)sizeof t.images, y = 4 * TD_SMALL_BATCH * 8 * 8 * 8;
     td_node_report r = td_program_node(t.program, conv);
     assert_int_equal(r.bytes_read, images + 4 * 8 * 3 * 3 * 3);
     assert_int_equal(r.bytes_written, y);
@@ -148,15 +148,15 @@ static void rates_come_from_shapes_and_times(void **state)
                      TD_JSON_NULL);
     td_json_free(doc);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void the_first_step_is_left_out(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, true, &pr));
     steps(&t, pr, 1);
     assert_int_equal(td_profile_steps(pr), 1); /* better than nothing */
@@ -167,7 +167,7 @@ static void the_first_step_is_left_out(void **state)
     steps(&t, pr, 4);
     assert_int_equal(td_profile_steps(pr), 4);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void look(void *ctx, const td_observation *o)
@@ -179,10 +179,10 @@ static void look(void *ctx, const td_observation *o)
 static void an_observed_run_does_not_count(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
     int n = 0;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, false, &pr));
     td_program_observe(t.program, look, &n);
     steps(&t, pr, 2);
@@ -195,19 +195,19 @@ static void an_observed_run_does_not_count(void **state)
     td_text_release(&out);
     td_json_free(json_of(pr));
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void the_bound_is_measured_beside(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
     double bound, again;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, false, &pr));
     steps(&t, pr, 2);
-    const double before = td_program_node(t.program, td_tiny_training_node(&t, "conv2d")).seconds;
+    const double before = td_program_node(t.program, td_small_training_node(&t, "conv2d")).seconds;
     td_json *doc = json_of(pr);
     const double ms = number(row_of(doc, "ops", "conv2d"), "ms");
     td_json_free(doc);
@@ -218,10 +218,10 @@ static void the_bound_is_measured_beside(void **state)
     expect_near(number(doc, "bound_ms"), bound * 1e3, 1e-6);
     expect_near(number(row_of(doc, "ops", "conv2d"), "ms"), ms, 1e-9);
     td_json_free(doc);
-    assert_true(before == td_program_node(t.program, td_tiny_training_node(&t, "conv2d")).seconds);
+    assert_true(before == td_program_node(t.program, td_small_training_node(&t, "conv2d")).seconds);
     expect_ok(td_profile_bound(t.program, NULL, &again));
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void text_has_the_three_tables(void **state)
@@ -236,10 +236,10 @@ static void text_has_the_three_tables(void **state)
                                          "\nconv2d_grad_w  ",
                                          "\nref_conv2d_grad_w  ",
                                          "\nconv1  " };
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
     td_text out = { 0 };
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, true, &pr));
     steps(&t, pr, 4);
     td_profile_text(pr, &out);
@@ -250,15 +250,15 @@ static void text_has_the_three_tables(void **state)
     assert_null(strstr(out.data, "bound  "));
     td_text_release(&out);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_profile_new(t.program, true, &pr));
     expect_ok(td_program_run(t.program));
     const int64_t before = td_alloc_count();
@@ -266,15 +266,15 @@ static void a_step_allocates_nothing(void **state)
         td_profile_step(pr, 0);
     assert_int_equal(td_alloc_count(), before);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void memory_may_run_out(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_profile *pr;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_status st = TD_ENOMEM;
     int n = 0;
     for (; st == TD_ENOMEM; n++) {
@@ -299,7 +299,7 @@ static void memory_may_run_out(void **state)
     expect_ok(st);
     assert_true(n > 3);
     td_profile_free(pr);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 int main(void)
@@ -315,5 +315,6 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(memory_may_run_out),
     };
+    td_set_threads(1); /* nothing here is worth a barrier */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

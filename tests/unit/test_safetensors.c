@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "io/atomic.h"
+#include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"
 
@@ -744,19 +745,8 @@ static void allocation_failures(void **state)
     (void)state;
     td_status (*const runs[])(void) = { try_read, try_parse, try_write };
     td_free(sample_file("sample").bytes);
-    for (size_t i = 0; i < 3; i++) {
-        int64_t live = td_alloc_live();
-        int n = 0;
-        for (td_status st = TD_ENOMEM; st != TD_OK;) {
-            td_alloc_fail_at(++n);
-            st = runs[i]();
-            td_alloc_fail_at(0);
-            assert_true(st == TD_OK || st == TD_ENOMEM);
-            assert_int_equal(td_alloc_live(), live);
-            assert_true(n < 10000);
-        }
-        assert_true(n > 10);
-    }
+    for (size_t i = 0; i < 3; i++)
+        assert_true(td_test_allocations(runs[i], 9999) > 10);
     assert_int_equal(td_scratch_count(".tmp."), 0);
 }
 

@@ -1,21 +1,19 @@
 /*
  * test_trace.c -- a trace is JSON, its kernels lie in their steps, it stays small, it is whole
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/full_disk.h"
 #include "support/scratch.h"
-#include "support/tiny_training.h"
+#include "support/small_training.h"
 
 #include "base/json.h"
 #include "base/os.h"
-#include "io/atomic.h"
 #include "train/trace.h"
 
-static void steps(td_tiny_training *t, td_trace *trace, int first, int n)
+static void steps(td_small_training *t, td_trace *trace, int first, int n)
 {
     for (int i = first; i < first + n; i++) {
         const int64_t begin_ns = td_now_ns();
@@ -117,10 +115,10 @@ static void expect_nested(const td_json *doc)
 static void a_trace_has_every_kernel_of_every_step(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     const char *path = td_scratch_path("trace.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, "train tiny", t.program, &trace));
     steps(&t, trace, 0, 4);
     const int64_t begin_ns = td_now_ns();
@@ -141,7 +139,7 @@ static void a_trace_has_every_kernel_of_every_step(void **state)
     assert_true(number(wait, "dur") == 1.5 && number(wait, "tid") == 2);
     assert_true(number(td_json_get(wait, "args"), "workers_ms") == 2);
     args = td_json_get(find_event(doc, "conv1/conv2d"), "args");
-    const td_node_report r = td_program_node(t.program, td_tiny_training_node(&t, "conv2d"));
+    const td_node_report r = td_program_node(t.program, td_small_training_node(&t, "conv2d"));
     assert_string_equal(text_of(args, "op"), "conv2d");
     assert_string_equal(text_of(args, "kernel"), r.kernel);
     assert_string_equal(text_of(args, "impl"), r.impl);
@@ -150,17 +148,17 @@ static void a_trace_has_every_kernel_of_every_step(void **state)
     assert_true(number(args, "bytes") == (double)(r.bytes_read + r.bytes_written));
     assert_true(number(args, "gflop_s") > 0);
     td_json_free(doc);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void only_the_last_steps_are_kept(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     char name[32];
     const char *path = td_scratch_path("long.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, "train tiny", t.program, &trace));
     const int room = td_trace_room(trace), n = 2 * room + 3;
     assert_int_equal(room, 20);
@@ -183,17 +181,17 @@ static void only_the_last_steps_are_kept(void **state)
     assert_true(number(td_json_get(doc, "otherData"), "steps") == n);
     assert_true(number(td_json_get(doc, "otherData"), "steps_kept") == room);
     td_json_free(doc);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void names_are_escaped(void **state)
 {
     (void)state;
     static const char odd[] = "train a \"quoted\" \\ name\n\x01\xff";
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     const char *path = td_scratch_path("odd.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, odd, t.program, &trace));
     steps(&t, trace, 1, 1);
     td_trace_span(trace, "a \"job\"", td_now_ns());
@@ -203,7 +201,7 @@ static void names_are_escaped(void **state)
     assert_true(strncmp(run, odd, sizeof odd - 2) == 0); /* the last byte is no UTF-8 */
     find_event(doc, "a \"job\"");
     td_json_free(doc);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void look(void *ctx, const td_observation *o)
@@ -216,11 +214,11 @@ static void look(void *ctx, const td_observation *o)
 static void an_observed_step_is_nested_too(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     int n = 0;
     const char *path = td_scratch_path("observed.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, "train tiny", t.program, &trace));
     td_program_observe(t.program, look, &n);
     steps(&t, trace, 1, 2);
@@ -231,16 +229,16 @@ static void an_observed_step_is_nested_too(void **state)
     assert_int_equal(count_events(doc, NULL), 2 * (kernels_of(t.program) + 2));
     expect_nested(doc);
     td_json_free(doc);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void a_run_that_fails_leaves_its_steps(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     const char *path = td_scratch_path("failed.json"), *none = td_scratch_path("none.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, "train tiny", t.program, &trace));
     steps(&t, trace, 1, 2);
     expect_error(td_trace_close(trace, td_error(TD_ENUMERIC, "the loss is infinite")), TD_ENUMERIC,
@@ -259,79 +257,64 @@ static void a_run_that_fails_leaves_its_steps(void **state)
     doc = read_trace(none);
     assert_int_equal(count_events(doc, NULL), 0);
     td_json_free(doc);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void without_a_path_nothing_happens(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(NULL, "train tiny", t.program, &trace));
     assert_null(trace);
     steps(&t, trace, 1, 1);
     td_trace_span(trace, "save", 0);
-    assert_true(td_program_span(t.program, td_tiny_training_node(&t, "conv2d")).end_ns == 0);
+    assert_true(td_program_span(t.program, td_small_training_node(&t, "conv2d")).end_ns == 0);
     expect_ok(td_trace_close(trace, TD_OK));
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void bad_paths_are_found_at_once(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_error(td_trace_open(td_scratch_path("no/such/t.json"), "x", t.program, &trace), TD_EIO,
                  "no/such");
     assert_null(trace);
     expect_error(td_trace_open(td_scratch_folder(), "x", t.program, &trace), TD_EIO,
                  td_scratch_folder());
     expect_error(td_trace_open("", "x", t.program, &trace), TD_EIO, "''");
-    td_tiny_training_end(&t);
-}
-
-static int open_file(const char *path, int flags, mode_t mode)
-{
-    return open(path, flags, mode);
-}
-
-static ssize_t full_disk(int fd, const void *bytes, size_t n_bytes)
-{
-    (void)fd;
-    (void)bytes;
-    (void)n_bytes;
-    errno = ENOSPC;
-    return -1;
+    td_small_training_end(&t);
 }
 
 static void a_full_disk_is_told(void **state)
 {
     (void)state;
-    const td_atomic_calls calls = { open_file, full_disk, fsync, rename, close };
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     const char *path = td_scratch_path("full.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     expect_ok(td_trace_open(path, "train tiny", t.program, &trace));
     steps(&t, trace, 1, 2);
-    td_atomic_set_calls(&calls);
+    td_atomic_set_calls(&td_test_full_disk);
     const td_status st = td_trace_close(trace, TD_OK);
     td_atomic_set_calls(NULL);
     expect_error(st, TD_EIO, "No space left");
     assert_false(td_path_exists(path));
     assert_int_equal(td_scratch_count("full.json"), 0);
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 static void memory_may_run_out(void **state)
 {
     (void)state;
-    td_tiny_training t;
+    td_small_training t;
     td_trace *trace;
     const char *path = td_scratch_path("memory.json");
-    td_tiny_training_begin(&t, "ref");
+    td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_status st = TD_ENOMEM;
     for (int n = 0; st == TD_ENOMEM; n++) {
         td_alloc_fail_at(n + 1);
@@ -351,7 +334,7 @@ static void memory_may_run_out(void **state)
     }
     expect_ok(st);
     td_json_free(read_trace(path));
-    td_tiny_training_end(&t);
+    td_small_training_end(&t);
 }
 
 int main(void)
@@ -367,5 +350,6 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(memory_may_run_out),
     };
+    td_set_threads(1); /* nothing here is worth a barrier */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
