@@ -130,6 +130,19 @@ td_status td_text_status(const td_text *t)
     return t->st;
 }
 
+td_status td_text_take(td_text *t, td_status st, char **out)
+{
+    if (st == TD_OK)
+        st = t->st;
+    if (st == TD_OK) {
+        *out = t->data;
+        *t = (td_text){ 0 };
+    } else {
+        td_text_release(t);
+    }
+    return st;
+}
+
 const char *td_text_get(const td_text *t)
 {
     return t->data ? t->data : "";

@@ -42,6 +42,12 @@ void td_json_add_text(td_text *t, const char *name, const char *value);
 
 td_status td_text_status(const td_text *t) TD_CHECKED;
 
+/**
+ * The text becomes the caller's, *out, unless `st`, how the work on it went, or its own status is a
+ * failure: then it is released, *out stays as it is, and the failure is returned.
+ */
+td_status td_text_take(td_text *t, td_status st, char **out) TD_CHECKED;
+
 /** The text, never NULL. */
 const char *td_text_get(const td_text *t);
 

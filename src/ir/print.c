@@ -50,12 +50,7 @@ td_status td_graph_print(const td_graph *g, char **out)
     for (int i = 0; i < g->n_outputs; i++)
         td_text_add(&t, "output %s = %%%s\n", g->outputs[i].name, g->outputs[i].value->name);
     td_text_add(&t, "%s", "");
-    td_status st = td_text_status(&t);
-    if (st != TD_OK)
-        td_text_release(&t);
-    else
-        *out = t.data;
-    return st;
+    return td_text_take(&t, TD_OK, out);
 }
 
 void td_text_free(char *text)

@@ -223,12 +223,7 @@ static td_status show_profile(const bench *b)
     if (!b->profile || !b->o.profile)
         return TD_OK;
     td_profile_text(b->profile, &text);
-    const td_status st = td_text_status(&text);
-    if (st == TD_OK)
-        *b->o.profile = text.data;
-    else
-        td_text_release(&text);
-    return st;
+    return td_text_take(&text, TD_OK, b->o.profile);
 }
 
 static td_status run_network(bench *b, td_text *out)
@@ -330,10 +325,5 @@ td_status td_benchmark(const td_benchmark_opts *opts, char **json)
     TD_TRY(check_options(opts));
     td_set_threads(opts->threads);
     td_signals_catch();
-    td_status st = run(opts, &out);
-    if (st == TD_OK)
-        *json = out.data;
-    else
-        td_text_release(&out);
-    return st;
+    return td_text_take(&out, run(opts, &out), json);
 }

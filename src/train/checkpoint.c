@@ -267,12 +267,7 @@ static td_status filter_options(const char *json, const char *path, char **out)
             add_option(td_json_key(j, i), td_json_member(j, i), &t);
     td_text_add(&t, "}");
     td_json_free(j);
-    td_status st = td_text_status(&t);
-    if (st == TD_OK)
-        *out = t.data;
-    else
-        td_text_release(&t);
-    return st;
+    return td_text_take(&t, TD_OK, out);
 }
 
 td_status td_train_stored_options(const char *checkpoint, char **json)

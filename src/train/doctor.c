@@ -174,13 +174,7 @@ td_status td_doctor(bool json, char **text)
     td_text_add(&out, json ? "{" : "");
     add_machine(&r);
     add_backends(&r);
-    td_status st = add_speed(&r);
+    const td_status st = add_speed(&r);
     td_text_add(&out, json ? "}\n" : "");
-    if (st == TD_OK)
-        st = td_text_status(&out);
-    if (st == TD_OK)
-        *text = out.data;
-    else
-        td_text_release(&out);
-    return st;
+    return td_text_take(&out, st, text);
 }

@@ -333,13 +333,7 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
                         thing);
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
-    td_status st = things[i].run(&q, &out);
+    const td_status st = things[i].run(&q, &out);
     td_text_add(&out, "%s", ""); /* never NULL */
-    if (st == TD_OK)
-        st = td_text_status(&out);
-    if (st == TD_OK)
-        *text = out.data;
-    else
-        td_text_release(&out);
-    return st;
+    return td_text_take(&out, st, text);
 }

@@ -455,12 +455,7 @@ static td_status show_profile(job *j)
         td_profile_json(j->profile, &out);
     else
         td_profile_text(j->profile, &out);
-    const td_status st = td_text_status(&out);
-    if (st == TD_OK)
-        j->out->profile = out.data;
-    else
-        td_text_release(&out);
-    return st;
+    return td_text_take(&out, TD_OK, &j->out->profile);
 }
 
 static td_status finish(job *j)
