@@ -15,13 +15,7 @@
 #include "backend/dnnl/dnnl_common.h"
 #include "base/arena.h"
 #include "ops/ops.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_max_threads()  1
-#define omp_set_num_threads(n) ((void)(n))
-#endif
+#include "tandem/program.h"
 
 enum { DY, X, SHAPE, DW, SCRATCH }; /* the kernel's arguments */
 
@@ -53,7 +47,7 @@ static int64_t share(int64_t batch, int n, int k)
 static td_status accepts(const td_node *n)
 {
     const td_type *dy = td_in_type(n, DY), *x = td_in_type(n, X), *dw = &n->out[0]->type;
-    const int threads = omp_get_max_threads();
+    const int threads = td_threads();
     if (x->dtype != TD_DT_BF16 || dw->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "not bf16 with a float32 gradient");
     if (dw->dim[2] == 1 && dw->dim[3] == 1)
@@ -101,15 +95,15 @@ static td_status prepare_parts(const td_node *n, parts_state *s, size_t *scratch
 
 static td_status prepare(const td_node *n, td_prepared *out)
 {
-    const int threads = omp_get_max_threads();
+    const int threads = td_threads();
     parts_state *s = td_alloc(1, sizeof *s + (size_t)threads * sizeof s->part[0]);
     if (!s)
         return TD_ENOMEM;
     s->n = threads;
     out->state = s;
-    omp_set_num_threads(1); /* what a primitive is made for */
+    td_set_threads(1); /* what a primitive is made for */
     td_status st = prepare_parts(n, s, &out->scratch_bytes);
-    omp_set_num_threads(threads);
+    td_set_threads(threads);
     if (st == TD_OK)
         snprintf(out->impl, sizeof out->impl, "%d x %.40s", threads, s->part[0].call.impl);
     else

@@ -12,11 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "backend/own/own.h"
+#include "tandem/program.h"
 
 #define L TD_OWN_LANES_MAX
 
@@ -120,18 +117,9 @@ static void run_in_phases(const job *j, const steps *f)
 
 _Static_assert(sizeof(td_own_coefs) <= sizeof(plane_sums), "run_in_phases keeps one in the other");
 
-static int n_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
-
 static void run_steps(const job *j, const steps *f)
 {
-    if (j->s.CB < n_threads()) {
+    if (j->s.CB < td_threads()) {
         run_in_phases(j, f);
         return;
     }

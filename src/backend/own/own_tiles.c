@@ -200,9 +200,11 @@ void td_own_tiles_put(const td_own_tiles *t, int64_t first, int64_t n, const uin
     const uint16_t *order = t->order;
     for (int64_t k = 0; k < n; k++, from += t->tile) {
         uint16_t *at = to + t->place[first + k];
-        if (t->shuffle)
+        if (t->shuffle) {
             put_shuffled(t->shuffle, from, at);
-        for (int e = 0; !t->shuffle && e < t->tile; e++)
+            continue;
+        }
+        for (int e = 0; e < t->tile; e++)
             at[order[e]] = from[e];
     }
 }
