@@ -68,7 +68,7 @@ asan ubsan:
 tsan: ## ThreadSanitizer on the tests labelled threads
 	@mkdir -p build
 	@$(call configure,tsan,-DTANDEM_SANITIZE=thread -DTANDEM_TEST_SLOWDOWN=10)
-	@$(CMAKE) --build build/tsan --target tests
+	@$(CMAKE) --build build/tsan --target $(if $(filter *,$(T)),threads_tests,tests)
 	@OMP_THREAD_LIMIT=1 TSAN_OPTIONS=halt_on_error=1 \
 	    $(call run_tests,tsan,$(if $(filter *,$(T)),-L threads -E '^e2e[.]',-R '$(call pattern,$(T))'))
 
