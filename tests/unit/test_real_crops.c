@@ -1,5 +1,5 @@
 /*
- * test_real_crops.c -- 334 real pictures: their crops against the whole, fast decoding against exact
+ * test_real_crops.c -- 334 real pictures: crops against the whole, fast decoding against exact
  */
 /* ctest: timeout 300 */
 #include <math.h>
