@@ -3,67 +3,74 @@
 
     peer_torch.py --arch resnet50 --mode training -b 32 --threads 2
     peer_torch.py --arch resnext101-32x4d --precision bf16 --compile
+    peer_torch.py --ranks 2 --threads 2
 
 Synthetic pictures, label smoothing 0.1, SGD with momentum; channels-last, as PyTorch's own guides advise.
-`time_to_first_step_s` counts from the start of the process, imports included.
+bf16 is autocast in training; in inference the network itself is bf16, which saves the casts.  --compile folds batch
+norms in inference (Inductor's freezing).  --ranks N is DistributedDataParallel over gloo: N processes share the
+batch and the threads; buffers are not broadcast and gradients live in the buckets, both favours to it.
 """
 
-import argparse
+import datetime
 import json
 import os
-import resource
+import subprocess
 import sys
-import time
+import tempfile
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--arch", default="resnet50")
-parser.add_argument("--mode", choices=("training", "inference"), default="training")
-parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
-parser.add_argument("-b", "--batch-size", type=int, default=32)
-parser.add_argument("--image-size", type=int, default=224)
-parser.add_argument("--iters", type=int, default=10)
-parser.add_argument("--warmup", type=int, default=2)
-parser.add_argument("--threads", type=int, default=2)
-parser.add_argument("--compile", action="store_true", help="torch.compile")
-parser.add_argument("--nchw", action="store_true", help="leave channels-last off")
-options = parser.parse_args()
-os.environ["OMP_NUM_THREADS"] = str(options.threads)
+import peer_common as common
+
+p = common.parser(__doc__)
+p.add_argument("--compile", action="store_true", help="torch.compile")
+p.add_argument("--nchw", action="store_true", help="leave channels-last off")
+p.add_argument("--passive", action="store_true", help="threads that wait sleep at once, not after spinning")
+p.add_argument("--ranks", type=int, default=1, help="processes that share the batch and the threads")
+p.add_argument("--rank", type=int, default=0, help="of a process that another one starts")
+p.add_argument("--store", help="file where the ranks meet")
+options = common.begin(p)
+if options.batch_size % options.ranks or options.threads % options.ranks:
+    p.error(f"batch {options.batch_size} and {options.threads} threads do not divide by {options.ranks} ranks")
+threads = options.threads // options.ranks
+os.environ["OMP_NUM_THREADS"] = str(threads)
+if options.passive:
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+if options.mode == "inference":
+    os.environ["TORCHINDUCTOR_FREEZING"] = "1"
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "oracle"))
 
 
-def since_start():
-    """Seconds since the kernel started this process."""
-    with open("/proc/self/stat") as f:
-        ticks = int(f.read().rsplit(")", 1)[1].split()[19])
-    with open("/proc/uptime") as f:
-        return float(f.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def resident():
-    """Bytes of this process in memory now."""
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def mapped_files():
+    """Bytes of files, libraries most of all, of this process in memory now."""
+    with open("/proc/self/status") as f:
+        return 1024 * next(int(line.split()[1]) for line in f if line.startswith("RssFile:"))
 
 
 def main(o):
-    import numpy as np
     import torch
 
     import nets
 
-    imported = resident()
-    torch.set_num_threads(o.threads)
+    imported = common.resident()
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     net = nets.build(o.arch, 1000)
-    x = torch.randn(o.batch_size, 3, o.image_size, o.image_size)
-    y = torch.randint(0, 1000, (o.batch_size,))
+    batch = o.batch_size // o.ranks
+    x = torch.from_numpy(common.random_pictures(o))[o.rank * batch:(o.rank + 1) * batch].clone()
+    y = torch.randint(0, 1000, (batch,))
+    is_half = o.precision == "bf16"
+    half = torch.autocast("cpu", torch.bfloat16, enabled=is_half)
     if not o.nchw:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    half = torch.autocast("cpu", torch.bfloat16, enabled=o.precision == "bf16")
-    run = torch.compile(net) if o.compile else net
+    answer = None
 
     if o.mode == "training":
-        net.train()
+        run = net.train()
+        if o.ranks > 1:
+            torch.distributed.init_process_group("gloo", f"file://{o.store}", timeout=datetime.timedelta(minutes=5),
+                                                 rank=o.rank, world_size=o.ranks)
+            run = torch.nn.parallel.DistributedDataParallel(net, forward_sync_buffers=False,
+                                                            gradient_as_bucket_view=True)
+        run = torch.compile(run) if o.compile else run
         sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.875, weight_decay=1 / 32768)
         loss = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
 
@@ -76,32 +83,49 @@ def main(o):
             return value.item()
     else:
         net.eval()
+        if is_half:
+            net, x = net.bfloat16(), x.bfloat16()
+        run = torch.compile(net) if o.compile else net
 
         def step():
-            with torch.inference_mode(), half:
-                return float(run(x)[0, 0])
+            nonlocal answer
+            with torch.inference_mode():
+                answer = run(x)[0, :4].float().tolist()
 
-    first, times = None, []
-    for i in range(o.warmup + o.iters):
-        start = time.perf_counter()
-        step()
-        if first is None:
-            first = since_start()
-        if i >= o.warmup:
-            times.append(time.perf_counter() - start)
-    t = np.array(times)
-    print(json.dumps({
-        "program": f"torch {torch.__version__}" + (" compile" if o.compile else " eager"),
-        "arch": o.arch, "mode": o.mode, "precision": o.precision, "batch_size": o.batch_size,
-        "image_size": o.image_size, "threads": o.threads,
-        "images_per_s": {"median": o.batch_size / float(np.median(t)), "min": o.batch_size / float(t.max()),
-                         "max": o.batch_size / float(t.min())},
-        "latency_ms": {"avg": 1e3 * float(t.mean()), **{f"p{q}": 1e3 * float(np.percentile(t, q))
-                                                        for q in (50, 90, 95, 99)}},
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "memory_after_import_bytes": imported,
-        "time_to_first_step_s": first,
-    }))
+    first, times = common.run_steps(o, step)
+    kind = (" DDP" if o.ranks > 1 else "") + (" compiled" if o.compile else " eager") + (" passive" if o.passive else "")
+    more = {"memory_after_import_bytes": imported, "peak_memory_bytes": common.peak(), "answer": answer}
+    if o.ranks > 1:
+        # all ranks' peaks; the libraries that they map in common count once
+        mine = torch.tensor([common.peak() - (mapped_files() if o.rank else 0)], dtype=torch.int64)
+        torch.distributed.all_reduce(mine)
+        more["peak_memory_bytes"] = more["all_processes_bytes"] = int(mine)
+        torch.distributed.destroy_process_group()
+    if o.rank == 0:
+        common.show_steps(o, f"PyTorch {torch.__version__}{kind}" + (f", {o.ranks} ranks" if o.ranks > 1 else ""),
+                          first, times, **more)
 
 
-main(options)
+def main_of_ranks(o):
+    """Start the other ranks, be the first one, and leave nobody behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        o.store = os.path.join(folder, "store")
+        others = [subprocess.Popen([sys.executable, *sys.argv, "--rank", str(rank), "--store", o.store])
+                  for rank in range(1, o.ranks)]
+        try:
+            main(o)
+            failed = [child.args for child in others if child.wait(60)]
+        finally:
+            for child in others:
+                child.kill()
+                child.wait()
+    if failed:
+        raise SystemExit(f"a rank failed: {json.dumps(failed)}")
+
+
+if options.ranks > 1 and options.rank == 0:
+    if options.mode != "training":
+        p.error("--ranks is about training")
+    main_of_ranks(options)
+else:
+    main(options)
