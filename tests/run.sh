@@ -16,7 +16,8 @@ absolute() {
 TANDEM_SHARED=$(absolute "${TANDEM_SHARED:-../shared}")
 TANDEM_GOLDEN=$(absolute "${TANDEM_GOLDEN:-tests/golden}")
 WORK=$TANDEM_BUILD/work/$name
-export TANDEM_SHARED TANDEM_GOLDEN WORK
+XDG_CACHE_HOME=$WORK/cache # nothing measured before is used
+export TANDEM_SHARED TANDEM_GOLDEN WORK XDG_CACHE_HOME
 
 rm -rf "$WORK"
 mkdir -p "$WORK" || exit 1

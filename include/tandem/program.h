@@ -36,6 +36,21 @@ typedef struct td_program td_program;
 TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);
 
+/** Whether kernels and layouts are chosen by measuring. */
+typedef enum {
+    TD_TUNE_OFF,    /* the libraries' own order */
+    TD_TUNE_CACHED, /* what was measured on this machine before */
+    TD_TUNE_FULL,   /* what is missing is measured when a graph is compiled */
+} td_tune_mode;
+
+/**
+ * How programs compiled on `dev` from now on get their kernels; TD_TUNE_OFF until then.  What is
+ * measured is kept in `cache`, a file; NULL: $XDG_CACHE_HOME/tandem/tune-HASH.txt, one for each
+ * processor, number of threads (set that before) and library.  A file that cannot be used or
+ * written is warned about.  TD_ENOMEM.
+ */
+TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
+
 /**
  * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings
  * when it is loaded and by default spins for long, which costs a factor of three beside another

@@ -89,6 +89,8 @@ typedef struct {
     int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
     const char *device;        /* "cpu" or "ref" */
     int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
     const char *skip_passes, *dump_after;
     const char *dump_dir;
     const char *require; /* "top1>=95" */
@@ -150,6 +152,8 @@ typedef struct {
     int64_t seed;
     const char *device;
     int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
     const char *skip_passes, *dump_after;
     const char *require;
     const char *raport_file;
@@ -178,6 +182,8 @@ typedef struct {
     int topk;
     const char *device;
     int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
     const char *log;
 } td_classify_opts;
 
@@ -221,6 +227,8 @@ typedef struct {
     int64_t memory_limit; /* bytes, for largest_batch; 0: what the machine has */
     bool as_table;        /* of these two: a table, not JSON */
     int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
     const char *device;
     const char *lines;  /* op mode: file of problem lines */
     const char *filter; /* op mode: glob on op names */
@@ -246,6 +254,8 @@ typedef struct {
     bool training;
     const char *device;
     int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
     const char *skip_passes;
     const char *svg; /* amp-stats, memory: also drawn, into this file */
     bool json;

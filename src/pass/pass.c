@@ -16,9 +16,6 @@
 #include "base/os.h"
 #include "pass/amp.h"
 
-extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
-    td_pass_fuse, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order, td_pass_recompute;
-
 static const td_pass *const passes[] = {
     &td_pass_expand, &td_pass_autocast, &td_pass_grad,      &td_pass_fold,
     &td_pass_amp,    &td_pass_fuse,     &td_pass_layout,    &td_pass_clean,
@@ -214,6 +211,8 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
         int64_t t0 = td_now_ns();
         if (td_pass_in_list(opts->skip, passes[i]->name))
             continue;
+        if (passes[i] == &td_pass_layout && opts->before_layout)
+            TD_OUT(opts->before_layout(opts->before_layout_ctx, now ? now : g, opts->skip));
         TD_OUT(run_counted(passes[i], now ? now : g, target, opts->amp, &next, &n_changed));
         if (passes[i] == &td_pass_amp)
             TD_OUT(td_amp_write_log(now ? now : g, next, opts->amp));

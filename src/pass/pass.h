@@ -34,7 +34,15 @@ typedef struct {
     const char *dump_after;                                      /* "fuse", "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
+
+    /* asked with the graph that goes into pass layout; NULL: nobody */
+    td_status (*before_layout)(void *ctx, const td_graph *g, const char *skip);
+    void *before_layout_ctx;
 } td_pass_opts;
+
+extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
+    td_pass_fuse, td_pass_winograd, td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order,
+    td_pass_recompute;
 
 /** Passes in order; NULL past the end. */
 const td_pass *td_pass_at(int i);

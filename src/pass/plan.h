@@ -40,6 +40,12 @@ typedef struct {
 } td_plan;
 
 /**
+ * Which nodes run once after parameters change: none where the graph writes one, else those whose
+ * operands are parameters or come from such nodes.  is_setup has g->n_nodes elements.
+ */
+void td_plan_mark_setup(const td_graph *g, bool *is_setup);
+
+/**
  * Place every value.  is_setup[i] tells that node i runs once after parameters change, before the
  * others: what these read of it is persistent.  scratch_bytes[i] is what node i's kernel asked for.
  * td_plan_release always.

@@ -77,6 +77,18 @@ bool td_native_wish(const td_node *n, td_layout_wish *out)
     return false;
 }
 
+bool td_native_offer(const td_node *n, int k, td_layout_wish *out)
+{
+    for (int b = 0; b < N_BACKENDS; b++)
+        if (all[b]->wish && all[b]->wish(n, out) && k-- == 0)
+            return true;
+    for (int b = 0; b < N_BACKENDS; b++)
+        for (int i = 0; all[b]->offer && all[b]->offer(n, i, out); i++)
+            if (k-- == 0)
+                return true;
+    return false;
+}
+
 static bool has_half(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
@@ -98,6 +110,18 @@ const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_tex
     return k;
 }
 
+td_status td_device_choose(const td_device *dev, const td_node *n, const td_kernel **out,
+                           td_text *why)
+{
+    const td_kernel *measured = NULL;
+    *out = td_device_select(dev, n, why);
+    if (*out && dev->tuner)
+        TD_TRY(td_tune_choose(dev->tuner, n, &measured, why));
+    if (measured)
+        *out = measured;
+    return TD_OK;
+}
+
 static bool supports(void *ctx, const td_node *n)
 {
     return td_device_select(ctx, n, NULL) != NULL;
@@ -106,6 +130,9 @@ static bool supports(void *ctx, const td_node *n)
 static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
 {
     const td_device *dev = ctx;
+    const int k = dev->tuner ? td_tune_wish(dev->tuner, n) : 0;
+    if (k && td_native_offer(n, k, out))
+        return true;
     return dev->emulates && (td_native_wish(n, out) || td_widen_wish(n, out));
 }
 
@@ -128,8 +155,20 @@ td_status td_device_open(const char *name, td_device **out)
     return TD_OK;
 }
 
+td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
+{
+    td_tuner *t = NULL;
+    if (mode != TD_TUNE_OFF && dev->emulates)
+        TD_TRY(td_tuner_new(dev, mode, cache, &t));
+    td_tuner_free(dev->tuner);
+    dev->tuner = t;
+    return TD_OK;
+}
+
 void td_device_close(td_device *dev)
 {
+    if (dev)
+        td_tuner_free(dev->tuner);
     td_free(dev);
 }
 

@@ -5,6 +5,7 @@
 #define TD_RT_DEVICE_H
 
 #include "rt/kernel.h"
+#include "rt/tune.h"
 #include "tandem/program.h"
 
 #define TD_BACKENDS_MAX 8
@@ -15,6 +16,7 @@ struct td_device {
     int n_backends;
     bool emulates; /* half types by float32 kernels (rt/widen.h), before `ref` is asked */
     td_target target;
+    td_tuner *tuner; /* NULL: nothing measured is used */
 };
 
 /** All backends of this build, best first; NULL past the end. */
@@ -27,10 +29,23 @@ const td_backend *td_backend_at(int i);
  */
 const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why);
 
+/**
+ * The kernel that node `n` of a program gets: what was measured as the fastest, else the one that
+ * td_device_select gives.  *out is NULL where there is none.
+ */
+td_status td_device_choose(const td_device *dev, const td_node *n, const td_kernel **out,
+                           td_text *why) TD_CHECKED;
+
 /** The same among the kernels of all backends but `ref`, without emulation. */
 const td_kernel *td_native_select(const td_node *n, td_text *why);
 
 /** What those backends wish for; false: none has an opinion. */
 bool td_native_wish(const td_node *n, td_layout_wish *out);
+
+/**
+ * All that they wish for and offer, k = 0, 1, ...: 0 is td_native_wish; the same layouts may come
+ * twice.  false past the end.
+ */
+bool td_native_offer(const td_node *n, int k, td_layout_wish *out);
 
 #endif

@@ -18,22 +18,6 @@
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
-/* setup nodes: all operands parameters or setup results, and the graph writes no parameter */
-static void mark_setup(td_program *p)
-{
-    const td_graph *g = p->graph;
-    for (int i = 0; i < g->n_nodes; i++)
-        if (td_node_has_effect(g->nodes[i]))
-            return;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        p->is_setup[i] = !n->op->is_leaf && n->n_in > 0;
-        for (int k = 0; k < n->n_in; k++)
-            if (!td_value_is_param(n->in[k]) && !p->is_setup[n->in[k]->producer->id])
-                p->is_setup[i] = false;
-    }
-}
-
 static bool has_kernel(const td_node *n)
 {
     return !n->op->is_leaf && !n->op->is_alias;
@@ -60,7 +44,8 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
     td_status st = TD_OK;
     td_text why = { 0 }, text = { 0 };
     td_call_slot *c = &p->calls[n->id];
-    const td_kernel *k = td_device_select(p->dev, n, &why);
+    const td_kernel *k;
+    TD_OUT(td_device_choose(p->dev, n, &k, &why));
     if (!k) {
         st = no_kernel(n, &why);
         goto out;
@@ -170,7 +155,7 @@ static td_status build(td_program *p)
         st = TD_ENOMEM;
         goto out;
     }
-    mark_setup(p);
+    td_plan_mark_setup(g, p->is_setup);
     for (int i = 0; i < g->n_nodes; i++)
         if (has_kernel(g->nodes[i]))
             TD_OUT(prepare_call(p, g->nodes[i], &scratch[i]));
@@ -184,6 +169,11 @@ static td_status build(td_program *p)
 out:
     td_free(scratch);
     return st;
+}
+
+static td_status settle_layouts(void *ctx, const td_graph *g, const char *skip)
+{
+    return td_tune_layouts(ctx, g, skip);
 }
 
 td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *opts,
@@ -200,6 +190,8 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
                             .dump_ctx = o->dump_ctx };
     int64_t t0 = td_now_ns();
 
+    if (dev->tuner)
+        passes.before_layout = settle_layouts, passes.before_layout_ctx = dev->tuner;
     *out = NULL;
     if (!o->amp)
         TD_TRY(td_amp_resolve(&amp, dev));
@@ -210,6 +202,8 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
     TD_OUT(build(p));
+    if (dev->tuner)
+        td_tune_save(dev->tuner);
     td_log(TD_LOG_DEBUG, "program", "%d nodes, %.1f MB parameters, %.1f MB activations (%.0f ms)",
            p->graph->n_nodes, (double)p->plan.persistent_bytes / 1e6,
            (double)p->plan.transient_bytes / 1e6, (double)(td_now_ns() - t0) * 1e-6);

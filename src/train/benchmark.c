@@ -101,6 +101,7 @@ static td_status compile(bench *b)
     td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.skip_passes };
     TD_TRY(td_device_open(b->o.device, &b->dev));
     TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
+    TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
     if (is_training)
         TD_TRY(td_benchmark_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, &b->graph));
     else

@@ -46,6 +46,7 @@ static td_status open_classifier(classifier *c)
     TD_TRY(td_model_image_size(&c->o.model, &c->o.model.image_size));
     TD_TRY(td_device_open(c->o.device, &c->dev));
     TD_TRY(td_amp_resolve(&c->o.amp, c->dev));
+    TD_TRY(td_device_tune(c->dev, (td_tune_mode)c->o.tune, c->o.tune_cache));
     TD_TRY(td_judging_graph(&c->o.model, 1, 0, false, &g));
     TD_OUT(td_compile(g, c->dev, &(td_compile_opts){ .amp = &c->o.amp }, &c->program));
     TD_OUT(td_weights_load(c->weights, c->o.weights, NULL, c->program));

@@ -144,6 +144,7 @@ static td_status with_program(const td_inspection *q, td_text *out,
     TD_OUT(td_inspect_build(q, &g));
     TD_OUT(td_device_open(q->opts->device, &dev));
     TD_OUT(td_amp_resolve(&amp, dev));
+    TD_OUT(td_device_tune(dev, (td_tune_mode)q->opts->tune, q->opts->tune_cache));
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = q->opts->skip_passes }, &p));
     st = show(q, p, out);
 out:

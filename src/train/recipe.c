@@ -20,6 +20,7 @@ static const char *const augmentations[] = { "none", "autoaugment", NULL };
 static const char *const memory_formats[] = { "nchw", "nhwc", NULL };
 static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
+static const char *const tunes[] = { "off", "cached", "full", NULL };
 static const char *const iter_units[] = { "batch", NULL };
 static const char *const modes[] = { "training", "inference", "data", "op", NULL };
 
@@ -33,7 +34,10 @@ enum { AMP_STATS_EVERY = 100 };
 #define DEVICE_ROWS(T) \
     TD_TEXT   (T, device, "cpu", "NAME", \
                "cpu, or ref: the plain C kernels, which know float64 too"), \
-    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor")
+    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor"), \
+    TD_ENUM   (T, tune, 1, tunes, "kernels and layouts as measured here: not, before, or now"), \
+    TD_TEXT   (T, tune_cache, NULL, "FILE", \
+               "where that is kept; default: in ~/.cache/tandem")
 
 #define PASS_ROWS(T) \
     TD_TEXT   (T, skip_passes, NULL, "LIST", \

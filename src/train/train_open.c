@@ -235,7 +235,7 @@ static td_status open_precision(job *j)
     j->o.fp16 = false;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     j->o.amp.amp = false; /* what is saved is what was settled */
-    return TD_OK;
+    return td_device_tune(j->dev, (td_tune_mode)j->o.tune, j->o.tune_cache);
 }
 
 /* the scale is the options', or the checkpoint's where it goes on */

@@ -23,5 +23,6 @@ const td_backend td_backend_dnnl = {
     .kernels = kernels,
     .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
     .wish = td_dnnl_conv_wish,
+    .offer = td_dnnl_conv_offer,
     .describe = describe,
 };

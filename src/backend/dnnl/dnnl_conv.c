@@ -8,6 +8,7 @@
  * residual of the fused form is a "sum" post-operation, which adds to what the result's memory
  * holds: the planner gives the result the residual's place, and where it cannot, run copies first.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/dnnl/dnnl_common.h"
@@ -268,17 +269,17 @@ static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
     return make_pd(n, &v, all, pd);
 }
 
-bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
+static bool is_conv(const td_node *n)
 {
-    int groups;
-    dnnl_primitive_desc_t pd;
-    bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
-    if (n->op != &td_op_conv2d && n->op != &td_op_conv2d_fused && !is_grad_x && !is_grad_w)
-        return false;
-    if (best_pd(n, &pd) != TD_OK)
-        return false;
+    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused ||
+           n->op == &td_op_conv2d_grad_x || n->op == &td_op_conv2d_grad_w;
+}
 
-    groups = ((const td_conv_attr *)n->attr)->groups;
+/* the layouts of a primitive, which is destroyed */
+static bool wish_of(const td_node *n, dnnl_primitive_desc_t pd, td_layout_wish *out)
+{
+    bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
+    int groups = ((const td_conv_attr *)n->attr)->groups;
     *out = (td_layout_wish){ 0 };
     dnnl_query_t x = is_grad_x ? dnnl_query_diff_src_md : dnnl_query_src_md;
     dnnl_query_t w = is_grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
@@ -293,6 +294,30 @@ bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
         memcpy(out->in[3], out->out, sizeof out->out);
     dnnl_primitive_desc_destroy(pd);
     return ok;
+}
+
+bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
+{
+    dnnl_primitive_desc_t pd;
+    return is_conv(n) && best_pd(n, &pd) == TD_OK && wish_of(n, pd, out);
+}
+
+/* channels last, blocks of 16 channels; pictures of few channels stay plain */
+bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out)
+{
+    static const char *const layouts[] = { "acdb", "aBcd16b" };
+    const open_ends any_w = { .w = true };
+    dnnl_primitive_desc_t pd;
+    if (!is_conv(n))
+        return false;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        conv_view v = view_of(n);
+        (void)snprintf(v.y.layout, sizeof v.y.layout, "%s", layouts[i]);
+        (void)snprintf(v.x.layout, sizeof v.x.layout, "%s", v.x.dim[1] <= 4 ? "" : layouts[i]);
+        if (find_direct(n, &v, any_w, &pd) && wish_of(n, pd, out) && k-- == 0)
+            return true;
+    }
+    return false;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */

@@ -1,0 +1,60 @@
+# ctest: timeout 300
+# tune.sh -- --tune: measured once and kept, used from then on; files that cannot be used are said so
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+small_model small.td 16 4
+drawn set --classes 4 --train 24 --val 4
+run="train set --model small.td -b 4 --threads 1 --workers 1 --seed 3 --lr 0.05 --epochs 2 --run-epochs 1"
+
+# --- full measures and keeps, cached uses that and says nothing --------------------------------------
+expect 0 $run --workspace a --tune full --tune-cache times.txt --final-weights a.safetensors
+says 'tune: kernels and layouts are measured'
+says 'tune: [0-9]+ changes of layouts tried, [0-9]+ kept; the nodes take [0-9.]+ ms of [0-9.]+ ms'
+head -1 times.txt | grep -q '^tandem-tune 1$' || complain "times.txt is no file of times"
+cp times.txt before.txt
+expect 0 $run --workspace b --tune-cache times.txt --final-weights b.safetensors
+grep -q 'tune: ' err && complain "cached talks"
+same a.safetensors b.safetensors
+expect 0 $run --workspace c --tune full --tune-cache times.txt --final-weights c.safetensors
+same a.safetensors c.safetensors
+same times.txt before.txt
+# inspect shows it
+expect 0 inspect kernels --model small.td --training -b 4 --threads 1 --tune-cache times.txt
+prints '^conv1 '
+
+# --- nothing is measured unless asked for ------------------------------------------------------------
+expect 0 $run --workspace d --tune-cache none.txt --run-iters 2
+[ ! -e none.txt ] || complain "cached wrote a file"
+expect 0 $run --workspace d --tune off --tune-cache none.txt --run-iters 2
+
+# --- the default place -------------------------------------------------------------------------------
+expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full
+ls "$XDG_CACHE_HOME"/tandem/tune-*.txt >/dev/null 2>&1 || complain "nothing in $XDG_CACHE_HOME/tandem"
+
+# --- files that cannot be used: said, and the run goes on --------------------------------------------
+sed 's/^machine .*/machine another one/' times.txt | sed '$d' >foreign.txt
+printf 'end 0000000000000000\n' >>foreign.txt
+expect 0 $run --workspace e --tune-cache foreign.txt --run-iters 2
+says "nothing measured is used: 'foreign.txt': it is damaged"
+head -c 300 times.txt >cut.txt
+expect 0 $run --workspace e --tune-cache cut.txt --run-iters 2
+says "nothing measured is used: 'cut.txt': it is damaged"
+head -c 4096 /dev/urandom >noise.txt
+expect 0 $run --workspace e --tune-cache noise.txt --run-iters 2
+says "nothing measured is used: 'noise.txt'"
+expect 0 $run --workspace e --tune-cache . --run-iters 2
+says "nothing measured is used: '.'"
+: >empty.txt
+expect 0 $run --workspace e --tune-cache empty.txt --run-iters 2
+says "nothing measured is used: 'empty.txt'"
+# a damaged one is replaced by what is measured now
+expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full --tune-cache cut.txt
+tail -1 cut.txt | grep -q '^end ' || complain "cut.txt was not replaced"
+# nowhere to write
+expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full --tune-cache /dev/null/x
+says 'tune: what was measured is not kept: '
+expect 2 $run --workspace f --tune perhaps
+says "--tune"
+finish
