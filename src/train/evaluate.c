@@ -99,7 +99,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
-    TD_TRY(td_report_open(e->o.raport_file, &e->report));
+    TD_TRY(td_report_open(e->o.raport_file, false, &e->report));
     TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);

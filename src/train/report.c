@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/os.h"
@@ -81,7 +82,26 @@ static td_status write_metadata(td_report *r)
     return TD_OK;
 }
 
-td_status td_report_open(const char *path, td_report **out)
+/* a run that was killed may have left half a record: end after the last whole one */
+static td_status cut_half_record(td_report *r)
+{
+    char part[4096];
+    off_t end = lseek(fileno(r->f), 0, SEEK_END), whole = 0;
+    for (off_t at = end; at > 0 && !whole;) {
+        const off_t n = at < (off_t)sizeof part ? at : (off_t)sizeof part;
+        at -= n;
+        if (pread(fileno(r->f), part, (size_t)n, at) != n)
+            return td_error_errno(TD_EIO, "cannot read report '%s'", r->path);
+        for (off_t i = n; i > 0 && !whole; i--)
+            if (part[i - 1] == '\n')
+                whole = at + i;
+    }
+    if (end > whole && ftruncate(fileno(r->f), whole) != 0)
+        return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
+    return TD_OK;
+}
+
+td_status td_report_open(const char *path, bool goes_on, td_report **out)
 {
     td_status st = TD_OK;
     *out = NULL;
@@ -94,9 +114,11 @@ td_status td_report_open(const char *path, td_report **out)
     r->path = td_copy_text(path);
     if (!r->path)
         TD_OUT(TD_ENOMEM);
-    r->f = fopen(path, "we");
+    r->f = fopen(path, goes_on ? "a+e" : "we");
     if (!r->f)
         TD_OUT(td_error_errno(TD_EIO, "cannot write report '%s'", path));
+    if (goes_on)
+        TD_OUT(cut_half_record(r));
     TD_OUT(write_metadata(r));
     *out = r;
     return TD_OK;

@@ -5,7 +5,7 @@
  *           "type": "LOG", "step": [0, 10], "data": {"train.loss": 2.3, ...}}
  *
  * Names, units and record shapes are those of the reference programs' logger.  The file is
- * truncated at start; every record is flushed.  A NULL report swallows everything.
+ * begun anew unless a run goes on; every record is flushed.  A NULL report swallows everything.
  */
 #ifndef TD_TRAIN_REPORT_H
 #define TD_TRAIN_REPORT_H
@@ -15,10 +15,10 @@
 typedef struct td_report td_report;
 
 /**
- * Open; the metadata of all metrics is written at once.  `path` NULL: *out is NULL, and that is
- * fine.
+ * Open; the metadata of all metrics is written at once.  goes_on: behind the whole records that
+ * `path` has, half of one is cut off.  `path` NULL: *out is NULL, and that is fine.
  */
-td_status td_report_open(const char *path, td_report **out) TD_CHECKED;
+td_status td_report_open(const char *path, bool goes_on, td_report **out) TD_CHECKED;
 
 /** The settings of the run: one JSON object of fields. */
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;

@@ -51,7 +51,12 @@ says "^tandem: stopped: a signal came; saved 'int/checkpoint.safetensors' after 
 prints '^steps +[0-9]+$'
 [ ! -e int.safetensors ] || complain "final weights of a run that has not ended"
 [ -s int/checkpoint.safetensors ] || complain "no checkpoint"
+printf 'DLLL {"timestamp": "17' >>int/experiment_raport.json # as kill -9 leaves it
 expect 0 train set $whole --workspace int --resume int/checkpoint.safetensors --final-weights int.safetensors
+# the report goes on where the first run ended
+report_is_sound int/experiment_raport.json
+[ -n "$(metric int/experiment_raport.json '0, 3' train.loss)" ] || complain "the first run's steps are gone"
+[ -n "$(metric int/experiment_raport.json 1 val.top1)" ] || complain "no validation of the second run"
 says "^train: resumed 'int/checkpoint.safetensors' at epoch 0, iteration [0-9]+$"
 same straight.safetensors int.safetensors
 tidy int
