@@ -50,9 +50,10 @@ struct td_op {
     uint32_t shape_only;   /* operands whose values are never read */
     uint32_t writes;       /* operands overwritten in place: parameters only */
     uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */
-    bool is_alias;          /* output 0 is operand 0's memory seen with another type */
-    bool is_leaf;           /* input, param: no kernel */
-    bool is_composite;      /* has expand, no kernel */
+    uint32_t may_overwrite_last; /* the same for the last output, where there are several */
+    bool is_alias;               /* output 0 is operand 0's memory seen with another type */
+    bool is_leaf;                /* input, param: no kernel */
+    bool is_composite;           /* has expand, no kernel */
 
     /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
        checked; layouts are settled by the caller. */

@@ -17,6 +17,7 @@
  *
  * batch_norm_infer(x, gamma, beta, mean, var) -> y           with given statistics
  * batch_norm_relu_infer(x, gamma, beta, mean, var) -> y      relu of that
+ * batch_norm_add_relu_infer(x, gamma, beta, mean, var, z) -> y    relu of that + z
  * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta    statistics are constants
  * batch_norm_scale(gamma, var) -> s[C]                       s = gamma / sqrt(var + eps)
  *
@@ -115,10 +116,12 @@ static td_status norm_relu_grad_infer(const td_node *n, td_type *y)
 {
     td_type mask;
     TD_TRY(check_same(n, 0, 2));
+    if (n->n_in > 6)
+        TD_TRY(check_same(n, 6, 2));
     TD_TRY(mask_type(n, td_in_type(n, 2), &mask));
     if (!td_type_same_shape(&mask, td_in_type(n, 1)) || td_in_type(n, 1)->dtype != TD_DT_U8)
         return td_error(TD_ESHAPE, "%s: the mask does not have one bit an element", n->op->name);
-    TD_TRY(check_channels(n, td_in_type(n, 2), 3, 6));
+    TD_TRY(check_channels(n, td_in_type(n, 2), 3, 6)); /* operands 3 to 5 */
     y[0] = *td_in_type(n, 2);
     y[1] = y[2] = *td_in_type(n, 3);
     if (n->n_out > 3)
@@ -129,6 +132,8 @@ static td_status norm_relu_grad_infer(const td_node *n, td_type *y)
 static td_status infer_infer(const td_node *n, td_type *y)
 {
     TD_TRY(check_channels(n, td_in_type(n, 0), 1, 5));
+    if (n->n_in > 5)
+        TD_TRY(check_same(n, 0, 5));
     y[0] = *td_in_type(n, 0);
     return TD_OK;
 }
@@ -254,13 +259,14 @@ const td_op td_op_batch_norm_add_relu = {
     .infer = norm_relu_infer,
 };
 
-/* dz is dy where the mask is set: it may not share dy's memory with dx, so nothing overwrites */
+/* operand 6, if any, is added to dy; the last result is dy, or that sum, where the mask is set */
 const td_op td_op_batch_norm_add_relu_grad = {
     .name = "batch_norm_add_relu_grad",
-    .summary = "gradient of batch_norm_add_relu",
+    .summary = "gradient of batch_norm_add_relu, of one use of its result or of two",
     .n_in = 6,
+    .n_in_max = 7,
     .n_out = 4,
-    .in_rank = { 4, 1, 4, 1, 1, 1 },
+    .in_rank = { 4, 1, 4, 1, 1, 1, 4 },
     .fields = norm_fields,
     .attr_bytes = sizeof(td_norm_attr),
     .tf_op = "FusedBatchNormGradV3",
@@ -269,6 +275,8 @@ const td_op td_op_batch_norm_add_relu_grad = {
     .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u << 1,
     .memory_order = 1u << 1,
+    .may_overwrite = 1u << 0 | 1u << 6,
+    .may_overwrite_last = 1u << 0 | 1u << 6,
     .infer = norm_relu_grad_infer,
 };
 
@@ -299,6 +307,20 @@ const td_op td_op_batch_norm_relu_infer = {
     .wide_in = 0x1eu,
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 1u << 0,
+    .infer = infer_infer,
+};
+
+const td_op td_op_batch_norm_add_relu_infer = {
+    .name = "batch_norm_add_relu_infer",
+    .summary = "relu(batch_norm_infer(x) + z)",
+    .n_in = 6,
+    .n_out = 1,
+    .in_rank = { 4, 1, 1, 1, 1, 4 },
+    .fields = norm_fields,
+    .attr_bytes = sizeof(td_norm_attr),
+    .wide_in = 0x1eu,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .may_overwrite = 1u << 0 | 1u << 5,
     .infer = infer_infer,
 };
 

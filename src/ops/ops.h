@@ -17,6 +17,31 @@ typedef struct {
     bool wide; /* conv2d_grad_w only: float32 result */
 } td_conv_attr;
 
+/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/winograd.c) */
+#define TD_WINO_TILE   4
+#define TD_WINO_SIDE   6
+#define TD_WINO_POINTS 36
+#define TD_WINO_LANES  16 /* filters side by side in u */
+#define TD_WINO_P      0.625
+#define TD_WINO_Q      1.5
+
+typedef struct {
+    int pad;
+    bool relu;
+} td_winograd_attr;
+
+/* y = A' [ (G g G') . (B' d B) ] A */
+typedef struct {
+    double at[TD_WINO_TILE][TD_WINO_SIDE];
+    double g[TD_WINO_SIDE][3];
+    double bt[TD_WINO_SIDE][TD_WINO_SIDE];
+} td_winograd;
+
+void td_winograd_matrices(td_winograd *m);
+
+/* tiles of all pictures of a result */
+int64_t td_winograd_tiles(const td_type *y);
+
 /* linear_grad_w */
 typedef struct {
     bool wide; /* float32 result */

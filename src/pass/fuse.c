@@ -5,6 +5,7 @@
  *     batch_norm, add, relu                     -> batch_norm_add_relu
  *     relu_grad, batch_norm_grad                -> batch_norm_relu_grad       reads the mask
  *     relu_grad, batch_norm_grad (add variant)  -> batch_norm_add_relu_grad
+ *     add, relu_grad, batch_norm_grad (same)    -> batch_norm_add_relu_grad   of two gradients
  *     conv2d_grad_w, cast to f32                -> conv2d_grad_w {wide}       linear_grad_w too
  *     conv2d[_fused], relu                      -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
@@ -38,7 +39,9 @@ struct group {
     const td_node *root;
     const td_node *member[3]; /* norm or conv, then what the rule wants */
     int n_members;
-    td_value *residual; /* old value */
+    td_value *residual;     /* old value */
+    const td_node *forward; /* the relu a gradient belongs to, of another group */
+    const td_node *sum; /* of two gradients that the root's first operand is, to be left out too */
     td_value *mask;     /* new value, once emitted */
 };
 
@@ -132,6 +135,17 @@ static const td_node *norm_grad_of(const td_uses *u, const td_value *v, const td
     return NULL;
 }
 
+/* a sum of gradients that only the relu's gradient reads */
+static void take_sum(const td_uses *u, const td_node *relu_grad, group *g)
+{
+    const td_node *add = relu_grad->in[0]->producer;
+    if (add->op != &td_op_add || td_uses_only(u, relu_grad->in[0]) != relu_grad ||
+        !td_type_equal(td_in_type(add, 0), td_in_type(add, 1)))
+        return;
+    g->member[g->n_members++] = add;
+    g->sum = add;
+}
+
 static bool match_norm_grad(const td_uses *u, group *const *of, const td_node *relu_grad, group *g)
 {
     const td_node *relu = relu_grad->in[1]->producer;
@@ -140,10 +154,14 @@ static bool match_norm_grad(const td_uses *u, group *const *of, const td_node *r
         return false;
     const td_value *masked = relu_grad->out[0];
     g->member[0] = norm_grad_of(u, masked, forward->member[0]);
-    g->member[1] = relu; /* of the forward group; not a member to leave out */
+    g->forward = relu;
     g->n_members = 1;
     g->residual = forward->residual;
-    return g->member[0] && (forward->residual || td_uses_only(u, masked) == g->member[0]);
+    if (!g->member[0] || !(forward->residual || td_uses_only(u, masked) == g->member[0]))
+        return false;
+    if (forward->residual)
+        take_sum(u, relu_grad, g);
+    return true;
 }
 
 static void emit_norm_grad(td_rewriter *rw, group *g)
@@ -152,10 +170,13 @@ static void emit_norm_grad(td_rewriter *rw, group *g)
     const td_node *norm_grad = g->member[0];
     const td_op *op = g->residual ? &td_op_batch_norm_add_relu_grad : &td_op_batch_norm_relu_grad;
     td_value *out[TD_OUT_MAX];
-    td_value *in[6] = { td_rw_get(rw, g->root->in[0]), of[g->member[1]->id]->mask };
+    const td_node *dy = g->sum ? g->sum : g->root; /* whose operands are the gradients */
+    td_value *in[7] = { td_rw_get(rw, dy->in[0]), of[g->forward->id]->mask };
     for (int i = 1; i < 5; i++)
         in[i + 1] = td_rw_get(rw, norm_grad->in[i]);
-    td_emit_n(rw->b, op, norm_grad->attr, 6, in, out);
+    if (g->sum)
+        in[6] = td_rw_get(rw, g->sum->in[1]);
+    td_emit_n(rw->b, op, norm_grad->attr, g->sum ? 7 : 6, in, out);
     for (int i = 0; i < 3; i++)
         td_rw_set(rw, norm_grad->out[i], out[i]);
     if (g->residual)

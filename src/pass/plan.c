@@ -73,16 +73,25 @@ static int new_buffer(td_plan *p, int64_t bytes, int first, int last)
     return p->n_buffers++;
 }
 
-/* may result 0 of n take over the buffer of operand i? */
-static bool takes_over(const td_plan *p, const td_node *n, int i)
+/* operands whose buffer result k of n may take over */
+static uint32_t overwrites(const td_node *n, int k)
 {
-    const td_value *x = n->in[i], *y = n->out[0];
+    return k == 0 ? n->op->may_overwrite : k == n->n_out - 1 ? n->op->may_overwrite_last : 0;
+}
+
+/* may result r of n take over the buffer of operand i? */
+static bool takes_over(const td_plan *p, const td_node *n, int r, int i)
+{
+    const td_value *x = n->in[i], *y = n->out[r];
+    const uint32_t may = overwrites(n, r);
     int buffer = p->slots[x->id].buffer;
-    if (!(n->op->may_overwrite >> i & 1) || buffer < 0)
+    if (!(may >> i & 1) || buffer < 0)
         return false;
     for (int k = 0; k < n->n_in; k++) /* another operand may be the same memory and still be read */
-        if (p->slots[n->in[k]->id].buffer == buffer && !(n->op->may_overwrite >> k & 1) &&
-            !td_is_shape_only(n, k))
+        if (p->slots[n->in[k]->id].buffer == buffer && !(may >> k & 1) && !td_is_shape_only(n, k))
+            return false;
+    for (int k = 0; k < r; k++) /* an earlier result may have it */
+        if (p->slots[n->out[k]->id].buffer == buffer)
             return false;
     const td_buffer *b = &p->buffers[buffer];
     return !b->is_persistent && b->last == n->id &&
@@ -94,8 +103,8 @@ static int place_result(td_plan *p, const td_node *n, int k, int last, bool is_s
 {
     if (k == 0 && n->op->is_alias && n->n_in)
         return p->slots[n->in[0]->id].buffer;
-    for (int i = 0; k == 0 && !is_setup && i < n->n_in; i++)
-        if (takes_over(p, n, i))
+    for (int i = 0; !is_setup && i < n->n_in; i++)
+        if (takes_over(p, n, k, i))
             return p->slots[n->in[i]->id].buffer;
     return new_buffer(p, td_type_bytes(&n->out[k]->type), n->id, last);
 }
@@ -316,14 +325,14 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
 static bool took_over(const td_graph *g, const span *s, int v, int w)
 {
     const td_node *n = g->values[w]->producer;
+    const uint32_t which = overwrites(n, g->values[w]->index);
     bool may = false;
-    if (g->values[w]->index != 0 || s[v].last != s[w].first || s[v].from != s[w].from ||
-        s[v].to != s[w].to)
+    if (s[v].last != s[w].first || s[v].from != s[w].from || s[v].to != s[w].to)
         return false;
     for (int k = 0; k < n->n_in; k++) {
         if (s[n->in[k]->id].root != v || td_is_shape_only(n, k))
             continue;
-        if (!(n->op->may_overwrite >> k & 1))
+        if (!(which >> k & 1))
             return false;
         may = true;
     }

@@ -204,8 +204,8 @@ static void add_network(bench *b, td_text *out)
                 batch / p50, batch / slowest, batch / s[0]);
     td_text_add(out, "\"latency_ms\": {\"avg\": %.4f, \"p50\": %.4f, \"p90\": %.4f, ",
                 sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
-    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
-                td_quantile(s, n, 0.99) * 1e3);
+    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f, \"max\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
+                td_quantile(s, n, 0.99) * 1e3, slowest * 1e3);
     add_memory(b, out);
     td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);

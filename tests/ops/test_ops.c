@@ -178,12 +178,15 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
 
 typedef bool (*wisher)(const td_node *n, td_layout_wish *out);
 
-/* what a backend wants */
-static bool variant_wish(const td_node *n, wisher asked, variant *v)
+/* what a backend wants where operand 0 lies in `first` */
+static bool variant_wish(const td_node *n, wisher asked, const char *first, variant *v)
 {
     td_layout_wish wish = { 0 };
     variant_start(n, v);
-    if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > 4 || !asked(n, &wish))
+    if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > 4)
+        return false;
+    set_layout(&v->value[0], first);
+    if (!asked(&v->node, &wish))
         return false;
     for (int i = 0; i < n->n_in; i++)
         set_layout(&v->value[i], wish.in[i]);
@@ -555,9 +558,10 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
         if (variant_follow(n, layouts[i], &v))
             check_variant(r, &v, plain, wanted);
     for (int j = 0; (b = td_backend_at(j)); j++)
-        if (variant_wish(n, b->wish, &v))
-            check_variant(r, &v, plain, wanted);
-    if (variant_wish(n, td_widen_wish, &v))
+        for (int i = 0; i < (n->op == &td_op_conv2d_winograd ? 2 : 1); i++)
+            if (variant_wish(n, b->wish, i ? "acdb" : "", &v))
+                check_variant(r, &v, plain, wanted);
+    if (variant_wish(n, td_widen_wish, "", &v))
         check_variant(r, &v, plain, wanted);
     buffers_release(&changed);
 }

@@ -148,6 +148,35 @@ static void one_value_twice_is_overwritten_only_where_both_may(void **state)
     release(&p);
 }
 
+/* a gradient with two sums that may each have the place of an operand: never both the same */
+static void the_last_result_takes_a_place_too(void **state)
+{
+    (void)state;
+    static const char head[] = "%x:f32[2,16,4,4] = input\n%z:f32[2,16,4,4] = input\n"
+                               "%g:f32[16] = param\n%b:f32[16] = param\n%d:f32[2,16,4,4] = input\n"
+                               "%y, %m, %v, %k = batch_norm_add_relu %x, %g, %b, %z\n"
+                               "%d1 = scale %d {by=2}\n%d2 = scale %d {by=3}\n";
+    static const char tail[] = "output dx = %dx\noutput ds = %ds\n";
+    static const char *const calls[] = {
+        "%dx, %dg, %db, %ds = batch_norm_add_relu_grad %d1, %k, %x, %g, %m, %v, %d2\n",
+        "%dx, %dg, %db, %ds = batch_norm_add_relu_grad %d1, %k, %x, %g, %m, %v, %d1\n",
+        "%dx, %dg, %db, %ds = batch_norm_add_relu_grad %d1, %k, %x, %g, %m, %v\n",
+    };
+    for (int i = 0; i < 3; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s%s", head, calls[i], tail);
+        planned p = plan_of(text); /* judged there */
+        assert_false(share(&p, "dx", "ds"));
+        assert_true(share(&p, "dx", "d1"));
+        assert_int_equal(share(&p, "ds", "d2"), i == 0);
+        /* the checker notices both in one place */
+        td_slot *s = p.plan.slots;
+        s[td_test_value(p.g, "ds")->id].buffer = buffer_of(&p, "dx");
+        expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "share memory");
+        release(&p);
+    }
+}
+
 static void a_smaller_operand_gives_no_place(void **state)
 {
     (void)state;
@@ -445,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_reshape_keeps_its_memory_alive),
         cmocka_unit_test(two_reshapes_of_one_value_live_together),
         cmocka_unit_test(one_value_twice_is_overwritten_only_where_both_may),
+        cmocka_unit_test(the_last_result_takes_a_place_too),
         cmocka_unit_test(a_smaller_operand_gives_no_place),
         cmocka_unit_test(parameters_are_never_overwritten),
         cmocka_unit_test(what_is_only_asked_for_its_shape_may_die),

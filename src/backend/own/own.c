@@ -86,10 +86,16 @@ bool td_own_is_plane_streamed(const td_own_shape *s)
 static const td_kernel *const kernels[] = { TD_OWN_LIST(POINTER) };
 #undef POINTER
 
+static bool wish(const td_node *n, td_layout_wish *out)
+{
+    return td_own_winograd_wish(n, out) || td_own_grouped_wish(n, out);
+}
+
 extern const td_backend td_backend_own;
 const td_backend td_backend_own = {
     .name = "own",
     .description = "our own vector kernels for what memory bounds",
     .kernels = kernels,
     .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
+    .wish = wish,
 };

@@ -71,6 +71,10 @@ typedef struct {
     void (*norm_grad_apply)(const td_own_plane *v, const td_own_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
 
+    /* z = x + y where the pixel's bits of `mask` are set, else 0; z may be x or y. */
+    void (*add_masked)(const td_own_plane *v, const void *x, const void *y, const uint8_t *mask,
+                       void *z);
+
     void (*sum)(const td_own_plane *v, const void *x, double by, void *y);        /* y[lanes] */
     void (*dot)(const td_own_plane *v, const void *x, const void *y, void *z);    /* z[lanes] */
     void (*mul)(const td_own_plane *v, const void *x, const void *gate, void *y); /* gate[lanes] */
@@ -195,14 +199,21 @@ static inline int64_t td_own_piece(int64_t from, int64_t count)
     return count - from < TD_OWN_PIECE ? count - from : TD_OWN_PIECE;
 }
 
+/** Layouts of conv2d_winograd; false for other ops. */
+bool td_own_winograd_wish(const td_node *n, td_layout_wish *out);
+
+/** Layouts of the grouped convolutions of own_grouped.c; false for others, or where it has no loops. */
+bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
+
 /* clang-format off */
 #define TD_OWN_LIST(K)                                                                             \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
     K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad)                         \
-    K(batch_norm_infer) K(batch_norm_relu_infer)                                                   \
+    K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
-    K(all_finite)
+    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                            \
+    K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)
 /* clang-format on */
 
 #define TD_OWN_DECLARE(name) extern const td_kernel td_own_##name;

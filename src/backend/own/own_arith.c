@@ -182,6 +182,36 @@ static td_status run_gate_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* --- rows times a number each: a filter scaled per output channel, when a norm is folded ------- */
+
+static td_status accepts_rows(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = td_in_type(n, 1);
+    if (x->dtype != TD_DT_F32 || y->dtype != TD_DT_F32 || !td_type_is_plain(x) ||
+        !td_type_is_plain(y))
+        return td_error(TD_ENOKERNEL, "not float32 in plain order");
+    if (x->rank < 2 || y->rank != x->rank || y->dim[0] != x->dim[0] ||
+        td_type_count(y) != y->dim[0])
+        return td_error(TD_ENOKERNEL, "not one number a row");
+    return TD_OK;
+}
+
+static td_status run_rows(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    const int64_t rows = x->dim[0], width = rows ? td_type_count(x) / rows : 0;
+    const float *from = args[0], *scale = args[1];
+    float *to = args[2];
+#pragma omp parallel for if (rows * width > TD_OWN_PIECE)
+    for (int64_t i = 0; i < rows; i++) {
+        const float s = scale[i];
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++)
+            to[i * width + k] = from[i * width + k] * s;
+    }
+    return TD_OK;
+}
+
 #define ARITH(op_, accepts_, run_)                                                                 \
     const td_kernel td_own_##op_ = {                                                               \
         .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_                  \
@@ -194,3 +224,7 @@ ARITH(cast, accepts_cast, run_cast);
 ARITH(all_finite, accepts_finite, run_finite);
 ARITH(mul, accepts_gate, run_gate);
 ARITH(mul_reduce, accepts_gate_grad, run_gate_grad);
+
+const td_kernel td_own_mul_rows = {
+    .name = "own_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows
+};

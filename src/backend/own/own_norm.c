@@ -26,7 +26,7 @@ typedef struct {
     const td_own_simd *simd;
     td_own_shape s;
     double eps;
-    const void *x, *z, *dy;
+    const void *x, *z, *dy, *dy2; /* dy2: added to dy, which is then masked into dz */
     const float *gamma, *beta, *mean_in, *var_in;
     const uint8_t *mask_in;
     void *y, *dx, *dz;
@@ -221,8 +221,9 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     j.x = args[0];
     j.gamma = args[1];
     j.beta = args[2];
-    j.y = args[5];
-    j.has_relu = p->node->op == &td_op_batch_norm_relu_infer;
+    j.z = p->node->n_in > 5 ? args[5] : NULL;
+    j.y = args[p->node->n_in];
+    j.has_relu = p->node->op != &td_op_batch_norm_infer;
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < j.s.N; n++)
         for (int64_t cb = 0; cb < j.s.CB; cb++) {
@@ -240,15 +241,34 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 
 /* --- backward --------------------------------------------------------------------------------- */
 
+static const uint8_t *mask_at(const job *j, int64_t n, int64_t cb)
+{
+    return j->mask_in && !j->dy2 ? j->mask_in + td_own_offset(&j->s, n, cb) / 8 : NULL;
+}
+
+/*
+ * With two gradients dz is made before anything else and takes the place of dy and the mask.  As
+ * dx is written when a block's dy and dy2 are not read any more, dx may have the memory of one and
+ * dz that of the other.
+ */
+static void join_gradients(const job *j, int64_t n, int64_t cb)
+{
+    const td_own_shape *s = &j->s;
+    j->simd->add_masked(&s->plane, td_own_plane_at(s, j->dy, n, cb),
+                        td_own_plane_at(s, j->dy2, n, cb), j->mask_in + td_own_offset(s, n, cb) / 8,
+                        td_own_plane_to(s, j->dz, n, cb));
+}
+
 static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
     const td_own_shape *s = &j->s;
     td_own_coefs c;
+    if (j->dy2)
+        join_gradients(j, n, cb);
     for (int i = 0; i < s->lanes; i++)
         c.mean[i] = j->mean_in[channel_of(s, cb, i)];
-    j->simd->norm_grad_sums(&s->plane, &c, td_own_plane_at(s, j->dy, n, cb),
-                            j->mask_in ? j->mask_in + td_own_offset(s, n, cb) / 8 : NULL,
-                            td_own_plane_at(s, j->x, n, cb), out->a, out->b);
+    j->simd->norm_grad_sums(&s->plane, &c, td_own_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
+                            mask_at(j, n, cb), td_own_plane_at(s, j->x, n, cb), out->a, out->b);
 }
 
 static void add_lanes(const job *j, double *x)
@@ -288,22 +308,23 @@ static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
 static void backward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
 {
     const td_own_shape *s = &j->s;
-    j->simd->norm_grad_apply(&s->plane, c, td_own_plane_at(s, j->dy, n, cb),
-                             j->mask_in ? j->mask_in + td_own_offset(s, n, cb) / 8 : NULL,
-                             td_own_plane_at(s, j->x, n, cb), td_own_plane_to(s, j->dx, n, cb),
-                             j->dz ? td_own_plane_to(s, j->dz, n, cb) : NULL);
+    j->simd->norm_grad_apply(&s->plane, c, td_own_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
+                             mask_at(j, n, cb), td_own_plane_at(s, j->x, n, cb),
+                             td_own_plane_to(s, j->dx, n, cb),
+                             j->dz && !j->dy2 ? td_own_plane_to(s, j->dz, n, cb) : NULL);
 }
 
 static const steps backward_steps = { backward_sum, backward_join, backward_apply };
 
-/* (dy, x, gamma, mean, var), or with a mask behind dy */
+/* (dy, x, gamma, mean, var), or with a mask behind dy, and then another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
-    const int m = n->n_in - 5; /* 1 with a mask */
+    const int m = n->n_in > 5; /* 1 with a mask */
     job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
     j.dy = args[0];
     j.mask_in = m ? args[1] : NULL;
+    j.dy2 = n->n_in > 6 ? args[6] : NULL;
     j.x = args[1 + m];
     j.gamma = args[2 + m];
     j.mean_in = args[3 + m];
@@ -350,3 +371,4 @@ NORM(batch_norm_relu_grad, run_backward);
 NORM(batch_norm_add_relu_grad, run_backward);
 NORM(batch_norm_infer, run_infer);
 NORM(batch_norm_relu_infer, run_infer);
+NORM(batch_norm_add_relu_infer, run_infer);

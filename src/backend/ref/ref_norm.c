@@ -53,14 +53,23 @@ static void normalise(const norm_shape *v, int64_t c, const double *x, double ga
     }
 }
 
+/* as statistics are kept, so that the kinds that are given them come to the same bits */
+static double as_kept(double x, td_dtype d)
+{
+    return d == TD_DT_F32 ? (double)(float)x : x;
+}
+
 static void batch_norm(const td_node *n, void *const *a)
 {
     const norm_shape v = shape_of(n, td_in_type(n, 0));
+    const td_dtype kept = n->out[1]->type.dtype;
     const double *x = a[0], *gamma = a[1], *beta = a[2], *z = n->n_in > 3 ? a[3] : NULL;
     double *y = a[n->n_in], *mean = a[n->n_in + 1], *var = a[n->n_in + 2];
 #pragma omp parallel for
     for (int64_t c = 0; c < v.C; c++) {
         statistics(&v, x, c, &mean[c], &var[c]);
+        mean[c] = as_kept(mean[c], kept);
+        var[c] = as_kept(var[c], kept);
         normalise(&v, c, x, gamma[c], beta[c], mean[c], var[c], z, y);
     }
 }
@@ -89,16 +98,17 @@ static void batch_norm_infer(const td_node *n, void *const *a)
 {
     const norm_shape v = shape_of(n, td_in_type(n, 0));
     const double *x = a[0], *gamma = a[1], *beta = a[2], *mean = a[3], *var = a[4];
-    double *y = a[5];
+    const double *z = n->n_in > 5 ? a[5] : NULL;
+    double *y = a[n->n_in];
 #pragma omp parallel for
     for (int64_t c = 0; c < v.C; c++)
-        normalise(&v, c, x, gamma[c], beta[c], mean[c], var[c], NULL, y);
+        normalise(&v, c, x, gamma[c], beta[c], mean[c], var[c], z, y);
 }
 
 static void batch_norm_relu_infer(const td_node *n, void *const *a)
 {
     const int64_t count = td_type_count(&n->out[0]->type);
-    double *y = a[5];
+    double *y = a[n->n_in];
     batch_norm_infer(n, a);
     for (int64_t i = 0; i < count; i++)
         y[i] = y[i] < 0 ? 0 : y[i];
@@ -152,20 +162,22 @@ static void batch_norm_infer_grad(const td_node *n, void *const *a)
     norm_grad(&v, &(grad_args){ a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] }, false);
 }
 
-/* out = dy where the mask is set, else 0 */
-static void apply_mask(const double *dy, const uint8_t *mask, int64_t count, double *out)
+/* out = dy (+ dy2) where the mask is set, else 0 */
+static void apply_mask(const double *dy, const double *dy2, const uint8_t *mask, int64_t count,
+                       double *out)
 {
 #pragma omp parallel for
     for (int64_t i = 0; i < count; i++)
-        out[i] = mask[i / 8] >> (i % 8) & 1 ? dy[i] : 0;
+        out[i] = mask[i / 8] >> (i % 8) & 1 ? dy[i] + (dy2 ? dy2[i] : 0) : 0;
 }
 
 static void batch_norm_relu_grad(const td_node *n, void *const *a)
 {
     const norm_shape v = shape_of(n, td_in_type(n, 2));
-    double *masked = a[9]; /* dz; the work area where dz is not wanted */
-    apply_mask(a[0], a[1], td_type_count(td_in_type(n, 0)), masked);
-    norm_grad(&v, &(grad_args){ masked, a[2], a[3], a[4], a[5], a[6], a[7], a[8] }, true);
+    void *const *out = a + n->n_in;
+    double *masked = out[3]; /* dz; the work area where dz is not wanted */
+    apply_mask(a[0], n->n_in > 6 ? a[6] : NULL, a[1], td_type_count(td_in_type(n, 0)), masked);
+    norm_grad(&v, &(grad_args){ masked, a[2], a[3], a[4], a[5], out[0], out[1], out[2] }, true);
 }
 
 static int64_t masked_work(const td_node *n)
@@ -207,6 +219,8 @@ const td_ref_kernel td_ref_batch_norm_add_relu_grad =
 const td_ref_kernel td_ref_batch_norm_infer = TD_REF(batch_norm_infer, batch_norm_infer);
 const td_ref_kernel td_ref_batch_norm_relu_infer =
     TD_REF(batch_norm_relu_infer, batch_norm_relu_infer);
+const td_ref_kernel td_ref_batch_norm_add_relu_infer =
+    TD_REF(batch_norm_add_relu_infer, batch_norm_relu_infer);
 const td_ref_kernel td_ref_batch_norm_infer_grad =
     TD_REF(batch_norm_infer_grad, batch_norm_infer_grad);
 const td_ref_kernel td_ref_batch_norm_scale = TD_REF(batch_norm_scale, batch_norm_scale);

@@ -1,0 +1,148 @@
+/*
+ * ref_winograd.c -- winograd_filter and conv2d_winograd by their definition, a picture at a time
+ *
+ *     v [36, C, tiles]  =  B' x B        every tile of every channel
+ *     m [36, K, tiles]  =  u v           36 matrix products
+ *     y [K, P, Q]       =  A' m A  (+ bias + residual, relu)
+ */
+#include <string.h>
+
+#include "backend/ref/ref.h"
+
+#define SIDE   TD_WINO_SIDE
+#define TILE   TD_WINO_TILE
+#define POINTS TD_WINO_POINTS
+#define LANES  TD_WINO_LANES
+
+/* --- filters ---------------------------------------------------------------------------------- */
+
+/* u[36] = G g G', element p of it at u[p * step] */
+static void transform_filter(const td_winograd *m, const double *g, double *u, int64_t step)
+{
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            double sum = 0;
+            for (int r = 0; r < 3; r++)
+                for (int s = 0; s < 3; s++)
+                    sum += m->g[i][r] * g[r * 3 + s] * m->g[j][s];
+            u[(i * SIDE + j) * step] = sum;
+        }
+}
+
+static void winograd_filter(const td_node *n, void *const *a)
+{
+    const td_type *type = td_in_type(n, 0);
+    const int64_t K = type->dim[0], C = type->dim[1];
+    const double *w = a[0];
+    double *u = a[1];
+    td_winograd m;
+    td_winograd_matrices(&m);
+#pragma omp parallel for
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < C; c++)
+            transform_filter(&m, w + (k * C + c) * 9,
+                             u + (k / LANES * POINTS * C + c) * LANES + k % LANES, C * LANES);
+}
+
+/* --- convolution ------------------------------------------------------------------------------ */
+
+typedef struct {
+    int64_t C, H, W, K, P, Q, pad;
+    int64_t rows, cols, tiles; /* of one picture */
+} shape;
+
+static shape shape_of(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    shape v = { x->dim[1], x->dim[2], x->dim[3], y->dim[1], y->dim[2], y->dim[3], 0, 0, 0, 0 };
+    v.pad = ((const td_winograd_attr *)n->attr)->pad;
+    v.rows = (v.P + TILE - 1) / TILE;
+    v.cols = (v.Q + TILE - 1) / TILE;
+    v.tiles = v.rows * v.cols;
+    return v;
+}
+
+static int64_t conv_work(const td_node *n)
+{
+    const shape v = shape_of(n);
+    return POINTS * (v.C + v.K) * v.tiles;
+}
+
+/* one tile of channel c: v[36] at step C * tiles */
+static void transform_input(const td_winograd *m, const shape *v, const double *x, int64_t tile,
+                            double *out)
+{
+    const int64_t h = tile / v->cols * TILE - v->pad, w = tile % v->cols * TILE - v->pad;
+    double d[SIDE][SIDE] = { { 0 } };
+    for (int r = 0; r < SIDE; r++)
+        for (int s = 0; s < SIDE; s++)
+            if (h + r >= 0 && h + r < v->H && w + s >= 0 && w + s < v->W)
+                d[r][s] = x[(h + r) * v->W + w + s];
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            double sum = 0;
+            for (int r = 0; r < SIDE; r++)
+                for (int s = 0; s < SIDE; s++)
+                    sum += m->bt[i][r] * d[r][s] * m->bt[j][s];
+            out[(i * SIDE + j) * v->C * v->tiles] = sum;
+        }
+}
+
+/* the results of one tile of filter k; those that are inside the picture are added to y */
+static void transform_output(const td_winograd *m, const shape *v, const double *in, int64_t tile,
+                             double *y)
+{
+    const int64_t p = tile / v->cols * TILE, q = tile % v->cols * TILE;
+    for (int r = 0; r < TILE && p + r < v->P; r++)
+        for (int s = 0; s < TILE && q + s < v->Q; s++)
+            for (int i = 0; i < SIDE; i++)
+                for (int j = 0; j < SIDE; j++)
+                    y[(p + r) * v->Q + q + s] +=
+                        m->at[r][i] * in[(i * SIDE + j) * v->K * v->tiles] * m->at[s][j];
+}
+
+/* y [K, P, Q] += */
+static void convolve(const td_winograd *m, const shape *v, const double *x, double *u, double *y,
+                     double *work)
+{
+    const int64_t blocks = v->K / LANES, products = POINTS * v->K * v->tiles;
+    double *in = work, *out = work + POINTS * v->C * v->tiles;
+#pragma omp parallel for
+    for (int64_t c = 0; c < v->C; c++)
+        for (int64_t t = 0; t < v->tiles; t++)
+            transform_input(m, v, x + c * v->H * v->W, t, in + c * v->tiles + t);
+    memset(out, 0, (size_t)products * sizeof *out);
+#pragma omp parallel for collapse(2)
+    for (int64_t p = 0; p < POINTS; p++)
+        for (int64_t kb = 0; kb < blocks; kb++) {
+            td_ref_matrix a = { u + (kb * POINTS + p) * v->C * LANES, 1, LANES };
+            td_ref_matrix b = { in + p * v->C * v->tiles, v->tiles, 1 };
+            td_ref_matrix c = { out + (p * v->K + kb * LANES) * v->tiles, v->tiles, 1 };
+            td_ref_matmul(LANES, v->tiles, v->C, a, b, c);
+        }
+#pragma omp parallel for
+    for (int64_t k = 0; k < v->K; k++)
+        for (int64_t t = 0; t < v->tiles; t++)
+            transform_output(m, v, out + k * v->tiles + t, t, y + k * v->P * v->Q);
+}
+
+static void conv2d_winograd(const td_node *n, void *const *a)
+{
+    const shape v = shape_of(n);
+    const int64_t batch = td_in_type(n, 0)->dim[0], area = v.P * v.Q;
+    const double *x = a[0], *bias = n->n_in > 2 ? a[2] : NULL, *z = n->n_in > 3 ? a[3] : NULL;
+    double *y = a[n->n_in];
+    td_winograd m;
+    td_winograd_matrices(&m);
+    for (int64_t nk = 0; nk < batch * v.K; nk++)
+        for (int64_t i = nk * area; i < (nk + 1) * area; i++)
+            y[i] = (z ? z[i] : 0) + (bias ? bias[nk % v.K] : 0);
+    for (int64_t i = 0; i < batch; i++)
+        convolve(&m, &v, x + i * v.C * v.H * v.W, a[1], y + i * v.K * area, a[n->n_in + 1]);
+    for (int64_t i = 0; i < batch * v.K * area && ((const td_winograd_attr *)n->attr)->relu; i++)
+        y[i] = y[i] < 0 ? 0 : y[i];
+}
+
+const td_ref_kernel td_ref_winograd_filter = TD_REF(winograd_filter, winograd_filter);
+const td_ref_kernel td_ref_conv2d_winograd =
+    TD_REF_WORK(conv2d_winograd, conv2d_winograd, conv_work);
