@@ -81,6 +81,12 @@ typedef struct {
         *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
+
+    /* Bytes for the program, parameters and everything else in its plan; 0: no limit.  A plan that
+       takes more is made smaller by working results out twice, which costs time and changes no bit
+       of what comes out. */
+    int64_t memory_limit;
+    int64_t *least_bytes; /* where that does not suffice: what it takes at least; or NULL */
 } td_compile_opts;
 
 /**
@@ -88,7 +94,8 @@ typedef struct {
  *
  *   TD_ESHAPE     the graph does not verify; the message names the first bad node
  *   TD_ENOKERNEL  some node has no kernel on `dev`; the message says why each one refused
- *   TD_ENOMEM     the plan does not fit; the message gives the bytes needed
+ *   TD_ENOMEM     the plan does not fit, into `memory_limit` or what the system gives; the message
+ *                 gives the bytes needed
  *   TD_EUSAGE     `skip` or `dump_after` names no pass
  */
 TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
@@ -194,6 +201,9 @@ typedef struct {
     int64_t unplanned_bytes;  /* what activations would take without sharing memory */
     int64_t peak_live_bytes;  /* most bytes alive at once: no plan can be smaller */
     int64_t scratch_bytes;    /* largest scratch of a kernel, part of activation_bytes */
+    int n_recomputed;         /* results worked out twice because of a memory_limit */
+    int64_t recomputed_macs;  /* of that, in a run */
+    int64_t unlimited_bytes;  /* then: parameters and activations had there been no limit */
 } td_memory_report;
 
 TD_API td_memory_report td_program_memory(const td_program *p);

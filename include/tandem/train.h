@@ -65,6 +65,7 @@ typedef struct {
     int loss_scaler;             /* 0 auto, 1 tf, 2 pytorch, 3 apex, 4 nvidia; 1..4 are dynamic */
     int64_t loss_scale_interval; /* good steps that double the scale; 0: the scaler's own */
     int64_t max_skips;           /* skipped steps in a row that end the run; 0: no limit */
+    int64_t memory_limit;        /* bytes of the process, at the price of time; 0: none */
     bool pretrained;             /* download weights: never done */
     int jit;                     /* 0 no, 1 script: accepted, every graph is compiled */
     const char *gpu_affinity;    /* accepted, no GPU here */
@@ -224,8 +225,8 @@ typedef struct {
     int iters, warmup;
     int iter_unit; /* 0 batch: what iters and warmup count */
     bool walkthrough, largest_batch;
-    int64_t memory_limit; /* bytes, for largest_batch; 0: what the machine has */
-    bool as_table;        /* of these two: a table, not JSON */
+    int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
+    bool as_table;        /* of walkthrough and largest_batch: a table, not JSON */
     int threads;
     int tune;               /* td_tune_mode */
     const char *tune_cache; /* NULL: the default place */
@@ -252,6 +253,7 @@ typedef struct {
     td_amp_opts amp;
     int batch_size;
     bool training;
+    int64_t memory_limit; /* bytes for the program; 0: none */
     const char *device;
     int threads;
     int tune;               /* td_tune_mode */

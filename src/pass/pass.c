@@ -216,7 +216,10 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
         TD_OUT(run_counted(passes[i], now ? now : g, target, opts->amp, &next, &n_changed));
         if (passes[i] == &td_pass_amp)
             TD_OUT(td_amp_write_log(now ? now : g, next, opts->amp));
-        td_graph_free(now);
+        if (passes[i] == &td_pass_recompute && opts->before_recompute)
+            *opts->before_recompute = now;
+        else
+            td_graph_free(now);
         now = next;
         next = NULL;
         td_log(TD_LOG_DEBUG, "pass", "%s: %d %s, %d nodes (%.1f ms)", passes[i]->name, n_changed,

@@ -38,6 +38,9 @@ typedef struct {
     /* asked with the graph that goes into pass layout; NULL: nobody */
     td_status (*before_layout)(void *ctx, const td_graph *g, const char *skip);
     void *before_layout_ctx;
+
+    /* the graph that went into pass recompute, the caller's (td_graph_free); NULL: not wanted */
+    td_graph **before_recompute;
 } td_pass_opts;
 
 extern const td_pass td_pass_expand, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,

@@ -142,7 +142,7 @@ static td_status list_params(td_program *p)
     return TD_OK;
 }
 
-static td_status build(td_program *p)
+td_status td_program_plan(td_program *p)
 {
     const td_graph *g = p->graph;
     td_status st = TD_OK;
@@ -150,8 +150,7 @@ static td_status build(td_program *p)
     size_t *scratch = td_alloc(n_nodes, sizeof *scratch);
     p->calls = td_alloc(n_nodes, sizeof *p->calls);
     p->is_setup = td_alloc(n_nodes, sizeof *p->is_setup);
-    p->address = td_alloc((size_t)g->n_values + 1, sizeof *p->address);
-    if (!scratch || !p->calls || !p->is_setup || !p->address) {
+    if (!scratch || !p->calls || !p->is_setup) {
         st = TD_ENOMEM;
         goto out;
     }
@@ -161,14 +160,43 @@ static td_status build(td_program *p)
             TD_OUT(prepare_call(p, g->nodes[i], &scratch[i]));
     TD_OUT(td_plan_make(&p->plan, g, p->is_setup, scratch));
     TD_OUT(td_plan_check(&p->plan, g, p->is_setup));
-    TD_OUT(take_slab(p));
-    for (int i = 0; i < g->n_nodes; i++)
-        TD_OUT(make_args(p, g->nodes[i]));
-    TD_OUT(list_params(p));
-    p->needs_setup = true;
 out:
     td_free(scratch);
     return st;
+}
+
+void td_program_unplan(td_program *p)
+{
+    for (int i = 0; p->graph && p->calls && i < p->graph->n_nodes; i++) {
+        td_prepared *prepared = &p->calls[i].prepared;
+        if (prepared->kernel && prepared->kernel->release)
+            prepared->kernel->release(prepared);
+    }
+    td_plan_release(&p->plan);
+    td_free(p->calls);
+    td_free(p->is_setup);
+    td_arena_release(&p->arena);
+    p->calls = NULL;
+    p->is_setup = NULL;
+}
+
+int64_t td_program_planned_bytes(const td_program *p)
+{
+    return p->plan.persistent_bytes + p->plan.transient_bytes;
+}
+
+/* memory for the plan, and everything in it where it belongs */
+static td_status place(td_program *p)
+{
+    p->address = td_alloc((size_t)p->graph->n_values + 1, sizeof *p->address);
+    if (!p->address)
+        return TD_ENOMEM;
+    TD_TRY(take_slab(p));
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        TD_TRY(make_args(p, p->graph->nodes[i]));
+    TD_TRY(list_params(p));
+    p->needs_setup = true;
+    return TD_OK;
 }
 
 static td_status settle_layouts(void *ctx, const td_graph *g, const char *skip)
@@ -189,7 +217,10 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
                             .dump = o->dump,
                             .dump_ctx = o->dump_ctx };
     int64_t t0 = td_now_ns();
+    td_graph *full = NULL; /* before pass recompute */
 
+    if (o->memory_limit > 0)
+        passes.before_recompute = &full;
     if (dev->tuner)
         passes.before_layout = settle_layouts, passes.before_layout_ctx = dev->tuner;
     *out = NULL;
@@ -201,16 +232,20 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
     p->dev = dev;
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
-    TD_OUT(build(p));
+    TD_OUT(td_program_plan(p));
+    if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
+        TD_OUT(td_program_fit(p, full, o));
+    TD_OUT(place(p));
     if (dev->tuner)
         td_tune_save(dev->tuner);
     td_log(TD_LOG_DEBUG, "program", "%d nodes, %.1f MB parameters, %.1f MB activations (%.0f ms)",
            p->graph->n_nodes, (double)p->plan.persistent_bytes / 1e6,
            (double)p->plan.transient_bytes / 1e6, (double)(td_now_ns() - t0) * 1e-6);
     *out = p;
-    return TD_OK;
 out:
-    td_program_free(p);
+    td_graph_free(full);
+    if (st != TD_OK)
+        td_program_free(p);
     return st;
 }
 
@@ -218,20 +253,12 @@ void td_program_free(td_program *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->graph && p->calls && i < p->graph->n_nodes; i++) {
-        td_prepared *prepared = &p->calls[i].prepared;
-        if (prepared->kernel && prepared->kernel->release)
-            prepared->kernel->release(prepared);
-    }
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
     td_pages_free(p->slab, p->slab_bytes);
-    td_plan_release(&p->plan);
-    td_free(p->calls);
-    td_free(p->is_setup);
+    td_program_unplan(p);
     td_free(p->address);
-    td_arena_release(&p->arena);
     td_graph_free(p->graph);
     td_free(p);
 }
@@ -512,7 +539,10 @@ td_memory_report td_program_memory(const td_program *p)
                                .activation_bytes = p->plan.transient_bytes,
                                .unplanned_bytes = p->plan.unplanned_bytes,
                                .peak_live_bytes = p->plan.peak_live_bytes,
-                               .scratch_bytes = p->plan.largest_scratch_bytes };
+                               .scratch_bytes = p->plan.largest_scratch_bytes,
+                               .n_recomputed = p->recomputed.n_results,
+                               .recomputed_macs = p->recomputed.macs,
+                               .unlimited_bytes = p->unlimited_bytes };
 }
 
 td_status td_program_print(const td_program *p, char **out)

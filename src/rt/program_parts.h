@@ -5,6 +5,7 @@
 #define TD_RT_PROGRAM_PARTS_H
 
 #include "pass/plan.h"
+#include "pass/recompute_limit.h"
 #include "rt/device.h"
 
 typedef struct {
@@ -30,7 +31,9 @@ struct td_program {
     td_graph *graph;
     td_arena arena;
     td_plan plan;
-    td_call_slot *calls; /* [graph nodes]; leaves and aliases have no kernel */
+    td_recomputed recomputed; /* for a limit of memory */
+    int64_t unlimited_bytes;  /* what the plan would take without it */
+    td_call_slot *calls;      /* [graph nodes]; leaves and aliases have no kernel */
     bool *is_setup;
     void **address; /* [graph values] */
     char *slab;
@@ -45,5 +48,18 @@ struct td_program {
     td_copy_slot *copies;
     int n_copies;
 };
+
+/** Kernels and a plan for p->graph; p has none yet.  td_program_unplan after a failure too. */
+td_status td_program_plan(td_program *p) TD_CHECKED;
+void td_program_unplan(td_program *p);
+
+/** Parameters and activations, as planned. */
+int64_t td_program_planned_bytes(const td_program *p);
+
+/**
+ * Have a planned program planned within o->memory_limit, from `full`, the graph before pass
+ * recompute; NULL: nothing can be done.  TD_ENOMEM with *o->least_bytes set: it cannot be done.
+ */
+td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_opts *o) TD_CHECKED;
 
 #endif

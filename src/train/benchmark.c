@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "tandem/data.h"
 #include "train/inputs.h"
+#include "train/memory_limit.h"
 #include "train/metrics.h"
 #include "train/network.h"
 #include "train/problem.h"
@@ -106,7 +107,15 @@ static td_status compile(bench *b)
         TD_TRY(td_benchmark_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, &b->graph));
     else
         TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
-    TD_TRY(td_compile(b->graph, b->dev, &c, &b->program));
+    const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
+                                    .model = &b->o.model,
+                                    .amp = &b->o.amp,
+                                    .dev = b->dev,
+                                    .device = b->o.device,
+                                    .skip_passes = b->o.skip_passes,
+                                    .batch = b->o.batch_size,
+                                    .n_batches = 1 };
+    TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
     TD_TRY(td_program_init(b->program, 1));
     TD_TRY(make_inputs(b));
     TD_TRY(td_program_bind(b->program, "images", b->images));
@@ -184,6 +193,11 @@ static void add_memory(const bench *b, td_text *out)
     td_json_add(out, "planned_memory_bytes", (double)(m.param_bytes + m.activation_bytes));
     td_json_add(out, "planned_parameter_bytes", (double)m.param_bytes);
     td_json_add(out, "planned_activation_bytes", (double)m.activation_bytes);
+    if (!m.n_recomputed)
+        return;
+    td_json_add(out, "unlimited_memory_bytes", (double)m.unlimited_bytes);
+    td_json_add(out, "recomputed_results", m.n_recomputed);
+    td_json_add(out, "recomputed_macs", (double)m.recomputed_macs);
 }
 
 static void add_network(bench *b, td_text *out)
@@ -298,8 +312,8 @@ static td_status check_options(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE, "--trace is about one network, --mode training or inference");
     if (o->trace && o->model.model && td_path_is_same(o->trace, o->model.model))
         return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
-    if (o->memory_limit && !o->largest_batch)
-        return td_error(TD_EUSAGE, "--memory-limit belongs to --largest-batch");
+    if (o->memory_limit && (o->mode != MODE_TRAINING || o->walkthrough))
+        return td_error(TD_EUSAGE, "--memory-limit is about one network, --mode training");
     return TD_OK;
 }
 

@@ -219,14 +219,15 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 static bool is_of_one_run(const char *name)
 {
     static const char *const names[] = {
-        "resume",      "pretrained_weights",
-        "run_epochs",  "run_iters",
-        "prof",        "evaluate",
-        "require",     "final_weights",
-        "final_state", "train_logits",
-        "dump_after",  "dump_dir",
-        "log",         "model",
-        "amp_stats",   "trace",
+        "resume",       "pretrained_weights",
+        "run_epochs",   "run_iters",
+        "prof",         "evaluate",
+        "require",      "final_weights",
+        "final_state",  "train_logits",
+        "dump_after",   "dump_dir",
+        "log",          "model",
+        "amp_stats",    "trace",
+        "memory_limit",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

@@ -18,6 +18,7 @@
 #include "tandem/program.h"
 #include "train/inputs.h"
 #include "train/inspect_memory.h"
+#include "train/memory_limit.h"
 #include "train/network.h"
 
 /* --- model: a line a layer -------------------------------------------------------------------- */
@@ -145,7 +146,12 @@ static td_status with_program(const td_inspection *q, td_text *out,
     TD_OUT(td_device_open(q->opts->device, &dev));
     TD_OUT(td_amp_resolve(&amp, dev));
     TD_OUT(td_device_tune(dev, (td_tune_mode)q->opts->tune, q->opts->tune_cache));
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = q->opts->skip_passes }, &p));
+    TD_OUT(td_compile(g, dev,
+                      &(td_compile_opts){ .amp = &amp,
+                                          .skip = q->opts->skip_passes,
+                                          .memory_limit = q->opts->memory_limit },
+                      &p));
+    td_log_recomputed(p);
     st = show(q, p, out);
 out:
     td_program_free(p);
@@ -251,6 +257,24 @@ static td_status write_plan(const td_inspection *q, const td_program *p)
     return st;
 }
 
+/* what a limit changed */
+static void add_recomputed(const td_inspection *q, const td_memory_report *m, td_text *out)
+{
+    if (!m->n_recomputed)
+        return;
+    if (q->opts->json) {
+        td_json_add(out, "unlimited_bytes", (double)m->unlimited_bytes);
+        td_json_add(out, "recomputed_results", m->n_recomputed);
+        td_json_add(out, "recomputed_macs", (double)m->recomputed_macs);
+        return;
+    }
+    td_text_add(out, "%-18s %12.2f MB   parameters and activations without the limit\n",
+                "unlimited_bytes", (double)m->unlimited_bytes / 1e6);
+    td_text_add(out, "%-18s %12d      worked out twice\n", "recomputed_results", m->n_recomputed);
+    td_text_add(out, "%-18s %12.3f GMAC of that\n", "recomputed_macs",
+                (double)m->recomputed_macs / 1e9);
+}
+
 static td_status show_memory(const td_inspection *q, const td_program *p, td_text *out)
 {
     td_memory_report m = td_program_memory(p);
@@ -271,6 +295,7 @@ static td_status show_memory(const td_inspection *q, const td_program *p, td_tex
         else
             td_text_add(out, "%-18s %12.2f MB   %s\n", rows[i].name, (double)rows[i].bytes / 1e6,
                         rows[i].meaning);
+    add_recomputed(q, &m, out);
     td_text_add(out, q->opts->json ? "}\n" : "");
     return write_plan(q, p);
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "train/inputs.h"
+#include "train/memory_limit.h"
 #include "train/network.h"
 #include "train/train_job.h"
 #include "train/weights.h"
@@ -257,6 +258,13 @@ static td_status bind_scalars(job *j)
     return td_program_bind(j->program, TD_INPUT_INVERSE, &j->inverse);
 }
 
+/* both loaders' rings and the judge's own batch */
+static int batches_held(const job *j)
+{
+    const int ring = j->o.input.prefetch + 1;
+    return ring + (j->val_set ? ring + 1 : 0);
+}
+
 static td_status open_program(job *j)
 {
     const td_train_opts *o = &j->o;
@@ -269,9 +277,19 @@ static td_status open_program(job *j)
                         .decays_norms = o->bn_weight_decay,
                         .is_scaled = j->s.scaler.kind != TD_SCALER_NONE };
     td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
+    const td_memory_share share = { .limit = o->memory_limit,
+                                    .model = &o->model,
+                                    .amp = &o->amp,
+                                    .dev = j->dev,
+                                    .device = o->device,
+                                    .skip_passes = o->skip_passes,
+                                    .batch = o->batch_size,
+                                    .n_batches = batches_held(j),
+                                    .judges = j->val_set != NULL,
+                                    .saves = !o->no_checkpoints };
     TD_OUT(dump_to_folder(j, &c));
     TD_OUT(td_training_graph(&o->model, o->batch_size, &sgd, &g));
-    TD_OUT(td_compile(g, j->dev, &c, &j->program));
+    TD_OUT(td_compile_within(g, &share, &c, &j->program));
     TD_OUT(bind_scalars(j));
     if (!j->start || !o->resume)
         TD_OUT(td_program_init(j->program, j->s.seed));

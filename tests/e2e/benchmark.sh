@@ -83,8 +83,10 @@ expect 0 $tiny --largest-batch --memory-limit 100k --precision fp32
 prints '^fp32 +none .*\(one picture\)$'
 expect 0 $tiny --largest-batch --memory-limit 100k --precision fp32 --json
 prints '"largest_batch": 0, '
-expect 2 $tiny --memory-limit 4G
-says 'belongs to --largest-batch'
+for not in '--mode inference' --walkthrough; do
+    expect 2 $tiny $not --memory-limit 4G
+    says 'memory-limit is about one network, --mode training'
+done
 expect 2 $tiny --largest-batch --mode inference
 says 'is about --mode training'
 expect 2 $tiny --largest-batch --memory-limit -5
