@@ -4,9 +4,21 @@
 #include "backend/dnnl/dnnl_common.h"
 
 static const td_kernel *const kernels[] = {
-    &td_dnnl_conv,        &td_dnnl_conv_fused, &td_dnnl_conv_grad_x,   &td_dnnl_conv_grad_w_parts,
-    &td_dnnl_conv_grad_w, &td_dnnl_linear,     &td_dnnl_linear_grad_x, &td_dnnl_linear_grad_w,
-    &td_dnnl_reorder,     &td_dnnl_assign,     &td_dnnl_max_pool,      &td_dnnl_max_pool_grad,
+    &td_dnnl_conv,
+    &td_dnnl_conv_slices,
+    &td_dnnl_conv_fused,
+    &td_dnnl_conv_fused_slices,
+    &td_dnnl_conv_grad_x,
+    &td_dnnl_conv_grad_x_slices,
+    &td_dnnl_conv_grad_w_parts,
+    &td_dnnl_conv_grad_w,
+    &td_dnnl_linear,
+    &td_dnnl_linear_grad_x,
+    &td_dnnl_linear_grad_w,
+    &td_dnnl_reorder,
+    &td_dnnl_assign,
+    &td_dnnl_max_pool,
+    &td_dnnl_max_pool_grad,
 };
 
 static void describe(td_text *out)

@@ -72,16 +72,22 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 /** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
 td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
-/** May a filter's gradient be taken over so many pictures of node n's batch? */
-td_status td_dnnl_conv_grad_w_accepts(const td_node *n, int64_t pictures) TD_CHECKED;
+/** May a convolution or one of its gradients be made for so many pictures of node n's batch? */
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t pictures) TD_CHECKED;
 
 /** The primitive for it, to be run by td_dnnl_run with n's arguments. */
-td_status td_dnnl_conv_grad_w_prepare(const td_node *n, int64_t pictures,
-                                      td_prepared *out) TD_CHECKED;
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t pictures, td_prepared *out) TD_CHECKED;
+
+/** Do a picture's values lie together, so that a batch can be cut between two of them? */
+bool td_dnnl_is_cut_by_picture(const td_type *t);
+
+/** Pictures of part k of n, as even as can be. */
+int64_t td_dnnl_share(int64_t batch, int n, int k);
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
-    td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_linear, td_dnnl_linear_grad_x,
-    td_dnnl_linear_grad_w, td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad;
+    td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,
+    td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w,
+    td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad;
 
 bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out);
 bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out);

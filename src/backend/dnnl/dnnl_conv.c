@@ -176,22 +176,22 @@ static td_status make_for(const td_node *n, int64_t pictures, dnnl_primitive_des
     return make_pd(n, &v, (open_ends){ 0 }, pd);
 }
 
-static td_status make_fixed(const td_node *n, dnnl_primitive_desc_t *pd)
-{
-    return make_for(n, view_of(n).x.dim[0], pd);
-}
-
 /* --- what the device is asked ----------------------------------------------------------------- */
 
-static td_status conv_accepts(const td_node *n)
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t pictures)
 {
     dnnl_primitive_desc_t pd;
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
         strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
         return td_error(TD_ENOKERNEL, "the residual has another layout");
-    TD_TRY(make_fixed(n, &pd));
+    TD_TRY(make_for(n, pictures, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
+}
+
+static td_status conv_accepts(const td_node *n)
+{
+    return td_dnnl_conv_accepts(n, view_of(n).x.dim[0]);
 }
 
 /* a matrix product over a copied picture is no reason to keep a layout */
@@ -322,7 +322,7 @@ bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static td_status forward_prepare(const td_node *n, td_prepared *out)
+static td_status forward_prepare(const td_node *n, int64_t pictures, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     td_dnnl_bind binds[4] = {
@@ -331,11 +331,11 @@ static td_status forward_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
         { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
     };
-    TD_TRY(make_fixed(n, &pd));
+    TD_TRY(make_for(n, pictures, &pd));
     return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
 }
 
-static td_status grad_x_prepare(const td_node *n, td_prepared *out)
+static td_status grad_x_prepare(const td_node *n, int64_t pictures, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -343,19 +343,11 @@ static td_status grad_x_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
         { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
     };
-    TD_TRY(make_fixed(n, &pd));
+    TD_TRY(make_for(n, pictures, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-td_status td_dnnl_conv_grad_w_accepts(const td_node *n, int64_t pictures)
-{
-    dnnl_primitive_desc_t pd;
-    TD_TRY(make_for(n, pictures, &pd));
-    dnnl_primitive_desc_destroy(pd);
-    return TD_OK;
-}
-
-td_status td_dnnl_conv_grad_w_prepare(const td_node *n, int64_t pictures, td_prepared *out)
+static td_status grad_w_prepare(const td_node *n, int64_t pictures, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -367,9 +359,18 @@ td_status td_dnnl_conv_grad_w_prepare(const td_node *n, int64_t pictures, td_pre
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-static td_status grad_w_prepare(const td_node *n, td_prepared *out)
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t pictures, td_prepared *out)
 {
-    return td_dnnl_conv_grad_w_prepare(n, td_in_type(n, 1)->dim[0], out);
+    if (n->op == &td_op_conv2d_grad_x)
+        return grad_x_prepare(n, pictures, out);
+    if (n->op == &td_op_conv2d_grad_w)
+        return grad_w_prepare(n, pictures, out);
+    return forward_prepare(n, pictures, out);
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    return td_dnnl_conv_prepare(n, view_of(n).x.dim[0], out);
 }
 
 static td_status fused_run(const td_prepared *p, void *const *args)
@@ -384,7 +385,7 @@ const td_kernel td_dnnl_conv = {
     .name = "dnnl_conv",
     .op = &td_op_conv2d,
     .accepts = conv_accepts,
-    .prepare = forward_prepare,
+    .prepare = prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };
@@ -393,7 +394,7 @@ const td_kernel td_dnnl_conv_fused = {
     .name = "dnnl_conv_fused",
     .op = &td_op_conv2d_fused,
     .accepts = conv_accepts,
-    .prepare = forward_prepare,
+    .prepare = prepare,
     .run = fused_run,
     .release = td_dnnl_release,
 };
@@ -402,7 +403,7 @@ const td_kernel td_dnnl_conv_grad_x = {
     .name = "dnnl_conv_grad_x",
     .op = &td_op_conv2d_grad_x,
     .accepts = conv_accepts,
-    .prepare = grad_x_prepare,
+    .prepare = prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };
@@ -411,7 +412,7 @@ const td_kernel td_dnnl_conv_grad_w = {
     .name = "dnnl_conv_grad_w",
     .op = &td_op_conv2d_grad_w,
     .accepts = conv_accepts,
-    .prepare = grad_w_prepare,
+    .prepare = prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };

@@ -33,13 +33,12 @@ typedef struct {
     batch_part part[];
 } parts_state;
 
-static bool is_cut_by_picture(const td_type *t)
+bool td_dnnl_is_cut_by_picture(const td_type *t)
 {
     return td_type_is_plain(t) || t->layout[0] == 'a';
 }
 
-/* pictures of part k of n */
-static int64_t share(int64_t batch, int n, int k)
+int64_t td_dnnl_share(int64_t batch, int n, int k)
 {
     return batch * (k + 1) / n - batch * k / n;
 }
@@ -55,11 +54,11 @@ static td_status accepts(const td_node *n)
     if (threads < 2 || x->dim[0] < threads)
         return td_error(TD_ENOKERNEL, "%lld pictures for %d threads", (long long)x->dim[0],
                         threads);
-    if (!is_cut_by_picture(x) || !is_cut_by_picture(dy))
+    if (!td_dnnl_is_cut_by_picture(x) || !td_dnnl_is_cut_by_picture(dy))
         return td_error(TD_ENOKERNEL, "a picture's values do not lie together");
     if (td_type_bytes(dw) > EXTRA_BYTES_MAX / (threads - 1))
         return td_error(TD_ENOKERNEL, "%d gradients are too much memory", threads);
-    return td_dnnl_conv_grad_w_accepts(n, share(x->dim[0], threads, threads - 1));
+    return td_dnnl_conv_accepts(n, td_dnnl_share(x->dim[0], threads, threads - 1));
 }
 
 static void release(td_prepared *p)
@@ -80,8 +79,8 @@ static td_status prepare_parts(const td_node *n, parts_state *s, size_t *scratch
     int64_t done = 0;
     for (int k = 0; k < s->n; k++) {
         batch_part *p = &s->part[k];
-        const int64_t pictures = share(batch, s->n, k);
-        TD_TRY(td_dnnl_conv_grad_w_prepare(n, pictures, &p->call));
+        const int64_t pictures = td_dnnl_share(batch, s->n, k);
+        TD_TRY(td_dnnl_conv_prepare(n, pictures, &p->call));
         p->dy_at = td_type_bytes(dy) / batch * done;
         p->x_at = td_type_bytes(x) / batch * done;
         p->dw_at = k ? dw_bytes * (size_t)(k - 1) : 0;
