@@ -17,7 +17,7 @@ typedef struct {
     bool wide; /* conv2d_grad_w only: float32 result */
 } td_conv_attr;
 
-/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/winograd.c) */
+/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */
 #define TD_WINO_TILE   4
 #define TD_WINO_SIDE   6
 #define TD_WINO_POINTS 36

@@ -202,7 +202,7 @@ static inline int64_t td_own_piece(int64_t from, int64_t count)
 /** Layouts of conv2d_winograd; false for other ops. */
 bool td_own_winograd_wish(const td_node *n, td_layout_wish *out);
 
-/** Layouts of the grouped convolutions of own_grouped.c; false for others, or where it has no loops. */
+/** The same of own_grouped.c; false for other ops, and where it has no loops. */
 bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
 
 /* clang-format off */
@@ -212,7 +212,7 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
-    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                            \
+    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)
 /* clang-format on */
 

@@ -182,7 +182,7 @@ static td_status run_gate_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- rows times a number each: a filter scaled per output channel, when a norm is folded ------- */
+/* --- rows times a number each: filters that a norm is folded into ----------------------------- */
 
 static td_status accepts_rows(const td_node *n)
 {

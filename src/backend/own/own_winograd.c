@@ -17,12 +17,13 @@
  * picture's edge, and pays with transforms (C + K to a tile, against C K) and with filters of four
  * times the size.  The filters are transformed once, in float64.
  */
+#include "backend/own/own_winograd.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/own/own.h"
-#include "backend/own/own_winograd.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
