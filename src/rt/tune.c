@@ -222,11 +222,10 @@ static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, 
     return st;
 }
 
-static td_status choose(td_tuner *t, const td_node *n, const td_kernel **out, double *best,
-                        td_text *why)
+/* the fastest of list[count]; *out is NULL where not all times are known */
+static td_status choose(td_tuner *t, const td_node *n, const td_kernel *const *list, int count,
+                        const td_kernel **out, double *best, td_text *why)
 {
-    const td_kernel *list[CANDIDATES_MAX];
-    const int count = list_kernels(t->dev, n, list);
     *out = NULL;
     *best = 0;
     for (int i = 0; i < count; i++) {
@@ -254,9 +253,10 @@ td_status td_tune_choose(td_tuner *t, const td_node *n, const td_kernel **out, t
     double best;
     td_text said = { 0 };
     *out = NULL;
-    if (t->mode == TD_TUNE_OFF || !is_timed(n) || list_kernels(t->dev, n, list) < 2)
+    const int count = t->mode == TD_TUNE_OFF || !is_timed(n) ? 0 : list_kernels(t->dev, n, list);
+    if (count < 2)
         return TD_OK;
-    td_status st = choose(t, n, out, &best, &said);
+    td_status st = choose(t, n, list, count, out, &best, &said);
     if (*out && why)
         td_text_add(why, "%s%s", why->len ? "; " : "", td_text_get(&said));
     td_text_release(&said);
@@ -273,11 +273,12 @@ static td_status add_nodes(td_tuner *t, const td_graph *g, double *sum)
         return TD_ENOMEM;
     td_plan_mark_setup(g, is_setup);
     for (int i = 0; i < g->n_nodes && !td_signal_caught(); i++) {
-        const td_kernel *k;
+        const td_node *n = g->nodes[i];
+        const td_kernel *k, *list[CANDIDATES_MAX];
         double seconds;
-        if (is_setup[i] || !is_timed(g->nodes[i]))
+        if (is_setup[i] || !is_timed(n))
             continue;
-        TD_OUT(choose(t, g->nodes[i], &k, &seconds, NULL));
+        TD_OUT(choose(t, n, list, list_kernels(t->dev, n, list), &k, &seconds, NULL));
         *sum += seconds;
     }
 out:
@@ -605,6 +606,8 @@ td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path, td_t
                    "HOME says where");
     }
     TD_OUT(td_tune_cache_open(path ? path : place, td_text_get(&machine), &t->cache));
+    if (mode == TD_TUNE_CACHED && td_tune_cache_is_empty(t->cache))
+        goto out;
     *out = t;
     t = NULL;
 out:

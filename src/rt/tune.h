@@ -19,7 +19,10 @@
 
 typedef struct td_tuner td_tuner;
 
-/** `dev` is kept.  path NULL: the default place. */
+/**
+ * `dev` is kept.  path NULL: the default place.  *out is NULL where there is nothing to go by:
+ * cached, and nothing was measured.
+ */
 td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path,
                        td_tuner **out) TD_CHECKED;
 void td_tuner_free(td_tuner *t);

@@ -32,6 +32,11 @@ static char *copy_text(const char *s)
     return copy;
 }
 
+bool td_tune_cache_is_empty(const td_tune_cache *c)
+{
+    return c->map.n == 0;
+}
+
 bool td_tune_cache_get(const td_tune_cache *c, const char *key, double *out)
 {
     const double *value = td_map_get(&c->map, key);

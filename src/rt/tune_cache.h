@@ -25,6 +25,8 @@ typedef struct td_tune_cache td_tune_cache;
 TD_CHECKED td_status td_tune_cache_open(const char *path, const char *machine, td_tune_cache **out);
 void td_tune_cache_free(td_tune_cache *c);
 
+bool td_tune_cache_is_empty(const td_tune_cache *c);
+
 /** false: nothing is known of `key`. */
 bool td_tune_cache_get(const td_tune_cache *c, const char *key, double *out);
 
