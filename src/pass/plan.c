@@ -32,12 +32,12 @@ typedef struct {
     bool is_fixed; /* made in the setup, and read by others */
 } use;
 
-void td_plan_mark_setup(const td_graph *g, bool *is_setup)
+bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
 {
     memset(is_setup, 0, (size_t)g->n_nodes * sizeof *is_setup);
     for (int i = 0; i < g->n_nodes; i++)
         if (td_node_has_effect(g->nodes[i]))
-            return;
+            return false;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         is_setup[i] = !n->op->is_leaf && n->n_in > 0;
@@ -45,6 +45,7 @@ void td_plan_mark_setup(const td_graph *g, bool *is_setup)
             if (!td_value_is_param(n->in[k]) && !is_setup[n->in[k]->producer->id])
                 is_setup[i] = false;
     }
+    return true;
 }
 
 static void find_uses(const td_graph *g, const bool *is_setup, use *u)

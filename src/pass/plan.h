@@ -41,9 +41,10 @@ typedef struct {
 
 /**
  * Which nodes run once after parameters change: none where the graph writes one, else those whose
- * operands are parameters or come from such nodes.  is_setup has g->n_nodes elements.
+ * operands are parameters or come from such nodes.  is_setup has g->n_nodes elements.  false: the
+ * graph writes a parameter.
  */
-void td_plan_mark_setup(const td_graph *g, bool *is_setup);
+bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 
 /**
  * Place every value.  is_setup[i] tells that node i runs once after parameters change, before the

@@ -17,6 +17,7 @@
 #include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
+#include "pass/plan.h"
 
 /* --- which ------------------------------------------------------------------------------------ */
 
@@ -78,28 +79,16 @@ static bool is_supported(const td_target *target, const td_node *conv)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* is_fixed[value]: follows from parameters alone, in a graph that changes none */
-static void mark_fixed(const td_graph *g, bool *is_fixed)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        if (td_node_has_effect(g->nodes[i]))
-            return;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        bool all = n->n_in > 0 || (n->n_out && td_value_is_param(n->out[0]));
-        for (int k = 0; k < n->n_in; k++)
-            all = all && is_fixed[n->in[k]->id];
-        for (int k = 0; k < n->n_out; k++)
-            is_fixed[n->out[k]->id] = all;
-    }
-}
-
+/* is_fixed[node]: its results follow from parameters alone, in a graph that changes none */
 static td_status begin(td_rewriter *rw)
 {
-    bool *is_fixed = td_alloc((size_t)rw->old->n_values + 1, sizeof *is_fixed);
+    const td_graph *g = rw->old;
+    bool *is_fixed = td_alloc((size_t)g->n_nodes + 1, sizeof *is_fixed);
     if (!is_fixed)
         return TD_ENOMEM;
-    mark_fixed(rw->old, is_fixed);
+    if (td_plan_mark_setup(g, is_fixed))
+        for (int i = 0; i < g->n_nodes; i++)
+            is_fixed[i] |= g->nodes[i]->n_out && td_value_is_param(g->nodes[i]->out[0]);
     rw->state = is_fixed;
     return TD_OK;
 }
@@ -113,7 +102,8 @@ static void end(td_rewriter *rw)
 static void node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const bool *is_fixed = rw->state;
-    if (!has_shape(n) || !is_fixed[n->in[1]->id] || !is_faster(n) || !is_supported(rw->target, n)) {
+    if (!has_shape(n) || !is_fixed[n->in[1]->producer->id] || !is_faster(n) ||
+        !is_supported(rw->target, n)) {
         td_rw_copy_with(rw, n, in);
         return;
     }
