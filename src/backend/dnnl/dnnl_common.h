@@ -78,11 +78,28 @@ td_status td_dnnl_conv_accepts(const td_node *n, int64_t pictures) TD_CHECKED;
 /** The primitive for it, to be run by td_dnnl_run with n's arguments. */
 td_status td_dnnl_conv_prepare(const td_node *n, int64_t pictures, td_prepared *out) TD_CHECKED;
 
-/** Do a picture's values lie together, so that a batch can be cut between two of them? */
-bool td_dnnl_is_cut_by_picture(const td_type *t);
+/* A convolution of some of a batch's pictures, made for one thread. */
+typedef struct {
+    td_prepared call;
+    int64_t first, n;  /* pictures */
+    size_t scratch_at; /* in the kernel's scratch */
+} td_dnnl_slice;
 
-/** Pictures of part k of n, as even as can be. */
-int64_t td_dnnl_share(int64_t batch, int n, int k);
+/* The state of a kernel that gives each thread a slice. */
+typedef struct {
+    int n;
+    td_dnnl_slice part[];
+} td_dnnl_slices;
+
+/** Can the batch of x and y be cut between two pictures, for as many threads as there are? */
+td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y) TD_CHECKED;
+
+/** Operand 0 of `n` holds the pictures.  The slices' scratch lies behind `scratch_from` bytes. */
+td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from,
+                                 td_prepared *out) TD_CHECKED;
+void td_dnnl_slices_release(td_prepared *p);
+
+int64_t td_dnnl_picture_bytes(const td_type *t);
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,
