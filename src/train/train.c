@@ -7,7 +7,7 @@
  *
  * A signal ends the loop after the step that is running; the checkpoint then holds the place inside
  * the epoch.  Everything that decides the next step's bits is in td_run_state and the parameters.
- * train_open.c opens.
+ * train_open.c opens, train_report.c tells.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@
 #include "train/network.h"
 #include "train/schedule.h"
 #include "train/train_job.h"
+#include "train/train_report.h"
 #include "train/weights.h"
 
 typedef td_train_job job;
@@ -92,38 +93,6 @@ static td_status write_train_logits(const job *j)
         st = td_tensors_write(t, j->o.train_logits);
     td_tensors_free(t);
     return st;
-}
-
-/* ", loss scale 32768", or nothing where there is none */
-static const char *scale_text(const job *j, char *room, size_t n)
-{
-    *room = '\0';
-    if (j->s.scaler.kind != TD_SCALER_NONE)
-        snprintf(room, n, ", loss scale %g", (double)j->scale);
-    return room;
-}
-
-static td_status report_step(job *j, double loss, double data_s, double compute_s)
-{
-    char scale[48];
-    double n = j->o.batch_size;
-    int64_t step[2] = { j->s.epoch, j->s.iteration };
-    if (j->s.iteration % j->o.print_freq)
-        return TD_OK;
-    td_log(TD_LOG_INFO, "train",
-           "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
-           (long long)j->s.epoch, (long long)j->s.iteration,
-           (long long)td_loader_batches(j->train_loader), loss, j->lr_exact,
-           n / (data_s + compute_s), scale_text(j, scale, sizeof scale));
-    td_report_begin(j->report, 2, step);
-    td_report_add(j->report, "train.loss", loss);
-    td_report_add(j->report, "train.compute_ips", n / compute_s);
-    td_report_add(j->report, "train.total_ips", n / (data_s + compute_s));
-    td_report_add(j->report, "train.data_time", data_s);
-    td_report_add(j->report, "train.compute_time", compute_s);
-    td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", (double)j->scale);
-    return td_report_end(j->report);
 }
 
 /* so many steps in a row that there is no hope: where does it begin? */
@@ -223,7 +192,7 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped
     j->compute_s += compute_s;
     if (*is_skipped)
         TD_TRY(after_skip(j));
-    return report_step(j, loss, data_s, compute_s);
+    return td_train_report_step(j, loss, data_s, compute_s);
 }
 
 /* --- one epoch -------------------------------------------------------------------------------- */
@@ -308,44 +277,6 @@ static td_status validate(job *j, td_verdict *v)
     return TD_OK;
 }
 
-static td_status report_epoch(job *j, const td_verdict *v, int64_t n_skipped)
-{
-    double batches = (double)j->epoch_batches, n = batches * j->o.batch_size;
-    int64_t epoch = j->s.epoch - 1;
-    j->out->images_per_s = n > 0 ? n / (j->data_s + j->compute_s) : 0;
-    td_report_begin(j->report, 1, &epoch);
-    td_report_add(j->report, "train.loss", j->s.last_train_loss);
-    td_report_add(j->report, "train.compute_ips", n / j->compute_s);
-    td_report_add(j->report, "train.total_ips", j->out->images_per_s);
-    td_report_add(j->report, "train.data_time", j->data_s / batches);
-    td_report_add(j->report, "train.compute_time", j->compute_s / batches);
-    td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", j->scale_sum / batches);
-    td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
-    if (v) {
-        char topk[16];
-        snprintf(topk, sizeof topk, "val.top%d", j->o.topk);
-        td_report_add(j->report, "val.top1", j->s.last_top1);
-        td_report_add(j->report, topk, j->s.last_topk);
-        td_report_add(j->report, "val.loss", j->s.last_val_loss);
-        td_report_add(j->report, "val.compute_ips", (double)v->counts.n / v->compute_s);
-        td_report_add(j->report, "val.total_ips", (double)v->counts.n / v->seconds);
-        td_report_add(j->report, "val.data_time", v->data_s / (double)v->n_batches);
-        td_report_add(j->report, "val.compute_latency", v->compute_s / (double)v->n_batches);
-        td_report_add(j->report, "val.compute_latency_at95", v->p95);
-        td_report_add(j->report, "val.compute_latency_at99", v->p99);
-        td_report_add(j->report, "val.compute_latency_at100", v->p100);
-        td_log(TD_LOG_INFO, "train",
-               "epoch %lld: loss %.4f, %.1f images/s; val top1 %.2f %%, top%d %.2f %%, loss %.4f",
-               (long long)epoch, j->s.last_train_loss, j->out->images_per_s, j->s.last_top1,
-               j->o.topk, j->s.last_topk, j->s.last_val_loss);
-    } else {
-        td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s", (long long)epoch,
-               j->s.last_train_loss, j->out->images_per_s);
-    }
-    return td_report_end(j->report);
-}
-
 /* over the steps of the epoch that were applied; not a number where all were skipped */
 static double mean_loss(const td_run_state *s)
 {
@@ -384,7 +315,7 @@ static td_status end_epoch(job *j)
         j->s.best_top1 = j->s.last_top1;
         j->s.best_epoch = epoch;
     }
-    TD_TRY(report_epoch(j, j->val_loader ? &v : NULL, n_skipped));
+    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
         TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, false, j->s.batches_tracked,
@@ -474,15 +405,7 @@ static td_status finish(job *j)
     j->out->top1 = j->s.last_top1;
     j->out->topk = j->s.last_topk;
     j->out->best_top1 = j->s.best_top1;
-    td_report_begin(j->report, 0, NULL);
-    td_report_add(j->report, "train.loss", j->s.last_train_loss);
-    td_report_add(j->report, "train.total_ips", j->out->images_per_s);
-    td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
-    if (j->s.last_top1 >= 0) {
-        td_report_add(j->report, "val.top1", j->s.best_top1);
-        td_report_add(j->report, "val.loss", j->s.last_val_loss);
-    }
-    TD_TRY(td_report_end(j->report));
+    TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
     if (j->run_batches > 0 && j->run_steps == 0 && !j->out->was_stopped)
         return td_error(TD_EARG,

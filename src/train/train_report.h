@@ -1,0 +1,19 @@
+/*
+ * train/train_report.h -- a training job's log lines and report records
+ */
+#ifndef TD_TRAIN_TRAIN_REPORT_H
+#define TD_TRAIN_TRAIN_REPORT_H
+
+#include "train/train_job.h"
+
+/** After a step, every print_freq iterations: seconds it waited for data and seconds it computed. */
+td_status td_train_report_step(td_train_job *j, double loss, double data_s,
+                               double compute_s) TD_CHECKED;
+
+/** After an epoch; v: its validation, or NULL; n_skipped: its skipped steps. */
+td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, int64_t n_skipped) TD_CHECKED;
+
+/** After the run. */
+td_status td_train_report_run(td_train_job *j) TD_CHECKED;
+
+#endif
