@@ -1,8 +1,9 @@
 /*
  * doctor.c -- what this machine offers, and how fast it is
  *
- * The speeds are measured through compiled programs, the way training reaches the kernels: a matrix
- * product and a 3x3 convolution of ResNet-50's third stage, best of several runs.
+ * The speeds are measured through compiled programs, the way training reaches the kernels, best of
+ * several runs: a matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a
+ * test for finiteness and a relu of one of its larger tensors for reading and copying memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,15 @@
 
 #include "base/os.h"
 #include "base/text.h"
+#include "ops/ops.h"
 #include "pass/amp.h"
 #include "rt/device.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
 
-#define MEASURE_NS   (int64_t)300000000 /* for each of the two */
-#define MEASURE_RUNS 5                  /* at least so many */
-#define INPUT_MAX    (1 << 20)          /* elements of either input, at most */
+#define MEASURE_NS   (int64_t)300000000            /* for each speed */
+#define MEASURE_RUNS 5                             /* at least so many */
+#define STREAM       (INT64_C(32) * 256 * 56 * 56) /* elements, 103 MB: beyond most caches */
 
 /* rows of the report: a name, and a text or a number */
 typedef struct {
@@ -94,18 +96,33 @@ static void add_backends(report *r)
 /* --- speed ------------------------------------------------------------------------------------ */
 
 /* an input, not a parameter: what depends on parameters alone runs only once */
-static td_value *product(td_builder *b)
+static td_value *product(td_builder *b, td_dtype t)
 {
-    td_value *x = td_input(b, "x", td_type_2d(TD_DT_F32, 1024, 1024));
-    td_value *w = td_param(b, "w", TD_DT_F32, 2, (int64_t[]){ 1024, 1024 }, "init=uniform");
+    td_value *x = td_input(b, "x", td_type_2d(t, 1024, 1024));
+    td_value *w = td_param(b, "w", t, 2, (int64_t[]){ 1024, 1024 }, "init=uniform");
     return td_linear(b, x, w, NULL);
 }
 
-static td_value *convolution(td_builder *b)
+static td_value *convolution(td_builder *b, td_dtype t)
 {
-    td_value *x = td_input(b, "x", td_type_4d(TD_DT_F32, 16, 256, 14, 14));
-    td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 256, 256, 3, 3 }, "init=uniform");
+    td_value *x = td_input(b, "x", td_type_4d(t, 16, 256, 14, 14));
+    td_value *w = td_param(b, "w", t, 4, (int64_t[]){ 256, 256, 3, 3 }, "init=uniform");
     return td_conv2d(b, x, w, "pad=1");
+}
+
+static td_value *stream(td_builder *b, td_dtype t)
+{
+    return td_input(b, "x", td_type_4d(t, 32, 256, 56, 56));
+}
+
+static td_value *reading(td_builder *b, td_dtype t)
+{
+    return td_emit(b, &td_op_all_finite, NULL, stream(b, t));
+}
+
+static td_value *copying(td_builder *b, td_dtype t)
+{
+    return td_relu(b, stream(b, t));
 }
 
 static td_status best_run(td_program *p, double *seconds)
@@ -122,8 +139,25 @@ static td_status best_run(td_program *p, double *seconds)
     return TD_OK;
 }
 
-/* float32 GFLOP/s of one op on the device "cpu" */
-static td_status measure(td_value *(*op)(td_builder *b), double *gflops)
+/* one op with one input; bytes 0: its arithmetic counts */
+typedef struct {
+    const char *name;
+    td_value *(*op)(td_builder *b, td_dtype t);
+    td_dtype dtype;
+    double bytes;
+} speed;
+
+static td_status build(const speed *v, td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    if (!b)
+        return TD_ENOMEM;
+    td_output(b, "y", v->op(b, v->dtype));
+    return td_build_end(b, out);
+}
+
+/* 10^9 operations or bytes a second on the device "cpu" */
+static td_status measure(const speed *v, double *giga)
 {
     td_graph *g = NULL;
     td_device *dev = NULL;
@@ -131,25 +165,21 @@ static td_status measure(td_value *(*op)(td_builder *b), double *gflops)
     float *x = NULL;
     td_status st;
     double seconds;
-    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
-    td_builder *b = td_build_begin();
-    if (!b)
-        return TD_ENOMEM;
-    td_output(b, "y", op(b));
-    TD_OUT(td_build_end(b, &g));
+    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 }; /* as it is written */
+    TD_OUT(build(v, &g));
     TD_OUT(td_device_open("cpu", &dev));
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &float32 }, &p));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
     TD_OUT(td_program_init(p, 1));
-    x = td_alloc(INPUT_MAX, sizeof *x);
+    x = td_pages_alloc((size_t)STREAM * sizeof *x);
     TD_OUT(x ? TD_OK : TD_ENOMEM);
-    for (int i = 0; i < INPUT_MAX; i++)
+    for (int64_t i = 0; i < STREAM; i++)
         x[i] = (float)(i % 7) - 3;
     TD_OUT(td_program_bind(p, "x", x));
     TD_OUT(best_run(p, &seconds));
-    *gflops = 2 * (double)td_graph_macs(g) / seconds / 1e9;
+    *giga = (v->bytes > 0 ? v->bytes : 2 * (double)td_graph_macs(g)) / seconds / 1e9;
 out:
     td_program_free(p);
-    td_free(x);
+    td_pages_free(x, (size_t)STREAM * sizeof *x);
     td_device_close(dev);
     td_graph_free(g);
     return st;
@@ -157,11 +187,19 @@ out:
 
 static td_status add_speed(report *r)
 {
-    double product_gflops, convolution_gflops;
-    TD_TRY_MSG(measure(product, &product_gflops), "measuring a matrix product");
-    TD_TRY_MSG(measure(convolution, &convolution_gflops), "measuring a convolution");
-    row_number(r, "matrix_product_gflops", (double)(int64_t)product_gflops);
-    row_number(r, "convolution_gflops", (double)(int64_t)convolution_gflops);
+    static const speed speeds[] = {
+        { "matrix_product_gflops", product, TD_DT_F32, 0 },
+        { "convolution_gflops", convolution, TD_DT_F32, 0 },
+        { "bf16_product_gflops", product, TD_DT_BF16, 0 },
+        { "bf16_convolution_gflops", convolution, TD_DT_BF16, 0 },
+        { "memory_read_gbs", reading, TD_DT_F32, 4 * (double)STREAM },
+        { "memory_copy_gbs", copying, TD_DT_F32, 8 * (double)STREAM },
+    };
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+        double giga;
+        TD_TRY_MSG(measure(&speeds[i], &giga), "measuring %s", speeds[i].name);
+        row_number(r, speeds[i].name, (double)(int64_t)giga);
+    }
     return TD_OK;
 }
 

@@ -112,4 +112,11 @@ last="restart"
 GOMP_SPINCOUNT=77 "$TANDEM" doctor >out 2>err || complain "doctor with GOMP_SPINCOUNT fails"
 TANDEM_STARTED=1 "$TANDEM" version >out 2>err || complain "no start with the mark set"
 prints '^tandem '
+
+# what the machine allows is measured: arithmetic in both types, and memory
+last="doctor --json"
+"$TANDEM" doctor --json >out 2>err || complain "fails"
+for row in matrix_product_gflops bf16_convolution_gflops memory_read_gbs memory_copy_gbs; do
+    prints "\"$row\": [1-9]"
+done
 finish
