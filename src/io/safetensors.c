@@ -6,9 +6,8 @@
  *
  * Reading goes in this order, so that nothing is believed before it is checked and no memory is
  * taken that the file's own size does not justify: length, header, an entry per tensor; the entries
- * sorted by offset must tile the rest of the file exactly; only then the data.  Files are read, not
- * mapped: one that shrinks under a mapping ends the process.  Every tensor of a file gets a 64-byte
- * aligned place, wherever it lay.
+ * sorted by offset must tile the rest of the file exactly; only then the data.  Every tensor of a
+ * file that was read gets a 64-byte aligned place, wherever it lay.
  *
  * A file written here starts with
  *
@@ -35,6 +34,7 @@
 #include "base/text.h"
 #include "io/atomic.h"
 #include "io/digest.h"
+#include "io/mapping.h"
 
 #define HEADER_MAX    100000000u /* as in the format's own reader */
 #define LENGTH_BYTES  8
@@ -54,6 +54,7 @@ struct td_tensors {
     td_map meta;   /* key -> text */
     void **blocks; /* [n_blocks] data we own */
     size_t n_blocks, cap_blocks;
+    td_mapping *file; /* of td_tensors_map */
 };
 
 /* --- element types --------------------------------------------------------------------------- */
@@ -115,6 +116,7 @@ void td_tensors_free(td_tensors *t)
     td_map_release(&t->index);
     td_map_release(&t->meta);
     td_arena_release(&t->texts);
+    td_mapping_close(t->file);
     td_free(t);
 }
 
@@ -665,6 +667,28 @@ out:
     if (fd >= 0)
         close(fd);
     return st;
+}
+
+td_status td_tensors_map(const char *path, td_tensors **out)
+{
+    td_mapping *file;
+    *out = NULL;
+    TD_TRY(td_mapping_open(path, &file));
+    td_mapping_will_be_read(file);
+    td_status st = td_tensors_parse(td_mapping_bytes(file), td_mapping_size(file), path, out);
+    if (st == TD_OK) {
+        (*out)->file = file;
+        return TD_OK;
+    }
+    const td_status broken =
+        td_mapping_check(file); /* what was malformed may not have been there */
+    td_mapping_close(file);
+    return broken != TD_OK ? broken : st;
+}
+
+td_status td_tensors_check(const td_tensors *t)
+{
+    return t->file ? td_mapping_check(t->file) : TD_OK;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

@@ -772,6 +772,44 @@ static void failed_add(void **state)
     td_tensors_free(t);
 }
 
+/* names, types, shapes and bytes of two sets */
+static void assert_same(const td_tensors *a, const td_tensors *b)
+{
+    assert_int_equal(td_tensors_count(a), td_tensors_count(b));
+    for (size_t i = 0; i < td_tensors_count(a); i++) {
+        const td_tensor *x = td_tensors_at(a, i), *y = td_tensors_at(b, i);
+        assert_string_equal(x->name, y->name);
+        assert_int_equal(x->dtype, y->dtype);
+        assert_int_equal(x->n_bytes, y->n_bytes);
+        assert_memory_equal(x->data, y->data, x->n_bytes);
+    }
+}
+
+static void a_mapped_file_is_what_is_read(void **state)
+{
+    (void)state;
+    td_tensors *read, *mapped;
+    static float big[1 << 14];
+    expect_ok(td_tensors_new(&read));
+    expect_ok(td_tensors_add(read, "big", TD_DT_F32, 1, (int64_t[]){ 1 << 14 }, big));
+    expect_ok(td_tensors_write(read, td_scratch_path("big")));
+    td_tensors_free(read);
+    expect_ok(td_tensors_read(td_scratch_path("big"), &read));
+    expect_ok(td_tensors_map(td_scratch_path("big"), &mapped));
+    assert_same(read, mapped);
+    expect_ok(td_tensors_check(read));
+    expect_ok(td_tensors_check(mapped));
+
+    assert_int_equal(truncate(td_scratch_path("big"), 4096), 0);
+    const volatile float *x = td_tensors_get(mapped, "big")->data;
+    assert_true(x[(1 << 14) - 1] == 0);
+    expect_error(td_tensors_check(mapped), TD_EIO, "became shorter");
+    td_tensors_free(mapped);
+    td_tensors_free(read);
+    expect_error(td_tensors_map(td_scratch_path("big"), &mapped), TD_EFORMAT, "big");
+    expect_error(td_tensors_map(td_scratch_path("absent"), &mapped), TD_ENOTFOUND, "absent");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -785,7 +823,7 @@ int main(void)
         cmocka_unit_test(every_bit_flipped), cmocka_unit_test(damage_is_named),
         cmocka_unit_test(not_files),         cmocka_unit_test(unwritable),
         cmocka_unit_test(full_disk),         cmocka_unit_test(allocation_failures),
-        cmocka_unit_test(failed_add),
+        cmocka_unit_test(failed_add),        cmocka_unit_test(a_mapped_file_is_what_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
