@@ -64,20 +64,10 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_status write_report(td_report *report, const td_evaluate_result *r, const td_verdict *v)
+static td_status write_report(td_report *report, const td_verdict *v, int topk)
 {
-    char topk[16];
-    snprintf(topk, sizeof topk, "val.top%d", r->topk_k);
     td_report_begin(report, 0, NULL);
-    td_report_add(report, "val.top1", r->top1);
-    td_report_add(report, topk, r->topk);
-    td_report_add(report, "val.loss", r->loss);
-    td_report_add(report, "val.total_ips", r->images_per_s);
-    td_report_add(report, "val.compute_ips", (double)r->n / v->compute_s);
-    td_report_add(report, "val.compute_latency", v->compute_s / (double)v->n_batches);
-    td_report_add(report, "val.compute_latency_at95", v->p95);
-    td_report_add(report, "val.compute_latency_at99", v->p99);
-    td_report_add(report, "val.compute_latency_at100", v->p100);
+    td_verdict_report(v, "val", topk, report);
     return td_report_end(report);
 }
 
@@ -123,7 +113,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
-    TD_TRY(write_report(e->report, r, &v));
+    TD_TRY(write_report(e->report, &v, r->topk_k));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     return td_require(e->o.require, &s, e->o.topk);
 }

@@ -101,6 +101,13 @@ static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts
     return TD_OK;
 }
 
+static void add_metric(td_report *r, const char *prefix, const char *name, double value)
+{
+    char metric[48];
+    snprintf(metric, sizeof metric, "%s.%s", prefix ? prefix : "val", name);
+    td_report_add(r, metric, value);
+}
+
 static td_status report_batch(const td_judge *j, const td_batch *b, const td_judge_opts *o,
                               const td_verdict *v)
 {
@@ -109,12 +116,29 @@ static td_status report_batch(const td_judge *j, const td_batch *b, const td_jud
     int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
     double latency = j->latency[v->n_batches - 1];
     td_report_begin(o->report, 3, step);
-    td_report_add(o->report, "val.top1", td_percent(v->counts.n_top1, v->counts.n));
-    td_report_add(o->report, "val.loss",
-                  v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0);
-    td_report_add(o->report, "val.compute_ips", b->n / latency);
-    td_report_add(o->report, "val.compute_latency", latency);
+    add_metric(o->report, o->prefix, "top1", td_percent(v->counts.n_top1, v->counts.n));
+    add_metric(o->report, o->prefix, "loss",
+               v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0);
+    add_metric(o->report, o->prefix, "compute_ips", b->n / latency);
+    add_metric(o->report, o->prefix, "compute_latency", latency);
     return td_report_end(o->report);
+}
+
+void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r)
+{
+    char name[16];
+    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
+    snprintf(name, sizeof name, "top%d", topk);
+    add_metric(r, prefix, "top1", td_percent(v->counts.n_top1, v->counts.n));
+    add_metric(r, prefix, name, td_percent(v->counts.n_topk, v->counts.n));
+    add_metric(r, prefix, "loss", n > 0 ? v->counts.loss_sum / n : 0);
+    add_metric(r, prefix, "compute_ips", n / v->compute_s);
+    add_metric(r, prefix, "total_ips", n / v->seconds);
+    add_metric(r, prefix, "data_time", v->data_s / n_batches);
+    add_metric(r, prefix, "compute_latency", v->compute_s / n_batches);
+    add_metric(r, prefix, "compute_latency_at95", v->p95);
+    add_metric(r, prefix, "compute_latency_at99", v->p99);
+    add_metric(r, prefix, "compute_latency_at100", v->p100);
 }
 
 static td_status keep_logits(const td_judge *j, int n, td_text *all)

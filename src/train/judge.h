@@ -26,7 +26,8 @@ typedef struct {
     double smoothing;       /* of the loss */
     const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
-    td_report *report; /* records every print_freq batches, or NULL */
+    td_report *report;  /* records every print_freq batches, or NULL */
+    const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
     int print_freq;
     int64_t step[2];    /* epoch, iteration of the records */
     const char *logits; /* file for raw outputs, or NULL */
@@ -43,6 +44,9 @@ td_program *td_judge_program(td_judge *j);
 /** Judge everything `ld` lends in one epoch. */
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
                        td_verdict *out) TD_CHECKED;
+
+/** Add what was found to the record that is begun: PREFIX.top1, PREFIX.loss and so on. */
+void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r);
 
 /* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
 typedef struct {

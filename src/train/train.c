@@ -315,7 +315,7 @@ static td_status end_epoch(job *j)
         j->s.best_top1 = j->s.last_top1;
         j->s.best_epoch = epoch;
     }
-    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL, n_skipped));
+    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL, NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
         TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, false, j->s.batches_tracked,

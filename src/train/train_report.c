@@ -39,7 +39,8 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     return td_report_end(j->report);
 }
 
-td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, int64_t n_skipped)
+td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
+                                int64_t n_skipped)
 {
     double batches = (double)j->epoch_batches, n = batches * j->o.batch_size;
     int64_t epoch = j->s.epoch - 1;
@@ -54,18 +55,9 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, int64_t n_
     td_report_add(j->report, "train.grad_scale", j->scale_sum / batches);
     td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
     if (v) {
-        char topk[16];
-        snprintf(topk, sizeof topk, "val.top%d", j->o.topk);
-        td_report_add(j->report, "val.top1", j->s.last_top1);
-        td_report_add(j->report, topk, j->s.last_topk);
-        td_report_add(j->report, "val.loss", j->s.last_val_loss);
-        td_report_add(j->report, "val.compute_ips", (double)v->counts.n / v->compute_s);
-        td_report_add(j->report, "val.total_ips", (double)v->counts.n / v->seconds);
-        td_report_add(j->report, "val.data_time", v->data_s / (double)v->n_batches);
-        td_report_add(j->report, "val.compute_latency", v->compute_s / (double)v->n_batches);
-        td_report_add(j->report, "val.compute_latency_at95", v->p95);
-        td_report_add(j->report, "val.compute_latency_at99", v->p99);
-        td_report_add(j->report, "val.compute_latency_at100", v->p100);
+        td_verdict_report(v, "val", j->o.topk, j->report);
+        if (ema)
+            td_verdict_report(ema, "val_ema", j->o.topk, j->report);
         td_log(TD_LOG_INFO, "train",
                "epoch %lld: loss %.4f, %.1f images/s; val top1 %.2f %%, top%d %.2f %%, loss %.4f",
                (long long)epoch, j->s.last_train_loss, j->out->images_per_s, j->s.last_top1,

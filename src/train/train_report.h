@@ -10,8 +10,12 @@
 td_status td_train_report_step(td_train_job *j, double loss, double data_s,
                                double compute_s) TD_CHECKED;
 
-/** After an epoch; v: its validation, or NULL; n_skipped: its skipped steps. */
-td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, int64_t n_skipped) TD_CHECKED;
+/**
+ * After an epoch; v: its validation, or NULL; ema: that of the averaged weights, or NULL (its
+ * metrics are val_ema.top1 and so on); n_skipped: its skipped steps.
+ */
+td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
+                                int64_t n_skipped) TD_CHECKED;
 
 /** After the run. */
 td_status td_train_report_run(td_train_job *j) TD_CHECKED;
