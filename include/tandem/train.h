@@ -96,6 +96,12 @@ typedef struct {
     const char *dump_dir;
     const char *require; /* "top1>=95" */
     const char *log;
+    int log_format;          /* 0 plain, 1 dll: the reference's lines */
+    bool raport_compat;      /* the reference's own arithmetic in the report */
+    int raport_names;        /* 0 pytorch, 1 tf: its names of the results too */
+    int raport_warmup;       /* steps whose times TensorFlow's names leave out; -1: 20 */
+    const char *tensorboard; /* folder of event files */
+    const char *csv, *csv_iterations;
 } td_train_opts;
 
 TD_API const struct td_field *td_train_fields(void);
@@ -159,6 +165,11 @@ typedef struct {
     const char *require;
     const char *raport_file;
     const char *log;
+    int print_freq, log_format; /* as td_train_opts, as the next three */
+    bool raport_compat;
+    int raport_names, raport_warmup;
+    int prof;              /* batches; -1: all */
+    const char *workspace; /* where a relative raport_file is; NULL: here */
 } td_evaluate_opts;
 
 TD_API const struct td_field *td_evaluate_fields(void);

@@ -2,10 +2,13 @@
  * cmd_train.c -- tandem train DATA
  */
 #include <math.h>
+#include <string.h>
 
 #include "cli/evaluation.h"
 #include "cli/verb.h"
 #include "tandem/train.h"
+
+#define TRAINING_REPORT "experiment_raport.json" /* the default of --raport-file */
 
 static void groups(void *opts, td_field_group *out)
 {
@@ -89,6 +92,16 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.dump_after = o->dump_after;
     e.require = o->require;
     e.log = o->log;
+    e.print_freq = o->print_freq;
+    e.log_format = o->log_format;
+    e.raport_compat = o->raport_compat;
+    e.raport_names = o->raport_names;
+    e.raport_warmup = o->raport_warmup;
+    e.prof = o->prof;
+    e.workspace = o->workspace;
+    /* the default name is that of the training's report, which stays unless its ways are wanted */
+    if (o->raport_compat || strcmp(o->raport_file, TRAINING_REPORT) != 0)
+        e.raport_file = o->raport_file;
     return td_cli_evaluate(&e, call);
 }
 

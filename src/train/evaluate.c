@@ -12,6 +12,8 @@
 #include "train/checkpoint.h"
 #include "train/inputs.h"
 #include "train/judge.h"
+#include "train/report_settings.h"
+#include "train/report_sums.h"
 #include "train/weights.h"
 
 typedef struct {
@@ -64,11 +66,52 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_status write_report(td_report *report, const td_verdict *v, int topk)
+/* the TensorFlow program's --warmup_steps */
+enum { TF_WARM_BATCHES = 50 };
+
+static td_status open_report(evaluation *e)
 {
-    td_report_begin(report, 0, NULL);
-    td_verdict_report(v, "val", topk, report);
-    return td_report_end(report);
+    td_status st = TD_OK;
+    td_text config = { 0 };
+    char *path = NULL;
+    const td_field_group groups[] = { { "Network", td_model_fields(), &e->o.model },
+                                      { "Data", td_input_fields(), &e->o.input },
+                                      { "Precision", td_amp_fields(), &e->o.amp },
+                                      { "Evaluation", td_evaluate_fields(), &e->o },
+                                      { NULL, NULL, NULL } };
+    if (e->o.raport_file) {
+        path = td_path_join(e->o.workspace ? e->o.workspace : "", e->o.raport_file);
+        if (!path)
+            TD_OUT(TD_ENOMEM);
+    }
+    const td_report_opts ro = { .path = path,
+                                .to_log = e->o.log_format == 1,
+                                .is_compat = e->o.raport_compat,
+                                .has_tf_names = e->o.raport_names == 1,
+                                .topk = e->o.topk };
+    const td_run_facts facts = { .job = "evaluate",
+                                 .amp = &e->o.amp,
+                                 .program = td_judge_program(e->judge),
+                                 .val_images = td_dataset_count(e->ds) };
+    TD_OUT(td_report_open(&ro, &e->report));
+    TD_OUT(td_settings_json(groups, &config));
+    TD_OUT(td_report_settings(e->report, td_text_get(&config), &e->o.model, &facts));
+out:
+    td_text_release(&config);
+    td_free(path);
+    return st;
+}
+
+static td_status write_report(evaluation *e, const td_verdict *v)
+{
+    const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
+    td_report_begin(e->report, 0, NULL);
+    td_verdict_report(v, "val", e->o.topk, e->report);
+    if (td_report_has_tf_names(e->report))
+        TD_TRY(td_tf_verdict_report(v, e->o.topk, n_warm, e->report));
+    TD_TRY(td_report_end(e->report));
+    td_report_say(e->report, "Experiment ended");
+    return TD_OK;
 }
 
 static td_status judge(evaluation *e, td_evaluate_result *r)
@@ -77,11 +120,12 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     td_verdict v;
     td_judge_opts jo = { .batch = e->o.batch_size,
                          .topk = e->o.topk,
-                         .max_batches = -1,
+                         .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                          .smoothing = e->o.label_smoothing,
                          .amp = &e->o.amp,
                          .skip_passes = e->o.skip_passes,
                          .dump_after = e->o.dump_after,
+                         .print_freq = e->o.print_freq,
                          .logits = e->o.logits };
     TD_TRY(td_device_open(e->o.device, &e->dev));
     TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
@@ -89,7 +133,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
-    TD_TRY(td_report_open(e->o.raport_file, false, &e->report));
+    TD_TRY(open_report(e));
+    jo.report = e->report;
     TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
@@ -113,7 +158,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
-    TD_TRY(write_report(e->report, &v, r->topk_k));
+    TD_TRY(write_report(e, &v));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     return td_require(e->o.require, &s, e->o.topk);
 }

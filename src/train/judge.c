@@ -24,6 +24,8 @@ struct td_judge {
     int64_t *labels; /* [batch] */
     double *latency; /* grown */
     size_t cap_latency;
+    td_verdict window; /* since the last record */
+    double log_s;      /* that it took to write */
 };
 
 td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
@@ -87,17 +89,53 @@ static td_status feed(td_judge *j, const td_batch *b)
     return td_program_bind(j->program, "labels", labels);
 }
 
+static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+{
+    v->n_batches++;
+    v->compute_s += compute_s;
+    v->data_s += data_s;
+    v->compute_rates += n / compute_s;
+    v->total_rates += n / (data_s + compute_s);
+}
+
 static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts *o, td_verdict *v)
 {
+    const td_counts before = v->counts;
+    td_counts *w = &j->window.counts;
     int64_t t0 = td_now_ns();
     TD_TRY(feed(j, b));
     TD_TRY(td_program_run(j->program));
     td_count_batch(&v->counts, td_program_output(j->program, "logits", NULL), b->labels,
                    td_program_output(j->program, "losses", NULL), b->n, j->classes, o->topk);
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
-    j->latency[v->n_batches++] = (double)(td_now_ns() - t0) * 1e-9;
-    v->compute_s += j->latency[v->n_batches - 1];
-    v->data_s += b->wait_s;
+    const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    /* the reference's wait contains the writing of the line before */
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
+    j->log_s = 0;
+    j->latency[v->n_batches] = compute_s;
+    add_times(v, b->n, data_s, compute_s);
+    add_times(&j->window, b->n, data_s, compute_s);
+    w->n += v->counts.n - before.n;
+    w->n_top1 += v->counts.n_top1 - before.n_top1;
+    w->n_topk += v->counts.n_topk - before.n_topk;
+    w->loss_sum += v->counts.loss_sum - before.loss_sum;
+    return TD_OK;
+}
+
+td_status td_verdict_quantiles(td_verdict *v)
+{
+    const int n = (int)v->n_batches;
+    double *sorted = td_alloc((size_t)n + 1, sizeof *sorted);
+    if (!sorted)
+        return TD_ENOMEM;
+    if (n)
+        memcpy(sorted, v->latency, (size_t)n * sizeof *sorted);
+    v->p50 = td_quantile(sorted, n, 0.5);
+    v->p90 = td_quantile(sorted, n, 0.9);
+    v->p95 = td_quantile(sorted, n, 0.95);
+    v->p99 = td_quantile(sorted, n, 0.99);
+    v->p100 = td_quantile(sorted, n, 1);
+    td_free(sorted);
     return TD_OK;
 }
 
@@ -108,37 +146,53 @@ static void add_metric(td_report *r, const char *prefix, const char *name, doubl
     td_report_add(r, metric, value);
 }
 
-static td_status report_batch(const td_judge *j, const td_batch *b, const td_judge_opts *o,
-                              const td_verdict *v)
+/* what there was since the last record */
+static td_status report_batches(td_judge *j, const td_judge_opts *o, const td_verdict *v)
 {
     if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
         return TD_OK;
+    const int64_t t0 = td_now_ns();
     int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
-    double latency = j->latency[v->n_batches - 1];
+    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
+    TD_TRY(td_verdict_quantiles(&j->window));
     td_report_begin(o->report, 3, step);
-    add_metric(o->report, o->prefix, "top1", td_percent(v->counts.n_top1, v->counts.n));
-    add_metric(o->report, o->prefix, "loss",
-               v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0);
-    add_metric(o->report, o->prefix, "compute_ips", b->n / latency);
-    add_metric(o->report, o->prefix, "compute_latency", latency);
-    return td_report_end(o->report);
+    td_verdict_report(&j->window, o->prefix, o->topk, o->report);
+    td_status st = td_report_end(o->report);
+    j->window = (td_verdict){ 0 };
+    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
+                          int topk, td_report *r)
+{
+    char name[16];
+    const bool is_compat = td_report_is_compat(r);
+    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
+    snprintf(name, sizeof name, "top%d", topk);
+    add_metric(r, prefix, "top1", scores->top1);
+    if (topk > 1)
+        add_metric(r, prefix, name, scores->topk);
+    add_metric(r, prefix, "loss", scores->loss);
+    add_metric(r, prefix, "compute_ips",
+               is_compat ? v->compute_rates / n_batches : n / v->compute_s);
+    add_metric(r, prefix, "total_ips",
+               is_compat ? v->total_rates / n_batches : n / (v->data_s + v->compute_s));
+    add_metric(r, prefix, "data_time", v->data_s / n_batches);
+    add_metric(r, prefix, "compute_latency", v->compute_s / n_batches);
+    add_metric(r, prefix, "compute_latency_at50", v->p50);
+    add_metric(r, prefix, "compute_latency_at90", v->p90);
+    add_metric(r, prefix, "compute_latency_at95", v->p95);
+    add_metric(r, prefix, "compute_latency_at99", v->p99);
+    add_metric(r, prefix, "compute_latency_at100", v->p100);
 }
 
 void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r)
 {
-    char name[16];
-    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
-    snprintf(name, sizeof name, "top%d", topk);
-    add_metric(r, prefix, "top1", td_percent(v->counts.n_top1, v->counts.n));
-    add_metric(r, prefix, name, td_percent(v->counts.n_topk, v->counts.n));
-    add_metric(r, prefix, "loss", n > 0 ? v->counts.loss_sum / n : 0);
-    add_metric(r, prefix, "compute_ips", n / v->compute_s);
-    add_metric(r, prefix, "total_ips", n / v->seconds);
-    add_metric(r, prefix, "data_time", v->data_s / n_batches);
-    add_metric(r, prefix, "compute_latency", v->compute_s / n_batches);
-    add_metric(r, prefix, "compute_latency_at95", v->p95);
-    add_metric(r, prefix, "compute_latency_at99", v->p99);
-    add_metric(r, prefix, "compute_latency_at100", v->p100);
+    const td_counts *c = &v->counts;
+    const td_verdict_scores scores = { td_percent(c->n_top1, c->n), td_percent(c->n_topk, c->n),
+                                       c->n ? c->loss_sum / (double)c->n : 0 };
+    td_verdict_report_as(v, &scores, prefix, topk, r);
 }
 
 static td_status keep_logits(const td_judge *j, int n, td_text *all)
@@ -167,7 +221,8 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     td_text logits = { 0 };
     const td_batch *b;
     int64_t t0 = td_now_ns();
-    *out = (td_verdict){ 0 };
+    *out = j->window = (td_verdict){ 0 };
+    j->log_s = 0;
     while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
         st = td_loader_next(ld, &b);
         if (st == TD_EEND)
@@ -176,7 +231,7 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         if (b->n == 0)
             continue;
         TD_OUT(judge_batch(j, b, opts, out));
-        TD_OUT(report_batch(j, b, opts, out));
+        TD_OUT(report_batches(j, opts, out));
         if (opts->logits)
             TD_OUT(keep_logits(j, b->n, &logits));
         out->was_stopped = td_signal_caught() != 0;
@@ -185,10 +240,8 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     }
     st = TD_OK;
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
-    out->p50 = td_quantile(j->latency, (int)out->n_batches, 0.5);
-    out->p95 = td_quantile(j->latency, (int)out->n_batches, 0.95);
-    out->p99 = td_quantile(j->latency, (int)out->n_batches, 0.99);
-    out->p100 = td_quantile(j->latency, (int)out->n_batches, 1);
+    out->latency = j->latency;
+    TD_OUT(td_verdict_quantiles(out));
     if (opts->logits && !out->was_stopped)
         st = write_logits(j, opts->logits, &logits);
 out:

@@ -14,9 +14,13 @@ typedef struct td_judge td_judge;
 
 typedef struct {
     td_counts counts;
-    double seconds, compute_s, data_s;
-    double p50, p95, p99, p100; /* batch latency, s */
+    double compute_s, data_s;        /* of all batches; what else was done in between is in none */
+    double p50, p90, p95, p99, p100; /* batch latency, s, nearest rank */
+    double compute_rates,
+        total_rates; /* sums of the batches' images/s, without and with the wait */
+    double seconds;  /* from begin to end */
     int64_t n_batches;
+    const double *latency; /* [n_batches] s, in order; the judge's until its next run */
     bool was_stopped;
 } td_verdict;
 
@@ -45,8 +49,20 @@ td_program *td_judge_program(td_judge *j);
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
                        td_verdict *out) TD_CHECKED;
 
+/** Percent, percent, mean loss. */
+typedef struct {
+    double top1, topk, loss;
+} td_verdict_scores;
+
+/** p50 ... p100 from `latency`. */
+td_status td_verdict_quantiles(td_verdict *v) TD_CHECKED;
+
 /** Add what was found to the record that is begun: PREFIX.top1, PREFIX.loss and so on. */
 void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r);
+
+/** The same with other scores than those of v->counts. */
+void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
+                          int topk, td_report *r);
 
 /* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
 typedef struct {

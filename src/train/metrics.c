@@ -68,3 +68,13 @@ double td_quantile(double *x, int n, double q)
     int i = (int)ceil(q * n) - 1;
     return x[i < 0 ? 0 : i >= n ? n - 1 : i];
 }
+
+double td_quantile_linear(double *x, int n, double q)
+{
+    if (n == 0)
+        return 0;
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    const double at = q * (n - 1);
+    const int i = (int)floor(at), next = i + 1 < n ? i + 1 : i;
+    return x[i] + (at - i) * (x[next] - x[i]);
+}

@@ -22,6 +22,8 @@ static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
 static const char *const tunes[] = { "off", "cached", "full", NULL };
 static const char *const iter_units[] = { "batch", NULL };
+static const char *const log_formats[] = { "plain", "dll", NULL };
+static const char *const raport_names[] = { "pytorch", "tf", NULL };
 static const char *const modes[] = { "training", "inference", "data", "op", NULL };
 
 #define MANY 1e12 /* no real limit: images, steps, iterations */
@@ -46,6 +48,17 @@ enum { AMP_STATS_EVERY = 100 };
 
 #define LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
+
+/* how a run is told, besides --raport-file */
+#define REPORT_ROWS(T) \
+    TD_ENUM   (T, log_format, 0, log_formats, \
+               "lines of progress: ours, or those of the reference programs"), \
+    TD_BOOL   (T, raport_compat, false, \
+               "report as the reference computes: means of rates, waits that contain the logging"), \
+    TD_ENUM   (T, raport_names, 0, raport_names, \
+               "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
+    TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
+               "first iterations that TensorFlow's times leave out; -1: as its program does")
 
 #define WEIGHTS_ROW(T) \
     TD_TEXT_AS(T, weights, "weights", \
@@ -126,6 +139,11 @@ static const td_field train_fields[] = {
                "epoch checkpoints kept beside the last and the best; -1: all"),
     TD_TEXT   (td_train_opts, raport_file, "experiment_raport.json", "FILE",
                "JSON lines of the run, inside the workspace"),
+    REPORT_ROWS(td_train_opts),
+    TD_TEXT   (td_train_opts, tensorboard, NULL, "FOLDER", "event files for TensorBoard"),
+    TD_TEXT   (td_train_opts, csv, NULL, "FILE", "the metrics of every epoch as a table"),
+    TD_TEXT   (td_train_opts, csv_iterations, NULL, "FILE",
+               "the metrics every --print-freq iterations as a table"),
     TD_BOOL   (td_train_opts, evaluate, false,
                "validate once and stop; weights from --resume or --pretrained-weights"),
     TD_BOOL   (td_train_opts, training_only, false, "no validation"),
@@ -176,6 +194,10 @@ static const td_field evaluate_fields[] = {
     TD_TEXT   (td_evaluate_opts, require, NULL, "METRIC>=X",
                "exit 4 when the result is below, 'top1>=95'"),
     TD_TEXT   (td_evaluate_opts, raport_file, NULL, "FILE", "JSON lines of the run"),
+    REPORT_ROWS(td_evaluate_opts),
+    TD_INT_AS (td_evaluate_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
+               "batches between two records"),
+    TD_INT    (td_evaluate_opts, prof, -1, -1, 1000000000, "batches to judge; -1: all"),
     DEVICE_ROWS(td_evaluate_opts),
     PASS_ROWS (td_evaluate_opts),
     LOG_ROW   (td_evaluate_opts),

@@ -1,11 +1,14 @@
 /*
- * train/report.h -- the JSON-lines report of a run
+ * train/report.h -- what a run tells programs: JSON lines, the reference's text lines, TensorBoard, CSV
  *
  *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25",
  *           "type": "LOG", "step": [0, 10], "data": {"train.loss": 2.3, ...}}
  *
- * Names, units and record shapes are those of the reference programs' logger.  The file is
- * begun anew unless a run goes on; every record is flushed.  A NULL report swallows everything.
+ *     DLL 2020-01-01 00:00:00.123456 - Epoch: 0 Iteration: 10  train.loss : 2.30000 None ...
+ *
+ * A record is begun, filled and ended once and goes to every output that was asked for.  Names,
+ * units and record shapes are those of the reference programs' logger.  Files are begun anew unless
+ * a run goes on; every record is flushed.  A NULL report swallows everything.
  */
 #ifndef TD_TRAIN_REPORT_H
 #define TD_TRAIN_REPORT_H
@@ -14,14 +17,34 @@
 
 typedef struct td_report td_report;
 
-/**
- * Open; the metadata of all metrics is written at once.  goes_on: behind the whole records that
- * `path` has, half of one is cut off.  `path` NULL: *out is NULL, and that is fine.
- */
-td_status td_report_open(const char *path, bool goes_on, td_report **out) TD_CHECKED;
+typedef struct {
+    const char *path;           /* of the JSON lines */
+    bool to_log;                /* text lines too */
+    const char *tensorboard;    /* folder of event files */
+    const char *csv;            /* a row for every epoch */
+    const char *csv_iterations; /* a row for every record inside epochs */
+    bool is_compat;             /* the reference's own arithmetic, and files always begun anew */
+    bool has_tf_names;          /* TensorFlow's names of the results beside the others */
+    int topk;                   /* 0: 5 */
+    bool goes_on;               /* behind the whole records that are there; half of one is cut */
+    int64_t at[2];              /* epoch and iteration where the run begins */
+    int64_t batches;            /* of an epoch, for numbers of steps */
+} td_report_opts;
 
-/** The settings of the run: one JSON object of fields. */
+/** Open; the metadata of all metrics is written at once.  Nothing asked for: *out is NULL. */
+td_status td_report_open(const td_report_opts *o, td_report **out) TD_CHECKED;
+
+/** Settings or facts of the run: one flat JSON object. */
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
+
+/** A line of text as the reference programs print it, where their text lines are wanted. */
+void td_report_say(td_report *r, const char *fmt, ...) TD_PRINTF(2, 3);
+
+/** Are lines of text wanted in the reference's form? */
+bool td_report_has_text(const td_report *r);
+
+bool td_report_is_compat(const td_report *r);
+bool td_report_has_tf_names(const td_report *r);
 
 /** Begin a record at a step: n numbers, [epoch, iteration, validation iteration]. */
 void td_report_begin(td_report *r, int n, const int64_t *step);

@@ -44,6 +44,7 @@ static td_status save(job *j)
         return TD_OK;
     const int64_t begin_ns = td_now_ns();
     TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
+    td_train_report_saving(j, j->path[TD_PATH_CHECKPOINT]);
     TD_TRY(td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
                               td_text_get(&j->config)));
     snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);

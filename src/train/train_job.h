@@ -13,6 +13,7 @@
 #include "train/judge.h"
 #include "train/profile.h"
 #include "train/report.h"
+#include "train/report_sums.h"
 #include "train/trace.h"
 
 /* Files in the workspace. */
@@ -28,6 +29,7 @@ typedef struct {
     td_program *program;
     td_judge *judge;
     td_report *report;
+    td_run_sums sums; /* what is reported */
     td_amp_stats *amp_stats;
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */

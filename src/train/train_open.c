@@ -16,6 +16,7 @@
 #include "train/memory_limit.h"
 #include "train/network.h"
 #include "train/train_job.h"
+#include "train/train_report.h"
 #include "train/weights.h"
 
 typedef td_train_job job;
@@ -347,6 +348,8 @@ static td_status check_paths(const job *j)
                     { "the logits", j->o.train_logits },
                     { "the statistics", j->o.amp_stats },
                     { "the trace", j->o.trace },
+                    { "the table of epochs", j->o.csv },
+                    { "the table of iterations", j->o.csv_iterations },
                     { "the lock", j->path[TD_PATH_LOCK] },
                     { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
                     { "the weights to begin with", j->o.pretrained_weights },
@@ -390,8 +393,7 @@ static td_status open_files(job *j)
         TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
     }
     TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
-    TD_TRY(td_report_open(j->path[TD_PATH_REPORT], o->resume != NULL, &j->report));
-    TD_TRY(td_report_parameters(j->report, td_text_get(&j->config)));
+    TD_TRY(td_train_report_open(j));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);
 }
@@ -481,6 +483,7 @@ void td_train_release(td_train_job *j)
     for (int i = 0; i < TD_PATHS; i++)
         td_free(j->path[i]);
     td_bad_list_release(&j->bad);
+    td_run_sums_release(&j->sums);
     td_free(j->graph_text);
     td_free(j->class_names);
     td_text_release(&j->config);

@@ -1,11 +1,108 @@
 /*
  * train_report.c -- what a training job says of its steps, epochs and end: log lines and records
+ *
+ * The lines are ours, or with --log-format dll the reference's; the records are the same either
+ * way.  A step's times end before anything is written, and the next one's begin after it.
  */
 #include "train/train_report.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "base/os.h"
+#include "train/network.h"
+#include "train/report_settings.h"
+
+enum { TF_WARM_STEPS = 20 }; /* the TensorFlow program's, in its normal training */
+
+static bool is_plain(const td_train_job *j)
+{
+    return !td_report_has_text(j->report);
+}
+
+/* steps, and batches of a validation, whose times TensorFlow's names leave out */
+static int n_warm(const td_train_job *j)
+{
+    return j->o.raport_warmup >= 0 ? j->o.raport_warmup : TF_WARM_STEPS;
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+static void say_decay_groups(td_train_job *j)
+{
+    int n_bn = 0, n_rest = 0;
+    for (int i = 0; i < td_program_param_count(j->program); i++) {
+        const char *name = td_program_param_name(j->program, i);
+        if (strcmp(td_program_param_role(j->program, i), "weight") != 0)
+            continue;
+        if (td_is_undecayed(name))
+            n_bn++;
+        else
+            n_rest++;
+    }
+    td_report_say(j->report, " ! Weight decay NOT applied to BN parameters ");
+    td_report_say(j->report, "%d", n_bn);
+    td_report_say(j->report, "%d", n_rest);
+}
+
+/* the reference's fixed messages, in its order */
+static void say_begin(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const int64_t from = j->s.epoch;
+    const int64_t to =
+        o->run_epochs >= 0 && from + o->run_epochs < o->epochs ? from + o->run_epochs : o->epochs;
+    const int n_sub =
+        o->optimizer_batch_size > o->batch_size ? o->optimizer_batch_size / o->batch_size : 1;
+    td_report_say(j->report, "Using seed = %lld", (long long)o->seed);
+    if (o->resume) {
+        td_report_say(j->report, "=> loading checkpoint '%s'", o->resume);
+        td_report_say(j->report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
+                      (long long)from);
+    }
+    td_report_say(j->report, "BSM: %d", n_sub);
+    if (!o->bn_weight_decay && td_report_has_text(j->report))
+        say_decay_groups(j);
+    td_report_say(j->report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from, (long long)to);
+}
+
+td_status td_train_report_open(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const int64_t batches = td_loader_batches(j->train_loader);
+    const td_report_opts ro = { .path = j->path[TD_PATH_REPORT],
+                                .to_log = o->log_format == 1,
+                                .tensorboard = o->tensorboard,
+                                .csv = o->csv,
+                                .csv_iterations = o->csv_iterations,
+                                .is_compat = o->raport_compat,
+                                .has_tf_names = o->raport_names == 1,
+                                .topk = o->topk,
+                                .goes_on = o->resume != NULL,
+                                .at = { j->s.epoch, j->s.iteration },
+                                .batches = o->prof > 0 && o->prof < batches ? o->prof : batches };
+    const td_run_facts facts = { .job = "train",
+                                 .amp = &o->amp,
+                                 .program = j->program,
+                                 .train_images = td_dataset_count(j->train_set),
+                                 .val_images = j->val_set ? td_dataset_count(j->val_set) : 0,
+                                 .epoch_batches = batches,
+                                 .begin_epoch = j->s.epoch };
+    j->sums.skipped_seen = j->s.scaler.skipped;
+    TD_TRY(td_report_open(&ro, &j->report));
+    TD_TRY(td_report_settings(j->report, td_text_get(&j->config), &o->model, &facts));
+    say_begin(j);
+    return TD_OK;
+}
+
+void td_train_report_saving(td_train_job *j, const char *path)
+{
+    td_report_say(j->report, "SAVING %s", path);
+}
+
+/* --- a step ----------------------------------------------------------------------------------- */
 
 /* ", loss scale 32768", or nothing where there is none */
 static const char *scale_text(const td_train_job *j, char *room, size_t n)
@@ -16,68 +113,141 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
     return room;
 }
 
+/* the loss as the reference logs it: a step's share of the accumulated batch */
+static double logged_loss(const td_train_job *j, double loss)
+{
+    const td_train_opts *o = &j->o;
+    if (!o->raport_compat || o->optimizer_batch_size <= o->batch_size)
+        return loss;
+    return loss / (double)(o->optimizer_batch_size / o->batch_size);
+}
+
+static void add_step(td_train_job *j, double loss, double data_s, double compute_s)
+{
+    td_run_sums *s = &j->sums;
+    const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
+    const td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
+                              .scale = (double)j->scale,
+                              .n_images = j->o.batch_size,
+                              .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
+                              .compute_s = compute_s };
+    s->skipped_seen = j->s.scaler.skipped;
+    s->log_s = 0;
+    td_step_sums_add(&s->window, &f);
+    td_step_sums_add(&s->epoch, &f);
+    td_step_sums_add(&s->run, &f);
+    if (s->run.n > n_warm(j))
+        td_step_sums_add(&s->warm, &f);
+}
+
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
     char scale[48];
-    double n = j->o.batch_size;
+    td_step_sums *w = &j->sums.window;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
+    add_step(j, loss, data_s, compute_s);
     if (j->s.iteration % j->o.print_freq)
         return TD_OK;
-    td_log(TD_LOG_INFO, "train",
-           "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
-           (long long)j->s.epoch, (long long)j->s.iteration,
-           (long long)td_loader_batches(j->train_loader), loss, j->lr_exact,
-           n / (data_s + compute_s), scale_text(j, scale, sizeof scale));
+    const int64_t t0 = td_now_ns();
+    const double mean = td_step_sums_loss(w);
+    if (is_plain(j))
+        td_log(TD_LOG_INFO, "train",
+               "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
+               (long long)j->s.epoch, (long long)j->s.iteration,
+               (long long)td_loader_batches(j->train_loader), mean, j->lr_exact,
+               td_step_sums_rate(w, j->o.raport_compat), scale_text(j, scale, sizeof scale));
     td_report_begin(j->report, 2, step);
-    td_report_add(j->report, "train.loss", loss);
-    td_report_add(j->report, "train.compute_ips", n / compute_s);
-    td_report_add(j->report, "train.total_ips", n / (data_s + compute_s));
-    td_report_add(j->report, "train.data_time", data_s);
-    td_report_add(j->report, "train.compute_time", compute_s);
-    td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", (double)j->scale);
-    return td_report_end(j->report);
+    td_step_sums_report(w, mean, j->lr_exact, j->report);
+    td_status st = td_report_end(j->report);
+    *w = (td_step_sums){ 0 };
+    j->sums.log_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+/* --- an epoch --------------------------------------------------------------------------------- */
+
+static void say_epoch(const td_train_job *j, int64_t epoch, bool has_verdict)
+{
+    if (!is_plain(j))
+        return;
+    if (has_verdict)
+        td_log(TD_LOG_INFO, "train",
+               "epoch %lld: loss %.4f, %.1f images/s; val top1 %.2f %%, top%d %.2f %%, loss %.4f",
+               (long long)epoch, j->s.last_train_loss, j->out->images_per_s, j->s.last_top1,
+               j->o.topk, j->s.last_topk, j->s.last_val_loss);
+    else
+        td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s", (long long)epoch,
+               j->s.last_train_loss, j->out->images_per_s);
+}
+
+static void note_loss(td_run_sums *s, double loss, bool is_compat)
+{
+    if (s->n_epochs++ == 0 || isnan(s->loss))
+        s->loss = loss;
+    else
+        s->loss = is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);
 }
 
 td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
                                 int64_t n_skipped)
 {
-    double batches = (double)j->epoch_batches, n = batches * j->o.batch_size;
-    int64_t epoch = j->s.epoch - 1;
-    j->out->images_per_s = n > 0 ? n / (j->data_s + j->compute_s) : 0;
+    td_run_sums *s = &j->sums;
+    const bool is_compat = j->o.raport_compat;
+    const int64_t epoch = j->s.epoch - 1;
+    const double loss = logged_loss(j, j->s.last_train_loss);
+    j->out->images_per_s = s->epoch.n ? td_step_sums_rate(&s->epoch, is_compat) : 0;
+    note_loss(s, loss, is_compat);
     td_report_begin(j->report, 1, &epoch);
-    td_report_add(j->report, "train.loss", j->s.last_train_loss);
-    td_report_add(j->report, "train.compute_ips", n / j->compute_s);
-    td_report_add(j->report, "train.total_ips", j->out->images_per_s);
-    td_report_add(j->report, "train.data_time", j->data_s / batches);
-    td_report_add(j->report, "train.compute_time", j->compute_s / batches);
-    td_report_add(j->report, "train.lr", j->lr_exact);
-    td_report_add(j->report, "train.grad_scale", j->scale_sum / batches);
+    td_step_sums_report(&s->epoch, loss, j->lr_exact, j->report);
     td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
     if (v) {
         td_verdict_report(v, "val", j->o.topk, j->report);
-        if (ema)
-            td_verdict_report(ema, "val_ema", j->o.topk, j->report);
-        td_log(TD_LOG_INFO, "train",
-               "epoch %lld: loss %.4f, %.1f images/s; val top1 %.2f %%, top%d %.2f %%, loss %.4f",
-               (long long)epoch, j->s.last_train_loss, j->out->images_per_s, j->s.last_top1,
-               j->o.topk, j->s.last_topk, j->s.last_val_loss);
-    } else {
-        td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s", (long long)epoch,
-               j->s.last_train_loss, j->out->images_per_s);
+        TD_TRY(td_val_sums_add(&s->val, v, is_compat));
     }
+    if (ema) {
+        td_verdict_report(ema, "val_ema", j->o.topk, j->report);
+        TD_TRY(td_val_sums_add(&s->val_ema, ema, is_compat));
+    }
+    if (v && td_report_has_tf_names(j->report))
+        TD_TRY(td_tf_verdict_report(v, j->o.topk, n_warm(j), j->report));
+    s->window = s->epoch = (td_step_sums){ 0 };
+    say_epoch(j, epoch, v != NULL);
     return td_report_end(j->report);
+}
+
+/* --- the run ---------------------------------------------------------------------------------- */
+
+/* TensorFlow's end: throughput without the first steps, and the last validation */
+static td_status report_tf(td_train_job *j)
+{
+    const td_run_sums *s = &j->sums;
+    td_verdict v = s->val.all;
+    td_report_add(j->report, "train_throughput", td_step_sums_rate(&s->warm, j->o.raport_compat));
+    if (v.n_batches == 0)
+        return TD_OK;
+    v.latency = s->val.latency;
+    v.counts = s->val.last;
+    return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->report);
 }
 
 td_status td_train_report_run(td_train_job *j)
 {
+    td_run_sums *s = &j->sums;
+    const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
+    if (j->out->images_per_s <= 0 && s->run.n)
+        j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
+    if (s->val.all.n_batches && j->s.best_top1 > s->val.top1)
+        s->val.top1 = j->s.best_top1; /* of an earlier part of the run */
     td_report_begin(j->report, 0, NULL);
-    td_report_add(j->report, "train.loss", j->s.last_train_loss);
-    td_report_add(j->report, "train.total_ips", j->out->images_per_s);
+    td_step_sums_report(&s->run, so_far, j->lr_exact, j->report);
     td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
-    if (j->s.last_top1 >= 0) {
-        td_report_add(j->report, "val.top1", j->s.best_top1);
-        td_report_add(j->report, "val.loss", j->s.last_val_loss);
-    }
-    return td_report_end(j->report);
+    TD_TRY(td_val_sums_report(&s->val, "val", j->o.topk, j->report));
+    TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.topk, j->report));
+    if (td_report_has_tf_names(j->report))
+        TD_TRY(report_tf(j));
+    TD_TRY(td_report_end(j->report));
+    if (j->out->was_stopped)
+        td_report_say(j->report, "Received SIGTERM");
+    td_report_say(j->report, "Experiment ended");
+    return TD_OK;
 }

@@ -6,6 +6,9 @@
 
 #include "train/train_job.h"
 
+/** Open the report, with the settings: everything else of the job is there. */
+td_status td_train_report_open(td_train_job *j) TD_CHECKED;
+
 /** After a step, every print_freq iterations: seconds it waited for data and seconds it computed. */
 td_status td_train_report_step(td_train_job *j, double loss, double data_s,
                                double compute_s) TD_CHECKED;
@@ -19,5 +22,8 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_v
 
 /** After the run. */
 td_status td_train_report_run(td_train_job *j) TD_CHECKED;
+
+/** A checkpoint goes to `path`: a line for --log-format dll. */
+void td_train_report_saving(td_train_job *j, const char *path);
 
 #endif

@@ -88,11 +88,11 @@ report_is_sound() {
     number='(null|-?[0-9.]+(e[-+]?[0-9]+)?)'
     text='"([^"\\]|\\.)*"'
     times='"timestamp": "[0-9.]+", "datetime": "[-0-9]+ [0-9:.]+", "elapsedtime": "[0-9.]+"'
-    metric="\"(train|val)\.[a-z0-9_]+\": $number"
-    setting="\"[-a-z0-9_]+\": ($number|$text|true|false)"
+    metric="\"((train|val|val_ema)\.)?[a-z0-9_]+\": $number"
+    setting="\"((model|run)\.)?[-a-z0-9_]+\": ($number|$text|true|false)"
     log="\"step\": \[([0-9]+(, [0-9]+){0,2})?\], \"data\": \{($metric(, $metric)*)?\}"
     parameter="\"step\": \"PARAMETER\", \"data\": \{$setting(, $setting)*\}"
-    metadata="\"metric\": $text, \"metadata\": \{\"unit\": (null|$text), \"format\": $text\}"
+    metadata="\"metric\": $text, \"metadata\": \{(\"unit\": (null|$text), )?\"format\": $text\}"
     if grep -Evn "^DLLL \{$times, \"type\": \"(LOG\", ($log|$parameter)|METADATA\", $metadata)\}$" "$1" >&2; then
         complain "'$1' has lines that are no records"
     fi

@@ -1,0 +1,132 @@
+/*
+ * report_metrics.c -- the table; names and units are those of the reference's logger
+ */
+#include "train/report_metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+static const td_metric of_training[] = {
+    { "loss",                 TD_UNIT_NULL, 5, 0 },
+    { "compute_ips",          "images/s",   2, 0 },
+    { "total_ips",            "images/s",   2, 0 },
+    { "data_time",            "s",          5, 1 },
+    { "compute_time",         "s",          5, 1 },
+    { "lr",                   NULL,        -1, 0 },
+    { "grad_scale",           TD_UNIT_NULL, -1, 0 },
+    { "skipped_steps",        NULL,         0, 1 },
+};
+
+static const td_metric of_validation[] = {
+    { "top1",                  "%",          2, 0 },
+    { "top5",                  "%",          2, 0 },
+    { "loss",                  TD_UNIT_NULL, 5, 0 },
+    { "compute_ips",           "images/s",   2, 0 },
+    { "total_ips",             "images/s",   2, 0 },
+    { "data_time",             "s",          5, 1 },
+    { "compute_latency",       "s",          5, 0 },
+    { "compute_latency_at50",  "s",          5, 1 },
+    { "compute_latency_at90",  "s",          5, 1 },
+    { "compute_latency_at95",  "s",          5, 1 },
+    { "compute_latency_at99",  "s",          5, 1 },
+    { "compute_latency_at100", "s",          5, 1 },
+};
+
+static const td_metric of_tf[] = {
+    { "imgs_per_sec",          "images/s",   2, 0 },
+    { "cross_entropy",         TD_UNIT_NULL, 5, 0 },
+    { "learning_rate",         NULL,        -1, 0 },
+    { "train_throughput",      "images/s",   2, 0 },
+    { "top1_accuracy",         NULL,         5, 0 },
+    { "top5_accuracy",         NULL,         5, 0 },
+    { "eval_throughput",       "images/s",   2, 0 },
+    { "eval_latency_avg",      "ms",         3, 0 },
+    { "eval_latency_p90",      "ms",         3, 0 },
+    { "eval_latency_p95",      "ms",         3, 0 },
+    { "eval_latency_p99",      "ms",         3, 0 },
+};
+
+static const struct {
+    const char *prefix;
+    const td_metric *rows;
+    size_t n;
+} groups[] = {
+    { "train.",   of_training,   sizeof of_training / sizeof *of_training },
+    { "val.",     of_validation, sizeof of_validation / sizeof *of_validation },
+    { "val_ema.", of_validation, sizeof of_validation / sizeof *of_validation },
+    { "",         of_tf,         sizeof of_tf / sizeof *of_tf },
+};
+/* clang-format on */
+
+enum { N_GROUPS = sizeof groups / sizeof *groups, TF_GROUP = N_GROUPS - 1 };
+
+/* a row of "top5" is that of any "top17"; what follows must be the same */
+static bool is_name(const char *row, const char *name)
+{
+    const size_t digits = td_text_starts(name, "top") ? strspn(name + 3, "0123456789") : 0;
+    if (strcmp(row, name) == 0)
+        return true;
+    return digits > 0 && td_text_starts(row, "top5") && strcmp(row + 4, name + 3 + digits) == 0;
+}
+
+const td_metric *td_metric_find(const char *name)
+{
+    for (int g = 0; g < N_GROUPS; g++)
+        for (size_t i = 0; td_text_starts(name, groups[g].prefix) && i < groups[g].n; i++)
+            if (is_name(groups[g].rows[i].name, name + strlen(groups[g].prefix)))
+                return &groups[g].rows[i];
+    return NULL;
+}
+
+td_status td_metric_each(int topk, bool has_tf_names,
+                         td_status (*each)(void *ctx, const char *name, const td_metric *m),
+                         void *ctx)
+{
+    for (int g = 0; g < N_GROUPS; g++)
+        for (size_t i = 0; i < groups[g].n; i++) {
+            const td_metric *m = &groups[g].rows[i];
+            char name[64];
+            if (g == TF_GROUP && !has_tf_names)
+                continue;
+            if (td_text_starts(m->name, "top5") && topk == 1)
+                continue;
+            if (td_text_starts(m->name, "top5"))
+                snprintf(name, sizeof name, "%stop%d%s", groups[g].prefix, topk, m->name + 4);
+            else
+                snprintf(name, sizeof name, "%s%s", groups[g].prefix, m->name);
+            TD_TRY(each(ctx, name, m));
+        }
+    return TD_OK;
+}
+
+void td_metric_add_real(td_text *out, double x)
+{
+    char digits[40];
+    if (!isfinite(x)) {
+        td_text_add(out, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+        return;
+    }
+    if (x == floor(x) && fabs(x) < 1e16) {
+        td_text_add(out, "%.1f", x);
+        return;
+    }
+    for (int n = 1; n <= 17; n++) {
+        snprintf(digits, sizeof digits, "%.*g", n, x);
+        if (strtod(digits, NULL) == x)
+            break;
+    }
+    td_text_add(out, "%s", digits);
+}
+
+void td_metric_add_value(td_text *out, const td_metric *m, double x)
+{
+    if (!isfinite(x))
+        td_text_add(out, "None");
+    else if (m && m->decimals >= 0)
+        td_text_add(out, "%.*f", m->decimals, x);
+    else
+        td_metric_add_real(out, x);
+}
