@@ -282,6 +282,23 @@ TD_API void td_inspect_defaults(td_inspect_opts *opts);
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
                                        const char *path, char **text);
 
+typedef struct {
+    const char *output; /* file, replaced whole or not at all; NULL: *text */
+    int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv */
+    const char *title;  /* of the page; NULL: made from the runs */
+    const char *log;
+} td_run_report_opts;
+
+TD_API const struct td_field *td_run_report_fields(void);
+TD_API void td_run_report_defaults(td_run_report_opts *opts);
+
+/**
+ * What runs came to; paths: workspaces or report files.  *text (td_text_free) is NULL where it went
+ * to a file.  TD_EFORMAT: one is no report; a last line that is cut off is only warned of.
+ */
+TD_API TD_CHECKED td_status td_run_report(const td_run_report_opts *opts, int n,
+                                          const char *const *paths, char **text);
+
 /** What this machine offers, as text or JSON (td_text_free). */
 TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
 

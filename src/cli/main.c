@@ -15,6 +15,7 @@
     VERB(convert)                                                                                  \
     VERB(benchmark)                                                                                \
     VERB(inspect)                                                                                  \
+    VERB(report)                                                                                   \
     VERB(dataset)                                                                                  \
     VERB(doctor)                                                                                   \
     VERB(help)                                                                                     \

@@ -1,0 +1,108 @@
+/*
+ * run_report.c -- the job behind `tandem report`: read runs, write what they came to
+ */
+#include <stdio.h>
+
+#include "base/field.h"
+#include "base/log.h"
+#include "io/atomic.h"
+#include "tandem/train.h"
+#include "train/run_log.h"
+#include "train/run_page.h"
+#include "train/run_table.h"
+
+enum { AUTO, HTML, TEXT, MARKDOWN, CSV };
+
+static const char *const formats[] = { "auto", "html", "text", "markdown|md", "csv", NULL };
+
+/* clang-format off */
+static const td_field fields[] = {
+    TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
+               "where it goes; default: standard output"),
+    TD_ENUM   (td_run_report_opts, format, 0, formats,
+               "a page with curves, or the table of results; auto: as the name of --output ends, or text"),
+    TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
+    TD_TEXT   (td_run_report_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_run_report_fields(void)
+{
+    return fields;
+}
+
+void td_run_report_defaults(td_run_report_opts *opts)
+{
+    *opts = (td_run_report_opts){ 0 };
+    td_fields_default(fields, opts);
+}
+
+static int format_of(const td_run_report_opts *o)
+{
+    if (o->format != AUTO || !o->output)
+        return o->format == AUTO ? TEXT : o->format;
+    if (td_text_ends(o->output, ".html") || td_text_ends(o->output, ".htm"))
+        return HTML;
+    return td_text_ends(o->output, ".md") ? MARKDOWN : td_text_ends(o->output, ".csv") ? CSV : TEXT;
+}
+
+static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, int n, td_text *out)
+{
+    td_text title = { 0 };
+    const int format = format_of(o);
+    if (format == TEXT || format == MARKDOWN || format == CSV)
+        return td_run_table(runs, n,
+                            format == TEXT       ? TD_RUN_TEXT
+                            : format == MARKDOWN ? TD_RUN_MARKDOWN
+                                                 : TD_RUN_CSV,
+                            out);
+    if (o->title)
+        td_text_add(&title, "%s", o->title);
+    else if (n == 1)
+        td_text_add(&title, "%s", runs[0].label);
+    else
+        td_text_add(&title, "%d runs", n);
+    td_status st = td_text_status(&title);
+    if (st == TD_OK)
+        st = td_run_page(runs, n, td_text_get(&title), out);
+    td_text_release(&title);
+    return st;
+}
+
+td_status td_run_report(const td_run_report_opts *opts, int n, const char *const *paths,
+                        char **text)
+{
+    td_status st = TD_OK;
+    td_text out = { 0 };
+    int n_read = 0;
+    *text = NULL;
+    TD_TRY(td_log_configure(opts->log));
+    if (n > TD_RUN_PAGE_MAX)
+        return td_error(TD_EUSAGE, "report takes at most %d runs, found %d", TD_RUN_PAGE_MAX, n);
+    td_run_log *runs = td_alloc((size_t)n + 1, sizeof *runs);
+    if (!runs)
+        return TD_ENOMEM;
+    for (; n_read < n; n_read++) {
+        st = td_run_log_read(paths[n_read], &runs[n_read]);
+        if (st != TD_OK) {
+            td_run_log_release(&runs[n_read]);
+            goto out;
+        }
+        if (runs[n_read].is_cut)
+            td_log(TD_LOG_WARN, "report", "'%s': the last line is cut off and is left out",
+                   paths[n_read]);
+    }
+    TD_OUT(write_all(opts, runs, n, &out));
+    if (opts->output)
+        TD_OUT(td_atomic_save(opts->output, td_text_get(&out), out.len));
+out:
+    for (int i = 0; i < n_read; i++)
+        td_run_log_release(&runs[i]);
+    td_free(runs);
+    if (opts->output || st != TD_OK) {
+        td_text_release(&out);
+        return st;
+    }
+    return td_text_take(&out, st, text);
+}

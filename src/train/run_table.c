@@ -1,0 +1,272 @@
+/*
+ * run_table.c -- the table of results: a row is a metric, where it is found and how it is written
+ */
+#include "train/run_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* how an unfinished run's epochs make one number, which is the better, and where a text is from */
+typedef enum { LAST, MOST, LEAST, MEAN, TOPK, SETTING, SECONDS, EPOCHS } kind;
+
+typedef struct {
+    const char *title, *name, *source, *other; /* other: a second setting to look for */
+    kind kind;
+    int better; /* 1: more, -1: less, 0: neither */
+    double scale;
+    int decimals;
+} table_row;
+
+/* clang-format off */
+static const table_row rows[] = {
+    { "network",                  "arch",               "arch", "model.arch",        SETTING, 0, 1,   0 },
+    { "precision",                "precision",          "run.precision", "precision", SETTING, 0, 1,  0 },
+    { "batch size",               "batch_size",         "batch_size", NULL,          SETTING, 0, 1,   0 },
+    { "image size",               "image_size",         "model.image_size", "image_size", SETTING, 0, 1, 0 },
+    { "parameters",               "parameters",         "run.parameters", NULL,      SETTING, 0, 1,   0 },
+    { "epochs",                   "epochs",             NULL, NULL,                  EPOCHS,  0, 1,   0 },
+    { "best top1, %",             "top1",               "val.top1", NULL,            MOST,    1, 1,   2 },
+    { "best topK, %",             "topk",               "val.", NULL,                TOPK,    1, 1,   2 },
+    { "best top1 of EMA, %",      "ema_top1",           "val_ema.top1", NULL,        MOST,    1, 1,   2 },
+    { "least validation loss",    "val_loss",           "val.loss", NULL,            LEAST,  -1, 1,   4 },
+    { "least training loss",      "train_loss",         "train.loss", NULL,          LEAST,  -1, 1,   4 },
+    { "images/s, training",       "train_images_per_s", "train.total_ips", NULL,     MEAN,    1, 1,   1 },
+    { "images/s, without waits",  "train_compute_images_per_s", "train.compute_ips", NULL, MEAN, 1, 1, 1 },
+    { "wait for data, ms",        "train_data_ms",      "train.data_time", NULL,     MEAN,   -1, 1e3, 2 },
+    { "training step, ms",        "train_step_ms",      "train.compute_time", NULL,  MEAN,   -1, 1e3, 2 },
+    { "skipped steps",            "skipped_steps",      "train.skipped_steps", NULL, LAST,    0, 1,   0 },
+    { "images/s, inference",      "val_images_per_s",   "val.total_ips", NULL,       MEAN,    1, 1,   1 },
+    { "latency, ms",              "latency_ms",         "val.compute_latency", NULL, MEAN,   -1, 1e3, 2 },
+    { "latency at 50 %, ms",      "latency_p50_ms",     "val.compute_latency_at50", NULL, LAST, -1, 1e3, 2 },
+    { "latency at 90 %, ms",      "latency_p90_ms",     "val.compute_latency_at90", NULL, LAST, -1, 1e3, 2 },
+    { "latency at 95 %, ms",      "latency_p95_ms",     "val.compute_latency_at95", NULL, LAST, -1, 1e3, 2 },
+    { "latency at 99 %, ms",      "latency_p99_ms",     "val.compute_latency_at99", NULL, LAST, -1, 1e3, 2 },
+    { "latency at 100 %, ms",     "latency_p100_ms",    "val.compute_latency_at100", NULL, LAST, -1, 1e3, 2 },
+    { "duration, s",              "seconds",            NULL, NULL,                  SECONDS, 0, 1,   1 },
+    { "processor",                "cpu",                "run.cpu", NULL,             SETTING, 0, 1,   0 },
+    { "threads",                  "threads",            "run.threads", "threads",    SETTING, 0, 1,   0 },
+};
+/* clang-format on */
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+int td_run_table_rows(void)
+{
+    return N_ROWS;
+}
+
+const char *td_run_table_title(int row)
+{
+    return rows[row].title;
+}
+
+const char *td_run_table_name(int row)
+{
+    return rows[row].name;
+}
+
+/* --- cells ------------------------------------------------------------------------------------ */
+
+static double over_epochs(const td_run_series *s, kind k)
+{
+    double x = s->points[s->n - 1].value, sum = 0;
+    if (k == LAST)
+        return x;
+    for (size_t i = 0; i < s->n; i++) {
+        const double v = s->points[i].value;
+        x = k == LEAST ? fmin(x, v) : fmax(x, v);
+        sum += v;
+    }
+    return k == MEAN ? sum / (double)s->n : x;
+}
+
+/* the end of the run says it; a run that has none is told by its epochs, or by its iterations */
+static double number_of(const td_run_log *run, const table_row *r)
+{
+    const char *metric = r->kind == TOPK ? td_run_log_topk(run, r->source) : r->source;
+    const kind k = r->kind == TOPK ? MOST : r->kind;
+    const td_run_series *end = td_run_log_series(run, TD_RUN_END, metric);
+    const td_run_series *epochs = td_run_log_series(run, TD_RUN_EPOCHS, metric);
+    const td_run_series *iterations = td_run_log_series(run, TD_RUN_ITERATIONS, metric);
+    const bool is_best = k == MOST || k == LEAST;
+    if (is_best && epochs) /* of all epochs, also those before the run was resumed */
+        return over_epochs(epochs, k) * r->scale;
+    if (end)
+        return end->points[0].value * r->scale;
+    if (epochs)
+        return over_epochs(epochs, k) * r->scale;
+    return iterations ? over_epochs(iterations, k) * r->scale : (double)NAN;
+}
+
+static double cell_number(const td_run_log *run, const table_row *r)
+{
+    const td_run_series *s;
+    switch (r->kind) {
+    case SETTING:
+        return (double)NAN;
+    case SECONDS:
+        return run->seconds;
+    case EPOCHS:
+        s = td_run_log_series(run, TD_RUN_EPOCHS, "train.loss");
+        return s ? (double)s->points[s->n - 1].epoch + 1 : (double)NAN;
+    default:
+        return number_of(run, r);
+    }
+}
+
+void td_run_table_cell(const td_run_log *run, int row, td_text *out)
+{
+    const table_row *r = &rows[row];
+    if (r->kind == SETTING) {
+        const char *text = td_run_log_setting(run, r->source);
+        if ((!text || !*text) && r->other)
+            text = td_run_log_setting(run, r->other);
+        td_text_add(out, "%s", text ? text : "");
+        return;
+    }
+    const double x = cell_number(run, r);
+    if (isfinite(x))
+        td_text_add(out, "%.*f", r->decimals, x);
+}
+
+int td_run_table_best(const td_run_log *runs, int n, int row)
+{
+    const table_row *r = &rows[row];
+    int best = -1, n_has = 0;
+    double most = 0;
+    if (!r->better)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        const double x = cell_number(&runs[i], r) * r->better;
+        if (!isfinite(x))
+            continue;
+        n_has++;
+        if (best < 0 || x > most) {
+            best = i;
+            most = x;
+        }
+    }
+    return n_has > 1 ? best : -1;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+/* in CSV a cell with a comma, a quote or a line end is quoted; elsewhere bars and line ends go */
+static void add_cell(const char *s, td_run_table_form form, td_text *out)
+{
+    const bool is_quoted = form == TD_RUN_CSV && s[strcspn(s, ",\"\r\n")];
+    if (is_quoted)
+        td_text_add(out, "\"");
+    for (; *s; s++) {
+        const bool is_bad = (unsigned char)*s < 0x20 || (form == TD_RUN_MARKDOWN && *s == '|');
+        if (is_quoted && *s == '"')
+            td_text_add(out, "\"");
+        td_text_add_bytes(out, is_bad ? " " : s, 1);
+    }
+    if (is_quoted)
+        td_text_add(out, "\"");
+}
+
+static int columns_of(const char *s)
+{
+    int n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+static bool is_empty(const td_run_log *runs, int n, int row)
+{
+    td_text all = { 0 };
+    for (int i = 0; i < n; i++)
+        td_run_table_cell(&runs[i], row, &all);
+    const bool is = all.len == 0;
+    td_text_release(&all);
+    return is;
+}
+
+static void add_padded(const char *s, int width, bool is_right, td_run_table_form form,
+                       td_text *out)
+{
+    const int pad = width - columns_of(s);
+    if (is_right)
+        td_text_add(out, "%*s", pad > 0 ? pad : 0, "");
+    add_cell(s, form, out);
+    if (!is_right)
+        td_text_add(out, "%*s", pad > 0 ? pad : 0, "");
+}
+
+/* row -1 is the head */
+static void cell_text(const td_run_log *run, int row, td_text *out)
+{
+    if (row < 0)
+        td_text_add(out, "%s", run->label);
+    else
+        td_run_table_cell(run, row, out);
+}
+
+static int width_of(const td_run_log *run)
+{
+    int width = 3;
+    for (int row = -1; row < N_ROWS; row++) {
+        td_text cell = { 0 };
+        cell_text(run, row, &cell);
+        const int w = columns_of(td_text_get(&cell));
+        width = w > width ? w : width;
+        td_text_release(&cell);
+    }
+    return width;
+}
+
+static void add_line(const td_run_log *runs, int n, int row, td_run_table_form form, td_text *out)
+{
+    const char *gap = form == TD_RUN_MARKDOWN ? " | " : "  ";
+    td_text_add(out, form == TD_RUN_MARKDOWN ? "| " : "");
+    add_padded(row < 0 ? "" : rows[row].title, 24, false, form, out);
+    for (int i = 0; i < n; i++) {
+        td_text cell = { 0 };
+        cell_text(&runs[i], row, &cell);
+        td_text_add(out, "%s", gap);
+        add_padded(td_text_get(&cell), width_of(&runs[i]), true, form, out);
+        td_text_release(&cell);
+    }
+    td_text_add(out, form == TD_RUN_MARKDOWN ? " |\n" : "\n");
+}
+
+static void add_csv(const td_run_log *runs, int n, td_text *out)
+{
+    td_text_add(out, "run");
+    for (int row = 0; row < N_ROWS; row++)
+        td_text_add(out, ",%s", rows[row].name);
+    for (int i = 0; i < n; i++) {
+        td_text_add(out, "\n");
+        for (int row = -1; row < N_ROWS; row++) {
+            td_text cell = { 0 };
+            cell_text(&runs[i], row, &cell);
+            td_text_add(out, "%s", row < 0 ? "" : ",");
+            add_cell(td_text_get(&cell), TD_RUN_CSV, out);
+            td_text_release(&cell);
+        }
+    }
+    td_text_add(out, "\n");
+}
+
+td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form, td_text *out)
+{
+    if (form == TD_RUN_CSV) {
+        add_csv(runs, n, out);
+        return td_text_status(out);
+    }
+    add_line(runs, n, -1, form, out);
+    if (form == TD_RUN_MARKDOWN) {
+        td_text_add(out, "|---|");
+        for (int i = 0; i < n; i++)
+            td_text_add(out, "--:|");
+        td_text_add(out, "\n");
+    }
+    for (int row = 0; row < N_ROWS; row++)
+        if (!is_empty(runs, n, row))
+            add_line(runs, n, row, form, out);
+    return td_text_status(out);
+}
