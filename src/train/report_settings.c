@@ -57,7 +57,10 @@ static td_status report_model(td_report *r, const td_model_opts *model)
 {
     td_text plain = { 0 }, prefixed = { 0 };
     td_status st = TD_OK;
-    td_fields_json(td_model_fields(), model, &plain);
+    td_model_opts m = *model;
+    if (m.model || m.model_text)
+        m.arch = NULL; /* not what runs */
+    td_fields_json(td_model_fields(), &m, &plain);
     TD_OUT(td_text_status(&plain));
     TD_OUT(add_prefix(td_text_get(&plain), "model.", &prefixed));
     TD_OUT(td_report_parameters(r, td_text_get(&prefixed)));

@@ -69,6 +69,8 @@ static void add_tick(td_text *out, double x)
 {
     if (fabs(x) >= 1e4 && fmod(x, 1000) == 0 && fabs(x) < 1e6)
         td_text_add(out, "%gk", x / 1000);
+    else if (fabs(x) >= 1e6 && fmod(x, 1e5) == 0 && fabs(x) < 1e9)
+        td_text_add(out, "%gM", x / 1e6);
     else
         td_text_add(out, "%.4g", x);
 }
@@ -146,7 +148,7 @@ static void scale_y(const td_chart *c, double from, double to, scale *s)
 
 static void scale_x(double from, double to, scale *s)
 {
-    s->from = from < 1 ? 0 : floor(from);
+    s->from = from < 2 ? 0 : floor(from);
     s->to = to > s->from ? to : s->from + 1;
     linear_ticks(s, 7, s->to - s->from >= 3);
 }

@@ -54,6 +54,7 @@ static const char *const style =
     ".key{display:flex;flex-wrap:wrap;gap:2px 16px;margin:4px 0 6px;padding:0;list-style:none;"
     "font-size:.88rem}.key li{display:flex;align-items:center;gap:6px;overflow-wrap:anywhere}"
     ".key svg{width:26px;height:10px;flex:none}\n"
+    ".swatch{width:26px;height:10px;margin-right:6px}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.92rem;"
     "font-variant-numeric:tabular-nums}th,td{padding:4px 12px 4px 0;text-align:left;"
     "border-bottom:1px solid var(--line);vertical-align:top}td+td,thead th+th{padding-left:8px}"
@@ -64,7 +65,8 @@ static const char *const style =
     "details{margin:.5em 0}summary{cursor:pointer;color:var(--soft)}"
     "summary:focus-visible{outline:2px solid var(--k0);outline-offset:2px}\n"
     "@media(max-width:480px){main{padding:12px 10px 32px}h1{font-size:1.3rem}"
-    ".tile b{font-size:1.2rem}.card{padding:10px 8px}}\n"
+    ".tile b{font-size:1.2rem}.card{padding:10px 8px}"
+    ".tick{font-size:14px}}\n"
     "@media print{.card{break-inside:avoid}}\n";
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -141,20 +143,25 @@ static td_status add_line(line_set *set, const td_run_log *run, int i_run, bool 
 
 /* --- a chart ---------------------------------------------------------------------------------- */
 
+static bool is_shown(const line_set *set, const kind *k)
+{
+    for (int i = 0; i < set->n && k->metric && k->source != BACKGROUND; i++)
+        if (td_text_ends(set->lines[i].name, k->name) && !set->lines[i].is_thin)
+            return true;
+    return false;
+}
+
 /* which dash or colour is which kind of line; one kind needs no key */
 static void add_key(const line_set *set, const kind *kinds, int n_kinds, bool is_only, td_text *out)
 {
     int n_shown = 0;
     for (int k = 0; k < n_kinds; k++)
-        n_shown += kinds[k].metric && kinds[k].source != BACKGROUND;
+        n_shown += is_shown(set, &kinds[k]);
     if (n_shown < 2)
         return;
     td_text_add(out, "<ul class=\"key\">");
     for (int k = 0; k < n_kinds; k++) {
-        bool is_there = false;
-        for (int i = 0; i < set->n && kinds[k].metric; i++)
-            is_there |= td_text_ends(set->lines[i].name, kinds[k].name) && !set->lines[i].is_thin;
-        if (!is_there || kinds[k].source == BACKGROUND)
+        if (!is_shown(set, &kinds[k]))
             continue;
         td_text_add(out,
                     "<li><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\"><line class=\"line c%d "
@@ -287,6 +294,9 @@ static const char *first_topk(const td_run_log *runs, int n, const char *prefix)
 static td_status add_charts(const td_run_log *runs, int n, td_text *out)
 {
     const char *topk = first_topk(runs, n, "val."), *ema = first_topk(runs, n, "val_ema.");
+    char topk_title[40] = "";
+    if (topk)
+        snprintf(topk_title, sizeof topk_title, "Top-%s accuracy", topk + strlen("val.top"));
     const chart_spec specs[] = {
         { "loss",
           "Loss",
@@ -307,7 +317,7 @@ static td_status add_charts(const td_run_log *runs, int n, td_text *out)
             { "val_ema.top1", "EMA", OF_EPOCHS, 2, 2 } },
           2 },
         { "topk",
-          topk ? topk + strlen("val.") : "",
+          topk_title,
           "%",
           NULL,
           false,
@@ -353,6 +363,14 @@ static td_status add_charts(const td_run_log *runs, int n, td_text *out)
 
 /* --- results ---------------------------------------------------------------------------------- */
 
+static void add_title(const td_run_log *runs, int n, int row, td_text *out)
+{
+    td_text title = { 0 };
+    td_run_table_title(runs, n, row, &title);
+    td_html_add(out, td_text_get(&title));
+    td_text_drop(&title, out);
+}
+
 static void add_tile(const td_run_log *run, const char *row_name, td_text *out)
 {
     for (int row = 0; row < td_run_table_rows(); row++) {
@@ -364,17 +382,17 @@ static void add_tile(const td_run_log *run, const char *row_name, td_text *out)
             td_text_add(out, "<div class=\"tile\"><b>");
             td_html_add(out, td_text_get(&cell));
             td_text_add(out, "</b><span>");
-            td_html_add(out, td_run_table_title(row));
+            add_title(run, 1, row, out);
             td_text_add(out, "</span></div>\n");
         }
-        td_text_release(&cell);
+        td_text_drop(&cell, out);
     }
 }
 
 static void add_swatch(int i, td_text *out)
 {
     td_text_add(out,
-                "<svg viewBox=\"0 0 26 10\" width=\"26\" height=\"10\" aria-hidden=\"true\">"
+                "<svg class=\"swatch\" viewBox=\"0 0 26 10\" aria-hidden=\"true\">"
                 "<line class=\"line c%d\" style=\"stroke-width:4\" x1=\"2\" y1=\"5\" x2=\"24\" "
                 "y2=\"5\"/></svg>",
                 i % TD_CHART_COLOURS);
@@ -398,24 +416,24 @@ static void add_results(const td_run_log *runs, int n, td_text *out)
     td_text_add(out, "<h2>Results</h2>\n<div class=\"scroll\"><table class=\"num\">");
     add_run_heads(runs, n, "", out);
     for (int row = 0; row < td_run_table_rows(); row++) {
-        const int best = td_run_table_best(runs, n, row);
         td_text line = { 0 };
         bool is_any = false;
         for (int i = 0; i < n; i++) {
             td_text cell = { 0 };
             td_run_table_cell(&runs[i], row, &cell);
             is_any |= cell.len > 0;
-            td_text_add(&line, i == best ? "<td class=\"best\">" : "<td>");
+            const bool is_best = td_run_table_is_best(runs, n, row, i);
+            td_text_add(&line, is_best ? "<td class=\"best\">" : "<td>");
             td_html_add(&line, td_text_get(&cell));
             td_text_add(&line, "</td>");
-            td_text_release(&cell);
+            td_text_drop(&cell, out);
         }
         if (is_any) {
             td_text_add(out, "<tr><th scope=\"row\">");
-            td_html_add(out, td_run_table_title(row));
+            add_title(runs, n, row, out);
             td_text_add(out, "</th>%s</tr>\n", td_text_get(&line));
         }
-        td_text_release(&line);
+        td_text_drop(&line, out);
     }
     td_text_add(out, "</tbody></table></div>\n");
     if (n > 1)
@@ -487,7 +505,7 @@ static void add_settings(const td_run_log *runs, int n, int part, const char *ti
         add_run_heads(runs, n, "", out);
         td_text_add(out, "%s</tbody></table></div></details>\n", td_text_get(&body));
     }
-    td_text_release(&body);
+    td_text_drop(&body, out);
 }
 
 /* --- the page --------------------------------------------------------------------------------- */

@@ -56,14 +56,20 @@ int td_run_table_rows(void)
     return N_ROWS;
 }
 
-const char *td_run_table_title(int row)
-{
-    return rows[row].title;
-}
-
 const char *td_run_table_name(int row)
 {
     return rows[row].name;
+}
+
+void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out)
+{
+    const char *topk = NULL;
+    for (int i = 0; i < n && !topk && rows[row].kind == TOPK; i++)
+        topk = td_run_log_topk(&runs[i], rows[row].source);
+    if (topk)
+        td_text_add(out, "best %s, %%", topk + strlen(rows[row].source));
+    else
+        td_text_add(out, "%s", rows[row].title);
 }
 
 /* --- cells ------------------------------------------------------------------------------------ */
@@ -130,24 +136,20 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         td_text_add(out, "%.*f", r->decimals, x);
 }
 
-int td_run_table_best(const td_run_log *runs, int n, int row)
+bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i)
 {
     const table_row *r = &rows[row];
-    int best = -1, n_has = 0;
-    double most = 0;
-    if (!r->better)
-        return -1;
-    for (int i = 0; i < n; i++) {
-        const double x = cell_number(&runs[i], r) * r->better;
-        if (!isfinite(x))
-            continue;
-        n_has++;
-        if (best < 0 || x > most) {
-            best = i;
-            most = x;
-        }
+    const double x = cell_number(&runs[i], r) * r->better;
+    int n_worse = 0;
+    if (!r->better || !isfinite(x))
+        return false;
+    for (int k = 0; k < n; k++) {
+        const double other = cell_number(&runs[k], r) * r->better;
+        if (other > x)
+            return false;
+        n_worse += other < x;
     }
-    return n_has > 1 ? best : -1;
+    return n_worse > 0;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -176,13 +178,13 @@ static int columns_of(const char *s)
     return n;
 }
 
-static bool is_empty(const td_run_log *runs, int n, int row)
+static bool is_empty(const td_run_log *runs, int n, int row, td_text *out)
 {
     td_text all = { 0 };
     for (int i = 0; i < n; i++)
         td_run_table_cell(&runs[i], row, &all);
     const bool is = all.len == 0;
-    td_text_release(&all);
+    td_text_drop(&all, out);
     return is;
 }
 
@@ -206,7 +208,7 @@ static void cell_text(const td_run_log *run, int row, td_text *out)
         td_run_table_cell(run, row, out);
 }
 
-static int width_of(const td_run_log *run)
+static int width_of(const td_run_log *run, td_text *out)
 {
     int width = 3;
     for (int row = -1; row < N_ROWS; row++) {
@@ -214,7 +216,7 @@ static int width_of(const td_run_log *run)
         cell_text(run, row, &cell);
         const int w = columns_of(td_text_get(&cell));
         width = w > width ? w : width;
-        td_text_release(&cell);
+        td_text_drop(&cell, out);
     }
     return width;
 }
@@ -223,13 +225,17 @@ static void add_line(const td_run_log *runs, int n, int row, td_run_table_form f
 {
     const char *gap = form == TD_RUN_MARKDOWN ? " | " : "  ";
     td_text_add(out, form == TD_RUN_MARKDOWN ? "| " : "");
-    add_padded(row < 0 ? "" : rows[row].title, 24, false, form, out);
+    td_text title = { 0 };
+    if (row >= 0)
+        td_run_table_title(runs, n, row, &title);
+    add_padded(td_text_get(&title), 24, false, form, out);
+    td_text_drop(&title, out);
     for (int i = 0; i < n; i++) {
         td_text cell = { 0 };
         cell_text(&runs[i], row, &cell);
         td_text_add(out, "%s", gap);
-        add_padded(td_text_get(&cell), width_of(&runs[i]), true, form, out);
-        td_text_release(&cell);
+        add_padded(td_text_get(&cell), width_of(&runs[i], out), true, form, out);
+        td_text_drop(&cell, out);
     }
     td_text_add(out, form == TD_RUN_MARKDOWN ? " |\n" : "\n");
 }
@@ -246,7 +252,7 @@ static void add_csv(const td_run_log *runs, int n, td_text *out)
             cell_text(&runs[i], row, &cell);
             td_text_add(out, "%s", row < 0 ? "" : ",");
             add_cell(td_text_get(&cell), TD_RUN_CSV, out);
-            td_text_release(&cell);
+            td_text_drop(&cell, out);
         }
     }
     td_text_add(out, "\n");
@@ -266,7 +272,7 @@ td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form, td
         td_text_add(out, "\n");
     }
     for (int row = 0; row < N_ROWS; row++)
-        if (!is_empty(runs, n, row))
+        if (!is_empty(runs, n, row, out))
             add_line(runs, n, row, form, out);
     return td_text_status(out);
 }

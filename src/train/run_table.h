@@ -10,16 +10,26 @@
 #include "base/text.h"
 #include "train/run_log.h"
 
+/** Release a piece that went into `out`; its failure is that of `out`. */
+static inline void td_text_drop(td_text *piece, td_text *out)
+{
+    if (out->st == TD_OK)
+        out->st = piece->st;
+    td_text_release(piece);
+}
+
 /** Rows of the table. */
 int td_run_table_rows(void);
-const char *td_run_table_title(int row); /* "images/s, training" */
-const char *td_run_table_name(int row);  /* "train_images_per_s" */
+const char *td_run_table_name(int row); /* "train_images_per_s" */
+
+/** "images/s, training"; where K matters it is the first run's that has one. */
+void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out);
 
 /** A cell as text, "" where the run has no such thing. */
 void td_run_table_cell(const td_run_log *run, int row, td_text *out);
 
-/** The run that is best in this row, -1: none is, or it is no contest. */
-int td_run_table_best(const td_run_log *runs, int n, int row);
+/** Is run `i` the best in this row, or one of several, but not of all? */
+bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i);
 
 typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV } td_run_table_form;
 

@@ -82,22 +82,22 @@ static double *fetch_velocity(void *ctx, const char *name, int64_t *count)
     return td_network_param(ctx, full, count);
 }
 
-static void compare(td_network *n, int step, const limits *l, td_report *r)
+static void compare(td_network *n, int step, const limits *l, td_findings *r)
 {
     char key[64], what[32];
     td_measure m;
     snprintf(key, sizeof key, "step%d.params", step);
     snprintf(what, sizeof what, "after %d: weights", step);
     td_measure_group(&m, n->c, key, "parameters", fetch_param, n);
-    td_report_add(r, what, m.worst, l->params, m.worst_name);
+    td_findings_add(r, what, m.worst, l->params, m.worst_name);
     snprintf(key, sizeof key, "step%d.momentum", step);
     td_measure_group(&m, n->c, key, "parameters", fetch_velocity, n);
-    td_report_add(r, "momentum", m.worst, l->momentum, m.worst_name);
-    td_report_add(r, "median", m.median, l->momentum_median, NULL);
-    td_report_add(r, "L2", m.l2, l->momentum_l2, NULL);
+    td_findings_add(r, "momentum", m.worst, l->momentum, m.worst_name);
+    td_findings_add(r, "median", m.median, l->momentum_median, NULL);
+    td_findings_add(r, "L2", m.l2, l->momentum_l2, NULL);
     snprintf(key, sizeof key, "step%d.buffers", step);
     td_measure_group(&m, n->c, key, "buffers", fetch_param, n);
-    td_report_add(r, "BN", m.worst, l->buffers, m.worst_name);
+    td_findings_add(r, "BN", m.worst, l->buffers, m.worst_name);
 }
 
 /* absolute; after the first step relative to a loss above 1, which `plain` drives up to 65 */
@@ -114,7 +114,7 @@ static double loss_error(const td_network *n, int step)
     return step == 0 ? e : e / fmax(1, fabs(wanted));
 }
 
-static void run_steps(td_network *n, td_report *r)
+static void run_steps(td_network *n, td_findings *r)
 {
     const int n_steps = (int)td_golden_number(n->c->doc, "steps");
     char images[32], labels[32];
@@ -123,7 +123,7 @@ static void run_steps(td_network *n, td_report *r)
         snprintf(labels, sizeof labels, "labels.%d", s);
         td_network_feed(n, images, labels);
         td_network_run(n);
-        td_report_add(r, "loss", loss_error(n, s), loss_limit(n->c, n->form.dtype, s), NULL);
+        td_findings_add(r, "loss", loss_error(n, s), loss_limit(n->c, n->form.dtype, s), NULL);
         for (int i = 0; i < 2; i++)
             if (s + 1 == (i == 0 ? 1 : 5)) {
                 const limits l = limits_of(n->c, n->form.dtype, i);
@@ -158,7 +158,7 @@ static void check_case(void **state)
     const int64_t t0 = td_now_ns();
     td_network_case c;
     td_network n;
-    td_report r = { 0 };
+    td_findings r = { 0 };
     char title[192];
     bool decays_norm, is_nesterov;
 
@@ -178,7 +178,7 @@ static void check_case(void **state)
     td_network_release(&n);
     td_network_close(&c);
     snprintf(title, sizeof title, "%s %.1f s", t->title, (double)(td_now_ns() - t0) * 1e-9);
-    td_report_end(&r, title);
+    td_findings_end(&r, title);
 }
 
 int main(int argc, char **argv)

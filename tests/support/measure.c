@@ -162,7 +162,8 @@ double td_measure_whole(const td_network_case *c, const char *key, const double 
 
 /* --- reports --------------------------------------------------------------------------------- */
 
-void td_report_add(td_report *r, const char *what, double found, double limit, const char *where)
+void td_findings_add(td_findings *r, const char *what, double found, double limit,
+                     const char *where)
 {
     td_text_add(&r->line, "  %s %.1e", what, found);
     if (limit == TD_NO_LIMIT)
@@ -177,12 +178,12 @@ void td_report_add(td_report *r, const char *what, double found, double limit, c
         td_text_add(&r->line, " in %s", where);
 }
 
-void td_report_end(td_report *r, const char *title)
+void td_findings_end(td_findings *r, const char *title)
 {
     const bool is_fine = r->n_compared > 0 && r->n_over == 0;
     print_message("%s:%s\n", title, td_text_get(&r->line));
     td_text_release(&r->line);
     if (!is_fine)
         fail_msg("%d of %d figures are over their limits", r->n_over, r->n_compared);
-    *r = (td_report){ 0 };
+    *r = (td_findings){ 0 };
 }

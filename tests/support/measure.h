@@ -13,9 +13,9 @@
  *
  *     td_measure m;
  *     td_measure_group(&m, c, "grads", "parameters", fetch, n);
- *     td_report r = { 0 };
- *     td_report_add(&r, "grad", m.worst, 1e-3, m.worst_name);
- *     td_report_end(&r, "resnet18 ...");                                fails the test when needed
+ *     td_findings r = { 0 };
+ *     td_findings_add(&r, "grad", m.worst, 1e-3, m.worst_name);
+ *     td_findings_end(&r, "resnet18 ...");                                fails the test when needed
  */
 #ifndef TD_TEST_MEASURE_H
 #define TD_TEST_MEASURE_H
@@ -49,12 +49,13 @@ double td_measure_whole(const td_network_case *c, const char *key, const double 
 typedef struct {
     td_text line;
     int n_over, n_compared;
-} td_report;
+} td_findings;
 
 /** `where` (or NULL) names the tensor that a figure over its limit belongs to. */
-void td_report_add(td_report *r, const char *what, double found, double limit, const char *where);
+void td_findings_add(td_findings *r, const char *what, double found, double limit,
+                     const char *where);
 
 /** Print the line after `title`; a figure over its limit, or no limit at all, fails the test. */
-void td_report_end(td_report *r, const char *title);
+void td_findings_end(td_findings *r, const char *title);
 
 #endif

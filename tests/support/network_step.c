@@ -89,14 +89,14 @@ static double logits_error(const td_network *n, const char *key)
     return e;
 }
 
-static void evaluate(td_network *n, const limits *l, td_report *r)
+static void evaluate(td_network *n, const limits *l, td_findings *r)
 {
     td_measure m;
     td_network_feed(n, "images", "labels");
     td_network_run(n);
-    td_report_add(r, "eval", logits_error(n, "logits_eval"), l->eval, NULL);
+    td_findings_add(r, "eval", logits_error(n, "logits_eval"), l->eval, NULL);
     td_measure_group(&m, n->c, "features_eval", "features", fetch_output, n);
-    td_report_add(r, "stages", m.worst, l->eval_features, m.worst_name);
+    td_findings_add(r, "stages", m.worst, l->eval_features, m.worst_name);
 }
 
 static double loss_error(const td_network *n)
@@ -109,21 +109,21 @@ static double loss_error(const td_network *n)
     return e;
 }
 
-static void train(td_network *n, const limits *l, td_report *r)
+static void train(td_network *n, const limits *l, td_findings *r)
 {
     td_measure m;
     td_network_feed(n, "images", "labels");
     td_network_run(n);
-    td_report_add(r, "train", logits_error(n, "logits_train"), l->train, NULL);
+    td_findings_add(r, "train", logits_error(n, "logits_train"), l->train, NULL);
     td_measure_group(&m, n->c, "features_train", "features", fetch_output, n);
-    td_report_add(r, "stages", m.worst, l->train_features, m.worst_name);
-    td_report_add(r, "loss", loss_error(n), l->loss, NULL);
+    td_findings_add(r, "stages", m.worst, l->train_features, m.worst_name);
+    td_findings_add(r, "loss", loss_error(n), l->loss, NULL);
     td_measure_group(&m, n->c, "buffers", "buffers", fetch_param, n);
-    td_report_add(r, "BN", m.worst, l->buffers, m.worst_name);
+    td_findings_add(r, "BN", m.worst, l->buffers, m.worst_name);
     td_measure_group(&m, n->c, "grads", "parameters", fetch_gradient, n);
-    td_report_add(r, "grad", m.worst, l->grad_worst, m.worst_name);
-    td_report_add(r, "median", m.median, l->grad_median, NULL);
-    td_report_add(r, "L2", m.l2, l->grad_l2, NULL);
+    td_findings_add(r, "grad", m.worst, l->grad_worst, m.worst_name);
+    td_findings_add(r, "median", m.median, l->grad_median, NULL);
+    td_findings_add(r, "L2", m.l2, l->grad_l2, NULL);
 }
 
 typedef struct {
@@ -138,7 +138,7 @@ static void check_case(void **state)
     const int64_t t0 = td_now_ns();
     td_network_case c;
     td_network n;
-    td_report r = { 0 };
+    td_findings r = { 0 };
     char title[192];
 
     td_network_open(&c, *t->name);
@@ -157,7 +157,7 @@ static void check_case(void **state)
     td_network_close(&c);
     snprintf(title, sizeof title, "%s %s %s %.1f s", *t->name, run->device,
              td_dtype_name(run->dtype), (double)(td_now_ns() - t0) * 1e-9);
-    td_report_end(&r, title);
+    td_findings_end(&r, title);
 }
 
 int td_network_step_main(const char *group, const td_step_run *run, const char *filter)
