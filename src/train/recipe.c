@@ -54,7 +54,7 @@ enum { AMP_STATS_EVERY = 100 };
     TD_ENUM   (T, log_format, 0, log_formats, \
                "lines of progress: ours, or those of the reference programs"), \
     TD_BOOL   (T, raport_compat, false, \
-               "report as the reference computes: means of rates, waits that contain the logging"), \
+               "report as the reference: means of rates, waits with the logging in them"), \
     TD_ENUM   (T, raport_names, 0, raport_names, \
                "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \

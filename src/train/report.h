@@ -1,5 +1,5 @@
 /*
- * train/report.h -- what a run tells programs: JSON lines, the reference's text lines, TensorBoard, CSV
+ * train/report.h -- what a run tells programs: JSON lines, the reference's text, TensorBoard, CSV
  *
  *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25",
  *           "type": "LOG", "step": [0, 10], "data": {"train.loss": 2.3, ...}}

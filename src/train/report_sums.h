@@ -1,5 +1,5 @@
 /*
- * train/report_sums.h -- what steps and validations add up to: between two lines, in an epoch, in a run
+ * train/report_sums.h -- what steps and validations add up to: between lines, in epochs, in a run
  *
  * Rates are pictures / seconds.  With --raport-compat they are means of the steps' rates, as the
  * reference computes them, and a run's loss is the largest of its epochs where we keep the least.

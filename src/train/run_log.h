@@ -6,8 +6,8 @@
  *     const td_run_series *s = td_run_log_series(&run, TD_RUN_EPOCHS, "val.top1");
  *     td_run_log_release(&run);
  *
- * Read are our own reports and those of the reference programs, whose records are the same.  Where a
- * run was resumed and made steps again, the later record counts.
+ * Read are our own reports and those of the reference programs, whose records are the same.  Where
+ * a run was resumed and made steps again, the later record counts.
  */
 #ifndef TD_TRAIN_RUN_LOG_H
 #define TD_TRAIN_RUN_LOG_H

@@ -2,8 +2,8 @@
  * run_page.c -- head, results, charts with their numbers, settings
  *
  * Nothing comes from the network and nothing is executed: the page's own policy forbids it.  Every
- * text of a report is escaped.  One run: a colour for each kind of line.  Several: a colour for each
- * run, kinds by dashes.
+ * text of a report is escaped.  One run: a colour for each kind of line.  Several: a colour for
+ * each run, kinds by dashes.
  */
 #include "train/run_page.h"
 

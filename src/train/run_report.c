@@ -20,9 +20,10 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
                "where it goes; default: standard output"),
     TD_ENUM   (td_run_report_opts, format, 0, formats,
-               "a page with curves, or the table of results; auto: as the name of --output ends, or text"),
+               "a page with curves, or the table of results; auto: as --output ends, or text"),
     TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
-    TD_TEXT   (td_run_report_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_TEXT   (td_run_report_opts, log, NULL, "SPEC",
+               "what to talk about: 'info', 'warn,pass=debug'"),
     TD_END,
 };
 /* clang-format on */

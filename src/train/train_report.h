@@ -9,7 +9,7 @@
 /** Open the report, with the settings: everything else of the job is there. */
 td_status td_train_report_open(td_train_job *j) TD_CHECKED;
 
-/** After a step, every print_freq iterations: seconds it waited for data and seconds it computed. */
+/** After a step; data_s, compute_s: seconds it waited for data and seconds it computed. */
 td_status td_train_report_step(td_train_job *j, double loss, double data_s,
                                double compute_s) TD_CHECKED;
 

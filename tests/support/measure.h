@@ -15,7 +15,7 @@
  *     td_measure_group(&m, c, "grads", "parameters", fetch, n);
  *     td_findings r = { 0 };
  *     td_findings_add(&r, "grad", m.worst, 1e-3, m.worst_name);
- *     td_findings_end(&r, "resnet18 ...");                                fails the test when needed
+ *     td_findings_end(&r, "resnet18 ...");                              fails the test when needed
  */
 #ifndef TD_TEST_MEASURE_H
 #define TD_TEST_MEASURE_H

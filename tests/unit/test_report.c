@@ -1,5 +1,5 @@
 /*
- * test_report.c -- records as JSON, lines and tables; what a run's values add up to; times without logging
+ * test_report.c -- records as JSON, lines and tables; what values add up to; times without logging
  */
 #include <math.h>
 #include <stdio.h>
