@@ -18,10 +18,11 @@
 enum {
     MAX_BYTES = 1 << 30,
     MAX_SERIES = 256,
-    MAX_SETTINGS = 2048,
+    MAX_SETTINGS = 512,
     MAX_TEXT = 1000 /* of a setting's value */
 };
-#define MAX_STEP 1e15
+#define MAX_STEP  1e15
+#define MAX_VALUE 1e100 /* of a metric: beyond it no scale can show it */
 
 typedef struct {
     td_run_log *run;
@@ -139,7 +140,8 @@ static td_status read_metrics(reader *rd, const td_json *step, const td_json *da
         rd->run->epoch_batches = p.iteration;
     for (size_t i = 0; i < td_json_count(data); i++) {
         td_run_series *s;
-        if (td_json_as_number(td_json_member(data, i), &p.value) != TD_OK || !isfinite(p.value))
+        if (td_json_as_number(td_json_member(data, i), &p.value) != TD_OK ||
+            !(fabs(p.value) <= MAX_VALUE))
             continue; /* null: not measured */
         TD_TRY(find_series(rd, levels[n], td_json_key(data, i), &s));
         TD_TRY(add_point(s, &p));
@@ -244,6 +246,25 @@ static const char *label_of(td_arena *arena, const char *path)
     return label;
 }
 
+static td_status read_text(reader *rd, const char *text, size_t n)
+{
+    size_t n_series = 0;
+    int64_t batches;
+    if (n == 0)
+        return td_error(TD_EFORMAT, "'%s' is empty, wanted the records of a report", rd->path);
+    TD_TRY(read_lines(rd, text, n));
+    for (int i = 0; i < TD_RUN_LEVELS; i++)
+        n_series += rd->run->n_series[i];
+    if (n_series == 0)
+        return td_error(TD_EFORMAT, "'%s' has no metrics: the run ended before its first record",
+                        rd->path);
+    const char *known = td_run_log_setting(rd->run, "run.epoch_batches");
+    if (known && td_text_to_int(known, &batches) && batches > rd->run->epoch_batches &&
+        (double)batches < MAX_STEP)
+        rd->run->epoch_batches = batches;
+    return TD_OK;
+}
+
 static td_status read_file(reader *rd, const char *path)
 {
     char *joined = NULL, *text = NULL;
@@ -259,36 +280,33 @@ static td_status read_file(reader *rd, const char *path)
     }
     rd->path = joined ? joined : path;
     TD_OUT(td_file_read(rd->path, MAX_BYTES, &text, &n));
-    if (n == 0)
-        TD_OUT(td_error(TD_EFORMAT, "'%s' is empty, wanted the records of a report", rd->path));
-    TD_OUT(read_lines(rd, text, n));
-    size_t n_series = 0;
-    for (int i = 0; i < TD_RUN_LEVELS; i++)
-        n_series += rd->run->n_series[i];
-    if (n_series == 0)
-        st = td_error(TD_EFORMAT, "'%s' has no metrics: the run ended before its first record",
-                      rd->path);
+    st = read_text(rd, text, n);
 out:
     td_free(joined);
     td_free(text);
     return st;
 }
 
-td_status td_run_log_read(const char *path, td_run_log *out)
+static td_status begin(const char *path, td_run_log *out)
 {
-    int64_t batches;
-    reader rd = { .run = out, .path = path, .last_s = (double)NAN };
     *out = (td_run_log){ .path = path, .began = "", .epoch_batches = 1 };
     td_arena_init(&out->arena);
     out->label = label_of(&out->arena, path);
-    if (!out->label)
-        return TD_ENOMEM;
-    TD_TRY(read_file(&rd, path));
-    const char *known = td_run_log_setting(out, "run.epoch_batches");
-    if (known && td_text_to_int(known, &batches) && batches > out->epoch_batches &&
-        (double)batches < MAX_STEP)
-        out->epoch_batches = batches;
-    return TD_OK;
+    return out->label ? TD_OK : TD_ENOMEM;
+}
+
+td_status td_run_log_read(const char *path, td_run_log *out)
+{
+    reader rd = { .run = out, .path = path, .last_s = (double)NAN };
+    TD_TRY(begin(path, out));
+    return read_file(&rd, path);
+}
+
+td_status td_run_log_parse(const char *text, size_t n, const char *path, td_run_log *out)
+{
+    reader rd = { .run = out, .path = path, .last_s = (double)NAN };
+    TD_TRY(begin(path, out));
+    return read_text(&rd, text, n);
 }
 
 void td_run_log_release(td_run_log *run)

@@ -54,6 +54,11 @@ typedef struct {
  *   TD_ELIMIT              more than a report can be
  */
 td_status td_run_log_read(const char *path, td_run_log *out) TD_CHECKED;
+
+/** The same from memory; `path` names it in messages. */
+td_status td_run_log_parse(const char *text, size_t n, const char *path,
+                           td_run_log *out) TD_CHECKED;
+
 void td_run_log_release(td_run_log *run);
 
 /** NULL: none, or no point. */

@@ -442,19 +442,25 @@ static void add_results(const td_run_log *runs, int n, td_text *out)
 
 /* --- settings --------------------------------------------------------------------------------- */
 
-/* the n-th setting that any run has, each name once; NULL past the end */
-static const char *setting_name(const td_run_log *runs, int n, size_t at)
+/* every setting that any run has, once */
+typedef struct {
+    const char **name;
+    size_t n, cap;
+} name_list;
+
+static td_status collect_names(const td_run_log *runs, int n, name_list *out)
 {
     for (int i = 0; i < n; i++)
         for (size_t k = 0; k < runs[i].n_settings; k++) {
-            const char *name = runs[i].settings[k].name;
             bool is_seen = false;
-            for (int b = 0; b < i && !is_seen; b++)
-                is_seen = td_run_log_setting(&runs[b], name) != NULL;
-            if (!is_seen && at-- == 0)
-                return name;
+            for (size_t b = 0; b < out->n && !is_seen; b++)
+                is_seen = strcmp(out->name[b], runs[i].settings[k].name) == 0;
+            if (is_seen)
+                continue;
+            TD_TRY(td_reserve(&out->name, &out->cap, out->n + 1, sizeof *out->name));
+            out->name[out->n++] = runs[i].settings[k].name;
         }
-    return NULL;
+    return TD_OK;
 }
 
 static bool differs(const td_run_log *runs, int n, const char *name)
@@ -478,11 +484,12 @@ static bool belongs(const td_run_log *runs, int n, const char *name, int part)
     return part == MACHINE ? is_machine : !is_machine;
 }
 
-static void add_settings(const td_run_log *runs, int n, int part, const char *title, td_text *out)
+static void add_settings(const td_run_log *runs, int n, const name_list *names, int part,
+                         const char *title, td_text *out)
 {
     td_text body = { 0 };
-    const char *name;
-    for (size_t at = 0; (name = setting_name(runs, n, at)) != NULL; at++) {
+    for (size_t at = 0; at < names->n; at++) {
+        const char *name = names->name[at];
         if (!belongs(runs, n, name, part))
             continue;
         const bool is_marked = part != DIFFERENT && differs(runs, n, name);
@@ -506,6 +513,21 @@ static void add_settings(const td_run_log *runs, int n, int part, const char *ti
         td_text_add(out, "%s</tbody></table></div></details>\n", td_text_get(&body));
     }
     td_text_drop(&body, out);
+}
+
+static td_status add_configuration(const td_run_log *runs, int n, td_text *out)
+{
+    name_list names = { 0 };
+    const td_status st = collect_names(runs, n, &names);
+    if (st == TD_OK) {
+        td_text_add(out, "<h2>Configuration</h2>\n");
+        if (n > 1)
+            add_settings(runs, n, &names, DIFFERENT, "What differs", out);
+        add_settings(runs, n, &names, MACHINE, "Machine and data", out);
+        add_settings(runs, n, &names, OPTIONS, "All options", out);
+    }
+    td_free(names.name);
+    return st;
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
@@ -559,11 +581,7 @@ td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text 
     TD_TRY(add_charts(runs, n, out));
     if (n == 1)
         add_results(runs, n, out);
-    td_text_add(out, "<h2>Configuration</h2>\n");
-    if (n > 1)
-        add_settings(runs, n, DIFFERENT, "What differs", out);
-    add_settings(runs, n, MACHINE, "Machine and data", out);
-    add_settings(runs, n, OPTIONS, "All options", out);
+    TD_TRY(add_configuration(runs, n, out));
     td_text_add(out, "</main></body></html>\n");
     return td_text_status(out);
 }

@@ -301,10 +301,26 @@ static void memory_may_run_out(void **state)
 
 /* --- times ------------------------------------------------------------------------------------ */
 
-enum { N_STEPS = 5 };
+enum { N_STEPS = 4, LINE_MS = 60 };
 
-/* mean seconds of the steps but the first, with a log that takes 60 ms a line */
-static void train_slowly(bool is_compat, double *data_s, double *compute_s, double *val_data_s)
+typedef struct {
+    double data_s, compute_s; /* the shortest of the steps but the first */
+    double val_data_s;        /* the mean of the batches */
+} times;
+
+static double shortest(const td_run_log *run, const char *metric)
+{
+    const td_run_series *s = td_run_log_series(run, TD_RUN_ITERATIONS, metric);
+    assert_non_null(s);
+    assert_int_equal(s->n, N_STEPS);
+    double x = s->points[1].value;
+    for (size_t i = 2; i < s->n; i++)
+        x = fmin(x, s->points[i].value);
+    return x;
+}
+
+/* train with a log that takes its time for every line */
+static times train_with(int line_ms, bool is_compat)
 {
     td_train_opts o;
     td_train_result result;
@@ -324,37 +340,41 @@ static void train_slowly(bool is_compat, double *data_s, double *compute_s, doub
     o.no_checkpoints = true;
     o.log_format = 1;
     o.raport_compat = is_compat;
-    o.workspace = td_scratch_path(is_compat ? "compat" : "ours");
+    o.workspace = td_scratch_path("timed");
     listen();
-    delay_ns = 60 * 1000000;
+    delay_ns = line_ms * 1000000L;
     expect_ok(td_train(&o, &result));
     td_text_free(result.profile);
     delay_ns = 0;
     td_log_set_sink(NULL, NULL);
     expect_ok(td_run_log_read(o.workspace, &run));
-    const td_run_series *d = td_run_log_series(&run, TD_RUN_ITERATIONS, "train.data_time");
-    const td_run_series *c = td_run_log_series(&run, TD_RUN_ITERATIONS, "train.compute_time");
     const td_run_series *v = td_run_log_series(&run, TD_RUN_EPOCHS, "val.data_time");
-    assert_true(d && c && v && d->n == N_STEPS && c->n == N_STEPS);
-    *data_s = *compute_s = 0;
-    for (size_t i = 1; i < N_STEPS; i++) {
-        *data_s += d->points[i].value / (N_STEPS - 1);
-        *compute_s += c->points[i].value / (N_STEPS - 1);
-    }
-    *val_data_s = v->points[0].value;
+    assert_non_null(v);
+    const times t = { shortest(&run, "train.data_time"), shortest(&run, "train.compute_time"),
+                      v->points[0].value };
     td_run_log_release(&run);
+    return t;
 }
 
+/* every line in a time would make it 60 ms longer; other programs may hold one run up, not three */
 static void writing_is_in_no_time(void **state)
 {
-    double data_s, compute_s, val_data_s, compat_data_s, compat_compute_s, compat_val_data_s;
+    const double line_s = LINE_MS * 1e-3;
+    bool is_good = false;
     (void)state;
-    train_slowly(false, &data_s, &compute_s, &val_data_s);
-    train_slowly(true, &compat_data_s, &compat_compute_s, &compat_val_data_s);
-    print_message("waits %.4f s, as the reference counts %.4f s\n", data_s, compat_data_s);
-    assert_true(compat_data_s > data_s + 0.05); /* each line is in the next step's wait */
-    assert_true(compat_val_data_s > val_data_s + 0.04);
-    assert_true(data_s < 0.05 && val_data_s < 0.05); /* with every line in it, it would be 0.06 */
+    const times quiet = train_with(0, false);
+    for (int i = 0; i < 3 && !is_good; i++) {
+        const times slow = train_with(LINE_MS, false);
+        print_message("a step: waits %.4f s, computes %.4f s; %.4f s, %.4f s with a slow log\n",
+                      quiet.data_s, quiet.compute_s, slow.data_s, slow.compute_s);
+        is_good = slow.data_s < quiet.data_s + 0.8 * line_s &&
+                  slow.compute_s < quiet.compute_s + 0.8 * line_s &&
+                  slow.val_data_s < quiet.val_data_s + 0.6 * line_s;
+    }
+    assert_true(is_good);
+    const times compat = train_with(LINE_MS, true); /* the reference's wait contains them */
+    assert_true(compat.data_s > 0.9 * line_s);
+    assert_true(compat.val_data_s > 0.6 * line_s); /* all but the first batch */
 }
 
 int main(void)
