@@ -162,15 +162,22 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         td_text_add(out, "%.*f", r->decimals, x);
 }
 
+/* as the cell shows it, the more the better: what looks alike is alike */
+static double shown(const td_run_log *run, const table_row *r)
+{
+    const double unit = pow(10, r->decimals);
+    return round(cell_number(run, r) * unit) * r->better;
+}
+
 bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i)
 {
     const table_row *r = &rows[row];
-    const double x = cell_number(&runs[i], r) * r->better;
+    const double x = shown(&runs[i], r);
     int n_worse = 0;
     if (!r->better || !isfinite(x))
         return false;
     for (int k = 0; k < n; k++) {
-        const double other = cell_number(&runs[k], r) * r->better;
+        const double other = shown(&runs[k], r);
         if (other > x)
             return false;
         n_worse += other < x;
