@@ -238,6 +238,8 @@ td_status td_train_report_run(td_train_job *j)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
     if (s->val.all.n_batches && j->s.best_top1 > s->val.top1)
         s->val.top1 = j->s.best_top1; /* of an earlier part of the run */
+    if (j->out->was_stopped)
+        td_report_say(j->report, "Received SIGTERM");
     td_report_begin(j->report, 0, NULL);
     td_step_sums_report(&s->run, so_far, j->lr_exact, j->report);
     td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
@@ -246,8 +248,6 @@ td_status td_train_report_run(td_train_job *j)
     if (td_report_has_tf_names(j->report))
         TD_TRY(report_tf(j));
     TD_TRY(td_report_end(j->report));
-    if (j->out->was_stopped)
-        td_report_say(j->report, "Received SIGTERM");
     td_report_say(j->report, "Experiment ended");
     return TD_OK;
 }
