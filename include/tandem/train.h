@@ -224,8 +224,26 @@ TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_file
 TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,
                                             const char *out_path);
 
-/** Checkpoint -> weights (momentum and training state left out). */
-TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path);
+typedef struct {
+    bool ema; /* the averaged weights */
+} td_convert_opts;
+
+/** What a checkpoint says of itself; -1 where it does not. */
+typedef struct {
+    int64_t n_tensors; /* that were written */
+    int64_t epoch;
+    double best_top1; /* percent */
+} td_convert_result;
+
+TD_API const struct td_field *td_convert_fields(void);
+
+/**
+ * Checkpoint or weight file, of ours or of PyTorch's, as its content says -> weights: momentum and
+ * the state of training are left out.  Tensors keep their bits; those of PyTorch's files get the
+ * names that we write.  The ending of `out_path` chooses its format: .safetensors.
+ */
+TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path,
+                                       const td_convert_opts *opts, td_convert_result *result);
 
 typedef struct {
     int mode; /* 0 training, 1 inference, 2 data, 3 op */

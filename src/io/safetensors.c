@@ -20,19 +20,17 @@
  */
 #include "io/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/half.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "io/atomic.h"
+#include "io/blob.h"
 #include "io/digest.h"
 #include "io/mapping.h"
 
@@ -232,6 +230,26 @@ td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, in
     else
         *data = block;
     return st;
+}
+
+td_status td_tensors_widen(td_tensors *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        td_tensor *x = &t->items[i];
+        const size_t n = x->n_bytes / sizeof(uint16_t);
+        void *wide;
+        if (x->dtype != TD_DT_F16 && x->dtype != TD_DT_BF16)
+            continue;
+        TD_TRY(new_block(t, n * sizeof(float), &wide));
+        if (x->dtype == TD_DT_F16)
+            td_f16_to_f32_n(x->data, n, wide);
+        else
+            td_bf16_to_f32_n(x->data, n, wide);
+        x->dtype = TD_DT_F32;
+        x->data = wide;
+        x->n_bytes = n * sizeof(float);
+    }
+    return TD_OK;
 }
 
 static bool is_digest_key(const char *key)
@@ -590,45 +608,14 @@ out:
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static td_status open_file(const char *path, int *fd, uint64_t *n_file)
+static td_status read_data(const td_blob *file, const reader *r)
 {
-    struct stat s;
-
-    /* a fifo would block the open without O_NONBLOCK; regular files do not mind */
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0)
-        return td_error_errno(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s'", path);
-    if (fstat(*fd, &s) != 0)
-        return td_error_errno(TD_EIO, "cannot read '%s'", path);
-    if (!S_ISREG(s.st_mode))
-        return td_error(TD_EIO, "cannot read '%s': it is %s", path,
-                        S_ISDIR(s.st_mode) ? "a folder" : "not a regular file");
-    *n_file = (uint64_t)s.st_size;
-    return TD_OK;
-}
-
-static td_status read_bytes(int fd, const char *path, void *to, size_t n_bytes)
-{
-    for (char *p = to; n_bytes;) {
-        ssize_t n = read(fd, p, n_bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return td_error_errno(TD_EIO, "cannot read '%s'", path);
-        if (n == 0)
-            return td_error(TD_EIO, "cannot read '%s': it became shorter meanwhile", path);
-        p += n;
-        n_bytes -= (size_t)n;
-    }
-    return TD_OK;
-}
-
-static td_status read_data(int fd, const reader *r)
-{
+    uint64_t at = LENGTH_BYTES + r->n_header;
     TD_TRY_MSG(place(r->t, wants_always), "cannot read '%s'", r->what);
     for (size_t i = 0; i < r->t->n; i++) {
         td_tensor *x = &r->t->items[i];
-        TD_TRY(read_bytes(fd, r->what, (void *)x->data, x->n_bytes));
+        TD_TRY(td_blob_read(file, at, x->n_bytes, (void *)x->data));
+        at += x->n_bytes;
     }
     return TD_OK;
 }
@@ -636,36 +623,34 @@ static td_status read_data(int fd, const reader *r)
 td_status td_tensors_read(const char *path, td_tensors **out)
 {
     td_status st;
-    int fd = -1;
-    uint64_t n_file = 0;
+    td_blob file;
     unsigned char length[LENGTH_BYTES];
     char *header = NULL;
     reader r = { .what = path };
 
     *out = NULL;
-    TD_OUT(open_file(path, &fd, &n_file));
-    if (n_file < LENGTH_BYTES)
-        TD_OUT(too_short(path, n_file));
-    TD_OUT(read_bytes(fd, path, length, sizeof length));
-    TD_OUT(check_length(path, get_length(length), n_file));
+    TD_TRY(td_blob_open(path, &file));
+    if (file.n_bytes < LENGTH_BYTES)
+        TD_OUT(too_short(path, file.n_bytes));
+    TD_OUT(td_blob_read(&file, 0, sizeof length, length));
+    TD_OUT(check_length(path, get_length(length), file.n_bytes));
 
     r.n_header = (size_t)get_length(length);
-    r.n_data = n_file - LENGTH_BYTES - r.n_header;
+    r.n_data = file.n_bytes - LENGTH_BYTES - r.n_header;
     r.header = header = td_alloc(r.n_header, 1);
     if (!header)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(read_bytes(fd, path, header, r.n_header));
+    TD_OUT(td_blob_read(&file, LENGTH_BYTES, r.n_header, header));
     TD_OUT(td_tensors_new(&r.t));
     TD_OUT(read_header(&r));
-    TD_OUT(read_data(fd, &r));
+    TD_OUT(read_data(&file, &r));
     TD_OUT(check_digest(&r));
     *out = r.t;
     r.t = NULL;
 out:
     td_tensors_free(r.t);
     td_free(header);
-    if (fd >= 0)
-        close(fd);
+    td_blob_close(&file);
     return st;
 }
 

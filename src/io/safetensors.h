@@ -93,6 +93,9 @@ TD_CHECKED td_status td_tensors_add(td_tensors *t, const char *name, td_dtype dt
 TD_CHECKED td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, int rank,
                                         const int64_t *dim, void **data);
 
+/** Make f32 of all f16 and bf16 tensors, which changes no value.  TD_ENOMEM: some of them are. */
+TD_CHECKED td_status td_tensors_widen(td_tensors *t);
+
 /** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the writer's own two. */
 TD_CHECKED td_status td_tensors_set_meta(td_tensors *t, const char *key, const char *value);
 

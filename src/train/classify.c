@@ -13,6 +13,7 @@
 #include "train/inputs.h"
 #include "train/metrics.h"
 #include "train/network.h"
+#include "train/weight_file.h"
 #include "train/weights.h"
 
 typedef struct {
@@ -39,7 +40,7 @@ static td_status open_classifier(classifier *c)
     td_graph *g = NULL;
     if (!c->o.weights)
         return td_error(TD_EUSAGE, "classify needs --weights FILE");
-    TD_TRY(td_tensors_read(c->o.weights, &c->weights));
+    TD_TRY(td_weight_file_open(c->o.weights, &c->weights));
     td_weight_facts_apply(c->weights, td_model_is_default(&c->o.model), &c->o.model);
     TD_TRY(td_classes_from_json(td_tensors_meta(c->weights, "tandem.classes"), c->o.weights,
                                 &c->n_names, &c->names));

@@ -14,6 +14,7 @@
 #include "train/judge.h"
 #include "train/report_settings.h"
 #include "train/report_sums.h"
+#include "train/weight_file.h"
 #include "train/weights.h"
 
 typedef struct {
@@ -43,7 +44,7 @@ static td_status open_weights(evaluation *e)
     if (!e->o.weights)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
     TD_TRY(td_require_check(e->o.require, e->o.topk));
-    TD_TRY(td_tensors_read(e->o.weights, &e->weights));
+    TD_TRY(td_weight_file_open(e->o.weights, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
                                 &e->n_names, &e->names);

@@ -1,10 +1,6 @@
 /*
- * init.c -- fresh weights of an architecture; checkpoints reduced to weights
+ * init.c -- fresh weights of an architecture
  */
-#include <string.h>
-
-#include "base/text.h"
-#include "io/safetensors.h"
 #include "pass/amp.h"
 #include "tandem/train.h"
 #include "train/checkpoint.h"
@@ -32,43 +28,5 @@ out:
     td_program_free(p);
     td_graph_free(g);
     td_device_close(dev);
-    return st;
-}
-
-/* everything but velocities and the run's own state */
-static td_status copy_weights(const td_tensors *in, td_tensors *out)
-{
-    for (size_t i = 0; i < td_tensors_count(in); i++) {
-        const td_tensor *t = td_tensors_at(in, i);
-        if (!td_text_starts(t->name, TD_MOMENTUM_PREFIX))
-            TD_TRY(td_tensors_add(out, t->name, t->dtype, t->rank, t->dim, t->data));
-    }
-    for (size_t i = 0; i < td_tensors_meta_count(in); i++) {
-        const char *key = td_tensors_meta_key(in, i);
-        const char *value = td_tensors_meta(in, key);
-        if (strcmp(key, "tandem.kind") == 0)
-            value = "weights";
-        if (!td_text_starts(key, "digest") && strcmp(key, "tandem.state") != 0 &&
-            strcmp(key, "tandem.config") != 0)
-            TD_TRY(td_tensors_set_meta(out, key, value));
-    }
-    return TD_OK;
-}
-
-td_status td_convert(const char *in_path, const char *out_path)
-{
-    td_status st = TD_OK;
-    td_tensors *in = NULL, *out = NULL;
-    if (!td_text_ends(in_path, ".safetensors") || !td_text_ends(out_path, ".safetensors"))
-        return td_error(TD_EUNSUPPORTED,
-                        "convert reads and writes .safetensors so far, found '%s' and '%s'",
-                        in_path, out_path);
-    TD_OUT(td_tensors_read(in_path, &in));
-    TD_OUT(td_tensors_new(&out));
-    TD_OUT(copy_weights(in, out));
-    TD_OUT(td_tensors_write(out, out_path));
-out:
-    td_tensors_free(in);
-    td_tensors_free(out);
     return st;
 }

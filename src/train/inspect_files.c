@@ -8,6 +8,7 @@
 #include "ir/op.h"
 #include "tandem/data.h"
 #include "tandem/program.h"
+#include "train/weight_file.h"
 
 /* --- checkpoint ------------------------------------------------------------------------------- */
 
@@ -70,7 +71,7 @@ td_status td_inspect_checkpoint(const td_inspection *q, td_text *out)
 {
     td_tensors *file;
     double n_bytes = 0;
-    TD_TRY(td_tensors_read(q->path, &file));
+    TD_TRY(td_weight_file_read(q->path, false, &file));
     for (size_t i = 0; i < td_tensors_count(file); i++)
         n_bytes += (double)td_tensors_at(file, i)->n_bytes;
     if (q->opts->json)

@@ -17,6 +17,7 @@
 #include "train/network.h"
 #include "train/train_job.h"
 #include "train/train_report.h"
+#include "train/weight_file.h"
 #include "train/weights.h"
 
 typedef td_train_job job;
@@ -101,7 +102,7 @@ static td_status open_start(job *j)
     j->s.best_top1 = j->s.last_top1 = j->s.last_topk = -1;
     if (!path)
         return TD_OK;
-    TD_TRY(td_tensors_read(path, &j->start));
+    TD_TRY(td_weight_file_open(path, &j->start));
     if (o->resume) {
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
         TD_TRY(keep_graph_text(j));

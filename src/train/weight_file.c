@@ -1,0 +1,57 @@
+/*
+ * weight_file.c -- which reader a file of weights wants
+ */
+#include "train/weight_file.h"
+
+#include "io/blob.h"
+#include "io/pth.h"
+#include "model/arch.h"
+
+static td_status is_of_pytorch(const char *path, bool *out)
+{
+    td_blob file;
+    unsigned char head[TD_PTH_HEAD_BYTES];
+    TD_TRY(td_blob_open(path, &file));
+    size_t n = file.n_bytes < sizeof head ? (size_t)file.n_bytes : sizeof head;
+    td_status st = td_blob_read(&file, 0, n, head);
+    *out = st == TD_OK && td_pth_is(head, n);
+    td_blob_close(&file);
+    return st;
+}
+
+td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out)
+{
+    bool is_pth = false;
+    *out = NULL;
+    TD_TRY(is_of_pytorch(path, &is_pth));
+    return is_pth ? td_pth_read(path, is_ema, out) : td_tensors_read(path, out);
+}
+
+const char *td_weight_file_arch(const td_tensors *t)
+{
+    const td_arch *row;
+    const char *arch = td_tensors_meta(t, "torch.arch");
+    if (!arch)
+        return NULL;
+    if (td_arch_row(arch, &row) == TD_OK)
+        return row->name;
+    td_error_clear();
+    return NULL;
+}
+
+td_status td_weight_file_open(const char *path, td_tensors **out)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    *out = NULL;
+    TD_TRY(td_weight_file_read(path, false, &t));
+    TD_OUT(td_tensors_widen(t));
+    const char *arch = td_weight_file_arch(t);
+    if (arch)
+        TD_OUT(td_tensors_set_meta(t, "tandem.arch", arch));
+    *out = t;
+    t = NULL;
+out:
+    td_tensors_free(t);
+    return st;
+}

@@ -1,0 +1,27 @@
+/*
+ * train/weight_file.h -- a file of weights, in whichever format it is
+ *
+ * The content decides, not the name: safetensors (io/safetensors.h) or PyTorch's (io/pth.h).
+ */
+#ifndef TD_TRAIN_WEIGHT_FILE_H
+#define TD_TRAIN_WEIGHT_FILE_H
+
+#include "io/safetensors.h"
+
+/**
+ * Read a file as it is.  `is_ema` chooses the averaged weights of a checkpoint of PyTorch's, and
+ * changes nothing for ours, which have both in one set.  Errors as of td_tensors_read and
+ * td_pth_read.
+ */
+td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
+
+/**
+ * The same for a network: f16 and bf16 are made f32, and an architecture that a checkpoint of
+ * PyTorch's names is "tandem.arch" where we have it.
+ */
+td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
+
+/** Our name of the network that a checkpoint of PyTorch's names; NULL: none, or not one we have. */
+const char *td_weight_file_arch(const td_tensors *t);
+
+#endif

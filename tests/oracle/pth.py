@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Weight files of PyTorch's, read by `tandem convert`, compared bit for bit with what was saved.
+
+    pth.py --tandem build/tandem [--quick]     judge
+    pth.py --write                             make tests/data/pth and tests/fuzz/corpus/pth/torch-*
+
+Every case is saved in the zip and in the legacy format.  --quick leaves the full-size networks out.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict
+
+import numpy as np
+import safetensors.torch
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(HERE, "..", "data", "pth")
+CORPUS = os.path.join(HERE, "..", "fuzz", "corpus", "pth")
+
+
+def save(obj, path, legacy=False, **kwargs):
+    torch.save(obj, path, _use_new_zipfile_serialization=not legacy, **kwargs)
+
+
+def numbers(shape, dtype, seed):
+    """Whole eighths, which every type here can hold, never all alike."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randint(-64, 64, shape, generator=g).to(torch.float64) / 8
+    return (x.abs() if dtype in (torch.uint8, torch.bool) else x).to(dtype)
+
+
+def all_kinds():
+    """Types, shapes, strides and sharing, by the name that each keeps."""
+    base = numbers((6, 8), torch.float32, 1)
+    special = torch.tensor([float("nan"), float("inf"), -0.0, 1e-45, 3.4e38], dtype=torch.float32)
+    shared = numbers((40,), torch.float32, 2)
+    sd = OrderedDict()
+    for i, dtype in enumerate([torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64,
+                               torch.int32, torch.uint8, torch.bool]):
+        sd["types." + str(dtype).split(".")[1]] = numbers((3, 5), dtype, 10 + i)
+    sd["special"] = special
+    sd["scalar"] = torch.tensor(7)
+    sd["empty"] = torch.zeros(2, 0, 3)
+    sd["rank5"] = numbers((1, 2, 3, 1, 2), torch.float32, 3)
+    sd["transposed"] = base.t()
+    sd["part"] = base[1:5, 2:7]
+    sd["steps"] = base[::2, ::3]
+    sd["channels_last"] = numbers((2, 3, 4, 5), torch.float16, 4).contiguous(memory_format=torch.channels_last)
+    sd["expanded"] = torch.tensor([1.5]).expand(4, 3)
+    sd["shared.a"] = shared[:16].view(4, 4)
+    sd["shared.b"] = shared[8:24].view(2, 8)
+    sd["shared.c"] = shared
+    sd["parameter"] = torch.nn.Parameter(numbers((4,), torch.float32, 5))
+    return sd
+
+
+class Tiny(torch.nn.Module):
+    """What tests/data/pth/tiny.td is: a gated block, under timm's names."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(8)
+        block = torch.nn.Module()
+        block.conv1 = torch.nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        block.bn1 = torch.nn.BatchNorm2d(8)
+        block.se = torch.nn.Module()
+        block.se.fc1 = torch.nn.Conv2d(8, 2, 1)
+        block.se.fc2 = torch.nn.Conv2d(2, 8, 1)
+        self.layer1 = torch.nn.Sequential(block)
+        self.fc = torch.nn.Linear(8, 4)
+
+
+def tiny(seed):
+    net = Tiny()
+    for i, (name, x) in enumerate(net.state_dict().items()):
+        if name.endswith("tracked"):
+            x.fill_(7)
+        else:
+            x.copy_(numbers(x.shape, torch.float32, 100 * seed + i) / 8)
+            if name.endswith("running_var"):
+                x.abs_().add_(1)
+    return net
+
+
+def as_reference(sd, prefix="module."):
+    """The reference code's names: layers.N, squeeze.squeeze, matrices for squeeze-and-excitation."""
+    out = OrderedDict()
+    for name, x in sd.items():
+        name = name.replace("layer1.", "layers.0.").replace("se.fc1", "squeeze.squeeze").replace("se.fc2", "squeeze.expand")
+        out[prefix + name] = x.flatten(1) if ".squeeze." in name and name.endswith("weight") else x
+    return out
+
+
+def checkpoint(net, averaged, **more):
+    """What the reference's main.py saves, after a step, so that there are momentum buffers."""
+    opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.875, weight_decay=1 / 32768)
+    state = {name: x.clone() for name, x in net.state_dict().items()}
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    opt.step()
+    return {
+        "epoch": 90,
+        "best_prec1": 77.125,
+        "arch": ("tiny", "fanin"),
+        "state_dict": as_reference(state),
+        "state_dict_ema": as_reference(averaged.state_dict()),
+        "optimizer": opt.state_dict(),
+        "size": torch.Size([2, 3]),
+        "device": torch.device("cpu"),
+        "dtype": torch.float16,
+        "set": {1, 2},
+        "numpy": np.float64(1.5),
+        "args": argparse.Namespace(lr=0.1, workers=4),
+        **more,
+    }
+
+
+def plain(sd, dtype=None):
+    """The tensors as a set of their own, as `convert` shall write them; booleans are bytes there."""
+    out = OrderedDict()
+    for name, x in sd.items():
+        x = x.detach().clone(memory_format=torch.contiguous_format)
+        x = x.to(torch.uint8) if x.dtype == torch.bool else x
+        out[name] = x.to(dtype) if dtype and x.is_floating_point() else x
+    return out
+
+
+def same(got, want):
+    if list(sorted(got)) != list(sorted(want)):
+        return f"names differ: {set(got) ^ set(want)}"
+    for name, x in want.items():
+        y = got[name]
+        if y.dtype != x.dtype or y.shape != x.shape:
+            return f"{name}: {y.dtype}{list(y.shape)}, wanted {x.dtype}{list(x.shape)}"
+        if x.numel() and x.contiguous().numpy(force=True).tobytes() != y.contiguous().numpy(force=True).tobytes() \
+                if x.dtype != torch.bfloat16 else not torch.equal(x.view(torch.int16), y.view(torch.int16)):
+            return f"{name}: other bits"
+    return None
+
+
+def networks(quick):
+    """(name, state_dict to save, state_dict wanted)"""
+    import timm
+    import torchvision
+
+    makes = [("torchvision resnet18", lambda: torchvision.models.resnet18(num_classes=10))]
+    if not quick:
+        makes += [
+            ("torchvision resnet50", torchvision.models.resnet50),
+            ("torchvision resnext50_32x4d", torchvision.models.resnext50_32x4d),
+            ("timm resnet50", lambda: timm.create_model("resnet50")),
+            ("timm resnext50_32x4d", lambda: timm.create_model("resnext50_32x4d")),
+            ("timm seresnet50", lambda: timm.create_model("seresnet50")),
+            ("timm seresnext101_32x4d", lambda: timm.create_model("seresnext101_32x4d")),
+        ]
+    for name, make in makes:
+        sd = make().state_dict()
+        yield name, sd, plain(sd)
+        yield name + ", module.", OrderedDict(("module." + k, x) for k, x in sd.items()), plain(sd)
+        yield name + ", half", {k: x.half() if x.is_floating_point() else x for k, x in sd.items()}, plain(sd, torch.float16)
+
+
+def cases(quick):
+    """(name, object to save, tensors wanted, options)"""
+    kinds = all_kinds()
+    yield "all kinds", kinds, plain(kinds), []
+    yield "all kinds in state_dict", {"state_dict": kinds, "epoch": 1}, plain(kinds), []
+    net, averaged = tiny(1), tiny(2)
+    want, want_ema = plain(net.state_dict()), plain(averaged.state_dict())
+    ck = checkpoint(net, averaged)
+    yield "checkpoint", ck, want, []
+    yield "checkpoint, averages", ck, want_ema, ["--ema"]
+    yield "torchvision's checkpoint", {"model": tiny(1).state_dict(), "epoch": 1, "model_ema": want_ema}, want, []
+    for name, sd, wanted in networks(quick):
+        yield name, sd, wanted, []
+
+
+def judge(tandem, quick):
+    bad = n = 0
+    with tempfile.TemporaryDirectory() as folder:
+        src, dst = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
+        for name, obj, want, options in cases(quick):
+            for form in ({}, {"legacy": True}, {"pickle_protocol": 3}, {"pickle_protocol": 4}, {"pickle_protocol": 5}):
+                save(obj, src, **form)
+                run = subprocess.run([tandem, "convert", *options, src, dst], capture_output=True, text=True)
+                fault = run.stderr.strip() if run.returncode else same(safetensors.torch.load_file(dst), want)
+                n += 1
+                if fault:
+                    bad += 1
+                    print(f"{name} {form}: {fault}")
+    print(f"{n} files, {bad} wrong")
+    return bad == 0
+
+
+def write():
+    os.makedirs(DATA, exist_ok=True)
+    os.makedirs(CORPUS, exist_ok=True)
+    torch.manual_seed(0)
+    path = lambda name: os.path.join(DATA, name)
+    kinds = all_kinds()
+    safetensors.torch.save_file(plain(kinds), path("kinds.safetensors"))
+    net, averaged = tiny(1), tiny(2)
+    safetensors.torch.save_file(plain(net.state_dict()), path("tiny.safetensors"))
+    safetensors.torch.save_file(plain(averaged.state_dict()), path("tiny-ema.safetensors"))
+    half = {"module.1." + k: x.half() if x.is_floating_point() else x for k, x in net.state_dict().items()}
+    brain = {k: x.bfloat16() if x.is_floating_point() else x for k, x in net.state_dict().items()}
+    bare = net.state_dict()
+    ck = checkpoint(tiny(1), averaged)
+    for form, legacy in (("zip", False), ("legacy", True)):
+        save(kinds, path(f"kinds-{form}.pth"), legacy)
+        save(ck, path(f"checkpoint-{form}.pth.tar"), legacy)
+        save(half, path(f"half-{form}.pth"), legacy)
+    save(brain, path("bf16-protocol4.pt"), pickle_protocol=4)
+    save(bare, path("tiny.pth"))
+    save({"x": torch.arange(6.0).reshape(2, 3).t(), "n": torch.tensor(3)}, path("small-zip.pth"))
+    save({"x": torch.arange(6.0).reshape(2, 3).t(), "n": torch.tensor(3)}, path("small-legacy.pth"), True)
+    save({"f8": torch.zeros(2).to(torch.float8_e4m3fn)}, path("float8.pth"))
+    save({"short": torch.zeros(2, dtype=torch.int16)}, path("int16.pth"))
+    small = {"epoch": 3, "best_prec1": np.float64(1), "state_dict": {"w": torch.nn.Parameter(torch.ones(2, 2))}, "state_dict_ema": {"w": torch.zeros(2, 2)}}
+    for form, legacy in (("zip", False), ("legacy", True)):
+        save(small, os.path.join(CORPUS, f"torch-{form}"), legacy)
+        save({"a": torch.arange(12.0).reshape(3, 4)[:, 1:3], "b": torch.ones(3, dtype=torch.float16)}, os.path.join(CORPUS, f"torch-strided-{form}"), legacy)
+    save(small, os.path.join(CORPUS, "torch-protocol4"), pickle_protocol=4)
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--tandem")
+parser.add_argument("--quick", action="store_true")
+parser.add_argument("--write", action="store_true")
+args = parser.parse_args()
+if args.write:
+    write()
+elif args.tandem:
+    sys.exit(0 if judge(args.tandem, args.quick) else 1)
+else:
+    parser.error("--tandem or --write")
