@@ -30,6 +30,8 @@ struct td_zip {
 static td_status failed(const td_blob *b, zip_error_t *e)
 {
     td_status st = zip_error_code_zip(e) == ZIP_ER_MEMORY ? TD_ENOMEM : TD_EFORMAT;
+    if (zip_error_code_zip(e) == ZIP_ER_EXISTS)
+        return td_error(TD_EFORMAT, "'%s': two entries with the same name", b->what);
     return td_error(st, "'%s': malformed zip archive (%s)", b->what, zip_error_strerror(e));
 }
 
@@ -90,7 +92,7 @@ static td_status check_entry(const td_zip *z, const zip_stat_t *s)
     if (!is_plain_name(s->name))
         return td_error(TD_EFORMAT, "'%s': an entry with the name '" NAME "'", what, s->name);
     if (td_map_has(&z->index, s->name))
-        return td_error(TD_EFORMAT, "'%s': two entries with the name '" NAME "'", what, s->name);
+        return td_error(TD_EFORMAT, "'%s': two entries with the same name", what);
     if (s->encryption_method != ZIP_EM_NONE)
         return td_error(TD_EUNSUPPORTED, "'%s': entry '" NAME "' is encrypted", what, s->name);
     if (s->comp_method != ZIP_CM_STORE || s->comp_size != s->size)
