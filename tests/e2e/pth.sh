@@ -1,0 +1,92 @@
+# pth.sh -- PyTorch's weight files wherever weights are taken: the same logits as from the plain file, in every
+# container, type and generation of names; converted; and what is refused.  The files are tests/oracle/pth.py's.
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+files=$TANDEM_SOURCE/tests/data/pth
+net="--model $files/tiny.td"
+drawn set --classes 4 --train 20 --val 12
+
+# --- read directly: every one of them means the same weights --------------------------------------
+expect 0 evaluate set $net --weights "$files/tiny.safetensors" --logits want.safetensors
+for weights in tiny.pth checkpoint-zip.pth.tar checkpoint-legacy.pth.tar half-zip.pth half-legacy.pth bf16-protocol4.pt; do
+    expect 0 evaluate set $net --weights "$files/$weights" --logits got.safetensors
+    same want.safetensors got.safetensors
+done
+picture=$(ls set/val/*/* | head -1)
+expect 0 classify $net --weights "$files/tiny.safetensors" --json "$picture"
+sed 's/, "seconds.*//' out >want
+expect 0 classify $net --weights "$files/checkpoint-zip.pth.tar" --json "$picture"
+sed 's/, "seconds.*//' out | cmp -s - want || complain "classify differs"
+cp "$files/half-legacy.pth" named.safetensors # the content decides, not the name
+expect 0 evaluate set $net --weights named.safetensors --logits got.safetensors
+same want.safetensors got.safetensors
+expect 0 inspect checkpoint "$files/checkpoint-legacy.pth.tar"
+prints '^  torch.container: legacy$'
+prints '^  torch.best_prec1: 77.125$'
+prints '^  module.layers.0.0.squeeze.squeeze.weight +f32\[2,8\]$'
+expect 0 train set $net --pretrained-weights "$files/half-zip.pth" --epochs 1 -b 4 --lr 0.01 --seed 1 --workspace half
+expect 0 train set $net --pretrained-weights "$files/tiny.safetensors" --epochs 1 -b 4 --lr 0.01 --seed 1 --workspace full
+expect 0 convert half/checkpoint.safetensors a.safetensors
+expect 0 convert full/checkpoint.safetensors b.safetensors
+payload a.safetensors >a
+payload b.safetensors >b
+same a b
+
+# --- converted ------------------------------------------------------------------------------------
+for container in zip legacy; do
+    expect 0 convert "$files/checkpoint-$container.pth.tar" plain.safetensors
+    prints '^epoch 90$'
+    prints '^best accuracy 77.125 %$'
+    expect 0 convert --ema "$files/checkpoint-$container.pth.tar" ema.safetensors
+    for kind in plain ema; do
+        [ $kind = ema ] && same_as=tiny-ema || same_as=tiny
+        expect 0 inspect checkpoint "$files/$same_as.safetensors"
+        sed -n '/^tensors/,$p' out | sort >want
+        expect 0 inspect checkpoint $kind.safetensors
+        sed -n '/^tensors/,$p' out | sort | cmp -s - want || complain "$kind: other names or shapes"
+        expect 0 evaluate set $net --weights "$files/$same_as.safetensors" --logits want.safetensors
+        expect 0 evaluate set $net --weights $kind.safetensors --logits got.safetensors
+        same want.safetensors got.safetensors
+    done
+done
+expect 0 convert --json "$files/half-zip.pth" half.safetensors
+prints '"tensors": 18'
+expect 0 inspect checkpoint half.safetensors
+prints '^  layer1.0.se.fc1.weight +f16\[2,8,1,1\]$'
+
+# --- refused --------------------------------------------------------------------------------------
+expect 1 convert --ema "$files/tiny.pth" none.safetensors
+says "tiny.pth' has no averaged weights"
+expect 1 convert --ema full/checkpoint.safetensors none.safetensors
+says "has no averaged weights"
+expect 1 convert "$files/float8.pth" none.safetensors
+says "tensor 'f8' is float8_e4m3fn, which is not supported"
+expect 1 convert "$files/tiny.pth" out.pth
+says "convert writes .safetensors"
+expect 1 convert absent.pth none.safetensors
+says "cannot open 'absent.pth': No such file"
+expect 1 convert set none.safetensors
+says "it is a folder"
+printf '\200\002cos\nsystem\nX\010\000\000\000touch pw\205R.' >bare.pth
+expect 1 convert bare.pth none.safetensors
+says "none that torch.save wrote"
+{
+    head -c 137 "$files/small-legacy.pth"
+    printf '\200\002cos\nsystem\nX\010\000\000\000touch pw\205R.'
+} >code.pth
+expect 1 convert code.pth none.safetensors
+says "the name 'os.system' is not among those that are read"
+for verb in "evaluate set $net --weights" "classify $net $picture --weights" "inspect checkpoint"; do
+    expect 1 $verb code.pth
+    says "os.system"
+done
+[ ! -e pw ] || complain "code of a file was run"
+[ ! -e none.safetensors ] || complain "a refused file left a result"
+head -c 2000 "$files/checkpoint-zip.pth.tar" >cut.pth
+expect 1 convert cut.pth none.safetensors
+says "without its end: was it cut off"
+: >empty.pth
+expect 1 convert empty.pth none.safetensors
+says "too short"
+finish
