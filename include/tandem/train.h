@@ -226,6 +226,7 @@ TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t
 
 typedef struct {
     bool ema; /* the averaged weights */
+    const char *log;
 } td_convert_opts;
 
 /** What a checkpoint says of itself; -1 where it does not. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/field.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "tandem/train.h"
 #include "train/checkpoint.h"
@@ -16,18 +16,6 @@
 #include "train/weights.h"
 
 #define EMA_PREFIX "ema."
-
-/* clang-format off */
-static const td_field fields[] = {
-    TD_BOOL(td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
-    TD_END,
-};
-/* clang-format on */
-
-const td_field *td_convert_fields(void)
-{
-    return fields;
-}
 
 static bool is_state(const char *name)
 {
@@ -138,6 +126,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     if (!td_text_ends(out_path, ".safetensors"))
         return td_error(TD_EUNSUPPORTED, "convert writes .safetensors so far, found '%s'",
                         out_path);
+    TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;
     if (!is_pth && opts->ema && !has_averages(in))

@@ -63,7 +63,7 @@ enum { AMP_STATS_EVERY = 100 };
 #define WEIGHTS_ROW(T) \
     TD_TEXT_AS(T, weights, "weights", \
                "w|pretrained-weights|pretrained-from-file|resume", NULL, \
-               "FILE", "weight file or checkpoint")
+               "FILE", "weight file or checkpoint, ours or PyTorch's")
 
 static const td_field input_fields[] = {
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
@@ -116,7 +116,7 @@ static const td_field train_fields[] = {
                "iterations between two lines of progress"),
     TD_TEXT   (td_train_opts, resume, NULL, "FILE", "checkpoint to go on from"),
     TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
-               NULL, "FILE", "weights to begin with"),
+               NULL, "FILE", "weights to begin with, ours or PyTorch's"),
     TD_BOOL   (td_train_opts, pretrained, false, NULL),
     TD_BOOL   (td_train_opts, fp16, false, "same as --precision fp16"),
     TD_REAL   (td_train_opts, static_loss_scale, -1, -1, 1e30,
@@ -215,6 +215,12 @@ static const td_field classify_fields[] = {
     TD_END,
 };
 
+static const td_field convert_fields[] = {
+    TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
+    LOG_ROW   (td_convert_opts),
+    TD_END,
+};
+
 static const td_field benchmark_fields[] = {
     TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
     TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
@@ -278,6 +284,11 @@ const td_field *td_evaluate_fields(void)
 const td_field *td_classify_fields(void)
 {
     return classify_fields;
+}
+
+const td_field *td_convert_fields(void)
+{
+    return convert_fields;
 }
 
 const td_field *td_benchmark_fields(void)

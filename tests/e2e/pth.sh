@@ -50,6 +50,9 @@ for container in zip legacy; do
         same want.safetensors got.safetensors
     done
 done
+expect 0 convert --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
+says "the checkpoint has 'optimizer', a dict"
+says "the checkpoint has 'numpy', an object"
 expect 0 convert --json "$files/half-zip.pth" half.safetensors
 prints '"tensors": 18'
 expect 0 inspect checkpoint half.safetensors
