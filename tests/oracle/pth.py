@@ -2,16 +2,21 @@
 """Weight files of PyTorch's, read by `tandem convert`, compared bit for bit with what was saved.
 
     pth.py --tandem build/tandem [--quick]     judge
-    pth.py --write                             make tests/data/pth and tests/fuzz/corpus/pth/torch-*
+    pth.py --write                             make tests/data/pth, and in tests/fuzz/corpus/pth what is
+                                               not found-*
 
 Every case is saved in the zip and in the legacy format.  --quick leaves the full-size networks out.
 """
 
 import argparse
+import io
 import os
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections import OrderedDict
 
 import numpy as np
@@ -198,6 +203,79 @@ def judge(tandem, quick):
     return bad == 0
 
 
+def _text(s):
+    return b"X" + struct.pack("<I", len(s)) + s.encode()
+
+
+def _tensor(storage, n, offset, sizes, strides):
+    """A tensor's pickle over a storage "0" of n elements."""
+    number = lambda x: b"\x8a\x08" + struct.pack("<q", x)
+    numbers = lambda xs: b"(" + b"".join(map(number, xs)) + b"t"
+    key = b"(" + _text("storage") + b"ctorch\n" + storage.encode() + b"\n" + _text("0") + _text("cpu") + number(n) + b"tQ"
+    return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + key + number(offset) + numbers(sizes) + numbers(strides)
+            + b"\x89}tR")
+
+
+def _legacy(obj):
+    """A legacy file around an object's pickle, with six elements where it has a tensor."""
+    head = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e") + b"\x80\2M\xe9\3." + b"\x80\2}" + _text("little_endian") + b"\x88s."
+    has_tensor = b"_rebuild_tensor" in obj
+    storages = _text("0") + b"a." + struct.pack("<q", 6) + bytes(24) if has_tensor else b"."
+    return head + b"\x80\2" + obj + b"." + b"\x80\2]" + storages
+
+
+def _zip(entries, method=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z:
+        for name, data in entries:
+            z.writestr(zipfile.ZipInfo(name), data, method)
+    return out.getvalue()
+
+
+def hostile():
+    """(name, bytes): files that want more than to be read."""
+    entry = lambda x: b"}" + _text("w") + x + b"s"
+    good = entry(_tensor("FloatStorage", 6, 0, [2, 3], [3, 1]))
+    call = b"cos\nsystem\n" + _text("ls") + b"\x85R"
+    for name, obj in {
+        "os-system": call,
+        "stack-global": b"\x8c\x02os\x8c\x06system\x93" + _text("ls") + b"\x85R",
+        "inst": b"(" + _text("ls") + b"ios\nsystem\n",
+        "obj": b"(cos\nsystem\n" + _text("ls") + b"o",
+        "ext1": b"\x82\x01)R",
+        "build": b"ctorch\nFloatStorage\n}b",
+        "memo-loop": b"]q\0h\0a",
+        "dict-loop": b"}q\0" + _text("state_dict") + b"h\0s",
+        "underflow": b"R",
+        "storage-2.9e18": entry(_tensor("FloatStorage", 2900000000000000000, 0, [1], [1])),
+        "offset-out": entry(_tensor("FloatStorage", 6, 5, [2], [1])),
+        "strides-out": entry(_tensor("FloatStorage", 6, 0, [2, 3], [4, 1])),
+        "strides-overflow": entry(_tensor("FloatStorage", 6, 0, [3, 1], [2**63 - 1, 1])),
+        "sizes-overflow": entry(_tensor("FloatStorage", 6, 0, [2**62, 4], [1, 1])),
+        "expanded-bomb": entry(_tensor("FloatStorage", 6, 0, [10**9, 10**6], [0, 0])),
+        "rank9": entry(_tensor("FloatStorage", 6, 0, [1] * 9, [1] * 9)),
+    }.items():
+        yield name, _legacy(obj)
+    entries = [("a/data.pkl", b"\x80\2" + good + b"."), ("a/data/0", bytes(24)), ("a/byteorder", b"little")]
+    yield "zip-good", _zip(entries)
+    yield "zip-os-system", _zip([("a/data.pkl", b"\x80\2" + call + b".")])
+    yield "zip-bomb", _zip(entries[:1] + [("a/data/0", bytes(1 << 20))], zipfile.ZIP_DEFLATED)
+    yield "zip-dotdot", _zip(entries + [("a/../../x", b"x")])
+    yield "zip-twice", _zip(entries + [("a/data/1", b"x")]).replace(b"a/data/1", b"a/data/0")
+    yield "zip-big-endian", _zip(entries[:2] + [("a/byteorder", b"big")])
+    plain = bytearray(_zip(entries))
+    rows = [m.start() for m in re.finditer(rb"PK\x01\x02", plain)]
+    overlap = bytearray(plain)
+    overlap[rows[1] + 42 : rows[1] + 46] = overlap[rows[0] + 42 : rows[0] + 46]
+    yield "zip-overlap", bytes(overlap)
+    lie = bytearray(plain)
+    lie[rows[1] + 20 : rows[1] + 28] = b"\xff" * 8
+    yield "zip64-lie", bytes(lie)
+    saturated = bytearray(plain)
+    saturated[-14:-2] = b"\xff" * 12
+    yield "zip64-missing", bytes(saturated)
+
+
 def write():
     os.makedirs(DATA, exist_ok=True)
     os.makedirs(CORPUS, exist_ok=True)
@@ -227,6 +305,9 @@ def write():
         save(small, os.path.join(CORPUS, f"torch-{form}"), legacy)
         save({"a": torch.arange(12.0).reshape(3, 4)[:, 1:3], "b": torch.ones(3, dtype=torch.float16)}, os.path.join(CORPUS, f"torch-strided-{form}"), legacy)
     save(small, os.path.join(CORPUS, "torch-protocol4"), pickle_protocol=4)
+    for name, data in hostile():
+        with open(os.path.join(CORPUS, name), "wb") as file:
+            file.write(data)
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

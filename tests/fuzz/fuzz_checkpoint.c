@@ -1,0 +1,101 @@
+/*
+ * fuzz_checkpoint.c -- any bytes: an error in words, or a state that a run can go on from
+ *
+ * The input is tried as a whole checkpoint, and as each of the texts in one (state, class names,
+ * options): a checkpoint's digest keeps most damage away from them.
+ */
+#include "train/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/weights.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+static void check_state(const td_tensors *t)
+{
+    td_run_state s;
+    if (td_checkpoint_state(t, "input", &s) != TD_OK) {
+        TD_CHECK(*td_error_message());
+        return;
+    }
+    TD_CHECK(s.epoch >= 0 && s.iteration >= 0 && s.steps >= 0);
+    TD_CHECK(s.scaler.kind == TD_SCALER_NONE || s.scaler.scale > 0);
+}
+
+static void check_facts(const td_tensors *t)
+{
+    char name[256];
+    char **names;
+    int n;
+    td_model_opts model;
+    td_model_defaults(&model);
+    td_weight_facts_apply(t, true, &model);
+    TD_CHECK(model.num_classes >= 0 && model.image_size >= 0);
+    TD_CHECK(td_weights_classes(t) >= 0);
+    (void)td_weights_batches(t);
+    for (size_t i = 0; i < td_tensors_count(t); i++)
+        td_weight_name(td_tensors_at(t, i)->name, name);
+    if (td_classes_from_json(td_tensors_meta(t, "tandem.classes"), "input", &n, &names) == TD_OK)
+        td_classes_free(n, names);
+    else
+        TD_CHECK(n == 0 && !names && *td_error_message());
+}
+
+/* as the options that a run was made with; these are read from a file */
+static void try_options(const td_tensors *t)
+{
+    char path[64], *json;
+    snprintf(path, sizeof path, "/tmp/tandem-fuzz-checkpoint-%ld", (long)getpid());
+    TD_CHECK(td_tensors_write(t, path) == TD_OK);
+    if (td_train_stored_options(path, &json) == TD_OK)
+        td_text_free(json);
+    else
+        TD_CHECK(!json && *td_error_message());
+    unlink(path);
+}
+
+static void try_texts(const char *text)
+{
+    static const char *const keys[] = { "tandem.classes", "tandem.num_classes", "tandem.image_size",
+                                        "tandem.arch", "tandem.config" };
+    static const char state[] =
+        "{\"epoch\": 1, \"iteration\": 2, \"steps\": 3, \"batches_tracked\": 4, \"seed\": 5, "
+        "\"best_epoch\": 0, \"best_top1\": 6, \"loss_sum\": 7, \"train_loss\": 8, \"val_loss\": 9, "
+        "\"top1\": 10, \"topk\": 11}";
+    static unsigned n_tried;
+    td_tensors *t;
+    TD_CHECK(td_tensors_new(&t) == TD_OK);
+    TD_CHECK(td_tensors_set_meta(t, "tandem.kind", "checkpoint") == TD_OK);
+    TD_CHECK(td_tensors_set_meta(t, "tandem.version", "1") == TD_OK);
+    if (td_tensors_set_meta(t, "tandem.state", text) == TD_OK) { /* UTF-8 */
+        check_state(t);
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            TD_CHECK(td_tensors_set_meta(t, keys[i], text) == TD_OK);
+        check_facts(t);
+        TD_CHECK(td_tensors_set_meta(t, "tandem.state", state) == TD_OK);
+        if (n_tried++ % 64 == 0) /* files are slow */
+            try_options(t);
+    }
+    td_tensors_free(t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    td_tensors *t;
+    if (td_tensors_parse(data, n_bytes, "input", &t) == TD_OK) {
+        check_state(t);
+        check_facts(t);
+        td_tensors_free(t);
+    }
+    char *text = malloc(n_bytes + 1);
+    TD_CHECK(text);
+    memcpy(text, data, n_bytes);
+    text[n_bytes] = '\0';
+    try_texts(text);
+    free(text);
+    return 0;
+}
