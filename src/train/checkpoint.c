@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "train/weight_file.h"
 #include "train/weights.h"
 
 #define VERSION "1"
@@ -276,7 +277,7 @@ td_status td_train_stored_options(const char *checkpoint, char **json)
     td_tensors *t;
     td_run_state s;
     *json = NULL;
-    TD_TRY(td_tensors_read(checkpoint, &t));
+    TD_TRY(td_weight_file_read(checkpoint, false, &t));
     td_status st = td_checkpoint_state(t, checkpoint, &s);
     const char *config = td_tensors_meta(t, "tandem.config");
     if (st == TD_OK)

@@ -57,12 +57,17 @@ expect 0 convert --json "$files/half-zip.pth" half.safetensors
 prints '"tensors": 18'
 expect 0 inspect checkpoint half.safetensors
 prints '^  layer1.0.se.fc1.weight +f16\[2,8,1,1\]$'
+expect 0 evaluate set $net --weights "$files/tiny.safetensors" --logits want.safetensors
+expect 0 evaluate set $net --weights half.safetensors --logits got.safetensors
+same want.safetensors got.safetensors
 
 # --- refused --------------------------------------------------------------------------------------
 expect 1 convert --ema "$files/tiny.pth" none.safetensors
 says "tiny.pth' has no averaged weights"
 expect 1 convert --ema full/checkpoint.safetensors none.safetensors
 says "has no averaged weights"
+expect 1 train set $net --resume "$files/checkpoint-zip.pth.tar" --workspace none
+says "checkpoint-zip.pth.tar' is no checkpoint; weights alone go to --pretrained-weights"
 expect 1 convert "$files/float8.pth" none.safetensors
 says "tensor 'f8' is float8_e4m3fn, which is not supported"
 expect 1 convert "$files/tiny.pth" out.pth
@@ -85,6 +90,7 @@ for verb in "evaluate set $net --weights" "classify $net $picture --weights" "in
     says "os.system"
 done
 [ ! -e pw ] || complain "code of a file was run"
+[ ! -e none ] || complain "a run that never began left a workspace"
 [ ! -e none.safetensors ] || complain "a refused file left a result"
 head -c 2000 "$files/checkpoint-zip.pth.tar" >cut.pth
 expect 1 convert cut.pth none.safetensors
