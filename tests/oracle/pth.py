@@ -298,6 +298,7 @@ def write():
     save(bare, path("tiny.pth"))
     save({"x": torch.arange(6.0).reshape(2, 3).t(), "n": torch.tensor(3)}, path("small-zip.pth"))
     save({"x": torch.arange(6.0).reshape(2, 3).t(), "n": torch.tensor(3)}, path("small-legacy.pth"), True)
+    save({"arch": "resnet50", "best_acc1": torch.tensor(76.5), "epoch": 4, "state_dict": {"w": torch.ones(1)}}, path("arch.pth.tar"))
     save({"f8": torch.zeros(2).to(torch.float8_e4m3fn)}, path("float8.pth"))
     save({"short": torch.zeros(2, dtype=torch.int16)}, path("int16.pth"))
     small = {"epoch": 3, "best_prec1": np.float64(1), "state_dict": {"w": torch.nn.Parameter(torch.ones(2, 2))}, "state_dict_ema": {"w": torch.zeros(2, 2)}}

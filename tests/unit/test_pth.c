@@ -13,6 +13,7 @@
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"
+#include "train/weight_file.h"
 #include "train/weights.h"
 
 static const char *data_path(const char *name)
@@ -126,6 +127,27 @@ static void test_halves(void **state)
     expect_widened("half-zip.pth", TD_DT_F16);
     expect_widened("half-legacy.pth", TD_DT_F16);
     expect_widened("bf16-protocol4.pt", TD_DT_BF16);
+}
+
+/* a network that the checkpoint names in its own words, and one that we do not have */
+static void test_arch(void **state)
+{
+    td_tensors *t;
+    (void)state;
+    expect_ok(td_weight_file_open(data_path("arch.pth.tar"), &t));
+    assert_string_equal(td_tensors_meta(t, "tandem.arch"), "resnet50");
+    assert_string_equal(td_tensors_meta(t, "torch.best_prec1"), "76.5"); /* a tensor, best_acc1 */
+    td_tensors_free(t);
+    expect_ok(td_weight_file_open(data_path("checkpoint-zip.pth.tar"), &t));
+    assert_string_equal(td_tensors_meta(t, "torch.arch"), "tiny");
+    assert_null(td_tensors_meta(t, "tandem.arch"));
+    td_tensors_free(t);
+    expect_ok(td_weight_file_open(data_path("half-zip.pth"), &t));
+    assert_int_equal(td_tensors_at(t, 0)->dtype, TD_DT_F32);
+    td_tensors_free(t);
+    expect_ok(td_weight_file_read(data_path("half-zip.pth"), false, &t));
+    assert_int_equal(td_tensors_at(t, 0)->dtype, TD_DT_F16);
+    td_tensors_free(t);
 }
 
 static void test_refused(void **state)
@@ -259,6 +281,14 @@ static void test_trailing(void **state)
 
 static const char *swept;
 
+static td_status open_swept(void)
+{
+    td_tensors *t;
+    td_status st = td_weight_file_open(data_path(swept), &t);
+    td_tensors_free(t);
+    return st;
+}
+
 static td_status read_swept(void)
 {
     td_tensors *t;
@@ -278,16 +308,19 @@ static void test_allocations(void **state)
     td_test_allocations(read_swept, 2000);
     swept = "checkpoint-zip.pth.tar";
     td_test_allocations(read_swept, 2000);
+    swept = "arch.pth.tar";
+    td_test_allocations(open_swept, 2000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),           cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_halves),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_content_decides), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),         cmocka_unit_test(test_flipped_legacy),
-        cmocka_unit_test(test_trailing),        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_kinds),          cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_halves),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_arch),           cmocka_unit_test(test_content_decides),
+        cmocka_unit_test(test_truncated),      cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_flipped_legacy), cmocka_unit_test(test_trailing),
+        cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
