@@ -246,6 +246,42 @@ TD_API const struct td_field *td_convert_fields(void);
 TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path,
                                        const td_convert_opts *opts, td_convert_result *result);
 
+/** How a network becomes an ONNX file; all zero but opset and verify_file is a valid choice. */
+typedef struct {
+    td_model_opts model;    /* what the weight file does not say itself */
+    int opset;              /* 13 .. 21 */
+    int batch_size;         /* pictures a run; 0: left open, "N" */
+    int input;              /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
+    int se_layers;          /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
+    bool probabilities;     /* a second output: softmax of logits */
+    bool half_weights;      /* filters and matrices as fp16, cast to f32 before use */
+    bool verify;            /* read the file back, run it, compare, before it is put in place */
+} td_onnx_opts;
+
+TD_API const struct td_field *td_onnx_fields(void); /* without `model` */
+TD_API void td_onnx_defaults(td_onnx_opts *opts);
+
+typedef struct {
+    char output[512]; /* the file written */
+    char arch[64];
+    int n_nodes;
+    int64_t bytes;
+    bool was_verified;
+    double difference; /* largest of the logits read back, over the largest logit */
+} td_onnx_result;
+
+/**
+ * Weights -> ONNX file: input `images`, output `logits`.  out_path NULL: the weights' base name with
+ * its ending replaced by .onnx, here.
+ *
+ *   TD_EUNSUPPORTED  an op that ONNX has no counterpart of, by name
+ *   TD_ELIMIT        more than 2 GiB
+ *   TD_EFORMAT       the file read back is not the network; out_path is as it was
+ *   and what reading weights, compiling and writing can say
+ */
+TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
+                                           const td_onnx_opts *opts, td_onnx_result *out);
+
 typedef struct {
     int mode; /* 0 training, 1 inference, 2 data, 3 op */
     td_model_opts model;

@@ -1,13 +1,78 @@
 /*
- * cmd_convert.c -- tandem convert IN OUT
+ * cmd_convert.c -- tandem convert IN [OUT]
  */
 #include "cli/verb.h"
 #include "tandem/train.h"
 
+enum { BY_NAME, TO_SAFETENSORS, TO_ONNX };
+
+typedef struct {
+    int to;
+    td_convert_opts weights;
+    td_onnx_opts onnx;
+} options;
+
+/* clang-format off */
+static const char *const formats[] = { "auto", "safetensors", "onnx", NULL };
+
+static const td_field fields[] = {
+    TD_ENUM(options, to, 0, formats, "what is written; auto: as OUT's ending says"),
+    TD_END,
+};
+/* clang-format on */
+
 static void groups(void *opts, td_field_group *out)
 {
-    out[0] = (td_field_group){ "Conversion", td_convert_fields(), opts };
+    options *o = opts;
+    out[0] = (td_field_group){ "Conversion", fields, o };
+    out[1] = (td_field_group){ "Weights", td_convert_fields(), &o->weights };
+    out[2] = (td_field_group){ "Network, for ONNX", td_model_fields(), &o->onnx.model };
+    out[3] = (td_field_group){ "ONNX", td_onnx_fields(), &o->onnx };
 }
+
+static bool is_to_onnx(const td_call *call)
+{
+    const options *o = call->opts;
+    return o->to == TO_ONNX ||
+           (o->to == BY_NAME && call->n_args > 1 && td_text_ends(call->args[1], ".onnx"));
+}
+
+/* --- ONNX ------------------------------------------------------------------------------------- */
+
+static void print_onnx_json(const td_call *call, const td_onnx_result *r)
+{
+    const options *o = call->opts;
+    td_text_add(call->out, "{");
+    td_json_add_text(call->out, "input", call->args[0]);
+    td_json_add_text(call->out, "output", r->output);
+    td_json_add_text(call->out, "arch", r->arch);
+    td_json_add(call->out, "opset", o->onnx.opset);
+    td_json_add(call->out, "nodes", r->n_nodes);
+    td_json_add(call->out, "bytes", (double)r->bytes);
+    if (r->was_verified)
+        td_json_add(call->out, "difference", r->difference);
+    td_text_add(call->out, "}\n");
+}
+
+static td_status convert_onnx(const td_call *call)
+{
+    const options *o = call->opts;
+    td_onnx_result r;
+    if (o->weights.ema)
+        return td_error(TD_EUSAGE, "--ema: convert to .safetensors first, then that to ONNX");
+    TD_TRY(td_onnx_export(call->args[0], call->n_args > 1 ? call->args[1] : NULL, &o->onnx, &r));
+    if (call->json) {
+        print_onnx_json(call, &r);
+        return TD_OK;
+    }
+    if (r.was_verified)
+        td_text_add(call->out, "read back, the logits differ by %.1e of the largest\n",
+                    r.difference);
+    td_text_add(call->out, "%s\n", r.output);
+    return TD_OK;
+}
+
+/* --- weights ---------------------------------------------------------------------------------- */
 
 static void print_json(const td_call *call, const td_convert_result *r)
 {
@@ -31,10 +96,18 @@ static void print_text(const td_call *call, const td_convert_result *r)
     td_text_add(call->out, "%s\n", call->args[1]);
 }
 
-static td_status run(const td_call *call)
+static td_status convert_weights(const td_call *call)
 {
+    const options *o = call->opts;
+    td_onnx_opts defaults;
     td_convert_result r;
-    TD_TRY(td_convert(call->args[0], call->args[1], call->opts, &r));
+    td_onnx_defaults(&defaults);
+    if (call->n_args < 2)
+        return td_error(TD_EUSAGE, "no OUT is named");
+    if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
+        return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file",
+                        call->args[1]);
+    TD_TRY(td_convert(call->args[0], call->args[1], &o->weights, &r));
     if (call->json)
         print_json(call, &r);
     else
@@ -42,24 +115,34 @@ static td_status run(const td_call *call)
     return TD_OK;
 }
 
+static td_status run(const td_call *call)
+{
+    return is_to_onnx(call) ? convert_onnx(call) : convert_weights(call);
+}
+
 const td_verb td_verb_convert = {
     .name = "convert",
-    .arguments = "IN OUT",
-    .summary = "a checkpoint or PyTorch's weights to a weight file",
-    .about = "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its "
-             "name\n"
-             "says; nothing in it is executed.  Weights, running statistics and class names are "
-             "kept, bit\n"
-             "for bit; momentum and the state of training are left out.  Tensors of PyTorch's "
-             "files get\n"
-             "the names of torchvision and timm.  OUT is replaced only once it is complete.",
+    .arguments = "IN [OUT]",
+    .summary = "a checkpoint or PyTorch's weights to a weight file or an ONNX file",
+    .about =
+        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its name\n"
+        "says; nothing in it is executed.  Weights, running statistics and class names are kept,\n"
+        "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's files\n"
+        "get the names of torchvision and timm.  OUT is replaced only once it is complete.\n"
+        "\n"
+        "An ONNX file has the input images [N,3,H,W] and the output logits.  It is read back by a\n"
+        "reader of its own, run, and compared with the network before it takes OUT's place.  With\n"
+        "--to onnx and no OUT its name is IN's without folder, its ending replaced by .onnx.",
     .examples = "tandem convert checkpoint.safetensors weights.safetensors\n"
                 "tandem convert model_best.pth.tar weights.safetensors\n"
-                "tandem convert --ema model_best.pth.tar averaged.safetensors",
-    .n_args_min = 2,
+                "tandem convert --ema model_best.pth.tar averaged.safetensors\n"
+                "tandem convert weights.safetensors network.onnx\n"
+                "tandem convert weights.safetensors --to onnx --export-preprocessing bytes "
+                "--probabilities",
+    .n_args_min = 1,
     .n_args_max = 2,
     .has_json = true,
-    .opts_bytes = sizeof(td_convert_opts),
+    .opts_bytes = sizeof(options),
     .groups = groups,
     .run = run,
 };

@@ -239,6 +239,11 @@ td_status td_atomic_write(td_atomic *a, const void *bytes, size_t n_bytes)
     return TD_OK;
 }
 
+const char *td_atomic_temporary(const td_atomic *a)
+{
+    return a->temp;
+}
+
 td_status td_atomic_commit(td_atomic *a)
 {
     if (a->has_failed)

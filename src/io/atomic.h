@@ -38,6 +38,9 @@ TD_CHECKED td_status td_atomic_open(const char *path, td_atomic **out);
 /** Append.  TD_EIO (disk full, ...): every later write and the commit fail too. */
 TD_CHECKED td_status td_atomic_write(td_atomic *a, const void *bytes, size_t n_bytes);
 
+/** Where the new content is until it is committed: whole once everything was appended. */
+const char *td_atomic_temporary(const td_atomic *a);
+
 /**
  * Put the new content in place.  TD_EIO: `path` is as it was; except that when only the last step
  * failed, the flush of the folder, the new content is in place but a power cut may undo that.
