@@ -248,14 +248,14 @@ TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path
 
 /** How a network becomes an ONNX file; all zero but opset and verify_file is a valid choice. */
 typedef struct {
-    td_model_opts model;    /* what the weight file does not say itself */
-    int opset;              /* 13 .. 21 */
-    int batch_size;         /* pictures a run; 0: left open, "N" */
-    int input;              /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
-    int se_layers;          /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
-    bool probabilities;     /* a second output: softmax of logits */
-    bool half_weights;      /* filters and matrices as fp16, cast to f32 before use */
-    bool verify;            /* read the file back, run it, compare, before it is put in place */
+    td_model_opts model; /* what the weight file does not say itself */
+    int opset;           /* 13 .. 21 */
+    int batch_size;      /* pictures a run; 0: left open, "N" */
+    int input;           /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
+    int se_layers;       /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
+    bool probabilities;  /* a second output: softmax of logits */
+    bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
+    bool verify;         /* read the file back, run it, compare, before it is put in place */
 } td_onnx_opts;
 
 TD_API const struct td_field *td_onnx_fields(void); /* without `model` */

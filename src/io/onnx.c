@@ -111,8 +111,8 @@ static td_status add_node(td_onnx *m, td_onnx_node n, const char *const *in, con
     return TD_OK;
 }
 
-void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in,
-                      const char *const *in, const char *out)
+void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
+                      const char *out)
 {
     if (m->st == TD_OK)
         fail(m, add_node(m, (td_onnx_node){ .op = op, .name = name, .n_in = n_in, .n_out = 1 }, in,

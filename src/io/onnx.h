@@ -44,7 +44,12 @@ typedef struct {
     td_onnx_dim dim[TD_ONNX_RANK_MAX];
 } td_onnx_value;
 
-typedef enum { TD_ONNX_FLOAT = 1, TD_ONNX_INT = 2, TD_ONNX_TEXT = 3, TD_ONNX_INTS = 7 } td_onnx_kind;
+typedef enum {
+    TD_ONNX_FLOAT = 1,
+    TD_ONNX_INT = 2,
+    TD_ONNX_TEXT = 3,
+    TD_ONNX_INTS = 7
+} td_onnx_kind;
 
 typedef struct {
     const char *name;
@@ -94,8 +99,8 @@ void td_onnx_free(td_onnx *m);
 /* --- building --------------------------------------------------------------------------------- */
 
 /** Texts are copied, tensors' data is borrowed.  `out` names the one result. */
-void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in,
-                      const char *const *in, const char *out);
+void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
+                      const char *out);
 
 /** Attributes of the node added last: at most 8. */
 void td_onnx_attr_int(td_onnx *m, const char *name, int64_t value);
@@ -129,8 +134,7 @@ int td_onnx_ir_version(int opset);
  *   TD_ENOMEM  or what adding failed with
  */
 td_status td_onnx_write(const td_onnx *m, const char *path,
-                        td_status (*check)(void *ctx, const char *written),
-                        void *ctx) TD_CHECKED;
+                        td_status (*check)(void *ctx, const char *written), void *ctx) TD_CHECKED;
 
 /**
  * Read and check (td_onnx_check) a whole file.

@@ -67,17 +67,31 @@ static td_status check_node(checker *c, const td_onnx_node *n)
     return TD_OK;
 }
 
+static td_status see(const checker *c, td_map *seen, const char *name, const char *what)
+{
+    if (td_map_has(seen, name))
+        return td_error(TD_EFORMAT, "'%s': two %s are called '%s'", c->what, what, name);
+    return td_map_set(seen, name, seen);
+}
+
+/* nodes' names, which may be left out, are apart from those of values */
 static td_status check_node_names(const checker *c)
 {
     td_map seen = { 0 };
     td_status st = TD_OK;
-    for (size_t i = 0; i < c->m->n_nodes && st == TD_OK; i++) {
-        const char *name = c->m->nodes[i].name;
-        if (*name && td_map_has(&seen, name))
-            st = td_error(TD_EFORMAT, "'%s': two nodes are called '%s'", c->what, name);
-        else if (*name)
-            st = td_map_set(&seen, name, &seen);
-    }
+    for (size_t i = 0; i < c->m->n_nodes && st == TD_OK; i++)
+        if (*c->m->nodes[i].name)
+            st = see(c, &seen, c->m->nodes[i].name, "nodes");
+    td_map_release(&seen);
+    return st;
+}
+
+static td_status check_list(const checker *c, const td_onnx_values *list, const char *what)
+{
+    td_map seen = { 0 };
+    td_status st = TD_OK;
+    for (size_t i = 0; i < list->n && st == TD_OK; i++)
+        st = see(c, &seen, list->at[i].name, what);
     td_map_release(&seen);
     return st;
 }
@@ -120,6 +134,8 @@ static td_status check(checker *c)
     for (size_t i = 0; i < m->n_nodes; i++)
         TD_TRY(check_node(c, &m->nodes[i]));
     TD_TRY(check_node_names(c));
+    TD_TRY(check_list(c, &m->outputs, "outputs"));
+    TD_TRY(check_list(c, &m->values, "shapes"));
     return check_values(c);
 }
 

@@ -120,8 +120,7 @@ static td_status read_bytes(td_pb *r, td_pb_field *f)
     TD_TRY(read_varint(r, &n));
     if (n > (uint64_t)(r->end - r->at))
         return td_error(TD_EFORMAT, "'%s': byte %zu: a length of %llu, %zu bytes are left", r->what,
-                        (size_t)(from - r->first), (unsigned long long)n,
-                        (size_t)(r->end - r->at));
+                        (size_t)(from - r->first), (unsigned long long)n, (size_t)(r->end - r->at));
     f->bytes = r->at;
     f->n_bytes = (size_t)n;
     r->at += n;

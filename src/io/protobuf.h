@@ -56,8 +56,8 @@ typedef struct {
 } td_pb;
 
 typedef struct {
-    int number; /* 1 .. 2^29 - 1 */
-    int wire;   /* 0, 1, 2 or 5 */
+    int number;           /* 1 .. 2^29 - 1 */
+    int wire;             /* 0, 1, 2 or 5 */
     uint64_t value;       /* wire 0, 1 and 5 */
     const uint8_t *bytes; /* wire 2 */
     size_t n_bytes;

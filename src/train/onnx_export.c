@@ -108,9 +108,9 @@ static const char *add(exporter *e, const char *op, const td_node *n, const td_o
     return v.name;
 }
 
-#define IN(...)                        ((const char *const[]){ __VA_ARGS__ })
-#define N_IN(...)                      ((int)(sizeof IN(__VA_ARGS__) / sizeof(const char *)))
-#define ADD(e, op, n, type, ...)       add(e, op, n, type, N_IN(__VA_ARGS__), IN(__VA_ARGS__))
+#define IN(...)                  ((const char *const[]){ __VA_ARGS__ })
+#define N_IN(...)                ((int)(sizeof IN(__VA_ARGS__) / sizeof(const char *)))
+#define ADD(e, op, n, type, ...) add(e, op, n, type, N_IN(__VA_ARGS__), IN(__VA_ARGS__))
 #define ATTR_INTS(e, name, ...)                                                                    \
     td_onnx_attr_ints((e)->m, name, (int)(sizeof(int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)),     \
                       (const int64_t[]){ __VA_ARGS__ })
@@ -230,7 +230,8 @@ static const char *operand(exporter *e, const td_node *n, int i)
 {
     const td_value *v = n->in[i];
     if (!e->name[v->id]) {
-        TD_CHECK(v->producer->op == &td_op_param || v->producer->op == &td_op_constant || !is_ok(e));
+        TD_CHECK(v->producer->op == &td_op_param || v->producer->op == &td_op_constant ||
+                 !is_ok(e));
         e->rank[v->id] = (int8_t)v->type.rank;
         e->name[v->id] = td_value_is_param(v) ? add_param(e, v, v->type.rank) : add_filled(e, v);
     }
@@ -371,9 +372,9 @@ static void put_scale(exporter *e, const td_node *n, const char *op)
 {
     td_onnx_value y = shape_of(e, n->out[0]);
     double by = ((const td_scale_attr *)n->attr)->by;
-    set_result(e, n,
-               ADD(e, op, n, &y, operand(e, n, 0),
-                   add_scalar(e, n, "/by", td_in_type(n, 0)->dtype, by)));
+    set_result(
+        e, n,
+        ADD(e, op, n, &y, operand(e, n, 0), add_scalar(e, n, "/by", td_in_type(n, 0)->dtype, by)));
 }
 
 static void put_concat(exporter *e, const td_node *n, const char *op)
@@ -434,8 +435,8 @@ static const char *put_gather(exporter *e, const td_node *n, const char *x, int 
     for (int64_t i = 0; i < to; i++)
         at[i] = i * from / to;
     type->dim[axis].value = to;
-    const char *y = ADD(e, "Gather", n, type, x,
-                        add_ints(e, n, axis == 2 ? "/rows" : "/columns", (int)to, at));
+    const char *y =
+        ADD(e, "Gather", n, type, x, add_ints(e, n, axis == 2 ? "/rows" : "/columns", (int)to, at));
     td_onnx_attr_int(e->m, "axis", axis);
     return y;
 }
@@ -481,7 +482,8 @@ static void put_squeeze_excite(exporter *e, const td_node *n, const char *op)
         td_onnx_attr_int(e->m, "transB", 1);
     v = ADD(e, "Sigmoid", n, &gate, v);
     if (!is_conv) {
-        const char *shape = add_ints(e, n, "/gate", 4, (int64_t[]){ e->other ? 0 : x.dim[0].value, c, 1, 1 });
+        const char *shape =
+            add_ints(e, n, "/gate", 4, (int64_t[]){ e->other ? 0 : x.dim[0].value, c, 1, 1 });
         gate = shape_like(&x, c, 1, 1);
         v = ADD(e, "Reshape", n, &gate, v, shape);
     }
@@ -609,7 +611,8 @@ static void put_output(exporter *e, const char *output)
     if (!v || !is_wanted(e, output) || !is_ok(e))
         return;
     td_onnx_value type = shape_of(e, v);
-    td_node as_operand = { .op = v->producer->op, .in = (td_value *[]){ v->producer->out[v->index] } };
+    td_node as_operand = { .op = v->producer->op,
+                           .in = (td_value *[]){ v->producer->out[v->index] } };
     const char *name = operand(e, &as_operand, 0);
     if (v->producer->op->is_leaf)
         name = ADD(e, "Identity", v->producer, &type, name);

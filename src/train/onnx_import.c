@@ -11,18 +11,20 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "ops/ops.h"
 #include "ir/build.h"
+#include "ops/ops.h"
 #include "train/onnx_export.h"
+
+#define PREPARED_MAX 8 /* nodes in front of the network */
 
 typedef struct {
     const td_onnx *m;
     const char *what;
     int batch;
     td_builder *b;
-    td_map values;   /* name -> td_value */
-    td_map tensors;  /* name -> td_tensor */
-    td_map declared; /* name -> td_onnx_value */
+    td_map values;            /* name -> td_value */
+    td_map tensors;           /* name -> td_tensor */
+    td_map declared;          /* name -> td_onnx_value */
     const td_onnx_node *node; /* in hand */
 } importer;
 
@@ -68,16 +70,17 @@ static td_status check_declared(const importer *im, const char *name, const td_t
 
 /* --- operands and attributes ------------------------------------------------------------------ */
 
+/* a parameter; half ones are f32 and cast, since programs take theirs in f32 */
 static td_status leaf_of(importer *im, const td_tensor *t, td_value **out)
 {
-    td_type type = td_type_of(t->dtype, 0, NULL);
+    td_type type = td_type_of(td_dtype_is_half(t->dtype) ? TD_DT_F32 : t->dtype, 0, NULL);
     td_param_attr attr = { .role = TD_ROLE_STAT, .scale = 1 }; /* never trained */
     if (t->rank > TD_RANK_MAX)
         return wrong(im, "a tensor has too many dimensions");
     type.rank = t->rank;
     for (int i = 0; i < t->rank; i++)
         type.dim[i] = t->dim[i];
-    *out = td_emit_leaf(im->b, &td_op_param, &attr, t->name, &type);
+    *out = td_cast(im->b, td_emit_leaf(im->b, &td_op_param, &attr, t->name, &type), t->dtype);
     return td_map_set(&im->values, t->name, *out);
 }
 
@@ -553,8 +556,7 @@ static bool is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t)
 static td_status input_type(const importer *im, td_type *t)
 {
     const td_onnx_value *v = im->m->inputs.at;
-    if (im->m->inputs.n != 1 || v->rank != 4 ||
-        (v->dtype != TD_DT_F32 && v->dtype != TD_DT_U8))
+    if (im->m->inputs.n != 1 || v->rank != 4 || (v->dtype != TD_DT_F32 && v->dtype != TD_DT_U8))
         return td_error(TD_EUNSUPPORTED, "'%s' has no single input of four dimensions, f32 or u8",
                         im->what);
     int64_t n = v->dim[0].value < 0 ? im->batch : v->dim[0].value;
@@ -573,7 +575,7 @@ static td_status get_images(importer *im, td_onnx_graph *out)
     td_type t;
     TD_TRY(input_type(im, &t));
     out->images = im->m->inputs.at[0].name;
-    while (out->n_prepared < im->m->n_nodes) {
+    while (out->n_prepared < im->m->n_nodes && out->n_prepared < PREPARED_MAX) {
         const td_onnx_node *n = &im->m->nodes[out->n_prepared];
         td_type next = t;
         if (n->n_in < 1 || strcmp(n->in[0], out->images) != 0 || !is_preparation(im->m, n, &next))
@@ -679,6 +681,23 @@ void td_onnx_graph_release(td_onnx_graph *g)
     *g = (td_onnx_graph){ 0 };
 }
 
+/* a tensor's numbers, aligned, half ones as f32; for td_free */
+static void *numbers_of(const td_tensor *t)
+{
+    bool is_half = td_dtype_is_half(t->dtype);
+    size_t each = is_half ? sizeof(float) : td_dtype_bytes(t->dtype);
+    size_t n = t->n_bytes / td_dtype_bytes(t->dtype);
+    void *out = td_alloc(n + 1, each);
+    for (size_t i = 0; out && is_half && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
+        ((float *)out)[i] = t->dtype == TD_DT_F16 ? td_f16_to_f32(half) : td_bf16_to_f32(half);
+    }
+    if (out && !is_half && t->n_bytes)
+        memcpy(out, t->data, t->n_bytes);
+    return out;
+}
+
 td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p)
 {
     for (int i = 0; i < td_program_param_count(p); i++) {
@@ -687,12 +706,11 @@ td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p)
             const td_tensor *t = &g->model->tensors[k];
             if (strcmp(t->name, name) != 0)
                 continue;
-            void *aligned = td_alloc(t->n_bytes, 1);
-            if (!aligned)
+            void *numbers = numbers_of(t);
+            if (!numbers)
                 return TD_ENOMEM;
-            memcpy(aligned, t->data, t->n_bytes);
-            td_status st = td_program_set(p, name, aligned);
-            td_free(aligned);
+            td_status st = td_program_set(p, name, numbers);
+            td_free(numbers);
             TD_TRY(st);
         }
     }

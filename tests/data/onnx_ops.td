@@ -1,0 +1,48 @@
+# every op of a forward graph that ONNX has a counterpart of
+%images:f32[1,3,24,24] = input
+%c1.weight:f32[8,3,3,3] = param {init=normal, scale=0.3}
+%b1.weight:f32[8] = param {init=ones}
+%b1.bias:f32[8] = param
+%b1.running_mean:f32[8] = param {role=stat}
+%b1.running_var:f32[8] = param {role=stat, init=ones}
+%c2.weight:f32[8,2,3,3] = param {init=normal, scale=0.3}
+%c2.bias:f32[8] = param {init=normal, scale=0.3}
+%se.fc1.weight:f32[4,8,1,1] = param {init=normal, scale=0.5}
+%se.fc1.bias:f32[4] = param {init=normal, scale=0.5}
+%se.fc2.weight:f32[8,4] = param {init=normal, scale=0.5}
+%se.fc2.bias:f32[8] = param {init=normal, scale=0.5}
+%gain:f32[8,1,1] = param {init=normal, scale=1}
+%fc1.weight:f32[6,400] = param {init=normal, scale=0.05}
+%fc1.bias:f32[6] = param {init=normal, scale=1}
+%fc2.weight:f32[6,6] = param {init=normal, scale=1}
+%row:f32[1,6] = constant {value=0.25, type="f32[1,6]"}
+%1 = conv2d %images, %c1.weight {pad=2, dilation=2}
+%2 = batch_norm_infer %1, %b1.weight, %b1.bias, %b1.running_mean, %b1.running_var
+%3 = relu6 %2
+%4 = conv2d_fused %3, %c2.weight, %c2.bias, %2 {pad=1, groups=4, relu=true}
+%5, %where = max_pool2d %4 {kernel=3, stride=2, pad=1}
+%6 = squeeze_excite %5, %se.fc1.weight, %se.fc1.bias, %se.fc2.weight, %se.fc2.bias
+%7 = avg_pool2d %6 {kernel=3, stride=1, pad=1, count_include_pad=false}
+%8 = avg_pool2d %7 {kernel=2, stride=2, pad=1}
+%9 = resize_nearest %8 {height=14, width=21}
+%10 = resize_nearest %9 {height=10, width=15}
+%11 = slice %10 {axis=3, start=2, size=10}
+%12 = mul %11, %gain
+%13 = add %12, %11
+%14 = sigmoid %13
+%15 = concat %14, %12 {axis=1}
+%16 = avg_pool2d %15 {kernel=2, stride=2}
+%17 = reshape %16 {shape=1:400}
+%18 = linear %17, %fc1.weight, %fc1.bias
+%19 = scale %18 {by=0.5}
+%20 = batch_norm_relu_infer %8, %b1.weight, %b1.bias, %b1.running_mean, %b1.running_var
+%21 = batch_norm_add_relu_infer %8, %b1.weight, %b1.bias, %b1.running_mean, %b1.running_var, %20
+%22 = global_avg_pool %21
+%23 = slice %22 {axis=1, start=1, size=6}
+%24 = softmax %19
+%25 = add %24, %23
+%26 = linear %25, %fc2.weight
+%27 = cast %26 {to=f64}
+%28 = cast %27 {to=f32}
+%y = add %28, %row
+output logits = %y

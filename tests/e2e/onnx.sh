@@ -1,0 +1,96 @@
+# onnx.sh -- tandem convert to ONNX: of a trained network, with its options; what cannot be is said, and nothing is lost
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+net=$TANDEM_SOURCE/examples/small_cnn.td
+
+# holds FILE TEXT: the bytes of a file have the text in them
+holds() {
+    grep -aFq -e "$2" "$1" || complain "$1 does not hold '$2'"
+}
+
+drawn set --train 128 --val 32
+expect 0 train set --model "$net" --epochs 1 -b 16 --lr 0.1 --seed 1 --workspace run
+expect 0 convert run/checkpoint.safetensors net.onnx
+prints '^read back, the logits differ by [0-9.]+e-[0-9]+ of the largest$'
+prints '^net.onnx$'
+holds net.onnx images
+holds net.onnx logits
+holds net.onnx conv1.weight
+holds net.onnx tandem.classes
+holds net.onnx '"dots"'
+if grep -aFq momentum net.onnx; then complain "velocities are in the file"; fi
+
+expect 0 convert run/checkpoint.safetensors net.onnx --opset 21 --batch-size 3 --export-preprocessing bytes \
+    --probabilities --half-weights --json
+prints '^\{"input": "run/checkpoint.safetensors", "output": "net.onnx", "arch": ".*", "opset": 21, "nodes": [0-9]+, '
+prints '"difference": [0-9.e-]+\}$'
+holds net.onnx Transpose
+holds net.onnx probabilities
+expect 0 convert run/checkpoint.safetensors quick.onnx --no-verify
+prints '^quick.onnx$'
+if grep -q 'read back' out; then complain "it was verified"; fi
+
+# the name follows from the weights' where none is given: here, ending replaced
+for name in a.b.safetensors bare c.pth d.pth.tar e.pt f.bin; do
+    cp run/checkpoint.safetensors "run/$name"
+    rm -f ./*.onnx
+    expect 0 convert "run/$name" --to onnx --no-verify
+    wanted=$(echo "$name" | sed -e 's/\.pth\.tar$//' -e 's/\.\(safetensors\|pth\|pt\|bin\)$//').onnx
+    [ -s "$wanted" ] || complain "it wrote $(ls ./*.onnx), wanted $wanted"
+done
+
+# squeeze-and-excitation in both forms; an architecture that the file itself names
+expect 0 init --model "$TANDEM_SOURCE/tests/data/onnx_ops.td" -o se.safetensors
+expect 0 convert se.safetensors se.onnx --opset 13
+holds se.onnx se.fc1/Conv
+expect 0 convert se.safetensors se.onnx --se-layers linear
+holds se.onnx se.fc1/Gemm
+rm -f se.onnx
+expect 0 init --arch resnet18 --image-size 64 --num-classes 5 -o r18.safetensors
+expect 0 convert r18.safetensors r18.onnx
+holds r18.onnx layer4.1.conv2/Conv
+
+# what was there stays when the new file cannot be
+echo old >kept.onnx
+expect 1 convert r18.safetensors kept.onnx --arch resnet50
+says "r18.safetensors.*layer1"
+expect 1 convert absent.safetensors kept.onnx
+says "absent.safetensors"
+printf 'no tensors' >text.safetensors
+expect 1 convert text.safetensors kept.onnx
+says "text.safetensors"
+[ "$(cat kept.onnx)" = old ] || complain "the old file is gone"
+(ulimit -f 8; expect 1 convert r18.safetensors kept.onnx; says "cannot write.*kept.onnx"; exit $bad) || bad=1
+[ "$(cat kept.onnx)" = old ] || complain "the old file is gone after a full disk"
+tidy .
+
+# an op that ONNX has no counterpart of
+cat >odd.td <<'END'
+%images:f32[1,3,8,8] = input
+%w:f32[2,3] = param {init=normal, scale=1}
+%1 = global_avg_pool %images
+%2 = linear %1, %w
+%y = broadcast_like %2, %2 {by=2}
+output logits = %y
+END
+expect 0 init --model odd.td -o odd.safetensors
+expect 1 convert odd.safetensors odd.onnx
+says "the op broadcast_like .* has no counterpart in ONNX"
+[ ! -e odd.onnx ] || complain "a failed export left a file"
+
+expect 1 convert se.safetensors absent/se.onnx
+says "absent"
+expect 1 convert se.safetensors run
+says "run"
+expect 1 convert se.safetensors se.tflite
+says "se.tflite"
+expect 2 convert se.safetensors se.onnx --opset 12
+says "opset"
+expect 2 convert se.safetensors out.safetensors --opset 17
+says "out.safetensors.* is no .onnx file"
+expect 2 convert se.safetensors
+says "OUT"
+expect 2 convert se.safetensors se.onnx --export-preprocessing resize
+says "normalised, float, bytes"
+finish

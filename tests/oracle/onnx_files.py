@@ -1,0 +1,173 @@
+"""ONNX files that `tandem convert` writes, judged by the onnx checker and by ONNX Runtime.
+
+    python tests/oracle/onnx_files.py [--tandem build/release/tandem] [--shared ../shared] [--arch NAME ...]
+
+For every architecture: random weights (`tandem init`) whose norms get random scales, shifts and statistics, so
+that every branch counts; the file as opset 13 and as the newest one; onnx.checker with full_check and strict shape
+inference; logits of ONNX Runtime on 64 real pictures against `tandem evaluate --logits`, at batch 64 and, for a few
+pictures, at batch 1.  The largest difference over the largest logit has to be below 1e-4.
+
+Besides, for one network each: preprocessing in the graph (bytes, float), probabilities, linear squeeze-and-excitation,
+half weights, a fixed batch, and a user's graph with every op that has a counterpart in ONNX.
+
+Needs onnx, onnxruntime, safetensors and numpy; the pictures are $TANDEM_SHARED/data/imagenet-sample.tar.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+from safetensors.numpy import load_file, save_file
+
+LIMIT = 1e-4
+NEWEST = 21
+MEAN = np.array([123.675, 116.28, 103.53], np.float32).reshape(1, 3, 1, 1)
+STD = np.array([58.395, 57.12, 57.375], np.float32).reshape(1, 3, 1, 1)
+
+
+class Bench:
+    def __init__(self, tandem, folder):
+        self.tandem, self.folder, self.bad = tandem, folder, 0
+
+    def run(self, *args):
+        done = subprocess.run([self.tandem, *map(str, args)], capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            sys.exit(f"tandem {' '.join(map(str, args))}: {done.stderr}")
+        return done.stdout
+
+    def judge(self, name, what, ours, theirs, limit=LIMIT):
+        d = float(np.abs(ours - theirs).max() / np.abs(ours).max())
+        verdict = "ok" if d < limit and np.isfinite(d) else "WRONG"
+        self.bad += verdict != "ok"
+        print(f"{name:22} {what:34} {d:.2e} {verdict}", flush=True)
+        return d
+
+
+def session(path):
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def logits(path, images, output="logits"):
+    return session(path).run([output], {"images": images})[0]
+
+
+def unsettle(path, seed):
+    """Norms with scales, shifts, means and variances of their own; the metadata stays."""
+    rng = np.random.default_rng(seed)
+    with open(path, "rb") as f:
+        head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    meta = {k: v for k, v in head["__metadata__"].items() if not k.startswith("digest")}
+    tensors = load_file(path)
+    for name, t in tensors.items():
+        if name.endswith("running_mean"):
+            tensors[name] = rng.normal(0, 0.2, t.shape).astype(np.float32)
+        elif name.endswith("running_var"):
+            tensors[name] = rng.uniform(0.6, 1.6, t.shape).astype(np.float32)
+        elif t.ndim == 1 and t.dtype == np.float32:
+            around = 0.8 if name.endswith("weight") else 0.0
+            tensors[name] = (around + rng.normal(0, 0.15, t.shape)).astype(np.float32)
+    save_file(tensors, path, metadata=meta)
+
+
+def judge_arch(bench, arch, data, images):
+    bench.run("init", "--arch", arch, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
+    unsettle(bench.folder / "w.safetensors", 7)
+    bench.run("evaluate", data, "--weights", "w.safetensors", "-b", "32", "--logits", "l.safetensors",
+              "--precision", "fp32")
+    ours = load_file(bench.folder / "l.safetensors")["logits"]
+    for opset in (13, NEWEST):
+        bench.run("convert", "w.safetensors", "w.onnx", "--opset", opset)
+        path = str(bench.folder / "w.onnx")
+        bench.judge(arch, f"opset {opset}, batch 64", ours, logits(path, images))
+        one = session(path)
+        rows = [one.run(["logits"], {"images": images[i:i + 1]})[0] for i in (0, 31, 63)]
+        bench.judge(arch, f"opset {opset}, batch 1", ours[[0, 31, 63]], np.concatenate(rows))
+
+
+def judge_options(bench, images, raw):
+    path = str(bench.folder / "o.onnx")
+    bench.run("init", "--arch", "se-resnet50", "--seed", "6", "--num-classes", "10", "-o", "o.safetensors")
+    unsettle(bench.folder / "o.safetensors", 8)
+    bench.run("convert", "o.safetensors", "o.onnx")
+    ours = logits(path, images[:4])
+    for what, args, fed, limit in (
+            ("preprocessing bytes", ["--export-preprocessing", "bytes"], raw[:4], LIMIT),
+            ("preprocessing float", ["--export-preprocessing", "float"],
+             raw[:4].astype(np.float32).transpose(0, 3, 1, 2), LIMIT),
+            ("squeeze-excite linear", ["--se-layers", "linear"], images[:4], LIMIT),
+            ("fixed batch 4", ["--batch-size", "4"], images[:4], LIMIT),
+            ("half weights", ["--half-weights"], images[:4], 2e-2)):
+        bench.run("convert", "o.safetensors", "o.onnx", *args)
+        bench.judge("se-resnet50", what, ours, logits(path, fed), limit)
+    bench.run("convert", "o.safetensors", "o.onnx", "--probabilities")
+    e = np.exp(ours - ours.max(1, keepdims=True))
+    bench.judge("se-resnet50", "probabilities", e / e.sum(1, keepdims=True), logits(path, images[:4], "probabilities"))
+    names = {i.name for i in onnx.load(path).graph.initializer}
+    missing = set(k for k in load_file(bench.folder / "o.safetensors") if "tracked" not in k) - names
+    if missing:
+        bench.bad += 1
+        print("weights without an initialiser:", missing)
+
+
+def judge_all_ops(bench):
+    net = pathlib.Path(__file__).resolve().parents[1] / "data/onnx_ops.td"
+    rng = np.random.default_rng(9)
+    images = rng.normal(0, 1, (8, 3, 24, 24)).astype(np.float32)
+    save_file({"images": images, "labels": np.zeros(8, np.int64)}, bench.folder / "d.safetensors")
+    bench.run("init", "--model", net, "--seed", "4", "-o", "a.safetensors")
+    unsettle(bench.folder / "a.safetensors", 3)
+    bench.run("evaluate", "d.safetensors", "--data-backend", "tensors", "--model", net, "--weights", "a.safetensors",
+              "-b", "8", "--logits", "l.safetensors", "--precision", "fp32")
+    ours = load_file(bench.folder / "l.safetensors")["logits"]
+    for opset in range(13, NEWEST + 1):
+        bench.run("convert", "a.safetensors", "a.onnx", "--opset", opset)
+        bench.judge("all ops", f"opset {opset}", ours, logits(str(bench.folder / "a.onnx"), images))
+
+
+def pictures(bench, shared):
+    """64 pictures as a folder of one class each, and as the network is fed them."""
+    with tarfile.open(shared / "data/imagenet-sample.tar") as tar:
+        tar.extractall(bench.folder / "all", filter="data")
+    files = sorted(p for p in (bench.folder / "all").rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    for i, p in enumerate(files[:64]):
+        target = bench.folder / f"set/val/c{i:02}" / f"0{p.suffix.lower()}"
+        target.parent.mkdir(parents=True)
+        target.symlink_to(p)
+    bench.run("dataset", "check", "set", "--dump-tensors", "t.safetensors", "--split", "val")
+    images = load_file(bench.folder / "t.safetensors")["images"]
+    raw = np.rint(images * STD + MEAN).clip(0, 255).astype(np.uint8).transpose(0, 2, 3, 1)
+    return bench.folder / "set", images, np.ascontiguousarray(raw)
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tandem", default=here / "build/release/tandem", type=pathlib.Path)
+    parser.add_argument("--shared", default=os.environ.get("TANDEM_SHARED", here.parent / "shared"), type=pathlib.Path)
+    parser.add_argument("--arch", nargs="*")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(str(args.tandem.resolve()), pathlib.Path(folder))
+        judge_all_ops(bench)
+        data, images, raw = pictures(bench, args.shared)
+        judge_options(bench, images, raw)
+        table = (here / "src/model/arch.c").read_text()
+        for arch in args.arch or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):
+            judge_arch(bench, arch, data, images)
+        sys.exit(bench.bad != 0)
+
+
+main()

@@ -1,0 +1,336 @@
+/*
+ * test_onnx_export.c -- graphs to ONNX and back; models that are not what they declare; the job
+ */
+#include "train/onnx_export.h"
+
+#include <stdio.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "pass/amp.h"
+#include "support/allocations.h"
+#include "support/expect.h"
+#include "support/graphs.h"
+#include "support/scratch.h"
+#include "train/network.h"
+
+#define OPS "tests/data/onnx_ops.td"
+
+/* a network, compiled and filled, and its model */
+typedef struct {
+    td_model_opts model;
+    td_device *dev;
+    td_graph *graph, *other;
+    td_program *program;
+    td_onnx *onnx;
+} sample;
+
+static td_status open_sample(sample *s, const td_onnx_opts *o)
+{
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    TD_TRY(td_model_resolve(&s->model));
+    TD_TRY(td_device_open("cpu", &s->dev));
+    TD_TRY(td_judging_graph(&s->model, 2, 0, false, &s->graph));
+    TD_TRY(td_judging_graph(&s->model, 3, 0, false, &s->other));
+    TD_TRY(td_compile(s->graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &s->program));
+    TD_TRY(td_program_init(s->program, 3));
+    TD_TRY(td_onnx_new(&s->onnx));
+    return td_onnx_of_graph(s->graph, o->batch_size ? NULL : s->other, s->program, o, s->onnx);
+}
+
+static void close_sample(sample *s)
+{
+    td_onnx_free(s->onnx);
+    td_program_free(s->program);
+    td_graph_free(s->graph);
+    td_graph_free(s->other);
+    td_device_close(s->dev);
+}
+
+static sample sample_of(const char *file, const td_onnx_opts *o)
+{
+    sample s = { 0 };
+    td_model_defaults(&s.model);
+    s.model.model = file;
+    expect_ok(open_sample(&s, o));
+    expect_ok(td_onnx_check(s.onnx, "sample"));
+    return s;
+}
+
+static td_onnx_node *node_of(const sample *s, const char *op)
+{
+    for (size_t i = 0; i < s->onnx->n_nodes; i++)
+        if (strcmp(s->onnx->nodes[i].op, op) == 0)
+            return &s->onnx->nodes[i];
+    print_error("there is no %s\n", op);
+    fail();
+    return NULL;
+}
+
+/* nodes without parameters are numbered: "/max" stands for "relu6_3/max" */
+static td_tensor *tensor_of(const sample *s, const char *name)
+{
+    for (size_t i = 0; i < s->onnx->n_tensors; i++)
+        if (strcmp(s->onnx->tensors[i].name, name) == 0 ||
+            (*name == '/' && td_text_ends(s->onnx->tensors[i].name, name)))
+            return &s->onnx->tensors[i];
+    print_error("there is no tensor %s\n", name);
+    fail();
+    return NULL;
+}
+
+static void expect_refused(const sample *s, td_status st, const char *says)
+{
+    td_onnx_graph g;
+    expect_error(td_graph_of_onnx(s->onnx, "m", 2, &g), st, says);
+    assert_null(g.graph);
+}
+
+/* --- there and back --------------------------------------------------------------------------- */
+
+static void test_every_op(void **state)
+{
+    (void)state;
+    td_onnx_opts o = { 0 };
+    sample s = sample_of(OPS, &o);
+    td_onnx_graph g;
+    assert_int_equal(s.onnx->inputs.n, 1);
+    assert_string_equal(s.onnx->inputs.at[0].name, "images");
+    assert_string_equal(s.onnx->inputs.at[0].dim[0].param, "N");
+    assert_int_equal(s.onnx->inputs.at[0].dim[3].value, 24);
+    assert_int_equal(s.onnx->outputs.n, 1);
+    assert_string_equal(s.onnx->outputs.at[0].name, "logits");
+    assert_string_equal(s.onnx->outputs.at[0].dim[0].param, "N");
+    assert_int_equal(s.onnx->outputs.at[0].dim[1].value, 6);
+    assert_int_equal(tensor_of(&s, "fc1.weight")->rank, 2);
+    assert_int_equal(tensor_of(&s, "se.fc2.weight")->rank, 4); /* [C, D] in the network */
+    for (int batch = 1; batch < 6; batch += 2) {
+        expect_ok(td_graph_of_onnx(s.onnx, "m", batch, &g));
+        assert_int_equal(td_graph_output_value(g.graph, "logits")->type.dim[0], batch);
+        td_onnx_graph_release(&g);
+    }
+    close_sample(&s);
+}
+
+static void test_forms(void **state)
+{
+    (void)state;
+    td_onnx_opts o = { .batch_size = 2,
+                       .input = TD_ONNX_IN_BYTES,
+                       .se_layers = TD_ONNX_SE_LINEAR,
+                       .probabilities = true,
+                       .half_weights = true };
+    sample s = sample_of(OPS, &o);
+    td_onnx_graph g;
+    assert_int_equal(s.onnx->inputs.at[0].dtype, TD_DT_U8);
+    assert_int_equal(s.onnx->inputs.at[0].dim[0].value, 2);
+    assert_int_equal(s.onnx->inputs.at[0].dim[3].value, 3);
+    assert_string_equal(s.onnx->outputs.at[1].name, "probabilities");
+    assert_int_equal(tensor_of(&s, "c1.weight")->dtype, TD_DT_F16);
+    assert_int_equal(tensor_of(&s, "c2.bias")->dtype, TD_DT_F32);
+    assert_int_equal(tensor_of(&s, "se.fc1.weight")->rank, 2);
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g));
+    assert_int_equal(g.n_prepared, 4); /* Cast, Transpose, Sub, Div */
+    td_onnx_graph_release(&g);
+    expect_error(td_graph_of_onnx(s.onnx, "m", 3, &g), TD_EFORMAT, "is for 2 pictures, not 3");
+    close_sample(&s);
+}
+
+/* bytes in rows of pixels become normalised planes */
+static void test_preparation(void **state)
+{
+    (void)state;
+    enum { SIDE = 24, PLANE = SIDE * SIDE, N = 2 * 3 * PLANE };
+    static uint8_t pixels[N];
+    static float planes[N];
+    const float mean[3] = { 123.675f, 116.28f, 103.53f }, std[3] = { 58.395f, 57.12f, 57.375f };
+    td_onnx_opts o = { .input = TD_ONNX_IN_BYTES };
+    sample s = sample_of(OPS, &o);
+    td_onnx_graph g;
+    for (int i = 0; i < N; i++)
+        pixels[i] = (uint8_t)(i * 7 % 251);
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g));
+    expect_ok(td_onnx_prepare(&g, pixels, planes));
+    for (int n = 0; n < 2; n++)
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < PLANE; i++) {
+                float x = ((float)pixels[(n * PLANE + i) * 3 + c] - mean[c]) / std[c];
+                assert_true(planes[(n * 3 + c) * PLANE + i] == x);
+            }
+    td_onnx_graph_release(&g);
+    close_sample(&s);
+}
+
+/* --- what is refused -------------------------------------------------------------------------- */
+
+static void refused_graph(const char *text, const char *says)
+{
+    const char *path = td_scratch_path("refused.td");
+    td_onnx_opts o = { 0 };
+    sample s = { 0 };
+    expect_ok(td_file_write(path, text, strlen(text)));
+    td_model_defaults(&s.model);
+    s.model.model = path;
+    expect_error(open_sample(&s, &o), TD_EUNSUPPORTED, says);
+    close_sample(&s);
+}
+
+static void test_no_counterpart(void **state)
+{
+    (void)state;
+    refused_graph("%images:f32[1,3,8,8] = input\n"
+                  "%w:f32[2,3] = param\n"
+                  "%1 = global_avg_pool %images\n"
+                  "%2 = linear %1, %w\n"
+                  "%y = broadcast_like %2, %2\n"
+                  "output logits = %y\n",
+                  "the op broadcast_like ('%");
+    refused_graph("%images:f32[1,3,8,8] = input\n"
+                  "%1, %where = max_pool2d %images\n"
+                  "%2 = cast %where {to=f32}\n"
+                  "%y = global_avg_pool %2\n"
+                  "output logits = %y\n",
+                  "the second result of max_pool2d is used");
+}
+
+/* declared shapes are compared with what comes out */
+static void test_other_shapes(void **state)
+{
+    (void)state;
+    td_onnx_opts o = { 0 };
+    sample s = sample_of(OPS, &o);
+    for (size_t i = 0; i < s.onnx->values.n; i++) {
+        td_onnx_value *v = &s.onnx->values.at[i], was = *v;
+        if (!v->rank)
+            continue;
+        v->dim[v->rank - 1] = (td_onnx_dim){ 77, NULL };
+        expect_refused(&s, TD_EFORMAT, "is declared otherwise than it comes out");
+        *v = was;
+        v->dtype = TD_DT_I32;
+        expect_refused(&s, TD_EFORMAT, "is declared otherwise than it comes out");
+        *v = was;
+    }
+    s.onnx->outputs.at[0].dim[1].value = 7;
+    expect_refused(&s, TD_EFORMAT, "'logits' is declared otherwise");
+    s.onnx->outputs.at[0].dim[1].value = 6;
+    s.onnx->values.n--;
+    expect_refused(&s, TD_EFORMAT, "no type is declared for");
+    close_sample(&s);
+}
+
+static void test_other_nodes(void **state)
+{
+    (void)state;
+    td_onnx_opts o = { 0 };
+    sample s = sample_of(OPS, &o);
+    td_onnx_node *n = node_of(&s, "Conv"), was = *n;
+    n->op = "ConvTranspose";
+    expect_refused(&s, TD_EUNSUPPORTED, "(ConvTranspose): an operator that is not known here");
+    *n = was;
+    n->attr[0].name = "auto_pad";
+    expect_refused(&s, TD_EUNSUPPORTED, "an attribute that is not known here");
+    n->attr[0].name = "kernel_shape";
+    n->attr[0].ints[0]++;
+    expect_refused(&s, TD_EFORMAT, "kernel_shape is not the filter's");
+    n->attr[0].ints[0]--;
+    n->attr[1].ints[1]++;
+    expect_refused(&s, TD_EUNSUPPORTED, "not square");
+    n->attr[1].ints[1]--;
+    n->n_in = 1;
+    expect_refused(&s, TD_EFORMAT, "a number of operands");
+    n->n_in = 2;
+
+    n = node_of(&s, "Gemm");
+    n->attr[0].i = 0;
+    expect_refused(&s, TD_EUNSUPPORTED, "a matrix that is not transposed");
+    n->attr[0].i = 1;
+
+    int64_t *rows = (int64_t *)(uintptr_t)tensor_of(&s, "/rows")->data;
+    rows[3]++;
+    expect_refused(&s, TD_EUNSUPPORTED, "rows or columns that are not the nearest");
+    rows[3]--;
+    float *max = (float *)(uintptr_t)tensor_of(&s, "/max")->data;
+    *max = 5;
+    expect_refused(&s, TD_EUNSUPPORTED, "limits other than 0 and 6");
+    *max = 6;
+
+    td_onnx_graph g;
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g)); /* all is as it was */
+    td_onnx_graph_release(&g);
+    close_sample(&s);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static sample held;
+
+static td_status there_and_back(void)
+{
+    const td_onnx_opts o = { .input = TD_ONNX_IN_BYTES, .half_weights = true };
+    td_onnx *m = NULL;
+    td_onnx_graph g = { 0 };
+    td_status st = td_onnx_new(&m);
+    if (st == TD_OK)
+        st = td_onnx_of_graph(held.graph, held.other, held.program, &o, m);
+    if (st == TD_OK)
+        st = td_graph_of_onnx(m, "m", 2, &g);
+    td_onnx_graph_release(&g);
+    td_onnx_free(m);
+    return st;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    td_onnx_opts o = { 0 };
+    held = sample_of(OPS, &o);
+    td_test_allocations(there_and_back, 5000);
+    close_sample(&held);
+}
+
+/* --- the job ---------------------------------------------------------------------------------- */
+
+static void test_job(void **state)
+{
+    (void)state;
+    td_onnx_opts o;
+    td_onnx_result r;
+    char in[300], out[300];
+    td_onnx *m;
+    td_onnx_defaults(&o);
+    o.model.model = OPS;
+    o.opset = 21;
+    o.probabilities = true;
+    snprintf(in, sizeof in, "%s", td_scratch_path("w.safetensors"));
+    snprintf(out, sizeof out, "%s", td_scratch_path("w.onnx"));
+    expect_ok(td_init_weights(&o.model, 1, in));
+    expect_ok(td_onnx_export(in, out, &o, &r));
+    assert_true(r.was_verified);
+    assert_true(r.difference >= 0 && r.difference < 1e-5);
+    assert_string_equal(r.output, out);
+    expect_ok(td_onnx_read(out, &m));
+    assert_int_equal(m->opset, 21);
+    assert_int_equal(m->n_nodes, r.n_nodes);
+    assert_string_equal(m->producer, "tandem");
+    assert_string_equal(m->producer_version, td_version());
+    assert_string_equal(td_onnx_meta_find(m, "tandem.image_size"), "24");
+    assert_string_equal(td_onnx_meta_find(m, "tandem.input"), "normalised");
+    td_onnx_free(m);
+
+    /* another network than the weights': nothing is written */
+    o.model.model = NULL;
+    o.model.arch = "resnet18";
+    expect_error(td_onnx_export(in, td_scratch_path("other.onnx"), &o, &r), TD_EFORMAT, "w.safe");
+    assert_int_equal(td_scratch_count("other.onnx"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_op),     cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_preparation),  cmocka_unit_test(test_no_counterpart),
+        cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_other_nodes),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
