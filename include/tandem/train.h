@@ -246,7 +246,7 @@ TD_API const struct td_field *td_convert_fields(void);
 TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path,
                                        const td_convert_opts *opts, td_convert_result *result);
 
-/** How a network becomes an ONNX file; all zero but opset and verify_file is a valid choice. */
+/** How a network becomes an ONNX file; td_onnx_defaults first. */
 typedef struct {
     td_model_opts model; /* what the weight file does not say itself */
     int opset;           /* 13 .. 21 */

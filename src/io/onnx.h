@@ -15,7 +15,7 @@
  * Reading refuses what could reach outside the file or means more than one thing: external data,
  * subgraphs, functions, other domains, sparse tensors, numbers elsewhere than in raw_data.
  *
- * Source: onnx.proto of ONNX 1.21 (IR version 13); opsets 13 to 21.
+ * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
  */
 #ifndef TD_IO_ONNX_H
 #define TD_IO_ONNX_H

@@ -10,27 +10,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-static unsigned walk(const td_onnx *m)
+static volatile unsigned sum; /* what was read is wanted */
+
+static void walk(const td_onnx *m)
 {
-    unsigned sum = 0;
     for (size_t i = 0; i < m->n_tensors; i++)
         for (size_t k = 0; k < m->tensors[i].n_bytes; k++)
-            sum += ((const unsigned char *)m->tensors[i].data)[k];
+            sum = sum + ((const unsigned char *)m->tensors[i].data)[k];
     for (size_t i = 0; i < m->n_nodes; i++) {
         const td_onnx_node *n = &m->nodes[i];
         for (int k = 0; k < n->n_in; k++)
-            sum += (unsigned)strlen(n->in[k]);
+            sum = sum + (unsigned)strlen(n->in[k]);
         for (int k = 0; k < n->n_out; k++)
             TD_CHECK(*n->out[k]);
         for (int k = 0; k < n->n_attr; k++)
             TD_CHECK(td_onnx_attr_find(n, n->attr[k].name) == &n->attr[k]);
     }
-    return sum;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
-    static unsigned sum;
     td_onnx *m;
     td_onnx_graph g;
     td_error_clear();
@@ -39,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         return 0;
     }
     TD_CHECK(td_onnx_check(m, "input") == TD_OK);
-    sum += walk(m);
+    walk(m);
     td_error_clear();
     if (td_graph_of_onnx(m, "input", 2, &g) == TD_OK)
         TD_CHECK(td_graph_verify(g.graph) == TD_OK);

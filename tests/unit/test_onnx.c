@@ -277,8 +277,8 @@ static void test_cut_everywhere(void **state)
     td_onnx_free(m);
 }
 
-/* a model with one more field in `where`: 'm' model, 'g' graph, 't' its tensor, 'n' its node, 'a' its
-   node's attribute */
+/* a model with one more field in `where`: 'm' model, 'g' graph, 't' its tensor, 'n' its node, 'a'
+   its node's attribute */
 static void expect_field_refused(char where, int field, bool is_number, td_status st,
                                  const char *says)
 {
@@ -425,16 +425,11 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_types_and_versions),
-        cmocka_unit_test(test_no_graph),
-        cmocka_unit_test(test_cut_everywhere),
-        cmocka_unit_test(test_what_is_not_read),
-        cmocka_unit_test(test_no_model),
-        cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_old_file_stays),
-        cmocka_unit_test(test_two_gib),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_types_and_versions),
+        cmocka_unit_test(test_no_graph),         cmocka_unit_test(test_cut_everywhere),
+        cmocka_unit_test(test_what_is_not_read), cmocka_unit_test(test_no_model),
+        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_old_file_stays),
+        cmocka_unit_test(test_two_gib),          cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
