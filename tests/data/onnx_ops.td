@@ -2,7 +2,7 @@
 %images:f32[1,3,24,24] = input
 %c1.weight:f32[8,3,3,3] = param {init=normal, scale=0.3}
 %b1.weight:f32[8] = param {init=ones}
-%b1.bias:f32[8] = param
+%b1.bias:f32[8] = param {init=normal, scale=1}
 %b1.running_mean:f32[8] = param {role=stat}
 %b1.running_var:f32[8] = param {role=stat, init=ones}
 %c2.weight:f32[8,2,3,3] = param {init=normal, scale=0.3}

@@ -3,6 +3,7 @@
  */
 #include "train/onnx_export.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/os.h"
@@ -158,6 +159,67 @@ static void test_preparation(void **state)
                 assert_true(planes[(n * 3 + c) * PLANE + i] == x);
             }
     td_onnx_graph_release(&g);
+    close_sample(&s);
+}
+
+/* --- what it computes ------------------------------------------------------------------------- */
+
+/* largest difference of the logits over the largest of them */
+static double difference(const sample *s, const float *images)
+{
+    td_onnx_graph g;
+    td_program *back;
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    double most = 0, largest = 0;
+    expect_ok(td_graph_of_onnx(s->onnx, "m", 2, &g));
+    expect_ok(td_compile(g.graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &back));
+    expect_ok(td_onnx_set_weights(&g, back));
+    expect_ok(td_program_bind(back, "images", images));
+    expect_ok(td_program_bind(s->program, "images", images));
+    expect_ok(td_program_run(back));
+    expect_ok(td_program_run(s->program));
+    const float *a = td_program_output(s->program, "logits", NULL);
+    const float *b = td_program_output(back, "logits", NULL);
+    for (int i = 0; i < 2 * 6; i++) {
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+        largest = fmax(largest, fabs((double)a[i]));
+    }
+    td_program_free(back);
+    td_onnx_graph_release(&g);
+    return most / largest;
+}
+
+/* and a change of any number changes the logits: the network has no dead ends */
+static void test_same_logits(void **state)
+{
+    (void)state;
+    enum { N = 2 * 3 * 24 * 24 };
+    static float images[N];
+    td_onnx_opts o = { 0 };
+    sample s = sample_of(OPS, &o);
+    for (int i = 0; i < N; i++)
+        images[i] = (float)(i * 37 % 101) / 50 - 1;
+    double d = difference(&s, images);
+    assert_true(d < 1e-5);
+
+    td_onnx_node *n = node_of(&s, "BatchNormalization");
+    n->attr[0].f = 0.01f;
+    assert_true(difference(&s, images) > 1e-4);
+    n->attr[0].f = 1e-5f;
+    for (size_t i = 0; i < s.onnx->n_tensors; i++) {
+        td_tensor *t = &s.onnx->tensors[i];
+        float *x = (float *)(uintptr_t)t->data, was[400 * 6];
+        if (t->dtype != TD_DT_F32 || strchr(t->name, '/') || t->n_bytes > sizeof was)
+            continue;
+        memcpy(was, x, t->n_bytes);
+        for (size_t k = 0; k < t->n_bytes / sizeof *x; k++)
+            x[k] = x[k] * 1.5f + 0.1f;
+        if (difference(&s, images) < 1e-4) {
+            print_error("%s does not matter\n", t->name);
+            fail();
+        }
+        memcpy(x, was, t->n_bytes);
+    }
     close_sample(&s);
 }
 
@@ -324,6 +386,41 @@ static void test_job(void **state)
     assert_int_equal(td_scratch_count("other.onnx"), 0);
 }
 
+/* weights that diverged have no logits to compare: nothing is written, what was there stays */
+static void test_job_without_numbers(void **state)
+{
+    (void)state;
+    td_onnx_opts o;
+    td_onnx_result r;
+    td_tensors *t;
+    char in[300], bad[300], *kept;
+    size_t n;
+    td_onnx_defaults(&o);
+    o.model.model = OPS;
+    snprintf(in, sizeof in, "%s", td_scratch_path("n.safetensors"));
+    snprintf(bad, sizeof bad, "%s", td_scratch_path("nan.safetensors"));
+    expect_ok(td_init_weights(&o.model, 1, in));
+    expect_ok(td_tensors_read(in, &t));
+    ((float *)(uintptr_t)td_tensors_get(t, "fc2.weight")->data)[0] = NAN;
+    td_tensors *copy;
+    expect_ok(td_tensors_new(&copy));
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        expect_ok(td_tensors_add(copy, x->name, x->dtype, x->rank, x->dim, x->data));
+    }
+    expect_ok(td_tensors_write(copy, bad));
+    td_tensors_free(copy);
+    td_tensors_free(t);
+
+    const char *out = td_scratch_path("nan.onnx");
+    expect_ok(td_file_write(out, "old", 3));
+    expect_error(td_onnx_export(bad, out, &o, &r), TD_ENUMERIC, "nan.onnx' was not written");
+    expect_ok(td_file_read(out, 100, &kept, &n));
+    assert_int_equal(n, 3);
+    td_free(kept);
+    assert_int_equal(td_scratch_count("nan.onnx"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_preparation),  cmocka_unit_test(test_no_counterpart),
         cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_other_nodes),
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_job),
+        cmocka_unit_test(test_same_logits),  cmocka_unit_test(test_job_without_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
