@@ -103,7 +103,7 @@ static td_status convert_weights(const td_call *call)
     td_convert_result r;
     td_onnx_defaults(&defaults);
     if (call->n_args < 2)
-        return td_error(TD_EUSAGE, "no OUT is named");
+        return td_error(TD_EUSAGE, "convert wants IN OUT; with --to onnx OUT may be left out");
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
         return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file",
                         call->args[1]);
@@ -125,9 +125,11 @@ const td_verb td_verb_convert = {
     .arguments = "IN [OUT]",
     .summary = "a checkpoint or PyTorch's weights to a weight file or an ONNX file",
     .about =
-        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its name\n"
+        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its "
+        "name\n"
         "says; nothing in it is executed.  Weights, running statistics and class names are kept,\n"
-        "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's files\n"
+        "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's "
+        "files\n"
         "get the names of torchvision and timm.  OUT is replaced only once it is complete.\n"
         "\n"
         "An ONNX file has the input images [N,3,H,W] and the output logits.  It is read back by a\n"
