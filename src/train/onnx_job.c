@@ -32,14 +32,20 @@ static const char *const se_names[] = { "conv", "linear", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_INT (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX, "version of ONNX's operators"),
-    TD_INT_AS(td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL, "pictures a run; 0: any number"),
+    TD_INT    (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX,
+               "version of ONNX's operators"),
+    TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
+               "pictures a run; 0: any number"),
     TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, 0, input_names,
-               "what comes in: f32 [N,3,H,W] as the network wants it; the same as 0..255; or u8 [N,H,W,3]"),
-    TD_ENUM(td_onnx_opts, se_layers, 0, se_names, "squeeze-and-excitation as 1x1 convolutions or linear layers"),
-    TD_BOOL(td_onnx_opts, probabilities, false, "a second output, softmax of the logits"),
-    TD_BOOL(td_onnx_opts, half_weights, false, "filters and matrices as fp16, cast to f32 when they are read"),
-    TD_BOOL(td_onnx_opts, verify, true, "read the file back, run it and compare before it is put in place"),
+               "what comes in: f32 [N,3,H,W] as the network wants it; the same as 0..255; or u8 "
+               "[N,H,W,3]"),
+    TD_ENUM   (td_onnx_opts, se_layers, 0, se_names,
+               "squeeze-and-excitation as 1x1 convolutions or linear layers"),
+    TD_BOOL   (td_onnx_opts, probabilities, false, "a second output, softmax of the logits"),
+    TD_BOOL   (td_onnx_opts, half_weights, false,
+               "filters and matrices as fp16, cast to f32 when they are read"),
+    TD_BOOL   (td_onnx_opts, verify, true,
+               "read the file back, run it and compare before it is put in place"),
     TD_END,
 };
 /* clang-format on */
