@@ -24,7 +24,8 @@ typedef enum {
     TD_RNG_DRAW = 5,    /* a = picture index: drawn data sets */
     TD_RNG_MIXUP = 6,
     TD_RNG_TEST = 7,
-    TD_RNG_DROPOUT = 8
+    TD_RNG_DROPOUT = 8,
+    TD_RNG_AUGMENT = 9 /* a = epoch, b = sample: AutoAugment */
 } td_rng_purpose;
 
 typedef struct {

@@ -148,6 +148,36 @@ void td_image_flip(td_image *img);
  */
 TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
 
+/* --- altering ---------------------------------------------------------------------------------- */
+
+/* In this order: those that move pixels, those between two pictures, tables of values. */
+typedef enum {
+    TD_ALTER_SHEAR_X, /* amount: pixels per row (column) ... */
+    TD_ALTER_SHEAR_Y,
+    TD_ALTER_TRANSLATE_X, /* ... whole pixels, to the left (up) ... */
+    TD_ALTER_TRANSLATE_Y,
+    TD_ALTER_ROTATE, /* ... degrees counterclockwise, above -360 and below 360 */
+    TD_ALTER_COLOR,  /* 0: grey, 1: as it is, above: more of it */
+    TD_ALTER_CONTRAST,
+    TD_ALTER_BRIGHTNESS,
+    TD_ALTER_SHARPNESS,
+    TD_ALTER_POSTERIZE,    /* upper bits kept, 0 .. 8 */
+    TD_ALTER_SOLARIZE,     /* values from here on are inverted */
+    TD_ALTER_SOLARIZE_ADD, /* added to values below 128 */
+    TD_ALTER_AUTOCONTRAST, /* these have no amount */
+    TD_ALTER_EQUALIZE,
+    TD_ALTER_INVERT,
+    TD_ALTERATIONS
+} td_alteration;
+
+/**
+ * Change the picture as PIL does (ImageOps, ImageEnhance; Image.transform with BICUBIC for shears,
+ * NEAREST else), bit for bit; uncovered pixels become 128.  `scratch` is another picture, whose
+ * buffer may be exchanged with img's.  TD_EARG an empty picture, an amount out of range; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_alter(td_image *img, td_alteration op, double amount,
+                                    td_image *scratch);
+
 /* --- to a tensor ------------------------------------------------------------------------------ */
 
 extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
