@@ -35,10 +35,15 @@ typedef struct td_loader td_loader;
 typedef enum {
     TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture>; or a pack made of that */
     TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
-    TD_DATA_TENSORS    /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
+    TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
+    TD_DATA_DALI_CPU,  /* a folder; jobs take DALI's rules with it */
+    TD_DATA_DALI_GPU   /* the same: there is no GPU to do it */
 } td_data_backend;
 
-/** By name: folder pytorch dali-cpu synthetic syntetic tensors.  TD_EUSAGE lists them. */
+/**
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu.  TD_EUSAGE lists them.  The
+ * back end of an open data set is one of the first three.
+ */
 TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
 
 /** All zero but `path` is a folder whose sub-folders are the classes. */
@@ -99,15 +104,38 @@ TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const 
 
 /* --- loaders ---------------------------------------------------------------------------------- */
 
-typedef enum { TD_INTERPOLATE_BILINEAR, TD_INTERPOLATE_BICUBIC } td_interpolation; /* antialiased */
+/* With antialiasing bilinear is PIL's, a triangle as wide as what becomes one pixel; triangular is
+   that everywhere, where crop rules or options turn antialiasing off for the others. */
+typedef enum {
+    TD_INTERPOLATE_BILINEAR,
+    TD_INTERPOLATE_BICUBIC,
+    TD_INTERPOLATE_TRIANGULAR
+} td_interpolation;
+
+/** Whose random crops, resizing and centre crops; docs/formats.md has them side by side. */
+typedef enum {
+    TD_RULES_TORCHVISION, /* antialiased, as PIL */
+    TD_RULES_DALI,        /* 100 tries; not antialiased */
+    TD_RULES_TF           /* TensorFlow 1: area from 10 %, bilinear without half-pixel shift */
+} td_crop_rules;
+
+/** Means and deviations: torchvision's, or those of TensorFlow's ResNet. */
+typedef enum { TD_NORMALIZE_TORCH, TD_NORMALIZE_TF } td_normalization;
+
+/** Order and shares of the ranks in training; docs/formats.md. */
+typedef enum {
+    TD_ORDER_PERMUTATION, /* a permutation of all, dealt in batches: no sample twice */
+    TD_ORDER_PADDED,      /* the same, padded to a multiple of the ranks; rank r takes r, r + W, ... */
+    TD_ORDER_BUFFER       /* DALI's: a range per rank, another each epoch, through 1024 places */
+} td_order;
 
 /**
  * How to make batches.  All zero: evaluation, batches of 32, 224 x 224, resize to 256, bilinear.
  *
- * Training: shuffled; random resized crop (area 8..100 %, ratio 3/4..4/3, torchvision's sampler),
- * flip with probability 1/2; the last short batch is left out.  Evaluation: in order; short side to
- * image_size + eval_padding, centre crop; the last short batch is kept.  `tensors` and `synthetic`
- * are neither shuffled nor changed.
+ * Training: shuffled; random resized crop (area 8..100 %, ratio 3/4..4/3, torchvision's sampler
+ * unless `crop` says else), flip with probability 1/2; the last short batch is left out.
+ * Evaluation: in order; short side to image_size + eval_padding, centre crop; the last short batch
+ * is kept.  `tensors` and `synthetic` are neither shuffled nor changed.
  */
 typedef struct {
     bool is_training;
@@ -115,6 +143,12 @@ typedef struct {
     int image_size;   /* 0 means 224, or the shape of `tensors` */
     int eval_padding; /* evaluation; 0 means 32, negative means none */
     td_interpolation interpolation;
+    td_crop_rules crop;
+    bool antialias, no_antialias; /* neither: as the rules have it; TensorFlow's have their own */
+    td_normalization normalization;
+    bool autoaugment;        /* training: AutoAugment's 25 policies, after the flip */
+    td_order order;          /* training, and shares of the ranks in evaluation */
+    const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */
     bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
     int workers;             /* threads; 0 means one per CPU */

@@ -25,8 +25,12 @@ extern "C" {
 /** Where samples come from, shared by train, evaluate and benchmark. */
 typedef struct {
     const char *data;  /* folder or .safetensors file */
-    int data_backend;  /* 0 "folder|pytorch|dali-cpu", 1 "synthetic|syntetic", 2 "tensors" */
-    int interpolation; /* 0 "bilinear", 1 "bicubic" */
+    int data_backend;  /* td_data_backend */
+    int interpolation; /* td_interpolation */
+    int crop;          /* 0: by back end, else td_crop_rules + 1 */
+    bool antialias, no_antialias;
+    int normalization; /* td_normalization */
+    int augmentation;  /* of training: 0 none, 1 autoaugment */
     int workers;       /* decoding threads; 0: chosen */
     int prefetch;      /* batches ahead */
     double max_bad;    /* share of the data set that may be undecodable */
@@ -53,7 +57,9 @@ typedef struct {
     int optimizer; /* 0 sgd, 1 rmsprop */
     double rmsprop_alpha, rmsprop_eps;
     double use_ema;   /* decay of averaged weights; -1: none */
-    int augmentation; /* 0 none, 1 autoaugment */
+    int shuffle;                     /* 0 permutation, 1 buffer */
+    int sampler;                     /* 0 dealt, 1 padded: shares of the ranks */
+    const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
     int print_freq;

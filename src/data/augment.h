@@ -1,17 +1,17 @@
 /*
  * data/augment.h -- one picture file -> one row of a batch
  *
- *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, normalise
+ *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, maybe
+ *                AutoAugment, normalise
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
  * Sizes, offsets and pixels agree with torchvision's RandomResizedCrop, Resize and CenterCrop on
- * PIL pictures; only the random numbers are our own.
+ * PIL pictures, or with the other rules of crop.h; only the random numbers are our own.
  */
 #ifndef TD_DATA_AUGMENT_H
 #define TD_DATA_AUGMENT_H
 
-#include "image/image.h"
-#include "tandem/data.h"
+#include "data/crop.h"
 
 /** How; all rows of a loader share it. */
 typedef struct {
@@ -19,6 +19,10 @@ typedef struct {
     int size;    /* S */
     int padding; /* evaluation */
     td_filter filter;
+    td_crop_rules rules;
+    bool is_point; /* resize without antialiasing; TensorFlow's rules have a resize of their own */
+    bool is_tf_norm;
+    bool is_autoaugmented;
     bool ignore_orientation;
     bool is_fast; /* training: decode at reduced size and without smoothing of colours */
     uint64_t seed;
@@ -30,6 +34,9 @@ typedef struct {
     size_t cap_bytes, n_bytes;
     td_image stored, decoded, cut, sized; /* in this order, those that are needed */
     td_resampler resampler;
+    td_taps taps;
+    float *values; /* pixels that are no bytes, [size, size, 3] */
+    size_t cap_values;
 } td_transformer;
 
 void td_transformer_release(td_transformer *w);
@@ -46,14 +53,11 @@ TD_CHECKED td_status td_transform_picture(td_transformer *w, const td_transform 
 TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
                                        int64_t epoch, int64_t sample, float *dst);
 
-/** The crop of torchvision's RandomResizedCrop: area 8..100 %, ratio 3/4..4/3, ten tries. */
-td_box td_random_crop(td_rng *r, int width, int height);
-
-/** The size whose short side is `to`, as torchvision's Resize computes it. */
-void td_short_side(int width, int height, int to, int *out_width, int *out_height);
-
-/** The box of torchvision's CenterCrop(size); width and height are at least size. */
-td_box td_centre_crop(int width, int height, int size);
+/**
+ * Rules, filter, antialiasing, constants and augmentation from a loader's options.
+ * TD_EARG: unknown values, or some that contradict each other.
+ */
+TD_CHECKED td_status td_transform_choose(td_transform *t, const td_loader_opts *opts);
 
 /** The TD_INTERPOLATE_ value as image.h names it; TD_EARG. */
 TD_CHECKED td_status td_filter_of(td_interpolation i, td_filter *out);

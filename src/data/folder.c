@@ -264,6 +264,10 @@ static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
     return st;
 }
 
-static const char *const names[] = { "folder", "pytorch", "dali-cpu", NULL };
+static const char *const names[] = { "folder", "pytorch", NULL };
+static const char *const dali_cpu_names[] = { "dali-cpu", NULL };
+static const char *const dali_gpu_names[] = { "dali-gpu", NULL };
 
 const td_source td_source_folder = { .names = names, .open = folder_open };
+const td_source td_source_dali_cpu = { .names = dali_cpu_names, .open = folder_open };
+const td_source td_source_dali_gpu = { .names = dali_gpu_names, .open = folder_open };

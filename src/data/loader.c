@@ -29,6 +29,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "data/sampler.h"
+#include "data/sizes.h"
 
 enum {
     BATCH = 32,
@@ -36,7 +37,7 @@ enum {
     PADDING = 32,
     PREFETCH = 2,
     BATCH_MAX = 1 << 20,
-    SIZE_MAX_PIXELS = 8192,
+    SIZE_MAX_PIXELS = TD_SIZE_PIXELS_MAX,
     PREFETCH_MAX = 1024,
     THREADS_MAX = 1024
 };
@@ -64,7 +65,8 @@ typedef struct {
 } row;
 
 struct slot {
-    float *images;                              /* [batch, 3, size, size], from td_pages_alloc */
+    float *images; /* [batch, 3, size, size] with room for the largest, from td_pages_alloc */
+    int size;
     row *rows;                                  /* [batch] */
     int64_t *wanted, *ahead, *labels, *samples; /* [batch] */
     int n;
@@ -83,7 +85,8 @@ typedef struct {
 struct td_loader {
     const td_dataset *ds;
     td_loader_opts opts; /* with defaults filled in */
-    td_transform transform;
+    td_transform transform; /* its size is the largest; a row's is its slot's */
+    td_sizes sizes;         /* by epoch */
     td_sampler sampler;
     int64_t n_batches;
     size_t slot_bytes;
@@ -146,22 +149,27 @@ static td_status note_bad(row *r, int64_t sample, const char *path)
     return TD_OK;
 }
 
+static size_t row_floats(const slot *s)
+{
+    return 3 * (size_t)s->size * (size_t)s->size;
+}
+
 static td_status make_sample(worker *w, const row *r, int64_t sample, float *dst)
 {
     const td_loader *ld = w->ld;
+    td_transform t = ld->transform;
+    t.size = r->home->size;
     const void *bytes;
     size_t n_bytes;
     TD_TRY(td_sample_read(ld->ds, sample, &w->buffers, &bytes, &n_bytes));
-    return td_transform_picture(&w->buffers, &ld->transform, bytes, n_bytes, r->home->epoch, sample,
-                                dst);
+    return td_transform_picture(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
 
 /* Fill the row with the wanted sample or, in training, with the next good one. */
 static td_status make_row(worker *w, row *r)
 {
     const td_loader *ld = w->ld;
-    float *dst = r->home->images +
-                 ld->slot_bytes / sizeof(float) / (size_t)ld->opts.batch_size * (size_t)r->i;
+    float *dst = r->home->images + row_floats(r->home) * (size_t)r->i;
     int64_t n_tries = ld->opts.is_training ? ld->n_bad_allowed + 1 : 1;
     r->got = -1;
     for (int64_t k = 0; k < n_tries && k < ld->ds->n; k++) {
@@ -227,6 +235,7 @@ static void queue_batch(td_loader *ld)
     slot *s = slot_at(ld, ld->n_queued++);
     s->epoch = ld->queue_epoch;
     s->index = ld->queue_index;
+    s->size = td_sizes_at(&ld->sizes, s->epoch, ld->opts.image_size);
     s->n = td_sampler_rows(&ld->sampler, s->epoch, s->index, s->wanted);
     bool is_last = s->index + 1 == ld->n_batches; /* what comes then has another order */
     int n_ahead = is_last ? 0 : td_sampler_rows(&ld->sampler, s->epoch, s->index + 1, s->ahead);
@@ -322,7 +331,7 @@ static td_status keep_row(td_loader *ld, row *r)
 /* Check what the workers made of a slot; rows without a picture are closed up. */
 static td_status settle(td_loader *ld, slot *s)
 {
-    size_t row_floats = ld->slot_bytes / sizeof(float) / (size_t)ld->opts.batch_size;
+    size_t n_floats = row_floats(s);
     td_status st = TD_OK;
     int n = 0;
     for (int i = 0; i < s->n && st == TD_OK; i++) {
@@ -331,8 +340,8 @@ static td_status settle(td_loader *ld, slot *s)
         if (st != TD_OK || r->got < 0)
             continue;
         if (n != i)
-            memcpy(s->images + row_floats * (size_t)n, s->images + row_floats * (size_t)i,
-                   row_floats * sizeof(float));
+            memcpy(s->images + n_floats * (size_t)n, s->images + n_floats * (size_t)i,
+                   n_floats * sizeof(float));
         s->samples[n] = r->got;
         s->labels[n++] = ld->ds->samples[r->got].label;
     }
@@ -378,6 +387,7 @@ static td_status lend_slot(td_loader *ld)
     b->labels = s->labels;
     b->samples = s->samples;
     b->n = s->n;
+    b->height = b->width = s->size;
     b->wait_s = wait_s;
     b->decode_s = (double)atomic_load_explicit(&s->work_ns, memory_order_relaxed) * 1e-9;
     return TD_OK;
@@ -452,6 +462,20 @@ static td_status check_range(const char *what, int64_t value, int64_t min, int64
                     value, min, max);
 }
 
+/* the schedule is of training on pictures; slots have room for the largest */
+static td_status take_sizes(td_loader *ld)
+{
+    td_loader_opts *o = &ld->opts;
+    TD_TRY(td_sizes_parse(o->image_sizes, &ld->sizes));
+    o->image_sizes = NULL; /* lent for the call */
+    if (!ld->sizes.n)
+        return TD_OK;
+    if (!o->is_training || !td_dataset_decodes(ld->ds))
+        return td_error(TD_EARG, "image sizes by epoch are of training on pictures");
+    o->image_size = td_sizes_largest(&ld->sizes, o->image_size);
+    return TD_OK;
+}
+
 static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
 {
     td_loader_opts *o = &ld->opts;
@@ -469,6 +493,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     o->world = o->world ? o->world : 1;
     TD_TRY(check_range("batch size", o->batch_size, 1, BATCH_MAX));
     TD_TRY(check_range("image size", o->image_size, 1, SIZE_MAX_PIXELS));
+    TD_TRY(take_sizes(ld));
     TD_TRY(check_range("padding", o->eval_padding, 0, SIZE_MAX_PIXELS));
     TD_TRY(check_range("prefetch", o->prefetch, 1, PREFETCH_MAX));
     TD_TRY(check_range("world", o->world, 1, INT32_MAX));
@@ -483,7 +508,9 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
                                     .ignore_orientation = o->ignore_orientation,
                                     .is_fast = o->fast_decode,
                                     .seed = o->seed };
-    return td_filter_of(o->interpolation, &ld->transform.filter);
+    if ((unsigned)o->order > TD_ORDER_BUFFER)
+        return td_error(TD_EARG, "order %d is unknown", (int)o->order);
+    return td_transform_choose(&ld->transform, o);
 }
 
 static int64_t bad_allowed(double share, int64_t n)
@@ -501,6 +528,7 @@ static td_status set_up_order(td_loader *ld)
                                 .batch = o->batch_size,
                                 .rank = o->rank,
                                 .world = o->world,
+                                .order_kind = o->order,
                                 .shuffles = o->is_training && td_dataset_decodes(ld->ds),
                                 .drops = o->is_training,
                                 .seed = o->seed };

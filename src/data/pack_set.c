@@ -55,7 +55,8 @@ static td_status shrink(const packing *p, td_transformer *w, int64_t i, td_text 
     int width, height;
     const td_decode_opts opts = { .scratch = &w->stored };
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
-    td_short_side(w->decoded.width, w->decoded.height, p->opts.short_side, &width, &height);
+    td_short_side(TD_RULES_TORCHVISION, w->decoded.width, w->decoded.height, p->opts.short_side, 1,
+                  &width, &height);
     if (width > SIDE_MAX || height > SIDE_MAX)
         return TD_OK;
     TD_TRY(td_image_resample(&w->resampler, &w->decoded, 0, 0, w->decoded.width, w->decoded.height,

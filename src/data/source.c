@@ -18,6 +18,8 @@ static const td_source *const sources[] = {
     [TD_DATA_FOLDER] = &td_source_folder,
     [TD_DATA_SYNTHETIC] = &td_source_synthetic,
     [TD_DATA_TENSORS] = &td_source_tensors,
+    [TD_DATA_DALI_CPU] = &td_source_dali_cpu,
+    [TD_DATA_DALI_GPU] = &td_source_dali_gpu,
 };
 
 enum { N_SOURCES = sizeof sources / sizeof *sources };
@@ -63,7 +65,8 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
     td_dataset *ds = TD_NEW(td_dataset);
     if (!ds)
         return TD_ENOMEM;
-    ds->backend = opts->backend;
+    bool is_ready = opts->backend == TD_DATA_SYNTHETIC || opts->backend == TD_DATA_TENSORS;
+    ds->backend = is_ready ? opts->backend : TD_DATA_FOLDER;
     td_status st = sources[opts->backend]->open(opts, ds);
     if (st == TD_OK)
         *out = ds;

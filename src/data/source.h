@@ -46,6 +46,8 @@ typedef struct {
 } td_source;
 
 extern const td_source td_source_folder;
+extern const td_source td_source_dali_cpu; /* folders, too */
+extern const td_source td_source_dali_gpu;
 extern const td_source td_source_synthetic;
 extern const td_source td_source_tensors;
 

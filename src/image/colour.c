@@ -16,6 +16,9 @@
 /* clang-format off */
 const float td_image_mean[3] = { 123.675f, 116.28f, 103.53f };
 const float td_image_std[3]  = { 58.395f,  57.12f,  57.375f };
+
+const td_norm td_norm_torch = { { 123.675f, 116.28f, 103.53f }, { 58.395f, 57.12f, 57.375f } };
+const td_norm td_norm_tf    = { { 123.68f,  116.28f, 103.53f }, { 58.395f, 57.12f, 57.385f } };
 /* clang-format on */
 
 /* a * b / 255 rounded, exact for bytes; PIL's MULDIV255. */
@@ -67,8 +70,8 @@ TD_AVX2 static inline __m256 pick(__m128i low, __m128i high, int c)
 }
 
 /* Eight pixels at a time; the same arithmetic as in the table.  Returns how many are done. */
-TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, bool flip, float *dst,
-                                  ptrdiff_t plane)
+TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, const td_norm *norm, bool flip,
+                                  float *dst, ptrdiff_t plane)
 {
     const __m256i backward = _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     ptrdiff_t x = 0;
@@ -77,8 +80,8 @@ TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, bool flip, fl
         __m128i low = _mm_loadu_si128((const __m128i *)(const void *)p);
         __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(p + 8));
         for (int c = 0; c < 3; c++) {
-            __m256 v = _mm256_sub_ps(pick(low, high, c), _mm256_set1_ps(td_image_mean[c]));
-            v = _mm256_div_ps(v, _mm256_set1_ps(td_image_std[c]));
+            __m256 v = _mm256_sub_ps(pick(low, high, c), _mm256_set1_ps(norm->mean[c]));
+            v = _mm256_div_ps(v, _mm256_set1_ps(norm->std[c]));
             if (flip)
                 v = _mm256_permutevar8x32_ps(v, backward);
             _mm256_storeu_ps(dst + c * plane + x, v);
@@ -94,9 +97,10 @@ static bool has_avx2(void)
 
 #else
 
-static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, bool flip, float *dst, ptrdiff_t plane)
+static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, const td_norm *norm, bool flip,
+                          float *dst, ptrdiff_t plane)
 {
-    (void)src, (void)w, (void)flip, (void)dst, (void)plane;
+    (void)src, (void)w, (void)norm, (void)flip, (void)dst, (void)plane;
     return 0;
 }
 
@@ -107,18 +111,35 @@ static bool has_avx2(void)
 
 #endif
 
-void td_image_normalise(const td_image *img, bool flip, float *dst)
+void td_image_normalise_by(const td_image *img, const td_norm *norm, bool flip, float *dst)
 {
     float value[3][256];
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 256; i++)
-            value[c][i] = ((float)i - td_image_mean[c]) / td_image_std[c];
+            value[c][i] = ((float)i - norm->mean[c]) / norm->std[c];
 
     bool is_wide = has_avx2();
     ptrdiff_t w = img->width, plane = w * img->height;
     for (ptrdiff_t y = 0; y < img->height; y++) {
         const uint8_t *src = img->px + 3 * y * w;
-        ptrdiff_t from = is_wide ? row_avx2(src, w, flip, dst + y * w, plane) : 0;
+        ptrdiff_t from = is_wide ? row_avx2(src, w, norm, flip, dst + y * w, plane) : 0;
         row_plain(src, from, w, flip, value, dst + y * w, plane);
     }
+}
+
+void td_image_normalise(const td_image *img, bool flip, float *dst)
+{
+    td_image_normalise_by(img, &td_norm_torch, flip, dst);
+}
+
+void td_values_normalise(const float *src, int width, int height, const td_norm *norm, bool flip,
+                         float *dst)
+{
+    ptrdiff_t w = width, plane = w * height;
+    for (ptrdiff_t y = 0; y < height; y++)
+        for (ptrdiff_t x = 0; x < w; x++) {
+            const float *p = src + 3 * (y * w + (flip ? w - 1 - x : x));
+            for (int c = 0; c < 3; c++)
+                dst[c * plane + y * w + x] = (p[c] - norm->mean[c]) / norm->std[c];
+        }
 }

@@ -139,6 +139,38 @@ TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, dou
                                        td_filter filter, int out_width, int out_height,
                                        td_image *out);
 
+/* Resizing without antialiasing: a grid of out_width x out_height places laid over a box of the
+   picture, of which only `window` is wanted. */
+typedef struct {
+    double x, y, width, height; /* the box, pixels of the source; may have fractional edges */
+    int out_width, out_height;
+    td_box window; /* of the result */
+} td_sampling;
+
+/** A table kept between calls; one per thread.  All zero is valid. */
+typedef struct {
+    void *impl;
+    size_t cap;
+} td_taps;
+
+void td_taps_release(td_taps *t);
+
+/**
+ * What stands at the middle of each place, between two (linear) or four (cubic) pixels a side,
+ * rounded to bytes: DALI's resize without antialiasing.  Pixels around the box are seen.
+ * TD_EARG a box or window that leaves its picture; TD_ELIMIT; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling *s,
+                                     td_filter filter, td_image *out);
+
+/**
+ * TensorFlow 1's bilinear resize: places begin at the box's first pixel instead of half a place
+ * behind it; nothing around the box is seen, and nothing is rounded.  The box has whole edges.
+ * dst is [window.height, window.width, 3] on the scale 0 .. 255.  Errors as above.
+ */
+TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
+                                            const td_sampling *s, float *dst);
+
 /** Mirror left to right, in place. */
 void td_image_flip(td_image *img);
 
@@ -183,8 +215,23 @@ TD_CHECKED td_status td_image_alter(td_image *img, td_alteration op, double amou
 extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
 extern const float td_image_std[3];  /* 58.395, 57.12, 57.375 */
 
+/** What is subtracted and what is divided by, by channel, on the scale 0 .. 255. */
+typedef struct {
+    float mean[3], std[3];
+} td_norm;
+
+extern const td_norm td_norm_torch; /* the values above */
+extern const td_norm td_norm_tf;    /* 123.68, 116.28, 103.53 and 58.395, 57.12, 57.385 */
+
 /** dst[c, y, x] = (px - mean[c]) / std[c], float32; dst is [3, height, width]. */
 void td_image_normalise(const td_image *img, bool flip, float *dst);
+
+/** The same with other constants. */
+void td_image_normalise_by(const td_image *img, const td_norm *norm, bool flip, float *dst);
+
+/** The same of values that are no bytes, src [height, width, 3]. */
+void td_values_normalise(const float *src, int width, int height, const td_norm *norm, bool flip,
+                         float *dst);
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 

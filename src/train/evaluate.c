@@ -52,6 +52,7 @@ static td_status open_weights(evaluation *e)
 
 static td_status open_data(evaluation *e)
 {
+    td_say_back_end(&e->o.input);
     TD_TRY(td_open_split(&e->o.input, "val", &e->o.model, 0, &e->ds));
     TD_TRY(td_settle_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);

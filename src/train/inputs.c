@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "io/atomic.h"
 
@@ -36,7 +37,8 @@ bool td_model_is_default(const td_model_opts *model)
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out)
 {
-    bool is_folder = in->data_backend == TD_DATA_FOLDER;
+    bool is_folder =
+        in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     td_dataset_opts o = { .path = in->data,
                           .backend = (td_data_backend)in->data_backend,
                           .split = is_folder ? split : NULL,
@@ -46,11 +48,30 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
     return td_dataset_open(&o, out);
 }
 
+static td_crop_rules rules_of(const td_input_opts *in)
+{
+    bool is_dali = in->data_backend == TD_DATA_DALI_CPU || in->data_backend == TD_DATA_DALI_GPU;
+    if (in->crop)
+        return (td_crop_rules)(in->crop - 1);
+    return is_dali ? TD_RULES_DALI : TD_RULES_TORCHVISION;
+}
+
+void td_say_back_end(const td_input_opts *in)
+{
+    if (in->data_backend == TD_DATA_DALI_GPU)
+        td_log(TD_LOG_WARN, "data", "dali-gpu: there is no GPU here, the CPU does the same");
+}
+
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch)
 {
     return (td_loader_opts){ .batch_size = batch,
                              .image_size = model->image_size,
                              .interpolation = (td_interpolation)in->interpolation,
+                             .crop = rules_of(in),
+                             .antialias = in->antialias,
+                             .no_antialias = in->no_antialias,
+                             .normalization = (td_normalization)in->normalization,
+                             .autoaugment = in->augmentation == 1,
                              .ignore_orientation = in->ignore_orientation,
                              .fast_decode = in->decode == 1 && !in->exact_decode,
                              .workers = in->workers,

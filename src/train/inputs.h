@@ -13,6 +13,9 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
 
+/** One line in the log where the back end is not what its name says. */
+void td_say_back_end(const td_input_opts *in);
+
 /** model->image_size becomes what the tensors have, when it is open. */
 td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 

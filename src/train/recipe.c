@@ -10,10 +10,14 @@
 #include "base/status.h"
 #include "pass/amp.h"
 
-static const char *const backends[] = { "folder|pytorch|dali-cpu", "synthetic|syntetic", "tensors",
-                                        NULL };
+static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
+                                        "dali-cpu", "dali-gpu", NULL };
+static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
+static const char *const norms[] = { "torch", "tf", NULL };
+static const char *const shuffles[] = { "permutation", "buffer", NULL };
+static const char *const samplers[] = { "dealt", "padded", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
-static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
+static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
 static const char *const augmentations[] = { "none", "autoaugment", NULL };
@@ -68,8 +72,18 @@ enum { AMP_STATS_EVERY = 100 };
 static const td_field input_fields[] = {
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
                "folder of train/ and val/, or a .safetensors; same as DATA"),
-    TD_ENUM   (td_input_opts, data_backend, 0, backends, "where pictures come from"),
-    TD_ENUM   (td_input_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+    TD_ENUM   (td_input_opts, data_backend, 0, backends,
+               "where pictures come from; dali-cpu and dali-gpu: a folder, by DALI's rules"),
+    TD_ENUM   (td_input_opts, interpolation, 0, interpolations, "of the resize"),
+    TD_ENUM   (td_input_opts, crop, 0, crops,
+               "whose rules crop and resize; auto: torchvision's, or of the back end"),
+    TD_BOOL   (td_input_opts, antialias, false,
+               "average what shrinks: torchvision's rule, not dali's but for triangular"),
+    TD_BOOL_AS(td_input_opts, no_antialias, "no-antialias", NULL, false,
+               "take what stands at a place instead"),
+    TD_ENUM   (td_input_opts, normalization, 0, norms, "whose means and deviations"),
+    TD_ENUM   (td_input_opts, augmentation, 0, augmentations,
+               "of training pictures besides crop and flip"),
     TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
     TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "batches prepared ahead"),
@@ -111,7 +125,12 @@ static const td_field train_fields[] = {
     TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1, NULL),
     TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 0, 1, NULL),
     TD_REAL   (td_train_opts, use_ema, -1, -1, 1, NULL),
-    TD_ENUM   (td_train_opts, augmentation, 0, augmentations, NULL),
+    TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
+               "order of training; buffer: DALI's, 1024 places and a range per rank"),
+    TD_ENUM   (td_train_opts, sampler, 0, samplers,
+               "shares of the ranks; padded: PyTorch's, some pictures twice"),
+    TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
+               "size of training pictures by epoch, '0:128,30:160'"),
     TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "iterations between two lines of progress"),
     TD_TEXT   (td_train_opts, resume, NULL, "FILE", "checkpoint to go on from"),
@@ -363,7 +382,7 @@ td_status td_train_check(const td_train_opts *o)
         { o->mixup > 0, "--mixup above 0" },
         { o->optimizer == 1, "--optimizer rmsprop" },
         { o->use_ema >= 0, "--use-ema" },
-        { o->augmentation != 0, "--augmentation" },
+        { o->image_size_schedule != NULL, "--image-size-schedule" },
         { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -384,6 +403,8 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
     if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
+    if (o->shuffle && o->sampler)
+        return td_error(TD_EUSAGE, "--shuffle buffer has shares of its own, --sampler padded others");
     if (o->trace && o->evaluate)
         return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
     td_amp_opts amp = td_train_amp(o);

@@ -185,6 +185,7 @@ static td_status open_validation(job *j)
 static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
+    td_say_back_end(&o->input);
     TD_TRY(td_open_split(&o->input, "train", &o->model, synthetic_images(o), &j->train_set));
     TD_TRY(td_settle_image_size(j->train_set, &o->model));
     TD_TRY(name_classes(j));
@@ -193,6 +194,7 @@ static td_status open_data(job *j)
     lo.seed = j->s.seed;
     lo.start_epoch = j->s.epoch;
     lo.start_batch = j->s.iteration;
+    lo.order = o->shuffle ? TD_ORDER_BUFFER : o->sampler ? TD_ORDER_PADDED : TD_ORDER_PERMUTATION;
     TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
     return open_validation(j);
 }

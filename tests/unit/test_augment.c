@@ -57,7 +57,7 @@ static void crops_are_distributed_as_torchvisions(void **state)
         double sum[N_STATS] = { 0 }, square[N_STATS] = { 0 };
         for (uint64_t i = 0; i < DRAWS; i++) {
             td_rng r = td_rng_make(1, TD_RNG_CROP, 0, i);
-            td_box b = td_random_crop(&r, w, h);
+            td_box b = td_random_crop(TD_RULES_TORCHVISION, &r, w, h);
             assert_true(b.x >= 0 && b.y >= 0 && b.width > 0 && b.height > 0);
             assert_true(b.x + b.width <= w && b.y + b.height <= h);
             double v[N_STATS] = { (double)b.width * b.height / ((double)w * h),
@@ -94,7 +94,7 @@ static void thin_pictures_are_cropped_in_the_centre(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         td_rng r = td_rng_make(1, TD_RNG_CROP, 0, i);
-        td_box b = td_random_crop(&r, cases[i].width, cases[i].height);
+        td_box b = td_random_crop(TD_RULES_TORCHVISION, &r, cases[i].width, cases[i].height);
         assert_int_equal(b.x, cases[i].box.x);
         assert_int_equal(b.y, cases[i].box.y);
         assert_int_equal(b.width, cases[i].box.width);
@@ -113,15 +113,15 @@ static void sizes_are_torchvisions(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int w, h;
-        td_short_side(cases[i][0], cases[i][1], cases[i][2], &w, &h);
+        td_short_side(TD_RULES_TORCHVISION, cases[i][0], cases[i][1], cases[i][2], 1, &w, &h);
         assert_int_equal(w, cases[i][3]);
         assert_int_equal(h, cases[i][4]);
     }
     /* int(round((H - c) / 2.0)) rounds 16.5 to 16 and 17.5 to 18 */
-    assert_int_equal(td_centre_crop(257, 259, 224).x, 16);
-    assert_int_equal(td_centre_crop(257, 259, 224).y, 18);
-    assert_int_equal(td_centre_crop(341, 256, 224).x, 58);
-    assert_int_equal(td_centre_crop(224, 224, 224).x, 0);
+    assert_int_equal(td_centre_crop(TD_RULES_TORCHVISION, 257, 259, 224).x, 16);
+    assert_int_equal(td_centre_crop(TD_RULES_TORCHVISION, 257, 259, 224).y, 18);
+    assert_int_equal(td_centre_crop(TD_RULES_TORCHVISION, 341, 256, 224).x, 58);
+    assert_int_equal(td_centre_crop(TD_RULES_TORCHVISION, 224, 224, 224).x, 0);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static void plain_training_row(const char *path, const td_transform *t, int64_t 
     td_decode_opts opts = { .ignore_orientation = t->ignore_orientation };
     expect_ok(td_image_decode(w.bytes, w.n_bytes, &opts, &w.decoded, NULL));
     td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
-    td_box box = td_random_crop(&r, w.decoded.width, w.decoded.height);
+    td_box box = td_random_crop(TD_RULES_TORCHVISION, &r, w.decoded.width, w.decoded.height);
     expect_ok(td_image_crop(&w.decoded, box, &w.cut));
     expect_ok(td_image_resample(&w.resampler, &w.cut, 0, 0, box.width, box.height, t->filter, S, S,
                                 &w.sized));
@@ -261,10 +261,10 @@ static void evaluation_rows_are_exact(void **state)
         int width, height;
         expect_ok(td_transform_read(&v, path));
         expect_ok(td_image_decode(v.bytes, v.n_bytes, &(td_decode_opts){ 0 }, &v.decoded, NULL));
-        td_short_side(sizes[i][0], sizes[i][1], 37, &width, &height);
+        td_short_side(TD_RULES_TORCHVISION, sizes[i][0], sizes[i][1], 37, 1, &width, &height);
         expect_ok(td_image_resample(&v.resampler, &v.decoded, 0, 0, sizes[i][0], sizes[i][1],
                                     TD_BILINEAR, width, height, &v.sized));
-        expect_ok(td_image_crop(&v.sized, td_centre_crop(width, height, S), &v.cut));
+        expect_ok(td_image_crop(&v.sized, td_centre_crop(TD_RULES_TORCHVISION, width, height, S), &v.cut));
         td_image_normalise(&v.cut, false, wanted);
         assert_memory_equal(got, wanted, sizeof got);
     }

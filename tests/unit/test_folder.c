@@ -227,13 +227,15 @@ static void backends_have_names(void **state)
 {
     (void)state;
     td_data_backend b;
-    expect_ok(td_data_backend_parse("dali-cpu", &b));
+    expect_ok(td_data_backend_parse("pytorch", &b));
     assert_int_equal(b, TD_DATA_FOLDER);
+    expect_ok(td_data_backend_parse("dali-gpu", &b));
+    assert_int_equal(b, TD_DATA_DALI_GPU);
     expect_ok(td_data_backend_parse("syntetic", &b));
     assert_int_equal(b, TD_DATA_SYNTHETIC);
     expect_ok(td_data_backend_parse("tensors", &b));
     assert_int_equal(b, TD_DATA_TENSORS);
-    expect_error(td_data_backend_parse("dali", &b), TD_EUSAGE, "folder, pytorch, dali-cpu, synth");
+    expect_error(td_data_backend_parse("dali", &b), TD_EUSAGE, "folder, pytorch, synth");
 }
 
 static void synthetic_needs_nothing(void **state)

@@ -29,7 +29,7 @@ static void crops_equal_the_whole(void **state)
         expect_ok(td_sample_read(ds, i, &w, &bytes, &n));
         expect_ok(td_image_decode(bytes, n, &(td_decode_opts){ 0 }, &whole, NULL));
         for (int k = 0; k < CROPS; k++) {
-            td_box b = td_random_crop(&r, whole.width, whole.height);
+            td_box b = td_random_crop(TD_RULES_TORCHVISION, &r, whole.width, whole.height);
             td_decoded where;
             expect_ok(td_image_decode(bytes, n, &(td_decode_opts){ .region = b }, &part, &where));
             if (!td_test_region_equal(&whole, &part, &where, b))

@@ -5,6 +5,7 @@
 #include "support/expect.h"
 
 #include "base/field.h"
+#include "tandem/data.h"
 #include "tandem/train.h"
 
 static const td_field_group *train_groups(td_train_opts *o)
@@ -125,8 +126,19 @@ static void spellings_of_both_editions_are_read(void **state)
           "--jit", "script", "--use-xla", "--trt", "False", "--fused_se", "", "--gpu-affinity",
           "none");
     assert_int_equal(o.model.conv_init, 1);
-    assert_int_equal(o.input.data_backend, 0);
+    assert_int_equal(o.input.data_backend, TD_DATA_DALI_CPU);
     expect_ok(td_train_check(&o));
+    PARSE("--crop", "tf", "--normalization=tf", "--augmentation", "autoaugment", "--no-antialias",
+          "--shuffle=buffer", "--interpolation=triangular");
+    assert_int_equal(o.input.crop, TD_RULES_TF + 1);
+    assert_int_equal(o.input.normalization, TD_NORMALIZE_TF);
+    assert_int_equal(o.input.augmentation, 1);
+    assert_int_equal(o.input.interpolation, TD_INTERPOLATE_TRIANGULAR);
+    assert_true(o.input.no_antialias && !o.input.antialias);
+    assert_int_equal(o.shuffle, 1);
+    expect_ok(td_train_check(&o));
+    PARSE("--shuffle=buffer", "--sampler=padded");
+    expect_error(td_train_check_line(&o), TD_EUSAGE, "--sampler padded");
     PARSE("--use-tf-amp", "--static_loss_scale", "128", "--dynamic-loss-scale",
           "--loss-scaler=apex");
     assert_true(o.amp.amp && o.static_loss_scale == 128 && o.dynamic_loss_scale);
@@ -167,7 +179,7 @@ static void what_is_not_there_yet_is_refused(void **state)
         { "--mixup=0.2", "--mixup above 0 is not supported yet" },
         { "--optimizer=rmsprop", "rmsprop" },
         { "--use-ema=0.999", "--use-ema" },
-        { "--augmentation=autoaugment", "--augmentation" },
+        { "--image-size-schedule=0:32", "--image-size-schedule" },
         { "--pretrained", "--pretrained" },
     };
     td_train_opts o;

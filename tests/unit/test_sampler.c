@@ -1,6 +1,7 @@
 /* test_sampler.c -- which samples make which batch */
 #include "support/expect.h"
 
+#include "base/arena.h"
 #include "data/sampler.h"
 
 static void epoch_is_a_partition(void **state)
@@ -100,9 +101,128 @@ static void no_memory(void **state)
     td_sampler_release(&s);
 }
 
+/* PyTorch's: all ranks have as many, and between them everything, a few twice */
+static void padded_shares_are_pytorchs(void **state)
+{
+    (void)state;
+    enum { N = 53, B = 4, W = 5 }; /* 11 each: 53 and the first two again */
+    td_sampler whole = { .n = N, .batch = N, .world = 1, .shuffles = true, .seed = 7 };
+    int64_t order[N], rows[B];
+    int seen[N] = { 0 };
+    expect_ok(td_sampler_init(&whole));
+    td_sampler_rows(&whole, 2, 0, order);
+    for (int rank = 0; rank < W; rank++) {
+        td_sampler s = { .n = N, .batch = B, .rank = rank, .world = W, .shuffles = true,
+                         .seed = 7, .order_kind = TD_ORDER_PADDED };
+        expect_ok(td_sampler_init(&s));
+        assert_int_equal(td_sampler_batches(&s), 3);
+        for (int i = 0, k = 0; i < 3; i++) {
+            int n = td_sampler_rows(&s, 2, i, rows);
+            assert_int_equal(n, i < 2 ? B : 3);
+            for (int j = 0; j < n; j++, k++) {
+                assert_int_equal(rows[j], order[(k * W + rank) % N]);
+                seen[rows[j]]++;
+            }
+        }
+        s.drops = true;
+        assert_int_equal(td_sampler_batches(&s), 2);
+        td_sampler_release(&s);
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(seen[order[i]], i < 2 ? 2 : 1);
+    td_sampler_release(&whole);
+}
+
+/* the samples of one epoch of a rank */
+static int64_t buffered(int n, int rank, int world, uint64_t seed, int64_t epoch, bool shuffles,
+                        int64_t *out)
+{
+    td_sampler s = { .n = n, .batch = 64, .rank = rank, .world = world, .shuffles = shuffles,
+                     .seed = seed, .order_kind = TD_ORDER_BUFFER };
+    expect_ok(td_sampler_init(&s));
+    int64_t count = 0;
+    for (int64_t i = 0; i < td_sampler_batches(&s); i++)
+        count += td_sampler_rows(&s, epoch, i, out + count);
+    td_sampler_release(&s);
+    return count;
+}
+
+static void buffered_shares_move_on(void **state)
+{
+    (void)state;
+    enum { N = 10001, W = 3 };
+    static int64_t a[N], b[N], list[N];
+    int seen[N] = { 0 };
+    int64_t n = 0;
+    for (int rank = 0; rank < W; rank++) /* every epoch sees everything once */
+        n += buffered(N, rank, W, 1, 4, true, a + n);
+    assert_int_equal(n, N);
+    for (int i = 0; i < N; i++)
+        seen[a[i]]++;
+    for (int i = 0; i < N; i++)
+        assert_int_equal(seen[i], 1);
+
+    /* rank 0 in epoch 1 reads the range that rank 1 read in epoch 0, in another order */
+    int64_t n_a = buffered(N, 1, W, 1, 0, true, a), n_b = buffered(N, 0, W, 1, 1, true, b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_not_equal(a, b, (size_t)n_a * sizeof *a);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n_a; i++)
+        sum += a[i] - b[i];
+    assert_int_equal(sum, 0);
+
+    /* nothing leaves the buffer before it has come in: 1024 places after its own at the latest */
+    td_sampler s = { .n = N, .batch = 1, .world = 1, .shuffles = true,
+                     .order_kind = TD_ORDER_BUFFER };
+    expect_ok(td_sampler_init(&s));
+    for (int i = 0; i < N; i++)
+        list[s.list[i]] = i;
+    td_sampler_release(&s);
+    buffered(N, 0, 1, 9, 0, true, a);
+    int64_t late = 0;
+    for (int64_t i = 0; i < N; i++) {
+        assert_true(list[a[i]] < i + 1024);
+        late = i - list[a[i]] > late ? i - list[a[i]] : late;
+    }
+    assert_true(late > 2000); /* some wait long: uniform picks */
+
+    /* in evaluation: ranges in plain order, nothing twice */
+    n_a = buffered(N, 2, W, 1, 3, false, a);
+    assert_int_equal(n_a, N - N / W * 2 - N % W * 2 / W);
+    for (int64_t i = 0; i < n_a; i++)
+        assert_int_equal(a[i], N - n_a + i);
+}
+
+static void buffered_ranks_have_as_many_batches(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 3; rank++) {
+        td_sampler s = { .n = 20, .batch = 6, .rank = rank, .world = 3, .shuffles = true,
+                         .drops = true, .order_kind = TD_ORDER_BUFFER };
+        int64_t rows[6];
+        expect_ok(td_sampler_init(&s));
+        assert_int_equal(td_sampler_batches(&s), 1);
+        for (int64_t e = 0; e < 4; e++)
+            assert_int_equal(td_sampler_rows(&s, e, 0, rows), 6);
+        td_sampler_release(&s);
+    }
+    td_sampler s = { .n = 20, .batch = 6, .world = 1, .shuffles = true,
+                     .order_kind = TD_ORDER_BUFFER };
+    for (int n = 1; n <= 2; n++) {
+        td_alloc_fail_at(n);
+        td_status st = td_sampler_init(&s);
+        td_alloc_fail_at(0);
+        assert_int_equal(st, TD_ENOMEM);
+        td_sampler_release(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(padded_shares_are_pytorchs),
+        cmocka_unit_test(buffered_shares_move_on),
+        cmocka_unit_test(buffered_ranks_have_as_many_batches),
         cmocka_unit_test(epoch_is_a_partition),
         cmocka_unit_test(order_depends_on_epoch_and_seed_alone),
         cmocka_unit_test(ranks_see_what_one_sees),
