@@ -33,6 +33,7 @@ enum {
 void td_transformer_release(td_transformer *w)
 {
     td_free(w->bytes);
+    td_free(w->packed.bytes);
     td_image_release(&w->stored);
     td_image_release(&w->decoded);
     td_image_release(&w->cut);

@@ -12,6 +12,7 @@
 #define TD_DATA_AUGMENT_H
 
 #include "data/crop.h"
+#include "io/pack.h"
 
 /** How; all rows of a loader share it. */
 typedef struct {
@@ -32,6 +33,7 @@ typedef struct {
 typedef struct {
     char *bytes;
     size_t cap_bytes, n_bytes;
+    td_pack_buffer packed;
     td_image stored, decoded, cut, sized; /* in this order, those that are needed */
     td_resampler resampler;
     td_taps taps;

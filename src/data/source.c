@@ -122,7 +122,8 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
                          const void **bytes, size_t *n_bytes)
 {
     if (ds->pack)
-        return td_pack_read(ds->pack, ds->pack_first + (uint64_t)sample, bytes, n_bytes);
+        return td_pack_read(ds->pack, ds->pack_first + (uint64_t)sample, &w->packed, bytes,
+                            n_bytes);
     TD_TRY(td_transform_read(w, ds->samples[sample].path));
     *bytes = w->bytes;
     *n_bytes = w->n_bytes;

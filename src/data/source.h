@@ -56,7 +56,7 @@ TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds)
 
 /**
  * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
- * td_transform_read, or in the pack's mapping, as td_pack_read.
+ * td_transform_read, or from the pack, as td_pack_read.
  */
 TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
                                     const void **bytes, size_t *n_bytes);

@@ -4,14 +4,38 @@
  *   images  f32 [N, C, H, W]   normalised, as the network gets them
  *   labels  i64 [N]            0 .. classes - 1
  *
- * Rows are lent straight from the file's memory: nothing is copied, shuffled or changed.
+ * Rows are lent straight from the file's memory: nothing is copied, shuffled or changed.  Values
+ * that are not finite and labels without a class are found when the file is opened: in a step they
+ * would only show as a loss that is none.
  */
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/os.h"
 #include "data/source.h"
 
 enum { SIDE_MAX = 65536, CLASSES_MAX = 1 << 24 };
+
+/* names the first value that is not finite; rows are looked through fast, a bad one once more */
+static td_status check_values(const td_dataset *ds, const char *path)
+{
+    int64_t row = (int64_t)ds->channels * ds->height * ds->width, plane = row / ds->channels;
+    for (int64_t i = 0; i < ds->n; i++) {
+        const float *x = ds->images + i * row;
+        bool is_bad = false;
+        for (int64_t k = 0; k < row; k++)
+            is_bad |= !(fabsf(x[k]) <= FLT_MAX);
+        for (int64_t k = 0; is_bad && k < row; k++)
+            if (!(fabsf(x[k]) <= FLT_MAX))
+                return td_error(TD_EFORMAT,
+                                "'%s': row %" PRId64 " of images is %s at channel %" PRId64
+                                ", y %" PRId64 ", x %" PRId64 ", wanted finite numbers",
+                                path, i, isnan(x[k]) ? "nan" : "infinite", k / plane,
+                                k % plane / ds->width, k % ds->width);
+    }
+    return TD_OK;
+}
 
 static td_status read_images(td_dataset *ds, const char *path)
 {
@@ -68,6 +92,7 @@ static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
         return TD_ENOMEM;
     TD_TRY(td_tensors_read(opts->path, &ds->file));
     TD_TRY(read_images(ds, opts->path));
+    TD_TRY(check_values(ds, opts->path));
     return read_labels(ds, opts->path, opts->n_classes);
 }
 

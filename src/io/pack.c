@@ -1,5 +1,5 @@
 /*
- * pack.c -- one file for all pictures: written front to back, read through a mapping
+ * pack.c -- one file for all pictures: written front to back, read picture by picture
  *
  *     0      16                                    index_at                       end - 64     end
  *     | head | picture | picture | ... | picture   | index                        | tail       |
@@ -21,9 +21,10 @@
  * yet opening reads no picture.  A picture is compared with its own digest each time it is used,
  * which costs a hundredth of decoding it.
  *
- * Head, tail and index are read into memory before they are judged; only pictures are used in the
- * mapping.  A file that was made shorter in place would end the process there, so its size is asked
- * for before each picture.  Packs are replaced by a rename, which leaves the mapped file alone.
+ * Head, tail and index are read into memory before they are judged, and each picture is read into
+ * its reader's buffer.  It is not used in a mapping: there, a file that was cut off or a disk that
+ * fails would end the process by SIGBUS, wherever it stood; here it is an error of one picture.  The
+ * copy takes some hundredths of a millisecond where decoding takes milliseconds.
  */
 #include "io/pack.h"
 
@@ -31,7 +32,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,8 +128,7 @@ struct td_pack {
     char *what; /* the path, for messages */
     int fd;     /* -1: parsed from memory */
     td_pack_facts facts;
-    const unsigned char *bytes; /* [facts.n_bytes] the whole file */
-    bool is_mapped;
+    const unsigned char *bytes; /* [facts.n_bytes] the whole file, when it is in memory */
 
     unsigned char *index;          /* [n_index], owned */
     const unsigned char *pictures; /* in the index */
@@ -169,8 +168,6 @@ void td_pack_close(td_pack *p)
 {
     if (!p)
         return;
-    if (p->is_mapped)
-        (void)munmap((void *)(uintptr_t)p->bytes, (size_t)p->facts.n_bytes);
     if (p->fd >= 0)
         (void)close(p->fd);
     td_free(p->what);
@@ -351,7 +348,7 @@ static td_status fetch(const td_pack *p, uint64_t at, void *to, size_t n)
         if (done < 0)
             return td_error_errno(TD_EIO, "cannot read '%s'", p->what);
         if (done == 0)
-            return td_error(TD_EIO, "cannot read '%s': it became shorter", p->what);
+            return td_error(TD_EIO, "'%s' became shorter while it was in use", p->what);
         q += done;
         at += (uint64_t)done;
         n -= (size_t)done;
@@ -394,21 +391,6 @@ static td_status open_file(td_pack *p)
     return TD_OK;
 }
 
-static td_status map_file(td_pack *p)
-{
-    if (p->facts.n_bytes > SIZE_MAX)
-        return td_error(TD_ELIMIT, "'%s' of %" PRIu64 " bytes cannot be mapped", p->what,
-                        p->facts.n_bytes);
-    void *at = mmap(NULL, (size_t)p->facts.n_bytes, PROT_READ, MAP_SHARED, p->fd, 0);
-    if (at == MAP_FAILED)
-        return td_error_errno(errno == ENOMEM ? TD_ENOMEM : TD_EIO, "cannot map '%s'", p->what);
-    p->bytes = at;
-    p->is_mapped = true;
-    /* pictures come in random order: what the kernel would read around each is not wanted */
-    (void)madvise(at, (size_t)p->facts.n_bytes, MADV_RANDOM);
-    return TD_OK;
-}
-
 static td_status new_pack(const char *what, td_pack **out)
 {
     td_pack *p = TD_NEW(td_pack);
@@ -432,7 +414,6 @@ td_status td_pack_open(const char *path, td_pack **out)
     TD_TRY(new_pack(path, &p));
     TD_OUT(open_file(p));
     TD_OUT(read_all(p));
-    TD_OUT(map_file(p));
     *out = p;
     p = NULL;
 out:
@@ -474,30 +455,30 @@ bool td_pack_is(const char *path)
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-static td_status check_still_there(const td_pack *p, uint64_t end)
-{
-    struct stat s;
-    if (p->fd < 0 || (fstat(p->fd, &s) == 0 && (uint64_t)s.st_size >= end))
-        return TD_OK;
-    return td_error(TD_EIO, "'%s' became shorter while it was in use", p->what);
-}
-
 void td_pack_read_ahead(const td_pack *p, uint64_t i)
 {
     record r = record_at(p, i);
-    if (!p->is_mapped)
-        return;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = r.at / page * page;
-    (void)madvise((void *)(uintptr_t)(p->bytes + from), (size_t)(r.at + r.n_bytes - from),
-                  MADV_WILLNEED);
+    if (p->fd >= 0)
+        (void)posix_fadvise(p->fd, (off_t)r.at, (off_t)r.n_bytes, POSIX_FADV_WILLNEED);
 }
 
-td_status td_pack_read(const td_pack *p, uint64_t i, const void **bytes, size_t *n_bytes)
+/* where its bytes are: in memory already, or brought into the buffer */
+static td_status bring(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
+{
+    *out = p->fd < 0 ? p->bytes + r->at : NULL;
+    if (*out)
+        return TD_OK;
+    TD_TRY(td_reserve(&b->bytes, &b->cap_bytes, (size_t)r->n_bytes + 1, 1));
+    *out = b->bytes;
+    return fetch(p, r->at, b->bytes, r->n_bytes);
+}
+
+td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, const void **bytes,
+                       size_t *n_bytes)
 {
     record r = record_at(p, i);
-    TD_TRY(check_still_there(p, r.at + r.n_bytes));
-    td_pack_read_ahead(p, i); /* page by page, as they are touched, a disk would be slow */
-    const unsigned char *at = p->bytes + r.at;
+    const void *at;
+    TD_TRY(bring(p, &r, buffer, &at));
     if (td_digest_of(at, r.n_bytes) != r.digest)
         return td_error(TD_EFORMAT,
                         "damaged in the pack: its bytes are not those that were packed");

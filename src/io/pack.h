@@ -10,7 +10,7 @@
  *     TD_OUT(td_pack_open("flowers.pack", &p));
  *     const td_pack_split *s = td_pack_split_at(p, 0);
  *     for (uint64_t i = s->first; i < s->first + s->n_pictures; i++)
- *         TD_OUT(td_pack_read(p, i, &bytes, &n_bytes));            lent until td_pack_close
+ *         TD_OUT(td_pack_read(p, i, &buffer, &bytes, &n_bytes));   lent until the next call
  *     td_pack_close(p);
  *
  *     td_pack_writer *w;
@@ -62,7 +62,7 @@ typedef struct {
 bool td_pack_is(const char *path);
 
 /**
- * Map a pack, and check its head, tail and index in full: no picture is read.
+ * Open a pack, and check its head, tail and index in full: no picture is read.
  *
  *   TD_ENOTFOUND     no such file
  *   TD_EIO           unreadable, or no regular file
@@ -83,13 +83,20 @@ const td_pack_facts *td_pack_facts_of(const td_pack *p);
 const td_pack_split *td_pack_split_at(const td_pack *p, int i);
 td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i);
 
+/** Where pictures are put, kept between calls; one per thread.  All zero is valid; td_free it. */
+typedef struct {
+    char *bytes;
+    size_t cap_bytes;
+} td_pack_buffer;
+
 /**
- * A picture's bytes, in the mapping, after a look at their check value.
+ * Read a picture's bytes and look at their check value; lent until the next call with `buffer`.
  *   TD_EFORMAT  they are not those that were packed
- *   TD_EIO      the file is shorter than it was when it was opened
+ *   TD_EIO      unreadable, or the file is shorter than it was when it was opened
+ *   TD_ENOMEM
  */
-TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, const void **bytes,
-                                  size_t *n_bytes);
+TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer,
+                                  const void **bytes, size_t *n_bytes);
 
 /** Have the system fetch a picture's pages; returns at once.  A hint: nothing can fail. */
 void td_pack_read_ahead(const td_pack *p, uint64_t i);

@@ -34,7 +34,7 @@ static uint64_t digest_of(const td_pack *p)
             TD_CHECK(x.label >= 0 && x.label < s->n_classes);
             td_digest_add(&d, x.name, strlen(x.name) + 1);
             td_digest_add(&d, &x.label, sizeof x.label);
-            if (td_pack_read(p, k, &bytes, &n_bytes) != TD_OK)
+            if (td_pack_read(p, k, &(td_pack_buffer){ 0 }, &bytes, &n_bytes) != TD_OK)
                 continue;
             TD_CHECK(n_bytes == x.n_bytes);
             td_digest_add(&d, bytes, n_bytes);
@@ -58,7 +58,7 @@ static bool copy(const td_pack *p, const char *path)
             td_pack_picture x = td_pack_picture_at(p, k);
             const void *bytes;
             size_t n_bytes;
-            is_whole = td_pack_read(p, k, &bytes, &n_bytes) == TD_OK;
+            is_whole = td_pack_read(p, k, &(td_pack_buffer){ 0 }, &bytes, &n_bytes) == TD_OK;
             if (is_whole)
                 TD_CHECK(td_pack_add(w, x.label, x.name, bytes, n_bytes) == TD_OK);
         }

@@ -224,9 +224,35 @@ static void survives_every_failing_allocation(void **state)
     }
 }
 
+/* the row is named when the file is opened, not when a loss has become none */
+static void values_that_are_not_finite_are_named(void **state)
+{
+    (void)state;
+    static const float odd[] = { NAN, INFINITY, -INFINITY };
+    td_dataset *ds;
+    for (int i = 0; i < 3; i++) {
+        images[7 * ROW + (i * H + 1) * W + 2] = odd[i];
+        const char *path = write_file("odd.safetensors", (form){ 0 });
+        char wanted[100];
+        snprintf(wanted, sizeof wanted, "row 7 of images is %s at channel %d, y 1, x 2",
+                 i ? "infinite" : "nan", i);
+        expect_error(td_dataset_open(
+                         &(td_dataset_opts){ .path = path, .backend = TD_DATA_TENSORS }, &ds),
+                     TD_EFORMAT, wanted);
+        images[7 * ROW + (i * H + 1) * W + 2] = 0;
+    }
+    images[0] = 3.4e38f; /* large is not infinite */
+    images[1] = -3.4e38f;
+    const char *path = write_file("odd.safetensors", (form){ 0 });
+    expect_ok(td_dataset_open(&(td_dataset_opts){ .path = path, .backend = TD_DATA_TENSORS }, &ds));
+    td_dataset_free(ds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(values_that_are_not_finite_are_named, remember,
+                                        nothing_leaks),
         cmocka_unit_test_setup_teardown(rows_come_in_order, remember, nothing_leaks),
         cmocka_unit_test_setup_teardown(resuming_and_choosing_epochs, remember, nothing_leaks),
         cmocka_unit_test_setup_teardown(malformed_files, remember, nothing_leaks),
