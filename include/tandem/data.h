@@ -125,8 +125,8 @@ typedef enum { TD_NORMALIZE_TORCH, TD_NORMALIZE_TF } td_normalization;
 /** Order and shares of the ranks in training; docs/formats.md. */
 typedef enum {
     TD_ORDER_PERMUTATION, /* a permutation of all, dealt in batches: no sample twice */
-    TD_ORDER_PADDED,      /* the same, padded to a multiple of the ranks; rank r takes r, r + W, ... */
-    TD_ORDER_BUFFER       /* DALI's: a range per rank, another each epoch, through 1024 places */
+    TD_ORDER_PADDED, /* the same, padded to a multiple of the ranks; rank r takes r, r + W, ... */
+    TD_ORDER_BUFFER  /* DALI's: a range per rank, another each epoch, through 1024 places */
 } td_order;
 
 /**

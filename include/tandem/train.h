@@ -56,7 +56,7 @@ typedef struct {
     double label_smoothing, mixup;
     int optimizer; /* 0 sgd, 1 rmsprop */
     double rmsprop_alpha, rmsprop_eps;
-    double use_ema;   /* decay of averaged weights; -1: none */
+    double use_ema;                  /* decay of averaged weights; -1: none */
     int shuffle;                     /* 0 permutation, 1 buffer */
     int sampler;                     /* 0 dealt, 1 padded: shares of the ranks */
     const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */

@@ -163,8 +163,8 @@ static td_status sample_crop(td_transformer *w, const td_transform *t, td_box cr
                       .window = { .width = t->size, .height = t->size } };
     if (t->rules == TD_RULES_DALI)
         return td_image_sample(&w->taps, &w->decoded, &s, t->filter, &w->sized);
-    TD_TRY(td_image_crop(
-        &w->decoded, (td_box){ (int)s.x, (int)s.y, crop.width, crop.height }, &w->cut));
+    TD_TRY(td_image_crop(&w->decoded, (td_box){ (int)s.x, (int)s.y, crop.width, crop.height },
+                         &w->cut));
     s.x = s.y = 0;
     return td_image_sample(&w->taps, &w->cut, &s, t->filter, &w->sized);
 }

@@ -84,7 +84,7 @@ typedef struct {
 
 struct td_loader {
     const td_dataset *ds;
-    td_loader_opts opts; /* with defaults filled in */
+    td_loader_opts opts;    /* with defaults filled in */
     td_transform transform; /* its size is the largest; a row's is its slot's */
     td_sizes sizes;         /* by epoch */
     td_sampler sampler;

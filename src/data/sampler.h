@@ -34,9 +34,10 @@ typedef struct {
     bool shuffles; /* a new order every epoch */
     bool drops;    /* leave out the last short batch */
     uint64_t seed;
-    int64_t epoch;  /* whose order is in `order`; -1: none yet */
-    int64_t *order; /* [n]; NULL when it does not shuffle; of buffer: this rank's, `share` of them */
-    int64_t *list;  /* buffer: [n], what the ranges are cut from; NULL: 0, 1, 2, ... */
+    int64_t epoch; /* whose order is in `order`; -1: none yet */
+    int64_t
+        *order;    /* [n]; NULL when it does not shuffle; of buffer: this rank's, `share` of them */
+    int64_t *list; /* buffer: [n], what the ranges are cut from; NULL: 0, 1, 2, ... */
 } td_sampler;
 
 /** Take the settings above from the caller and prepare.  TD_ENOMEM. */

@@ -32,9 +32,8 @@ static td_status add(td_sizes *s, int64_t epoch, int64_t size, const char *text)
                         "image sizes '%s': the first step is of epoch %" PRId64 ", wanted 0", text,
                         epoch);
     if (s->n > 0 && epoch <= s->epoch[s->n - 1])
-        return td_error(TD_EUSAGE,
-                        "image sizes '%s': epoch %" PRId64 " comes after epoch %" PRId64, text,
-                        epoch, s->epoch[s->n - 1]);
+        return td_error(TD_EUSAGE, "image sizes '%s': epoch %" PRId64 " comes after epoch %" PRId64,
+                        text, epoch, s->epoch[s->n - 1]);
     if (size < 1 || size > TD_SIZE_PIXELS_MAX)
         return td_error(TD_EUSAGE, "image sizes '%s': size %" PRId64 ", wanted 1 .. %d", text, size,
                         TD_SIZE_PIXELS_MAX);

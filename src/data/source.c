@@ -15,10 +15,8 @@
 #include "base/text.h"
 
 static const td_source *const sources[] = {
-    [TD_DATA_FOLDER] = &td_source_folder,
-    [TD_DATA_SYNTHETIC] = &td_source_synthetic,
-    [TD_DATA_TENSORS] = &td_source_tensors,
-    [TD_DATA_DALI_CPU] = &td_source_dali_cpu,
+    [TD_DATA_FOLDER] = &td_source_folder,     [TD_DATA_SYNTHETIC] = &td_source_synthetic,
+    [TD_DATA_TENSORS] = &td_source_tensors,   [TD_DATA_DALI_CPU] = &td_source_dali_cpu,
     [TD_DATA_DALI_GPU] = &td_source_dali_gpu,
 };
 

@@ -11,9 +11,17 @@
  * resize_bilinear_op.cc with half_pixel_centers = false.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "image/image.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TD_SAMPLE_SSE2 1
+#include <emmintrin.h>
+#else
+#define TD_SAMPLE_SSE2 0
+#endif
 
 enum { TAPS = 4 };
 
@@ -63,39 +71,80 @@ static td_status check(const td_image *src, const td_sampling *s)
           s->x + s->width <= src->width && s->y + s->height <= src->height))
         return td_error(TD_EARG, "sampled box %g x %g at (%g, %g) leaves the picture of %d x %d",
                         s->width, s->height, s->x, s->y, src->width, src->height);
-    if (w->x < 0 || w->y < 0 || w->width < 1 || w->height < 1 ||
-        w->x > s->out_width - w->width || w->y > s->out_height - w->height)
+    if (w->x < 0 || w->y < 0 || w->width < 1 || w->height < 1 || w->x > s->out_width - w->width ||
+        w->y > s->out_height - w->height)
         return td_error(TD_EARG, "window %d x %d at (%d, %d) leaves the result of %d x %d",
                         w->width, w->height, w->x, w->y, s->out_width, s->out_height);
     return TD_OK;
 }
+
+/* an output row: source rows and columns of its taps; linear has only the two in the middle */
+typedef struct {
+    const uint8_t *line[TAPS]; /* of the source */
+    const float *weight;       /* of the lines */
+    const tap *columns;
+} strip;
+
+#if TD_SAMPLE_SSE2
+
+/* four bytes as numbers; the one behind the last pixel is there (td_image) */
+static inline __m128 pixel(const uint8_t *p)
+{
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    __m128i zero = _mm_setzero_si128(), v = _mm_cvtsi32_si128(bytes);
+    return _mm_cvtepi32_ps(_mm_unpacklo_epi16(_mm_unpacklo_epi8(v, zero), zero));
+}
+
+static inline __m128 across(const uint8_t *line, const tap *t, int first, int end)
+{
+    __m128 sum = _mm_setzero_ps();
+    for (int k = first; k < end; k++)
+        sum = _mm_add_ps(sum, _mm_mul_ps(_mm_set1_ps(t->weight[k]), pixel(line + 3 * t->at[k])));
+    return sum;
+}
+
+static inline void make_row(const strip *s, int n, int first, int end, uint8_t *dst)
+{
+    for (int x = 0; x < n; x++, dst += 3) {
+        __m128 sum = _mm_setzero_ps();
+        for (int j = first; j < end; j++)
+            sum = _mm_add_ps(sum, _mm_mul_ps(_mm_set1_ps(s->weight[j]),
+                                             across(s->line[j], &s->columns[x], first, end)));
+        sum = _mm_min_ps(_mm_max_ps(sum, _mm_setzero_ps()), _mm_set1_ps(255));
+        __m128i v = _mm_cvttps_epi32(_mm_add_ps(sum, _mm_set1_ps(0.5f)));
+        v = _mm_packus_epi16(_mm_packs_epi32(v, v), v);
+        int32_t out = _mm_cvtsi128_si32(v);
+        memcpy(dst, &out, 3);
+    }
+}
+
+#else
 
 static uint8_t byte(float v)
 {
     return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : (int)(v + 0.5f));
 }
 
-/* one output row from the rows and columns of its taps; linear has only the two in the middle */
-static void make_row(const td_image *src, const tap *y, const tap *columns, int n, int first,
-                     int end, uint8_t *dst)
+static float across(const uint8_t *line, const tap *t, int first, int end, int c)
 {
-    size_t row = 3 * (size_t)src->width;
-    for (int x = 0; x < n; x++, dst += 3) {
-        const tap *t = &columns[x];
-        float sum[3] = { 0, 0, 0 };
-        for (int j = first; j < end; j++) {
-            const uint8_t *p = src->px + (size_t)y->at[j] * row;
-            for (int c = 0; c < 3; c++) {
-                float line = 0;
-                for (int k = first; k < end; k++)
-                    line += t->weight[k] * (float)p[3 * t->at[k] + c];
-                sum[c] += y->weight[j] * line;
-            }
-        }
-        for (int c = 0; c < 3; c++)
-            dst[c] = byte(sum[c]);
+    float sum = 0;
+    for (int k = first; k < end; k++)
+        sum += t->weight[k] * (float)line[3 * t->at[k] + c];
+    return sum;
+}
+
+static void make_row(const strip *s, int n, int first, int end, uint8_t *dst)
+{
+    for (int i = 0; i < 3 * n; i++) {
+        float sum = 0;
+        for (int j = first; j < end; j++)
+            sum += s->weight[j] * across(s->line[j], &s->columns[i / 3], first, end, i % 3);
+        dst[i] = byte(sum);
     }
 }
+
+#endif
 
 td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling *s,
                           td_filter filter, td_image *out)
@@ -108,11 +157,16 @@ td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling 
     double sx = s->width / s->out_width, sy = s->height / s->out_height;
     for (int x = 0; x < w->width; x++)
         columns[x] = find(s->x + (w->x + x + 0.5) * sx - 0.5, filter, src->width);
-    int first = filter == TD_BICUBIC ? 0 : 1, end = TAPS - first;
     for (int y = 0; y < w->height; y++) {
         tap rows = find(s->y + (w->y + y + 0.5) * sy - 0.5, filter, src->height);
-        make_row(src, &rows, columns, w->width, first, end,
-                 out->px + 3 * (size_t)y * (size_t)w->width);
+        strip from = { .weight = rows.weight, .columns = columns };
+        for (int j = 0; j < TAPS; j++)
+            from.line[j] = src->px + 3 * (size_t)rows.at[j] * (size_t)src->width;
+        uint8_t *dst = out->px + 3 * (size_t)y * (size_t)w->width;
+        if (filter == TD_BICUBIC) /* written out, so that each is unrolled */
+            make_row(&from, w->width, 0, TAPS, dst);
+        else
+            make_row(&from, w->width, 1, TAPS - 1, dst);
     }
     return TD_OK;
 }

@@ -37,8 +37,7 @@ bool td_model_is_default(const td_model_opts *model)
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out)
 {
-    bool is_folder =
-        in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
+    bool is_folder = in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     td_dataset_opts o = { .path = in->data,
                           .backend = (td_data_backend)in->data_backend,
                           .split = is_folder ? split : NULL,

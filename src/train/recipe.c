@@ -11,7 +11,7 @@
 #include "pass/amp.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
-                                        "dali-cpu", "dali-gpu", NULL };
+                                        "dali-cpu",       "dali-gpu",           NULL };
 static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
@@ -404,7 +404,8 @@ td_status td_train_check_line(const td_train_opts *o)
     if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
     if (o->shuffle && o->sampler)
-        return td_error(TD_EUSAGE, "--shuffle buffer has shares of its own, --sampler padded others");
+        return td_error(TD_EUSAGE,
+                        "--shuffle buffer has shares of its own, --sampler padded others");
     if (o->trace && o->evaluate)
         return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
     td_amp_opts amp = td_train_amp(o);

@@ -264,7 +264,8 @@ static void evaluation_rows_are_exact(void **state)
         td_short_side(TD_RULES_TORCHVISION, sizes[i][0], sizes[i][1], 37, 1, &width, &height);
         expect_ok(td_image_resample(&v.resampler, &v.decoded, 0, 0, sizes[i][0], sizes[i][1],
                                     TD_BILINEAR, width, height, &v.sized));
-        expect_ok(td_image_crop(&v.sized, td_centre_crop(TD_RULES_TORCHVISION, width, height, S), &v.cut));
+        expect_ok(td_image_crop(&v.sized, td_centre_crop(TD_RULES_TORCHVISION, width, height, S),
+                                &v.cut));
         td_image_normalise(&v.cut, false, wanted);
         assert_memory_equal(got, wanted, sizeof got);
     }

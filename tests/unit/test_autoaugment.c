@@ -27,7 +27,9 @@ static uint32_t crc32_of(const uint8_t *p, size_t n)
 /* the pictures of the script */
 static void make_source(int which, td_image *img)
 {
-    static const int sizes[SOURCES][2] = { { 53, 41 }, { 224, 224 }, { 7, 9 }, { 1, 1 }, { 300, 5 } };
+    static const int sizes[SOURCES][2] = {
+        { 53, 41 }, { 224, 224 }, { 7, 9 }, { 1, 1 }, { 300, 5 }
+    };
     int w = sizes[which][0], h = sizes[which][1];
     expect_ok(td_image_resize_buffer(img, w, h));
     for (int y = 0; y < h; y++)

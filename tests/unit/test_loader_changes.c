@@ -1,6 +1,6 @@
 /*
- * test_loader_changes.c -- loaders where something changes: sizes by epoch, augmentation, rules, and
- * files that vanish while they are in use
+ * test_loader_changes.c -- loaders where something changes: sizes by epoch, augmentation, rules,
+ * and files that vanish while they are in use
  */
 #include <stdio.h>
 #include <string.h>
@@ -83,8 +83,12 @@ static void sizes_follow_the_epochs(void **state)
     td_loader *ld;
     const td_batch *b;
     td_transformer w = { 0 };
-    td_loader_opts o = { .is_training = true, .batch_size = BATCH, .workers = 2, .prefetch = 4,
-                         .image_sizes = "0:16,2:48,3:24", .seed = 3 };
+    td_loader_opts o = { .is_training = true,
+                         .batch_size = BATCH,
+                         .workers = 2,
+                         .prefetch = 4,
+                         .image_sizes = "0:16,2:48,3:24",
+                         .seed = 3 };
     expect_ok(td_loader_new(ds, &o, &ld));
     for (int epoch = 0; epoch < 5; epoch++) {
         td_status st;
@@ -114,7 +118,7 @@ static void sizes_follow_the_epochs(void **state)
     td_dataset_free(ds);
 }
 
-/* --- what is done to pictures ------------------------------------------------------------------- */
+/* --- what is done to pictures ----------------------------------------------------------------- */
 
 static void workers_change_nothing_whatever_the_rules(void **state)
 {
@@ -147,7 +151,8 @@ static void workers_change_nothing_whatever_the_rules(void **state)
         o.prefetch = 5;
         assert_true(sum_of(ds, o, BATCHES, samples[1]) == sums[k]);
         assert_memory_equal(samples[0], samples[1], sizeof samples[0]);
-        for (int i = 0; i < k; i++) /* each does something of its own; padded is plain on one rank */
+        for (int i = 0; i < k;
+             i++) /* each does something of its own; padded is plain on one rank */
             if (sums[i] == sums[k] && !(i == KINDS - 2 && k == KINDS - 1))
                 fail_msg("kinds %d and %d are the same", i, k);
     }
@@ -181,7 +186,7 @@ static void contradictions_are_refused(void **state)
     td_dataset_free(ds);
 }
 
-/* --- what vanishes ------------------------------------------------------------------------------ */
+/* --- what vanishes ---------------------------------------------------------------------------- */
 
 /* one file deleted, one emptied, after the data set was opened */
 static void vanished_files_are_replaced_and_listed(void **state)
@@ -227,7 +232,9 @@ static void a_vanished_folder_ends_the_run(void **state)
     td_dataset *ds = open_set(folder("gone"));
     td_loader *ld;
     const td_batch *b;
-    td_loader_opts o = { .is_training = true, .batch_size = BATCH, .image_size = 32, .max_bad = 0.1 };
+    td_loader_opts o = {
+        .is_training = true, .batch_size = BATCH, .image_size = 32, .max_bad = 0.1
+    };
     expect_ok(td_loader_new(ds, &o, &ld));
     expect_ok(td_loader_next(ld, &b));
     for (int64_t i = PER_CLASS; i < 2 * PER_CLASS; i++)

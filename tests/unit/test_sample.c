@@ -29,7 +29,12 @@ typedef struct {
 
 static void check_record(const td_image *src, const head *h, const float *wanted)
 {
-    td_sampling s = { h->box[0], h->box[1], h->box[2], h->box[3], h->width, h->height,
+    td_sampling s = { h->box[0],
+                      h->box[1],
+                      h->box[2],
+                      h->box[3],
+                      h->width,
+                      h->height,
                       { .width = h->width, .height = h->height } };
     size_t n = 3 * (size_t)h->width * (size_t)h->height;
     td_taps taps = { 0 };
@@ -100,7 +105,8 @@ static void a_window_is_a_part(void **state)
     for (int y = 0; y < 9; y++)
         assert_memory_equal(b + 3 * 7 * y, a + 3 * (20 * (y + 5) + 11), 21 * sizeof(float));
     s.width = W + 1;
-    expect_error(td_image_sample(&taps, &src, &s, TD_BILINEAR, &all), TD_EARG, "leaves the picture");
+    expect_error(td_image_sample(&taps, &src, &s, TD_BILINEAR, &all), TD_EARG,
+                 "leaves the picture");
     t.window.x = 14;
     expect_error(td_image_sample_legacy(&taps, &src, &t, b), TD_EARG, "leaves the result");
     td_taps_release(&taps);

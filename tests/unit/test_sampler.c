@@ -112,8 +112,13 @@ static void padded_shares_are_pytorchs(void **state)
     expect_ok(td_sampler_init(&whole));
     td_sampler_rows(&whole, 2, 0, order);
     for (int rank = 0; rank < W; rank++) {
-        td_sampler s = { .n = N, .batch = B, .rank = rank, .world = W, .shuffles = true,
-                         .seed = 7, .order_kind = TD_ORDER_PADDED };
+        td_sampler s = { .n = N,
+                         .batch = B,
+                         .rank = rank,
+                         .world = W,
+                         .shuffles = true,
+                         .seed = 7,
+                         .order_kind = TD_ORDER_PADDED };
         expect_ok(td_sampler_init(&s));
         assert_int_equal(td_sampler_batches(&s), 3);
         for (int i = 0, k = 0; i < 3; i++) {
@@ -137,8 +142,13 @@ static void padded_shares_are_pytorchs(void **state)
 static int64_t buffered(int n, int rank, int world, uint64_t seed, int64_t epoch, bool shuffles,
                         int64_t *out)
 {
-    td_sampler s = { .n = n, .batch = 64, .rank = rank, .world = world, .shuffles = shuffles,
-                     .seed = seed, .order_kind = TD_ORDER_BUFFER };
+    td_sampler s = { .n = n,
+                     .batch = 64,
+                     .rank = rank,
+                     .world = world,
+                     .shuffles = shuffles,
+                     .seed = seed,
+                     .order_kind = TD_ORDER_BUFFER };
     expect_ok(td_sampler_init(&s));
     int64_t count = 0;
     for (int64_t i = 0; i < td_sampler_batches(&s); i++)
@@ -172,8 +182,9 @@ static void buffered_shares_move_on(void **state)
     assert_int_equal(sum, 0);
 
     /* nothing leaves the buffer before it has come in: 1024 places after its own at the latest */
-    td_sampler s = { .n = N, .batch = 1, .world = 1, .shuffles = true,
-                     .order_kind = TD_ORDER_BUFFER };
+    td_sampler s = {
+        .n = N, .batch = 1, .world = 1, .shuffles = true, .order_kind = TD_ORDER_BUFFER
+    };
     expect_ok(td_sampler_init(&s));
     for (int i = 0; i < N; i++)
         list[s.list[i]] = i;
@@ -197,8 +208,13 @@ static void buffered_ranks_have_as_many_batches(void **state)
 {
     (void)state;
     for (int rank = 0; rank < 3; rank++) {
-        td_sampler s = { .n = 20, .batch = 6, .rank = rank, .world = 3, .shuffles = true,
-                         .drops = true, .order_kind = TD_ORDER_BUFFER };
+        td_sampler s = { .n = 20,
+                         .batch = 6,
+                         .rank = rank,
+                         .world = 3,
+                         .shuffles = true,
+                         .drops = true,
+                         .order_kind = TD_ORDER_BUFFER };
         int64_t rows[6];
         expect_ok(td_sampler_init(&s));
         assert_int_equal(td_sampler_batches(&s), 1);
@@ -206,8 +222,9 @@ static void buffered_ranks_have_as_many_batches(void **state)
             assert_int_equal(td_sampler_rows(&s, e, 0, rows), 6);
         td_sampler_release(&s);
     }
-    td_sampler s = { .n = 20, .batch = 6, .world = 1, .shuffles = true,
-                     .order_kind = TD_ORDER_BUFFER };
+    td_sampler s = {
+        .n = 20, .batch = 6, .world = 1, .shuffles = true, .order_kind = TD_ORDER_BUFFER
+    };
     for (int n = 1; n <= 2; n++) {
         td_alloc_fail_at(n);
         td_status st = td_sampler_init(&s);

@@ -11,8 +11,8 @@ static void steps_are_read(void **state)
     (void)state;
     td_sizes s;
     expect_ok(td_sizes_parse("0:128,30:160,60:224", &s));
-    static const int at[][2] = { { 0, 128 }, { 29, 128 }, { 30, 160 }, { 59, 160 }, { 60, 224 },
-                                 { 1000000, 224 } };
+    static const int at[][2] = { { 0, 128 },  { 29, 128 }, { 30, 160 },
+                                 { 59, 160 }, { 60, 224 }, { 1000000, 224 } };
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         assert_int_equal(td_sizes_at(&s, at[i][0], 99), at[i][1]);
     assert_int_equal(td_sizes_largest(&s, 99), 224);

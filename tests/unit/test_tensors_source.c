@@ -236,9 +236,9 @@ static void values_that_are_not_finite_are_named(void **state)
         char wanted[100];
         snprintf(wanted, sizeof wanted, "row 7 of images is %s at channel %d, y 1, x 2",
                  i ? "infinite" : "nan", i);
-        expect_error(td_dataset_open(
-                         &(td_dataset_opts){ .path = path, .backend = TD_DATA_TENSORS }, &ds),
-                     TD_EFORMAT, wanted);
+        expect_error(
+            td_dataset_open(&(td_dataset_opts){ .path = path, .backend = TD_DATA_TENSORS }, &ds),
+            TD_EFORMAT, wanted);
         images[7 * ROW + (i * H + 1) * W + 2] = 0;
     }
     images[0] = 3.4e38f; /* large is not infinite */
