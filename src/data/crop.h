@@ -22,7 +22,7 @@
 /** A training crop of a width x height picture by these rules. */
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height);
 
-/** The size whose short side is `to`; TensorFlow's may be one below it, but is never below `min`. */
+/** The size whose short side is `to`; TensorFlow's may be one less, but not below `min`. */
 void td_short_side(td_crop_rules rules, int width, int height, int to, int min, int *out_width,
                    int *out_height);
 

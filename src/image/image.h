@@ -180,7 +180,7 @@ void td_image_flip(td_image *img);
  */
 TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
 
-/* --- altering ---------------------------------------------------------------------------------- */
+/* --- altering --------------------------------------------------------------------------------- */
 
 /* In this order: those that move pixels, those between two pictures, tables of values. */
 typedef enum {

@@ -23,8 +23,8 @@
  *
  * Head, tail and index are read into memory before they are judged, and each picture is read into
  * its reader's buffer.  It is not used in a mapping: there, a file that was cut off or a disk that
- * fails would end the process by SIGBUS, wherever it stood; here it is an error of one picture.  The
- * copy takes some hundredths of a millisecond where decoding takes milliseconds.
+ * fails would end the process by SIGBUS; here it is an error of one picture.  The copy takes some
+ * hundredths of a millisecond where decoding takes one.
  */
 #include "io/pack.h"
 
