@@ -341,9 +341,12 @@ static void survives_every_failing_allocation(void **state)
     const char *path = td_scratch_path("alloc.jpg");
     td_write_picture(path, 1, 1, 100, 80);
     turn(path, td_scratch_path("alloc6.jpg"), 6);
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 16; kind++) { /* training, turned, and whose rules */
         td_transform t = training;
         t.is_training = kind & 1;
+        t.rules = kind >> 2 == 1 ? TD_RULES_DALI : kind >> 2 == 2 ? TD_RULES_TF : t.rules;
+        t.is_point = kind >> 2 == 1;
+        t.is_autoaugmented = kind >> 2 == 3 && t.is_training;
         t.padding = 4;
         path = td_scratch_path(kind & 2 ? "alloc6.jpg" : "alloc.jpg");
         td_status st = TD_ENOMEM;
