@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "io/digest.h"
 
 enum { HEAD = 16, TAIL = 64, DIGESTED = 48 };
@@ -21,6 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 static uint64_t digest_of(const td_pack *p)
 {
     td_digest d;
+    td_pack_buffer buffer = { 0 };
     td_digest_init(&d);
     for (int i = 0; i < td_pack_facts_of(p)->n_splits; i++) {
         const td_pack_split *s = td_pack_split_at(p, i);
@@ -34,13 +36,14 @@ static uint64_t digest_of(const td_pack *p)
             TD_CHECK(x.label >= 0 && x.label < s->n_classes);
             td_digest_add(&d, x.name, strlen(x.name) + 1);
             td_digest_add(&d, &x.label, sizeof x.label);
-            if (td_pack_read(p, k, &(td_pack_buffer){ 0 }, &bytes, &n_bytes) != TD_OK)
+            if (td_pack_read(p, k, &buffer, &bytes, &n_bytes) != TD_OK)
                 continue;
             TD_CHECK(n_bytes == x.n_bytes);
             td_digest_add(&d, bytes, n_bytes);
             td_pack_read_ahead(p, k);
         }
     }
+    td_free(buffer.bytes);
     return td_digest_value(&d);
 }
 
@@ -49,6 +52,7 @@ static bool copy(const td_pack *p, const char *path)
 {
     td_pack_writer *w;
     td_pack_facts facts;
+    td_pack_buffer buffer = { 0 };
     bool is_whole = true;
     TD_CHECK(td_pack_create(path, 0, 0, &w) == TD_OK);
     for (int i = 0; is_whole && i < td_pack_facts_of(p)->n_splits; i++) {
@@ -58,7 +62,7 @@ static bool copy(const td_pack *p, const char *path)
             td_pack_picture x = td_pack_picture_at(p, k);
             const void *bytes;
             size_t n_bytes;
-            is_whole = td_pack_read(p, k, &(td_pack_buffer){ 0 }, &bytes, &n_bytes) == TD_OK;
+            is_whole = td_pack_read(p, k, &buffer, &bytes, &n_bytes) == TD_OK;
             if (is_whole)
                 TD_CHECK(td_pack_add(w, x.label, x.name, bytes, n_bytes) == TD_OK);
         }
@@ -66,6 +70,7 @@ static bool copy(const td_pack *p, const char *path)
     if (is_whole)
         TD_CHECK(td_pack_finish(w, &facts) == TD_OK);
     td_pack_writer_free(w);
+    td_free(buffer.bytes);
     return is_whole;
 }
 
