@@ -56,7 +56,7 @@ static inline size_t td_round_up(size_t n, size_t to)
 typedef struct td_arena_chunk td_arena_chunk;
 
 /** All zero is a valid empty arena. */
-typedef struct {
+typedef struct td_arena {
     td_arena_chunk *head;
     size_t used_bytes; /* in head */
 } td_arena;

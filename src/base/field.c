@@ -1,7 +1,7 @@
 /*
  * field.c -- a table read in every direction: defaults, text to values, values to text, comparison
  *
- * Every function here is a loop over rows or a switch over the seven kinds.  The forms of a whole
+ * Every function here is a loop over rows or a switch over the kinds.  The forms of a whole
  * struct, text and JSON, are in field_text.c.
  */
 #include "base/field.h"
@@ -85,6 +85,11 @@ bool td_name_is_near(const char *wrong, const char *name, int *distance)
     return (size_t)*distance <= (n < 3 ? 1 : n < 7 ? 2 : 3) && (size_t)*distance < n;
 }
 
+bool td_field_has_member(const td_field *f)
+{
+    return f->kind != TD_KIND_END && f->kind < TD_KIND_TITLE;
+}
+
 /* --- values to text -------------------------------------------------------------------------- */
 
 void td_real_print(double x, td_text *out)
@@ -139,6 +144,10 @@ void td_field_get(const td_field *f, const void *base, td_text *out)
         if (*(const char *const *)p)
             td_text_add(out, "%s", *(const char *const *)p);
         break;
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -306,13 +315,29 @@ static const char *nearest_name(const td_field *f, const char *value, char room[
     return best < INT_MAX ? room : NULL;
 }
 
+/* the value of a name, or of the name in small letters; -1 */
+static int find_name(const td_field *f, const char *value)
+{
+    char small[64];
+    for (int i = 0; i < count_names(f); i++)
+        if (is_in_list(f->names[i], value))
+            return i;
+    snprintf(small, sizeof small, "%s", value);
+    for (char *p = small; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    for (int i = 0; strlen(value) < sizeof small && i < count_names(f); i++)
+        if (is_in_list(f->names[i], small))
+            return i;
+    return -1;
+}
+
 static td_status set_enum(const td_field *f, member *m, const char *value, const char *subject)
 {
-    for (int i = 0; i < count_names(f); i++)
-        if (is_in_list(f->names[i], value)) {
-            m->small = i;
-            return TD_OK;
-        }
+    int found = find_name(f, value);
+    if (found >= 0) {
+        m->small = found;
+        return TD_OK;
+    }
     char room[64];
     const char *near = nearest_name(f, value, room);
     td_text names = { 0 };
@@ -342,6 +367,10 @@ static td_status read_member(const td_field *f, member *m, const char *value, td
     case TD_KIND_TEXT:
         m->text = td_arena_text(arena, value);
         return m->text ? TD_OK : TD_ENOMEM;
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -368,6 +397,10 @@ static void store(const td_field *f, void *base, const member *m)
     case TD_KIND_TEXT:
         *(const char **)p = m->text;
         break;
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -420,6 +453,10 @@ static member default_of(const td_field *f)
     case TD_KIND_TEXT:
         m.text = f->def_text;
         break;
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -430,7 +467,8 @@ void td_fields_default(const td_field *fields, void *base)
 {
     for (const td_field *f = fields; f->kind != TD_KIND_END; f++) {
         member m = default_of(f);
-        store(f, base, &m);
+        if (td_field_has_member(f))
+            store(f, base, &m);
     }
 }
 
@@ -450,6 +488,10 @@ static bool is_same(td_field_kind kind, const void *a, const void *b)
         const char *s = *(const char *const *)a, *t = *(const char *const *)b;
         return s && t ? strcmp(s, t) == 0 : s == t;
     }
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -459,13 +501,13 @@ static bool is_same(td_field_kind kind, const void *a, const void *b)
 bool td_field_is_default(const td_field *f, const void *base)
 {
     member m = default_of(f);
-    return is_same(f->kind, at_const(f, base), &m);
+    return !td_field_has_member(f) || is_same(f->kind, at_const(f, base), &m);
 }
 
 bool td_fields_equal(const td_field *fields, const void *a, const void *b)
 {
     for (const td_field *f = fields; f->kind != TD_KIND_END; f++)
-        if (!is_same(f->kind, at_const(f, a), at_const(f, b)))
+        if (td_field_has_member(f) && !is_same(f->kind, at_const(f, a), at_const(f, b)))
             return false;
     return true;
 }
@@ -484,6 +526,10 @@ static bool is_valid(const td_field *f, const void *base)
         return *(const int *)p >= 0 && *(const int *)p < count_names(f);
     case TD_KIND_BOOL:
     case TD_KIND_TEXT:
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }

@@ -35,7 +35,13 @@ typedef enum {
     TD_KIND_REAL, /* double */
     TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
     TD_KIND_ENUM, /* int, index into names */
-    TD_KIND_TEXT  /* const char *, arena-owned when parsed */
+    TD_KIND_TEXT, /* const char *, arena-owned when parsed */
+
+    /* rows without a member, which only command lines and config files know */
+    TD_KIND_TITLE,    /* the rows below stand under `help` in pages and printed configurations */
+    TD_KIND_ALIAS,    /* one more name of the option `def_text`, kept in a table of its own */
+    TD_KIND_ACCEPTED, /* read without effect; `def_text` says why; `meta`: it takes a value */
+    TD_KIND_REFUSED   /* refused by name; `def_text` says why */
 } td_field_kind;
 
 typedef struct td_field {
@@ -99,6 +105,22 @@ typedef struct td_field {
     {                                                                                              \
         name_, alias_, TD_KIND_TEXT, offsetof(T, m), 0, 0, 0, d, NULL, meta_, help_                \
     }
+#define TD_TITLE(text_)                                                                            \
+    {                                                                                              \
+        "", NULL, TD_KIND_TITLE, 0, 0, 0, 0, NULL, NULL, NULL, text_                               \
+    }
+#define TD_ALIAS(name_, target_)                                                                   \
+    {                                                                                              \
+        name_, NULL, TD_KIND_ALIAS, 0, 0, 0, 0, target_, NULL, NULL, NULL                          \
+    }
+#define TD_ACCEPTED(name_, meta_, why_)                                                            \
+    {                                                                                              \
+        name_, NULL, TD_KIND_ACCEPTED, 0, 0, 0, 0, why_, NULL, meta_, NULL                         \
+    }
+#define TD_REFUSED(name_, why_)                                                                    \
+    {                                                                                              \
+        name_, NULL, TD_KIND_REFUSED, 0, 0, 0, 0, why_, NULL, NULL, NULL                           \
+    }
 #define TD_END                                                                                     \
     {                                                                                              \
         NULL, NULL, TD_KIND_END, 0, 0, 0, 0, NULL, NULL, NULL, NULL                                \
@@ -143,7 +165,7 @@ void td_fields_json(const td_field *fields, const void *base, td_text *out);
 /* --- command lines --------------------------------------------------------------------------- */
 
 /** One struct of options and its table; a verb joins several (a NULL table ends the array). */
-typedef struct {
+typedef struct td_field_group {
     const char *title; /* "Optimiser", heads its part of --help */
     const td_field *fields;
     void *base;
@@ -158,18 +180,46 @@ typedef struct {
 TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, char **argv,
                                       const char **rest, int *n_rest, td_arena *arena);
 
-/** Read "name = value" lines or a flat JSON object from a --config file over the present values. */
+/**
+ * Read a --config file over the present values: YAML (of which JSON is a part), flat or in sections
+ * named as the titles of pages ("Data" is `data:`), or lines "name = value".  Names are the long
+ * ones in any spelling, not shortened; a list is joined with commas.  TD_EUSAGE: an unknown name
+ * with its line and the nearest one, a value out of range.  TD_EFORMAT, TD_ELIMIT: base/yaml.h.
+ */
 TD_CHECKED td_status td_options_config(const td_field_group *groups, const char *path,
                                        td_arena *arena);
+
+/** Set one option by name, as a config file does.  TD_EUSAGE, TD_ENOMEM. */
+TD_CHECKED td_status td_options_set(const td_field_group *groups, const char *name,
+                                    const char *value, td_arena *arena);
 
 /** The same from a flat JSON object in memory; `what` names it in messages. */
 TD_CHECKED td_status td_options_config_json(const td_field_group *groups, const char *json,
                                             const char *what, td_arena *arena);
+
+/** All present values as the YAML that td_options_config reads back to the same. */
+void td_options_yaml(const td_field_group *groups, td_text *out);
 
 /** The option part of a help page, one aligned row per visible field with default and range. */
 void td_options_help(const td_field_group *groups, td_text *out);
 
 /** The same as a Markdown table. */
 void td_options_markdown(const td_field_group *groups, td_text *out);
+
+/** The same as the sections of a manual page, troff with the man macros. */
+void td_options_man(const td_field_group *groups, td_text *out);
+
+/** `text` with troff's own characters escaped, line by line. */
+void td_text_add_man(td_text *out, const char *text);
+
+typedef enum { TD_SHELL_BASH, TD_SHELL_ZSH, TD_SHELL_FISH } td_shell;
+
+/**
+ * What a shell has to know to complete the options of one command.  bash: a `case` on the option's
+ * spelling for its values, then the words; zsh: specifications for _arguments; fish: lines
+ * "complete -c tandem -n CONDITION ...".
+ */
+void td_options_completion(const td_field_group *groups, td_shell shell, const char *verb,
+                           td_text *out);
 
 #endif

@@ -73,10 +73,14 @@ static void print_json(const td_field *f, const void *base, td_text *out)
 
 void td_fields_json(const td_field *fields, const void *base, td_text *out)
 {
+    const char *before = "";
     td_text_add(out, "{");
     for (const td_field *f = fields; f->kind != TD_KIND_END; f++) {
-        td_text_add(out, "%s\"%s\": ", f == fields ? "" : ", ", f->name);
+        if (!td_field_has_member(f))
+            continue;
+        td_text_add(out, "%s\"%s\": ", before, f->name);
         print_json(f, base, out);
+        before = ", ";
     }
     td_text_add(out, "}");
 }

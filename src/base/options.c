@@ -1,5 +1,5 @@
 /*
- * options.c -- command lines and config files over several tables at once
+ * options.c -- command lines over several tables at once
  *
  * An option is looked for in this order: any spelling exactly; "no-" before a BOOL's spelling; the
  * only option that starts so.  What a table calls "no-checkpoints" is found by the first rule.
@@ -10,19 +10,11 @@
 #include <string.h>
 
 #include "base/field_parts.h"
-#include "base/json.h"
-#include "base/os.h"
 
-#define WORD_BYTES     80
+#define WORD_BYTES     TD_OPTION_BYTES
 #define MAX_CANDIDATES 8
-#define CONFIG_BYTES   ((size_t)1 << 20)
 
-/* an option that was found: its row, its struct, and whether "no-" stood before its name */
-typedef struct {
-    const td_field *field;
-    void *base;
-    bool is_negated;
-} option;
+typedef td_option option;
 
 static bool is_short(size_t n)
 {
@@ -47,6 +39,8 @@ static const char *next_spelling(walk *w, size_t *n)
             w->is_started = false;
         }
         for (; w->field->kind != TD_KIND_END; w->field++, w->is_started = false) {
+            if (w->field->kind == TD_KIND_TITLE)
+                continue;
             if (!w->is_started) {
                 w->is_started = true;
                 w->rest = w->field->alias;
@@ -61,7 +55,7 @@ static const char *next_spelling(walk *w, size_t *n)
     return NULL;
 }
 
-static void spell(const char *name, size_t n, bool is_negated, char out[WORD_BYTES])
+void td_option_spell(const char *name, size_t n, bool is_negated, char out[TD_OPTION_BYTES])
 {
     snprintf(out, WORD_BYTES, "%s%s%.*s", is_short(n) ? "-" : "--", is_negated ? "no-" : "", (int)n,
              name);
@@ -70,16 +64,23 @@ static void spell(const char *name, size_t n, bool is_negated, char out[WORD_BYT
             *p = '-';
 }
 
-static bool find_exact(const td_field_group *groups, const char *name, size_t n, option *out)
+bool td_option_find(const td_field_group *groups, const char *name, size_t n, option *out)
 {
     walk w = { .group = groups };
     size_t m;
     for (const char *s; (s = next_spelling(&w, &m));)
         if (td_name_equal(s, m, name, n)) {
+            const char *target = w.field->kind == TD_KIND_ALIAS ? w.field->def_text : NULL;
             *out = (option){ .field = w.field, .base = w.group->base };
-            return true;
+            return !target || td_option_find(groups, target, strlen(target), out);
         }
     return false;
+}
+
+/* set by being named, without a value */
+static bool is_switch(const td_field *f)
+{
+    return f->kind == TD_KIND_BOOL || (f->kind == TD_KIND_ACCEPTED && !f->meta);
 }
 
 static bool is_no(const char *name, size_t n)
@@ -87,10 +88,12 @@ static bool is_no(const char *name, size_t n)
     return n > 3 && td_name_equal(name, 3, "no-", 3);
 }
 
+/* "no-amp", and as TensorFlow's flags have it "noamp" */
 static bool find_negated(const td_field_group *groups, const char *name, size_t n, option *out)
 {
-    if (!is_no(name, n) || is_short(n - 3) || !find_exact(groups, name + 3, n - 3, out) ||
-        out->field->kind != TD_KIND_BOOL)
+    size_t n_no = is_no(name, n) ? 3 : n > 3 && strncmp(name, "no", 2) == 0 ? 2 : 0;
+    if (!n_no || !td_option_find(groups, name + n_no, n - n_no, out) || is_short(n - n_no) ||
+        !is_switch(out->field))
         return false;
     out->is_negated = true;
     return true;
@@ -111,7 +114,7 @@ static void add_candidate(candidates *c, const walk *w, const char *name, size_t
             return; /* another spelling of the same */
     if (c->n < MAX_CANDIDATES) {
         c->options[c->n] = (option){ w->field, w->group->base, is_negated };
-        spell(name, n, is_negated, c->words[c->n]);
+        td_option_spell(name, n, is_negated, c->words[c->n]);
     }
     c->n++;
 }
@@ -121,7 +124,7 @@ static void find_prefix(const td_field_group *groups, const char *name, size_t n
     walk w = { .group = groups };
     size_t m;
     for (const char *s; (s = next_spelling(&w, &m));) {
-        if (is_short(m))
+        if (is_short(m) || !td_field_has_member(w.field))
             continue;
         if (m > n && td_name_equal(s, n, name, n))
             add_candidate(c, &w, s, m, false);
@@ -145,8 +148,7 @@ static td_status ambiguous(const char *word, const candidates *c)
     return st;
 }
 
-/* `word` is what the user wrote, up to '='; `dashes` false: a name in a config file */
-static td_status unknown(const td_field_group *groups, const char *word, bool dashes)
+td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes)
 {
     walk w = { .group = groups };
     char best_word[WORD_BYTES] = "", full[WORD_BYTES];
@@ -155,8 +157,8 @@ static td_status unknown(const td_field_group *groups, const char *word, bool da
     size_t n;
     for (const char *s; (s = next_spelling(&w, &n));)
         for (int is_negated = 0; is_negated <= (w.field->kind == TD_KIND_BOOL); is_negated++) {
-            spell(s, n, is_negated, full);
-            if (is_short(n))
+            td_option_spell(s, n, is_negated, full);
+            if (is_short(n) || w.field->kind == TD_KIND_REFUSED)
                 continue;
             bool is_near = td_name_is_near(bare, full + 2, &distance);
             if (strlen(bare) > 2 &&
@@ -195,12 +197,21 @@ static bool looks_like_option(const td_field_group *groups, const char *arg)
     option found;
     if (arg[0] != '-' || arg[1] == '\0')
         return false;
-    return arg[1] == '-' || (!looks_numeric(arg) && find_exact(groups, arg + 1, 1, &found));
+    return arg[1] == '-' || (!looks_numeric(arg) && td_option_find(groups, arg + 1, 1, &found));
+}
+
+td_status td_option_set(const td_option *o, const char *value, td_arena *arena, const char *subject)
+{
+    if (o->field->kind == TD_KIND_REFUSED)
+        return td_error(TD_EUSAGE, "%s is not supported: %s", subject, o->field->def_text);
+    if (o->field->kind == TD_KIND_ACCEPTED)
+        return TD_OK;
+    return td_field_set_as(o->field, o->base, value, arena, subject);
 }
 
 static td_status set(line *l, const option *o, const char *value, const char *subject)
 {
-    return td_field_set_as(o->field, o->base, value, l->arena, subject);
+    return td_option_set(o, value, l->arena, subject);
 }
 
 static td_status set_from_next(line *l, const option *o, const char *subject)
@@ -220,7 +231,8 @@ static td_status set_from_next(line *l, const option *o, const char *subject)
 static td_status find_long(const td_field_group *groups, const char *name, size_t n,
                            const char *word, option *out)
 {
-    if (!is_short(n) && (find_exact(groups, name, n, out) || find_negated(groups, name, n, out)))
+    if (!is_short(n) &&
+        (td_option_find(groups, name, n, out) || find_negated(groups, name, n, out)))
         return TD_OK;
     candidates c = { .n = 0 };
     if (n > 0)
@@ -228,7 +240,7 @@ static td_status find_long(const td_field_group *groups, const char *name, size_
     if (c.n > 1)
         return ambiguous(word, &c);
     if (c.n == 0)
-        return unknown(groups, word, true);
+        return td_option_unknown(groups, word, true);
     *out = c.options[0];
     return TD_OK;
 }
@@ -244,12 +256,12 @@ static td_status parse_long(line *l, const char *arg)
 
     snprintf(word, sizeof word, "%.*s", n + 2 < WORD_BYTES ? (int)n + 2 : WORD_BYTES - 1, arg);
     TD_TRY(find_long(l->groups, name, n, word, &o));
-    spell(o.field->name, strlen(o.field->name), o.is_negated, subject);
+    td_option_spell(o.field->name, strlen(o.field->name), o.is_negated, subject);
     if (o.is_negated && value)
         return td_error(TD_EUSAGE, "%s: takes no value, found '%s'", subject, value);
     if (value)
         return set(l, &o, value, subject);
-    if (o.field->kind == TD_KIND_BOOL)
+    if (is_switch(o.field) || o.field->kind == TD_KIND_REFUSED)
         return set(l, &o, o.is_negated ? "false" : "true", subject);
     return set_from_next(l, &o, subject);
 }
@@ -260,9 +272,9 @@ static td_status parse_short(line *l, const char *arg)
     for (const char *p = arg + 1; *p; p++) {
         option o;
         char subject[WORD_BYTES], letter[3] = { '-', *p, '\0' };
-        if (!find_exact(l->groups, p, 1, &o))
-            return unknown(l->groups, p == arg + 1 ? arg : letter, true);
-        spell(o.field->name, strlen(o.field->name), false, subject);
+        if (!td_option_find(l->groups, p, 1, &o))
+            return td_option_unknown(l->groups, p == arg + 1 ? arg : letter, true);
+        td_option_spell(o.field->name, strlen(o.field->name), false, subject);
         bool has_equals = p[1] == '=';
         if (has_equals || (o.field->kind != TD_KIND_BOOL && p[1]))
             return set(l, &o, p + 1 + has_equals, subject);
@@ -284,7 +296,7 @@ td_status td_options_parse(const td_field_group *groups, int argc, char **argv, 
         bool is_plain = is_over || arg[0] != '-' || arg[1] == '\0';
         option digit;
         if (!is_plain && arg[1] != '-' && looks_numeric(arg))
-            is_plain = !find_exact(groups, arg + 1, 1, &digit);
+            is_plain = !td_option_find(groups, arg + 1, 1, &digit);
         if (is_plain)
             rest[(*n_rest)++] = arg;
         else if (strcmp(arg, "--") == 0)
@@ -295,157 +307,4 @@ td_status td_options_parse(const td_field_group *groups, int argc, char **argv, 
             TD_TRY(parse_short(&l, arg));
     }
     return TD_OK;
-}
-
-/* --- config files ---------------------------------------------------------------------------- */
-
-static td_status set_named(const td_field_group *groups, const char *name, const char *value,
-                           td_arena *arena)
-{
-    option o;
-    if (!find_exact(groups, name, strlen(name), &o))
-        return unknown(groups, name, false);
-    return td_field_set_as(o.field, o.base, value, arena, name);
-}
-
-static char *trim(char *s)
-{
-    while (isspace((unsigned char)*s))
-        s++;
-    size_t n = strlen(s);
-    while (n > 0 && isspace((unsigned char)s[n - 1]))
-        n--;
-    s[n] = '\0';
-    return s;
-}
-
-/* the value without its quotes, or up to a '#' that follows a blank */
-static char *bare_value(char *value)
-{
-    char *s = trim(value);
-    char *end = *s == '"' ? strchr(s + 1, '"') : NULL;
-    char *after = end ? trim(end + 1) : NULL;
-    if (after && (*after == '\0' || *after == '#')) {
-        *end = '\0';
-        return s + 1;
-    }
-    for (char *p = s; *p; p++)
-        if (*p == '#' && (p == s || isspace((unsigned char)p[-1]))) {
-            *p = '\0';
-            break;
-        }
-    return trim(s);
-}
-
-static td_status read_line(const td_field_group *groups, char *text, td_arena *arena)
-{
-    char *s = trim(text);
-    if (*s == '\0' || *s == '#')
-        return TD_OK;
-    char *equals = strchr(s, '=');
-    if (!equals || equals == s)
-        return td_error(TD_EFORMAT, "found '%.60s', wanted name = value", s);
-    *equals = '\0';
-    return set_named(groups, trim(s), bare_value(equals + 1), arena);
-}
-
-static td_status read_lines(const td_field_group *groups, char *text, const char *path,
-                            td_arena *arena)
-{
-    int number = 1;
-    for (char *s = text, *next; s; s = next, number++) {
-        next = strchr(s, '\n');
-        if (next)
-            *next++ = '\0';
-        TD_TRY_MSG(read_line(groups, s, arena), "'%s', line %d", path, number);
-    }
-    return TD_OK;
-}
-
-/* a JSON value as td_field_set reads it */
-static td_status json_value(const td_json *j, const char *path, const char *name, td_text *out)
-{
-    int64_t whole = 0;
-    double real = 0;
-    const char *text = NULL;
-    bool flag = false;
-    switch (td_json_kind_of(j)) {
-    case TD_JSON_INT:
-        TD_TRY(td_json_as_int(j, &whole));
-        td_text_add(out, "%lld", (long long)whole);
-        break;
-    case TD_JSON_REAL:
-        TD_TRY(td_json_as_number(j, &real));
-        td_real_print(real, out);
-        break;
-    case TD_JSON_TEXT:
-        TD_TRY(td_json_as_text(j, &text));
-        td_text_add(out, "%s", text);
-        break;
-    case TD_JSON_BOOL:
-        TD_TRY(td_json_as_bool(j, &flag));
-        td_text_add(out, "%s", flag ? "true" : "false");
-        break;
-    case TD_JSON_NULL:
-    case TD_JSON_ARRAY:
-    case TD_JSON_OBJECT:
-        return td_error(TD_EFORMAT, "'%s': '%s' is neither number, text nor truth value", path,
-                        name);
-    }
-    return td_text_status(out);
-}
-
-static td_status read_member(const td_field_group *groups, const char *name, const td_json *j,
-                             const char *path, td_arena *arena)
-{
-    option o;
-    if (td_json_kind_of(j) == TD_JSON_NULL && find_exact(groups, name, strlen(name), &o) &&
-        o.field->kind == TD_KIND_TEXT) {
-        const char *none = NULL;
-        memcpy((char *)o.base + o.field->offset, &none, sizeof none);
-        return TD_OK;
-    }
-    td_text value = { 0 };
-    td_status st = json_value(j, path, name, &value);
-    if (st == TD_OK)
-        st = set_named(groups, name, td_text_get(&value), arena);
-    td_text_release(&value);
-    return st;
-}
-
-static td_status read_json(const td_field_group *groups, const char *text, size_t n,
-                           const char *path, td_arena *arena)
-{
-    td_json *doc;
-    TD_TRY(td_json_parse(text, n, path, &doc));
-    td_status st = TD_OK;
-    for (size_t i = 0; i < td_json_count(doc) && st == TD_OK; i++) {
-        st = read_member(groups, td_json_key(doc, i), td_json_member(doc, i), path, arena);
-        if (st == TD_EUSAGE)
-            st = td_error_context(st, "'%s'", path);
-    }
-    td_json_free(doc);
-    return st;
-}
-
-td_status td_options_config_json(const td_field_group *groups, const char *json, const char *what,
-                                 td_arena *arena)
-{
-    return read_json(groups, json, strlen(json), what, arena);
-}
-
-td_status td_options_config(const td_field_group *groups, const char *path, td_arena *arena)
-{
-    char *text;
-    size_t n;
-    TD_TRY(td_file_read(path, CONFIG_BYTES, &text, &n));
-    td_status st;
-    if (memchr(text, '\0', n))
-        st = td_error(TD_EFORMAT, "'%s' is no text file", path);
-    else if (text[strspn(text, " \t\r\n")] == '{')
-        st = read_json(groups, text, n, path, arena);
-    else
-        st = read_lines(groups, text, path, arena);
-    td_free(text);
-    return st;
 }

@@ -1,5 +1,5 @@
 /*
- * options_help.c -- the tables as a help page and as a Markdown page
+ * options_help.c -- the tables as a help page, a Markdown page and a manual page
  *
  *     Optimiser:
  *       -b, --batch-size N       pictures in a step (default 256, 1 to 65536)
@@ -14,7 +14,7 @@
 #define HELP_COLUMN  32 /* where the meaning starts */
 #define LINE_COLUMNS 100
 
-static const char *meta_of(const td_field *f)
+const char *td_field_meta(const td_field *f)
 {
     if (f->meta)
         return f->meta;
@@ -29,6 +29,10 @@ static const char *meta_of(const td_field *f)
     case TD_KIND_TEXT:
         return "TEXT";
     case TD_KIND_BOOL:
+    case TD_KIND_TITLE:
+    case TD_KIND_ALIAS:
+    case TD_KIND_ACCEPTED:
+    case TD_KIND_REFUSED:
     case TD_KIND_END:
         break;
     }
@@ -47,9 +51,14 @@ static bool is_one_way(const td_field *f)
     return f->meta || strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
 }
 
+bool td_field_has_no(const td_field *f)
+{
+    return f->kind == TD_KIND_BOOL && !is_one_way(f);
+}
+
 static void add_long(const td_field *f, const char *name, size_t n, td_text *out)
 {
-    td_text_add(out, f->kind == TD_KIND_BOOL && !is_one_way(f) ? "--[no-]" : "--");
+    td_text_add(out, td_field_has_no(f) ? "--[no-]" : "--");
     add_name(name, n, out);
 }
 
@@ -88,7 +97,7 @@ static void add_spellings(const td_field *f, td_text *out)
     add_long(f, f->name, strlen(f->name), out);
     add_aliases(f, false, ", ", "", out);
     if (f->kind != TD_KIND_BOOL)
-        td_text_add(out, " %s", meta_of(f));
+        td_text_add(out, " %s", td_field_meta(f));
 }
 
 static bool has_default(const td_field *f)
@@ -111,8 +120,7 @@ static void add_default(const td_field *f, td_text *out)
     td_field_get(&rows[0], &value, out);
 }
 
-/* "pictures in a step (default 256, 1 to 65536)" */
-static void add_meaning(const td_field *f, td_text *out)
+void td_field_meaning(const td_field *f, td_text *out)
 {
     td_text range = { 0 };
     td_field_range(f, &range);
@@ -170,33 +178,45 @@ static void add_row(const td_field *f, td_text *out)
     td_text_add(out, "%*s", (int)(HELP_COLUMN - width), "");
 
     td_text meaning = { 0 };
-    add_meaning(f, &meaning);
+    td_field_meaning(f, &meaning);
     add_wrapped(td_text_get(&meaning), out);
     if (td_text_status(&meaning) != TD_OK && out->st == TD_OK)
         out->st = td_text_status(&meaning);
     td_text_release(&meaning);
 }
 
-static bool has_visible(const td_field *fields)
+static bool is_visible(const td_row_walk *w)
 {
-    for (const td_field *f = fields; f->kind != TD_KIND_END; f++)
-        if (f->help)
-            return true;
-    return false;
+    return w->field->help != NULL;
+}
+
+/* every visible row through `add`, a title at a time with `head` before it */
+static void walk(const td_field_group *groups,
+                 void (*head)(const char *title, const char *gap, td_text *out),
+                 void (*add)(const td_field *, td_text *), td_text *out)
+{
+    const char *gap = "";
+    td_row_walk w = { .group = groups };
+    while (td_row_next(&w)) {
+        if (!is_visible(&w) || !td_row_opens_title(groups, &w, is_visible))
+            continue;
+        head(w.title, gap, out);
+        td_row_walk r = { .group = groups };
+        while (td_row_next(&r))
+            if (is_visible(&r) && strcmp(r.title, w.title) == 0)
+                add(r.field, out);
+        gap = "\n";
+    }
+}
+
+static void text_head(const char *title, const char *gap, td_text *out)
+{
+    td_text_add(out, "%s%s:\n", gap, title);
 }
 
 void td_options_help(const td_field_group *groups, td_text *out)
 {
-    const char *gap = "";
-    for (const td_field_group *g = groups; g->fields; g++) {
-        if (!has_visible(g->fields))
-            continue;
-        td_text_add(out, "%s%s:\n", gap, g->title);
-        for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++)
-            if (f->help)
-                add_row(f, out);
-        gap = "\n";
-    }
+    walk(groups, text_head, add_row, out);
 }
 
 /* --- Markdown -------------------------------------------------------------------------------- */
@@ -233,17 +253,62 @@ static void add_markdown_row(const td_field *f, td_text *out)
     td_text_release(&range);
 }
 
+static void markdown_head(const char *title, const char *gap, td_text *out)
+{
+    td_text_add(out, "%s### %s\n\n| option | default | range | meaning |\n|---|---|---|---|\n", gap,
+                title);
+}
+
 void td_options_markdown(const td_field_group *groups, td_text *out)
 {
-    const char *gap = "";
-    for (const td_field_group *g = groups; g->fields; g++) {
-        if (!has_visible(g->fields))
-            continue;
-        td_text_add(out, "%s### %s\n\n| option | default | range | meaning |\n|---|---|---|---|\n",
-                    gap, g->title);
-        for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++)
-            if (f->help)
-                add_markdown_row(f, out);
-        gap = "\n";
+    walk(groups, markdown_head, add_markdown_row, out);
+}
+
+/* --- troff ----------------------------------------------------------------------------------- */
+
+void td_text_add_man(td_text *out, const char *text)
+{
+    bool is_line_start = true;
+    for (const char *p = text; *p; p++) {
+        if (is_line_start && (*p == '.' || *p == '\''))
+            td_text_add(out, "\\&");
+        if (*p == '\\')
+            td_text_add(out, "\\e");
+        else if (*p == '-')
+            td_text_add(out, "\\-");
+        else
+            td_text_add_bytes(out, p, 1);
+        is_line_start = *p == '\n';
     }
+}
+
+/* a part that only other functions here can write, escaped */
+static void add_escaped(void (*write)(const td_field *, td_text *), const td_field *f, td_text *out)
+{
+    td_text part = { 0 };
+    write(f, &part);
+    td_text_add_man(out, td_text_get(&part));
+    if (td_text_status(&part) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&part);
+    td_text_release(&part);
+}
+
+static void add_man_row(const td_field *f, td_text *out)
+{
+    td_text_add(out, ".TP\n.B ");
+    add_escaped(add_spellings, f, out);
+    td_text_add(out, "\n");
+    add_escaped(td_field_meaning, f, out);
+    td_text_add(out, "\n");
+}
+
+static void man_head(const char *title, const char *gap, td_text *out)
+{
+    (void)gap;
+    td_text_add(out, ".SS %s\n", title);
+}
+
+void td_options_man(const td_field_group *groups, td_text *out)
+{
+    walk(groups, man_head, add_man_row, out);
 }
