@@ -23,7 +23,8 @@ typedef struct td_amp_opts {
     bool amp;      /* mixed precision; the half type is measured where precision does not say it */
     bool no_amp;   /* float32, whatever the environment or the options of a saved run say */
     int precision; /* 0 "default": fp32, or as TANDEM_AMP says; 1 "fp32", 2 "bf16", 3 "fp16",
-                      4 "auto": the fastest of fp32 and bf16 */
+                      4 "auto": the fastest of fp32 and bf16;
+                      5 "amp": as `amp`, 6 "tf32": fp32 */
     int rule;      /* generation of TensorFlow's rule: 0 "current", 1 "2.15", 2 "classic" (1.15) */
     int level;     /* 0 "default", 1 "tensor-cores-only", 2 "unsafe-force-all",
                       3 "treat-infer-as-deny", 4 "autocast", 5..8 "O0" .. "O3" */

@@ -41,10 +41,32 @@ typedef struct {
 
 TD_API const struct td_field *td_input_fields(void);
 
+/**
+ * Recipes by name, and options of the reference programs that stand for others of td_train_opts.
+ * td_train_preset and td_train_settle turn them into those; the job itself reads none of them.
+ */
+typedef struct {
+    const char *preset;     /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
+    const char *cfg_file;   /* table of recipes, YAML; NULL: the built-in one */
+    const char *platform;   /* "DGXA100" */
+    const char *mode;       /* "convergence", ..., or one of TensorFlow's main */
+    double lr_init;         /* learning rate for 256 pictures; -1: not given */
+    int num_iter, run_iter; /* epochs or batches, in all and of this run; -1: not given */
+    int iter_unit;          /* 0 epoch, 1 batch */
+    int warmup_steps;       /* iterations that a benchmark leaves out */
+    bool cosine_lr;         /* the same as lr_schedule cosine */
+    const char *to_predict; /* picture for mode predict */
+    char name[300];         /* made by td_train_preset: what was chosen, or "" */
+    double rule_lr;         /* made by td_train_preset: by the rule of thumb, or 0 */
+} td_launch_opts;
+
+TD_API const struct td_field *td_launch_fields(void);
+
 typedef struct {
     td_model_opts model;
     td_input_opts input;
     td_amp_opts amp;
+    td_launch_opts launch;
     int batch_size;
     int optimizer_batch_size; /* -1: batch_size */
     int epochs, run_epochs;
@@ -115,6 +137,35 @@ TD_API void td_train_defaults(td_train_opts *opts);
 
 /** opts->amp, with --fp16 taken in. */
 TD_API td_amp_opts td_train_amp(const td_train_opts *opts);
+
+/* The tables of `opts` with their titles, for td_options_...: room for 6. */
+struct td_field_group;
+TD_API void td_train_groups(td_train_opts *opts, struct td_field_group *groups);
+
+/**
+ * Set what the preset says that opts->launch, opts->model.model and opts->amp name; nothing when
+ * none is named.  `groups` are td_train_groups(opts).  TD_EUSAGE: no such preset (the message lists
+ * what exists); TD_EFORMAT, TD_ELIMIT: the table, with the line.
+ */
+struct td_arena;
+TD_API TD_CHECKED td_status td_train_preset(td_train_opts *opts,
+                                            const struct td_field_group *groups,
+                                            struct td_arena *arena);
+
+/** The list of presets, for people (td_text_free); `cfg_file` NULL: the built-in ones. */
+TD_API TD_CHECKED td_status td_train_presets(const char *cfg_file, char **text);
+
+/** The built-in table, to begin a --cfg_file with. */
+TD_API const char *td_train_preset_yaml(void);
+
+/**
+ * After everything was read: options that stand for others set those (--num-iter sets --epochs),
+ * and a --model that was a preset's is no file.  TD_EUSAGE: contradictions.
+ */
+TD_API TD_CHECKED td_status td_train_settle(td_train_opts *opts);
+
+/** The configuration as YAML, which --config reads back (td_text_free). */
+TD_API TD_CHECKED td_status td_train_config_yaml(const td_train_opts *opts, char **yaml);
 
 typedef struct {
     int64_t epoch;          /* next epoch */

@@ -1,15 +1,23 @@
 /*
  * cmd_help.c -- tandem help [VERB], tandem version
  */
+#include <string.h>
+
 #include "cli/verb.h"
+#include "tandem/train.h"
 
 typedef struct {
-    bool markdown;
+    bool markdown, man;
+    int completion;
 } options;
+
+static const char *const shells[] = { "none", "bash", "zsh", "fish", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
     TD_BOOL(options, markdown, false, "the page as Markdown"),
+    TD_BOOL(options, man, false, "the page as a manual page, for man -l"),
+    TD_ENUM(options, completion, 0, shells, "what this shell has to source to complete commands"),
     TD_END,
 };
 /* clang-format on */
@@ -19,16 +27,32 @@ static void groups(void *opts, td_field_group *out)
     out[0] = (td_field_group){ "Form", fields, opts };
 }
 
+static td_status presets(td_text *out)
+{
+    char *text;
+    TD_TRY(td_train_presets(NULL, &text));
+    td_text_add(out, "%s", text);
+    td_text_free(text);
+    return TD_OK;
+}
+
 static td_status help(const td_call *call)
 {
     const options *o = call->opts;
     const td_verb *verb;
+    const td_page form = o->man ? TD_PAGE_MAN : o->markdown ? TD_PAGE_MARKDOWN : TD_PAGE_TEXT;
+    if (o->man && o->markdown)
+        return td_error(TD_EUSAGE, "--man and --markdown contradict each other");
+    if (o->completion)
+        return td_verb_completion(o->completion - 1, call->out);
     if (call->n_args == 0) {
-        td_verb_overview(call->out);
+        td_verb_overview(form, call->out);
         return TD_OK;
     }
+    if (strcmp(call->args[0], "presets") == 0)
+        return presets(call->out);
     TD_TRY(td_verb_find(call->args[0], &verb));
-    return td_verb_page(verb, o->markdown, call->out);
+    return td_verb_page(verb, form, call->out);
 }
 
 static td_status version(const td_call *call)
@@ -45,10 +69,13 @@ static td_status version(const td_call *call)
 
 const td_verb td_verb_help = {
     .name = "help",
-    .arguments = "[VERB]",
+    .arguments = "[VERB | presets]",
     .summary = "the list of verbs, or the page of one",
-    .about = "Pages are made from the same tables that read the command line.",
-    .examples = "tandem help\ntandem help train\ntandem help --markdown train",
+    .about = "Pages, manual pages and completion are made from the same tables that read the "
+             "command line.\n'presets' lists the recipes that 'tandem train --preset' knows.",
+    .examples = "tandem help\ntandem help train\ntandem help presets\n"
+                "tandem help --man train | man -l -\n"
+                "source <(tandem help --completion bash)",
     .n_args_max = 1,
     .opts_bytes = sizeof(options),
     .groups = groups,

@@ -12,11 +12,20 @@
 
 static void groups(void *opts, td_field_group *out)
 {
-    td_train_opts *o = opts;
-    out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
-    out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
-    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
-    out[3] = (td_field_group){ "Training", td_train_fields(), o };
+    td_train_groups(opts, out);
+}
+
+static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
+{
+    return td_train_preset(opts, groups, arena);
+}
+
+static td_status settle(const td_call *call)
+{
+    td_train_opts *o = call->opts;
+    if (call->n_args > 0)
+        o->input.data = call->args[0];
+    return td_train_settle(o);
 }
 
 static td_status check(const void *opts)
@@ -105,15 +114,71 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     return td_cli_evaluate(&e, call);
 }
 
-static td_status run(const td_call *call)
+static bool is_mode(const td_train_opts *o, const char *mode)
 {
-    td_train_opts *o = call->opts;
-    td_train_result r;
-    TD_TRY(td_cli_data(&o->input, call));
-    TD_TRY(td_train_check(o));
-    if (o->evaluate)
-        return evaluate_only(o, call);
+    return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
+}
 
+/* --mode training_benchmark, inference_benchmark, benchmark_inference: tandem benchmark's job */
+static td_status benchmark_only(const td_train_opts *o, bool is_training, const td_call *call)
+{
+    td_benchmark_opts b;
+    bool is_in_batches = o->launch.iter_unit == 1;
+    char *json;
+    td_benchmark_defaults(&b);
+    b.mode = is_training ? 0 : 1;
+    b.model = o->model;
+    b.input = o->input;
+    b.amp = td_train_amp(o);
+    b.batch_size = o->batch_size;
+    b.warmup = o->launch.warmup_steps;
+    if (o->launch.num_iter > 0 && !is_in_batches)
+        return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
+    b.iters = o->launch.num_iter > 0 ? o->launch.num_iter : o->prof > 0 ? o->prof : 100;
+    b.device = o->device;
+    b.threads = o->threads;
+    b.tune = o->tune;
+    b.tune_cache = o->tune_cache;
+    b.skip_passes = o->skip_passes;
+    b.log = o->log;
+    TD_TRY(td_benchmark(&b, &json));
+    td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
+    td_text_free(json);
+    return TD_OK;
+}
+
+static void print_prediction(void *ctx, const td_prediction *p)
+{
+    td_text *out = ctx;
+    td_text_add(out, "%s\n", p->path);
+    if (p->st != TD_OK)
+        td_text_add(out, "  %s\n", p->message);
+    for (int i = 0; p->st == TD_OK && i < p->n; i++)
+        td_text_add(out, "%s: %.1f%%\n", p->name[i], 100 * p->probability[i]);
+}
+
+/* --mode predict --to-predict FILE: tandem classify's job */
+static td_status predict_only(const td_train_opts *o, const td_call *call)
+{
+    td_classify_opts c;
+    if (!o->launch.to_predict)
+        return td_error(TD_EUSAGE, "--mode predict wants --to-predict FILE");
+    td_classify_defaults(&c);
+    c.model = o->model;
+    c.amp = td_train_amp(o);
+    c.weights = o->resume ? o->resume : o->pretrained_weights;
+    if (!c.weights)
+        return td_error(TD_EUSAGE, "--mode predict wants --resume or --pretrained-weights FILE");
+    c.interpolation = o->input.interpolation;
+    c.device = o->device;
+    c.threads = o->threads;
+    c.log = o->log;
+    return td_classify(&c, 1, &o->launch.to_predict, print_prediction, call->out);
+}
+
+static td_status train(td_train_opts *o, const td_call *call)
+{
+    td_train_result r;
     o->json = call->json;
     td_status st = td_train(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
@@ -131,6 +196,32 @@ static td_status run(const td_call *call)
                                     (long long)r.steps);
 }
 
+static td_status list_presets(const td_train_opts *o, td_text *out)
+{
+    char *text;
+    TD_TRY(td_train_presets(o->launch.cfg_file, &text));
+    td_text_add(out, "%s", text);
+    td_text_free(text);
+    return TD_OK;
+}
+
+static td_status run(const td_call *call)
+{
+    td_train_opts *o = call->opts;
+    if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
+        return list_presets(o, call->out);
+    TD_TRY(td_train_check(o));
+    if (is_mode(o, "predict"))
+        return predict_only(o, call);
+    if (is_mode(o, "training_benchmark"))
+        return benchmark_only(o, true, call);
+    if (is_mode(o, "inference_benchmark") ||
+        (is_mode(o, "benchmark_inference") && !o->resume && !o->pretrained_weights))
+        return benchmark_only(o, false, call);
+    TD_TRY(td_cli_data(&o->input, call));
+    return o->evaluate || is_mode(o, "evaluate") ? evaluate_only(o, call) : train(o, call);
+}
+
 const td_verb td_verb_train = {
     .name = "train",
     .arguments = "DATA",
@@ -139,8 +230,16 @@ const td_verb td_verb_train = {
         "DATA holds train/ and val/, and in each a folder of pictures for every class; or it is a\n"
         ".safetensors file for --data-backend tensors; synthetic data need none.\n"
         "Ctrl-C once finishes the step, saves and exits 3; --resume goes on from there to the\n"
-        "same weights, bit by bit, as if the run had never stopped.",
+        "same weights, bit by bit, as if the run had never stopped.\n\n"
+        "--preset sets the published recipe of a network; --config a file's options over it, and "
+        "the\ncommand line wins.  --print-config shows the result as YAML, which --config reads "
+        "back; a run\nwrites it to config.yaml in its workspace.",
     .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 1\n"
+                "tandem train imagenet --preset resnet50/90 -b 64\n"
+                "tandem train imagenet --preset resnet50/DGXA100/AMP/250\n"
+                "tandem train imagenet --model resnet50 --precision AMP --platform DGXA100 --mode "
+                "convergence\n"
+                "tandem train flowers --config run.yaml --lr 0.1 --print-config\n"
                 "tandem train flowers --resume checkpoint.safetensors\n"
                 "tandem train flowers --pretrained-weights resnet50.safetensors --lr 0.01\n"
                 "tandem train --data-backend synthetic --arch resnet50 -b 32 --prof 10",
@@ -148,7 +247,10 @@ const td_verb td_verb_train = {
     .has_json = true,
     .opts_bytes = sizeof(td_train_opts),
     .groups = groups,
+    .n_kept_groups = 4,
+    .preset = preset,
     .stored = stored,
     .check = check,
+    .settle = settle,
     .run = run,
 };

@@ -1,8 +1,8 @@
 /*
- * verb.c -- what all verbs have in common: options, help pages, errors, exit codes, the result
+ * verb.c -- what all verbs have in common: options, errors, exit codes, the result
  *
- * Options: defaults, then what a resumed checkpoint was made with, then --config, then the command
- * line.  The line is read twice, so that what it says wins over the files it names.
+ * Options: defaults, then a preset, then what a resumed checkpoint was made with, then --config,
+ * then the command line.  The line is read first and last, so that it wins over the files it names.
  */
 #include "cli/verb.h"
 
@@ -10,20 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct {
-    bool help, json;
-    const char *config;
-} common;
-
 /* clang-format off */
 static const td_field common_fields[] = {
-    TD_BOOL_AS(common, help, "help", "h", false, "this page"),
-    TD_TEXT   (common, config, NULL, "FILE", "options from 'name = value' lines, or JSON"),
+    TD_BOOL_AS(td_common, help, "help", "h", false, "this page"),
+    TD_BOOL   (td_common, print_config, false,
+               "the options in effect as YAML for --config; no run"),
+    TD_TEXT   (td_common, config, NULL, "FILE",
+               "options from a YAML or JSON file, or 'name = value' lines"),
     TD_END,
 };
 
 static const td_field json_fields[] = {
-    TD_BOOL   (common, json, false, "the result as one JSON object"),
+    TD_BOOL   (td_common, json, false, "the result as one JSON object"),
     TD_END,
 };
 /* clang-format on */
@@ -50,8 +48,8 @@ td_status td_verb_find(const char *name, const td_verb **out)
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* the verb's tables and the common ones over `opts` and `c`; room for TD_GROUPS_MAX + 3 */
-static void join_tables(const td_verb *verb, void *opts, common *c, td_field_group *groups)
+void td_verb_tables(const td_verb *verb, void *opts, td_common *c,
+                    td_field_group groups[TD_TABLES_MAX])
 {
     int n = 0;
     if (verb->groups)
@@ -87,30 +85,81 @@ static td_status take_stored(const td_verb *verb, void *opts, const td_field_gro
     return st;
 }
 
-static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out)
+/* files that the line names, below the line itself; `c` is what the line said */
+static td_status take_files(const td_verb *verb, void *opts, const td_common *c,
+                            const td_field_group *groups, td_arena *arena)
 {
-    td_field_group groups[TD_GROUPS_MAX + 3] = { 0 };
-    common c = { 0 };
-    void *opts = td_arena_alloc(arena, 1, verb->opts_bytes + 1);
-    const char **args = td_arena_alloc(arena, (size_t)argc + 1, sizeof *args);
-    int n_args;
-    if (!opts || !args)
-        return TD_ENOMEM;
+    TD_TRY(take_stored(verb, opts, groups, arena));
+    return c->config ? td_options_config(groups, c->config, arena) : TD_OK;
+}
 
-    join_tables(verb, opts, &c, groups);
+/* the verb's own groups but for those that only stand for others */
+static td_status print_config(const td_verb *verb, void *opts, td_text *out)
+{
+    td_field_group groups[TD_TABLES_MAX] = { 0 };
+    if (verb->groups)
+        verb->groups(opts, groups);
+    if (verb->n_kept_groups)
+        groups[verb->n_kept_groups].fields = NULL;
+    td_options_yaml(groups, out);
+    return td_text_status(out);
+}
+
+typedef struct {
+    int argc;
+    char **argv;
+    const char **rest;
+    int n_rest;
+} line;
+
+static td_status parse(line *l, const td_field_group *groups, td_arena *arena)
+{
+    return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
+}
+
+/* Everything into `opts`.  The line is read first, for the files and the preset that it names, and
+   last, because it wins; --config is read before the preset too, which it may name. */
+static td_status read_options(const td_verb *verb, void *opts, td_common *c, line *l,
+                              const td_field_group *groups, td_arena *arena)
+{
     for (int i = 0; groups[i].fields; i++)
         td_fields_default(groups[i].fields, groups[i].base);
-    TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
-    if (c.help)
-        return td_verb_page(verb, false, out);
+    TD_TRY(parse(l, groups, arena));
+    if (c->help)
+        return TD_OK;
+    const td_common said = *c;
     if (verb->check)
         TD_TRY(verb->check(opts));
-    TD_TRY(take_stored(verb, opts, groups, arena));
-    if (c.config)
-        TD_TRY(td_options_config(groups, c.config, arena));
-    TD_TRY(td_options_parse(groups, argc, argv, args, &n_args, arena));
-    TD_TRY(check_args(verb, n_args, args));
-    td_call call = { .opts = opts, .args = args, .n_args = n_args, .json = c.json, .out = out };
+    if (verb->preset && c->config) {
+        TD_TRY(td_options_config(groups, c->config, arena));
+        TD_TRY(parse(l, groups, arena));
+    }
+    if (verb->preset)
+        TD_TRY(verb->preset(opts, groups, arena));
+    TD_TRY(take_files(verb, opts, &said, groups, arena));
+    TD_TRY(parse(l, groups, arena));
+    return check_args(verb, l->n_rest, l->rest);
+}
+
+static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out)
+{
+    td_field_group groups[TD_TABLES_MAX] = { 0 };
+    td_common c = { 0 };
+    line l = { .argc = argc, .argv = argv };
+    void *opts = td_arena_alloc(arena, 1, verb->opts_bytes + 1);
+    l.rest = td_arena_alloc(arena, (size_t)argc + 1, sizeof *l.rest);
+    if (!opts || !l.rest)
+        return TD_ENOMEM;
+
+    td_verb_tables(verb, opts, &c, groups);
+    TD_TRY(read_options(verb, opts, &c, &l, groups, arena));
+    if (c.help)
+        return td_verb_page(verb, TD_PAGE_TEXT, out);
+    td_call call = { .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out };
+    if (verb->settle)
+        TD_TRY(verb->settle(&call));
+    if (c.print_config)
+        return print_config(verb, opts, out);
     td_status st = verb->run(&call);
     return st == TD_OK ? td_text_status(out) : st;
 }
@@ -160,59 +209,4 @@ int td_verb_print(const td_text *out, int code)
         return code;
     fprintf(stderr, "tandem: error: the result cannot be written to standard output\n");
     return 1;
-}
-
-/* --- help ------------------------------------------------------------------------------------- */
-
-void td_verb_overview(td_text *out)
-{
-    td_text_add(out, "tandem %s: trains, evaluates and runs image networks\n\n", td_version());
-    td_text_add(out, "usage: tandem VERB [OPTIONS] [ARGUMENTS]\n\n");
-    for (int i = 0; td_verb_at(i); i++)
-        td_text_add(out, "  %-10s %s\n", td_verb_at(i)->name, td_verb_at(i)->summary);
-    td_text_add(out,
-                "\n'tandem help VERB' or 'tandem VERB --help' shows a verb's options.  Exit codes: "
-                "0 done, 1 failed,\n2 usage, 3 stopped by a signal after saving, 4 below "
-                "--require.\n");
-}
-
-static void add_text_page(const td_verb *v, const td_field_group *groups, td_text *out)
-{
-    td_text_add(out, "tandem %s: %s\n\nusage: tandem %s [OPTIONS]%s%s\n\n%s\n\n", v->name,
-                v->summary, v->name, *v->arguments ? " " : "", v->arguments, v->about);
-    td_options_help(groups, out);
-    if (v->examples)
-        td_text_add(out, "\nExamples:\n");
-    for (const char *s = v->examples; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
-        td_text_add(out, "  %.*s\n", (int)strcspn(s, "\n"), s);
-}
-
-static void add_markdown_page(const td_verb *v, const td_field_group *groups, td_text *out)
-{
-    td_text_add(out, "# tandem %s\n\n%s.\n\n    tandem %s [OPTIONS]%s%s\n\n%s\n\n## Options\n\n",
-                v->name, v->summary, v->name, *v->arguments ? " " : "", v->arguments, v->about);
-    td_options_markdown(groups, out);
-    if (v->examples)
-        td_text_add(out, "\n## Examples\n\n");
-    for (const char *s = v->examples; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
-        td_text_add(out, "    %.*s\n", (int)strcspn(s, "\n"), s);
-    td_text_add(out, "\n*Made by `tandem help --markdown %s`.*\n", v->name);
-}
-
-td_status td_verb_page(const td_verb *verb, bool markdown, td_text *out)
-{
-    td_field_group groups[TD_GROUPS_MAX + 3] = { 0 };
-    common c = { 0 };
-    td_arena arena;
-    td_arena_init(&arena);
-    void *opts = td_arena_alloc(&arena, 1, verb->opts_bytes + 1);
-    if (!opts)
-        return TD_ENOMEM;
-    join_tables(verb, opts, &c, groups);
-    if (markdown)
-        add_markdown_page(verb, groups, out);
-    else
-        add_text_page(verb, groups, out);
-    td_arena_release(&arena);
-    return td_text_status(out);
 }

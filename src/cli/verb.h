@@ -36,12 +36,21 @@ typedef struct {
     /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */
     void (*groups)(void *opts, td_field_group *groups);
 
+    /* After a first look at the command line and --config: set what a preset named there says.
+       --config and the command line win over it; may be NULL. */
+    td_status (*preset)(void *opts, const td_field_group *groups, td_arena *arena);
+
     /* After a first look at the command line: options that a file named there brings with it, as
        one JSON object for td_free; NULL when none does.  The command line wins over them. */
     td_status (*stored)(const void *opts, char **json);
 
     /* Do the command line's own options contradict each other?  Seen before stored ones. */
     td_status (*check)(const void *opts);
+
+    /* When all is read: arguments and options that stand for others become options.  Before
+       --print-config and before `run`; may be NULL. */
+    td_status (*settle)(const td_call *call);
+    int n_kept_groups; /* the first so many are the configuration; 0: all */
 
     /* What is in call->out is printed even when this fails: leave a valid result or nothing. */
     td_status (*run)(const td_call *call);
@@ -56,9 +65,28 @@ td_status td_verb_find(const char *name, const td_verb **out) TD_CHECKED;
 /** Parse, run, print; returns the exit code. */
 int td_verb_main(const td_verb *verb, int argc, char **argv);
 
-/** The list of verbs, and the page of one, as text or as Markdown. */
-void td_verb_overview(td_text *out);
-td_status td_verb_page(const td_verb *verb, bool markdown, td_text *out) TD_CHECKED;
+/** Options that every verb has. */
+typedef struct {
+    bool help, json, print_config;
+    const char *config;
+} td_common;
+
+#define TD_TABLES_MAX (TD_GROUPS_MAX + 3)
+
+/** The verb's tables and the common ones over `opts` and `c`. */
+void td_verb_tables(const td_verb *verb, void *opts, td_common *c,
+                    td_field_group groups[TD_TABLES_MAX]);
+
+typedef enum { TD_PAGE_TEXT, TD_PAGE_MARKDOWN, TD_PAGE_MAN } td_page;
+
+/** The list of verbs, as text or as a manual page. */
+void td_verb_overview(td_page form, td_text *out);
+
+/** The page of one. */
+td_status td_verb_page(const td_verb *verb, td_page form, td_text *out) TD_CHECKED;
+
+/** What a shell has to source: 0 bash, 1 zsh, 2 fish. */
+td_status td_verb_completion(int shell, td_text *out) TD_CHECKED;
 
 /** Report a failure on stderr; returns the exit code: 1, 2 usage, 3 stopped, 4 below --require. */
 int td_verb_failed(const td_verb *verb, td_status st);

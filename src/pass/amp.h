@@ -23,7 +23,9 @@ enum {
     TD_PRECISION_FP32,
     TD_PRECISION_BF16,
     TD_PRECISION_FP16,
-    TD_PRECISION_AUTO
+    TD_PRECISION_AUTO,
+    TD_PRECISION_AMP, /* as td_amp_opts.amp */
+    TD_PRECISION_TF32 /* float32: no device here has it */
 };
 extern const char *const td_amp_precisions[]; /* their names */
 

@@ -9,7 +9,8 @@
 #include "base/status.h"
 #include "ops/ops.h"
 
-const char *const td_amp_precisions[] = { "default", "fp32", "bf16", "fp16", "auto", NULL };
+const char *const td_amp_precisions[] = { "default", "fp32", "bf16", "fp16",
+                                          "auto",    "amp",  "tf32", NULL };
 static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
 static const char *const levels[] = { "default",
                                       "tensor-cores-only",
@@ -31,7 +32,8 @@ static const td_field fields[] = {
     TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
                "float32, whatever TANDEM_AMP or a saved run says"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
-               "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32"),
+               "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32; "
+               "amp: as --amp; tf32: fp32 here"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
                "whose rule: TensorFlow 2.21, 2.15 or 1.15"),
     TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, 0, levels,
@@ -63,11 +65,13 @@ void td_amp_defaults(td_amp_opts *opts)
 
 td_status td_amp_check(const td_amp_opts *o)
 {
-    if (o->amp && o->precision == TD_PRECISION_FP32)
-        return td_error(TD_EUSAGE, "--amp and --precision fp32 contradict each other");
+    if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32))
+        return td_error(TD_EUSAGE, "--amp and --precision %s contradict each other",
+                        td_amp_precisions[o->precision]);
     if (o->amp && o->no_amp)
         return td_error(TD_EUSAGE, "--amp and --no-amp contradict each other");
-    if (o->no_amp && o->precision != TD_PRECISION_DEFAULT && o->precision != TD_PRECISION_FP32)
+    if (o->no_amp && o->precision != TD_PRECISION_DEFAULT && o->precision != TD_PRECISION_FP32 &&
+        o->precision != TD_PRECISION_TF32)
         return td_error(TD_EUSAGE, "--no-amp and --precision %s contradict each other",
                         td_amp_precisions[o->precision]);
     return TD_OK;

@@ -148,6 +148,14 @@ static td_status check_painting(const td_amp_opts *o)
 /* options of the command line against those of a checkpoint, which td_amp_check has not seen */
 static void settle(td_amp_opts *o)
 {
+    if (o->precision == TD_PRECISION_TF32) {
+        o->precision = TD_PRECISION_FP32;
+        if (!o->is_silent)
+            td_log(TD_LOG_INFO, "amp", "tf32: this device has none, float32 is used");
+    } else if (o->precision == TD_PRECISION_AMP) {
+        o->precision = TD_PRECISION_DEFAULT;
+        o->amp = true;
+    }
     if (o->no_amp) {
         o->amp = o->no_amp = false;
         o->precision = TD_PRECISION_FP32;

@@ -16,6 +16,8 @@ static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL }
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
+static const char *const backends[] = { "folder|pytorch|dali-cpu|dali-gpu", "synthetic|syntetic",
+                                        "tensors", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
 static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", NULL };
@@ -97,6 +99,7 @@ static const td_field input_fields[] = {
 };
 
 static const td_field train_fields[] = {
+    TD_TITLE("Recipe"),
     TD_INT_AS (td_train_opts, batch_size, "batch_size", "b", 256, 1, 1 << 20, NULL,
                "pictures in a batch"),
     TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
@@ -131,12 +134,16 @@ static const td_field train_fields[] = {
                "shares of the ranks; padded: PyTorch's, some pictures twice"),
     TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
                "size of training pictures by epoch, '0:128,30:160'"),
+    TD_ENUM   (td_train_opts, augmentation, 0, augmentations, NULL),
+    TD_TITLE("Outputs"),
     TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "iterations between two lines of progress"),
+    TD_TITLE("Start"),
     TD_TEXT   (td_train_opts, resume, NULL, "FILE", "checkpoint to go on from"),
     TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
                NULL, "FILE", "weights to begin with, ours or PyTorch's"),
     TD_BOOL   (td_train_opts, pretrained, false, NULL),
+    TD_TITLE("Precision"),
     TD_BOOL   (td_train_opts, fp16, false, "same as --precision fp16"),
     TD_REAL   (td_train_opts, static_loss_scale, -1, -1, 1e30,
                "fixed loss scale, 1: none; -1: dynamic for fp16, none for others"),
@@ -148,12 +155,16 @@ static const td_field train_fields[] = {
                "good steps that double the loss scale; 0: the scaler's own, 2000 or 100"),
     TD_LONG   (td_train_opts, max_skips, 50, 0, MANY,
                "skipped steps in a row that end the run; 0: no limit"),
+    TD_TITLE("Machine"),
     TD_LONG   (td_train_opts, memory_limit, 0, 0, MANY * 1000,
                "bytes that the process may hold, '4G', for the price of time; 0: no limit"),
+    TD_TITLE("Outputs"),
     TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
                "iterations of every training and validation loop, then a table of times; -1: all"),
+    TD_TITLE("Recipe"),
     TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
                "of everything random; -1: from the clock, and said"),
+    TD_TITLE("Outputs"),
     TD_INT    (td_train_opts, gather_checkpoints, 0, -1, 1000000,
                "epoch checkpoints kept beside the last and the best; -1: all"),
     TD_TEXT   (td_train_opts, raport_file, "experiment_raport.json", "FILE",
@@ -163,15 +174,18 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, csv, NULL, "FILE", "the metrics of every epoch as a table"),
     TD_TEXT   (td_train_opts, csv_iterations, NULL, "FILE",
                "the metrics every --print-freq iterations as a table"),
+    TD_TITLE("Start"),
     TD_BOOL   (td_train_opts, evaluate, false,
                "validate once and stop; weights from --resume or --pretrained-weights"),
     TD_BOOL   (td_train_opts, training_only, false, "no validation"),
+    TD_TITLE("Outputs"),
     TD_BOOL_AS(td_train_opts, no_checkpoints, "no-checkpoints", NULL, false, "save nothing"),
     TD_TEXT   (td_train_opts, checkpoint_filename, "checkpoint.safetensors", "FILE",
                "the latest checkpoint, inside the workspace"),
     TD_LONG   (td_train_opts, checkpoint_every, 0, 0, MANY,
                "optimiser steps between two checkpoints; 0: at ends of epochs only"),
     TD_TEXT   (td_train_opts, workspace, "./", "FOLDER", "where the run's files go"),
+    TD_TITLE("Machine"),
     TD_ENUM   (td_train_opts, memory_format, 0, memory_formats,
                "accepted; the layout pass decides"),
     TD_ENUM   (td_train_opts, jit, 0, jits, NULL),
@@ -179,6 +193,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, trt, NULL, "FLAG", NULL),
     TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
     TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
+    TD_TITLE("Outputs"),
     TD_INT    (td_train_opts, topk, 5, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
@@ -192,10 +207,13 @@ static const td_field train_fields[] = {
                "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
+    TD_TITLE("Machine"),
     DEVICE_ROWS(td_train_opts),
+    TD_TITLE("Compiler"),
     PASS_ROWS (td_train_opts),
     TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
                "put --dump-after here, a file a pass, instead of into the log"),
+    TD_TITLE("Outputs"),
     LOG_ROW   (td_train_opts),
     TD_END,
 };
@@ -326,6 +344,7 @@ void td_train_defaults(td_train_opts *opts)
     td_model_defaults(&opts->model);
     td_fields_default(input_fields, &opts->input);
     td_amp_defaults(&opts->amp);
+    td_fields_default(td_launch_fields(), &opts->launch);
     td_fields_default(train_fields, opts);
 }
 

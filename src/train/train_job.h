@@ -17,7 +17,15 @@
 #include "train/trace.h"
 
 /* Files in the workspace. */
-enum { TD_PATH_CHECKPOINT, TD_PATH_BEST, TD_PATH_REPORT, TD_PATH_BAD, TD_PATH_LOCK, TD_PATHS };
+enum {
+    TD_PATH_CHECKPOINT,
+    TD_PATH_BEST,
+    TD_PATH_REPORT,
+    TD_PATH_BAD,
+    TD_PATH_LOCK,
+    TD_PATH_CONFIG,
+    TD_PATHS
+};
 
 typedef struct {
     td_train_opts o; /* a copy; model and seed are completed */

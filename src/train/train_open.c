@@ -15,6 +15,7 @@
 #include "train/inputs.h"
 #include "train/memory_limit.h"
 #include "train/network.h"
+#include "train/preset.h"
 #include "train/train_job.h"
 #include "train/train_report.h"
 #include "train/weight_file.h"
@@ -354,6 +355,7 @@ static td_status check_paths(const job *j)
                     { "the table of epochs", j->o.csv },
                     { "the table of iterations", j->o.csv_iterations },
                     { "the lock", j->path[TD_PATH_LOCK] },
+                    { "the configuration", j->path[TD_PATH_CONFIG] },
                     { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
                     { "the weights to begin with", j->o.pretrained_weights },
                     { "the network", j->o.model.model } };
@@ -378,10 +380,48 @@ static td_status name_files(job *j)
         j->path[TD_PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
     j->path[TD_PATH_BAD] = td_path_join(o->workspace, "bad.list");
     j->path[TD_PATH_LOCK] = td_path_join(o->workspace, TD_LOCK_NAME);
+    j->path[TD_PATH_CONFIG] = td_path_join(o->workspace, "config.yaml");
     if (!j->path[TD_PATH_CHECKPOINT] || !j->path[TD_PATH_BEST] || !j->path[TD_PATH_BAD] ||
-        !j->path[TD_PATH_LOCK] || (o->raport_file && !j->path[TD_PATH_REPORT]))
+        !j->path[TD_PATH_LOCK] || !j->path[TD_PATH_CONFIG] ||
+        (o->raport_file && !j->path[TD_PATH_REPORT]))
         return TD_ENOMEM;
     return check_paths(j);
+}
+
+#define CONFIG_HEAD "# the configuration of a run of tandem train; --config reads it back\n"
+
+/* a config.yaml that is not ours stays: it may be the one that --config named */
+static bool is_foreign(const char *path)
+{
+    char *text;
+    size_t n;
+    if (!td_path_exists(path))
+        return false;
+    bool is_ours = td_file_read(path, (size_t)1 << 20, &text, &n) == TD_OK;
+    if (is_ours) {
+        is_ours = td_text_starts(text, CONFIG_HEAD);
+        td_free(text);
+    }
+    td_error_clear();
+    return !is_ours;
+}
+
+static td_status write_config(const job *j, const char *path)
+{
+    td_text file = { 0 };
+    char *yaml;
+    if (is_foreign(path)) {
+        td_log(TD_LOG_WARN, "train", "'%s' is another's; the configuration is not written", path);
+        return TD_OK;
+    }
+    TD_TRY(td_train_config_yaml(&j->o, &yaml));
+    td_text_add(&file, CONFIG_HEAD "%s", yaml);
+    td_status st = td_text_status(&file);
+    if (st == TD_OK)
+        st = td_file_write(path, file.data, file.len);
+    td_text_release(&file);
+    td_text_free(yaml);
+    return st;
 }
 
 static td_status open_files(job *j)
@@ -389,6 +429,7 @@ static td_status open_files(job *j)
     const td_train_opts *o = &j->o;
     TD_TRY(td_make_folder(o->workspace));
     TD_TRY(make_config(j));
+    TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
     if (!o->no_checkpoints) {
@@ -451,6 +492,7 @@ static void say_settings(const job *j)
 td_status td_train_open(td_train_job *j)
 {
     TD_TRY(td_log_configure(j->o.log));
+    td_train_say_preset(&j->o);
     TD_TRY(check_options(j));
     td_set_threads(j->o.threads);
     td_signals_catch();

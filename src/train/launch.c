@@ -1,0 +1,171 @@
+/*
+ * launch.c -- options of other programs: NVIDIA's launcher and TensorFlow's main
+ *
+ * Names that mean one of our options are aliases; names that stand for several are members of
+ * td_launch_opts, which td_train_settle turns into options; what needs nothing here is read, and
+ * what cannot be done is refused with the reason.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/field.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "tandem/train.h"
+#include "train/preset.h"
+
+static const char *const units[] = { "epoch", "batch", NULL };
+
+#define NO_QUANT  "quantisation is not among the features of this program"
+#define NO_RECORD "TFRecord files are not read; --data-dir names a folder of pictures"
+#define NO_GPU    "there is no GPU"
+
+/* clang-format off */
+static const td_field fields[] = {
+    TD_TITLE("Presets"),
+    TD_TEXT   (td_launch_opts, preset, NULL, "NAME",
+               "recipe, 'resnet50/90', 'resnet50/DGXA100/AMP/250'; 'list' shows all"),
+    TD_TEXT   (td_launch_opts, cfg_file, NULL, "FILE",
+               "table of recipes, YAML as the reference's configs.yml; default: the built-in one"),
+    TD_TEXT   (td_launch_opts, platform, NULL, "NAME",
+               "whose recipe: DGX1V, DGX1V-16G, DGX1V-32G, DGX2V, DGXA100, T4"),
+    TD_TEXT   (td_launch_opts, mode, NULL, "NAME",
+               "convergence, evaluate, benchmark_training, benchmark_training_short or "
+               "benchmark_inference; or TensorFlow's train, train_and_evaluate, predict, "
+               "training_benchmark or inference_benchmark"),
+    TD_TITLE("TensorFlow's names"),
+    TD_REAL   (td_launch_opts, lr_init, -1, -1, 1e6,
+               "learning rate for 256 pictures, scaled by the batch; -1: --lr counts"),
+    TD_INT    (td_launch_opts, num_iter, -1, -1, 1000000000, "--epochs, or batches; -1: not given"),
+    TD_INT    (td_launch_opts, run_iter, -1, -1, 1000000000,
+               "--run-epochs, or batches of this run; -1: not given"),
+    TD_ENUM   (td_launch_opts, iter_unit, 0, units, "what these two count"),
+    TD_INT    (td_launch_opts, warmup_steps, 50, 0, 1000000,
+               "iterations that the benchmark modes leave out"),
+    TD_BOOL_AS(td_launch_opts, cosine_lr, "cosine_lr", "use_cosine", false,
+               "the same as --lr-schedule cosine"),
+    TD_TEXT   (td_launch_opts, to_predict, NULL, "FILE", "the picture of --mode predict"),
+
+    TD_ALIAS  ("data_dir", "data"),
+    TD_ALIAS  ("results_dir", "workspace"),
+    TD_ALIAS  ("log_filename", "raport-file"),
+    TD_ALIAS  ("display_every", "print-freq"),
+    TD_ALIAS  ("finetune_checkpoint", "pretrained-weights"),
+    TD_ALIAS  ("lr_warmup_epochs", "warmup"),
+    TD_ALIAS  ("weight_init", "conv-init"),
+    TD_ALIAS  ("loss_scale", "static-loss-scale"),
+    TD_ALIAS  ("synthetic_data_size", "image-size"),
+    TD_ALIAS  ("data_format", "memory-format"),
+    TD_ALIAS  ("data-backends", "data-backend"),
+
+    TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
+    TD_ACCEPTED("dali", NULL, "the loader is the same for all"),
+    TD_ACCEPTED("gpu_memory_fraction", "X", NO_GPU),
+    TD_ACCEPTED("gpu_id", "N", NO_GPU),
+    TD_ACCEPTED("use_static_loss_scaling", NULL, "not used by the reference either"),
+    TD_ACCEPTED("local_rank", "N", "one process"),
+    TD_REFUSED("data_idx_dir", NO_RECORD),
+    TD_REFUSED("export_dir", "a SavedModel is not written; 'tandem convert' writes weights"),
+    TD_REFUSED("model_dir", "--results-dir holds the checkpoints, --resume names one"),
+    TD_REFUSED("use_final_conv", "the reference's own graph for it cannot be built"),
+    TD_REFUSED("quantize", NO_QUANT),
+    TD_REFUSED("quant_delay", NO_QUANT),
+    TD_REFUSED("use_qdq", NO_QUANT),
+    TD_REFUSED("symmetric", NO_QUANT),
+    TD_REFUSED("survival_prob", "EfficientNet is not among the networks of this program"),
+    TD_REFUSED("dropout", "EfficientNet is not among the networks of this program"),
+    TD_REFUSED("bn_momentum", "it is 0.1 in all networks of this program"),
+    TD_REFUSED("bn_epsilon", "it is 1e-5 in all networks of this program"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_launch_fields(void)
+{
+    return fields;
+}
+
+void td_train_groups(td_train_opts *o, td_field_group *out)
+{
+    out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
+    out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
+    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[3] = (td_field_group){ "Training", td_train_fields(), o };
+    out[4] = (td_field_group){ "Presets", td_launch_fields(), &o->launch };
+    out[5] = (td_field_group){ NULL, NULL, NULL };
+}
+
+td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
+{
+    td_train_opts copy = *opts;
+    td_field_group groups[6];
+    td_text out = { 0 };
+    td_train_groups(&copy, groups);
+    groups[4].fields = NULL; /* what they stood for is in the others */
+    td_options_yaml(groups, &out);
+    return td_text_take(&out, TD_OK, yaml);
+}
+
+/* --- what they stand for ---------------------------------------------------------------------- */
+
+static bool is_mode(const td_train_opts *o, const char *mode)
+{
+    return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
+}
+
+static td_status settle_iterations(td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    const char *what = NULL;
+    if (l->num_iter == 0)
+        what = "--num-iter";
+    else if (l->run_iter == 0)
+        what = "--run-iter";
+    if (what)
+        return td_error(TD_EUSAGE, "%s: 0 is out of range, wanted 1 or more, or -1", what);
+    if (l->iter_unit == 0) {
+        if (l->num_iter > 1000000 || l->run_iter > 1000000)
+            return td_error(TD_EUSAGE, "--num-iter: more than 1000000 epochs");
+        if (l->num_iter > 0)
+            o->epochs = l->num_iter;
+        if (l->run_iter > 0)
+            o->run_epochs = l->run_iter;
+    } else if (l->num_iter > 0 || l->run_iter > 0) {
+        o->run_iters = l->run_iter > 0 ? l->run_iter : l->num_iter;
+    }
+    return TD_OK;
+}
+
+td_status td_train_settle(td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    if (td_train_is_preset_model(o))
+        o->model.model = NULL;
+    if (l->to_predict && !is_mode(o, "predict"))
+        return td_error(TD_EUSAGE, "--to-predict belongs to --mode predict");
+    if (is_mode(o, "train"))
+        o->training_only = true;
+    TD_TRY(settle_iterations(o));
+    if (l->lr_init >= 0)
+        o->lr = l->lr_init * batch / 256;
+    if (l->cosine_lr)
+        o->lr_schedule = 2;
+    return TD_OK;
+}
+
+void td_train_say_preset(const td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    if (!*l->name)
+        return;
+    if (l->rule_lr > 0 && o->lr == l->rule_lr)
+        td_log(TD_LOG_INFO, "train",
+               "preset %s: lr %g for %g pictures a step, by the rule of 0.256 for 256", l->name,
+               o->lr, batch);
+    else
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g pictures a step", l->name, o->lr, batch);
+}

@@ -1,0 +1,25 @@
+/*
+ * train/preset.h -- recipes by name: a model, a platform, a precision, a mode
+ *
+ * A table has the structure of the reference launcher's configs.yml; what it says about the four
+ * names is merged in the launcher's order, each over the ones before:
+ *
+ *     precision[AMP]  <  platform[DGXA100]  <  models[resnet50][DGXA100][AMP]  <  mode[convergence]
+ *
+ * then the number of epochs of --preset, then --config, then the command line.
+ */
+#ifndef TD_TRAIN_PRESET_H
+#define TD_TRAIN_PRESET_H
+
+#include "tandem/train.h"
+
+/** The built-in table, YAML. */
+extern const char td_preset_table[];
+
+/** Is opts->model.model the name of a network in the table, and no file? */
+bool td_train_is_preset_model(const td_train_opts *opts);
+
+/** Tell the log which preset was taken, and its learning rate; nothing when none was. */
+void td_train_say_preset(const td_train_opts *opts);
+
+#endif
