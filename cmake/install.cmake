@@ -8,6 +8,9 @@ install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tandem_shared EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tandem)
     install(TARGETS tandem RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(CODE "set(TANDEM $<TARGET_FILE:tandem>)")
+    install(CODE "set(PAGES ${CMAKE_BINARY_DIR}/pages)")
+    install(SCRIPT cmake/pages.cmake)
 endif()
 
 # what a program needs that links libtandem.a: the shared libraries of others by name, without their own

@@ -38,7 +38,8 @@ typedef enum {
     TD_KIND_TEXT, /* const char *, arena-owned when parsed */
 
     /* rows without a member, which only command lines and config files know */
-    TD_KIND_TITLE,    /* the rows below stand under `help` in pages and printed configurations */
+    TD_KIND_TITLE,    /* the rows below stand under `help` in pages and printed configurations;
+                         `def` 1: they give way to others where a name is shortened */
     TD_KIND_ALIAS,    /* one more name of the option `def_text`, kept in a table of its own */
     TD_KIND_ACCEPTED, /* read without effect; `def_text` says why; `meta`: it takes a value */
     TD_KIND_REFUSED   /* refused by name; `def_text` says why */
@@ -108,6 +109,10 @@ typedef struct td_field {
 #define TD_TITLE(text_)                                                                            \
     {                                                                                              \
         "", NULL, TD_KIND_TITLE, 0, 0, 0, 0, NULL, NULL, NULL, text_                               \
+    }
+#define TD_TITLE_BEHIND(text_)                                                                     \
+    {                                                                                              \
+        "", NULL, TD_KIND_TITLE, 0, 1, 0, 0, NULL, NULL, NULL, text_                               \
     }
 #define TD_ALIAS(name_, target_)                                                                   \
     {                                                                                              \

@@ -27,7 +27,7 @@ typedef struct {
     const td_field_group *group;
     const td_field *field;
     const char *rest;
-    bool is_started;
+    bool is_started, is_behind;
 } walk;
 
 /* the next spelling, the row's name before its aliases; NULL at the end */
@@ -36,11 +36,13 @@ static const char *next_spelling(walk *w, size_t *n)
     for (; w->group->fields; w->group++, w->field = NULL) {
         if (!w->field) {
             w->field = w->group->fields;
-            w->is_started = false;
+            w->is_started = w->is_behind = false;
         }
         for (; w->field->kind != TD_KIND_END; w->field++, w->is_started = false) {
-            if (w->field->kind == TD_KIND_TITLE)
+            if (w->field->kind == TD_KIND_TITLE) {
+                w->is_behind = w->field->def != 0;
                 continue;
+            }
             if (!w->is_started) {
                 w->is_started = true;
                 w->rest = w->field->alias;
@@ -119,12 +121,13 @@ static void add_candidate(candidates *c, const walk *w, const char *name, size_t
     c->n++;
 }
 
-static void find_prefix(const td_field_group *groups, const char *name, size_t n, candidates *c)
+static void find_prefix(const td_field_group *groups, const char *name, size_t n, bool is_behind,
+                        candidates *c)
 {
     walk w = { .group = groups };
     size_t m;
     for (const char *s; (s = next_spelling(&w, &m));) {
-        if (is_short(m) || !td_field_has_member(w.field))
+        if (is_short(m) || w.is_behind != is_behind || !td_field_has_member(w.field))
             continue;
         if (m > n && td_name_equal(s, n, name, n))
             add_candidate(c, &w, s, m, false);
@@ -236,7 +239,9 @@ static td_status find_long(const td_field_group *groups, const char *name, size_
         return TD_OK;
     candidates c = { .n = 0 };
     if (n > 0)
-        find_prefix(groups, name, n, &c);
+        find_prefix(groups, name, n, false, &c);
+    if (n > 0 && c.n == 0)
+        find_prefix(groups, name, n, true, &c);
     if (c.n > 1)
         return ambiguous(word, &c);
     if (c.n == 0)

@@ -339,7 +339,10 @@ void td_options_yaml(const td_field_group *groups, td_text *out)
         td_row_walk r = { .group = groups };
         while (td_row_next(&r))
             if (strcmp(r.title, w.title) == 0 && is_kept(&r)) {
-                td_text_add(out, "  %s: ", r.field->name);
+                td_text_add(out, "  ");
+                for (const char *p = r.field->name; *p; p++)
+                    td_text_add_bytes(out, *p == '-' ? "_" : p, 1);
+                td_text_add(out, ": ");
                 add_value(r.field, r.group->base, out);
                 td_text_add(out, "\n");
             }

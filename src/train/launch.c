@@ -24,7 +24,7 @@ static const char *const units[] = { "epoch", "batch", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_TITLE("Presets"),
+    TD_TITLE_BEHIND("Presets"),
     TD_TEXT   (td_launch_opts, preset, NULL, "NAME",
                "recipe, 'resnet50/90', 'resnet50/DGXA100/AMP/250'; 'list' shows all"),
     TD_TEXT   (td_launch_opts, cfg_file, NULL, "FILE",
@@ -35,7 +35,7 @@ static const td_field fields[] = {
                "convergence, evaluate, benchmark_training, benchmark_training_short or "
                "benchmark_inference; or TensorFlow's train, train_and_evaluate, predict, "
                "training_benchmark or inference_benchmark"),
-    TD_TITLE("TensorFlow's names"),
+    TD_TITLE_BEHIND("TensorFlow's names"),
     TD_REAL   (td_launch_opts, lr_init, -1, -1, 1e6,
                "learning rate for 256 pictures, scaled by the batch; -1: --lr counts"),
     TD_INT    (td_launch_opts, num_iter, -1, -1, 1000000000, "--epochs, or batches; -1: not given"),

@@ -69,8 +69,8 @@ static const td_yaml *find_any_case(const td_yaml *map, const char *name, const 
 }
 
 /* the section of a name; TD_EUSAGE lists the names that there are */
-static td_status pick(const table *t, const td_yaml *map, const char *name, const char *what,
-                      const td_yaml **out)
+static td_status pick(const table *t, const td_yaml *map, const char *what, const char *name,
+                      const char *where, const td_yaml **out)
 {
     const char *key;
     td_text names = { 0 };
@@ -80,8 +80,8 @@ static td_status pick(const table *t, const td_yaml *map, const char *name, cons
     add_names(map, &names);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "%s: there is no %s '%s', there %s %s", t->path, what, name,
-                      td_yaml_count(map) ? "are" : "is", names.len ? names.data : "none");
+        st = td_error(TD_EUSAGE, "%s: there is no %s '%s'%s, there %s %s", t->path, what, name,
+                      where, td_yaml_count(map) ? "are" : "is", names.len ? names.data : "none");
     td_text_release(&names);
     return st;
 }
@@ -239,7 +239,7 @@ static td_status merge_named(settings *s, const td_yaml *ed, const char *kind, c
     const td_yaml *section;
     if (!*name)
         return TD_OK;
-    TD_TRY(pick(s->table, td_yaml_get(ed, kind), name, kind, &section));
+    TD_TRY(pick(s->table, td_yaml_get(ed, kind), kind, name, "", &section));
     return merge(s, section);
 }
 
@@ -247,15 +247,15 @@ static td_status merge_named(settings *s, const td_yaml *ed, const char *kind, c
 static td_status merge_model(settings *s, const choice *c)
 {
     const td_yaml *ed = edition(s->table, c), *section = td_yaml_get(s->table->doc, "rule");
-    char what[3 * PART_BYTES];
+    char where[3 * PART_BYTES];
     if (*c->platform) {
-        TD_TRY(pick(s->table, td_yaml_get(ed, "models"), c->model, "model", &section));
-        snprintf(what, sizeof what, "platform for '%s'", c->model);
-        TD_TRY(pick(s->table, section, c->platform, what, &section));
-        snprintf(what, sizeof what, "precision for '%s' on '%s'", c->model, c->platform);
-        TD_TRY(pick(s->table, section, c->precision, what, &section));
+        TD_TRY(pick(s->table, td_yaml_get(ed, "models"), "model", c->model, "", &section));
+        snprintf(where, sizeof where, " for '%s'", c->model);
+        TD_TRY(pick(s->table, section, "platform", c->platform, where, &section));
+        snprintf(where, sizeof where, " for '%s' on '%s'", c->model, c->platform);
+        TD_TRY(pick(s->table, section, "precision", c->precision, where, &section));
     } else {
-        TD_TRY(pick(s->table, section, c->model, "model", &section));
+        TD_TRY(pick(s->table, section, "model", c->model, "", &section));
     }
     return merge(s, section);
 }
@@ -269,7 +269,8 @@ static td_status merge_epochs(settings *s, const choice *c)
     if (strcmp(c->epochs, "50") == 0 && strcasecmp(c->model, "resnet50") != 0)
         return td_error(TD_EUSAGE, "there is no recipe of 50 epochs for '%s', there are 90, 250",
                         c->model);
-    TD_TRY(pick(s->table, all, c->epochs, "number of epochs (--epochs takes any)", &section));
+    TD_TRY(pick(s->table, all, "recipe of this number of epochs", c->epochs,
+                " (--epochs takes any)", &section));
     return merge(s, section);
 }
 

@@ -15,8 +15,10 @@ cmake --install "$TANDEM_BUILD" --prefix "$prefix" >install.log || fail "cmake -
 # moved, so that nothing may depend on where it was installed or built
 mv "$prefix" "$WORK/moved"
 prefix=$WORK/moved
-for file in bin/tandem include/tandem/status.h; do
-    [ -e "$prefix/$file" ] || fail "no $file"
+for file in bin/tandem include/tandem/status.h share/man/man1/tandem.1 share/man/man1/tandem-train.1 \
+    share/bash-completion/completions/tandem share/zsh/site-functions/_tandem \
+    share/fish/vendor_completions.d/tandem.fish; do
+    [ -s "$prefix/$file" ] || fail "no $file"
 done
 env -u LD_LIBRARY_PATH "$prefix/bin/tandem" version >version.txt || fail "the installed command does not run"
 [ -s version.txt ] || fail "the installed command prints no version"
