@@ -345,11 +345,12 @@ typedef struct {
     td_input_opts input;
     td_amp_opts amp;
     int batch_size;
+    const char *batch_sizes; /* "1,2,4": all of these, one after the other; NULL: batch_size */
     int iters, warmup;
     int iter_unit; /* 0 batch: what iters and warmup count */
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
-    bool as_table;        /* of walkthrough and largest_batch: a table, not JSON */
+    bool as_table;        /* of walkthrough, largest_batch, batch_sizes: a table, not JSON */
     int threads;
     int tune;               /* td_tune_mode */
     const char *tune_cache; /* NULL: the default place */

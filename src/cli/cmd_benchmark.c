@@ -50,7 +50,7 @@ static td_status run(const td_call *call)
     char *json, *profile;
     if (call->n_args > 0)
         o->input.data = call->args[0];
-    o->as_table = !call->json && (o->walkthrough || o->largest_batch);
+    o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes);
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
     if (call->json || o->as_table)
@@ -89,6 +89,8 @@ const td_verb td_verb_benchmark = {
              "process.  Not counted are the pictures that workers are decoding.",
     .examples = "tandem benchmark --mode training --arch resnet50 -b 32 --json\n"
                 "tandem benchmark --mode inference --arch resnet50 -b 1\n"
+                "tandem benchmark --mode inference --arch resnet50 --batch-sizes "
+                "1,2,4,8,16,32,64,128,256 --json\n"
                 "tandem benchmark --walkthrough --arch resnet50 -b 32 --warmup-steps 2 --num-iter "
                 "5\n"
                 "tandem benchmark --largest-batch --arch resnet50 --memory-limit 4G\n"

@@ -210,7 +210,6 @@ static td_status run(const td_call *call)
     td_train_opts *o = call->opts;
     if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
         return list_presets(o, call->out);
-    TD_TRY(td_train_check(o));
     if (is_mode(o, "predict"))
         return predict_only(o, call);
     if (is_mode(o, "training_benchmark"))
@@ -218,6 +217,7 @@ static td_status run(const td_call *call)
     if (is_mode(o, "inference_benchmark") ||
         (is_mode(o, "benchmark_inference") && !o->resume && !o->pretrained_weights))
         return benchmark_only(o, false, call);
+    TD_TRY(td_train_check(o));
     TD_TRY(td_cli_data(&o->input, call));
     return o->evaluate || is_mode(o, "evaluate") ? evaluate_only(o, call) : train(o, call);
 }

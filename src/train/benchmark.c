@@ -313,6 +313,9 @@ static td_status check_options(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE, "--trace is about one network, --mode training or inference");
     if (o->trace && o->model.model && td_path_is_same(o->trace, o->model.model))
         return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
+    if (o->batch_sizes &&
+        (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch || o->prof > 0 || o->trace))
+        return td_error(TD_EUSAGE, "--batch-sizes goes with --mode training or inference alone");
     if (o->memory_limit && (o->mode != MODE_TRAINING || o->walkthrough))
         return td_error(TD_EUSAGE, "--memory-limit is about one network, --mode training");
     return TD_OK;
@@ -324,6 +327,8 @@ static td_status run(const td_benchmark_opts *o, td_text *out)
         return td_benchmark_walkthrough(o, out);
     if (o->largest_batch)
         return td_benchmark_largest_batch(o, out);
+    if (o->batch_sizes)
+        return td_benchmark_batches(o, out);
     if (o->mode == MODE_DATA)
         return bench_data(o, out);
     if (o->mode == MODE_OP)

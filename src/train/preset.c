@@ -178,7 +178,7 @@ static const char *precision_word(const td_amp_opts *o)
 /* Is --model the name of a network in the table, and no file? */
 static bool is_model_name(const table *t, const char *model)
 {
-    return model && !td_path_exists(model) &&
+    return model && (!td_path_exists(model) || td_path_is_folder(model)) &&
            (has(td_yaml_get(t->doc, "models"), model) || td_text_starts(model, "efficientnet"));
 }
 
@@ -486,7 +486,7 @@ const char *td_train_preset_yaml(void)
 bool td_train_is_preset_model(const td_train_opts *o)
 {
     table t;
-    if (!o->model.model || td_path_exists(o->model.model))
+    if (!o->model.model)
         return false;
     if (open_table(o->launch.cfg_file, &t) != TD_OK)
         return false;

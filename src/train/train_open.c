@@ -36,7 +36,10 @@ static td_status check_options(const job *j)
                                    "supported yet");
     if (o->resume && o->pretrained_weights)
         return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
-    if (o->warmup > o->epochs)
+    if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
+        td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
+               o->epochs, o->warmup);
+    else if (o->warmup > o->epochs)
         return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
                         o->warmup, o->epochs);
     if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))

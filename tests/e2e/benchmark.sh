@@ -91,4 +91,19 @@ expect 2 $tiny --largest-batch --mode inference
 says 'is about --mode training'
 expect 2 $tiny --largest-batch --memory-limit -5
 expect 2 benchmark --largest-batch --memory-limit 1G --arch resnet19
+# --- several batch sizes
+for mode in inference training; do
+    expect 0 benchmark --mode $mode --arch resnet18 --image-size 32 --batch-sizes 1,3 --threads 1 --iters 3 --warmup 1 --no-bound
+    [ "$(awk 'NF == 9 && $2 + 0 > 0 { printf "%s ", $1 }' out)" = "1 3 " ] || complain "no rows of batch 1 and 3"
+done
+expect 0 benchmark --mode inference --arch resnet18 --image-size 32 --batch-sizes 1,3 --threads 1 --iters 3 --warmup 1 --no-bound --json
+prints '^\{"batch_sizes": \[\{.*"batch_size": 1, .*"batch_size": 3, '
+for list in 1,,2 1, x '' 1,2x ,1; do
+    expect 2 benchmark --mode inference --arch resnet18 --batch-sizes "$list"
+    says "batch-sizes: '$list' is no list of numbers"
+done
+expect 2 benchmark --mode inference --arch resnet18 --batch-sizes 1,0
+says "batch-sizes: 0 is out of range, wanted 1 to 1048576"
+expect 2 benchmark --mode data x --batch-sizes 1,2
+says "batch-sizes goes with --mode training or inference"
 finish

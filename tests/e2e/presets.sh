@@ -1,0 +1,69 @@
+# ctest: timeout 240
+# presets.sh -- a short run of each model's recipe, and what its report, its checkpoint and its config.yaml say; staged
+# runs; the modes of the launcher and of TensorFlow's main
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+small="--data-backend synthetic --image-size 32 --num-classes 4 --threads 1 --workers 1"
+
+# the first parameters of a report: one has NAME with VALUE
+reports() {
+    grep -qF -e "\"$2\": $3" "$1/experiment_raport.json" || complain "$1: the report has no $2 $3"
+}
+
+# --- one step of every model; the recipe of a machine, with what a small machine needs over it
+for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
+    expect 0 train $small --preset $model/DGXA100/AMP/90 -b 2 --optimizer-batch-size 2 --run-iters 2 --epochs 1000 \
+        --warmup 8 --precision fp32 --no-amp --training-only --no-checkpoints --workspace $model --seed 1 --prof 2 -p 1
+    says "preset $model/DGXA100/AMP/90: lr "
+    reports $model momentum 0.875
+    reports $model mixup 0
+    reports $model label_smoothing 0.1
+    case $model in resnet50) lr=2.048 wd=3.0517578125e-05 ;; *) lr=1.024 wd=6.103515625e-05 ;; esac
+    reports $model lr $lr
+    reports $model weight_decay $wd
+    # warm-up: the first epoch's rate is an eighth of the peak
+    grep '"train.lr": [0-9]' $model/experiment_raport.json | head -1 |
+        sed 's/.*"train.lr": \([0-9.e-]*\).*/\1/' | awk -v lr=$lr '{ n++; d = $0 / (lr / 8) - 1; bad = !(d < 1e-6 && d > -1e-6) } END { exit n != 1 || bad }' ||
+        complain "$model: $(grep '"train.lr": ' $model/experiment_raport.json | head -1)"
+    grep -qxF "  lr: $lr" $model/config.yaml || complain "config.yaml has no lr $lr"
+done
+
+# --- config.yaml gives the same run again, to the bit; a foreign one is left alone
+expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --no-checkpoints \
+    --workspace one --final-weights one.safetensors --prof 2
+says "lr 0.004 for 4 pictures a step, by the rule of 0.256 for 256"
+grep -v 'final_weights\|workspace' one/config.yaml >again.yaml
+grep -q '^  seed: [0-9]' again.yaml || complain "config.yaml does not name the seed"
+expect 0 train --config again.yaml --workspace two --final-weights two.safetensors
+cmp -s one.safetensors two.safetensors || complain "config.yaml leads to other weights"
+mkdir own
+echo 'lr: 1' >own/config.yaml
+expect 0 train $small --arch resnet18 -b 4 --run-iters 1 --training-only --no-checkpoints --workspace own \
+    --config own/config.yaml --prof 1
+says "own/config.yaml' is another's"
+[ "$(cat own/config.yaml)" = 'lr: 1' ] || complain "the user's config.yaml was overwritten"
+
+# --- TF32 says what it is here
+expect 0 train $small --model resnet50 --precision TF32 --platform DGXA100 --mode benchmark_training --prof 1 -b 2 \
+    --optimizer-batch-size 2 --mixup 0 --arch resnet18 --workspace tf32
+says "tf32: this device has none, float32 is used"
+says "3 epochs of 8 are warm-up"
+
+# --- modes that other verbs do
+expect 0 train $small --arch resnet18 --mode inference_benchmark --num_iter 3 --iter_unit batch --warmup_steps 1 -b 2
+prints '"mode": "inference"'
+prints '"iters": 3'
+expect 0 train $small --arch resnet18 --mode training_benchmark --num_iter 3 --iter_unit batch --warmup_steps 1 -b 2
+prints '"mode": "training"'
+expect 2 train $small --arch resnet18 --mode training_benchmark --num_iter 3
+says "counts batches: --iter-unit batch"
+expect 0 train $small --model resnet50 --platform T4 --precision FP32 --mode benchmark_inference --arch resnet18 \
+    --prof 2 -b 2 --warmup_steps 1
+prints '"mode": "inference"'
+expect 2 train --mode predict
+says "wants --to-predict FILE"
+expect 2 train --mode predict --to_predict p.jpg
+says "wants --resume or --pretrained-weights"
+expect 2 train $small --mode evaluate
+says "evaluate needs --resume or --pretrained-weights"
+finish
