@@ -39,6 +39,14 @@ static void add_text(const char *json, td_text *out)
     td_text_add(out, "\n");
 }
 
+static td_status settle(const td_call *call)
+{
+    td_benchmark_opts *o = call->opts;
+    if (call->n_args > 0)
+        o->input.data = call->args[0];
+    return TD_OK;
+}
+
 static td_status check(const void *opts)
 {
     return td_amp_check(&((const td_benchmark_opts *)opts)->amp);
@@ -48,8 +56,6 @@ static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
     char *json, *profile;
-    if (call->n_args > 0)
-        o->input.data = call->args[0];
     o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes);
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
@@ -101,5 +107,6 @@ const td_verb td_verb_benchmark = {
     .opts_bytes = sizeof(td_benchmark_opts),
     .groups = groups,
     .check = check,
+    .settle = settle,
     .run = run,
 };

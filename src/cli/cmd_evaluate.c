@@ -74,6 +74,14 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     return st;
 }
 
+static td_status settle(const td_call *call)
+{
+    td_evaluate_opts *o = call->opts;
+    if (call->n_args > 0)
+        o->input.data = call->args[0];
+    return TD_OK;
+}
+
 static td_status check(const void *opts)
 {
     return td_amp_check(&((const td_evaluate_opts *)opts)->amp);
@@ -104,5 +112,6 @@ const td_verb td_verb_evaluate = {
     .opts_bytes = sizeof(td_evaluate_opts),
     .groups = groups,
     .check = check,
+    .settle = settle,
     .run = run,
 };

@@ -233,7 +233,7 @@ const td_verb td_verb_train = {
         "same weights, bit by bit, as if the run had never stopped.\n\n"
         "--preset sets the published recipe of a network; --config a file's options over it, and "
         "the\ncommand line wins.  --print-config shows the result as YAML, which --config reads "
-        "back; a run\nwrites it to config.yaml in its workspace.",
+        "back; a run\nthat saves writes it to config.yaml in its workspace.",
     .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 1\n"
                 "tandem train imagenet --preset resnet50/90 -b 64\n"
                 "tandem train imagenet --preset resnet50/DGXA100/AMP/250\n"

@@ -15,8 +15,9 @@ static void text_overview(td_text *out)
     for (int i = 0; td_verb_at(i); i++)
         td_text_add(out, "  %-10s %s\n", td_verb_at(i)->name, td_verb_at(i)->summary);
     td_text_add(out,
-                "\n'tandem help VERB' or 'tandem VERB --help' shows a verb's options.  Exit codes: "
-                "0 done, 1 failed,\n2 usage, 3 stopped by a signal after saving, 4 below "
+                "\n'tandem help VERB' or 'tandem VERB --help' shows a verb's options, 'tandem help "
+                "presets' the recipes.\nExit codes: 0 done, 1 failed, 2 usage, 3 stopped by a "
+                "signal after saving, 4 below "
                 "--require.\n");
 }
 

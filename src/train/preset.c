@@ -345,14 +345,35 @@ static td_status set_rule(td_train_opts *o, double batch, const td_field_group *
     return td_options_set(groups, "lr", text, arena);
 }
 
+/* the line asked for float32: the scale of mixed precision goes too, unless it is said there */
+static td_status set_wide(const td_field_group *groups, td_arena *arena)
+{
+    static const char *const values[][2] = { { "amp", "false" },
+                                             { "fp16", "false" },
+                                             { "static_loss_scale", "-1" },
+                                             { "dynamic_loss_scale", "false" },
+                                             { "loss_scaler", "auto" } };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        TD_TRY(td_options_set(groups, values[i][0], values[i][1], arena));
+    return TD_OK;
+}
+
+static bool is_wide(const td_amp_opts *o)
+{
+    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32;
+}
+
 static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
-    double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    const double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    const bool wants_wide = is_wide(&o->amp); /* nothing but the line has spoken yet */
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
     TD_TRY(set_scaler(s, groups, arena));
     TD_TRY(set_precision(c, groups, arena));
+    if (wants_wide)
+        TD_TRY(set_wide(groups, arena));
     if (*c->model && !*c->platform)
         TD_TRY(set_rule(o, batch, groups, arena));
     snprintf(o->launch.name, sizeof o->launch.name, "%s%s%s%s%s%s%s%s", c->model,

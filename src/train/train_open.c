@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "io/atomic.h"
 #include "train/inputs.h"
 #include "train/memory_limit.h"
 #include "train/network.h"
@@ -421,7 +422,7 @@ static td_status write_config(const job *j, const char *path)
     td_text_add(&file, CONFIG_HEAD "%s", yaml);
     td_status st = td_text_status(&file);
     if (st == TD_OK)
-        st = td_file_write(path, file.data, file.len);
+        st = td_atomic_save(path, file.data, file.len);
     td_text_release(&file);
     td_text_free(yaml);
     return st;
@@ -432,7 +433,6 @@ static td_status open_files(job *j)
     const td_train_opts *o = &j->o;
     TD_TRY(td_make_folder(o->workspace));
     TD_TRY(make_config(j));
-    TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
     if (!o->no_checkpoints) {
@@ -441,6 +441,10 @@ static td_status open_files(job *j)
     }
     TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
     TD_TRY(td_train_report_open(j));
+    TD_TRY(td_report_open(j->path[TD_PATH_REPORT], o->resume != NULL, &j->report));
+    TD_TRY(td_report_parameters(j->report, td_text_get(&j->config)));
+    if (!o->no_checkpoints)
+        TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);
 }

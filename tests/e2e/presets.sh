@@ -13,8 +13,9 @@ reports() {
 # --- one step of every model; the recipe of a machine, with what a small machine needs over it
 for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
     expect 0 train $small --preset $model/DGXA100/AMP/90 -b 2 --optimizer-batch-size 2 --run-iters 2 --epochs 1000 \
-        --warmup 8 --precision fp32 --no-amp --training-only --no-checkpoints --workspace $model --seed 1 --prof 2 -p 1
+        --warmup 8 --precision fp32 --training-only --no-checkpoints --workspace $model --seed 1 --prof 2 -p 1
     says "preset $model/DGXA100/AMP/90: lr "
+    ! grep -q 'mixed precision\|loss scale' err || complain "$model: --precision fp32 does not win over AMP"
     reports $model momentum 0.875
     reports $model mixup 0
     reports $model label_smoothing 0.1
@@ -25,20 +26,20 @@ for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
     grep '"train.lr": [0-9]' $model/experiment_raport.json | head -1 |
         sed 's/.*"train.lr": \([0-9.e-]*\).*/\1/' | awk -v lr=$lr '{ n++; d = $0 / (lr / 8) - 1; bad = !(d < 1e-6 && d > -1e-6) } END { exit n != 1 || bad }' ||
         complain "$model: $(grep '"train.lr": ' $model/experiment_raport.json | head -1)"
-    grep -qxF "  lr: $lr" $model/config.yaml || complain "config.yaml has no lr $lr"
 done
 
 # --- config.yaml gives the same run again, to the bit; a foreign one is left alone
-expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --no-checkpoints \
-    --workspace one --final-weights one.safetensors --prof 2
+expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --workspace one \
+    --final-weights one.safetensors --prof 2
 says "lr 0.004 for 4 pictures a step, by the rule of 0.256 for 256"
 grep -v 'final_weights\|workspace' one/config.yaml >again.yaml
+grep -qx '  lr: 0.004' again.yaml || complain "config.yaml has no lr 0.004"
 grep -q '^  seed: [0-9]' again.yaml || complain "config.yaml does not name the seed"
 expect 0 train --config again.yaml --workspace two --final-weights two.safetensors
 cmp -s one.safetensors two.safetensors || complain "config.yaml leads to other weights"
 mkdir own
 echo 'lr: 1' >own/config.yaml
-expect 0 train $small --arch resnet18 -b 4 --run-iters 1 --training-only --no-checkpoints --workspace own \
+expect 0 train $small --arch resnet18 -b 4 --run-iters 1 --training-only --workspace own \
     --config own/config.yaml --prof 1
 says "own/config.yaml' is another's"
 [ "$(cat own/config.yaml)" = 'lr: 1' ] || complain "the user's config.yaml was overwritten"
