@@ -327,6 +327,17 @@ static void add_value(const td_field *f, const void *base, td_text *out)
     td_text_release(&value);
 }
 
+/* "  batch_size: 8" */
+static void add_row(const td_row_walk *r, td_text *out)
+{
+    td_text_add(out, "  ");
+    for (const char *p = r->field->name; *p; p++)
+        td_text_add_bytes(out, *p == '-' ? "_" : p, 1);
+    td_text_add(out, ": ");
+    add_value(r->field, r->group->base, out);
+    td_text_add(out, "\n");
+}
+
 void td_options_yaml(const td_field_group *groups, td_text *out)
 {
     char section[TD_OPTION_BYTES];
@@ -338,13 +349,7 @@ void td_options_yaml(const td_field_group *groups, td_text *out)
         td_text_add(out, "%s:\n", section);
         td_row_walk r = { .group = groups };
         while (td_row_next(&r))
-            if (strcmp(r.title, w.title) == 0 && is_kept(&r)) {
-                td_text_add(out, "  ");
-                for (const char *p = r.field->name; *p; p++)
-                    td_text_add_bytes(out, *p == '-' ? "_" : p, 1);
-                td_text_add(out, ": ");
-                add_value(r.field, r.group->base, out);
-                td_text_add(out, "\n");
-            }
+            if (strcmp(r.title, w.title) == 0 && is_kept(&r))
+                add_row(&r, out);
     }
 }

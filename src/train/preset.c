@@ -52,10 +52,17 @@ static td_status open_table(const char *cfg_file, table *out)
     return st;
 }
 
+/* a list in the place of a map has no keys */
+static const char *key_of(const td_yaml *map, size_t i)
+{
+    const char *key = td_yaml_key(map, i);
+    return key ? key : "-";
+}
+
 static void add_names(const td_yaml *map, td_text *out)
 {
     for (size_t i = 0; i < td_yaml_count(map); i++)
-        td_text_add(out, "%s%s", i ? ", " : "", td_yaml_key(map, i));
+        td_text_add(out, "%s%s", i ? ", " : "", key_of(map, i));
 }
 
 static const td_yaml *find_any_case(const td_yaml *map, const char *name, const char **key)
@@ -441,26 +448,29 @@ static const char *value_of(const td_yaml *row, const char *name)
     return text ? text : "-";
 }
 
+/* "resnet50/T4/AMP   256   2048   2.048 ..." */
+static void add_recipe(const char *model, const char *platform, const char *precision,
+                       const char *tail, const td_yaml *row, td_text *out)
+{
+    td_text name = { 0 };
+    td_text_add(&name, "%s/%s/%s%s", model, platform, precision, tail);
+    td_text_add(out, "%-44s %6s %6s %7s %-16s %4s\n", td_text_get(&name),
+                value_of(row, "batch_size"), value_of(row, "optimizer_batch_size"),
+                value_of(row, "lr"), value_of(row, "weight_decay"), value_of(row, "warmup"));
+    if (td_text_status(&name) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&name);
+    td_text_release(&name);
+}
+
 static void add_models(const td_yaml *models, const char *tail, td_text *out)
 {
-    for (size_t m = 0; m < td_yaml_count(models); m++)
-        for (size_t p = 0; p < td_yaml_count(td_yaml_member(models, m)); p++) {
-            const td_yaml *platform = td_yaml_member(td_yaml_member(models, m), p);
-            for (size_t q = 0; q < td_yaml_count(platform); q++) {
-                const td_yaml *row = td_yaml_member(platform, q);
-                td_text name = { 0 };
-                td_text_add(&name, "%s/%s/%s%s", td_yaml_key(models, m),
-                            td_yaml_key(td_yaml_member(models, m), p), td_yaml_key(platform, q),
-                            tail);
-                td_text_add(out, "%-44s %6s %6s %7s %-16s %4s\n", td_text_get(&name),
-                            value_of(row, "batch_size"), value_of(row, "optimizer_batch_size"),
-                            value_of(row, "lr"), value_of(row, "weight_decay"),
-                            value_of(row, "warmup"));
-                if (td_text_status(&name) != TD_OK && out->st == TD_OK)
-                    out->st = td_text_status(&name);
-                td_text_release(&name);
-            }
-        }
+    for (size_t m = 0; m < td_yaml_count(models); m++) {
+        const td_yaml *model = td_yaml_member(models, m);
+        for (size_t p = 0; p < td_yaml_count(model); p++)
+            for (size_t q = 0; q < td_yaml_count(td_yaml_member(model, p)); q++)
+                add_recipe(key_of(models, m), key_of(model, p), key_of(td_yaml_member(model, p), q),
+                           tail, td_yaml_member(td_yaml_member(model, p), q), out);
+    }
 }
 
 static void add_line(const char *head, const td_yaml *map, td_text *out)
@@ -477,7 +487,7 @@ static void add_list(const table *t, td_text *out)
         td_text_add(out,
                     "MODEL or MODEL/EPOCHS: for any machine, lr 0.256 for every 256 pictures\n");
     for (size_t i = 0; i < td_yaml_count(rule); i++)
-        td_text_add(out, "%s\n", td_yaml_key(rule, i));
+        td_text_add(out, "%s\n", key_of(rule, i));
     td_text_add(out, "\n%-44s %6s %6s %7s %-16s %4s\n", "MODEL/PLATFORM/PRECISION", "batch", "step",
                 "lr", "weight decay", "warm-up");
     add_models(td_yaml_get(t->doc, "models"), "", out);

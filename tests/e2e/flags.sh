@@ -75,6 +75,13 @@ says "bad.yml: line 1: unknown option 'lrr'"
 printf 'models: [\n' >bad.yml
 expect 1 train --cfg_file bad.yml --preset net/P/AMP --print-config
 says "bad.yml: line "
+printf 'models: [[[3]], {a: {b: 1}}]\nrule: [x]\nmode: 3\n' >bad.yml
+expect 0 train --cfg_file bad.yml --preset list
+expect 2 train --cfg_file bad.yml --preset net --platform P --precision AMP --print-config
+says "there is no precision 'AMP', there is none"
+printf 'precision: {AMP: [1]}\nplatform: {P: {lr: [1, 2]}}\n' >bad.yml
+expect 1 train --cfg_file bad.yml --preset net/P/AMP --print-config
+says "bad.yml: line 1: found no settings"
 expect 1 train --cfg_file absent.yml --preset net/P/AMP --print-config
 says "absent.yml"
 
