@@ -16,8 +16,6 @@ static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL }
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
-static const char *const backends[] = { "folder|pytorch|dali-cpu|dali-gpu", "synthetic|syntetic",
-                                        "tensors", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
 static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", NULL };
@@ -134,7 +132,6 @@ static const td_field train_fields[] = {
                "shares of the ranks; padded: PyTorch's, some pictures twice"),
     TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
                "size of training pictures by epoch, '0:128,30:160'"),
-    TD_ENUM   (td_train_opts, augmentation, 0, augmentations, NULL),
     TD_TITLE("Outputs"),
     TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "iterations between two lines of progress"),

@@ -441,8 +441,6 @@ static td_status open_files(job *j)
     }
     TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
     TD_TRY(td_train_report_open(j));
-    TD_TRY(td_report_open(j->path[TD_PATH_REPORT], o->resume != NULL, &j->report));
-    TD_TRY(td_report_parameters(j->report, td_text_get(&j->config)));
     if (!o->no_checkpoints)
         TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
