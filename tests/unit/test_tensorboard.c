@@ -236,7 +236,7 @@ static td_status write_some(void)
 static void memory_may_run_out(void **state)
 {
     (void)state;
-    assert_true(td_test_allocations(write_some, 400) > 5);
+    assert_true(td_test_allocations(write_some, 5000) > 5);
 }
 
 int main(void)
