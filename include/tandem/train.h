@@ -328,8 +328,8 @@ typedef struct {
 } td_onnx_result;
 
 /**
- * Weights -> ONNX file: input `images`, output `logits`.  out_path NULL: the weights' base name with
- * its ending replaced by .onnx, here.
+ * Weights -> ONNX file: input `images`, output `logits`.  out_path NULL: the weights' base name
+ * with its ending replaced by .onnx, here.
  *
  *   TD_EUNSUPPORTED  an op that ONNX has no counterpart of, by name
  *   TD_ELIMIT        more than 2 GiB
