@@ -255,7 +255,7 @@ static td_status verify_operands(const verifier *vf, const td_node *n)
             return td_error(TD_ESHAPE, "%s: operand %d is of another graph", n->op->name, i);
         if (!v->producer || v->producer->id >= n->id)
             return td_error(TD_ESHAPE, "%s: operand %d is used before it exists", n->op->name, i);
-        if (vf->overwritten[vf->root[v->id]->id])
+        if (vf->overwritten[vf->root[v->id]->id] && !(n->op->after_update >> i & 1))
             return td_error(TD_ESHAPE, "%s: operand '%s' was overwritten before", n->op->name,
                             vf->root[v->id]->name);
     }

@@ -49,6 +49,8 @@ struct td_op {
     uint32_t own_layout;   /* operands that may lie otherwise than operand 0 */
     uint32_t shape_only;   /* operands whose values are never read */
     uint32_t writes;       /* operands overwritten in place: parameters only */
+    uint32_t
+        after_update; /* of an op with `writes`: operands that an update before may have written */
     uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */
     uint32_t may_overwrite_last; /* the same for the last output, where there are several */
     bool is_alias;               /* output 0 is operand 0's memory seen with another type */

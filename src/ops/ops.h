@@ -123,4 +123,11 @@ typedef struct {
     bool nesterov;
 } td_sgd_attr;
 
+typedef struct {
+    double momentum, decay, alpha, eps;
+} td_rmsprop_attr;
+
+/** A step of an optimiser: operand 0 is the weight, 1 its velocity, 2 the gradient. */
+bool td_op_is_update(const td_op *op);
+
 #endif

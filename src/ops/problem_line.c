@@ -57,7 +57,7 @@ static bool parse_shape(const char *s, td_type *t)
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
     static const char *const wide[] = { "gamma", "beta", "mean", "var", "finite", "overflow" };
-    if (strcmp(name, "labels") == 0)
+    if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0)
         return TD_DT_U8;

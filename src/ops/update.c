@@ -15,6 +15,17 @@
  * With v = 0 the first step gives v = g', as PyTorch's SGD with dampening 0.  The learning rate
  * multiplies after the velocity.  Source: Sutskever et al. 2013; agrees with torch.optim.SGD.
  *
+ * rmsprop(w, u, g, lr, a [, inverse, finite]) {momentum, decay, alpha, eps}   one step, in place
+ *
+ *   u        w's type                  velocity, overwritten; zeros before the first step
+ *   a        w's type                  mean square of g', overwritten; zeros before the first step
+ *   others   as in sgd
+ *
+ *   g' = inverse g + decay w;  a = alpha a + (1 - alpha) g'^2
+ *   u = momentum u + g' / (sqrt(a) + eps);  w = w - lr u
+ *
+ * Source: Tieleman and Hinton 2012, lecture 6.5; agrees with torch.optim.RMSprop, not centred.
+ *
  * all_finite(x [, before]) -> y    1 where no element of x is infinite or NaN and `before`, an
  *   x       any float, any shape   earlier result, is not 0 or is left out; else 0
  *   y       float32 scalar
@@ -33,6 +44,32 @@ static const td_field sgd_fields[] = {
     TD_END,
 };
 /* clang-format on */
+
+/* clang-format off */
+static const td_field rmsprop_fields[] = {
+    TD_REAL(td_rmsprop_attr, momentum, 0, 0, 1, "share of the velocity kept"),
+    TD_REAL(td_rmsprop_attr, decay,    0, 0, 1, "weight decay"),
+    TD_REAL(td_rmsprop_attr, alpha,    0.99, 0, 1, "share of the mean square kept"),
+    TD_REAL(td_rmsprop_attr, eps,      1e-8, 1e-30, 1, "added to the root"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status rmsprop_infer(const td_node *n, td_type *y)
+{
+    static const int tensors[] = { 1, 2, 4 };
+    static const int scalars[] = { 3, 5, 6 };
+    (void)y;
+    for (int k = 0; k < 3; k++) {
+        const int i = tensors[k], j = scalars[k];
+        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)) ||
+            td_in_type(n, 0)->dtype != td_in_type(n, i)->dtype)
+            return td_error(TD_ESHAPE, "rmsprop: operand %d does not have the weight's type", i);
+        if (j < n->n_in && td_type_count(td_in_type(n, j)) != 1)
+            return td_error(TD_ESHAPE, "rmsprop: operand %d is not a scalar", j);
+    }
+    return TD_OK;
+}
 
 static td_status sgd_infer(const td_node *n, td_type *y)
 {
@@ -81,6 +118,24 @@ const td_op td_op_sgd = {
     .own_layout = 3u << 6,
     .infer = sgd_infer,
 };
+
+const td_op td_op_rmsprop = {
+    .name = "rmsprop",
+    .summary = "gradient over its root mean square, with momentum, in place",
+    .n_in = 5,
+    .n_in_max = 7,
+    .n_out = 0,
+    .fields = rmsprop_fields,
+    .attr_bytes = sizeof(td_rmsprop_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .writes = 1u | 1u << 1 | 1u << 4,
+    .infer = rmsprop_infer,
+};
+
+bool td_op_is_update(const td_op *op)
+{
+    return op == &td_op_sgd || op == &td_op_rmsprop;
+}
 
 const td_op td_op_all_finite = {
     .name = "all_finite",

@@ -3,7 +3,8 @@
  *
  * An optimiser step frees a gradient, so it is moved up to right behind the last of
  *   - the nodes that make its operands, and
- *   - the other readers of the parameters it overwrites, and of reshapes of them.
+ *   - the other readers of the parameters it overwrites, and of reshapes of them, and
+ *   - the updates that stood before it and write what it reads.
  * Inputs, parameters and constants come first, or a velocity that is named only where it is needed
  * would keep its update there.  Everything else keeps its order.
  */
@@ -11,6 +12,7 @@
 
 typedef struct {
     int *last;  /* [values] the last node that reads a value's memory, through reshapes too */
+    int *wrote; /* [values] of a parameter: the place of its last update so far */
     int *after; /* [nodes] first update to emit behind a node, -1: none */
     int *next;  /* [nodes] of an update: the next one at the same place */
 } order_state;
@@ -42,14 +44,18 @@ static void last_readers(const td_graph *g, int *last)
 }
 
 /* the node that update n moves behind: the last that must have run before it */
-static int place_of(int *last, const td_node *n)
+static int place_of(const order_state *s, const td_node *n)
 {
-    int at = 0;
+    int at = 0, *last = s->last;
     for (int i = 0; i < n->n_in; i++) {
         const td_value *v = n->in[i];
-        const int before = n->op->writes >> i & 1 ? last[v->id] : made_at(v);
+        int before = n->op->writes >> i & 1 ? last[v->id] : made_at(v);
+        before = s->wrote[v->id] > before ? s->wrote[v->id] : before;
         at = before > at ? before : at;
     }
+    for (int i = 0; i < n->n_in; i++)
+        if (n->op->writes >> i & 1)
+            s->wrote[n->in[i]->id] = at;
     for (int i = 0; i < n->n_in; i++) { /* whoever overwrites what n reads comes after it */
         int *reader = &last[td_value_root(n->in[i])->id];
         *reader = at > *reader ? at : *reader;
@@ -63,7 +69,7 @@ static void emit_in_order(td_rewriter *rw, const order_state *s)
     last_readers(g, s->last);
     for (int i = 0; i < g->n_nodes; i++) {
         s->after[i] = -1;
-        s->next[i] = td_node_has_effect(g->nodes[i]) ? place_of(s->last, g->nodes[i]) : -1;
+        s->next[i] = td_node_has_effect(g->nodes[i]) ? place_of(s, g->nodes[i]) : -1;
     }
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (td_node_has_effect(g->nodes[i])) {
@@ -87,13 +93,15 @@ static void order_run(td_rewriter *rw)
 {
     size_t n_nodes = (size_t)rw->old->n_nodes + 1, n_values = (size_t)rw->old->n_values + 1;
     order_state s = { .last = td_alloc(n_values, sizeof *s.last),
+                      .wrote = td_alloc(n_values, sizeof *s.wrote),
                       .after = td_alloc(n_nodes, sizeof *s.after),
                       .next = td_alloc(n_nodes, sizeof *s.next) };
-    if (s.last && s.after && s.next)
+    if (s.last && s.wrote && s.after && s.next)
         emit_in_order(rw, &s);
     else
         td_build_fail(rw->b, TD_ENOMEM);
     td_free(s.last);
+    td_free(s.wrote);
     td_free(s.after);
     td_free(s.next);
 }

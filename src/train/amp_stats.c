@@ -65,7 +65,7 @@ static void mark_wanted(const td_graph *g, uint8_t *wanted, const char **of)
             ask(wanted, g->outputs[i].value, FOR_LOSS);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];
-        if (n->op == &td_op_sgd) {
+        if (td_op_is_update(n->op)) {
             ask(wanted, n->in[2], FOR_UPDATE);
             of[n->in[2]->id] = n->in[0]->name;
         }

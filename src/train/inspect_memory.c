@@ -167,7 +167,7 @@ static td_status name_kinds(drawing *d)
             d->backward = i;
     }
     for (int i = 0; i < g->n_nodes; i++) /* now that gradients have spread */
-        if (g->nodes[i]->op == &td_op_sgd)
+        if (td_op_is_update(g->nodes[i]->op))
             d->value_kinds[g->nodes[i]->in[2]->id] = WEIGHT_GRADIENT;
     td_free(forward);
     return TD_OK;

@@ -1,12 +1,14 @@
 /*
  * test_golden_optimizers.c -- five optimiser steps on a small state against optimizers.json
  *
- * Every parameter is a graph of its own: w, v <- sgd(w, v, g, lr), with its group's decay.  Start
- * and gradients come from the fill.  RMSprop runs are named and left out while there is no such op.
+ * Every parameter is a graph of its own: w, v <- sgd(w, v, g, lr), or rmsprop with its mean square,
+ * with its group's decay.  Start and gradients come from the fill.
  */
 #include <math.h>
 #include <stdio.h>
 
+#include "ir/build.h"
+#include "ops/ops.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"
@@ -42,7 +44,8 @@ static int tear_down(void **state)
 typedef struct {
     const char *run, *name, *device;
     td_dtype dtype;
-    char attrs[128];
+    bool is_rmsprop;
+    char attrs[160];
     int rank;
     int64_t dim[8], n;
 } param_case;
@@ -76,7 +79,11 @@ static td_program *compile_step(const param_case *c, td_device *dev)
     td_value *v = td_param(b, "v", c->dtype, c->rank, c->dim, "role=momentum");
     td_value *grad = td_input(b, "g", td_type_of(c->dtype, c->rank, c->dim));
     td_value *lr = td_input(b, "lr", td_type_of(c->dtype, 0, NULL));
-    td_sgd(b, w, v, grad, lr, c->attrs);
+    if (c->is_rmsprop)
+        td_emit(b, &td_op_rmsprop, td_build_attr(b, &td_op_rmsprop, c->attrs), w, v, grad, lr,
+                td_param(b, "a", c->dtype, c->rank, c->dim, "role=momentum"));
+    else
+        td_sgd(b, w, v, grad, lr, c->attrs);
     expect_ok(td_build_end(b, &g));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
     td_graph_free(g);
@@ -119,6 +126,8 @@ static int run_param(const param_case *c)
     fill(c, name, values);
     expect_ok(td_program_set(p, "w", values));
     expect_ok(td_program_set(p, "v", zeros));
+    if (c->is_rmsprop)
+        expect_ok(td_program_set(p, "a", zeros));
     for (size_t t = 0; t < td_json_count(lrs); t++) {
         expect_ok(td_json_as_number(td_json_at(lrs, t), &lr));
         float lr_f32 = (float)lr;
@@ -129,6 +138,8 @@ static int run_param(const param_case *c)
         expect_ok(td_program_run(p));
         check(c, p, "w", stored(c, (int64_t)t, ""), (int64_t)t);
         check(c, p, "v", stored(c, (int64_t)t, ".momentum_buffer"), (int64_t)t);
+        if (c->is_rmsprop)
+            check(c, p, "a", stored(c, (int64_t)t, ".square_avg"), (int64_t)t);
         n_checked += stored(c, (int64_t)t, "") != NULL;
     }
     td_program_free(p);
@@ -141,16 +152,27 @@ static int run_param(const param_case *c)
 static int run_group(const td_json *run, const td_json *group, const char *device, td_dtype dtype)
 {
     const td_json *params = td_json_get(group, "params");
-    bool is_nesterov;
+    const bool is_rmsprop = strcmp(td_golden_text(run, "optimizer"), "rmsprop") == 0;
+    bool is_nesterov = false;
+    char more[80] = "";
     int n_checked = 0;
 
-    expect_ok(td_json_bool(run, "nesterov", &is_nesterov));
+    if (is_rmsprop)
+        snprintf(more, sizeof more, "alpha=%.17g, eps=%.17g",
+                 td_golden_number(run, "rmsprop_alpha"), td_golden_number(run, "rmsprop_eps"));
+    else
+        expect_ok(td_json_bool(run, "nesterov", &is_nesterov));
+    if (is_nesterov)
+        snprintf(more, sizeof more, "nesterov=true");
     for (size_t i = 0; i < td_json_count(params); i++) {
-        param_case c = { .run = td_golden_text(run, "name"), .device = device, .dtype = dtype };
+        param_case c = { .run = td_golden_text(run, "name"),
+                         .device = device,
+                         .dtype = dtype,
+                         .is_rmsprop = is_rmsprop };
         expect_ok(td_json_as_text(td_json_at(params, i), &c.name));
-        snprintf(c.attrs, sizeof c.attrs, "momentum=%.17g, decay=%.17g, nesterov=%s",
+        snprintf(c.attrs, sizeof c.attrs, "momentum=%.17g, decay=%.17g%s%s",
                  td_golden_number(run, "momentum"), td_golden_number(group, "weight_decay"),
-                 is_nesterov ? "true" : "false");
+                 *more ? ", " : "", more);
         const td_tensor *x = stored(&c, 0, "");
         assert_non_null(x);
         c.rank = x->rank;
@@ -169,11 +191,6 @@ static void run_all(const char *device, td_dtype dtype)
     assert_non_null(runs);
     for (size_t i = 0; i < td_json_count(runs); i++) {
         const td_json *run = td_json_at(runs, i), *groups = td_json_get(run, "groups");
-        if (strcmp(td_golden_text(run, "optimizer"), "sgd") != 0) {
-            print_message("left out: %s, there is no such optimiser\n",
-                          td_golden_text(run, "name"));
-            continue;
-        }
         for (size_t k = 0; k < td_json_count(groups); k++)
             n_checked += run_group(run, td_json_at(groups, k), device, dtype);
     }

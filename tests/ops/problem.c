@@ -38,6 +38,10 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return 4e4 * x;
     if (strcmp(name, "tiny") == 0)
         return 1e-7 * x;
+    if (strcmp(name, "square") == 0)
+        return x * x;
+    if (strcmp(name, "partner") == 0) /* a few are no partners: then the sample stays */
+        return (double)td_rng_below(r, 6);
     if (strcmp(name, "target") == 0)
         return td_rng_uniform(r);
     if (op == &td_op_relu || op == &td_op_relu6)

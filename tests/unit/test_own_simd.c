@@ -184,11 +184,27 @@ static void flat(const td_own_simd *f, area *m)
 
 static void sgd(const td_own_simd *f, area *m)
 {
-    const td_own_step plain = { 0.875, 3e-5, 0.1f, 1, false };
-    const td_own_step nesterov = { 0.9, 1e-4, 0.1f, 0x1p-10f, true };
+    const td_own_step plain = { .momentum = 0.875, .decay = 3e-5, .lr = 0.1f, .inverse = 1 };
+    const td_own_step nesterov = {
+        .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-10f, .nesterov = true
+    };
     f->sgd(FLOATS - 3, &plain, m->w, m->v, m->g, m->a);
     f->sgd(FLOATS - 3, &nesterov, m->w, m->v, m->g, m->b);
     f->sgd(100, &plain, m->w, m->v, m->g, NULL);
+}
+
+static void recipe(const td_own_simd *f, area *m)
+{
+    const td_own_step a = {
+        .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-3f, .alpha = 0.9, .eps = 0.01
+    };
+    if (f->dtype != TD_DT_F32)
+        return;
+    f->ema(FLOATS - 3, 0.9f, 0.1f, m->g, m->v);
+    f->blend(FLOATS - 5, 0.3f, m->w, m->g, m->b);
+    memset(m->a, 0, sizeof(float) * FLOATS);
+    f->rmsprop(FLOATS - 3, &a, m->w, m->v, m->g, m->a);
+    f->rmsprop(100, &a, m->w, m->v, m->g, m->a);
 }
 
 static void casts(const td_own_simd *f, area *m)
@@ -247,6 +263,7 @@ TEST(mul_and_fill)
 TEST(max_pool)
 TEST(flat)
 TEST(sgd)
+TEST(recipe)
 TEST(casts)
 
 static uint32_t bits_of(float x)
@@ -368,7 +385,7 @@ static void test_all_finite(void **state)
 static void test_sgd_copies(void **state)
 {
     (void)state;
-    const td_own_step a = { 0.9, 1e-4, 0.1f, 0x1p-7f, false };
+    const td_own_step a = { .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-7f };
     const td_own_simd *f;
     for (int i = 0; (f = td_own_simd_at(i)); i++) {
         area *m = new_area(f->dtype), *alone = new_area(f->dtype);
@@ -421,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_max_pool),
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_recipe),
         cmocka_unit_test(test_casts),
         cmocka_unit_test(test_elements_are_those_of_half_h),
         cmocka_unit_test(test_the_range_is_the_dtypes),

@@ -47,6 +47,7 @@ typedef struct {
     double momentum, decay;
     float lr, inverse; /* inverse: what g is multiplied by first */
     bool nesterov;
+    double alpha, eps; /* rmsprop */
 } td_own_step;
 
 /* Inner loops for one instruction set, dtype and number of lanes; void is an element of that dtype.
@@ -93,6 +94,12 @@ typedef struct {
     /* `copy` gets w rounded; may be NULL */
     void (*sgd)(int64_t n, const td_own_step *a, float *w, float *v, const float *g, void *copy);
     bool (*all_finite)(int64_t n, const void *x);
+
+    /* NULL where dtype is not f32 */
+    void (*rmsprop)(int64_t n, const td_own_step *a, float *w, float *u, const float *g,
+                    float *square);
+    void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
+    void (*blend)(int64_t n, float l, const float *x, const float *z, float *y); /* l x + (1-l) z */
 
     /* to and from float32; NULL where dtype is that */
     void (*widen)(int64_t n, const void *x, float *y, bool is_streamed);
@@ -212,6 +219,7 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
+    K(rmsprop) K(accumulate) K(carry) K(ema) K(mixup)                                              \
     K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)
 /* clang-format on */

@@ -2,6 +2,7 @@
  * own_simd.c -- own_simd.inc compiled for each instruction set, number of lanes and dtype, and the
  * choice
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/own/own.h"

@@ -35,8 +35,11 @@ static td_status check_half(const td_type *copy)
 static bool step_of(const td_node *n, void *const *args, td_own_step *out)
 {
     const td_sgd_attr *at = n->attr;
-    *out = (td_own_step){ at->momentum, at->decay, *(const float *)args[LR],
-                          n->n_in > INVERSE ? *(const float *)args[INVERSE] : 1, at->nesterov };
+    *out = (td_own_step){ .momentum = at->momentum,
+                          .decay = at->decay,
+                          .lr = *(const float *)args[LR],
+                          .inverse = n->n_in > INVERSE ? *(const float *)args[INVERSE] : 1,
+                          .nesterov = at->nesterov };
     return n->n_in <= FINITE || *(const float *)args[FINITE] != 0;
 }
 

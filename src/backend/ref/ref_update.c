@@ -1,6 +1,8 @@
 /*
  * ref_update.c -- optimiser steps, element by element
  */
+#include <math.h>
+
 #include "backend/ref/ref.h"
 
 /* the copy is w as it is kept, rounded once more */
@@ -26,3 +28,60 @@ static void sgd(const td_node *n, int64_t count, double *const *a)
 }
 
 const td_ref_kernel td_ref_sgd = TD_REF_EACH(sgd, sgd);
+
+static void rmsprop(const td_node *n, int64_t count, double *const *t)
+{
+    const td_rmsprop_attr *at = n->attr;
+    const double lr = t[3][0], inverse = n->n_in > 5 ? t[5][0] : 1;
+    double *w = t[0], *u = t[1], *a = t[4];
+    if (n->n_in > 6 && t[6][0] == 0)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        const double g = inverse * t[2][i] + at->decay * w[i];
+        a[i] = at->alpha * a[i] + (1 - at->alpha) * g * g;
+        u[i] = at->momentum * u[i] + g / (sqrt(a[i]) + at->eps);
+        w[i] -= lr * u[i];
+    }
+}
+
+/* --- several batches to a step ---------------------------------------------------------------- */
+
+static void accumulate(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count; i++)
+        a[2][i] = a[0][i] + a[1][i];
+}
+
+static void carry(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count; i++)
+        a[1][i] = a[3][0] != 0 ? 0 : a[2][i];
+}
+
+static void commit(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count && a[2][0] != 0; i++)
+        if (a[3][0] != 0)
+            a[0][i] = a[1][i];
+        else
+            a[1][i] = a[0][i];
+}
+
+/* --- averages --------------------------------------------------------------------------------- */
+
+static void ema(const td_node *n, int64_t count, double *const *a)
+{
+    if (n->n_in > 4 && a[4][0] == 0)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        a[1][i] = a[2][0] * a[1][i] + a[3][0] * a[0][i];
+}
+
+const td_ref_kernel td_ref_rmsprop = TD_REF_EACH(rmsprop, rmsprop);
+const td_ref_kernel td_ref_accumulate = TD_REF_EACH(accumulate, accumulate);
+const td_ref_kernel td_ref_carry = TD_REF_EACH(carry, carry);
+const td_ref_kernel td_ref_commit = TD_REF_EACH(commit, commit);
+const td_ref_kernel td_ref_ema = TD_REF_EACH(ema, ema);

@@ -1,0 +1,20 @@
+/*
+ * ref_mixup.c -- samples blended with others
+ */
+#include "backend/ref/ref.h"
+
+static void mixup(const td_node *n, void *const *a)
+{
+    const td_type *t = td_in_type(n, 0);
+    const int64_t rows = t->dim[0], width = rows ? td_type_count(t) / rows : 0;
+    const double *x = a[0], *lambda = a[1];
+    const int64_t *partner = a[2];
+    double *y = a[3];
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t p = partner[i] >= 0 && partner[i] < rows ? partner[i] : i;
+        for (int64_t k = 0; k < width; k++)
+            y[i * width + k] = lambda[i] * x[i * width + k] + (1 - lambda[i]) * x[p * width + k];
+    }
+}
+
+const td_ref_kernel td_ref_mixup = TD_REF(mixup, mixup);
