@@ -17,6 +17,16 @@ static double step(const td_lr_opts *o, int epoch)
     return lr;
 }
 
+static double exponential(const td_lr_opts *o, int epoch)
+{
+    const int every = o->decay_epochs > 0 ? o->decay_epochs : 1;
+    const int times = (o->epochs - o->warmup) / every;
+    double factor = o->decay;
+    if (factor <= 0)
+        factor = times > 0 ? pow(0.001, 1.0 / times) : 1;
+    return o->lr * pow(factor, (epoch - o->warmup) / every);
+}
+
 double td_lr_at(const td_lr_opts *o, int epoch)
 {
     if (epoch < o->warmup)
@@ -30,6 +40,29 @@ double td_lr_at(const td_lr_opts *o, int epoch)
         return o->lr * (1 - t);
     case TD_LR_COSINE:
         return o->end_lr + 0.5 * (1 + cos(pi * t)) * (o->lr - o->end_lr);
+    case TD_LR_EXPONENTIAL:
+        return exponential(o, epoch);
     }
     return o->lr;
+}
+
+double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch)
+{
+    static const struct {
+        int epoch;
+        double factor;
+    } boundaries[] = { { 30, 0.1 }, { 60, 0.01 }, { 80, 1e-3 }, { 90, 1e-4 } };
+    const double base = o->lr * (double)batch / 256;
+    const int64_t warmup = (int64_t)(steps_per_epoch * o->warmup);
+    if (t < warmup)
+        return base * (double)t / (double)warmup;
+    if (o->schedule != TD_LR_STEP) {
+        const double total = steps_per_epoch * o->epochs, at = (double)t;
+        return base * 0.5 * (1 + cos(pi * (at < total ? at / total : 1)));
+    }
+    double factor = 1;
+    for (int i = 0; i < 4; i++)
+        if (t > (int64_t)(steps_per_epoch * boundaries[i].epoch))
+            factor = boundaries[i].factor;
+    return base * factor;
 }

@@ -1,7 +1,7 @@
 /*
  * test_golden_lr.c -- learning-rate curves against lr.json, every epoch of each
  *
- * Curves of policies that the schedule does not have (exponential) are named and left out.
+ * Curves of policies that the schedule does not have are named and left out.
  */
 #include <math.h>
 
@@ -13,9 +13,10 @@
 
 static bool find_policy(const char *name, td_lr_schedule *out)
 {
-    static const char *const names[] = {
-        [TD_LR_STEP] = "step", [TD_LR_LINEAR] = "linear", [TD_LR_COSINE] = "cosine"
-    };
+    static const char *const names[] = { [TD_LR_STEP] = "step",
+                                         [TD_LR_LINEAR] = "linear",
+                                         [TD_LR_COSINE] = "cosine",
+                                         [TD_LR_EXPONENTIAL] = "exponential" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (td_lr_schedule)i;
@@ -62,6 +63,12 @@ static bool check_curve(const td_json *curve)
         print_message("left out: %s, warm-up %d\n", policy, o.warmup);
         return false;
     }
+    if (td_json_get(curve, "decay_factor"))
+        o.decay = td_golden_number(curve, "decay_factor");
+    if (td_json_get(curve, "final_multiplier"))
+        assert_true(td_golden_number(curve, "final_multiplier") == 0.001);
+    if (td_json_get(curve, "decay_step"))
+        o.decay_epochs = whole(curve, "decay_step");
     if (td_json_get(curve, "end_lr"))
         o.end_lr = td_golden_number(curve, "end_lr");
     assert_non_null(lr);
