@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Tandem against PyTorch, the whole recipe: twenty optimiser steps, float32.
+
+    recipe.py --tandem build/tandem                       resnet18 and resnet50 at 64, SGD and RMSprop
+    recipe.py --tandem build/tandem --arch resnet18
+
+Mixup with given coefficients and permutations, label smoothing 0.1, four batches accumulated to a step
+across ends of epochs, Nesterov momentum, cosine with warm-up, weight decay but for names with `bn`, averages
+of weights and statistics after every batch.  PyTorch does what the reference program does, in float64 from
+the same float32 start; its own float32 is judged by the same measure and printed beside (`torch`).  A
+tensor's error is the largest difference over its largest entry.  Exit status 1 if any check fails.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+import fill
+import nets
+from networks import Judge, Tandem, network, numpy_of, statistics, worst, write_start
+
+# 18 batches of four are an epoch: no multiple of ACC, so steps lie across its end.
+BATCH, ROWS, ACC, STEPS, EPOCHS, WARMUP = 4, 72, 4, 20, 8, 2
+CLASSES, SIZE, SMOOTHING, DECAY, EMA = 10, 64, 0.1, 1.0 / 32768, 0.99
+PER_EPOCH = ROWS // BATCH
+LIMIT = 1e-3
+
+RUNS = {
+    "sgd": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=True, mode="batch"),
+    "rmsprop": dict(optimizer="rmsprop", lr=0.001, momentum=0.9, nesterov=False, mode="batch"),
+    "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
+}
+ALPHA, EPS = 0.9, 0.01
+
+
+def draws(mode):
+    """Coefficients and partners of all batches."""
+    rng = np.random.default_rng(7)
+    n = STEPS * ACC
+    if mode == "batch":
+        return rng.beta(0.2, 0.2, n).astype(np.float32), np.stack([rng.permutation(BATCH) for _ in range(n)])
+    return rng.beta(0.2, 0.2, (n, BATCH)).astype(np.float32), np.tile(np.arange(BATCH)[::-1], (n, 1))
+
+
+def rate(lr, epoch):
+    if epoch < WARMUP:
+        return lr * (epoch + 1) / WARMUP
+    return 0.5 * (1 + math.cos(math.pi * (epoch - WARMUP) / (EPOCHS - WARMUP))) * lr
+
+
+def optimizer(run, named):
+    groups = [{"params": [p for n, p in named if "bn" in n], "weight_decay": 0.0},
+              {"params": [p for n, p in named if "bn" not in n], "weight_decay": DECAY}]
+    if run["optimizer"] == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=run["lr"], momentum=run["momentum"], alpha=ALPHA, eps=EPS)
+    return torch.optim.SGD(groups, lr=run["lr"], momentum=run["momentum"], nesterov=run["nesterov"])
+
+
+def mixed(x, lam, perm):
+    lam = lam.reshape(-1, *[1] * (x.dim() - 1)).to(x.dtype)
+    return lam * x + (1 - lam) * x[perm]
+
+
+def trained(run, arch, prefix, images, labels, dtype):
+    """Weights, statistics and averages after STEPS steps."""
+    net = network(arch, CLASSES, prefix, dtype).train()
+    named = list(net.named_parameters())
+    opt = optimizer(run, named)
+    lams, perms = draws(run["mode"])
+    x = torch.from_numpy(images).to(dtype)
+    q = torch.nn.functional.one_hot(torch.from_numpy(labels), CLASSES).to(dtype)
+    averages = {n: t.clone() for n, t in net.state_dict().items()}
+    opt.zero_grad()
+    for t in range(STEPS * ACC):
+        epoch, i = divmod(t, PER_EPOCH)
+        for group in opt.param_groups:
+            group["lr"] = rate(run["lr"], epoch)
+        lam, perm = torch.from_numpy(lams[t:t + 1].reshape(-1)), torch.from_numpy(perms[t])
+        rows = slice(i * BATCH, (i + 1) * BATCH)
+        log_p = torch.log_softmax(net(mixed(x[rows], lam, perm)), 1)
+        nll = -(log_p * mixed(q[rows], lam, perm)).sum(1)
+        loss = ((1 - SMOOTHING) * nll - SMOOTHING * log_p.mean(1)).mean()
+        (loss / ACC).backward()
+        if (t + 1) % ACC == 0:
+            opt.step()
+            opt.zero_grad()
+        m = min(EMA, (1 + t) / (10 + t))
+        for n, v in net.state_dict().items():
+            if not n.endswith("num_batches_tracked"):
+                averages[n] = m * averages[n] + (1 - m) * v
+    return {"weights": numpy_of(named), "statistics": statistics(net),
+            "ema": {n: a.double().numpy() for n, a in averages.items() if not n.endswith("num_batches_tracked")}}
+
+
+def tandem_trained(tandem, run, arch):
+    lams, perms = draws(run["mode"])
+    save_file({"lambda": lams, "perm": np.ascontiguousarray(perms).astype(np.int64)}, tandem.file("mixup.safetensors"))
+    extra = ["--rmsprop-alpha", repr(ALPHA), "--rmsprop-eps", repr(EPS)] if run["optimizer"] == "rmsprop" else []
+    extra += ["--nesterov"] if run["nesterov"] else []
+    tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],
+               "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),
+               "--optimizer-batch-size", str(BATCH * ACC), "--pretrained-weights", tandem.file("start.safetensors"),
+               "--training-only", "--no-checkpoints", "--run-iters", str(STEPS), "--epochs", str(EPOCHS),
+               "--lr", repr(run["lr"]), "--lr-schedule", "cosine", "--warmup", str(WARMUP),
+               "--optimizer", run["optimizer"], "--momentum", repr(run["momentum"]), "--wd", repr(DECAY),
+               "--label-smoothing", repr(SMOOTHING), "--mixup", "0.2", "--mixup-mode", run["mode"],
+               "--mixup-file", tandem.file("mixup.safetensors"), "--use-ema", repr(EMA), *extra,
+               "--final-state", "--final-weights", tandem.file("end.safetensors"))
+    end = tandem.out("end.safetensors")
+    return {"weights": end, "statistics": end,
+            "ema": {n.removeprefix("ema."): a for n, a in end.items() if n.startswith("ema.")}}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--tandem", default="build/tandem")
+    p.add_argument("--arch", action="append", help="resnet18 and resnet50 unless given")
+    p.add_argument("--run", action="append", choices=sorted(RUNS))
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--prefix", default="recipe0.", help="of the draw")
+    o = p.parse_args()
+    torch.set_num_threads(o.threads)
+    judge = Judge()
+    with tempfile.TemporaryDirectory() as folder:
+        tandem = Tandem(o.tandem, folder, o.threads)
+        for arch in o.arch or ["resnet18", "resnet50"]:
+            images, labels = fill.images(o.prefix, ROWS, SIZE), fill.labels(o.prefix, ROWS, CLASSES)
+            write_start(tandem, arch, CLASSES, o.prefix, loose=False)
+            tandem.data("data.safetensors", images, labels)
+            for name in o.run or RUNS:
+                got = tandem_trained(tandem, RUNS[name], arch)
+                want = trained(RUNS[name], arch, o.prefix, images, labels, torch.float64)
+                peer = trained(RUNS[name], arch, o.prefix, images, labels, torch.float32)
+                for what in want:
+                    error, where = worst(got[what], want[what])
+                    judge.say(f"{arch} {name}", f"{what} @{STEPS}", error, where, LIMIT,
+                              worst(peer[what], want[what])[0])
+    sys.exit(1 if judge.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
