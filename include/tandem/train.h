@@ -73,10 +73,15 @@ typedef struct {
     int64_t run_iters; /* optimiser steps of this run; -1: no limit */
     int early_stopping_patience;
     double lr, end_lr;
-    int lr_schedule; /* 0 step, 1 linear, 2 cosine */
-    int warmup;      /* epochs */
+    int lr_schedule; /* 0 step, 1 linear, 2 cosine, 3 exponential */
+    int lr_rule;     /* 0 pytorch: of the epoch; 1 tf: of the step, lr per 256 pictures */
+    double lr_decay; /* exponential: factor; 0: what makes 0.001 of the whole */
+    int lr_decay_epochs;
+    int warmup; /* epochs */
     double label_smoothing, mixup;
-    int optimizer; /* 0 sgd, 1 rmsprop */
+    int mixup_mode;         /* 0 batch: one coefficient; 1 sample: one each, reversed partners */
+    const char *mixup_file; /* coefficients and partners, for tests; NULL: drawn */
+    int optimizer;          /* 0 sgd, 1 rmsprop */
     double rmsprop_alpha, rmsprop_eps;
     double use_ema;                  /* decay of averaged weights; -1: none */
     int shuffle;                     /* 0 permutation, 1 buffer */
@@ -84,6 +89,8 @@ typedef struct {
     const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
+    int decay_rule; /* 0 code: names with "bn" are not decayed; 1 readme: no norm is */
+    bool l2_loss;   /* report the decay's part of the loss */
     int print_freq;
     const char *resume;             /* checkpoint to go on from */
     const char *pretrained_weights; /* weights to begin with */
@@ -213,6 +220,7 @@ typedef struct {
     const char *logits; /* write raw outputs in input order */
     int topk;
     double label_smoothing;
+    bool use_ema; /* the file's averaged weights */
     int64_t seed;
     const char *device;
     int threads;
@@ -246,6 +254,7 @@ typedef struct {
     td_model_opts model;
     td_amp_opts amp;
     const char *weights;
+    bool use_ema; /* the file's averaged weights */
     int interpolation;
     bool ignore_orientation;
     int topk;

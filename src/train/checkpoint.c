@@ -79,6 +79,18 @@ static void add_scaler(td_text *j, const td_run_state *s)
                 (long long)s->scaler.in_row);
 }
 
+/* nothing where every step is one batch */
+static void add_step(td_text *j, const td_step_state *s)
+{
+    if (s->of <= 1)
+        return;
+    td_text_add(j, ", \"step\": {\"done\": %lld, \"of\": %lld, \"in_epoch\": %lld",
+                (long long)s->done, (long long)s->of, (long long)s->in_epoch);
+    add_real(j, "loss_sum", s->loss_sum);
+    add_real(j, "ema_before", s->ema_before);
+    td_text_add(j, "}");
+}
+
 static td_status set_state(td_tensors *t, const td_run_state *s)
 {
     td_text j = { 0 };
@@ -93,6 +105,7 @@ static td_status set_state(td_tensors *t, const td_run_state *s)
     add_real(&j, "top1", s->last_top1);
     add_real(&j, "topk", s->last_topk);
     add_scaler(&j, s);
+    add_step(&j, &s->step);
     td_text_add(&j, "}");
     td_status st = td_text_status(&j);
     if (st == TD_OK)
@@ -110,21 +123,22 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
     TD_OUT(set_facts(t, "checkpoint", facts));
     TD_OUT(set_state(t, s));
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
-    TD_OUT(td_weights_save(p, true, s->batches_tracked, t));
+    TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
+                           s->batches_tracked, t));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
     return st;
 }
 
-td_status td_weight_file_save(const char *path, td_program *p, bool with_momentum, int64_t batches,
+td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_facts *facts)
 {
     td_status st = TD_OK;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     TD_OUT(set_facts(t, "weights", facts));
-    TD_OUT(td_weights_save(p, with_momentum, batches, t));
+    TD_OUT(td_weights_save(p, what, batches, t));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
@@ -174,6 +188,24 @@ static td_status read_scaler(const td_json *state, td_run_state *s)
     return TD_OK;
 }
 
+/* steps of one batch have none of it */
+static td_status read_step(const td_json *state, td_step_state *s)
+{
+    const td_json *j = td_json_get(state, "step");
+    *s = (td_step_state){ .of = 1, .ema_before = 1 };
+    if (!j)
+        return TD_OK;
+    TD_TRY(td_json_int(j, "done", &s->done));
+    TD_TRY(td_json_int(j, "of", &s->of));
+    TD_TRY(td_json_int(j, "in_epoch", &s->in_epoch));
+    TD_TRY(read_real(j, "loss_sum", &s->loss_sum));
+    TD_TRY(td_json_number(j, "ema_before", &s->ema_before));
+    if (s->of < 1 || s->done < 0 || s->done >= s->of || s->in_epoch < 0 || s->in_epoch > s->done ||
+        !(s->ema_before >= 0 && s->ema_before <= 1))
+        return td_error(TD_EFORMAT, "a step of several batches is out of range");
+    return TD_OK;
+}
+
 static td_status read_state(const td_json *j, td_run_state *s)
 {
     int64_t seed;
@@ -192,6 +224,7 @@ static td_status read_state(const td_json *j, td_run_state *s)
     s->seed = (uint64_t)seed;
     if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
         return td_error(TD_EFORMAT, "a counter is negative");
+    TD_TRY(read_step(j, &s->step));
     return read_scaler(j, s);
 }
 

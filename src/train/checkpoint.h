@@ -1,8 +1,9 @@
 /*
  * train/checkpoint.h -- a run's whole state in one safetensors file
  *
- *     tensors    weights and statistics under their own names, "momentum." + name, and
- *                num_batches_tracked
+ *     tensors    weights and statistics under their own names, those with "momentum." and so on
+ *                in front (network.h), and num_batches_tracked; sums of gradients only inside a
+ *                step
  *     metadata   tandem.kind     "checkpoint" or "weights"
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form
@@ -24,6 +25,14 @@
 #include "tandem/train.h"
 #include "train/scaler.h"
 
+/* Inside an optimiser step of several batches. */
+typedef struct {
+    int64_t done, of;  /* batches of it that are done; of how many: 1 where it is one */
+    int64_t in_epoch;  /* of the done ones, those of this epoch */
+    double loss_sum;   /* of those */
+    double ema_before; /* product of the averages' factors of the done ones */
+} td_step_state;
+
 /** Where a run stands. */
 typedef struct {
     int64_t epoch;     /* now, from 0 */
@@ -36,6 +45,7 @@ typedef struct {
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
     int64_t epoch_skipped; /* of them */
     double last_train_loss, last_val_loss, last_top1, last_topk;
+    td_step_state step;
     td_scaler scaler; /* of a file: kind, scale and counts */
 } td_run_state;
 
@@ -51,8 +61,8 @@ typedef struct {
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
                              const td_weight_facts *facts, const char *config_json) TD_CHECKED;
 
-/** Write weights only (and velocities with `with_momentum`). */
-td_status td_weight_file_save(const char *path, td_program *p, bool with_momentum, int64_t batches,
+/** Write weights and what else `what` names (weights.h). */
+td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_facts *facts) TD_CHECKED;
 
 /** Read the state of a checkpoint.  TD_EFORMAT: not a checkpoint, of another version, malformed. */

@@ -50,7 +50,8 @@ static td_status open_classifier(classifier *c)
     TD_TRY(td_device_tune(c->dev, (td_tune_mode)c->o.tune, c->o.tune_cache));
     TD_TRY(td_judging_graph(&c->o.model, 1, 0, false, &g));
     TD_OUT(td_compile(g, c->dev, &(td_compile_opts){ .amp = &c->o.amp }, &c->program));
-    TD_OUT(td_weights_load(c->weights, c->o.weights, NULL, c->program));
+    TD_OUT(td_weights_load(c->weights, c->o.weights, &(td_load_opts){ .use_ema = c->o.use_ema },
+                           c->program));
 out:
     td_graph_free(g);
     return st;

@@ -133,7 +133,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
     TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
-    TD_TRY(td_weights_load(e->weights, e->o.weights, NULL, td_judge_program(e->judge)));
+    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = e->o.use_ema },
+                           td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
     TD_TRY(open_report(e));
     jo.report = e->report;

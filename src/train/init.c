@@ -23,7 +23,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     TD_OUT(
         td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "fold,fuse,layout" }, &p));
     TD_OUT(td_program_init(p, seed));
-    TD_OUT(td_weight_file_save(out_path, p, false, 0, &facts));
+    TD_OUT(td_weight_file_save(out_path, p, 0, 0, &facts));
 out:
     td_program_free(p);
     td_graph_free(g);

@@ -18,7 +18,10 @@ static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
 static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
-static const char *const schedules[] = { "step", "linear", "cosine", NULL };
+static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
+static const char *const lr_rules[] = { "pytorch", "tf", NULL };
+static const char *const mixup_modes[] = { "batch", "sample", NULL };
+static const char *const decay_rules[] = { "code", "readme", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
 static const char *const augmentations[] = { "none", "autoaugment", NULL };
 static const char *const memory_formats[] = { "nchw", "nhwc", NULL };
@@ -111,21 +114,35 @@ static const td_field train_fields[] = {
     TD_REAL_AS(td_train_opts, lr, "lr", "learning-rate", 0.1, 0, 1e6, NULL, "peak learning rate"),
     TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "where the cosine ends"),
     TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "how the learning rate falls"),
+    TD_ENUM   (td_train_opts, lr_rule, 0, lr_rules,
+               "pytorch: by epoch; tf: by step, and --lr is for 256 pictures"),
+    TD_REAL   (td_train_opts, lr_decay, 0, 0, 1,
+               "exponential: factor of each fall; 0: what makes 0.001 of the whole"),
+    TD_INT    (td_train_opts, lr_decay_epochs, 1, 1, 1000000,
+               "exponential: epochs from fall to fall"),
     TD_INT    (td_train_opts, warmup, 0, 0, 1000000, "epochs of linear warm-up"),
     TD_REAL   (td_train_opts, label_smoothing, 0, 0, 1,
                "share of the target spread over all classes"),
     TD_REAL   (td_train_opts, mixup, 0, 0, 100,
-               "alpha of mixup; 0: none (others are not supported yet)"),
-    TD_ENUM   (td_train_opts, optimizer, 0, optimizers,
-               "update rule (rmsprop is not supported yet)"),
+               "alpha of mixup: coefficients are drawn from Beta(alpha, alpha); 0: none"),
+    TD_ENUM   (td_train_opts, mixup_mode, 0, mixup_modes,
+               "one coefficient a batch and random partners, or one a sample and reversed order"),
+    TD_TEXT   (td_train_opts, mixup_file, NULL, "FILE",
+               "a .safetensors of lambda and perm by batch, in place of drawn ones; for tests"),
+    TD_ENUM   (td_train_opts, optimizer, 0, optimizers, "update rule"),
     TD_REAL   (td_train_opts, momentum, 0.9, 0, 1, "share of the velocity kept"),
     TD_REAL_AS(td_train_opts, weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
                "of all parameters but BN's"),
     TD_BOOL   (td_train_opts, bn_weight_decay, false, "decay BN's parameters too"),
+    TD_ENUM   (td_train_opts, decay_rule, 0, decay_rules,
+               "BN's parameters by name: those with 'bn', which leaves out shortcuts; or all"),
+    TD_BOOL   (td_train_opts, l2_loss, false,
+               "report what weight decay adds to the loss, as the TensorFlow programs do"),
     TD_BOOL   (td_train_opts, nesterov, false, "look one step ahead"),
-    TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1, NULL),
-    TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 0, 1, NULL),
-    TD_REAL   (td_train_opts, use_ema, -1, -1, 1, NULL),
+    TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1, "rmsprop: share of the mean square kept"),
+    TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 1e-30, 1, "rmsprop: added to the root"),
+    TD_REAL   (td_train_opts, use_ema, -1, -1, 1,
+               "decay of averaged weights, which are validated and saved too; -1: none"),
     TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
                "order of training; buffer: DALI's, 1024 places and a range per rank"),
     TD_ENUM   (td_train_opts, sampler, 0, samplers,
@@ -224,6 +241,7 @@ static const td_field evaluate_fields[] = {
     TD_INT    (td_evaluate_opts, topk, 5, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
+    TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_LONG   (td_evaluate_opts, seed, -1, -1, 9e15, "of synthetic data; -1: 0"),
     TD_TEXT   (td_evaluate_opts, require, NULL, "METRIC>=X",
                "exit 4 when the result is below, 'top1>=95'"),
@@ -240,6 +258,7 @@ static const td_field evaluate_fields[] = {
 
 static const td_field classify_fields[] = {
     WEIGHTS_ROW(td_classify_opts),
+    TD_BOOL_AS(td_classify_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_ENUM   (td_classify_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
     TD_BOOL   (td_classify_opts, ignore_orientation, false,
                "leave EXIF-rotated pictures as they are stored"),
@@ -389,7 +408,27 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
     return amp;
 }
 
-/* --- read, but not there yet ------------------------------------------------------------------ */
+/* --- what does not go together, or is not there yet ------------------------------------------- */
+
+static td_status check_recipe(const td_train_opts *o)
+{
+    if (o->use_ema < 0 && o->use_ema != -1)
+        return td_error(TD_EUSAGE, "--use-ema: '%g' is not between 0 and 1, nor -1", o->use_ema);
+    if (o->optimizer_batch_size >= 0 && o->optimizer_batch_size < o->batch_size)
+        return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
+                        o->optimizer_batch_size, o->batch_size);
+    if (o->mixup_file && o->mixup <= 0)
+        return td_error(TD_EUSAGE, "--mixup-file belongs to --mixup");
+    if (o->lr_rule == 1 && (o->lr_schedule == 1 || o->lr_schedule == 3))
+        return td_error(TD_EUSAGE, "--lr-rule tf knows the schedules step and cosine, not %s",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule == 1 && o->end_lr > 0)
+        return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->end_lr);
+    if (o->decay_rule == 1 && o->bn_weight_decay)
+        return td_error(TD_EUSAGE,
+                        "--decay-rule readme and --bn-weight-decay contradict each other");
+    return TD_OK;
+}
 
 td_status td_train_check(const td_train_opts *o)
 {
@@ -397,9 +436,6 @@ td_status td_train_check(const td_train_opts *o)
         bool is_set;
         const char *what;
     } rows[] = {
-        { o->mixup > 0, "--mixup above 0" },
-        { o->optimizer == 1, "--optimizer rmsprop" },
-        { o->use_ema >= 0, "--use-ema" },
         { o->image_size_schedule != NULL, "--image-size-schedule" },
         { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
     };
@@ -409,7 +445,7 @@ td_status td_train_check(const td_train_opts *o)
     if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
         return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
                         o->static_loss_scale);
-    return TD_OK;
+    return check_recipe(o);
 }
 
 td_status td_train_check_line(const td_train_opts *o)

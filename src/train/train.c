@@ -144,28 +144,75 @@ static bool was_finite(const job *j)
     return !finite || *finite > 0;
 }
 
-/* what a step that was applied moves on; batches, and with them the learning rate, go on anyway */
+/* the last batch of an optimiser step? */
+static bool is_last_batch(const job *j)
+{
+    return j->s.step.done + 1 == j->acc;
+}
+
+/* of the averages after this batch: mu, but less at the beginning */
+static double ema_factor(const job *j)
+{
+    const double t = (double)(j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration);
+    const double ramp = (1 + t) / (10 + t);
+    return j->o.use_ema < ramp ? j->o.use_ema : ramp;
+}
+
+/* what the program is told about this batch beside pictures and labels */
+static td_status tell_batch(job *j)
+{
+    const double m = ema_factor(j), before = j->s.step.ema_before;
+    j->scale = td_scaler_scale(&j->s.scaler);
+    j->inverse = td_scaler_inverse(&j->s.scaler);
+    if (j->acc > 1)
+        j->inverse /= (float)j->acc;
+    j->update = is_last_batch(j) ? 1 : 0;
+    j->ema[0] = (float)m;
+    j->ema[1] = (float)(1 - m);
+    j->ema[2] = (float)before;
+    j->ema[3] = (float)(1 - before);
+    if (j->mixup.batch == 0)
+        return TD_OK;
+    return td_mixup_draw(&j->mixup, j->s.epoch, j->s.iteration,
+                         j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration);
+}
+
+/*
+ * What a step that was applied moves on; batches, and with them the learning rate, go on anyway.
+ * The norms of a step that may yet be dropped have seen nothing.
+ */
 static void count_step(job *j, double loss, bool is_skipped)
 {
+    td_step_state *st = &j->s.step;
+    const bool is_last = is_last_batch(j), is_sure = j->s.scaler.kind == TD_SCALER_NONE;
+    st->ema_before *= ema_factor(j);
     j->s.iteration++;
     j->run_batches++;
     j->epoch_batches++;
     j->scale_sum += (double)j->scale;
-    if (is_skipped) {
-        j->s.epoch_skipped++;
+    st->done++;
+    st->in_epoch++;
+    st->loss_sum += loss;
+    j->s.batches_tracked += is_sure ? 1 : is_last && !is_skipped ? j->acc : 0;
+    if (!is_last)
         return;
+    if (is_skipped) {
+        j->s.epoch_skipped += st->in_epoch;
+        j->run_skipped++;
+    } else {
+        j->s.steps++;
+        j->s.loss_sum += st->loss_sum;
+        j->run_steps++;
     }
-    j->s.steps++;
-    j->s.batches_tracked++;
-    j->s.loss_sum += loss;
-    j->run_steps++;
+    *st = (td_step_state){ .of = st->of, .ema_before = 1 };
 }
 
-static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped)
+/* `is_applied`: it was the last batch of an optimiser step, which was not skipped */
+static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied)
 {
     int64_t t0 = td_now_ns();
-    j->scale = td_scaler_scale(&j->s.scaler);
-    j->inverse = td_scaler_inverse(&j->s.scaler);
+    TD_TRY(tell_batch(j));
+    const bool is_last = is_last_batch(j);
     TD_TRY(td_program_bind(j->program, "images", b->images));
     TD_TRY(td_program_bind(j->program, "labels", b->labels));
     const int64_t n = j->run_batches + 1;
@@ -179,7 +226,8 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped
     if (j->run_batches == 0 && j->o.train_logits)
         TD_TRY(write_train_logits(j));
     double compute_s = (double)(td_now_ns() - t0) * 1e-9;
-    *is_skipped = td_scaler_step(&j->s.scaler, was_finite(j));
+    const bool is_skipped = is_last && td_scaler_step(&j->s.scaler, was_finite(j));
+    *is_applied = is_last && !is_skipped;
     td_trace_step(j->trace, &(td_trace_place){ .step = n,
                                                .epoch = j->s.epoch,
                                                .iteration = j->s.iteration + 1,
@@ -188,10 +236,10 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_skipped
                                                .wait_ns = (int64_t)(data_s * 1e9),
                                                .decode_s = b->decode_s,
                                                .loss = loss });
-    count_step(j, loss, *is_skipped);
+    count_step(j, loss, is_skipped);
     j->data_s += data_s;
     j->compute_s += compute_s;
-    if (*is_skipped)
+    if (is_skipped)
         TD_TRY(after_skip(j));
     return td_train_report_step(j, loss, data_s, compute_s);
 }
@@ -204,7 +252,43 @@ static td_lr_opts lr_opts(const td_train_opts *o)
                          .lr = o->lr,
                          .end_lr = o->end_lr,
                          .warmup = o->warmup,
-                         .epochs = o->epochs };
+                         .epochs = o->epochs,
+                         .decay = o->lr_decay,
+                         .decay_epochs = o->lr_decay_epochs };
+}
+
+static void set_lr(job *j)
+{
+    const td_lr_opts lr = lr_opts(&j->o);
+    const int64_t batches = td_loader_batches(j->train_loader);
+    if (j->o.lr_rule == TD_LR_RULE_TF)
+        j->lr_exact = td_lr_at_step(&lr, (j->s.epoch * batches + j->s.iteration) / j->acc,
+                                    (double)batches / (double)j->acc, j->o.batch_size * j->acc);
+    else
+        j->lr_exact = td_lr_at(&lr, (int)j->s.epoch);
+    j->lr = (float)j->lr_exact;
+}
+
+td_status td_train_l2_loss(td_train_job *j, double *out)
+{
+    double sum = 0;
+    for (int i = 0; i < td_program_param_count(j->program); i++) {
+        const char *name = td_program_param_name(j->program, i);
+        const td_type t = td_program_param_type(j->program, i);
+        if (!td_map_has(&j->groups.decayed, name))
+            continue;
+        const int64_t n = td_type_count(&t);
+        float *w = td_alloc((size_t)n, sizeof *w);
+        if (!w)
+            return TD_ENOMEM;
+        const td_status st = td_program_get(j->program, name, w);
+        for (int64_t k = 0; st == TD_OK && k < n; k++)
+            sum += (double)w[k] * (double)w[k];
+        td_free(w);
+        TD_TRY(st);
+    }
+    *out = 0.5 * j->o.weight_decay * sum;
+    return TD_OK;
 }
 
 static bool wants_to_stop(job *j)
@@ -221,11 +305,9 @@ static bool wants_to_stop(job *j)
 static td_status train_epoch(job *j, bool *is_whole)
 {
     const td_batch *b;
-    bool is_skipped;
-    td_lr_opts lr = lr_opts(&j->o);
+    bool is_applied;
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
-    j->lr_exact = td_lr_at(&lr, (int)j->s.epoch);
-    j->lr = (float)j->lr_exact;
+    set_lr(j);
     j->data_s = j->compute_s = j->scale_sum = 0;
     j->epoch_batches = 0;
     *is_whole = false;
@@ -241,8 +323,9 @@ static td_status train_epoch(job *j, bool *is_whole)
             break;
         }
         TD_TRY(st);
-        TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_skipped));
-        if (!is_skipped && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
+        set_lr(j);
+        TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
+        if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
             TD_TRY(save(j));
     }
     return TD_OK;
@@ -254,7 +337,7 @@ static td_judge_opts judge_opts(const job *j)
     return (td_judge_opts){ .batch = o->batch_size,
                             .topk = o->topk,
                             .max_batches = o->prof > 0 ? o->prof : -1,
-                            .smoothing = o->label_smoothing,
+                            .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
                             .amp = &o->amp,
                             .skip_passes = o->skip_passes,
                             .report = j->report,
@@ -262,16 +345,28 @@ static td_judge_opts judge_opts(const job *j)
                             .step = { j->s.epoch, j->s.iteration } };
 }
 
-static td_status validate(job *j, td_verdict *v)
+/* one pass with the weights of `prefix`: "" the trained, "ema." the averaged ones */
+static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
     td_judge_opts jo = judge_opts(j);
+    jo.prefix = *prefix ? "val_ema" : "val";
     const int64_t begin_ns = td_now_ns();
     if (!j->judge)
         TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
-    TD_TRY(td_weights_share(j->program, td_judge_program(j->judge)));
+    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->judge)));
     TD_TRY(td_loader_start_epoch(j->val_loader, 0));
     TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
-    td_trace_span(j->trace, "validate", begin_ns);
+    td_trace_span(j->trace, *prefix ? "validate the averages" : "validate", begin_ns);
+    return TD_OK;
+}
+
+static td_status validate(job *j, td_verdict *v, td_verdict *ema)
+{
+    TD_TRY(judge(j, "", v));
+    if (j->o.use_ema >= 0 && !v->was_stopped) {
+        TD_TRY(judge(j, TD_EMA_PREFIX, ema));
+        v->was_stopped = ema->was_stopped;
+    }
     j->s.last_top1 = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_topk = td_percent(v->counts.n_topk, v->counts.n);
     j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
@@ -281,21 +376,33 @@ static td_status validate(job *j, td_verdict *v)
 /* over the steps of the epoch that were applied; not a number where all were skipped */
 static double mean_loss(const td_run_state *s)
 {
-    const int64_t n = s->iteration - s->epoch_skipped;
+    const int64_t n = s->iteration - s->epoch_skipped - s->step.in_epoch;
     return n ? s->loss_sum / (double)n : s->iteration ? (double)NAN : 0;
+}
+
+/* a step that goes on in the next epoch: its batches so far count in this one */
+static void count_unfinished(td_run_state *s)
+{
+    if (isfinite(s->step.loss_sum))
+        s->loss_sum += s->step.loss_sum;
+    else
+        s->epoch_skipped += s->step.in_epoch;
+    s->step.loss_sum = 0;
+    s->step.in_epoch = 0;
 }
 
 /* a whole epoch lies behind us: judge it, note the best, save */
 static td_status end_epoch(job *j)
 {
-    td_verdict v;
+    td_verdict v, ema;
     td_weight_facts f = facts_of(j);
     int64_t epoch = j->s.epoch;
     bool is_best = false;
-    const int64_t n_skipped = j->s.epoch_skipped;
+    count_unfinished(&j->s);
+    const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
     j->s.last_train_loss = mean_loss(&j->s);
     if (j->val_loader) {
-        TD_TRY(validate(j, &v));
+        TD_TRY(validate(j, &v, &ema));
         if (v.was_stopped) { /* judge again after resuming: this epoch is not over */
             j->is_over = j->out->was_stopped = true;
             return save(j);
@@ -316,11 +423,12 @@ static td_status end_epoch(job *j)
         j->s.best_top1 = j->s.last_top1;
         j->s.best_epoch = epoch;
     }
-    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL, NULL, n_skipped));
+    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL,
+                                 j->val_loader && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
-        TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, false, j->s.batches_tracked,
-                                   &f));
+        TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
+                                   j->s.batches_tracked, &f));
     TD_TRY(keep_epoch(j, epoch));
     TD_TRY(save(j));
     return td_loader_start_epoch(j->train_loader, j->s.epoch);
@@ -394,7 +502,8 @@ static td_status finish(job *j)
 {
     td_weight_facts f = facts_of(j);
     if (j->o.final_weights && !j->out->was_stopped)
-        TD_TRY(td_weight_file_save(j->o.final_weights, j->program, j->o.final_state,
+        TD_TRY(td_weight_file_save(j->o.final_weights, j->program,
+                                   j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0,
                                    j->s.batches_tracked, &f));
     j->out->epoch = j->s.epoch;
     td_model_name(&j->o.model, j->out->arch, sizeof j->out->arch);
@@ -408,11 +517,11 @@ static td_status finish(job *j)
     j->out->best_top1 = j->s.best_top1;
     TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
-    if (j->run_batches > 0 && j->run_steps == 0 && !j->out->was_stopped)
+    if (j->run_skipped > 0 && j->run_steps == 0 && !j->out->was_stopped)
         return td_error(TD_EARG,
                         "every one of %lld steps was skipped: at loss scale %g nothing is "
                         "finite",
-                        (long long)j->run_batches, (double)j->scale);
+                        (long long)j->run_skipped, (double)j->scale);
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
     if (j->s.last_top1 < 0)

@@ -11,6 +11,8 @@
 #include "train/bad_list.h"
 #include "train/checkpoint.h"
 #include "train/judge.h"
+#include "train/mixup.h"
+#include "train/network.h"
 #include "train/profile.h"
 #include "train/report.h"
 #include "train/report_sums.h"
@@ -52,14 +54,23 @@ typedef struct {
     double lr_exact;          /* of this epoch */
     float lr;                 /* the same, bound to the program */
     float scale, inverse;     /* of the loss in the step that runs, bound too */
+    int64_t acc;              /* batches of an optimiser step */
+    float update;             /* bound: 1 on the last of them */
+    float ema[4];             /* bound: ema_keep, ema_share, ema_before, ema_rest */
+    td_mixup mixup;           /* batch 0: none */
+    td_decay_groups groups;   /* which weights are decayed */
     int64_t run_steps, run_epochs, epochs_without_best;
-    int64_t run_batches;      /* as run_steps, skipped steps included */
+    int64_t run_skipped;      /* steps of this run that were skipped */
+    int64_t run_batches;      /* as run_steps, skipped steps and all their batches included */
     double data_s, compute_s; /* of this epoch in this run */
     double scale_sum;         /* likewise */
     int64_t epoch_batches;    /* likewise */
     bool is_over;
     td_train_result *out;
 } td_train_job;
+
+/** Weight decay's part of the loss: half of it times the squares of all decayed weights. */
+td_status td_train_l2_loss(td_train_job *j, double *out) TD_CHECKED;
 
 /** Read, check and open everything a run needs; j->o and j->out are set, the rest is zero. */
 td_status td_train_open(td_train_job *j) TD_CHECKED;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "io/atomic.h"
+#include "pass/amp.h"
 #include "train/inputs.h"
 #include "train/memory_limit.h"
 #include "train/network.h"
@@ -32,9 +33,6 @@ static td_status check_options(const job *j)
     TD_TRY(td_train_check(o));
     if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
         return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
-    if (o->optimizer_batch_size > 0 && o->optimizer_batch_size != o->batch_size)
-        return td_error(TD_EUSAGE, "--optimizer-batch-size other than the batch size is not "
-                                   "supported yet");
     if (o->resume && o->pretrained_weights)
         return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
     if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
@@ -63,13 +61,20 @@ static td_status check_place(const job *j, const char *path)
     const char *config = td_tensors_meta(j->start, "tandem.config");
     td_json *doc;
     int64_t batch;
-    if (j->s.iteration == 0 || !config)
+    if ((j->s.iteration == 0 && j->s.step.done == 0) || !config)
         return TD_OK;
     TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
     td_status st = td_json_int(doc, "batch_size", &batch);
     td_json_free(doc);
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
+    const int64_t of =
+        j->o.optimizer_batch_size > 0 ? j->o.optimizer_batch_size / j->o.batch_size : 1;
+    if (j->s.step.done && of != j->s.step.of)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
+                        "cannot go on with %lld",
+                        path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
     if (batch != j->o.batch_size)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
@@ -105,6 +110,7 @@ static td_status open_start(job *j)
     td_train_opts *o = &j->o;
     const char *path = o->resume ? o->resume : o->pretrained_weights;
     j->s.best_top1 = j->s.last_top1 = j->s.last_topk = -1;
+    j->s.step.ema_before = 1;
     if (!path)
         return TD_OK;
     TD_TRY(td_weight_file_open(path, &j->start));
@@ -258,13 +264,78 @@ static void open_scaler(job *j)
         td_scaler_resume(&j->s.scaler, &saved);
 }
 
+/* one optimiser step for so many batches */
+static void open_accumulation(job *j)
+{
+    const int n = j->o.batch_size, of = j->o.optimizer_batch_size;
+    j->acc = of > 0 ? of / n : 1;
+    j->s.step.of = j->acc;
+    if (of < 0)
+        return;
+    if (of % n)
+        td_log(TD_LOG_WARN, "train",
+               "the optimiser's batch of %d is no multiple of the batch of %d: a step is of %lld",
+               of, n, (long long)(j->acc * n));
+}
+
+static td_status open_mixup(job *j)
+{
+    if (j->o.mixup <= 0)
+        return TD_OK;
+    j->mixup = (td_mixup){ .mode = (td_mixup_mode)j->o.mixup_mode,
+                           .alpha = j->o.mixup,
+                           .batch = j->o.batch_size,
+                           .seed = j->s.seed };
+    return td_mixup_open(&j->mixup, j->o.mixup_file);
+}
+
 static td_status bind_scalars(job *j)
 {
-    TD_TRY(td_program_bind(j->program, "lr", &j->lr));
-    if (j->s.scaler.kind == TD_SCALER_NONE)
+    const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.use_ema >= 0;
+    const struct {
+        bool is_there;
+        const char *name;
+        const void *data;
+    } rows[] = { { true, "lr", &j->lr },
+                 { scales, TD_INPUT_SCALE, &j->scale },
+                 { scales || j->acc > 1, TD_INPUT_INVERSE, &j->inverse },
+                 { j->acc > 1, TD_INPUT_UPDATE, &j->update },
+                 { averages, TD_INPUT_EMA_KEEP, &j->ema[0] },
+                 { averages, TD_INPUT_EMA_SHARE, &j->ema[1] },
+                 { averages && j->acc > 1, TD_INPUT_EMA_BEFORE, &j->ema[2] },
+                 { averages && j->acc > 1, TD_INPUT_EMA_REST, &j->ema[3] },
+                 { j->mixup.batch > 0, TD_INPUT_LAMBDA, j->mixup.lambda },
+                 { j->mixup.batch > 0, TD_INPUT_PARTNER, j->mixup.partner } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_there)
+            TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
+    return TD_OK;
+}
+
+/* half weights have half velocities and nothing beside them */
+static td_status check_half_weights(const job *j)
+{
+    if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
+        (j->acc == 1 && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
         return TD_OK;
-    TD_TRY(td_program_bind(j->program, TD_INPUT_SCALE, &j->scale));
-    return td_program_bind(j->program, TD_INPUT_INVERSE, &j->inverse);
+    return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
+                               "averages and no RMSprop");
+}
+
+static void say_groups(const job *j)
+{
+    const size_t n = j->groups.decayed.n;
+    if (j->o.optimizer == TD_OPTIMIZER_RMSPROP && j->o.nesterov)
+        td_log(TD_LOG_WARN, "train", "rmsprop has no Nesterov form: --nesterov is ignored");
+    if (td_report_has_text(j->report)) /* which says so by itself */
+        return;
+    if (j->o.optimizer_batch_size >= 0)
+        td_log(TD_LOG_INFO, "train", "BSM: %lld", (long long)j->acc);
+    if (j->o.bn_weight_decay)
+        td_log(TD_LOG_INFO, "train", " ! Weight decay applied to BN parameters ");
+    else
+        td_log(TD_LOG_INFO, "train", " ! Weight decay NOT applied to BN parameters %d %zu",
+               j->groups.n_undecayed, n);
 }
 
 /* both loaders' rings and the judge's own batch */
@@ -284,7 +355,15 @@ static td_status open_program(job *j)
                         .nesterov = o->nesterov,
                         .smoothing = o->label_smoothing,
                         .decays_norms = o->bn_weight_decay,
-                        .is_scaled = j->s.scaler.kind != TD_SCALER_NONE };
+                        .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
+                        .optimizer = (td_optimizer)o->optimizer,
+                        .alpha = o->rmsprop_alpha,
+                        .eps = o->rmsprop_eps,
+                        .decay_rule = (td_decay_rule)o->decay_rule,
+                        .accumulates = j->acc > 1,
+                        .averages = o->use_ema >= 0,
+                        .mixes = o->mixup > 0,
+                        .groups = &j->groups };
     td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
     const td_memory_share share = { .limit = o->memory_limit,
                                     .model = &o->model,
@@ -296,6 +375,8 @@ static td_status open_program(job *j)
                                     .n_batches = batches_held(j),
                                     .judges = j->val_set != NULL,
                                     .saves = !o->no_checkpoints };
+    TD_OUT(check_half_weights(j));
+    TD_OUT(open_mixup(j));
     TD_OUT(dump_to_folder(j, &c));
     TD_OUT(td_training_graph(&o->model, o->batch_size, &sgd, &g));
     TD_OUT(td_compile_within(g, &share, &c, &j->program));
@@ -307,6 +388,7 @@ static td_status open_program(job *j)
         const char *path = o->resume ? o->resume : o->pretrained_weights;
         TD_OUT(td_weights_load(j->start, path, &load, j->program));
     }
+    TD_OUT(td_weights_begin(j->program, o->resume ? j->start : NULL));
     td_tensors_free(j->start);
     j->start = NULL;
 out:
@@ -486,6 +568,7 @@ static void say_settings(const job *j)
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
     say_precision(j);
+    say_groups(j);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
     if (o->resume)
         td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
@@ -510,6 +593,7 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(td_device_open(j->o.device, &j->dev));
     TD_TRY(open_precision(j));
     open_scaler(j);
+    open_accumulation(j);
     TD_TRY(open_program(j));
     TD_TRY(open_files(j));
     TD_TRY(open_timing(j));
@@ -520,6 +604,8 @@ td_status td_train_open(td_train_job *j)
 void td_train_release(td_train_job *j)
 {
     td_lock_close(j->lock);
+    td_mixup_close(&j->mixup);
+    td_map_release(&j->groups.decayed);
     td_judge_free(j->judge);
     td_profile_free(j->profile);
     td_program_free(j->program);

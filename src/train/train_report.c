@@ -32,19 +32,9 @@ static int n_warm(const td_train_job *j)
 
 static void say_decay_groups(td_train_job *j)
 {
-    int n_bn = 0, n_rest = 0;
-    for (int i = 0; i < td_program_param_count(j->program); i++) {
-        const char *name = td_program_param_name(j->program, i);
-        if (strcmp(td_program_param_role(j->program, i), "weight") != 0)
-            continue;
-        if (td_is_undecayed(name))
-            n_bn++;
-        else
-            n_rest++;
-    }
     td_report_say(j->report, " ! Weight decay NOT applied to BN parameters ");
-    td_report_say(j->report, "%d", n_bn);
-    td_report_say(j->report, "%d", n_rest);
+    td_report_say(j->report, "%d", j->groups.n_undecayed);
+    td_report_say(j->report, "%zu", j->groups.decayed.n);
 }
 
 /* the reference's fixed messages, in its order */
@@ -54,15 +44,13 @@ static void say_begin(td_train_job *j)
     const int64_t from = j->s.epoch;
     const int64_t to =
         o->run_epochs >= 0 && from + o->run_epochs < o->epochs ? from + o->run_epochs : o->epochs;
-    const int n_sub =
-        o->optimizer_batch_size > o->batch_size ? o->optimizer_batch_size / o->batch_size : 1;
     td_report_say(j->report, "Using seed = %lld", (long long)o->seed);
     if (o->resume) {
         td_report_say(j->report, "=> loading checkpoint '%s'", o->resume);
         td_report_say(j->report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
                       (long long)from);
     }
-    td_report_say(j->report, "BSM: %d", n_sub);
+    td_report_say(j->report, "BSM: %lld", (long long)j->acc);
     if (!o->bn_weight_decay && td_report_has_text(j->report))
         say_decay_groups(j);
     td_report_say(j->report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from, (long long)to);
@@ -150,6 +138,9 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
         return TD_OK;
     const int64_t t0 = td_now_ns();
     const double mean = td_step_sums_loss(w);
+    double l2 = 0;
+    if (j->o.l2_loss)
+        TD_TRY(td_train_l2_loss(j, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
@@ -158,6 +149,10 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
                td_step_sums_rate(w, j->o.raport_compat), scale_text(j, scale, sizeof scale));
     td_report_begin(j->report, 2, step);
     td_step_sums_report(w, mean, j->lr_exact, j->report);
+    if (j->o.l2_loss) {
+        td_report_add(j->report, "train.l2_loss", l2);
+        td_report_add(j->report, "train.total_loss", mean + l2);
+    }
     td_status st = td_report_end(j->report);
     *w = (td_step_sums){ 0 };
     j->sums.log_s = (double)(td_now_ns() - t0) * 1e-9;

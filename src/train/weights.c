@@ -24,20 +24,39 @@ static void replace(char *s, const char *from, const char *to)
     snprintf(at, 256 - (size_t)(at - s), "%s%s", to, rest);
 }
 
+size_t td_weight_prefix(const char *name)
+{
+    static const char *const prefixes[] = { TD_MOMENTUM_PREFIX,
+                                            TD_SQUARE_PREFIX,
+                                            TD_SUM_PREFIX,
+                                            TD_EMA_PREFIX,
+                                            TD_PENDING_PREFIX TD_EMA_PREFIX,
+                                            TD_PENDING_PREFIX };
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (td_text_starts(name, prefixes[i]))
+            return strlen(prefixes[i]);
+    return 0;
+}
+
+/* a file may have them or not: averages, and what belongs to a step under way */
+static bool is_optional(const char *name)
+{
+    return td_text_starts(name, TD_EMA_PREFIX) || td_text_starts(name, TD_SUM_PREFIX) ||
+           td_text_starts(name, TD_PENDING_PREFIX);
+}
+
 void td_weight_name(const char *name, char out[256])
 {
-    const char *velocity = "";
-    if (td_text_starts(name, TD_MOMENTUM_PREFIX)) {
-        velocity = TD_MOMENTUM_PREFIX;
-        name += strlen(TD_MOMENTUM_PREFIX);
-    }
+    const int n_prefix = (int)td_weight_prefix(name);
+    const char *prefix = name;
+    name += n_prefix;
     if (td_text_starts(name, "module."))
         name += strlen("module.");
     if (td_text_starts(name, "1."))
         name += strlen("1.");
-    snprintf(out, 256, "%s%s", velocity, name);
+    snprintf(out, 256, "%.*s%s", n_prefix, prefix, name);
     char *stage = strstr(out, "layers.");
-    if (stage == out + strlen(velocity) && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.') {
+    if (stage == out + n_prefix && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.') {
         char from[10], to[10];
         snprintf(from, sizeof from, "layers.%c.", stage[7]);
         snprintf(to, sizeof to, "layer%c.", stage[7] + 1);
@@ -51,11 +70,10 @@ void td_weight_name(const char *name, char out[256])
 
 static bool is_skipped(const td_load_opts *o, const char *name)
 {
-    if (td_text_starts(name, TD_MOMENTUM_PREFIX)) {
-        if (!o->with_momentum)
-            return true;
-        name += strlen(TD_MOMENTUM_PREFIX);
-    }
+    const size_t n_prefix = td_weight_prefix(name);
+    if (n_prefix && !o->with_momentum)
+        return true;
+    name += n_prefix;
     return o->skip_prefix && td_text_starts(name, o->skip_prefix);
 }
 
@@ -95,16 +113,27 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     return TD_OK;
 }
 
-static td_status index_file(const td_tensors *t, const char *path, td_map *map)
+/* with use_ema averages go by the names of what they are averages of, which are left out */
+static td_status index_file(const td_tensors *t, const char *path, bool use_ema, td_map *map)
 {
     char name[256];
+    bool has_ema = false;
     for (size_t i = 0; i < td_tensors_count(t); i++) {
         const td_tensor *x = td_tensors_at(t, i);
-        td_weight_name(x->name, name);
+        const bool is_ema = td_text_starts(x->name, TD_EMA_PREFIX);
+        has_ema = has_ema || is_ema;
+        if (use_ema && !is_ema && !td_text_ends(x->name, TRACKED))
+            continue;
+        td_weight_name(x->name + (use_ema && is_ema ? strlen(TD_EMA_PREFIX) : 0), name);
         if (td_map_has(map, name))
             return td_error(TD_EFORMAT, "'%s': two tensors mean '%s'", path, name);
         TD_TRY(td_map_set(map, name, (void *)(uintptr_t)x));
     }
+    if (use_ema && !has_ema)
+        return td_error(TD_EFORMAT,
+                        "'%s' has no averaged weights ('" TD_EMA_PREFIX
+                        "...'): it is of a training without --use-ema",
+                        path);
     return TD_OK;
 }
 
@@ -118,7 +147,7 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
         const td_type type = td_program_param_type(p, i);
         const td_tensor *t = td_map_get(map, name);
         TD_OUT(td_map_set(&wanted, name, NULL));
-        if (is_skipped(o, name))
+        if (is_skipped(o, name) || (!t && is_optional(name)))
             continue;
         if (!t)
             TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor '%s'", path, name));
@@ -126,7 +155,8 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
     }
     for (size_t i = 0; i < map->n; i++) {
         const char *name = map->entries[i].key;
-        if (!td_map_has(&wanted, name) && !is_skipped(o, name) && !td_text_ends(name, TRACKED))
+        if (!td_map_has(&wanted, name) && !is_skipped(o, name) && !is_optional(name) &&
+            !td_text_ends(name, TRACKED))
             TD_OUT(td_error(TD_EFORMAT, "'%s': the network has no parameter '%s'", path, name));
     }
 out:
@@ -141,12 +171,12 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     const td_load_opts *o = opts ? opts : &none;
     td_map map = { 0 };
     td_status st = TD_OK;
-    TD_OUT(index_file(t, path, &map));
+    TD_OUT(index_file(t, path, o->use_ema, &map));
     TD_OUT(check_all(&map, path, o, p));
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_tensor *x = td_map_get(&map, name);
-        if (!is_skipped(o, name))
+        if (x && !is_skipped(o, name))
             TD_OUT(td_program_set(p, name, x->data));
     }
 out:
@@ -192,39 +222,78 @@ static td_status save_tracked(td_tensors *t, const char *running_var, int64_t ba
     return TD_OK;
 }
 
-td_status td_weights_save(td_program *p, bool with_momentum, int64_t batches_tracked, td_tensors *t)
+/* is a parameter of this name among `what`? */
+static bool is_saved(const char *name, unsigned what)
+{
+    if (td_weight_prefix(name) == 0)
+        return true;
+    if (td_text_starts(name, TD_EMA_PREFIX))
+        return what & TD_SAVE_EMA;
+    return what & (unsigned)(is_optional(name) ? TD_SAVE_STEP : TD_SAVE_STATE);
+}
+
+td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked, td_tensors *t)
 {
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_type type = td_program_param_type(p, i);
         void *data;
-        if (!with_momentum && strcmp(td_program_param_role(p, i), "momentum") == 0)
+        if (!is_saved(name, what))
             continue;
         TD_TRY(td_tensors_add_new(t, name, type.dtype, type.rank, type.dim, &data));
         TD_TRY(td_program_get(p, name, data));
-        if (td_text_ends(name, ".running_var"))
+        if (td_text_ends(name, ".running_var") && td_weight_prefix(name) == 0)
             TD_TRY(save_tracked(t, name, batches_tracked));
     }
     return TD_OK;
 }
 
-td_status td_weights_share(td_program *from, td_program *to)
+/* room for the largest parameter of a program */
+static void *room_for(const td_program *p)
 {
-    td_status st = TD_OK;
     int64_t most = 0;
-    for (int i = 0; i < td_program_param_count(to); i++) {
-        const td_type t = td_program_param_type(to, i);
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const td_type t = td_program_param_type(p, i);
         int64_t bytes = td_type_count(&t) * (int64_t)td_dtype_bytes(t.dtype);
         most = bytes > most ? bytes : most;
     }
-    void *buffer = td_alloc((size_t)most, 1);
+    return td_alloc((size_t)most, 1);
+}
+
+td_status td_weights_share(td_program *from, const char *prefix, td_program *to)
+{
+    td_status st = TD_OK;
+    char source[300];
+    void *buffer = room_for(to);
     if (!buffer)
         return TD_ENOMEM;
     for (int i = 0; i < td_program_param_count(to); i++) {
         const char *name = td_program_param_name(to, i);
-        TD_OUT(td_program_get(from, name, buffer));
+        snprintf(source, sizeof source, "%s%s", prefix, name);
+        TD_OUT(td_program_get(from, source, buffer));
         TD_OUT(td_program_set(to, name, buffer));
     }
+out:
+    td_free(buffer);
+    return st;
+}
+
+/* averages first: what is pending may be pending for one */
+td_status td_weights_begin(td_program *p, const td_tensors *file)
+{
+    static const char *const prefixes[] = { TD_EMA_PREFIX, TD_PENDING_PREFIX };
+    td_status st = TD_OK;
+    void *buffer = room_for(p);
+    if (!buffer)
+        return TD_ENOMEM;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < td_program_param_count(p); i++) {
+            const char *name = td_program_param_name(p, i);
+            if (!td_text_starts(name, prefixes[k]) || (file && td_tensors_get(file, name)))
+                continue;
+            TD_OUT(td_program_get(p, name + strlen(prefixes[k]), buffer));
+            TD_OUT(td_program_set(p, name, buffer));
+        }
 out:
     td_free(buffer);
     return st;

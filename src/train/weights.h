@@ -18,26 +18,40 @@ void td_weight_name(const char *name, char out[256]);
 
 /** What a load may leave out. */
 typedef struct {
-    bool with_momentum;      /* velocities are wanted too */
+    bool with_momentum;      /* velocities and the rest of a run's state are wanted too */
+    bool use_ema;            /* the averages, "ema." + name, in place of weights and statistics */
     const char *skip_prefix; /* parameters that keep what they have, "fc."; NULL: none */
 } td_load_opts;
 
 /**
  * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a
  * shape differs; the message names the file, the tensor, both shapes.  Nothing is set in that case.
+ * Averages and what belongs to a step under way may be missing or left over.
  */
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p) TD_CHECKED;
 
-/** Append a program's weights and statistics (and velocities) to a set; the set owns the bytes. */
-td_status td_weights_save(td_program *p, bool with_momentum, int64_t batches_tracked,
+/* Beside weights and statistics: what an optimiser keeps; averages; a step under way. */
+enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
+
+/** Append a program's weights, and what else `what` names, to a set; the set owns the bytes. */
+td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
                           td_tensors *t) TD_CHECKED;
+
+/**
+ * Begin what a file may lack: averages as what they are averages of, and what is pending as what it
+ * will become.  `file` (loaded before) or NULL.
+ */
+td_status td_weights_begin(td_program *p, const td_tensors *file) TD_CHECKED;
+
+/** "momentum.", "ema.", ...: how long is what stands before a parameter's own name?  0: nothing. */
+size_t td_weight_prefix(const char *name);
 
 /** Batches that the file's norms have seen; 0 when it does not say. */
 int64_t td_weights_batches(const td_tensors *t);
 
-/** Copy what two programs have in common, by name. */
-td_status td_weights_share(td_program *from, td_program *to) TD_CHECKED;
+/** Copy into every parameter of `to` that of `from` with its name behind `prefix` ("", "ema."). */
+td_status td_weights_share(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
 
 /** Class names as a JSON array, and back; *names is an array of td_alloc'ed texts, one block. */
 td_status td_classes_to_json(int n, const char *const *names, td_text *out) TD_CHECKED;

@@ -59,7 +59,7 @@ usage "output: no file" init
 usage "no architecture 'resnet51', the nearest is 'resnet50'" inspect model --arch resnet51
 
 # read, but not there yet
-for option in --mixup=0.2 --optimizer=rmsprop --use-ema=0.99 --image-size-schedule=0:32 --pretrained; do
+for option in --image-size-schedule=0:32 --pretrained; do
     usage "not supported yet" train --data-backend synthetic --arch resnet18 $option
 done
 

@@ -176,9 +176,6 @@ static void what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
     static const char *const lines[][2] = {
-        { "--mixup=0.2", "--mixup above 0 is not supported yet" },
-        { "--optimizer=rmsprop", "rmsprop" },
-        { "--use-ema=0.999", "--use-ema" },
         { "--image-size-schedule=0:32", "--image-size-schedule" },
         { "--pretrained", "--pretrained" },
     };
@@ -189,6 +186,31 @@ static void what_is_not_there_yet_is_refused(void **state)
         expect_error(td_train_check(&o), TD_EUSAGE, lines[i][1]);
     }
     PARSE("--mixup=0", "--optimizer=sgd", "--augmentation=none");
+    expect_ok(td_train_check(&o));
+    td_arena_release(&arena);
+}
+
+static void what_contradicts_is_refused(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    PARSE("--batch-size=8", "--optimizer-batch-size=7");
+    expect_error(td_train_check(&o), TD_EUSAGE, "7 is less than a batch of 8");
+    PARSE("--batch-size=8", "--optimizer-batch-size=0");
+    expect_error(td_train_check(&o), TD_EUSAGE, "0 is less than a batch of 8");
+    PARSE("--use-ema=-0.5");
+    expect_error(td_train_check(&o), TD_EUSAGE, "'-0.5' is not between 0 and 1, nor -1");
+    PARSE("--mixup-file=x.safetensors");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--mixup-file belongs to --mixup");
+    PARSE("--lr-rule=tf", "--lr-schedule=exponential");
+    expect_error(td_train_check(&o), TD_EUSAGE, "step and cosine, not exponential");
+    PARSE("--lr-rule=tf", "--lr-schedule=cosine", "--end-lr=0.1");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--end-lr 0.1 contradicts");
+    PARSE("--decay-rule=readme", "--bn-weight-decay");
+    expect_error(td_train_check(&o), TD_EUSAGE, "contradict each other");
+    PARSE("--batch-size=8", "--optimizer-batch-size=20", "--use-ema=0.999", "--mixup=0.2",
+          "--optimizer=rmsprop", "--lr-schedule=exponential");
     expect_ok(td_train_check(&o));
     td_arena_release(&arena);
 }
@@ -243,6 +265,7 @@ int main(void)
         cmocka_unit_test(spellings_of_both_editions_are_read),
         cmocka_unit_test(a_configuration_reads_back),
         cmocka_unit_test(what_is_not_there_yet_is_refused),
+        cmocka_unit_test(what_contradicts_is_refused),
         cmocka_unit_test(fp16_is_a_precision),
         cmocka_unit_test(a_fixed_loss_scale_is_at_least_one),
     };

@@ -1,0 +1,136 @@
+# ctest: timeout 240
+# recipe_state.sh -- accumulation, averages, mixup, RMSprop, learning rates by step: a run that is stopped inside an
+# optimiser step and resumed ends with the bytes of one never stopped; averages are validated, saved, evaluated;
+# losses of validation; what is refused
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+drawn set --classes 6 --train 48 --val 18
+small_model small.td 32 6
+small="--model small.td --threads 1 --workers 1 --seed 1 --lr 0.01 -b 8 -p 1"
+
+# --- stopped and resumed --------------------------------------------------------------------------
+# An epoch is six batches, a step four: after one epoch the second step has two of its batches.
+# resumes NAME OPTIONS...: ends of epochs 0 and 1, SIGINT and kill -9 inside; then the bytes of a run never stopped
+resumes() {
+    name=$1
+    shift
+    whole="$small --epochs 3 --final-state $*"
+    expect 0 train set $whole --workspace "$name-a" --final-weights "$name-a.safetensors" --gather-checkpoints -1
+    for epoch in 0 1; do
+        expect 0 train set --resume "$name-a/checkpoint_000$epoch.safetensors" --workspace "$name-b" \
+            --final-weights "$name-b.safetensors" --final-state
+        same "$name-a.safetensors" "$name-b.safetensors"
+    done
+    # less than a whole step is left of the training: nothing was skipped, all is well
+    expect 0 train set $whole --checkpoint-every 4 --run-iters 4 --workspace "$name-b"
+    expect 0 train set --resume "$name-b/checkpoint.safetensors" --workspace "$name-b"
+    prints '^steps +4$'
+    for signal in INT KILL; do
+        last="$name $signal"
+        rm -rf "$name-c"
+        : >log
+        "$TANDEM" train set $whole --checkpoint-every 1 --workspace "$name-c" >out 2>log </dev/null &
+        pid=$!
+        tries=0
+        until grep -q 'epoch 1, iteration 3/6' log || [ $tries -gt 1500 ]; do
+            tries=$((tries + 1))
+            sleep 0.01
+        done
+        kill -$signal $pid 2>/dev/null
+        wait $pid
+        [ -s "$name-c/checkpoint.safetensors" ] || complain "there is no checkpoint"
+        expect 0 train set --resume "$name-c/checkpoint.safetensors" --workspace "$name-c" \
+            --final-weights "$name-c.safetensors" --final-state
+        same "$name-a.safetensors" "$name-c.safetensors"
+    done
+    rm -rf "$name-b" "$name-c" "$name"-[bc].safetensors
+}
+recipe="--mixup 0.2 --label-smoothing 0.1 --use-ema 0.99 --optimizer-batch-size 32 --nesterov"
+resumes sgd $recipe --lr-schedule cosine --warmup 1
+says '^train: BSM: 4$'
+resumes rmsprop --optimizer rmsprop --mixup 0.4 --mixup-mode sample --use-ema 0.9 --optimizer-batch-size 32
+resumes scaled $recipe --precision fp16 --lr-rule tf --lr-schedule cosine
+
+# inside a step its sums are there, elsewhere they are not; nothing of the kind in weights
+holds() {
+    header "$1" | grep -q "\"$2" || complain "$1 has no $2..."
+}
+lacks() {
+    ! header "$1" | grep -q "\"$2" || complain "$1 has $2..."
+}
+last="contents of files"
+holds sgd-a/checkpoint_0000.safetensors accumulated.
+lacks sgd-a/checkpoint_0001.safetensors accumulated.
+holds scaled-a/checkpoint_0000.safetensors pending.ema.
+holds rmsprop-a/checkpoint.safetensors square_avg.
+holds sgd-a.safetensors ema.
+lacks sgd-a.safetensors accumulated.
+expect 0 convert sgd-a/checkpoint_0000.safetensors bare.safetensors
+for prefix in momentum. ema. accumulated. pending.; do
+    lacks bare.safetensors $prefix
+done
+
+# --- averages -------------------------------------------------------------------------------------
+expect 0 evaluate set --weights sgd-a/checkpoint.safetensors --logits raw.safetensors
+expect 0 evaluate set --weights sgd-a/checkpoint.safetensors --use-ema --logits ema.safetensors --json
+loss=$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out | cut -c1-7)
+cmp -s raw.safetensors ema.safetensors && complain "averaged weights are the trained ones"
+reported=$(metric sgd-a/experiment_raport.json 2 val_ema.loss | cut -c1-7)
+[ -n "$loss" ] && [ "$loss" = "$reported" ] || complain "the averages' loss is '$loss', reported was '$reported'"
+picture=$(find set/val -name '*.jpg' | sort | head -1)
+expect 0 classify "$picture" --weights sgd-a/model_best.safetensors
+expect 0 classify "$picture" --weights sgd-a/model_best.safetensors --use-ema
+expect 1 evaluate set --weights bare.safetensors --use-ema
+says "'bare.safetensors' has no averaged weights"
+# a training without averages may go on with them: they begin as the weights are; and the other way round
+expect 0 train set $small --epochs 1 --workspace plain
+expect 0 train set --resume plain/checkpoint.safetensors --epochs 2 --use-ema 0.9 --workspace plain
+[ -n "$(metric plain/experiment_raport.json 1 val_ema.top1)" ] || complain "no validation of the averages"
+expect 0 train set --resume plain/checkpoint.safetensors --epochs 3 --use-ema -1 --workspace plain
+lacks plain/checkpoint.safetensors ema.
+# a factor of 0 forgets everything: the averages are the weights
+expect 0 train set $small --epochs 1 --use-ema 0 --workspace none
+[ "$(metric none/experiment_raport.json 0 val_ema.loss)" = "$(metric none/experiment_raport.json 0 val.loss)" ] ||
+    complain "averages with a factor of 0 are not the weights"
+
+# --- losses ---------------------------------------------------------------------------------------
+# with mixup validation is plain cross-entropy, else it is smoothed as training is
+for mixup in 0 0.2; do
+    expect 0 train set $small --epochs 1 --label-smoothing 0.1 --mixup $mixup --workspace "mix$mixup"
+    reported=$(metric "mix$mixup/experiment_raport.json" 0 val.loss | cut -c1-7)
+    smoothing=0.1
+    [ $mixup = 0 ] || smoothing=0
+    expect 0 evaluate set --weights "mix$mixup/checkpoint.safetensors" --label-smoothing $smoothing --json
+    loss=$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out | cut -c1-7)
+    [ -n "$loss" ] && [ "$loss" = "$reported" ] || complain "validation with mixup $mixup: $reported, wanted $loss"
+done
+# what decay adds is reported beside the loss
+expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --workspace l2
+awk "BEGIN { l = $(metric l2/experiment_raport.json '0, 3' train.loss); d = $(metric l2/experiment_raport.json '0, 3' train.l2_loss);
+    t = $(metric l2/experiment_raport.json '0, 3' train.total_loss); exit !(d > 0 && t - l - d < 1e-7 && l + d - t < 1e-7) }" ||
+    complain "the total loss is not the sum of its parts"
+
+# --- what is refused ------------------------------------------------------------------------------
+expect 2 train set $small --optimizer-batch-size 7
+says '--optimizer-batch-size: 7 is less than a batch of 8'
+expect 0 train set $small --optimizer-batch-size 20 --epochs 1 --no-checkpoints
+says 'warning: train: the optimiser.s batch of 20 is no multiple of the batch of 8: a step is of 16'
+expect 1 train set --resume sgd-a/checkpoint_0000.safetensors --optimizer-batch-size 16 --workspace other
+says "was saved inside an optimiser step, after 2 batches of 4: it cannot go on with 2"
+expect 0 train set --resume sgd-a/checkpoint_0001.safetensors --optimizer-batch-size 16 --workspace other
+expect 2 train set $small --use-ema -0.5
+says "--use-ema: '-0.5' is not between 0 and 1, nor -1"
+expect 2 train set $small --mixup-file raw.safetensors
+says '--mixup-file belongs to --mixup'
+expect 1 train set $small --mixup 0.2 --mixup-file raw.safetensors
+says "'raw.safetensors' has no 'lambda'"
+expect 2 train set $small --lr-rule tf --lr-schedule linear
+says 'knows the schedules step and cosine, not linear'
+expect 2 train set $small --decay-rule readme --bn-weight-decay
+expect 2 train set $small --amp-level O3 --precision bf16 --use-ema 0.9
+expect 1 train set --resume plain/checkpoint.safetensors --epochs 4 --optimizer rmsprop --workspace plain
+says "has no tensor 'square_avg"
+
+finish
