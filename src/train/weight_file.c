@@ -19,12 +19,19 @@ static td_status is_of_pytorch(const char *path, bool *out)
     return st;
 }
 
-td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out)
+static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensors **out)
 {
     bool is_pth = false;
     *out = NULL;
     TD_TRY(is_of_pytorch(path, &is_pth));
-    return is_pth ? td_pth_read(path, is_ema, out) : td_tensors_read(path, out);
+    if (is_pth)
+        return td_pth_read(path, is_ema, out);
+    return maps ? td_tensors_map(path, out) : td_tensors_read(path, out);
+}
+
+td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out)
+{
+    return read_or_map(path, is_ema, false, out);
 }
 
 const char *td_weight_file_arch(const td_tensors *t)
@@ -44,7 +51,7 @@ td_status td_weight_file_open(const char *path, td_tensors **out)
     td_status st = TD_OK;
     td_tensors *t;
     *out = NULL;
-    TD_TRY(td_weight_file_read(path, false, &t));
+    TD_TRY(read_or_map(path, false, true, &t));
     TD_OUT(td_tensors_widen(t));
     const char *arch = td_weight_file_arch(t);
     if (arch)

@@ -179,6 +179,7 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
         if (x && !is_skipped(o, name))
             TD_OUT(td_program_set(p, name, x->data));
     }
+    TD_OUT(td_tensors_check(t)); /* was what was copied the file's? */
 out:
     td_map_release(&map);
     return st;
