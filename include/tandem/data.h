@@ -70,7 +70,13 @@ typedef struct {
  */
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 
-/** A data set of single files, labels -1, no classes; the paths are copied.  For prediction. */
+/**
+ * A data set of single files, labels -1, no classes; the paths are copied.  For prediction.  A
+ * folder stands for the pictures below it (names as in td_dataset_open), by folder, then by name.
+ *   TD_EARG     no paths
+ *   TD_EFORMAT  a folder without a picture
+ *   TD_ELIMIT   folders nested deeper than 32
+ */
 TD_API TD_CHECKED td_status td_dataset_from_files(const char *const *paths, int64_t n,
                                                   td_dataset **out);
 

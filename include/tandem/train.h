@@ -258,6 +258,9 @@ typedef struct {
     int interpolation;
     bool ignore_orientation;
     int topk;
+    int batch_size;  /* at most; 0: 8 */
+    int workers;     /* decoding threads; 0: chosen */
+    bool json_lines; /* how the command shows results */
     const char *device;
     int threads;
     int tune;               /* td_tune_mode */
@@ -279,12 +282,14 @@ typedef struct {
 } td_prediction;
 
 /**
- * Call `each` for every file in order.  A bad picture is reported through it and does not end the
- * job.
+ * Call `each` for every file in order; a folder stands for the pictures below it, by folder, then
+ * by name.  A bad picture is reported through it and does not end the job; a failure that `each`
+ * returns does.
  */
 TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
                                         const char *const *files,
-                                        void (*each)(void *ctx, const td_prediction *p), void *ctx);
+                                        td_status (*each)(void *ctx, const td_prediction *p),
+                                        void *ctx);
 
 /** Fresh weights: arch, num_classes, seed -> file.  `classes` may be NULL. */
 TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,

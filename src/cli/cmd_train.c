@@ -147,7 +147,7 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     return TD_OK;
 }
 
-static void print_prediction(void *ctx, const td_prediction *p)
+static td_status print_prediction(void *ctx, const td_prediction *p)
 {
     td_text *out = ctx;
     td_text_add(out, "%s\n", p->path);
@@ -155,6 +155,7 @@ static void print_prediction(void *ctx, const td_prediction *p)
         td_text_add(out, "  %s\n", p->message);
     for (int i = 0; p->st == TD_OK && i < p->n; i++)
         td_text_add(out, "%s: %.1f%%\n", p->name[i], 100 * p->probability[i]);
+    return td_text_status(out);
 }
 
 /* --mode predict --to-predict FILE: tandem classify's job */

@@ -203,6 +203,20 @@ static int by_place(const void *a, const void *b)
     return order ? order : strcmp(p + n, q + m);
 }
 
+td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
+{
+    walk w = { .ds = ds, .cap = *cap, .label = -1 };
+    int64_t first = ds->n;
+    td_status st = walk_folder(&w, folder, 0);
+    *cap = w.cap;
+    TD_TRY(st);
+    if (ds->n == first)
+        return td_error(TD_EFORMAT, "folder '%s' holds no pictures (names ending in %s)", folder,
+                        ENDINGS);
+    qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
+    return TD_OK;
+}
+
 static td_status read_class(td_dataset *ds, walk *w, const char *name)
 {
     int64_t first = ds->n;

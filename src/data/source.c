@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/map.h"
+#include "base/os.h"
 #include "base/text.h"
 
 static const td_source *const sources[] = {
@@ -75,16 +76,19 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
 
 static td_status add_files(td_dataset *ds, const char *const *paths, int64_t n)
 {
+    size_t cap = 0;
     ds->root = "files";
-    ds->samples = td_alloc((size_t)n, sizeof *ds->samples);
-    if (!ds->samples)
-        return TD_ENOMEM;
     for (int64_t i = 0; i < n; i++) {
-        ds->samples[i] = (td_sample){ td_arena_text(&ds->arena, paths[i]), -1 };
-        if (!ds->samples[i].path)
+        if (td_path_is_folder(paths[i])) {
+            TD_TRY(td_folder_add(ds, &cap, paths[i]));
+            continue;
+        }
+        TD_TRY(td_reserve(&ds->samples, &cap, (size_t)ds->n + 1, sizeof *ds->samples));
+        const char *path = td_arena_text(&ds->arena, paths[i]);
+        if (!path)
             return TD_ENOMEM;
+        ds->samples[ds->n++] = (td_sample){ path, -1 };
     }
-    ds->n = n;
     return TD_OK;
 }
 

@@ -55,6 +55,12 @@ extern const td_source td_source_tensors;
 TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);
 
 /**
+ * Append the pictures below a folder, by folder, then by name, without labels.  *cap: of
+ * ds->samples.  TD_EFORMAT: there is none; and the errors of td_list_folder.
+ */
+TD_CHECKED td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder);
+
+/**
  * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
  * td_transform_read, or from the pack, as td_pack_read.
  */

@@ -1,128 +1,158 @@
 /*
  * classify.c -- what is on these pictures
+ *
+ * A loader's workers decode while a predictor computes.  n pictures become batches as equal as they
+ * can be (9 with at most 8 in a batch: 5 and 4), so that one program does for all of them and
+ * hardly a row is padding.  The loader leaves bad pictures out of a batch; walking along the
+ * numbers of those that are there finds each of them in its place.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
-#include "io/safetensors.h"
 #include "tandem/data.h"
-#include "train/checkpoint.h"
-#include "train/inputs.h"
 #include "train/metrics.h"
-#include "train/network.h"
-#include "train/weight_file.h"
-#include "train/weights.h"
+#include "train/predictor.h"
+
+enum { BATCH = 8 };
 
 typedef struct {
-    td_classify_opts o;
-    td_tensors *weights;
-    td_device *dev;
-    td_program *program;
-    int n_names;
-    char **names;
-    char number[10][24]; /* names of classes without one */
+    const td_classify_opts *o;
+    td_predictor *predictor;
+    td_dataset *ds;
+    td_loader *ld;
+    float *probabilities; /* [batch, classes] */
+    int64_t next;         /* the picture to report */
+    int64_t n_bad;        /* bad ones reported */
+    td_status (*each)(void *ctx, const td_prediction *p);
+    void *ctx;
 } classifier;
 
 static void release(classifier *c)
 {
-    td_program_free(c->program);
-    td_device_close(c->dev);
-    td_classes_free(c->n_names, c->names);
-    td_tensors_free(c->weights);
+    td_loader_free(c->ld);
+    td_dataset_free(c->ds);
+    td_predictor_free(c->predictor);
+    td_free(c->probabilities);
 }
 
-static td_status open_classifier(classifier *c)
+static int choose_batch(int64_t n, int most)
 {
-    td_status st = TD_OK;
-    td_graph *g = NULL;
-    if (!c->o.weights)
+    most = most > 0 ? most : BATCH;
+    int64_t n_batches = (n + most - 1) / most;
+    return (int)((n + n_batches - 1) / n_batches);
+}
+
+static td_status open_data(classifier *c, int n_files, const char *const *files, int *batch)
+{
+    TD_TRY(td_dataset_from_files(files, n_files, &c->ds));
+    int64_t n = td_dataset_count(c->ds);
+    *batch = choose_batch(n, c->o->batch_size);
+    td_loader_opts lo = { .batch_size = *batch,
+                          .image_size = td_predictor_transform(c->predictor)->size,
+                          .interpolation = (td_interpolation)c->o->interpolation,
+                          .ignore_orientation = c->o->ignore_orientation,
+                          .workers = n == 1 ? 1 : c->o->workers,
+                          .prefetch = n <= *batch ? 1 : 2,
+                          .nice = 5,
+                          .max_bad = 1 };
+    return td_loader_new(c->ds, &lo, &c->ld);
+}
+
+static td_status open_predictor(classifier *c)
+{
+    const td_classify_opts *o = c->o;
+    td_predictor_opts po = { .model = o->model,
+                             .amp = o->amp,
+                             .weights = o->weights,
+                             .use_ema = o->use_ema,
+                             .interpolation = o->interpolation,
+                             .ignore_orientation = o->ignore_orientation,
+                             .device = o->device,
+                             .tune = o->tune,
+                             .tune_cache = o->tune_cache };
+    if (!o->weights)
         return td_error(TD_EUSAGE, "classify needs --weights FILE");
-    TD_TRY(td_weight_file_open(c->o.weights, &c->weights));
-    td_weight_facts_apply(c->weights, td_model_is_default(&c->o.model), &c->o.model);
-    TD_TRY(td_classes_from_json(td_tensors_meta(c->weights, "tandem.classes"), c->o.weights,
-                                &c->n_names, &c->names));
-    TD_TRY(td_model_image_size(&c->o.model, &c->o.model.image_size));
-    TD_TRY(td_device_open(c->o.device, &c->dev));
-    TD_TRY(td_amp_resolve(&c->o.amp, c->dev));
-    TD_TRY(td_device_tune(c->dev, (td_tune_mode)c->o.tune, c->o.tune_cache));
-    TD_TRY(td_judging_graph(&c->o.model, 1, 0, false, &g));
-    TD_OUT(td_compile(g, c->dev, &(td_compile_opts){ .amp = &c->o.amp }, &c->program));
-    TD_OUT(td_weights_load(c->weights, c->o.weights, &(td_load_opts){ .use_ema = c->o.use_ema },
-                           c->program));
-out:
-    td_graph_free(g);
-    return st;
+    return td_predictor_open(&po, &c->predictor);
 }
 
-static td_status predict(classifier *c, const td_batch *b, td_prediction *p)
+/* --- results ---------------------------------------------------------------------------------- */
+
+static td_status report_good(classifier *c, const float *probability)
 {
-    td_type type;
-    int best[10];
-    TD_TRY(td_program_bind(c->program, "images", b->images));
-    TD_TRY(td_program_run(c->program));
-    const float *probability = td_program_output(c->program, "probabilities", &type);
-    int classes = (int)type.dim[1];
-    p->n = c->o.topk < classes ? c->o.topk : classes;
-    td_top_k(probability, classes, p->n, best);
-    for (int i = 0; i < classes; i++)
+    char room[10][24];
+    int best[10], classes = td_predictor_classes(c->predictor);
+    td_prediction p = { .path = td_dataset_path(c->ds, c->next++) };
+    p.n = c->o->topk < classes ? c->o->topk : classes;
+    for (int i = 0; i < classes && p.st == TD_OK; i++)
         if (!isfinite(probability[i]))
-            return td_error(TD_EARG, "the network gives no finite probabilities for it (%s)",
-                            td_amp_precision_name(&c->o.amp));
-    for (int i = 0; i < p->n; i++) {
-        p->label[i] = best[i];
-        p->probability[i] = (double)probability[best[i]];
-        snprintf(c->number[i], sizeof c->number[i], "class %d", best[i]);
-        p->name[i] = best[i] < c->n_names ? c->names[best[i]] : c->number[i];
+            p.st = td_error(TD_EARG, "the network gives no finite probabilities for it (%s)",
+                            td_amp_precision_name(td_predictor_amp(c->predictor)));
+    if (p.st != TD_OK) {
+        p.n = 0;
+        p.message = td_error_message();
+        return c->each(c->ctx, &p);
+    }
+    td_top_k(probability, classes, p.n, best);
+    for (int i = 0; i < p.n; i++) {
+        p.label[i] = best[i];
+        p.probability[i] = (double)probability[best[i]];
+        p.name[i] = td_predictor_class_name(c->predictor, best[i], room[i]);
+    }
+    return c->each(c->ctx, &p);
+}
+
+/* the bad pictures before `until` */
+static td_status report_bad(classifier *c, int64_t until)
+{
+    const td_bad_picture *bad;
+    int64_t n = td_loader_bad(c->ld, &bad);
+    for (; c->next < until; c->next++) {
+        const char *reason = c->n_bad < n ? bad[c->n_bad].reason : "cannot be read";
+        c->n_bad++;
+        td_prediction p = { .path = td_dataset_path(c->ds, c->next),
+                            .st = TD_EFORMAT,
+                            .message = reason };
+        TD_TRY(c->each(c->ctx, &p));
     }
     return TD_OK;
 }
 
-/* one file, by a loader of its own: its failure is its own */
-static td_status classify_file(classifier *c, const char *path, td_prediction *p)
+static td_status classify_batch(classifier *c, const td_batch *b)
 {
-    td_status st = TD_OK;
-    td_dataset *ds = NULL;
-    td_loader *ld = NULL;
-    const td_batch *b;
-    const td_bad_picture *bad;
-    td_input_opts in = { .interpolation = c->o.interpolation,
-                         .workers = 1,
-                         .prefetch = 1,
-                         .ignore_orientation = c->o.ignore_orientation,
-                         .max_bad = 1 };
-    td_loader_opts lo = td_loader_opts_of(&in, &c->o.model, 1);
-    TD_OUT(td_dataset_from_files(&path, 1, &ds));
-    TD_OUT(td_loader_new(ds, &lo, &ld));
-    TD_OUT(td_loader_next(ld, &b));
-    if (b->n == 1)
-        st = predict(c, b, p);
-    else if (td_loader_bad(ld, &bad) > 0)
-        st = td_error(TD_EFORMAT, "%s", bad[0].reason);
-out:
-    td_loader_free(ld);
-    td_dataset_free(ds);
-    return st;
+    size_t classes = (size_t)td_predictor_classes(c->predictor);
+    if (b->n)
+        TD_TRY(td_predictor_run(c->predictor, b->images, b->n, NULL, c->probabilities));
+    for (int i = 0; i < b->n; i++) {
+        TD_TRY(report_bad(c, b->samples[i]));
+        TD_TRY(report_good(c, c->probabilities + (size_t)i * classes));
+    }
+    return TD_OK;
 }
 
 td_status td_classify(const td_classify_opts *opts, int n_files, const char *const *files,
-                      void (*each)(void *ctx, const td_prediction *p), void *ctx)
+                      td_status (*each)(void *ctx, const td_prediction *p), void *ctx)
 {
     td_status st = TD_OK;
-    classifier c = { .o = *opts };
+    classifier c = { .o = opts, .each = each, .ctx = ctx };
+    const td_batch *b;
+    int batch;
     TD_OUT(td_log_configure(opts->log ? opts->log : "error"));
     td_set_threads(opts->threads);
-    TD_OUT(open_classifier(&c));
-    for (int i = 0; i < n_files; i++) {
-        td_prediction p = { .path = files[i] };
-        p.st = classify_file(&c, files[i], &p);
-        if (p.st == TD_ENOMEM || p.st == TD_EDEVICE)
-            TD_OUT(p.st);
-        p.message = p.st == TD_OK ? NULL : td_error_message();
-        each(ctx, &p);
-    }
+    TD_OUT(open_predictor(&c));
+    TD_OUT(open_data(&c, n_files, files, &batch));
+    TD_OUT(td_predictor_keep(c.predictor, batch));
+    td_predictor_settle(c.predictor);
+    c.probabilities =
+        td_alloc((size_t)batch, (size_t)td_predictor_classes(c.predictor) * sizeof(float));
+    if (!c.probabilities)
+        TD_OUT(TD_ENOMEM);
+    while ((st = td_loader_next(c.ld, &b)) == TD_OK)
+        TD_OUT(classify_batch(&c, b));
+    if (st == TD_EEND)
+        st = report_bad(&c, td_dataset_count(c.ds));
 out:
     release(&c);
     return st;

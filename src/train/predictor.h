@@ -1,0 +1,82 @@
+/*
+ * train/predictor.h -- a weight file made ready to answer: rows of pictures in, probabilities out
+ *
+ *     td_predictor *p;
+ *     TD_TRY(td_predictor_open(&opts, &p));
+ *     TD_OUT(td_predictor_keep(p, 1));                     programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_keep(p, 8));
+ *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));       8 rows, then 3 of 1 or padded
+ *     td_predictor_free(p);
+ *
+ * What it knows of the network (names, sizes, the transform) never changes, so any thread may ask for
+ * it.  keep, time and run belong to one thread at a time, the one whose compute threads are meant.
+ */
+#ifndef TD_TRAIN_PREDICTOR_H
+#define TD_TRAIN_PREDICTOR_H
+
+#include "data/augment.h"
+#include "tandem/train.h"
+
+enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */
+
+typedef struct td_predictor td_predictor;
+
+/** What a predictor needs to know; the texts are borrowed while it lives. */
+typedef struct {
+    td_model_opts model; /* open parts come from the weight file */
+    td_amp_opts amp;
+    const char *weights;
+    bool use_ema; /* the file's averaged weights */
+    int interpolation;
+    bool ignore_orientation;
+    const char *device;
+    int tune; /* td_tune_mode */
+    const char *tune_cache;
+} td_predictor_opts;
+
+/**
+ * Read the weights and open the device; nothing is compiled yet.  td_set_threads before it.
+ *   TD_EUSAGE  no weight file named;  and the errors of td_tensors_read, td_device_open, td_amp_resolve
+ */
+td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) TD_CHECKED;
+void td_predictor_free(td_predictor *p);
+
+/**
+ * Compile for `batch` rows, unless that is kept already.  TD_ELIMIT: TD_PREDICTOR_SIZES are;
+ * TD_EARG: it is settled; and the errors of td_compile and td_weights_load.
+ */
+td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
+
+/** No more programs will be kept: the weight file's own memory is given back. */
+void td_predictor_settle(td_predictor *p);
+
+/**
+ * Time the kept programs, so that run can choose between padding a short batch and running smaller
+ * ones.  Without it short batches are padded.
+ */
+td_status td_predictor_time(td_predictor *p) TD_CHECKED;
+
+/**
+ * Run n >= 1 rows of images [n, 3, S, S] through kept programs into logits [n, K] and probabilities
+ * [n, K]; either may be NULL.  TD_EARG: nothing is kept; TD_EDEVICE.
+ */
+td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
+                           float *probabilities) TD_CHECKED;
+
+/* --- facts ------------------------------------------------------------------------------------ */
+
+int td_predictor_classes(const td_predictor *p);
+
+/** The name of class i, or "class 17", written into `room`, where the file has none. */
+const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
+
+/** The architecture's, or the graph file's. */
+const char *td_predictor_name(const td_predictor *p);
+
+/** How a picture becomes a row. */
+const td_transform *td_predictor_transform(const td_predictor *p);
+
+/** Resolved. */
+const td_amp_opts *td_predictor_amp(const td_predictor *p);
+
+#endif
