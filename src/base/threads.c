@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -151,6 +152,18 @@ void *td_queue_pop(td_queue *q)
 void *td_queue_try_pop(td_queue *q)
 {
     pthread_mutex_lock(&q->lock);
+    void *item = take(q);
+    pthread_mutex_unlock(&q->lock);
+    return item;
+}
+
+void *td_queue_pop_until(td_queue *q, int64_t until_ns)
+{
+    struct timespec until = { .tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000 };
+    int failed = 0;
+    pthread_mutex_lock(&q->lock);
+    while (q->n == 0 && !q->is_closed && failed == 0)
+        failed = pthread_cond_clockwait(&q->not_empty, &q->lock, CLOCK_MONOTONIC, &until);
     void *item = take(q);
     pthread_mutex_unlock(&q->lock);
     return item;

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -38,6 +39,9 @@ void *td_queue_pop(td_queue *q);
 
 /** As td_queue_pop, but NULL at once when it is empty. */
 void *td_queue_try_pop(td_queue *q);
+
+/** As td_queue_pop, but NULL too when nothing came until td_now_ns() is `until_ns`. */
+void *td_queue_pop_until(td_queue *q, int64_t until_ns);
 
 /** No more pushes; waiting threads wake. */
 void td_queue_close(td_queue *q);

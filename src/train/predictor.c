@@ -1,9 +1,9 @@
 /*
  * predictor.c -- programs of several batch sizes over one weight file
  *
- * A program has one batch size and its own copy of the weights (in the layouts its kernels want), so
- * few are kept.  n rows are cut greedily: as many full batches of the largest size as fit, then the
- * rest by the next smaller size or padded into a larger one, whichever takes less time by what
+ * A program has one batch size and its own copy of the weights (in the layouts its kernels want),
+ * so few are kept.  n rows are cut greedily: as many full batches of the largest size as fit, then
+ * the rest by the next smaller size or padded into a larger one, whichever takes less time by what
  * td_predictor_time measured.
  */
 #include "train/predictor.h"

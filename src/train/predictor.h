@@ -3,13 +3,14 @@
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
- *     TD_OUT(td_predictor_keep(p, 1));                     programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_keep(p, 1));             programs are kept, one for each batch size
  *     TD_OUT(td_predictor_keep(p, 8));
- *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));       8 rows, then 3 of 1 or padded
+ *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));     8, then 3 of 1 or padded
  *     td_predictor_free(p);
  *
- * What it knows of the network (names, sizes, the transform) never changes, so any thread may ask for
- * it.  keep, time and run belong to one thread at a time, the one whose compute threads are meant.
+ * What it knows of the network (names, sizes, the transform) never changes once a program is kept,
+ * so any thread may ask for it.  keep, time and run belong to one thread, the one whose compute
+ * threads are meant.
  */
 #ifndef TD_TRAIN_PREDICTOR_H
 #define TD_TRAIN_PREDICTOR_H
@@ -36,7 +37,8 @@ typedef struct {
 
 /**
  * Read the weights and open the device; nothing is compiled yet.  td_set_threads before it.
- *   TD_EUSAGE  no weight file named;  and the errors of td_tensors_read, td_device_open, td_amp_resolve
+ *   TD_EUSAGE  no weight file named
+ *   and the errors of td_tensors_read, td_device_open and td_amp_resolve
  */
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) TD_CHECKED;
 void td_predictor_free(td_predictor *p);

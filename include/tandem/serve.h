@@ -1,0 +1,74 @@
+/*
+ * tandem/serve.h -- a network behind HTTP: pictures in, classes out
+ *
+ *     td_serve_opts o;
+ *     td_serve_defaults(&o);
+ *     o.weights = "model_best.safetensors";
+ *     TD_TRY(td_serve(&o, print_address, NULL));       until SIGINT or SIGTERM
+ *
+ * docs/serve.md has the endpoints.
+ */
+#ifndef TD_SERVE_H
+#define TD_SERVE_H
+
+#include "tandem/model.h"
+#include "tandem/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The field table (td_serve_fields) holds names, defaults and ranges. */
+typedef struct {
+    td_model_opts model;
+    td_amp_opts amp;
+    const char *weights;
+    bool use_ema;     /* the file's averaged weights */
+    const char *host; /* an address of this machine, "127.0.0.1" or "::1" */
+    int port;         /* 0: one that is free */
+    const char *name; /* of the model in paths; NULL: the architecture's */
+    int interpolation;
+    bool ignore_orientation;
+    int topk;            /* classes in an answer that asks for no number */
+    int max_batch;       /* rows that are computed together */
+    double max_delay_ms; /* how long a row waits for others that are being decoded */
+    int max_queue;       /* requests under way; those above get 503 */
+    int64_t max_body;    /* bytes of a request; longer ones get 413 */
+    double timeout;      /* seconds to send a request in */
+    int max_connections;
+    int workers; /* decoding threads; 0: chosen */
+    const char *device;
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *log;
+} td_serve_opts;
+
+TD_API const struct td_field *td_serve_fields(void);
+TD_API void td_serve_defaults(td_serve_opts *opts);
+
+/** Where the server listens; lent for the call. */
+typedef struct {
+    const char *name; /* the model's */
+    const char *host;
+    int port;
+} td_serve_address;
+
+/**
+ * Serve until SIGINT or SIGTERM, then answer what was received and return TD_OK; the second signal
+ * ends the process.  `ready` is called once, when requests are taken; a failure that it returns
+ * ends the job.
+ *
+ *   TD_EUSAGE  no weights, a name that cannot stand in a path
+ *   TD_EARG    the host is no address
+ *   TD_EIO     the port is in use, or may not be used
+ *   and the errors of reading weights and of td_compile
+ */
+TD_API TD_CHECKED td_status td_serve(const td_serve_opts *opts,
+                                     td_status (*ready)(void *ctx, const td_serve_address *a),
+                                     void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

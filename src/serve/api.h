@@ -1,0 +1,130 @@
+/*
+ * serve/api.h -- what requests mean and what answers look like; no sockets, no threads, no network
+ *
+ *     route = td_api_route(service, "POST", "/classify", &reply)      else `reply` is the answer
+ *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of pictures
+ *     ...                                                             rows -> logits, probabilities
+ *     td_api_write(service, &work, &reply)                            those -> body
+ *
+ * The inference protocol is KServe's version 2 ("Open Inference Protocol"), with the extensions
+ * for binary tensors and classification.  An error is {"error": "sentence"} with a status of 4xx or
+ * 5xx.
+ */
+#ifndef TD_SERVE_API_H
+#define TD_SERVE_API_H
+
+#include "base/text.h"
+#include "data/augment.h"
+
+enum {
+    TD_TOPK_MAX = 10,
+    TD_ROWS_MAX = 1024,       /* pictures in a request */
+    TD_JSON_BYTES = 64 * 1024 /* of a request's JSON without the numbers of its tensor */
+};
+
+/** What is served.  Constant while requests run; every thread reads it. */
+typedef struct {
+    const char *name;      /* of the model, in paths */
+    const char *precision; /* "bf16" */
+    int n_classes, topk;
+    td_transform transform; /* of pictures; its size is the network's */
+    const char *(*class_name)(const void *ctx, int i, char room[24]);
+    const void *ctx;
+} td_service;
+
+/** A request, whole.  Texts are borrowed; NULL: not there. */
+typedef struct {
+    const char *topk;         /* ?topk= */
+    const char *content_type; /* Content-Type */
+    const char *json_bytes;   /* Inference-Header-Content-Length */
+    const void *body;
+    size_t n_body;
+} td_request;
+
+/** An answer.  All zero is valid; release with td_text_release(&body). */
+typedef struct {
+    int status;        /* 200 */
+    const char *type;  /* Content-Type */
+    const char *allow; /* of 405 */
+    size_t json_bytes; /* Inference-Header-Content-Length; 0: none */
+    td_text body;
+} td_reply;
+
+typedef enum {
+    TD_ROUTE_NONE, /* the reply says why */
+    TD_ROUTE_CLASSIFY,
+    TD_ROUTE_INFER,
+    TD_ROUTE_PAGE,
+    TD_ROUTE_ICON,
+    TD_ROUTE_METRICS,
+    TD_ROUTE_SERVER,
+    TD_ROUTE_LIVE,
+    TD_ROUTE_READY,
+    TD_ROUTE_MODEL,
+    TD_ROUTE_MODEL_READY,
+} td_route;
+
+/* A tensor that the request wants back. */
+typedef struct {
+    bool is_probabilities; /* else logits */
+    bool is_binary;
+    int classes; /* classification extension: the best so many; 0: the tensor */
+} td_wanted;
+
+/** What a request asks to be computed, and the result.  All zero is valid. */
+typedef struct {
+    td_route route; /* CLASSIFY or INFER */
+    int n;          /* rows */
+    float *images;  /* [n, 3, S, S] */
+    float *results; /* [2, n, K]: logits, then probabilities; made by td_api_read */
+    int topk;       /* of CLASSIFY */
+    td_wanted wanted[2];
+    int n_wanted;
+    td_text id; /* of INFER; empty: none */
+} td_work;
+
+void td_work_release(td_work *w);
+
+/** Where a request goes; TD_ROUTE_NONE with 404 or 405 in `reply`. */
+td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply);
+
+/** The answer to routes that need neither body nor computing; `is_ready`: not draining. */
+void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply);
+
+/** Body -> w->images.  False: `reply` is the answer (4xx, or 500 out of memory). */
+bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
+                 td_reply *reply) TD_CHECKED;
+
+/** w->results -> answer. */
+void td_api_write(const td_service *s, const td_work *w, td_reply *reply);
+
+/** Make `reply` an error with this sentence. */
+void td_reply_error(td_reply *reply, int status, const char *fmt, ...) TD_PRINTF(3, 4);
+
+/** The same, with the thread's error: 500 for TD_ENOMEM and TD_EDEVICE, else 400. */
+void td_reply_failure(td_reply *reply, td_status st);
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/** The bytes of the picture in a multipart/form-data body: part "image", or the first file. */
+td_status td_multipart_find(const char *content_type, const char *body, size_t n_body,
+                            const char **out, size_t *n_out) TD_CHECKED;
+
+/** Body of an infer request -> w, and the answer back. */
+td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w) TD_CHECKED;
+void td_infer_write(const td_service *s, const td_work *w, td_reply *reply);
+
+/**
+ * Take the numbers out of a request's JSON: the nested arrays inputs[0].data go to *numbers as
+ * float32, row by row, and `rest` gets the text with null in their place, at most TD_JSON_BYTES.
+ * *numbers is td_alloc'ed, NULL when there are none.
+ *   TD_EFORMAT  malformed, a number that float32 cannot hold, two tensors with data
+ *   TD_ELIMIT   more than max_numbers, or a rest that is too long
+ */
+td_status td_tensor_json_read(const char *text, size_t n, size_t max_numbers, td_text *rest,
+                              float **numbers, size_t *n_numbers) TD_CHECKED;
+
+/** The page for trying a picture. */
+extern const char td_page_html[];
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * serve/batcher.h -- requests become rows, rows become batches, batches become answers
+ *
+ *     any thread        td_batcher_submit(b, job)     job->read, on a worker: body -> rows
+ *     one thread        td_batcher_turn(b, wait_ns)   rows of several jobs -> network -> job->done
+ *
+ *     submitted -- workers: decode --> ready -- one turn: gather, compute --> done
+ *
+ * A batch is computed as soon as it is full, nothing else is on its way, or its first row has
+ * waited for max_delay_ns.
+ */
+#ifndef TD_SERVE_BATCHER_H
+#define TD_SERVE_BATCHER_H
+
+#include "serve/api.h"
+#include "serve/metrics.h"
+#include "train/predictor.h"
+
+typedef struct td_job td_job;
+
+/** Kept from submit until `done` has been called, once, on whatever thread. */
+struct td_job {
+    td_work work;
+    bool (*read)(td_job *job, td_transformer *buffers); /* false: there is nothing to compute */
+    void (*done)(td_job *job, td_status st);            /* the message is this thread's */
+};
+
+typedef struct {
+    td_predictor *predictor; /* kept; td_batcher_turn runs it */
+    td_metrics *metrics;     /* kept */
+    int max_rows, max_jobs, workers;
+    int64_t max_delay_ns;
+} td_batcher_opts;
+
+typedef struct td_batcher td_batcher;
+
+td_status td_batcher_new(const td_batcher_opts *opts, td_batcher **out) TD_CHECKED;
+
+/** Only when no job is under way. */
+void td_batcher_free(td_batcher *b);
+
+/** Take a place for a job; false: max_jobs are under way.  Submit follows, or td_batcher_leave. */
+bool td_batcher_enter(td_batcher *b);
+void td_batcher_leave(td_batcher *b);
+void td_batcher_submit(td_batcher *b, td_job *job);
+
+/** Jobs between enter and done. */
+int td_batcher_load(const td_batcher *b);
+
+/** Wait up to wait_ns for rows and compute one batch of them. */
+void td_batcher_turn(td_batcher *b, int64_t wait_ns);
+
+#endif

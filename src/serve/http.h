@@ -1,0 +1,43 @@
+/*
+ * serve/http.h -- sockets: libmicrohttpd on one side, the batcher on the other
+ *
+ * One thread of the library's own reads and writes all connections.  A request whose body is whole
+ * goes to the batcher and its connection sleeps until the answer is there; everything else is
+ * answered at once, so that health and metrics answer under any load.
+ */
+#ifndef TD_SERVE_HTTP_H
+#define TD_SERVE_HTTP_H
+
+#include "serve/batcher.h"
+
+typedef struct {
+    const td_service *service; /* kept */
+    td_batcher *batcher;       /* kept */
+    td_metrics *metrics;       /* kept */
+    const char *host;
+    int port;
+    int64_t max_body;
+    double timeout_s;
+    int max_connections;
+} td_http_opts;
+
+typedef struct td_http td_http;
+
+/** Listen and answer.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at. */
+td_status td_http_open(const td_http_opts *opts, td_http **out) TD_CHECKED;
+int td_http_port(const td_http *h);
+
+/** Close connections that have taken too long to send a request.  Call it now and then. */
+void td_http_sweep(td_http *h);
+
+/** Take no more connections; answers to requests from now on end theirs. */
+void td_http_drain(td_http *h);
+
+/** Requests whose answer is not sent yet, and open connections. */
+int td_http_requests(const td_http *h);
+int td_http_connections(const td_http *h);
+
+/** Only when no job is with the batcher.  Requests that are not whole are cut off. */
+void td_http_close(td_http *h);
+
+#endif

@@ -1,0 +1,279 @@
+/*
+ * infer.c -- POST /v2/models/NAME/infer: KServe's inference protocol, version 2
+ *
+ * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes behind the JSON
+ * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs `logits` and
+ * `probabilities` FP32 [n, K], both where none is named; as JSON, as bytes (binary_data), or with
+ * the parameter `classification` as BYTES [n, k] of "value:index:name".
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "serve/api.h"
+#include "train/metrics.h"
+
+enum { ID_BYTES = 256 };
+
+/* a request on its way to a td_work */
+typedef struct {
+    const td_service *s;
+    td_json *doc;
+    const char *binary; /* behind the JSON */
+    size_t n_binary;
+    float *numbers; /* from the JSON; moves to the work */
+    size_t n_numbers;
+} reading;
+
+/* --- the input -------------------------------------------------------------------------------- */
+
+static td_status read_shape(const reading *r, const td_json *input, int64_t *rows)
+{
+    const td_json *shape = td_json_get(input, "shape");
+    int64_t dim[4], size = r->s->transform.size;
+    if (td_json_kind_of(shape) != TD_JSON_ARRAY || td_json_count(shape) != 4)
+        return td_error(TD_ESHAPE, "input 'images' has no shape of 4 numbers, wanted [n,3,%d,%d]",
+                        (int)size, (int)size);
+    for (size_t i = 0; i < 4; i++)
+        TD_TRY(td_json_as_int(td_json_at(shape, i), &dim[i]));
+    if (dim[1] != 3 || dim[2] != size || dim[3] != size)
+        return td_error(TD_ESHAPE, "input 'images' is [%lld,%lld,%lld,%lld], wanted [n,3,%d,%d]",
+                        (long long)dim[0], (long long)dim[1], (long long)dim[2], (long long)dim[3],
+                        (int)size, (int)size);
+    if (dim[0] < 1 || dim[0] > TD_ROWS_MAX)
+        return td_error(TD_ELIMIT, "input 'images' has %lld pictures, wanted 1 .. %d",
+                        (long long)dim[0], TD_ROWS_MAX);
+    *rows = dim[0];
+    return TD_OK;
+}
+
+/* bytes behind the JSON, little-endian as this machine is */
+static td_status take_binary(const reading *r, int64_t declared, size_t wanted, td_work *w)
+{
+    if (r->n_numbers)
+        return td_error(TD_EFORMAT, "input 'images' has both data and binary_data_size");
+    if (declared < 0 || (uint64_t)declared != r->n_binary)
+        return td_error(TD_EFORMAT,
+                        "binary_data_size is %lld, %zu bytes follow the JSON (is "
+                        "Inference-Header-Content-Length right?)",
+                        (long long)declared, r->n_binary);
+    if (r->n_binary != wanted * sizeof(float))
+        return td_error(TD_ESHAPE, "input 'images' has %zu bytes, its shape wants %zu", r->n_binary,
+                        wanted * sizeof(float));
+    w->images = td_alloc(wanted, sizeof(float));
+    if (!w->images)
+        return TD_ENOMEM;
+    memcpy(w->images, r->binary, r->n_binary);
+    for (size_t i = 0; i < wanted; i++)
+        if (!isfinite(w->images[i]))
+            return td_error(TD_EFORMAT, "number %zu of input 'images' is not finite", i);
+    return TD_OK;
+}
+
+static td_status read_input(reading *r, td_work *w)
+{
+    const td_json *inputs = td_json_get(r->doc, "inputs");
+    const td_json *input = td_json_at(inputs, 0);
+    const char *name, *type;
+    int64_t rows, declared;
+    if (td_json_kind_of(inputs) != TD_JSON_ARRAY || td_json_count(inputs) != 1)
+        return td_error(TD_EFORMAT, "wanted one input, 'images'");
+    TD_TRY(td_json_text(input, "name", &name));
+    TD_TRY(td_json_text(input, "datatype", &type));
+    if (strcmp(name, "images") != 0)
+        return td_error(TD_ENOTFOUND, "there is no input '%.100s', wanted 'images'", name);
+    if (strcmp(type, "FP32") != 0)
+        return td_error(TD_EUNSUPPORTED, "input 'images' is '%.20s', wanted FP32", type);
+    TD_TRY(read_shape(r, input, &rows));
+    size_t size = (size_t)r->s->transform.size, wanted = (size_t)rows * 3 * size * size;
+    w->n = (int)rows;
+    const td_json *parameters = td_json_get(input, "parameters");
+    if (parameters && td_json_get(parameters, "binary_data_size")) {
+        TD_TRY(td_json_int(parameters, "binary_data_size", &declared));
+        return take_binary(r, declared, wanted, w);
+    }
+    if (r->n_binary)
+        return td_error(TD_EFORMAT, "%zu bytes follow the JSON, and no input has binary_data_size",
+                        r->n_binary);
+    if (r->n_numbers != wanted)
+        return td_error(TD_ESHAPE, "input 'images' has %zu numbers, its shape wants %zu",
+                        r->n_numbers, wanted);
+    w->images = r->numbers;
+    r->numbers = NULL;
+    return TD_OK;
+}
+
+/* --- the outputs ------------------------------------------------------------------------------ */
+
+static td_status flag(const td_json *parameters, const char *name, bool *out)
+{
+    if (!parameters || !td_json_get(parameters, name))
+        return TD_OK;
+    return td_json_bool(parameters, name, out);
+}
+
+static td_status read_output(const reading *r, const td_json *output, td_wanted *out)
+{
+    const char *name;
+    int64_t classes = 0;
+    TD_TRY(td_json_text(output, "name", &name));
+    out->is_probabilities = strcmp(name, "probabilities") == 0;
+    if (!out->is_probabilities && strcmp(name, "logits") != 0)
+        return td_error(TD_ENOTFOUND,
+                        "there is no output '%.100s', there are 'logits' and 'probabilities'",
+                        name);
+    const td_json *parameters = td_json_get(output, "parameters");
+    TD_TRY(flag(parameters, "binary_data", &out->is_binary));
+    if (parameters && td_json_get(parameters, "classification")) {
+        TD_TRY(td_json_int(parameters, "classification", &classes));
+        if (classes < 1)
+            return td_error(TD_EARG, "classification is %lld, wanted 1 or more",
+                            (long long)classes);
+    }
+    out->classes = (int)(classes < r->s->n_classes ? classes : r->s->n_classes);
+    if (out->classes > TD_ROWS_MAX)
+        return td_error(TD_ELIMIT, "classification is %d, wanted %d at most", out->classes,
+                        TD_ROWS_MAX);
+    if (out->classes && out->is_binary)
+        return td_error(TD_EUNSUPPORTED, "an output is either classification or binary_data");
+    return TD_OK;
+}
+
+static td_status read_outputs(const reading *r, td_work *w)
+{
+    const td_json *outputs = td_json_get(r->doc, "outputs");
+    bool is_binary = false;
+    TD_TRY(flag(td_json_get(r->doc, "parameters"), "binary_data_output", &is_binary));
+    w->wanted[0] = (td_wanted){ .is_binary = is_binary };
+    w->wanted[1] = (td_wanted){ .is_binary = is_binary, .is_probabilities = true };
+    w->n_wanted = 2;
+    if (!outputs)
+        return TD_OK;
+    size_t n = td_json_count(outputs);
+    if (td_json_kind_of(outputs) != TD_JSON_ARRAY || n < 1 || n > 2)
+        return td_error(TD_EFORMAT, "outputs: wanted an array of one or two");
+    for (size_t i = 0; i < n; i++) {
+        w->wanted[i] = (td_wanted){ .is_binary = is_binary };
+        TD_TRY(read_output(r, td_json_at(outputs, i), &w->wanted[i]));
+    }
+    w->n_wanted = (int)n;
+    return TD_OK;
+}
+
+static td_status read_id(const reading *r, td_work *w)
+{
+    const char *id;
+    if (!td_json_get(r->doc, "id"))
+        return TD_OK;
+    TD_TRY(td_json_text(r->doc, "id", &id));
+    if (strlen(id) > ID_BYTES)
+        return td_error(TD_ELIMIT, "id is longer than %d bytes", ID_BYTES);
+    td_text_add(&w->id, "%s", id);
+    return td_text_status(&w->id);
+}
+
+/* where the JSON ends and bytes begin */
+static td_status split(const td_request *rq, size_t *n_json)
+{
+    int64_t n;
+    *n_json = rq->n_body;
+    if (!rq->json_bytes)
+        return TD_OK;
+    if (!td_text_to_int(rq->json_bytes, &n) || n < 0 || (uint64_t)n > rq->n_body)
+        return td_error(TD_EFORMAT,
+                        "Inference-Header-Content-Length is '%.30s', the body has %zu bytes",
+                        rq->json_bytes, rq->n_body);
+    *n_json = (size_t)n;
+    return TD_OK;
+}
+
+td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w)
+{
+    td_status st = TD_OK;
+    td_text rest = { 0 };
+    reading r = { .s = s };
+    size_t n_json, size = (size_t)s->transform.size;
+    TD_TRY(split(rq, &n_json));
+    r.binary = n_json < rq->n_body ? (const char *)rq->body + n_json : NULL;
+    r.n_binary = rq->n_body - n_json;
+    TD_OUT(td_tensor_json_read(rq->body, n_json, TD_ROWS_MAX * 3 * size * size, &rest, &r.numbers,
+                               &r.n_numbers));
+    TD_OUT(td_json_parse(td_text_get(&rest), rest.len, "request", &r.doc));
+    if (td_json_kind_of(r.doc) != TD_JSON_OBJECT)
+        TD_OUT(td_error(TD_EFORMAT, "the request is no JSON object"));
+    TD_OUT(read_id(&r, w));
+    TD_OUT(read_input(&r, w));
+    TD_OUT(read_outputs(&r, w));
+out:
+    td_free(r.numbers);
+    td_json_free(r.doc);
+    td_text_release(&rest);
+    return st;
+}
+
+/* --- the answer ------------------------------------------------------------------------------- */
+
+static void add_tensor(const float *x, size_t n, td_text *out)
+{
+    td_text_add(out, ", \"data\": [");
+    for (size_t i = 0; i < n; i++)
+        td_text_add(out, isfinite(x[i]) ? "%s%.9g" : "%snull", i ? "," : "", (double)x[i]);
+    td_text_add(out, "]}");
+}
+
+static void add_classes(const td_service *s, const float *x, int n, int k, td_text *out)
+{
+    int best[TD_ROWS_MAX];
+    char room[24];
+    td_text_add(out, ", \"data\": [");
+    for (int i = 0; i < n; i++) {
+        const float *row = x + (size_t)i * (size_t)s->n_classes;
+        td_top_k(row, s->n_classes, k, best);
+        for (int j = 0; j < k; j++) {
+            td_text_add(out, "%s\"%.9g:%d:", i + j ? ", " : "", (double)row[best[j]], best[j]);
+            td_text_add_json(out, s->class_name(s->ctx, best[j], room));
+            td_text_add(out, "\"");
+        }
+    }
+    td_text_add(out, "]}");
+}
+
+void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
+{
+    td_text *out = &reply->body;
+    size_t n = (size_t)w->n * (size_t)s->n_classes;
+    bool has_binary = false;
+    td_text_add(out, "{");
+    td_json_add_text(out, "model_name", s->name);
+    td_json_add_text(out, "model_version", "1");
+    if (w->id.len)
+        td_json_add_text(out, "id", td_text_get(&w->id));
+    td_text_add(out, ", \"outputs\": [");
+    for (int i = 0; i < w->n_wanted; i++) {
+        const td_wanted *o = &w->wanted[i];
+        const float *x = w->results + (o->is_probabilities ? n : 0);
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "name", o->is_probabilities ? "probabilities" : "logits");
+        td_json_add_text(out, "datatype", o->classes ? "BYTES" : "FP32");
+        td_text_add(out, ", \"shape\": [%d,%d]", w->n, o->classes ? o->classes : s->n_classes);
+        if (o->classes)
+            add_classes(s, x, w->n, o->classes, out);
+        else if (o->is_binary)
+            td_text_add(out, ", \"parameters\": {\"binary_data_size\": %zu}}", n * sizeof(float));
+        else
+            add_tensor(x, n, out);
+        has_binary = has_binary || o->is_binary;
+    }
+    td_text_add(out, "]}");
+    if (!has_binary)
+        return;
+    reply->type = "application/octet-stream";
+    reply->json_bytes = out->len;
+    for (int i = 0; i < w->n_wanted; i++)
+        if (w->wanted[i].is_binary)
+            td_text_add_bytes(out,
+                              (const char *)(w->results + (w->wanted[i].is_probabilities ? n : 0)),
+                              n * sizeof(float));
+}

@@ -1,0 +1,213 @@
+/*
+ * serve.c -- the job: open everything, take turns until a signal comes, drain
+ *
+ * The thread that calls td_serve computes: its compute threads are the ones that --threads means,
+ * and it looks for signals between two batches.
+ *
+ *     HTTP thread -- whole requests --> workers -- rows --> this thread -- answers --> HTTP thread
+ */
+#include "tandem/serve.h"
+
+#include <string.h>
+
+#include "base/field.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "serve/http.h"
+
+#define TICK_NS  INT64_C(100000000) /* between two looks at signals */
+#define QUIET_NS INT64_C(250000000) /* without a request, while draining */
+
+static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
+static const char *const tunes[] = { "off", "cached", "full", NULL };
+
+/* clang-format off */
+static const td_field serve_fields[] = {
+    TD_TEXT_AS(td_serve_opts, weights, "weights",
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
+               "weight file or checkpoint"),
+    TD_BOOL_AS(td_serve_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
+    TD_INT    (td_serve_opts, port, 8000, 0, 65535, "to listen at; 0: one that is free, and said"),
+    TD_TEXT   (td_serve_opts, host, "127.0.0.1", "ADDRESS",
+               "to listen at; 0.0.0.0 or :: for all of this machine"),
+    TD_TEXT   (td_serve_opts, name, NULL, "NAME", "of the model in paths; default: the network's"),
+    TD_ENUM   (td_serve_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+    TD_BOOL   (td_serve_opts, ignore_orientation, false,
+               "leave EXIF-rotated pictures as they are stored"),
+    TD_INT_AS (td_serve_opts, topk, "topk", "top", 5, 1, TD_TOPK_MAX, NULL,
+               "classes in an answer to /classify that asks for no number"),
+    TD_INT    (td_serve_opts, max_batch, 8, 1, 256, "pictures computed together, at most"),
+    TD_REAL   (td_serve_opts, max_delay_ms, 2, 0, 10000,
+               "how long a picture waits for others that are being decoded"),
+    TD_INT    (td_serve_opts, max_queue, 128, 1, 100000,
+               "requests under way; those above are answered with 503"),
+    TD_LONG   (td_serve_opts, max_body, 20e6, 1, 1e10,
+               "bytes of a request, '20M'; longer ones are answered with 413"),
+    TD_REAL   (td_serve_opts, timeout, 30, 0.1, 3600, "seconds in which a request has to be sent"),
+    TD_INT    (td_serve_opts, max_connections, 1000, 1, 60000, "open at once; more have to wait"),
+    TD_INT_AS (td_serve_opts, workers, "workers", "j", 0, 0, 1024, NULL,
+               "decoding threads; 0: chosen"),
+    TD_TEXT   (td_serve_opts, device, "cpu", "NAME",
+               "cpu, or ref: the plain C kernels, which know float64 too"),
+    TD_INT    (td_serve_opts, threads, 0, 0, 4096, "compute threads; 0: one per processor"),
+    TD_ENUM   (td_serve_opts, tune, 1, tunes,
+               "kernels and layouts as measured here: not, before, or now"),
+    TD_TEXT   (td_serve_opts, tune_cache, NULL, "FILE",
+               "where that is kept; default: in ~/.cache/tandem"),
+    TD_TEXT   (td_serve_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,serve=debug'"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_serve_fields(void)
+{
+    return serve_fields;
+}
+
+void td_serve_defaults(td_serve_opts *opts)
+{
+    *opts = (td_serve_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(serve_fields, opts);
+}
+
+typedef struct {
+    const td_serve_opts *o;
+    td_predictor *predictor;
+    td_service service;
+    td_metrics metrics;
+    td_batcher *batcher;
+    td_http *http;
+} server;
+
+static const char *class_name(const void *ctx, int i, char room[24])
+{
+    return td_predictor_class_name(ctx, i, room);
+}
+
+static td_status check_name(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
+    if (*name && !name[n] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "'%.100s' is no name for a path, wanted letters, digits, - _ . (see --name)",
+                    name);
+}
+
+static td_status open_predictor(server *s)
+{
+    const td_serve_opts *o = s->o;
+    td_predictor_opts po = { .model = o->model,
+                             .amp = o->amp,
+                             .weights = o->weights,
+                             .use_ema = o->use_ema,
+                             .interpolation = o->interpolation,
+                             .ignore_orientation = o->ignore_orientation,
+                             .device = o->device,
+                             .tune = o->tune,
+                             .tune_cache = o->tune_cache };
+    if (!o->weights)
+        return td_error(TD_EUSAGE, "serve needs --weights FILE");
+    TD_TRY(td_predictor_open(&po, &s->predictor));
+    TD_TRY(td_predictor_keep(s->predictor, 1));
+    TD_TRY(td_predictor_keep(s->predictor, o->max_batch));
+    td_predictor_settle(s->predictor);
+    TD_TRY(td_predictor_time(s->predictor));
+    s->service =
+        (td_service){ .name = o->name ? o->name : td_path_base(td_predictor_name(s->predictor)),
+                      .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
+                      .n_classes = td_predictor_classes(s->predictor),
+                      .topk = o->topk,
+                      .transform = *td_predictor_transform(s->predictor),
+                      .class_name = class_name,
+                      .ctx = s->predictor };
+    return check_name(s->service.name);
+}
+
+static td_status open_server(server *s)
+{
+    const td_serve_opts *o = s->o;
+    td_batcher_opts bo = { .predictor = s->predictor,
+                           .metrics = &s->metrics,
+                           .max_rows = o->max_batch,
+                           .max_jobs = o->max_queue,
+                           .workers = o->workers ? o->workers : td_cpu_count(),
+                           .max_delay_ns = (int64_t)(o->max_delay_ms * 1e6) };
+    TD_TRY(td_batcher_new(&bo, &s->batcher));
+    td_http_opts ho = { .service = &s->service,
+                        .batcher = s->batcher,
+                        .metrics = &s->metrics,
+                        .host = o->host,
+                        .port = o->port,
+                        .max_body = o->max_body,
+                        .timeout_s = o->timeout,
+                        .max_connections = o->max_connections };
+    return td_http_open(&ho, &s->http);
+}
+
+static void take_turns(server *s)
+{
+    int64_t swept_ns = td_now_ns();
+    while (!td_signal_caught()) {
+        td_batcher_turn(s->batcher, TICK_NS);
+        if (td_now_ns() - swept_ns < TICK_NS)
+            continue;
+        td_http_sweep(s->http);
+        swept_ns = td_now_ns();
+    }
+}
+
+/* until every connection is closed, or nobody has asked for anything for a while */
+static void drain(server *s)
+{
+    int64_t begin_ns = td_now_ns(), quiet_ns = begin_ns;
+    int64_t limit_ns = (int64_t)(s->o->timeout * 1e9);
+    td_http_drain(s->http);
+    td_log(TD_LOG_INFO, "serve", "a signal came: %d requests are answered yet",
+           td_http_requests(s->http));
+    for (;;) {
+        int64_t now = td_now_ns();
+        if (td_http_requests(s->http) > 0)
+            quiet_ns = now;
+        bool is_idle = td_batcher_load(s->batcher) == 0;
+        bool is_over = td_http_connections(s->http) == 0 || now - quiet_ns > QUIET_NS ||
+                       now - begin_ns > limit_ns;
+        if (is_idle && is_over)
+            return;
+        td_batcher_turn(s->batcher, TICK_NS / 10);
+    }
+}
+
+static void release(server *s)
+{
+    td_http_close(s->http);
+    td_batcher_free(s->batcher);
+    td_predictor_free(s->predictor);
+    td_metrics_release(&s->metrics);
+}
+
+td_status td_serve(const td_serve_opts *opts,
+                   td_status (*ready)(void *ctx, const td_serve_address *a), void *ctx)
+{
+    td_status st = TD_OK;
+    server s = { .o = opts };
+    td_metrics_init(&s.metrics);
+    TD_OUT(td_log_configure(opts->log));
+    td_set_threads(opts->threads);
+    td_signals_catch();
+    TD_OUT(open_predictor(&s));
+    TD_OUT(open_server(&s));
+    td_serve_address at = { .name = s.service.name,
+                            .host = opts->host,
+                            .port = td_http_port(s.http) };
+    st = ready(ctx, &at);
+    if (st == TD_OK)
+        take_turns(&s);
+    drain(&s);
+    td_log(TD_LOG_INFO, "serve", "done");
+out:
+    release(&s);
+    return st;
+}
