@@ -167,6 +167,7 @@ void td_api_describe(const td_service *s, td_route route, bool is_ready, td_repl
         break;
     case TD_ROUTE_ICON:
         reply->status = 204;
+        reply->type = NULL;
         break;
     case TD_ROUTE_SERVER:
         td_text_add(out,

@@ -424,7 +424,8 @@ static td_status listen_at(td_http *h)
 
 static td_status start(td_http *h)
 {
-    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+    /* not epoll: edge-triggered, the library misses the end of a connection that comes with data */
+    unsigned flags = MHD_USE_POLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
                      MHD_USE_ERROR_LOG;
     TD_TRY(listen_at(h));
     h->daemon = MHD_start_daemon(
