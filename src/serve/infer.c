@@ -27,13 +27,20 @@ typedef struct {
     size_t n_numbers;
 } reading;
 
+/* a member that is an array of `n` elements, or NULL */
+static const td_json *array(const td_json *object, const char *key, size_t n)
+{
+    const td_json *a = td_json_get(object, key);
+    return a && td_json_kind_of(a) == TD_JSON_ARRAY && td_json_count(a) == n ? a : NULL;
+}
+
 /* --- the input -------------------------------------------------------------------------------- */
 
 static td_status read_shape(const reading *r, const td_json *input, int64_t *rows)
 {
-    const td_json *shape = td_json_get(input, "shape");
+    const td_json *shape = array(input, "shape", 4);
     int64_t dim[4], size = r->s->transform.size;
-    if (td_json_kind_of(shape) != TD_JSON_ARRAY || td_json_count(shape) != 4)
+    if (!shape)
         return td_error(TD_ESHAPE, "input 'images' has no shape of 4 numbers, wanted [n,3,%d,%d]",
                         (int)size, (int)size);
     for (size_t i = 0; i < 4; i++)
@@ -74,11 +81,11 @@ static td_status take_binary(const reading *r, int64_t declared, size_t wanted, 
 
 static td_status read_input(reading *r, td_work *w)
 {
-    const td_json *inputs = td_json_get(r->doc, "inputs");
-    const td_json *input = td_json_at(inputs, 0);
+    const td_json *inputs = array(r->doc, "inputs", 1);
+    const td_json *input = inputs ? td_json_at(inputs, 0) : NULL;
     const char *name, *type;
     int64_t rows, declared;
-    if (td_json_kind_of(inputs) != TD_JSON_ARRAY || td_json_count(inputs) != 1)
+    if (!input)
         return td_error(TD_EFORMAT, "wanted one input, 'images'");
     TD_TRY(td_json_text(input, "name", &name));
     TD_TRY(td_json_text(input, "datatype", &type));

@@ -1,0 +1,173 @@
+# serve.sh -- the server: answers like classify's, the protocol, limits, bad requests, load, an orderly end
+# ctest: timeout 300
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+load=$TANDEM_BUILD/tests/http_load
+server=
+
+# serve OPTIONS...: start a server; $port and $server
+serve() {
+    rm -f address
+    "$TANDEM" serve --weights w.safetensors --port 0 --json "$@" >address 2>talk </dev/null &
+    server=$!
+    tries=0
+    while [ ! -s address ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        kill -0 $server 2>/dev/null || break
+    done
+    port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' address)
+    [ -n "$port" ] || { last=serve; complain "it does not start: $(cat talk)"; finish; }
+}
+
+# stop: SIGTERM, and the exit code is 0
+stop() {
+    kill -TERM $server
+    code=0
+    wait $server || code=$?
+    [ $code = 0 ] || complain "the server's exit code is $code: $(tail -3 talk)"
+    server=
+}
+trap '[ -z "$server" ] || kill -KILL $server' EXIT
+
+# ask STATUS METHOD PATH [HEADER]... <body: the answer is in `out`
+ask() {
+    wanted=$1
+    shift
+    last="$1 $2"
+    "$load" ask $port "$@" >out 2>err || complain "no answer"
+    [ "$(head -1 out)" = "$wanted" ] || complain "status $(head -1 out), wanted $wanted"
+}
+
+expect 0 dataset draw set --train 320 --val 80 --size 48 --seed 7
+expect 0 train set --arch resnet18 --image-size 32 -b 16 --epochs 2 --lr 0.02 --seed 1 --workspace run --training-only
+expect 0 convert run/checkpoint.safetensors w.safetensors
+expect 0 classify --weights w.safetensors set/val --json-lines
+cp out answers
+[ "$(wc -l <answers)" = 80 ] || complain "classify has $(wc -l <answers) lines for 80 pictures"
+picture=$(find set/val -name '*.jpg' | sort | head -1)
+best=$(head -1 answers | sed 's/.*"classes": \[\({[^}]*}\).*/\1/')
+
+# --- what it says -------------------------------------------------------------------------------
+serve --max-body 1M --timeout 3
+ask 200 GET /v2/health/live
+prints '"live": true'
+ask 200 GET /v2/health/ready
+prints '"ready": true'
+ask 200 GET /v2
+prints '"name": "tandem".*binary_tensor_data'
+ask 200 GET /v2/models/resnet18
+prints '"shape": \[-1,3,32,32\].*"shape": \[-1,8\]'
+ask 200 GET /v2/models/resnet18/versions/1/ready
+prints '"ready": true'
+ask 200 GET /
+prints "default-src 'none'"
+prints '<!doctype html>'
+ask 204 GET /favicon.ico
+
+# --- pictures -----------------------------------------------------------------------------------
+ask 200 POST '/classify?topk=3' <"$picture"
+grep -qF "${best%,*}" out || complain "classify says $best"
+[ "$(grep -o '"label"' out | wc -l)" = 3 ] || complain "wanted 3 classes"
+{
+    printf -- '--B\r\nContent-Disposition: form-data; name="image"; filename="a.jpg"\r\n\r\n'
+    cat "$picture"
+    printf -- '\r\n--B--\r\n'
+} >form
+ask 200 POST /classify 'Content-Type: multipart/form-data; boundary=B' <form
+grep -qF "${best%,*}" out || complain "a form: classify says $best"
+
+# --- tensors: the pictures that classify saw, as numbers ----------------------------------------
+expect 0 dataset check set/val --dump-tensors t.safetensors --image-size 32
+bytes=$((3 * 32 * 32 * 4))
+tail -c $((80 * bytes)) t.safetensors | head -c $((2 * bytes)) >rows
+printf '{"id": "seven", "inputs": [{"name": "images", "datatype": "FP32", "shape": [2,3,32,32], "parameters": {"binary_data_size": %d}}], "outputs": [{"name": "probabilities", "parameters": {"classification": 1}}, {"name": "logits", "parameters": {"binary_data": true}}]}' $((2 * bytes)) >json
+size=$(wc -c <json)
+cat json rows >body
+ask 200 POST /v2/models/resnet18/infer "Inference-Header-Content-Length: $size" <body
+prints '"id": "seven"'
+for line in 1 2; do
+    label=$(sed -n "${line}s/.*\"classes\": \[{\"label\": \([0-9]*\),.*/\1/p" answers)
+    prints "\"[0-9.e-]*:$label:"
+done
+prints '^Inference-Header-Content-Length: [0-9]'
+ask 400 POST /v2/models/resnet18/infer "Inference-Header-Content-Length: 99999999" <body
+prints 'Inference-Header-Content-Length is .99999999., the body has'
+ask 400 POST /v2/models/resnet18/infer <json
+prints 'binary_data_size is 24576, 0 bytes follow'
+od -An -v -t f4 -w4 rows | head -3072 | tr -d ' ' | paste -sd, - >numbers
+printf '{"inputs": [{"name": "images", "datatype": "FP32", "shape": [1,3,32,32], "data": [%s]}]}' "$(cat numbers)" >json
+ask 200 POST /v2/models/resnet18/infer <json
+prints '"name": "logits".*"shape": \[1,8\].*"name": "probabilities"'
+
+# --- what is refused ----------------------------------------------------------------------------
+says_error() {
+    grep -Eq "\"error\": \".*$1" out || complain "no error says '$1'"
+}
+ask 400 POST /classify </dev/null
+says_error 'empty'
+head -c 500 "$picture" >cut.jpg
+ask 400 POST /classify <cut.jpg
+ask 400 POST '/classify?topk=0' <"$picture"
+says_error 'wanted 1 .. 10'
+printf '{"inputs": [' >bad
+ask 400 POST /v2/models/resnet18/infer <bad
+says_error 'line 1'
+sed 's/32,32\]/32,31]/' json >bad
+ask 400 POST /v2/models/resnet18/infer <bad
+says_error 'wanted \[n,3,32,32\]'
+sed 's/"data": \[/"data": [[[[[[[[[[[[[[[[[[[[[/' json >bad
+ask 400 POST /v2/models/resnet18/infer <bad
+says_error 'wanted a number'
+ask 404 POST /v2/models/other/infer <json
+says_error "there is .resnet18."
+ask 404 GET /v2/models/resnet18/versions/2
+ask 404 GET /../../../etc/passwd
+ask 404 GET /%2e%2e/%2e%2e/etc/passwd
+ask 405 GET /classify
+prints '^Allow: POST'
+ask 405 DELETE /v2
+head -c 1100000 /dev/zero >long
+ask 413 POST /classify <long
+says_error '1100000 bytes, 1000000 are allowed'
+last=drip
+lived=$("$load" drip $port 20) || complain "a request sent byte by byte may take $lived s"
+ask 200 GET /metrics
+prints '^tandem_requests_total\{code="413"\} 1$'
+prints '^tandem_batch_rows_count [1-9]'
+expect 1 serve --weights w.safetensors --port $port
+says "cannot listen at 127.0.0.1 port $port: Address already in use"
+stop
+
+# --- load: right answers beside broken and malformed requests, then SIGTERM in the middle -------
+serve --max-delay-ms 5
+last=load
+"$load" load $port resnet18 answers 400 16 >out 2>err || complain "wrong or lost answers"
+ask 200 GET /metrics
+prints '^tandem_queue_length 0$'
+last="load, stopped"
+"$load" load $port resnet18 answers 100000 16 $server 150 >out 2>err || complain "SIGTERM loses answers"
+code=0
+wait $server || code=$?
+[ $code = 0 ] || complain "the drained server's exit code is $code"
+server=
+
+# --- a full queue says so -----------------------------------------------------------------------
+serve --max-queue 1 --workers 1
+last="a queue of 1"
+"$load" load $port resnet18 answers 120 12 >out 2>err || complain "wrong or lost answers"
+prints '"busy": [1-9]'
+stop
+
+# --- what cannot be served ----------------------------------------------------------------------
+expect 2 serve
+says 'serve needs --weights FILE'
+expect 1 serve --weights absent.safetensors
+says 'absent.safetensors'
+expect 1 serve --weights w.safetensors --host nowhere --port 0
+says "'nowhere' is no address"
+expect 2 serve --weights w.safetensors --name 'a/b' --port 0
+says 'no name for a path'
+expect 2 serve --weights w.safetensors --port 70000
+says '65535'
+finish
