@@ -229,6 +229,8 @@ typedef struct {
     const char *skip_passes, *dump_after;
     const char *require;
     const char *raport_file;
+    bool per_class;        /* count by class, and what was taken for what */
+    const char *confusion; /* that table as CSV goes into this file; with per_class */
     const char *log;
     int print_freq, log_format; /* as td_train_opts, as the next three */
     bool raport_compat;
@@ -246,7 +248,15 @@ typedef struct {
     double images_per_s, latency_ms;
     int topk_k;
     char arch[64]; /* the network's, or the graph file's name, cut */
+
+    /* with per_class, else 0 and NULL */
+    int n_classes;
+    char **class_names; /* [n_classes] */
+    int64_t *confusion; /* [n_classes, n_classes]: pictures of a row's class taken for a column's */
 } td_evaluate_result;
+
+/** Release what `per_class` adds; fine after a failure, and twice. */
+TD_API void td_evaluate_release(td_evaluate_result *r);
 
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
 

@@ -3,7 +3,10 @@
  */
 #include "cli/evaluation.h"
 
-#define SYNTHETIC 1 /* td_input_opts.data_backend */
+#include <math.h>
+
+#define SYNTHETIC     1  /* td_input_opts.data_backend */
+#define TABLE_CLASSES 20 /* beyond, a table is too wide to read */
 
 static void groups(void *opts, td_field_group *out)
 {
@@ -33,6 +36,62 @@ void td_cli_add_accuracy(td_text *out, double top1, double topk, int k)
     td_text_release(&name);
 }
 
+static int64_t taken(const td_evaluate_result *r, int row, int column)
+{
+    return r->confusion[(int64_t)row * r->n_classes + column];
+}
+
+static int64_t pictures_of(const td_evaluate_result *r, int row)
+{
+    int64_t n = 0;
+    for (int j = 0; j < r->n_classes; j++)
+        n += taken(r, row, j);
+    return n;
+}
+
+static void add_classes_json(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, ", \"per_class\": [");
+    for (int i = 0; i < r->n_classes; i++) {
+        int64_t n = pictures_of(r, i);
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "name", r->class_names[i]);
+        td_json_add(out, "n", (double)n);
+        td_json_add(out, "n_top1", (double)taken(r, i, i));
+        td_json_add(out, "top1", n ? 100 * (double)taken(r, i, i) / (double)n : (double)NAN);
+        td_text_add(out, "}");
+    }
+    td_text_add(out, "], \"confusion\": [");
+    for (int i = 0; i < r->n_classes; i++) {
+        td_text_add(out, i ? ", [" : "[");
+        for (int j = 0; j < r->n_classes; j++)
+            td_text_add(out, j ? ", %lld" : "%lld", (long long)taken(r, i, j));
+        td_text_add(out, "]");
+    }
+    td_text_add(out, "]");
+}
+
+static void add_classes_text(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "\n%-24s %10s %10s %8s\n", "class", "pictures", "right", "top1");
+    for (int i = 0; i < r->n_classes; i++) {
+        int64_t n = pictures_of(r, i), right = taken(r, i, i);
+        td_text_add(out, "%-24s %10lld %10lld", r->class_names[i], (long long)n, (long long)right);
+        td_text_add(out, n ? " %6.2f %%\n" : "        -\n", 100 * (double)right / (double)n);
+    }
+    if (r->n_classes > TABLE_CLASSES)
+        return;
+    td_text_add(out, "\ntaken for%15s", "");
+    for (int j = 0; j < r->n_classes; j++)
+        td_text_add(out, " %6d", j);
+    for (int i = 0; i < r->n_classes; i++) {
+        td_text_add(out, "\n%3d %-20.20s", i, r->class_names[i]);
+        for (int j = 0; j < r->n_classes; j++)
+            td_text_add(out, " %6lld", (long long)taken(r, i, j));
+    }
+    td_text_add(out, "\n");
+}
+
 static void add_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -46,6 +105,8 @@ static void add_json(const td_evaluate_result *r, td_text *out)
     td_json_add(out, "loss", r->loss);
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "latency_ms", r->latency_ms);
+    if (r->n_classes)
+        add_classes_json(r, out);
     td_text_add(out, "}\n");
 }
 
@@ -59,6 +120,8 @@ static void add_text(const td_evaluate_result *r, td_text *out)
     td_text_add(out, "loss          %.5f\n", r->loss);
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+    if (r->n_classes)
+        add_classes_text(r, out);
 }
 
 td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
@@ -71,6 +134,7 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
         add_json(&r, call->out);
     else
         add_text(&r, call->out);
+    td_evaluate_release(&r);
     return st;
 }
 
@@ -105,6 +169,8 @@ const td_verb td_verb_evaluate = {
         "every picture counts once, unreadable ones are left out and counted apart.",
     .examples = "tandem evaluate flowers --weights model_best.safetensors\n"
                 "tandem evaluate flowers --weights model_best.safetensors --require 'top1>=95'\n"
+                "tandem evaluate flowers --weights model_best.safetensors --per-class --confusion "
+                "confusion.csv\n"
                 "tandem evaluate batch.safetensors --data-backend tensors --weights w.safetensors "
                 "--logits out.safetensors",
     .n_args_max = 1,

@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 #include "tandem/data.h"
 #include "train/checkpoint.h"
+#include "train/confusion.h"
 #include "train/inputs.h"
 #include "train/judge.h"
 #include "train/report_settings.h"
@@ -44,6 +45,8 @@ static td_status open_weights(evaluation *e)
     if (!e->o.weights)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
     TD_TRY(td_require_check(e->o.require, e->o.topk));
+    if (e->o.confusion && !e->o.per_class)
+        return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open(e->o.weights, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
@@ -128,7 +131,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
                          .skip_passes = e->o.skip_passes,
                          .dump_after = e->o.dump_after,
                          .print_freq = e->o.print_freq,
-                         .logits = e->o.logits };
+                         .logits = e->o.logits,
+                         .confusion = r->confusion };
     TD_TRY(td_device_open(e->o.device, &e->dev));
     TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
     TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
@@ -136,6 +140,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = e->o.use_ema },
                            td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
+    TD_TRY(td_output_check(e->o.confusion));
     TD_TRY(open_report(e));
     jo.report = e->report;
     TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
@@ -162,6 +167,8 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
     TD_TRY(write_report(e, &v));
+    if (e->o.confusion)
+        TD_TRY(td_confusion_write(r, e->o.confusion));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     return td_require(e->o.require, &s, e->o.topk);
 }
@@ -176,9 +183,13 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     td_signals_catch();
     TD_OUT(open_weights(&e));
     TD_OUT(open_data(&e));
+    if (e.o.per_class)
+        TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, e.n_names, e.names));
     TD_OUT(judge(&e, out));
 out:;
     td_status closed = td_report_close(e.report);
     release(&e);
+    if (st != TD_OK && st != TD_EREQUIRED)
+        td_evaluate_release(out);
     return st != TD_OK ? st : closed;
 }

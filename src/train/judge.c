@@ -98,6 +98,19 @@ static void add_times(td_verdict *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
+/* what each picture was taken for */
+static void count_confusion(const td_judge *j, const td_batch *b, int64_t *confusion)
+{
+    const float *logits = td_program_output(j->program, "logits", NULL);
+    int best;
+    for (int i = 0; i < b->n; i++) {
+        if (b->labels[i] < 0 || b->labels[i] >= j->classes)
+            continue;
+        td_top_k(logits + (size_t)i * (size_t)j->classes, j->classes, 1, &best);
+        confusion[b->labels[i] * j->classes + best]++;
+    }
+}
+
 static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts *o, td_verdict *v)
 {
     const td_counts before = v->counts;
@@ -107,6 +120,8 @@ static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts
     TD_TRY(td_program_run(j->program));
     td_count_batch(&v->counts, td_program_output(j->program, "logits", NULL), b->labels,
                    td_program_output(j->program, "losses", NULL), b->n, j->classes, o->topk);
+    if (o->confusion)
+        count_confusion(j, b, o->confusion);
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
     /* the reference's wait contains the writing of the line before */

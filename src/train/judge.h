@@ -35,6 +35,7 @@ typedef struct {
     int print_freq;
     int64_t step[2];    /* epoch, iteration of the records */
     const char *logits; /* file for raw outputs, or NULL */
+    int64_t *confusion; /* [classes, classes], counted up by label and best class, or NULL */
 } td_judge_opts;
 
 /** Compile the judging program.  `model`'s classes and image size must be settled. */

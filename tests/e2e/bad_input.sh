@@ -134,7 +134,10 @@ is_bad dangling.jpg 'cannot open: No such file'
 fails_to_classify loop.jpg 'cannot open: Too many levels of symbolic links'
 is_bad device.jpg 'is a device, wanted a file'
 fails_to_classify absent.jpg 'cannot open: No such file'
-fails_to_classify set 'is a folder, wanted a file'
+mkdir nothing
+expect 1 classify --weights w.safetensors $own nothing
+says "folder 'nothing' holds no pictures"
+silent
 if [ "$(id -u)" = 0 ]; then
     echo "left out: a file without permissions, for root reads it all the same"
 else

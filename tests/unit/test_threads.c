@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/os.h"
 #include "base/threads.h"
 
 static void pause_ms(int ms)
@@ -99,6 +100,9 @@ static void items_come_in_order(void **state)
     int items[7];
     assert_int_equal(td_queue_new(3, &q), TD_OK);
     assert_null(td_queue_try_pop(q));
+    int64_t until_ns = td_now_ns() + 20000000;
+    assert_null(td_queue_pop_until(q, until_ns));
+    assert_true(td_now_ns() >= until_ns);
     for (int i = 0; i < 7; i++) {
         assert_true(td_queue_push(q, &items[i]));
         assert_int_equal(td_queue_length(q), i == 0 ? 1 : 2);

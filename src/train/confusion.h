@@ -1,0 +1,23 @@
+/*
+ * train/confusion.h -- what was taken for what: the counts of `evaluate --per-class`
+ */
+#ifndef TD_TRAIN_CONFUSION_H
+#define TD_TRAIN_CONFUSION_H
+
+#include "tandem/data.h"
+#include "tandem/train.h"
+
+/**
+ * Give the result a zeroed table of n classes; their names are the weight file's (n_names of them),
+ * else the data set's.  td_evaluate_release frees it.
+ */
+td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds, int n_names,
+                           char **names) TD_CHECKED;
+
+/**
+ * Write the table as CSV: a header of the classes' names, then for every class its name and how
+ * many of its pictures were taken for each.  Appears whole or not at all.
+ */
+td_status td_confusion_write(const td_evaluate_result *r, const char *path) TD_CHECKED;
+
+#endif
