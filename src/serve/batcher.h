@@ -13,7 +13,7 @@
 #define TD_SERVE_BATCHER_H
 
 #include "serve/api.h"
-#include "serve/metrics.h"
+#include "serve/serve_metrics.h"
 #include "train/predictor.h"
 
 typedef struct td_job td_job;

@@ -1,7 +1,7 @@
 /*
- * metrics.c -- counters and histograms in Prometheus' text format, version 0.0.4
+ * serve_metrics.c -- counters and histograms in Prometheus' text format, version 0.0.4
  */
-#include "serve/metrics.h"
+#include "serve/serve_metrics.h"
 
 #include "base/os.h"
 #include "base/status.h"

@@ -1,10 +1,10 @@
 /*
- * serve/metrics.h -- what /metrics tells: counts since the start, as Prometheus reads them
+ * serve/serve_metrics.h -- what /metrics tells: counts since the start, as Prometheus reads them
  *
  * Shared by all threads of a server: every function takes the lock.
  */
-#ifndef TD_SERVE_METRICS_H
-#define TD_SERVE_METRICS_H
+#ifndef TD_SERVE_SERVE_METRICS_H
+#define TD_SERVE_SERVE_METRICS_H
 
 #include <pthread.h>
 #include <stdint.h>
