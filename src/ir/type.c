@@ -272,8 +272,8 @@ bool td_type_parse(const char *s, td_type *out, const char **end)
     return true;
 }
 
-int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation)
+int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pads, int64_t dilation)
 {
-    int64_t room = in + 2 * pad - dilation * (kernel - 1) - 1;
+    int64_t room = in + pads - dilation * (kernel - 1) - 1;
     return room < 0 ? 0 : room / stride + 1;
 }

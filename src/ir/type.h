@@ -65,7 +65,7 @@ void td_type_print(const td_type *t, td_text *out);
 /** Parse what td_type_print wrote; *end is set behind it.  false when malformed. */
 bool td_type_parse(const char *s, td_type *out, const char **end);
 
-/** Windows of a convolution or pooling along one side; <= 0 when none fits. */
-int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation);
+/** Windows of a convolution or pooling along one side; <= 0 when none fits.  pads: of both ends. */
+int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pads, int64_t dilation);
 
 #endif

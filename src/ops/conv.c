@@ -3,7 +3,7 @@
  *
  *   x  [N, C, H, W]          any float    activations
  *   w  [K, C/groups, R, S]   same as x    filter
- *   y  [N, K, P, Q]          same as x    P = (H + 2 pad - dilation (R-1) - 1) / stride + 1
+ *   y  [N, K, P, Q]          same as x    P = (H + 2 pad + pad_extra - dilation (R-1) - 1) / stride + 1
  *
  * conv2d_grad_x(dy, w, x) -> dx           x for its shape only; dx has dy's dtype
  * conv2d_grad_w(dy, x, w) {wide} -> dw    w for its shape only; dw has dy's dtype, or is float32
@@ -11,6 +11,9 @@
  * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual)
  *   bias [K], which may be float32 beside half, and residual [N, K, P, Q] may be left out from the
  *   right; inference only
+ *
+ * pad_extra makes uneven padding, as TensorFlow's SAME has with strides: pad zeros above and to the
+ * left, pad + pad_extra below and to the right.
  *
  * Sums are kept in float32 (float64 for f64) whatever the storage.
  * Source: Xie et al. 2017, fig. 3c (groups); Yu and Koltun 2016 (dilation).
@@ -23,7 +26,8 @@
     TD_INT(td_conv_attr, stride,   1, 1, 64,   "pixels between windows"),                          \
     TD_INT(td_conv_attr, pad,      0, 0, 64,   "zeros added on every side"),                       \
     TD_INT(td_conv_attr, dilation, 1, 1, 64,   "pixels between filter taps"),                      \
-    TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart")
+    TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart"),                 \
+    TD_INT(td_conv_attr, pad_extra, 0, 0, 64, "zeros added below and to the right beyond pad")
 
 static const td_field conv_fields[] = { CONV_ROWS, TD_END };
 
@@ -53,8 +57,9 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
     if (w->dim[0] % a->groups)
         return td_error(TD_ESHAPE, "%s: %lld filters do not divide into %d groups", n->op->name,
                         (long long)w->dim[0], a->groups);
-    int64_t p = td_windows(x->dim[2], w->dim[2], a->stride, a->pad, a->dilation);
-    int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, a->pad, a->dilation);
+    const int pads = 2 * a->pad + a->pad_extra;
+    int64_t p = td_windows(x->dim[2], w->dim[2], a->stride, pads, a->dilation);
+    int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, pads, a->dilation);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE,
                         "%s: a %lldx%lld filter does not fit a %lldx%lld picture with pad %d",

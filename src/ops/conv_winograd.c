@@ -85,8 +85,8 @@ static td_status conv_infer(const td_node *n, td_type *y)
         return td_error(TD_ESHAPE, "conv2d_winograd: input has %lld channels, filter wants %lld",
                         (long long)x->dim[1], (long long)u->dim[2]);
     const int64_t k = td_mul_capped(u->dim[0], LANES);
-    const int64_t p = td_windows(x->dim[2], 3, 1, a->pad, 1);
-    const int64_t q = td_windows(x->dim[3], 3, 1, a->pad, 1);
+    const int64_t p = td_windows(x->dim[2], 3, 1, 2 * a->pad, 1);
+    const int64_t q = td_windows(x->dim[3], 3, 1, 2 * a->pad, 1);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE,
                         "conv2d_winograd: a 3x3 filter does not fit a %lldx%lld picture with pad "

@@ -13,8 +13,9 @@
 /* conv2d, conv2d_grad_x, conv2d_grad_w, conv2d_fused */
 typedef struct {
     int stride, pad, dilation, groups;
-    bool relu; /* conv2d_fused only */
-    bool wide; /* conv2d_grad_w only: float32 result */
+    int pad_extra; /* below and to the right there are pad + pad_extra zeros */
+    bool relu;     /* conv2d_fused only */
+    bool wide;     /* conv2d_grad_w only: float32 result */
 } td_conv_attr;
 
 /* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */
@@ -50,6 +51,7 @@ typedef struct {
 /* max_pool2d, avg_pool2d and their gradients */
 typedef struct {
     int kernel, stride, pad;
+    int pad_extra;          /* as a convolution's; maximum only */
     bool count_include_pad; /* average only */
 } td_pool_attr;
 

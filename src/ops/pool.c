@@ -4,11 +4,12 @@
  * global_avg_pool(x) -> y[N, C]   mean over H and W
  *
  *   x      [N, C, H, W]  any float
- *   y      [N, C, P, Q]  P = (H + 2 pad - kernel) / stride + 1
+ *   y      [N, C, P, Q]  P = (H + 2 pad + pad_extra - kernel) / stride + 1
  *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
  *
  * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set,
- * else the mean is over the picture's own pixels.
+ * else the mean is over the picture's own pixels.  pad_extra makes uneven padding for maxima: below
+ * and to the right there are pad + pad_extra pixels of it.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
  * global_avg_pool_grad(dy, x) -> dx      x for its shape only; dx has dy's dtype
@@ -22,7 +23,11 @@
     TD_INT(td_pool_attr, stride, 1, 1, 64, "pixels between windows"),                              \
     TD_INT(td_pool_attr, pad,    0, 0, 7,  "pixels added on every side")
 
-static const td_field max_fields[] = { POOL_ROWS, TD_END };
+static const td_field max_fields[] = {
+    POOL_ROWS,
+    TD_INT(td_pool_attr, pad_extra, 0, 0, 14, "pixels added below and to the right beyond pad"),
+    TD_END,
+};
 
 static const td_field avg_fields[] = {
     POOL_ROWS,
@@ -37,8 +42,12 @@ static td_status pool_shape(const td_node *n, const td_type *x, td_type *y)
     if (2 * a->pad > a->kernel)
         return td_error(TD_ESHAPE, "%s: pad %d is more than half of kernel %d", n->op->name, a->pad,
                         a->kernel);
-    int64_t p = td_windows(x->dim[2], a->kernel, a->stride, a->pad, 1);
-    int64_t q = td_windows(x->dim[3], a->kernel, a->stride, a->pad, 1);
+    if (a->pad_extra && a->pad + a->pad_extra >= a->kernel) /* a window would see padding only */
+        return td_error(TD_ESHAPE, "%s: pad %d and pad_extra %d are not less than kernel %d",
+                        n->op->name, a->pad, a->pad_extra, a->kernel);
+    const int pads = 2 * a->pad + a->pad_extra;
+    int64_t p = td_windows(x->dim[2], a->kernel, a->stride, pads, 1);
+    int64_t q = td_windows(x->dim[3], a->kernel, a->stride, pads, 1);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE, "%s: a window of %d does not fit a %lldx%lld picture",
                         n->op->name, a->kernel, (long long)x->dim[2], (long long)x->dim[3]);

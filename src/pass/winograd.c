@@ -40,7 +40,8 @@ static bool is_faster(const td_node *conv)
 static bool has_shape(const td_node *n)
 {
     const td_conv_attr *a = n->attr;
-    if (n->op != &td_op_conv2d_fused || a->stride != 1 || a->dilation != 1 || a->groups != 1)
+    if (n->op != &td_op_conv2d_fused || a->stride != 1 || a->dilation != 1 || a->groups != 1 ||
+        a->pad_extra)
         return false;
     const td_type *w = td_in_type(n, 1);
     for (int i = 0; i < n->n_in; i++)

@@ -296,13 +296,13 @@ static void windows_are_counted_one_by_one(void **state)
     for (int64_t in = 1; in < 12; in++)
         for (int64_t kernel = 1; kernel < 5; kernel++)
             for (int64_t stride = 1; stride < 4; stride++)
-                for (int64_t pad = 0; pad < 3; pad++)
+                for (int64_t pad = 0, end = 0; pad < 3; pad += end == 2, end = (end + 1) % 3)
                     for (int64_t dilation = 1; dilation < 4; dilation++) {
                         int64_t n = 0;
-                        for (int64_t at = -pad; at + dilation * (kernel - 1) < in + pad;
+                        for (int64_t at = -pad; at + dilation * (kernel - 1) < in + end;
                              at += stride)
                             n++;
-                        assert_int_equal(td_windows(in, kernel, stride, pad, dilation), n);
+                        assert_int_equal(td_windows(in, kernel, stride, pad + end, dilation), n);
                     }
 }
 

@@ -110,7 +110,8 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
     dnnl_engine_t engine = NULL;
     if (td_dnnl_engine(&engine, NULL) != TD_OK)
         return dnnl_runtime_error;
-    dnnl_dims_t strides = { a->stride, a->stride }, pads = { a->pad, a->pad };
+    dnnl_dims_t strides = { a->stride, a->stride }, left = { a->pad, a->pad };
+    dnnl_dims_t right = { a->pad + a->pad_extra, a->pad + a->pad_extra };
     dnnl_dims_t dilates = { a->dilation - 1, a->dilation - 1 };
     dnnl_alg_kind_t alg = dnnl_convolution_direct;
     bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
@@ -118,17 +119,17 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
     if (!is_grad_x && !is_grad_w)
         return dnnl_convolution_forward_primitive_desc_create(
             pd, engine, n->op == &td_op_conv2d ? dnnl_forward_training : dnnl_forward_inference,
-            alg, p->x, p->w, p->bias, p->y, strides, dilates, pads, pads, p->attr);
+            alg, p->x, p->w, p->bias, p->y, strides, dilates, left, right, p->attr);
     dnnl_status_t ds = dnnl_convolution_forward_primitive_desc_create(
         &p->hint, engine, dnnl_forward_training, alg, p->x, p->hint_w ? p->hint_w : p->w, NULL,
-        p->y, strides, dilates, pads, pads, NULL);
+        p->y, strides, dilates, left, right, NULL);
     if (ds != dnnl_success)
         return ds;
     if (is_grad_x)
         return dnnl_convolution_backward_data_primitive_desc_create(
-            pd, engine, alg, p->x, p->w, p->y, strides, dilates, pads, pads, p->hint, p->attr);
+            pd, engine, alg, p->x, p->w, p->y, strides, dilates, left, right, p->hint, p->attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        pd, engine, alg, p->x, p->w, NULL, p->y, strides, dilates, pads, pads, p->hint, p->attr);
+        pd, engine, alg, p->x, p->w, NULL, p->y, strides, dilates, left, right, p->hint, p->attr);
 }
 
 /*

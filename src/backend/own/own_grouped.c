@@ -60,8 +60,8 @@ static td_status shape_of(const td_node *n, td_grouped *v)
     if (t.w->dim[0] != C || C % TD_GROUPED_LANES)
         return td_error(TD_ENOKERNEL, "%lld channels to %lld", (long long)C,
                         (long long)t.w->dim[0]);
-    if (t.w->dim[2] != TAP_SIDE || t.w->dim[3] != TAP_SIDE || a->pad != 1 || a->dilation != 1 ||
-        a->stride > 2)
+    if (t.w->dim[2] != TAP_SIDE || t.w->dim[3] != TAP_SIDE || a->pad != 1 || a->pad_extra ||
+        a->dilation != 1 || a->stride > 2)
         return td_error(TD_ENOKERNEL, "not 3 x 3 with pad 1 and stride 1 or 2");
     if (t.x->dtype != t.y->dtype || !td_grouped_loops_for(t.x->dtype))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(t.x->dtype));

@@ -16,7 +16,7 @@
 
 typedef struct {
     int64_t N, C, H, W, K, R, S, P, Q, G;
-    int64_t stride, pad, dilation;
+    int64_t stride, pad, dilation; /* what is behind pad follows from P and Q */
 } conv_shape;
 
 static conv_shape shape_of(const td_node *n, const td_type *x, const td_type *w, const td_type *y)
@@ -41,7 +41,7 @@ static conv_shape shape_of(const td_node *n, const td_type *x, const td_type *w,
 
 static bool unfolded_is_picture(const conv_shape *v)
 {
-    return v->R == 1 && v->S == 1 && v->stride == 1 && v->pad == 0;
+    return v->R == 1 && v->S == 1 && v->stride == 1 && v->P == v->H && v->Q == v->W;
 }
 
 /* columns q of output row p whose tap s lies inside the picture: [from, to) */
