@@ -21,6 +21,16 @@ extern "C" {
 
 struct td_field;
 
+/**
+ * Two editions of the same networks.  TensorFlow's pads as SAME says, which with strides is uneven,
+ * has 1001 outputs unless told else, C / 16 units in squeeze-and-excitation and other initial
+ * values; parameters have the same names and shapes, and give other results.
+ */
+typedef enum { TD_VARIANT_AUTO, TD_VARIANT_PYTORCH, TD_VARIANT_TENSORFLOW } td_variant;
+
+/** "pytorch", "tensorflow"; "auto" for anything else. */
+TD_API const char *td_variant_name(int variant);
+
 /** Which network.  The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
     const char *arch;       /* "resnet50" */
@@ -30,7 +40,9 @@ typedef struct {
     int image_size;         /* side of the crop; 0: the architecture's own, 224 */
     int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
     bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
-    int conv_init;          /* 0 "fan_in", 1 "fan_out" */
+    int conv_init;          /* 0 "fan_in", 1 "fan_out", 2 "auto": as the variant has it */
+    int variant;            /* td_variant; 0 "auto": what the weight file says, else PyTorch's */
+    int weights_variant;    /* td_variant that a weight file says; another wish is an error */
     td_dtype dtype;         /* 0: float32; TD_DT_F64 on the reference device only */
 } td_model_opts;
 
@@ -57,12 +69,16 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
 /**
  * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`:
  * image_size 0, and with a graph file num_classes 0.  Call it before shapes are needed.
- * TD_ESHAPE too when the classes asked for are not the graph file's.
+ * TD_ESHAPE too when the classes asked for are not the graph file's.  The TensorFlow variant sets
+ * se_form to "ratio".
  *
- *   TD_EUSAGE   no such architecture
+ *   TD_EUSAGE   no such architecture; a variant that is not the weights'; a variant of a graph file
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
  */
 TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
+
+/** Outputs of a network whose classes nobody named: 1001 in the TensorFlow variant, else `n`. */
+TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
 /**
  * Emit the network on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses

@@ -8,12 +8,15 @@
 #include "model/arch.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
+#define TF_CLASSES       1001 /* labels are 0 .. 999 all the same; the last is never a target */
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
 
 /* the names of the 2019 edition's --model-config, which had two behaviours under four names */
 static const char *const conv_inits[] = { "fan_in|fanin|grp-fanin", "fan_out|classic|grp-fanout",
-                                          NULL };
+                                          "auto", NULL };
+
+static const char *const variants[] = { "auto", "pytorch", "tensorflow", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
@@ -24,14 +27,19 @@ static const td_field fields[] = {
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
-               "classes; 0: as many as the data or the weights have, else 1000"),
+               "classes; 0: as many as the data or the weights have, else 1000; of the tensorflow variant "
+               "1001"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192, "side of the crop; 0: the network's own"),
     TD_ENUM(td_model_opts, se_form, 0, se_forms,
                "hidden units of squeeze-and-excitation: 16, or channels / 16"),
     TD_BOOL(td_model_opts, last_bn_0_init, false,
                "start the last gamma of each residual branch at 0"),
-    TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 0, conv_inits,
-               "fan of the convolutions' initial values"),
+    TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 2, conv_inits,
+               "fan of the convolutions' initial values; auto: fan_in, of the tensorflow variant "
+               "fan_out"),
+    TD_ENUM(td_model_opts, variant, TD_VARIANT_AUTO, variants,
+               "edition of the network: padding, initial values, outputs; auto: what the weights "
+               "say, else pytorch"),
     TD_END,
 };
 /* clang-format on */
@@ -45,6 +53,24 @@ void td_model_defaults(td_model_opts *opts)
 {
     *opts = (td_model_opts){ 0 };
     td_fields_default(fields, opts);
+}
+
+const char *td_variant_name(int variant)
+{
+    return variants[variant > 0 && variant <= TD_VARIANT_TENSORFLOW ? variant : 0];
+}
+
+int td_model_default_classes(const td_model_opts *opts, int n)
+{
+    return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
+}
+
+static td_status check_variant(const td_model_opts *opts)
+{
+    if (opts->variant && opts->weights_variant && opts->variant != opts->weights_variant)
+        return td_error(TD_EUSAGE, "the weights are of the variant '%s', '%s' is asked for",
+                        td_variant_name(opts->weights_variant), td_variant_name(opts->variant));
+    return TD_OK;
 }
 
 /* --- graph files ------------------------------------------------------------------------------ */
@@ -97,12 +123,18 @@ td_status td_model_resolve(td_model_opts *opts)
 {
     if (!is_own_graph(opts)) {
         const td_arch *arch;
+        TD_TRY(check_variant(opts));
         TD_TRY(td_arch_row(opts->arch, &arch));
         opts->arch = arch->name; /* lives for ever; what came from a file does not */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
+        if (opts->variant == TD_VARIANT_TENSORFLOW)
+            opts->se_form = 1;
         return TD_OK;
     }
+    if (opts->variant)
+        return td_error(TD_EUSAGE, "'%s' is a graph, which has no variant '%s'", graph_name(opts),
+                        td_variant_name(opts->variant));
     td_graph *g;
     TD_TRY(read_graph(opts, &g));
     td_status st = size_from_graph(g, opts);
@@ -116,14 +148,16 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
                          bool is_training, bool features)
 {
     const td_arch *arch;
-    td_status st = td_arch_row(opts->arch, &arch);
+    td_status st = check_variant(opts);
+    if (st == TD_OK)
+        st = td_arch_row(opts->arch, &arch);
     if (st != TD_OK) {
         td_build_fail(b, st);
         return images;
     }
     td_model_opts o = *opts;
     if (!o.num_classes)
-        o.num_classes = 1000;
+        o.num_classes = td_model_default_classes(&o, 1000);
     return td_resnet(b, arch, &o, images, is_training, features);
 }
 

@@ -14,6 +14,13 @@
  *   BN            gamma 1 (0 for the last of a branch, on request), beta 0, mean 0, variance 1
  *   fc, SE        weight and bias uniform in +-1 / sqrt(inputs)
  *
+ * The TensorFlow variant (td_variant) has padding SAME: together as much as makes ceil(side /
+ * stride) windows, the smaller half of it before; and begins with
+ *
+ *   convolution, fc   truncated normal, sqrt(2 / fan); biases 0
+ *   with groups       uniform in +-sqrt(6 / (9 C / groups + 9 C)), whatever the options say (Glorot)
+ *   SE                truncated normal, sqrt(1 / inputs)
+ *
  * Source: He et al. 2016; Xie et al. 2017; Hu et al. 2018; agrees with torchvision 0.29, timm 1.0
  * and NVIDIA's DeepLearningExamples in names, shapes and numbers.
  */
@@ -56,26 +63,92 @@ static td_value *vector(net *m, const char *layer, const char *part, int64_t n, 
     return param(m, layer, part, 1, &n, attr);
 }
 
-static td_param_attr uniform(int64_t fan_in)
+static bool is_tensorflow(const net *m)
 {
-    return (td_param_attr){ .role = TD_ROLE_WEIGHT,
-                            .init = TD_INIT_UNIFORM,
-                            .scale = 1 / sqrt((double)fan_in) };
+    return m->opts->variant == TD_VARIANT_TENSORFLOW;
+}
+
+static td_param_attr begins(td_init init, double scale)
+{
+    return (td_param_attr){ .role = TD_ROLE_WEIGHT, .init = (int)init, .scale = scale };
+}
+
+/* the fan that the options ask for */
+static double fan_of(const net *m, int64_t n_in, int64_t n_out)
+{
+    const int fan = m->opts->conv_init;
+    return (double)(fan == 1 || (fan != 0 && is_tensorflow(m)) ? n_out : n_in);
+}
+
+/* filters of `taps` taps; n_in channels of a group to n_out */
+static td_param_attr filter_init(const net *m, int64_t taps, int64_t n_in, int64_t n_out,
+                                 int groups)
+{
+    const double fan = fan_of(m, taps * n_in, taps * n_out);
+    if (is_tensorflow(m) && groups > 1)
+        return begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * n_in + taps * n_out)));
+    return begins(is_tensorflow(m) ? TD_INIT_TRUNCATED_NORMAL : TD_INIT_NORMAL,
+                  sqrt(2) / sqrt(fan));
+}
+
+static td_param_attr fc_init(const net *m, int64_t n_in, int64_t n_out)
+{
+    return is_tensorflow(m) ? begins(TD_INIT_TRUNCATED_NORMAL, sqrt(2 / fan_of(m, n_in, n_out)))
+                            : begins(TD_INIT_UNIFORM, 1 / sqrt((double)n_in));
+}
+
+static td_param_attr se_init(const net *m, int64_t n_in)
+{
+    return begins(is_tensorflow(m) ? TD_INIT_TRUNCATED_NORMAL : TD_INIT_UNIFORM,
+                  1 / sqrt((double)n_in));
+}
+
+/* of a linear layer with n_in inputs */
+static td_param_attr bias_init(const net *m, int64_t n_in)
+{
+    return is_tensorflow(m) ? begins(TD_INIT_ZEROS, 1)
+                            : begins(TD_INIT_UNIFORM, 1 / sqrt((double)n_in));
+}
+
+/* --- padding ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    int before, extra; /* behind there are before + extra */
+} padding;
+
+static padding same_padding(int64_t side, int kernel, int stride)
+{
+    const int64_t windows = (side + stride - 1) / stride;
+    const int64_t wanted = (windows - 1) * stride + kernel - side;
+    const int all = wanted > 0 ? (int)wanted : 0; /* below kernel */
+    return (padding){ all / 2, all % 2 };
+}
+
+static padding padding_of(net *m, const td_value *x, int kernel, int stride)
+{
+    if (!is_tensorflow(m))
+        return (padding){ (kernel - 1) / 2, 0 };
+    const int64_t h = x->type.dim[2], w = x->type.dim[3];
+    const padding rows = same_padding(h, kernel, stride), columns = same_padding(w, kernel, stride);
+    if (rows.before != columns.before || rows.extra != columns.extra)
+        td_build_fail(m->b, td_error(TD_EUNSUPPORTED,
+                                     "a %lldx%lld picture: padding SAME is not that of the height "
+                                     "in the width, wanted a square",
+                                     (long long)h, (long long)w));
+    return rows;
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
 
-/* `side` x `side` convolution with padding (side - 1) / 2 and no bias */
+/* `side` x `side` convolution without bias, padded so that stride 1 keeps the picture's size */
 static td_value *conv(net *m, td_value *x, const char *name, int64_t n_out, int side, int stride,
                       int groups)
 {
     int64_t n_in = channels_of(x) / groups;
-    int64_t fan = (int64_t)side * side * (m->opts->conv_init == 1 ? n_out : n_in);
-    td_param_attr init = { .role = TD_ROLE_WEIGHT,
-                           .init = TD_INIT_NORMAL,
-                           .scale = sqrt(2) / sqrt((double)fan) };
+    const padding p = padding_of(m, x, side, stride);
+    td_param_attr init = filter_init(m, (int64_t)side * side, n_in, n_out, groups);
     td_conv_attr attr = {
-        .stride = stride, .pad = (side - 1) / 2, .dilation = 1, .groups = groups
+        .stride = stride, .pad = p.before, .dilation = 1, .groups = groups, .pad_extra = p.extra
     };
     td_value *w = param(m, name, "weight", 4, (int64_t[]){ n_out, n_in, side, side }, init);
     return td_emit(m->b, &td_op_conv2d, &attr, x, w);
@@ -102,12 +175,12 @@ static td_value *norm(net *m, td_value *x, const char *name, bool is_branch_end)
 static td_value *squeeze_excite(net *m, td_value *x)
 {
     int64_t c = channels_of(x);
-    bool is_ratio = m->arch->se == TD_SE_RATIO || m->opts->se_form == 1;
+    bool is_ratio = m->arch->se == TD_SE_RATIO || m->opts->se_form == 1 || is_tensorflow(m);
     int64_t d = is_ratio ? c / SE_UNITS : SE_UNITS;
-    td_value *w1 = param(m, "se.fc1", "weight", 4, (int64_t[]){ d, c, 1, 1 }, uniform(c));
-    td_value *b1 = vector(m, "se.fc1", "bias", d, uniform(c));
-    td_value *w2 = param(m, "se.fc2", "weight", 4, (int64_t[]){ c, d, 1, 1 }, uniform(d));
-    td_value *b2 = vector(m, "se.fc2", "bias", c, uniform(d));
+    td_value *w1 = param(m, "se.fc1", "weight", 4, (int64_t[]){ d, c, 1, 1 }, se_init(m, c));
+    td_value *b1 = vector(m, "se.fc1", "bias", d, bias_init(m, c));
+    td_value *w2 = param(m, "se.fc2", "weight", 4, (int64_t[]){ c, d, 1, 1 }, se_init(m, d));
+    td_value *b2 = vector(m, "se.fc2", "bias", c, bias_init(m, d));
     return td_squeeze_excite(m->b, x, w1, b1, w2, b2);
 }
 
@@ -152,9 +225,18 @@ static td_value *stage(net *m, td_value *x, int i)
 static td_value *head(net *m, td_value *x)
 {
     int64_t c = channels_of(x), k = m->opts->num_classes;
-    td_value *w = param(m, "fc", "weight", 2, (int64_t[]){ k, c }, uniform(c));
-    td_value *bias = vector(m, "fc", "bias", k, uniform(c));
+    td_value *w = param(m, "fc", "weight", 2, (int64_t[]){ k, c }, fc_init(m, c, k));
+    td_value *bias = vector(m, "fc", "bias", k, bias_init(m, c));
     return td_linear(m->b, td_global_avg_pool(m->b, x), w, bias);
+}
+
+static td_value *stem(net *m, td_value *images)
+{
+    td_value *x = conv(m, images, "conv1", 64, 7, 2, 1);
+    x = td_relu(m->b, norm(m, x, "bn1", false));
+    const padding p = padding_of(m, x, 3, 2);
+    td_pool_attr pool = { .kernel = 3, .stride = 2, .pad = p.before, .pad_extra = p.extra };
+    return td_emit(m->b, &td_op_max_pool2d, &pool, x);
 }
 
 td_value *td_resnet(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
@@ -163,9 +245,7 @@ td_value *td_resnet(td_builder *b, const td_arch *arch, const td_model_opts *opt
     net m = { .b = b, .arch = arch, .opts = opts, .is_training = is_training };
     m.dtype = opts->dtype ? opts->dtype : TD_DT_F32;
 
-    td_value *x = conv(&m, images, "conv1", 64, 7, 2, 1);
-    x = td_relu(b, norm(&m, x, "bn1", false));
-    x = td_max_pool2d(b, x, "kernel=3, stride=2, pad=1");
+    td_value *x = stem(&m, images);
     for (int i = 0; i < 4; i++) {
         x = stage(&m, x, i);
         char name[] = "layer0";

@@ -9,12 +9,15 @@
  * role says what a parameter is for: weight (trained), stat (running statistics), momentum (the
  * optimiser's), copy (of another parameter in half precision, in no file).  init says how
  * `tandem init` fills it: normal has standard deviation `scale`, uniform lies in [-scale, scale].
+ * truncated_normal has no values beyond two deviations of the normal it is cut from, and itself the
+ * standard deviation `scale`.
  */
 #include "ir/build.h"
 #include "ops/ops.h"
 
 static const char *const role_names[] = { "weight", "stat", "momentum", "copy", NULL };
-static const char *const init_names[] = { "zeros", "ones", "normal", "uniform", NULL };
+static const char *const init_names[] = { "zeros", "ones", "normal", "uniform", "truncated_normal",
+                                          NULL };
 
 /* clang-format off */
 static const td_field param_fields[] = {

@@ -64,7 +64,13 @@ typedef struct {
 
 /* param */
 typedef enum { TD_ROLE_WEIGHT, TD_ROLE_STAT, TD_ROLE_MOMENTUM, TD_ROLE_COPY } td_role;
-typedef enum { TD_INIT_ZEROS, TD_INIT_ONES, TD_INIT_NORMAL, TD_INIT_UNIFORM } td_init;
+typedef enum {
+    TD_INIT_ZEROS,
+    TD_INIT_ONES,
+    TD_INIT_NORMAL,
+    TD_INIT_UNIFORM,
+    TD_INIT_TRUNCATED_NORMAL
+} td_init;
 typedef struct {
     int role; /* td_role */
     int init; /* td_init */

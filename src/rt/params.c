@@ -178,11 +178,26 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
 /* elements of one stream of random numbers: parts are drawn in parallel, the bits stay the same */
 #define INIT_PART 65536
 
+/* standard deviation of a standard normal that is cut at +-2 */
+#define CUT_DEVIATION 0.87962566103423978
+
+/* values beyond two deviations are drawn again; what comes out has deviation 1 */
+static double draw_truncated(td_rng *r)
+{
+    double x;
+    do
+        x = td_rng_normal(r);
+    while (x < -2 || x > 2);
+    return x / CUT_DEVIATION;
+}
+
 static double draw(td_rng *r, const td_param_attr *a)
 {
     switch ((td_init)a->init) {
     case TD_INIT_NORMAL:
         return a->scale * td_rng_normal(r);
+    case TD_INIT_TRUNCATED_NORMAL:
+        return a->scale * draw_truncated(r);
     case TD_INIT_UNIFORM:
         return a->scale * (2 * td_rng_uniform(r) - 1);
     case TD_INIT_ONES:

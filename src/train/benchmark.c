@@ -245,7 +245,7 @@ static td_status run_network(bench *b, td_text *out)
 {
     TD_TRY(td_model_resolve(&b->o.model));
     if (!b->o.model.num_classes)
-        b->o.model.num_classes = 1000;
+        b->o.model.num_classes = td_model_default_classes(&b->o.model, 1000);
     TD_TRY(compile(b));
     TD_TRY(measure(b));
     if (b->o.bound)

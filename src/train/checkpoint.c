@@ -53,6 +53,8 @@ static td_status set_facts(td_tensors *t, const char *kind, const td_weight_fact
     if (f->model->image_size)
         TD_OUT(set_number(t, "tandem.image_size", f->model->image_size));
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
+    if (f->model->variant == TD_VARIANT_TENSORFLOW)
+        TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
     if (f->n_names) {
         TD_OUT(td_classes_to_json(f->n_names, f->names, &names));
         TD_OUT(td_tensors_set_meta(t, "tandem.classes", td_text_get(&names)));
@@ -326,6 +328,22 @@ static int meta_number(const td_tensors *t, const char *key)
     return text && td_text_to_int(text, &v) && v >= 0 && v <= 1 << 24 ? (int)v : 0;
 }
 
+/* files of ours say it where it is not PyTorch's; of another program's nothing is known */
+static int meta_variant(const td_tensors *t)
+{
+    const char *text = td_tensors_meta(t, "tandem.variant");
+    if (text && strcmp(text, td_variant_name(TD_VARIANT_TENSORFLOW)) == 0)
+        return TD_VARIANT_TENSORFLOW;
+    return td_tensors_meta(t, "tandem.arch") ? TD_VARIANT_PYTORCH : TD_VARIANT_AUTO;
+}
+
+void td_weight_variant_apply(const td_tensors *t, td_model_opts *model)
+{
+    model->weights_variant = meta_variant(t);
+    if (!model->variant && !model->model && !model->model_text)
+        model->variant = model->weights_variant;
+}
+
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
@@ -336,6 +354,7 @@ void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *m
         if (td_tensors_meta(t, "tandem.se_form"))
             model->se_form = meta_number(t, "tandem.se_form") != 0;
     }
+    td_weight_variant_apply(t, model);
     if (!model->num_classes)
         model->num_classes = meta_number(t, "tandem.num_classes");
     if (!model->num_classes)

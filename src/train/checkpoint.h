@@ -6,7 +6,8 @@
  *                step
  *     metadata   tandem.kind     "checkpoint" or "weights"
  *                tandem.version  "1"
- *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form
+ *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
+ *                tandem.variant
  *                tandem.classes  JSON array of class names
  *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch,
  *                                loss scale
@@ -70,9 +71,15 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 
 /**
  * Take over what the file says about its network: arch (when model->arch is the default and nothing
- * else was chosen, see .c), num_classes and image_size where they are 0, se_form.  Texts are
- * borrowed from `t`.
+ * else was chosen, see .c), num_classes and image_size where they are 0, se_form, and the
+ * variant.  Texts are borrowed from `t`.
  */
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
+
+/**
+ * The variant alone, where model->variant is 0.  Another one asked for than the file's is told later,
+ * by td_model_resolve and td_model_forward.
+ */
+void td_weight_variant_apply(const td_tensors *t, td_model_opts *model);
 
 #endif

@@ -16,7 +16,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     TD_TRY(td_model_resolve(&m));
     if (!m.num_classes)
-        m.num_classes = 1000;
+        m.num_classes = td_model_default_classes(&m, 1000);
     td_weight_facts facts = { .model = &m, .num_classes = m.num_classes };
     TD_OUT(td_device_open("ref", &dev)); /* parameters in plain order, nothing to reorder */
     TD_OUT(td_judging_graph(&m, 1, 0, false, &g));

@@ -312,7 +312,7 @@ static td_status complete(search *s)
     s->limit = s->o->memory_limit ? s->o->memory_limit : td_memory_total_bytes();
     TD_TRY(td_model_resolve(&s->model));
     if (!s->model.num_classes)
-        s->model.num_classes = 1000;
+        s->model.num_classes = td_model_default_classes(&s->model, 1000);
     return TD_OK;
 }
 

@@ -129,6 +129,7 @@ static td_status open_start(job *j)
             td_log(TD_LOG_WARN, "train",
                    "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
     } else {
+        td_weight_variant_apply(j->start, &o->model);
         j->s.batches_tracked = td_weights_batches(j->start);
     }
     return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
@@ -166,7 +167,7 @@ static td_status name_classes(job *j)
     if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
         TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
     if (!m->num_classes)
-        m->num_classes = n;
+        m->num_classes = td_model_default_classes(m, n);
     if (n > m->num_classes)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
                         m->num_classes);

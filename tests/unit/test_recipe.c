@@ -39,7 +39,7 @@ static void defaults_are_the_reference_s(void **state)
     td_train_opts o;
     td_train_defaults(&o);
     assert_string_equal(o.model.arch, "resnet50");
-    assert_int_equal(o.model.conv_init, 0);
+    assert_int_equal(o.model.conv_init, 2); /* auto: fan_in, of this variant */
     assert_false(o.model.last_bn_0_init);
     assert_int_equal(o.input.data_backend, 0);
     assert_int_equal(o.input.interpolation, 0);
