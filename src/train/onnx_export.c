@@ -280,6 +280,12 @@ static void put_relu_if(exporter *e, const td_node *n, bool has_relu, const char
     set_result(e, n, has_relu ? ADD(e, "Relu", n, &y, x) : x);
 }
 
+/* top, left, bottom, right */
+static void put_pads(exporter *e, int pad, int extra)
+{
+    ATTR_INTS(e, "pads", pad, pad, pad + extra, pad + extra);
+}
+
 /* conv2d, conv2d_fused(x, w, bias, residual) {relu} */
 static void put_conv(exporter *e, const td_node *n, const char *op)
 {
@@ -292,7 +298,7 @@ static void put_conv(exporter *e, const td_node *n, const char *op)
     const char *v = add(e, op, n, &y, n->n_in < 3 ? n->n_in : 3, in);
     ATTR_INTS(e, "kernel_shape", w->dim[2], w->dim[3]);
     ATTR_INTS(e, "strides", a->stride, a->stride);
-    ATTR_INTS(e, "pads", a->pad, a->pad, a->pad, a->pad);
+    put_pads(e, a->pad, a->pad_extra);
     ATTR_INTS(e, "dilations", a->dilation, a->dilation);
     td_onnx_attr_int(e->m, "group", a->groups);
     if (n->n_in > 3)
@@ -330,14 +336,15 @@ static void put_relu6(exporter *e, const td_node *n, const char *op)
 static void put_pool(exporter *e, const td_node *n, const char *op)
 {
     const td_pool_attr *a = n->attr;
+    const bool is_average = n->op == &td_op_avg_pool2d;
     if (n->n_out > 1 && n->out[1]->n_uses)
         stop(e, td_error(TD_EUNSUPPORTED, "the second result of %s is used, ONNX has none like it",
                          n->op->name));
     put_same(e, n, op);
     ATTR_INTS(e, "kernel_shape", a->kernel, a->kernel);
     ATTR_INTS(e, "strides", a->stride, a->stride);
-    ATTR_INTS(e, "pads", a->pad, a->pad, a->pad, a->pad);
-    if (n->op == &td_op_avg_pool2d)
+    put_pads(e, a->pad, is_average ? 0 : a->pad_extra);
+    if (is_average)
         td_onnx_attr_int(e->m, "count_include_pad", a->count_include_pad);
 }
 

@@ -152,6 +152,25 @@ static td_status attr_same(const importer *im, const char *name, int n, int othe
     return TD_OK;
 }
 
+/* top, left, bottom, right: the same in height and width, and behind as many as before or more */
+static td_status attr_pads(const importer *im, int *pad, int *extra)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "pads");
+    *pad = *extra = 0;
+    if (!a)
+        return TD_OK;
+    if (a->kind != TD_ONNX_INTS || a->n != 4)
+        return wrong(im, "an attribute has another number of integers");
+    const int64_t *p = a->ints;
+    if (p[0] != p[1] || p[2] != p[3])
+        return refuse(im, "windows, strides, pads and dilations that are not square");
+    if (p[0] < 0 || p[2] < p[0] || p[2] > 1 << 20)
+        return refuse(im, "less padding behind than before");
+    *pad = (int)p[0];
+    *extra = (int)(p[2] - p[0]);
+    return TD_OK;
+}
+
 static bool attr_is(const importer *im, const char *name, const char *text)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
@@ -168,7 +187,7 @@ static td_status get_conv(importer *im, td_value **y)
     td_conv_attr a = { 0 };
     TD_TRY(values_of(im, 2, 3, in));
     TD_TRY(attr_same(im, "strides", 2, 1, &a.stride));
-    TD_TRY(attr_same(im, "pads", 4, 0, &a.pad));
+    TD_TRY(attr_pads(im, &a.pad, &a.pad_extra));
     TD_TRY(attr_same(im, "dilations", 2, 1, &a.dilation));
     TD_TRY(attr_int(im, "group", 1, &groups));
     const td_type w = td_value_type(in[1]);
@@ -205,9 +224,11 @@ static td_status get_pool(importer *im, td_value **y)
     TD_TRY(values_of(im, 1, 1, &x));
     TD_TRY(attr_same(im, "kernel_shape", 2, 0, &a.kernel));
     TD_TRY(attr_same(im, "strides", 2, 1, &a.stride));
-    TD_TRY(attr_same(im, "pads", 4, 0, &a.pad));
+    TD_TRY(attr_pads(im, &a.pad, &a.pad_extra));
     TD_TRY(attr_int(im, "count_include_pad", 0, &include));
     a.count_include_pad = include != 0;
+    if (!is_max && a.pad_extra)
+        return refuse(im, "uneven padding of an average");
     *y = td_emit(im->b, is_max ? &td_op_max_pool2d : &td_op_avg_pool2d, &a, x);
     return TD_OK;
 }

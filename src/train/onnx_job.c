@@ -131,6 +131,8 @@ static void add_facts(job *j)
     td_onnx *m = j->model;
     const char *classes = td_tensors_meta(j->weights, "tandem.classes");
     td_onnx_set_meta(m, "tandem.arch", j->r->arch);
+    if (j->o.model.variant == TD_VARIANT_TENSORFLOW)
+        td_onnx_set_meta(m, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW));
     snprintf(text, sizeof text, "%d", j->o.model.image_size);
     td_onnx_set_meta(m, "tandem.image_size", text);
     td_onnx_set_meta(m, "tandem.input", input_names[j->o.input]);

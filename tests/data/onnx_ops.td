@@ -16,11 +16,11 @@
 %fc1.bias:f32[6] = param {init=normal, scale=1}
 %fc2.weight:f32[6,6] = param {init=normal, scale=1}
 %row:f32[1,6] = constant {value=0.25, type="f32[1,6]"}
-%1 = conv2d %images, %c1.weight {pad=2, dilation=2}
+%1 = conv2d %images, %c1.weight {pad=1, dilation=2, pad_extra=2}
 %2 = batch_norm_infer %1, %b1.weight, %b1.bias, %b1.running_mean, %b1.running_var
 %3 = relu6 %2
 %4 = conv2d_fused %3, %c2.weight, %c2.bias, %2 {pad=1, groups=4, relu=true}
-%5, %where = max_pool2d %4 {kernel=3, stride=2, pad=1}
+%5, %where = max_pool2d %4 {kernel=3, stride=2, pad_extra=1}
 %6 = squeeze_excite %5, %se.fc1.weight, %se.fc1.bias, %se.fc2.weight, %se.fc2.bias
 %7 = avg_pool2d %6 {kernel=3, stride=1, pad=1, count_include_pad=false}
 %8 = avg_pool2d %7 {kernel=2, stride=2, pad=1}

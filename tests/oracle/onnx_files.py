@@ -82,8 +82,8 @@ def unsettle(path, seed):
     save_file(tensors, path, metadata=meta)
 
 
-def judge_arch(bench, arch, data, images):
-    bench.run("init", "--arch", arch, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
+def judge_arch(bench, arch, data, images, *more):
+    bench.run("init", "--arch", arch, *more, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
     unsettle(bench.folder / "w.safetensors", 7)
     bench.run("evaluate", data, "--weights", "w.safetensors", "-b", "32", "--logits", "l.safetensors",
               "--precision", "fp32")
@@ -167,6 +167,8 @@ def main():
         table = (here / "src/model/arch.c").read_text()
         for arch in args.arch or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):
             judge_arch(bench, arch, data, images)
+        for arch in args.arch or ("resnet18", "resnext50-32x4d"):
+            judge_arch(bench, arch, data, images, "--variant", "tensorflow")
         sys.exit(bench.bad != 0)
 
 

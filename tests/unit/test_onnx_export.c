@@ -298,9 +298,23 @@ static void test_other_nodes(void **state)
     n->attr[1].ints[1]++;
     expect_refused(&s, TD_EUNSUPPORTED, "not square");
     n->attr[1].ints[1]--;
+    int64_t *pads = n->attr[2].ints; /* 1, 1, 3, 3 */
+    assert_string_equal(n->attr[2].name, "pads");
+    assert_true(pads[0] == 1 && pads[1] == 1 && pads[2] == 3 && pads[3] == 3);
+    pads[2]--;
+    expect_refused(&s, TD_EUNSUPPORTED, "not square");
+    pads[2] = pads[3] = 0;
+    expect_refused(&s, TD_EUNSUPPORTED, "less padding behind than before");
+    pads[2] = pads[3] = 3;
     n->n_in = 1;
     expect_refused(&s, TD_EFORMAT, "a number of operands");
     n->n_in = 2;
+
+    n = node_of(&s, "AveragePool");
+    assert_string_equal(n->attr[2].name, "pads");
+    n->attr[2].ints[2]++, n->attr[2].ints[3]++;
+    expect_refused(&s, TD_EUNSUPPORTED, "uneven padding of an average");
+    n->attr[2].ints[2]--, n->attr[2].ints[3]--;
 
     n = node_of(&s, "Gemm");
     n->attr[0].i = 0;
