@@ -27,8 +27,8 @@ static const td_field fields[] = {
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
-               "classes; 0: as many as the data or the weights have, else 1000; of the tensorflow variant "
-               "1001"),
+               "classes; 0: as many as the data or the weights have, else 1000; of the tensorflow "
+               "variant 1001"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192, "side of the crop; 0: the network's own"),
     TD_ENUM(td_model_opts, se_form, 0, se_forms,
                "hidden units of squeeze-and-excitation: 16, or channels / 16"),

@@ -18,7 +18,7 @@
  * stride) windows, the smaller half of it before; and begins with
  *
  *   convolution, fc   truncated normal, sqrt(2 / fan); biases 0
- *   with groups       uniform in +-sqrt(6 / (9 C / groups + 9 C)), whatever the options say (Glorot)
+ *   with groups       uniform in +-sqrt(6 / (9 C / groups + 9 C)) (Glorot), whatever the options
  *   SE                truncated normal, sqrt(1 / inputs)
  *
  * Source: He et al. 2016; Xie et al. 2017; Hu et al. 2018; agrees with torchvision 0.29, timm 1.0

@@ -3,7 +3,7 @@
  *
  *   x  [N, C, H, W]          any float    activations
  *   w  [K, C/groups, R, S]   same as x    filter
- *   y  [N, K, P, Q]          same as x    P = (H + 2 pad + pad_extra - dilation (R-1) - 1) / stride + 1
+ *   y  [N, K, P, Q]          same as x    P = (H + pads - dilation (R-1) - 1) / stride + 1
  *
  * conv2d_grad_x(dy, w, x) -> dx           x for its shape only; dx has dy's dtype
  * conv2d_grad_w(dy, x, w) {wide} -> dw    w for its shape only; dw has dy's dtype, or is float32
@@ -13,7 +13,7 @@
  *   right; inference only
  *
  * pad_extra makes uneven padding, as TensorFlow's SAME has with strides: pad zeros above and to the
- * left, pad + pad_extra below and to the right.
+ * left, pad + pad_extra below and to the right; pads is their sum.
  *
  * Sums are kept in float32 (float64 for f64) whatever the storage.
  * Source: Xie et al. 2017, fig. 3c (groups); Yu and Koltun 2016 (dilation).

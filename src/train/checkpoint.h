@@ -77,8 +77,8 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
- * The variant alone, where model->variant is 0.  Another one asked for than the file's is told later,
- * by td_model_resolve and td_model_forward.
+ * The variant alone, where model->variant is 0.  Another one asked for than the file's is told
+ * later, by td_model_resolve and td_model_forward.
  */
 void td_weight_variant_apply(const td_tensors *t, td_model_opts *model);
 

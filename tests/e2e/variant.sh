@@ -60,6 +60,11 @@ says "tensorflow"
 expect 2 inspect graph --model "$TANDEM_SOURCE/examples/small_cnn.td" --variant tensorflow
 says "has no variant 'tensorflow'"
 
+# an ONNX file has the uneven padding, and is read back as what it was
+expect 0 convert converted.safetensors tf.onnx
+prints '^read back, the logits differ by [0-9.]+e-0[5-9] of the largest$'
+grep -aFq tandem.variant tf.onnx || complain "tf.onnx does not name the variant"
+
 # mixed precision takes the uneven padding too
 expect 0 evaluate set --weights converted.safetensors --precision bf16
 expect 0 inspect graph --arch resnet18 --variant tensorflow --image-size 32

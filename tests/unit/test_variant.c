@@ -1,6 +1,6 @@
 /*
- * test_variant.c -- the TensorFlow variant: padding SAME at every size, 1001 outputs, how parameters
- * begin, which weights fit; and the cut normal distribution
+ * test_variant.c -- the TensorFlow variant: padding SAME at every size, 1001 outputs, how
+ * parameters begin, which weights fit; and the cut normal distribution
  */
 #include "support/expect.h"
 
