@@ -38,7 +38,9 @@ void td_log_recomputed(const td_program *p)
 
 static int64_t picture_bytes(const td_memory_share *m)
 {
-    const int64_t size = m->model->image_size;
+    int64_t size = m->model->image_size;
+    if (m->judged && m->judged->image_size > size)
+        size = m->judged->image_size;
     return 3 * size * size * (int64_t)sizeof(float) + (int64_t)sizeof(int64_t);
 }
 
@@ -90,7 +92,7 @@ static td_status plan_judge(const td_memory_share *m, int batch, int64_t *bytes)
     td_graph *g;
     td_program *p;
     amp.is_silent = true;
-    TD_TRY(td_judging_graph(m->model, batch, 0, true, &g));
+    TD_TRY(td_judging_graph(m->judged ? m->judged : m->model, batch, 0, true, &g));
     td_status st =
         td_compile(g, m->dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p);
     td_graph_free(g);
@@ -134,7 +136,10 @@ static td_status try_batch(const td_memory_share *m, int batch, int64_t process,
     td_status st = TD_OK;
     amp.is_silent = true;
     *fits = false;
-    TD_OUT(td_benchmark_step_graph(m->model, batch, &amp, &g));
+    if (m->sgd)
+        TD_OUT(td_training_graph(m->model, batch, m->sgd, &g));
+    else
+        TD_OUT(td_benchmark_step_graph(m->model, batch, &amp, &g));
     TD_OUT(plan_rest(m, g, batch, &rest));
     if (m->limit <= process + rest)
         goto out;

@@ -6,12 +6,15 @@
 
 #include "tandem/program.h"
 #include "tandem/train.h"
+#include "train/network.h"
 
 /* What a process that trains holds beside its step. */
 typedef struct {
-    int64_t limit;              /* bytes of the process; 0: none */
-    const td_model_opts *model; /* completed */
-    const td_amp_opts *amp;     /* resolved */
+    int64_t limit;               /* bytes of the process; 0: none */
+    const td_model_opts *model;  /* that trains, completed */
+    const td_model_opts *judged; /* that validates, where its size is another; or NULL */
+    const td_sgd_opts *sgd;      /* that the step has; or NULL: the benchmark's */
+    const td_amp_opts *amp;      /* resolved */
     td_device *dev;
     const char *device; /* its name */
     const char *skip_passes;

@@ -8,6 +8,7 @@
 
 #include "base/field.h"
 #include "base/status.h"
+#include "data/sizes.h"
 #include "pass/amp.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
@@ -441,13 +442,32 @@ static td_status check_recipe(const td_train_opts *o)
     return TD_OK;
 }
 
+/* what is said about one program, where there are several */
+static td_status check_sizes(const td_train_opts *o)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = { { o->prof > 0, "--prof" },
+                 { o->trace != NULL, "--trace" },
+                 { o->amp_stats != NULL, "--amp-stats" } };
+    td_sizes sizes;
+    TD_TRY_MSG(td_sizes_parse(o->image_size_schedule, &sizes), "--image-size-schedule");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && sizes.n; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE,
+                            "%s looks at one program, --image-size-schedule makes one for every "
+                            "size",
+                            rows[i].what);
+    return TD_OK;
+}
+
 td_status td_train_check(const td_train_opts *o)
 {
     const struct {
         bool is_set;
         const char *what;
     } rows[] = {
-        { o->image_size_schedule != NULL, "--image-size-schedule" },
         { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -456,6 +476,7 @@ td_status td_train_check(const td_train_opts *o)
     if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
         return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
                         o->static_loss_scale);
+    TD_TRY(check_sizes(o));
     return check_recipe(o);
 }
 

@@ -211,6 +211,9 @@ static void count_step(job *j, double loss, bool is_skipped)
 static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied)
 {
     int64_t t0 = td_now_ns();
+    if (b->height != j->size || b->width != j->size)
+        return td_error(TD_ESHAPE, "a batch of %d x %d, the program is for %d x %d", b->width,
+                        b->height, j->size, j->size);
     TD_TRY(tell_batch(j));
     const bool is_last = is_last_batch(j);
     TD_TRY(td_program_bind(j->program, "images", b->images));
@@ -307,6 +310,7 @@ static td_status train_epoch(job *j, bool *is_whole)
     const td_batch *b;
     bool is_applied;
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
+    TD_TRY(td_train_program_fit(j));
     set_lr(j);
     j->data_s = j->compute_s = j->scale_sum = 0;
     j->epoch_batches = 0;

@@ -1,10 +1,11 @@
 /*
- * train/train_job.h -- a training job inside: train_open.c fills it, train.c runs it
+ * train/train_job.h -- a training job inside: train_open.c and train_program.c fill it, train.c runs it
  */
 #ifndef TD_TRAIN_TRAIN_JOB_H
 #define TD_TRAIN_TRAIN_JOB_H
 
 #include "base/text.h"
+#include "data/sizes.h"
 #include "io/lock.h"
 #include "tandem/data.h"
 #include "train/amp_stats.h"
@@ -37,6 +38,9 @@ typedef struct {
     td_loader *train_loader, *val_loader;
     td_device *dev;
     td_program *program;
+    td_sizes sizes;     /* of training pictures by epoch; n 0: one size */
+    int size;           /* that `program` is for */
+    int64_t step_limit; /* bytes that a program may take; 0: no limit */
     td_judge *judge;
     td_report *report;
     td_run_sums sums; /* what is reported */
@@ -74,6 +78,15 @@ td_status td_train_l2_loss(td_train_job *j, double *out) TD_CHECKED;
 
 /** Read, check and open everything a run needs; j->o and j->out are set, the rest is zero. */
 td_status td_train_open(td_train_job *j) TD_CHECKED;
+
+/** Compile the program for the size of epoch j->s.epoch, and fill it with what it begins with. */
+td_status td_train_program_open(td_train_job *j) TD_CHECKED;
+
+/**
+ * Where epoch j->s.epoch has pictures of another size: another program, with every parameter of the
+ * old one.  After a failure there may be none.
+ */
+td_status td_train_program_fit(td_train_job *j) TD_CHECKED;
 
 /** Let go of what td_train_open took, however far it came; the report has been closed. */
 void td_train_release(td_train_job *j);

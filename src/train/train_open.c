@@ -15,7 +15,6 @@
 #include "io/atomic.h"
 #include "pass/amp.h"
 #include "train/inputs.h"
-#include "train/memory_limit.h"
 #include "train/network.h"
 #include "train/preset.h"
 #include "train/train_job.h"
@@ -151,6 +150,31 @@ static void choose_seed(job *j)
     j->s.seed = (uint64_t)o->seed;
 }
 
+/*
+ * What is validated, and what the file says, is one size: --image-size, or else the last that
+ * training has.
+ */
+static td_status open_sizes(job *j)
+{
+    td_train_opts *o = &j->o;
+    const td_sizes *s = &j->sizes;
+    TD_TRY(td_sizes_parse(o->image_size_schedule, &j->sizes));
+    if (s->n && (o->model.model || o->model.model_text))
+        return td_error(TD_EUSAGE,
+                        "--image-size-schedule: a network of a graph file has one size, that of "
+                        "its input 'images'");
+    if (s->n &&
+        (o->input.data_backend == TD_DATA_TENSORS || o->input.data_backend == TD_DATA_SYNTHETIC))
+        return td_error(TD_EUSAGE, "--image-size-schedule is of pictures in a folder, these data "
+                                   "have one size");
+    for (int i = s->n - 1; i >= 0 && s->epoch[i] >= o->epochs; i--)
+        td_log(TD_LOG_WARN, "train", "pictures of %d are of epoch %lld on, there are %d epochs",
+               s->size[i], (long long)s->epoch[i], o->epochs);
+    if (s->n && !o->model.image_size)
+        o->model.image_size = s->size[s->n - 1];
+    return td_model_image_size(&o->model, &o->model.image_size);
+}
+
 /* --- open: data ------------------------------------------------------------------------------- */
 
 static int64_t synthetic_images(const td_train_opts *o)
@@ -204,6 +228,7 @@ static td_status open_data(job *j)
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
     lo.is_training = true;
     lo.seed = j->s.seed;
+    lo.image_sizes = o->image_size_schedule;
     lo.start_epoch = j->s.epoch;
     lo.start_batch = j->s.iteration;
     lo.order = o->shuffle ? TD_ORDER_BUFFER : o->sampler ? TD_ORDER_PADDED : TD_ORDER_PERMUTATION;
@@ -211,36 +236,7 @@ static td_status open_data(job *j)
     return open_validation(j);
 }
 
-/* --- open: program ---------------------------------------------------------------------------- */
-
-static void write_dump(void *ctx, const char *pass, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s.td", (const char *)ctx, pass);
-    if (td_file_write(path, text, strlen(text)) != TD_OK)
-        td_log(TD_LOG_WARN, "train", "%s", td_error_message());
-}
-
-static td_status dump_to_folder(const job *j, td_compile_opts *c)
-{
-    if (!j->o.dump_dir)
-        return TD_OK;
-    TD_TRY(td_make_folder(j->o.dump_dir));
-    c->dump = write_dump;
-    c->dump_ctx = (void *)(uintptr_t)j->o.dump_dir;
-    return TD_OK;
-}
-
-/* weights of a network with another number of classes begin with a fresh head */
-static const char *fresh_head(const job *j)
-{
-    int has = td_weights_classes(j->start);
-    if (j->o.resume || !has || has == j->o.model.num_classes)
-        return NULL;
-    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
-           j->o.model.num_classes);
-    return "fc.";
-}
+/* --- open: precision and steps ---------------------------------------------------------------- */
 
 /*
  * What was chosen takes the place of the wish to choose, in the saved options too: a run that
@@ -290,39 +286,6 @@ static td_status open_mixup(job *j)
     return td_mixup_open(&j->mixup, j->o.mixup_file);
 }
 
-static td_status bind_scalars(job *j)
-{
-    const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.use_ema >= 0;
-    const struct {
-        bool is_there;
-        const char *name;
-        const void *data;
-    } rows[] = { { true, "lr", &j->lr },
-                 { scales, TD_INPUT_SCALE, &j->scale },
-                 { scales || j->acc > 1, TD_INPUT_INVERSE, &j->inverse },
-                 { j->acc > 1, TD_INPUT_UPDATE, &j->update },
-                 { averages, TD_INPUT_EMA_KEEP, &j->ema[0] },
-                 { averages, TD_INPUT_EMA_SHARE, &j->ema[1] },
-                 { averages && j->acc > 1, TD_INPUT_EMA_BEFORE, &j->ema[2] },
-                 { averages && j->acc > 1, TD_INPUT_EMA_REST, &j->ema[3] },
-                 { j->mixup.batch > 0, TD_INPUT_LAMBDA, j->mixup.lambda },
-                 { j->mixup.batch > 0, TD_INPUT_PARTNER, j->mixup.partner } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_there)
-            TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
-    return TD_OK;
-}
-
-/* half weights have half velocities and nothing beside them */
-static td_status check_half_weights(const job *j)
-{
-    if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
-        (j->acc == 1 && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
-        return TD_OK;
-    return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
-                               "averages and no RMSprop");
-}
-
 static void say_groups(const job *j)
 {
     const size_t n = j->groups.decayed.n;
@@ -337,64 +300,6 @@ static void say_groups(const job *j)
     else
         td_log(TD_LOG_INFO, "train", " ! Weight decay NOT applied to BN parameters %d %zu",
                j->groups.n_undecayed, n);
-}
-
-/* both loaders' rings and the judge's own batch */
-static int batches_held(const job *j)
-{
-    const int ring = j->o.input.prefetch + 1;
-    return ring + (j->val_set ? ring + 1 : 0);
-}
-
-static td_status open_program(job *j)
-{
-    const td_train_opts *o = &j->o;
-    td_status st = TD_OK;
-    td_graph *g = NULL;
-    td_sgd_opts sgd = { .momentum = o->momentum,
-                        .decay = o->weight_decay,
-                        .nesterov = o->nesterov,
-                        .smoothing = o->label_smoothing,
-                        .decays_norms = o->bn_weight_decay,
-                        .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
-                        .optimizer = (td_optimizer)o->optimizer,
-                        .alpha = o->rmsprop_alpha,
-                        .eps = o->rmsprop_eps,
-                        .decay_rule = (td_decay_rule)o->decay_rule,
-                        .accumulates = j->acc > 1,
-                        .averages = o->use_ema >= 0,
-                        .mixes = o->mixup > 0,
-                        .groups = &j->groups };
-    td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
-    const td_memory_share share = { .limit = o->memory_limit,
-                                    .model = &o->model,
-                                    .amp = &o->amp,
-                                    .dev = j->dev,
-                                    .device = o->device,
-                                    .skip_passes = o->skip_passes,
-                                    .batch = o->batch_size,
-                                    .n_batches = batches_held(j),
-                                    .judges = j->val_set != NULL,
-                                    .saves = !o->no_checkpoints };
-    TD_OUT(check_half_weights(j));
-    TD_OUT(open_mixup(j));
-    TD_OUT(dump_to_folder(j, &c));
-    TD_OUT(td_training_graph(&o->model, o->batch_size, &sgd, &g));
-    TD_OUT(td_compile_within(g, &share, &c, &j->program));
-    TD_OUT(bind_scalars(j));
-    if (!j->start || !o->resume)
-        TD_OUT(td_program_init(j->program, j->s.seed));
-    if (j->start) {
-        td_load_opts load = { .with_momentum = o->resume != NULL, .skip_prefix = fresh_head(j) };
-        const char *path = o->resume ? o->resume : o->pretrained_weights;
-        TD_OUT(td_weights_load(j->start, path, &load, j->program));
-    }
-    TD_OUT(td_weights_begin(j->program, o->resume ? j->start : NULL));
-    td_tensors_free(j->start);
-    j->start = NULL;
-out:
-    td_graph_free(g);
-    return st;
 }
 
 /* --- open: files ------------------------------------------------------------------------------ */
@@ -588,14 +493,15 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(name_files(j));
     TD_TRY(open_start(j));
     choose_seed(j);
-    TD_TRY(td_model_image_size(&j->o.model, &j->o.model.image_size));
+    TD_TRY(open_sizes(j));
     TD_TRY(read_own_graph(j));
     TD_TRY(open_data(j));
     TD_TRY(td_device_open(j->o.device, &j->dev));
     TD_TRY(open_precision(j));
     open_scaler(j);
     open_accumulation(j);
-    TD_TRY(open_program(j));
+    TD_TRY(open_mixup(j));
+    TD_TRY(td_train_program_open(j));
     TD_TRY(open_files(j));
     TD_TRY(open_timing(j));
     say_settings(j);

@@ -59,9 +59,7 @@ usage "output: no file" init
 usage "no architecture 'resnet51', the nearest is 'resnet50'" inspect model --arch resnet51
 
 # read, but not there yet
-for option in --image-size-schedule=0:32 --pretrained; do
-    usage "not supported yet" train --data-backend synthetic --arch resnet18 $option
-done
+usage "not supported yet" train --data-backend synthetic --arch resnet18 --pretrained
 
 # a configuration file: read before the line, and wrong ones
 printf 'arch = resnet18\nnum_classes = 7 # seven\n' >c.conf

@@ -176,7 +176,6 @@ static void what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
     static const char *const lines[][2] = {
-        { "--image-size-schedule=0:32", "--image-size-schedule" },
         { "--pretrained", "--pretrained" },
     };
     td_train_opts o;
@@ -209,6 +208,12 @@ static void what_contradicts_is_refused(void **state)
     expect_error(td_train_check(&o), TD_EUSAGE, "--end-lr 0.1 contradicts");
     PARSE("--decay-rule=readme", "--bn-weight-decay");
     expect_error(td_train_check(&o), TD_EUSAGE, "contradict each other");
+    PARSE("--image-size-schedule=0:32,x");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--image-size-schedule: image sizes '0:32,x'");
+    PARSE("--image-size-schedule=0:32", "--trace=t.json");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--trace looks at one program");
+    PARSE("--image-size-schedule=0:32,4:64");
+    expect_ok(td_train_check(&o));
     PARSE("--batch-size=8", "--optimizer-batch-size=20", "--use-ema=0.999", "--mixup=0.2",
           "--optimizer=rmsprop", "--lr-schedule=exponential");
     expect_ok(td_train_check(&o));

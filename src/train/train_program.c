@@ -1,0 +1,247 @@
+/*
+ * train_program.c -- the program of a training job: compiled when the job opens, and anew wherever
+ * the size of the pictures changes (--image-size-schedule)
+ *
+ *     epoch 29 at 128  ->  every parameter out, program freed, compiled for 160, every parameter in
+ *
+ * What a program keeps is the same at every size: weights, statistics, velocities, averages, sums
+ * of a step under way.  They are carried over as a checkpoint carries them, bit by bit, so a run
+ * that resumes at the boundary is the run that went across it.  The old program goes before the new
+ * one comes: the peak is one program and one copy of its parameters.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "pass/amp.h"
+#include "train/memory_limit.h"
+#include "train/network.h"
+#include "train/train_job.h"
+#include "train/weights.h"
+
+typedef td_train_job job;
+
+/* weights of a network with another number of classes begin with a fresh head */
+static const char *fresh_head(const job *j)
+{
+    int has = td_weights_classes(j->start);
+    if (j->o.resume || !has || has == j->o.model.num_classes)
+        return NULL;
+    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
+           j->o.model.num_classes);
+    return "fc.";
+}
+
+static void write_dump(void *ctx, const char *pass, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.td", (const char *)ctx, pass);
+    if (td_file_write(path, text, strlen(text)) != TD_OK)
+        td_log(TD_LOG_WARN, "train", "%s", td_error_message());
+}
+
+static td_status dump_to_folder(const job *j, td_compile_opts *c)
+{
+    if (!j->o.dump_dir)
+        return TD_OK;
+    TD_TRY(td_make_folder(j->o.dump_dir));
+    c->dump = write_dump;
+    c->dump_ctx = (void *)(uintptr_t)j->o.dump_dir;
+    return TD_OK;
+}
+
+static td_status bind_scalars(job *j)
+{
+    const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.use_ema >= 0;
+    const struct {
+        bool is_there;
+        const char *name;
+        const void *data;
+    } rows[] = { { true, "lr", &j->lr },
+                 { scales, TD_INPUT_SCALE, &j->scale },
+                 { scales || j->acc > 1, TD_INPUT_INVERSE, &j->inverse },
+                 { j->acc > 1, TD_INPUT_UPDATE, &j->update },
+                 { averages, TD_INPUT_EMA_KEEP, &j->ema[0] },
+                 { averages, TD_INPUT_EMA_SHARE, &j->ema[1] },
+                 { averages && j->acc > 1, TD_INPUT_EMA_BEFORE, &j->ema[2] },
+                 { averages && j->acc > 1, TD_INPUT_EMA_REST, &j->ema[3] },
+                 { j->mixup.batch > 0, TD_INPUT_LAMBDA, j->mixup.lambda },
+                 { j->mixup.batch > 0, TD_INPUT_PARTNER, j->mixup.partner } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_there)
+            TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
+    return TD_OK;
+}
+
+/* half weights have half velocities and nothing beside them */
+static td_status check_half_weights(const job *j)
+{
+    if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
+        (j->acc == 1 && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
+                               "averages and no RMSprop");
+}
+
+/* both loaders' rings and the judge's own batch */
+static int batches_held(const job *j)
+{
+    const int ring = j->o.input.prefetch + 1;
+    return ring + (j->val_set ? ring + 1 : 0);
+}
+
+static td_sgd_opts sgd_opts(const job *j)
+{
+    const td_train_opts *o = &j->o;
+    return (td_sgd_opts){ .momentum = o->momentum,
+                          .decay = o->weight_decay,
+                          .nesterov = o->nesterov,
+                          .smoothing = o->label_smoothing,
+                          .decays_norms = o->bn_weight_decay,
+                          .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
+                          .optimizer = (td_optimizer)o->optimizer,
+                          .alpha = o->rmsprop_alpha,
+                          .eps = o->rmsprop_eps,
+                          .decay_rule = (td_decay_rule)o->decay_rule,
+                          .accumulates = j->acc > 1,
+                          .averages = o->use_ema >= 0,
+                          .mixes = o->mixup > 0 };
+}
+
+/* the network for training pictures of that side */
+static td_model_opts model_at(const job *j, int size)
+{
+    td_model_opts m = j->o.model;
+    m.image_size = size;
+    return m;
+}
+
+static td_status graph_at(const job *j, int size, td_decay_groups *groups, td_graph **out)
+{
+    const td_model_opts model = model_at(j, size);
+    td_sgd_opts sgd = sgd_opts(j);
+    sgd.groups = groups;
+    return td_training_graph(&model, j->o.batch_size, &sgd, out);
+}
+
+/* a size that the network cannot take is found before the first epoch, not in the thirtieth */
+static td_status check_sizes(const job *j)
+{
+    for (int i = 0; i < j->sizes.n; i++) {
+        td_graph *g;
+        TD_TRY_MSG(graph_at(j, j->sizes.size[i], NULL, &g), "--image-size-schedule");
+        td_graph_free(g);
+    }
+    return TD_OK;
+}
+
+/*
+ * With a memory limit: what is left for the step is measured once and holds for every size; the
+ * largest size must fit, whichever comes first.
+ */
+static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
+{
+    const td_train_opts *o = &j->o;
+    const int largest = td_sizes_largest(&j->sizes, j->size);
+    const td_model_opts model = model_at(j, largest);
+    const td_sgd_opts sgd = sgd_opts(j);
+    const td_memory_share share = { .limit = o->memory_limit,
+                                    .model = &model,
+                                    .judged = &o->model,
+                                    .sgd = &sgd,
+                                    .amp = &o->amp,
+                                    .dev = j->dev,
+                                    .device = o->device,
+                                    .skip_passes = o->skip_passes,
+                                    .batch = o->batch_size,
+                                    .n_batches = batches_held(j),
+                                    .judges = j->val_set != NULL,
+                                    .saves = !o->no_checkpoints || j->sizes.n > 0 };
+    td_status st = TD_OK;
+    td_graph *most = NULL;
+    if (!o->memory_limit || largest == j->size) {
+        st = td_compile_within(g, &share, c, &j->program);
+    } else {
+        TD_OUT(graph_at(j, largest, NULL, &most));
+        TD_OUT(td_compile_within(most, &share, c, &j->program));
+        td_program_free(j->program);
+        j->program = NULL;
+        st = td_compile(g, j->dev, c, &j->program);
+    }
+    j->step_limit = c->memory_limit;
+out:
+    td_graph_free(most);
+    return st;
+}
+
+static td_status load_start(job *j)
+{
+    const td_train_opts *o = &j->o;
+    if (!j->start || !o->resume)
+        TD_TRY(td_program_init(j->program, j->s.seed));
+    if (j->start) {
+        td_load_opts load = { .with_momentum = o->resume != NULL, .skip_prefix = fresh_head(j) };
+        const char *path = o->resume ? o->resume : o->pretrained_weights;
+        TD_TRY(td_weights_load(j->start, path, &load, j->program));
+    }
+    TD_TRY(td_weights_begin(j->program, o->resume ? j->start : NULL));
+    td_tensors_free(j->start);
+    j->start = NULL;
+    return TD_OK;
+}
+
+td_status td_train_program_open(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
+    j->size = td_sizes_at(&j->sizes, j->s.epoch, o->model.image_size);
+    TD_OUT(check_half_weights(j));
+    TD_OUT(check_sizes(j));
+    TD_OUT(dump_to_folder(j, &c));
+    TD_OUT(graph_at(j, j->size, &j->groups, &g));
+    TD_OUT(compile_first(j, g, &c));
+    TD_OUT(bind_scalars(j));
+    TD_OUT(load_start(j));
+out:
+    td_graph_free(g);
+    return st;
+}
+
+/* --- another size ----------------------------------------------------------------------------- */
+
+td_status td_train_program_fit(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const int size = td_sizes_at(&j->sizes, j->s.epoch, o->model.image_size);
+    const int64_t begin_ns = td_now_ns();
+    const td_compile_opts c = { .amp = &o->amp,
+                                .skip = o->skip_passes,
+                                .memory_limit = j->step_limit };
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_tensors *kept = NULL;
+    if (size == j->size)
+        return TD_OK;
+    TD_OUT(graph_at(j, size, NULL, &g));
+    TD_OUT(td_tensors_new(&kept));
+    TD_OUT(td_weights_save(j->program, TD_SAVE_STATE | TD_SAVE_EMA | TD_SAVE_STEP,
+                           j->s.batches_tracked, kept));
+    td_program_free(j->program);
+    j->program = NULL;
+    TD_OUT(td_compile(g, j->dev, &c, &j->program));
+    TD_OUT(td_weights_load(kept, "the program before", &(td_load_opts){ .with_momentum = true },
+                           j->program));
+    TD_OUT(bind_scalars(j));
+    td_log(TD_LOG_INFO, "train",
+           "epoch %lld: pictures of %d x %d after %d x %d, compiled in %.1f s",
+           (long long)j->s.epoch, size, size, j->size, j->size,
+           (double)(td_now_ns() - begin_ns) * 1e-9);
+    j->size = size;
+out:
+    td_tensors_free(kept);
+    td_graph_free(g);
+    return st;
+}
