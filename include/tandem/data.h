@@ -290,7 +290,7 @@ typedef struct {
 /**
  * Put all pictures of the folder (or pack) `path` into the one file `out`, which appears whole or
  * not at all.  Where pictures are untouched, training on it is training on the folder, bit for bit.
- * Shrunk ones are turned upright first.  SIGINT and SIGTERM are caught.
+ * Shrunk ones are turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      an option out of range, or `out` is `path`

@@ -578,6 +578,7 @@ void td_signals_catch(void)
     sigemptyset(&catch.sa_mask);
     sigaction(SIGINT, &catch, NULL);
     sigaction(SIGTERM, &catch, NULL);
+    sigaction(SIGUSR1, &catch, NULL);
     ignore(SIGPIPE);
     td_signals_ignore_file_limit();
 }

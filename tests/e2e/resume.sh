@@ -1,6 +1,6 @@
 # ctest: timeout 600
-# resume.sh -- a run that was stopped or killed and resumed ends with the bytes of a run never stopped: SIGINT and
-# SIGTERM inside an epoch, kill -9 at 50 moments, half of them while a checkpoint is being written; other worker and
+# resume.sh -- a run that was stopped or killed and resumed ends with the bytes of a run never stopped: SIGINT,
+# SIGTERM and SIGUSR1 inside an epoch, kill -9 at 50 moments, half of them while a checkpoint is being written; other worker and
 # thread counts; a second signal ends at once
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -76,8 +76,9 @@ waits term 'epoch 1, iteration 3/12' && kill -TERM $pid
 ends term 3
 says '^tandem: stopped: '
 starts term train set $whole --workspace term --resume term/checkpoint.safetensors --workers 3 --prefetch 5 --final-weights term.safetensors
-waits term 'epoch 2, iteration 2/12' && kill -TERM $pid
+waits term 'epoch 2, iteration 2/12' && kill -USR1 $pid # as Slurm's --signal
 ends term 3
+says '^tandem: stopped: '
 expect 0 train set $whole --workspace term --resume term/checkpoint.safetensors --workers 2 --final-weights term.safetensors
 same straight.safetensors term.safetensors
 [ "$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)" = "$counts" ] || complain "other results than '$counts'"

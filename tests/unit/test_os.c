@@ -458,6 +458,8 @@ static void the_first_signal_is_noted_the_second_ends(void **state)
     assert_int_equal(run_child(1, SIGTERM), 7);
     assert_int_equal(run_child(2, SIGINT), 128 + SIGINT);
     assert_int_equal(run_child(2, SIGTERM), 128 + SIGTERM);
+    assert_int_equal(run_child(1, SIGUSR1), 7); /* a batch system's warning */
+    assert_int_equal(run_child(2, SIGUSR1), 128 + SIGUSR1);
     assert_int_equal(td_signal_caught(), 0);
 }
 
