@@ -237,6 +237,7 @@ typedef struct {
     int raport_names, raport_warmup;
     int prof;              /* batches; -1: all */
     const char *workspace; /* where a relative raport_file is; NULL: here */
+    bool ema_too; /* made by train --evaluate --use-ema: the averages after the weights, val_ema */
 } td_evaluate_opts;
 
 TD_API const struct td_field *td_evaluate_fields(void);
@@ -248,6 +249,10 @@ typedef struct {
     double images_per_s, latency_ms;
     int topk_k;
     char arch[64]; /* the network's, or the graph file's name, cut */
+
+    /* with ema_too, of the averages */
+    bool has_ema;
+    double ema_top1, ema_topk, ema_loss;
 
     /* with per_class, else 0 and NULL */
     int n_classes;

@@ -103,6 +103,11 @@ static void add_json(const td_evaluate_result *r, td_text *out)
     td_json_add(out, "k", r->topk_k);
     td_cli_add_accuracy(out, r->top1, r->topk, r->topk_k);
     td_json_add(out, "loss", r->loss);
+    if (r->has_ema) {
+        td_json_add(out, "ema_top1", r->ema_top1);
+        td_json_add(out, "ema_topk", r->ema_topk);
+        td_json_add(out, "ema_loss", r->ema_loss);
+    }
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "latency_ms", r->latency_ms);
     if (r->n_classes)
@@ -118,6 +123,9 @@ static void add_text(const td_evaluate_result *r, td_text *out)
     td_text_add(out, "top1          %.2f %% (%lld)\n", r->top1, (long long)r->n_top1);
     td_text_add(out, "top%-10d %.2f %% (%lld)\n", r->topk_k, r->topk, (long long)r->n_topk);
     td_text_add(out, "loss          %.5f\n", r->loss);
+    if (r->has_ema)
+        td_text_add(out, "averages      top1 %.2f %%, top%d %.2f %%, loss %.5f\n", r->ema_top1,
+                    r->topk_k, r->ema_topk, r->ema_loss);
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
     if (r->n_classes)

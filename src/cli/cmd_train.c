@@ -93,7 +93,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.batch_size = o->batch_size;
     e.weights = o->resume ? o->resume : o->pretrained_weights;
     e.topk = o->topk;
-    e.label_smoothing = o->label_smoothing;
+    e.label_smoothing = o->mixup > 0 ? 0 : o->label_smoothing; /* as training validates */
     e.seed = o->seed;
     e.device = o->device;
     e.threads = o->threads;
@@ -107,6 +107,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.raport_names = o->raport_names;
     e.raport_warmup = o->raport_warmup;
     e.prof = o->prof;
+    e.ema_too = o->use_ema >= 0;
     e.workspace = o->workspace;
     /* the default name is that of the training's report, which stays unless its ways are wanted */
     if (o->raport_compat || strcmp(o->raport_file, TRAINING_REPORT) != 0)
@@ -230,8 +231,9 @@ const td_verb td_verb_train = {
     .about =
         "DATA holds train/ and val/, and in each a folder of pictures for every class; or it is a\n"
         ".safetensors file for --data-backend tensors; synthetic data need none.\n"
-        "Ctrl-C once finishes the step, saves and exits 3; --resume goes on from there to the\n"
-        "same weights, bit by bit, as if the run had never stopped.\n\n"
+        "Ctrl-C once (SIGINT, SIGTERM or SIGUSR1) finishes the batch, saves and exits 3; --resume\n"
+        "goes on from there to the same weights, bit by bit, as if the run had never stopped.  A\n"
+        "second signal ends it at once, and the last checkpoint stays whole.\n\n"
         "--preset sets the published recipe of a network; --config a file's options over it, and "
         "the\ncommand line wins.  --print-config shows the result as YAML, which --config reads "
         "back; a run\nthat saves writes it to config.yaml in its workspace.",

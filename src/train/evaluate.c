@@ -107,11 +107,13 @@ out:
     return st;
 }
 
-static td_status write_report(evaluation *e, const td_verdict *v)
+static td_status write_report(evaluation *e, const td_verdict *v, const td_verdict *ema)
 {
     const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
     td_report_begin(e->report, 0, NULL);
     td_verdict_report(v, "val", e->o.topk, e->report);
+    if (ema)
+        td_verdict_report(ema, "val_ema", e->o.topk, e->report);
     if (td_report_has_tf_names(e->report))
         TD_TRY(td_tf_verdict_report(v, e->o.topk, n_warm, e->report));
     TD_TRY(td_report_end(e->report));
@@ -119,58 +121,116 @@ static td_status write_report(evaluation *e, const td_verdict *v)
     return TD_OK;
 }
 
-static td_status judge(evaluation *e, td_evaluate_result *r)
+static td_judge_opts judge_opts(const evaluation *e)
 {
-    const td_bad_picture *bad;
-    td_verdict v;
-    td_judge_opts jo = { .batch = e->o.batch_size,
-                         .topk = e->o.topk,
-                         .max_batches = e->o.prof > 0 ? e->o.prof : -1,
-                         .smoothing = e->o.label_smoothing,
-                         .amp = &e->o.amp,
-                         .skip_passes = e->o.skip_passes,
-                         .dump_after = e->o.dump_after,
-                         .print_freq = e->o.print_freq,
-                         .logits = e->o.logits,
-                         .confusion = r->confusion };
-    TD_TRY(td_device_open(e->o.device, &e->dev));
-    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
-    TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
-    TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
-    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = e->o.use_ema },
-                           td_judge_program(e->judge)));
-    TD_TRY(td_output_check(e->o.logits));
-    TD_TRY(td_output_check(e->o.confusion));
-    TD_TRY(open_report(e));
-    jo.report = e->report;
-    TD_TRY(td_judge_run(e->judge, e->ld, &jo, &v));
-    if (v.was_stopped)
-        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
+    return (td_judge_opts){ .batch = e->o.batch_size,
+                            .topk = e->o.topk,
+                            .max_batches = e->o.prof > 0 ? e->o.prof : -1,
+                            .smoothing = e->o.label_smoothing,
+                            .amp = &e->o.amp,
+                            .skip_passes = e->o.skip_passes,
+                            .dump_after = e->o.dump_after,
+                            .print_freq = e->o.print_freq,
+                            .report = e->report,
+                            .logits = e->o.logits };
+}
 
-    if (v.counts.n_nonfinite)
+/* one pass over the data, whose counts are to be believed */
+static td_status run_judge(evaluation *e, const td_judge_opts *jo, td_verdict *v)
+{
+    TD_TRY(td_judge_run(e->judge, e->ld, jo, v));
+    if (v->was_stopped)
+        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v->counts.n);
+    if (v->counts.n_nonfinite)
         return td_error(
             TD_EARG,
             "%lld of %lld pictures have a loss that is no finite number (%s): weights that "
             "diverged, or logits beyond the half type",
-            (long long)v.counts.n_nonfinite, (long long)v.counts.n,
+            (long long)v->counts.n_nonfinite, (long long)v->counts.n,
             td_amp_precision_name(&e->o.amp));
+    return TD_OK;
+}
 
-    r->n = v.counts.n;
-    r->n_top1 = v.counts.n_top1;
-    r->n_topk = v.counts.n_topk;
+/* the averages, after the weights; the first verdict's times are copied, for the judge has them */
+static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, td_verdict *ema)
+{
+    td_judge_opts jo = judge_opts(e);
+    const size_t n = (size_t)v->n_batches;
+    jo.prefix = "val_ema";
+    jo.logits = NULL;
+    *latency = td_alloc(n + 1, sizeof **latency);
+    if (!*latency)
+        return TD_ENOMEM;
+    if (n)
+        memcpy(*latency, v->latency, n * sizeof **latency);
+    v->latency = *latency;
+    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = true },
+                           td_judge_program(e->judge)));
+    TD_TRY(td_loader_start_epoch(e->ld, 0));
+    return run_judge(e, &jo, ema);
+}
+
+static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema,
+                 td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    r->n = v->counts.n;
+    r->n_top1 = v->counts.n_top1;
+    r->n_topk = v->counts.n_topk;
     r->n_bad = td_loader_bad(e->ld, &bad);
     r->top1 = td_percent(r->n_top1, r->n);
     r->topk = td_percent(r->n_topk, r->n);
-    r->loss = r->n ? v.counts.loss_sum / (double)r->n : 0;
-    r->images_per_s = v.seconds > 0 ? (double)r->n / v.seconds : 0;
-    r->latency_ms = v.n_batches ? v.compute_s / (double)v.n_batches * 1e3 : 0;
+    r->loss = r->n ? v->counts.loss_sum / (double)r->n : 0;
+    r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
+    r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
-    TD_TRY(write_report(e, &v));
+    r->has_ema = ema != NULL;
+    if (!ema)
+        return;
+    const td_counts *c = &ema->counts;
+    r->ema_top1 = td_percent(c->n_top1, c->n);
+    r->ema_topk = td_percent(c->n_topk, c->n);
+    r->ema_loss = c->n ? c->loss_sum / (double)c->n : 0;
+}
+
+static td_status open_judge(evaluation *e)
+{
+    const td_judge_opts jo = judge_opts(e);
+    TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
+    TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
+    TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
+    if (e->o.ema_too) /* there or not is known before an hour has gone by */
+        TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = true },
+                               td_judge_program(e->judge)));
+    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = e->o.use_ema },
+                           td_judge_program(e->judge)));
+    TD_TRY(td_output_check(e->o.logits));
+    TD_TRY(td_output_check(e->o.confusion));
+    return open_report(e);
+}
+
+static td_status judge(evaluation *e, td_evaluate_result *r)
+{
+    td_status st = TD_OK;
+    td_verdict v, ema;
+    double *latency = NULL;
+    TD_TRY(open_judge(e));
+    td_judge_opts jo = judge_opts(e);
+    jo.confusion = r->confusion;
+    TD_OUT(run_judge(e, &jo, &v));
+    if (e->o.ema_too)
+        TD_OUT(judge_averages(e, &v, &latency, &ema));
+    note(e, &v, e->o.ema_too ? &ema : NULL, r);
+    TD_OUT(write_report(e, &v, e->o.ema_too ? &ema : NULL));
     if (e->o.confusion)
-        TD_TRY(td_confusion_write(r, e->o.confusion));
+        TD_OUT(td_confusion_write(r, e->o.confusion));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
-    return td_require(e->o.require, &s, e->o.topk);
+    st = td_require(e->o.require, &s, e->o.topk);
+out:
+    td_free(latency);
+    return st;
 }
 
 td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)

@@ -32,7 +32,7 @@ struct td_report {
     char *path;
     td_tensorboard *events;
     td_report_csv *epochs, *iterations;
-    double start_s;
+    int64_t start_ns; /* on the clock that only goes forward */
     int n_step;
     int64_t step[3];
     int n; /* of the record that is begun */
@@ -64,7 +64,7 @@ static td_status write_record(td_report *r, const char *type, const char *rest)
     int n = fprintf(r->f,
                     "DLLL {\"timestamp\": \"%.6f\", \"datetime\": \"%s\", "
                     "\"elapsedtime\": \"%.6f\", \"type\": \"%s\", %s}\n",
-                    now, date, now - r->start_s, type, rest);
+                    now, date, (double)(td_now_ns() - r->start_ns) * 1e-9, type, rest);
     if (n < 0 || fflush(r->f) != 0)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     return TD_OK;
@@ -136,7 +136,7 @@ static td_status open_json(td_report *r)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     if (goes_on)
         TD_TRY(cut_half_record(r));
-    return td_metric_each(r->o.topk, r->o.has_tf_names, write_metadata, r);
+    return td_metric_each(r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, write_metadata, r);
 }
 
 /* --- lines of text ---------------------------------------------------------------------------- */
@@ -301,8 +301,9 @@ static td_status show_parameters(td_report *r, const td_json *doc)
 static td_status open_tables(td_report *r)
 {
     const bool goes_on = r->o.goes_on && !r->o.is_compat;
-    const td_report_csv_opts epochs = { r->o.csv, 1, r->o.topk, goes_on ? r->o.at : NULL };
-    const td_report_csv_opts iterations = { r->o.csv_iterations, 2, r->o.topk,
+    const td_report_csv_opts epochs = { r->o.csv, 1, r->o.topk, r->o.has_l2_loss,
+                                        goes_on ? r->o.at : NULL };
+    const td_report_csv_opts iterations = { r->o.csv_iterations, 2, r->o.topk, r->o.has_l2_loss,
                                             goes_on ? r->o.at : NULL };
     if (epochs.path)
         TD_TRY(td_report_csv_open(&epochs, &r->epochs));
@@ -328,7 +329,7 @@ td_status td_report_open(const td_report_opts *o, td_report **out)
         return TD_ENOMEM;
     r->o = *o;
     r->o.topk = o->topk ? o->topk : 5;
-    r->start_s = td_wall_s();
+    r->start_ns = td_now_ns();
     TD_OUT(open_json(r));
     TD_OUT(open_tables(r));
     *out = r;

@@ -18,6 +18,8 @@ static const td_metric of_training[] = {
     { "lr",                   NULL,        -1, 0 },
     { "grad_scale",           TD_UNIT_NULL, -1, 0 },
     { "skipped_steps",        NULL,         0, 1 },
+    { "l2_loss",              TD_UNIT_NULL, 5, 0 },
+    { "total_loss",           TD_UNIT_NULL, 5, 0 },
 };
 
 static const td_metric of_validation[] = {
@@ -39,6 +41,8 @@ static const td_metric of_tf[] = {
     { "imgs_per_sec",          "images/s",   2, 0 },
     { "cross_entropy",         TD_UNIT_NULL, 5, 0 },
     { "learning_rate",         NULL,        -1, 0 },
+    { "l2_loss",               TD_UNIT_NULL, 5, 0 },
+    { "total_loss",            TD_UNIT_NULL, 5, 0 },
     { "train_throughput",      "images/s",   2, 0 },
     { "top1_accuracy",         NULL,         5, 0 },
     { "top5_accuracy",         NULL,         5, 0 },
@@ -81,7 +85,12 @@ const td_metric *td_metric_find(const char *name)
     return NULL;
 }
 
-td_status td_metric_each(int topk, bool has_tf_names,
+static bool is_of_decay(const char *row)
+{
+    return strcmp(row, "l2_loss") == 0 || strcmp(row, "total_loss") == 0;
+}
+
+td_status td_metric_each(int topk, bool has_tf_names, bool has_l2_loss,
                          td_status (*each)(void *ctx, const char *name, const td_metric *m),
                          void *ctx)
 {
@@ -92,6 +101,8 @@ td_status td_metric_each(int topk, bool has_tf_names,
             if (g == TF_GROUP && !has_tf_names)
                 continue;
             if (td_text_starts(m->name, "top5") && topk == 1)
+                continue;
+            if (is_of_decay(m->name) && !has_l2_loss)
                 continue;
             if (td_text_starts(m->name, "top5"))
                 snprintf(name, sizeof name, "%stop%d%s", groups[g].prefix, topk, m->name + 4);

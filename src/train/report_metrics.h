@@ -22,8 +22,8 @@ typedef struct {
 /** NULL: there is no such metric. */
 const td_metric *td_metric_find(const char *name);
 
-/** Call `each` with every full name; topk: what stands for top5. */
-td_status td_metric_each(int topk, bool has_tf_names,
+/** Call `each` with every full name; topk: what stands for top5; has_l2_loss: --l2-loss. */
+td_status td_metric_each(int topk, bool has_tf_names, bool has_l2_loss,
                          td_status (*each)(void *ctx, const char *name, const td_metric *m),
                          void *ctx) TD_CHECKED;
 

@@ -67,6 +67,7 @@ td_status td_train_report_open(td_train_job *j)
                                 .csv_iterations = o->csv_iterations,
                                 .is_compat = o->raport_compat,
                                 .has_tf_names = o->raport_names == 1,
+                                .has_l2_loss = o->l2_loss,
                                 .topk = o->topk,
                                 .goes_on = o->resume != NULL,
                                 .at = { j->s.epoch, j->s.iteration },
@@ -152,6 +153,10 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     if (j->o.l2_loss) {
         td_report_add(j->report, "train.l2_loss", l2);
         td_report_add(j->report, "train.total_loss", mean + l2);
+        if (td_report_has_tf_names(j->report)) {
+            td_report_add(j->report, "l2_loss", l2);
+            td_report_add(j->report, "total_loss", mean + l2);
+        }
     }
     td_status st = td_report_end(j->report);
     *w = (td_step_sums){ 0 };

@@ -84,6 +84,26 @@ expect 0 classify "$picture" --weights sgd-a/model_best.safetensors
 expect 0 classify "$picture" --weights sgd-a/model_best.safetensors --use-ema
 expect 1 evaluate set --weights bare.safetensors --use-ema
 says "'bare.safetensors' has no averaged weights"
+# train --evaluate judges both; convert --ema writes what evaluate --use-ema reads
+expect 0 train set --evaluate --resume sgd-a/checkpoint.safetensors --use-ema 0.99 --json --workspace . --raport-file both.json
+both=$(sed -n 's/.*"ema_loss": \([0-9.]*\).*/\1/p' out | cut -c1-7)
+[ "$both" = "$loss" ] || complain "train --evaluate says $both of the averages, wanted $loss"
+grep -q '"val.loss": .*"val_ema.loss": ' both.json || complain "not both in one record"
+expect 1 train set --evaluate --pretrained-weights bare.safetensors --model small.td --use-ema 0.9
+says "'bare.safetensors' has no averaged weights"
+for file in checkpoint model_best; do
+    expect 0 convert --ema sgd-a/$file.safetensors averaged.safetensors
+    for prefix in momentum. ema. accumulated. pending.; do
+        lacks averaged.safetensors $prefix
+    done
+done
+expect 0 convert --ema sgd-a/checkpoint.safetensors averaged.safetensors
+expect 0 evaluate set --weights averaged.safetensors --logits converted.safetensors
+payload ema.safetensors >ema.payload
+payload converted.safetensors >converted.payload
+same ema.payload converted.payload
+expect 1 convert --ema bare.safetensors none.safetensors
+says "'bare.safetensors' has no averaged weights"
 # a training without averages may go on with them: they begin as the weights are; and the other way round
 expect 0 train set $small --epochs 1 --workspace plain
 expect 0 train set --resume plain/checkpoint.safetensors --epochs 2 --use-ema 0.9 --workspace plain
@@ -111,6 +131,14 @@ expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --workspace l2
 awk "BEGIN { l = $(metric l2/experiment_raport.json '0, 3' train.loss); d = $(metric l2/experiment_raport.json '0, 3' train.l2_loss);
     t = $(metric l2/experiment_raport.json '0, 3' train.total_loss); exit !(d > 0 && t - l - d < 1e-7 && l + d - t < 1e-7) }" ||
     complain "the total loss is not the sum of its parts"
+grep -q '"metric": "train.total_loss", "metadata": {"unit": null' l2/experiment_raport.json || complain "no METADATA of train.total_loss"
+grep -q '"metric": "l2_loss"' l2/experiment_raport.json && complain "TensorFlow's name unasked"
+grep -q '"metric": "[a-z.]*l2_loss' sgd-a/experiment_raport.json && complain "METADATA of what is not reported"
+expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --raport-names tf --csv-iterations l2.csv --workspace l2
+[ -n "$(metric l2/experiment_raport.json '0, 3' l2_loss)" ] || complain "no l2_loss"
+[ "$(metric l2/experiment_raport.json '0, 3' total_loss)" = "$(metric l2/experiment_raport.json '0, 3' train.total_loss)" ] ||
+    complain "total_loss is not train.total_loss"
+head -1 l2.csv | grep -q ',train.l2_loss,train.total_loss' || complain "no column of train.l2_loss"
 
 # --- what is refused ------------------------------------------------------------------------------
 expect 2 train set $small --optimizer-batch-size 7

@@ -3,7 +3,10 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "support/allocations.h"
 #include "support/expect.h"
@@ -16,6 +19,19 @@
 #include "train/report_metrics.h"
 #include "train/report_sums.h"
 #include "train/run_log.h"
+
+/* --- a clock that somebody sets ---------------------------------------------------------------- */
+
+static time_t set_by_s; /* what the wall clock was moved by */
+
+/* in the C library's place: this program and the library under test call it */
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    const long code = syscall(SYS_clock_gettime, clock, t);
+    if (code == 0 && clock == CLOCK_REALTIME)
+        t->tv_sec += set_by_s;
+    return (int)code;
+}
 
 /* --- lines of text ---------------------------------------------------------------------------- */
 
@@ -259,6 +275,41 @@ static void tables_go_on_where_the_run_does(void **state)
                  "absent/x.csv");
 }
 
+/* the value of a member of the last record */
+static double last_number(const char *path, const char *member)
+{
+    char *text, *at, key[64];
+    size_t n;
+    double value;
+    snprintf(key, sizeof key, "\"%s\": \"", member);
+    expect_ok(td_file_read(path, 1 << 20, &text, &n));
+    for (at = text; strstr(at, key); at = strstr(at, key) + strlen(key))
+        ;
+    assert_ptr_not_equal(at, text);
+    value = strtod(at, NULL);
+    td_free(text);
+    return value;
+}
+
+static void durations_do_not_follow_the_wall_clock(void **state)
+{
+    (void)state;
+    char path[4096];
+    td_report *r;
+    snprintf(path, sizeof path, "%s", td_scratch_path("clock.json"));
+    expect_ok(td_report_open(&(td_report_opts){ .path = path }, &r));
+    const double begin_s = td_wall_s();
+    set_by_s = -7200; /* two hours back, as at the end of summer */
+    td_report_begin(r, 0, NULL);
+    expect_ok(td_report_end(r));
+    expect_ok(td_report_close(r));
+    const double elapsed_s = last_number(path, "elapsedtime");
+    const double stamp_s = last_number(path, "timestamp");
+    set_by_s = 0;
+    assert_true(elapsed_s >= 0 && elapsed_s < 600);
+    assert_true(stamp_s < begin_s - 6600); /* the time of day is what the clock says */
+}
+
 static td_status write_everything(void)
 {
     td_report *r;
@@ -387,6 +438,7 @@ int main(void)
         cmocka_unit_test(runs_have_the_most_and_the_least),
         cmocka_unit_test(quantiles_are_as_numpys),
         cmocka_unit_test(tables_go_on_where_the_run_does),
+        cmocka_unit_test(durations_do_not_follow_the_wall_clock),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(writing_is_in_no_time),
     };
