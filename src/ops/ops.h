@@ -138,4 +138,7 @@ typedef struct {
 /** A step of an optimiser: operand 0 is the weight, 1 its velocity, 2 the gradient. */
 bool td_op_is_update(const td_op *op);
 
+/** Of an update, the operand that the first half copy of the weight is; of other ops 0. */
+int td_op_first_copy(const td_op *op);
+
 #endif

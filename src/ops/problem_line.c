@@ -53,7 +53,7 @@ static bool parse_shape(const char *s, td_type *t)
     }
 }
 
-/* operands whose dtype is not the line's; of sgd, a half type is that of the copies alone */
+/* operands whose dtype is not the line's; of updates, a half type is that of the copies alone */
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
     static const char *const wide[] = { "gamma", "beta", "mean", "var", "finite", "overflow" };
@@ -61,7 +61,7 @@ static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0)
         return TD_DT_U8;
-    bool is_wide = op == &td_op_sgd && strncmp(name, "copy", 4) != 0;
+    bool is_wide = td_op_is_update(op) && strncmp(name, "copy", 4) != 0;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
         is_wide = is_wide || strcmp(name, wide[i]) == 0;
     return is_wide && td_dtype_bytes(line) == 2 ? TD_DT_F32 : line;

@@ -15,7 +15,8 @@
  * With v = 0 the first step gives v = g', as PyTorch's SGD with dampening 0.  The learning rate
  * multiplies after the velocity.  Source: Sutskever et al. 2013; agrees with torch.optim.SGD.
  *
- * rmsprop(w, u, g, lr, a [, inverse, finite]) {momentum, decay, alpha, eps}   one step, in place
+ * rmsprop(w, u, g, lr, a [, inverse, finite [, copy [, copy]]]) {momentum, decay, alpha, eps}
+ *                                                                                   one step, in place
  *
  *   u        w's type                  velocity, overwritten; zeros before the first step
  *   a        w's type                  mean square of g', overwritten; zeros before the first step
@@ -59,6 +60,7 @@ static td_status rmsprop_infer(const td_node *n, td_type *y)
 {
     static const int tensors[] = { 1, 2, 4 };
     static const int scalars[] = { 3, 5, 6 };
+    const int copy = td_op_first_copy(n->op);
     (void)y;
     for (int k = 0; k < 3; k++) {
         const int i = tensors[k], j = scalars[k];
@@ -68,6 +70,10 @@ static td_status rmsprop_infer(const td_node *n, td_type *y)
         if (j < n->n_in && td_type_count(td_in_type(n, j)) != 1)
             return td_error(TD_ESHAPE, "rmsprop: operand %d is not a scalar", j);
     }
+    for (int i = copy; i < n->n_in; i++)
+        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)))
+            return td_error(TD_ESHAPE,
+                            "rmsprop: operand %d, a copy, does not have the weight's shape", i);
     return TD_OK;
 }
 
@@ -123,18 +129,24 @@ const td_op td_op_rmsprop = {
     .name = "rmsprop",
     .summary = "gradient over its root mean square, with momentum, in place",
     .n_in = 5,
-    .n_in_max = 7,
+    .n_in_max = 9,
     .n_out = 0,
     .fields = rmsprop_fields,
     .attr_bytes = sizeof(td_rmsprop_attr),
     .layout = TD_LAYOUT_FOLLOWS,
-    .writes = 1u | 1u << 1 | 1u << 4,
+    .writes = 1u | 1u << 1 | 1u << 4 | 3u << 7,
+    .own_layout = 3u << 7,
     .infer = rmsprop_infer,
 };
 
 bool td_op_is_update(const td_op *op)
 {
-    return op == &td_op_sgd || op == &td_op_rmsprop;
+    return td_op_first_copy(op) > 0;
+}
+
+int td_op_first_copy(const td_op *op)
+{
+    return op == &td_op_sgd ? 6 : op == &td_op_rmsprop ? 7 : 0;
 }
 
 const td_op td_op_all_finite = {

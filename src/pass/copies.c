@@ -6,7 +6,7 @@
  *     %d = reorder %w                   ... conv2d %x, %c
  *     ... conv2d_grad_x %y, %d          %d = reorder %c
  *     sgd %w, %v, %g, %lr               ... conv2d_grad_x %y, %d
- *                                       sgd %w, %v, %g, %lr, 1, 1, %c
+ *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (rmsprop alike)
  *
  * The first cast is kept for good.  Others, in other layouts, are taken from it: to keep them too
  * would save little time and, in a ResNet-50, take 49 MB.  Only where some kernel writes the copy
@@ -20,12 +20,12 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-#define OPERANDS 6 /* of sgd before the copy */
+enum { OPERANDS_MAX = 7 }; /* of an update before the copy: td_op_first_copy */
 
 typedef struct {
     const td_node *made_by; /* the first cast; NULL: the weight has none, or they stay */
     bool is_fixed;          /* they stay */
-    const td_node *update;  /* the one sgd that writes the weight */
+    const td_node *update;  /* the one update that writes the weight */
 } weight_copies;
 
 typedef struct {
@@ -47,7 +47,7 @@ static void collect(const td_graph *g, copies_state *s)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        if (n->op == &td_op_sgd && n->n_in <= OPERANDS)
+        if (td_op_is_update(n->op) && n->n_in <= td_op_first_copy(n->op))
             s->of[n->in[0]->id].update = n;
         const td_value *w = copied_weight(n);
         if (w && !s->of[w->id].made_by)
@@ -66,12 +66,13 @@ static void collect(const td_graph *g, copies_state *s)
 /* is there a kernel for the update with the copy? */
 static bool has_kernel(const td_rewriter *rw, const weight_copies *c)
 {
-    td_value *in[OPERANDS + 1];
+    td_value *in[OPERANDS_MAX + 1];
     td_probe p;
-    for (int i = 0; i < OPERANDS; i++) /* inverse and finite are scalars as lr is */
+    const int copy = td_op_first_copy(c->update->op);
+    for (int i = 0; i < copy; i++) /* inverse and finite are scalars as lr is */
         in[i] = c->update->in[i < c->update->n_in ? i : 3];
-    in[OPERANDS] = c->made_by->out[0];
-    td_probe_init_with(&p, c->update, OPERANDS + 1, in);
+    in[copy] = c->made_by->out[0];
+    td_probe_init_with(&p, c->update, copy + 1, in);
     return rw->target && rw->target->supports(rw->target->ctx, &p.node);
 }
 
@@ -133,14 +134,15 @@ static void emit_update(td_rewriter *rw, copies_state *s, const td_node *n, td_v
                         const weight_copies *c)
 {
     td_constant_attr one = { .value = 1, .type = "f32[]" };
-    td_value *all[OPERANDS + 1];
+    td_value *all[OPERANDS_MAX + 1];
+    const int copy = td_op_first_copy(n->op);
     memcpy(all, in, (size_t)n->n_in * sizeof *all);
-    if (n->n_in < OPERANDS && !s->one)
+    if (n->n_in < copy && !s->one)
         s->one = td_emit_n(rw->b, &td_op_constant, &one, 0, NULL, NULL);
-    for (int i = n->n_in; i < OPERANDS; i++)
+    for (int i = n->n_in; i < copy; i++)
         all[i] = s->one;
-    all[OPERANDS] = td_rw_get(rw, c->made_by->out[0]);
-    td_emit_n(rw->b, n->op, n->attr, OPERANDS + 1, all, NULL);
+    all[copy] = td_rw_get(rw, c->made_by->out[0]);
+    td_emit_n(rw->b, n->op, n->attr, copy + 1, all, NULL);
 }
 
 static void copies_node(td_rewriter *rw, const td_node *n, td_value **in)
@@ -151,7 +153,8 @@ static void copies_node(td_rewriter *rw, const td_node *n, td_value **in)
         emit_first(rw, n);
     else if (w && s->of[w->id].made_by)
         emit_other(rw, n, s->of[w->id].made_by);
-    else if (n->op == &td_op_sgd && s->of[n->in[0]->id].made_by && s->of[n->in[0]->id].update == n)
+    else if (td_op_is_update(n->op) && s->of[n->in[0]->id].made_by &&
+             s->of[n->in[0]->id].update == n)
         emit_update(rw, s, n, in, &s->of[n->in[0]->id]);
     else
         td_rw_copy_with(rw, n, in);

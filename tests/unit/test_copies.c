@@ -27,12 +27,18 @@ static const row rows[] = {
     { "40,24", "", "", "", "bf16", false },
 };
 
+static const char *const updates[2] = {
+    "sgd %w, %v, %g, %lr, %one",
+    "rmsprop %w, %v, %g, %lr, %a, %one",
+};
+
 #define TEXT                                                                                       \
     "%%lr:f32[] = input\n%%g:f32[%s]%s%s = input\n"                                                \
     "%%w:f32[%s]%s%s = param {init=normal}\n%%v:f32[%s]%s%s = param {role=momentum}\n"             \
+    "%%a:f32[%s]%s%s = param {role=momentum}\n"                                                    \
     "%%c1:%s[%s]%s%s = param {role=copy, of=w}\n%s"                                                \
     "%%one = constant {value=1}\n%%y1 = %s %%c1\n%s"                                               \
-    "sgd %%w, %%v, %%g, %%lr, %%one, %%one, %%c1%s {momentum=0.5, decay=0.01}\n"                   \
+    "%s, %%one, %%c1%s {momentum=0.5, decay=0.01}\n"                                               \
     "output y1 = %%y1\n%s"
 
 static const char *at(const char *layout)
@@ -41,15 +47,16 @@ static const char *at(const char *layout)
 }
 
 /* one weight with one or two copies, which the graph shows as they were before the update */
-static td_graph *graph_of(const row *r)
+static td_graph *graph_of(const row *r, const char *update)
 {
     static char text[2048], second[256];
     snprintf(second, sizeof second, "%%c2:%s[%s]%s%s = param {role=copy, of=w}\n", r->half,
              r->shape, at(r->copy2), r->copy2);
     snprintf(text, sizeof text, TEXT, r->shape, at(r->weight), r->weight, r->shape, at(r->weight),
-             r->weight, r->shape, at(r->weight), r->weight, r->half, r->shape, at(r->copy1),
-             r->copy1, r->has_two ? second : "", "reorder", r->has_two ? "%y2 = reorder %c2\n" : "",
-             r->has_two ? ", %c2" : "", r->has_two ? "output y2 = %y2\n" : "");
+             r->weight, r->shape, at(r->weight), r->weight, r->shape, at(r->weight), r->weight,
+             r->half, r->shape, at(r->copy1), r->copy1, r->has_two ? second : "", "reorder",
+             r->has_two ? "%y2 = reorder %c2\n" : "", update, r->has_two ? ", %c2" : "",
+             r->has_two ? "output y2 = %y2\n" : "");
     return td_test_graph(text);
 }
 
@@ -64,20 +71,22 @@ static void expect_rounded(td_program *p, const char *name, const float *w, int6
 static void every_layout_follows_the_weight(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t k = 0; k < 2 * sizeof rows / sizeof *rows; k++) {
+        const size_t i = k / 2;
         const bool is_bf16 = strcmp(rows[i].half, "bf16") == 0;
         td_device *dev;
         td_program *p;
-        td_graph *g = graph_of(&rows[i]);
+        td_graph *g = graph_of(&rows[i], updates[k % 2]);
         float lr = 0.1f;
         expect_ok(td_device_open("cpu", &dev));
         expect_ok(td_compile(g, dev, NULL, &p));
-        assert_int_equal(td_program_param_count(p), 2); /* copies are nobody's business */
+        /* copies are nobody's business; the square is rmsprop's */
+        assert_int_equal(td_program_param_count(p), 2 + (int)(k % 2));
         td_type t = td_program_param_type(p, 0);
         int64_t n = td_type_count(&t);
         float *w = calloc((size_t)n, sizeof *w), *gradient = calloc((size_t)n, sizeof *gradient);
-        for (int64_t k = 0; k < n; k++)
-            gradient[k] = (float)(k % 37) / 7 - 2;
+        for (int64_t e = 0; e < n; e++)
+            gradient[e] = (float)(e % 37) / 7 - 2;
         expect_ok(td_program_init(p, i));
         expect_ok(td_program_bind(p, "lr", &lr));
         expect_ok(td_program_bind(p, "g", gradient));
@@ -88,8 +97,8 @@ static void every_layout_follows_the_weight(void **state)
             if (rows[i].has_two)
                 expect_rounded(p, "y2", w, n, is_bf16);
         }
-        for (int64_t k = 0; k < n; k++)
-            w[k] = (float)k / 3 - 100;
+        for (int64_t e = 0; e < n; e++)
+            w[e] = (float)e / 3 - 100;
         expect_ok(td_program_set(p, "w", w)); /* set from outside: the copies are filled again */
         expect_ok(td_program_run(p));
         expect_rounded(p, "y1", w, n, is_bf16);

@@ -1,5 +1,5 @@
 /*
- * own_recipe.c -- what a recipe asks beside sgd: RMSprop, sums over several batches, averages of
+ * own_recipe.c -- what a recipe asks beside the optimiser's step: sums over several batches, averages of
  * weights, mixup; each one stream over memory, shared by the threads
  */
 #include <string.h>
@@ -25,35 +25,6 @@ static td_status check_operands(const td_node *n, unsigned tensors)
 static float number(const void *arg)
 {
     return *(const float *)arg;
-}
-
-/* --- rmsprop(w, u, g, lr, a [, inverse, finite]) ---------------------------------------------- */
-
-static td_status accepts_rmsprop(const td_node *n)
-{
-    return check_operands(n, 0x17);
-}
-
-static td_status run_rmsprop(const td_prepared *p, void *const *args)
-{
-    const td_node *n = p->node;
-    const td_rmsprop_attr *at = n->attr;
-    const td_own_step a = { .momentum = at->momentum,
-                            .decay = at->decay,
-                            .lr = number(args[3]),
-                            .inverse = n->n_in > 5 ? number(args[5]) : 1,
-                            .alpha = at->alpha,
-                            .eps = at->eps };
-    const int64_t count = td_type_padded_count(td_in_type(n, 0));
-    const td_own_simd *simd = td_own_simd_for(TD_DT_F32, 16);
-    float *w = args[0], *u = args[1], *square = args[4];
-    const float *g = args[2];
-    if (n->n_in > 6 && number(args[6]) == 0)
-        return TD_OK;
-#pragma omp parallel for if (count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
-        simd->rmsprop(td_own_piece(i, count), &a, w + i, u + i, g + i, square + i);
-    return TD_OK;
 }
 
 /* --- accumulate(sum, g) -> s and carry(w, sum, s, last) --------------------------------------- */
@@ -155,7 +126,6 @@ static td_status run_mixup(const td_prepared *p, void *const *args)
         .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_##op_, .run = run_##op_        \
     }
 
-RECIPE(rmsprop);
 RECIPE(accumulate);
 RECIPE(carry);
 RECIPE(ema);

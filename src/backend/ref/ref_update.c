@@ -41,6 +41,8 @@ static void rmsprop(const td_node *n, int64_t count, double *const *t)
         a[i] = at->alpha * a[i] + (1 - at->alpha) * g * g;
         u[i] = at->momentum * u[i] + g / (sqrt(a[i]) + at->eps);
         w[i] -= lr * u[i];
+        for (int k = 7; k < n->n_in; k++)
+            t[k][i] = as_kept(td_in_type(n, 0), w[i]);
     }
 }
 
