@@ -406,6 +406,19 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=$((bytes * 3 / 2)) tandem_test f
     code=0
     "$TANDEM" train set $net --workspace full --resume full/checkpoint.safetensors >out 2>err </dev/null || code=$?
     still_good 'No space left on device'
+    # nor is there room for anything else that a run writes: it ends with a sentence, or warns; the checkpoint stays
+    for what in "--csv full/x.csv" "--csv-iterations full/x.csv" "--tensorboard full/events" "--raport-file r.json"; do
+        rm -rf full/x.csv full/events full/r.json
+        head -c $((bytes * 2)) /dev/zero >full/filler 2>/dev/null
+        code=0
+        last="a full disk, $what"
+        "$TANDEM" train set $net --workspace full --resume full/checkpoint.safetensors $what >out 2>err </dev/null || code=$?
+        [ $code = 1 ] || complain "exit code $code, wanted 1"
+        says "^tandem: error: cannot write .*No space left on device"
+        tidy full
+        same full/checkpoint.safetensors kept.safetensors
+    done
+    rm -rf full/filler full/x.csv full/events full/r.json
     fails 1 "cannot write 'full/w.safetensors': .*No space left" convert kept.safetensors full/w.safetensors
     expect 1 dataset draw full/drawn --train 4000 --size 256
     says "^tandem: error: .*No space left"
