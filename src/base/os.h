@@ -85,7 +85,8 @@ void td_pages_free(void *p, size_t bytes);
 
 /**
  * SIGINT, SIGTERM and SIGUSR1 set a flag; the second of any of them ends the process at once with
- * 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over: Slurm's --signal.)
+ * 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as Slurm with
+ * --signal.)
  * Also ignores SIGPIPE and SIGXFSZ: such writes fail instead.
  */
 void td_signals_catch(void);

@@ -16,7 +16,7 @@
  * multiplies after the velocity.  Source: Sutskever et al. 2013; agrees with torch.optim.SGD.
  *
  * rmsprop(w, u, g, lr, a [, inverse, finite [, copy [, copy]]]) {momentum, decay, alpha, eps}
- *                                                                                   one step, in place
+ *                                                                             one step, in place
  *
  *   u        w's type                  velocity, overwritten; zeros before the first step
  *   a        w's type                  mean square of g', overwritten; zeros before the first step

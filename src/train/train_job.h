@@ -1,5 +1,6 @@
 /*
- * train/train_job.h -- a training job inside: train_open.c and train_program.c fill it, train.c runs it
+ * train/train_job.h -- a training job inside: train_open.c and train_program.c fill it,
+ * train.c runs it
  */
 #ifndef TD_TRAIN_TRAIN_JOB_H
 #define TD_TRAIN_TRAIN_JOB_H

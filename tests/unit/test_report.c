@@ -20,7 +20,7 @@
 #include "train/report_sums.h"
 #include "train/run_log.h"
 
-/* --- a clock that somebody sets ---------------------------------------------------------------- */
+/* --- a clock that somebody sets --------------------------------------------------------------- */
 
 static time_t set_by_s; /* what the wall clock was moved by */
 

@@ -219,7 +219,8 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
-    K(rmsprop) K(rmsprop_copies) K(accumulate) K(carry) K(ema) K(mixup)                                              \
+    K(rmsprop) K(rmsprop_copies)                                                                   \
+    K(accumulate) K(carry) K(ema) K(mixup)                                                         \
     K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)
 /* clang-format on */

@@ -1,6 +1,6 @@
 /*
- * own_recipe.c -- what a recipe asks beside the optimiser's step: sums over several batches, averages of
- * weights, mixup; each one stream over memory, shared by the threads
+ * own_recipe.c -- what a recipe asks beside the optimiser's step: sums over several batches,
+ * averages of weights, mixup; each one stream over memory, shared by the threads
  */
 #include <string.h>
 
