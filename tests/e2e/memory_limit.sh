@@ -49,6 +49,16 @@ for precision in fp32 bf16; do
     no_less 31 "$fits"
     [ ! -e never ] || complain "something was written"
 done
+# the batch that is suggested has room for averages and squares too
+kept="$run --use-ema 0.9 --optimizer rmsprop --workspace never"
+expect 1 $kept --memory-limit 1M
+set -- $(needs)
+limit=$(($1 + $2 - 15))
+expect 1 $kept --memory-limit ${limit}M
+fits=$(sed -n 's/.*; a batch of \([0-9]*\) fits$/\1/p' err)
+no_less "${fits:-0}" 1
+expect 0 $kept --memory-limit ${limit}M -b "${fits:-0}"
+rm -rf never
 expect 2 $run --memory-limit -5
 expect 2 $run --memory-limit much
 
