@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "io/atomic.h"
 #include "io/digest.h"
@@ -63,29 +64,14 @@ typedef struct {
 
 /* --- numbers --------------------------------------------------------------------------------- */
 
-static uint64_t get(const unsigned char *p, int n_bytes)
-{
-    uint64_t x = 0;
-    for (int i = n_bytes - 1; i >= 0; i--)
-        x = x << 8 | p[i];
-    return x;
-}
-
 static uint32_t get32(const unsigned char *p)
 {
-    return (uint32_t)get(p, 4);
+    return (uint32_t)td_get_le(p, 4);
 }
 
 static uint64_t get64(const unsigned char *p)
 {
-    return get(p, 8);
-}
-
-static unsigned char *put(unsigned char *p, uint64_t x, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        p[i] = (unsigned char)(x >> 8 * i);
-    return p + n_bytes;
+    return td_get_le(p, 8);
 }
 
 static record get_record(const unsigned char *p)
@@ -99,12 +85,12 @@ static record get_record(const unsigned char *p)
 
 static void put_record(unsigned char *p, const record *r)
 {
-    p = put(p, r->at, 8);
-    p = put(p, r->n_bytes, 4);
-    p = put(p, r->label, 4);
-    p = put(p, r->digest, 8);
-    p = put(p, r->name, 4);
-    (void)put(p, 0, 4);
+    p = td_put_le(p, r->at, 8);
+    p = td_put_le(p, r->n_bytes, 4);
+    p = td_put_le(p, r->label, 4);
+    p = td_put_le(p, r->digest, 8);
+    p = td_put_le(p, r->name, 4);
+    (void)td_put_le(p, 0, 4);
 }
 
 static uint64_t digest_of_ends(const unsigned char *head, const unsigned char *tail)
@@ -518,7 +504,7 @@ static td_status append(td_pack_writer *w, const void *bytes, size_t n_bytes)
 static void make_head(unsigned char *head)
 {
     memcpy(head, head_magic, MAGIC_BYTES);
-    (void)put(put(head + MAGIC_BYTES, VERSION, 4), 0, 4);
+    (void)td_put_le(td_put_le(head + MAGIC_BYTES, VERSION, 4), 0, 4);
 }
 
 td_status td_pack_create(const char *path, int short_side, int quality, td_pack_writer **out)
@@ -646,13 +632,13 @@ static td_status write_index(td_pack_writer *w, td_digest *d)
         }
     }
     for (int i = 0; i < w->n_splits; i++) {
-        unsigned char *p = put(block, w->splits[i].n_pictures, 8);
-        p = put(p, w->splits[i].n_classes, 4);
-        (void)put(p, w->splits[i].name, 4);
+        unsigned char *p = td_put_le(block, w->splits[i].n_pictures, 8);
+        p = td_put_le(p, w->splits[i].n_classes, 4);
+        (void)td_put_le(p, w->splits[i].name, 4);
         TD_TRY(append_index(w, d, block, SPLIT_BYTES));
     }
     for (size_t i = 0; i < w->n_classes; i++) {
-        (void)put(block, w->classes[i], CLASS_BYTES);
+        (void)td_put_le(block, w->classes[i], CLASS_BYTES);
         TD_TRY(append_index(w, d, block, CLASS_BYTES));
     }
     return append_index(w, d, w->texts.data, w->texts.len);
@@ -668,17 +654,17 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
     td_digest d;
     td_digest_init(&d);
     TD_TRY(write_index(w, &d));
-    unsigned char *p = put(tail, index_at, 8);
-    p = put(p, w->at - index_at, 8);
-    p = put(p, w->n_pictures, 8);
-    p = put(p, (uint64_t)w->n_splits, 4);
-    p = put(p, w->n_classes, 4);
-    p = put(p, (uint64_t)w->short_side, 4);
-    p = put(p, (uint64_t)w->quality, 4);
-    p = put(p, td_digest_value(&d), 8);
+    unsigned char *p = td_put_le(tail, index_at, 8);
+    p = td_put_le(p, w->at - index_at, 8);
+    p = td_put_le(p, w->n_pictures, 8);
+    p = td_put_le(p, (uint64_t)w->n_splits, 4);
+    p = td_put_le(p, w->n_classes, 4);
+    p = td_put_le(p, (uint64_t)w->short_side, 4);
+    p = td_put_le(p, (uint64_t)w->quality, 4);
+    p = td_put_le(p, td_digest_value(&d), 8);
     make_head(head);
     uint64_t digest = digest_of_ends(head, tail);
-    p = put(p, digest, 8);
+    p = td_put_le(p, digest, 8);
     memcpy(p, tail_magic, MAGIC_BYTES);
     TD_TRY(append(w, tail, sizeof tail));
     TD_TRY(td_atomic_commit(w->file));

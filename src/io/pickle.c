@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "io/pickle_names.h"
 
 enum {
@@ -548,8 +549,7 @@ static td_status read_number(machine *m, size_t n, uint64_t *out)
     *out = 0;
     if (m->n - m->at < n)
         return cut_off(m);
-    for (size_t i = n; i-- > 0;)
-        *out = *out << 8 | m->bytes[m->at + i];
+    *out = td_get_le(m->bytes + m->at, (int)n);
     m->at += n;
     return TD_OK;
 }

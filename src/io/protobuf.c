@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+
 enum { WIRE_VARINT = 0, WIRE_8 = 1, WIRE_BYTES = 2, WIRE_4 = 5 };
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -34,12 +36,21 @@ void td_pb_put_int(td_text *t, int field, int64_t value)
 void td_pb_put_float(td_text *t, int field, float value)
 {
     uint32_t bits;
-    char bytes[4];
+    unsigned char bytes[4];
     memcpy(&bits, &value, sizeof bits);
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (char)(bits >> 8 * i & 0xff);
+    td_put_le(bytes, bits, sizeof bytes);
     put_key(t, field, WIRE_4);
-    td_text_add_bytes(t, bytes, sizeof bytes);
+    td_text_add_bytes(t, (const char *)bytes, sizeof bytes);
+}
+
+void td_pb_put_double(td_text *t, int field, double value)
+{
+    uint64_t bits;
+    unsigned char bytes[8];
+    memcpy(&bits, &value, sizeof bits);
+    td_put_le(bytes, bits, sizeof bytes);
+    put_key(t, field, WIRE_8);
+    td_text_add_bytes(t, (const char *)bytes, sizeof bytes);
 }
 
 void td_pb_put_head(td_text *t, int field, size_t n_bytes)
@@ -107,9 +118,8 @@ static td_status read_fixed(td_pb *r, int n_bytes, uint64_t *out)
 {
     if (r->end - r->at < n_bytes)
         return bad(r, r->at, "the message ends inside a number");
-    *out = 0;
-    for (int i = 0; i < n_bytes; i++)
-        *out |= (uint64_t)*r->at++ << 8 * i;
+    *out = td_get_le(r->at, n_bytes);
+    r->at += n_bytes;
     return TD_OK;
 }
 

@@ -34,6 +34,7 @@
 
 void td_pb_put_int(td_text *t, int field, int64_t value);
 void td_pb_put_float(td_text *t, int field, float value);
+void td_pb_put_double(td_text *t, int field, double value);
 void td_pb_put_bytes(td_text *t, int field, const void *bytes, size_t n_bytes);
 void td_pb_put_text(td_text *t, int field, const char *text);
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -455,7 +456,6 @@ static td_status place_storage(reader *r, const td_map *named, const td_pvalue *
 {
     char name[KEY_MAX];
     unsigned char head[8];
-    uint64_t n = 0;
     size_t n_bytes;
     const td_pvalue *v = NULL;
 
@@ -468,8 +468,7 @@ static td_status place_storage(reader *r, const td_map *named, const td_pvalue *
         return td_error(TD_EFORMAT, "'%s': ends before storage '" NAME "'", r->what, name);
     TD_TRY(td_blob_read(&r->blob, *at, sizeof head, head));
     *at += sizeof head;
-    for (int i = 7; i >= 0; i--)
-        n = n << 8 | head[i];
+    const uint64_t n = td_get_le(head, sizeof head);
     if (n != (uint64_t)v->storage.n)
         return td_error(TD_EFORMAT,
                         "'%s': storage '" NAME "' has %" PRIu64

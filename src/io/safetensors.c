@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/half.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -305,20 +306,6 @@ static td_status too_short(const char *what, uint64_t n_file)
                     n_file);
 }
 
-static uint64_t get_length(const unsigned char *p)
-{
-    uint64_t n = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
-        n = n << 8 | p[i];
-    return n;
-}
-
-static void put_length(unsigned char *p, uint64_t n)
-{
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        p[i] = (unsigned char)(n >> 8 * i);
-}
-
 static td_status read_dtype(const reader *r, const td_json *j, td_tensor *x)
 {
     const td_json *text = td_json_get(j, "dtype");
@@ -504,7 +491,7 @@ static void digest_header(td_digest *d, const char *header, size_t n_header)
     const size_t after = DIGEST_AT + DIGEST_DIGITS;
 
     td_digest_init(d);
-    put_length(length, n_header);
+    (void)td_put_le(length, n_header, LENGTH_BYTES);
     td_digest_add(d, length, sizeof length);
     td_digest_add(d, header, DIGEST_AT);
     td_digest_add(d, header + after, n_header - after);
@@ -586,7 +573,7 @@ td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, 
     *out = NULL;
     if (n_bytes < LENGTH_BYTES)
         return too_short(what, n_bytes);
-    uint64_t n_header = get_length(bytes);
+    uint64_t n_header = td_get_le(bytes, LENGTH_BYTES);
     TD_TRY(check_length(what, n_header, n_bytes));
     TD_TRY(td_tensors_new(&r.t));
 
@@ -633,9 +620,9 @@ td_status td_tensors_read(const char *path, td_tensors **out)
     if (file.n_bytes < LENGTH_BYTES)
         TD_OUT(too_short(path, file.n_bytes));
     TD_OUT(td_blob_read(&file, 0, sizeof length, length));
-    TD_OUT(check_length(path, get_length(length), file.n_bytes));
+    TD_OUT(check_length(path, td_get_le(length, LENGTH_BYTES), file.n_bytes));
 
-    r.n_header = (size_t)get_length(length);
+    r.n_header = (size_t)td_get_le(length, LENGTH_BYTES);
     r.n_data = file.n_bytes - LENGTH_BYTES - r.n_header;
     r.header = header = td_alloc(r.n_header, 1);
     if (!header)
@@ -750,7 +737,7 @@ td_status td_tensors_write(const td_tensors *t, const char *path)
         TD_OUT(TD_ENOMEM);
     order_items(t, order);
     TD_OUT(print_header(t, order, &header));
-    put_length(length, header.len);
+    (void)td_put_le(length, header.len, LENGTH_BYTES);
     TD_OUT(td_atomic_open(path, &a));
     TD_OUT(td_atomic_write(a, length, sizeof length));
     TD_OUT(td_atomic_write(a, header.data, header.len));

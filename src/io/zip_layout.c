@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 
 enum {
     LOCAL_BYTES = 30,
@@ -46,14 +47,6 @@ typedef struct {
     uint64_t begin, end;
 } span;
 
-static uint64_t get(const unsigned char *p, int n)
-{
-    uint64_t x = 0;
-    while (n-- > 0)
-        x = x << 8 | p[n];
-    return x;
-}
-
 /* --- the end records -------------------------------------------------------------------------- */
 
 static td_status read_end64(const td_blob *b, uint64_t end_at, bool is_saturated, ending *e)
@@ -64,18 +57,18 @@ static td_status read_end64(const td_blob *b, uint64_t end_at, bool is_saturated
         return is_saturated ? td_error(TD_EFORMAT, "'%s': its zip64 record is missing", b->what)
                             : TD_OK;
     TD_TRY(td_blob_read(b, end_at - LOCATOR_BYTES, sizeof locator, locator));
-    if (get(locator, 4) != SIG_LOCATOR)
+    if (td_get_le(locator, 4) != SIG_LOCATOR)
         return is_saturated ? td_error(TD_EFORMAT, "'%s': its zip64 record is missing", b->what)
                             : TD_OK;
-    uint64_t at = get(locator + 8, 8);
+    uint64_t at = td_get_le(locator + 8, 8);
     if (at != end_at - LOCATOR_BYTES - END64_BYTES)
         return td_error(TD_EFORMAT,
                         "'%s': its zip64 record is said to be at %" PRIu64 ", wanted %" PRIu64,
                         b->what, at, end_at - LOCATOR_BYTES - END64_BYTES);
     TD_TRY(td_blob_read(b, at, sizeof p, p));
-    if (get(p, 4) != SIG_END64 || get(p + 4, 8) != END64_BYTES - 12)
+    if (td_get_le(p, 4) != SIG_END64 || td_get_le(p + 4, 8) != END64_BYTES - 12)
         return td_error(TD_EFORMAT, "'%s': its zip64 record is malformed", b->what);
-    ending wide = { get(p + 32, 8), get(p + 48, 8), get(p + 40, 8), at };
+    ending wide = { td_get_le(p + 32, 8), td_get_le(p + 48, 8), td_get_le(p + 40, 8), at };
     if ((e->n_entries != 0xffff && e->n_entries != wide.n_entries) ||
         (e->cd_at != 0xffffffff && e->cd_at != wide.cd_at) ||
         (e->cd_bytes != 0xffffffff && e->cd_bytes != wide.cd_bytes))
@@ -88,7 +81,8 @@ static td_status read_end64(const td_blob *b, uint64_t end_at, bool is_saturated
 static td_status find_end(const td_blob *b, const unsigned char *tail, size_t n_tail, size_t *at)
 {
     for (size_t i = n_tail - END_BYTES + 1; i-- > 0;)
-        if (get(tail + i, 4) == SIG_END && i + END_BYTES + get(tail + i + 20, 2) == n_tail) {
+        if (td_get_le(tail + i, 4) == SIG_END &&
+            i + END_BYTES + td_get_le(tail + i + 20, 2) == n_tail) {
             *at = i;
             return TD_OK;
         }
@@ -112,8 +106,9 @@ static td_status read_ending(const td_blob *b, ending *e)
     TD_OUT(td_blob_read(b, b->n_bytes - n_tail, n_tail, tail));
     TD_OUT(find_end(b, tail, n_tail, &at));
     const unsigned char *p = tail + at;
-    *e = (ending){ get(p + 10, 2), get(p + 16, 4), get(p + 12, 4), b->n_bytes - n_tail + at };
-    if (get(p + 4, 2) != 0 || get(p + 6, 2) != 0 || get(p + 8, 2) != e->n_entries)
+    *e = (ending){ td_get_le(p + 10, 2), td_get_le(p + 16, 4), td_get_le(p + 12, 4),
+                   b->n_bytes - n_tail + at };
+    if (td_get_le(p + 4, 2) != 0 || td_get_le(p + 6, 2) != 0 || td_get_le(p + 8, 2) != e->n_entries)
         TD_OUT(td_error(TD_EFORMAT, "'%s': a zip archive in several parts", b->what));
     TD_OUT(read_end64(b, e->end_at,
                       e->n_entries == 0xffff || e->cd_at == 0xffffffff || e->cd_bytes == 0xffffffff,
@@ -141,19 +136,19 @@ static bool read_wide(const unsigned char *extra, size_t n, uint64_t *full, uint
 {
     uint64_t *const wanted[] = { full, packed, at };
     for (size_t i = 0; i + 4 <= n;) {
-        size_t n_field = (size_t)get(extra + i + 2, 2);
+        size_t n_field = (size_t)td_get_le(extra + i + 2, 2);
         const unsigned char *p = extra + i + 4, *end = p + n_field;
         if (n_field > n - i - 4)
             return false;
         i += 4 + n_field;
-        if (get(p - 4, 2) != ZIP64_EXTRA)
+        if (td_get_le(p - 4, 2) != ZIP64_EXTRA)
             continue;
         for (int k = 0; k < 3; k++) {
             if (*wanted[k] != 0xffffffff)
                 continue;
             if (end - p < 8)
                 return false;
-            *wanted[k] = get(p, 8);
+            *wanted[k] = td_get_le(p, 8);
             p += 8;
         }
         return true;
@@ -165,8 +160,9 @@ static bool read_wide(const unsigned char *extra, size_t n, uint64_t *full, uint
 static td_status span_of(const td_blob *b, const ending *e, const unsigned char *row, uint64_t i,
                          span *out)
 {
-    uint64_t packed = get(row + 20, 4), full = get(row + 24, 4), at = get(row + 42, 4);
-    size_t n_name = (size_t)get(row + 28, 2), n_extra = (size_t)get(row + 30, 2);
+    uint64_t packed = td_get_le(row + 20, 4), full = td_get_le(row + 24, 4),
+             at = td_get_le(row + 42, 4);
+    size_t n_name = (size_t)td_get_le(row + 28, 2), n_extra = (size_t)td_get_le(row + 30, 2);
     unsigned char local[LOCAL_BYTES];
 
     if (!read_wide(row + ROW_BYTES + n_name, n_extra, &full, &packed, &at))
@@ -178,9 +174,9 @@ static td_status span_of(const td_blob *b, const ending *e, const unsigned char 
                         ", the directory at %" PRIu64,
                         b->what, i, at, e->cd_at);
     TD_TRY(td_blob_read(b, at, sizeof local, local));
-    if (get(local, 4) != SIG_LOCAL)
+    if (td_get_le(local, 4) != SIG_LOCAL)
         return td_error(TD_EFORMAT, "'%s': no entry begins at %" PRIu64, b->what, at);
-    uint64_t head = LOCAL_BYTES + get(local + 26, 2) + get(local + 28, 2);
+    uint64_t head = LOCAL_BYTES + td_get_le(local + 26, 2) + td_get_le(local + 28, 2);
     if (head > e->cd_at - at || packed > e->cd_at - at - head)
         return td_error(TD_EFORMAT,
                         "'%s': entry %" PRIu64 " of %" PRIu64 " bytes at %" PRIu64
@@ -201,11 +197,12 @@ static td_status read_spans(const td_blob *b, const ending *e, const unsigned ch
     uint64_t at = 0;
     for (uint64_t i = 0; i < e->n_entries; i++) {
         const unsigned char *row = cd + at;
-        if (e->cd_bytes - at < ROW_BYTES || get(row, 4) != SIG_ROW)
+        if (e->cd_bytes - at < ROW_BYTES || td_get_le(row, 4) != SIG_ROW)
             return td_error(TD_EFORMAT,
                             "'%s': its directory has %" PRIu64 " entries, wanted %" PRIu64, b->what,
                             i, e->n_entries);
-        uint64_t n = ROW_BYTES + get(row + 28, 2) + get(row + 30, 2) + get(row + 32, 2);
+        uint64_t n =
+            ROW_BYTES + td_get_le(row + 28, 2) + td_get_le(row + 30, 2) + td_get_le(row + 32, 2);
         if (n > e->cd_bytes - at)
             return td_error(TD_EFORMAT, "'%s': entry %" PRIu64 " of its directory is cut off",
                             b->what, i);

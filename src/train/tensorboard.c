@@ -1,5 +1,5 @@
 /*
- * tensorboard.c -- protocol buffers by hand, framed as TFRecord
+ * tensorboard.c -- protocol buffers, framed as TFRecord
  *
  *     record   length u64 | masked crc of the length u32 | data | masked crc of the data u32
  *     data     Event { 1 wall_time double, 2 step int64,
@@ -19,82 +19,34 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "io/crc32c.h"
+#include "io/protobuf.h"
 
 struct td_tensorboard {
     FILE *f;
     char *path;
 };
 
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 enum { DT_STRING = 7, SESSION_START = 1 };
 
-/* --- protocol buffers ------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
-static void add_varint(td_text *t, uint64_t x)
+/* `inside` becomes a member of `t` and is released */
+static void add_message(td_text *t, int field, td_text *inside)
 {
-    char bytes[10];
-    size_t n = 0;
-    for (; x > 127; x >>= 7)
-        bytes[n++] = (char)(unsigned char)((x & 127) | 128);
-    bytes[n++] = (char)x;
-    td_text_add_bytes(t, bytes, n);
-}
-
-static void add_key(td_text *t, unsigned field, unsigned wire_type)
-{
-    add_varint(t, field << 3 | wire_type);
-}
-
-static void add_int(td_text *t, unsigned field, int64_t x)
-{
-    add_key(t, field, VARINT);
-    add_varint(t, (uint64_t)x);
+    td_pb_put_message(t, field, inside);
+    td_text_release(inside);
 }
 
 static void add_fixed(td_text *t, uint64_t x, int n_bytes)
 {
-    char bytes[8];
-    for (int i = 0; i < n_bytes; i++)
-        bytes[i] = (char)(unsigned char)(x >> 8 * i & 255);
-    td_text_add_bytes(t, bytes, (size_t)n_bytes);
+    unsigned char bytes[8];
+    td_put_le(bytes, x, n_bytes);
+    td_text_add_bytes(t, (const char *)bytes, (size_t)n_bytes);
 }
-
-static void add_double(td_text *t, unsigned field, double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    add_key(t, field, FIXED64);
-    add_fixed(t, bits, 8);
-}
-
-static void add_float(td_text *t, unsigned field, float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    add_key(t, field, FIXED32);
-    add_fixed(t, bits, 4);
-}
-
-static void add_bytes(td_text *t, unsigned field, const void *bytes, size_t n)
-{
-    add_key(t, field, BYTES);
-    add_varint(t, n);
-    td_text_add_bytes(t, bytes, n);
-}
-
-/* `inside` becomes a member of `t` and is released */
-static void add_message(td_text *t, unsigned field, td_text *inside)
-{
-    add_bytes(t, field, td_text_get(inside), inside->len);
-    if (t->st == TD_OK)
-        t->st = inside->st;
-    td_text_release(inside);
-}
-
-/* --- records ---------------------------------------------------------------------------------- */
 
 static td_status write_record(td_tensorboard *t, const td_text *data)
 {
@@ -112,12 +64,12 @@ static td_status write_record(td_tensorboard *t, const td_text *data)
 }
 
 /* an event of one member, field `field`; `inside` is released */
-static td_status write_event(td_tensorboard *t, int64_t step, unsigned field, td_text *inside)
+static td_status write_event(td_tensorboard *t, int64_t step, int field, td_text *inside)
 {
     td_text event = { 0 };
-    add_double(&event, 1, td_wall_s());
+    td_pb_put_double(&event, 1, td_wall_s());
     if (step)
-        add_int(&event, 2, step);
+        td_pb_put_int(&event, 2, step);
     add_message(&event, field, inside);
     td_status st = td_text_status(&event);
     if (st == TD_OK)
@@ -129,15 +81,15 @@ static td_status write_event(td_tensorboard *t, int64_t step, unsigned field, td
 td_status td_tensorboard_restart(td_tensorboard *t, int64_t step)
 {
     td_text session = { 0 };
-    add_int(&session, 1, SESSION_START);
+    td_pb_put_int(&session, 1, SESSION_START);
     return write_event(t, step, 7, &session);
 }
 
 td_status td_tensorboard_scalar(td_tensorboard *t, const char *tag, int64_t step, double value)
 {
     td_text summary = { 0 }, v = { 0 };
-    add_bytes(&v, 1, tag, strlen(tag));
-    add_float(&v, 2, (float)value);
+    td_pb_put_text(&v, 1, tag);
+    td_pb_put_float(&v, 2, (float)value);
     add_message(&summary, 1, &v);
     return write_event(t, step, 5, &summary);
 }
@@ -146,14 +98,14 @@ td_status td_tensorboard_text(td_tensorboard *t, const char *tag, const char *te
 {
     td_text summary = { 0 }, v = { 0 }, tensor = { 0 }, shape = { 0 }, dim = { 0 };
     td_text metadata = { 0 }, plugin = { 0 };
-    add_int(&dim, 1, 1);
+    td_pb_put_int(&dim, 1, 1);
     add_message(&shape, 2, &dim);
-    add_int(&tensor, 1, DT_STRING);
+    td_pb_put_int(&tensor, 1, DT_STRING);
     add_message(&tensor, 2, &shape);
-    add_bytes(&tensor, 8, text, strlen(text));
-    add_bytes(&plugin, 1, "text", 4);
+    td_pb_put_text(&tensor, 8, text);
+    td_pb_put_text(&plugin, 1, "text");
     add_message(&metadata, 1, &plugin);
-    add_bytes(&v, 1, tag, strlen(tag));
+    td_pb_put_text(&v, 1, tag);
     add_message(&v, 8, &tensor);
     add_message(&v, 9, &metadata);
     add_message(&summary, 1, &v);

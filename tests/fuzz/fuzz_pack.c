@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "io/digest.h"
 
 enum { HEAD = 16, TAIL = 64, DIGESTED = 48 };
@@ -94,27 +95,19 @@ static void try_one(const uint8_t *data, size_t n_bytes)
     td_pack_close(p);
 }
 
-static void put64(uint8_t *p, uint64_t x)
-{
-    for (int i = 0; i < 8; i++)
-        p[i] = (uint8_t)(x >> 8 * i);
-}
-
 /* the check values that belong to these bytes */
 static void mend(uint8_t *data, size_t n_bytes)
 {
     uint8_t *tail = data + n_bytes - TAIL;
-    uint64_t at = 0;
-    for (int i = 7; i >= 0; i--)
-        at = at << 8 | tail[i];
+    uint64_t at = td_get_le(tail, 8);
     if (at > n_bytes - TAIL)
         return;
-    put64(tail + 40, td_digest_of(data + at, (size_t)(n_bytes - TAIL - at)));
+    td_put_le(tail + 40, td_digest_of(data + at, (size_t)(n_bytes - TAIL - at)), 8);
     td_digest d;
     td_digest_init(&d);
     td_digest_add(&d, data, HEAD);
     td_digest_add(&d, tail, DIGESTED);
-    put64(tail + DIGESTED, td_digest_value(&d));
+    td_put_le(tail + DIGESTED, td_digest_value(&d), 8);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)

@@ -51,6 +51,11 @@ static void test_published_bytes(void **state)
     assert_int_equal(t.len, 12);
     assert_memory_equal(t.data, "\x08\x96\x01\x12\x07testing", 12);
     td_text_release(&t);
+
+    td_pb_put_double(&t, 1, -2.5); /* 0xc004000000000000, lowest byte first */
+    assert_int_equal(t.len, 9);
+    assert_memory_equal(t.data, "\x09\0\0\0\0\0\0\x04\xc0", 9);
+    td_text_release(&t);
 }
 
 static void test_messages_and_texts(void **state)
