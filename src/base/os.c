@@ -236,10 +236,14 @@ bool td_path_is_folder(const char *path)
 
 static td_status make_one(const char *path)
 {
-    if (mkdir(path, 0777) == 0 || td_path_is_folder(path))
+    if (mkdir(path, 0777) == 0)
         return TD_OK;
-    if (errno == EEXIST)
+    const int reason = errno; /* looking at the path has reasons of its own */
+    if (td_path_is_folder(path))
+        return TD_OK;
+    if (reason == EEXIST)
         return td_error(TD_EIO, "'%s' is a file, wanted a folder", path);
+    errno = reason;
     return td_error_errno(TD_EIO, "cannot create folder '%s'", path);
 }
 

@@ -222,6 +222,10 @@ static void folders_are_made_with_parents(void **state)
     assert_int_equal(td_make_folder("plain"), TD_EIO);
     assert_non_null(strstr(td_error_message(), "'plain' is a file, wanted a folder"));
     assert_int_equal(td_make_folder("plain/below"), TD_EIO);
+    if (td_path_is_folder("/sys/kernel")) { /* nobody can, and not because it is not there */
+        assert_int_equal(td_make_folder("/sys/tandem"), TD_EIO);
+        assert_null(strstr(td_error_message(), "No such file"));
+    }
     td_alloc_fail_at(1);
     assert_int_equal(td_make_folder("never"), TD_ENOMEM);
     td_alloc_fail_at(0);
