@@ -71,13 +71,16 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
         return td_error(TD_EARG, "crop rules %d or normalization %d are unknown", (int)o->crop,
                         (int)o->normalization);
     if (o->antialias && o->no_antialias)
-        return td_error(TD_EARG, "antialias and no-antialias exclude each other");
+        return td_error(TD_EUSAGE, "--antialias and --no-antialias exclude each other");
     if (is_triangular && o->no_antialias)
-        return td_error(TD_EARG, "interpolation triangular is antialiased, no-antialias is not");
+        return td_error(TD_EUSAGE,
+                        "--interpolation triangular is antialiased, --no-antialias is not");
     if (o->crop == TD_RULES_TF && (o->interpolation != TD_INTERPOLATE_BILINEAR || o->antialias))
-        return td_error(TD_EARG, "TensorFlow's crop rules know bilinear without antialiasing only");
+        return td_error(TD_EUSAGE,
+                        "--crop tf: TensorFlow's rules know bilinear without antialiasing only");
     if (o->crop == TD_RULES_TF && o->autoaugment && o->is_training)
-        return td_error(TD_EARG, "autoaugment wants bytes, which TensorFlow's rules do not make");
+        return td_error(TD_EUSAGE,
+                        "--crop tf: autoaugment wants bytes, which TensorFlow's rules do not make");
     t->rules = o->crop;
     t->is_point = o->no_antialias || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;

@@ -66,9 +66,9 @@ expect 2 train set $net --crop square
 says "--crop: .*'square'.*torchvision.*dali.*tf"
 expect 2 train set $net --shuffle buffer --sampler padded
 says "shuffle buffer"
-expect 1 train set $net --crop tf --augmentation autoaugment --workspace no1
+expect 2 train set $net --crop tf --augmentation autoaugment --workspace no1
 says "autoaugment wants bytes"
-expect 1 train set $net --antialias --no-antialias --workspace no2
+expect 2 train set $net --antialias --no-antialias --workspace no2
 says "exclude each other"
 
 # a file that goes between two looks at the folder is none; one that goes later is a bad picture: unit.loader_changes

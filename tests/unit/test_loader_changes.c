@@ -166,14 +166,17 @@ static void contradictions_are_refused(void **state)
     static const struct {
         td_loader_opts o;
         const char *words;
+        td_status st;
     } cases[] = {
-        { { .antialias = true, .no_antialias = true }, "exclude each other" },
-        { { .interpolation = TD_INTERPOLATE_TRIANGULAR, .no_antialias = true }, "triangular" },
-        { { .crop = TD_RULES_TF, .interpolation = TD_INTERPOLATE_BICUBIC }, "bilinear" },
-        { { .crop = TD_RULES_TF, .antialias = true }, "bilinear" },
-        { { .crop = TD_RULES_TF, .autoaugment = true }, "autoaugment wants bytes" },
-        { { .crop = (td_crop_rules)7 }, "crop rules 7" },
-        { { .order = (td_order)7 }, "order 7" },
+        { { .antialias = true, .no_antialias = true }, "exclude each other", TD_EUSAGE },
+        { { .interpolation = TD_INTERPOLATE_TRIANGULAR, .no_antialias = true },
+          "triangular",
+          TD_EUSAGE },
+        { { .crop = TD_RULES_TF, .interpolation = TD_INTERPOLATE_BICUBIC }, "bilinear", TD_EUSAGE },
+        { { .crop = TD_RULES_TF, .antialias = true }, "bilinear", TD_EUSAGE },
+        { { .crop = TD_RULES_TF, .autoaugment = true }, "autoaugment wants bytes", TD_EUSAGE },
+        { { .crop = (td_crop_rules)7 }, "crop rules 7", TD_EARG },
+        { { .order = (td_order)7 }, "order 7", TD_EARG },
     };
     td_dataset *ds = open_set(folder("contradictions"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -181,7 +184,7 @@ static void contradictions_are_refused(void **state)
         td_loader *ld;
         o.is_training = true;
         o.batch_size = BATCH;
-        expect_error(td_loader_new(ds, &o, &ld), TD_EARG, cases[i].words);
+        expect_error(td_loader_new(ds, &o, &ld), cases[i].st, cases[i].words);
     }
     td_dataset_free(ds);
 }
