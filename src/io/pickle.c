@@ -302,7 +302,7 @@ static td_status push_name(machine *m, td_ptext module, td_ptext name)
         print_safe(name, b, sizeof b);
         return td_error(TD_EUNSUPPORTED,
                         "'%s': byte %zu: the name '%s.%s' is not among those that are read; "
-                        "nothing in a file is executed",
+                        "nothing in a file is executed (a state_dict has no such names)",
                         m->what, m->op_at, a, b);
     }
     TD_TRY(push_new(m, TD_PICKLE_NAME, &v));

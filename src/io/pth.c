@@ -252,7 +252,8 @@ static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue 
         return td_error(TD_EFORMAT, "'%s' has no averaged weights (state_dict_ema)", r->what);
     if (!has_tensors(root))
         return td_error(TD_EFORMAT,
-                        "'%s' holds %s without weights, wanted a state_dict or a dict with one",
+                        "'%s' holds %s without weights, wanted a state_dict, or a dict with one "
+                        "under 'state_dict', 'model' or 'model_state_dict'",
                         r->what, td_pickle_kind_name(root->kind));
     *out = root;
     return TD_OK;

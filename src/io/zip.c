@@ -95,6 +95,10 @@ static td_status check_entry(const td_zip *z, const zip_stat_t *s)
         return td_error(TD_EFORMAT, "'%s': two entries with the same name", what);
     if (s->encryption_method != ZIP_EM_NONE)
         return td_error(TD_EUNSUPPORTED, "'%s': entry '" NAME "' is encrypted", what, s->name);
+    if (strstr(s->name, "/code/"))
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' is a TorchScript program, wanted weights: save model.state_dict()",
+                        what);
     if (s->comp_method != ZIP_CM_STORE || s->comp_size != s->size)
         return td_error(TD_EUNSUPPORTED,
                         "'%s': entry '" NAME "' is compressed, %" PRIu64 " to %" PRIu64

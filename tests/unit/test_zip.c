@@ -144,6 +144,9 @@ static void test_compressed(void **state)
 {
     archive a;
     (void)state;
+    static const part program[] = { { "a/code/x.py", "hello", 5 } };
+    build(&a, program, 1);
+    refuses(&a, TD_EUNSUPPORTED, "is a TorchScript program, wanted weights");
     build(&a, two, 2);
     put(&a, a.local[0] + 8, 2, 8); /* deflated */
     put(&a, a.row[0] + 10, 2, 8);
