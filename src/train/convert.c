@@ -124,7 +124,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     td_tensors *in = NULL, *out = NULL;
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
     if (!td_text_ends(out_path, ".safetensors"))
-        return td_error(TD_EUNSUPPORTED, "convert writes .safetensors so far, found '%s'",
+        return td_error(TD_EUNSUPPORTED, "'%s': convert writes .safetensors and .onnx files",
                         out_path);
     TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));

@@ -71,7 +71,7 @@ says "checkpoint-zip.pth.tar' is no checkpoint; weights alone go to --pretrained
 expect 1 convert "$files/float8.pth" none.safetensors
 says "tensor 'f8' is float8_e4m3fn, which is not supported"
 expect 1 convert "$files/tiny.pth" out.pth
-says "convert writes .safetensors"
+says "'out.pth': convert writes .safetensors and .onnx files"
 expect 1 convert absent.pth none.safetensors
 says "cannot open 'absent.pth': No such file"
 expect 1 convert set none.safetensors
