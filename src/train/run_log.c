@@ -279,6 +279,9 @@ static td_status read_file(reader *rd, const char *path)
                             REPORT_NAME));
     }
     rd->path = joined ? joined : path;
+    rd->run->file = td_arena_text(&rd->run->arena, rd->path);
+    if (!rd->run->file)
+        TD_OUT(TD_ENOMEM);
     TD_OUT(td_file_read(rd->path, MAX_BYTES, &text, &n));
     st = read_text(rd, text, n);
 out:

@@ -33,6 +33,7 @@ typedef struct {
 
 typedef struct {
     const char *path, *label; /* the label is unique only if the paths are */
+    const char *file;         /* the report itself, which a workspace holds; NULL: from memory */
     td_run_series *series[TD_RUN_LEVELS];
     size_t n_series[TD_RUN_LEVELS], cap_series[TD_RUN_LEVELS];
     td_run_setting *settings;

@@ -5,6 +5,7 @@
 
 #include "base/field.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "io/atomic.h"
 #include "tandem/train.h"
 #include "train/run_log.h"
@@ -86,6 +87,8 @@ td_status td_run_report(const td_run_report_opts *opts, int n, const char *const
         return TD_ENOMEM;
     for (; n_read < n; n_read++) {
         st = td_run_log_read(paths[n_read], &runs[n_read]);
+        if (st == TD_OK && opts->output && td_path_is_same(opts->output, runs[n_read].file))
+            st = td_error(TD_EUSAGE, "--output: '%s' is a report that is read", opts->output);
         if (st != TD_OK) {
             td_run_log_release(&runs[n_read]);
             goto out;

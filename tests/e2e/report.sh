@@ -133,6 +133,11 @@ grep -q 'default-src .none.' page.html || complain "no policy"
 grep -q 'What differs' page.html || complain "no differences"
 tidy .
 
+cp run/experiment_raport.json kept.json
+expect 2 report judged.json run -o run/experiment_raport.json
+says "output: 'run/experiment_raport.json' is a report that is read"
+cmp -s kept.json run/experiment_raport.json || complain "a report was overwritten by its own page"
+
 # --- bad runs --------------------------------------------------------------------------------------------
 : >empty.json
 expect 1 report empty.json
