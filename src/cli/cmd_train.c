@@ -49,7 +49,7 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_json_add(out, "train_loss", r->train_loss);
     td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
     td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk, o->topk);
-    td_json_add(out, "best_top1", r->top1 < 0 ? NAN : r->best_top1);
+    td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "skipped_steps", (double)r->skipped);
     td_json_add(out, "loss_scale", r->loss_scale);
@@ -70,7 +70,10 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "train loss    %.5f\n", r->train_loss);
     if (r->top1 >= 0) {
         td_text_add(out, "val loss      %.5f\n", r->val_loss);
-        td_text_add(out, "top1          %.2f %% (best %.2f %%)\n", r->top1, r->best_top1);
+        td_text_add(out, "top1          %.2f %%", r->top1);
+        if (r->best_top1 >= 0)
+            td_text_add(out, " (best %.2f %%)", r->best_top1);
+        td_text_add(out, "\n");
         td_text_add(out, "top%-10d %.2f %%\n", o->topk, r->topk);
     }
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
@@ -148,13 +151,14 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     return TD_OK;
 }
 
+/* a picture that cannot be read: its message is the run's */
 static td_status print_prediction(void *ctx, const td_prediction *p)
 {
     td_text *out = ctx;
-    td_text_add(out, "%s\n", p->path);
     if (p->st != TD_OK)
-        td_text_add(out, "  %s\n", p->message);
-    for (int i = 0; p->st == TD_OK && i < p->n; i++)
+        return td_error(p->st, "'%s': %s", p->path, p->message);
+    td_text_add(out, "%s\n", p->path);
+    for (int i = 0; i < p->n; i++)
         td_text_add(out, "%s: %.1f%%\n", p->name[i], 100 * p->probability[i]);
     return td_text_status(out);
 }

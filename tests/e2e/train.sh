@@ -92,6 +92,12 @@ expect 0 classify --weights run/model_best.safetensors --topk 2 --json "$picture
 one='\{"label": [0-3], "name": "[A-Za-z_]+", "probability": [-0-9.e]+\}'
 prints "^\\{\"predictions\": \\[\\{\"path\": \"$picture\", \"classes\": \\[$one, $one\\]\\}\\]\\}$"
 
+expect 0 train --mode predict --to_predict "$picture" --pretrained-weights run/model_best.safetensors
+prints "^$class: [0-9.]+%$"
+expect 1 train --mode predict --to_predict absent.jpg --pretrained-weights run/model_best.safetensors
+says "error: 'absent.jpg': cannot open: No such file"
+silent
+
 # classify agrees with evaluate: as many pictures are right
 expect 0 classify --weights weights.safetensors --topk 1 --json $(find set/val -name '*.jpg')
 right=$(sed 's/{"path"/\n&/g' out | sed -n 's,.*/val/\([A-Za-z_]*\)/.*"name": "\([A-Za-z_]*\)".*,\1 \2,p' |
