@@ -85,12 +85,21 @@ static td_status take_stored(const td_verb *verb, void *opts, const td_field_gro
     return st;
 }
 
+/* the common options are the line's own: a file cannot ask for the page, nor name another file */
+static td_status read_config(const char *path, const td_field_group *groups, td_arena *arena)
+{
+    td_field_group allowed[TD_TABLES_MAX] = { 0 };
+    for (int n = 0; groups[n].fields && groups[n].fields != common_fields; n++)
+        allowed[n] = groups[n];
+    return td_options_config(allowed, path, arena);
+}
+
 /* files that the line names, below the line itself; `c` is what the line said */
 static td_status take_files(const td_verb *verb, void *opts, const td_common *c,
                             const td_field_group *groups, td_arena *arena)
 {
     TD_TRY(take_stored(verb, opts, groups, arena));
-    return c->config ? td_options_config(groups, c->config, arena) : TD_OK;
+    return c->config ? read_config(c->config, groups, arena) : TD_OK;
 }
 
 /* the verb's own groups but for those that only stand for others */
@@ -131,14 +140,14 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     if (verb->check)
         TD_TRY(verb->check(opts));
     if (verb->preset && c->config) {
-        TD_TRY(td_options_config(groups, c->config, arena));
+        TD_TRY(read_config(c->config, groups, arena));
         TD_TRY(parse(l, groups, arena));
     }
     if (verb->preset)
         TD_TRY(verb->preset(opts, groups, arena));
     TD_TRY(take_files(verb, opts, &said, groups, arena));
     TD_TRY(parse(l, groups, arena));
-    return check_args(verb, l->n_rest, l->rest);
+    return c->print_config && l->n_rest == 0 ? TD_OK : check_args(verb, l->n_rest, l->rest);
 }
 
 static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out)

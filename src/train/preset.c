@@ -116,26 +116,34 @@ static void keep(char to[PART_BYTES], const char *word)
     snprintf(to, PART_BYTES, "%s", word);
 }
 
+/* a part is named once: "resnet50/AMP/FP32" wants two things at a time */
+static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
+{
+    if (*to)
+        return td_error(TD_EUSAGE, "--preset: '%s' and '%s' are two %s, wanted one", to, part,
+                        what);
+    keep(to, part);
+    return TD_OK;
+}
+
 /* a part of --preset after the model says by itself what it is */
 static td_status take_part(const table *t, const char *part, choice *c)
 {
     const td_yaml *ed = edition(t, c);
     if (strcmp(part, EDITION) == 0 && td_yaml_get(t->doc, EDITION))
-        c->is_2019 = true;
-    else if (is_number(part))
-        keep(c->epochs, part);
-    else if (has(td_yaml_get(ed, "platform"), part))
-        keep(c->platform, part);
-    else if (has(td_yaml_get(ed, "precision"), part))
-        keep(c->precision, part);
-    else if (has(td_yaml_get(ed, "mode"), part))
-        keep(c->mode, part);
-    else
-        return td_error(TD_EUSAGE,
-                        "--preset: '%s' is no platform, precision, mode or number of epochs; "
-                        "'--preset list' shows what there is",
-                        part);
-    return TD_OK;
+        return TD_OK; /* is_edition_named has seen it */
+    if (is_number(part))
+        return keep_one(c->epochs, part, "numbers of epochs");
+    if (has(td_yaml_get(ed, "platform"), part))
+        return keep_one(c->platform, part, "platforms");
+    if (has(td_yaml_get(ed, "precision"), part))
+        return keep_one(c->precision, part, "precisions");
+    if (has(td_yaml_get(ed, "mode"), part))
+        return keep_one(c->mode, part, "modes");
+    return td_error(TD_EUSAGE,
+                    "--preset: '%s' is no platform, precision, mode or number of epochs; "
+                    "'--preset list' shows what there is",
+                    part);
 }
 
 static bool is_edition_named(const char *preset)
@@ -289,6 +297,11 @@ static td_status check_complete(const choice *c, const td_train_opts *o)
                         "presets are there for resnet50, resnext101-32x4d and "
                         "se-resnext101-32x4d",
                         c->model);
+    if (!*c->model && o->model.model)
+        return td_error(TD_EUSAGE,
+                        "--model: '%s' is no network of the presets ('--preset list' shows them), "
+                        "nor a file",
+                        o->model.model);
     if (!*c->model)
         return td_error(TD_EUSAGE, "--platform and --cfg_file need --model: 'resnet50'");
     if (*c->platform && !*c->precision)

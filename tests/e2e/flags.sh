@@ -66,6 +66,11 @@ says "c.yaml', line 2: unknown section 'recip', did you mean 'recipe'"
 printf 'lr: 1\nlr: 2\n' >c.yaml
 expect 1 train --config c.yaml --print-config
 says "c.yaml: line 2: 'lr' is there already, in line 1"
+for name in config help print_config; do
+    printf '%s: c.yaml\n' $name >c.yaml
+    expect 2 train --config c.yaml --print-config
+    says "c.yaml', line 1: unknown option '$name'"
+done
 printf 'quantize: true\n' >c.yaml
 expect 2 train --config c.yaml --print-config
 says "quantize is not supported"
@@ -84,6 +89,24 @@ expect 1 train --cfg_file bad.yml --preset net/P/AMP --print-config
 says "bad.yml: line 1: found no settings"
 expect 1 train --cfg_file absent.yml --preset net/P/AMP --print-config
 says "absent.yml"
+
+# what is named twice, or not there
+expect 2 train --preset resnet50/90/50 --print-config
+says "'90' and '50' are two numbers of epochs, wanted one"
+expect 2 train --preset resnet50/T4/DGXA100/AMP --print-config
+says "'T4' and 'DGXA100' are two platforms"
+expect 2 train --preset resnet50/T4/AMP/FP32 --print-config
+says "'AMP' and 'FP32' are two precisions"
+expect 2 train --preset resnet50/evaluate/convergence --print-config
+says "'evaluate' and 'convergence' are two modes"
+expect 2 train --model resnet51 --precision AMP --platform T4 --print-config
+says "model: 'resnet51' is no network of the presets"
+
+# the options of every verb, without what it works on
+for verb in classify convert inspect dataset report; do
+    expect 0 $verb --print-config
+    [ -s out ] || complain "$verb --print-config prints nothing"
+done
 
 # a --model that is a file is a network of one's own, whatever its name
 expect 0 train --preset list
