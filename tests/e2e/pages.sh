@@ -55,7 +55,7 @@ if command -v bash >/dev/null 2>&1; then
     offers 'train' tandem tr
     offers 'cosine' tandem train --lr-schedule c
     offers 'cosine' tandem train --lr-schedule = c
-    offers 'cosine linear step' tandem train --lr-schedule =
+    offers 'cosine exponential linear step' tandem train --lr-schedule =
     offers '--label-smoothing' tandem train --label
     offers '--no-nesterov' tandem train --no-nest
     offers '--momentum' tandem train -b 8 --mom
