@@ -89,8 +89,10 @@ typedef struct {
     const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
-    int decay_rule; /* 0 code: names with "bn" are not decayed; 1 readme: no norm is */
-    bool l2_loss;   /* report the decay's part of the loss */
+    const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
+    bool freeze_bn;     /* and norms among them keep and use their running statistics */
+    int decay_rule;     /* 0 code: names with "bn" are not decayed; 1 readme: no norm is */
+    bool l2_loss;       /* report the decay's part of the loss */
     int print_freq;
     const char *resume;             /* checkpoint to go on from */
     const char *pretrained_weights; /* weights to begin with */

@@ -126,6 +126,17 @@ static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batc
 
 /* --- when it does not fit --------------------------------------------------------------------- */
 
+/* the groups of the run are counted already */
+static td_status step_graph(const td_memory_share *m, int batch, const td_amp_opts *amp,
+                            td_graph **out)
+{
+    if (!m->sgd)
+        return td_benchmark_step_graph(m->model, batch, amp, out);
+    td_sgd_opts sgd = *m->sgd;
+    sgd.groups = NULL;
+    return td_training_graph(m->model, batch, &sgd, out);
+}
+
 /* does a step of `batch` pictures fit? */
 static td_status try_batch(const td_memory_share *m, int batch, int64_t process, bool *fits)
 {
@@ -136,10 +147,7 @@ static td_status try_batch(const td_memory_share *m, int batch, int64_t process,
     td_status st = TD_OK;
     amp.is_silent = true;
     *fits = false;
-    if (m->sgd)
-        TD_OUT(td_training_graph(m->model, batch, m->sgd, &g));
-    else
-        TD_OUT(td_benchmark_step_graph(m->model, batch, &amp, &g));
+    TD_OUT(step_graph(m, batch, &amp, &g));
     TD_OUT(plan_rest(m, g, batch, &rest));
     if (m->limit <= process + rest)
         goto out;

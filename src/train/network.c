@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "train/freeze.h"
 #include "train/updates.h"
 
 bool td_is_undecayed(const char *name)
@@ -68,6 +69,11 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
     *out = NULL;
     TD_TRY(td_model_image_size(model, &size));
     td_status st = plain_training_graph(model, batch, size, sgd, &plain);
+    if (st == TD_OK && sgd->freezes_norms) {
+        td_graph *all = plain;
+        st = td_freeze_norms(all, sgd->frozen, &plain);
+        td_graph_free(all);
+    }
     if (st == TD_OK && sgd->is_scaled) {
         st = td_guard_statistics(plain, sgd, out);
         td_graph_free(plain);

@@ -23,7 +23,7 @@ typedef struct {
     int n_undecayed;
 } td_decay_groups;
 
-typedef struct {
+typedef struct td_sgd_opts {
     double momentum, decay, smoothing;
     bool nesterov, decays_norms;
     bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
@@ -33,6 +33,8 @@ typedef struct {
     bool accumulates;        /* a step is several batches: input `update` */
     bool averages;           /* averages of weights and statistics */
     bool mixes;              /* mixup of pictures and targets */
+    const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
+    bool freezes_norms;      /* and their norms keep their statistics */
     td_decay_groups *groups; /* filled, where not NULL */
 } td_sgd_opts;
 

@@ -144,6 +144,10 @@ static const td_field train_fields[] = {
     TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 1e-30, 1, "rmsprop: added to the root"),
     TD_REAL   (td_train_opts, use_ema, -1, -1, 1,
                "decay of averaged weights, which are validated and saved too; -1: none"),
+    TD_TEXT   (td_train_opts, freeze, NULL, "PATTERN,...",
+               "weights that are not trained, by name: 'conv1*,bn1*,layer1.*'"),
+    TD_BOOL   (td_train_opts, freeze_bn, false,
+               "norms that --freeze names keep their running statistics, and normalise by them"),
     TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
                "order of training; buffer: DALI's, 1024 places and a range per rank"),
     TD_ENUM   (td_train_opts, sampler, 0, samplers,
@@ -437,6 +441,8 @@ static td_status check_recipe(const td_train_opts *o)
                         schedules[o->lr_schedule]);
     if (o->lr_rule == 1 && o->end_lr > 0)
         return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->end_lr);
+    if (o->freeze_bn && !(o->freeze && *o->freeze))
+        return td_error(TD_EUSAGE, "--freeze-bn belongs to --freeze");
     if (o->decay_rule == 1 && o->bn_weight_decay)
         return td_error(TD_EUSAGE,
                         "--decay-rule readme and --bn-weight-decay contradict each other");

@@ -12,6 +12,7 @@
 #include "train/amp_stats.h"
 #include "train/bad_list.h"
 #include "train/checkpoint.h"
+#include "train/freeze.h"
 #include "train/judge.h"
 #include "train/mixup.h"
 #include "train/network.h"
@@ -64,6 +65,8 @@ typedef struct {
     float ema[4];             /* bound: ema_keep, ema_share, ema_before, ema_rest */
     td_mixup mixup;           /* batch 0: none */
     td_decay_groups groups;   /* which weights are decayed */
+    char *frozen_then;        /* patterns of the run that it goes on from; NULL: none */
+    td_freeze_counts frozen;  /* of this run */
     int64_t run_steps, run_epochs, epochs_without_best;
     int64_t run_skipped;      /* steps of this run that were skipped */
     int64_t run_batches;      /* as run_steps, skipped steps and all their batches included */

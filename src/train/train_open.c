@@ -118,6 +118,7 @@ static td_status open_start(job *j)
         TD_TRY(keep_graph_text(j));
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
         TD_TRY(check_place(j, path));
+        TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
         TD_TRY(check_network(j, path));
         if (j->s.best_top1 >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
@@ -302,6 +303,19 @@ static void say_groups(const job *j)
                j->groups.n_undecayed, n);
 }
 
+static void say_frozen(const job *j)
+{
+    const td_freeze_counts *f = &j->frozen;
+    if (f->n)
+        td_log(TD_LOG_INFO, "train", "frozen: %d of %d weights, %lld of %lld numbers", f->n, f->of,
+               (long long)f->n_values, (long long)f->of_values);
+    if (f->n_norms)
+        td_log(TD_LOG_INFO, "train", "frozen: the statistics of %d norms", f->n_norms);
+    if (f->n && !j->o.resume && !j->o.pretrained_weights)
+        td_log(TD_LOG_WARN, "train",
+               "--freeze without --pretrained-weights: what is frozen stays as it was drawn");
+}
+
 /* --- open: files ------------------------------------------------------------------------------ */
 
 /* one flat JSON object of all tables */
@@ -475,6 +489,7 @@ static void say_settings(const job *j)
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
     say_precision(j);
     say_groups(j);
+    say_frozen(j);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
     if (o->resume)
         td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
@@ -528,6 +543,7 @@ void td_train_release(td_train_job *j)
     td_bad_list_release(&j->bad);
     td_run_sums_release(&j->sums);
     td_free(j->graph_text);
+    td_free(j->frozen_then);
     td_free(j->class_names);
     td_text_release(&j->config);
 }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "pass/amp.h"
+#include "train/freeze.h"
 #include "train/memory_limit.h"
 #include "train/network.h"
 #include "train/train_job.h"
@@ -30,6 +31,8 @@ static const char *fresh_head(const job *j)
         return NULL;
     td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
            j->o.model.num_classes);
+    if (td_is_frozen(j->o.freeze, "fc.weight"))
+        td_log(TD_LOG_WARN, "train", "fc begins fresh and --freeze '%s' keeps it so", j->o.freeze);
     return "fc.";
 }
 
@@ -106,7 +109,9 @@ static td_sgd_opts sgd_opts(const job *j)
                           .decay_rule = (td_decay_rule)o->decay_rule,
                           .accumulates = j->acc > 1,
                           .averages = o->use_ema >= 0,
-                          .mixes = o->mixup > 0 };
+                          .mixes = o->mixup > 0,
+                          .frozen = o->freeze,
+                          .freezes_norms = o->freeze_bn };
 }
 
 /* the network for training pictures of that side */
@@ -181,7 +186,10 @@ static td_status load_start(job *j)
     if (!j->start || !o->resume)
         TD_TRY(td_program_init(j->program, j->s.seed));
     if (j->start) {
-        td_load_opts load = { .with_momentum = o->resume != NULL, .skip_prefix = fresh_head(j) };
+        td_load_opts load = { .with_momentum = o->resume != NULL,
+                              .skip_prefix = fresh_head(j),
+                              .frozen_then = j->frozen_then,
+                              .frozen_now = o->freeze };
         const char *path = o->resume ? o->resume : o->pretrained_weights;
         TD_TRY(td_weights_load(j->start, path, &load, j->program));
     }
@@ -202,6 +210,7 @@ td_status td_train_program_open(td_train_job *j)
     TD_OUT(check_sizes(j));
     TD_OUT(dump_to_folder(j, &c));
     TD_OUT(graph_at(j, j->size, &j->groups, &g));
+    TD_OUT(td_freeze_count(g, o->freeze, o->freeze_bn, &j->frozen));
     TD_OUT(compile_first(j, g, &c));
     TD_OUT(bind_scalars(j));
     TD_OUT(load_start(j));
@@ -232,7 +241,10 @@ td_status td_train_program_fit(td_train_job *j)
     td_program_free(j->program);
     j->program = NULL;
     TD_OUT(td_compile(g, j->dev, &c, &j->program));
-    TD_OUT(td_weights_load(kept, "the program before", &(td_load_opts){ .with_momentum = true },
+    TD_OUT(td_weights_load(kept, "the program before",
+                           &(td_load_opts){ .with_momentum = true,
+                                            .frozen_then = o->freeze,
+                                            .frozen_now = o->freeze },
                            j->program));
     TD_OUT(bind_scalars(j));
     td_log(TD_LOG_INFO, "train",

@@ -9,10 +9,16 @@
 #include "base/arena.h"
 #include "ir/rewrite.h"
 #include "ops/ops.h"
+#include "train/freeze.h"
 
 static td_role role_of(const td_value *v)
 {
     return (td_role)((const td_param_attr *)v->producer->attr)->role;
+}
+
+static bool is_trained(const td_sgd_opts *o, const td_value *v)
+{
+    return role_of(v) == TD_ROLE_WEIGHT && !td_is_frozen(o->frozen, td_value_name(v));
 }
 
 /* a parameter beside another: its type, zeros */
@@ -128,7 +134,7 @@ static void add_plain(const step *s, td_value *loss)
     const int n = td_build_param_count(s->b);
     for (int i = 0; i < n && td_build_ok(s->b); i++) {
         td_value *w = td_build_param(s->b, i);
-        if (role_of(w) != TD_ROLE_WEIGHT)
+        if (!is_trained(s->o, w))
             continue;
         td_value *sum = s->o->accumulates ? beside(s->b, TD_SUM_PREFIX, w) : NULL;
         update(s, w, sum, summed(s, sum, td_gradient(s->b, loss, w)));
@@ -159,7 +165,7 @@ static void add_scaled(step *s, td_value *loss)
     s->guard = td_emit(b, &td_op_all_finite, NULL, total, s->update);
     for (int i = 0; i < n && td_build_ok(b); i++) {
         td_value *w = td_build_param(b, i);
-        if (role_of(w) != TD_ROLE_WEIGHT)
+        if (!is_trained(s->o, w))
             continue;
         sum[i] = s->o->accumulates ? beside(b, TD_SUM_PREFIX, w) : NULL;
         grad[i] = summed(s, sum[i], td_gradient(b, scaled, w));

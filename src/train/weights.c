@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "train/freeze.h"
 #include "train/network.h"
 
 #define TRACKED ".num_batches_tracked"
@@ -75,6 +76,13 @@ static bool is_skipped(const td_load_opts *o, const char *name)
         return true;
     name += n_prefix;
     return o->skip_prefix && td_text_starts(name, o->skip_prefix);
+}
+
+/* is `name` a velocity or the like of a weight that `patterns` freeze? */
+static bool is_state_of(const char *patterns, const char *name)
+{
+    const size_t n_prefix = td_weight_prefix(name);
+    return n_prefix && td_is_frozen(patterns, name + n_prefix);
 }
 
 static void print_shape(const int64_t *dim, int rank, char *out, size_t room)
@@ -147,7 +155,7 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
         const td_type type = td_program_param_type(p, i);
         const td_tensor *t = td_map_get(map, name);
         TD_OUT(td_map_set(&wanted, name, NULL));
-        if (is_skipped(o, name) || (!t && is_optional(name)))
+        if (is_skipped(o, name) || (!t && (is_optional(name) || is_state_of(o->frozen_then, name))))
             continue;
         if (!t)
             TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor '%s'", path, name));
@@ -156,7 +164,7 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
     for (size_t i = 0; i < map->n; i++) {
         const char *name = map->entries[i].key;
         if (!td_map_has(&wanted, name) && !is_skipped(o, name) && !is_optional(name) &&
-            !td_text_ends(name, TRACKED))
+            !is_state_of(o->frozen_now, name) && !td_text_ends(name, TRACKED))
             TD_OUT(td_error(TD_EFORMAT, "'%s': the network has no parameter '%s'", path, name));
     }
 out:
@@ -233,19 +241,55 @@ static bool is_saved(const char *name, unsigned what)
     return what & (unsigned)(is_optional(name) ? TD_SAVE_STEP : TD_SAVE_STATE);
 }
 
+static bool has_param(const td_program *p, const char *name)
+{
+    for (int i = 0; i < td_program_param_count(p); i++)
+        if (strcmp(td_program_param_name(p, i), name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_averages(const td_program *p)
+{
+    for (int i = 0; i < td_program_param_count(p); i++)
+        if (td_text_starts(td_program_param_name(p, i), TD_EMA_PREFIX))
+            return true;
+    return false;
+}
+
+static td_status save_as(td_program *p, int i, const char *name, td_tensors *t)
+{
+    const td_type type = td_program_param_type(p, i);
+    void *data;
+    TD_TRY(td_tensors_add_new(t, name, type.dtype, type.rank, type.dim, &data));
+    return td_program_get(p, td_program_param_name(p, i), data);
+}
+
+/* what is frozen is its own average: every reader of averages finds all of them */
+static td_status save_frozen_averages(td_program *p, td_tensors *t)
+{
+    char average[300];
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        snprintf(average, sizeof average, TD_EMA_PREFIX "%s", name);
+        if (td_weight_prefix(name) == 0 && !has_param(p, average))
+            TD_TRY(save_as(p, i, average, t));
+    }
+    return TD_OK;
+}
+
 td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked, td_tensors *t)
 {
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
-        const td_type type = td_program_param_type(p, i);
-        void *data;
         if (!is_saved(name, what))
             continue;
-        TD_TRY(td_tensors_add_new(t, name, type.dtype, type.rank, type.dim, &data));
-        TD_TRY(td_program_get(p, name, data));
+        TD_TRY(save_as(p, i, name, t));
         if (td_text_ends(name, ".running_var") && td_weight_prefix(name) == 0)
             TD_TRY(save_tracked(t, name, batches_tracked));
     }
+    if (what & TD_SAVE_EMA && has_averages(p))
+        TD_TRY(save_frozen_averages(p, t));
     return TD_OK;
 }
 
@@ -271,6 +315,8 @@ td_status td_weights_share(td_program *from, const char *prefix, td_program *to)
     for (int i = 0; i < td_program_param_count(to); i++) {
         const char *name = td_program_param_name(to, i);
         snprintf(source, sizeof source, "%s%s", prefix, name);
+        if (*prefix && !has_param(from, source))
+            snprintf(source, sizeof source, "%s", name);
         TD_OUT(td_program_get(from, source, buffer));
         TD_OUT(td_program_set(to, name, buffer));
     }

@@ -21,6 +21,9 @@ typedef struct {
     bool with_momentum;      /* velocities and the rest of a run's state are wanted too */
     bool use_ema;            /* the averages, "ema." + name, in place of weights and statistics */
     const char *skip_prefix; /* parameters that keep what they have, "fc."; NULL: none */
+    /* patterns of frozen weights, of which no state is kept: when the file was written, when it was
+       not wanted; now, when it is left over (freeze.h) */
+    const char *frozen_then, *frozen_now;
 } td_load_opts;
 
 /**
@@ -34,7 +37,10 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
 /* Beside weights and statistics: what an optimiser keeps; averages; a step under way. */
 enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
 
-/** Append a program's weights, and what else `what` names, to a set; the set owns the bytes. */
+/**
+ * Append a program's weights, and what else `what` names, to a set; the set owns the bytes.  Where
+ * there are averages, what has none, being frozen, is its own.
+ */
 td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
                           td_tensors *t) TD_CHECKED;
 
@@ -50,7 +56,10 @@ size_t td_weight_prefix(const char *name);
 /** Batches that the file's norms have seen; 0 when it does not say. */
 int64_t td_weights_batches(const td_tensors *t);
 
-/** Copy into every parameter of `to` that of `from` with its name behind `prefix` ("", "ema."). */
+/**
+ * Copy into every parameter of `to` that of `from` with its name behind `prefix` ("", "ema."), or
+ * where there is none, being frozen, that of its name.
+ */
 td_status td_weights_share(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
 
 /** Class names as a JSON array, and back; *names is an array of td_alloc'ed texts, one block. */
