@@ -27,8 +27,8 @@
 #include "train/network.h"
 
 /**
- * Emit everything behind `loss`: updates of all weights that are not frozen and, but with loss scaling, averages of the
- * statistics.  `lr` is a scalar.
+ * Emit everything behind `loss`: updates of all weights that are not frozen and, but with loss
+ * scaling, averages of the statistics.  `lr` is a scalar.
  */
 void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);
 
