@@ -275,9 +275,10 @@ typedef struct {
     int interpolation;
     bool ignore_orientation;
     int topk;
-    int batch_size;  /* at most; 0: 8 */
-    int workers;     /* decoding threads; 0: chosen */
-    bool json_lines; /* how the command shows results */
+    int batch_size;    /* at most; 0: 8 */
+    int workers;       /* decoding threads; 0: chosen */
+    bool json_lines;   /* how the command shows results */
+    const char *image; /* one more file of the command's, as the reference spells it */
     const char *device;
     int threads;
     int tune;               /* td_tune_mode */

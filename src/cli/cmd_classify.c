@@ -129,7 +129,10 @@ static td_status add_lines(paths *p, td_text *list)
 /* the arguments, and in the place of "-" what the list says */
 static td_status gather(const td_call *call, td_text *list, paths *out)
 {
+    const char *image = ((const td_classify_opts *)call->opts)->image;
     bool is_read = false;
+    if (image)
+        TD_TRY(add_path(out, image));
     for (int i = 0; i < call->n_args; i++) {
         if (strcmp(call->args[i], "-") != 0) {
             TD_TRY(add_path(out, call->args[i]));
@@ -141,8 +144,10 @@ static td_status gather(const td_call *call, td_text *list, paths *out)
         TD_TRY(read_list(list));
         TD_TRY(add_lines(out, list));
     }
-    if (out->n == 0)
+    if (out->n == 0 && is_read)
         return td_error(TD_EARG, "the list on standard input is empty");
+    if (out->n == 0)
+        return td_error(TD_EUSAGE, "classify wants FILE|FOLDER|-...");
     return out->n <= INT32_MAX ? TD_OK : td_error(TD_ELIMIT, "%zu files are too many", out->n);
 }
 
@@ -199,7 +204,6 @@ const td_verb td_verb_classify = {
                 "tandem classify --weights resnet50.safetensors --arch resnet50 --json *.jpg\n"
                 "tandem classify --weights model_best.safetensors --json-lines holiday/\n"
                 "find . -name '*.jpg' | tandem classify --weights model_best.safetensors -",
-    .n_args_min = 1,
     .n_args_max = -1,
     .has_json = true,
     .opts_bytes = sizeof(td_classify_opts),

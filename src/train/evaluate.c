@@ -164,7 +164,8 @@ static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, 
     if (n)
         memcpy(*latency, v->latency, n * sizeof **latency);
     v->latency = *latency;
-    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = true },
+    TD_TRY(td_weights_load(e->weights, e->o.weights,
+                           &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                            td_judge_program(e->judge)));
     TD_TRY(td_loader_start_epoch(e->ld, 0));
     return run_judge(e, &jo, ema);
@@ -202,9 +203,11 @@ static td_status open_judge(evaluation *e)
     TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     if (e->o.ema_too) /* there or not is known before an hour has gone by */
-        TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = true },
+        TD_TRY(td_weights_load(e->weights, e->o.weights,
+                               &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                                td_judge_program(e->judge)));
-    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .use_ema = e->o.use_ema },
+    TD_TRY(td_weights_load(e->weights, e->o.weights,
+                           &(td_load_opts){ .use_ema = e->o.use_ema, .model = &e->o.model },
                            td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
     TD_TRY(td_output_check(e->o.confusion));

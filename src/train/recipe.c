@@ -280,6 +280,8 @@ static const td_field classify_fields[] = {
                "decoding threads; 0: chosen"),
     TD_BOOL   (td_classify_opts, json_lines, false,
                "a JSON object for each picture, on a line of its own"),
+    TD_TEXT   (td_classify_opts, image, NULL, "FILE", NULL),
+    TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
     DEVICE_ROWS(td_classify_opts),
     LOG_ROW   (td_classify_opts),
     TD_END,

@@ -187,6 +187,7 @@ static td_status load_start(job *j)
         TD_TRY(td_program_init(j->program, j->s.seed));
     if (j->start) {
         td_load_opts load = { .with_momentum = o->resume != NULL,
+                              .model = &o->model,
                               .skip_prefix = fresh_head(j),
                               .frozen_then = j->frozen_then,
                               .frozen_now = o->freeze };
@@ -241,11 +242,10 @@ td_status td_train_program_fit(td_train_job *j)
     td_program_free(j->program);
     j->program = NULL;
     TD_OUT(td_compile(g, j->dev, &c, &j->program));
-    TD_OUT(td_weights_load(kept, "the program before",
-                           &(td_load_opts){ .with_momentum = true,
-                                            .frozen_then = o->freeze,
-                                            .frozen_now = o->freeze },
-                           j->program));
+    TD_OUT(td_weights_load(
+        kept, "the program before",
+        &(td_load_opts){ .with_momentum = true, .frozen_then = o->freeze, .frozen_now = o->freeze },
+        j->program));
     TD_OUT(bind_scalars(j));
     td_log(TD_LOG_INFO, "train",
            "epoch %lld: pictures of %d x %d after %d x %d, compiled in %.1f s",

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "train/freeze.h"
+#include "train/inputs.h"
 #include "train/network.h"
 
 #define TRACKED ".num_batches_tracked"
@@ -172,6 +173,14 @@ out:
     return st;
 }
 
+/* the usual reason: the file is of another network */
+static td_status other_network(const td_model_opts *model)
+{
+    char name[64];
+    td_model_name(model, name, sizeof name);
+    return td_error_context(TD_EFORMAT, "network '%s' (--arch names another)", name);
+}
+
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p)
 {
@@ -180,7 +189,11 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     td_map map = { 0 };
     td_status st = TD_OK;
     TD_OUT(index_file(t, path, o->use_ema, &map));
-    TD_OUT(check_all(&map, path, o, p));
+    st = check_all(&map, path, o, p);
+    if (st == TD_EFORMAT && o->model)
+        st = other_network(o->model);
+    if (st != TD_OK)
+        goto out;
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_tensor *x = td_map_get(&map, name);

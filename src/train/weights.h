@@ -18,9 +18,10 @@ void td_weight_name(const char *name, char out[256]);
 
 /** What a load may leave out. */
 typedef struct {
-    bool with_momentum;      /* velocities and the rest of a run's state are wanted too */
-    bool use_ema;            /* the averages, "ema." + name, in place of weights and statistics */
-    const char *skip_prefix; /* parameters that keep what they have, "fc."; NULL: none */
+    bool with_momentum; /* velocities and the rest of a run's state are wanted too */
+    bool use_ema;       /* the averages, "ema." + name, in place of weights and statistics */
+    const td_model_opts *model; /* the network, for messages; NULL: it has no name */
+    const char *skip_prefix;    /* parameters that keep what they have, "fc."; NULL: none */
     /* patterns of frozen weights, of which no state is kept: when the file was written, when it was
        not wanted; now, when it is left over (freeze.h) */
     const char *frozen_then, *frozen_now;

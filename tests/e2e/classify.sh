@@ -32,6 +32,12 @@ says 'has a NUL byte'
 expect 2 classify --weights $w - -
 says 'stands twice'
 
+# as the reference's classify.py is called
+expect 0 classify --weights $w --image "$first" --cpu
+prints "^$first"
+expect 2 classify --weights $w
+says 'classify wants FILE'
+
 # bad ones in their places, whatever the batch
 printf 'text' >bad.jpg
 expect 0 classify --weights $w --json-lines bad.jpg $(sed -n 1,9p list) bad.jpg $(sed -n 10,12p list) bad.jpg
