@@ -247,7 +247,7 @@ fails 1 "'text'.*(safetensors|bytes)" evaluate set $own --weights text
 fails 1 "'$picture'.*safetensors" evaluate set $own --weights $picture
 fails 1 "'zero.jpg'" evaluate set $own --weights zero.jpg
 fails 1 "'pipe.jpg'" evaluate set $own --weights pipe.jpg
-fails 1 "network 'resnet18' (--arch names another): 'w.safetensors': tensor 'conv1.weight' is \[16,3,3,3\], the network wants \[64,3,7,7\]" evaluate set --arch resnet18 --weights w.safetensors
+fails 1 "network 'resnet18' .--arch names another.: 'w.safetensors': tensor 'conv1.weight' is \[16,3,3,3\], the network wants \[64,3,7,7\]" evaluate set --arch resnet18 --weights w.safetensors
 fails 1 "logits have 4 classes, 7 are asked for" train set $net --num-classes 7 --pretrained-weights w.safetensors
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o r18.safetensors
 fails 1 "'r18.safetensors'.*(tensor|parameter) 'layer" evaluate set --arch resnet34 --weights r18.safetensors
