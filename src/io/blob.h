@@ -1,8 +1,8 @@
 /*
  * io/blob.h -- bytes of a file or of memory, read at any place
  *
- * What a reader of a file format needs: how many bytes there are, and some of them.  Files are
- * read, not mapped: one that shrinks under a mapping ends the process.
+ * What a reader of a file format needs: how many bytes there are, and some of them.  Whoever wants
+ * all of them takes io/mapping.h.
  *
  *     td_blob b;
  *     TD_TRY(td_blob_open("w.pth", &b));

@@ -10,17 +10,16 @@
 #include "io/mapping.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "io/blob.h"
 
 typedef struct {
     atomic_uintptr_t at; /* 0: free, or not published yet */
@@ -108,27 +107,12 @@ static void give_entry(entry *e)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static td_status open_file(const char *path, int *fd, size_t *n)
+static td_status map_file(td_mapping *m, const td_blob *file)
 {
-    struct stat s;
-    /* a fifo would block the open without O_NONBLOCK; regular files do not mind */
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0)
-        return td_error_errno(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s'", path);
-    if (fstat(*fd, &s) != 0)
-        return td_error_errno(TD_EIO, "cannot read '%s'", path);
-    if (!S_ISREG(s.st_mode))
-        return td_error(TD_EIO, "cannot read '%s': it is %s", path,
-                        S_ISDIR(s.st_mode) ? "a folder" : "not a regular file");
-    if ((uint64_t)s.st_size > SIZE_MAX / 2)
-        return td_error(TD_ELIMIT, "'%s' of %" PRId64 " bytes cannot be mapped", path,
-                        (int64_t)s.st_size);
-    *n = (size_t)s.st_size;
-    return TD_OK;
-}
-
-static td_status map_file(td_mapping *m, int fd)
-{
+    if (file->n_bytes > SIZE_MAX / 2)
+        return td_error(TD_ELIMIT, "'%s' of %" PRIu64 " bytes cannot be mapped", m->path,
+                        file->n_bytes);
+    m->n = (size_t)file->n_bytes;
     if (m->n == 0)
         return TD_OK;
     m->e = take_entry();
@@ -137,7 +121,7 @@ static td_status map_file(td_mapping *m, int fd)
                         TD_MAPPINGS_MAX + 1);
     if (td_alloc_refused())
         return TD_ENOMEM;
-    void *at = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *at = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, file->fd, 0);
     if (at == MAP_FAILED)
         return td_error_errno(errno == ENOMEM ? TD_ENOMEM : TD_EIO, "cannot map '%s'", m->path);
     m->at = at;
@@ -149,7 +133,7 @@ static td_status map_file(td_mapping *m, int fd)
 td_status td_mapping_open(const char *path, td_mapping **out)
 {
     td_status st;
-    int fd = -1;
+    td_blob file = { .fd = -1 };
     td_mapping *m = TD_NEW(td_mapping);
     *out = NULL;
     if (!m)
@@ -157,14 +141,13 @@ td_status td_mapping_open(const char *path, td_mapping **out)
     m->path = td_copy_text(path);
     if (!m->path)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(open_file(path, &fd, &m->n));
-    TD_OUT(map_file(m, fd));
+    TD_OUT(td_blob_open(path, &file));
+    TD_OUT(map_file(m, &file));
     *out = m;
     m = NULL;
 out:
     td_mapping_close(m);
-    if (fd >= 0)
-        close(fd);
+    td_blob_close(&file);
     return st;
 }
 
@@ -182,12 +165,6 @@ void td_mapping_will_be_read(const td_mapping *m)
 {
     if (m->at)
         (void)madvise(m->at, m->n, MADV_POPULATE_READ); /* older kernels: page by page, later */
-}
-
-void td_mapping_is_random(const td_mapping *m)
-{
-    if (m->at)
-        (void)madvise(m->at, m->n, MADV_RANDOM);
 }
 
 td_status td_mapping_check(const td_mapping *m)

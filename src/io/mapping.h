@@ -37,9 +37,8 @@ TD_CHECKED td_status td_mapping_open(const char *path, td_mapping **out);
 const void *td_mapping_bytes(const td_mapping *m);
 size_t td_mapping_size(const td_mapping *m);
 
-/** The whole file will be read from its beginning, soon; or a picture here, a picture there. */
+/** The whole file will be read from its beginning, soon. */
 void td_mapping_will_be_read(const td_mapping *m);
-void td_mapping_is_random(const td_mapping *m);
 
 /** TD_EIO once a page could not be read.  From any thread. */
 TD_CHECKED td_status td_mapping_check(const td_mapping *m);

@@ -41,7 +41,6 @@ static void a_mapping_is_the_file(void **state)
     expect_ok(td_mapping_open(file_of("whole", n), &m));
     assert_int_equal(td_mapping_size(m), n);
     td_mapping_will_be_read(m);
-    td_mapping_is_random(m);
     const char *p = td_mapping_bytes(m);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(p[i], 'x');
