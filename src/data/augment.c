@@ -153,17 +153,23 @@ static td_box region_of(const td_transform *t, td_box crop, int width, int heigh
     return (td_box){ .x = x0, .y = y0, .width = x1 - x0, .height = y1 - y0 };
 }
 
-/* the crop, which lies in what was decoded at full size, as S x S bytes without antialiasing */
+/* the crop, which lies in what was decoded at full size, as S x S */
+static td_sampling sampling_of(const td_transform *t, td_box crop, const td_decoded *at)
+{
+    return (td_sampling){ .x = crop.x - at->covers.x,
+                          .y = crop.y - at->covers.y,
+                          .width = crop.width,
+                          .height = crop.height,
+                          .out_width = t->size,
+                          .out_height = t->size,
+                          .window = { .width = t->size, .height = t->size } };
+}
+
+/* the same as bytes without antialiasing */
 static td_status sample_crop(td_transformer *w, const td_transform *t, td_box crop,
                              const td_decoded *at)
 {
-    td_sampling s = { .x = crop.x - at->covers.x,
-                      .y = crop.y - at->covers.y,
-                      .width = crop.width,
-                      .height = crop.height,
-                      .out_width = t->size,
-                      .out_height = t->size,
-                      .window = { .width = t->size, .height = t->size } };
+    td_sampling s = sampling_of(t, crop, at);
     if (t->rules == TD_RULES_DALI)
         return td_image_sample(&w->taps, &w->decoded, &s, t->filter, &w->sized);
     TD_TRY(td_image_crop(&w->decoded, (td_box){ (int)s.x, (int)s.y, crop.width, crop.height },
@@ -175,13 +181,7 @@ static td_status sample_crop(td_transformer *w, const td_transform *t, td_box cr
 static td_status size_crop_legacy(td_transformer *w, const td_transform *t, td_box crop,
                                   const td_decoded *at, bool flip, float *dst)
 {
-    td_sampling s = { .x = crop.x - at->covers.x,
-                      .y = crop.y - at->covers.y,
-                      .width = crop.width,
-                      .height = crop.height,
-                      .out_width = t->size,
-                      .out_height = t->size,
-                      .window = { .width = t->size, .height = t->size } };
+    td_sampling s = sampling_of(t, crop, at);
     return size_legacy(w, t, &s, flip, dst);
 }
 
