@@ -156,13 +156,12 @@ static td_status build(const speed *v, td_graph **out)
     return td_build_end(b, out);
 }
 
-/* 10^9 operations or bytes a second on the device "cpu" */
-static td_status measure(const speed *v, double *giga)
+/* 10^9 operations or bytes a second on the device "cpu"; x: room for every input */
+static td_status measure(const speed *v, const float *x, double *giga)
 {
     td_graph *g = NULL;
     td_device *dev = NULL;
     td_program *p = NULL;
-    float *x = NULL;
     td_status st;
     double seconds;
     const td_amp_opts amp = { .precision = TD_PRECISION_FP32 }; /* as it is written */
@@ -170,16 +169,11 @@ static td_status measure(const speed *v, double *giga)
     TD_OUT(td_device_open("cpu", &dev));
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
     TD_OUT(td_program_init(p, 1));
-    x = td_pages_alloc((size_t)STREAM * sizeof *x);
-    TD_OUT(x ? TD_OK : TD_ENOMEM);
-    for (int64_t i = 0; i < STREAM; i++)
-        x[i] = (float)(i % 7) - 3;
     TD_OUT(td_program_bind(p, "x", x));
     TD_OUT(best_run(p, &seconds));
     *giga = (v->bytes > 0 ? v->bytes : 2 * (double)td_graph_macs(g)) / seconds / 1e9;
 out:
     td_program_free(p);
-    td_pages_free(x, (size_t)STREAM * sizeof *x);
     td_device_close(dev);
     td_graph_free(g);
     return st;
@@ -195,12 +189,20 @@ static td_status add_speed(report *r)
         { "memory_read_gbs", reading, TD_DT_F32, 4 * (double)STREAM },
         { "memory_copy_gbs", copying, TD_DT_F32, 8 * (double)STREAM },
     };
-    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+    float *x = td_pages_alloc((size_t)STREAM * sizeof *x);
+    td_status st = x ? TD_OK : TD_ENOMEM;
+    for (int64_t i = 0; x && i < STREAM; i++)
+        x[i] = (float)(i % 7) - 3;
+    for (size_t i = 0; st == TD_OK && i < sizeof speeds / sizeof *speeds; i++) {
         double giga;
-        TD_TRY_MSG(measure(&speeds[i], &giga), "measuring %s", speeds[i].name);
-        row_number(r, speeds[i].name, (double)(int64_t)giga);
+        st = measure(&speeds[i], x, &giga);
+        if (st == TD_OK)
+            row_number(r, speeds[i].name, (double)(int64_t)giga);
+        else
+            st = td_error_context(st, "measuring %s", speeds[i].name);
     }
-    return TD_OK;
+    td_pages_free(x, (size_t)STREAM * sizeof *x);
+    return st;
 }
 
 td_status td_doctor(bool json, char **text)

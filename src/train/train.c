@@ -189,7 +189,6 @@ static void count_step(job *j, double loss, bool is_skipped)
     j->s.iteration++;
     j->run_batches++;
     j->epoch_batches++;
-    j->scale_sum += (double)j->scale;
     st->done++;
     st->in_epoch++;
     st->loss_sum += loss;
@@ -312,7 +311,7 @@ static td_status train_epoch(job *j, bool *is_whole)
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
     TD_TRY(td_train_program_fit(j));
     set_lr(j);
-    j->data_s = j->compute_s = j->scale_sum = 0;
+    j->data_s = j->compute_s = 0;
     j->epoch_batches = 0;
     *is_whole = false;
     while (!wants_to_stop(j)) {

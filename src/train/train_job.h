@@ -71,7 +71,6 @@ typedef struct {
     int64_t run_skipped;      /* steps of this run that were skipped */
     int64_t run_batches;      /* as run_steps, skipped steps and all their batches included */
     double data_s, compute_s; /* of this epoch in this run */
-    double scale_sum;         /* likewise */
     int64_t epoch_batches;    /* likewise */
     bool is_over;
     td_train_result *out;
