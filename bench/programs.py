@@ -13,6 +13,7 @@ import measure
 HERE = os.path.dirname(os.path.abspath(__file__))
 PRECISIONS = {"float32": "fp32", "bf16": "bf16"}  # Tandem's names
 KERAS = ("resnet50", "resnet101", "resnet152")  # what peer_tf.py has
+DETECTORS = {"ssd320": 320, "ssd300": 300}  # side of their pictures
 
 
 @dataclass
@@ -81,6 +82,11 @@ def networks(o, where, arch, precision, batch):
             ours = [sys.executable, os.path.join(HERE, "tandem_train.py"), o.tandem, *theirs]
             for name, more in (("synthetic", []), ("real", ["--real", o.real_folder])):
                 found.append(Program(f"Tandem train, {name} pictures", [*ours, *more], True))
+    if arch in DETECTORS:
+        if "torchvision" in where:
+            found.append(Program("torchvision RetinaNet-R50-FPN",
+                                 script(where["torchvision"], "peer_retinanet.py", *theirs)))
+        return found
     if "torch" in where:
         torch = script(where["torch"], "peer_torch.py", *theirs)
         found.append(Program("PyTorch eager", torch))
