@@ -1,0 +1,224 @@
+/*
+ * anchors.c -- the fixed boxes of both detectors
+ *
+ * The two references round at different places: one works in float32 throughout, the other in
+ * double and rounds the centre form once.  Both are followed to the bit.
+ */
+#include "boxes/anchors.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+
+#define SSD320_LEVEL_FIRST 3
+#define SSD320_LEVEL_LAST  7
+#define SSD320_SIZE_MAX    4096
+#define SSD320_SHAPES      6 /* boxes at a place */
+
+#define SSD300_SIZE 300
+#define SSD300_MAPS 6
+
+/* one map of SSD300: its width, the pixels between its places, the size of its boxes, ratios 2, 3 */
+typedef struct {
+    int side, step, scale, next_scale;
+    int n_ratios;
+} ssd300_map;
+
+/* clang-format off */
+static const ssd300_map ssd300_maps[SSD300_MAPS] = {
+    { 38,   8,  21,  45, 1 },
+    { 19,  16,  45,  99, 2 },
+    { 10,  32,  99, 153, 2 },
+    {  5,  64, 153, 207, 2 },
+    {  3, 100, 207, 261, 1 },
+    {  1, 300, 261, 315, 1 },
+};
+/* clang-format on */
+
+/* places along a side of a level's map */
+static int ssd320_side(int level, int image_size)
+{
+    const int stride = 1 << level;
+    return (image_size + stride - 1) / stride;
+}
+
+int td_anchors_count(td_detector kind, int image_size)
+{
+    int n = 0;
+    if (kind == TD_DETECTOR_SSD320 && image_size >= 32 && image_size <= SSD320_SIZE_MAX &&
+        image_size % 32 == 0) {
+        for (int level = SSD320_LEVEL_FIRST; level <= SSD320_LEVEL_LAST; level++) {
+            const int side = ssd320_side(level, image_size);
+            n += side * side * SSD320_SHAPES;
+        }
+    } else if (kind == TD_DETECTOR_SSD300 && image_size == SSD300_SIZE) {
+        for (int i = 0; i < SSD300_MAPS; i++) {
+            const ssd300_map *m = &ssd300_maps[i];
+            n += m->side * m->side * (2 + 2 * m->n_ratios);
+        }
+    }
+    return n;
+}
+
+/* --- SSD320 ---------------------------------------------------------------------------------- */
+
+static void ssd320_put(td_anchors *a, int i, float y, float x, float h, float w)
+{
+    const float unit = 1.0F / (float)a->image_size;
+    td_rect r = { .ymin = unit * (y - 0.5F * h),
+                  .xmin = unit * (x - 0.5F * w),
+                  .ymax = unit * (y + 0.5F * h),
+                  .xmax = unit * (x + 0.5F * w) };
+    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
+    c.y = r.ymin + c.h / 2;
+    c.x = r.xmin + c.w / 2;
+    a->corner[i] = r;
+    a->centre[i] = c;
+}
+
+/* the boxes of one place; returns the next free row */
+static int ssd320_place(td_anchors *a, int i, float y, float x, float base)
+{
+    static const float ratios[] = { 1.0F, 2.0F, 0.5F };
+    const float scales[] = { 1.0F, (float)sqrt(2.0) };
+
+    for (int r = 0; r < 3; r++)
+        for (int s = 0; s < 2; s++) {
+            const float root = sqrtf(ratios[r]);
+            ssd320_put(a, i++, y, x, (scales[s] / root) * base, (scales[s] * root) * base);
+        }
+    return i;
+}
+
+static void ssd320_fill(td_anchors *a)
+{
+    int i = 0;
+    for (int level = SSD320_LEVEL_FIRST; level <= SSD320_LEVEL_LAST; level++) {
+        const int stride = 1 << level, side = ssd320_side(level, a->image_size);
+        const float offset = a->image_size % stride == 0 ? 0.5F * (float)stride : 0;
+        const float base = 4.0F * (float)stride;
+        for (int row = 0; row < side; row++)
+            for (int col = 0; col < side; col++)
+                i = ssd320_place(a, i, (float)(row * stride) + offset,
+                                 (float)(col * stride) + offset, base);
+    }
+}
+
+/* --- SSD300 ---------------------------------------------------------------------------------- */
+
+static float clamped(double v)
+{
+    const float f = (float)v;
+    return f < 0 ? 0 : f > 1 ? 1 : f;
+}
+
+/* one box size at all places of a map; returns the next free row */
+static int ssd300_size(td_anchors *a, int i, const ssd300_map *m, double w, double h)
+{
+    const double places = (double)SSD300_SIZE / m->step;
+
+    for (int row = 0; row < m->side; row++)
+        for (int col = 0; col < m->side; col++, i++) {
+            td_centre c = { .y = clamped((row + 0.5) / places),
+                            .x = clamped((col + 0.5) / places),
+                            .h = clamped(h),
+                            .w = clamped(w) };
+            a->centre[i] = c;
+            a->corner[i] = (td_rect){ .ymin = c.y - 0.5F * c.h,
+                                      .xmin = c.x - 0.5F * c.w,
+                                      .ymax = c.y + 0.5F * c.h,
+                                      .xmax = c.x + 0.5F * c.w };
+        }
+    return i;
+}
+
+static void ssd300_fill(td_anchors *a)
+{
+    int i = 0;
+    for (int k = 0; k < SSD300_MAPS; k++) {
+        const ssd300_map *m = &ssd300_maps[k];
+        const double size = (double)m->scale / SSD300_SIZE;
+        const double next = (double)m->next_scale / SSD300_SIZE;
+        const double between = sqrt(size * next);
+        i = ssd300_size(a, i, m, size, size);
+        i = ssd300_size(a, i, m, between, between);
+        for (int ratio = 2; ratio < 2 + m->n_ratios; ratio++) {
+            const double w = size * sqrt((double)ratio), h = size / sqrt((double)ratio);
+            i = ssd300_size(a, i, m, w, h);
+            i = ssd300_size(a, i, m, h, w);
+        }
+    }
+}
+
+/* --- both ------------------------------------------------------------------------------------ */
+
+static td_status reserve(td_anchors *a)
+{
+    const size_t n = (size_t)a->n, stride = td_round_up(n, TD_HOST_ALIGN / sizeof(float));
+    a->corner = td_alloc(n, sizeof *a->corner);
+    a->centre = td_alloc(n, sizeof *a->centre);
+    a->ymin = td_alloc(stride, 5 * sizeof(float));
+    if (!a->corner || !a->centre || !a->ymin)
+        return TD_ENOMEM;
+    a->xmin = a->ymin + stride;
+    a->ymax = a->xmin + stride;
+    a->xmax = a->ymax + stride;
+    a->area = a->xmax + stride;
+    return TD_OK;
+}
+
+static void split(td_anchors *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        const td_rect *r = &a->corner[i];
+        a->ymin[i] = r->ymin;
+        a->xmin[i] = r->xmin;
+        a->ymax[i] = r->ymax;
+        a->xmax[i] = r->xmax;
+        a->area[i] = td_rect_area(*r);
+    }
+}
+
+td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
+{
+    td_status st = TD_OK;
+    td_anchors *a = NULL;
+
+    *out = NULL;
+    const int n = td_anchors_count(kind, image_size);
+    if (n == 0 && kind == TD_DETECTOR_SSD300)
+        return td_error(TD_EARG, "ssd300: image size %d, wanted %d", image_size, SSD300_SIZE);
+    if (n == 0 && kind == TD_DETECTOR_SSD320)
+        return td_error(TD_EARG, "ssd320: image size %d, wanted a multiple of 32 from 32 to %d",
+                        image_size, SSD320_SIZE_MAX);
+    if (n == 0)
+        return td_error(TD_EARG, "anchors of no detector");
+
+    a = TD_NEW(td_anchors);
+    if (!a)
+        return TD_ENOMEM;
+    a->kind = kind;
+    a->image_size = image_size;
+    a->n = n;
+    TD_OUT(reserve(a));
+    if (kind == TD_DETECTOR_SSD320)
+        ssd320_fill(a);
+    else
+        ssd300_fill(a);
+    split(a);
+    *out = a;
+    a = NULL;
+out:
+    td_anchors_free(a);
+    return st;
+}
+
+void td_anchors_free(td_anchors *a)
+{
+    if (!a)
+        return;
+    td_free(a->corner);
+    td_free(a->centre);
+    td_free(a->ymin);
+    td_free(a);
+}

@@ -1,0 +1,54 @@
+/*
+ * boxes/box.h -- a rectangle in a picture, a truth, and how much two rectangles overlap
+ *
+ * Coordinates are normalised by the picture's height and width unless a function says pixels.
+ * All arithmetic here is float32 in the order written, without fused multiply-adds: matching
+ * breaks exact ties, which are common, and one bit decides which anchor a truth gets.
+ */
+#ifndef TD_BOXES_BOX_H
+#define TD_BOXES_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Corners: row before column. */
+typedef struct {
+    float ymin, xmin, ymax, xmax;
+} td_rect;
+
+/** Centre form of the same. */
+typedef struct {
+    float y, x, h, w;
+} td_centre;
+
+/** One annotated thing. */
+typedef struct {
+    td_rect box;
+    int64_t label; /* class 1 .. K */
+    bool is_crowd;
+    double area; /* as the annotation says, in its own pixels; 0: unknown */
+} td_truth;
+
+/** Height times width; negative or NaN when the corners are. */
+static inline float td_rect_area(td_rect r)
+{
+    return (r.ymax - r.ymin) * (r.xmax - r.xmin);
+}
+
+/** Area of the common part, 0 when they do not overlap. */
+static inline float td_rect_common(td_rect a, td_rect b)
+{
+    float ih = (a.ymax < b.ymax ? a.ymax : b.ymax) - (a.ymin > b.ymin ? a.ymin : b.ymin);
+    float iw = (a.xmax < b.xmax ? a.xmax : b.xmax) - (a.xmin > b.xmin ? a.xmin : b.xmin);
+    return (ih > 0 ? ih : 0) * (iw > 0 ? iw : 0);
+}
+
+/** Intersection over union, 0 when they do not overlap (two empty boxes too). */
+static inline float td_rect_iou(td_rect a, td_rect b)
+{
+    float common = td_rect_common(a, b);
+    float both = (td_rect_area(a) + td_rect_area(b)) - common;
+    return common == 0 ? 0 : common / both;
+}
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * boxes/nms.h -- from a detector's raw outputs to a list of detections
+ *
+ *     td_nms *m;
+ *     TD_TRY(td_nms_new(anchors, 91, &m));                      one per thread
+ *     td_nms_opts opts = td_nms_defaults(anchors->kind);
+ *     td_detection found[TD_NMS_TOTAL_MAX];
+ *     TD_TRY(td_nms_run(m, &opts, codes, logits, found, &n));   per picture
+ *     td_nms_free(m);
+ *
+ *                    SSD320                                   SSD300
+ *   score            sigmoid of columns 1 ..                  softmax over all, columns 1 ..
+ *   looked at        score > score_min                        the same, a class's best `per_class`
+ *   suppressed       by a better one of the class, IoU > iou  the same, IoU not below iou
+ *   of a class       at most `per_class` survive              all that survive
+ *   in the end       clipped to the picture, empty boxes      the best `total`
+ *                    dropped, the best `total`
+ *   order            score falling; equal scores: lower class, then lower anchor (both)
+ *
+ * Suppression looks at boxes before they are clipped.  SSD300's reference returns its list the other
+ * way round, worst first; here the best is first for both.
+ * A NaN in a code or a logit makes that box, or that row, no detection.
+ */
+#ifndef TD_BOXES_NMS_H
+#define TD_BOXES_NMS_H
+
+#include "boxes/anchors.h"
+
+#define TD_NMS_TOTAL_MAX 1000
+
+typedef struct {
+    td_rect box;
+    float score;
+    int label;  /* 1 .. K */
+    int anchor; /* where it was predicted */
+} td_detection;
+
+typedef struct {
+    double score_min; /* a score has to be above */
+    double iou;
+    int per_class; /* 1 .. TD_NMS_TOTAL_MAX */
+    int total;     /* 1 .. TD_NMS_TOTAL_MAX */
+} td_nms_opts;
+
+/** What the references evaluate with: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200, 200. */
+td_nms_opts td_nms_defaults(td_detector kind);
+
+/** Memory for one thread's work, which grows as pictures ask for it. */
+typedef struct td_nms td_nms;
+
+/** `anchors` is lent until the end; n_columns = classes + 1.  TD_EARG, TD_ENOMEM. */
+TD_CHECKED td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms **out);
+void td_nms_free(td_nms *m);
+
+/**
+ * codes [A, 4] and logits [A, n_columns] of one picture -> found [opts->total], *n of them.
+ * TD_EARG for options out of range, TD_ENOMEM.
+ */
+TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *codes,
+                                const float *logits, td_detection *found, int *n);
+
+/**
+ * The same from boxes [A] and scores [A, n_columns] in place of codes and logits; column 0 is not
+ * looked at.
+ */
+TD_CHECKED td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,
+                                       const float *scores, td_detection *found, int *n);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * targets.c -- matching by overlap: one row of overlaps at a time, all anchors side by side
+ *
+ *             anchors ->
+ *   truth 0   iou  iou  iou ...      each column keeps its best row so far (only a better one takes
+ *   truth 1   iou  iou  iou ...      over, so the lowest row stays), each row claims its best column
+ *
+ * The loops over anchors are plain so that the compiler makes vectors of them; overlaps are never
+ * negative or NaN here, hence their bits order as their values do.
+ * Source: Liu et al. 2016 (SSD), section 2.2.
+ */
+#include "boxes/targets.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "boxes/decode.h"
+
+#define ENOUGH 0.5F
+
+typedef struct {
+    float *iou;     /* [n] of the truth at hand */
+    float *best;    /* [n] of all truths so far */
+    int32_t *claim; /* [n] truth that is sure of this anchor, or -1 */
+} matcher;
+
+static size_t padded(int n)
+{
+    return td_round_up((size_t)n, TD_HOST_ALIGN / sizeof(float));
+}
+
+/* the three rows of a matcher, and td_targets_assign's match */
+size_t td_targets_scratch_bytes(const td_anchors *a)
+{
+    return 4 * padded(a->n) * sizeof(float);
+}
+
+static matcher matcher_at(void *scratch, int n, int32_t *match)
+{
+    const size_t stride = padded(n);
+    matcher m = { .iou = scratch };
+    m.best = m.iou + stride;
+    m.claim = (int32_t *)(void *)(m.best + stride);
+    for (int i = 0; i < n; i++) {
+        m.best[i] = 0;
+        m.claim[i] = -1;
+        match[i] = -1;
+    }
+    return m;
+}
+
+static void overlaps(const td_anchors *a, td_rect t, float *restrict iou)
+{
+    const float *restrict ymin = a->ymin, *restrict xmin = a->xmin, *restrict ymax = a->ymax;
+    const float *restrict xmax = a->xmax, *restrict area = a->area;
+    const float own = td_rect_area(t);
+
+    for (int i = 0; i < a->n; i++) {
+        float ih = (t.ymax < ymax[i] ? t.ymax : ymax[i]) - (t.ymin > ymin[i] ? t.ymin : ymin[i]);
+        float iw = (t.xmax < xmax[i] ? t.xmax : xmax[i]) - (t.xmin > xmin[i] ? t.xmin : xmin[i]);
+        ih = ih > 0 ? ih : 0;
+        iw = iw > 0 ? iw : 0;
+        const float common = ih * iw, share = common / ((own + area[i]) - common);
+        iou[i] = share > 0 ? share : 0;
+    }
+}
+
+/* columns whose best row this is */
+static void take_row(const float *restrict iou, int n, int32_t row, float *restrict best,
+                     int32_t *restrict match)
+{
+    for (int i = 0; i < n; i++) {
+        const bool is_better = iou[i] > best[i];
+        best[i] = is_better ? iou[i] : best[i];
+        match[i] = is_better ? row : match[i];
+    }
+}
+
+/* the first of the largest */
+static int best_of(const float *iou, int n)
+{
+    const char *bytes = (const char *)iou;
+    int32_t max = 0, bits;
+    for (int i = 0; i < n; i++) {
+        memcpy(&bits, bytes + (size_t)i * sizeof bits, sizeof bits);
+        max = bits > max ? bits : max;
+    }
+    for (int i = 0; i < n; i++) {
+        memcpy(&bits, bytes + (size_t)i * sizeof bits, sizeof bits);
+        if (bits == max)
+            return i;
+    }
+    return 0;
+}
+
+static void claim_first(int32_t *claim, int row)
+{
+    if (*claim < 0)
+        *claim = row;
+}
+
+static void decide(const matcher *m, int n, bool equal_is_enough, int32_t *match)
+{
+    for (int i = 0; i < n; i++) {
+        const bool is_enough = m->best[i] > ENOUGH || (equal_is_enough && m->best[i] == ENOUGH);
+        match[i] = m->claim[i] >= 0 ? m->claim[i] : is_enough ? match[i] : -1;
+    }
+}
+
+static bool is_usable(td_detector kind, td_rect r)
+{
+    if (!isfinite(r.ymin) || !isfinite(r.xmin) || !isfinite(r.ymax) || !isfinite(r.xmax))
+        return false;
+    return kind == TD_DETECTOR_SSD320 || (r.ymax > r.ymin && r.xmax > r.xmin);
+}
+
+void td_targets_match(const td_anchors *a, const td_truth *truths, int n, void *scratch,
+                      int32_t *match)
+{
+    const bool is_320 = a->kind == TD_DETECTOR_SSD320;
+    const matcher m = matcher_at(scratch, a->n, match);
+
+    if (is_320 && n > TD_TRUTHS_MAX)
+        n = TD_TRUTHS_MAX;
+    for (int row = 0; row < n; row++) {
+        if (!is_usable(a->kind, truths[row].box))
+            continue;
+        overlaps(a, truths[row].box, m.iou);
+        take_row(m.iou, a->n, row, m.best, match);
+        int32_t *claim = &m.claim[best_of(m.iou, a->n)];
+        if (is_320)
+            claim_first(claim, row);
+        else
+            *claim = row;
+    }
+    decide(&m, a->n, is_320, match);
+}
+
+int td_targets_assign(const td_anchors *a, const td_truth *truths, int n, void *scratch,
+                      int64_t *labels, float *codes)
+{
+    int n_matched = 0;
+    int32_t *match = (int32_t *)scratch + 3 * padded(a->n);
+
+    td_targets_match(a, truths, n, scratch, match);
+    memset(codes, 0, 4 * (size_t)a->n * sizeof *codes);
+    for (int i = 0; i < a->n; i++) {
+        labels[i] = 0;
+        if (match[i] < 0)
+            continue;
+        labels[i] = truths[match[i]].label;
+        td_box_encode(a, i, truths[match[i]].box, codes + 4 * (size_t)i);
+        n_matched++;
+    }
+    return n_matched;
+}
+
+void td_targets_argmax(const float *iou, const bool *valid, int n, int n_anchors, void *scratch,
+                       int32_t *match)
+{
+    const matcher m = matcher_at(scratch, n_anchors, match);
+
+    for (int row = 0; row < n; row++) {
+        const float *overlap = iou + (size_t)row * (size_t)n_anchors;
+        take_row(overlap, n_anchors, row, m.best, match);
+        if (!valid || valid[row])
+            claim_first(&m.claim[best_of(overlap, n_anchors)], row);
+    }
+    decide(&m, n_anchors, true, match);
+}
