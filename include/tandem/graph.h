@@ -121,6 +121,17 @@ TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double
 /** logits [N,K], target [N,K] (rows need not sum to 1) -> loss [N]. */
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
 /**
+ * A detector's losses, scalars: scores [N,A,C], codes and target [N,A,4], labels i64[N,A], 0 for
+ * anchors without a truth.  SSD320 adds the first two; SSD300 adds td_huber_box_loss with
+ * "per_picture=true" and the third.  attrs: "alpha=0.25, gamma=2", "delta=1", "ratio=3", or NULL.
+ */
+TD_API td_value *td_sigmoid_focal_loss(td_builder *b, td_value *scores, td_value *labels,
+                                       const char *attrs);
+TD_API td_value *td_huber_box_loss(td_builder *b, td_value *codes, td_value *target,
+                                   td_value *labels, const char *attrs);
+TD_API td_value *td_multibox_class_loss(td_builder *b, td_value *scores, td_value *labels,
+                                        const char *attrs);
+/**
  * x * sigmoid(fc2(relu(fc1(mean over H,W of x)))); w1 [D,C] or [D,C,1,1], w2 [C,D] or [C,D,1,1].
  */
 TD_API td_value *td_squeeze_excite(td_builder *b, td_value *x, td_value *w1, td_value *b1,

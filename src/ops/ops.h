@@ -126,6 +126,20 @@ typedef struct {
     double smoothing;
 } td_one_hot_attr;
 
+/* losses of detectors: ops/detection.c */
+typedef struct {
+    double alpha, gamma;
+} td_focal_attr;
+
+typedef struct {
+    double delta;
+    bool per_picture;
+} td_huber_attr;
+
+typedef struct {
+    int ratio;
+} td_multibox_attr;
+
 typedef struct {
     double momentum, decay;
     bool nesterov;

@@ -63,6 +63,19 @@ static void fill_different(td_rng *r, int64_t count, double *x)
     }
 }
 
+/* of one_hot, classes; of a detector's loss, classes among many zeros, in every third picture none */
+static void fill_labels(td_rng *r, const td_node *n, int64_t count, double *x)
+{
+    const bool is_one_hot = n->op == &td_op_one_hot;
+    const td_type *t = td_in_type(n, 0);
+    const int64_t classes = is_one_hot ? ((const td_one_hot_attr *)n->attr)->classes : t->dim[2];
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (double)td_rng_below(r, (uint64_t)classes);
+        if (!is_one_hot && (i / t->dim[1] % 3 == 1 || td_rng_below(r, 4) != 0))
+            x[i] = 0;
+    }
+}
+
 static td_status fill(const td_problem *p, const td_value *v, void **out)
 {
     const td_op *op = p->forward->op;
@@ -80,9 +93,7 @@ static td_status fill(const td_problem *p, const td_value *v, void **out)
     if (op == &td_op_max_pool2d && v != p->dy)
         fill_different(&r, count, x);
     if (strcmp(v->name, "labels") == 0)
-        for (int64_t i = 0; i < count; i++)
-            x[i] = (double)td_rng_below(
-                &r, (uint64_t)((const td_one_hot_attr *)p->forward->attr)->classes);
+        fill_labels(&r, p->forward, count, x);
     td_ref_store(v->type.dtype, x, count, *out);
     td_free(x);
     return TD_OK;

@@ -15,6 +15,10 @@
     "%u:u8[64] = input\n%c:f32[16] = input\n%c64:f64[16] = input\n%c3:f32[3] = input\n"            \
     "%f:f32[16,16,3,3] = param\n%w:f32[4,3] = param\n%v:f32[4,3] = param\n"
 
+#define BOXES                                                                                      \
+    "%p:f32[2,3,5] = input\n%b:f32[2,3,4] = input\n%q:f32[2,3] = input\n%l:i64[2,3] = input\n"     \
+    "%k:i64[2,4] = input\n"
+
 /* one more line behind INPUTS is refused, and the message contains `part` */
 typedef struct {
     const char *lines, *part;
@@ -123,6 +127,17 @@ static void ops_check_their_operands(void **state)
         { "%y = one_hot %r", "labels are f32, wanted i64" },
         { "%y = softmax_cross_entropy %m, %w", "logits are [2,3], targets [4,3]" },
         { "%y = softmax_cross_entropy_grad %r, %m, %m", "dloss is not [N]" },
+        { BOXES "%y = sigmoid_focal_loss %p, %q", "labels are f32, wanted i64" },
+        { BOXES "%y = sigmoid_focal_loss %p, %k",
+          "predictions for [2,3] anchors, labels for [2,4]" },
+        { BOXES "%o:f32[2,3,1] = input\n%y = sigmoid_focal_loss %o, %l",
+          "1 column, wanted the background and a class" },
+        { BOXES "%e:f64[] = input\n%y = sigmoid_focal_loss_grad %e, %p, %l", "dloss is f64" },
+        { BOXES "%y = huber_box_loss %p, %p, %l", "codes of 5 numbers, wanted 4" },
+        { BOXES "%y = huber_box_loss %b, %p, %l", "codes and target differ in type" },
+        { BOXES "%y = huber_box_loss_grad %s, %b, %b, %k", "labels for [2,4]" },
+        { BOXES "%y = multibox_class_loss %p, %m", "labels are f32, wanted i64" },
+        { BOXES "%y = multibox_class_loss_grad %s, %p, %k", "labels for [2,4]" },
         { "%y = squeeze_excite %x, %w, %r, %w, %r", "weights do not fit 16 channels" },
         { "%y = gradient %m, %w", "the loss has 6 elements, wants 1" },
         { "sgd %w, %v, %m, %s", "operand 2 does not have the weight's type" },
