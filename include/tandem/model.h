@@ -37,6 +37,7 @@ typedef struct {
     const char *model;      /* graph text file: input `images`, output `logits`; instead of arch */
     const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
     int num_classes;        /* 1000; 0: as many as the data or the weight file has */
+    const char *backbone;   /* of a detector: "resnet50", or 18, 34, 101, 152 */
     int image_size;         /* side of the crop; 0: the architecture's own, 224 */
     int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
     bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
@@ -61,7 +62,11 @@ typedef struct {
     int expansion, groups;
     bool has_se;
     int image_size;
+    int detector;  /* 0: a classifier; 1: SSD320, 2: SSD300 */
+    int n_anchors; /* of a detector, at image_size */
 } td_arch_info;
+
+/* td_arch_info of a detector: blocks, layers and widths are those of its default backbone. */
 
 /** TD_EUSAGE: no such architecture; names the nearest. */
 TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
@@ -81,7 +86,7 @@ TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
 TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
 /**
- * Emit the network on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses
+ * Emit a classifier on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses
  * batch statistics and running updates against given statistics.  opts->model is read when it is
  * set, else opts->arch must exist (td_arch_find); failures stick to the builder.
  */
@@ -96,8 +101,20 @@ TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *o
                                            td_value *images, bool is_training);
 
 /**
+ * Emit a detector (td_arch_info.detector) on images [N, 3, S, S]: codes [N, A, 4] of the boxes and
+ * scores [N, A, num_classes + 1], column 0 the background's, for A anchors in the order of
+ * boxes/anchors.h.  num_classes counts what can be found; 0: 90 of SSD320, 80 of SSD300.  Failures
+ * stick to the builder; TD_EUNSUPPORTED among them: the side S is none that the network can have.
+ */
+TD_API void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
+                                bool is_training, td_value **codes, td_value **scores);
+
+/** The detector that opts->arch names, as in td_arch_info; 0 for classifiers and graph files. */
+TD_API int td_model_detector(const td_model_opts *opts);
+
+/**
  * A forward graph for `batch` pictures: input `images` [batch, 3, image_size, image_size], output
- * `logits`; from opts->model when that is set, whose own batch does not matter, else from
+ * `logits`, of a detector `codes` and `scores`; from opts->model when that is set, whose own batch does not matter, else from
  * opts->arch. Errors of td_model_resolve; TD_ESHAPE: the graph file does not fit this image size.
  */
 TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,

@@ -20,18 +20,22 @@
 #define RATIO      TD_SE_RATIO
 
 static const td_arch table[] = {
-    /* name                  block       layers           widths  expansion, groups, SE, size */
-    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, 224 },
-    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, 224 },
-    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224 },
-    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, 224 },
-    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, 224 },
-    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, X32X4D, 2, 32, NONE, 224 },
-    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, NONE, 224 },
-    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, 224 },
-    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, CHOSEN, 224 },
-    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224 },
-    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, RATIO, 224 },
+    /* name                  block       layers           widths  expansion, groups, SE, size; detector, anchors */
+    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, 224, 0, 0 },
+    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, 224, 0, 0 },
+    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
+    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
+    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
+    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, X32X4D, 2, 32, NONE, 224, 0, 0 },
+    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, NONE, 224, 0, 0 },
+    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, 224, 0, 0 },
+    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, CHOSEN, 224, 0, 0 },
+    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224, 0, 0 },
+    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, RATIO, 224, 0, 0 },
+    { "ssd320",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 320,
+      TD_NET_SSD320, 12804 },
+    { "ssd300",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 300,
+      TD_NET_SSD300, 8732 },
 };
 /* clang-format on */
 
@@ -50,18 +54,24 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
+const td_arch *td_arch_known(const char *name)
+{
+    for (int i = 0; name && i < N_ARCHS; i++)
+        if (same_name(name, table[i].name))
+            return &table[i];
+    return NULL;
+}
+
 td_status td_arch_row(const char *name, const td_arch **out)
 {
     const char *nearest = NULL;
     int best = INT_MAX;
-    *out = NULL;
+    *out = td_arch_known(name);
+    if (*out)
+        return TD_OK;
     if (!name || !*name)
         return td_error(TD_EUSAGE, "no architecture is named");
     for (int i = 0; i < N_ARCHS; i++) {
-        if (same_name(name, table[i].name)) {
-            *out = &table[i];
-            return TD_OK;
-        }
         int distance = td_text_distance(name, table[i].name);
         if (distance < best) {
             best = distance;
@@ -81,7 +91,9 @@ td_status td_arch_find(const char *name, td_arch_info *out)
                            .expansion = a->expansion,
                            .groups = a->groups,
                            .has_se = a->se != TD_SE_NONE,
-                           .image_size = a->image_size };
+                           .image_size = a->image_size,
+                           .detector = (int)a->detector,
+                           .n_anchors = a->n_anchors };
     memcpy(out->layers, a->layers, sizeof out->layers);
     memcpy(out->widths, a->widths, sizeof out->widths);
     return TD_OK;

@@ -14,6 +14,9 @@ typedef enum {
     TD_SE_RATIO   /* a sixteenth of the channels, whatever the options say */
 } td_se;
 
+/* Which detector a row is, in the order of td_detector; its other columns are its default backbone's. */
+typedef enum { TD_NET_CLASSIFIER, TD_NET_SSD320, TD_NET_SSD300 } td_detector_net;
+
 typedef struct {
     const char *name;
     bool is_bottleneck;
@@ -23,10 +26,15 @@ typedef struct {
     int groups;    /* of the 3x3 convolutions of bottlenecks */
     td_se se;
     int image_size;
+    td_detector_net detector;
+    int n_anchors; /* of a detector, at image_size */
 } td_arch;
 
 /** The row of a name ('_' and '-' are the same); TD_EUSAGE names the nearest. */
 td_status td_arch_row(const char *name, const td_arch **out) TD_CHECKED;
+
+/** The same, or NULL. */
+const td_arch *td_arch_known(const char *name);
 
 /**
  * images [N, 3, H, W] -> logits [N, opts->num_classes].  With `features` the results of the four

@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "model/arch.h"
+#include "model/ssd.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
+#define SSD320_CLASSES   90 /* largest category of COCO, whose numbers have gaps */
+#define SSD300_CLASSES   80
+#define SSD320_SIDE_OF   32 /* so that enlarged maps fit */
+#define SSD320_SIDE_MIN  160
 #define TF_CLASSES       1001 /* labels are 0 .. 999 all the same; the last is never a target */
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
@@ -23,7 +27,9 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network: resnet18, resnet34, resnet50, resnet101, resnet152, resnext50-32x4d, "
                "resnext101-32x4d, se-resnet50, se-resnext101-32x4d, seresnet50, "
-               "seresnext101_32x4d"),
+               "seresnext101_32x4d; detectors: ssd320, ssd300"),
+    TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
+               "of a detector: resnet18, resnet34, resnet50, resnet101, resnet152"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
@@ -62,6 +68,9 @@ const char *td_variant_name(int variant)
 
 int td_model_default_classes(const td_model_opts *opts, int n)
 {
+    const int detector = td_model_detector(opts);
+    if (detector)
+        return detector == TD_NET_SSD320 ? SSD320_CLASSES : SSD300_CLASSES;
     return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
 }
 
@@ -73,12 +82,18 @@ static td_status check_variant(const td_model_opts *opts)
     return TD_OK;
 }
 
-/* --- graph files ------------------------------------------------------------------------------ */
-
 static bool is_own_graph(const td_model_opts *opts)
 {
     return opts->model || opts->model_text;
 }
+
+int td_model_detector(const td_model_opts *opts)
+{
+    const td_arch *arch = is_own_graph(opts) ? NULL : td_arch_known(opts->arch);
+    return arch ? (int)arch->detector : 0;
+}
+
+/* --- graph files ------------------------------------------------------------------------------ */
 
 static const char *graph_name(const td_model_opts *opts)
 {
@@ -119,12 +134,38 @@ static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
     return TD_OK;
 }
 
+/* can such a detector be built?  *backbone is the row of its backbone */
+static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
+                                const td_arch **backbone)
+{
+    const int side = opts->image_size ? opts->image_size : arch->image_size;
+    TD_TRY(td_arch_row(opts->backbone ? opts->backbone : "resnet50", backbone));
+    if ((*backbone)->detector || (*backbone)->groups != 1 || (*backbone)->se != TD_SE_NONE)
+        return td_error(TD_EUSAGE,
+                        "'%s' is no backbone of '%s', wanted resnet18, resnet34, resnet50, "
+                        "resnet101 or resnet152",
+                        (*backbone)->name, arch->name);
+    if (opts->variant == TD_VARIANT_TENSORFLOW)
+        return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
+                        td_variant_name(opts->variant));
+    if (arch->detector == TD_NET_SSD300 && side != arch->image_size)
+        return td_error(TD_EUNSUPPORTED, "'%s' takes pictures of %d x %d, not %d x %d", arch->name,
+                        arch->image_size, arch->image_size, side, side);
+    if (arch->detector == TD_NET_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' takes pictures whose side is a multiple of %d from %d on, not %d",
+                        arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
+    return TD_OK;
+}
+
 td_status td_model_resolve(td_model_opts *opts)
 {
     if (!is_own_graph(opts)) {
         const td_arch *arch;
         TD_TRY(check_variant(opts));
         TD_TRY(td_arch_row(opts->arch, &arch));
+        if (arch->detector)
+            TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
         opts->arch = arch->name; /* lives for ever; what came from a file does not */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
@@ -151,6 +192,9 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
     td_status st = check_variant(opts);
     if (st == TD_OK)
         st = td_arch_row(opts->arch, &arch);
+    if (st == TD_OK && arch->detector)
+        st = td_error(TD_EUNSUPPORTED, "'%s' finds objects, wanted a network that gives logits",
+                      arch->name);
     if (st != TD_OK) {
         td_build_fail(b, st);
         return images;
@@ -187,6 +231,33 @@ td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts, td
     return images;
 }
 
+void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
+                         bool is_training, td_value **codes, td_value **scores)
+{
+    const td_arch *arch, *backbone;
+    td_model_opts o = *opts;
+    *codes = *scores = images;
+    td_status st = is_own_graph(opts)
+                       ? td_error(TD_EUNSUPPORTED, "'%s' is a graph, no detector", graph_name(opts))
+                       : td_arch_row(opts->arch, &arch);
+    if (st == TD_OK && !arch->detector)
+        st =
+            td_error(TD_EUNSUPPORTED, "'%s' finds no objects, wanted ssd320 or ssd300", arch->name);
+    o.image_size = (int)images->type.dim[2];
+    if (st == TD_OK)
+        st = check_detector(&o, arch, &backbone);
+    if (st != TD_OK) {
+        td_build_fail(b, st);
+        return;
+    }
+    if (!o.num_classes)
+        o.num_classes = td_model_default_classes(&o, 0);
+    if (arch->detector == TD_NET_SSD320)
+        td_ssd320(b, backbone, &o, images, is_training, codes, scores);
+    else
+        td_ssd300(b, backbone, &o, images, is_training, codes, scores);
+}
+
 td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training, td_graph **out)
 {
     td_model_opts o = *opts;
@@ -197,6 +268,13 @@ td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
         return TD_ENOMEM;
     int64_t dim[4] = { batch, 3, o.image_size, o.image_size };
     td_value *images = td_input(b, "images", td_type_of(o.dtype ? o.dtype : TD_DT_F32, 4, dim));
-    td_output(b, "logits", td_model_forward(b, &o, images, is_training));
+    if (td_model_detector(&o)) {
+        td_value *codes, *scores;
+        td_detector_forward(b, &o, images, is_training, &codes, &scores);
+        td_output(b, "codes", codes);
+        td_output(b, "scores", scores);
+    } else {
+        td_output(b, "logits", td_model_forward(b, &o, images, is_training));
+    }
     return td_build_end(b, out);
 }

@@ -10,20 +10,21 @@
  * optimiser's), copy (of another parameter in half precision, in no file).  init says how
  * `tandem init` fills it: normal has standard deviation `scale`, uniform lies in [-scale, scale].
  * truncated_normal has no values beyond two deviations of the normal it is cut from, and itself the
- * standard deviation `scale`.
+ * standard deviation `scale`.  constant is `scale` itself.
  */
 #include "ir/build.h"
 #include "ops/ops.h"
 
 static const char *const role_names[] = { "weight", "stat", "momentum", "copy", NULL };
-static const char *const init_names[] = { "zeros", "ones", "normal", "uniform", "truncated_normal",
-                                          NULL };
+static const char *const init_names[] = {
+    "zeros", "ones", "normal", "uniform", "truncated_normal", "constant", NULL
+};
 
 /* clang-format off */
 static const td_field param_fields[] = {
     TD_ENUM(td_param_attr, role,  TD_ROLE_WEIGHT, role_names, "what the parameter is for"),
     TD_ENUM(td_param_attr, init,  TD_INIT_ZEROS, init_names, "how it is filled at first"),
-    TD_REAL(td_param_attr, scale, 1, 0, 1e6, "standard deviation, or half the width"),
+    TD_REAL(td_param_attr, scale, 1, -1e6, 1e6, "standard deviation, half the width, or the value"),
     TD_TEXT(td_param_attr, of, NULL, "NAME", "role copy: the parameter it is a copy of"),
     TD_END,
 };

@@ -69,7 +69,8 @@ typedef enum {
     TD_INIT_ONES,
     TD_INIT_NORMAL,
     TD_INIT_UNIFORM,
-    TD_INIT_TRUNCATED_NORMAL
+    TD_INIT_TRUNCATED_NORMAL,
+    TD_INIT_CONSTANT
 } td_init;
 typedef struct {
     int role; /* td_role */
@@ -90,6 +91,17 @@ typedef struct {
 typedef struct {
     int axis;
 } td_concat_attr;
+
+/* join_heads and its gradient */
+typedef enum { TD_JOIN_PIXEL, TD_JOIN_CHANNEL } td_join_order;
+typedef struct {
+    int columns, order; /* td_join_order */
+    bool wide;          /* join_heads only: float32 result */
+    int64_t start;      /* join_heads_grad only: the head's first row */
+} td_join_attr;
+
+/* rows that head x [N, C, H, W] makes */
+int64_t td_join_rows(const td_join_attr *a, const td_type *x);
 
 typedef struct {
     int height, width;

@@ -202,6 +202,8 @@ static double draw(td_rng *r, const td_param_attr *a)
         return a->scale * (2 * td_rng_uniform(r) - 1);
     case TD_INIT_ONES:
         return 1;
+    case TD_INIT_CONSTANT:
+        return a->scale;
     case TD_INIT_ZEROS:
         break;
     }

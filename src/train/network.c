@@ -22,7 +22,9 @@ td_status td_model_image_size(const td_model_opts *opts, int *out)
     return TD_OK;
 }
 
-/* --- the two graphs --------------------------------------------------------------------------- */
+#define DETECTOR_SSD300 2 /* td_arch_info.detector */
+
+/* --- a graph that trains ---------------------------------------------------------------------- */
 
 static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype)
 {
@@ -61,14 +63,10 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
     return td_build_end(b, out);
 }
 
-td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
-                            td_graph **out)
+/* frozen norms and guarded statistics; takes `plain` over, made with `st` */
+static td_status finish_training_graph(td_status st, int size, const td_sgd_opts *sgd,
+                                       td_graph *plain, td_graph **out)
 {
-    int size;
-    td_graph *plain = NULL;
-    *out = NULL;
-    TD_TRY(td_model_image_size(model, &size));
-    td_status st = plain_training_graph(model, batch, size, sgd, &plain);
     if (st == TD_OK && sgd->freezes_norms) {
         td_graph *all = plain;
         st = td_freeze_norms(all, sgd->frozen, &plain);
@@ -82,6 +80,70 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
     }
     return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
 }
+
+td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                            td_graph **out)
+{
+    int size;
+    td_graph *plain = NULL;
+    *out = NULL;
+    TD_TRY(td_model_image_size(model, &size));
+    const td_status st = plain_training_graph(model, batch, size, sgd, &plain);
+    return finish_training_graph(st, size, sgd, plain, out);
+}
+
+/* --- detectors -------------------------------------------------------------------------------- */
+
+/* emits the outputs loss_class and loss_box; returns the loss */
+static td_value *detector_loss(td_builder *b, int detector, td_value *codes, td_value *scores,
+                               td_value *targets, td_value *labels)
+{
+    td_value *of_class, *of_box, *loss;
+    td_value *const all[] = { codes, scores, targets, labels };
+    if (detector == DETECTOR_SSD300) {
+        td_apply(b, "multibox_loss", 4, all, NULL, 1, &loss);
+        return loss;
+    }
+    td_apply(b, "sigmoid_focal_loss", 2, TD_ARGS(scores, labels), NULL, 1, &of_class);
+    td_apply(b, "huber_box_loss", 3, TD_ARGS(codes, targets, labels), NULL, 1, &of_box);
+    td_output(b, "loss_class", of_class);
+    td_output(b, "loss_box", of_box);
+    return td_add(b, of_class, of_box);
+}
+
+static td_status plain_detector_graph(const td_model_opts *model, int batch, int size,
+                                      const td_sgd_opts *sgd, td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    td_sgd_opts kernels = *sgd;
+    td_value *images = image_input(b, batch, size, model->dtype), *codes, *scores;
+    td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
+    td_detector_forward(b, model, images, true, &codes, &scores);
+    if (td_build_ok(b)) {
+        const int64_t rows[3] = { batch, codes->type.dim[1], 4 };
+        td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, rows));
+        td_value *boxes = td_input(b, "targets", td_type_of(codes->type.dtype, 3, rows));
+        td_value *loss = detector_loss(b, td_model_detector(model), codes, scores, boxes, labels);
+        kernels.decay_rule = TD_DECAY_KERNELS;
+        if (td_build_ok(b))
+            td_add_updates(b, loss, lr, &kernels);
+        td_output(b, "loss", loss);
+    }
+    return td_build_end(b, out);
+}
+
+td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                                     td_graph **out)
+{
+    int size;
+    td_graph *plain = NULL;
+    *out = NULL;
+    TD_TRY(td_model_image_size(model, &size));
+    const td_status st = plain_detector_graph(model, batch, size, sgd, &plain);
+    return finish_training_graph(st, size, sgd, plain, out);
+}
+
+/* --- a graph that judges ---------------------------------------------------------------------- */
 
 td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
                            td_graph **out)

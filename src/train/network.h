@@ -4,6 +4,8 @@
  *     training:  images, labels, lr -> loss, logits; every weight and statistic updated in place
  *                with loss scaling: also loss_scale, inverse_scale -> finite; updated if it is 1
  *     judging:   images, labels -> losses [N], logits [N, K]
+ *
+ * Of detectors: images, labels, targets, lr -> loss; td_model_graph is the one that judges.
  */
 #ifndef TD_TRAIN_NETWORK_H
 #define TD_TRAIN_NETWORK_H
@@ -14,8 +16,9 @@
 
 typedef enum { TD_OPTIMIZER_SGD, TD_OPTIMIZER_RMSPROP } td_optimizer;
 
-/* Which weights are decayed: by name, as the reference's code does, or no norm's, as it says. */
-typedef enum { TD_DECAY_CODE, TD_DECAY_README } td_decay_rule;
+/* Which weights are decayed: by name, as the reference's code does, or no norm's, as it says; or,
+   of detectors, those of more than one dimension. */
+typedef enum { TD_DECAY_CODE, TD_DECAY_README, TD_DECAY_KERNELS } td_decay_rule;
 
 /* Names of decayed weights; how many others there are. */
 typedef struct {
@@ -79,6 +82,15 @@ bool td_is_undecayed(const char *name);
  */
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out) TD_CHECKED;
+
+/**
+ * The same of a detector (td_model_detector).  Inputs images, lr as above, labels i64[N, A]: the
+ * class of each anchor's object, 0 where it has none, and targets f32[N, A, 4]: the codes wanted
+ * there (boxes/targets.h).  Outputs loss, without weight decay, and of SSD320 its parts loss_class
+ * and loss_box.  sgd->decay is that of filters only, sgd->smoothing and sgd->mixes do not matter.
+ */
+td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                                     td_graph **out) TD_CHECKED;
 
 /**
  * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities.

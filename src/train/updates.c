@@ -65,6 +65,8 @@ static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value
 {
     if (o->decays_norms)
         return true;
+    if (o->decay_rule == TD_DECAY_KERNELS)
+        return w->type.rank > 1;
     return o->decay_rule == TD_DECAY_README ? !is_norm[w->id] : !td_is_undecayed(td_value_name(w));
 }
 

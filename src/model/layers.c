@@ -1,0 +1,176 @@
+/*
+ * layers.c -- parameters and layers of the networks, and how they begin
+ *
+ * Parameters come in the order of PyTorch's state_dict, under torchvision's names (SE: timm's), and
+ * say themselves how they begin:
+ *
+ *   convolution   normal, sqrt(2 / fan)     fan = R S C / groups, or R S K (not divided by groups)
+ *   BN            gamma 1 (0 for the last of a branch, on request), beta 0, mean 0, variance 1
+ *
+ * The TensorFlow variant (td_variant) has padding SAME: together as much as makes ceil(side /
+ * stride) windows, the smaller half of it before; and begins with
+ *
+ *   convolution   truncated normal, sqrt(2 / fan)
+ *   with groups   uniform in +-sqrt(6 / (9 C / groups + 9 C)) (Glorot), whatever the options
+ */
+#include "model/layers.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+td_net td_net_begin(td_builder *b, const td_arch *arch, const td_model_opts *opts, bool is_training)
+{
+    return (td_net){ .b = b,
+                     .arch = arch,
+                     .opts = opts,
+                     .dtype = opts->dtype ? opts->dtype : TD_DT_F32,
+                     .is_training = is_training,
+                     .is_same_padded = opts->variant == TD_VARIANT_TENSORFLOW,
+                     .eps = 1e-5,
+                     .momentum = 0.1,
+                     .root = "",
+                     .stem_conv = "conv1",
+                     .stem_norm = "bn1",
+                     .stage = "layer",
+                     .first_stage = 1 };
+}
+
+void td_net_prefix(td_net *m, const char *format, ...)
+{
+    va_list args;
+    const int n = snprintf(m->prefix, sizeof m->prefix, "%s", m->root);
+    va_start(args, format);
+    vsnprintf(m->prefix + n, sizeof m->prefix - (size_t)n, format, args);
+    va_end(args);
+}
+
+/* --- parameters ------------------------------------------------------------------------------- */
+
+td_value *td_net_param(td_net *m, const char *layer, const char *part, int rank, const int64_t *dim,
+                       td_param_attr attr)
+{
+    char name[128];
+    td_type type = td_type_of(m->dtype, rank, dim);
+    snprintf(name, sizeof name, "%s%s.%s", m->prefix, layer, part);
+    return td_emit_leaf(m->b, &td_op_param, &attr, name, &type);
+}
+
+td_value *td_net_vector(td_net *m, const char *layer, const char *part, int64_t n,
+                        td_param_attr attr)
+{
+    return td_net_param(m, layer, part, 1, &n, attr);
+}
+
+td_param_attr td_net_begins(td_init init, double scale)
+{
+    return (td_param_attr){ .role = TD_ROLE_WEIGHT, .init = (int)init, .scale = scale };
+}
+
+double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out)
+{
+    const int fan = m->opts->conv_init;
+    const bool is_out = fan == 1 || (fan != 0 && m->opts->variant == TD_VARIANT_TENSORFLOW);
+    return (double)(is_out ? n_out : n_in);
+}
+
+/* filters of `taps` taps; n_in channels of a group to n_out */
+static td_param_attr filter_init(const td_net *m, int64_t taps, int64_t n_in, int64_t n_out,
+                                 int groups)
+{
+    const bool is_tensorflow = m->opts->variant == TD_VARIANT_TENSORFLOW;
+    const double fan = td_net_fan(m, taps * n_in, taps * n_out);
+    if (m->init)
+        return *m->init;
+    if (is_tensorflow && groups > 1)
+        return td_net_begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * n_in + taps * n_out)));
+    return td_net_begins(is_tensorflow ? TD_INIT_TRUNCATED_NORMAL : TD_INIT_NORMAL,
+                         sqrt(2) / sqrt(fan));
+}
+
+/* --- padding ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    int before, extra; /* behind there are before + extra */
+} padding;
+
+static padding same_padding(int64_t side, int kernel, int stride)
+{
+    const int64_t windows = (side + stride - 1) / stride;
+    const int64_t wanted = (windows - 1) * stride + kernel - side;
+    const int all = wanted > 0 ? (int)wanted : 0; /* below kernel */
+    return (padding){ all / 2, all % 2 };
+}
+
+static padding padding_of(td_net *m, const td_value *x, int kernel, int stride)
+{
+    if (!m->is_same_padded)
+        return (padding){ (kernel - 1) / 2, 0 };
+    const int64_t h = x->type.dim[2], w = x->type.dim[3];
+    const padding rows = same_padding(h, kernel, stride), columns = same_padding(w, kernel, stride);
+    if (rows.before != columns.before || rows.extra != columns.extra)
+        td_build_fail(m->b, td_error(TD_EUNSUPPORTED,
+                                     "a %lldx%lld picture: padding SAME is not that of the height "
+                                     "in the width, wanted a square",
+                                     (long long)h, (long long)w));
+    return rows;
+}
+
+/* --- layers ----------------------------------------------------------------------------------- */
+
+td_value *td_net_filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side,
+                        int groups)
+{
+    const td_param_attr init = filter_init(m, (int64_t)side * side, n_in, n_out, groups);
+    return td_net_param(m, name, "weight", 4, (int64_t[]){ n_out, n_in, side, side }, init);
+}
+
+td_value *td_net_conv_with(td_net *m, td_value *x, td_value *w, int stride, int groups)
+{
+    const padding p = padding_of(m, x, (int)w->type.dim[2], stride);
+    const td_conv_attr attr = {
+        .stride = stride, .pad = p.before, .dilation = 1, .groups = groups, .pad_extra = p.extra
+    };
+    return td_emit(m->b, &td_op_conv2d, &attr, x, w);
+}
+
+td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, int side, int stride,
+                      int groups)
+{
+    td_value *w = td_net_filter(m, name, td_net_channels(x) / groups, n_out, side, groups);
+    return td_net_conv_with(m, x, w, stride, groups);
+}
+
+td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_end)
+{
+    const int64_t n = td_net_channels(x);
+    const bool zero = is_branch_end && m->opts->last_bn_0_init;
+    char attrs[96];
+    td_value *gamma =
+        td_net_vector(m, name, "weight", n, td_net_begins(zero ? TD_INIT_ZEROS : TD_INIT_ONES, 1));
+    td_value *beta = td_net_vector(m, name, "bias", n, td_net_begins(TD_INIT_ZEROS, 1));
+    td_value *mean = td_net_vector(m, name, "running_mean", n,
+                                   (td_param_attr){ .role = TD_ROLE_STAT, .scale = 1 });
+    td_value *var =
+        td_net_vector(m, name, "running_var", n,
+                      (td_param_attr){ .role = TD_ROLE_STAT, .init = TD_INIT_ONES, .scale = 1 });
+    snprintf(attrs, sizeof attrs, "eps=%.17g", m->eps);
+    if (!m->is_training)
+        return td_batch_norm_infer(m->b, x, gamma, beta, mean, var, attrs);
+    snprintf(attrs, sizeof attrs, "eps=%.17g, momentum=%.17g", m->eps, m->momentum);
+    return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
+}
+
+td_value *td_net_act(td_net *m, td_value *x)
+{
+    return m->has_relu6 ? td_relu6(m->b, x) : td_relu(m->b, x);
+}
+
+td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride)
+{
+    const padding p = padding_of(m, x, kernel, stride);
+    const td_pool_attr pool = {
+        .kernel = kernel, .stride = stride, .pad = p.before, .pad_extra = p.extra
+    };
+    return td_emit(m->b, &td_op_max_pool2d, &pool, x);
+}

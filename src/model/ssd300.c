@@ -1,0 +1,104 @@
+/*
+ * ssd300.c -- SSD300 v1.1: a residual backbone cut behind its third stage, five more blocks, and
+ * two convolutions of its own on each of six maps
+ *
+ *   images 300x300 -> conv1, pool 75 -> layer1 -> layer2 38 -> layer3 38, stride 1
+ *   extra   1x1 BN relu  3x3 BN relu      19, 10, 5 with stride 2; 3, 1 without padding
+ *   heads   3x3 with bias on each map -> 4 and classes + 1 numbers for each of its boxes
+ *
+ * Rows of the results: maps, of each its boxes of a pixel, of each its pixels.  Names are those of
+ * the reference's own network.  Extra blocks and heads begin uniform in
+ * +-sqrt(6 / (fan in + fan out)) (Xavier), biases as PyTorch's convolutions do, in
+ * +-1 / sqrt(fan in).
+ *
+ * Source: Liu et al. 2016; agrees with NVIDIA's DeepLearningExamples, PyTorch/Detection/SSD.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "model/ssd.h"
+
+#define MAPS   6
+#define EXTRAS (MAPS - 1)
+
+static const int boxes_of[MAPS] = { 4, 6, 6, 6, 4, 4 };
+static const int narrow[EXTRAS] = { 256, 256, 128, 128, 128 };
+
+static td_param_attr xavier(int64_t taps, int64_t n_in, int64_t n_out)
+{
+    return td_net_begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * (n_in + n_out))));
+}
+
+/* filters of `side` x `side` that begin as Xavier says */
+static td_value *filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side)
+{
+    const td_param_attr init = xavier((int64_t)side * side, n_in, n_out);
+    m->init = &init;
+    td_value *w = td_net_filter(m, name, n_in, n_out, side, 1);
+    m->init = NULL;
+    return w;
+}
+
+/* channels of the maps: the backbone's third stage, then what the extra blocks make */
+static void channels(const td_arch *arch, int64_t *n)
+{
+    static const int wide[MAPS] = { 0, 512, 512, 256, 256, 256 };
+    for (int i = 1; i < MAPS; i++)
+        n[i] = wide[i];
+    n[0] = (int64_t)arch->widths[2] * arch->expansion;
+    if (!arch->is_bottleneck && arch->layers[2] == 2) /* resnet18 */
+        n[MAPS - 1] = 128;
+}
+
+static td_value *extra(td_net *m, td_value *x, int i, int64_t n_out)
+{
+    const bool is_strided = i < 3;
+    const td_conv_attr attr = {
+        .stride = is_strided ? 2 : 1, .pad = is_strided, .dilation = 1, .groups = 1
+    };
+    td_net_prefix(m, "additional_blocks.%d.", i);
+    td_value *w = filter(m, "0", td_net_channels(x), narrow[i], 1);
+    x = td_relu(m->b, td_net_norm(m, td_net_conv_with(m, x, w, 1, 1), "1", false));
+    w = filter(m, "3", td_net_channels(x), n_out, 3);
+    return td_relu(m->b, td_net_norm(m, td_emit(m->b, &td_op_conv2d, &attr, x, w), "4", false));
+}
+
+static td_value *heads(td_net *m, const char *name, td_value *const *maps, int columns)
+{
+    const td_join_attr attr = { .columns = columns, .order = TD_JOIN_CHANNEL };
+    td_value *in[2 * MAPS];
+    td_net_prefix(m, "%s.", name);
+    for (int i = 0; i < MAPS; i++) {
+        char layer[8];
+        const int64_t n_in = td_net_channels(maps[i]), n_out = (int64_t)boxes_of[i] * columns;
+        snprintf(layer, sizeof layer, "%d", i);
+        td_value *w = filter(m, layer, n_in, n_out, 3);
+        in[2 * i] = td_net_conv_with(m, maps[i], w, 1, 1);
+        in[2 * i + 1] = td_net_vector(m, layer, "bias", n_out,
+                                      td_net_begins(TD_INIT_UNIFORM, 1 / sqrt(9 * (double)n_in)));
+    }
+    return td_emit_n(m->b, &td_op_join_heads, &attr, 2 * MAPS, in, NULL);
+}
+
+void td_ssd300(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
+               bool is_training, td_value **codes, td_value **scores)
+{
+    td_net m = td_net_begin(b, arch, opts, is_training);
+    td_value *maps[MAPS];
+    int64_t n[MAPS];
+    channels(arch, n);
+    m.root = "feature_extractor.feature_extractor.";
+    m.stem_conv = "0";
+    m.stem_norm = "1";
+    m.stage = "";
+    m.first_stage = 4;
+    td_value *x = td_net_max_pool(&m, td_net_stem_conv(&m, images), 3, 2);
+    for (int i = 0; i < 3; i++)
+        x = td_net_stage(&m, x, i, i == 1 ? 2 : 1);
+    maps[0] = x;
+    m.root = "";
+    for (int i = 0; i < EXTRAS; i++)
+        maps[i + 1] = extra(&m, maps[i], i, n[i + 1]);
+    *codes = heads(&m, "loc", maps, 4);
+    *scores = heads(&m, "conf", maps, opts->num_classes + 1);
+}
