@@ -33,9 +33,9 @@ static const td_arch table[] = {
     { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224, 0, 0 },
     { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, RATIO, 224, 0, 0 },
     { "ssd320",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 320,
-      TD_NET_SSD320, 12804 },
+      TD_DETECTOR_SSD320, 12804 },
     { "ssd300",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 300,
-      TD_NET_SSD300, 8732 },
+      TD_DETECTOR_SSD300, 8732 },
 };
 /* clang-format on */
 

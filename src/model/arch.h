@@ -4,6 +4,7 @@
 #ifndef TD_MODEL_ARCH_H
 #define TD_MODEL_ARCH_H
 
+#include "boxes/anchors.h"
 #include "ir/build.h"
 #include "tandem/model.h"
 
@@ -14,9 +15,6 @@ typedef enum {
     TD_SE_RATIO   /* a sixteenth of the channels, whatever the options say */
 } td_se;
 
-/* Which detector a row is, in the order of td_detector; its other columns are its default backbone's. */
-typedef enum { TD_NET_CLASSIFIER, TD_NET_SSD320, TD_NET_SSD300 } td_detector_net;
-
 typedef struct {
     const char *name;
     bool is_bottleneck;
@@ -26,7 +24,7 @@ typedef struct {
     int groups;    /* of the 3x3 convolutions of bottlenecks */
     td_se se;
     int image_size;
-    td_detector_net detector;
+    td_detector detector; /* then the other columns are its default backbone's */
     int n_anchors; /* of a detector, at image_size */
 } td_arch;
 

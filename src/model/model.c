@@ -70,7 +70,7 @@ int td_model_default_classes(const td_model_opts *opts, int n)
 {
     const int detector = td_model_detector(opts);
     if (detector)
-        return detector == TD_NET_SSD320 ? SSD320_CLASSES : SSD300_CLASSES;
+        return detector == TD_DETECTOR_SSD320 ? SSD320_CLASSES : SSD300_CLASSES;
     return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
 }
 
@@ -148,10 +148,10 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
     if (opts->variant == TD_VARIANT_TENSORFLOW)
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
-    if (arch->detector == TD_NET_SSD300 && side != arch->image_size)
+    if (arch->detector == TD_DETECTOR_SSD300 && side != arch->image_size)
         return td_error(TD_EUNSUPPORTED, "'%s' takes pictures of %d x %d, not %d x %d", arch->name,
                         arch->image_size, arch->image_size, side, side);
-    if (arch->detector == TD_NET_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
+    if (arch->detector == TD_DETECTOR_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
         return td_error(TD_EUNSUPPORTED,
                         "'%s' takes pictures whose side is a multiple of %d from %d on, not %d",
                         arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
@@ -252,7 +252,7 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
     }
     if (!o.num_classes)
         o.num_classes = td_model_default_classes(&o, 0);
-    if (arch->detector == TD_NET_SSD320)
+    if (arch->detector == TD_DETECTOR_SSD320)
         td_ssd320(b, backbone, &o, images, is_training, codes, scores);
     else
         td_ssd300(b, backbone, &o, images, is_training, codes, scores);

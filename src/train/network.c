@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "boxes/anchors.h"
 #include "ops/ops.h"
 #include "train/freeze.h"
 #include "train/updates.h"
@@ -21,8 +22,6 @@ td_status td_model_image_size(const td_model_opts *opts, int *out)
     *out = o.image_size;
     return TD_OK;
 }
-
-#define DETECTOR_SSD300 2 /* td_arch_info.detector */
 
 /* --- a graph that trains ---------------------------------------------------------------------- */
 
@@ -94,18 +93,18 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
 
 /* --- detectors -------------------------------------------------------------------------------- */
 
-/* emits the outputs loss_class and loss_box; returns the loss */
-static td_value *detector_loss(td_builder *b, int detector, td_value *codes, td_value *scores,
-                               td_value *targets, td_value *labels)
+/* emits the outputs loss_class and loss_box; returns their sum */
+static td_value *detector_loss(td_builder *b, td_detector detector, td_value *codes,
+                               td_value *scores, td_value *targets, td_value *labels)
 {
-    td_value *of_class, *of_box, *loss;
-    td_value *const all[] = { codes, scores, targets, labels };
-    if (detector == DETECTOR_SSD300) {
-        td_apply(b, "multibox_loss", 4, all, NULL, 1, &loss);
-        return loss;
+    td_value *of_class, *of_box;
+    if (detector == TD_DETECTOR_SSD300) {
+        of_class = td_multibox_class_loss(b, scores, labels, NULL);
+        of_box = td_huber_box_loss(b, codes, targets, labels, "per_picture=true");
+    } else {
+        of_class = td_sigmoid_focal_loss(b, scores, labels, NULL);
+        of_box = td_huber_box_loss(b, codes, targets, labels, NULL);
     }
-    td_apply(b, "sigmoid_focal_loss", 2, TD_ARGS(scores, labels), NULL, 1, &of_class);
-    td_apply(b, "huber_box_loss", 3, TD_ARGS(codes, targets, labels), NULL, 1, &of_box);
     td_output(b, "loss_class", of_class);
     td_output(b, "loss_box", of_box);
     return td_add(b, of_class, of_box);
