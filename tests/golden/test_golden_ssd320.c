@@ -7,10 +7,12 @@
  * reference itself is away from float64.
  */
 #include "support/detector_run.h"
+#include "support/detector_steps.h"
 
 #include "base/os.h"
 
-#define PART "ssd320"
+#define PART  "ssd320"
+#define DECAY 4e-4
 
 /* units of block 1 to 4, maps, box codes, scores: relative, as td_detector_error has it */
 static const td_detector_limit plain[] = {
@@ -50,6 +52,75 @@ static void test_eval(void **state)
                            eval, 2.4e-5);
 }
 
+/* losses of step k against the row of steps.json */
+static void check_losses(const td_detector_steps *s, const td_json *row, double regularization,
+                         double limit)
+{
+    const double of_class = td_detector_scalar(s, "loss_class"),
+                 of_box = td_detector_scalar(s, "loss_box");
+    td_detector_check_close("localization", of_box, td_golden_number(row, "localization"), limit);
+    td_detector_check_close("classification", of_class, td_golden_number(row, "classification"),
+                            limit);
+    td_detector_check_close("regularization", regularization,
+                            td_golden_number(row, "regularization"), limit);
+    td_detector_check_close("total", of_class + of_box + regularization,
+                            td_golden_number(row, "total"), limit);
+    td_detector_check_close("loss", td_detector_scalar(s, "loss"), of_class + of_box, 1e-6);
+}
+
+typedef struct {
+    double first, later, gradient_norms, gradients, change_norms[2], changes[2];
+} step_limits;
+
+static void check_file(const td_detector_steps *s, const char *file, double norm, double samples,
+                       void (*check)(const td_detector_steps *, const td_json *, double, double))
+{
+    td_json *rows = td_golden_json(PART, td_detector_file(s->c, file, "json"));
+    check(s, rows, norm, samples);
+    td_json_free(rows);
+}
+
+static void check_steps(bool is_calm, const step_limits *l)
+{
+    td_detector_case c;
+    td_detector_steps s;
+    td_detector_open(&c, PART, is_calm);
+    td_detector_steps_open(&s, &c, DECAY);
+    td_json *doc = td_golden_json(PART, td_detector_file(&c, "steps", "json"));
+    for (int k = 0; k < 3; k++) {
+        const td_json *row = td_json_at(td_json_get(doc, "steps"), (size_t)k);
+        const double before = td_detector_regularization(&s, DECAY);
+        const int n = td_detector_step(&s, k, td_golden_number(row, "learning_rate"));
+        assert_int_equal(n, (int)td_golden_number(row, "normalizer"));
+        check_losses(&s, row, before, k == 0 ? l->first : l->later);
+        if (k == 0) {
+            check_file(&s, "gradients", l->gradient_norms, l->gradients,
+                       td_detector_check_gradients);
+            check_file(&s, "after_step1", l->change_norms[0], l->changes[0],
+                       td_detector_check_changes);
+        }
+    }
+    if (l->changes[1] > 0)
+        check_file(&s, "after_step3", l->change_norms[1], l->changes[1],
+                   td_detector_check_changes);
+    td_json_free(doc);
+    td_detector_steps_close(&s);
+    td_detector_close(&c);
+}
+
+static void test_steps_plain(void **state)
+{
+    (void)state;
+    check_steps(false, &(step_limits){ 3e-6, 3e-2, 3e-2, 0, { 5e-2 }, { 0 } });
+}
+
+static void test_steps_calm(void **state)
+{
+    (void)state;
+    check_steps(true,
+                &(step_limits){ 3e-6, 1e-5, 3e-4, 3e-4, { 7e-4, 5e-3 }, { 7e-4, 5e-3 } });
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -58,6 +129,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_forward_plain),
         cmocka_unit_test(test_forward_calm),
         cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_steps_plain),
+        cmocka_unit_test(test_steps_calm),
     };
     td_process_setup(argv);
     td_golden_require(PART);
