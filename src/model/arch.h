@@ -25,7 +25,7 @@ typedef struct {
     td_se se;
     int image_size;
     td_detector detector; /* then the other columns are its default backbone's */
-    int n_anchors; /* of a detector, at image_size */
+    int n_anchors;        /* of a detector, at image_size */
 } td_arch;
 
 /** The row of a name ('_' and '-' are the same); TD_EUSAGE names the nearest. */

@@ -24,6 +24,7 @@
 #include "train/network.h"
 #include "train/problem.h"
 #include "train/profile.h"
+#include "train/synthetic.h"
 #include "train/trace.h"
 
 enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP };
@@ -35,8 +36,7 @@ typedef struct {
     td_program *program;
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
-    float *images;
-    int64_t *labels;
+    td_synthetic inputs;
     double *seconds; /* [iters] */
     double first_step_s, bound_s;
     int64_t peak_bytes;
@@ -48,8 +48,7 @@ static void release(bench *b)
     td_program_free(b->program);
     td_graph_free(b->graph);
     td_device_close(b->dev);
-    td_free(b->images);
-    td_free(b->labels);
+    td_synthetic_release(&b->inputs);
     td_free(b->seconds);
 }
 
@@ -57,19 +56,8 @@ static void release(bench *b)
 
 static td_status make_inputs(bench *b)
 {
-    int size = b->o.model.image_size, batch = b->o.batch_size;
-    size_t n = (size_t)batch * 3 * (size_t)size * (size_t)size;
-    b->images = td_alloc(n, sizeof *b->images);
-    b->labels = td_alloc((size_t)batch, sizeof *b->labels);
     b->seconds = td_alloc((size_t)b->o.iters, sizeof *b->seconds);
-    if (!b->images || !b->labels || !b->seconds)
-        return TD_ENOMEM;
-    td_rng r = td_rng_make(0, TD_RNG_SYNTH, 0, 0);
-    for (size_t i = 0; i < n; i++) /* uniform with the variance of normalised pictures */
-        b->images[i] = (float)(td_rng_uniform(&r) * 3.4641 - 1.7321);
-    for (int i = 0; i < batch; i++)
-        b->labels[i] = (int64_t)td_rng_below(&r, (uint64_t)b->o.model.num_classes);
-    return TD_OK;
+    return b->seconds ? td_synthetic_make(&b->o.model, b->o.batch_size, &b->inputs) : TD_ENOMEM;
 }
 
 static bool is_scaled(const td_amp_opts *amp)
@@ -118,10 +106,9 @@ static td_status compile(bench *b)
     TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
     TD_TRY(td_program_init(b->program, 1));
     TD_TRY(make_inputs(b));
-    TD_TRY(td_program_bind(b->program, "images", b->images));
     if (!is_training)
-        return TD_OK;
-    TD_TRY(td_program_bind(b->program, "labels", b->labels));
+        return td_program_bind(b->program, "images", b->inputs.images);
+    TD_TRY(td_synthetic_bind(&b->inputs, b->program));
     return td_benchmark_bind_scalars(b->program, &b->o.amp);
 }
 

@@ -25,6 +25,7 @@
 #include "base/os.h"
 #include "pass/amp.h"
 #include "train/network.h"
+#include "train/synthetic.h"
 
 enum { BATCH_MAX = 1 << 20, N_PRECISIONS = 3, N_PARTS = 5 };
 
@@ -57,12 +58,6 @@ static int64_t total(const parts *p)
 }
 
 /* --- plans ------------------------------------------------------------------------------------ */
-
-static int64_t batch_bytes(const search *s, int batch)
-{
-    const int64_t size = s->model.image_size;
-    return batch * (3 * size * size * (int64_t)sizeof(float) + (int64_t)sizeof(int64_t));
-}
 
 static td_status compile_step(search *s, int batch, td_program **out)
 {
@@ -110,7 +105,7 @@ static td_status plan(search *s, int batch, parts *out)
     m = td_program_memory(p);
     td_program_free(p);
     out->bytes[VALIDATION] = m.param_bytes + m.activation_bytes;
-    out->bytes[INPUT] = batch_bytes(s, batch) * (2 * (s->o->input.prefetch + 1) + 1);
+    out->bytes[INPUT] = td_synthetic_bytes(&s->model, batch) * (2 * (s->o->input.prefetch + 1) + 1);
     out->bytes[RUNTIME] = s->runtime_bytes;
     s->n_plans++;
     td_log(TD_LOG_DEBUG, "benchmark", "batch %d: %.1f MB", batch, (double)total(out) / 1e6);
@@ -119,11 +114,10 @@ static td_status plan(search *s, int batch, parts *out)
 
 /* --- the process itself ----------------------------------------------------------------------- */
 
-static td_status run_once(search *s, td_program *p, float *images, int64_t *label)
+static td_status run_once(search *s, td_program *p, const td_synthetic *inputs)
 {
     TD_TRY(td_program_init(p, 1));
-    TD_TRY(td_program_bind(p, "images", images));
-    TD_TRY(td_program_bind(p, "labels", label));
+    TD_TRY(td_synthetic_bind(inputs, p));
     TD_TRY(td_benchmark_bind_scalars(p, &s->amp));
     return td_program_run(p);
 }
@@ -137,20 +131,17 @@ static td_status measure_runtime(search *s)
     const int64_t start = td_memory_now_bytes();
     td_status st = TD_OK;
     td_program *p = NULL;
-    int64_t label = 0;
-    const int64_t size = s->model.image_size;
-    float *images = td_alloc((size_t)(3 * size * size), sizeof *images);
-    if (!images)
-        return TD_ENOMEM;
+    td_synthetic inputs;
+    TD_TRY(td_synthetic_make(&s->model, 1, &inputs));
     TD_OUT(compile_step(s, 1, &p));
     const int64_t before = td_memory_now_bytes();
-    TD_OUT(run_once(s, p, images, &label));
+    TD_OUT(run_once(s, p, &inputs));
     const td_memory_report m = td_program_memory(p);
     const int64_t after = td_memory_now_bytes() - m.param_bytes - m.activation_bytes;
     s->runtime_bytes = s->parent_bytes + (after > before ? after : before) - start;
 out:
     td_program_free(p);
-    td_free(images);
+    td_synthetic_release(&inputs);
     return st;
 }
 

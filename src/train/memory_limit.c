@@ -15,6 +15,7 @@
 #include "ir/graph.h"
 #include "train/benchmark.h"
 #include "train/network.h"
+#include "train/synthetic.h"
 
 /* what kernels for more pictures keep for themselves, and the ends of huge pages */
 enum { ALLOWANCE = 8 << 20 };
@@ -38,26 +39,22 @@ void td_log_recomputed(const td_program *p)
 
 static int64_t picture_bytes(const td_memory_share *m)
 {
-    int64_t size = m->model->image_size;
-    if (m->judged && m->judged->image_size > size)
-        size = m->judged->image_size;
-    return 3 * size * size * (int64_t)sizeof(float) + (int64_t)sizeof(int64_t);
+    const int64_t n = td_synthetic_bytes(m->model, 1);
+    const int64_t judged = m->judged ? td_synthetic_bytes(m->judged, 1) : 0;
+    return judged > n ? judged : n;
 }
 
 static td_status run_once(const td_memory_share *m, td_program *p)
 {
-    int64_t label = 0;
-    void *images = td_alloc((size_t)picture_bytes(m), 1);
+    td_synthetic inputs;
     td_status st = TD_OK;
-    if (!images)
-        return TD_ENOMEM;
+    TD_TRY(td_synthetic_make(m->model, 1, &inputs));
     TD_OUT(td_program_init(p, 1));
-    TD_OUT(td_program_bind(p, "images", images));
-    TD_OUT(td_program_bind(p, "labels", &label));
+    TD_OUT(td_synthetic_bind(&inputs, p));
     TD_OUT(td_benchmark_bind_scalars(p, m->amp));
     st = td_program_run(p);
 out:
-    td_free(images);
+    td_synthetic_release(&inputs);
     return st;
 }
 

@@ -80,17 +80,6 @@ static td_status finish_training_graph(td_status st, int size, const td_sgd_opts
     return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
 }
 
-td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
-                            td_graph **out)
-{
-    int size;
-    td_graph *plain = NULL;
-    *out = NULL;
-    TD_TRY(td_model_image_size(model, &size));
-    const td_status st = plain_training_graph(model, batch, size, sgd, &plain);
-    return finish_training_graph(st, size, sgd, plain, out);
-}
-
 /* --- detectors -------------------------------------------------------------------------------- */
 
 /* emits the outputs loss_class and loss_box; returns their sum */
@@ -142,6 +131,21 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch, cons
     return finish_training_graph(st, size, sgd, plain, out);
 }
 
+/* --- either ----------------------------------------------------------------------------------- */
+
+td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                            td_graph **out)
+{
+    int size;
+    td_graph *plain = NULL;
+    *out = NULL;
+    if (td_model_detector(model))
+        return td_detector_training_graph(model, batch, sgd, out);
+    TD_TRY(td_model_image_size(model, &size));
+    const td_status st = plain_training_graph(model, batch, size, sgd, &plain);
+    return finish_training_graph(st, size, sgd, plain, out);
+}
+
 /* --- a graph that judges ---------------------------------------------------------------------- */
 
 td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
@@ -149,6 +153,8 @@ td_status td_judging_graph(const td_model_opts *model, int batch, double smoothi
 {
     int size;
     *out = NULL;
+    if (td_model_detector(model))
+        return td_model_graph(model, batch, false, out);
     TD_TRY(td_model_image_size(model, &size));
 
     td_builder *b = td_build_begin();

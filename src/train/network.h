@@ -74,6 +74,8 @@ typedef struct td_sgd_opts {
 bool td_is_undecayed(const char *name);
 
 /**
+ * A classifier's; for a detector td_detector_training_graph is called.
+ *
  * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
  *
  * With sgd->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
@@ -92,7 +94,8 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch, cons
                                      td_graph **out) TD_CHECKED;
 
 /**
- * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities.
+ * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities;
+ * of a detector, with labels or without, codes and scores.
  */
 td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
                            td_graph **out) TD_CHECKED;

@@ -15,10 +15,14 @@
 #define PART  "ssd300"
 #define DECAY 5e-4
 
-static const td_detector_limit plain[] = {
-    { "stage_conv2", 5e-6 }, { "stage_conv3", 1.5e-5 }, { "stage_conv4", 1e-4 }, { "", 7e-4 }, { NULL, 0 }
+static const td_detector_limit plain[] = { { "stage_conv2", 5e-6 },
+                                           { "stage_conv3", 1.5e-5 },
+                                           { "stage_conv4", 1e-4 },
+                                           { "", 7e-4 },
+                                           { NULL, 0 } };
+static const td_detector_limit calm[] = {
+    { "feature_map_5", 1e-4 }, { "feature_map", 2e-5 }, { "", 4e-6 }, { NULL, 0 }
 };
-static const td_detector_limit calm[] = { { "feature_map_5", 1e-4 }, { "feature_map", 2e-5 }, { "", 4e-6 }, { NULL, 0 } };
 
 static void test_variables(void **state)
 {
@@ -123,12 +127,9 @@ int main(int argc, char **argv)
 {
     (void)argc;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables),
-        cmocka_unit_test(test_forward_plain),
-        cmocka_unit_test(test_forward_calm),
-        cmocka_unit_test(test_eval),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_variables),    cmocka_unit_test(test_forward_plain),
+        cmocka_unit_test(test_forward_calm), cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_steps),
     };
     td_process_setup(argv);
     td_golden_require(PART);

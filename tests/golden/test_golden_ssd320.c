@@ -15,11 +15,16 @@
 #define DECAY 4e-4
 
 /* units of block 1 to 4, maps, box codes, scores: relative, as td_detector_error has it */
-static const td_detector_limit plain[] = {
-    { "stem", 3e-6 },    { "block1", 7e-6 },  { "block2", 2.4e-5 },        { "block3", 3e-4 },
-    { "block4", 8e-4 },  { "proj", 4e-4 },    { "feature_map_level", 1e-3 },
-    { "box_encodings", 1e-3 }, { "class_predictions", 4e-5 }, { NULL, 0 }
-};
+static const td_detector_limit plain[] = { { "stem", 3e-6 },
+                                           { "block1", 7e-6 },
+                                           { "block2", 2.4e-5 },
+                                           { "block3", 3e-4 },
+                                           { "block4", 8e-4 },
+                                           { "proj", 4e-4 },
+                                           { "feature_map_level", 1e-3 },
+                                           { "box_encodings", 1e-3 },
+                                           { "class_predictions", 4e-5 },
+                                           { NULL, 0 } };
 static const td_detector_limit calm[] = { { "", 3e-6 }, { NULL, 0 } };
 
 static const td_detector_limit eval[] = { { "", 3e-5 }, { NULL, 0 } };
@@ -101,8 +106,7 @@ static void check_steps(bool is_calm, const step_limits *l)
         }
     }
     if (l->changes[1] > 0)
-        check_file(&s, "after_step3", l->change_norms[1], l->changes[1],
-                   td_detector_check_changes);
+        check_file(&s, "after_step3", l->change_norms[1], l->changes[1], td_detector_check_changes);
     td_json_free(doc);
     td_detector_steps_close(&s);
     td_detector_close(&c);
@@ -117,20 +121,16 @@ static void test_steps_plain(void **state)
 static void test_steps_calm(void **state)
 {
     (void)state;
-    check_steps(true,
-                &(step_limits){ 3e-6, 1e-5, 3e-4, 3e-4, { 7e-4, 5e-3 }, { 7e-4, 5e-3 } });
+    check_steps(true, &(step_limits){ 3e-6, 1e-5, 3e-4, 3e-4, { 7e-4, 5e-3 }, { 7e-4, 5e-3 } });
 }
 
 int main(int argc, char **argv)
 {
     (void)argc;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables),
-        cmocka_unit_test(test_forward_plain),
-        cmocka_unit_test(test_forward_calm),
-        cmocka_unit_test(test_eval),
-        cmocka_unit_test(test_steps_plain),
-        cmocka_unit_test(test_steps_calm),
+        cmocka_unit_test(test_variables),    cmocka_unit_test(test_forward_plain),
+        cmocka_unit_test(test_forward_calm), cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_steps_plain),  cmocka_unit_test(test_steps_calm),
     };
     td_process_setup(argv);
     td_golden_require(PART);

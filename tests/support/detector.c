@@ -51,9 +51,9 @@ const char *td_detector_file(const td_detector_case *c, const char *name, const 
 /* what a part of a layer is called: "weight" of a convolution is "weights" */
 static const char *part_of(const char *part, bool is_norm)
 {
-    static const char *const of_norm[] = { "weight",       "gamma",       "bias",
-                                           "beta",         "running_mean", "moving_mean",
-                                           "running_var",  "moving_variance" };
+    static const char *const of_norm[] = { "weight",      "gamma",          "bias",
+                                           "beta",        "running_mean",   "moving_mean",
+                                           "running_var", "moving_variance" };
     if (!is_norm)
         return strcmp(part, "weight") == 0 ? "weights" : "biases";
     for (int i = 0; i < 8; i += 2)
@@ -85,8 +85,7 @@ static bool backbone_name(const char *name, char *to)
     }
     if (sscanf(name, "backbone.%15[^0-9.]1.%15[^.]", layer, part) != 2)
         return false;
-    snprintf(to, NAME_BYTES, BACKBONE "/conv1/%s%s",
-             strcmp(layer, "bn") == 0 ? "BatchNorm/" : "",
+    snprintf(to, NAME_BYTES, BACKBONE "/conv1/%s%s", strcmp(layer, "bn") == 0 ? "BatchNorm/" : "",
              part_of(part, strcmp(layer, "bn") == 0));
     return true;
 }
@@ -222,7 +221,8 @@ float *td_detector_images(const td_detector_case *c, const char *name)
         const double s = 2 * td_fill_u(seed, i) - 1;
         const int64_t pixel = i / 3 % area, channel = i % 3, picture = i / 3 / area;
         if (c->is_tf)
-            out[(picture * 3 + channel) * area + pixel] = (float)(127.5 + 127.5 * s) - mean[channel];
+            out[(picture * 3 + channel) * area + pixel] =
+                (float)(127.5 + 127.5 * s) - mean[channel];
         else
             out[i] = (float)(2 * s);
     }

@@ -205,8 +205,7 @@ static void check_heads(const run *r, const char *file, double limit)
     const char *index = r->c->is_tf ? "anchor_index" : "box_index";
     const double codes = head_error(r, t, r->c->is_tf ? "box_encodings" : "loc", index);
     const double scores = head_error(r, t, r->c->is_tf ? "class_predictions" : "conf", index);
-    print_message("%s %s: codes %.1e scores %.1e (%.1e)\n", r->c->part, file, codes, scores,
-                  limit);
+    print_message("%s %s: codes %.1e scores %.1e (%.1e)\n", r->c->part, file, codes, scores, limit);
     if (!(fmax(codes, scores) <= limit))
         fail_msg("heads are over their limit");
     td_tensors_free(t);

@@ -77,10 +77,10 @@ static int truths_of_lists(const td_tensors *t, int k, int picture, td_truth *ou
     assert_true(boxes && labels && boxes->dim[0] <= TD_TRUTHS_MAX);
     for (int64_t i = 0; i < boxes->dim[0]; i++) {
         const float *b = (const float *)boxes->data + 4 * i;
-        out[i] = (td_truth){ .box = { b[1], b[0], b[3], b[2] },
-                             .label = labels->dtype == TD_DT_I64
-                                          ? ((const int64_t *)labels->data)[i]
-                                          : ((const int32_t *)labels->data)[i] };
+        out[i] =
+            (td_truth){ .box = { b[1], b[0], b[3], b[2] },
+                        .label = labels->dtype == TD_DT_I64 ? ((const int64_t *)labels->data)[i]
+                                                            : ((const int32_t *)labels->data)[i] };
     }
     return (int)boxes->dim[0];
 }
@@ -88,8 +88,8 @@ static int truths_of_lists(const td_tensors *t, int k, int picture, td_truth *ou
 static int assign(td_detector_steps *s, int k)
 {
     const td_detector_case *c = s->c;
-    td_tensors *t = td_golden_tensors(
-        c->part, c->is_tf && k > 0 ? "steps_groundtruth.safetensors" : "targets.safetensors");
+    td_tensors *t = td_golden_tensors(c->part, c->is_tf && k > 0 ? "steps_groundtruth.safetensors"
+                                                                 : "targets.safetensors");
     td_anchors *anchors;
     td_truth truths[TD_TRUTHS_MAX];
     int n_positive = 0;
@@ -97,10 +97,11 @@ static int assign(td_detector_steps *s, int k)
     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));
     assert_non_null(scratch);
     for (int i = 0; i < c->batch; i++) {
-        const int n = c->is_tf ? truths_of_slots(t, k, i, truths) : truths_of_lists(t, k, i, truths);
+        const int n =
+            c->is_tf ? truths_of_slots(t, k, i, truths) : truths_of_lists(t, k, i, truths);
         const ptrdiff_t from = (ptrdiff_t)i * anchors->n;
-        n_positive += td_targets_assign(anchors, truths, n, scratch, s->labels + from,
-                                        s->targets + 4 * from);
+        n_positive +=
+            td_targets_assign(anchors, truths, n, scratch, s->labels + from, s->targets + 4 * from);
     }
     td_free(scratch);
     td_anchors_free(anchors);
