@@ -18,7 +18,7 @@
 #define SSD300_SIZE 300
 #define SSD300_MAPS 6
 
-/* one map of SSD300: its width, the pixels between its places, the size of its boxes, ratios 2, 3 */
+/* one map of SSD300: its width, the pixels from place to place, the size of its boxes, ratios */
 typedef struct {
     int side, step, scale, next_scale;
     int n_ratios;

@@ -17,8 +17,8 @@
  *                    dropped, the best `total`
  *   order            score falling; equal scores: lower class, then lower anchor (both)
  *
- * Suppression looks at boxes before they are clipped.  SSD300's reference returns its list the other
- * way round, worst first; here the best is first for both.
+ * Suppression looks at boxes before they are clipped.  SSD300's reference returns its list the
+ * other way round, worst first; here that is an option.
  * A NaN in a code or a logit makes that box, or that row, no detection.
  */
 #ifndef TD_BOXES_NMS_H
@@ -40,6 +40,7 @@ typedef struct {
     double iou;
     int per_class; /* 1 .. TD_NMS_TOTAL_MAX */
     int total;     /* 1 .. TD_NMS_TOTAL_MAX */
+    bool worst_first;
 } td_nms_opts;
 
 /** What the references evaluate with: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200, 200. */

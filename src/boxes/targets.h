@@ -42,8 +42,8 @@ int td_targets_assign(const td_anchors *a, const td_truth *truths, int n, void *
 
 /**
  * The rule of SSD320 on a matrix of overlaps [n, n_anchors], none negative or NaN: each column's
- * best row if that is 0.5 or more, and each row's best column for that row where `valid[row]` (NULL:
- * all are).  `scratch` as for that many anchors.
+ * best row if that is 0.5 or more, and each row's best column for that row where `valid[row]`
+ * (NULL: all are).  `scratch` as for that many anchors.
  */
 void td_targets_argmax(const float *iou, const bool *valid, int n, int n_anchors, void *scratch,
                        int32_t *match);

@@ -178,8 +178,8 @@ static int compare(const void *p, const void *q)
 }
 
 /*
- * One picture: loss[A] of each anchor, and is_taken[A], 1 for those that count.  `order` is room for
- * A.  Returns the number of positives.
+ * One picture: loss[A] of each anchor, and is_taken[A], 1 for those that count.  `order` is room
+ * for A.  Returns the number of positives.
  */
 static int64_t mine(const double *x, const int64_t *labels, const anchors *s, int ratio,
                     ranked *order, double *loss, double *is_taken)

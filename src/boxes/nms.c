@@ -1,0 +1,384 @@
+/*
+ * nms.c -- the detections of one picture, worst case honest, usual case as fast as memory
+ *
+ * Both references sort and suppress class by class and then merge.  The same list comes out when
+ * all candidates of all classes are taken in the order of the merged list, each being compared with
+ * what its own class has kept so far:
+ *
+ *     pick        the largest logits, about a thousand of a million (nms_pick.h)
+ *     heap        by score, class, anchor; scores decide, for different logits may have one score
+ *     take        decode the box, compare, keep; until there are `total`
+ *
+ * Candidates whose score equals that of the smallest logit picked may lack company that was left
+ * out; they are taken only when nothing was.  If the others do not suffice, more are picked and all
+ * begins again.
+ */
+#include "boxes/nms.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "boxes/decode.h"
+#include "boxes/nms_pick.h"
+
+#define WANTED_FIRST 1024
+#define WANTED_MORE  16 /* times as many in the next round */
+
+/* A box that stays.  Those of a class are a list. */
+typedef struct {
+    td_rect box;
+    int32_t next; /* index into `kept`, or -1 */
+} keeper;
+
+typedef struct {
+    int32_t first;     /* newest of its boxes, or -1 */
+    int32_t n_counted; /* towards per_class */
+} class_state;
+
+struct td_nms {
+    const td_anchors *anchors;
+    int n_columns;
+    td_picks picks;
+    uint64_t *heap; /* largest first: score's bits, then the place from the end */
+    size_t n_heap, heap_cap;
+    keeper *kept;
+    size_t n_kept, kept_cap;
+    class_state *classes; /* [n_columns] */
+
+    /* of the picture at hand */
+    const td_nms_opts *opts;
+    const float *codes;
+    const td_rect *boxes; /* instead of codes, or NULL */
+    bool is_320;          /* whose rules */
+};
+
+td_nms_opts td_nms_defaults(td_detector kind)
+{
+    if (kind == TD_DETECTOR_SSD300)
+        return (td_nms_opts){ .score_min = 0.05, .iou = 0.5, .per_class = 200, .total = 200 };
+    return (td_nms_opts){ .score_min = 1e-8, .iou = 0.6, .per_class = 100, .total = 100 };
+}
+
+td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms **out)
+{
+    *out = NULL;
+    if (n_columns < 2 || (int64_t)anchors->n * n_columns > INT32_MAX)
+        return td_error(TD_EARG, "%d columns for each of %d anchors", n_columns, anchors->n);
+    td_nms *m = TD_NEW(td_nms);
+    if (!m)
+        return TD_ENOMEM;
+    m->anchors = anchors;
+    m->n_columns = n_columns;
+    m->is_320 = anchors->kind != TD_DETECTOR_SSD300;
+    m->classes = td_alloc((size_t)n_columns, sizeof *m->classes);
+    if (!m->classes) {
+        td_nms_free(m);
+        return TD_ENOMEM;
+    }
+    *out = m;
+    return TD_OK;
+}
+
+void td_nms_free(td_nms *m)
+{
+    if (!m)
+        return;
+    td_picks_release(&m->picks);
+    td_free(m->heap);
+    td_free(m->kept);
+    td_free(m->classes);
+    td_free(m);
+}
+
+/* --- the heap of candidates ------------------------------------------------------------------- */
+
+/* Scores are above 0 here, so their bits order as they do. */
+static uint64_t key_of(float score, uint32_t place)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return (uint64_t)bits << 32 | ~place;
+}
+
+static float key_score(uint64_t key)
+{
+    const uint32_t bits = (uint32_t)(key >> 32);
+    float score;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+static uint32_t key_place(uint64_t key)
+{
+    return ~(uint32_t)key;
+}
+
+static void sink(uint64_t *heap, size_t n, size_t i)
+{
+    const uint64_t key = heap[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        child += child + 1 < n && heap[child + 1] > heap[child];
+        if (heap[child] <= key)
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = key;
+}
+
+static void heap_build(td_nms *m)
+{
+    for (size_t i = m->n_heap / 2; i-- > 0;)
+        sink(m->heap, m->n_heap, i);
+}
+
+static uint64_t heap_pop(td_nms *m)
+{
+    const uint64_t top = m->heap[0];
+    m->heap[0] = m->heap[--m->n_heap];
+    if (m->n_heap > 0)
+        sink(m->heap, m->n_heap, 0);
+    return top;
+}
+
+static td_status heap_add(td_nms *m, float score, int anchor, int column)
+{
+    if (m->n_heap == m->heap_cap)
+        TD_TRY(td_reserve(&m->heap, &m->heap_cap, m->n_heap + 1, sizeof *m->heap));
+    m->heap[m->n_heap++] =
+        key_of(score, (uint32_t)column * (uint32_t)m->anchors->n + (uint32_t)anchor);
+    return TD_OK;
+}
+
+/* --- taking ----------------------------------------------------------------------------------- */
+
+static td_rect box_at(const td_nms *m, int anchor)
+{
+    return m->boxes ? m->boxes[anchor] : td_box_decode(m->anchors, anchor, m->codes + 4 * anchor);
+}
+
+static bool is_a_box(td_rect r)
+{
+    return !isnan(r.ymin) && !isnan(r.xmin) && !isnan(r.ymax) && !isnan(r.xmax);
+}
+
+/* by SSD300's rule a pair without any area suppresses too: 0 / 0 is not below */
+static bool suppresses(const td_nms *m, td_rect a, td_rect b)
+{
+    const float limit = (float)m->opts->iou;
+    if (m->is_320)
+        return td_rect_iou(a, b) > limit;
+    const float common = td_rect_common(a, b);
+    return !(common / ((td_rect_area(a) + td_rect_area(b)) - common) < limit);
+}
+
+static bool is_suppressed(const td_nms *m, const class_state *c, td_rect box)
+{
+    for (int32_t i = c->first; i >= 0; i = m->kept[i].next)
+        if (suppresses(m, m->kept[i].box, box))
+            return true;
+    return false;
+}
+
+static td_status keep(td_nms *m, class_state *c, td_rect box)
+{
+    if (m->n_kept == m->kept_cap)
+        TD_TRY(td_reserve(&m->kept, &m->kept_cap, m->n_kept + 1, sizeof *m->kept));
+    m->kept[m->n_kept] = (keeper){ box, c->first };
+    c->first = (int32_t)m->n_kept++;
+    return TD_OK;
+}
+
+static float clip(float v)
+{
+    return v < 0 ? 0 : v > 1 ? 1 : v;
+}
+
+/* what is left of the box inside the picture; false when that has no area */
+static bool finish_box(const td_nms *m, td_rect *r)
+{
+    if (!m->is_320)
+        return true;
+    *r = (td_rect){ clip(r->ymin), clip(r->xmin), clip(r->ymax), clip(r->xmax) };
+    return r->ymax > r->ymin && r->xmax > r->xmin && td_rect_area(*r) > 0;
+}
+
+/* one candidate; true in *is_found when it is a detection */
+static td_status take(td_nms *m, uint64_t key, td_detection *found, bool *is_found)
+{
+    const int place = (int)key_place(key), column = place / m->anchors->n;
+    const int anchor = place % m->anchors->n;
+    class_state *c = &m->classes[column];
+    const bool is_full = c->n_counted >= m->opts->per_class;
+
+    *is_found = false;
+    if (is_full)
+        return TD_OK;
+    td_rect box = box_at(m, anchor);
+    if (!is_a_box(box))
+        return TD_OK;
+    c->n_counted += !m->is_320;
+    if (is_suppressed(m, c, box))
+        return TD_OK;
+    c->n_counted += m->is_320;
+    TD_TRY(keep(m, c, box));
+    *is_found = finish_box(m, &box);
+    *found = (td_detection){ box, key_score(key), column, anchor };
+    return TD_OK;
+}
+
+/* Candidates with a score above `bound`, best first, until there are enough. */
+static td_status take_all(td_nms *m, float bound, td_detection *found, int *n)
+{
+    *n = 0;
+    m->n_kept = 0;
+    for (int i = 0; i < m->n_columns; i++)
+        m->classes[i] = (class_state){ .first = -1 };
+    heap_build(m);
+    while (m->n_heap > 0 && *n < m->opts->total && key_score(m->heap[0]) > bound) {
+        bool is_found;
+        TD_TRY(take(m, heap_pop(m), &found[*n], &is_found));
+        *n += is_found;
+    }
+    return TD_OK;
+}
+
+/* --- scores of SSD320 ------------------------------------------------------------------------- */
+
+/* in double: never falls where the logit rises */
+static float sigmoid(float x)
+{
+    return (float)(1 / (1 + exp(-(double)x)));
+}
+
+/* a logit below which no score can be above `score` */
+static float logit_floor(double score)
+{
+    if (score <= 0)
+        return -INFINITY;
+    if (score >= 1)
+        return INFINITY;
+    const double logit = log(score / (1 - score));
+    return (float)(logit - 1e-3 - 1e-5 * fabs(logit));
+}
+
+static float score_of(float value, bool is_logit)
+{
+    return is_logit ? sigmoid(value) : value;
+}
+
+static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detection *found, int *n)
+{
+    const float score_min = (float)m->opts->score_min;
+    const float floor = is_logit ? logit_floor(m->opts->score_min) : score_min;
+    const size_t columns = (size_t)m->n_columns, count = (size_t)m->anchors->n * columns;
+
+    for (size_t wanted = WANTED_FIRST;; wanted *= WANTED_MORE) {
+        const td_picks *p = &m->picks;
+        TD_TRY(td_picks_take(&m->picks, values, count, floor, wanted));
+        m->n_heap = 0;
+        for (size_t i = 0; i < p->n; i++) {
+            const int anchor = (int)(p->at[i].index / columns);
+            const int column = (int)(p->at[i].index % columns);
+            const float score = score_of(p->at[i].value, is_logit);
+            if (column > 0 && score > score_min)
+                TD_TRY(heap_add(m, score, anchor, column));
+        }
+        const float bound = p->is_all ? -INFINITY : score_of(p->least, is_logit);
+        TD_TRY(take_all(m, bound, found, n));
+        if (p->is_all || *n == m->opts->total)
+            return TD_OK;
+    }
+}
+
+/* --- scores of SSD300 ------------------------------------------------------------------------- */
+
+/*
+ * The softmax of one row.  A share above score_min is within -ln(score_min) of the row's largest,
+ * so most rows, where the background is far ahead, need no exponentials.
+ */
+static td_status add_row(td_nms *m, int anchor, const float *x, float reach)
+{
+    const float score_min = (float)m->opts->score_min;
+    float max = x[0], max_class = x[1];
+    for (int c = 1; c < m->n_columns; c++)
+        max_class = x[c] > max_class ? x[c] : max_class;
+    max = max_class > max ? max_class : max;
+    if (!(max_class >= max - reach))
+        return TD_OK;
+
+    double sum = 0;
+    for (int c = 0; c < m->n_columns; c++)
+        sum += (double)expf(x[c] - max);
+    for (int c = 1; c < m->n_columns; c++) {
+        if (!(x[c] >= max - reach))
+            continue;
+        const float score = (float)((double)expf(x[c] - max) / sum);
+        if (score > score_min)
+            TD_TRY(heap_add(m, score, anchor, c));
+    }
+    return TD_OK;
+}
+
+static td_status run_300(td_nms *m, const float *values, bool is_logit, td_detection *found, int *n)
+{
+    const double score_min = m->opts->score_min;
+    const float reach = score_min > 0 ? (float)(1e-3 - log(score_min)) : INFINITY;
+
+    m->n_heap = 0;
+    for (int i = 0; i < m->anchors->n; i++) {
+        const float *x = values + (size_t)i * (size_t)m->n_columns;
+        if (is_logit)
+            TD_TRY(add_row(m, i, x, reach));
+        for (int c = 1; c < m->n_columns && !is_logit; c++)
+            if (x[c] > (float)score_min)
+                TD_TRY(heap_add(m, x[c], i, c));
+    }
+    return take_all(m, -INFINITY, found, n);
+}
+
+static void reverse(td_detection *found, int n)
+{
+    for (int i = 0; i < n / 2; i++) {
+        const td_detection d = found[i];
+        found[i] = found[n - 1 - i];
+        found[n - 1 - i] = d;
+    }
+}
+
+/* --- both ------------------------------------------------------------------------------------- */
+
+static td_status run(td_nms *m, const td_nms_opts *opts, const float *values, bool is_logit,
+                     td_detection *found, int *n)
+{
+    *n = 0;
+    if (opts->per_class < 1 || opts->per_class > TD_NMS_TOTAL_MAX || opts->total < 1 ||
+        opts->total > TD_NMS_TOTAL_MAX)
+        return td_error(TD_EARG, "%d detections of a class and %d in all, wanted 1 to %d",
+                        opts->per_class, opts->total, TD_NMS_TOTAL_MAX);
+    if (!(opts->score_min >= 0 && opts->iou >= 0))
+        return td_error(TD_EARG, "score_min is %g and iou %g, wanted 0 or more", opts->score_min,
+                        opts->iou);
+    m->opts = opts;
+    TD_TRY(m->is_320 ? run_320(m, values, is_logit, found, n)
+                     : run_300(m, values, is_logit, found, n));
+    if (opts->worst_first)
+        reverse(found, *n);
+    return TD_OK;
+}
+
+td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *codes, const float *logits,
+                     td_detection *found, int *n)
+{
+    m->codes = codes;
+    m->boxes = NULL;
+    return run(m, opts, logits, true, found, n);
+}
+
+td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,
+                            const float *scores, td_detection *found, int *n)
+{
+    m->codes = NULL;
+    m->boxes = boxes;
+    return run(m, opts, scores, false, found, n);
+}

@@ -1,0 +1,200 @@
+/*
+ * nms_pick.c -- a guess from a sample, one pass, and a correction on the way
+ *
+ *   sample   every 64th run of 64 numbers: its quantile is where to begin
+ *   pass     64 numbers at a time are compared with `least`; mostly none of them is as large
+ *   full     when far too many were picked, the smaller ones go and `least` rises
+ *
+ * `least` never falls during a pass, so that what was left out was below the final one: the result
+ * is exact whatever the sample said.  The pass is as fast as memory.
+ */
+#include "boxes/nms_pick.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/half.h"
+
+#define RUN         64 /* numbers compared at a time: four cache lines */
+#define SAMPLE_STEP 64 /* runs */
+#define SPARE       8  /* room for this times what was wanted before it is cut down */
+
+/* --- comparing -------------------------------------------------------------------------------- */
+
+/* The first run at or behind `from` with a number >= least, or `end`; between are whole runs. */
+static inline __attribute__((always_inline)) size_t next_body(const float *x, size_t from,
+                                                              size_t end, float least)
+{
+    for (; from < end; from += RUN) {
+        int found = 0;
+        for (int i = 0; i < RUN; i++)
+            found |= x[from + (size_t)i] >= least;
+        if (found)
+            break;
+    }
+    return from;
+}
+
+static size_t next_plain(const float *x, size_t from, size_t end, float least)
+{
+    return next_body(x, from, end, least);
+}
+
+#if defined(__x86_64__)
+#define TARGET(isa) __attribute__((target(isa)))
+
+TARGET("avx512f,avx512bw,avx512dq,avx512vl")
+static size_t next_avx512(const float *x, size_t from, size_t end, float least)
+{
+    return next_body(x, from, end, least);
+}
+
+TARGET("avx2")
+static size_t next_avx2(const float *x, size_t from, size_t end, float least)
+{
+    return next_body(x, from, end, least);
+}
+#endif
+
+typedef size_t (*next_function)(const float *x, size_t from, size_t end, float least);
+
+static next_function next_for_this_machine(void)
+{
+#if defined(__x86_64__)
+    const char *best = td_half_simd_at(0)->name;
+    if (strcmp(best, "avx512") == 0)
+        return next_avx512;
+    if (strcmp(best, "avx2") == 0)
+        return next_avx2;
+#endif
+    return next_plain;
+}
+
+/* --- cutting down ----------------------------------------------------------------------------- */
+
+static void swap(td_pick *a, td_pick *b)
+{
+    const td_pick t = *a;
+    *a = *b;
+    *b = t;
+}
+
+static float median_of_three(float a, float b, float c)
+{
+    if ((a <= b) == (b <= c))
+        return b;
+    return (a <= c) == (c <= b) ? c : a;
+}
+
+/*
+ * Hoare's selection: the k-th largest value, k from 0.  [lo, hi] closes in on it; every round
+ * leaves larger ones before it and smaller ones behind, equal ones on both sides, so that ties do
+ * no harm.
+ */
+static float select_value(td_pick *v, size_t n, size_t k)
+{
+    size_t lo = 0, hi = n - 1;
+    while (lo < hi) {
+        const float pivot = median_of_three(v[lo].value, v[lo + (hi - lo) / 2].value, v[hi].value);
+        size_t i = lo, j = hi;
+        while (i <= j) {
+            while (v[i].value > pivot)
+                i++;
+            while (v[j].value < pivot)
+                j--;
+            if (i > j)
+                break;
+            swap(&v[i++], &v[j]);
+            if (j-- == 0)
+                break;
+        }
+        if (j != SIZE_MAX && k <= j)
+            hi = j;
+        else if (k >= i)
+            lo = i;
+        else
+            return pivot;
+    }
+    return v[k].value;
+}
+
+/* leave the `wanted` largest and their equals */
+static void cut(td_picks *p, size_t wanted)
+{
+    size_t n = 0;
+    p->least = select_value(p->at, p->n, wanted - 1);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->at[i].value >= p->least)
+            p->at[n++] = p->at[i];
+    p->n = n;
+    p->is_all = false;
+}
+
+/* --- the pass --------------------------------------------------------------------------------- */
+
+/* Room for another run.  Where ties keep a cut from helping, the next comes at twice as many. */
+static td_status make_room(td_picks *p, size_t wanted)
+{
+    if (p->n + RUN > p->limit && p->n > wanted) {
+        cut(p, wanted);
+        p->limit = 2 * p->n > p->limit ? 2 * p->n : p->limit;
+    }
+    return td_reserve(&p->at, &p->cap, p->n + RUN, sizeof *p->at);
+}
+
+static void start(td_picks *p, size_t wanted)
+{
+    p->n = 0;
+    p->limit = SPARE * wanted > 4 * RUN ? SPARE * wanted : 4 * RUN;
+}
+
+static void pick(td_picks *p, const float *x, size_t from, size_t n)
+{
+    for (size_t i = from; i < from + n; i++) {
+        p->at[p->n] = (td_pick){ x[i], (uint32_t)i };
+        p->n += x[i] >= p->least;
+    }
+}
+
+/* `least` from a sample, no lower than the floor */
+static td_status guess(td_picks *p, const float *x, size_t n, size_t wanted)
+{
+    const float floor = p->least;
+    const size_t runs = n / RUN, share = wanted / SAMPLE_STEP;
+    if (runs < 2 * SAMPLE_STEP || share == 0)
+        return TD_OK;
+    start(p, share);
+    for (size_t run = 0; run < runs; run += SAMPLE_STEP) {
+        TD_TRY(make_room(p, share));
+        pick(p, x, run * RUN, RUN);
+    }
+    if (p->n > share) {
+        cut(p, share);
+        p->is_all = p->least == floor;
+    }
+    return TD_OK;
+}
+
+td_status td_picks_take(td_picks *p, const float *x, size_t n, float floor, size_t wanted)
+{
+    const next_function next = next_for_this_machine();
+    const size_t end = n / RUN * RUN;
+
+    p->least = floor;
+    p->is_all = true;
+    TD_TRY(guess(p, x, n, wanted));
+    start(p, wanted);
+    for (size_t i = 0; (i = next(x, i, end, p->least)) < end; i += RUN) {
+        TD_TRY(make_room(p, wanted));
+        pick(p, x, i, RUN);
+    }
+    TD_TRY(make_room(p, wanted));
+    pick(p, x, end, n - end);
+    return TD_OK;
+}
+
+void td_picks_release(td_picks *p)
+{
+    td_free(p->at);
+    *p = (td_picks){ 0 };
+}
