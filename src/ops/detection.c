@@ -137,7 +137,7 @@ static void multibox_grad(td_builder *b, const td_node *n, td_value *const *dy, 
     dx[0] = td_emit(b, &td_op_multibox_class_loss_grad, n->attr, dy[0], n->in[0], n->in[1]);
 }
 
-/* --- ops: of the class of the strictest TensorFlow op that the losses are made of there -------- */
+/* --- ops: in the class of the strictest TensorFlow op that the losses are made of there ------ */
 
 const td_op td_op_sigmoid_focal_loss = {
     .name = "sigmoid_focal_loss",
