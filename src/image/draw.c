@@ -431,9 +431,8 @@ td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td
 
 /* --- annotations ------------------------------------------------------------------------------ */
 
-/* Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the picture. */
-static void fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
-                 const uint8_t rgb[3])
+void td_image_fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
+                   const uint8_t rgb[3])
 {
     x0 = x0 < 0 ? 0 : x0;
     y0 = y0 < 0 ? 0 : y0;
@@ -448,8 +447,8 @@ static void fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
 void td_image_draw_box(td_image *img, td_box box, const uint8_t rgb[3], int thick)
 {
     int64_t x0 = box.x, y0 = box.y, x1 = x0 + box.width, y1 = y0 + box.height;
-    fill(img, x0, y0, x1, y0 + thick, rgb);
-    fill(img, x0, y1 - thick, x1, y1, rgb);
-    fill(img, x0, y0, x0 + thick, y1, rgb);
-    fill(img, x1 - thick, y0, x1, y1, rgb);
+    td_image_fill(img, x0, y0, x1, y0 + thick, rgb);
+    td_image_fill(img, x0, y1 - thick, x1, y1, rgb);
+    td_image_fill(img, x0, y0, x0 + thick, y1, rgb);
+    td_image_fill(img, x1 - thick, y0, x1, y1, rgb);
 }

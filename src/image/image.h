@@ -247,6 +247,10 @@ const char *td_draw_kind_name(int kind);
 TD_CHECKED td_status td_image_draw_sample(int kind, td_rng *rng, int width, int height,
                                           td_image *out);
 
+/** Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the picture. */
+void td_image_fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
+                   const uint8_t rgb[3]);
+
 /** Outline `box`, `thick` pixels wide and inside it; what leaves the picture is not drawn. */
 void td_image_draw_box(td_image *img, td_box box, const uint8_t rgb[3], int thick);
 

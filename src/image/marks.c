@@ -1,0 +1,122 @@
+/*
+ * marks.c -- outlines, labels, colours
+ *
+ *       +-----------+
+ *       | dog 0.93  |             the label: on the box's upper edge, or inside where there is no
+ *       +===========+=======+     room above; moved left where it would leave the picture
+ *       |                   |
+ */
+#include "image/marks.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/text.h"
+
+enum { FAR = 1 << 28, THICK_PART = 200, UNIT_PART = 300, QUALITY = 90 };
+
+typedef struct {
+    int64_t x0, y0, x1, y1; /* pixels, x0 <= x < x1 */
+} span;
+
+void td_mark_colour(int64_t number, uint8_t rgb[3])
+{
+    /* hues a golden section apart are never close for numbers that are */
+    double hue = fmod(0.05 + 0.61803398874989484 * (double)(number % 10000), 1);
+    hue = hue < 0 ? hue + 1 : hue;
+    for (int c = 0; c < 3; c++) {
+        double h = fmod(6 * hue + 2 * (3 - c), 6); /* 0 .. 6, each channel a third of the way on */
+        double part = fmin(fmax(fabs(h - 3) - 1, 0), 1);
+        rgb[c] = (uint8_t)(255 * (0.2 + 0.75 * part) + 0.5);
+    }
+}
+
+/* To a whole pixel; far outside is as good as infinitely far. */
+static int64_t whole(double v)
+{
+    return (int64_t)floor(fmin(fmax(v, -FAR), FAR) + 0.5);
+}
+
+/* False: nothing to draw. */
+static bool span_of(const double box[4], span *out)
+{
+    for (int i = 0; i < 4; i++) {
+        if (!isfinite(box[i]))
+            return false;
+    }
+    if (box[2] < 0 || box[3] < 0)
+        return false;
+    *out = (span){ whole(box[0]), whole(box[1]), whole(box[0] + box[2]), whole(box[1] + box[3]) };
+    out->x1 += out->x1 == out->x0; /* a line at least */
+    out->y1 += out->y1 == out->y0;
+    return true;
+}
+
+static void draw_outline(td_image *img, const span *s, int thick, const uint8_t rgb[3])
+{
+    int64_t tall = s->y1 - s->y0 < thick ? s->y1 - s->y0 : thick;
+    int64_t wide = s->x1 - s->x0 < thick ? s->x1 - s->x0 : thick;
+    td_image_fill(img, s->x0, s->y0, s->x1, s->y0 + tall, rgb);
+    td_image_fill(img, s->x0, s->y1 - tall, s->x1, s->y1, rgb);
+    td_image_fill(img, s->x0, s->y0, s->x0 + wide, s->y1, rgb);
+    td_image_fill(img, s->x1 - wide, s->y0, s->x1, s->y1, rgb);
+}
+
+/* Black on bright colours, white on dark ones. */
+static const uint8_t *ink_on(const uint8_t rgb[3])
+{
+    static const uint8_t black[3] = { 0, 0, 0 }, white[3] = { 255, 255, 255 };
+    return 299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] > 1000 * 120 ? black : white;
+}
+
+static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb[3],
+                       const char *label)
+{
+    int64_t width = (td_letters_count(label) * TD_LETTER_WIDTH + 1) * unit;
+    int64_t height = (TD_LETTER_HEIGHT + 2) * unit;
+    if (s->x1 <= 0 || s->y1 <= 0 || s->x0 >= img->width || s->y0 >= img->height)
+        return; /* nothing of the box is seen */
+    int64_t y = s->y0 - height, x = s->x0;
+    if (y < 0)
+        y = s->y0 < 0 ? 0 : s->y0;
+    if (x + width > img->width)
+        x = img->width - width;
+    x = x < 0 ? 0 : x;
+    td_image_fill(img, x, y, x + width, y + height, rgb);
+    td_image_draw_text(img, x + unit, y + unit, unit, ink_on(rgb), label);
+}
+
+void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td_mark_opts *opts)
+{
+    int side = img->width < img->height ? img->width : img->height;
+    int thick = opts->thick > 0 ? opts->thick : side / THICK_PART;
+    int unit = opts->text_unit > 0 ? opts->text_unit : (side + UNIT_PART / 2) / UNIT_PART;
+    thick = thick < 1 ? 1 : thick < FAR ? thick : FAR;
+    unit = unit < 1 ? 1 : unit < FAR ? unit : FAR;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < n; i++) {
+            uint8_t rgb[3];
+            span s;
+            if (!span_of(marks[i].box, &s))
+                continue;
+            td_mark_colour(marks[i].colour, rgb);
+            if (pass == 0)
+                draw_outline(img, &s, thick, rgb);
+            else if (marks[i].label && *marks[i].label)
+                draw_label(img, &s, unit, rgb, marks[i].label);
+        }
+    }
+}
+
+td_status td_image_encode(const td_image *img, const char *name, int quality, td_text *out)
+{
+    const char *dot = strrchr(name, '.');
+    const char *ending = dot && !strchr(dot, '/') ? dot : "";
+    if (strcasecmp(ending, ".png") == 0)
+        return td_image_encode_png(img, out);
+    if (strcasecmp(ending, ".jpg") == 0 || strcasecmp(ending, ".jpeg") == 0)
+        return td_image_encode_jpeg(img, quality ? quality : QUALITY, out);
+    return td_error(TD_EUNSUPPORTED, "picture '%s' ends in '%s', wanted is .png, .jpg or .jpeg",
+                    name, ending);
+}

@@ -1,0 +1,51 @@
+/*
+ * image/marks.h -- boxes with names on a picture, for people to look at
+ *
+ *     td_mark m = { .box = { 12.5, 30, 80, 41 }, .label = "dog 0.93", .colour = 18 };
+ *     td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ 0 });
+ *     TD_OUT(td_image_encode(&img, "out.png", 0, &bytes));
+ *
+ * Lines and letters grow with the picture.  Outlines come first and labels over them, so that no
+ * line crosses a name; of two marks the later lies above.  Everything is clipped at the picture's
+ * edges, and a box that is cut by an edge has no line there.
+ */
+#ifndef TD_IMAGE_MARKS_H
+#define TD_IMAGE_MARKS_H
+
+#include "image/image.h"
+
+typedef struct {
+    double box[4];     /* x, y, width, height in pixels of the picture; edges lie between pixels */
+    const char *label; /* NULL or "": none; what is no printable ASCII shows as '?' */
+    int64_t colour;    /* the class, say: td_mark_colour of it */
+} td_mark;
+
+/** All zero is a valid default. */
+typedef struct {
+    int thick;     /* of lines, pixels; 0: a 200th of the shorter side */
+    int text_unit; /* pixels a dot of the letters; 0: by the shorter side, 1 up to 449 pixels */
+} td_mark_opts;
+
+enum { TD_LETTER_WIDTH = 6, TD_LETTER_HEIGHT = 8 }; /* dots, the space between two included */
+
+/** Draw.  A box that is not finite, or with a negative side, is left out with its label. */
+void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td_mark_opts *opts);
+
+/** Letters with their upper left corner at (x, y), `unit` pixels a dot; clipped. */
+void td_image_draw_text(td_image *img, int64_t x, int64_t y, int unit, const uint8_t rgb[3],
+                        const char *text);
+
+/** How many letters td_image_draw_text makes of this UTF-8 text. */
+int64_t td_letters_count(const char *text);
+
+/** Bright colours, far apart for neighbours; the same for the same number. */
+void td_mark_colour(int64_t number, uint8_t rgb[3]);
+
+/**
+ * Encode as the ending of `name` says: .png, .jpg or .jpeg (of `quality`, 0: 90); appended to *out.
+ * TD_EUNSUPPORTED another ending; TD_EARG, TD_ENOMEM as td_image_encode_jpeg and _png.
+ */
+TD_CHECKED td_status td_image_encode(const td_image *img, const char *name, int quality,
+                                     td_text *out);
+
+#endif
