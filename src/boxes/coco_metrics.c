@@ -400,7 +400,7 @@ static void values_of_class(work *w, double value[TD_COCO_VALUES])
 /* --- all -------------------------------------------------------------------------------------- */
 
 /* Ascending ids of the classes that count, each once. */
-static td_status list_classes(const work *w, const td_coco_opts *opts, td_coco_metrics *out)
+static td_status list_classes(const work *w, const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
     size_t n = opts->n_categories ? opts->n_categories : w->n_truths, n_ids = 0;
     td_status st = TD_OK;
@@ -460,7 +460,7 @@ static td_status judge_class(work *w, td_coco_class *c, double value[TD_COCO_VAL
     return TD_OK;
 }
 
-static td_status judge_all(work *w, const td_coco_opts *opts, td_coco_metrics *out)
+static td_status judge_all(work *w, const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
     double sum[TD_COCO_VALUES] = { 0 };
     int64_t n[TD_COCO_VALUES] = { 0 };
@@ -492,9 +492,9 @@ static void fill_grids(work *w)
 
 td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
                                   const td_coco_detection *detections, size_t n_detections,
-                                  const td_coco_opts *opts, td_coco_metrics *out)
+                                  const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
-    const td_coco_opts none = { 0 };
+    const td_coco_metrics_opts none = { 0 };
     opts = opts ? opts : &none;
     work w = { .truths = truths,
                .n_truths = n_truths,

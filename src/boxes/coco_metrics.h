@@ -43,7 +43,7 @@ typedef struct {
     /* Categories that count; truths and detections of others do not.  0: those of the truths. */
     const int64_t *categories;
     size_t n_categories;
-} td_coco_opts;
+} td_coco_metrics_opts;
 
 typedef enum {
     TD_COCO_AP,   /* mean over IoU 0.50, 0.55, .. 0.95, classes and 101 recalls */
@@ -84,7 +84,7 @@ typedef struct {
  */
 TD_CHECKED td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
                                              const td_coco_detection *detections,
-                                             size_t n_detections, const td_coco_opts *opts,
+                                             size_t n_detections, const td_coco_metrics_opts *opts,
                                              td_coco_metrics *out);
 
 void td_coco_metrics_release(td_coco_metrics *m);

@@ -70,7 +70,7 @@ static void twelve_numbers_agree(void **state)
         }
     }
     td_coco_metrics m;
-    td_coco_opts opts = { .box_areas = true };
+    td_coco_metrics_opts opts = { .box_areas = true };
     expect_ok(td_coco_metrics_compute(truths, n_truths, found, n_found, &opts, &m));
     assert_int_equal(td_json_count(wanted), TD_COCO_VALUES);
     for (int i = 0; i < TD_COCO_VALUES; i++) {

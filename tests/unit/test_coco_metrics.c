@@ -30,7 +30,7 @@ static td_coco_detection elsewhere(const td_coco_truth *t, double score)
 
 /* The values of these; released at once. */
 static td_coco_metrics compute(const td_coco_truth *t, size_t n, const td_coco_detection *d,
-                               size_t n_found, const td_coco_opts *opts)
+                               size_t n_found, const td_coco_metrics_opts *opts)
 {
     td_coco_metrics m;
     expect_ok(td_coco_metrics_compute(t, n, d, n_found, opts, &m));
@@ -129,7 +129,7 @@ static void areas_are_the_annotations_or_the_boxes(void **state)
     td_coco_metrics m = compute(&t, 1, &d, 1, NULL);
     expect_near(m.value[TD_COCO_APS], 1);
     expect_near(m.value[TD_COCO_APL], -1);
-    m = compute(&t, 1, &d, 1, &(td_coco_opts){ .box_areas = true });
+    m = compute(&t, 1, &d, 1, &(td_coco_metrics_opts){ .box_areas = true });
     expect_near(m.value[TD_COCO_APS], -1);
     expect_near(m.value[TD_COCO_APL], 1);
 }
@@ -151,7 +151,7 @@ static void caps_and_categories(void **state)
     expect_near(compute(t, 2, &nine, 1, NULL).value[TD_COCO_AP], 0.5);
     td_coco_metrics m;
     const int64_t wanted[] = { 12, 9, 9 };
-    td_coco_opts opts = { .categories = wanted, .n_categories = 3 };
+    td_coco_metrics_opts opts = { .categories = wanted, .n_categories = 3 };
     expect_ok(td_coco_metrics_compute(t, 2, &nine, 1, &opts, &m));
     expect_near(m.value[TD_COCO_AP], 1);
     assert_int_equal(m.n_classes, 2);
@@ -264,7 +264,7 @@ static void classes_stand_alone(void **state)
     double sum[TD_COCO_VALUES] = { 0 }, n[TD_COCO_VALUES] = { 0 };
     td_coco_metrics all = compute(some_truths, TRUTHS, some_found, FOUND, NULL);
     for (int64_t k = 0; k < CLASSES; k++) {
-        td_coco_opts one = { .categories = &k, .n_categories = 1 };
+        td_coco_metrics_opts one = { .categories = &k, .n_categories = 1 };
         td_coco_metrics m = compute(some_truths, TRUTHS, some_found, FOUND, &one);
         for (int i = 0; i < TD_COCO_VALUES; i++) {
             sum[i] += m.value[i] < 0 ? 0 : m.value[i];
