@@ -54,6 +54,13 @@ typedef struct {
     bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
     int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
     int64_t n_images;  /* synthetic: pictures in an epoch; 0 means 1024 */
+
+    /* pictures with boxes in place of classes: for detectors */
+    bool has_boxes;          /* find the annotations in `path`; tensors, synthetic: with boxes */
+    const char *annotations; /* COCO instances as JSON, pictures below `path`; implies has_boxes */
+    bool keep_ids;           /* class = category id; else categories in order of id, 1 .. K */
+    bool strict;             /* a bad annotation is an error; else it is listed and left out */
+    bool skip_empty;         /* leave out pictures without a box, as SSD300 does in training */
 } td_dataset_opts;
 
 /**
@@ -62,9 +69,17 @@ typedef struct {
  * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
  * skipped.  A pack (td_dataset_pack) is taken wherever a folder is, and gives the same samples.
  *
+ * With boxes: the pictures that the annotation file names, in its order.  Without `annotations`
+ * it is <path>/annotations/instances_<split>2017.json, .../instances_<split>.json,
+ * <path>/<split>/_annotations.coco.json or <path>/annotations.json (docs/formats.md has all); the
+ * pictures lie in <path>/<split>2017, <path>/<split>, <path>/images, <path> or beside the file.
+ *
  *   TD_EARG      no path
- *   TD_ENOTFOUND path or split is absent; the message names the folders that are there
- *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed
+ *   TD_ENOTFOUND path or split is absent; the message names the folders that are there.  No
+ *                annotation file, or none of its first pictures is there
+ *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed;
+ *                annotations that are no JSON, cut off, or without what they must have; with
+ *                `strict`, a bad one
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
  *   TD_EUNSUPPORTED  a pack of another version
  */
@@ -107,6 +122,53 @@ TD_API void td_dataset_shape(const td_dataset *ds, int *channels, int *height, i
  */
 TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names,
                                                    bool allow_subset);
+
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+/** One annotated object of a picture. */
+typedef struct {
+    double x, y, width, height; /* pixels, as annotated; x, y: the upper left corner */
+    double area;                /* pixels, as annotated: of the outline; without one, of the box */
+    int64_t id;                 /* of the annotation */
+    int label;                  /* class, 1 .. td_dataset_classes; class_name(label - 1) */
+    bool is_crowd;
+} td_annotation;
+
+/** What an annotation file says of a picture.  In `tensors` and `synthetic` the id is the row. */
+typedef struct {
+    int64_t id;
+    int width, height; /* pixels that the annotations are in */
+} td_annotated;
+
+/** An annotation, picture or category that is not used, and why: one clear sentence. */
+typedef struct {
+    const char *text; /* "annotation 17: box is 0 wide (byte 10233, line 1)" */
+    int64_t id;       /* of the annotation, picture or category; -1: it has none */
+    int64_t byte;     /* of the file, where it begins */
+} td_bad_annotation;
+
+/** Does it hold boxes (opened with has_boxes, from annotations or a pack of them)? */
+TD_API bool td_dataset_has_boxes(const td_dataset *ds);
+
+/** The annotation file, or what was found instead of one; NULL without boxes. */
+TD_API const char *td_dataset_annotation_file(const td_dataset *ds);
+
+/** The objects of a picture in the order of the file, *n of them; lent. */
+TD_API const td_annotation *td_dataset_annotations(const td_dataset *ds, int64_t sample, int *n);
+TD_API td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample);
+
+/** The category id of class `label`, 1 .. td_dataset_classes; -1 where this data set has none. */
+TD_API int64_t td_dataset_category(const td_dataset *ds, int label);
+
+/**
+ * What was left out, in the order of the file; returns how many there are, of which *n_listed are
+ * in *out (10,000 at most).
+ */
+TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_annotation **out,
+                                          int64_t *n_listed);
+
+/** Would td_dataset_open with has_boxes find annotations (of this split) in folder or pack? */
+TD_API bool td_dataset_is_annotated(const char *path, const char *split);
 
 /* --- loaders ---------------------------------------------------------------------------------- */
 
@@ -165,6 +227,10 @@ typedef struct {
     int64_t start_batch; /* ... and the first batch of it: to resume in its middle */
     int rank, world;     /* this rank of so many; world 0 means 1 */
     double max_bad;      /* share that may be bad; 0: 0.01, at least one picture; negative: none */
+
+    /* detectors: how pictures become rows is theirs, not of the crop rules above */
+    int detector;      /* td_arch_info's: whose pictures and targets to make; 0: none */
+    bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
 
 /**
@@ -173,10 +239,13 @@ typedef struct {
  * even 0, at the end of the epoch and where bad pictures were left out.
  */
 typedef struct {
-    const float *images;    /* [n, channels, height, width], normalised */
-    const int64_t *labels;  /* [n] class, 0 .. classes - 1; -1 where unknown */
-    const int64_t *samples; /* [n] index in the data set of the picture that is there */
+    const float *images;          /* [n, channels, height, width], normalised */
+    const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 where unknown */
+    const int64_t *samples;       /* [n] index in the data set of the picture that is there */
+    const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; else NULL */
+    const float *anchor_targets;  /* detectors: [n, n_anchors, 4] codes, 0 where none; else NULL */
     int n, channels, height, width;
+    int n_anchors;        /* 0 without a detector */
     int64_t epoch, index; /* index counts the batches of the epoch from 0 */
     double wait_s;        /* how long td_loader_next waited for it */
     double decode_s;      /* worker time spent on it, summed over threads */
@@ -262,11 +331,13 @@ typedef struct {
     int quality;        /* JPEG, 1 .. 100; 0 means 90 */
     uint64_t seed;
     int threads; /* 0 means one per CPU */
+    bool boxes;  /* several objects a picture and a COCO file of each split: for detectors */
 } td_draw_opts;
 
 /**
  * Write <path>/{train,val}/<kind>/NNNNN.jpg: shapes, textures, letters.  The same options give the
- * same bytes.
+ * same bytes.  With `boxes`: <path>/{train,val}/NNNNN.jpg of 1 .. 4 shapes, and
+ * <path>/annotations/instances_{train,val}.json; 0 then means 3 classes, 800 + 100 pictures of 320.
  *   TD_EARG  out of range, or `path` is there and not an empty folder
  */
 TD_API TD_CHECKED td_status td_dataset_draw(const char *path, const td_draw_opts *opts);
