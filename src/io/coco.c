@@ -244,6 +244,12 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
     }
     td_coco_subject about = subject("image", &id, number, at);
     TD_TRY(want(r, &about, &id, "id", "a whole number", &is_good));
+    if (r->opts.keeps_odd) {
+        if (!is_good)
+            return TD_OK;
+        return keep_image(
+            r, &(td_coco_image){ .id = id.whole, .file_name = file_name ? file_name : "" }, at);
+    }
     TD_TRY(want(r, &about, &name, "file_name", "a text", &is_good));
     TD_TRY(want(r, &about, &width, "width", "a whole number", &is_good));
     TD_TRY(want(r, &about, &height, "height", "a whole number", &is_good));
@@ -276,6 +282,15 @@ static td_status keep_category(td_coco_reading *r, int64_t id, const char *name,
     return TD_OK;
 }
 
+static td_status name_by_id(td_coco *c, int64_t id, member *name, const char **text)
+{
+    char number[24];
+    (void)snprintf(number, sizeof number, "%" PRId64, id);
+    *text = td_arena_text(&c->arena, number);
+    *name = (member){ .is_there = true };
+    return *text ? TD_OK : TD_ENOMEM;
+}
+
 static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number, td_coco_place at)
 {
     member id = { 0 }, name = { 0 };
@@ -294,6 +309,8 @@ static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number,
     }
     td_coco_subject about = subject("category", &id, number, at);
     TD_TRY(want(r, &about, &id, "id", "a whole number", &is_good));
+    if (is_good && r->opts.keeps_odd && (!text || !*text))
+        TD_TRY(name_by_id(r->out, id.whole, &name, &text));
     TD_TRY(want(r, &about, &name, "name", "a text", &is_good));
     if (is_good && !*text) {
         is_good = false;

@@ -67,7 +67,9 @@ typedef struct {
 
 typedef struct {
     bool is_strict; /* the first bad one is an error */
-    bool keeps_odd; /* keep boxes without area or that leave their picture, as pycocotools does */
+    /* As pycocotools: keep boxes without area or that leave their picture; a picture needs no more
+       than an id (sizes are 0 and the name "" then), nor does a category, whose name is its id. */
+    bool keeps_odd;
 } td_coco_opts;
 
 /**

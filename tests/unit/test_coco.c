@@ -226,6 +226,14 @@ static void keeps_odd_boxes_on_request(void **state)
     expect_ok(parse(file(IMAGE, CATEGORY, BOX("[NaN, 2, 1, 4]")), &odd, &c));
     assert_true(c->n_annotations == 0 && c->n_bad == 1);
     td_coco_free(c);
+
+    expect_ok(parse(file("{\"id\": 1}", "{\"id\": 3}", BOX("[1, 2, 3, 4]")), &odd, &c));
+    assert_true(c->n_images == 1 && c->n_categories == 1 && c->n_annotations == 1 && !c->n_bad);
+    assert_string_equal(c->images[0].file_name, "");
+    assert_string_equal(c->categories[0].name, "3");
+    td_coco_free(c);
+    expect_error(parse(file("{\"id\": 1}", CATEGORY, BOX("[1, 2, 3, 4]")), &plain, &c), TD_EFORMAT,
+                 "names no picture");
 }
 
 static void counts_more_than_it_lists(void **state)
