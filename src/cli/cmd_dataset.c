@@ -9,7 +9,8 @@ typedef struct {
     td_draw_opts draw;
     td_check_opts check;
     td_pack_opts pack;
-    const char *split;
+    const char *split, *annotations;
+    bool strict;
     double max_bad;
     int quality;
     int threads;
@@ -19,10 +20,12 @@ static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
 
 /* clang-format off */
 static const td_field draw_fields[] = {
-    TD_INT (td_draw_opts, classes, 8, 2, 1000, "kinds of pictures"),
-    TD_LONG(td_draw_opts, train, 1600, 1, 1e9, "training pictures in all"),
-    TD_LONG(td_draw_opts, val, 400, 1, 1e9, "validation pictures in all"),
-    TD_INT (td_draw_opts, size, 64, 16, 4096, "side in pixels"),
+    TD_BOOL(td_draw_opts, boxes, false,
+            "1 to 4 figures a picture and COCO annotations of them: for detectors"),
+    TD_INT (td_draw_opts, classes, 0, 0, 1000, "kinds of pictures; 0: 8, of boxes 3"),
+    TD_LONG(td_draw_opts, train, 0, 0, 1e9, "training pictures in all; 0: 1600, with boxes 800"),
+    TD_LONG(td_draw_opts, val, 0, 0, 1e9, "validation pictures in all; 0: 400, with boxes 100"),
+    TD_INT (td_draw_opts, size, 0, 0, 4096, "side in pixels; 0: 64, with boxes 320"),
     TD_LONG(td_draw_opts, seed, 0, 0, 9e15, "the same options give the same bytes"),
     TD_END,
 };
@@ -30,7 +33,7 @@ static const td_field draw_fields[] = {
 static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
             "a .safetensors of the pictures as evaluation sees them"),
-    TD_INT (td_check_opts, image_size, 224, 1, 8192, "side of those pictures"),
+    TD_INT (td_check_opts, image_size, 0, 0, 8192, "side of those pictures; 0: 224, with boxes 320"),
     TD_ENUM(td_check_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
     TD_BOOL(td_check_opts, ignore_orientation, false,
             "leave EXIF-rotated pictures as they are stored"),
@@ -46,6 +49,9 @@ static const td_field pack_fields[] = {
 static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
             "check, pack: FOLDER/NAME only; without it train and val, or FOLDER itself"),
+    TD_TEXT(options, annotations, NULL, "FILE",
+            "check, pack: boxes of this COCO file; without it that of a usual name, if there is one"),
+    TD_BOOL(options, strict, false, "check: a bad annotation is an error, not a line"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check: exit 1 when a larger share of the pictures is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "of JPEG files that draw makes and pack shrinks"),
@@ -65,11 +71,21 @@ static void groups(void *opts, td_field_group *out)
 
 /* --- draw ------------------------------------------------------------------------------------- */
 
+/* what 0 stands for, so that it can be told */
+static void settle_draw(td_draw_opts *d)
+{
+    d->classes = d->classes ? d->classes : d->boxes ? 3 : 8;
+    d->train = d->train ? d->train : d->boxes ? 800 : 1600;
+    d->val = d->val ? d->val : d->boxes ? 100 : 400;
+    d->size = d->size ? d->size : d->boxes ? 320 : 64;
+}
+
 static td_status draw(const td_call *call)
 {
     options *o = call->opts;
     o->draw.threads = o->threads;
     o->draw.quality = o->quality;
+    settle_draw(&o->draw);
     TD_TRY(td_dataset_draw(call->args[1], &o->draw));
     if (call->json) {
         td_text_add(call->out, "{");
@@ -94,13 +110,23 @@ static td_status too_bad(const options *o, const td_dataset_report *r)
                     (long long)r->n_bad, (long long)r->n_pictures, 100 * o->max_bad);
 }
 
+static td_dataset_opts source_of(const td_call *call, const char *split)
+{
+    const options *o = call->opts;
+    return (td_dataset_opts){ .path = call->args[1],
+                              .split = split,
+                              .annotations = o->annotations,
+                              .has_boxes = td_dataset_is_annotated(call->args[1], split),
+                              .strict = o->strict };
+}
+
 /* one split, or the folder itself when `split` is NULL */
 static td_status check_one(const td_call *call, const char *split, int *n_done)
 {
     options *o = call->opts;
     td_dataset *ds = NULL;
     td_dataset_report *r = NULL;
-    const td_dataset_opts source = { .path = call->args[1], .split = split };
+    const td_dataset_opts source = source_of(call, split);
     td_status st = td_dataset_open(&source, &ds);
     if (st == TD_OK) {
         o->check.threads = o->threads;
@@ -120,10 +146,12 @@ static td_status check_one(const td_call *call, const char *split, int *n_done)
     return st;
 }
 
-static bool has_split(const char *path, const char *split)
+static bool has_split(const td_call *call, const char *split)
 {
     td_dataset *ds;
-    const td_dataset_opts source = { .path = path, .split = split };
+    const td_dataset_opts source = source_of(call, split);
+    if (source.has_boxes)
+        return true;
     td_status st = td_dataset_open(&source, &ds);
     td_dataset_free(ds);
     return st != TD_ENOTFOUND;
@@ -132,19 +160,20 @@ static bool has_split(const char *path, const char *split)
 static td_status check(const td_call *call)
 {
     options *o = call->opts;
-    const char *path = call->args[1];
-    bool has_train = has_split(path, "train"), has_val = has_split(path, "val");
+    bool is_whole = o->split || o->annotations;
+    bool has_train = !is_whole && has_split(call, "train");
+    bool has_val = !is_whole && has_split(call, "val");
     int n_done = 0;
     td_status st = TD_OK;
-    if (o->check.dump_tensors && !o->split && has_train && has_val)
+    if (o->check.dump_tensors && has_train && has_val)
         return td_error(TD_EUSAGE, "--dump-tensors: two splits, --split must name one");
     if (call->json)
         td_text_add(call->out, "{\"sets\": [");
-    if (o->split || (!has_train && !has_val))
+    if (!has_train && !has_val)
         st = check_one(call, o->split, &n_done);
-    if (!o->split && has_train)
+    if (has_train)
         st = check_one(call, "train", &n_done);
-    if (!o->split && has_val) {
+    if (has_val) {
         td_status val = check_one(call, "val", &n_done);
         st = st == TD_OK ? val : st;
     }
@@ -183,6 +212,7 @@ static td_status pack(const td_call *call)
     options *o = call->opts;
     td_pack_result r;
     o->pack.split = o->split;
+    o->pack.annotations = o->annotations;
     o->pack.quality = o->quality;
     o->pack.threads = o->threads;
     TD_TRY(td_dataset_pack(call->args[1], call->args[2], &o->pack, &r));
@@ -224,14 +254,20 @@ const td_verb td_verb_dataset = {
     .about = "draw makes FOLDER/train and FOLDER/val of shapes, textures and letters, one class a "
              "kind: a\n"
              "task that an untrained network fails and a trained one passes.  check decodes every\n"
-             "picture and lists formats, sizes, classes and what cannot be read.  pack puts the "
-             "pictures of\n"
+             "picture and lists formats, sizes, classes and what cannot be read.  With boxes, draw "
+             "makes\n"
+             "FOLDER/annotations/instances_train.json and instances_val.json besides, and check "
+             "lists what of the\n"
+             "annotations is left out, and why.  pack puts the pictures of\n"
              "FOLDER/train and FOLDER/val, or of FOLDER itself, into one file, untouched unless "
              "--short-side shrinks\n"
              "them.  The file stands wherever FOLDER could, here and in train, evaluate and "
              "benchmark.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
+                "tandem dataset draw figures --boxes\n"
                 "tandem dataset check flowers\n"
+                "tandem dataset check coco --split val --annotations "
+                "coco/annotations/instances_val2017.json\n"
                 "tandem dataset check flowers --split val --dump-tensors val.safetensors\n"
                 "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90",
     .n_args_min = 2,

@@ -9,6 +9,73 @@ static void extent_json(td_text *out, const char *name, const td_extent *e)
                 e->median, e->max);
 }
 
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+static void boxes_json(const td_dataset *ds, const td_dataset_report *r, td_text *out)
+{
+    const td_bad_annotation *bad;
+    int64_t n_listed, n_bad = td_dataset_bad_annotations(ds, &bad, &n_listed);
+    td_json_add_text(out, "annotations", td_dataset_annotation_file(ds));
+    td_text_add(out,
+                ", \"boxes\": %lld, \"crowds\": %lld, \"pictures_without_boxes\": %lld, "
+                "\"left_out\": %lld, \"box_sides\": [",
+                (long long)r->n_boxes, (long long)r->n_crowds, (long long)r->n_empty,
+                (long long)n_bad);
+    for (int i = 0; i < TD_BOX_SIDES; i++)
+        td_text_add(out, "%s%lld", i ? ", " : "", (long long)r->side_boxes[i]);
+    td_text_add(out, "], \"reasons\": [");
+    for (int64_t i = 0; i < n_listed; i++) {
+        td_text_add(out, i ? ", \"" : "\"");
+        td_text_add_json(out, bad[i].text);
+        td_text_add(out, "\"");
+    }
+    td_text_add(out, "], \"other_size\": [");
+    for (int64_t i = 0; i < r->n_other_size; i++) {
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "path", r->other_size[i].path);
+        td_json_add_text(out, "reason", r->other_size[i].reason);
+        td_text_add(out, "}");
+    }
+    td_text_add(out, "]");
+}
+
+/* sides in pixels by powers of two; those that no box has are left out at both ends */
+static void sides_text(const td_dataset_report *r, td_text *out)
+{
+    int first = 0, last = TD_BOX_SIDES - 1;
+    while (first < last && !r->side_boxes[first])
+        first++;
+    while (last > first && !r->side_boxes[last])
+        last--;
+    for (int i = first; i <= last; i++)
+        td_text_add(out, "    %4d .. %-4d px     %lld\n", i ? 1 << i : 0, 2 << i,
+                    (long long)r->side_boxes[i]);
+}
+
+static void boxes_text(const td_dataset *ds, const td_dataset_report *r, td_text *out)
+{
+    enum { SHOWN = 20 };
+    const td_bad_annotation *bad;
+    int64_t n_listed, n_bad = td_dataset_bad_annotations(ds, &bad, &n_listed);
+    td_text_add(out,
+                "  annotations %s\n  boxes       %lld, %lld of crowds; pictures without: %lld\n",
+                td_dataset_annotation_file(ds), (long long)r->n_boxes, (long long)r->n_crowds,
+                (long long)r->n_empty);
+    sides_text(r, out);
+    if (n_bad > 0)
+        td_text_add(out, "  left out    %lld\n", (long long)n_bad);
+    for (int64_t i = 0; i < n_listed && i < SHOWN; i++)
+        td_text_add(out, "    %s\n", bad[i].text);
+    if (n_bad > SHOWN)
+        td_text_add(out, "    and %lld more; --json lists them\n", (long long)n_bad - SHOWN);
+    if (r->n_other_size > 0)
+        td_text_add(out, "  other size  %lld\n", (long long)r->n_other_size);
+    for (int64_t i = 0; i < r->n_other_size && i < SHOWN; i++)
+        td_text_add(out, "    %s: %s\n", r->other_size[i].path, r->other_size[i].reason);
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
 void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -28,9 +95,14 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
         td_json_add_text(out, "name", td_dataset_class_name(ds, i));
         td_json_add(out, "good", (double)r->class_good[i]);
         td_json_add(out, "bad", (double)r->class_bad[i]);
+        if (r->class_boxes)
+            td_json_add(out, "boxes", (double)r->class_boxes[i]);
         td_text_add(out, "}");
     }
-    td_text_add(out, "], \"unreadable\": [");
+    td_text_add(out, "]");
+    if (r->class_boxes)
+        boxes_json(ds, r, out);
+    td_text_add(out, ", \"unreadable\": [");
     for (int64_t i = 0; i < r->n_bad; i++) {
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "path", r->bad[i].path);
@@ -58,7 +130,10 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
     td_text_add(out, "  classes     %d\n", r->n_classes);
     for (int i = 0; i < r->n_classes; i++)
         td_text_add(out, "    %-20s %lld%s\n", td_dataset_class_name(ds, i),
-                    (long long)r->class_good[i], r->class_bad[i] ? " and unreadable ones" : "");
+                    (long long)(r->class_boxes ? r->class_boxes : r->class_good)[i],
+                    r->class_bad[i] ? " and unreadable ones" : "");
+    if (r->class_boxes)
+        boxes_text(ds, r, out);
     for (int64_t i = 0; i < r->n_bad; i++)
         td_text_add(out, "  unreadable  %s: %s\n", r->bad[i].path, r->bad[i].reason);
 }

@@ -41,6 +41,8 @@ void td_transformer_release(td_transformer *w)
     td_resampler_release(&w->resampler);
     td_taps_release(&w->taps);
     td_free(w->values);
+    td_free(w->truths);
+    td_free(w->scratch);
     *w = (td_transformer){ 0 };
 }
 

@@ -11,6 +11,7 @@
 #ifndef TD_DATA_AUGMENT_H
 #define TD_DATA_AUGMENT_H
 
+#include "boxes/anchors.h"
 #include "data/crop.h"
 #include "io/pack.h"
 
@@ -25,7 +26,9 @@ typedef struct {
     bool is_tf_norm;
     bool is_autoaugmented;
     bool ignore_orientation;
-    bool is_fast; /* training: decode at reduced size and without smoothing of colours */
+    bool is_fast;         /* training: decode at reduced size and without smoothing of colours */
+    td_detector detector; /* whose rows (object_row.h); with one, the crop rules say nothing */
+    bool is_jittered;     /* detectors in training: colours */
     uint64_t seed;
 } td_transform;
 
@@ -39,6 +42,9 @@ typedef struct {
     td_taps taps;
     float *values; /* pixels that are no bytes, [size, size, 3] */
     size_t cap_values;
+    td_truth *truths; /* of the row, as training sees them */
+    size_t cap_truths;
+    void *scratch; /* of td_targets_assign; the loader's */
 } td_transformer;
 
 void td_transformer_release(td_transformer *w);

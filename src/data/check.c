@@ -5,17 +5,21 @@
  * summed at the end in the order of the data set, so that the number of threads does not show.
  */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/os.h"
 #include "data/loader.h"
+#include "data/objects.h"
 
 /* What was found in one picture. */
 typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
     int width, height;
     bool is_jpeg, is_gray, is_cmyk, is_progressive, is_rotated;
+    char *other_size; /* than is annotated: both */
 } finding;
 
 typedef struct {
@@ -29,8 +33,8 @@ typedef struct {
 
 struct report {
     td_dataset_report pub; /* first: the user holds a pointer to it */
-    int64_t *class_good, *class_bad;
-    td_bad_picture *bad;
+    int64_t *class_good, *class_bad, *class_boxes;
+    td_bad_picture *bad, *other_size;
 };
 
 /* --- one picture ----------------------------------------------------------------------------- */
@@ -46,6 +50,32 @@ static void describe(const td_image_info *info, finding *f)
     f->is_rotated = info->orientation != 1;
 }
 
+/* is the picture of the size its boxes are in? */
+static td_status compare_sizes(const check *c, int64_t i, const td_image_info *info)
+{
+    enum { BYTES = 128 };
+    char text[BYTES];
+    const td_scene s = td_dataset_scene(c->ds, i);
+    bool turns = info->orientation >= 5 && !c->transform.ignore_orientation;
+    int width = turns ? info->height : info->width, height = turns ? info->width : info->height;
+    if ((s.width == width && s.height == height) || td_scene_is_stored(&s, info))
+        return TD_OK;
+    (void)snprintf(text, sizeof text, "%d x %d pixels, its annotations are in %d x %d", width,
+                   height, s.width, s.height);
+    c->found[i].other_size = td_copy_text(text);
+    return c->found[i].other_size ? TD_OK : TD_ENOMEM;
+}
+
+static td_status make_row(check *c, td_transformer *w, int64_t i, const void *bytes, size_t n_bytes)
+{
+    int n;
+    float *dst = c->images + c->row_floats * (size_t)i;
+    const td_scene s = td_dataset_scene(c->ds, i);
+    if (c->ds->objects)
+        return td_object_row(w, &c->transform, bytes, n_bytes, &s, 0, i, dst, &n);
+    return td_transform_picture(w, &c->transform, bytes, n_bytes, 0, i, dst);
+}
+
 static td_status look(check *c, td_transformer *w, int64_t i)
 {
     td_image_info info;
@@ -54,8 +84,7 @@ static td_status look(check *c, td_transformer *w, int64_t i)
     td_sample_read_ahead(c->ds, i + TD_SAMPLES_AHEAD);
     TD_TRY(td_sample_read(c->ds, i, w, &bytes, &n_bytes));
     if (c->images) {
-        TD_TRY(td_transform_picture(w, &c->transform, bytes, n_bytes, 0, i,
-                                    c->images + c->row_floats * (size_t)i));
+        TD_TRY(make_row(c, w, i, bytes, n_bytes));
     } else {
         td_decode_opts opts = { .ignore_orientation = c->transform.ignore_orientation,
                                 .scratch = &w->stored };
@@ -63,7 +92,7 @@ static td_status look(check *c, td_transformer *w, int64_t i)
     }
     TD_TRY(td_image_probe(bytes, n_bytes, &info));
     describe(&info, &c->found[i]);
-    return TD_OK;
+    return c->ds->objects ? compare_sizes(c, i, &info) : TD_OK;
 }
 
 static td_status check_one(void *ctx, int worker, int64_t i)
@@ -127,6 +156,47 @@ static void add_good(struct report *r, const finding *f, int64_t label)
         r->class_good[label]++;
 }
 
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+static void add_box(struct report *r, const td_annotation *a)
+{
+    td_dataset_report *p = &r->pub;
+    int i = 0;
+    double side = sqrt(a->width * a->height);
+    while (i + 1 < TD_BOX_SIDES && side >= (double)(2 << i))
+        i++;
+    p->side_boxes[i]++;
+    p->n_boxes++;
+    p->n_crowds += a->is_crowd;
+    r->class_boxes[a->label - 1]++;
+}
+
+static td_status sum_up_boxes(check *c, struct report *r)
+{
+    td_dataset_report *p = &r->pub;
+    size_t cap = 0;
+    r->class_boxes = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_boxes);
+    if (!r->class_boxes)
+        return TD_ENOMEM;
+    p->class_boxes = r->class_boxes;
+    for (int64_t i = 0; i < c->ds->n; i++) {
+        int n;
+        const td_annotation *a = td_dataset_annotations(c->ds, i, &n);
+        for (int k = 0; k < n; k++)
+            add_box(r, &a[k]);
+        p->n_empty += n == 0;
+        if (!c->found[i].other_size)
+            continue;
+        TD_TRY(
+            td_reserve(&r->other_size, &cap, (size_t)p->n_other_size + 1, sizeof *r->other_size));
+        r->other_size[p->n_other_size++] =
+            (td_bad_picture){ c->ds->samples[i].path, c->found[i].other_size, i };
+        c->found[i].other_size = NULL;
+        p->other_size = r->other_size;
+    }
+    return TD_OK;
+}
+
 /* the reasons move from the findings to the report */
 static td_status sum_up(check *c, struct report *r)
 {
@@ -154,7 +224,7 @@ static td_status sum_up(check *c, struct report *r)
             r->class_bad[s->label]++;
         p->bad = r->bad;
     }
-    return TD_OK;
+    return c->ds->objects ? sum_up_boxes(c, r) : TD_OK;
 }
 
 void td_dataset_report_free(td_dataset_report *pub)
@@ -164,7 +234,11 @@ void td_dataset_report_free(td_dataset_report *pub)
         return;
     for (int64_t i = 0; i < pub->n_bad; i++)
         td_free((char *)(uintptr_t)r->bad[i].reason);
+    for (int64_t i = 0; i < pub->n_other_size; i++)
+        td_free((char *)(uintptr_t)r->other_size[i].reason);
     td_free(r->bad);
+    td_free(r->other_size);
+    td_free(r->class_boxes);
     td_free(r->class_good);
     td_free(r->class_bad);
     td_free(r);
@@ -172,17 +246,72 @@ void td_dataset_report_free(td_dataset_report *pub)
 
 /* --- the dump -------------------------------------------------------------------------------- */
 
+/* The boxes of the good rows.  A tensor's memory is borrowed, so all three live until it is
+   written. */
+typedef struct {
+    float *boxes;    /* [n, slots, 4] */
+    int64_t *labels; /* [n, slots] */
+    int64_t *n_boxes;
+    int64_t slots;
+} box_rows;
+
+static void release_boxes(box_rows *b)
+{
+    td_free(b->boxes);
+    td_free(b->labels);
+    td_free(b->n_boxes);
+}
+
+static td_status gather_boxes(const check *c, int64_t n, box_rows *b)
+{
+    int k;
+    for (int64_t i = 0; i < c->ds->n; i++) {
+        (void)td_dataset_truths(c->ds, i, &k);
+        b->slots = k > b->slots ? k : b->slots;
+    }
+    b->slots = b->slots ? b->slots : 1;
+    b->boxes = td_alloc((size_t)n, (size_t)b->slots * 4 * sizeof *b->boxes);
+    b->labels = b->boxes ? td_alloc((size_t)n, (size_t)b->slots * sizeof *b->labels) : NULL;
+    b->n_boxes = b->labels ? td_alloc((size_t)n, sizeof *b->n_boxes) : NULL;
+    if (!b->n_boxes)
+        return TD_ENOMEM;
+    for (int64_t i = 0, row = 0; i < c->ds->n; i++) {
+        const td_truth *t = td_dataset_truths(c->ds, i, &k);
+        if (c->found[i].reason)
+            continue;
+        b->n_boxes[row] = k;
+        for (int64_t at = row++ * b->slots, j = 0; j < k; j++, at++) {
+            b->labels[at] = t[j].label;
+            memcpy(b->boxes + 4 * at, &t[j].box, sizeof t[j].box);
+        }
+    }
+    return TD_OK;
+}
+
+static td_status add_boxes(const check *c, td_tensors *t, int64_t n, box_rows *b)
+{
+    TD_TRY(gather_boxes(c, n, b));
+    TD_TRY(td_tensors_add(t, "boxes", TD_DT_F32, 3, (int64_t[]){ n, b->slots, 4 }, b->boxes));
+    TD_TRY(td_tensors_add(t, "labels", TD_DT_I64, 2, (int64_t[]){ n, b->slots }, b->labels));
+    return td_tensors_add(t, "n_boxes", TD_DT_I64, 1, &n, b->n_boxes);
+}
+
 static td_status write_tensors(const check *c, const char *path, const int64_t *labels, int64_t n)
 {
+    box_rows b = { 0 };
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     td_status st;
     int64_t size = c->transform.size;
     TD_OUT(td_tensors_add(t, "images", TD_DT_F32, 4, (int64_t[]){ n, 3, size, size }, c->images));
-    TD_OUT(td_tensors_add(t, "labels", TD_DT_I64, 1, &n, labels));
+    if (c->ds->objects)
+        TD_OUT(add_boxes(c, t, n, &b));
+    else
+        TD_OUT(td_tensors_add(t, "labels", TD_DT_I64, 1, &n, labels));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
+    release_boxes(&b);
     return st;
 }
 
@@ -211,10 +340,13 @@ static td_status dump(check *c, const char *path)
 
 static td_status prepare(check *c, const td_check_opts *opts, int threads)
 {
-    enum { SIZE = 224, PADDING = 32, SIDE_MAX = 8192 };
-    c->transform = (td_transform){ .size = opts->image_size ? opts->image_size : SIZE,
-                                   .padding = opts->eval_padding ? opts->eval_padding : PADDING,
-                                   .ignore_orientation = opts->ignore_orientation };
+    enum { SIZE = 224, OBJECT_SIZE = 320, PADDING = 32, SIDE_MAX = 8192 };
+    int usual = c->ds->objects ? OBJECT_SIZE : SIZE;
+    c->transform =
+        (td_transform){ .size = opts->image_size ? opts->image_size : usual,
+                        .detector = c->ds->objects ? TD_DETECTOR_SSD320 : TD_DETECTOR_NONE,
+                        .padding = opts->eval_padding ? opts->eval_padding : PADDING,
+                        .ignore_orientation = opts->ignore_orientation };
     if (c->transform.padding < 0)
         c->transform.padding = 0;
     if (c->transform.size < 1 || c->transform.size > SIDE_MAX || c->transform.padding > SIDE_MAX)
@@ -239,6 +371,8 @@ static void release(check *c, int threads)
         td_transformer_release(&c->workers[i]);
     for (int64_t i = 0; c->found && i < c->ds->n; i++)
         td_free(c->found[i].reason);
+    for (int64_t i = 0; c->found && i < c->ds->n; i++)
+        td_free(c->found[i].other_size);
     td_free(c->workers);
     td_free(c->found);
     td_free(c->images);

@@ -15,9 +15,10 @@ enum { TRIES = 10, TRIES_DALI = 100, TRIES_TF = 100 };
 static const double min_area = 0.08, max_area = 1.0;
 static const double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 
-/* TensorFlow's: at least a tenth of the box that must be covered, the whole picture here */
-static const double tf_min_area = 0.05, tf_min_covered = 0.1;
-static const double tf_min_ratio = 0.75, tf_max_ratio = 1.33;
+/* TensorFlow's classifiers: at least a tenth of the box that must be covered, the picture here */
+static const td_distortion tf_distortion = {
+    .min_area = 0.05, .max_area = 1.0, .min_ratio = 0.75, .max_ratio = 1.33, .min_covered = 0.1
+};
 
 static double uniform(td_rng *r, double low, double high)
 {
@@ -127,11 +128,12 @@ static int width_of(int height, double ratio)
 }
 
 /* heights from which a box of this ratio is drawn */
-static void tf_heights(int width, int height, double ratio, int *low, int *high)
+static void tf_heights(int width, int height, const td_distortion *d, double ratio, int *low,
+                       int *high)
 {
     double area = (double)width * height;
-    *low = (int)rint(sqrt(tf_min_area * area / ratio));
-    *high = (int)rint(sqrt(max_area * area / ratio));
+    *low = (int)rint(sqrt(d->min_area * area / ratio));
+    *high = (int)rint(sqrt(d->max_area * area / ratio));
     if (width_of(*high, ratio) > width) {
         *high = (int)((width + 0.5 - 1e-7) / ratio);
         if (width_of(*high, ratio) > width)
@@ -141,33 +143,41 @@ static void tf_heights(int width, int height, double ratio, int *low, int *high)
     *low = *low > *high ? *high : *low;
 }
 
-static bool tf_try(td_rng *r, int width, int height, td_box *box)
+static bool tf_try(td_rng *r, int width, int height, const td_distortion *d, td_box *box)
 {
-    double area = (double)width * height, ratio = uniform(r, tf_min_ratio, tf_max_ratio);
+    double area = (double)width * height, ratio = uniform(r, d->min_ratio, d->max_ratio);
     int low, high;
-    tf_heights(width, height, ratio, &low, &high);
+    tf_heights(width, height, d, ratio, &low, &high);
     int h = low < high ? low + below(r, high - low + 1) : high;
-    if ((double)h * width_of(h, ratio) < tf_min_area * area)
+    if ((double)h * width_of(h, ratio) < d->min_area * area)
         h++; /* rounding alone must not make it fail */
-    if ((double)h * width_of(h, ratio) > max_area * area)
+    if ((double)h * width_of(h, ratio) > d->max_area * area)
         h--;
     int w = width_of(h, ratio);
     double got = (double)w * h;
-    if (got < tf_min_area * area || w > width || h > height || w < 1 || h < 1)
+    if (got < d->min_area * area || got > d->max_area * area || w > width || h > height || w < 1 ||
+        h < 1)
         return false;
     *box = (td_box){ .width = w, .height = h };
     box->y = h < height ? below(r, height - h) : 0; /* never the last place */
     box->x = w < width ? below(r, width - w) : 0;
-    return got >= tf_min_covered * area;
+    return got >= d->min_covered * area;
+}
+
+bool td_crop_distorted(td_rng *r, int width, int height, const td_distortion *d, td_box *out)
+{
+    for (int i = 0; i < TRIES_TF; i++)
+        if (tf_try(r, width, height, d, out))
+            return true;
+    *out = (td_box){ .width = width, .height = height };
+    return false;
 }
 
 static td_box tf_crop(td_rng *r, int width, int height)
 {
     td_box box;
-    for (int i = 0; i < TRIES_TF; i++)
-        if (tf_try(r, width, height, &box))
-            return box;
-    return (td_box){ .width = width, .height = height };
+    (void)td_crop_distorted(r, width, height, &tf_distortion, &box);
+    return box;
 }
 
 /* --- by rules --------------------------------------------------------------------------------- */

@@ -22,6 +22,15 @@
 /** A training crop of a width x height picture by these rules. */
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height);
 
+/** What TensorFlow's sampler of windows takes: shares of the area, and width over height. */
+typedef struct {
+    double min_area, max_area, min_ratio, max_ratio;
+    double min_covered; /* share of the picture that the window has to cover, besides */
+} td_distortion;
+
+/** A window of these bounds in 100 tries; false: none was found, and *out is the whole picture. */
+bool td_crop_distorted(td_rng *r, int width, int height, const td_distortion *d, td_box *out);
+
 /** The size whose short side is `to`; TensorFlow's may be one less, but not below `min`. */
 void td_short_side(td_crop_rules rules, int width, int height, int to, int min, int *out_width,
                    int *out_height);

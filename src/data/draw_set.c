@@ -4,6 +4,9 @@
  *   <path>/train/circle/00000.jpg ...      class names are the names of the kinds
  *   <path>/val/circle/00000.jpg ...
  *
+ *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures a picture, and
+ *   <path>/annotations/instances_train.json    where they are (docs/formats.md, "Annotations")
+ *
  * Picture i of a split shows kind i % classes and has random numbers of its own, so the bytes do
  * not depend on the threads.  Everything is made in <path>.part.<pid> and renamed when it is whole.
  */
@@ -22,6 +25,11 @@ enum {
     VAL = 400,
     SIZE = 64,
     QUALITY = 90,
+    OBJECT_CLASSES = 3,
+    OBJECT_TRAIN = 800,
+    OBJECT_VAL = 100,
+    OBJECT_SIZE = 320,
+    OBJECTS = 4, /* of a picture, at most */
     SIZE_MIN = 16,
     SIZE_LIMIT = 4096,
     PATH_BYTES = 4096
@@ -38,6 +46,8 @@ typedef struct {
     td_draw_opts opts;
     char folder[PATH_BYTES]; /* where it is made */
     painter *painters;       /* [threads] */
+    td_drawn *drawn;         /* with boxes: [train + val, OBJECTS] */
+    int *n_drawn;            /* [train + val] */
 } drawing;
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -47,10 +57,12 @@ static td_status too_long(const char *path)
     return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
 }
 
+/* where the pictures of a class are; with boxes, those of all classes */
 static td_status class_folder(const drawing *d, int split, int kind, char *out)
 {
-    int n =
-        snprintf(out, PATH_BYTES, "%s/%s/%s", d->folder, splits[split], td_draw_kind_name(kind));
+    int n = d->opts.boxes ? snprintf(out, PATH_BYTES, "%s/%s", d->folder, splits[split])
+                          : snprintf(out, PATH_BYTES, "%s/%s/%s", d->folder, splits[split],
+                                     td_draw_kind_name(kind));
     return n < PATH_BYTES ? TD_OK : too_long(d->folder);
 }
 
@@ -61,8 +73,11 @@ static td_status picture_path(const drawing *d, int64_t i, char *out, int *kind,
     *split = i >= d->opts.train;
     *number = *split ? i - d->opts.train : i;
     *kind = (int)(*number % d->opts.classes);
-    int n = snprintf(out, PATH_BYTES, "%s/%s/%s/%05" PRId64 ".jpg", d->folder, splits[*split],
-                     td_draw_kind_name(*kind), *number / d->opts.classes);
+    int n = d->opts.boxes
+                ? snprintf(out, PATH_BYTES, "%s/%s/%05" PRId64 ".jpg", d->folder, splits[*split],
+                           *number)
+                : snprintf(out, PATH_BYTES, "%s/%s/%s/%05" PRId64 ".jpg", d->folder, splits[*split],
+                           td_draw_kind_name(*kind), *number / d->opts.classes);
     return n < PATH_BYTES ? TD_OK : too_long(d->folder);
 }
 
@@ -77,11 +92,81 @@ static td_status draw_one(void *ctx, int worker, int64_t i)
     int64_t number;
     TD_TRY(picture_path(d, i, path, &kind, &split, &number));
     td_rng r = td_rng_make(d->opts.seed, TD_RNG_DRAW, (uint64_t)number, (uint64_t)split);
-    TD_TRY(td_image_draw_sample(kind, &r, d->opts.size, d->opts.size, &p->picture));
+    if (d->opts.boxes)
+        TD_TRY(td_image_draw_objects(d->opts.classes, OBJECTS, &r, d->opts.size, d->opts.size,
+                                     &p->picture, d->drawn + OBJECTS * i, &d->n_drawn[i]));
+    else
+        TD_TRY(td_image_draw_sample(kind, &r, d->opts.size, d->opts.size, &p->picture));
     p->jpeg.len = 0;
     TD_TRY(td_image_encode_jpeg(&p->picture, d->opts.quality, &p->jpeg));
     return td_file_write(path, p->jpeg.data, p->jpeg.len);
 }
+
+/* --- annotations ------------------------------------------------------------------------------ */
+
+static td_status annotation_path(const drawing *d, const char *name, char *out)
+{
+    int n = snprintf(out, PATH_BYTES, "%s/annotations%s%s%s", d->folder, *name ? "/instances_" : "",
+                     name, *name ? ".json" : "");
+    return n < PATH_BYTES ? TD_OK : too_long(d->folder);
+}
+
+static void add_objects(const drawing *d, int64_t first, int64_t n, td_text *t)
+{
+    int64_t id = 0;
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < d->n_drawn[first + i]; k++) {
+            const td_drawn *x = &d->drawn[OBJECTS * (first + i) + k];
+            id++;
+            td_text_add(t,
+                        "%s\n{\"id\": %" PRId64 ", \"image_id\": %" PRId64
+                        ", \"category_id\": %d, \"bbox\": [%d, %d, %d, %d], \"area\": %" PRId64
+                        ", \"iscrowd\": 0}",
+                        id > 1 ? "," : "", id, i + 1, x->figure + 1, x->box.x, x->box.y,
+                        x->box.width, x->box.height, x->area);
+        }
+    }
+}
+
+static td_status write_annotations(const drawing *d, int split)
+{
+    int64_t first = split ? d->opts.train : 0, n = split ? d->opts.val : d->opts.train;
+    char path[PATH_BYTES];
+    td_text t = { 0 };
+    td_status st;
+    TD_TRY(annotation_path(d, splits[split], path));
+    td_text_add(&t,
+                "{\"info\": {\"description\": \"drawn figures, seed %" PRIu64 "\"},\n\"images\": [",
+                d->opts.seed);
+    for (int64_t i = 0; i < n; i++)
+        td_text_add(&t,
+                    "%s\n{\"id\": %" PRId64 ", \"file_name\": \"%05" PRId64
+                    ".jpg\", \"width\": %d, \"height\": %d}",
+                    i ? "," : "", i + 1, i, d->opts.size, d->opts.size);
+    td_text_add(&t, "],\n\"annotations\": [");
+    add_objects(d, first, n, &t);
+    td_text_add(&t, "],\n\"categories\": [");
+    for (int k = 0; k < d->opts.classes; k++)
+        td_text_add(&t, "%s\n{\"id\": %d, \"name\": \"%s\"}", k ? "," : "", k + 1,
+                    td_draw_figure_name(k));
+    td_text_add(&t, "]}\n");
+    TD_OUT(td_text_status(&t));
+    TD_OUT(td_file_write(path, t.data, t.len));
+out:
+    td_text_release(&t);
+    return st;
+}
+
+static td_status write_boxes(const drawing *d)
+{
+    char path[PATH_BYTES];
+    TD_TRY(annotation_path(d, "", path));
+    TD_TRY(td_make_folder(path));
+    TD_TRY(write_annotations(d, 0));
+    return write_annotations(d, 1);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static td_status make_folders(const drawing *d)
 {
@@ -113,7 +198,11 @@ static void remove_all(const drawing *d)
         int n = snprintf(path, sizeof path, "%s/%s", d->folder, splits[split]);
         if (n < PATH_BYTES)
             (void)rmdir(path);
+        if (d->opts.boxes && annotation_path(d, splits[split], path) == TD_OK)
+            (void)unlink(path);
     }
+    if (d->opts.boxes && annotation_path(d, "", path) == TD_OK)
+        (void)rmdir(path);
     (void)rmdir(d->folder);
 }
 
@@ -124,9 +213,18 @@ static td_status draw_all(drawing *d)
     d->painters = td_alloc((size_t)threads, sizeof *d->painters);
     if (!d->painters)
         return TD_ENOMEM;
+    if (d->opts.boxes) {
+        d->drawn = td_alloc((size_t)(d->opts.train + d->opts.val), OBJECTS * sizeof *d->drawn);
+        d->n_drawn = td_alloc((size_t)(d->opts.train + d->opts.val), sizeof *d->n_drawn);
+        TD_OUT(d->drawn && d->n_drawn ? TD_OK : TD_ENOMEM);
+    }
     TD_OUT(make_folders(d));
     TD_OUT(td_parallel(d->opts.train + d->opts.val, threads, draw_one, d));
+    if (d->opts.boxes)
+        TD_OUT(write_boxes(d));
 out:
+    td_free(d->drawn);
+    td_free(d->n_drawn);
     for (int i = 0; i < threads; i++) {
         td_image_release(&d->painters[i].picture);
         td_text_release(&d->painters[i].jpeg);
@@ -148,14 +246,17 @@ static td_status check_range(const char *what, int64_t value, int64_t min, int64
 static td_status take_opts(const td_draw_opts *opts, td_draw_opts *o)
 {
     *o = *opts;
-    o->classes = o->classes ? o->classes : CLASSES;
-    o->train = o->train ? o->train : TRAIN;
-    o->val = o->val ? o->val : VAL;
-    o->size = o->size ? o->size : SIZE;
+    o->classes = o->classes ? o->classes : o->boxes ? OBJECT_CLASSES : CLASSES;
+    o->train = o->train ? o->train : o->boxes ? OBJECT_TRAIN : TRAIN;
+    o->val = o->val ? o->val : o->boxes ? OBJECT_VAL : VAL;
+    o->size = o->size ? o->size : o->boxes ? OBJECT_SIZE : SIZE;
     o->quality = o->quality ? o->quality : QUALITY;
-    TD_TRY(check_range("number of classes", o->classes, 2, td_draw_kinds()));
-    TD_TRY(check_range("number of training pictures", o->train, o->classes, 100000000));
-    TD_TRY(check_range("number of validation pictures", o->val, o->classes, 100000000));
+    int min_classes = o->boxes ? 1 : 2,
+        max_classes = o->boxes ? td_draw_figures() : td_draw_kinds();
+    int64_t min_pictures = o->boxes ? 1 : o->classes;
+    TD_TRY(check_range("number of classes", o->classes, min_classes, max_classes));
+    TD_TRY(check_range("number of training pictures", o->train, min_pictures, 100000000));
+    TD_TRY(check_range("number of validation pictures", o->val, min_pictures, 100000000));
     TD_TRY(check_range("size", o->size, SIZE_MIN, SIZE_LIMIT));
     TD_TRY(check_range("JPEG quality", o->quality, 1, 100));
     return td_threads_wanted(o->threads, &o->threads);

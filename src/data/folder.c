@@ -12,7 +12,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
-#include "data/source.h"
+#include "data/objects.h"
 
 enum {
     DEPTH_MAX = 32, /* folders below a class; a link that points upward ends here */
@@ -265,6 +265,8 @@ static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
     char *root = NULL;
     if (td_pack_is(opts->path))
         return td_packed_open(opts, ds);
+    if (opts->has_boxes || opts->annotations)
+        return td_annotated_open(opts, ds);
     TD_TRY(find_root(opts, &root));
     ds->root = td_arena_text(&ds->arena, root);
     td_free(root);

@@ -28,12 +28,16 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "data/anchor_rows.h"
+#include "data/objects.h"
 #include "data/sampler.h"
 #include "data/sizes.h"
 
 enum {
     BATCH = 32,
     SIZE = 224,
+    SIZE_SSD320 = 320,
+    SIZE_SSD300 = 300,
     PADDING = 32,
     PREFETCH = 2,
     BATCH_MAX = 1 << 20,
@@ -67,6 +71,7 @@ typedef struct {
 struct slot {
     float *images; /* [batch, 3, size, size] with room for the largest, from td_pages_alloc */
     int size;
+    td_anchor_rows anchors;                     /* of detectors */
     row *rows;                                  /* [batch] */
     int64_t *wanted, *ahead, *labels, *samples; /* [batch] */
     int n;
@@ -86,6 +91,7 @@ struct td_loader {
     const td_dataset *ds;
     td_loader_opts opts;    /* with defaults filled in */
     td_transform transform; /* its size is the largest; a row's is its slot's */
+    td_anchors *anchors;    /* NULL: no detector */
     td_sizes sizes;         /* by epoch */
     td_sampler sampler;
     int64_t n_batches;
@@ -103,7 +109,9 @@ struct td_loader {
     td_queue *work;
     worker *workers; /* [opts.workers] */
 
-    /* ready rows: one batch of noise, or nothing */
+    /* ready rows: one batch of noise, or nothing; and what their anchors should say */
+    td_anchor_rows ready;
+    td_transformer ready_buffers;
     float *noise;
     int64_t *labels, *samples; /* [batch] */
 
@@ -162,6 +170,14 @@ static td_status make_sample(worker *w, const row *r, int64_t sample, float *dst
     const void *bytes;
     size_t n_bytes;
     TD_TRY(td_sample_read(ld->ds, sample, &w->buffers, &bytes, &n_bytes));
+    if (ld->anchors) {
+        int n;
+        const td_scene scene = td_dataset_scene(ld->ds, sample);
+        TD_TRY(td_object_row(&w->buffers, &t, bytes, n_bytes, &scene, r->home->epoch, sample, dst,
+                             &n));
+        return td_anchor_rows_fill(&r->home->anchors, r->i, ld->anchors, &w->buffers,
+                                   w->buffers.truths, n);
+    }
     return td_transform_picture(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
 
@@ -342,6 +358,7 @@ static td_status settle(td_loader *ld, slot *s)
         if (n != i)
             memcpy(s->images + n_floats * (size_t)n, s->images + n_floats * (size_t)i,
                    n_floats * sizeof(float));
+        td_anchor_rows_move(&s->anchors, n, i);
         s->samples[n] = r->got;
         s->labels[n++] = ld->ds->samples[r->got].label;
     }
@@ -358,8 +375,26 @@ int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out)
 
 /* --- lending --------------------------------------------------------------------------------- */
 
+static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
+{
+    b->n_anchors = rows->n_anchors;
+    b->anchor_labels = rows->labels;
+    b->anchor_targets = rows->codes;
+}
+
+/* what the anchors of ready rows should say; noise is the same in every batch */
+static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int n_truths;
+        const td_truth *t = td_dataset_truths(ld->ds, samples[i], &n_truths);
+        TD_TRY(td_anchor_rows_fill(&ld->ready, i, ld->anchors, &ld->ready_buffers, t, n_truths));
+    }
+    return TD_OK;
+}
+
 /* ready rows: the file's own memory, or the same noise again */
-static void lend_ready(td_loader *ld)
+static td_status lend_ready(td_loader *ld)
 {
     td_batch *b = &ld->batch;
     b->n = td_sampler_rows(&ld->sampler, ld->epoch, ld->index, ld->samples);
@@ -368,10 +403,14 @@ static void lend_ready(td_loader *ld)
     if (ld->ds->images) {
         int64_t first = b->n ? ld->samples[0] : 0;
         b->images = ld->ds->images + first * b->channels * b->height * b->width;
-        b->labels = ld->ds->labels + first;
+        b->labels = ld->ds->labels ? ld->ds->labels + first : ld->labels;
+        if (ld->anchors)
+            TD_TRY(fill_ready(ld, ld->samples, b->n));
     }
+    lend_anchors(b, &ld->ready);
     b->samples = ld->samples;
     b->wait_s = b->decode_s = 0;
+    return TD_OK;
 }
 
 static td_status lend_slot(td_loader *ld)
@@ -386,6 +425,7 @@ static td_status lend_slot(td_loader *ld)
     b->images = s->images;
     b->labels = s->labels;
     b->samples = s->samples;
+    lend_anchors(b, &s->anchors);
     b->n = s->n;
     b->height = b->width = s->size;
     b->wait_s = wait_s;
@@ -399,7 +439,7 @@ static td_status lend(td_loader *ld)
         fill(ld);
         TD_TRY(lend_slot(ld));
     } else {
-        lend_ready(ld);
+        TD_TRY(lend_ready(ld));
     }
     ld->batch.epoch = ld->epoch;
     ld->batch.index = ld->index++;
@@ -476,6 +516,36 @@ static td_status take_sizes(td_loader *ld)
     return TD_OK;
 }
 
+/* a detector's rows are made by its own rules, for pictures with boxes */
+static td_status take_detector(td_loader *ld)
+{
+    const td_loader_opts *o = &ld->opts;
+    const td_dataset *ds = ld->ds;
+    if (!o->detector)
+        return TD_OK;
+    if (!td_dataset_has_boxes(ds))
+        return td_error(TD_EARG, "'%s' has classes of pictures, a detector wants boxes", ds->root);
+    if (o->autoaugment || ld->sizes.n)
+        return td_error(TD_EUSAGE, "%s is not for detectors: boxes would not follow",
+                        o->autoaugment ? "autoaugment" : "an image size by epoch");
+    if (ds->images && ds->channels != 3)
+        return td_error(TD_ESHAPE, "'%s' holds images of %d channels, a detector wants 3", ds->root,
+                        ds->channels);
+    if (ds->images && ds->width != ds->height)
+        return td_error(TD_ESHAPE, "'%s' holds images of %d x %d, a detector wants squares",
+                        ds->root, ds->width, ds->height);
+    ld->transform.detector = (td_detector)o->detector;
+    ld->transform.is_jittered = o->color_jitter && o->is_training;
+    return td_anchors_new((td_detector)o->detector, o->image_size, &ld->anchors);
+}
+
+static int usual_size(int detector)
+{
+    return detector == TD_DETECTOR_SSD320   ? SIZE_SSD320
+           : detector == TD_DETECTOR_SSD300 ? SIZE_SSD300
+                                            : SIZE;
+}
+
 static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
 {
     td_loader_opts *o = &ld->opts;
@@ -485,7 +555,9 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
         return td_error(TD_ESHAPE, "'%s' holds images of %d x %d, wanted %d x %d", ds->root,
                         ds->width, ds->height, o->image_size, o->image_size);
     o->batch_size = o->batch_size ? o->batch_size : BATCH;
-    o->image_size = o->image_size ? o->image_size : ds->images ? ds->height : SIZE;
+    o->image_size = o->image_size ? o->image_size
+                    : ds->images  ? ds->height
+                                  : usual_size(o->detector);
     o->eval_padding = o->eval_padding ? o->eval_padding : PADDING;
     if (o->eval_padding < 0)
         o->eval_padding = 0;
@@ -510,7 +582,8 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
                                     .seed = o->seed };
     if ((unsigned)o->order > TD_ORDER_BUFFER)
         return td_error(TD_EARG, "order %d is unknown", (int)o->order);
-    return td_transform_choose(&ld->transform, o);
+    TD_TRY(td_transform_choose(&ld->transform, o));
+    return take_detector(ld);
 }
 
 static int64_t bad_allowed(double share, int64_t n)
@@ -554,23 +627,29 @@ static td_status set_up_ready(td_loader *ld)
     ld->samples = td_alloc((size_t)batch, sizeof *ld->samples);
     if (!ld->samples)
         return TD_ENOMEM;
+    ld->labels = td_alloc((size_t)batch, sizeof *ld->labels);
+    if (!ld->labels)
+        return TD_ENOMEM;
+    if (ld->anchors)
+        TD_TRY(td_anchor_rows_init(&ld->ready, ld->anchors, o->batch_size));
     if (ds->images) {
         b->channels = ds->channels;
         b->height = ds->height;
         b->width = ds->width;
+        for (int64_t i = 0; i < batch; i++)
+            ld->labels[i] = -1; /* where the pictures have boxes */
         return TD_OK;
     }
     b->channels = 3;
     b->height = b->width = o->image_size;
-    ld->labels = td_alloc((size_t)batch, sizeof *ld->labels);
-    if (!ld->labels)
-        return TD_ENOMEM;
     ld->noise = td_pages_alloc(ld->slot_bytes);
     if (!ld->noise)
         return TD_ENOMEM;
     td_synthetic_fill(ds, o->seed, (int64_t)o->rank * batch, o->batch_size, o->image_size,
                       ld->noise, ld->labels);
-    return TD_OK;
+    for (int64_t i = 0; i < batch; i++)
+        ld->samples[i] = ((int64_t)o->rank * batch + i) % ds->n;
+    return ld->anchors ? fill_ready(ld, ld->samples, o->batch_size) : TD_OK;
 }
 
 static td_status set_up_slot(td_loader *ld, slot *s)
@@ -586,6 +665,8 @@ static td_status set_up_slot(td_loader *ld, slot *s)
         return TD_ENOMEM;
     for (size_t i = 0; i < batch; i++)
         s->rows[i] = (row){ .home = s, .i = (int)i };
+    if (ld->anchors)
+        TD_TRY(td_anchor_rows_init(&s->anchors, ld->anchors, ld->opts.batch_size));
     return td_queue_new(1, &s->done);
 }
 
@@ -662,6 +743,7 @@ static void release_slot(td_loader *ld, slot *s)
     td_free(s->samples);
     if (s->images)
         td_pages_free(s->images, ld->slot_bytes);
+    td_anchor_rows_release(&s->anchors);
     td_queue_free(s->done);
 }
 
@@ -697,6 +779,9 @@ void td_loader_free(td_loader *ld)
     td_free(ld->bad);
     td_free(ld->is_bad);
     td_sampler_release(&ld->sampler);
+    td_anchor_rows_release(&ld->ready);
+    td_transformer_release(&ld->ready_buffers);
+    td_anchors_free(ld->anchors);
     td_free(ld);
 }
 

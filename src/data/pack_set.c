@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "data/loader.h"
+#include "data/objects.h"
 
 enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
 
@@ -28,6 +29,7 @@ typedef struct {
     td_dataset *sets[2];  /* [n_sets] the splits */
     const char *names[2]; /* [n_sets] theirs */
     int n_sets;
+    bool has_boxes;
     td_pack_writer *out;
     const td_dataset *ds;    /* the split at work */
     int64_t first;           /* sample of the block's first item */
@@ -53,7 +55,9 @@ static td_status shrink(const packing *p, td_transformer *w, int64_t i, td_text 
     if (info.width <= p->opts.short_side || info.height <= p->opts.short_side)
         return TD_OK;
     int width, height;
-    const td_decode_opts opts = { .scratch = &w->stored };
+    const td_scene scene = td_dataset_scene(p->ds, i);
+    const td_decode_opts opts = { .scratch = &w->stored,
+                                  .ignore_orientation = td_scene_is_stored(&scene, &info) };
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     td_short_side(TD_RULES_TORCHVISION, w->decoded.width, w->decoded.height, p->opts.short_side, 1,
                   &width, &height);
@@ -79,10 +83,12 @@ static td_status shrink_one(void *ctx, int worker, int64_t k)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* below its class: root/class/NAME */
+/* below its class: root/class/NAME; with boxes root/NAME */
 static const char *name_of(const td_dataset *ds, int64_t i)
 {
     const td_sample *s = &ds->samples[i];
+    if (ds->objects)
+        return s->path + strlen(ds->root) + 1;
     return s->path + strlen(ds->root) + 1 + strlen(ds->class_names[s->label]) + 1;
 }
 
@@ -101,7 +107,8 @@ static td_status add_one(packing *p, int64_t i, const item *it)
         td_log(TD_LOG_WARN, "data", "packed as it is: '%s': %s", p->ds->samples[i].path,
                it->unreadable);
     }
-    return td_pack_add(p->out, (int)p->ds->samples[i].label, name_of(p->ds, i), bytes, n_bytes);
+    int label = p->ds->objects ? 1 : (int)p->ds->samples[i].label;
+    return td_pack_add(p->out, label, name_of(p->ds, i), bytes, n_bytes);
 }
 
 static td_status pack_block(packing *p, int64_t n)
@@ -119,10 +126,66 @@ static td_status pack_block(packing *p, int64_t n)
     return TD_OK;
 }
 
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+static void add_annotations(const td_dataset *ds, td_text *t)
+{
+    for (int64_t i = 0, k = 0; i < ds->n; i++) {
+        int n;
+        const td_annotation *a = td_dataset_annotations(ds, i, &n);
+        for (; n > 0; n--, a++)
+            td_text_add(
+                t,
+                "%s\n{\"id\": %" PRId64 ", \"image_id\": %" PRId64 ", \"category_id\": %" PRId64
+                ", \"bbox\": [%.17g, %.17g, %.17g, %.17g], \"area\": %.17g, \"iscrowd\": %d}",
+                k++ ? "," : "", a->id, ds->objects->pictures[i].id,
+                ds->objects->categories[a->label - 1], a->x, a->y, a->width, a->height, a->area,
+                a->is_crowd);
+    }
+}
+
+/* what stands in the annotation file, but for what was left out and what nobody here reads */
+static td_status make_annotations(const td_dataset *ds, td_text *t)
+{
+    td_text_add(t, "{\"images\": [");
+    for (int64_t i = 0; i < ds->n; i++) {
+        const td_annotated *p = &ds->objects->pictures[i];
+        td_text_add(t, "%s\n{\"id\": %" PRId64, i ? "," : "", p->id);
+        td_json_add_text(t, "file_name", name_of(ds, i));
+        td_text_add(t, ", \"width\": %d, \"height\": %d}", p->width, p->height);
+    }
+    td_text_add(t, "],\n\"annotations\": [");
+    add_annotations(ds, t);
+    td_text_add(t, "],\n\"categories\": [");
+    for (int i = 0; i < ds->n_classes; i++) {
+        td_text_add(t, "%s\n{\"id\": %" PRId64, i ? "," : "", ds->objects->categories[i]);
+        td_json_add_text(t, "name", ds->class_names[i]);
+        td_text_add(t, "}");
+    }
+    td_text_add(t, "]}\n");
+    return td_text_status(t);
+}
+
+static td_status pack_annotations(packing *p, const char *name)
+{
+    static const char *const classes[] = { TD_PACK_ANNOTATIONS, TD_PACK_PICTURES };
+    td_text t = { 0 };
+    td_status st;
+    TD_OUT(td_pack_begin_split(p->out, name, 2, classes));
+    TD_OUT(make_annotations(p->ds, &t));
+    TD_OUT(td_pack_add(p->out, 0, "instances.json", t.data, t.len));
+out:
+    td_text_release(&t);
+    return st;
+}
+
 static td_status pack_split(packing *p, const char *name)
 {
     const td_dataset *ds = p->ds;
-    TD_TRY(td_pack_begin_split(p->out, name, ds->n_classes, ds->class_names));
+    if (ds->objects)
+        TD_TRY(pack_annotations(p, name));
+    else
+        TD_TRY(td_pack_begin_split(p->out, name, ds->n_classes, ds->class_names));
     for (p->first = 0; p->first < ds->n; p->first += BLOCK) {
         int64_t left = ds->n - p->first;
         TD_TRY(pack_block(p, left < BLOCK ? left : BLOCK));
@@ -135,8 +198,10 @@ static td_status pack_split(packing *p, const char *name)
 /* Open one split, or the folder itself when `split` is NULL. */
 static td_status open_set(packing *p, const char *path, const char *split)
 {
-    TD_TRY(
-        td_dataset_open(&(td_dataset_opts){ .path = path, .split = split }, &p->sets[p->n_sets]));
+    const td_dataset_opts o = {
+        .path = path, .split = split, .has_boxes = p->has_boxes, .annotations = p->opts.annotations
+    };
+    TD_TRY(td_dataset_open(&o, &p->sets[p->n_sets]));
     p->names[p->n_sets++] = split ? split : "";
     return TD_OK;
 }
@@ -150,8 +215,12 @@ static td_status open_if_there(packing *p, const char *path, const char *split)
 
 static td_status open_sets(packing *p, const char *path)
 {
-    if (p->opts.split)
-        return open_set(p, path, p->opts.split);
+    const char *split = p->opts.split;
+    p->has_boxes = p->opts.annotations || td_dataset_is_annotated(path, split) ||
+                   (!split && (td_dataset_is_annotated(path, "train") ||
+                               td_dataset_is_annotated(path, "val")));
+    if (split || p->opts.annotations)
+        return open_set(p, path, split);
     TD_TRY(open_if_there(p, path, "train"));
     TD_TRY(open_if_there(p, path, "val"));
     return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
@@ -165,7 +234,7 @@ static td_status create(packing *p, const char *out)
         side = td_pack_facts_of(p->sets[0]->pack)->short_side;
         quality = td_pack_facts_of(p->sets[0]->pack)->quality;
     }
-    return td_pack_create(out, side, quality, &p->out);
+    return td_pack_create(out, side, quality, td_dataset_has_boxes(p->sets[0]), &p->out);
 }
 
 /* what is there to pack is known, and right, before anything is written */
@@ -179,7 +248,7 @@ static td_status pack_all(packing *p, const char *path, const char *out)
         TD_TRY(pack_split(p, p->names[i]));
     }
     TD_TRY(td_pack_finish(p->out, &facts));
-    p->result.n_pictures = (int64_t)facts.n_pictures;
+    p->result.n_pictures = (int64_t)facts.n_pictures - (p->has_boxes ? p->n_sets : 0);
     p->result.n_bytes = (int64_t)facts.n_bytes;
     p->result.digest = facts.digest;
     return TD_OK;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "data/source.h"
+#include "data/objects.h"
 
 static const td_pack_split *find_split(const td_pack *p, const char *name)
 {
@@ -60,6 +60,8 @@ static char *joined(td_dataset *ds, const char *a, const char *b)
     return path;
 }
 
+/* --- classes ---------------------------------------------------------------------------------- */
+
 static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char ***folders)
 {
     ds->class_names = td_alloc((size_t)s->n_classes, sizeof *ds->class_names);
@@ -93,17 +95,99 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
     return TD_OK;
 }
 
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+/* the entry of annotations, and the pictures in its order */
+static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, const td_coco *c)
+{
+    if (c->n_images != s->n_pictures - 1 || c->n_bad > 0)
+        return td_error(TD_EFORMAT,
+                        "pack '%s': annotations of %zu pictures, the pack has %llu of them; %lld "
+                        "cannot be used",
+                        ds->root, c->n_images, (unsigned long long)s->n_pictures - 1,
+                        (long long)c->n_bad);
+    for (size_t i = 0; i < c->n_images; i++) {
+        td_pack_picture x = td_pack_picture_at(ds->pack, s->first + 1 + i);
+        if (strcmp(x.name, c->images[i].file_name) != 0)
+            return td_error(TD_EFORMAT, "pack '%s': picture %zu is '%s', the annotations say '%s'",
+                            ds->root, i, x.name, c->images[i].file_name);
+    }
+    return TD_OK;
+}
+
+static bool is_annotated_split(const td_pack *p, const td_pack_split *s)
+{
+    return td_pack_facts_of(p)->is_annotated && s->n_classes == 2 && s->n_pictures >= 2 &&
+           strcmp(s->classes[0], TD_PACK_ANNOTATIONS) == 0 &&
+           strcmp(s->classes[1], TD_PACK_PICTURES) == 0 &&
+           td_pack_picture_at(p, s->first + 1).label == 1;
+}
+
+/* sample i is the picture places[i] behind the annotations */
+static td_status add_annotated(td_dataset *ds, const td_dataset_opts *opts, const td_pack_split *s)
+{
+    const void *bytes;
+    size_t n_bytes;
+    td_pack_buffer buffer = { 0 };
+    td_coco *c = NULL;
+    td_status st;
+    if (!is_annotated_split(ds->pack, s))
+        return td_error(TD_EFORMAT, "pack '%s' was damaged: its annotations are not the first",
+                        ds->root);
+    TD_OUT(td_pack_read(ds->pack, s->first, &buffer, &bytes, &n_bytes));
+    TD_OUT(td_coco_parse(bytes, n_bytes, ds->root, &(td_coco_opts){ 0 }, &c));
+    TD_OUT(check_annotated(ds, s, c));
+    ds->places = td_alloc(c->n_images + 1, sizeof *ds->places);
+    TD_OUT(ds->places ? TD_OK : TD_ENOMEM);
+    TD_OUT(td_objects_take(ds, opts, c, ds->root, ds->root, ds->places));
+    ds->pack_first = s->first + 1;
+out:
+    td_coco_free(c);
+    td_free(buffer.bytes);
+    return st;
+}
+
+bool td_pack_is_annotated(const char *path, const char *split)
+{
+    td_pack *p;
+    if (td_pack_open(path, &p) != TD_OK)
+        return false;
+    bool is_so = td_pack_facts_of(p)->is_annotated && find_split(p, split ? split : "");
+    td_pack_close(p);
+    return is_so;
+}
+
+/* boxes are wanted and not there, or there and not wanted */
+static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
+{
+    bool is_annotated = td_pack_facts_of(ds->pack)->is_annotated, wanted = opts->has_boxes;
+    if (opts->annotations)
+        return td_error(TD_EARG, "pack '%s' takes no annotation file: boxes lie in packs",
+                        opts->path);
+    if (is_annotated == wanted)
+        return TD_OK;
+    return td_error(TD_EFORMAT,
+                    wanted ? "pack '%s' holds classes of pictures, wanted boxes"
+                           : "pack '%s' holds pictures with boxes, wanted classes of pictures",
+                    opts->path);
+}
+
 td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     const td_pack_split *s;
     const char **folders = NULL;
     td_status st;
     TD_OUT(td_pack_open(opts->path, &ds->pack));
+    TD_OUT(check_kind(ds, opts));
     TD_OUT(choose_split(ds->pack, opts, &s));
     ds->root = *s->name ? joined(ds, opts->path, s->name) : td_arena_text(&ds->arena, opts->path);
     TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
-    TD_OUT(add_classes(ds, s, &folders));
-    TD_OUT(add_samples(ds, s, folders));
+    if (opts->has_boxes) {
+        TD_OUT(add_annotated(ds, opts, s));
+    } else {
+        TD_OUT(add_classes(ds, s, &folders));
+        TD_OUT(add_samples(ds, s, folders));
+    }
 out:
     td_free(folders);
     return st;

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "data/objects.h"
 
 static const td_source *const sources[] = {
     [TD_DATA_FOLDER] = &td_source_folder,     [TD_DATA_SYNTHETIC] = &td_source_synthetic,
@@ -112,20 +113,27 @@ void td_dataset_free(td_dataset *ds)
 {
     if (!ds)
         return;
+    td_objects_free(ds->objects);
     td_tensors_free(ds->file);
     td_pack_close(ds->pack);
+    td_free(ds->places);
     td_free(ds->samples);
     td_free(ds->class_names);
     td_arena_release(&ds->arena);
     td_free(ds);
 }
 
+/* where a sample's picture is in the pack */
+static uint64_t place_in_pack(const td_dataset *ds, int64_t sample)
+{
+    return ds->pack_first + (uint64_t)(ds->places ? ds->places[sample] : sample);
+}
+
 td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
                          const void **bytes, size_t *n_bytes)
 {
     if (ds->pack)
-        return td_pack_read(ds->pack, ds->pack_first + (uint64_t)sample, &w->packed, bytes,
-                            n_bytes);
+        return td_pack_read(ds->pack, place_in_pack(ds, sample), &w->packed, bytes, n_bytes);
     TD_TRY(td_transform_read(w, ds->samples[sample].path));
     *bytes = w->bytes;
     *n_bytes = w->n_bytes;
@@ -149,7 +157,7 @@ void td_sample_read_ahead(const td_dataset *ds, int64_t sample)
     if (sample >= ds->n)
         return;
     if (ds->pack)
-        td_pack_read_ahead(ds->pack, ds->pack_first + (uint64_t)sample);
+        td_pack_read_ahead(ds->pack, place_in_pack(ds, sample));
     else
         read_file_ahead(ds->samples[sample].path);
 }
@@ -314,7 +322,9 @@ td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names
         TD_OUT(match(ds, n, names, allow_subset, new_label));
     }
     TD_OUT(copy_names(ds, n, names, &copy));
-    for (int64_t i = 0; new_label && i < ds->n; i++)
+    if (ds->objects)
+        TD_OUT(td_objects_renumber(ds, ds->n_classes, n, new_label));
+    for (int64_t i = 0; new_label && !ds->objects && i < ds->n; i++)
         ds->samples[i].label = new_label[ds->samples[i].label];
     td_free(ds->class_names);
     ds->class_names = copy;

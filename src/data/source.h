@@ -31,12 +31,15 @@ struct td_dataset {
 
     td_sample *samples;  /* folder: [n] */
     td_pack *pack;       /* where they are, unless in files of their own */
-    uint64_t pack_first; /* sample i is its picture pack_first + i */
+    uint64_t pack_first; /* sample i is its picture pack_first + i, or + places[i] */
+    int64_t *places;     /* [n]; NULL: none is left out */
 
     td_tensors *file;      /* tensors: owns the two below */
     const float *images;   /* [n, channels, height, width] */
     const int64_t *labels; /* [n] */
     int channels, height, width;
+
+    struct td_objects *objects; /* objects.h; NULL: a data set of classes */
 };
 
 /** One back end.  `open` fills a zeroed data set; on failure the caller frees it. */
@@ -50,6 +53,9 @@ extern const td_source td_source_dali_cpu; /* folders, too */
 extern const td_source td_source_dali_gpu;
 extern const td_source td_source_synthetic;
 extern const td_source td_source_tensors;
+
+/** Does a pack hold this split ("" for NULL), with boxes? */
+bool td_pack_is_annotated(const char *path, const char *split);
 
 /** The pack `opts->path`, in the place of a folder. */
 TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);

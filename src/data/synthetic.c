@@ -5,9 +5,16 @@
  * the network alone.
  */
 #include "base/rng.h"
-#include "data/source.h"
+#include "data/objects.h"
 
-enum { CLASSES = 1000, IMAGES = 1024 };
+enum {
+    CLASSES = 1000,
+    IMAGES = 1024,
+    OBJECT_CLASSES = 80,
+    OBJECTS = 8,   /* of a picture; COCO has 7 */
+    PIXELS = 1000, /* a side of what they are annotated in */
+    ANNOTATED_MAX = 1 << 20
+};
 
 void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
                        float *images, int64_t *labels)
@@ -22,11 +29,47 @@ void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n
     }
 }
 
+/* boxes of 5 .. 60 % a side */
+static td_annotation random_object(td_rng *r, int64_t id, int n_classes)
+{
+    td_annotation a = { .id = id, .label = 1 + (int)td_rng_below(r, (uint64_t)n_classes) };
+    a.width = PIXELS * (0.05 + 0.55 * td_rng_uniform(r));
+    a.height = PIXELS * (0.05 + 0.55 * td_rng_uniform(r));
+    a.x = (PIXELS - a.width) * td_rng_uniform(r);
+    a.y = (PIXELS - a.height) * td_rng_uniform(r);
+    a.area = a.width * a.height;
+    return a;
+}
+
+static td_status make_objects(td_dataset *ds)
+{
+    if (ds->n > ANNOTATED_MAX)
+        return td_error(TD_ELIMIT, "synthetic pictures with boxes: %lld, at most %d are made",
+                        (long long)ds->n, ANNOTATED_MAX);
+    TD_TRY(td_objects_new(ds->n, ds->n * OBJECTS, ds->n_classes, &ds->objects));
+    struct td_objects *o = ds->objects;
+    o->file = ds->root;
+    for (int i = 0; i < ds->n_classes; i++)
+        o->categories[i] = i + 1;
+    for (int64_t i = 0; i < ds->n; i++) {
+        td_rng r = td_rng_make(0, TD_RNG_SYNTH, 1, (uint64_t)i);
+        o->pictures[i] = (td_annotated){ .id = i, .width = PIXELS, .height = PIXELS };
+        for (int64_t k = i * OBJECTS; k < (i + 1) * OBJECTS; k++) {
+            o->annotations[k] = random_object(&r, k + 1, ds->n_classes);
+            o->truths[k] = td_truth_of(&o->annotations[k], PIXELS, PIXELS);
+        }
+        o->first[i + 1] = (i + 1) * OBJECTS;
+    }
+    return TD_OK;
+}
+
 static td_status synthetic_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     ds->root = "synthetic";
     ds->n = opts->n_images ? opts->n_images : IMAGES;
-    return td_dataset_number_classes(ds, opts->n_classes ? opts->n_classes : CLASSES);
+    int usual = opts->has_boxes ? OBJECT_CLASSES : CLASSES;
+    TD_TRY(td_dataset_number_classes(ds, opts->n_classes ? opts->n_classes : usual));
+    return opts->has_boxes ? make_objects(ds) : TD_OK;
 }
 
 static const char *const names[] = { "synthetic", "syntetic", NULL };

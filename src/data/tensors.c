@@ -4,6 +4,12 @@
  *   images  f32 [N, C, H, W]   normalised, as the network gets them
  *   labels  i64 [N]            0 .. classes - 1
  *
+ * For detectors, in the place of `labels`:
+ *
+ *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax in shares of the picture
+ *   labels   i64 [N, G]        1 .. classes
+ *   n_boxes  i64 [N]           how many of the G are meant
+ *
  * Rows are lent straight from the file's memory: nothing is copied, shuffled or changed.  Values
  * that are not finite and labels without a class are found when the file is opened: in a step they
  * would only show as a loss that is none.
@@ -13,7 +19,7 @@
 #include <math.h>
 
 #include "base/os.h"
-#include "data/source.h"
+#include "data/objects.h"
 
 enum { SIDE_MAX = 65536, CLASSES_MAX = 1 << 24 };
 
@@ -82,6 +88,120 @@ static td_status read_labels(td_dataset *ds, const char *path, int n_classes)
     return td_dataset_number_classes(ds, n_classes ? n_classes : (int)top + 1);
 }
 
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+static td_status want_tensor(const td_dataset *ds, const char *name, td_dtype dtype, int rank,
+                             const int64_t *dim, const td_tensor **out)
+{
+    const td_tensor *t = td_tensors_get(ds->file, name);
+    *out = t;
+    if (!t)
+        return td_error(TD_EFORMAT, "'%s' has no tensor '%s'", ds->root, name);
+    if (t->dtype != dtype || t->rank != rank)
+        return td_error(TD_EFORMAT, "'%s': %s has dtype %s and rank %d, wanted %s and rank %d",
+                        ds->root, name, td_dtype_name(t->dtype), t->rank, td_dtype_name(dtype),
+                        rank);
+    for (int i = 0; i < rank; i++)
+        if (dim[i] >= 0 && t->dim[i] != dim[i])
+            return td_error(TD_EFORMAT, "'%s': dimension %d of %s is %" PRId64 ", wanted %" PRId64,
+                            ds->root, i, name, t->dim[i], dim[i]);
+    return TD_OK;
+}
+
+typedef struct {
+    const float *boxes;
+    const int64_t *labels, *n_boxes;
+    int64_t n_slots; /* G */
+} box_tensors;
+
+static td_status read_boxes(const td_dataset *ds, box_tensors *b)
+{
+    const td_tensor *boxes, *labels, *n;
+    TD_TRY(want_tensor(ds, "boxes", TD_DT_F32, 3, (int64_t[]){ ds->n, -1, 4 }, &boxes));
+    b->n_slots = boxes->dim[1];
+    TD_TRY(want_tensor(ds, "labels", TD_DT_I64, 2, (int64_t[]){ ds->n, b->n_slots }, &labels));
+    TD_TRY(want_tensor(ds, "n_boxes", TD_DT_I64, 1, &ds->n, &n));
+    b->boxes = boxes->data;
+    b->labels = labels->data;
+    b->n_boxes = n->data;
+    return TD_OK;
+}
+
+static td_status check_box(const td_dataset *ds, const box_tensors *b, int64_t row, int64_t k,
+                           int64_t most)
+{
+    const float *x = b->boxes + 4 * (row * b->n_slots + k);
+    int64_t label = b->labels[row * b->n_slots + k];
+    for (int i = 0; i < 4; i++)
+        if (!(fabsf(x[i]) <= FLT_MAX))
+            return td_error(TD_EFORMAT, "'%s': box %" PRId64 " of row %" PRId64 " is not finite",
+                            ds->root, k, row);
+    if (label >= 1 && label <= most)
+        return TD_OK;
+    return td_error(TD_EFORMAT,
+                    "'%s': label of box %" PRId64 " of row %" PRId64 " is %" PRId64
+                    ", wanted 1 .. %" PRId64,
+                    ds->root, k, row, label, most);
+}
+
+/* how many boxes there are in all, and the largest label */
+static td_status check_boxes(const td_dataset *ds, const box_tensors *b, int n_classes, int64_t *n,
+                             int64_t *top)
+{
+    int64_t most = n_classes ? n_classes : CLASSES_MAX;
+    *n = 0;
+    *top = 1;
+    for (int64_t i = 0; i < ds->n; i++) {
+        if (b->n_boxes[i] < 0 || b->n_boxes[i] > b->n_slots)
+            return td_error(TD_EFORMAT,
+                            "'%s': n_boxes of row %" PRId64 " is %" PRId64 ", wanted 0 .. %" PRId64,
+                            ds->root, i, b->n_boxes[i], b->n_slots);
+        for (int64_t k = 0; k < b->n_boxes[i]; k++) {
+            TD_TRY(check_box(ds, b, i, k, most));
+            int64_t label = b->labels[i * b->n_slots + k];
+            *top = label > *top ? label : *top;
+        }
+        *n += b->n_boxes[i];
+    }
+    return TD_OK;
+}
+
+static void take_box(const td_dataset *ds, const box_tensors *b, int64_t at, int64_t id)
+{
+    const float *x = b->boxes + 4 * at;
+    td_truth *t = &ds->objects->truths[id];
+    td_annotation *a = &ds->objects->annotations[id];
+    *t = (td_truth){ .box = { x[0], x[1], x[2], x[3] }, .label = b->labels[at] };
+    *a = (td_annotation){ .x = (double)x[1] * ds->width,
+                          .y = (double)x[0] * ds->height,
+                          .width = ((double)x[3] - (double)x[1]) * ds->width,
+                          .height = ((double)x[2] - (double)x[0]) * ds->height,
+                          .id = id + 1,
+                          .label = (int)b->labels[at] };
+    t->area = a->area = a->width * a->height;
+}
+
+static td_status take_boxes(td_dataset *ds, int n_classes)
+{
+    box_tensors b;
+    int64_t n, top;
+    TD_TRY(read_boxes(ds, &b));
+    TD_TRY(check_boxes(ds, &b, n_classes, &n, &top));
+    TD_TRY(td_dataset_number_classes(ds, n_classes ? n_classes : (int)top));
+    TD_TRY(td_objects_new(ds->n, n, ds->n_classes, &ds->objects));
+    struct td_objects *o = ds->objects;
+    o->file = ds->root;
+    for (int i = 0; i < ds->n_classes; i++)
+        o->categories[i] = i + 1;
+    for (int64_t i = 0, id = 0; i < ds->n; i++) {
+        o->pictures[i] = (td_annotated){ .id = i, .width = ds->width, .height = ds->height };
+        for (int64_t k = 0; k < b.n_boxes[i]; k++)
+            take_box(ds, &b, i * b.n_slots + k, id++);
+        o->first[i + 1] = id;
+    }
+    return TD_OK;
+}
+
 static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     if (td_path_is_folder(opts->path))
@@ -93,6 +213,8 @@ static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
     TD_TRY(td_tensors_read(opts->path, &ds->file));
     TD_TRY(read_images(ds, opts->path));
     TD_TRY(check_values(ds, opts->path));
+    if (opts->has_boxes)
+        return take_boxes(ds, opts->n_classes);
     return read_labels(ds, opts->path, opts->n_classes);
 }
 

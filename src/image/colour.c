@@ -19,6 +19,7 @@ const float td_image_std[3]  = { 58.395f,  57.12f,  57.375f };
 
 const td_norm td_norm_torch = { { 123.675f, 116.28f, 103.53f }, { 58.395f, 57.12f, 57.375f } };
 const td_norm td_norm_tf    = { { 123.68f,  116.28f, 103.53f }, { 58.395f, 57.12f, 57.385f } };
+const td_norm td_norm_vgg   = { { 123.68f,  116.779f, 103.939f }, { 1, 1, 1 } };
 /* clang-format on */
 
 /* a * b / 255 rounded, exact for bytes; PIL's MULDIV255. */

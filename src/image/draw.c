@@ -387,6 +387,16 @@ static uint8_t to_byte(double v)
     return (uint8_t)(fmin(fmax(v, 0), 255) + 0.5);
 }
 
+/* how much of a pixel the figure covers */
+static double share_of(const scene *s, const kind *k, int x, int y)
+{
+    point q = { (x + 0.5 - s->center.x) / s->unit, (y + 0.5 - s->center.y) / s->unit };
+    point p = { q.x * s->cos_turn + q.y * s->sin_turn + s->shift.x,
+                q.y * s->cos_turn - q.x * s->sin_turn + s->shift.y };
+    return fmin(fmax(0.5 - distance(k, p) * s->unit, 0), 1);
+}
+
+/* `k` NULL: paper alone */
 static void paint(const scene *s, const kind *k, td_rng *rng, td_image *out)
 {
     double side = out->width < out->height ? out->width : out->height;
@@ -394,10 +404,7 @@ static void paint(const scene *s, const kind *k, td_rng *rng, td_image *out)
     uint8_t *px = out->px;
     for (int y = 0; y < out->height; y++) {
         for (int x = 0; x < out->width; x++, px += 3) {
-            point q = { (x + 0.5 - s->center.x) / s->unit, (y + 0.5 - s->center.y) / s->unit };
-            point p = { q.x * s->cos_turn + q.y * s->sin_turn + s->shift.x,
-                        q.y * s->cos_turn - q.x * s->sin_turn + s->shift.y };
-            double share = fmin(fmax(0.5 - distance(k, p) * s->unit, 0), 1);
+            double share = k ? share_of(s, k, x, y) : 0;
             double t =
                 0.5 + (x - 0.5 * out->width) * s->slope.x + (y - 0.5 * out->height) * s->slope.y;
             t = fmin(fmax(t, 0), 1);
@@ -415,17 +422,127 @@ static void paint(const scene *s, const kind *k, td_rng *rng, td_image *out)
     }
 }
 
-td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td_image *out)
+static td_status check_sides(int width, int height)
 {
     enum { MIN_SIDE = 16, MAX_SIDE = 4096 };
+    if (width >= MIN_SIDE && height >= MIN_SIDE && width <= MAX_SIDE && height <= MAX_SIDE)
+        return TD_OK;
+    return td_error(TD_EARG, "drawing of %d x %d pixels, sides run from %d to %d", width, height,
+                    MIN_SIDE, MAX_SIDE);
+}
+
+td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td_image *out)
+{
     if (which < 0 || which >= N_KINDS)
         return td_error(TD_EARG, "no drawing of kind %d, there are %d", which, (int)N_KINDS);
-    if (width < MIN_SIDE || height < MIN_SIDE || width > MAX_SIDE || height > MAX_SIDE)
-        return td_error(TD_EARG, "drawing of %d x %d pixels, sides run from %d to %d", width,
-                        height, MIN_SIDE, MAX_SIDE);
+    TD_TRY(check_sides(width, height));
     TD_TRY(td_image_resize_buffer(out, width, height));
     scene s = compose(rng, &kinds[which], width, height);
     paint(&s, &kinds[which], rng, out);
+    return TD_OK;
+}
+
+/* --- several figures -------------------------------------------------------------------------- */
+
+/* the i-th figure with an edge: filled ones, then letters; NULL: there are fewer */
+static const kind *figure(int i)
+{
+    for (int letters = 0; letters < 2; letters++)
+        for (int k = 0; k < N_KINDS; k++)
+            if (!kinds[k].is_texture && kinds[k].is_stroke == (letters == 1) && i-- == 0)
+                return &kinds[k];
+    return NULL;
+}
+
+int td_draw_figures(void)
+{
+    int n = 0;
+    while (figure(n))
+        n++;
+    return n;
+}
+
+const char *td_draw_figure_name(int i)
+{
+    const kind *k = i >= 0 ? figure(i) : NULL;
+    return k ? k->name : NULL;
+}
+
+/* Ink on what is there; tells what it covers. */
+static void paint_figure(const scene *s, const kind *k, td_rng *rng, td_image *out, td_drawn *d)
+{
+    int x0 = out->width, y0 = out->height, x1 = 0, y1 = 0;
+    int top = (int)fmax(s->center.y - 1.1 * s->unit, 0);
+    int bottom = (int)fmin(s->center.y + 1.1 * s->unit + 1, out->height);
+    int left = (int)fmax(s->center.x - 1.1 * s->unit, 0);
+    int right = (int)fmin(s->center.x + 1.1 * s->unit + 1, out->width);
+    d->area = 0;
+    for (int y = top; y < bottom; y++) {
+        for (int x = left; x < right; x++) {
+            double share = share_of(s, k, x, y);
+            uint8_t *px = out->px + 3 * ((size_t)y * (size_t)out->width + (size_t)x);
+            double grain_here = s->grain * rough(rng);
+            for (int c = 0; c < 3 && share > 0; c++)
+                px[c] = to_byte(mix(px[c], s->ink[0].rgb[c] + grain_here, share));
+            if (share < 0.5)
+                continue;
+            d->area++;
+            x0 = x < x0 ? x : x0;
+            y0 = y < y0 ? y : y0;
+            x1 = x + 1 > x1 ? x + 1 : x1;
+            y1 = y + 1 > y1 ? y + 1 : y1;
+        }
+    }
+    d->box = (td_box){ .x = x0, .y = y0, .width = x1 - x0, .height = y1 - y0 };
+}
+
+/* A size and a place that leave the others alone; false: none was found. */
+static bool find_place(td_rng *rng, int width, int height, const scene *others, int n, scene *s)
+{
+    enum { TRIES = 40 };
+    double side = width < height ? width : height;
+    for (int i = 0; i < TRIES; i++) {
+        bool is_free = true;
+        s->unit = side * between(rng, 0.1, 0.26);
+        s->center.x = between(rng, s->unit, width - s->unit);
+        s->center.y = between(rng, s->unit, height - s->unit);
+        for (int k = 0; k < n && is_free; k++) {
+            double apart = s->unit + others[k].unit;
+            is_free = fabs(s->center.x - others[k].center.x) >= apart ||
+                      fabs(s->center.y - others[k].center.y) >= apart;
+        }
+        if (is_free)
+            return true;
+    }
+    return false;
+}
+
+td_status td_image_draw_objects(int n_figures, int most, td_rng *rng, int width, int height,
+                                td_image *out, td_drawn *drawn, int *n)
+{
+    enum { MOST = 16 };
+    scene objects[MOST];
+    *n = 0;
+    if (n_figures < 1 || n_figures > td_draw_figures() || most < 1 || most > MOST)
+        return td_error(TD_EARG, "%d of %d figures, wanted 1 .. %d of 1 .. %d", most, n_figures,
+                        MOST, td_draw_figures());
+    TD_TRY(check_sides(width, height));
+    TD_TRY(td_image_resize_buffer(out, width, height));
+    scene paper = compose(rng, figure(0), width, height);
+    paint(&paper, NULL, rng, out);
+    int wanted = 1 + (int)td_rng_below(rng, (uint64_t)most);
+    for (; *n < wanted; (*n)++) {
+        scene *s = &objects[*n];
+        drawn[*n].figure = (int)td_rng_below(rng, (uint64_t)n_figures);
+        const kind *k = figure(drawn[*n].figure);
+        *s = compose(rng, k, width, height);
+        if (!find_place(rng, width, height, objects, *n, s))
+            break;
+        s->ink[0] = contrasting(rng, paper.paper[0]);
+        paint_figure(s, k, rng, out, &drawn[*n]);
+        if (drawn[*n].area == 0) /* thinner than a pixel */
+            break;
+    }
     return TD_OK;
 }
 

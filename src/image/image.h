@@ -210,6 +210,19 @@ typedef enum {
 TD_CHECKED td_status td_image_alter(td_image *img, td_alteration op, double amount,
                                     td_image *scratch);
 
+/** A linear change of colours, made once for a picture: rows of m are red, green and blue. */
+typedef struct {
+    float m[3][3], offset;
+} td_twist;
+
+/** Hue in degrees; 0, 1, 1, 1, 0 change nothing but by rounding.  Contrast is about 128. */
+td_twist td_twist_make(double hue, double saturation, double contrast, double brightness,
+                       double shift);
+
+/** Change `n` pixels in place, clipped to 0 .. 255; a picture's are rounded. */
+void td_twist_values(const td_twist *t, float *px, size_t n);
+void td_twist_image(const td_twist *t, td_image *img);
+
 /* --- to a tensor ------------------------------------------------------------------------------ */
 
 extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
@@ -222,6 +235,7 @@ typedef struct {
 
 extern const td_norm td_norm_torch; /* the values above */
 extern const td_norm td_norm_tf;    /* 123.68, 116.28, 103.53 and 58.395, 57.12, 57.385 */
+extern const td_norm td_norm_vgg;   /* 123.68, 116.779, 103.939 and 1: only the mean */
 
 /** dst[c, y, x] = (px - mean[c]) / std[c], float32; dst is [3, height, width]. */
 void td_image_normalise(const td_image *img, bool flip, float *dst);
@@ -246,6 +260,23 @@ const char *td_draw_kind_name(int kind);
  */
 TD_CHECKED td_status td_image_draw_sample(int kind, td_rng *rng, int width, int height,
                                           td_image *out);
+
+/** Figures with an edge, the filled ones first: what td_image_draw_objects can draw. */
+int td_draw_figures(void);
+const char *td_draw_figure_name(int figure);
+
+typedef struct {
+    int figure;
+    td_box box;   /* around the pixels of which the figure covers half or more */
+    int64_t area; /* how many those are */
+} td_drawn;
+
+/**
+ * Draw 1 .. most figures, of the first n_figures, that do not touch; what is random is as above.
+ * drawn [most]; *n: how many there are.  Sides and errors as above.
+ */
+TD_CHECKED td_status td_image_draw_objects(int n_figures, int most, td_rng *rng, int width,
+                                           int height, td_image *out, td_drawn *drawn, int *n);
 
 /** Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the picture. */
 void td_image_fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,

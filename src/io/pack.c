@@ -4,7 +4,7 @@
  *     0      16                                    index_at                       end - 64     end
  *     | head | picture | picture | ... | picture   | index                        | tail       |
  *
- *     head   "tandpack", version: u32, zero: u32
+ *     head   "tandpack", version: u32 (1; 2: annotated), zero: u32
  *     index  pictures  [n_pictures]  at: u64, n_bytes: u32, class: u32, digest: u64, name: u32,
  *                                    zero: u32
  *            splits    [n_splits]    n_pictures: u64, n_classes: u32, name: u32
@@ -43,6 +43,7 @@
 
 enum {
     VERSION = 1,
+    VERSION_ANNOTATED = 2,
     MAGIC_BYTES = 8,
     HEAD_BYTES = 16,
     TAIL_BYTES = 64,
@@ -165,13 +166,16 @@ void td_pack_close(td_pack *p)
 
 /* --- checking the ends ----------------------------------------------------------------------- */
 
-static td_status check_head(const td_pack *p, const unsigned char *head)
+static td_status check_head(td_pack *p, const unsigned char *head)
 {
     if (memcmp(head, head_magic, MAGIC_BYTES) != 0)
         return td_error(TD_EFORMAT, "'%s' is no pack: it begins with other bytes", p->what);
-    if (get32(head + MAGIC_BYTES) != VERSION)
-        return td_error(TD_EUNSUPPORTED, "'%s': pack of version %" PRIu32 ", version %d is read",
-                        p->what, get32(head + MAGIC_BYTES), VERSION);
+    uint32_t version = get32(head + MAGIC_BYTES);
+    if (version != VERSION && version != VERSION_ANNOTATED)
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s': pack of version %" PRIu32 ", versions %d and %d are read", p->what,
+                        version, VERSION, VERSION_ANNOTATED);
+    p->facts.is_annotated = version == VERSION_ANNOTATED;
     return TD_OK;
 }
 
@@ -484,6 +488,7 @@ struct td_pack_writer {
     td_atomic *file;
     uint64_t at;
     int short_side, quality;
+    bool is_annotated;
     split splits[SPLITS_MAX];
     int n_splits;
     uint32_t label; /* of the last picture of the split */
@@ -501,13 +506,15 @@ static td_status append(td_pack_writer *w, const void *bytes, size_t n_bytes)
     return TD_OK;
 }
 
-static void make_head(unsigned char *head)
+static void make_head(const td_pack_writer *w, unsigned char *head)
 {
+    uint64_t version = w->is_annotated ? VERSION_ANNOTATED : VERSION;
     memcpy(head, head_magic, MAGIC_BYTES);
-    (void)td_put_le(td_put_le(head + MAGIC_BYTES, VERSION, 4), 0, 4);
+    (void)td_put_le(td_put_le(head + MAGIC_BYTES, version, 4), 0, 4);
 }
 
-td_status td_pack_create(const char *path, int short_side, int quality, td_pack_writer **out)
+td_status td_pack_create(const char *path, int short_side, int quality, bool is_annotated,
+                         td_pack_writer **out)
 {
     unsigned char head[HEAD_BYTES];
     td_status st;
@@ -517,8 +524,9 @@ td_status td_pack_create(const char *path, int short_side, int quality, td_pack_
         return TD_ENOMEM;
     w->short_side = short_side;
     w->quality = quality;
+    w->is_annotated = is_annotated;
     TD_OUT(td_atomic_open(path, &w->file));
-    make_head(head);
+    make_head(w, head);
     TD_OUT(append(w, head, sizeof head));
     *out = w;
     w = NULL;
@@ -662,7 +670,7 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
     p = td_put_le(p, (uint64_t)w->short_side, 4);
     p = td_put_le(p, (uint64_t)w->quality, 4);
     p = td_put_le(p, td_digest_value(&d), 8);
-    make_head(head);
+    make_head(w, head);
     uint64_t digest = digest_of_ends(head, tail);
     p = td_put_le(p, digest, 8);
     memcpy(p, tail_magic, MAGIC_BYTES);
@@ -672,6 +680,7 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
                             .n_pictures = w->n_pictures,
                             .n_bytes = w->at,
                             .digest = digest,
+                            .is_annotated = w->is_annotated,
                             .short_side = w->short_side,
                             .quality = w->quality };
     return TD_OK;

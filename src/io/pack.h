@@ -14,13 +14,16 @@
  *     td_pack_close(p);
  *
  *     td_pack_writer *w;
- *     TD_OUT(td_pack_create("flowers.pack", 0, 0, &w));
+ *     TD_OUT(td_pack_create("flowers.pack", 0, 0, false, &w));
  *     TD_OUT(td_pack_begin_split(w, "train", 2, (const char *const[]){ "daisy", "tulip" }));
  *     TD_OUT(td_pack_add(w, 0, "a.jpg", bytes, n_bytes));          written at once
  *     TD_OUT(td_pack_finish(w, &digest));                          the file appears now, whole
  *     td_pack_writer_free(w);
  *
  * A pack may be read by several threads at a time.
+ *
+ * An annotated pack has the two classes TD_PACK_ANNOTATIONS, of one entry, COCO instances as JSON,
+ * and TD_PACK_PICTURES in each split: pictures in the order in which that file has them.
  */
 #ifndef TD_IO_PACK_H
 #define TD_IO_PACK_H
@@ -30,6 +33,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+
+#define TD_PACK_ANNOTATIONS "annotations"
+#define TD_PACK_PICTURES    "pictures"
 
 #define TD_PACK_PICTURE_BYTES_MAX (256u << 20) /* as for a picture in a file of its own */
 
@@ -55,6 +61,7 @@ typedef struct {
     int n_splits;
     uint64_t n_pictures, n_bytes; /* of all splits; of the file */
     uint64_t digest;              /* of the whole: pictures, names, classes, order */
+    bool is_annotated;            /* of detectors: see below */
     int short_side, quality;      /* what larger pictures were shrunk to; 0: nothing was changed */
 } td_pack_facts;
 
@@ -104,11 +111,11 @@ void td_pack_read_ahead(const td_pack *p, uint64_t i);
 /* --- writing --------------------------------------------------------------------------------- */
 
 /**
- * Begin a pack, through a temporary (io/atomic.h).  `short_side` and `quality` are noted in it.
+ * Begin a pack, through a temporary (io/atomic.h).  The three facts are noted in it.
  * TD_EIO as td_atomic_open; TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_create(const char *path, int short_side, int quality,
-                                    td_pack_writer **out);
+                                    bool is_annotated, td_pack_writer **out);
 
 /**
  * Begin a split; what is added from now on belongs to it.  Names are copied.

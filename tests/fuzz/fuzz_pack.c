@@ -55,7 +55,7 @@ static bool copy(const td_pack *p, const char *path)
     td_pack_facts facts;
     td_pack_buffer buffer = { 0 };
     bool is_whole = true;
-    TD_CHECK(td_pack_create(path, 0, 0, &w) == TD_OK);
+    TD_CHECK(td_pack_create(path, 0, 0, false, &w) == TD_OK);
     for (int i = 0; is_whole && i < td_pack_facts_of(p)->n_splits; i++) {
         const td_pack_split *s = td_pack_split_at(p, i);
         TD_CHECK(td_pack_begin_split(w, s->name, s->n_classes, s->classes) == TD_OK);

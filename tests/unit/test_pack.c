@@ -18,7 +18,7 @@ static td_status write_sample(const char *path)
     td_pack_writer *w;
     td_pack_facts facts;
     td_status st;
-    TD_TRY(td_pack_create(path, 256, 90, &w));
+    TD_TRY(td_pack_create(path, 256, 90, false, &w));
     TD_OUT(td_pack_begin_split(w, "train", 3, three));
     TD_OUT(td_pack_add(w, 0, "1.jpg", "one", 3));
     TD_OUT(td_pack_add(w, 0, "deep/2.jpg", "", 0));
@@ -311,8 +311,8 @@ static void the_writer_refuses_disorder(void **state)
                       *const dot[] = { ".a", "b" }, *const slash[] = { "a", "b/c" },
                       *const none[] = { "", "b" };
     const char *const *const bad[] = { back, same, dot, slash, none };
-    expect_error(td_pack_create("/nowhere/x.pack", 0, 0, &w), TD_EIO, "/nowhere");
-    expect_ok(td_pack_create(td_scratch_path("never.pack"), 0, 0, &w));
+    expect_error(td_pack_create("/nowhere/x.pack", 0, 0, false, &w), TD_EIO, "/nowhere");
+    expect_ok(td_pack_create(td_scratch_path("never.pack"), 0, 0, false, &w));
     expect_error(td_pack_finish(w, &facts), TD_EARG, "no picture");
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "has no place");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -1,0 +1,215 @@
+/*
+ * coco_source.c -- a folder of pictures with an annotation file: where that is, where they are
+ *
+ * People unpack COCO and its kin in a few layouts.  The annotation file is the first that exists of
+ * the list below, the folder of pictures the first that holds one of the file's first pictures.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "data/objects.h"
+
+enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
+
+/* %s: the split; the others are of a data set without one */
+static const char *const files_of_split[] = {
+    "annotations/instances_%s2017.json",
+    "annotations/instances_%s.json",
+    "annotations/%s.json",
+    "%s/_annotations.coco.json",
+    "%s/annotations.json",
+    "%s.json",
+    "instances_%s.json",
+};
+static const char *const files_of_all[] = { "annotations.json", "_annotations.coco.json",
+                                            "annotations/annotations.json",
+                                            "annotations/instances.json" };
+static const char *const folders_of_split[] = { "%s2017", "%s", "images/%s2017", "images/%s" };
+static const char *const folders_of_all[] = { "images", "." };
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+/* other names of a split, as export tools write them */
+static const char *other_split(const char *split)
+{
+    return strcmp(split, "val") == 0 ? "valid" : NULL;
+}
+
+/* "path/<name with the split in it>"; false: it is too long to exist */
+static bool make_path(const char *path, const char *name, const char *split, char *out)
+{
+    const char *at = strstr(name, "%s");
+    int n =
+        at ? snprintf(out, PATH_BYTES, "%s/%.*s%s%s", path, (int)(at - name), name, split, at + 2)
+           : snprintf(out, PATH_BYTES, "%s/%s", path, name);
+    return n < PATH_BYTES;
+}
+
+static bool is_file(const char *path)
+{
+    return td_path_exists(path) && !td_path_is_folder(path);
+}
+
+/* the first annotation file of these names */
+static bool find_of(const char *path, const char *const *names, size_t n, const char *split,
+                    char *out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (make_path(path, names[i], split, out) && is_file(out))
+            return true;
+    return false;
+}
+
+static bool find_file(const char *path, const char *split, bool allow_root, char *out)
+{
+    const char *other = split ? other_split(split) : NULL;
+    if (split && find_of(path, files_of_split, COUNT(files_of_split), split, out))
+        return true;
+    if (other && find_of(path, files_of_split, COUNT(files_of_split), other, out))
+        return true;
+    return (!split || allow_root) && find_of(path, files_of_all, COUNT(files_of_all), "", out);
+}
+
+static td_status no_file(const td_dataset_opts *opts)
+{
+    td_text looked = { 0 };
+    if (!td_path_exists(opts->path))
+        return td_error(TD_ENOTFOUND, "data set '%s' does not exist", opts->path);
+    if (opts->split)
+        for (size_t i = 0; i < COUNT(files_of_split); i++) {
+            char name[PATH_BYTES];
+            if (make_path("", files_of_split[i], opts->split, name))
+                td_text_add(&looked, "%s%s", looked.len ? ", " : "", name + 1);
+        }
+    if (!opts->split || opts->allow_root)
+        for (size_t i = 0; i < COUNT(files_of_all); i++)
+            td_text_add(&looked, "%s%s", looked.len ? ", " : "", files_of_all[i]);
+    td_status st = td_text_status(&looked);
+    if (st == TD_OK)
+        st = td_error(TD_ENOTFOUND,
+                      "'%s' has no annotation file: looked for %s; the option annotations names "
+                      "another",
+                      opts->path, td_text_get(&looked));
+    td_text_release(&looked);
+    return st;
+}
+
+/* --- pictures --------------------------------------------------------------------------------- */
+
+/* is one of the file's first pictures in this folder? */
+static bool holds_pictures(const char *folder, const td_coco *c)
+{
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < c->n_images && i < LOOKED_AT; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", folder, c->images[i].file_name);
+        if (n < PATH_BYTES && is_file(path))
+            return true;
+    }
+    return false;
+}
+
+static bool try_folders(const char *path, const char *const *names, size_t n, const char *split,
+                        const td_coco *c, char *out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (make_path(path, names[i], split, out) && holds_pictures(out, c))
+            return true;
+    return false;
+}
+
+static bool find_folder(const td_dataset_opts *opts, const char *root, const char *file,
+                        const td_coco *c, char *out)
+{
+    const char *split = opts->split, *other = split ? other_split(split) : NULL;
+    size_t n = COUNT(folders_of_split);
+    if (split && try_folders(root, folders_of_split, n, split, c, out))
+        return true;
+    if (other && try_folders(root, folders_of_split, n, other, c, out))
+        return true;
+    if (holds_pictures(root, c))
+        return snprintf(out, PATH_BYTES, "%s", root) < PATH_BYTES;
+    if (try_folders(root, folders_of_all, COUNT(folders_of_all), "", c, out))
+        return true;
+    int beside = (int)(td_path_base(file) - file) - 1;
+    if (beside < 0)
+        (void)snprintf(out, PATH_BYTES, ".");
+    else if (snprintf(out, PATH_BYTES, "%.*s", beside, file) >= PATH_BYTES)
+        return false;
+    return holds_pictures(out, c);
+}
+
+static td_status no_pictures(const td_dataset_opts *opts, const char *root, const char *file,
+                             const td_coco *c)
+{
+    const char *s = opts->split;
+    if (s)
+        return td_error(TD_ENOTFOUND,
+                        "'%s' names '%s' first, but neither it nor the next ones are in '%s': "
+                        "looked into %s2017, %s, images/%s2017, images/%s, images, and beside the "
+                        "annotation file",
+                        file, c->images[0].file_name, root, s, s, s, s);
+    return td_error(TD_ENOTFOUND,
+                    "'%s' names '%s' first, but neither it nor the next ones are in '%s', its "
+                    "images, or beside the annotation file",
+                    file, c->images[0].file_name, root);
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+static void say_bad(const td_dataset *ds)
+{
+    const struct td_objects *o = ds->objects;
+    if (o->n_bad > 0)
+        td_log(TD_LOG_WARN, "data",
+               "'%s': %" PRId64 " annotations or pictures are left out; the first: %s", o->file,
+               o->n_bad, o->bad[0].text);
+}
+
+/* which file is read; the path itself may be one */
+static td_status choose_file(const td_dataset_opts *opts, char *file, char *root)
+{
+    const char *path = opts->path;
+    bool is_json = is_file(path) && td_text_ends(path, ".json");
+    const char *given = opts->annotations ? opts->annotations : is_json ? path : NULL;
+    int n_root = is_json ? (int)(td_path_base(path) - path) - 1 : (int)strlen(path);
+    if (snprintf(root, PATH_BYTES, "%.*s", n_root > 0 ? n_root : 1, n_root > 0 ? path : ".") >=
+            PATH_BYTES ||
+        (given && snprintf(file, PATH_BYTES, "%s", given) >= PATH_BYTES))
+        return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
+    if (given)
+        return TD_OK;
+    return find_file(path, opts->split, opts->allow_root, file) ? TD_OK : no_file(opts);
+}
+
+td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds)
+{
+    char file[PATH_BYTES], root[PATH_BYTES], folder[PATH_BYTES];
+    const td_coco_opts how = { .is_strict = opts->strict };
+    td_coco *c = NULL;
+    td_status st;
+    TD_TRY(choose_file(opts, file, root));
+    TD_OUT(td_coco_read(file, &how, &c));
+    if (!find_folder(opts, root, file, c, folder))
+        TD_OUT(no_pictures(opts, root, file, c));
+    ds->root = td_arena_text(&ds->arena, folder);
+    TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
+    TD_OUT(td_objects_take(ds, opts, c, file, folder, NULL));
+    say_bad(ds);
+out:
+    td_coco_free(c);
+    return st;
+}
+
+bool td_dataset_is_annotated(const char *path, const char *split)
+{
+    char file[PATH_BYTES];
+    if (is_file(path) && td_text_ends(path, ".json"))
+        return !split;
+    if (td_pack_is(path))
+        return td_pack_is_annotated(path, split);
+    return find_file(path, split, false, file);
+}

@@ -1,0 +1,63 @@
+/*
+ * data/objects.h -- what is in the pictures of a data set and where, for detectors
+ *
+ *     int n;
+ *     const td_truth *t = td_dataset_truths(ds, i, &n);        normalised, for training
+ *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
+ *
+ *   pictures     [n]            first  [n + 1]
+ *   annotations  of picture 0 | of picture 1 | ...     truths the same, both in the file's order
+ */
+#ifndef TD_DATA_OBJECTS_H
+#define TD_DATA_OBJECTS_H
+
+#include "boxes/box.h"
+#include "data/object_row.h"
+#include "data/source.h"
+#include "io/coco.h"
+
+struct td_objects {
+    const char *file;           /* in the data set's arena */
+    td_annotated *pictures;     /* [n] */
+    int64_t *first;             /* [n + 1] */
+    td_annotation *annotations; /* [first[n]] */
+    td_truth *truths;           /* [first[n]] */
+    int64_t *categories;        /* [n_classes] category id of class i + 1, -1: none */
+    td_bad_annotation *bad;     /* [n_listed], texts in the arena */
+    int64_t n_listed, n_bad;
+};
+
+/**
+ * The objects of a sample; lent.  NULL and 0 without boxes.  Rows are in the order of
+ * td_dataset_annotations.
+ */
+const td_truth *td_dataset_truths(const td_dataset *ds, int64_t sample, int *n);
+
+/** The same for a row; empty without boxes. */
+td_scene td_dataset_scene(const td_dataset *ds, int64_t sample);
+
+/**
+ * Take pictures, classes and objects from what an annotation file says: ds->objects, classes and
+ * as many samples, whose paths are "<folder>/<file name>".  `places` [c->n_images] becomes the
+ * index in `c` of each sample, which differs from the sample where skip_empty leaves some out; NULL
+ * when nobody asks.  TD_EFORMAT: ids that cannot be classes, no picture left; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_objects_take(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
+                                     const char *file, const char *folder, int64_t *places);
+
+/** Room for `n_pictures` with `n` objects in all and `n_classes`, all zero.  TD_ENOMEM. */
+TD_CHECKED td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes,
+                                    struct td_objects **out);
+/** An annotation in a picture of width x height pixels, in shares of it. */
+td_truth td_truth_of(const td_annotation *a, int width, int height);
+
+void td_objects_free(struct td_objects *o);
+
+/** Class l becomes new_label[l - 1] + 1 of `n`; NULL: it stays, and there are more.  TD_ENOMEM. */
+TD_CHECKED td_status td_objects_renumber(td_dataset *ds, int n_old, int n,
+                                         const int64_t *new_label);
+
+/** Open a folder, or an annotation file itself, with has_boxes or `annotations`. */
+TD_CHECKED td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds);
+
+#endif
