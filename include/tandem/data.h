@@ -229,7 +229,8 @@ typedef struct {
     double max_bad;      /* share that may be bad; 0: 0.01, at least one picture; negative: none */
 
     /* detectors: how pictures become rows is theirs, not of the crop rules above */
-    int detector;      /* td_arch_info's: whose pictures and targets to make; 0: none */
+    int detector;      /* td_arch_info's: whose pictures and targets to make; 0: none.  Training
+                          wants boxes; without them, no anchor has a truth */
     bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
 

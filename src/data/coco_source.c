@@ -4,11 +4,9 @@
  * People unpack COCO and its kin in a few layouts.  The annotation file is the first that exists of
  * the list below, the folder of pictures the first that holds one of the file's first pictures.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
@@ -160,15 +158,6 @@ static td_status no_pictures(const td_dataset_opts *opts, const char *root, cons
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static void say_bad(const td_dataset *ds)
-{
-    const struct td_objects *o = ds->objects;
-    if (o->n_bad > 0)
-        td_log(TD_LOG_WARN, "data",
-               "'%s': %" PRId64 " annotations or pictures are left out; the first: %s", o->file,
-               o->n_bad, o->bad[0].text);
-}
-
 /* which file is read; the path itself may be one */
 static td_status choose_file(const td_dataset_opts *opts, char *file, char *root)
 {
@@ -198,7 +187,6 @@ td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds)
     ds->root = td_arena_text(&ds->arena, folder);
     TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
     TD_OUT(td_objects_take(ds, opts, c, file, folder, NULL));
-    say_bad(ds);
 out:
     td_coco_free(c);
     return st;

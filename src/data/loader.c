@@ -523,8 +523,8 @@ static td_status take_detector(td_loader *ld)
     const td_dataset *ds = ld->ds;
     if (!o->detector)
         return TD_OK;
-    if (!td_dataset_has_boxes(ds))
-        return td_error(TD_EARG, "'%s' has classes of pictures, a detector wants boxes", ds->root);
+    if (o->is_training && !td_dataset_has_boxes(ds))
+        return td_error(TD_EARG, "'%s' has no boxes, which a detector is trained with", ds->root);
     if (o->autoaugment || ld->sizes.n)
         return td_error(TD_EUSAGE, "%s is not for detectors: boxes would not follow",
                         o->autoaugment ? "autoaugment" : "an image size by epoch");
