@@ -329,7 +329,9 @@ td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names
     td_free(ds->class_names);
     ds->class_names = copy;
     ds->n_classes = n;
+    copy = NULL;
 out:
+    td_free(copy);
     td_free(new_label);
     return st;
 }
