@@ -157,10 +157,17 @@ static bool has_split(const td_call *call, const char *split)
     return st != TD_ENOTFOUND;
 }
 
+/* one annotation file or one pack of it, and nothing with splits */
+static bool is_one_set(const char *path)
+{
+    return td_dataset_is_annotated(path, NULL) && !td_dataset_is_annotated(path, "train") &&
+           !td_dataset_is_annotated(path, "val");
+}
+
 static td_status check(const td_call *call)
 {
     options *o = call->opts;
-    bool is_whole = o->split || o->annotations;
+    bool is_whole = o->split || o->annotations || is_one_set(call->args[1]);
     bool has_train = !is_whole && has_split(call, "train");
     bool has_val = !is_whole && has_split(call, "val");
     int n_done = 0;

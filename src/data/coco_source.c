@@ -119,14 +119,32 @@ static bool try_folders(const char *path, const char *const *names, size_t n, co
     return false;
 }
 
+/* "annotations/instances_val2017.json" is of the split "val" */
+static bool split_of_file(const char *file, char *out, size_t n)
+{
+    const char *name = td_path_base(file);
+    if (td_text_starts(name, "instances_"))
+        name += strlen("instances_");
+    size_t len = strlen(name);
+    if (td_text_ends(name, ".json"))
+        len -= strlen(".json");
+    if (len > 4 && strncmp(name + len - 4, "2017", 4) == 0)
+        len -= 4;
+    return len > 0 && (size_t)snprintf(out, n, "%.*s", (int)len, name) < n;
+}
+
 static bool find_folder(const td_dataset_opts *opts, const char *root, const char *file,
                         const td_coco *c, char *out)
 {
     const char *split = opts->split, *other = split ? other_split(split) : NULL;
+    char named[PATH_BYTES];
     size_t n = COUNT(folders_of_split);
     if (split && try_folders(root, folders_of_split, n, split, c, out))
         return true;
     if (other && try_folders(root, folders_of_split, n, other, c, out))
+        return true;
+    if (split_of_file(file, named, sizeof named) &&
+        try_folders(root, folders_of_split, n, named, c, out))
         return true;
     if (holds_pictures(root, c))
         return snprintf(out, PATH_BYTES, "%s", root) < PATH_BYTES;
@@ -158,17 +176,34 @@ static td_status no_pictures(const td_dataset_opts *opts, const char *root, cons
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+/* the folder of an annotation file; where that is called annotations, the one around it */
+static td_status root_of_file(const char *path, char *root)
+{
+    int n = (int)(td_path_base(path) - path) - 1;
+    if (snprintf(root, PATH_BYTES, "%.*s", n > 0 ? n : 1, n > 0 ? path : ".") >= PATH_BYTES)
+        return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
+    char *last = root + (td_path_base(root) - root);
+    if (strcmp(last, "annotations") != 0)
+        return TD_OK;
+    if (last == root)
+        (void)snprintf(root, PATH_BYTES, ".");
+    else
+        last[-1] = '\0';
+    return TD_OK;
+}
+
 /* which file is read; the path itself may be one */
 static td_status choose_file(const td_dataset_opts *opts, char *file, char *root)
 {
     const char *path = opts->path;
     bool is_json = is_file(path) && td_text_ends(path, ".json");
     const char *given = opts->annotations ? opts->annotations : is_json ? path : NULL;
-    int n_root = is_json ? (int)(td_path_base(path) - path) - 1 : (int)strlen(path);
-    if (snprintf(root, PATH_BYTES, "%.*s", n_root > 0 ? n_root : 1, n_root > 0 ? path : ".") >=
-            PATH_BYTES ||
-        (given && snprintf(file, PATH_BYTES, "%s", given) >= PATH_BYTES))
+    if (is_json)
+        TD_TRY(root_of_file(path, root));
+    else if (snprintf(root, PATH_BYTES, "%s", path) >= PATH_BYTES)
         return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
+    if (given && snprintf(file, PATH_BYTES, "%s", given) >= PATH_BYTES)
+        return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", given, PATH_BYTES);
     if (given)
         return TD_OK;
     return find_file(path, opts->split, opts->allow_root, file) ? TD_OK : no_file(opts);

@@ -93,7 +93,7 @@ static void set_json(const td_dataset *ds, const int64_t *n_of, td_text *out)
     for (int i = 0; i < td_dataset_classes(ds); i++) {
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "name", td_dataset_class_name(ds, i));
-        td_json_add(out, "pictures", (double)n_of[i]);
+        td_json_add(out, td_dataset_has_boxes(ds) ? "boxes" : "pictures", (double)n_of[i]);
         td_text_add(out, "}");
     }
     td_text_add(out, "]}");
@@ -107,6 +107,19 @@ static void set_text(const td_dataset *ds, const int64_t *n_of, td_text *out)
         td_text_add(out, "  %-24s %lld\n", td_dataset_class_name(ds, i), (long long)n_of[i]);
 }
 
+/* pictures of each class; of a set with boxes, those */
+static void count_classes(const td_dataset *ds, int64_t *n_of)
+{
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        int n;
+        const td_annotation *a = td_dataset_annotations(ds, i, &n);
+        for (int k = 0; k < n; k++)
+            n_of[a[k].label - 1]++;
+        if (td_dataset_label(ds, i) >= 0 && td_dataset_label(ds, i) < td_dataset_classes(ds))
+            n_of[td_dataset_label(ds, i)]++;
+    }
+}
+
 /* one split (NULL: the path itself); TD_ENOTFOUND when it is not there */
 static td_status add_set(const td_inspection *q, const char *split, int *n_done, td_text *out)
 {
@@ -116,12 +129,11 @@ static td_status add_set(const td_inspection *q, const char *split, int *n_done,
     bool is_file = td_text_ends(q->path, ".safetensors");
     td_dataset_opts source = { .path = q->path, .split = is_file ? NULL : split };
     source.backend = is_file ? TD_DATA_TENSORS : TD_DATA_FOLDER;
+    source.has_boxes = !is_file && td_dataset_is_annotated(q->path, source.split);
     TD_OUT(td_dataset_open(&source, &ds));
     n_of = td_alloc((size_t)td_dataset_classes(ds) + 1, sizeof *n_of);
     TD_OUT(n_of ? TD_OK : TD_ENOMEM);
-    for (int64_t i = 0; i < td_dataset_count(ds); i++)
-        if (td_dataset_label(ds, i) >= 0 && td_dataset_label(ds, i) < td_dataset_classes(ds))
-            n_of[td_dataset_label(ds, i)]++;
+    count_classes(ds, n_of);
     if (q->opts->json && (*n_done)++ > 0)
         td_text_add(out, ", ");
     if (q->opts->json)

@@ -422,6 +422,8 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=$((bytes * 3 / 2)) tandem_test f
     fails 1 "cannot write 'full/w.safetensors': .*No space left" convert kept.safetensors full/w.safetensors
     expect 1 dataset draw full/drawn --train 4000 --size 256
     says "^tandem: error: .*No space left"
+    expect 1 dataset draw full/drawn --boxes --train 4000 --size 256
+    says "^tandem: error: .*No space left"
     if ls full | grep -q drawn; then complain "half a data set is left: $(ls full)"; fi
 else
     echo "left out: a full disk, for a file system cannot be mounted here"

@@ -1,0 +1,153 @@
+# ctest: timeout 120
+# annotated.sh -- pictures with boxes from the command line: draw, check, inspect and pack them; annotation files that
+# are cut, empty, odd, hostile or not there
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+# exactly one error, and nothing else is said or written
+fails() {
+    pattern=$1
+    shift
+    expect 1 "$@"
+    says "^tandem: error: .*$pattern"
+    [ "$(grep -c '^tandem: error: ' err)" = 1 ] || complain "not one error but $(grep -c '^tandem: error: ' err)"
+    tidy .
+}
+
+# --- draw -----------------------------------------------------------------------------------------
+expect 0 dataset draw set --boxes --train 20 --val 8 --size 80 --seed 3 --json
+prints '^\{"path": "set", "classes": 3, "train": 20, "val": 8\}$'
+expect 0 dataset draw again --boxes --train 20 --val 8 --size 80 --seed 3 --threads 1
+diff -r set again >&2 || complain "the same options gave other bytes"
+expect 0 dataset draw other --boxes --train 20 --val 8 --size 80 --seed 4
+if cmp -s set/train/00000.jpg other/train/00000.jpg; then complain "another seed gave the same picture"; fi
+[ "$(find set -name '*.jpg' | wc -l)" = 28 ] || complain "not 28 pictures"
+fails 'number of classes is 99, wanted 1 .. 18' dataset draw more --boxes --classes 99
+fails "folder 'set' is not empty" dataset draw set --boxes
+
+# --- check and inspect ------------------------------------------------------------------------------
+expect 0 dataset check set
+prints '^set/train$'
+prints '^  pictures    20, 20 readable, 0 not$'
+prints '^  annotations set/annotations/instances_train.json$'
+prints '^  boxes       [0-9]+, 0 of crowds; pictures without: 0$'
+prints '^    triangle +[0-9]+$'
+boxes=$(grep -o '"image_id"' set/annotations/instances_train.json | wc -l)
+prints "^  boxes       $boxes, "
+expect 0 dataset check set --json
+prints '"box_sides": \[0, 0, 0, [0-9]+, [0-9]+, [0-9]+, 0, 0, 0, 0, 0, 0\]'
+expect 0 inspect dataset set
+prints '^set/val: 8 pictures, 3 classes$'
+expect 0 dataset check set/annotations/instances_val.json
+prints '^set/val$'
+expect 0 dataset check set --annotations set/annotations/instances_val.json
+prints '^  pictures    8, 8 readable, 0 not$'
+
+# --- pack -------------------------------------------------------------------------------------------
+expect 0 dataset pack set set.pack --json
+prints '"pictures": 28, "shrunk": 0, "unreadable": 0'
+expect 0 dataset pack set.pack again.pack
+same set.pack again.pack
+for split in train val; do
+    expect 0 dataset check set --split $split --dump-tensors folder.safetensors --image-size 64
+    expect 0 dataset check set.pack --split $split --dump-tensors pack.safetensors --image-size 64
+    same folder.safetensors pack.safetensors
+done
+expect 0 dataset check set.pack
+prints "^  boxes       $boxes, "
+expect 0 inspect dataset set.pack
+prints '^set.pack/val: 8 pictures, 3 classes$'
+expect 0 dataset pack set small.pack --short-side 40 --json
+prints '"pictures": 28, "shrunk": 28'
+expect 0 dataset check small.pack
+prints '^  other size  20$'
+prints '40 x 40 pixels, its annotations are in 80 x 80$'
+expect 0 dataset pack set val.pack --annotations set/annotations/instances_val.json
+expect 0 dataset check val.pack
+prints '^  pictures    8, 8 readable, 0 not$'
+head -c 20000 set.pack >cut.pack
+fails 'was cut off' dataset check cut.pack --split train
+fails 'holds pictures with boxes, wanted classes' train set.pack --arch resnet18 --epochs 1 --workspace w
+
+# --- a file with everything that is wrong with single entries -----------------------------------------
+mkdir -p odd/images
+cp set/train/0000[0-4].jpg odd/images
+echo text >odd/images/00003.jpg
+cat >odd/annotations.json <<'JSON'
+{"images": [{"id": 1, "file_name": "00000.jpg", "width": 80, "height": 80},
+  {"id": 2, "file_name": "00001.jpg", "width": 80, "height": 60},
+  {"id": 3, "file_name": "00003.jpg", "width": 80, "height": 80},
+  {"id": 4, "file_name": "absent.jpg", "width": 80, "height": 80},
+  {"id": 4, "file_name": "00002.jpg", "width": 80, "height": 80},
+  {"id": 5, "file_name": "../../etc/passwd", "width": 80, "height": 80}],
+ "categories": [{"id": 18, "name": "caf\u00e9"}, {"id": 90, "name": "dog"}],
+ "annotations": [{"id": 1, "image_id": 1, "category_id": 18, "bbox": [1, 2, 30, 40], "segmentation": [[1, 2, 3]]},
+  {"id": 2, "image_id": 1, "category_id": 90, "bbox": [1, 2, 0, 40]},
+  {"id": 3, "image_id": 1, "category_id": 90, "bbox": [1, 2, 1e308, 40]},
+  {"id": 4, "image_id": 1, "category_id": 90, "bbox": [NaN, 2, 3, 40]},
+  {"id": 5, "image_id": 1, "category_id": 90, "bbox": [-5, 2, 30, 40]},
+  {"id": 6, "image_id": 77, "category_id": 90, "bbox": [5, 2, 30, 40]},
+  {"id": 7, "image_id": 1, "category_id": 77, "bbox": [5, 2, 30, 40]},
+  {"id": 1, "image_id": 1, "category_id": 90, "bbox": [5, 2, 30, 40]},
+  {"id": 8, "image_id": 2, "category_id": 90, "bbox": [5, 2, 30, 40], "iscrowd": 1, "area": 3.5}]}
+JSON
+expect 0 dataset check odd --max-bad 0.9
+prints '^  pictures    4, 2 readable, 2 not$'
+prints '^  boxes       2, 1 of crowds; pictures without: 2$'
+prints '^  left out    9$'
+prints "^    image 4: its id was there before; this one is '00002.jpg' \(byte [0-9]+, line 5\)$"
+prints "^    image 5: 'file_name' is '../../etc/passwd', wanted a name below the folder of pictures"
+prints '^    annotation 2: its box is 0 x 40 pixels, wanted more than 0'
+prints '^    annotation 3: its box from 1, 2 to 1e\+308, 42 leaves its picture of 80 x 80 pixels'
+prints "^    annotation 4: 'bbox' is the number nan, wanted a list of 4 finite numbers"
+prints '^    annotation 6: its image 77 is not among the images'
+prints '^    annotation 7: its category 77 is not among the categories'
+prints '^    annotation 1: its id was there before'
+prints '^    odd/images/00001.jpg: 80 x 80 pixels, its annotations are in 80 x 60$'
+prints '^  unreadable  odd/images/absent.jpg: .*No such file'
+expect 1 dataset check odd
+says '2 of 4 pictures cannot be read'
+fails "'odd/annotations.json': image 5: 'file_name' is" dataset check odd --strict
+fails "'odd/images/absent.jpg'.*No such file" dataset pack odd odd.pack
+[ ! -e odd.pack ] || complain "half a pack is left"
+
+# --- files that are none --------------------------------------------------------------------------------
+good=set/annotations/instances_val.json
+bytes=$(wc -c <$good)
+refuse() {
+    wanted=$1
+    fails "$wanted" dataset check set/val --annotations bad.json
+}
+: >bad.json
+refuse "'bad.json' is empty, wanted JSON"
+head -c $((bytes - 3)) $good >bad.json
+refuse "'bad.json' ends at byte $((bytes - 3)) \(line [0-9]+\), wanted .*: was it cut off\?"
+head -c 700 $good >bad.json
+refuse "'bad.json' ends at byte 700 .*was it cut off"
+cp set/val/00000.jpg bad.json
+refuse "'bad.json': byte 0 \(line 1\): found a byte 0xff, wanted a JSON value"
+echo '[{"image_id": 1}]' >bad.json
+refuse 'found a list, wanted COCO instances'
+echo '{"images": [], "annotations": []}' >bad.json
+refuse "has no 'categories'"
+awk 'BEGIN { printf "{\"x\": "; for (i = 0; i < 100000; i++) printf "[" }' >bad.json
+refuse 'byte 69 \(line 1\): lists and objects are nested deeper than 64'
+rm bad.json
+refuse "cannot open 'bad.json': No such file"
+mkdir bad.json
+refuse "'bad.json' is no regular file"
+rmdir bad.json
+mkfifo bad.json
+refuse "'bad.json' is no regular file"
+rm bad.json
+if [ "$(id -u)" != 0 ]; then
+    cp $good bad.json
+    chmod 000 bad.json
+    refuse "cannot open 'bad.json': Permission denied"
+    rm -f bad.json
+fi
+mkdir nothing
+cp $good nothing/annotations.json
+fails "names '00000.jpg' first, but neither it nor the next ones are in 'nothing'" dataset check nothing
+finish
