@@ -330,7 +330,10 @@ typedef struct {
     double seconds;
 } td_dataset_report;
 
-/** Decode every picture of a folder data set, and look at its boxes.  Bad ones are results, not errors.  You free *out. */
+/**
+ * Decode every picture of a folder data set, and look at its boxes.  Bad ones are results, not
+ * errors.  You free *out.
+ */
 TD_API TD_CHECKED td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts,
                                              td_dataset_report **out);
 TD_API void td_dataset_report_free(td_dataset_report *r);
@@ -373,8 +376,9 @@ typedef struct {
 
 /**
  * Put all pictures of the folder (or pack) `path` into the one file `out`, which appears whole or
- * not at all.  Where there are annotations (td_dataset_is_annotated) the boxes go with them.  Where pictures are untouched, training on it is training on the folder, bit for bit.
- * Shrunk ones are turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
+ * not at all.  Where there are annotations (td_dataset_is_annotated) the boxes go with them.  Where
+ * pictures are untouched, training on it is training on the folder, bit for bit.  Shrunk ones are
+ * turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      an option out of range, or `out` is `path`

@@ -33,7 +33,7 @@ static const td_field draw_fields[] = {
 static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
             "a .safetensors of the pictures as evaluation sees them"),
-    TD_INT (td_check_opts, image_size, 0, 0, 8192, "side of those pictures; 0: 224, with boxes 320"),
+    TD_INT (td_check_opts, image_size, 0, 0, 8192, "their side; 0: 224, with boxes 320"),
     TD_ENUM(td_check_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
     TD_BOOL(td_check_opts, ignore_orientation, false,
             "leave EXIF-rotated pictures as they are stored"),
@@ -50,7 +50,7 @@ static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
             "check, pack: FOLDER/NAME only; without it train and val, or FOLDER itself"),
     TD_TEXT(options, annotations, NULL, "FILE",
-            "check, pack: boxes of this COCO file; without it that of a usual name, if there is one"),
+            "check, pack: boxes of this COCO file; else of one with a usual name"),
     TD_BOOL(options, strict, false, "check: a bad annotation is an error, not a line"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check: exit 1 when a larger share of the pictures is unreadable"),

@@ -89,7 +89,7 @@ static bool has_centre_in(td_rect b, td_rect window)
     return y >= window.ymin && y <= window.ymax && x >= window.xmin && x <= window.xmax;
 }
 
-/* one try: sides, ratio, place; then every box must overlap enough, and one have its centre there */
+/* one try: sides, ratio, place; every box must overlap enough, and one have its centre there */
 static bool try_window(td_rng *r, const td_truth *truths, int n, float least, td_rect *out)
 {
     const double min_side = 0.3, min_ratio = 0.5, max_ratio = 2;

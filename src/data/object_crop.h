@@ -3,9 +3,10 @@
  *
  *                    SSD320                               SSD300
  *   flip             probability 1/2, first               probability 1/2, after the crop
- *   window           75 .. 100 % of the area, ratio       one of: none, or IoU of at least 0, .1, .3,
- *                    .75 .. 3; 100 tries, then the        .5, .7, .9 with every box; sides 30 .. 100
- *                    whole picture                        %, ratio .5 .. 2 of the shares; one try each
+ *   window           75 .. 100 % of the area, ratio       one of: none, or IoU of at least 0, .1,
+ *                    .75 .. 3; 100 tries, then the        .3, .5, .7, .9 with every box; sides
+ *                    whole picture                        30 .. 100 %, ratio .5 .. 2 of these; one
+ *                                                         try each
  *   boxes kept       that overlap the window              whose centre lies inside
  *   those become     relative to it, clipped              the same
  *

@@ -2,8 +2,8 @@
  * data/object_row.h -- one picture with boxes -> one row of a batch, and its truths
  *
  *              SSD320                                     SSD300
- *   training   flip, window, legacy bilinear to S x S,    window, flip, antialiased bilinear to S x S,
- *              colours when asked for, minus the mean     colours, minus mean, by deviation
+ *   training   flip, window, legacy bilinear to S x S,    window, flip, antialiased bilinear to
+ *              colours when asked for, minus the mean     S x S, colours, minus mean, by deviation
  *   evaluation legacy bilinear, minus the mean            antialiased bilinear, mean, deviation
  *
  * The aspect is not kept.  Windows and boxes: object_crop.h.

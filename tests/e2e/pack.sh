@@ -198,8 +198,8 @@ for part in 8 30 100 $((size / 2)) $((size - 64)) $((size - 1)); do
 done
 { cat set.pack; echo; } >long.pack
 fails "'long.pack': the pack was cut off" train long.pack $net
-{ head -c 8 set.pack; octets 2 0 0 0; tail -c +13 set.pack; } >later.pack
-fails "'later.pack': pack of version 2, version 1 is read" train later.pack $net
+{ head -c 8 set.pack; octets 3 0 0 0; tail -c +13 set.pack; } >later.pack
+fails "'later.pack': pack of version 3, versions 1 and 2 are read" train later.pack $net
 
 # one bit, in turn in the index and the tail
 for at in $((size - 70)) $((size - 900)) $((size - 64)) $((size - 40)) $((size - 24)) $((size - 10)); do

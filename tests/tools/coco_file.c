@@ -46,7 +46,7 @@ static void write_images(int64_t n)
 
 static void write_polygon(td_rng *r)
 {
-    int n = 2 * (12 + (int)td_rng_below(r, 30));
+    int n = 2 * (12 + (int)td_rng_below(r, 31));
     printf("\"segmentation\": [[");
     for (int i = 0; i < n; i++)
         printf("%s%.2f", i ? "," : "", td_rng_uniform(r) * SIDE);

@@ -1,6 +1,7 @@
 /* test_draw.c -- drawn samples and boxes */
 #include "image/image.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "support/expect.h"
@@ -148,12 +149,141 @@ static void boxes_are_outlines(void **state)
     td_image_release(&img);
 }
 
+/* --- several figures -------------------------------------------------------------------------- */
+
+static void figures_are_filled_ones_then_letters(void **state)
+{
+    (void)state;
+    int n = td_draw_figures(), letters = 0;
+    assert_int_equal(n, 18);
+    assert_string_equal(td_draw_figure_name(0), "circle");
+    assert_string_equal(td_draw_figure_name(1), "square");
+    assert_string_equal(td_draw_figure_name(2), "triangle");
+    for (int i = 0; i < n; i++) {
+        bool is_letter = strncmp(td_draw_figure_name(i), "letter_", 7) == 0;
+        assert_true(is_letter || letters == 0);
+        letters += is_letter;
+        assert_null(strstr(td_draw_figure_name(i), "stripes"));
+    }
+    assert_null(td_draw_figure_name(n));
+    assert_null(td_draw_figure_name(-1));
+}
+
+static void objects_keep_apart(void **state)
+{
+    (void)state;
+    enum { W = 160, H = 120, MOST = 4 };
+    td_image img = { 0 };
+    td_drawn drawn[MOST];
+    int n, n_objects = 0;
+    for (uint64_t i = 0; i < 60; i++) {
+        td_rng r = td_rng_make(2, TD_RNG_TEST, i, 0);
+        expect_ok(td_image_draw_objects(td_draw_figures(), MOST, &r, W, H, &img, drawn, &n));
+        assert_in_range(n, 1, MOST);
+        for (int k = 0; k < n; k++) {
+            td_box b = drawn[k].box;
+            assert_true(b.x >= 0 && b.y >= 0 && b.x + b.width <= W && b.y + b.height <= H);
+            assert_true(b.width >= 8 && b.height >= 8);
+            assert_true(drawn[k].area > 0 && drawn[k].area <= (int64_t)b.width * b.height);
+            assert_in_range(drawn[k].figure, 0, td_draw_figures() - 1);
+            for (int j = 0; j < k; j++) { /* they leave each other alone */
+                td_box c = drawn[j].box;
+                assert_true(b.x >= c.x + c.width || c.x >= b.x + b.width || b.y >= c.y + c.height ||
+                            c.y >= b.y + b.height);
+            }
+        }
+        n_objects += n;
+    }
+    assert_in_range(n_objects, 100, 180);
+    td_image_release(&img);
+}
+
+/* a filled square without turn would cover its box; a disc covers pi / 4 of it */
+static void areas_are_those_of_the_figures(void **state)
+{
+    (void)state;
+    td_image img = { 0 };
+    td_drawn drawn[1];
+    int n;
+    for (uint64_t i = 0; i < 20; i++) {
+        td_rng r = td_rng_make(3, TD_RNG_TEST, i, 0);
+        expect_ok(td_image_draw_objects(1, 1, &r, 300, 300, &img, drawn, &n));
+        double share = (double)drawn[0].area / ((double)drawn[0].box.width * drawn[0].box.height);
+        assert_true(share > 0.76 && share < 0.81);
+        assert_true(abs(drawn[0].box.width - drawn[0].box.height) <= 1);
+    }
+    td_rng r = td_rng_make(3, TD_RNG_TEST, 0, 0);
+    expect_error(td_image_draw_objects(0, 1, &r, 300, 300, &img, drawn, &n), TD_EARG, "figures");
+    expect_error(td_image_draw_objects(1, 1, &r, 8, 300, &img, drawn, &n), TD_EARG, "8 x 300");
+    td_image_release(&img);
+}
+
+/* --- colours ---------------------------------------------------------------------------------- */
+
+static void twists_are_what_they_say(void **state)
+{
+    (void)state;
+    const float px[] = { 10, 100, 200, 128, 128, 128, 250, 5, 60 };
+    float v[9];
+    td_twist t = td_twist_make(0, 1, 1, 1, 0);
+    memcpy(v, px, sizeof v);
+    td_twist_values(&t, v, 3);
+    for (int i = 0; i < 9; i++) /* three places of NTSC's matrices */
+        assert_true(fabsf(v[i] - px[i]) < 0.6F);
+    t = td_twist_make(0, 1, 0.5, 1.1, 4);
+    memcpy(v, px, sizeof v);
+    td_twist_values(&t, v, 3);
+    for (int i = 0; i < 9; i++)
+        assert_true(fabsf(v[i] - (1.1F * (128 + 0.5F * (px[i] - 128)) + 4)) < 0.6F);
+    t = td_twist_make(0, 0, 1, 1, 0); /* gray: all three are the brightness */
+    memcpy(v, px, sizeof v);
+    td_twist_values(&t, v, 3);
+    for (int i = 0; i < 3; i++) {
+        const float *p = &px[3 * i];
+        float y = 0.299F * p[0] + 0.587F * p[1] + 0.114F * p[2];
+        for (int c = 0; c < 3; c++)
+            assert_true(fabsf(v[3 * i + c] - y) < 0.1F);
+    }
+    t = td_twist_make(180, 1, 1, 1, 0); /* opposite hue: brightness stays, differences turn round */
+    memcpy(v, px, 3 * sizeof *v);
+    td_twist_values(&t, v, 1);
+    assert_true(v[0] > v[1] && v[1] > v[2]);
+    t = td_twist_make(0, 1, 3, 1, 0);
+    memcpy(v, px, sizeof v);
+    td_twist_values(&t, v, 3);
+    assert_true(v[0] == 0 && v[6] == 255); /* clipped */
+}
+
+static void pictures_are_twisted_to_the_nearest_byte(void **state)
+{
+    (void)state;
+    td_image img = { 0 };
+    expect_ok(td_image_resize_buffer(&img, 256, 1));
+    for (int i = 0; i < 256; i++)
+        img.px[3 * i] = img.px[3 * i + 1] = img.px[3 * i + 2] = (uint8_t)i;
+    td_twist t = td_twist_make(30, 1.4, 0.7, 1.1, 0);
+    td_twist_image(&t, &img);
+    for (int i = 0; i < 256; i++) {
+        double want = 1.1 * (128 + 0.7 * (i - 128));
+        for (int c = 0; c < 3; c++)
+            assert_true(fabs(img.px[3 * i + c] - fmin(fmax(want, 0), 255)) <= 1.4);
+    }
+    td_image_release(&img);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_distinct), cmocka_unit_test(same_stream_same_picture),
-        cmocka_unit_test(sizes_have_limits),  cmocka_unit_test(figures_stand_out),
+        cmocka_unit_test(names_are_distinct),
+        cmocka_unit_test(same_stream_same_picture),
+        cmocka_unit_test(sizes_have_limits),
+        cmocka_unit_test(figures_stand_out),
         cmocka_unit_test(boxes_are_outlines),
+        cmocka_unit_test(figures_are_filled_ones_then_letters),
+        cmocka_unit_test(objects_keep_apart),
+        cmocka_unit_test(areas_are_those_of_the_figures),
+        cmocka_unit_test(twists_are_what_they_say),
+        cmocka_unit_test(pictures_are_twisted_to_the_nearest_byte),
     };
     return cmocka_run_group_tests_name("draw", tests, NULL, NULL);
 }

@@ -257,7 +257,7 @@ static void overlap_windows_keep_their_bounds(void **state)
 }
 
 /* With a truth that is the picture, a window's IoU is its area.  So how often each bound's one try
-   succeeds is known by drawing windows here, and from that how often the whole picture is chosen. */
+   succeeds is known by drawing windows here, and from that how often the picture stays whole. */
 static void options_are_drawn_alike(void **state)
 {
     (void)state;
