@@ -39,6 +39,8 @@ static const td_tolerance_row td_tolerance_rows[] = {
     { "mul_reduce",       TD_DT_F32,  5e-6, "sums of one plane in float32, in several lanes" },
     { "sum*",             TD_DT_F32,  1e-5, "sums of all elements in float32" },
     { "mean",             TD_DT_F32,  1e-5, "sums of all elements in float32" },
+    { "sigmoid_focal*",   TD_DT_F32,  2e-6, "as sigmoid" },
+    { "multibox*",        TD_DT_F32,  2e-6, "exponentials, and logarithms of their sums" },
     { "*",                TD_DT_F32,  5e-7, "a few roundings of 6e-8 each" },
     { "*",                TD_DT_BF16, 8e-3, "results rounded to 8 bits: 2 units of 2^-8" },
     { "*",                TD_DT_F16,  1e-3, "results rounded to 11 bits: 2 units of 2^-11" },
