@@ -281,6 +281,23 @@ static void to_row(maker *m, td_value *x)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* a row as the scores or codes of one anchor */
+static td_value *detector_loss(maker *m, td_value *row, td_value *labels)
+{
+    const int64_t N = dims(row)[0], K = dims(row)[1];
+    td_value *l = td_reshape(m->b, labels, 2, (int64_t[]){ N, 1 }), *codes, *target;
+    td_value *scores = td_reshape(m->b, row, 3, (int64_t[]){ N, 1, K });
+    char attrs[64];
+    if (K < 4 || chance(m, 60))
+        return chance(m, 50) ? td_sigmoid_focal_loss(m->b, scores, l, NULL)
+                             : td_multibox_class_loss(m->b, scores, l, NULL);
+    td_apply(m->b, "slice", 1, &scores, "axis=2, size=4", 1, &codes);
+    (void)snprintf(attrs, sizeof attrs, "value=0.3, type=\"%s[%lld,1,4]\"", td_dtype_name(m->dtype),
+                   (long long)N);
+    td_apply(m->b, "constant", 0, NULL, attrs, 1, &target);
+    return td_huber_box_loss(m->b, codes, target, l, chance(m, 50) ? "per_picture=true" : NULL);
+}
+
 static td_value *loss_of(maker *m, td_value *labels)
 {
     td_value *loss = NULL;
@@ -289,6 +306,8 @@ static td_value *loss_of(maker *m, td_value *labels)
         if (i == 0 && dims(row)[1] > 1) {
             td_value *q = td_one_hot(m->b, labels, (int)dims(row)[1], 0.1);
             part = td_mean(m->b, td_softmax_cross_entropy(m->b, row, td_cast(m->b, q, m->dtype)));
+        } else if (dims(row)[1] > 1 && chance(m, 50)) {
+            part = detector_loss(m, row, labels);
         } else {
             part = chance(m, 50) ? td_mean(m->b, td_mul(m->b, row, row)) : td_mean(m->b, row);
         }

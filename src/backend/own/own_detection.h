@@ -9,9 +9,9 @@
 
 #include "base/text.h"
 
-#define TD_OWN_STEP 16 /* numbers; n of focal and focal_grad is a multiple of it */
+#define TD_OWN_STEP 16 /* numbers; n of focal and focal_grad is a multiple */
 
-/* Of one number, with p = sigmoid(x): the loss of a column that should not fire, weight left out. */
+/* Of one number, with p = sigmoid(x): the loss of a column that should not fire, without weight. */
 typedef struct {
     const char *isa;
 
