@@ -295,19 +295,22 @@ static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detec
 
 /*
  * The softmax of one row.  A share above score_min is within -ln(score_min) of the row's largest,
- * so most rows, where the background is far ahead, need no exponentials.
+ * so most rows, where the background is far ahead, need no exponentials.  A sum that is NaN gives
+ * no score above anything.
  */
 static td_status add_row(td_nms *m, int anchor, const float *x, float reach)
 {
-    const float score_min = (float)m->opts->score_min;
-    float max = x[0], max_class = x[1];
+    const float score_min = (float)m->opts->score_min, bound = x[0] - reach;
+    int is_near = 0;
     for (int c = 1; c < m->n_columns; c++)
-        max_class = x[c] > max_class ? x[c] : max_class;
-    max = max_class > max ? max_class : max;
-    if (!(max_class >= max - reach))
+        is_near |= x[c] >= bound;
+    if (!is_near)
         return TD_OK;
 
+    float max = x[0];
     double sum = 0;
+    for (int c = 1; c < m->n_columns; c++)
+        max = x[c] > max ? x[c] : max;
     for (int c = 0; c < m->n_columns; c++)
         sum += (double)expf(x[c] - max);
     for (int c = 1; c < m->n_columns; c++) {
