@@ -9,11 +9,12 @@
  *
  * Sums of blocks and pictures are added up in order, whatever the number of threads.
  */
+#include "backend/own/own_detection.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "backend/own/own.h"
-#include "backend/own/own_detection.h"
 
 #define BLOCK 128    /* rows of a block */
 #define FAR   -200.F /* a logit without loss or slope */
