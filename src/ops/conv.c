@@ -40,6 +40,7 @@ static const td_field grad_w_fields[] = {
 static const td_field fused_fields[] = {
     CONV_ROWS,
     TD_BOOL(td_conv_attr, relu, false, "clip the result at zero"),
+    TD_BOOL(td_conv_attr, relu6, false, "with relu: clip it at six too"),
     TD_END,
 };
 /* clang-format on */

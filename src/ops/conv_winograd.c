@@ -128,6 +128,7 @@ static int64_t conv_macs(const td_node *n)
 static const td_field winograd_fields[] = {
     TD_INT(td_winograd_attr, pad,   0, 0, 64, "zeros added on every side"),
     TD_BOOL(td_winograd_attr, relu, false, "clip the result at zero"),
+    TD_BOOL(td_winograd_attr, relu6, false, "with relu: clip it at six too"),
     TD_END,
 };
 /* clang-format on */

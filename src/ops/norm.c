@@ -11,6 +11,7 @@
  * batch_norm_relu(x, gamma, beta) -> y, mean, var, mask      y = relu(batch_norm(x))
  * batch_norm_add_relu(x, gamma, beta, z) -> y, mean, var, mask   y = relu(batch_norm(x) + z)
  *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu
+ *   relu6: clipped at 6 too, which passes what is below
  *
  * batch_norm_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta
  * batch_norm_add_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta, dz
@@ -34,6 +35,12 @@
 /* clang-format off */
 static const td_field norm_fields[] = {
     TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
+    TD_END,
+};
+
+static const td_field relu_fields[] = {
+    TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
+    TD_BOOL(td_norm_attr, relu6, false, "clip the result at six too"),
     TD_END,
 };
 
@@ -216,7 +223,7 @@ const td_op td_op_batch_norm_relu = {
     .n_in = 3,
     .n_out = 4,
     .in_rank = { 4, 1, 1 },
-    .fields = norm_fields,
+    .fields = relu_fields,
     .attr_bytes = sizeof(td_norm_attr),
     .tf_op = "_FusedBatchNormEx",
     .wide_in = 6u,
@@ -249,7 +256,7 @@ const td_op td_op_batch_norm_add_relu = {
     .n_in = 4,
     .n_out = 4,
     .in_rank = { 4, 1, 1, 4 },
-    .fields = norm_fields,
+    .fields = relu_fields,
     .attr_bytes = sizeof(td_norm_attr),
     .tf_op = "_FusedBatchNormEx",
     .wide_in = 6u,
@@ -302,7 +309,7 @@ const td_op td_op_batch_norm_relu_infer = {
     .n_in = 5,
     .n_out = 1,
     .in_rank = { 4, 1, 1, 1, 1 },
-    .fields = norm_fields,
+    .fields = relu_fields,
     .attr_bytes = sizeof(td_norm_attr),
     .wide_in = 0x1eu,
     .layout = TD_LAYOUT_FOLLOWS,
@@ -316,7 +323,7 @@ const td_op td_op_batch_norm_add_relu_infer = {
     .n_in = 6,
     .n_out = 1,
     .in_rank = { 4, 1, 1, 1, 1, 4 },
-    .fields = norm_fields,
+    .fields = relu_fields,
     .attr_bytes = sizeof(td_norm_attr),
     .wide_in = 0x1eu,
     .layout = TD_LAYOUT_FOLLOWS,

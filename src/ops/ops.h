@@ -15,6 +15,7 @@ typedef struct {
     int stride, pad, dilation, groups;
     int pad_extra; /* below and to the right there are pad + pad_extra zeros */
     bool relu;     /* conv2d_fused only */
+    bool relu6;    /* conv2d_fused only, with relu: clipped at 6 too */
     bool wide;     /* conv2d_grad_w only: float32 result */
 } td_conv_attr;
 
@@ -28,7 +29,7 @@ typedef struct {
 
 typedef struct {
     int pad;
-    bool relu;
+    bool relu, relu6;
 } td_winograd_attr;
 
 /* y = A' [ (G g G') . (B' d B) ] A */
@@ -60,6 +61,7 @@ typedef struct {
     double eps;
     double momentum; /* batch_norm_update */
     int64_t count;   /* batch_norm_update: N * H * W */
+    bool relu6;      /* of kinds with relu: clipped at 6 too */
 } td_norm_attr;
 
 /* param */

@@ -1,13 +1,13 @@
 /*
  * fuse.c -- neighbours that touch the same memory become one op
  *
- *     batch_norm, relu                          -> batch_norm_relu            (with a bit mask)
+ *     batch_norm, relu (or relu6)               -> batch_norm_relu            (with a bit mask)
  *     batch_norm, add, relu                     -> batch_norm_add_relu
  *     relu_grad, batch_norm_grad                -> batch_norm_relu_grad       reads the mask
  *     relu_grad, batch_norm_grad (add variant)  -> batch_norm_add_relu_grad
  *     add, relu_grad, batch_norm_grad (same)    -> batch_norm_add_relu_grad   of two gradients
  *     conv2d_grad_w, cast to f32                -> conv2d_grad_w {wide}       linear_grad_w too
- *     conv2d[_fused], relu                      -> conv2d_fused {relu}
+ *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
  * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups
@@ -109,11 +109,13 @@ static void emit_norm(td_rewriter *rw, group *g)
     const td_node *norm = g->member[0];
     const td_op *op = g->residual ? &td_op_batch_norm_add_relu : &td_op_batch_norm_relu;
     td_value *out[TD_OUT_MAX], *in[4] = { 0 };
+    td_norm_attr attr = *(const td_norm_attr *)norm->attr;
     for (int i = 0; i < 3; i++)
         in[i] = td_rw_get(rw, norm->in[i]);
     if (g->residual)
         in[3] = td_rw_get(rw, g->residual);
-    td_emit_n(rw->b, op, norm->attr, op->n_in, in, out);
+    attr.relu6 = g->root->op == &td_op_relu6;
+    td_emit_n(rw->b, op, &attr, op->n_in, in, out);
     td_rw_set(rw, g->root->out[0], out[0]);
     td_rw_set(rw, norm->out[1], out[1]);
     td_rw_set(rw, norm->out[2], out[2]);
@@ -252,6 +254,7 @@ static void emit_conv(td_rewriter *rw, group *g)
     td_value *in[4] = { 0 };
     int n_in = conv->n_in;
     attr.relu = true;
+    attr.relu6 = g->root->op == &td_op_relu6;
     for (int i = 0; i < n_in; i++)
         in[i] = td_rw_get(rw, conv->in[i]);
     if (g->residual)
@@ -263,10 +266,13 @@ static void emit_conv(td_rewriter *rw, group *g)
 static const rule rules[] = {
     { "norm+add+relu",       &td_op_relu,      match_norm_add_relu, emit_norm },
     { "norm+relu",           &td_op_relu,      match_norm_relu,     emit_norm },
+    { "norm+relu6",          &td_op_relu6,     match_norm_relu,     emit_norm },
     { "relu grad+norm grad", &td_op_relu_grad, match_norm_grad,     emit_norm_grad },
+    { "relu6 grad+norm grad", &td_op_relu6_grad, match_norm_grad,   emit_norm_grad },
     { "weight gradient+cast", &td_op_cast,     match_wide,          emit_wide },
     { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
     { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
+    { "conv+relu6",          &td_op_relu6,     match_conv_relu,     emit_conv },
 };
 /* clang-format on */
 

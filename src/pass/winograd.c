@@ -54,7 +54,7 @@ static bool has_shape(const td_node *n)
 static td_winograd_attr attr_of(const td_node *conv)
 {
     const td_conv_attr *a = conv->attr;
-    return (td_winograd_attr){ .pad = a->pad, .relu = a->relu };
+    return (td_winograd_attr){ .pad = a->pad, .relu = a->relu, .relu6 = a->relu6 };
 }
 
 /* has the device a kernel that works on channel blocks? */

@@ -274,10 +274,19 @@ static void put_same(exporter *e, const td_node *n, const char *op)
     set_result(e, n, add(e, op, n, &y, n->n_in, in));
 }
 
-static void put_relu_if(exporter *e, const td_node *n, bool has_relu, const char *x)
+static const char *clip6(exporter *e, const td_node *n, const char *x)
+{
+    const td_dtype d = td_in_type(n, 0)->dtype;
+    td_onnx_value y = shape_of(e, n->out[0]);
+    return ADD(e, "Clip", n, &y, x, add_scalar(e, n, "/min", d, 0), add_scalar(e, n, "/max", d, 6));
+}
+
+static void put_relu_if(exporter *e, const td_node *n, bool has_relu, bool is_relu6, const char *x)
 {
     td_onnx_value y = shape_of(e, n->out[0]);
-    set_result(e, n, has_relu ? ADD(e, "Relu", n, &y, x) : x);
+    if (has_relu)
+        x = is_relu6 ? clip6(e, n, x) : ADD(e, "Relu", n, &y, x);
+    set_result(e, n, x);
 }
 
 /* top, left, bottom, right */
@@ -303,19 +312,20 @@ static void put_conv(exporter *e, const td_node *n, const char *op)
     td_onnx_attr_int(e->m, "group", a->groups);
     if (n->n_in > 3)
         v = ADD(e, "Add", n, &y, v, operand(e, n, 3));
-    put_relu_if(e, n, n->op == &td_op_conv2d_fused && a->relu, v);
+    put_relu_if(e, n, n->op == &td_op_conv2d_fused && a->relu, a->relu6, v);
 }
 
 /* batch_norm_infer, batch_norm_relu_infer, batch_norm_add_relu_infer */
 static void put_norm(exporter *e, const td_node *n, const char *op)
 {
+    const td_norm_attr *a = n->attr;
     td_onnx_value y = shape_of(e, n->out[0]);
     const char *v = ADD(e, op, n, &y, operand(e, n, 0), operand(e, n, 1), operand(e, n, 2),
                         operand(e, n, 3), operand(e, n, 4));
-    td_onnx_attr_float(e->m, "epsilon", (float)((const td_norm_attr *)n->attr)->eps);
+    td_onnx_attr_float(e->m, "epsilon", (float)a->eps);
     if (n->n_in > 5)
         v = ADD(e, "Add", n, &y, v, operand(e, n, 5));
-    put_relu_if(e, n, n->op != &td_op_batch_norm_infer, v);
+    put_relu_if(e, n, n->op != &td_op_batch_norm_infer, a->relu6, v);
 }
 
 static void put_linear(exporter *e, const td_node *n, const char *op)
@@ -326,11 +336,8 @@ static void put_linear(exporter *e, const td_node *n, const char *op)
 
 static void put_relu6(exporter *e, const td_node *n, const char *op)
 {
-    td_dtype d = td_in_type(n, 0)->dtype;
-    td_onnx_value y = shape_of(e, n->out[0]);
-    set_result(e, n,
-               ADD(e, op, n, &y, operand(e, n, 0), add_scalar(e, n, "/min", d, 0),
-                   add_scalar(e, n, "/max", d, 6)));
+    (void)op;
+    set_result(e, n, clip6(e, n, operand(e, n, 0)));
 }
 
 static void put_pool(exporter *e, const td_node *n, const char *op)

@@ -90,8 +90,8 @@ static void apply_each(const td_own_simd *f, area *m, bool is_streamed)
 {
     const td_own_plane v = plane_of(f, is_streamed);
     const td_own_coefs c = coefs();
-    f->norm_apply(&v, &c, m->y, m->z, m->a, true, m->mask);
-    f->norm_apply(&v, &c, m->x, NULL, m->b, false, NULL);
+    f->norm_apply(&v, &c, m->y, m->z, m->a, INFINITY, m->mask);
+    f->norm_apply(&v, &c, m->x, NULL, m->b, 0, NULL);
 }
 
 static void apply(const td_own_simd *f, area *m)
@@ -108,7 +108,7 @@ static void apply_relu(const td_own_simd *f, area *m)
 {
     const td_own_plane v = plane_of(f, false);
     const td_own_coefs c = coefs();
-    f->norm_apply(&v, &c, m->y, NULL, m->a, true, m->mask);
+    f->norm_apply(&v, &c, m->y, NULL, m->a, 6, m->mask);
 }
 
 static void grad_sums(const td_own_simd *f, area *m)

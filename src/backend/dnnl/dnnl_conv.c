@@ -16,7 +16,7 @@
 
 typedef struct {
     td_type x, w, y;
-    bool has_bias, has_residual, relu;
+    bool has_bias, has_residual, relu, relu6;
     td_type bias;
 } conv_view;
 
@@ -41,6 +41,7 @@ static conv_view view_of(const td_node *n)
         v.has_bias = n->n_in > 2;
         v.has_residual = n->n_in > 3;
         v.relu = a->relu;
+        v.relu6 = a->relu && a->relu6;
         if (v.has_bias)
             v.bias = *td_in_type(n, 2);
     }
@@ -75,7 +76,8 @@ static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
     if (v->has_residual)
         ds = dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
     if (ds == dnnl_success && v->relu)
-        ds = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
+        ds = dnnl_post_ops_append_eltwise(ops, v->relu6 ? dnnl_eltwise_clip : dnnl_eltwise_relu, 0,
+                                          v->relu6 ? 6 : 0);
     if (ds == dnnl_success)
         ds = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);

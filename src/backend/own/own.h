@@ -60,9 +60,10 @@ typedef struct {
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
     void (*norm_stats)(const td_own_plane *v, const void *x, double *mean, double *m2);
 
-    /* y = (x - mean) scale + shift (+ z), then relu; `mask`, NULL or its bits in memory order */
+    /* y = (x - mean) scale + shift (+ z), then clipped to 0 .. cap (INFINITY: relu) unless cap is 0;
+       `mask`, NULL or where it was within */
     void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const void *x, const void *z,
-                       void *y, bool has_relu, uint8_t *mask);
+                       void *y, float cap, uint8_t *mask);
 
     /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
     void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const void *dy,

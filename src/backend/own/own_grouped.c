@@ -94,6 +94,8 @@ static td_status check_layouts(const conv_types *t)
 
 static td_status check_types(const td_node *n)
 {
+    if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
+        return td_error(TD_ENOKERNEL, "there is a relu6 behind it");
     const conv_types t = types_of(n);
     if (n->op == &td_op_conv2d_grad_w && t.w->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "the gradient is not f32");

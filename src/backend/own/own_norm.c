@@ -31,7 +31,7 @@ typedef struct {
     const uint8_t *mask_in;
     void *y, *dx, *dz;
     float *mean, *var, *dgamma, *dbeta;
-    bool has_relu;
+    float cap; /* of the results: 0 no relu, INFINITY none */
     uint8_t *mask;
     plane_sums *sums; /* [CB, N] */
 } job;
@@ -191,8 +191,13 @@ static void forward_apply(const job *j, int64_t n, int64_t cb, const td_own_coef
     const td_own_shape *s = &j->s;
     j->simd->norm_apply(&s->plane, c, td_own_plane_at(s, j->x, n, cb),
                         j->z ? td_own_plane_at(s, j->z, n, cb) : NULL,
-                        td_own_plane_to(s, j->y, n, cb), j->has_relu,
+                        td_own_plane_to(s, j->y, n, cb), j->cap,
                         j->mask ? j->mask + td_own_offset(s, n, cb) / 8 : NULL);
+}
+
+static float cap_of(const td_node *n)
+{
+    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
 }
 
 static const steps forward_steps = { forward_sum, forward_join, forward_apply };
@@ -208,8 +213,8 @@ static td_status run_forward(const td_prepared *p, void *const *args)
     j.y = args[n->n_in];
     j.mean = args[n->n_in + 1];
     j.var = args[n->n_in + 2];
-    j.has_relu = n->n_out > 3;
-    j.mask = j.has_relu ? args[n->n_in + 3] : NULL;
+    j.cap = n->n_out > 3 ? cap_of(n) : 0;
+    j.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
     run_steps(&j, &forward_steps);
     return TD_OK;
 }
@@ -223,7 +228,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     j.beta = args[2];
     j.z = p->node->n_in > 5 ? args[5] : NULL;
     j.y = args[p->node->n_in];
-    j.has_relu = p->node->op != &td_op_batch_norm_infer;
+    j.cap = p->node->op != &td_op_batch_norm_infer ? cap_of(p->node) : 0;
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < j.s.N; n++)
         for (int64_t cb = 0; cb < j.s.CB; cb++) {

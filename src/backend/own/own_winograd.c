@@ -21,6 +21,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/own/own.h"
@@ -154,7 +155,8 @@ static td_own_wino geometry_of(const td_node *n)
                           .cols = divided_up(y->dim[3], TD_WINO_TILE),
                           .x = picture_of(x),
                           .y = picture_of(y),
-                          .relu = a->relu };
+                          .relu = a->relu,
+                          .cap = a->relu6 ? 6 : INFINITY };
 }
 
 /* runs of equal length, a multiple of the threads; where they are too few, filters are divided */

@@ -26,6 +26,7 @@ typedef struct {
     int64_t room;
     td_own_wino_picture x, y;
     bool relu;
+    float cap; /* with relu: of the results */
 } td_own_wino;
 
 /* Where results go; channels of one block of 16. */

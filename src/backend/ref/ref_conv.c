@@ -10,6 +10,7 @@
  *
  * With groups each has its own rows of cols, w and y.  One picture is unfolded at a time.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/ref/ref.h"
@@ -199,11 +200,13 @@ static void conv2d_fused(const td_node *n, void *const *a)
     fill_fused(&v, n->n_in > 2 ? a[2] : NULL, n->n_in > 3 ? a[3] : NULL, y);
     for (int64_t i = 0; i < v.N; i++)
         forward(&v, x + i * x_size, w, y + i * y_size, a[n->n_in + 1]);
-    if (!((const td_conv_attr *)n->attr)->relu)
+    const td_conv_attr *attr = n->attr;
+    const double cap = attr->relu6 ? 6 : INFINITY;
+    if (!attr->relu)
         return;
 #pragma omp parallel for
     for (int64_t i = 0; i < v.N * y_size; i++)
-        y[i] = y[i] < 0 ? 0 : y[i];
+        y[i] = y[i] < 0 ? 0 : y[i] > cap ? cap : y[i];
 }
 
 static conv_shape grad_x_shape(const td_node *n)

@@ -74,24 +74,30 @@ static void batch_norm(const td_node *n, void *const *a)
     }
 }
 
-/* clip y at zero and note in `mask` what passed */
-static void clip(double *y, uint8_t *mask, int64_t n_bytes)
+/* clip y at zero and `cap` and note in `mask` what passed */
+static void clip(double *y, double cap, uint8_t *mask, int64_t n_bytes)
 {
 #pragma omp parallel for
     for (int64_t j = 0; j < n_bytes; j++) {
         unsigned bits = 0;
         for (int i = 0; i < 8; i++) {
-            bits |= (unsigned)(y[8 * j + i] > 0) << i;
-            y[8 * j + i] = y[8 * j + i] < 0 ? 0 : y[8 * j + i];
+            double *at = &y[8 * j + i];
+            bits |= (unsigned)(*at > 0 && *at < cap) << i;
+            *at = *at < 0 ? 0 : *at > cap ? cap : *at;
         }
         mask[j] = (uint8_t)bits;
     }
 }
 
+static double cap_of(const td_node *n)
+{
+    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
+}
+
 static void batch_norm_relu(const td_node *n, void *const *a)
 {
     batch_norm(n, a);
-    clip(a[n->n_in], a[n->n_in + 3], n->out[3]->type.dim[0]);
+    clip(a[n->n_in], cap_of(n), a[n->n_in + 3], n->out[3]->type.dim[0]);
 }
 
 static void batch_norm_infer(const td_node *n, void *const *a)
@@ -108,10 +114,11 @@ static void batch_norm_infer(const td_node *n, void *const *a)
 static void batch_norm_relu_infer(const td_node *n, void *const *a)
 {
     const int64_t count = td_type_count(&n->out[0]->type);
+    const double cap = cap_of(n);
     double *y = a[n->n_in];
     batch_norm_infer(n, a);
     for (int64_t i = 0; i < count; i++)
-        y[i] = y[i] < 0 ? 0 : y[i];
+        y[i] = y[i] < 0 ? 0 : y[i] > cap ? cap : y[i];
 }
 
 /* --- backward --------------------------------------------------------------------------------- */

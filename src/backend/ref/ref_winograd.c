@@ -5,6 +5,7 @@
  *     m [36, K, tiles]  =  u v           36 matrix products
  *     y [K, P, Q]       =  A' m A  (+ bias + residual, relu)
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/ref/ref.h"
@@ -139,8 +140,10 @@ static void conv2d_winograd(const td_node *n, void *const *a)
             y[i] = (z ? z[i] : 0) + (bias ? bias[nk % v.K] : 0);
     for (int64_t i = 0; i < batch; i++)
         convolve(&m, &v, x + i * v.C * v.H * v.W, a[1], y + i * v.K * area, a[n->n_in + 1]);
-    for (int64_t i = 0; i < batch * v.K * area && ((const td_winograd_attr *)n->attr)->relu; i++)
-        y[i] = y[i] < 0 ? 0 : y[i];
+    const td_winograd_attr *attr = n->attr;
+    const double cap = attr->relu6 ? 6 : INFINITY;
+    for (int64_t i = 0; i < batch * v.K * area && attr->relu; i++)
+        y[i] = y[i] < 0 ? 0 : y[i] > cap ? cap : y[i];
 }
 
 const td_ref_kernel td_ref_winograd_filter = TD_REF(winograd_filter, winograd_filter);
