@@ -16,7 +16,7 @@
  *   and behind them the rows of the next head.  wide: y is float32.
  *
  * join_heads_grad(dy, xi) {columns, order, start} -> dxi, dbi    from row `start` on; xi for its
- * shape and dtype only
+ * shape only.  narrow: dy is float32 and dxi of xi's dtype.
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -35,6 +35,7 @@ static const td_field join_grad_fields[] = {
     TD_INT (td_join_attr, columns, 1, 1, 1 << 20, "numbers in a row of dy"),
     TD_ENUM(td_join_attr, order, TD_JOIN_PIXEL, orders, "what is outermost in rows and channels"),
     TD_LONG(td_join_attr, start, 0, 0, 1e15, "the head's first row"),
+    TD_BOOL(td_join_attr, narrow, false, "dy is f32 whatever half the head is"),
     TD_END,
 };
 /* clang-format on */
@@ -115,7 +116,10 @@ static td_status join_grad_infer(const td_node *n, td_type *y)
     if (a->start + td_join_rows(a, x) > dy->dim[1])
         return td_error(TD_ESHAPE, "join_heads_grad: rows [%lld, %lld) lie outside dy",
                         (long long)a->start, (long long)(a->start + td_join_rows(a, x)));
-    y[0] = td_type_as(x, dy->dtype);
+    if (a->narrow && (dy->dtype != TD_DT_F32 || !td_dtype_is_half(x->dtype)))
+        return td_error(TD_ESHAPE, "join_heads_grad: narrow, but dy is %s and the head %s",
+                        td_dtype_name(dy->dtype), td_dtype_name(x->dtype));
+    y[0] = td_type_as(x, a->narrow ? x->dtype : dy->dtype);
     y[1] = td_type_1d(wide_of(dy->dtype), x->dim[1]);
     return TD_OK;
 }

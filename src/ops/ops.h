@@ -99,6 +99,7 @@ typedef enum { TD_JOIN_PIXEL, TD_JOIN_CHANNEL } td_join_order;
 typedef struct {
     int columns, order; /* td_join_order */
     bool wide;          /* join_heads only: float32 result */
+    bool narrow;        /* join_heads_grad only: dy is float32, dx of x's type */
     int64_t start;      /* join_heads_grad only: the head's first row */
 } td_join_attr;
 

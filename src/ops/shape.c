@@ -315,7 +315,7 @@ const td_op td_op_resize_nearest = {
     .fields = resize_fields,
     .attr_bytes = sizeof(td_resize_attr),
     .tf_op = "ResizeNearestNeighbor",
-    .layout = TD_LAYOUT_PLAIN,
+    .layout = TD_LAYOUT_FOLLOWS,
     .any_dtype = 1u,
     .infer = resize_infer,
     .grad = resize_op_grad,
@@ -328,7 +328,7 @@ const td_op td_op_resize_nearest_grad = {
     .n_out = 1,
     .in_rank = { 4, 4 },
     .tf_op = "ResizeNearestNeighborGrad",
-    .layout = TD_LAYOUT_PLAIN,
+    .layout = TD_LAYOUT_FOLLOWS,
     .shape_only = 1u << 1,
     .infer = resize_grad_infer,
 };

@@ -7,6 +7,9 @@
  *     relu_grad, batch_norm_grad (add variant)  -> batch_norm_add_relu_grad
  *     add, relu_grad, batch_norm_grad (same)    -> batch_norm_add_relu_grad   of two gradients
  *     conv2d_grad_w, cast to f32                -> conv2d_grad_w {wide}       linear_grad_w too
+ *     several of them, added, cast to f32       -> the same, added in f32     a shared weight
+ *     join_heads, cast to f32                   -> join_heads {wide}
+ *     cast from f32, join_heads_grad            -> join_heads_grad {narrow}
  *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
@@ -216,6 +219,127 @@ static void emit_wide(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, grad->op, attr, grad->n_in, in, NULL));
 }
 
+/* --- a shared weight has several gradients, whose sum leaves in float32 ------------------------ */
+
+static bool is_weight_grad(const td_node *n)
+{
+    return n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w;
+}
+
+/* only added up, and the sum only cast to float32: that cast; else NULL */
+static const td_node *cast_behind(const td_uses *u, const td_value *v)
+{
+    const td_node *n = td_uses_only(u, v);
+    if (!n || n->op != &td_op_add)
+        return NULL;
+    while (n && n->op == &td_op_add)
+        n = td_uses_only(u, n->out[0]);
+    return n && n->op == &td_op_cast && n->out[0]->type.dtype == TD_DT_F32 ? n : NULL;
+}
+
+static bool is_sum_of_grads(const td_uses *u, const td_value *v)
+{
+    const td_node *n = v->producer;
+    if (!td_uses_only(u, v))
+        return false;
+    if (n->op == &td_op_add)
+        return is_sum_of_grads(u, n->in[0]) && is_sum_of_grads(u, n->in[1]);
+    return is_weight_grad(n) && td_dtype_is_half(v->type.dtype);
+}
+
+static bool match_addend(const td_uses *u, group *const *of, const td_node *grad, group *g)
+{
+    (void)of;
+    (void)g;
+    const td_node *cast = cast_behind(u, grad->out[0]);
+    return cast && is_sum_of_grads(u, cast->in[0]);
+}
+
+static void emit_addend(td_rewriter *rw, group *g)
+{
+    g->member[0] = g->root;
+    emit_wide(rw, g);
+}
+
+/* its operands are float32 by now */
+static bool match_sum(const td_uses *u, group *const *of, const td_node *add, group *g)
+{
+    (void)of;
+    (void)g;
+    const td_node *next = td_uses_only(u, add->out[0]);
+    const td_node *cast = next && next->op == &td_op_cast ? next : cast_behind(u, add->out[0]);
+    return cast && cast->out[0]->type.dtype == TD_DT_F32 && is_sum_of_grads(u, cast->in[0]);
+}
+
+static void emit_sum(td_rewriter *rw, group *g)
+{
+    const td_node *add = g->root;
+    td_rw_set(rw, add->out[0], td_add(rw->b, td_rw_get(rw, add->in[0]), td_rw_get(rw, add->in[1])));
+}
+
+static bool match_sum_cast(const td_uses *u, group *const *of, const td_node *cast, group *g)
+{
+    (void)of;
+    (void)g;
+    return cast->in[0]->producer->op == &td_op_add && cast->out[0]->type.dtype == TD_DT_F32 &&
+           is_sum_of_grads(u, cast->in[0]);
+}
+
+static void emit_sum_cast(td_rewriter *rw, group *g)
+{
+    td_rw_set(rw, g->root->out[0], td_rw_get(rw, g->root->in[0]));
+}
+
+/* --- a detector's table is in float32 on the losses' side ------------------------------------- */
+
+static bool match_join(const td_uses *u, group *const *of, const td_node *cast, group *g)
+{
+    (void)of;
+    const td_node *join = cast->in[0]->producer;
+    if (join->op != &td_op_join_heads || cast->out[0]->type.dtype != TD_DT_F32 ||
+        td_uses_only(u, cast->in[0]) != cast)
+        return false;
+    g->member[0] = join;
+    g->n_members = 1;
+    return true;
+}
+
+static void emit_join(td_rewriter *rw, group *g)
+{
+    const td_node *join = g->member[0];
+    td_join_attr attr = *(const td_join_attr *)join->attr;
+    td_value *in[TD_IN_MAX];
+    attr.wide = true;
+    for (int i = 0; i < join->n_in; i++)
+        in[i] = td_rw_get(rw, join->in[i]);
+    td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, join->op, &attr, join->n_in, in, NULL));
+}
+
+/* the cast is left for its other readers; without any it is dead */
+static bool match_join_grad(const td_uses *u, group *const *of, const td_node *grad, group *g)
+{
+    (void)u;
+    (void)of;
+    (void)g;
+    const td_node *cast = grad->in[0]->producer;
+    return cast->op == &td_op_cast && cast->in[0]->type.dtype == TD_DT_F32 &&
+           td_dtype_is_half(cast->out[0]->type.dtype) &&
+           grad->in[1]->type.dtype == cast->out[0]->type.dtype;
+}
+
+static void emit_join_grad(td_rewriter *rw, group *g)
+{
+    const td_node *grad = g->root;
+    td_join_attr attr = *(const td_join_attr *)grad->attr;
+    td_value *out[TD_OUT_MAX];
+    attr.narrow = true;
+    td_emit_n(rw->b, grad->op, &attr, 2,
+              TD_ARGS(td_rw_get(rw, grad->in[0]->producer->in[0]), td_rw_get(rw, grad->in[1])),
+              out);
+    for (int i = 0; i < grad->n_out; i++)
+        td_rw_set(rw, grad->out[i], out[i]);
+}
+
 /* --- convolutions ----------------------------------------------------------------------------- */
 
 static bool is_open_conv(const td_node *n)
@@ -270,6 +394,11 @@ static const rule rules[] = {
     { "relu grad+norm grad", &td_op_relu_grad, match_norm_grad,     emit_norm_grad },
     { "relu6 grad+norm grad", &td_op_relu6_grad, match_norm_grad,   emit_norm_grad },
     { "weight gradient+cast", &td_op_cast,     match_wide,          emit_wide },
+    { "gradient of several", &td_op_conv2d_grad_w, match_addend,    emit_addend },
+    { "sum of gradients",    &td_op_add,       match_sum,           emit_sum },
+    { "sum of gradients+cast", &td_op_cast,    match_sum_cast,      emit_sum_cast },
+    { "heads+cast",          &td_op_cast,      match_join,          emit_join },
+    { "cast+heads grad",     &td_op_join_heads_grad, match_join_grad, emit_join_grad },
     { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
     { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
     { "conv+relu6",          &td_op_relu6,     match_conv_relu,     emit_conv },

@@ -154,7 +154,7 @@ static bool supported(const td_rewriter *rw, const td_node *n, td_value **in, co
     for (int i = 0; i < n->n_out; i++) {
         td_type *t = &p.node.out[i]->type;
         memset(t->layout, 0, sizeof t->layout);
-        if (t->rank == in[0]->type.rank || n->op->layout == TD_LAYOUT_CHOOSES)
+        if (t->rank == in[0]->type.rank || (i == 0 && n->op->layout == TD_LAYOUT_CHOOSES))
             memcpy(t->layout, layout, strlen(layout) + 1);
     }
     return rw->target->supports(rw->target->ctx, &p.node);
@@ -251,19 +251,20 @@ static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_layout_
            can_have(rw, &probe, out);
 }
 
-/* a gradient that becomes what its shape-only last operand is, in that layout when a kernel can */
+/* a gradient whose first result becomes what its shape-only last operand is, in that layout when a
+   kernel can */
 static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const char *layout = in[n->n_in - 1]->type.layout;
     td_value *out[TD_OUT_MAX];
-    if (!td_is_shape_only(n, n->n_in - 1) || !layout[0] || n->n_out != 1 ||
-        !supported(rw, n, in, layout)) {
+    if (!td_is_shape_only(n, n->n_in - 1) || !layout[0] || !supported(rw, n, in, layout)) {
         emit_plain(rw, n, in);
         return;
     }
     td_emit_n(rw->b, n->op, n->attr, n->n_in, in, out);
     td_build_set_layout(rw->b, out[0], layout);
-    td_rw_set(rw, n->out[0], out[0]);
+    for (int i = 0; i < n->n_out; i++)
+        td_rw_set(rw, n->out[i], out[i]);
 }
 
 static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)

@@ -225,7 +225,9 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
     K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
-    K(multibox_class_loss) K(multibox_class_loss_grad)
+    K(multibox_class_loss) K(multibox_class_loss_grad) \
+    K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
+    K(join_heads) K(join_heads_grad)
 /* clang-format on */
 
 #define TD_OWN_DECLARE(name) extern const td_kernel td_own_##name;

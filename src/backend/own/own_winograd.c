@@ -19,9 +19,9 @@
  */
 #include "backend/own/own_winograd.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <math.h>
 #include <string.h>
 
 #include "backend/own/own.h"
