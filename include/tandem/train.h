@@ -267,46 +267,6 @@ TD_API void td_evaluate_release(td_evaluate_result *r);
 
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
 
-/** Detections in a file against annotations in a file: COCO's metric without a network. */
-typedef struct {
-    const char *annotations; /* COCO instances as JSON */
-    const char *detections;  /* [{"image_id", "category_id", "bbox", "score"}, ...] */
-    bool box_areas;          /* small, medium, large by the box, not by the annotation's area */
-} td_evaluate_boxes_opts;
-
-enum { TD_BOXES_VALUES = 12 };
-
-typedef struct {
-    int64_t category;
-    char *name;
-    int64_t n_truths; /* without crowds */
-    double ap, ap50, ar100;
-} td_boxes_class;
-
-typedef struct {
-    double
-        value[TD_BOXES_VALUES]; /* 0 .. 1; -1: no annotation of the kind; td_evaluate_boxes_key */
-    int64_t n_images, n_truths, n_detections;
-    int64_t n_classes;
-    td_boxes_class *classes; /* [n_classes], every category by id */
-} td_evaluate_boxes_result;
-
-/**
- * TD_EUSAGE: a file is not named.  TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ELIMIT: a file, and where;
- * TD_EFORMAT, too, a detection in a picture that the annotations do not name.  Detections of
- * unknown categories, and annotations that refer to nothing, count nowhere: a warning tells.
- */
-TD_API TD_CHECKED td_status td_evaluate_boxes(const td_evaluate_boxes_opts *opts,
-                                              td_evaluate_boxes_result *out);
-TD_API void td_evaluate_boxes_release(td_evaluate_boxes_result *r);
-
-/** "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl". */
-TD_API const char *td_evaluate_boxes_key(int i);
-
-/** The twelve lines that pycocotools prints (td_text_free). */
-TD_API TD_CHECKED td_status td_evaluate_boxes_text(const double value[TD_BOXES_VALUES],
-                                                   char **text);
-
 typedef struct {
     td_model_opts model;
     td_amp_opts amp;
