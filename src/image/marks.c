@@ -74,7 +74,7 @@ static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb
                        const char *label)
 {
     int64_t width = (td_letters_count(label) * TD_LETTER_WIDTH + 1) * unit;
-    int64_t height = (TD_LETTER_HEIGHT + 2) * unit;
+    int64_t height = (int64_t)(TD_LETTER_HEIGHT + 2) * unit;
     if (s->x1 <= 0 || s->y1 <= 0 || s->x0 >= img->width || s->y0 >= img->height)
         return; /* nothing of the box is seen */
     int64_t y = s->y0 - height, x = s->x0;
