@@ -529,12 +529,12 @@ void td_coco_metrics_release(td_coco_metrics *m)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-const char *td_coco_key(td_coco_value v)
+const char *td_coco_key(int v)
 {
     return rows[v].key;
 }
 
-const char *td_coco_log_name(td_coco_value v)
+const char *td_coco_log_name(int v)
 {
     return rows[v].log_name;
 }

@@ -90,10 +90,10 @@ TD_CHECKED td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t
 void td_coco_metrics_release(td_coco_metrics *m);
 
 /** "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl". */
-const char *td_coco_key(td_coco_value v);
+const char *td_coco_key(int v);
 
 /** What TensorFlow's evaluation logs it as, "DetectionBoxes_Precision/mAP". */
-const char *td_coco_log_name(td_coco_value v);
+const char *td_coco_log_name(int v);
 
 /** The twelve lines pycocotools prints, each with its line's end. */
 void td_coco_metrics_print(const double value[TD_COCO_VALUES], td_text *out);
