@@ -95,13 +95,12 @@ typedef struct {
     size_t n_verdicts;
     int64_t n_wanted[AREAS]; /* truths that are to be found */
 
-    /* one class in one picture */
-    double *iou; /* [detections, truths] */
-    size_t iou_cap;
-    size_t *walk; /* truths as the walk meets them: those that count, then the ignored */
-    size_t walk_cap;
-    bool *is_taken;
-    size_t taken_cap;
+    /* one class in one picture; the truths of it are numbered from 0 */
+    double *iou;     /* [truths] of the detection at hand with each */
+    uint16_t *taken; /* [AREAS, truths] bit t: at threshold t */
+    size_t *walk;    /* [AREAS, truths] in which order: those that count, then the ignored */
+    size_t n_counting[AREAS];
+    size_t iou_cap, taken_cap, walk_cap;
 } work;
 
 /* --- orders ----------------------------------------------------------------------------------- */
@@ -218,57 +217,79 @@ static bool is_ignored(const work *w, const td_coco_truth *t, int area)
     return t->is_crowd || pixels < area_ranges[area].low || pixels > area_ranges[area].high;
 }
 
-/* The truth (its number in the walk) that detection d takes at this threshold; -1: none. */
-static ptrdiff_t best_match(const work *w, const place *truths, size_t n_truths, size_t n_counting,
-                            size_t d, double threshold)
+static void order_truths(work *w, int area, const place *truths, size_t n_truths)
 {
-    double best = fmin(threshold, 1 - 1e-10);
-    ptrdiff_t found = -1;
-    for (size_t i = 0; i < n_truths; i++) {
-        size_t g = w->walk[i];
-        if (w->is_taken[g] && !w->truths[truths[g].at].is_crowd)
-            continue;
-        if (i >= n_counting && found >= 0 && (size_t)found < n_counting)
-            break;
-        double iou = w->iou[d * n_truths + g];
-        if (iou < best)
-            continue;
-        best = iou;
-        found = (ptrdiff_t)i;
-    }
-    return found;
-}
-
-static void match_area(work *w, int area, const place *truths, size_t n_truths,
-                       const place *detections, size_t n_detections)
-{
+    size_t *walk = w->walk + (size_t)area * n_truths;
     size_t n_counting = 0, n = 0;
     for (size_t g = 0; g < n_truths; g++)
         n_counting += !is_ignored(w, &w->truths[truths[g].at], area);
     for (size_t g = 0; g < n_truths; g++) {
         bool counts = !is_ignored(w, &w->truths[truths[g].at], area);
-        w->walk[counts ? n : n_counting + g - n] = g;
+        walk[counts ? n : n_counting + g - n] = g;
         n += counts;
     }
+    w->n_counting[area] = n_counting;
     w->n_wanted[area] += (int64_t)n_counting;
+}
 
-    verdict *v = w->verdicts + w->n_verdicts;
-    for (int t = 0; t < THRESHOLDS && n_truths; t++) {
-        memset(w->is_taken, 0, n_truths * sizeof *w->is_taken);
-        for (size_t d = 0; d < n_detections; d++) {
-            ptrdiff_t i = best_match(w, truths, n_truths, n_counting, d, w->thresholds[t]);
-            if (i < 0)
-                continue;
-            w->is_taken[w->walk[i]] = true;
-            v[d].matched[area] |= (uint16_t)(1u << t);
-            if ((size_t)i >= n_counting)
-                v[d].ignored[area] |= (uint16_t)(1u << t);
-        }
+/* The truth (its number in the walk) that the detection at hand takes; -1: none. */
+static ptrdiff_t best_match(const work *w, int area, int t, const place *truths, size_t n_truths)
+{
+    const size_t *walk = w->walk + (size_t)area * n_truths, n_counting = w->n_counting[area];
+    const uint16_t *taken = w->taken + (size_t)area * n_truths;
+    double best = fmin(w->thresholds[t], 1 - 1e-10);
+    ptrdiff_t found = -1;
+    for (size_t i = 0; i < n_truths; i++) {
+        size_t g = walk[i];
+        if (taken[g] >> t & 1 && !w->truths[truths[g].at].is_crowd)
+            continue;
+        if (i >= n_counting && found >= 0 && (size_t)found < n_counting)
+            break;
+        if (w->iou[g] < best)
+            continue;
+        best = w->iou[g];
+        found = (ptrdiff_t)i;
     }
-    for (size_t d = 0; d < n_detections; d++) {
-        double pixels = box_area(w->detections[detections[d].at].box);
+    return found;
+}
+
+static void match_area(work *w, int area, const place *truths, size_t n_truths, verdict *v)
+{
+    for (int t = 0; t < THRESHOLDS; t++) {
+        ptrdiff_t i = best_match(w, area, t, truths, n_truths);
+        if (i < 0)
+            continue;
+        size_t g = w->walk[(size_t)area * n_truths + (size_t)i];
+        w->taken[(size_t)area * n_truths + g] |= (uint16_t)(1u << t);
+        v->matched[area] |= (uint16_t)(1u << t);
+        if ((size_t)i >= w->n_counting[area])
+            v->ignored[area] |= (uint16_t)(1u << t);
+    }
+}
+
+/* Fill iou; false: with no truth enough for the lowest threshold. */
+static bool overlap_all(work *w, const double box[4], const place *truths, size_t n_truths)
+{
+    bool is_any = false;
+    for (size_t g = 0; g < n_truths; g++) {
+        const td_coco_truth *t = &w->truths[truths[g].at];
+        w->iou[g] = overlap(box, t->box, t->is_crowd);
+        is_any = is_any || !(w->iou[g] < w->thresholds[0]);
+    }
+    return is_any;
+}
+
+static void match_detection(work *w, const double box[4], const place *truths, size_t n_truths,
+                            verdict *v)
+{
+    if (overlap_all(w, box, truths, n_truths)) {
+        for (int area = 0; area < AREAS; area++)
+            match_area(w, area, truths, n_truths, v);
+    }
+    double pixels = box_area(box);
+    for (int area = 0; area < AREAS; area++) {
         if (pixels < area_ranges[area].low || pixels > area_ranges[area].high)
-            v[d].ignored[area] |= (uint16_t)~v[d].matched[area];
+            v->ignored[area] |= (uint16_t)~v->matched[area];
     }
 }
 
@@ -276,24 +297,20 @@ static td_status match_picture(work *w, const place *truths, size_t n_truths,
                                const place *detections, size_t n_detections)
 {
     n_detections = n_detections < MAX_DETECTIONS ? n_detections : MAX_DETECTIONS;
-    size_t pairs;
-    if (!td_mul_size(n_truths, n_detections, &pairs))
-        return td_error(TD_ENOMEM, "%zu truths are in one picture", n_truths);
-    TD_TRY(td_reserve(&w->iou, &w->iou_cap, pairs, sizeof *w->iou));
-    TD_TRY(td_reserve(&w->walk, &w->walk_cap, n_truths, sizeof *w->walk));
-    TD_TRY(td_reserve(&w->is_taken, &w->taken_cap, n_truths, sizeof *w->is_taken));
-    for (size_t d = 0; d < n_detections; d++) {
-        const double *box = w->detections[detections[d].at].box;
-        for (size_t g = 0; g < n_truths; g++) {
-            const td_coco_truth *t = &w->truths[truths[g].at];
-            w->iou[d * n_truths + g] = overlap(box, t->box, t->is_crowd);
-        }
-        w->verdicts[w->n_verdicts + d] = (verdict){ .rank = (int)d };
-        w->by_score[w->n_verdicts + d] = (ranked){ detections[d].score, w->n_verdicts + d };
-    }
+    TD_TRY(td_reserve(&w->iou, &w->iou_cap, n_truths, sizeof *w->iou));
+    TD_TRY(td_reserve(&w->taken, &w->taken_cap, AREAS * n_truths, sizeof *w->taken));
+    TD_TRY(td_reserve(&w->walk, &w->walk_cap, AREAS * n_truths, sizeof *w->walk));
+    if (n_truths)
+        memset(w->taken, 0, AREAS * n_truths * sizeof *w->taken);
     for (int area = 0; area < AREAS; area++)
-        match_area(w, area, truths, n_truths, detections, n_detections);
-    w->n_verdicts += n_detections;
+        order_truths(w, area, truths, n_truths);
+    for (size_t d = 0; d < n_detections; d++) {
+        verdict *v = &w->verdicts[w->n_verdicts];
+        *v = (verdict){ .rank = (int)d };
+        match_detection(w, w->detections[detections[d].at].box, truths, n_truths, v);
+        w->by_score[w->n_verdicts] = (ranked){ detections[d].score, w->n_verdicts };
+        w->n_verdicts++;
+    }
     return TD_OK;
 }
 
@@ -504,7 +521,7 @@ td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
     *out = (td_coco_metrics){ 0 };
     fill_grids(&w);
     td_status st = judge_all(&w, opts, out);
-    td_free(w.is_taken);
+    td_free(w.taken);
     td_free(w.walk);
     td_free(w.iou);
     td_free(w.precision);
