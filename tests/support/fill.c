@@ -99,13 +99,18 @@ void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const 
         n *= dim[i];
     const double bound = rank && n ? sqrt(6.0 / ((double)n / (double)dim[0])) : 0;
 
+    /* names are looked at once, not for each of millions of elements */
+    const bool is_counter = td_text_ends(name, "num_batches_tracked");
+    const bool is_mean = td_text_ends(name, "running_mean"),
+               is_var = td_text_ends(name, "running_var");
+
     for (int64_t i = 0; i < n; i++) {
         double u = td_fill_u(seed, i), v;
-        if (td_text_ends(name, "num_batches_tracked"))
+        if (is_counter)
             v = 0;
-        else if (td_text_ends(name, "running_mean"))
+        else if (is_mean)
             v = 0.2 * (2 * u - 1);
-        else if (td_text_ends(name, "running_var"))
+        else if (is_var)
             v = 0.5 + u;
         else if (!norm)
             v = is_bias ? 0.2 * (2 * u - 1) : (2 * u - 1) * bound;
