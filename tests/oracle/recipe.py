@@ -3,6 +3,7 @@
 
     recipe.py --tandem build/tandem                       resnet18 and resnet50 at 64, SGD and RMSprop
     recipe.py --tandem build/tandem --arch resnet18
+    recipe.py --tandem build/tandem --arch resnet50 --run sgd --lr 0.016 --prefix recipe1.
 
 Mixup with given coefficients and permutations, label smoothing 0.1, four batches accumulated to a step
 across ends of epochs, Nesterov momentum, cosine with warm-up, weight decay but for names with `bn`, averages
@@ -121,6 +122,7 @@ def main():
     p.add_argument("--tandem", default="build/tandem")
     p.add_argument("--arch", action="append", help="resnet18 and resnet50 unless given")
     p.add_argument("--run", action="append", choices=sorted(RUNS))
+    p.add_argument("--lr", type=float, help="instead of the run's own")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--prefix", default="recipe0.", help="of the draw")
     o = p.parse_args()
@@ -133,9 +135,10 @@ def main():
             write_start(tandem, arch, CLASSES, o.prefix, loose=False)
             tandem.data("data.safetensors", images, labels)
             for name in o.run or RUNS:
-                got = tandem_trained(tandem, RUNS[name], arch)
-                want = trained(RUNS[name], arch, o.prefix, images, labels, torch.float64)
-                peer = trained(RUNS[name], arch, o.prefix, images, labels, torch.float32)
+                run = dict(RUNS[name], lr=o.lr or RUNS[name]["lr"])
+                got = tandem_trained(tandem, run, arch)
+                want = trained(run, arch, o.prefix, images, labels, torch.float64)
+                peer = trained(run, arch, o.prefix, images, labels, torch.float32)
                 for what in want:
                     error, where = worst(got[what], want[what])
                     judge.say(f"{arch} {name}", f"{what} @{STEPS}", error, where, LIMIT,
