@@ -164,6 +164,9 @@ TD_API TD_CHECKED td_status td_train_preset(td_train_opts *opts,
 /** The list of presets, for people (td_text_free); `cfg_file` NULL: the built-in ones. */
 TD_API TD_CHECKED td_status td_train_presets(const char *cfg_file, char **text);
 
+/** What may stand after --preset, separated by spaces, as far as a list goes (td_text_free). */
+TD_API TD_CHECKED td_status td_train_preset_names(char **text);
+
 /** The built-in table, to begin a --cfg_file with. */
 TD_API const char *td_train_preset_yaml(void);
 

@@ -219,12 +219,17 @@ void td_text_add_man(td_text *out, const char *text);
 
 typedef enum { TD_SHELL_BASH, TD_SHELL_ZSH, TD_SHELL_FISH } td_shell;
 
+/** Values of a TEXT option that a shell may offer, separated by spaces. */
+typedef struct {
+    const char *option, *values; /* both NULL: the end of a list */
+} td_option_values;
+
 /**
  * What a shell has to know to complete the options of one command.  bash: a `case` on the option's
  * spelling for its values, then the words; zsh: specifications for _arguments; fish: lines
- * "complete -c tandem -n CONDITION ...".
+ * "complete -c tandem -n CONDITION ...".  `lists` NULL: no values but those of an ENUM.
  */
 void td_options_completion(const td_field_group *groups, td_shell shell, const char *verb,
-                           td_text *out);
+                           const td_option_values *lists, td_text *out);
 
 #endif

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "cli/verb.h"
+#include "tandem/graph.h"
+#include "tandem/model.h"
+#include "tandem/train.h"
 
 static void text_overview(td_text *out)
 {
@@ -119,8 +122,9 @@ void td_verb_overview(td_page form, td_text *out)
 }
 
 /* `add` with the verb's tables over a struct of defaults that nobody reads */
-static td_status with_tables(const td_verb *verb, td_text *out, int detail,
-                             void (*add)(const td_verb *, const td_field_group *, int, td_text *))
+static td_status with_tables(const td_verb *verb, td_text *out, const void *detail,
+                             void (*add)(const td_verb *, const td_field_group *, const void *,
+                                         td_text *))
 {
     td_field_group groups[TD_TABLES_MAX] = { 0 };
     td_common c = { 0 };
@@ -135,8 +139,10 @@ static td_status with_tables(const td_verb *verb, td_text *out, int detail,
     return td_text_status(out);
 }
 
-static void add_page(const td_verb *v, const td_field_group *groups, int form, td_text *out)
+static void add_page(const td_verb *v, const td_field_group *groups, const void *detail,
+                     td_text *out)
 {
+    const td_page form = *(const td_page *)detail;
     if (form == TD_PAGE_MAN)
         add_man_page(v, groups, out);
     else if (form == TD_PAGE_MARKDOWN)
@@ -147,7 +153,7 @@ static void add_page(const td_verb *v, const td_field_group *groups, int form, t
 
 td_status td_verb_page(const td_verb *verb, td_page form, td_text *out)
 {
-    return with_tables(verb, out, (int)form, add_page);
+    return with_tables(verb, out, &form, add_page);
 }
 
 /* --- completion ------------------------------------------------------------------------------- */
@@ -211,21 +217,51 @@ static void completion_head(int shell, td_text *out)
     }
 }
 
-static void add_completion(const td_verb *v, const td_field_group *groups, int shell, td_text *out)
+typedef struct {
+    td_shell shell;
+    td_option_values lists[3]; /* --arch, --preset */
+} completion;
+
+static void add_completion(const td_verb *v, const td_field_group *groups, const void *detail,
+                           td_text *out)
 {
-    td_options_completion(groups, (td_shell)shell, v->name, out);
+    const completion *c = detail;
+    td_options_completion(groups, c->shell, v->name, c->lists, out);
 }
 
-td_status td_verb_completion(int shell, td_text *out)
+static void add_arches(td_text *out)
 {
-    completion_head(shell, out);
-    for (int i = 0; td_verb_at(i); i++)
-        if (shell != TD_SHELL_BASH || strcmp(td_verb_at(i)->name, "help") != 0)
-            TD_TRY(with_tables(td_verb_at(i), out, shell, add_completion));
+    for (int i = 0; td_arch_name_at(i); i++)
+        td_text_add(out, "%s%s", i ? " " : "", td_arch_name_at(i));
+}
+
+static void completion_tail(int shell, td_text *out)
+{
     if (shell == TD_SHELL_BASH)
         td_text_add(out, "%s", bash_tail);
     else if (shell == TD_SHELL_ZSH)
         td_text_add(out, "    esac\n    shift words\n    (( CURRENT-- ))\n"
                          "    _arguments -s $options '*:file:_files'\n}\n_tandem \"$@\"\n");
-    return td_text_status(out);
+}
+
+td_status td_verb_completion(int shell, td_text *out)
+{
+    td_status st = TD_OK;
+    td_text arches = { 0 };
+    char *presets = NULL;
+    add_arches(&arches);
+    TD_OUT(td_text_status(&arches));
+    TD_OUT(td_train_preset_names(&presets));
+    const completion c = { (td_shell)shell,
+                           { { "arch", td_text_get(&arches) }, { "preset", presets } } };
+    completion_head(shell, out);
+    for (int i = 0; td_verb_at(i); i++)
+        if (shell != TD_SHELL_BASH || strcmp(td_verb_at(i)->name, "help") != 0)
+            TD_OUT(with_tables(td_verb_at(i), out, &c, add_completion));
+    completion_tail(shell, out);
+    st = td_text_status(out);
+out:
+    td_text_release(&arches);
+    td_text_free(presets);
+    return st;
 }

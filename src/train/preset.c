@@ -511,6 +511,39 @@ static void add_list(const table *t, td_text *out)
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
 }
 
+/* " resnet50/T4/AMP ..." */
+static void add_recipe_names(const td_yaml *models, const char *tail, td_text *out)
+{
+    for (size_t m = 0; m < td_yaml_count(models); m++) {
+        const td_yaml *model = td_yaml_member(models, m);
+        for (size_t p = 0; p < td_yaml_count(model); p++)
+            for (size_t q = 0; q < td_yaml_count(td_yaml_member(model, p)); q++)
+                td_text_add(out, " %s/%s/%s%s", key_of(models, m), key_of(model, p),
+                            key_of(td_yaml_member(model, p), q), tail);
+    }
+}
+
+td_status td_train_preset_names(char **text)
+{
+    table t;
+    td_text out = { 0 };
+    *text = NULL;
+    TD_TRY(open_table(NULL, &t));
+    const td_yaml *old = td_yaml_get(t.doc, EDITION), *rule = td_yaml_get(t.doc, "rule");
+    const td_yaml *epochs = td_yaml_get(t.doc, "epochs");
+    td_text_add(&out, "list");
+    for (size_t i = 0; i < td_yaml_count(rule); i++) {
+        td_text_add(&out, " %s", key_of(rule, i));
+        for (size_t k = 0; k < td_yaml_count(epochs); k++)
+            td_text_add(&out, " %s/%s", key_of(rule, i), key_of(epochs, k));
+    }
+    add_recipe_names(td_yaml_get(t.doc, "models"), "", &out);
+    if (old)
+        add_recipe_names(td_yaml_get(old, "models"), "/" EDITION, &out);
+    td_yaml_free(t.doc);
+    return td_text_take(&out, TD_OK, text);
+}
+
 td_status td_train_presets(const char *cfg_file, char **text)
 {
     table t;

@@ -57,6 +57,8 @@ if command -v bash >/dev/null 2>&1; then
     offers 'cosine' tandem train --lr-schedule = c
     offers 'cosine exponential linear step' tandem train --lr-schedule =
     offers '--label-smoothing' tandem train --label
+    offers 'resnet101 resnet152 resnet18' tandem init --arch resnet1
+    offers 'resnet50/T4/AMP resnet50/T4/FP32' tandem train --preset resnet50/T
     offers '--no-nesterov' tandem train --no-nest
     offers '--momentum' tandem train -b 8 --mom
     offers '' tandem train --lr f
@@ -82,6 +84,8 @@ fi
 for shell in zsh fish; do
     "$TANDEM" help --completion $shell >"completion.$shell"
     grep -q 'lr-schedule' "completion.$shell" || complain "$shell: no options"
+    grep -q 'resnet18 resnet34' "completion.$shell" || complain "$shell: no architectures"
+    grep -q ' resnet50/T4/AMP ' "completion.$shell" || complain "$shell: no presets"
     if command -v $shell >/dev/null 2>&1; then
         $shell -n "completion.$shell" || complain "$shell does not parse it"
     else
