@@ -152,8 +152,11 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
     const table_row *r = &rows[row];
     if (r->kind == SETTING) {
         const char *text = td_run_log_setting(run, r->source);
-        if ((!text || !*text) && r->other)
+        if ((!text || !*text) && r->other) {
             text = td_run_log_setting(run, r->other);
+            if (text && strcmp(text, "0") == 0)
+                text = NULL; /* left to the program, which did not say what it chose */
+        }
         td_text_add(out, "%s", text ? text : "");
         return;
     }

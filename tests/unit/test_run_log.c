@@ -230,6 +230,31 @@ static void pages_are_whole_and_quiet(void **state)
     td_run_log_release(&runs[1]);
 }
 
+static void threads_left_open_are_not_told(void **state)
+{
+    static const struct {
+        const char *settings, *cell;
+    } rows[] = { { "\"threads\": 0", "" },
+                 { "\"threads\": 3", "3" },
+                 { "\"threads\": 0, \"run.threads\": 2", "2" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_run_log run;
+        td_text text = { 0 }, cell = { 0 };
+        int row = 0;
+        while (strcmp(td_run_table_name(row), "threads") != 0)
+            row++;
+        td_text_add(&text, LOG("1", "\"PARAMETER\"", "%s") LOG("2", "[0]", "\"train.loss\": 1"),
+                    rows[i].settings);
+        expect_ok(td_run_log_parse(td_text_get(&text), text.len, "a", &run));
+        td_run_table_cell(&run, row, &cell);
+        assert_string_equal(td_text_get(&cell), rows[i].cell);
+        td_text_release(&text);
+        td_text_release(&cell);
+        td_run_log_release(&run);
+    }
+}
+
 static void tables_have_their_forms(void **state)
 {
     td_run_log runs[2];
@@ -315,9 +340,13 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resumed_run_counts_once),   cmocka_unit_test(bad_reports_are_told),
-        cmocka_unit_test(a_cut_last_line_is_left_out), cmocka_unit_test(pages_are_whole_and_quiet),
-        cmocka_unit_test(tables_have_their_forms),     cmocka_unit_test(charts_bear_any_numbers),
+        cmocka_unit_test(a_resumed_run_counts_once),
+        cmocka_unit_test(bad_reports_are_told),
+        cmocka_unit_test(a_cut_last_line_is_left_out),
+        cmocka_unit_test(pages_are_whole_and_quiet),
+        cmocka_unit_test(threads_left_open_are_not_told),
+        cmocka_unit_test(tables_have_their_forms),
+        cmocka_unit_test(charts_bear_any_numbers),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
