@@ -348,6 +348,7 @@ typedef struct {
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
     bool verify;         /* read the file back, run it, compare, before it is put in place */
+    bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
 } td_onnx_opts;
 
 TD_API const struct td_field *td_onnx_fields(void); /* without `model` */

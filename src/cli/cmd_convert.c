@@ -56,10 +56,9 @@ static void print_onnx_json(const td_call *call, const td_onnx_result *r)
 
 static td_status convert_onnx(const td_call *call)
 {
-    const options *o = call->opts;
+    options *o = call->opts;
     td_onnx_result r;
-    if (o->weights.ema)
-        return td_error(TD_EUSAGE, "--ema: convert to .safetensors first, then that to ONNX");
+    o->onnx.use_ema = o->weights.ema;
     TD_TRY(td_onnx_export(call->args[0], call->n_args > 1 ? call->args[1] : NULL, &o->onnx, &r));
     if (call->json) {
         print_onnx_json(call, &r);

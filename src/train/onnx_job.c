@@ -104,7 +104,9 @@ static td_status compile(job *j, const td_graph *g, const char *skip, td_program
 static td_status open_network(job *j, const char *weights)
 {
     td_model_opts *model = &j->o.model;
-    TD_TRY(td_weight_file_open(weights, &j->weights));
+    TD_TRY(td_weight_file_open_as(weights, j->o.use_ema, &j->weights));
+    /* of PyTorch's file the averages were read instead, ours has both */
+    const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_facts_apply(j->weights, td_model_is_default(model), model);
     TD_TRY(td_model_image_size(model, &model->image_size));
     td_model_name(model, j->r->arch, sizeof j->r->arch);
@@ -112,7 +114,9 @@ static td_status open_network(job *j, const char *weights)
     TD_TRY(td_device_open("cpu", &j->dev));
     TD_TRY(td_judging_graph(model, j->batch, 0, false, &j->graph));
     TD_TRY(compile(j, j->graph, NULL, &j->program));
-    return td_weights_load(j->weights, weights, &(td_load_opts){ .model = model }, j->program);
+    return td_weights_load(
+        j->weights, weights,
+        &(td_load_opts){ .use_ema = j->o.use_ema && is_ours, .model = model }, j->program);
 }
 
 /* --- the model -------------------------------------------------------------------------------- */

@@ -48,10 +48,15 @@ const char *td_weight_file_arch(const td_tensors *t)
 
 td_status td_weight_file_open(const char *path, td_tensors **out)
 {
+    return td_weight_file_open_as(path, false, out);
+}
+
+td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out)
+{
     td_status st = TD_OK;
     td_tensors *t;
     *out = NULL;
-    TD_TRY(read_or_map(path, false, true, &t));
+    TD_TRY(read_or_map(path, is_ema, true, &t));
     TD_OUT(td_tensors_widen(t));
     const char *arch = td_weight_file_arch(t);
     if (arch)

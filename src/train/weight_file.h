@@ -21,6 +21,7 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) T
  * copied out, td_tensors_check says whether they were all there (td_weights_load asks).
  */
 td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
+td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 
 /** Our name of the network that a checkpoint of PyTorch's names; NULL: none, or not one we have. */
 const char *td_weight_file_arch(const td_tensors *t);

@@ -12,11 +12,6 @@ fixed="--threads 1 --workers 1 --seed 1 --lr 0.01 -b 8"
 small="--model small.td $fixed"
 body='conv*,bn*'
 
-# tensor FILE NAME: its bytes
-tensor() {
-    at=$(header "$1" | sed "s/.*\"$2\":{[^}]*\"data_offsets\":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/")
-    payload "$1" | tail -c +$((${at% *} + 1)) | head -c $((${at#* } - ${at% *}))
-}
 # kept FILE FILE NAME...; moved FILE FILE NAME...
 kept() {
     a=$1 b=$2

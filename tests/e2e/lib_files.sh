@@ -6,6 +6,7 @@
 #   floats HEX...                each 32-bit pattern, 3f800000 for 1, as four bytes, lowest first
 #   payload FILE                 what follows the header
 #   header FILE                  the header's JSON
+#   tensor FILE NAME             its bytes
 #   small_model FILE SIDE K      graph text: two convolutions with batch norm, for SIDE x SIDE pictures, K classes
 #   report_is_sound FILE         every line of a --raport-file is "DLLL " and an object of the promised form
 #   metric FILE STEP NAME        value of a metric in the report's record of that step, '0, 10'
@@ -52,6 +53,11 @@ payload() {
 
 header() {
     tail -c +9 "$1" | head -c "$(header_bytes "$1")"
+}
+
+tensor() {
+    at=$(header "$1" | sed "s/.*\"$2\":{[^}]*\"data_offsets\":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/")
+    payload "$1" | tail -c +$((${at% *} + 1)) | head -c $((${at#* } - ${at% *}))
 }
 
 small_model() {

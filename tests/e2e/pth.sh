@@ -27,6 +27,20 @@ prints '^  torch.best_prec1: 77.125$'
 prints '^  module.layers.0.0.squeeze.squeeze.weight +f32\[2,8\]$'
 expect 0 train set $net --pretrained-weights "$files/half-zip.pth" --epochs 1 -b 4 --lr 0.01 --seed 1 --workspace half
 expect 0 train set $net --pretrained-weights "$files/tiny.safetensors" --epochs 1 -b 4 --lr 0.01 --seed 1 --workspace full
+# fine-tuning with most of it frozen: what is frozen is PyTorch's to the bit
+expect 0 train set $net --pretrained-weights "$files/tiny.pth" --freeze 'conv1*,bn1*,layer1.*' --freeze-bn --epochs 1 -b 4 --lr 0.01 \
+    --seed 1 --workspace frozen --final-weights frozen.safetensors
+says '^train: frozen: [0-9]+ of [0-9]+ weights'
+for name in conv1.weight bn1.weight bn1.bias bn1.running_mean bn1.running_var layer1.0.conv1.weight layer1.0.bn1.running_var \
+    layer1.0.se.fc1.weight layer1.0.se.fc2.bias; do
+    tensor "$files/tiny.safetensors" $name >x
+    tensor frozen.safetensors $name >y
+    [ -s x ] || complain "no $name"
+    same x y
+done
+tensor "$files/tiny.safetensors" fc.weight >x
+tensor frozen.safetensors fc.weight >y
+if cmp -s x y; then complain "fc.weight was not trained"; fi
 expect 0 convert half/checkpoint.safetensors a.safetensors
 expect 0 convert full/checkpoint.safetensors b.safetensors
 payload a.safetensors >a
@@ -49,7 +63,13 @@ for container in zip legacy; do
         expect 0 evaluate set $net --weights $kind.safetensors --logits got.safetensors
         same want.safetensors got.safetensors
     done
+    # ONNX of the averages in one step
+    expect 0 convert --ema "$files/checkpoint-$container.pth.tar" --model "$files/tiny.td" got.onnx
+    expect 0 convert "$files/tiny-ema.safetensors" --model "$files/tiny.td" want.onnx
+    same want.onnx got.onnx
 done
+expect 1 convert --ema "$files/tiny.pth" --model "$files/tiny.td" none.onnx
+says "tiny.pth' has no averaged weights"
 expect 0 convert --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
 says "the checkpoint has 'optimizer', a dict"
 says "the checkpoint has 'numpy', an object"

@@ -102,6 +102,14 @@ expect 0 evaluate set --weights averaged.safetensors --logits converted.safetens
 payload ema.safetensors >ema.payload
 payload converted.safetensors >converted.payload
 same ema.payload converted.payload
+# to ONNX in one step as in two
+expect 0 convert averaged.safetensors two.onnx
+expect 0 convert --ema sgd-a/checkpoint.safetensors one.onnx
+same two.onnx one.onnx
+expect 0 convert sgd-a/checkpoint.safetensors raw.onnx
+if cmp -s raw.onnx one.onnx; then complain "--ema makes no difference to an ONNX file"; fi
+expect 1 convert --ema bare.safetensors none.onnx
+says "'bare.safetensors' has no averaged weights"
 expect 1 convert --ema bare.safetensors none.safetensors
 says "'bare.safetensors' has no averaged weights"
 # a training without averages may go on with them: they begin as the weights are; and the other way round
