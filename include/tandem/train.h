@@ -176,7 +176,10 @@ TD_API const char *td_train_preset_yaml(void);
  */
 TD_API TD_CHECKED td_status td_train_settle(td_train_opts *opts);
 
-/** The configuration as YAML, which --config reads back (td_text_free). */
+/**
+ * The configuration as YAML, which --config reads back (td_text_free).  It is that of the run from
+ * its start: of a training, what it was resumed from is left out.
+ */
 TD_API TD_CHECKED td_status td_train_config_yaml(const td_train_opts *opts, char **yaml);
 
 typedef struct {

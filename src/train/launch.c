@@ -104,6 +104,8 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
     td_text out = { 0 };
     td_train_groups(&copy, groups);
     groups[4].fields = NULL; /* what they stood for is in the others */
+    if (!copy.evaluate)
+        copy.resume = NULL; /* a run that was interrupted ends as one that was not */
     td_options_yaml(groups, &out);
     return td_text_take(&out, TD_OK, yaml);
 }

@@ -60,6 +60,11 @@ report_is_sound int/experiment_raport.json
 says "^train: resumed 'int/checkpoint.safetensors' at epoch 0, iteration [0-9]+$"
 same straight.safetensors int.safetensors
 tidy int
+# its config.yaml is that of the whole run
+grep -v 'final_weights\|workspace' int/config.yaml >whole.yaml
+grep -q '^  resume: null$' whole.yaml || complain "config.yaml of a resumed run: $(grep resume whole.yaml)"
+expect 0 train --config whole.yaml --workspace whole --no-checkpoints --final-weights int.safetensors
+same straight.safetensors int.safetensors
 rm -f straight.safetensors int.safetensors int/*.safetensors
 
 # --- a small network from here on: steps of some ten milliseconds ---------------------------------
