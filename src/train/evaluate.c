@@ -203,9 +203,9 @@ static td_status open_judge(evaluation *e)
     TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     if (e->o.ema_too) /* there or not is known before an hour has gone by */
-        TD_TRY(td_weights_load(e->weights, e->o.weights,
-                               &(td_load_opts){ .use_ema = true, .model = &e->o.model },
-                               td_judge_program(e->judge)));
+        TD_TRY(td_weights_check(e->weights, e->o.weights,
+                                &(td_load_opts){ .use_ema = true, .model = &e->o.model },
+                                td_judge_program(e->judge)));
     TD_TRY(td_weights_load(e->weights, e->o.weights,
                            &(td_load_opts){ .use_ema = e->o.use_ema, .model = &e->o.model },
                            td_judge_program(e->judge)));

@@ -52,10 +52,10 @@ void td_weight_name(const char *name, char out[256])
     const int n_prefix = (int)td_weight_prefix(name);
     const char *prefix = name;
     name += n_prefix;
-    if (td_text_starts(name, "module."))
+    if (td_text_starts(name, "module.1."))
+        name += strlen("module.1.");
+    else if (td_text_starts(name, "module."))
         name += strlen("module.");
-    if (td_text_starts(name, "1."))
-        name += strlen("1.");
     snprintf(out, 256, "%.*s%s", n_prefix, prefix, name);
     char *stage = strstr(out, "layers.");
     if (stage == out + n_prefix && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.') {
@@ -106,6 +106,31 @@ static bool shape_fits(const td_tensor *t, const td_type *type)
     return true;
 }
 
+/* of float types those whose exponent is all ones; file data need not be aligned */
+static int64_t count_nonfinite(const td_tensor *t)
+{
+    int64_t n = 0;
+#define COUNT(name, T, exponent)                                                                   \
+    case TD_DT_##name:                                                                             \
+        for (size_t i = 0; i < t->n_bytes / sizeof(T); i++) {                                      \
+            T bits;                                                                                \
+            memcpy(&bits, (const char *)t->data + i * sizeof bits, sizeof bits);                   \
+            n += (bits & (T)(exponent)) == (T)(exponent);                                          \
+        }                                                                                          \
+        break;
+
+    switch (t->dtype) {
+        COUNT(F32, uint32_t, 0x7f800000)
+        COUNT(F64, uint64_t, 0x7ff0000000000000)
+        COUNT(BF16, uint16_t, 0x7f80)
+        COUNT(F16, uint16_t, 0x7c00)
+    default:
+        break;
+    }
+#undef COUNT
+    return n;
+}
+
 static td_status check_tensor(const td_tensor *t, const td_type *type, const char *name,
                               const char *path)
 {
@@ -119,6 +144,12 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     if (t->dtype != type->dtype)
         return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
                         td_dtype_name(t->dtype), td_dtype_name(type->dtype));
+    const int64_t n = count_nonfinite(t); /* a relu may hide them from whoever looks at logits */
+    if (n)
+        return td_error(TD_EARG,
+                        "'%s': tensor '%s' has %lld values that are no finite numbers, of %lld: "
+                        "its training diverged, or the file is damaged",
+                        path, name, (long long)n, (long long)td_type_count(type));
     return TD_OK;
 }
 
@@ -181,6 +212,23 @@ static td_status other_network(const td_model_opts *model)
     return td_error_context(TD_EFORMAT, "network '%s' (--arch names another)", name);
 }
 
+static td_status check_file(const td_tensors *t, const char *path, const td_load_opts *o,
+                            const td_program *p, td_map *map)
+{
+    TD_TRY(index_file(t, path, o->use_ema, map));
+    const td_status st = check_all(map, path, o, p);
+    return st == TD_EFORMAT && o->model ? other_network(o->model) : st;
+}
+
+td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,
+                           const td_program *p)
+{
+    td_map map = { 0 };
+    const td_status st = check_file(t, path, opts, p, &map);
+    td_map_release(&map);
+    return st;
+}
+
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p)
 {
@@ -188,12 +236,7 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     const td_load_opts *o = opts ? opts : &none;
     td_map map = { 0 };
     td_status st = TD_OK;
-    TD_OUT(index_file(t, path, o->use_ema, &map));
-    st = check_all(&map, path, o, p);
-    if (st == TD_EFORMAT && o->model)
-        st = other_network(o->model);
-    if (st != TD_OK)
-        goto out;
+    TD_OUT(check_file(t, path, o, p, &map));
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_tensor *x = td_map_get(&map, name);

@@ -29,11 +29,16 @@ typedef struct {
 
 /**
  * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a
- * shape differs; the message names the file, the tensor, both shapes.  Nothing is set in that case.
+ * shape differs; TD_EARG: a tensor holds a NaN or an infinity.  The message names the file, the
+ * tensor, both shapes.  Nothing is set in these cases.
  * Averages and what belongs to a step under way may be missing or left over.
  */
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p) TD_CHECKED;
+
+/** Would td_weights_load take it?  Its errors; nothing is set. */
+td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,
+                           const td_program *p) TD_CHECKED;
 
 /* Beside weights and statistics: what an optimiser keeps; averages; a step under way. */
 enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
