@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tandem/train.h"
+
 /* clang-format off */
 static const td_field common_fields[] = {
     TD_BOOL_AS(td_common, help, "help", "h", false, "this page"),
@@ -121,6 +123,20 @@ typedef struct {
     int n_rest;
 } line;
 
+/* the argument DATA stands for --data, which files may name too, but not the same line */
+static td_status check_data(const line *l, const td_field_group *groups)
+{
+    for (; groups->fields; groups++) {
+        if (groups->fields != td_input_fields())
+            continue;
+        const char *data = ((const td_input_opts *)groups->base)->data;
+        if (data && l->n_rest > 0 && strcmp(data, l->rest[0]) != 0)
+            return td_error(TD_EUSAGE, "DATA is '%s' and --data is '%s': only one can be meant",
+                            l->rest[0], data);
+    }
+    return TD_OK;
+}
+
 static td_status parse(line *l, const td_field_group *groups, td_arena *arena)
 {
     return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
@@ -137,6 +153,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     if (c->help)
         return TD_OK;
     const td_common said = *c;
+    TD_TRY(check_data(l, groups));
     if (verb->check)
         TD_TRY(verb->check(opts));
     if (verb->preset && c->config) {

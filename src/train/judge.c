@@ -38,6 +38,9 @@ td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judg
                                 .dump_after = opts->dump_after };
     int size;
     *out = NULL;
+    if (opts->topk > model->num_classes && opts->topk != TD_JUDGE_TOPK)
+        return td_error(TD_EUSAGE, "--topk is %d, but there are only %d classes", opts->topk,
+                        model->num_classes);
     td_judge *j = TD_NEW(td_judge);
     if (!j)
         return TD_ENOMEM;

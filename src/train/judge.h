@@ -24,6 +24,8 @@ typedef struct {
     bool was_stopped;
 } td_verdict;
 
+enum { TD_JUDGE_TOPK = 5 }; /* the default, of any number of classes */
+
 typedef struct {
     int batch, topk;
     int64_t max_batches;    /* -1: all */
@@ -38,7 +40,10 @@ typedef struct {
     int64_t *confusion; /* [classes, classes], counted up by label and best class, or NULL */
 } td_judge_opts;
 
-/** Compile the judging program.  `model`'s classes and image size must be settled. */
+/**
+ * Compile the judging program.  `model`'s classes and image size must be settled.  TD_EUSAGE: topk is
+ * neither the default nor at most the classes.
+ */
 td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
                        td_judge **out) TD_CHECKED;
 void td_judge_free(td_judge *j);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "data/sizes.h"
 #include "pass/amp.h"
+#include "train/judge.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
                                         "dali-cpu",       "dali-gpu",           NULL };
@@ -214,7 +215,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
     TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
     TD_TITLE("Outputs"),
-    TD_INT    (td_train_opts, topk, 5, 1, 1000000,
+    TD_INT    (td_train_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
     TD_BOOL   (td_train_opts, final_state, false, "momentum buffers in --final-weights too"),
@@ -244,7 +245,7 @@ static const td_field evaluate_fields[] = {
     WEIGHTS_ROW(td_evaluate_opts),
     TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
                "raw outputs in input order, a .safetensors"),
-    TD_INT    (td_evaluate_opts, topk, 5, 1, 1000000,
+    TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
     TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
@@ -503,6 +504,11 @@ td_status td_train_check_line(const td_train_opts *o)
                         "--shuffle buffer has shares of its own, --sampler padded others");
     if (o->trace && o->evaluate)
         return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
+    if (o->no_checkpoints && o->checkpoint_every)
+        return td_error(TD_EUSAGE, "--no-checkpoints and --checkpoint-every exclude each other");
+    if (o->training_only && o->early_stopping_patience >= 0)
+        return td_error(TD_EUSAGE, "--early-stopping-patience needs a validation, --training-only "
+                                   "leaves it out");
     td_amp_opts amp = td_train_amp(o);
     return td_amp_check(&amp);
 }

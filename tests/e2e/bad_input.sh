@@ -62,6 +62,15 @@ fails 2 '--workers: 1025 is out of range, wanted 0 to 1024' train set --workers 
 fails 2 '--threads: 5000 is out of range' train set --threads 5000
 fails 2 "--batch-size: .*''" train set -b ''
 fails 2 '--warmup: 5 epochs of warm-up do not fit into --epochs 2' train set $net --warmup 5
+fails 2 '--topk is 5000, but there are only 4 classes' evaluate set $own --weights w.safetensors --topk 5000
+expect 2 train set $net --topk 6 --workspace tried
+says '^tandem: error: --topk is 6, but there are only 4 classes$'
+rm -rf tried
+fails 2 "DATA is 'set' and --data is 'other': only one can be meant" train set --data-dir other $net
+fails 2 "DATA is 'set' and --data is 'other': only one can be meant" evaluate set --data other --weights w.safetensors
+expect 0 evaluate set --data set $own --weights w.safetensors
+fails 2 '--no-checkpoints and --checkpoint-every exclude each other' train set $net --no-checkpoints --checkpoint-every 2
+fails 2 '--early-stopping-patience needs a validation' train set $net --training-only --early-stopping-patience 2
 fails 2 '--evaluate needs --resume or --pretrained-weights' train set $net --evaluate
 fails 2 'exclude each other' train set $net --resume good/checkpoint.safetensors --pretrained-weights w.safetensors
 
@@ -254,6 +263,25 @@ fails 1 "'r18.safetensors'.*(tensor|parameter) 'layer" evaluate set --arch resne
 fails 1 "'r18.safetensors'.*(tensor|parameter) '" evaluate set --arch resnet50 --num-classes 4 --weights r18.safetensors
 fails 1 "tensor 'fc.weight' is \[4,512\], the network wants \[5,512\]" evaluate set --weights r18.safetensors --num-classes 5
 rm r18.safetensors
+# numbers that are none: named, where a relu would have made zeros of them
+cat >tiny.td <<'END'
+%images:f32[1,3,2,2] = input
+%fc.weight:f32[4,3]  = param
+%fc.bias:f32[4]      = param
+%p = global_avg_pool %images
+%y = linear %p, %fc.weight, %fc.bias
+output logits = %y
+END
+tiny='{"fc.weight":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]},"fc.bias":{"dtype":"F32","shape":[4],"data_offsets":[48,64]}}'
+safetensors wild.safetensors "$tiny"
+floats 3f800000 7fc00000 ff800000 0 0 0 0 0 0 0 0 0 0 0 0 0 >>wild.safetensors
+wild="'wild.safetensors': tensor 'fc.weight' has 2 values that are no finite numbers, of 12: its training diverged, or the file is damaged"
+fails 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors
+fails 1 "$wild" classify $picture --model tiny.td --weights wild.safetensors
+fails 1 "$wild" serve --model tiny.td --weights wild.safetensors --port 0 --name tiny
+expect 1 train set --model tiny.td -b 8 --pretrained-weights wild.safetensors --workspace tried
+says "^tandem: error: $wild$"
+rm -rf wild.safetensors tiny.td tried
 fails 1 "was saved inside an epoch, after 3 batches of 8: it cannot go on with --batch-size 4" \
     train set $net -b 4 --resume good/checkpoint.safetensors --workspace tried
 fails 1 "'good/checkpoint.safetensors' has a network of its own, --arch resnet18 cannot go on" train set --arch resnet18 --image-size 32 $fixed \
