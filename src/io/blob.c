@@ -21,8 +21,9 @@ td_status td_blob_open(const char *path, td_blob *out)
         out->n_bytes = (uint64_t)s.st_size;
         return TD_OK;
     }
-    td_status st = td_error(TD_EIO, "cannot read '%s': it is %s", path,
-                            S_ISDIR(s.st_mode) ? "a folder" : "not a regular file");
+    td_status st =
+        td_error(TD_EIO, "cannot read '%s': it is %s", path,
+                 S_ISDIR(s.st_mode) ? "a folder, not a regular file" : "not a regular file");
     td_blob_close(out);
     return st;
 }
@@ -54,7 +55,8 @@ td_status td_blob_read(const td_blob *b, uint64_t at, size_t n_bytes, void *to)
         if (n < 0)
             return td_error_errno(TD_EIO, "cannot read '%s'", b->what);
         if (n == 0)
-            return td_error(TD_EIO, "cannot read '%s': it became shorter meanwhile", b->what);
+            return td_error(TD_EIO, "cannot read '%s': it became shorter while it was in use",
+                            b->what);
         p += n;
         at += (uint64_t)n;
         n_bytes -= (size_t)n;

@@ -28,7 +28,6 @@
  */
 #include "io/pack.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -39,6 +38,7 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "io/atomic.h"
+#include "io/blob.h"
 #include "io/digest.h"
 
 enum {
@@ -112,10 +112,9 @@ static bool is_class_name(const char *name)
 /* --- what is open ---------------------------------------------------------------------------- */
 
 struct td_pack {
-    char *what; /* the path, for messages */
-    int fd;     /* -1: parsed from memory */
+    char *what;   /* the path, for messages */
+    td_blob blob; /* of facts.n_bytes */
     td_pack_facts facts;
-    const unsigned char *bytes; /* [facts.n_bytes] the whole file, when it is in memory */
 
     unsigned char *index;          /* [n_index], owned */
     const unsigned char *pictures; /* in the index */
@@ -155,8 +154,7 @@ void td_pack_close(td_pack *p)
 {
     if (!p)
         return;
-    if (p->fd >= 0)
-        (void)close(p->fd);
+    td_blob_close(&p->blob);
     td_free(p->what);
     td_free(p->index);
     td_free(p->splits);
@@ -324,33 +322,11 @@ static td_status read_index(td_pack *p, uint64_t digest)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* n bytes at `at`, from the file or from memory */
-static td_status fetch(const td_pack *p, uint64_t at, void *to, size_t n)
-{
-    if (p->fd < 0) {
-        memcpy(to, p->bytes + at, n);
-        return TD_OK;
-    }
-    for (char *q = to; n > 0;) {
-        ssize_t done = pread(p->fd, q, n, (off_t)at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return td_error_errno(TD_EIO, "cannot read '%s'", p->what);
-        if (done == 0)
-            return td_error(TD_EIO, "'%s' became shorter while it was in use", p->what);
-        q += done;
-        at += (uint64_t)done;
-        n -= (size_t)done;
-    }
-    return TD_OK;
-}
-
 static td_status read_all(td_pack *p)
 {
     unsigned char head[HEAD_BYTES] = { 0 }, tail[TAIL_BYTES];
-    uint64_t n = p->facts.n_bytes;
-    TD_TRY(fetch(p, 0, head, n < HEAD_BYTES ? (size_t)n : HEAD_BYTES));
+    const uint64_t n = p->facts.n_bytes = p->blob.n_bytes;
+    TD_TRY(td_blob_read(&p->blob, 0, n < HEAD_BYTES ? (size_t)n : HEAD_BYTES, head));
     if (n >= MAGIC_BYTES && n < HEAD_BYTES + TAIL_BYTES &&
         memcmp(head, head_magic, MAGIC_BYTES) == 0)
         return td_error(TD_EFORMAT, "'%s': the pack was cut off after %" PRIu64 " bytes", p->what,
@@ -358,27 +334,13 @@ static td_status read_all(td_pack *p)
     if (n == 0)
         return td_error(TD_EFORMAT, "'%s' is no pack: it is empty", p->what);
     TD_TRY(check_head(p, head));
-    TD_TRY(fetch(p, n - TAIL_BYTES, tail, TAIL_BYTES));
+    TD_TRY(td_blob_read(&p->blob, n - TAIL_BYTES, TAIL_BYTES, tail));
     TD_TRY(check_tail(p, head, tail));
     p->index = td_alloc(p->n_index, 1);
     if (!p->index)
         return TD_ENOMEM;
-    TD_TRY(fetch(p, p->index_at, p->index, p->n_index));
+    TD_TRY(td_blob_read(&p->blob, p->index_at, p->n_index, p->index));
     return read_index(p, get64(tail + 40));
-}
-
-static td_status open_file(td_pack *p)
-{
-    struct stat s;
-    if (stat(p->what, &s) != 0)
-        return td_error_errno(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s'", p->what);
-    if (!S_ISREG(s.st_mode))
-        return td_error(TD_EIO, "cannot open '%s': it is not a regular file", p->what);
-    p->fd = open(p->what, O_RDONLY | O_CLOEXEC);
-    if (p->fd < 0 || fstat(p->fd, &s) != 0)
-        return td_error_errno(TD_EIO, "cannot open '%s'", p->what);
-    p->facts.n_bytes = (uint64_t)s.st_size;
-    return TD_OK;
 }
 
 static td_status new_pack(const char *what, td_pack **out)
@@ -386,7 +348,7 @@ static td_status new_pack(const char *what, td_pack **out)
     td_pack *p = TD_NEW(td_pack);
     if (!p)
         return TD_ENOMEM;
-    p->fd = -1;
+    p->blob.fd = -1;
     p->what = td_copy_text(what);
     if (!p->what) {
         td_free(p);
@@ -402,7 +364,7 @@ td_status td_pack_open(const char *path, td_pack **out)
     td_status st;
     *out = NULL;
     TD_TRY(new_pack(path, &p));
-    TD_OUT(open_file(p));
+    TD_OUT(td_blob_open(p->what, &p->blob));
     TD_OUT(read_all(p));
     *out = p;
     p = NULL;
@@ -416,8 +378,7 @@ td_status td_pack_parse(const void *bytes, size_t n_bytes, const char *what, td_
     td_pack *p;
     *out = NULL;
     TD_TRY(new_pack(what, &p));
-    p->bytes = bytes;
-    p->facts.n_bytes = n_bytes;
+    p->blob = td_blob_of(bytes, n_bytes, p->what);
     td_status st = read_all(p);
     if (st == TD_OK)
         *out = p;
@@ -448,19 +409,19 @@ bool td_pack_is(const char *path)
 void td_pack_read_ahead(const td_pack *p, uint64_t i)
 {
     record r = record_at(p, i);
-    if (p->fd >= 0)
-        (void)posix_fadvise(p->fd, (off_t)r.at, (off_t)r.n_bytes, POSIX_FADV_WILLNEED);
+    if (!p->blob.bytes)
+        (void)posix_fadvise(p->blob.fd, (off_t)r.at, (off_t)r.n_bytes, POSIX_FADV_WILLNEED);
 }
 
 /* where its bytes are: in memory already, or brought into the buffer */
 static td_status bring(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
 {
-    *out = p->fd < 0 ? p->bytes + r->at : NULL;
+    *out = p->blob.bytes ? p->blob.bytes + r->at : NULL;
     if (*out)
         return TD_OK;
     TD_TRY(td_reserve(&b->bytes, &b->cap_bytes, (size_t)r->n_bytes + 1, 1));
     *out = b->bytes;
-    return fetch(p, r->at, b->bytes, r->n_bytes);
+    return td_blob_read(&p->blob, r->at, r->n_bytes, b->bytes);
 }
 
 td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, const void **bytes,
