@@ -14,26 +14,20 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "serve/http.h"
+#include "train/rows.h"
 
 #define TICK_NS  INT64_C(100000000) /* between two looks at signals */
 #define QUIET_NS INT64_C(250000000) /* without a request, while draining */
 
-static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
-static const char *const tunes[] = { "off", "cached", "full", NULL };
-
 /* clang-format off */
 static const td_field serve_fields[] = {
-    TD_TEXT_AS(td_serve_opts, weights, "weights",
-               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
-               "weight file or checkpoint"),
+    TD_WEIGHTS_ROW(td_serve_opts),
     TD_BOOL_AS(td_serve_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_INT    (td_serve_opts, port, 8000, 0, 65535, "to listen at; 0: one that is free, and said"),
     TD_TEXT   (td_serve_opts, host, "127.0.0.1", "ADDRESS",
                "to listen at; 0.0.0.0 or :: for all of this machine"),
     TD_TEXT   (td_serve_opts, name, NULL, "NAME", "of the model in paths; default: the network's"),
-    TD_ENUM   (td_serve_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
-    TD_BOOL   (td_serve_opts, ignore_orientation, false,
-               "leave EXIF-rotated pictures as they are stored"),
+    TD_PICTURE_ROWS(td_serve_opts),
     TD_INT_AS (td_serve_opts, topk, "topk", "top", 5, 1, TD_TOPK_MAX, NULL,
                "classes in an answer to /classify that asks for no number"),
     TD_INT    (td_serve_opts, max_batch, 8, 1, 256, "pictures computed together, at most"),
@@ -47,13 +41,7 @@ static const td_field serve_fields[] = {
     TD_INT    (td_serve_opts, max_connections, 1000, 1, 60000, "open at once; more have to wait"),
     TD_INT_AS (td_serve_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
-    TD_TEXT   (td_serve_opts, device, "cpu", "NAME",
-               "cpu, or ref: the plain C kernels, which know float64 too"),
-    TD_INT    (td_serve_opts, threads, 0, 0, 4096, "compute threads; 0: one per processor"),
-    TD_ENUM   (td_serve_opts, tune, 1, tunes,
-               "kernels and layouts as measured here: not, before, or now"),
-    TD_TEXT   (td_serve_opts, tune_cache, NULL, "FILE",
-               "where that is kept; default: in ~/.cache/tandem"),
+    TD_DEVICE_ROWS(td_serve_opts),
     TD_TEXT   (td_serve_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,serve=debug'"),
     TD_END,
 };

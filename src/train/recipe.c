@@ -11,6 +11,7 @@
 #include "data/sizes.h"
 #include "pass/amp.h"
 #include "train/judge.h"
+#include "train/rows.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
                                         "dali-cpu",       "dali-gpu",           NULL };
@@ -19,7 +20,7 @@ static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
-static const char *const interpolations[] = { "bilinear", "bicubic", "triangular", NULL };
+const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
 static const char *const lr_rules[] = { "pytorch", "tf", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
@@ -29,7 +30,7 @@ static const char *const augmentations[] = { "none", "autoaugment", NULL };
 static const char *const memory_formats[] = { "nchw", "nhwc", NULL };
 static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
-static const char *const tunes[] = { "off", "cached", "full", NULL };
+const char *const td_tune_names[] = { "off", "cached", "full", NULL };
 static const char *const iter_units[] = { "batch", NULL };
 static const char *const log_formats[] = { "plain", "dll", NULL };
 static const char *const raport_names[] = { "pytorch", "tf", NULL };
@@ -42,14 +43,6 @@ enum { AMP_STATS_EVERY = 100 };
 /* clang-format off */
 
 /* rows that several jobs have, each for its own struct */
-#define DEVICE_ROWS(T) \
-    TD_TEXT   (T, device, "cpu", "NAME", \
-               "cpu, or ref: the plain C kernels, which know float64 too"), \
-    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor"), \
-    TD_ENUM   (T, tune, 1, tunes, "kernels and layouts as measured here: not, before, or now"), \
-    TD_TEXT   (T, tune_cache, NULL, "FILE", \
-               "where that is kept; default: in ~/.cache/tandem")
-
 #define PASS_ROWS(T) \
     TD_TEXT   (T, skip_passes, NULL, "LIST", \
                "passes to leave out, 'fuse,layout'"), \
@@ -69,17 +62,12 @@ enum { AMP_STATS_EVERY = 100 };
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
                "first iterations that TensorFlow's times leave out; -1: as its program does")
 
-#define WEIGHTS_ROW(T) \
-    TD_TEXT_AS(T, weights, "weights", \
-               "w|pretrained-weights|pretrained-from-file|resume", NULL, \
-               "FILE", "weight file or checkpoint, ours or PyTorch's")
-
 static const td_field input_fields[] = {
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
                "folder of train/ and val/, or a .safetensors; same as DATA"),
     TD_ENUM   (td_input_opts, data_backend, 0, backends,
                "where pictures come from; dali-cpu and dali-gpu: a folder, by DALI's rules"),
-    TD_ENUM   (td_input_opts, interpolation, 0, interpolations, "of the resize"),
+    TD_ENUM   (td_input_opts, interpolation, 0, td_interpolation_names, "of the resize"),
     TD_ENUM   (td_input_opts, crop, 0, crops,
                "whose rules crop and resize; auto: torchvision's, or of the back end"),
     TD_BOOL   (td_input_opts, antialias, false,
@@ -229,7 +217,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
                "exit 4 when the last validation is below, 'top1>=95'"),
     TD_TITLE("Machine"),
-    DEVICE_ROWS(td_train_opts),
+    TD_DEVICE_ROWS(td_train_opts),
     TD_TITLE("Compiler"),
     PASS_ROWS (td_train_opts),
     TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
@@ -242,7 +230,7 @@ static const td_field train_fields[] = {
 static const td_field evaluate_fields[] = {
     TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
                "pictures in a batch"),
-    WEIGHTS_ROW(td_evaluate_opts),
+    TD_WEIGHTS_ROW(td_evaluate_opts),
     TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
                "raw outputs in input order, a .safetensors"),
     TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
@@ -261,18 +249,16 @@ static const td_field evaluate_fields[] = {
                "accuracy of every class, and what was taken for what"),
     TD_TEXT   (td_evaluate_opts, confusion, NULL, "FILE",
                "with --per-class: what was taken for what, as CSV"),
-    DEVICE_ROWS(td_evaluate_opts),
+    TD_DEVICE_ROWS(td_evaluate_opts),
     PASS_ROWS (td_evaluate_opts),
     LOG_ROW   (td_evaluate_opts),
     TD_END,
 };
 
 static const td_field classify_fields[] = {
-    WEIGHTS_ROW(td_classify_opts),
+    TD_WEIGHTS_ROW(td_classify_opts),
     TD_BOOL_AS(td_classify_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
-    TD_ENUM   (td_classify_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
-    TD_BOOL   (td_classify_opts, ignore_orientation, false,
-               "leave EXIF-rotated pictures as they are stored"),
+    TD_PICTURE_ROWS(td_classify_opts),
     TD_INT_AS (td_classify_opts, topk, "topk", "top", 5, 1, 10, NULL,
                "classes named for each picture"),
     TD_INT_AS (td_classify_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
@@ -283,7 +269,7 @@ static const td_field classify_fields[] = {
                "a JSON object for each picture, on a line of its own"),
     TD_TEXT   (td_classify_opts, image, NULL, "FILE", NULL),
     TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
-    DEVICE_ROWS(td_classify_opts),
+    TD_DEVICE_ROWS(td_classify_opts),
     LOG_ROW   (td_classify_opts),
     TD_END,
 };
@@ -320,7 +306,7 @@ static const td_field benchmark_fields[] = {
                "measured iterations, then a table of times; -1: as --num-iter says, no table"),
     TD_TEXT   (td_benchmark_opts, trace, NULL, "FILE",
                "the last iterations kernel by kernel, JSON for Perfetto or chrome://tracing"),
-    DEVICE_ROWS(td_benchmark_opts),
+    TD_DEVICE_ROWS(td_benchmark_opts),
     TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
     LOG_ROW   (td_benchmark_opts),
     TD_END,
@@ -332,7 +318,7 @@ static const td_field inspect_fields[] = {
     TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
     TD_LONG   (td_inspect_opts, memory_limit, 0, 0, MANY * 1000,
                "bytes for the program, '1G': results are worked out twice to stay below; 0: none"),
-    DEVICE_ROWS(td_inspect_opts),
+    TD_DEVICE_ROWS(td_inspect_opts),
     TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
     TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also drawn, as SVG"),
     LOG_ROW   (td_inspect_opts),

@@ -1,0 +1,33 @@
+/*
+ * train/rows.h -- rows of options that several jobs have, each for its own struct T
+ */
+#ifndef TD_TRAIN_ROWS_H
+#define TD_TRAIN_ROWS_H
+
+#include "base/field.h"
+
+extern const char *const td_tune_names[], *const td_interpolation_names[]; /* recipe.c */
+
+/* clang-format off */
+#define TD_DEVICE_ROWS(T) \
+    TD_TEXT   (T, device, "cpu", "NAME", \
+               "cpu, or ref: the plain C kernels, which know float64 too"), \
+    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor"), \
+    TD_ENUM   (T, tune, 1, td_tune_names, \
+               "kernels and layouts as measured here: not, before, or now"), \
+    TD_TEXT   (T, tune_cache, NULL, "FILE", \
+               "where that is kept; default: in ~/.cache/tandem")
+
+#define TD_WEIGHTS_ROW(T) \
+    TD_TEXT_AS(T, weights, "weights", \
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, \
+               "FILE", "weight file or checkpoint, ours or PyTorch's")
+
+/* of jobs that look at pictures one by one */
+#define TD_PICTURE_ROWS(T) \
+    TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
+    TD_BOOL   (T, ignore_orientation, false, \
+               "leave EXIF-rotated pictures as they are stored")
+/* clang-format on */
+
+#endif
