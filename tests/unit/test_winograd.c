@@ -85,6 +85,7 @@ static void instruction_sets_agree(void **state)
         w.room = TILES;
         w.x = w.y = layouts[l];
         w.relu = true;
+        w.cap = INFINITY;
         convolve(td_own_wino_simd_at(0), w, TILES, x, u, bias, z, best);
         for (int i = 0; (f = td_own_wino_simd_at(i)); i++)
             for (int piece = 1; piece <= TILES; piece += 4) {
