@@ -4,6 +4,9 @@
 #include "train/schedule.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -65,4 +68,44 @@ double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int
         if (t > (int64_t)(steps_per_epoch * boundaries[i].epoch))
             factor = boundaries[i].factor;
     return base * factor;
+}
+
+double td_lr_ssd320(const td_lr_steps *o, int64_t t)
+{
+    if (t < o->warmup)
+        return o->begin + (o->lr - o->begin) / (double)o->warmup * (double)t;
+    if (t >= o->steps)
+        return 0;
+    const double length = (double)(o->steps - o->warmup);
+    return 0.5 * o->lr * (1 + cos(pi * (double)(t - o->warmup) / length));
+}
+
+double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch)
+{
+    double lr = o->lr;
+    if (t < o->warmup)
+        return lr * (double)t / (double)o->warmup;
+    for (int i = 0; i < o->n_falls; i++)
+        if (epoch >= o->falls[i])
+            lr *= 0.1;
+    return lr;
+}
+
+td_status td_lr_falls_parse(const char *text, td_lr_steps *o)
+{
+    const char *s = text;
+    o->n_falls = 0;
+    while (*s) {
+        char *end;
+        const size_t digits = strspn(s, "0123456789");
+        const long long epoch = digits && digits < 10 ? strtoll(s, &end, 10) : -1;
+        const bool is_rising = o->n_falls == 0 || epoch > o->falls[o->n_falls - 1];
+        if (epoch < 0 || !is_rising || (*end && (*end != ',' || !end[1])))
+            return td_error(TD_EUSAGE, "'%s' is no list of rising epochs like 43,54", text);
+        if (o->n_falls == TD_LR_FALLS_MAX)
+            return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_FALLS_MAX);
+        o->falls[o->n_falls++] = epoch;
+        s = *end ? end + 1 : end;
+    }
+    return TD_OK;
 }

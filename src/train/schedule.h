@@ -6,10 +6,14 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
+enum { TD_LR_FALLS_MAX = 32 };
+
 typedef enum { TD_LR_STEP, TD_LR_LINEAR, TD_LR_COSINE, TD_LR_EXPONENTIAL } td_lr_schedule;
 
 /* Whose rule: a function of the epoch, or of the optimiser step. */
-typedef enum { TD_LR_RULE_PYTORCH, TD_LR_RULE_TF } td_lr_rule;
+typedef enum { TD_LR_RULE_PYTORCH, TD_LR_RULE_TF, TD_LR_RULE_SSD320, TD_LR_RULE_SSD300 } td_lr_rule;
 
 typedef struct {
     td_lr_schedule schedule;
@@ -46,5 +50,35 @@ double td_lr_at(const td_lr_opts *o, int epoch);
  * Other schedules have no such form: as cosine.  Source: the same, TensorFlow/Classification.
  */
 double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch);
+
+/* What the detectors' rules go by: optimiser steps, and for SSD300's falls epochs. */
+typedef struct {
+    double lr;      /* peak */
+    double begin;   /* ssd320: where the warm-up begins; ssd300: it begins at 0 */
+    int64_t warmup; /* steps */
+    int64_t steps;  /* ssd320: planned in all */
+    int n_falls;    /* ssd300: epochs from which on the rate is a tenth of before, rising */
+    int64_t falls[TD_LR_FALLS_MAX];
+} td_lr_steps;
+
+/**
+ * Learning rate of optimiser step t, counted from 0, by the rule of SSD320: cosine after a linear
+ * warm-up, 0 from the last step on.
+ *
+ *   t < W      begin + (lr - begin) t / W
+ *   otherwise  lr (1 + cos(pi (t - W) / (T - W))) / 2
+ *
+ * Source: TensorFlow's object detection API, cosine_decay_with_warmup.
+ */
+double td_lr_ssd320(const td_lr_steps *o, int64_t t);
+
+/**
+ * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update changes
+ * nothing but velocities; then lr 0.1^(number of falls <= epoch).
+ */
+double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
+
+/** "43,54": rising epochs.  TD_EUSAGE: anything else, or more than TD_LR_FALLS_MAX. */
+td_status td_lr_falls_parse(const char *text, td_lr_steps *o) TD_CHECKED;
 
 #endif

@@ -60,9 +60,55 @@ static void the_cosine_begins_with_the_run(void **state)
     expect_lr(&o, 500, 256, 0);
 }
 
+/* --- the detectors' rules --------------------------------------------------------------------- */
+
+static void ssd300_warms_up_from_zero_and_falls_with_the_epoch(void **state)
+{
+    (void)state;
+    td_lr_steps o = { .lr = 2.6e-3, .warmup = 300 };
+    expect_ok(td_lr_falls_parse("43,54", &o));
+    assert_true(td_lr_ssd300(&o, 0, 0) == 0);
+    assert_true(fabs(td_lr_ssd300(&o, 150, 0) - 1.3e-3) < 1e-15);
+    assert_true(td_lr_ssd300(&o, 300, 0) == 2.6e-3);
+    assert_true(td_lr_ssd300(&o, 99999, 42) == 2.6e-3);
+    assert_true(fabs(td_lr_ssd300(&o, 99999, 43) - 2.6e-4) < 1e-15);
+    assert_true(fabs(td_lr_ssd300(&o, 99999, 54) - 2.6e-5) < 1e-15);
+    o.warmup = 0;
+    assert_true(td_lr_ssd300(&o, 0, 0) == 2.6e-3);
+}
+
+static void ssd320_without_warm_up_is_a_cosine(void **state)
+{
+    (void)state;
+    const td_lr_steps o = { .lr = 0.02, .begin = 0.0086664, .steps = 100 };
+    assert_true(td_lr_ssd320(&o, 0) == 0.02);
+    assert_true(fabs(td_lr_ssd320(&o, 50) - 0.01) < 1e-15);
+    assert_true(td_lr_ssd320(&o, 100) == 0);
+    assert_true(td_lr_ssd320(&o, 1000) == 0);
+}
+
+static void falls_are_rising_epochs(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { ",",  "43,", "43,43", "54,43",
+                                       "-1", "4x",  "1 2",   "99999999999" };
+    td_lr_steps o;
+    expect_ok(td_lr_falls_parse("", &o));
+    assert_int_equal(o.n_falls, 0);
+    expect_ok(td_lr_falls_parse("0,7,100", &o));
+    assert_int_equal(o.n_falls, 3);
+    assert_int_equal(o.falls[2], 100);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(td_lr_falls_parse(bad[i], &o), TD_EUSAGE);
+    td_error_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ssd300_warms_up_from_zero_and_falls_with_the_epoch),
+        cmocka_unit_test(ssd320_without_warm_up_is_a_cosine),
+        cmocka_unit_test(falls_are_rising_epochs),
         cmocka_unit_test(warm_up_begins_at_zero),
         cmocka_unit_test(the_rate_is_for_256_pictures),
         cmocka_unit_test(steps_fall_behind_their_boundaries),
