@@ -93,6 +93,10 @@ static void add_step(td_text *j, const td_step_state *s)
     td_text_add(j, "}");
 }
 
+/* of a classifier, of a detector */
+static const char *const score_names[2][3] = { { "best_top1", "top1", "topk" },
+                                               { "best_ap", "ap", "ap50" } };
+
 static td_status set_state(td_tensors *t, const td_run_state *s)
 {
     td_text j = { 0 };
@@ -100,12 +104,12 @@ static td_status set_state(td_tensors *t, const td_run_state *s)
                 (long long)s->iteration, (long long)s->steps);
     td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, \"best_epoch\": %lld",
                 (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
-    add_real(&j, "best_top1", s->best_top1);
+    add_real(&j, score_names[s->detects][0], s->best);
     add_real(&j, "loss_sum", s->loss_sum);
     add_real(&j, "train_loss", s->last_train_loss);
     add_real(&j, "val_loss", s->last_val_loss);
-    add_real(&j, "top1", s->last_top1);
-    add_real(&j, "topk", s->last_topk);
+    add_real(&j, score_names[s->detects][1], s->last);
+    add_real(&j, score_names[s->detects][2], s->last_second);
     add_scaler(&j, s);
     add_step(&j, &s->step);
     td_text_add(&j, "}");
@@ -217,12 +221,13 @@ static td_status read_state(const td_json *j, td_run_state *s)
     TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
     TD_TRY(td_json_int(j, "seed", &seed));
     TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
-    TD_TRY(td_json_number(j, "best_top1", &s->best_top1));
+    s->detects = td_json_get(j, score_names[true][0]) != NULL;
+    TD_TRY(td_json_number(j, score_names[s->detects][0], &s->best));
     TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
     TD_TRY(read_real(j, "train_loss", &s->last_train_loss));
     TD_TRY(read_real(j, "val_loss", &s->last_val_loss));
-    TD_TRY(td_json_number(j, "top1", &s->last_top1));
-    TD_TRY(td_json_number(j, "topk", &s->last_topk));
+    TD_TRY(td_json_number(j, score_names[s->detects][1], &s->last));
+    TD_TRY(td_json_number(j, score_names[s->detects][2], &s->last_second));
     s->seed = (uint64_t)seed;
     if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
         return td_error(TD_EFORMAT, "a counter is negative");

@@ -41,11 +41,13 @@ typedef struct {
     int64_t steps;     /* optimiser steps in all, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
-    double best_top1; /* -1: none yet */
+    bool detects; /* scores are AP and AP50, fractions; else top-1 and top-k, percent */
+    double best;  /* score of the best validation; -1: none yet */
     int64_t best_epoch;
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
     int64_t epoch_skipped; /* of them */
-    double last_train_loss, last_val_loss, last_top1, last_topk;
+    double last_train_loss, last_val_loss;
+    double last, last_second; /* scores of the last validation; -1: none yet */
     td_step_state step;
     td_scaler scaler; /* of a file: kind, scale and counts */
 } td_run_state;

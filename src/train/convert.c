@@ -113,7 +113,7 @@ static td_status read_facts(const td_tensors *in, const char *path, td_convert_r
         return TD_OK;
     TD_TRY(td_checkpoint_state(in, path, &s));
     r->epoch = s.epoch;
-    r->best_top1 = s.best_top1;
+    r->best_top1 = s.detects ? -1 : s.best;
     return TD_OK;
 }
 

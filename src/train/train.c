@@ -18,7 +18,7 @@
 #include "base/os.h"
 #include "train/inputs.h"
 #include "train/network.h"
-#include "train/schedule.h"
+#include "train/task.h"
 #include "train/train_job.h"
 #include "train/train_report.h"
 #include "train/weights.h"
@@ -215,8 +215,7 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied
                         b->height, j->size, j->size);
     TD_TRY(tell_batch(j));
     const bool is_last = is_last_batch(j);
-    TD_TRY(td_program_bind(j->program, "images", b->images));
-    TD_TRY(td_program_bind(j->program, "labels", b->labels));
+    TD_TRY(j->task->bind(j, b));
     const int64_t n = j->run_batches + 1;
     const td_amp_place place = { n, j->s.epoch, j->s.iteration + 1, (double)j->scale };
     TD_TRY(td_amp_stats_run(j->amp_stats, j->program, &place));
@@ -247,29 +246,6 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied
 }
 
 /* --- one epoch -------------------------------------------------------------------------------- */
-
-static td_lr_opts lr_opts(const td_train_opts *o)
-{
-    return (td_lr_opts){ .schedule = (td_lr_schedule)o->lr_schedule,
-                         .lr = o->lr,
-                         .end_lr = o->end_lr,
-                         .warmup = o->warmup,
-                         .epochs = o->epochs,
-                         .decay = o->lr_decay,
-                         .decay_epochs = o->lr_decay_epochs };
-}
-
-static void set_lr(job *j)
-{
-    const td_lr_opts lr = lr_opts(&j->o);
-    const int64_t batches = td_loader_batches(j->train_loader);
-    if (j->o.lr_rule == TD_LR_RULE_TF)
-        j->lr_exact = td_lr_at_step(&lr, (j->s.epoch * batches + j->s.iteration) / j->acc,
-                                    (double)batches / (double)j->acc, j->o.batch_size * j->acc);
-    else
-        j->lr_exact = td_lr_at(&lr, (int)j->s.epoch);
-    j->lr = (float)j->lr_exact;
-}
 
 td_status td_train_l2_loss(td_train_job *j, double *out)
 {
@@ -310,7 +286,7 @@ static td_status train_epoch(job *j, bool *is_whole)
     bool is_applied;
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
     TD_TRY(td_train_program_fit(j));
-    set_lr(j);
+    td_train_set_rate(j);
     j->data_s = j->compute_s = 0;
     j->epoch_batches = 0;
     *is_whole = false;
@@ -326,7 +302,7 @@ static td_status train_epoch(job *j, bool *is_whole)
             break;
         }
         TD_TRY(st);
-        set_lr(j);
+        td_train_set_rate(j);
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
         if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
             TD_TRY(save(j));
@@ -334,31 +310,10 @@ static td_status train_epoch(job *j, bool *is_whole)
     return TD_OK;
 }
 
-static td_judge_opts judge_opts(const job *j)
-{
-    const td_train_opts *o = &j->o;
-    return (td_judge_opts){ .batch = o->batch_size,
-                            .topk = o->topk,
-                            .max_batches = o->prof > 0 ? o->prof : -1,
-                            .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
-                            .amp = &o->amp,
-                            .skip_passes = o->skip_passes,
-                            .report = j->report,
-                            .print_freq = o->print_freq,
-                            .step = { j->s.epoch, j->s.iteration } };
-}
-
-/* one pass with the weights of `prefix`: "" the trained, "ema." the averaged ones */
 static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
-    td_judge_opts jo = judge_opts(j);
-    jo.prefix = *prefix ? "val_ema" : "val";
     const int64_t begin_ns = td_now_ns();
-    if (!j->judge)
-        TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
-    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->judge)));
-    TD_TRY(td_loader_start_epoch(j->val_loader, 0));
-    TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
+    TD_TRY(j->task->judge(j, prefix, v));
     td_trace_span(j->trace, *prefix ? "validate the averages" : "validate", begin_ns);
     return TD_OK;
 }
@@ -370,9 +325,6 @@ static td_status validate(job *j, td_verdict *v, td_verdict *ema)
         TD_TRY(judge(j, TD_EMA_PREFIX, ema));
         v->was_stopped = ema->was_stopped;
     }
-    j->s.last_top1 = td_percent(v->counts.n_top1, v->counts.n);
-    j->s.last_topk = td_percent(v->counts.n_topk, v->counts.n);
-    j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
     return TD_OK;
 }
 
@@ -415,7 +367,7 @@ static td_status end_epoch(job *j)
                    "%lld of %lld pictures have a validation loss that is no "
                    "finite number",
                    (long long)v.counts.n_nonfinite, (long long)v.counts.n);
-        is_best = !v.counts.n_nonfinite && j->s.last_top1 > j->s.best_top1;
+        is_best = !v.counts.n_nonfinite && j->s.last > j->s.best;
         j->epochs_without_best = is_best ? 0 : j->epochs_without_best + 1;
     }
     j->s.epoch++;
@@ -423,7 +375,7 @@ static td_status end_epoch(job *j)
     j->s.loss_sum = 0;
     j->s.epoch_skipped = 0;
     if (is_best) {
-        j->s.best_top1 = j->s.last_top1;
+        j->s.best = j->s.last;
         j->s.best_epoch = epoch;
     }
     TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL,
@@ -515,9 +467,9 @@ static td_status finish(job *j)
     j->out->loss_scale = j->s.scaler.scale;
     j->out->train_loss = j->s.last_train_loss;
     j->out->val_loss = j->s.last_val_loss;
-    j->out->top1 = j->s.last_top1;
-    j->out->topk = j->s.last_topk;
-    j->out->best_top1 = j->s.best_top1;
+    j->out->top1 = j->s.last;
+    j->out->topk = j->s.last_second;
+    j->out->best_top1 = j->s.best;
     TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
     if (j->run_skipped > 0 && j->run_steps == 0 && !j->out->was_stopped)
@@ -527,14 +479,10 @@ static td_status finish(job *j)
                         (long long)j->run_skipped, (double)j->scale);
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
-    if (j->s.last_top1 < 0)
+    if (j->s.last < 0)
         return td_error(TD_EREQUIRED, "no epoch was finished and validated, %s was required",
                         j->o.require);
-    td_scores s = { .n = td_dataset_count(j->val_set),
-                    .top1 = j->s.last_top1,
-                    .topk = j->s.last_topk,
-                    .loss = j->s.last_val_loss };
-    return td_require(j->o.require, &s, j->o.topk);
+    return j->task->require(j, j->o.require);
 }
 
 td_status td_train(const td_train_opts *opts, td_train_result *out)

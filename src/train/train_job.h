@@ -19,6 +19,7 @@
 #include "train/profile.h"
 #include "train/report.h"
 #include "train/report_sums.h"
+#include "train/schedule.h"
 #include "train/trace.h"
 
 /* Files in the workspace. */
@@ -32,8 +33,12 @@ enum {
     TD_PATHS
 };
 
+struct td_task;
+typedef struct td_task td_task; /* train/task.h */
+
 typedef struct {
     td_train_opts o; /* a copy; model and seed are completed */
+    const td_task *task;
     td_run_state s;
     td_tensors *start; /* checkpoint or weights to begin with */
     td_dataset *train_set, *val_set;
@@ -57,6 +62,7 @@ typedef struct {
     int n_names;
     char **names;             /* of the file we began with */
     const char **class_names; /* of the data set, lent */
+    td_lr_steps by_step;      /* what the detectors' rules of the learning rate go by */
     double lr_exact;          /* of this epoch */
     float lr;                 /* the same, bound to the program */
     float scale, inverse;     /* of the loss in the step that runs, bound too */
@@ -75,6 +81,18 @@ typedef struct {
     bool is_over;
     td_train_result *out;
 } td_train_job;
+
+/** j->lr, j->lr_exact: the learning rate of the next step. */
+void td_train_set_rate(td_train_job *j);
+
+/** Pictures of a synthetic data set: as many as the run reads. */
+int64_t td_train_synthetic_images(const td_train_opts *o);
+
+/** j->class_names: those of j->train_set. */
+td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
+
+/** What loaders of training data have beside td_loader_opts_of: order, seed, the place to begin. */
+void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
 
 /** Weight decay's part of the loss: half of it times the squares of all decayed weights. */
 td_status td_train_l2_loss(td_train_job *j, double *out) TD_CHECKED;

@@ -17,6 +17,7 @@
 #include "train/inputs.h"
 #include "train/network.h"
 #include "train/preset.h"
+#include "train/task.h"
 #include "train/train_job.h"
 #include "train/train_report.h"
 #include "train/weight_file.h"
@@ -42,7 +43,7 @@ static td_status check_options(const job *j)
                         o->warmup, o->epochs);
     if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
         return td_error(TD_EUSAGE, "--require needs a validation");
-    return td_require_check(o->require, o->topk);
+    return TD_OK;
 }
 
 /* the file is let go once its weights are loaded, the network's text is needed to the end */
@@ -108,7 +109,7 @@ static td_status open_start(job *j)
 {
     td_train_opts *o = &j->o;
     const char *path = o->resume ? o->resume : o->pretrained_weights;
-    j->s.best_top1 = j->s.last_top1 = j->s.last_topk = -1;
+    j->s.best = j->s.last = j->s.last_second = -1;
     j->s.step.ema_before = 1;
     if (!path)
         return TD_OK;
@@ -120,7 +121,7 @@ static td_status open_start(job *j)
         TD_TRY(check_place(j, path));
         TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
         TD_TRY(check_network(j, path));
-        if (j->s.best_top1 >= 0)
+        if (j->s.best >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
         if (j->s.epoch > o->epochs)
             return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
@@ -178,63 +179,38 @@ static td_status open_sizes(job *j)
 
 /* --- open: data ------------------------------------------------------------------------------- */
 
-static int64_t synthetic_images(const td_train_opts *o)
+int64_t td_train_synthetic_images(const td_train_opts *o)
 {
     int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
     return batches * o->batch_size;
 }
 
-static td_status name_classes(job *j)
+td_status td_train_list_classes(td_train_job *j)
 {
-    td_dataset *d = j->train_set;
-    int n = td_dataset_classes(d);
-    td_model_opts *m = &j->o.model;
-    if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
-        TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
-    if (!m->num_classes)
-        m->num_classes = td_model_default_classes(m, n);
-    if (n > m->num_classes)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
-                        m->num_classes);
+    const int n = td_dataset_classes(j->train_set);
     j->class_names = td_alloc((size_t)n + 1, sizeof *j->class_names);
     if (!j->class_names)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        j->class_names[i] = td_dataset_class_name(d, i);
+        j->class_names[i] = td_dataset_class_name(j->train_set, i);
     return TD_OK;
 }
 
-static td_status open_validation(job *j)
+void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
 {
-    td_train_opts *o = &j->o;
-    if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
-        return TD_OK;
-    TD_TRY(td_open_split(&o->input, "val", &o->model, synthetic_images(o), &j->val_set));
-    if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
-        TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
-                                          j->class_names, false),
-                   "train and val differ");
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
-    lo.seed = j->s.seed;
-    return td_loader_new(j->val_set, &lo, &j->val_loader);
+    const td_train_opts *o = &j->o;
+    lo->is_training = true;
+    lo->seed = j->s.seed;
+    lo->image_sizes = o->image_size_schedule;
+    lo->start_epoch = j->s.epoch;
+    lo->start_batch = j->s.iteration;
+    lo->order = o->shuffle ? TD_ORDER_BUFFER : o->sampler ? TD_ORDER_PADDED : TD_ORDER_PERMUTATION;
 }
 
 static td_status open_data(job *j)
 {
-    td_train_opts *o = &j->o;
-    td_say_back_end(&o->input);
-    TD_TRY(td_open_split(&o->input, "train", &o->model, synthetic_images(o), &j->train_set));
-    TD_TRY(td_settle_image_size(j->train_set, &o->model));
-    TD_TRY(name_classes(j));
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
-    lo.is_training = true;
-    lo.seed = j->s.seed;
-    lo.image_sizes = o->image_size_schedule;
-    lo.start_epoch = j->s.epoch;
-    lo.start_batch = j->s.iteration;
-    lo.order = o->shuffle ? TD_ORDER_BUFFER : o->sampler ? TD_ORDER_PADDED : TD_ORDER_PERMUTATION;
-    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
-    return open_validation(j);
+    td_say_back_end(&j->o.input);
+    return j->task->open_data(j);
 }
 
 /* --- open: precision and steps ---------------------------------------------------------------- */
@@ -510,6 +486,10 @@ td_status td_train_open(td_train_job *j)
     choose_seed(j);
     TD_TRY(open_sizes(j));
     TD_TRY(read_own_graph(j));
+    j->task = td_task_of(&j->o.model);
+    j->s.detects = j->task->detects;
+    if (j->task->check)
+        TD_TRY(j->task->check(&j->o));
     TD_TRY(open_data(j));
     TD_TRY(td_device_open(j->o.device, &j->dev));
     TD_TRY(open_precision(j));
@@ -525,6 +505,8 @@ td_status td_train_open(td_train_job *j)
 
 void td_train_release(td_train_job *j)
 {
+    if (j->task && j->task->release)
+        j->task->release(j);
     td_lock_close(j->lock);
     td_mixup_close(&j->mixup);
     td_map_release(&j->groups.decayed);

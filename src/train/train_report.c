@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "train/network.h"
 #include "train/report_settings.h"
+#include "train/task.h"
 
 enum { TF_WARM_STEPS = 20 }; /* the TensorFlow program's, in its normal training */
 
@@ -168,16 +169,13 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
 
 static void say_epoch(const td_train_job *j, int64_t epoch, bool has_verdict)
 {
+    char scores[160];
     if (!is_plain(j))
         return;
-    if (has_verdict)
-        td_log(TD_LOG_INFO, "train",
-               "epoch %lld: loss %.4f, %.1f images/s; val top1 %.2f %%, top%d %.2f %%, loss %.4f",
-               (long long)epoch, j->s.last_train_loss, j->out->images_per_s, j->s.last_top1,
-               j->o.topk, j->s.last_topk, j->s.last_val_loss);
-    else
-        td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s", (long long)epoch,
-               j->s.last_train_loss, j->out->images_per_s);
+    j->task->say(j, scores, sizeof scores);
+    td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s%s%s", (long long)epoch,
+           j->s.last_train_loss, j->out->images_per_s, has_verdict ? "; val " : "",
+           has_verdict ? scores : "");
 }
 
 static void note_loss(td_run_sums *s, double loss, bool is_compat)
@@ -236,8 +234,8 @@ td_status td_train_report_run(td_train_job *j)
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
-    if (s->val.all.n_batches && j->s.best_top1 > s->val.top1)
-        s->val.top1 = j->s.best_top1; /* of an earlier part of the run */
+    if (s->val.all.n_batches && j->s.best > s->val.top1)
+        s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
         td_report_say(j->report, "Received SIGTERM");
     td_report_begin(j->report, 0, NULL);

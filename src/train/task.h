@@ -1,0 +1,46 @@
+/*
+ * train/task.h -- what a training job learns: the part of it that classes and boxes do not share
+ *
+ * The job (train.c) is one loop: batches, steps, validations, checkpoints.  A task says where the
+ * batches come from, which of their arrays the program reads, and how good the weights are.
+ */
+#ifndef TD_TRAIN_TASK_H
+#define TD_TRAIN_TASK_H
+
+#include "train/train_job.h"
+
+struct td_task {
+    const char *metric; /* what the best weights are chosen by */
+    bool detects;       /* scores are AP and AP50, fractions; else top-1 and top-k, percent */
+
+    /* What the options must not say; may be NULL. */
+    td_status (*check)(const td_train_opts *o);
+
+    /* The data sets, the loaders, the classes' names; the model's classes and size are settled. */
+    td_status (*open_data)(td_train_job *j);
+
+    /* The batch's arrays to the program's inputs. */
+    td_status (*bind)(td_train_job *j, const td_batch *b);
+
+    /* After a step: what its program says beside the loss, into `f`; may be NULL. */
+    void (*note_step)(const td_train_job *j, td_step_facts *f);
+
+    /* One pass over the validation set with the weights of `prefix`: "" the trained, "ema." the
+       averaged ones. */
+    td_status (*judge)(td_train_job *j, const char *prefix, td_verdict *v);
+
+    /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation in the line of an epoch. */
+    void (*say)(const td_train_job *j, char *out, size_t n);
+
+    /* --require against the last validation.  TD_EUSAGE, TD_EREQUIRED. */
+    td_status (*require)(const td_train_job *j, const char *rule);
+
+    void (*release)(td_train_job *j); /* may be NULL */
+};
+
+extern const td_task td_task_classify;
+
+/** The task of a network; td_model_opts names one that exists. */
+const td_task *td_task_of(const td_model_opts *model);
+
+#endif

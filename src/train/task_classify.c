@@ -1,0 +1,133 @@
+/*
+ * task_classify.c -- learning classes: pictures and labels in, top-1 and top-k out
+ */
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "train/inputs.h"
+#include "train/task.h"
+#include "train/weights.h"
+
+typedef td_train_job job;
+
+/* --- data ------------------------------------------------------------------------------------- */
+
+static td_status name_classes(job *j)
+{
+    td_dataset *d = j->train_set;
+    int n = td_dataset_classes(d);
+    td_model_opts *m = &j->o.model;
+    if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
+        TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
+    if (!m->num_classes)
+        m->num_classes = td_model_default_classes(m, n);
+    if (n > m->num_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
+                        m->num_classes);
+    return td_train_list_classes(j);
+}
+
+static td_status open_validation(job *j)
+{
+    td_train_opts *o = &j->o;
+    if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
+        return TD_OK;
+    TD_TRY(td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(o), &j->val_set));
+    if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
+        TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
+                                          j->class_names, false),
+                   "train and val differ");
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    lo.seed = j->s.seed;
+    return td_loader_new(j->val_set, &lo, &j->val_loader);
+}
+
+static td_status open_data(job *j)
+{
+    td_train_opts *o = &j->o;
+    TD_TRY(
+        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(o), &j->train_set));
+    TD_TRY(td_settle_image_size(j->train_set, &o->model));
+    TD_TRY(name_classes(j));
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    td_train_loader_opts(j, &lo);
+    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
+    return open_validation(j);
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static td_status bind(job *j, const td_batch *b)
+{
+    TD_TRY(td_program_bind(j->program, "images", b->images));
+    return td_program_bind(j->program, "labels", b->labels);
+}
+
+/* --- validation ------------------------------------------------------------------------------- */
+
+static td_judge_opts judge_opts(const job *j)
+{
+    const td_train_opts *o = &j->o;
+    return (td_judge_opts){ .batch = o->batch_size,
+                            .topk = o->topk,
+                            .max_batches = o->prof > 0 ? o->prof : -1,
+                            .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
+                            .amp = &o->amp,
+                            .skip_passes = o->skip_passes,
+                            .report = j->report,
+                            .print_freq = o->print_freq,
+                            .step = { j->s.epoch, j->s.iteration } };
+}
+
+static td_status judge(job *j, const char *prefix, td_verdict *v)
+{
+    td_judge_opts jo = judge_opts(j);
+    jo.prefix = *prefix ? "val_ema" : "val";
+    if (!j->judge)
+        TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
+    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->judge)));
+    TD_TRY(td_loader_start_epoch(j->val_loader, 0));
+    TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
+    if (*prefix)
+        return TD_OK;
+    j->s.last = td_percent(v->counts.n_top1, v->counts.n);
+    j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
+    j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
+    return TD_OK;
+}
+
+static void say(const job *j, char *out, size_t n)
+{
+    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %.4f", j->s.last, j->o.topk,
+             j->s.last_second, j->s.last_val_loss);
+}
+
+static td_status require(const job *j, const char *rule)
+{
+    const td_scores s = { .n = td_dataset_count(j->val_set),
+                          .top1 = j->s.last,
+                          .topk = j->s.last_second,
+                          .loss = j->s.last_val_loss };
+    return td_require(rule, &s, j->o.topk);
+}
+
+static td_status check(const td_train_opts *o)
+{
+    return td_require_check(o->require, o->topk);
+}
+
+const td_task td_task_classify = { .metric = "top1",
+                                   .check = check,
+                                   .open_data = open_data,
+                                   .bind = bind,
+                                   .judge = judge,
+                                   .say = say,
+                                   .require = require };
+
+const td_task *td_task_of(const td_model_opts *model)
+{
+    (void)model;
+    return &td_task_classify;
+}
