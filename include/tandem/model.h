@@ -38,6 +38,7 @@ typedef struct {
     const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
     int num_classes;        /* 1000; 0: as many as the data or the weight file has */
     const char *backbone;   /* of a detector: "resnet50", or 18, 34, 101, 152 */
+    double bn_decay;        /* of a detector: share of running statistics kept; 0: its own */
     int image_size;         /* side of the crop; 0: the architecture's own, 224 */
     int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
     bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */

@@ -30,6 +30,9 @@ static const td_field fields[] = {
                "seresnext101_32x4d; detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
                "of a detector: resnet18, resnet34, resnet50, resnet101, resnet152"),
+    TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
+            "of a detector: share of its running statistics that a step keeps; 0: 0.997, of "
+            "ssd300 0.9"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,

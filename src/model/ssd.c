@@ -43,12 +43,18 @@ static const td_param_attr heads_begin = { .init = TD_INIT_NORMAL, .scale = 0.01
 
 /* --- backbone --------------------------------------------------------------------------------- */
 
+/* what a step's statistics count among the running ones */
+static double rate(const td_net *m, double own)
+{
+    return m->opts->bn_decay > 0 ? 1 - m->opts->bn_decay : own;
+}
+
 /* C3, C4, C5 */
 static void backbone(td_net *m, td_value *images, td_value **c)
 {
     m->root = "backbone.";
     m->has_relu6 = true;
-    m->momentum = 0.003;
+    m->momentum = rate(m, 0.003);
     m->is_same_padded = false;
     td_value *x = td_net_stem_conv(m, images);
     m->is_same_padded = true;
@@ -102,7 +108,7 @@ static void pyramid(td_net *m, td_value *const *c, td_value **p)
     m->root = "fpn.";
     m->init = &pyramid_begins;
     m->eps = 1e-3;
-    m->momentum = HEAD_RATE;
+    m->momentum = rate(m, HEAD_RATE);
     td_value *const x5 = lateral(m, c[2], 5);
     td_value *const x4 = td_add(m->b, lateral(m, c[1], 4), enlarged(m, x5));
     td_value *const x3 = td_add(m->b, lateral(m, c[0], 3), enlarged(m, x4));

@@ -92,6 +92,8 @@ void td_ssd300(td_builder *b, const td_arch *arch, const td_model_opts *opts, td
     m.stem_norm = "1";
     m.stage = "";
     m.first_stage = 4;
+    if (opts->bn_decay > 0)
+        m.momentum = 1 - opts->bn_decay;
     td_value *x = td_net_max_pool(&m, td_net_stem_conv(&m, images), 3, 2);
     for (int i = 0; i < 3; i++)
         x = td_net_stage(&m, x, i, i == 1 ? 2 : 1);
