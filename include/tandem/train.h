@@ -37,27 +37,73 @@ typedef struct {
     bool ignore_orientation;
     int decode;        /* of training pictures: 0 "exact", 1 "fast" */
     bool exact_decode; /* the same as decode 0 */
+
+    /* detectors */
+    const char *annotations;     /* COCO instances; NULL: where data sets have them */
+    const char *val_annotations; /* of validation while training; NULL: the same */
+    int label_ids;               /* 0 dense: categories in order of id, 1 .. K; 1 keep: the id */
+    bool strict;                 /* a bad annotation is an error, not left out */
+    bool color_jitter;           /* of training pictures; SSD300 has its own anyway */
 } td_input_opts;
 
 TD_API const struct td_field *td_input_fields(void);
+
+/** From a detector's raw outputs to boxes, and how they are judged. */
+typedef struct {
+    double min_score;             /* a score has to be above; -1: the detector's own */
+    double nms_iou;               /* overlap that suppresses; -1: likewise */
+    int max_per_class, max_boxes; /* of a picture; 0: likewise */
+    bool box_areas;               /* small, medium, large by the box, not by the outline */
+    int sample_1_of_n;            /* judge every n-th picture only */
+} td_boxes_opts;
+
+TD_API const struct td_field *td_boxes_fields(void);
+
+/** The twelve results of COCO's metric, in the order of its lines. */
+typedef enum {
+    TD_BOX_AP,
+    TD_BOX_AP50,
+    TD_BOX_AP75,
+    TD_BOX_APS,
+    TD_BOX_APM,
+    TD_BOX_APL,
+    TD_BOX_AR1,
+    TD_BOX_AR10,
+    TD_BOX_AR100,
+    TD_BOX_ARS,
+    TD_BOX_ARM,
+    TD_BOX_ARL,
+    TD_BOX_METRICS
+} td_box_metric;
+
+/** The twelve lines that COCO's own program prints (td_text_free). */
+TD_API TD_CHECKED td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text);
+
+/** "AP", "AP50", "APs" ...; and what the TensorFlow program logs, "DetectionBoxes_Precision/mAP". */
+TD_API const char *td_box_metric_name(int metric);
+TD_API const char *td_box_metric_log_name(int metric);
 
 /**
  * Recipes by name, and options of the reference programs that stand for others of td_train_opts.
  * td_train_preset and td_train_settle turn them into those; the job itself reads none of them.
  */
 typedef struct {
-    const char *preset;     /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
-    const char *cfg_file;   /* table of recipes, YAML; NULL: the built-in one */
-    const char *platform;   /* "DGXA100" */
-    const char *mode;       /* "convergence", ..., or one of TensorFlow's main */
-    double lr_init;         /* learning rate for 256 pictures; -1: not given */
-    int num_iter, run_iter; /* epochs or batches, in all and of this run; -1: not given */
-    int iter_unit;          /* 0 epoch, 1 batch */
-    int warmup_steps;       /* iterations that a benchmark leaves out */
-    bool cosine_lr;         /* the same as lr_schedule cosine */
-    const char *to_predict; /* picture for mode predict */
-    char name[300];         /* made by td_train_preset: what was chosen, or "" */
-    double rule_lr;         /* made by td_train_preset: by the rule of thumb, or 0 */
+    const char *preset;               /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
+    const char *cfg_file;             /* table of recipes, YAML; NULL: the built-in one */
+    const char *platform;             /* "DGXA100" */
+    const char *mode;                 /* "convergence", ..., or one of TensorFlow's main */
+    double lr_init;                   /* learning rate for 256 pictures; -1: not given */
+    int num_iter, run_iter;           /* epochs or batches, in all and of this run; -1: not given */
+    int iter_unit;                    /* 0 epoch, 1 batch */
+    int warmup_steps;                 /* iterations that a benchmark leaves out */
+    bool cosine_lr;                   /* the same as lr_schedule cosine */
+    const char *to_predict;           /* picture for mode predict */
+    const char *pipeline_config_path; /* TensorFlow's configuration of a detector */
+    const char *hparams_overrides;    /* "name=value,...": other values of its fields */
+    char name[300];                   /* made by td_train_preset: what was chosen, or "" */
+    double rule_lr;                   /* made by td_train_preset: by the rule of thumb, or 0 */
+    int64_t preset_steps;             /* made by it: of a detector's configuration, or 0 */
+    int preset_warmup;                /* likewise */
 } td_launch_opts;
 
 TD_API const struct td_field *td_launch_fields(void);
@@ -67,17 +113,25 @@ typedef struct {
     td_input_opts input;
     td_amp_opts amp;
     td_launch_opts launch;
+    td_boxes_opts boxes; /* of a detector's validation */
     int batch_size;
+    int eval_batch_size;      /* of validation; 0: batch_size */
     int optimizer_batch_size; /* -1: batch_size */
     int epochs, run_epochs;
-    int64_t run_iters; /* optimiser steps of this run; -1: no limit */
+    int64_t num_train_steps; /* optimiser steps planned in all, instead of epochs; -1: epochs */
+    int eval_count;          /* validations, spread evenly; 0: after every epoch */
+    const char *evaluation;  /* "21,31,37": after these epochs only; NULL: as eval_count says */
+    int64_t run_iters;       /* optimiser steps of this run; -1: no limit */
     int early_stopping_patience;
     double lr, end_lr;
     int lr_schedule; /* 0 step, 1 linear, 2 cosine, 3 exponential */
-    int lr_rule;     /* 0 pytorch: of the epoch; 1 tf: of the step, lr per 256 pictures */
-    double lr_decay; /* exponential: factor; 0: what makes 0.001 of the whole */
+    int lr_rule; /* 0 pytorch: of the epoch; 1 tf: of the step, lr per 256 pictures; 2 ssd320: of
+                        the step; 3 ssd300: of the step, lr per 32 pictures */
+    double warmup_lr;      /* ssd320: where the warm-up begins; -1: 0.43332 of lr */
+    const char *multistep; /* ssd300: "43,54", epochs from which on lr is a tenth of before */
+    double lr_decay;       /* exponential: factor; 0: what makes 0.001 of the whole */
     int lr_decay_epochs;
-    int warmup; /* epochs */
+    int warmup; /* epochs; of the detectors' rules steps, -1: the recipe's share of all */
     double label_smoothing, mixup;
     int mixup_mode;         /* 0 batch: one coefficient; 1 sample: one each, reversed partners */
     const char *mixup_file; /* coefficients and partners, for tests; NULL: drawn */
@@ -147,7 +201,7 @@ TD_API void td_train_defaults(td_train_opts *opts);
 /** opts->amp, with --fp16 taken in. */
 TD_API td_amp_opts td_train_amp(const td_train_opts *opts);
 
-/* The tables of `opts` with their titles, for td_options_...: room for 6. */
+/* The tables of `opts` with their titles, for td_options_...: room for 7. */
 struct td_field_group;
 TD_API void td_train_groups(td_train_opts *opts, struct td_field_group *groups);
 
@@ -189,6 +243,9 @@ typedef struct {
     double train_loss, val_loss; /* of the last epoch, true means; NaN: all steps were skipped */
     double top1, topk;           /* percent, last validation; -1: none was made */
     double best_top1;
+    bool detects;                 /* and then these count, not top1 and topk: */
+    double boxes[TD_BOX_METRICS]; /* last validation, 0 .. 1; -1: none, or nothing to find */
+    double best_ap;
     double images_per_s;  /* training, waiting included, last epoch */
     bool was_stopped;     /* by a signal, after saving */
     char checkpoint[512]; /* path written last, or "" */
@@ -237,8 +294,11 @@ typedef struct {
     const char *skip_passes, *dump_after;
     const char *require;
     const char *raport_file;
-    bool per_class;        /* count by class, and what was taken for what */
-    const char *confusion; /* that table as CSV goes into this file; with per_class */
+    td_boxes_opts boxes;     /* of a detector */
+    const char *detections;  /* of a detector: what it found goes into this file, COCO's results */
+    bool eval_training_data; /* judge the training split */
+    bool per_class;          /* count by class, and what was taken for what */
+    const char *confusion;   /* that table as CSV goes into this file; with per_class */
     const char *log;
     int print_freq, log_format; /* as td_train_opts, as the next three */
     bool raport_compat;
@@ -251,6 +311,14 @@ typedef struct {
 TD_API const struct td_field *td_evaluate_fields(void);
 TD_API void td_evaluate_defaults(td_evaluate_opts *opts);
 
+/** How well a detector finds one class; -1: there is none of it. */
+typedef struct {
+    char name[64]; /* cut */
+    int64_t category;
+    int64_t n_truths;
+    double ap, ap50, ar100;
+} td_class_boxes;
+
 typedef struct {
     int64_t n, n_top1, n_topk, n_bad; /* exact counts */
     double top1, topk, loss;          /* percent, percent, mean */
@@ -261,6 +329,14 @@ typedef struct {
     /* with ema_too, of the averages */
     bool has_ema;
     double ema_top1, ema_topk, ema_loss;
+
+    /* of a detector, and then n_top1, n_topk and loss are 0 */
+    bool detects;
+    double boxes[TD_BOX_METRICS];     /* 0 .. 1; -1: nothing to find */
+    double ema_boxes[TD_BOX_METRICS]; /* with ema_too */
+    int64_t n_found;                  /* boxes in all */
+    td_class_boxes *class_boxes;      /* with per_class: [n_class_boxes] */
+    int n_class_boxes;
 
     /* with per_class, else 0 and NULL */
     int n_classes;
@@ -314,6 +390,54 @@ TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_file
                                         const char *const *files,
                                         td_status (*each)(void *ctx, const td_prediction *p),
                                         void *ctx);
+
+/** td_detect: options, and what it finds. */
+typedef struct {
+    td_model_opts model;
+    td_amp_opts amp;
+    td_boxes_opts boxes; /* min_score -1: 0.3 */
+    const char *weights;
+    bool use_ema; /* the file's averaged weights */
+    bool ignore_orientation;
+    const char *draw; /* folder for the pictures with their boxes; NULL: none */
+    int batch_size;   /* at most; 0: 8 */
+    int workers;      /* decoding threads; 0: chosen */
+    const char *device;
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *log;
+} td_detect_opts;
+
+TD_API const struct td_field *td_detect_fields(void);
+TD_API void td_detect_defaults(td_detect_opts *opts);
+
+typedef struct {
+    int label; /* class, 1 .. K */
+    int64_t
+        category; /* its id in the annotations that were learned; the label where none is known */
+    const char *name; /* "class 17" when the weight file has no names */
+    double score;
+    double x, y, width, height; /* pixels of the upright picture */
+} td_found_box;
+
+typedef struct {
+    const char *path;
+    td_status st;        /* of this picture */
+    const char *message; /* when st is not TD_OK */
+    int width, height;   /* of the upright picture */
+    int n;
+    const td_found_box *boxes; /* [n], best first */
+    const char *drawn;         /* the picture with its boxes, or NULL */
+} td_found;
+
+/**
+ * Call `each` for every file in order, as td_classify does.  TD_EUSAGE: the weights are of no
+ * detector.
+ */
+TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
+                                      const char *const *files,
+                                      td_status (*each)(void *ctx, const td_found *f), void *ctx);
 
 /** Fresh weights: arch, num_classes, seed -> file.  `classes` may be NULL. */
 TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,

@@ -1,16 +1,10 @@
 /*
  * cmd_classify.c -- tandem classify FILE...
  */
-#include <stdio.h>
-#include <string.h>
-
-#include "cli/verb.h"
+#include "cli/files.h"
 #include "tandem/train.h"
 
-enum {
-    LIST_BYTES = 256 << 20, /* of a list on standard input, at most */
-    SHOWN_BYTES = 1 << 16   /* of results that wait to be written */
-};
+enum { SHOWN_BYTES = 1 << 16 }; /* of results that wait to be written */
 
 /* What the pictures' results go through. */
 typedef struct {
@@ -80,77 +74,6 @@ static td_status each(void *ctx, const td_prediction *p)
     return TD_OK;
 }
 
-/* --- paths ------------------------------------------------------------------------------------ */
-
-static td_status read_list(td_text *list)
-{
-    char part[1 << 14];
-    size_t n;
-    while ((n = fread(part, 1, sizeof part, stdin)) > 0) {
-        td_text_add_bytes(list, part, n);
-        TD_TRY(td_text_status(list));
-        if (list->len > LIST_BYTES)
-            return td_error(TD_ELIMIT, "the list on standard input is longer than %d MiB",
-                            LIST_BYTES >> 20);
-    }
-    if (ferror(stdin))
-        return td_error_errno(TD_EIO, "cannot read the list on standard input");
-    return strlen(td_text_get(list)) == list->len
-               ? TD_OK
-               : td_error(TD_EFORMAT, "the list on standard input has a NUL byte, wanted a path "
-                                      "on each line");
-}
-
-typedef struct {
-    const char **items;
-    size_t n, cap;
-} paths;
-
-static td_status add_path(paths *p, const char *path)
-{
-    TD_TRY(td_reserve(&p->items, &p->cap, p->n + 1, sizeof *p->items));
-    p->items[p->n++] = path;
-    return TD_OK;
-}
-
-/* cut at line ends, in place; empty lines are skipped */
-static td_status add_lines(paths *p, td_text *list)
-{
-    for (char *s = list->data, *end; s && *s; s = end) {
-        end = s + strcspn(s, "\n");
-        if (*end)
-            *end++ = '\0';
-        if (*s)
-            TD_TRY(add_path(p, s));
-    }
-    return TD_OK;
-}
-
-/* the arguments, and in the place of "-" what the list says */
-static td_status gather(const td_call *call, td_text *list, paths *out)
-{
-    const char *image = ((const td_classify_opts *)call->opts)->image;
-    bool is_read = false;
-    if (image)
-        TD_TRY(add_path(out, image));
-    for (int i = 0; i < call->n_args; i++) {
-        if (strcmp(call->args[i], "-") != 0) {
-            TD_TRY(add_path(out, call->args[i]));
-            continue;
-        }
-        if (is_read)
-            return td_error(TD_EUSAGE, "- stands twice among the files");
-        is_read = true;
-        TD_TRY(read_list(list));
-        TD_TRY(add_lines(out, list));
-    }
-    if (out->n == 0 && is_read)
-        return td_error(TD_EARG, "the list on standard input is empty");
-    if (out->n == 0)
-        return td_error(TD_EUSAGE, "classify wants FILE|FOLDER|-...");
-    return out->n <= INT32_MAX ? TD_OK : td_error(TD_ELIMIT, "%zu files are too many", out->n);
-}
-
 /* --- the verb --------------------------------------------------------------------------------- */
 
 static td_status check(const void *opts)
@@ -158,7 +81,7 @@ static td_status check(const void *opts)
     return td_amp_check(&((const td_classify_opts *)opts)->amp);
 }
 
-static td_status classify(const td_call *call, const paths *files)
+static td_status classify(const td_call *call, const td_cli_files *files)
 {
     const td_classify_opts *o = call->opts;
     listing l = { .call = call, .is_lines = o->json_lines };
@@ -179,13 +102,12 @@ static td_status classify(const td_call *call, const paths *files)
 
 static td_status run(const td_call *call)
 {
-    td_text list = { 0 };
-    paths files = { 0 };
-    td_status st = gather(call, &list, &files);
+    const td_classify_opts *o = call->opts;
+    td_cli_files files = { 0 };
+    td_status st = td_cli_files_gather(call, "classify", o->image, &files);
     if (st == TD_OK)
         st = classify(call, &files);
-    td_free(files.items);
-    td_text_release(&list);
+    td_cli_files_release(&files);
     return st;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/evaluation.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define SYNTHETIC     1  /* td_input_opts.data_backend */
 #define TABLE_CLASSES 20 /* beyond, a table is too wide to read */
@@ -14,7 +15,8 @@ static void groups(void *opts, td_field_group *out)
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
     out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
-    out[3] = (td_field_group){ "Evaluation", td_evaluate_fields(), o };
+    out[3] = (td_field_group){ "Detection", td_boxes_fields(), &o->boxes };
+    out[4] = (td_field_group){ "Evaluation", td_evaluate_fields(), o };
 }
 
 td_status td_cli_data(td_input_opts *input, const td_call *call)
@@ -92,6 +94,68 @@ static void add_classes_text(const td_evaluate_result *r, td_text *out)
     td_text_add(out, "\n");
 }
 
+void td_cli_add_boxes(td_text *out, const char *prefix, const double *boxes)
+{
+    for (int i = 0; i < TD_BOX_METRICS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", prefix, td_box_metric_name(i));
+        td_json_add(out, name, boxes[i]);
+    }
+}
+
+static void add_boxes_json(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "{");
+    td_json_add_text(out, "arch", r->arch);
+    td_json_add(out, "n", (double)r->n);
+    td_json_add(out, "n_bad", (double)r->n_bad);
+    td_json_add(out, "n_found", (double)r->n_found);
+    td_cli_add_boxes(out, "", r->boxes);
+    if (r->has_ema)
+        td_cli_add_boxes(out, "ema_", r->ema_boxes);
+    td_json_add(out, "images_per_s", r->images_per_s);
+    td_json_add(out, "latency_ms", r->latency_ms);
+    if (r->class_boxes)
+        td_text_add(out, ", \"per_class\": [");
+    for (int i = 0; i < r->n_class_boxes; i++) {
+        const td_class_boxes *c = &r->class_boxes[i];
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "name", c->name);
+        td_json_add(out, "category_id", (double)c->category);
+        td_json_add(out, "n", (double)c->n_truths);
+        td_json_add(out, "AP", c->ap);
+        td_json_add(out, "AP50", c->ap50);
+        td_json_add(out, "AR100", c->ar100);
+        td_text_add(out, "}");
+    }
+    td_text_add(out, r->class_boxes ? "]}\n" : "}\n");
+}
+
+static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
+{
+    char *lines;
+    TD_TRY(td_box_metrics_text(r->boxes, &lines));
+    td_text_add(out, "pictures      %lld\n", (long long)r->n);
+    if (r->n_bad)
+        td_text_add(out, "unreadable    %lld\n", (long long)r->n_bad);
+    td_text_add(out, "boxes found   %lld\n%s", (long long)r->n_found, lines);
+    td_text_free(lines);
+    if (r->has_ema)
+        td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
+                    r->ema_boxes[TD_BOX_AP50]);
+    td_text_add(out, "images/s      %.2f\n", r->images_per_s);
+    td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+    if (r->class_boxes)
+        td_text_add(out, "\n%-24s %10s %10s %8s %8s %8s\n", "class", "category", "boxes", "AP",
+                    "AP50", "AR100");
+    for (int i = 0; i < r->n_class_boxes; i++) {
+        const td_class_boxes *c = &r->class_boxes[i];
+        td_text_add(out, "%-24s %10lld %10lld %8.4f %8.4f %8.4f\n", c->name, (long long)c->category,
+                    (long long)c->n_truths, c->ap, c->ap50, c->ar100);
+    }
+    return TD_OK;
+}
+
 static void add_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -138,12 +202,17 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     td_status st = td_evaluate(opts, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    if (call->json)
+    td_status shown = TD_OK;
+    if (r.detects && call->json)
+        add_boxes_json(&r, call->out);
+    else if (r.detects)
+        shown = add_boxes_text(&r, call->out);
+    else if (call->json)
         add_json(&r, call->out);
     else
         add_text(&r, call->out);
     td_evaluate_release(&r);
-    return st;
+    return st == TD_OK ? shown : st;
 }
 
 static td_status settle(const td_call *call)

@@ -47,9 +47,14 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_json_add(out, "epoch", (double)r->epoch);
     td_json_add(out, "steps", (double)r->steps);
     td_json_add(out, "train_loss", r->train_loss);
-    td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
-    td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk, o->topk);
-    td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
+    if (r->detects) {
+        td_cli_add_boxes(out, "", r->boxes);
+        td_json_add(out, "best_AP", r->best_ap);
+    } else {
+        td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
+        td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk, o->topk);
+        td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
+    }
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "skipped_steps", (double)r->skipped);
     td_json_add(out, "loss_scale", r->loss_scale);
@@ -68,6 +73,9 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "skipped       %lld, loss scale %g\n", (long long)r->skipped,
                     r->loss_scale);
     td_text_add(out, "train loss    %.5f\n", r->train_loss);
+    if (r->detects && r->best_ap >= 0)
+        td_text_add(out, "AP            %.4f (best %.4f)\nAP50          %.4f\n",
+                    r->boxes[TD_BOX_AP], r->best_ap, r->boxes[TD_BOX_AP50]);
     if (r->top1 >= 0) {
         td_text_add(out, "val loss      %.5f\n", r->val_loss);
         td_text_add(out, "top1          %.2f %%", r->top1);
@@ -93,7 +101,9 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.model = o->model;
     e.input = o->input;
     e.amp = td_train_amp(o);
-    e.batch_size = o->batch_size;
+    e.boxes = o->boxes;
+    e.input.annotations = o->input.val_annotations;
+    e.batch_size = o->eval_batch_size ? o->eval_batch_size : o->batch_size;
     e.weights = o->resume ? o->resume : o->pretrained_weights;
     e.topk = o->topk;
     e.label_smoothing = o->mixup > 0 ? 0 : o->label_smoothing; /* as training validates */
@@ -254,7 +264,7 @@ const td_verb td_verb_train = {
     .has_json = true,
     .opts_bytes = sizeof(td_train_opts),
     .groups = groups,
-    .n_kept_groups = 4,
+    .n_kept_groups = 5,
     .preset = preset,
     .stored = stored,
     .check = check,

@@ -11,6 +11,7 @@
     VERB(train)                                                                                    \
     VERB(evaluate)                                                                                 \
     VERB(classify)                                                                                 \
+    VERB(detect)                                                                                   \
     VERB(serve)                                                                                    \
     VERB(init)                                                                                     \
     VERB(convert)                                                                                  \

@@ -12,7 +12,7 @@
 
 #include "base/field.h"
 
-#define TD_GROUPS_MAX 6
+#define TD_GROUPS_MAX 7
 
 /* One run of a verb. */
 typedef struct {

@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "tandem/data.h"
+#include "train/finder.h"
 #include "train/inputs.h"
 #include "train/memory_limit.h"
 #include "train/metrics.h"
@@ -37,7 +38,9 @@ typedef struct {
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
     td_synthetic inputs;
-    double *seconds; /* [iters] */
+    td_finder *finder; /* of a detector's inference: has the program */
+    double boxes_s;    /* of the measured iterations, spent on boxes */
+    double *seconds;   /* [iters] */
     double first_step_s, bound_s;
     int64_t peak_bytes;
 } bench;
@@ -45,7 +48,9 @@ typedef struct {
 static void release(bench *b)
 {
     td_profile_free(b->profile);
-    td_program_free(b->program);
+    if (!b->finder)
+        td_program_free(b->program);
+    td_finder_free(b->finder);
     td_graph_free(b->graph);
     td_device_close(b->dev);
     td_synthetic_release(&b->inputs);
@@ -84,6 +89,18 @@ td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp)
     return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
 }
 
+/* a detector's inference ends with boxes, which a finder makes of what the program gives */
+static td_status compile_finder(bench *b)
+{
+    const td_finder_opts fo = { .batch = b->o.batch_size,
+                                .amp = &b->o.amp,
+                                .skip_passes = b->o.skip_passes };
+    TD_TRY(td_finder_new(&b->o.model, b->dev, &fo, &b->finder));
+    b->program = td_finder_program(b->finder);
+    TD_TRY(td_program_init(b->program, 1));
+    return make_inputs(b);
+}
+
 static td_status compile(bench *b)
 {
     bool is_training = b->o.mode == MODE_TRAINING;
@@ -91,6 +108,8 @@ static td_status compile(bench *b)
     TD_TRY(td_device_open(b->o.device, &b->dev));
     TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
     TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
+    if (!is_training && td_model_detector(&b->o.model))
+        return compile_finder(b);
     if (is_training)
         TD_TRY(td_benchmark_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, &b->graph));
     else
@@ -129,6 +148,17 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
                                                .loss = (double)NAN });
 }
 
+/* one iteration */
+static td_status run_once(bench *b)
+{
+    if (!b->finder)
+        return td_program_run(b->program);
+    const td_nms_opts nms = td_nms_defaults(td_finder_anchors(b->finder)->kind);
+    TD_TRY(td_finder_run(b->finder, b->inputs.images, b->o.batch_size, &nms));
+    b->boxes_s += td_finder_boxes_s(b->finder);
+    return TD_OK;
+}
+
 static td_status measure(bench *b)
 {
     TD_TRY(open_trace(b));
@@ -139,8 +169,10 @@ static td_status measure(bench *b)
             TD_TRY(td_profile_new(b->program, b->o.warmup == 0, &b->profile));
         else if (i == 0 && b->o.kernels)
             td_program_profile(b->program, true);
+        if (i == 0)
+            b->boxes_s = 0;
         int64_t t0 = td_now_ns();
-        TD_TRY(td_program_run(b->program));
+        TD_TRY(run_once(b));
         if (i >= 0)
             b->seconds[i] = (double)(td_now_ns() - t0) * 1e-9;
         td_profile_step(b->profile, -1);
@@ -187,6 +219,24 @@ static void add_memory(const bench *b, td_text *out)
     td_json_add(out, "recomputed_macs", (double)m.recomputed_macs);
 }
 
+/* the reference's names of a detector's results; `rate` images/s, `latency` s */
+static void add_detector(const bench *b, double rate, double latency, td_text *out)
+{
+    const int n = b->o.iters;
+    double *s = b->seconds;
+    td_json_add_text(out, "backbone", b->o.model.backbone);
+    if (!b->finder) {
+        td_json_add(out, "train_throughput", rate);
+        return;
+    }
+    td_json_add(out, "boxes_ms", b->boxes_s / n * 1e3);
+    td_json_add(out, "infer_throughput", rate);
+    td_json_add(out, "eval_avg_latency", latency * 1e3);
+    td_json_add(out, "eval_90%_latency", td_quantile(s, n, 0.9) * 1e3);
+    td_json_add(out, "eval_95%_latency", td_quantile(s, n, 0.95) * 1e3);
+    td_json_add(out, "eval_99%_latency", td_quantile(s, n, 0.99) * 1e3);
+}
+
 static void add_network(bench *b, td_text *out)
 {
     int n = b->o.iters;
@@ -207,6 +257,8 @@ static void add_network(bench *b, td_text *out)
                 sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
     td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f, \"max\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
                 td_quantile(s, n, 0.99) * 1e3, slowest * 1e3);
+    if (td_model_detector(&b->o.model))
+        add_detector(b, batch / p50, sum / n, out);
     add_memory(b, out);
     td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);

@@ -38,6 +38,20 @@ static td_status set_graph(td_tensors *t, const td_model_opts *model)
     return st;
 }
 
+static td_status set_categories(td_tensors *t, const td_weight_facts *f)
+{
+    td_text ids = { 0 };
+    td_text_add(&ids, "[");
+    for (int i = 0; i < f->n_names; i++)
+        td_text_add(&ids, i ? ", %lld" : "%lld", (long long)f->categories[i]);
+    td_text_add(&ids, "]");
+    td_status st = td_text_status(&ids);
+    if (st == TD_OK)
+        st = td_tensors_set_meta(t, "tandem.categories", td_text_get(&ids));
+    td_text_release(&ids);
+    return st;
+}
+
 static td_status set_facts(td_tensors *t, const char *kind, const td_weight_facts *f)
 {
     td_status st = TD_OK;
@@ -55,10 +69,14 @@ static td_status set_facts(td_tensors *t, const char *kind, const td_weight_fact
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
+    if (td_model_detector(f->model))
+        TD_OUT(td_tensors_set_meta(t, "tandem.backbone", f->model->backbone));
     if (f->n_names) {
         TD_OUT(td_classes_to_json(f->n_names, f->names, &names));
         TD_OUT(td_tensors_set_meta(t, "tandem.classes", td_text_get(&names)));
     }
+    if (f->n_names && f->categories)
+        TD_OUT(set_categories(t, f));
 out:
     td_text_release(&names);
     return st;
@@ -356,6 +374,8 @@ void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *m
         model->model_text = td_tensors_meta(t, "tandem.graph");
     if (take_arch && arch) {
         model->arch = arch;
+        if (td_tensors_meta(t, "tandem.backbone"))
+            model->backbone = td_tensors_meta(t, "tandem.backbone");
         if (td_tensors_meta(t, "tandem.se_form"))
             model->se_form = meta_number(t, "tandem.se_form") != 0;
     }

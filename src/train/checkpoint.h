@@ -9,6 +9,7 @@
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
  *                tandem.variant
  *                tandem.classes  JSON array of class names
+ *                tandem.backbone, tandem.categories  of a detector: JSON array of category ids
  *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch,
  *                                loss scale
  *                tandem.config   JSON: every option of the run
@@ -58,6 +59,7 @@ typedef struct {
     int num_classes;
     int n_names; /* 0: unknown */
     const char *const *names;
+    const int64_t *categories; /* [n_names] of a detector: ids in the annotations; NULL: none */
 } td_weight_facts;
 
 /** Write a checkpoint: everything that is needed to go on. */

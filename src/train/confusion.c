@@ -16,6 +16,9 @@ void td_evaluate_release(td_evaluate_result *r)
         td_free(r->class_names[i]);
     td_free(r->class_names);
     td_free(r->confusion);
+    td_free(r->class_boxes);
+    r->class_boxes = NULL;
+    r->n_class_boxes = 0;
     r->class_names = NULL;
     r->confusion = NULL;
     r->n_classes = 0;

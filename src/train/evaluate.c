@@ -11,6 +11,7 @@
 #include "tandem/data.h"
 #include "train/checkpoint.h"
 #include "train/confusion.h"
+#include "train/evaluation.h"
 #include "train/inputs.h"
 #include "train/judge.h"
 #include "train/report_settings.h"
@@ -18,21 +19,12 @@
 #include "train/weight_file.h"
 #include "train/weights.h"
 
-typedef struct {
-    td_evaluate_opts o; /* a copy: model is completed from the file */
-    td_tensors *weights;
-    td_dataset *ds;
-    td_loader *ld;
-    td_device *dev;
-    td_judge *judge;
-    td_report *report;
-    int n_names;
-    char **names; /* the weight file's classes */
-} evaluation;
+typedef td_evaluation evaluation;
 
 static void release(evaluation *e)
 {
     td_judge_free(e->judge);
+    td_detect_judge_free(e->detect_judge);
     td_device_close(e->dev);
     td_loader_free(e->ld);
     td_dataset_free(e->ds);
@@ -44,7 +36,6 @@ static td_status open_weights(evaluation *e)
 {
     if (!e->o.weights)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
-    TD_TRY(td_require_check(e->o.require, e->o.topk));
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open(e->o.weights, &e->weights));
@@ -53,10 +44,15 @@ static td_status open_weights(evaluation *e)
                                 &e->n_names, &e->names);
 }
 
+const char *td_evaluation_split(const td_evaluation *e)
+{
+    return e->o.eval_training_data ? "train" : "val";
+}
+
 static td_status open_data(evaluation *e)
 {
     td_say_back_end(&e->o.input);
-    TD_TRY(td_open_split(&e->o.input, "val", &e->o.model, 0, &e->ds));
+    TD_TRY(td_open_split(&e->o.input, td_evaluation_split(e), &e->o.model, 0, &e->ds));
     TD_TRY(td_settle_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
@@ -74,7 +70,7 @@ static td_status open_data(evaluation *e)
 /* the TensorFlow program's --warmup_steps */
 enum { TF_WARM_BATCHES = 50 };
 
-static td_status open_report(evaluation *e)
+td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
 {
     td_status st = TD_OK;
     td_text config = { 0 };
@@ -82,6 +78,7 @@ static td_status open_report(evaluation *e)
     const td_field_group groups[] = { { "Network", td_model_fields(), &e->o.model },
                                       { "Data", td_input_fields(), &e->o.input },
                                       { "Precision", td_amp_fields(), &e->o.amp },
+                                      { "Detection", td_boxes_fields(), &e->o.boxes },
                                       { "Evaluation", td_evaluate_fields(), &e->o },
                                       { NULL, NULL, NULL } };
     if (e->o.raport_file) {
@@ -93,10 +90,11 @@ static td_status open_report(evaluation *e)
                                 .to_log = e->o.log_format == 1,
                                 .is_compat = e->o.raport_compat,
                                 .has_tf_names = e->o.raport_names == 1,
+                                .detects = e->detect_judge != NULL,
                                 .topk = e->o.topk };
     const td_run_facts facts = { .job = "evaluate",
                                  .amp = &e->o.amp,
-                                 .program = td_judge_program(e->judge),
+                                 .program = program,
                                  .val_images = td_dataset_count(e->ds) };
     TD_OUT(td_report_open(&ro, &e->report));
     TD_OUT(td_settings_json(groups, &config));
@@ -107,7 +105,7 @@ out:
     return st;
 }
 
-static td_status write_report(evaluation *e, const td_verdict *v, const td_verdict *ema)
+td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v, const td_verdict *ema)
 {
     const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
     td_report_begin(e->report, 0, NULL);
@@ -195,12 +193,17 @@ static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema
     r->ema_loss = c->n ? c->loss_sum / (double)c->n : 0;
 }
 
+td_status td_evaluation_open_device(td_evaluation *e)
+{
+    TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
+    return td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache);
+}
+
 static td_status open_judge(evaluation *e)
 {
     const td_judge_opts jo = judge_opts(e);
-    TD_TRY(td_device_open(e->o.device, &e->dev));
-    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
-    TD_TRY(td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache));
+    TD_TRY(td_evaluation_open_device(e));
     TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
     if (e->o.ema_too) /* there or not is known before an hour has gone by */
         TD_TRY(td_weights_check(e->weights, e->o.weights,
@@ -211,7 +214,7 @@ static td_status open_judge(evaluation *e)
                            td_judge_program(e->judge)));
     TD_TRY(td_output_check(e->o.logits));
     TD_TRY(td_output_check(e->o.confusion));
-    return open_report(e);
+    return td_evaluation_open_report(e, td_judge_program(e->judge));
 }
 
 static td_status judge(evaluation *e, td_evaluate_result *r)
@@ -226,7 +229,7 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     if (e->o.ema_too)
         TD_OUT(judge_averages(e, &v, &latency, &ema));
     note(e, &v, e->o.ema_too ? &ema : NULL, r);
-    TD_OUT(write_report(e, &v, e->o.ema_too ? &ema : NULL));
+    TD_OUT(td_evaluation_write_report(e, &v, e->o.ema_too ? &ema : NULL));
     if (e->o.confusion)
         TD_OUT(td_confusion_write(r, e->o.confusion));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
@@ -245,6 +248,13 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     td_set_threads(opts->threads);
     td_signals_catch();
     TD_OUT(open_weights(&e));
+    if (td_model_detector(&e.o.model)) {
+        st = td_evaluation_of_detector(&e, out);
+        goto out;
+    }
+    if (e.o.detections)
+        TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
+    TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, e.n_names, e.names));

@@ -181,17 +181,26 @@ static td_status report_batches(td_judge *j, const td_judge_opts *o, const td_ve
     return st;
 }
 
+static void add_scores(const td_verdict_scores *s, const char *prefix, int topk, td_report *r)
+{
+    char name[16];
+    snprintf(name, sizeof name, "top%d", topk);
+    add_metric(r, prefix, "top1", s->top1);
+    if (topk > 1)
+        add_metric(r, prefix, name, s->topk);
+    add_metric(r, prefix, "loss", s->loss);
+}
+
 void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
                           int topk, td_report *r)
 {
-    char name[16];
     const bool is_compat = td_report_is_compat(r);
     const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
-    snprintf(name, sizeof name, "top%d", topk);
-    add_metric(r, prefix, "top1", scores->top1);
-    if (topk > 1)
-        add_metric(r, prefix, name, scores->topk);
-    add_metric(r, prefix, "loss", scores->loss);
+    if (v->detects)
+        for (int i = 0; i < TD_BOX_METRICS; i++)
+            add_metric(r, prefix, td_box_metric_name(i), v->boxes[i]);
+    else
+        add_scores(scores, prefix, topk, r);
     add_metric(r, prefix, "compute_ips",
                is_compat ? v->compute_rates / n_batches : n / v->compute_s);
     add_metric(r, prefix, "total_ips",
@@ -267,48 +276,51 @@ out:
     return st;
 }
 
-/* "METRIC>=LIMIT" or "METRIC<=LIMIT" */
-typedef struct {
-    enum { TOP1, TOPK, LOSS } metric;
-    bool is_at_least;
-    double limit;
-} rule_parts;
-
-static td_status parse_rule(const char *rule, int topk, rule_parts *out)
+td_status td_rule_parse(const char *rule, const char *like, td_rule *out)
 {
-    char name[16], want_topk[16];
     size_t n = strcspn(rule, "<>");
-    if (n == 0 || n >= sizeof name || rule[n] == '\0' || rule[n + 1] != '=' ||
+    if (n == 0 || n >= sizeof out->name || rule[n] == '\0' || rule[n + 1] != '=' ||
         !td_text_to_real(rule + n + 2, &out->limit))
-        return td_error(TD_EUSAGE, "--require: '%s' is no rule like top1>=95 or loss<=0.3", rule);
+        return td_error(TD_EUSAGE, "--require: '%s' is no rule like %s", rule, like);
     out->is_at_least = rule[n] == '>';
-    snprintf(name, sizeof name, "%.*s", (int)n, rule);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)n, rule);
+    return TD_OK;
+}
+
+typedef enum { TOP1, TOPK, LOSS } metric;
+
+static td_status parse_rule(const char *rule, int topk, td_rule *out, metric *what)
+{
+    char want_topk[16];
+    TD_TRY(td_rule_parse(rule, "top1>=95 or loss<=0.3", out));
     snprintf(want_topk, sizeof want_topk, "top%d", topk);
-    if (strcmp(name, "top1") == 0)
-        out->metric = TOP1;
-    else if (strcmp(name, "topk") == 0 || strcmp(name, want_topk) == 0)
-        out->metric = TOPK;
-    else if (strcmp(name, "loss") == 0)
-        out->metric = LOSS;
+    if (strcmp(out->name, "top1") == 0)
+        *what = TOP1;
+    else if (strcmp(out->name, "topk") == 0 || strcmp(out->name, want_topk) == 0)
+        *what = TOPK;
+    else if (strcmp(out->name, "loss") == 0)
+        *what = LOSS;
     else
         return td_error(TD_EUSAGE, "--require: there is no metric '%s'; there are top1, %s, loss",
-                        name, want_topk);
+                        out->name, want_topk);
     return TD_OK;
 }
 
 td_status td_require_check(const char *rule, int topk)
 {
-    rule_parts parts;
-    return rule ? parse_rule(rule, topk, &parts) : TD_OK;
+    td_rule r;
+    metric what;
+    return rule ? parse_rule(rule, topk, &r, &what) : TD_OK;
 }
 
 td_status td_require(const char *rule, const td_scores *s, int topk)
 {
-    rule_parts r;
+    td_rule r;
+    metric what;
     if (!rule)
         return TD_OK;
-    TD_TRY(parse_rule(rule, topk, &r));
-    double is = r.metric == TOP1 ? s->top1 : r.metric == TOPK ? s->topk : s->loss;
+    TD_TRY(parse_rule(rule, topk, &r, &what));
+    double is = what == TOP1 ? s->top1 : what == TOPK ? s->topk : s->loss;
     if (!isfinite(s->loss))
         return td_error(TD_EREQUIRED, "the loss is no finite number, %s was required", rule);
     if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))

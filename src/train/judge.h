@@ -22,6 +22,8 @@ typedef struct {
     int64_t n_batches;
     const double *latency; /* [n_batches] s, in order; the judge's until its next run */
     bool was_stopped;
+    bool detects; /* of a detector: `counts` has pictures only, and there are: */
+    double boxes[TD_BOX_METRICS];
 } td_verdict;
 
 enum { TD_JUDGE_TOPK = 5 }; /* the default, of any number of classes */
@@ -75,6 +77,16 @@ typedef struct {
     int64_t n;
     double top1, topk, loss;
 } td_scores;
+
+/* "NAME>=LIMIT" or "NAME<=LIMIT". */
+typedef struct {
+    char name[16];
+    bool is_at_least;
+    double limit;
+} td_rule;
+
+/** TD_EUSAGE: it is none; `like` is one. */
+td_status td_rule_parse(const char *rule, const char *like, td_rule *out) TD_CHECKED;
 
 /** Is the rule one that td_require can judge?  TD_EUSAGE says what is wrong; NULL is fine. */
 td_status td_require_check(const char *rule, int topk) TD_CHECKED;

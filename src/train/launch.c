@@ -18,9 +18,11 @@
 
 static const char *const units[] = { "epoch", "batch", NULL };
 
-#define NO_QUANT  "quantisation is not among the features of this program"
-#define NO_RECORD "TFRecord files are not read; --data-dir names a folder of pictures"
-#define NO_GPU    "there is no GPU"
+#define NO_QUANT     "quantisation is not among the features of this program"
+#define NO_RECORD    "TFRecord files are not read; --data-dir names a folder of pictures"
+#define SSD320_LR    0.02 /* for so many pictures a step */
+#define SSD320_BATCH 32
+#define NO_GPU       "there is no GPU"
 
 /* clang-format off */
 static const td_field fields[] = {
@@ -47,6 +49,11 @@ static const td_field fields[] = {
     TD_BOOL_AS(td_launch_opts, cosine_lr, "cosine_lr", "use_cosine", false,
                "the same as --lr-schedule cosine"),
     TD_TEXT   (td_launch_opts, to_predict, NULL, "FILE", "the picture of --mode predict"),
+
+    TD_TEXT   (td_launch_opts, pipeline_config_path, NULL, "FILE",
+               "a detector's pipeline.config, in place of a preset"),
+    TD_TEXT   (td_launch_opts, hparams_overrides, NULL, "NAME=VALUE,...",
+               "other values of its fields"),
 
     TD_ALIAS  ("data_dir", "data"),
     TD_ALIAS  ("results_dir", "workspace"),
@@ -93,17 +100,18 @@ void td_train_groups(td_train_opts *o, td_field_group *out)
     out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
     out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
     out[3] = (td_field_group){ "Training", td_train_fields(), o };
-    out[4] = (td_field_group){ "Presets", td_launch_fields(), &o->launch };
-    out[5] = (td_field_group){ NULL, NULL, NULL };
+    out[4] = (td_field_group){ "Detection", td_boxes_fields(), &o->boxes };
+    out[5] = (td_field_group){ "Presets", td_launch_fields(), &o->launch };
+    out[6] = (td_field_group){ NULL, NULL, NULL };
 }
 
 td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
 {
     td_train_opts copy = *opts;
-    td_field_group groups[6];
+    td_field_group groups[7];
     td_text out = { 0 };
     td_train_groups(&copy, groups);
-    groups[4].fields = NULL; /* what they stood for is in the others */
+    groups[5].fields = NULL; /* what they stood for is in the others */
     if (!copy.evaluate)
         copy.resume = NULL; /* a run that was interrupted ends as one that was not */
     td_options_yaml(groups, &out);
@@ -140,6 +148,20 @@ static td_status settle_iterations(td_train_opts *o)
     return TD_OK;
 }
 
+/* what a detector's preset left open */
+static void settle_detector(td_train_opts *o, double batch)
+{
+    td_launch_opts *l = &o->launch;
+    if (o->lr == TD_PRESET_OPEN)
+        o->lr = SSD320_LR * batch / SSD320_BATCH;
+    if (o->epochs == TD_PRESET_OPEN) {
+        o->epochs = 1; /* the steps say how many */
+    } else if (l->preset_steps && o->num_train_steps == l->preset_steps) {
+        o->num_train_steps = -1;
+        o->warmup = o->warmup == l->preset_warmup ? -1 : o->warmup;
+    }
+}
+
 td_status td_train_settle(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
@@ -151,6 +173,7 @@ td_status td_train_settle(td_train_opts *o)
     if (is_mode(o, "train"))
         o->training_only = true;
     TD_TRY(settle_iterations(o));
+    settle_detector(o, batch);
     if (l->lr_init >= 0)
         o->lr = l->lr_init * batch / 256;
     if (l->cosine_lr)

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "pass/amp.h"
+#include "train/pipeline.h"
 
 #define TABLE_BYTES ((size_t)1 << 20)
 #define EDITION     "2019-12"
@@ -412,6 +413,75 @@ static td_status merge_all(settings *s, const choice *c)
     return merge_epochs(s, c);
 }
 
+/* --- detectors -------------------------------------------------------------------------------- */
+
+/* the detector that --preset or --arch names: its section, and what follows in --preset */
+static const td_yaml *find_detector(const table *t, const td_train_opts *o, const char **parts)
+{
+    const td_yaml *all = td_yaml_get(t->doc, "detectors");
+    const char *name = o->launch.preset ? o->launch.preset : o->model.arch, *key;
+    char model[PART_BYTES];
+    snprintf(model, sizeof model, "%.*s", (int)strcspn(name, "/"), name);
+    *parts = o->launch.preset ? name + strcspn(name, "/") : "";
+    return o->model.model ? NULL : find_any_case(all, model, &key);
+}
+
+/* "/8gpus/AMP" */
+static td_status merge_parts(settings *s, const td_yaml *detector, const char *parts, choice *c)
+{
+    while (*parts) {
+        char part[PART_BYTES];
+        const td_yaml *config;
+        const size_t n = strcspn(++parts, "/");
+        if (n == 0 || n >= sizeof part)
+            return td_error(TD_EUSAGE, "--preset: it has an empty or overlong part");
+        snprintf(part, sizeof part, "%.*s", (int)n, parts);
+        parts += n;
+        if (has(td_yaml_get(s->table->doc, "precision"), part)) {
+            TD_TRY(keep_one(c->precision, part, "precisions"));
+            continue;
+        }
+        TD_TRY(pick(s->table, detector, "configuration", part, "", &config));
+        TD_TRY(keep_one(c->platform, part, "configurations"));
+        TD_TRY(merge(s, config));
+    }
+    return TD_OK;
+}
+
+/*
+ * What is only known when all options are: the learning rate of SSD320 is for 32 pictures where no
+ * configuration says it, and --epochs takes the place of a configuration's steps.
+ */
+static void leave_open(td_train_opts *o, const settings *s)
+{
+    if (!td_map_has(&s->lines, "lr"))
+        o->lr = TD_PRESET_OPEN;
+    o->launch.preset_steps = 0;
+    if (!td_map_has(&s->lines, "num_train_steps"))
+        return;
+    o->launch.preset_steps = o->num_train_steps;
+    o->launch.preset_warmup = o->warmup;
+    o->epochs = TD_PRESET_OPEN;
+}
+
+static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *detector,
+                                const char *parts, const td_field_group *groups, td_arena *arena)
+{
+    choice c = { .model = "" };
+    const bool wants_wide = is_wide(&o->amp);
+    TD_TRY(merge(s, td_yaml_get(detector, "recipe")));
+    TD_TRY(merge_parts(s, detector, parts, &c));
+    for (size_t i = 0; i < s->lines.n; i++)
+        TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
+    if (strcasecmp(c.precision, "AMP") == 0 && !wants_wide)
+        TD_TRY(td_options_set(groups, "amp", "true", arena));
+    TD_TRY(set_precision(&c, groups, arena));
+    leave_open(o, s);
+    if (o->launch.preset)
+        snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
+    return TD_OK;
+}
+
 static bool is_tf_mode(const char *mode)
 {
     static const char *const modes[] = { "train", "train_and_evaluate", "predict",
@@ -427,6 +497,13 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
 {
     choice c;
     settings s = { .table = t };
+    const char *parts;
+    const td_yaml *detector = find_detector(t, o, &parts);
+    if (detector) {
+        const td_status st = apply_detector(o, &s, detector, parts, groups, arena);
+        td_map_release(&s.lines);
+        return st;
+    }
     TD_TRY(choose(t, o, &c));
     bool is_launch = o->launch.preset || o->launch.cfg_file || *c.platform || *c.model;
     if (is_tf_mode(c.mode))
@@ -442,13 +519,40 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
     return st;
 }
 
+/* the configuration is SSD320's, whatever else names a network */
+static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_group *groups,
+                              td_arena *arena)
+{
+    const char *const path = o->launch.pipeline_config_path, *key;
+    const td_launch_opts said = o->launch;
+    settings s = { .table = t };
+    const td_yaml *d = find_any_case(td_yaml_get(t->doc, "detectors"), "ssd320", &key);
+    td_status st = apply_detector(o, &s, d, "", groups, arena);
+    td_map_release(&s.lines);
+    if (st == TD_OK)
+        st = td_options_set(groups, "label_ids", "keep", arena);
+    if (st == TD_OK)
+        st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
+    if (st == TD_OK && o->num_train_steps > 0)
+        o->epochs = TD_PRESET_OPEN;
+    o->launch.preset_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
+    o->launch.preset_warmup = o->warmup;
+    return st;
+}
+
 td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_arena *arena)
 {
     table t;
+    const td_launch_opts *l = &o->launch;
+    if (l->pipeline_config_path && l->preset)
+        return td_error(TD_EUSAGE, "--preset and --pipeline-config-path exclude each other");
+    if (l->hparams_overrides && !l->pipeline_config_path)
+        return td_error(TD_EUSAGE, "--hparams-overrides belongs to --pipeline-config-path");
     if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
         return TD_OK;
     TD_TRY(open_table(o->launch.cfg_file, &t));
-    td_status st = run(&t, o, groups, arena);
+    td_status st =
+        l->pipeline_config_path ? run_pipeline(&t, o, groups, arena) : run(&t, o, groups, arena);
     td_yaml_free(t.doc);
     return st;
 }
@@ -486,6 +590,19 @@ static void add_models(const td_yaml *models, const char *tail, td_text *out)
     }
 }
 
+/* "ssd320/8gpus" */
+static void add_detectors(const td_yaml *detectors, td_text *out)
+{
+    for (size_t m = 0; m < td_yaml_count(detectors); m++) {
+        const td_yaml *configs = td_yaml_member(detectors, m);
+        for (size_t i = 0; i < td_yaml_count(configs); i++)
+            if (strcmp(key_of(configs, i), "recipe") == 0)
+                td_text_add(out, "%s\n", key_of(detectors, m));
+            else
+                td_text_add(out, "%s/%s\n", key_of(detectors, m), key_of(configs, i));
+    }
+}
+
 static void add_line(const char *head, const td_yaml *map, td_text *out)
 {
     td_text_add(out, "%s", head);
@@ -506,6 +623,7 @@ static void add_list(const table *t, td_text *out)
     add_models(td_yaml_get(t->doc, "models"), "", out);
     if (old)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
+    add_detectors(td_yaml_get(t->doc, "detectors"), out);
     td_text_add(out, "\nbatch: pictures at a time; step: pictures in an optimiser step\n");
     add_line("further parts, epochs: ", td_yaml_get(t->doc, "epochs"), out);
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);

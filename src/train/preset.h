@@ -16,6 +16,9 @@
 /** The built-in table, YAML. */
 extern const char td_preset_table[];
 
+/** What a preset leaves to td_train_settle: opts->lr, opts->epochs. */
+#define TD_PRESET_OPEN (-1)
+
 /** Is opts->model.model the name of a network in the table, and no file? */
 bool td_train_is_preset_model(const td_train_opts *opts);
 

@@ -4,7 +4,8 @@
  * Source: NVIDIA DeepLearningExamples, ConvNets: configs.yml of 2024 and, under "2019-12", the run
  * scripts of December 2019.  Both are the 250-epoch recipe; the section `epochs` makes the others
  * of it, as the scripts' "--epochs 90 --mixup 0.0" did.  `rule` is ours: no machine, the learning
- * rate by the rule of thumb, 0.256 for every 256 pictures.
+ * rate by the rule of thumb, 0.256 for every 256 pictures.  `detectors` are those of
+ * TensorFlow/Detection/SSD (its four configurations) and PyTorch/Detection/SSD (its scripts).
  */
 #include "train/preset.h"
 
@@ -99,6 +100,28 @@ const char td_preset_table[] =
     "  \"90\": {epochs: 90, mixup: 0}\n"
     "  \"250\": {epochs: 250, mixup: 0.2}\n"
     "  \"50\": {epochs: 50, mixup: 0}\n"
+    "\n"
+    "detectors:\n"
+    "  ssd320:\n"
+    "    recipe: {arch: ssd320, batch_size: 32, optimizer: sgd, lr_rule: ssd320,\n"
+    "             lr_schedule: cosine, warmup: -1, momentum: 0.9, weight_decay: 0.0004,\n"
+    "             epochs: 27, l2_loss: true}\n"
+    "    1gpus: {lr: 0.02, warmup_lr: 0.0086664, warmup: 8000, num_train_steps: 100000}\n"
+    "    4gpus: {lr: 0.08, warmup_lr: 0.0346656, warmup: 2000, num_train_steps: 25000}\n"
+    "    8gpus: {lr: 0.16, warmup_lr: 0.0693312, warmup: 1000, num_train_steps: 12500}\n"
+    "    bench: {lr: 0.02, warmup_lr: 0.0086664, warmup: 400, num_train_steps: 1250,\n"
+    "            print_freq: 100, training_only: true, save_checkpoints: false}\n"
+    "  ssd300:\n"
+    "    recipe: {arch: ssd300, batch_size: 32, optimizer: sgd, lr_rule: ssd300,\n"
+    "             lr_schedule: step, lr: 0.0026, multistep: \"43,54\", warmup: -1, momentum: 0.9,\n"
+    "             weight_decay: 0.0005, epochs: 65}\n"
+    "    \"65\": {warmup: 300, print_freq: 20, evaluation: \"21,31,37,42,48,53,59,64\"}\n"
+    "    A100: {batch_size: 64, warmup: 300, print_freq: 20,\n"
+    "           evaluation: \"21,31,37,42,48,53,59,64\"}\n"
+    "    A100-4gpus: {batch_size: 64, lr: 0.0027, warmup: 1200, print_freq: 20,\n"
+    "                 evaluation: \"21,31,37,42,48,53,59,64\"}\n"
+    "    A100-8gpus: {batch_size: 64, lr: 0.0027, warmup: 1200, print_freq: 20,\n"
+    "                 evaluation: \"21,31,37,42,48,53,59,64\"}\n"
     "\n"
     "2019-12:\n"
     "  precision:\n"

@@ -22,7 +22,8 @@ static const char *const samplers[] = { "dealt", "padded", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
 const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
-static const char *const lr_rules[] = { "pytorch", "tf", NULL };
+static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
+static const char *const label_ids[] = { "dense", "keep", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
@@ -86,6 +87,16 @@ static const td_field input_fields[] = {
     TD_ENUM   (td_input_opts, decode, 0, decodes,
                "of training JPEGs; exact: as PIL, to the bit; fast: reduced size, plain colours"),
     TD_BOOL   (td_input_opts, exact_decode, false, "the same as --decode exact"),
+    TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
+               "detectors: COCO instances; default: where data sets have them"),
+    TD_TEXT   (td_input_opts, val_annotations, NULL, "FILE",
+               "detectors: the same for validation while training"),
+    TD_ENUM   (td_input_opts, label_ids, 0, label_ids,
+               "detectors: categories become classes 1, 2, ... in order, or keep their ids"),
+    TD_BOOL   (td_input_opts, strict, false,
+               "detectors: a bad annotation is an error; else it is listed and left out"),
+    TD_BOOL   (td_input_opts, color_jitter, false,
+               "detectors: change colours of training pictures; ssd300 does so anyway"),
     TD_END,
 };
 
@@ -97,6 +108,8 @@ static const td_field train_fields[] = {
                "pictures in an optimiser step, by accumulation; -1: a batch"),
     TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
                "planned in all; the learning rate's curve spans them"),
+    TD_LONG   (td_train_opts, num_train_steps, -1, -1, MANY,
+               "optimiser steps planned in all, in place of --epochs; -1: --epochs counts"),
     TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000, "epochs of this run; -1: to the end"),
     TD_LONG   (td_train_opts, run_iters, -1, -1, MANY, "optimiser steps of this run; -1: no limit"),
     TD_INT    (td_train_opts, early_stopping_patience, -1, -1, 1000000,
@@ -105,12 +118,18 @@ static const td_field train_fields[] = {
     TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "where the cosine ends"),
     TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "how the learning rate falls"),
     TD_ENUM   (td_train_opts, lr_rule, 0, lr_rules,
-               "pytorch: by epoch; tf: by step, and --lr is for 256 pictures"),
+               "pytorch: by epoch; tf: by step, --lr for 256 pictures; ssd320: by step; ssd300: by "
+               "step, --lr for 32"),
     TD_REAL   (td_train_opts, lr_decay, 0, 0, 1,
                "exponential: factor of each fall; 0: what makes 0.001 of the whole"),
     TD_INT    (td_train_opts, lr_decay_epochs, 1, 1, 1000000,
                "exponential: epochs from fall to fall"),
-    TD_INT    (td_train_opts, warmup, 0, 0, 1000000, "epochs of linear warm-up"),
+    TD_INT    (td_train_opts, warmup, 0, -1, 100000000,
+               "epochs of linear warm-up; of --lr-rule ssd320, ssd300: steps, -1: the recipe's"),
+    TD_REAL   (td_train_opts, warmup_lr, -1, -1, 1e6,
+               "where ssd320's warm-up begins; -1: at 0.43332 of --lr"),
+    TD_TEXT   (td_train_opts, multistep, NULL, "EPOCH,...",
+               "epochs from which on ssd300's learning rate is a tenth of before"),
     TD_REAL   (td_train_opts, label_smoothing, 0, 0, 1,
                "share of the target spread over all classes"),
     TD_REAL   (td_train_opts, mixup, 0, 0, 100,
@@ -186,6 +205,12 @@ static const td_field train_fields[] = {
     TD_BOOL   (td_train_opts, evaluate, false,
                "validate once and stop; weights from --resume or --pretrained-weights"),
     TD_BOOL   (td_train_opts, training_only, false, "no validation"),
+    TD_INT    (td_train_opts, eval_count, 0, 0, 1000000,
+               "validations of the whole training, spread evenly; 0: one after every epoch"),
+    TD_TEXT   (td_train_opts, evaluation, NULL, "EPOCH,...",
+               "validate after these epochs only, counted from 0, and at the end"),
+    TD_INT    (td_train_opts, eval_batch_size, 0, 0, 1 << 20,
+               "pictures in a batch of validation; 0: --batch-size"),
     TD_TITLE("Outputs"),
     TD_BOOL_AS(td_train_opts, no_checkpoints, "no-checkpoints", NULL, false, "save nothing"),
     TD_TEXT_AS(td_train_opts, checkpoint_filename, "checkpoint_filename", "checkpoint",
@@ -245,6 +270,9 @@ static const td_field evaluate_fields[] = {
     TD_INT_AS (td_evaluate_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "batches between two records"),
     TD_INT    (td_evaluate_opts, prof, -1, -1, 1000000000, "batches to judge; -1: all"),
+    TD_TEXT   (td_evaluate_opts, detections, NULL, "FILE",
+               "detectors: what was found, as COCO's results"),
+    TD_BOOL   (td_evaluate_opts, eval_training_data, false, "judge the training split"),
     TD_BOOL   (td_evaluate_opts, per_class, false,
                "accuracy of every class, and what was taken for what"),
     TD_TEXT   (td_evaluate_opts, confusion, NULL, "FILE",
@@ -369,6 +397,7 @@ void td_train_defaults(td_train_opts *opts)
     td_fields_default(input_fields, &opts->input);
     td_amp_defaults(&opts->amp);
     td_fields_default(td_launch_fields(), &opts->launch);
+    td_fields_default(td_boxes_fields(), &opts->boxes);
     td_fields_default(train_fields, opts);
 }
 
@@ -378,6 +407,7 @@ void td_evaluate_defaults(td_evaluate_opts *opts)
     td_model_defaults(&opts->model);
     td_fields_default(input_fields, &opts->input);
     td_amp_defaults(&opts->amp);
+    td_fields_default(td_boxes_fields(), &opts->boxes);
     td_fields_default(evaluate_fields, opts);
 }
 

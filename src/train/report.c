@@ -136,7 +136,8 @@ static td_status open_json(td_report *r)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     if (goes_on)
         TD_TRY(cut_half_record(r));
-    return td_metric_each(r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, write_metadata, r);
+    const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects };
+    return td_metric_each(&c, write_metadata, r);
 }
 
 /* --- lines of text ---------------------------------------------------------------------------- */
@@ -301,10 +302,12 @@ static td_status show_parameters(td_report *r, const td_json *doc)
 static td_status open_tables(td_report *r)
 {
     const bool goes_on = r->o.goes_on && !r->o.is_compat;
-    const td_report_csv_opts epochs = { r->o.csv, 1, r->o.topk, r->o.has_l2_loss,
-                                        goes_on ? r->o.at : NULL };
-    const td_report_csv_opts iterations = { r->o.csv_iterations, 2, r->o.topk, r->o.has_l2_loss,
-                                            goes_on ? r->o.at : NULL };
+    const td_report_csv_opts epochs = { r->o.csv,     1,
+                                        r->o.topk,    r->o.has_l2_loss,
+                                        r->o.detects, goes_on ? r->o.at : NULL };
+    const td_report_csv_opts iterations = { r->o.csv_iterations, 2,
+                                            r->o.topk,           r->o.has_l2_loss,
+                                            r->o.detects,        goes_on ? r->o.at : NULL };
     if (epochs.path)
         TD_TRY(td_report_csv_open(&epochs, &r->epochs));
     if (iterations.path)

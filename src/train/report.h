@@ -26,6 +26,7 @@ typedef struct {
     bool is_compat;             /* the reference's own arithmetic, and files always begun anew */
     bool has_tf_names;          /* TensorFlow's names of the results beside the others */
     bool has_l2_loss;           /* what weight decay adds to the loss is among the results */
+    bool detects;               /* scores are those of boxes */
     int topk;                   /* 0: 5 */
     bool goes_on;               /* behind the whole records that are there; half of one is cut */
     int64_t at[2];              /* epoch and iteration where the run begins */

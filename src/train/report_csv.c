@@ -111,7 +111,8 @@ td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out)
     c->path = td_copy_text(o->path);
     if (!c->path)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_metric_each(o->topk, false, o->has_l2_loss, add_column, c));
+    const td_metric_choice choice = { o->topk, false, o->has_l2_loss, o->detects };
+    TD_OUT(td_metric_each(&choice, add_column, c));
     TD_OUT(begin_file(c, o));
     *out = c;
     return TD_OK;

@@ -9,48 +9,77 @@
 #include <string.h>
 
 /* clang-format off */
+enum { ANY, CLASSES, BOXES };
+
 static const td_metric of_training[] = {
-    { "loss",                 TD_UNIT_NULL, 5, 0 },
-    { "compute_ips",          "images/s",   2, 0 },
-    { "total_ips",            "images/s",   2, 0 },
-    { "data_time",            "s",          5, 1 },
-    { "compute_time",         "s",          5, 1 },
-    { "lr",                   NULL,        -1, 0 },
-    { "grad_scale",           TD_UNIT_NULL, -1, 0 },
-    { "skipped_steps",        NULL,         0, 1 },
-    { "l2_loss",              TD_UNIT_NULL, 5, 0 },
-    { "total_loss",           TD_UNIT_NULL, 5, 0 },
+    { "loss",                 TD_UNIT_NULL, 5, 0, ANY },
+    { "compute_ips",          "images/s",   2, 0, ANY },
+    { "total_ips",            "images/s",   2, 0, ANY },
+    { "data_time",            "s",          5, 1, ANY },
+    { "compute_time",         "s",          5, 1, ANY },
+    { "lr",                   NULL,        -1, 0, ANY },
+    { "grad_scale",           TD_UNIT_NULL, -1, 0, ANY },
+    { "skipped_steps",        NULL,         0, 1, ANY },
+    { "loss_class",           TD_UNIT_NULL, 5, 0, BOXES },
+    { "loss_box",             TD_UNIT_NULL, 5, 0, BOXES },
+    { "positives",            NULL,         1, 0, BOXES },
+    { "l2_loss",              TD_UNIT_NULL, 5, 0, ANY },
+    { "total_loss",           TD_UNIT_NULL, 5, 0, ANY },
 };
 
 static const td_metric of_validation[] = {
-    { "top1",                  "%",          2, 0 },
-    { "top5",                  "%",          2, 0 },
-    { "loss",                  TD_UNIT_NULL, 5, 0 },
-    { "compute_ips",           "images/s",   2, 0 },
-    { "total_ips",             "images/s",   2, 0 },
-    { "data_time",             "s",          5, 1 },
-    { "compute_latency",       "s",          5, 0 },
-    { "compute_latency_at50",  "s",          5, 1 },
-    { "compute_latency_at90",  "s",          5, 1 },
-    { "compute_latency_at95",  "s",          5, 1 },
-    { "compute_latency_at99",  "s",          5, 1 },
-    { "compute_latency_at100", "s",          5, 1 },
+    { "top1",                  "%",          2, 0, CLASSES },
+    { "top5",                  "%",          2, 0, CLASSES },
+    { "loss",                  TD_UNIT_NULL, 5, 0, CLASSES },
+    { "compute_ips",           "images/s",   2, 0, ANY },
+    { "total_ips",             "images/s",   2, 0, ANY },
+    { "data_time",             "s",          5, 1, ANY },
+    { "compute_latency",       "s",          5, 0, ANY },
+    { "compute_latency_at50",  "s",          5, 1, ANY },
+    { "compute_latency_at90",  "s",          5, 1, ANY },
+    { "compute_latency_at95",  "s",          5, 1, ANY },
+    { "compute_latency_at99",  "s",          5, 1, ANY },
+    { "compute_latency_at100", "s",          5, 1, ANY },
+    { "AP",                   NULL,         4, 0, BOXES },
+    { "AP50",                 NULL,         4, 0, BOXES },
+    { "AP75",                 NULL,         4, 1, BOXES },
+    { "APs",                  NULL,         4, 1, BOXES },
+    { "APm",                  NULL,         4, 1, BOXES },
+    { "APl",                  NULL,         4, 1, BOXES },
+    { "AR1",                  NULL,         4, 1, BOXES },
+    { "AR10",                 NULL,         4, 1, BOXES },
+    { "AR100",                NULL,         4, 1, BOXES },
+    { "ARs",                  NULL,         4, 1, BOXES },
+    { "ARm",                  NULL,         4, 1, BOXES },
+    { "ARl",                  NULL,         4, 1, BOXES },
 };
 
 static const td_metric of_tf[] = {
-    { "imgs_per_sec",          "images/s",   2, 0 },
-    { "cross_entropy",         TD_UNIT_NULL, 5, 0 },
-    { "learning_rate",         NULL,        -1, 0 },
-    { "l2_loss",               TD_UNIT_NULL, 5, 0 },
-    { "total_loss",            TD_UNIT_NULL, 5, 0 },
-    { "train_throughput",      "images/s",   2, 0 },
-    { "top1_accuracy",         NULL,         5, 0 },
-    { "top5_accuracy",         NULL,         5, 0 },
-    { "eval_throughput",       "images/s",   2, 0 },
-    { "eval_latency_avg",      "ms",         3, 0 },
-    { "eval_latency_p90",      "ms",         3, 0 },
-    { "eval_latency_p95",      "ms",         3, 0 },
-    { "eval_latency_p99",      "ms",         3, 0 },
+    { "imgs_per_sec",          "images/s",   2, 0, ANY },
+    { "cross_entropy",         TD_UNIT_NULL, 5, 0, ANY },
+    { "learning_rate",         NULL,        -1, 0, ANY },
+    { "l2_loss",               TD_UNIT_NULL, 5, 0, ANY },
+    { "total_loss",            TD_UNIT_NULL, 5, 0, ANY },
+    { "train_throughput",      "images/s",   2, 0, ANY },
+    { "top1_accuracy",         NULL,         5, 0, CLASSES },
+    { "top5_accuracy",         NULL,         5, 0, CLASSES },
+    { "eval_throughput",       "images/s",   2, 0, ANY },
+    { "eval_latency_avg",      "ms",         3, 0, ANY },
+    { "eval_latency_p90",      "ms",         3, 0, ANY },
+    { "eval_latency_p95",      "ms",         3, 0, ANY },
+    { "eval_latency_p99",      "ms",         3, 0, ANY },
+    { "DetectionBoxes_Precision/mAP", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Precision/mAP@.50IOU", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Precision/mAP@.75IOU", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Precision/mAP (small)", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Precision/mAP (medium)", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Precision/mAP (large)", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@1", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@10", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@100", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@100 (small)", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@100 (medium)", NULL, 4, 0, BOXES },
+    { "DetectionBoxes_Recall/AR@100 (large)", NULL, 4, 0, BOXES },
 };
 
 static const struct {
@@ -90,7 +119,18 @@ static bool is_of_decay(const char *row)
     return strcmp(row, "l2_loss") == 0 || strcmp(row, "total_loss") == 0;
 }
 
-td_status td_metric_each(int topk, bool has_tf_names, bool has_l2_loss,
+static bool is_chosen(const td_metric_choice *c, int group, const td_metric *m)
+{
+    if (group == TF_GROUP && !c->has_tf_names)
+        return false;
+    if (is_of_decay(m->name) && !c->has_l2_loss)
+        return false;
+    if (td_text_starts(m->name, "top5") && c->topk == 1)
+        return false;
+    return m->of == ANY || (m->of == BOXES) == c->detects;
+}
+
+td_status td_metric_each(const td_metric_choice *c,
                          td_status (*each)(void *ctx, const char *name, const td_metric *m),
                          void *ctx)
 {
@@ -98,14 +138,10 @@ td_status td_metric_each(int topk, bool has_tf_names, bool has_l2_loss,
         for (size_t i = 0; i < groups[g].n; i++) {
             const td_metric *m = &groups[g].rows[i];
             char name[64];
-            if (g == TF_GROUP && !has_tf_names)
-                continue;
-            if (td_text_starts(m->name, "top5") && topk == 1)
-                continue;
-            if (is_of_decay(m->name) && !has_l2_loss)
+            if (!is_chosen(c, g, m))
                 continue;
             if (td_text_starts(m->name, "top5"))
-                snprintf(name, sizeof name, "%stop%d%s", groups[g].prefix, topk, m->name + 4);
+                snprintf(name, sizeof name, "%stop%d%s", groups[g].prefix, c->topk, m->name + 4);
             else
                 snprintf(name, sizeof name, "%s%s", groups[g].prefix, m->name);
             TD_TRY(each(ctx, name, m));

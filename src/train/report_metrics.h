@@ -17,13 +17,21 @@ typedef struct {
     const char *name, *unit;
     int decimals; /* -1: as many as the number has */
     int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only */
+    int of;       /* 0: of every job; else of classes or of boxes */
 } td_metric;
 
 /** NULL: there is no such metric. */
 const td_metric *td_metric_find(const char *name);
 
-/** Call `each` with every full name; topk: what stands for top5; has_l2_loss: --l2-loss. */
-td_status td_metric_each(int topk, bool has_tf_names, bool has_l2_loss,
+/** Which metrics a run has. */
+typedef struct {
+    int topk; /* what stands for top5 */
+    bool has_tf_names, has_l2_loss;
+    bool detects; /* boxes' scores in the place of accuracies */
+} td_metric_choice;
+
+/** Call `each` with every full name. */
+td_status td_metric_each(const td_metric_choice *choice,
                          td_status (*each)(void *ctx, const char *name, const td_metric *m),
                          void *ctx) TD_CHECKED;
 

@@ -9,6 +9,9 @@
 
 #include "base/arena.h"
 
+static const char *const part_names[TD_PARTS] = { "train.loss_class", "train.loss_box",
+                                                  "train.positives" };
+
 /* --- steps ------------------------------------------------------------------------------------ */
 
 void td_step_sums_add(td_step_sums *s, const td_step_facts *f)
@@ -17,6 +20,8 @@ void td_step_sums_add(td_step_sums *s, const td_step_facts *f)
     if (!isnan(f->loss)) {
         s->n_losses++;
         s->loss_sum += f->loss;
+        for (int i = 0; i < TD_PARTS; i++)
+            s->part_sums[i] += f->parts[i];
     }
     s->n_images += f->n_images;
     s->scale_sum += f->scale;
@@ -45,6 +50,9 @@ void td_step_sums_report(const td_step_sums *s, double loss, double lr, td_repor
     const bool has_tf_names = td_report_has_tf_names(r);
     const double rate = td_step_sums_rate(s, is_compat);
     td_report_add(r, "train.loss", loss);
+    for (int i = 0; i < TD_PARTS && s->n_losses; i++)
+        if (!isnan(s->part_sums[i]))
+            td_report_add(r, part_names[i], s->part_sums[i] / (double)s->n_losses);
     td_report_add(r, "train.compute_ips",
                   is_compat ? s->compute_rates / n : s->n_images / s->compute_s);
     td_report_add(r, "train.total_ips", rate);
@@ -78,6 +86,11 @@ td_status td_val_sums_add(td_val_sums *s, const td_verdict *v, bool is_compat)
     s->all.compute_rates += v->compute_rates;
     s->all.total_rates += v->total_rates;
     s->last = v->counts;
+    if (v->detects && (is_first || v->boxes[TD_BOX_AP] > s->all.boxes[TD_BOX_AP]))
+        memcpy(s->all.boxes, v->boxes, sizeof v->boxes);
+    if (v->detects)
+        memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
+    s->all.detects = v->detects;
     const double top1 = td_percent(s->last.n_top1, s->last.n);
     const double topk = td_percent(s->last.n_topk, s->last.n);
     s->top1 = is_first ? top1 : fmax(s->top1, top1);
@@ -132,21 +145,30 @@ static td_status tf_times(const double *x, int n, double *sum, double *at, const
     return TD_OK;
 }
 
+static void add_accuracies(const td_verdict *v, int topk, td_report *r)
+{
+    char name[32];
+    td_report_add(r, "top1_accuracy", td_percent(v->counts.n_top1, v->counts.n) / 100);
+    snprintf(name, sizeof name, "top%d_accuracy", topk);
+    if (topk > 1)
+        td_report_add(r, name, td_percent(v->counts.n_topk, v->counts.n) / 100);
+}
+
 td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r)
 {
     static const double q[] = { 0.9, 0.95, 0.99 };
     static const char *const names[] = { "eval_latency_p90", "eval_latency_p95",
                                          "eval_latency_p99" };
-    char name[32];
     double at[3], sum;
     const int n = (int)v->n_batches - n_warm;
     TD_TRY(tf_times(v->latency + (n > 0 ? n_warm : 0), n, &sum, at, q, 3));
     const double per_batch = v->n_batches ? (double)v->counts.n / (double)v->n_batches : 0;
     const double n_images = n_warm ? per_batch * n : (double)v->counts.n;
-    td_report_add(r, "top1_accuracy", td_percent(v->counts.n_top1, v->counts.n) / 100);
-    snprintf(name, sizeof name, "top%d_accuracy", topk);
-    if (topk > 1)
-        td_report_add(r, name, td_percent(v->counts.n_topk, v->counts.n) / 100);
+    if (v->detects)
+        for (int i = 0; i < TD_BOX_METRICS; i++)
+            td_report_add(r, td_box_metric_log_name(i), v->boxes[i]);
+    else
+        add_accuracies(v, topk, r);
     td_report_add(r, "eval_throughput", n > 0 ? n_images / sum : (double)NAN);
     td_report_add(r, "eval_latency_avg", n > 0 ? sum / n * 1e3 : (double)NAN);
     for (int i = 0; i < 3; i++)

@@ -10,17 +10,22 @@
 #include "train/judge.h"
 #include "train/report.h"
 
+/* What a detector's step says beside its loss. */
+enum { TD_PART_CLASS, TD_PART_BOX, TD_PART_POSITIVES, TD_PARTS };
+
 /* Steps. */
 typedef struct {
     int64_t n, n_losses; /* steps; those that were applied, whose losses count */
     double n_images;
     double loss_sum, scale_sum, data_s, compute_s;
     double compute_rates, total_rates; /* sums of the steps' images/s */
+    double part_sums[TD_PARTS];
 } td_step_sums;
 
 typedef struct {
     double loss; /* NaN: skipped */
     double scale, n_images, data_s, compute_s;
+    double parts[TD_PARTS]; /* NaN: there is none */
 } td_step_facts;
 
 void td_step_sums_add(td_step_sums *s, const td_step_facts *f);
@@ -36,10 +41,11 @@ double td_step_sums_rate(const td_step_sums *s, bool is_compat);
 
 /* Validations of a run. */
 typedef struct {
-    td_verdict all;          /* sums; its latency is ours */
-    double top1, topk, loss; /* the most, the most, the least (compat: the most) */
-    td_counts last;          /* of the last validation */
-    double *latency;         /* [n_latency] of all batches, s */
+    td_verdict all;                    /* sums; its latency is ours */
+    double top1, topk, loss;           /* the most, the most, the least (compat: the most) */
+    td_counts last;                    /* of the last validation */
+    double last_boxes[TD_BOX_METRICS]; /* likewise, of a detector; those of `all` are the best */
+    double *latency;                   /* [n_latency] of all batches, s */
     size_t n_latency, cap_latency;
 } td_val_sums;
 

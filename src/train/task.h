@@ -39,6 +39,7 @@ struct td_task {
 };
 
 extern const td_task td_task_classify;
+extern const td_task td_task_detect;
 
 /** The task of a network; td_model_opts names one that exists. */
 const td_task *td_task_of(const td_model_opts *model);

@@ -39,7 +39,7 @@ static td_status open_validation(job *j)
         TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
                                           j->class_names, false),
                    "train and val differ");
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
     return td_loader_new(j->val_set, &lo, &j->val_loader);
 }
@@ -70,7 +70,7 @@ static td_status bind(job *j, const td_batch *b)
 static td_judge_opts judge_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
-    return (td_judge_opts){ .batch = o->batch_size,
+    return (td_judge_opts){ .batch = td_train_eval_batch(o),
                             .topk = o->topk,
                             .max_batches = o->prof > 0 ? o->prof : -1,
                             .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
@@ -128,6 +128,5 @@ const td_task td_task_classify = { .metric = "top1",
 
 const td_task *td_task_of(const td_model_opts *model)
 {
-    (void)model;
-    return &td_task_classify;
+    return td_model_detector(model) ? &td_task_detect : &td_task_classify;
 }

@@ -11,6 +11,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -34,7 +35,8 @@ static td_weight_facts facts_of(const job *j)
                               .n_names = td_dataset_backend(j->train_set) == TD_DATA_FOLDER
                                              ? td_dataset_classes(j->train_set)
                                              : 0,
-                              .names = j->class_names };
+                              .names = j->class_names,
+                              .categories = j->categories };
 }
 
 static td_status save(job *j)
@@ -291,7 +293,7 @@ static td_status train_epoch(job *j, bool *is_whole)
     j->epoch_batches = 0;
     *is_whole = false;
     while (!wants_to_stop(j)) {
-        if (j->s.iteration >= cap) {
+        if (j->s.iteration >= cap || td_train_is_through(j)) {
             *is_whole = true;
             break;
         }
@@ -352,11 +354,12 @@ static td_status end_epoch(job *j)
     td_verdict v, ema;
     td_weight_facts f = facts_of(j);
     int64_t epoch = j->s.epoch;
+    const bool is_judged = td_train_is_due(j);
     bool is_best = false;
     count_unfinished(&j->s);
     const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
     j->s.last_train_loss = mean_loss(&j->s);
-    if (j->val_loader) {
+    if (is_judged) {
         TD_TRY(validate(j, &v, &ema));
         if (v.was_stopped) { /* judge again after resuming: this epoch is not over */
             j->is_over = j->out->was_stopped = true;
@@ -378,8 +381,8 @@ static td_status end_epoch(job *j)
         j->s.best = j->s.last;
         j->s.best_epoch = epoch;
     }
-    TD_TRY(td_train_report_epoch(j, j->val_loader ? &v : NULL,
-                                 j->val_loader && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
+    TD_TRY(td_train_report_epoch(j, is_judged ? &v : NULL,
+                                 is_judged && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && !j->o.no_checkpoints)
         TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
@@ -467,9 +470,15 @@ static td_status finish(job *j)
     j->out->loss_scale = j->s.scaler.scale;
     j->out->train_loss = j->s.last_train_loss;
     j->out->val_loss = j->s.last_val_loss;
-    j->out->top1 = j->s.last;
-    j->out->topk = j->s.last_second;
-    j->out->best_top1 = j->s.best;
+    j->out->detects = j->s.detects;
+    if (j->s.detects) {
+        memcpy(j->out->boxes, j->boxes, sizeof j->boxes);
+        j->out->best_ap = j->s.best;
+    } else {
+        j->out->top1 = j->s.last;
+        j->out->topk = j->s.last_second;
+        j->out->best_top1 = j->s.best;
+    }
     TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
     if (j->run_skipped > 0 && j->run_steps == 0 && !j->out->was_stopped)

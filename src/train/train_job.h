@@ -49,6 +49,10 @@ typedef struct {
     int size;           /* that `program` is for */
     int64_t step_limit; /* bytes that a program may take; 0: no limit */
     td_judge *judge;
+    struct td_detect_judge *detect_judge; /* of a detector */
+    int64_t *categories;                  /* of a detector: ids of its classes */
+    double boxes[TD_BOX_METRICS];         /* of its last validation */
+    double positives;                     /* anchors with an object, a picture of this batch */
     td_report *report;
     td_run_sums sums; /* what is reported */
     td_amp_stats *amp_stats;
@@ -78,12 +82,25 @@ typedef struct {
     int64_t run_batches;      /* as run_steps, skipped steps and all their batches included */
     double data_s, compute_s; /* of this epoch in this run */
     int64_t epoch_batches;    /* likewise */
+    int64_t planned_steps;    /* where the training ends inside an epoch; 0: at an epoch's end */
     bool is_over;
     td_train_result *out;
 } td_train_job;
 
 /** j->lr, j->lr_exact: the learning rate of the next step. */
 void td_train_set_rate(td_train_job *j);
+
+/** Is the training's last planned step behind it? */
+bool td_train_is_through(const td_train_job *j);
+
+/** After epoch j->s.epoch, is it time to validate? */
+bool td_train_is_due(const td_train_job *j);
+
+/** Pictures in a batch of validation. */
+int td_train_eval_batch(const td_train_opts *o);
+
+/** The planned length in epochs and steps, and what follows for the learning rate. */
+td_status td_train_plan(td_train_job *j) TD_CHECKED;
 
 /** Pictures of a synthetic data set: as many as the run reads. */
 int64_t td_train_synthetic_images(const td_train_opts *o);

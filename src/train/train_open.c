@@ -35,6 +35,10 @@ static td_status check_options(const job *j)
         return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
     if (o->resume && o->pretrained_weights)
         return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
+    if (o->lr_rule >= TD_LR_RULE_SSD320)
+        return TD_OK; /* it counts steps */
+    if (o->warmup < 0)
+        return td_error(TD_EUSAGE, "--warmup: -1 is of --lr-rule ssd320 and ssd300");
     if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
         td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
                o->epochs, o->warmup);
@@ -110,6 +114,8 @@ static td_status open_start(job *j)
     td_train_opts *o = &j->o;
     const char *path = o->resume ? o->resume : o->pretrained_weights;
     j->s.best = j->s.last = j->s.last_second = -1;
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        j->boxes[i] = -1;
     j->s.step.ema_before = 1;
     if (!path)
         return TD_OK;
@@ -297,7 +303,7 @@ static void say_frozen(const job *j)
 /* one flat JSON object of all tables */
 static td_status make_config(job *j)
 {
-    enum { N = 4 };
+    enum { N = 5 };
     td_text parts[N] = { { 0 } };
     td_status st = TD_OK;
     td_model_opts model = j->o.model;
@@ -307,6 +313,7 @@ static td_status make_config(job *j)
     td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
     td_fields_json(td_amp_fields(), &j->o.amp, &parts[2]);
     td_fields_json(td_train_fields(), &j->o, &parts[3]);
+    td_fields_json(td_boxes_fields(), &j->o.boxes, &parts[4]);
     td_text_add(&j->config, "{");
     for (int i = 0; i < N; i++) {
         TD_OUT(td_text_status(&parts[i]));
@@ -495,6 +502,7 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(open_precision(j));
     open_scaler(j);
     open_accumulation(j);
+    TD_TRY(td_train_plan(j));
     TD_TRY(open_mixup(j));
     TD_TRY(td_train_program_open(j));
     TD_TRY(open_files(j));

@@ -1,10 +1,108 @@
 /*
- * train_rate.c -- the learning rate of a job's next step, by the rule that its options name
+ * train_rate.c -- how long a training is, when it is judged, and the learning rate of each step
+ *
+ * The length is planned in epochs, or in optimiser steps: then the last epoch ends where they do.
  */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "train/schedule.h"
-#include "train/train_job.h"
+#include "train/task.h"
 
 typedef td_train_job job;
+
+#define SSD320_WARM_SHARE 0.08    /* of all steps: 8000 of 100000, 2000 of 25000, ... */
+#define SSD320_WARM_BEGIN 0.43332 /* of the peak */
+#define SSD300_FALLS      "43,54"
+#define SSD300_BATCH      32 /* that --lr is for */
+
+/* optimiser steps of which the whole training would consist, by its epochs */
+static int64_t steps_of(const job *j, int64_t epochs)
+{
+    return epochs * td_loader_batches(j->train_loader) / j->acc;
+}
+
+static int64_t step_now(const job *j)
+{
+    return (j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration) / j->acc;
+}
+
+/* --- length ----------------------------------------------------------------------------------- */
+
+static td_status plan_rate(job *j, int64_t steps)
+{
+    const td_train_opts *o = &j->o;
+    td_lr_steps *p = &j->by_step;
+    const bool is_ssd320 = o->lr_rule == TD_LR_RULE_SSD320;
+    if (!is_ssd320 && o->lr_rule != TD_LR_RULE_SSD300)
+        return TD_OK;
+    *p = (td_lr_steps){ .lr = o->lr, .steps = steps, .warmup = o->warmup };
+    if (o->warmup < 0)
+        p->warmup = is_ssd320 ? (int64_t)floor(SSD320_WARM_SHARE * (double)steps) : 0;
+    if (is_ssd320 && p->warmup >= steps)
+        return td_error(TD_EUSAGE, "--warmup: %lld steps of warm-up do not fit into %lld",
+                        (long long)p->warmup, (long long)steps);
+    p->begin = o->warmup_lr >= 0 ? o->warmup_lr : SSD320_WARM_BEGIN * o->lr;
+    if (is_ssd320)
+        return TD_OK;
+    p->lr = o->lr * (double)(o->batch_size * j->acc) / SSD300_BATCH;
+    TD_TRY_MSG(td_lr_falls_parse(o->multistep ? o->multistep : SSD300_FALLS, p), "--multistep");
+    return TD_OK;
+}
+
+td_status td_train_plan(td_train_job *j)
+{
+    td_train_opts *o = &j->o;
+    const int64_t batches = td_loader_batches(j->train_loader);
+    td_lr_steps epochs;
+    if (o->evaluation)
+        TD_TRY_MSG(td_lr_falls_parse(o->evaluation, &epochs), "--evaluation");
+    j->planned_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
+    if (j->planned_steps) {
+        const int64_t all = (j->planned_steps * j->acc + batches - 1) / batches;
+        if (all > 1000000)
+            return td_error(TD_EUSAGE,
+                            "--num-train-steps: %lld steps are %lld epochs, more than "
+                            "1000000",
+                            (long long)j->planned_steps, (long long)all);
+        o->epochs = (int)all;
+    }
+    return plan_rate(j, j->planned_steps ? j->planned_steps : steps_of(j, o->epochs));
+}
+
+bool td_train_is_through(const td_train_job *j)
+{
+    return j->planned_steps && step_now(j) >= j->planned_steps;
+}
+
+/* --- validations ------------------------------------------------------------------------------ */
+
+int td_train_eval_batch(const td_train_opts *o)
+{
+    return o->eval_batch_size ? o->eval_batch_size : o->batch_size;
+}
+
+bool td_train_is_due(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const int64_t epoch = j->s.epoch, n = o->epochs;
+    td_lr_steps at = { 0 };
+    if (!j->val_loader)
+        return false;
+    if (epoch + 1 >= n || (!o->evaluation && !o->eval_count))
+        return true;
+    if (o->eval_count)
+        return (epoch + 1) * o->eval_count / n > epoch * o->eval_count / n;
+    if (td_lr_falls_parse(o->evaluation, &at) != TD_OK) /* td_train_plan has read it */
+        td_error_clear();
+    for (int i = 0; i < at.n_falls; i++)
+        if (at.falls[i] == epoch)
+            return true;
+    return false;
+}
+
+/* --- learning rate ---------------------------------------------------------------------------- */
 
 static td_lr_opts by_epoch(const td_train_opts *o)
 {
@@ -21,7 +119,7 @@ static double rate(const job *j)
 {
     const td_lr_opts lr = by_epoch(&j->o);
     const int64_t batches = td_loader_batches(j->train_loader);
-    const int64_t step = (j->s.epoch * batches + j->s.iteration) / j->acc;
+    const int64_t step = step_now(j);
     switch ((td_lr_rule)j->o.lr_rule) {
     case TD_LR_RULE_TF:
         return td_lr_at_step(&lr, step, (double)batches / (double)j->acc, j->o.batch_size * j->acc);

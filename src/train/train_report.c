@@ -16,7 +16,8 @@
 #include "train/report_settings.h"
 #include "train/task.h"
 
-enum { TF_WARM_STEPS = 20 }; /* the TensorFlow program's, in its normal training */
+/* the TensorFlow programs', in their normal training */
+enum { TF_WARM_STEPS = 20, TF_WARM_STEPS_OF_DETECTOR = 100 };
 
 static bool is_plain(const td_train_job *j)
 {
@@ -26,7 +27,9 @@ static bool is_plain(const td_train_job *j)
 /* steps, and batches of a validation, whose times TensorFlow's names leave out */
 static int n_warm(const td_train_job *j)
 {
-    return j->o.raport_warmup >= 0 ? j->o.raport_warmup : TF_WARM_STEPS;
+    if (j->o.raport_warmup >= 0)
+        return j->o.raport_warmup;
+    return j->s.detects ? TF_WARM_STEPS_OF_DETECTOR : TF_WARM_STEPS;
 }
 
 /* --- the beginning ---------------------------------------------------------------------------- */
@@ -69,6 +72,7 @@ td_status td_train_report_open(td_train_job *j)
                                 .is_compat = o->raport_compat,
                                 .has_tf_names = o->raport_names == 1,
                                 .has_l2_loss = o->l2_loss,
+                                .detects = j->s.detects,
                                 .topk = o->topk,
                                 .goes_on = o->resume != NULL,
                                 .at = { j->s.epoch, j->s.iteration },
@@ -116,11 +120,14 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
 {
     td_run_sums *s = &j->sums;
     const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
-    const td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
-                              .scale = (double)j->scale,
-                              .n_images = j->o.batch_size,
-                              .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
-                              .compute_s = compute_s };
+    td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
+                        .scale = (double)j->scale,
+                        .n_images = j->o.batch_size,
+                        .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
+                        .compute_s = compute_s,
+                        .parts = { (double)NAN, (double)NAN, (double)NAN } };
+    if (j->task->note_step)
+        j->task->note_step(j, &f);
     s->skipped_seen = j->s.scaler.skipped;
     s->log_s = 0;
     td_step_sums_add(&s->window, &f);
@@ -225,6 +232,7 @@ static td_status report_tf(td_train_job *j)
         return TD_OK;
     v.latency = s->val.latency;
     v.counts = s->val.last;
+    memcpy(v.boxes, s->val.last_boxes, sizeof v.boxes);
     return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->report);
 }
 
@@ -234,7 +242,7 @@ td_status td_train_report_run(td_train_job *j)
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
-    if (s->val.all.n_batches && j->s.best > s->val.top1)
+    if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
         s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
         td_report_say(j->report, "Received SIGTERM");

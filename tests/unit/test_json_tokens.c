@@ -299,9 +299,9 @@ static void agrees_with_the_tree(void **state)
         td_json *doc;
         bool is_good = td_json_parse(text, n, "text", &doc) == TD_OK;
         td_json_free(doc);
-        if (!is_good && (strstr(td_error_message(), "duplicate") ||
-                         strstr(td_error_message(), "too big") ||
-                         strstr(td_error_message(), "overflow")))
+        if (!is_good &&
+            (strstr(td_error_message(), "duplicate") || strstr(td_error_message(), "too big") ||
+             strstr(td_error_message(), "overflow")))
             continue; /* the tree's own limits */
         n_good += is_good;
         if ((pass(text, n) == TD_OK) != is_good)

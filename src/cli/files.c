@@ -1,0 +1,78 @@
+/*
+ * files.c -- see files.h
+ */
+#include "cli/files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LIST_BYTES = 256 << 20 }; /* of a list on standard input, at most */
+
+static td_status read_list(td_text *list)
+{
+    char part[1 << 14];
+    size_t n;
+    while ((n = fread(part, 1, sizeof part, stdin)) > 0) {
+        td_text_add_bytes(list, part, n);
+        TD_TRY(td_text_status(list));
+        if (list->len > LIST_BYTES)
+            return td_error(TD_ELIMIT, "the list on standard input is longer than %d MiB",
+                            LIST_BYTES >> 20);
+    }
+    if (ferror(stdin))
+        return td_error_errno(TD_EIO, "cannot read the list on standard input");
+    return strlen(td_text_get(list)) == list->len
+               ? TD_OK
+               : td_error(TD_EFORMAT, "the list on standard input has a NUL byte, wanted a path "
+                                      "on each line");
+}
+
+static td_status add_path(td_cli_files *p, const char *path)
+{
+    TD_TRY(td_reserve(&p->items, &p->cap, p->n + 1, sizeof *p->items));
+    p->items[p->n++] = path;
+    return TD_OK;
+}
+
+/* cut at line ends, in place; empty lines are skipped */
+static td_status add_lines(td_cli_files *p, td_text *list)
+{
+    for (char *s = list->data, *end; s && *s; s = end) {
+        end = s + strcspn(s, "\n");
+        if (*end)
+            *end++ = '\0';
+        if (*s)
+            TD_TRY(add_path(p, s));
+    }
+    return TD_OK;
+}
+
+void td_cli_files_release(td_cli_files *f)
+{
+    td_free(f->items);
+    td_text_release(&f->list);
+}
+
+td_status td_cli_files_gather(const td_call *call, const char *verb, const char *first,
+                              td_cli_files *out)
+{
+    bool is_read = false;
+    if (first)
+        TD_TRY(add_path(out, first));
+    for (int i = 0; i < call->n_args; i++) {
+        if (strcmp(call->args[i], "-") != 0) {
+            TD_TRY(add_path(out, call->args[i]));
+            continue;
+        }
+        if (is_read)
+            return td_error(TD_EUSAGE, "- stands twice among the files");
+        is_read = true;
+        TD_TRY(read_list(&out->list));
+        TD_TRY(add_lines(out, &out->list));
+    }
+    if (out->n == 0 && is_read)
+        return td_error(TD_EARG, "the list on standard input is empty");
+    if (out->n == 0)
+        return td_error(TD_EUSAGE, "%s wants FILE|FOLDER|-...", verb);
+    return out->n <= INT32_MAX ? TD_OK : td_error(TD_ELIMIT, "%zu files are too many", out->n);
+}

@@ -1,0 +1,308 @@
+/*
+ * detect.c -- what is where on these pictures
+ *
+ * A loader's workers decode while a finder computes.  n pictures become batches as equal as they
+ * can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad pictures out of a batch;
+ * walking along the numbers of those that are there finds each of them in its place.  A picture is
+ * read once more for its size, and decoded once more where it is to be drawn on.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/os.h"
+#include "image/marks.h"
+#include "io/atomic.h"
+#include "tandem/data.h"
+#include "train/checkpoint.h"
+#include "train/detect_data.h"
+#include "train/finder.h"
+#include "train/inputs.h"
+#include "train/network.h"
+#include "train/weight_file.h"
+#include "train/weights.h"
+
+enum { BATCH = 8, FILE_BYTES = 256 << 20, JPEG_QUALITY = 92 };
+
+#define MIN_SCORE 0.3 /* where none is asked for: as SSD300's example of the reference */
+
+typedef struct {
+    td_detect_opts o; /* a copy; model is completed from the file */
+    td_tensors *weights;
+    td_device *dev;
+    td_finder *finder;
+    td_nms_opts nms;
+    int n_names, n_categories;
+    char **names;
+    int64_t *categories;
+    td_dataset *ds;
+    td_loader *ld;
+    int64_t next;  /* the picture to report */
+    int64_t n_bad; /* bad ones reported */
+    td_found_box boxes[TD_NMS_TOTAL_MAX];
+    char (*room)[24]; /* [TD_NMS_TOTAL_MAX] names of classes without one */
+    td_map drawn;     /* names of files in the folder */
+    td_status (*each)(void *ctx, const td_found *f);
+    void *ctx;
+} detector;
+
+static void release(detector *d)
+{
+    td_loader_free(d->ld);
+    td_dataset_free(d->ds);
+    td_finder_free(d->finder);
+    td_device_close(d->dev);
+    td_classes_free(d->n_names, d->names);
+    td_free(d->categories);
+    td_free(d->room);
+    td_map_release(&d->drawn);
+    td_tensors_free(d->weights);
+    td_free(d);
+}
+
+/* --- open ------------------------------------------------------------------------------------- */
+
+static td_status open_weights(detector *d)
+{
+    td_model_opts *m = &d->o.model;
+    const char *path = d->o.weights;
+    if (!path)
+        return td_error(TD_EUSAGE, "detect needs --weights FILE");
+    TD_TRY(td_weight_file_open(path, &d->weights));
+    td_weight_facts_apply(d->weights, td_model_is_default(m), m);
+    if (!td_model_detector(m))
+        return td_error(TD_EUSAGE, "'%s' has weights of %s, which is no detector", path,
+                        m->model || m->model_text ? "a graph of its own" : m->arch);
+    TD_TRY(td_classes_from_json(td_tensors_meta(d->weights, "tandem.classes"), path, &d->n_names,
+                                &d->names));
+    TD_TRY(td_boxes_categories_from_json(td_tensors_meta(d->weights, "tandem.categories"), path,
+                                         &d->n_categories, &d->categories));
+    return td_model_image_size(m, &m->image_size);
+}
+
+static td_status open_finder(detector *d, int batch)
+{
+    td_detect_opts *o = &d->o;
+    TD_TRY(td_device_open(o->device, &d->dev));
+    TD_TRY(td_amp_resolve(&o->amp, d->dev));
+    TD_TRY(td_device_tune(d->dev, (td_tune_mode)o->tune, o->tune_cache));
+    TD_TRY(td_finder_new(&o->model, d->dev, &(td_finder_opts){ .batch = batch, .amp = &o->amp },
+                         &d->finder));
+    TD_TRY(td_weights_load(d->weights, o->weights,
+                           &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
+                           td_finder_program(d->finder)));
+    d->nms = td_boxes_nms(&o->boxes, td_finder_anchors(d->finder)->kind);
+    if (o->boxes.min_score < 0)
+        d->nms.score_min = MIN_SCORE;
+    return o->draw ? td_make_folder(o->draw) : TD_OK;
+}
+
+static int choose_batch(int64_t n, int most)
+{
+    most = most > 0 ? most : BATCH;
+    int64_t n_batches = (n + most - 1) / most;
+    return (int)((n + n_batches - 1) / n_batches);
+}
+
+static td_status open_data(detector *d, int batch)
+{
+    const int64_t n = td_dataset_count(d->ds);
+    td_loader_opts lo = { .batch_size = batch,
+                          .image_size = d->o.model.image_size,
+                          .detector = td_model_detector(&d->o.model),
+                          .ignore_orientation = d->o.ignore_orientation,
+                          .workers = n == 1 ? 1 : d->o.workers,
+                          .prefetch = n <= batch ? 1 : 2,
+                          .nice = 5,
+                          .max_bad = 1 };
+    return td_loader_new(d->ds, &lo, &d->ld);
+}
+
+/* --- drawing ---------------------------------------------------------------------------------- */
+
+/* "holiday/beach.jpeg" -> "beach.jpeg", "beach.2.jpeg" for another of that name; .png for endings
+   that are not written */
+static td_status choose_name(detector *d, const char *path, char *out, size_t n)
+{
+    const char *base = td_path_base(path), *dot = strrchr(base, '.');
+    const int stem = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+    const bool is_kept = dot && (td_text_ends(dot, ".jpg") || td_text_ends(dot, ".jpeg") ||
+                                 td_text_ends(dot, ".png"));
+    const char *ending = is_kept ? dot : ".png";
+    snprintf(out, n, "%.*s%s", stem, base, ending);
+    for (int i = 2; td_map_has(&d->drawn, out); i++)
+        snprintf(out, n, "%.*s.%d%s", stem, base, i, ending);
+    return td_map_set(&d->drawn, out, d);
+}
+
+static td_status draw_on(detector *d, td_image *img, const td_found *f)
+{
+    td_mark *marks = td_alloc((size_t)f->n + 1, sizeof *marks);
+    char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
+    if (marks && labels) {
+        for (int i = 0; i < f->n; i++) { /* the best on top */
+            const td_found_box *b = &f->boxes[f->n - 1 - i];
+            snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
+            marks[i] = (td_mark){ .box = { b->x, b->y, b->width, b->height },
+                                  .label = labels[i],
+                                  .colour = b->label };
+        }
+        td_image_draw_marks(img, marks, (size_t)f->n, &(td_mark_opts){ 0 });
+    }
+    const bool is_out = !marks || !labels;
+    td_free(marks);
+    td_free(labels);
+    (void)d;
+    return is_out ? TD_ENOMEM : TD_OK;
+}
+
+/* the picture with its boxes into the folder; *out is its path (td_free) */
+static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes, char **out)
+{
+    td_status st = TD_OK;
+    char name[300];
+    td_image img = { 0 };
+    td_text encoded = { 0 };
+    const td_decode_opts how = { .ignore_orientation = d->o.ignore_orientation };
+    *out = NULL;
+    TD_OUT(choose_name(d, f->path, name, sizeof name));
+    *out = td_path_join(d->o.draw, name);
+    if (!*out)
+        TD_OUT(TD_ENOMEM);
+    if (td_path_is_same(*out, f->path))
+        TD_OUT(td_error(TD_EARG, "--draw: '%s' would be written over", f->path));
+    TD_OUT(td_image_decode(bytes, n_bytes, &how, &img, NULL));
+    TD_OUT(draw_on(d, &img, f));
+    TD_OUT(td_image_encode(&img, name, JPEG_QUALITY, &encoded));
+    TD_OUT(td_atomic_save(*out, encoded.data, encoded.len));
+out:
+    td_text_release(&encoded);
+    td_image_release(&img);
+    return st;
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static const char *class_name(detector *d, int label, char room[24])
+{
+    if (label <= d->n_names)
+        return d->names[label - 1];
+    snprintf(room, 24, "class %d", label);
+    return room;
+}
+
+static void fill(detector *d, const td_detection *found, int n, td_found *f)
+{
+    const double w = f->width, h = f->height;
+    for (int i = 0; i < n; i++) {
+        const td_rect r = found[i].box;
+        const int label = found[i].label;
+        d->boxes[i] =
+            (td_found_box){ .label = label,
+                            .category = label <= d->n_categories ? d->categories[label - 1] : label,
+                            .name = class_name(d, label, d->room[i]),
+                            .score = (double)found[i].score,
+                            .x = (double)r.xmin * w,
+                            .y = (double)r.ymin * h,
+                            .width = ((double)r.xmax - (double)r.xmin) * w,
+                            .height = ((double)r.ymax - (double)r.ymin) * h };
+    }
+    f->n = n;
+    f->boxes = d->boxes;
+}
+
+static td_status find_size(const detector *d, const void *bytes, size_t n, td_found *f)
+{
+    td_image_info info;
+    TD_TRY(td_image_probe(bytes, n, &info));
+    const bool is_turned = info.orientation >= 5 && !d->o.ignore_orientation;
+    f->width = is_turned ? info.height : info.width;
+    f->height = is_turned ? info.width : info.height;
+    return TD_OK;
+}
+
+static td_status report_good(detector *d, int row)
+{
+    int n;
+    char *bytes = NULL, *drawn = NULL;
+    size_t n_bytes;
+    td_found f = { .path = td_dataset_path(d->ds, d->next++) };
+    const td_detection *found = td_finder_found(d->finder, row, &n);
+    td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
+    if (st == TD_OK)
+        st = find_size(d, bytes, n_bytes, &f);
+    if (st == TD_OK) {
+        fill(d, found, n, &f);
+        if (d->o.draw)
+            TD_OUT(draw(d, &f, bytes, n_bytes, &drawn));
+        f.drawn = drawn;
+    } else { /* it was there a moment ago */
+        f.st = st;
+        f.message = td_error_message();
+    }
+    st = d->each(d->ctx, &f);
+out:
+    td_free(bytes);
+    td_free(drawn);
+    return st;
+}
+
+/* the bad pictures before `until` */
+static td_status report_bad(detector *d, int64_t until)
+{
+    const td_bad_picture *bad;
+    int64_t n = td_loader_bad(d->ld, &bad);
+    for (; d->next < until; d->next++) {
+        const char *reason = d->n_bad < n ? bad[d->n_bad].reason : "cannot be read";
+        d->n_bad++;
+        td_found f = { .path = td_dataset_path(d->ds, d->next),
+                       .st = TD_EFORMAT,
+                       .message = reason };
+        TD_TRY(d->each(d->ctx, &f));
+    }
+    return TD_OK;
+}
+
+static td_status detect_batch(detector *d, const td_batch *b)
+{
+    if (b->n)
+        TD_TRY(td_finder_run(d->finder, b->images, b->n, &d->nms));
+    for (int i = 0; i < b->n; i++) {
+        TD_TRY(report_bad(d, b->samples[i]));
+        TD_TRY(report_good(d, i));
+    }
+    return TD_OK;
+}
+
+td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *files,
+                    td_status (*each)(void *ctx, const td_found *f), void *ctx)
+{
+    td_status st = TD_OK;
+    const td_batch *b;
+    detector *d = TD_NEW(detector);
+    if (!d)
+        return TD_ENOMEM;
+    d->o = *opts;
+    d->each = each;
+    d->ctx = ctx;
+    d->room = td_alloc(TD_NMS_TOTAL_MAX, sizeof *d->room);
+    if (!d->room)
+        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error"));
+    td_set_threads(opts->threads);
+    TD_OUT(open_weights(d));
+    TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
+    const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
+    TD_OUT(open_finder(d, batch));
+    TD_OUT(open_data(d, batch));
+    while ((st = td_loader_next(d->ld, &b)) == TD_OK)
+        TD_OUT(detect_batch(d, b));
+    if (st == TD_EEND)
+        st = report_bad(d, td_dataset_count(d->ds));
+out:
+    release(d);
+    return st;
+}

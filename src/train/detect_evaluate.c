@@ -1,0 +1,171 @@
+/*
+ * detect_evaluate.c -- how good is a detector on a data set: COCO's metrics, and what it found
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "io/detections.h"
+#include "train/checkpoint.h"
+#include "train/detect_data.h"
+#include "train/evaluation.h"
+#include "train/inputs.h"
+#include "train/weights.h"
+
+typedef td_evaluation evaluation;
+
+static td_status check(const evaluation *e)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = { { e->o.logits != NULL, "--logits" },
+                 { e->o.confusion != NULL, "--confusion" },
+                 { e->o.label_smoothing > 0, "--label-smoothing" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
+                            e->o.weights);
+    return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;
+}
+
+static td_status open_data(evaluation *e)
+{
+    td_model_opts *m = &e->o.model;
+    td_say_back_end(&e->o.input);
+    TD_TRY(td_boxes_open(&e->o.input, td_evaluation_split(e), m, 0, &e->ds));
+    TD_TRY(td_settle_image_size(e->ds, m));
+    if (!m->num_classes)
+        m->num_classes = td_dataset_classes(e->ds);
+    if (e->n_names)
+        TD_TRY(td_boxes_use_classes(e->ds, e->n_names, (const char *const *)e->names, true));
+    else if (td_dataset_classes(e->ds) > m->num_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
+                        td_dataset_classes(e->ds), m->num_classes);
+    td_loader_opts lo = td_boxes_loader_opts(&e->o.input, m, e->o.batch_size);
+    lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
+    return td_loader_new(e->ds, &lo, &e->ld);
+}
+
+static td_detect_judge_opts judge_opts(const evaluation *e)
+{
+    return (td_detect_judge_opts){ .batch = e->o.batch_size,
+                                   .max_batches = e->o.prof > 0 ? e->o.prof : -1,
+                                   .boxes = &e->o.boxes,
+                                   .amp = &e->o.amp,
+                                   .skip_passes = e->o.skip_passes,
+                                   .dump_after = e->o.dump_after,
+                                   .print_freq = e->o.print_freq,
+                                   .report = e->report };
+}
+
+static td_status open_judge(evaluation *e)
+{
+    const td_detect_judge_opts jo = judge_opts(e);
+    TD_TRY(td_evaluation_open_device(e));
+    TD_TRY(td_detect_judge_new(&e->o.model, e->dev, &jo, &e->detect_judge));
+    TD_TRY(td_weights_load(
+        e->weights, e->o.weights,
+        &(td_load_opts){ .use_ema = e->o.use_ema || e->o.ema_too, .model = &e->o.model },
+        td_detect_judge_program(e->detect_judge)));
+    TD_TRY(td_output_check(e->o.detections));
+    return td_evaluation_open_report(e, td_detect_judge_program(e->detect_judge));
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static td_status write_detections(const evaluation *e)
+{
+    td_status st = TD_OK;
+    td_detections_file *f = NULL;
+    size_t n;
+    const td_coco_detection *found = td_detect_judge_found(e->detect_judge, &n);
+    if (!e->o.detections)
+        return TD_OK;
+    TD_OUT(td_detections_create(e->o.detections, &f));
+    for (size_t i = 0; i < n; i++)
+        TD_OUT(td_detections_add(f, &found[i]));
+    TD_OUT(td_detections_commit(f));
+out:
+    td_detections_close(f);
+    return st;
+}
+
+static void name_class(const evaluation *e, td_class_boxes *c)
+{
+    snprintf(c->name, sizeof c->name, "category %lld", (long long)c->category);
+    for (int label = 1; label <= td_dataset_classes(e->ds); label++)
+        if (td_dataset_category(e->ds, label) == c->category)
+            snprintf(c->name, sizeof c->name, "%s", td_dataset_class_name(e->ds, label - 1));
+}
+
+static td_status note_classes(const evaluation *e, td_evaluate_result *r)
+{
+    const td_coco_metrics *m = td_detect_judge_metrics(e->detect_judge);
+    if (!e->o.per_class)
+        return TD_OK;
+    r->class_boxes = td_alloc(m->n_classes + 1, sizeof *r->class_boxes);
+    if (!r->class_boxes)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < m->n_classes; i++) {
+        const td_coco_class *c = &m->classes[i];
+        r->class_boxes[i] = (td_class_boxes){ .category = c->category,
+                                              .n_truths = c->n_truths,
+                                              .ap = c->ap,
+                                              .ap50 = c->ap50,
+                                              .ar100 = c->ar100 };
+        name_class(e, &r->class_boxes[i]);
+    }
+    r->n_class_boxes = (int)m->n_classes;
+    return TD_OK;
+}
+
+static td_status note(const evaluation *e, const td_verdict *v, td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    size_t n_found;
+    td_detect_judge_found(e->detect_judge, &n_found);
+    r->detects = true;
+    r->n = v->counts.n;
+    r->n_bad = td_loader_bad(e->ld, &bad);
+    r->n_found = (int64_t)n_found;
+    memcpy(r->boxes, v->boxes, sizeof r->boxes);
+    r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
+    r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
+    td_model_name(&e->o.model, r->arch, sizeof r->arch);
+    return note_classes(e, r);
+}
+
+/* the averages, where they are wanted too, come first: the judge keeps what the weights find */
+static td_status judge_averages(evaluation *e, td_verdict *ema)
+{
+    td_detect_judge_opts jo = judge_opts(e);
+    jo.prefix = "val_ema";
+    TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, ema));
+    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .model = &e->o.model },
+                           td_detect_judge_program(e->detect_judge)));
+    return td_loader_start_epoch(e->ld, 0);
+}
+
+td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
+{
+    td_verdict v, ema;
+    TD_TRY(check(e));
+    TD_TRY(open_data(e));
+    TD_TRY(open_judge(e));
+    const td_detect_judge_opts jo = judge_opts(e);
+    if (e->o.ema_too)
+        TD_TRY(judge_averages(e, &ema));
+    TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, &v));
+    if (v.was_stopped)
+        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
+    TD_TRY(note(e, &v, out));
+    out->has_ema = e->o.ema_too;
+    if (out->has_ema)
+        memcpy(out->ema_boxes, ema.boxes, sizeof ema.boxes);
+    TD_TRY(td_evaluation_write_report(e, &v, out->has_ema ? &ema : NULL));
+    TD_TRY(write_detections(e));
+    return e->o.require ? td_boxes_require(e->o.require, out->boxes) : TD_OK;
+}

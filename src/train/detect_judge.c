@@ -1,0 +1,218 @@
+/*
+ * detect_judge.c -- forward passes, boxes, counts
+ *
+ *     batch -> finder -> boxes in pixels of the picture; and the picture's truths
+ *     all of them -> metrics
+ */
+#include "train/detect_judge.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "train/inputs.h"
+#include "train/metrics.h"
+#include "train/network.h"
+
+struct td_detect_judge {
+    td_finder *finder;
+    double *latency; /* grown */
+    size_t cap_latency;
+    td_verdict window; /* since the last record */
+    double log_s;      /* that it took to write */
+
+    td_coco_truth *truths;
+    td_coco_detection *detections;
+    size_t n_truths, cap_truths, n_detections, cap_detections;
+    td_coco_metrics metrics;
+};
+
+/* --- the judge -------------------------------------------------------------------------------- */
+
+td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
+                              const td_detect_judge_opts *opts, td_detect_judge **out)
+{
+    const td_finder_opts fo = { .batch = opts->batch,
+                                .amp = opts->amp,
+                                .skip_passes = opts->skip_passes,
+                                .dump_after = opts->dump_after };
+    *out = NULL;
+    td_detect_judge *j = TD_NEW(td_detect_judge);
+    if (!j)
+        return TD_ENOMEM;
+    td_status st = td_finder_new(model, dev, &fo, &j->finder);
+    if (st == TD_OK)
+        *out = j;
+    else
+        td_detect_judge_free(j);
+    return st;
+}
+
+static void forget_run(td_detect_judge *j)
+{
+    td_coco_metrics_release(&j->metrics);
+    j->n_truths = j->n_detections = 0;
+}
+
+void td_detect_judge_free(td_detect_judge *j)
+{
+    if (!j)
+        return;
+    forget_run(j);
+    td_free(j->truths);
+    td_free(j->detections);
+    td_free(j->latency);
+    td_finder_free(j->finder);
+    td_free(j);
+}
+
+td_program *td_detect_judge_program(td_detect_judge *j)
+{
+    return td_finder_program(j->finder);
+}
+
+const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j)
+{
+    return &j->metrics;
+}
+
+const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n)
+{
+    *n = j->n_detections;
+    return j->detections;
+}
+
+/* --- a batch ---------------------------------------------------------------------------------- */
+
+/* boxes of a picture in its own pixels; classes that the data set does not have are dropped */
+static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sample,
+                            const td_detection *found, int n)
+{
+    const td_annotated a = td_dataset_annotated(ds, sample);
+    const double w = a.width, h = a.height;
+    TD_TRY(td_reserve(&j->detections, &j->cap_detections, j->n_detections + (size_t)n,
+                      sizeof *j->detections));
+    for (int i = 0; i < n; i++) {
+        const td_rect r = found[i].box;
+        const int64_t category = td_dataset_category(ds, found[i].label);
+        if (category < 0)
+            continue;
+        j->detections[j->n_detections++] =
+            (td_coco_detection){ .image = a.id,
+                                 .category = category,
+                                 .box = { (double)r.xmin * w, (double)r.ymin * h,
+                                          (double)(r.xmax - r.xmin) * w,
+                                          (double)(r.ymax - r.ymin) * h },
+                                 .score = (double)found[i].score };
+    }
+    return TD_OK;
+}
+
+static td_status keep_truths(td_detect_judge *j, const td_dataset *ds, int64_t sample)
+{
+    int n;
+    const td_annotated a = td_dataset_annotated(ds, sample);
+    const td_annotation *t = td_dataset_annotations(ds, sample, &n);
+    TD_TRY(td_reserve(&j->truths, &j->cap_truths, j->n_truths + (size_t)n, sizeof *j->truths));
+    for (int i = 0; i < n; i++)
+        j->truths[j->n_truths++] =
+            (td_coco_truth){ .image = a.id,
+                             .category = td_dataset_category(ds, t[i].label),
+                             .box = { t[i].x, t[i].y, t[i].width, t[i].height },
+                             .area = t[i].area,
+                             .is_crowd = t[i].is_crowd };
+    return TD_OK;
+}
+
+static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
+                           const td_detect_judge_opts *o)
+{
+    const td_detection *found;
+    int n;
+    for (int i = 0; i < b->n; i++) {
+        if (o->boxes->sample_1_of_n > 1 && b->samples[i] % o->boxes->sample_1_of_n != 0)
+            continue;
+        found = td_finder_found(j->finder, i, &n);
+        TD_TRY(keep_found(j, ds, b->samples[i], found, n));
+        TD_TRY(keep_truths(j, ds, b->samples[i]));
+    }
+    return TD_OK;
+}
+
+static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+{
+    v->n_batches++;
+    v->counts.n += n;
+    v->compute_s += compute_s;
+    v->data_s += data_s;
+    v->compute_rates += n / compute_s;
+    v->total_rates += n / (data_s + compute_s);
+}
+
+static td_status judge_batch(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
+                             const td_detect_judge_opts *o, td_verdict *v)
+{
+    const int64_t t0 = td_now_ns();
+    const td_nms_opts nms = td_boxes_nms(o->boxes, td_finder_anchors(j->finder)->kind);
+    TD_TRY(td_finder_run(j->finder, b->images, b->n, &nms));
+    TD_TRY(note_rows(j, ds, b, o));
+    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+    const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
+    j->log_s = 0;
+    j->latency[v->n_batches] = compute_s;
+    add_times(v, b->n, data_s, compute_s);
+    add_times(&j->window, b->n, data_s, compute_s);
+    return TD_OK;
+}
+
+/* what there was since the last record */
+static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *o,
+                                const td_verdict *v)
+{
+    if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
+        return TD_OK;
+    const int64_t t0 = td_now_ns();
+    const int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
+    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
+    j->window.detects = true;
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        j->window.boxes[i] = (double)NAN; /* of part of a data set there are none */
+    TD_TRY(td_verdict_quantiles(&j->window));
+    td_report_begin(o->report, 3, step);
+    td_verdict_report(&j->window, o->prefix, 0, o->report);
+    td_status st = td_report_end(o->report);
+    j->window = (td_verdict){ 0 };
+    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                              const td_detect_judge_opts *opts, td_verdict *out)
+{
+    const td_batch *b;
+    const int64_t t0 = td_now_ns();
+    const td_coco_metrics_opts co = { .box_areas = opts->boxes->box_areas };
+    *out = j->window = (td_verdict){ .detects = true };
+    forget_run(j);
+    j->log_s = 0;
+    while (!out->was_stopped && (opts->max_batches < 0 || out->n_batches < opts->max_batches)) {
+        const td_status st = td_loader_next(ld, &b);
+        if (st == TD_EEND)
+            break;
+        TD_TRY(st);
+        if (b->n == 0)
+            continue;
+        TD_TRY(judge_batch(j, ds, b, opts, out));
+        TD_TRY(report_batches(j, opts, out));
+        out->was_stopped = td_signal_caught() != 0;
+    }
+    TD_TRY(td_coco_metrics_compute(j->truths, j->n_truths, j->detections, j->n_detections, &co,
+                                   &j->metrics));
+    memcpy(out->boxes, j->metrics.value, sizeof out->boxes);
+    out->seconds = (double)(td_now_ns() - t0) * 1e-9;
+    out->latency = j->latency;
+    return td_verdict_quantiles(out);
+}

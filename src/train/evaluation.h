@@ -1,0 +1,42 @@
+/*
+ * train/evaluation.h -- an evaluation inside: evaluate.c begins it, and for a detector
+ * detect_evaluate.c goes on
+ */
+#ifndef TD_TRAIN_EVALUATION_H
+#define TD_TRAIN_EVALUATION_H
+
+#include "io/safetensors.h"
+#include "tandem/data.h"
+#include "train/detect_judge.h"
+#include "train/judge.h"
+#include "train/report.h"
+
+typedef struct {
+    td_evaluate_opts o; /* a copy: model is completed from the file */
+    td_tensors *weights;
+    td_dataset *ds;
+    td_loader *ld;
+    td_device *dev;
+    td_judge *judge;               /* of a classifier ... */
+    td_detect_judge *detect_judge; /* ... or of a detector */
+    td_report *report;
+    int n_names;
+    char **names; /* the weight file's classes */
+} td_evaluation;
+
+/** "val", or with --eval-training-data "train". */
+const char *td_evaluation_split(const td_evaluation *e);
+
+/** The device, and the precision that it gives. */
+td_status td_evaluation_open_device(td_evaluation *e) TD_CHECKED;
+
+td_status td_evaluation_open_report(td_evaluation *e, td_program *program) TD_CHECKED;
+
+/** The record of the whole; ema: of the averages, or NULL. */
+td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v,
+                                     const td_verdict *ema) TD_CHECKED;
+
+/** Go on where the weights, which are a detector's, are open. */
+td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * task_detect.c -- learning boxes: pictures with annotations in, COCO's metrics out
+ *
+ * The loader's workers make what each anchor should say, so that a step reads three arrays:
+ * pictures, the anchors' classes and their codes.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "train/detect_data.h"
+#include "train/detect_judge.h"
+#include "train/inputs.h"
+#include "train/task.h"
+#include "train/weights.h"
+
+typedef td_train_job job;
+
+/* --- data ------------------------------------------------------------------------------------- */
+
+static td_status name_classes(job *j)
+{
+    td_dataset *d = j->train_set;
+    td_model_opts *m = &j->o.model;
+    const int n = td_dataset_classes(d);
+    if (j->o.resume && j->n_names)
+        TD_TRY(td_boxes_use_classes(d, j->n_names, (const char *const *)j->names, false));
+    if (!m->num_classes)
+        m->num_classes = n;
+    if (n > m->num_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
+                        m->num_classes);
+    TD_TRY(td_train_list_classes(j));
+    return td_boxes_categories(d, &j->categories);
+}
+
+static td_status open_validation(job *j)
+{
+    td_train_opts *o = &j->o;
+    td_input_opts in = o->input;
+    if (o->training_only || in.data_backend == TD_DATA_TENSORS ||
+        in.data_backend == TD_DATA_SYNTHETIC)
+        return TD_OK;
+    in.annotations = in.val_annotations;
+    TD_TRY(td_boxes_open(&in, "val", &o->model, 0, &j->val_set));
+    TD_TRY_MSG(
+        td_boxes_use_classes(j->val_set, td_dataset_classes(j->train_set), j->class_names, true),
+        "train and val differ");
+    td_loader_opts lo = td_boxes_loader_opts(&in, &o->model, td_train_eval_batch(o));
+    lo.seed = j->s.seed;
+    return td_loader_new(j->val_set, &lo, &j->val_loader);
+}
+
+static td_status open_data(job *j)
+{
+    td_train_opts *o = &j->o;
+    TD_TRY(
+        td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(o), &j->train_set));
+    TD_TRY(td_settle_image_size(j->train_set, &o->model));
+    TD_TRY(name_classes(j));
+    td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch_size);
+    td_train_loader_opts(j, &lo);
+    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
+    return open_validation(j);
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static td_status bind(job *j, const td_batch *b)
+{
+    const size_t n = (size_t)b->n * (size_t)b->n_anchors;
+    int64_t positives = 0;
+    if (!b->anchor_labels || !b->anchor_targets)
+        return td_error(TD_EFORMAT, "'%s' has no boxes to learn", td_dataset_root(j->train_set));
+    for (size_t i = 0; i < n; i++)
+        positives += b->anchor_labels[i] > 0;
+    j->positives = (double)positives / b->n;
+    TD_TRY(td_program_bind(j->program, "images", b->images));
+    TD_TRY(td_program_bind(j->program, "labels", b->anchor_labels));
+    return td_program_bind(j->program, "targets", b->anchor_targets);
+}
+
+static double output(const job *j, const char *name)
+{
+    const float *x = td_program_output(j->program, name, NULL);
+    return x ? (double)*x : (double)NAN;
+}
+
+static void note_step(const job *j, td_step_facts *f)
+{
+    f->parts[TD_PART_CLASS] = output(j, "loss_class");
+    f->parts[TD_PART_BOX] = output(j, "loss_box");
+    f->parts[TD_PART_POSITIVES] = j->positives;
+}
+
+/* --- validation ------------------------------------------------------------------------------- */
+
+static td_status judge(job *j, const char *prefix, td_verdict *v)
+{
+    const td_train_opts *o = &j->o;
+    const td_detect_judge_opts jo = { .batch = td_train_eval_batch(o),
+                                      .max_batches = o->prof > 0 ? o->prof : -1,
+                                      .boxes = &o->boxes,
+                                      .amp = &o->amp,
+                                      .skip_passes = o->skip_passes,
+                                      .report = j->report,
+                                      .prefix = *prefix ? "val_ema" : "val",
+                                      .print_freq = o->print_freq,
+                                      .step = { j->s.epoch, j->s.iteration } };
+    if (!j->detect_judge)
+        TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->detect_judge));
+    TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->detect_judge)));
+    TD_TRY(td_loader_start_epoch(j->val_loader, 0));
+    TD_TRY(td_detect_judge_run(j->detect_judge, j->val_set, j->val_loader, &jo, v));
+    if (*prefix)
+        return TD_OK;
+    memcpy(j->boxes, v->boxes, sizeof j->boxes);
+    j->s.last = v->boxes[TD_BOX_AP];
+    j->s.last_second = v->boxes[TD_BOX_AP50];
+    return TD_OK;
+}
+
+static void say(const job *j, char *out, size_t n)
+{
+    snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", j->boxes[TD_BOX_AP],
+             j->boxes[TD_BOX_AP50], j->boxes[TD_BOX_AP75], j->boxes[TD_BOX_AR100]);
+}
+
+static td_status require(const job *j, const char *rule)
+{
+    return td_boxes_require(rule, j->boxes);
+}
+
+static td_status check(const td_train_opts *o)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = { { o->mixup > 0, "--mixup" },
+                 { o->label_smoothing > 0, "--label-smoothing" },
+                 { o->train_logits != NULL, "--train-logits" },
+                 { o->image_size_schedule != NULL, "--image-size-schedule" },
+                 { o->input.augmentation != 0, "--augmentation" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
+                            o->model.arch);
+    return o->require ? td_boxes_require_check(o->require) : TD_OK;
+}
+
+static void release(job *j)
+{
+    td_detect_judge_free(j->detect_judge);
+    td_free(j->categories);
+}
+
+const td_task td_task_detect = { .metric = "AP",
+                                 .detects = true,
+                                 .check = check,
+                                 .open_data = open_data,
+                                 .bind = bind,
+                                 .note_step = note_step,
+                                 .judge = judge,
+                                 .say = say,
+                                 .require = require,
+                                 .release = release };
