@@ -19,7 +19,7 @@
 
 typedef struct {
     td_train_opts o;
-    td_field_group groups[6];
+    td_field_group groups[7];
     td_arena arena;
     td_text yaml;
 } run;

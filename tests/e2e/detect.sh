@@ -1,0 +1,163 @@
+# ctest: timeout 300
+# detect.sh -- from drawn pictures with boxes to a detector and what is done with it: train, kill -9 and resume to the
+# byte, evaluate, detect, draw, benchmark; TensorFlow's configuration; what is refused, with which words
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+"$TANDEM" dataset draw set --boxes --classes 2 --train 12 --val 3 --size 160 >draw.log 2>&1 || { cat draw.log >&2; exit 1; }
+net="--arch ssd320 --backbone resnet18 --image-size 160 --bn-decay 0.9 --threads 1 --workers 1 --seed 3"
+
+# --- train -------------------------------------------------------------------------------------
+# 13 steps of 2 pictures: two epochs of 6 steps and one of the third, where the steps say that it ends
+whole="set $net -b 2 --num-train-steps 13 --lr 0.01 --print-freq 2 --evaluation 1 --eval-batch-size 3"
+expect 0 train $whole --workspace run --raport-names tf --final-weights straight.safetensors --final-state --json
+prints '^\{"arch": "ssd320", "epoch": 3, "steps": 13, "train_loss": [0-9.]+, "AP": [-0-9.e]+, "AP50": '
+prints '"best_AP": [-0-9.e]+, '
+says '^train: ssd320, 2 classes, 12 pictures of 160 x 160, batch 2, 1 threads$'
+says '^train: epoch 1: loss [0-9.]+, .*; val AP [0-9.]+, AP50 [0-9.]+, AP75 [0-9.]+, AR100 [0-9.]+$'
+if grep -q 'epoch 0: .*val AP' err; then complain "validated after epoch 0"; fi
+report=run/experiment_raport.json
+for name in train.loss_class train.loss_box train.positives train.l2_loss train.total_loss; do
+    [ -n "$(metric $report '0, 2' $name)" ] || complain "no $name of step 2"
+done
+[ -n "$(metric $report 1 val.AP50)" ] || complain "no val.AP50 of epoch 1"
+[ -z "$(metric $report 0 val.AP50)" ] || complain "val.AP50 of epoch 0"
+grep -q '"metric": "DetectionBoxes_Precision/mAP"' $report || complain "no metadata of mAP"
+if grep -q 'top1' $report; then complain "accuracies in a detector's report"; fi
+# warm-up over 8 % of 13 steps is one step, from 0.43332 of the peak; then a cosine to 0
+awk "BEGIN { exit !($(metric $report '0, 2' train.lr) == 0.01) }" || complain "the second learning rate is not the peak"
+awk "BEGIN { exit !($(metric $report '1, 6' train.loss) < $(metric $report '0, 2' train.loss)) }" ||
+    complain "the loss does not fall"
+tidy run
+expect 0 inspect checkpoint run/checkpoint.safetensors
+prints 'tandem.arch: ssd320'
+prints 'tandem.backbone: resnet18'
+prints 'tandem.categories: \[1, 2\]'
+
+# --- kill -9, resume ---------------------------------------------------------------------------
+"$TANDEM" train $whole --workspace killed --checkpoint-every 1 --final-weights killed.safetensors --final-state \
+    >killed.out 2>killed.err </dev/null &
+pid=$!
+n=0
+until grep -q 'epoch 0, iteration 4/6' killed.err || ! kill -0 $pid 2>/dev/null || [ $n -gt 6000 ]; do
+    n=$((n + 1))
+    sleep 0.02
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ -s killed/checkpoint.safetensors ] || complain "no checkpoint of a killed run"
+[ ! -e killed.safetensors ] || complain "the run was over before it was killed"
+expect 0 train set --resume killed/checkpoint.safetensors --workspace killed --workers 2 --prefetch 3 \
+    --final-weights killed.safetensors --final-state
+says '^train: resumed .killed/checkpoint.safetensors. at epoch [0-9]+, iteration [0-9]+$'
+same straight.safetensors killed.safetensors
+rm -rf killed killed.safetensors straight.safetensors
+
+# --- evaluate ----------------------------------------------------------------------------------
+weights=run/model_best.safetensors
+[ -e $weights ] || weights=run/checkpoint.safetensors
+expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class --json
+prints '^\{"arch": "ssd320", "n": 3, "n_bad": 0, "n_found": [0-9]+, "AP": [0-9.e-]+, "AP50": '
+prints '"per_class": \[\{"name": "[a-z]+", "category_id": 1, "n": [0-9]+, "AP": '
+twelve() {
+    sed 's/.*\("AP": .*"ARl": [-0-9.e]*\).*/\1/' out
+}
+twelve >of_network
+expect 0 evaluate --annotations set/annotations/instances_val.json --detections found.json --json
+[ "$(twelve)" = "$(cat of_network)" ] || complain "the file of detections has other metrics: $(cat of_network)"
+expect 0 evaluate set --weights $weights -b 3 --threads 1
+prints '^ Average Precision  \(AP\) @\[ IoU=0.50      \| area=   all \| maxDets=100 \] = [0-9.-]+$'
+expect 4 evaluate set --weights $weights --threads 1 --require 'AP50>=1.5'
+says '^tandem: error: AP50 is [0-9.]+, AP50>=1.5 was required$'
+expect 2 evaluate set --weights $weights --require 'top1>=1'
+says "there is no metric 'top1'; there are AP, AP50, AP75"
+expect 2 evaluate set --weights $weights --logits l.safetensors
+says '^tandem: error: --logits is of classification'
+
+# --- detect ------------------------------------------------------------------------------------
+expect 0 detect --weights $weights --threads 1 --min-score 0.001 --draw drawn --json set/val
+prints '^\{"images": \[\{"id": 1, "file_name": "set/val/[0-9]+.jpg", "width": 160, "height": 160, "drawn": "drawn/[0-9]+.jpg"\}, '
+prints '"categories": \[\{"id": [12], "name": "[a-z]+"\}'
+prints '"detections": \[\{"image_id": 1, "category_id": [12], "bbox": \[[-0-9.]+, [-0-9.]+, [0-9.]+, [0-9.]+\], "score": 0\.[0-9]+'
+[ "$(ls drawn | wc -l)" = 3 ] || complain "not three pictures drawn"
+expect 0 dataset check set
+for picture in drawn/*; do
+    case $(od -An -tx1 -N2 "$picture") in *ff\ d8*) ;; *) complain "'$picture' is no JPEG" ;; esac
+done
+one=$(ls set/val/*.jpg | head -1)
+printf 'no picture' >bad.jpg
+expect 0 detect --weights $weights --threads 1 --max-boxes 2 --min-score 0 "$one" bad.jpg
+prints "^$one$"
+prints '^  [a-z]+: [0-9.]+% at -?[0-9]+, -?[0-9]+, [0-9]+ x [0-9]+$'
+prints '^  unreadable: .*JPEG'
+[ "$(grep -c ' at ' out)" = 2 ] || complain "not two boxes with --max-boxes 2"
+expect 1 detect --weights $weights --threads 1 bad.jpg
+says "none of 1 files can be read: 'bad.jpg'"
+mkdir own && cp "$one" own/p.jpg
+expect 1 detect --weights $weights --threads 1 --draw own own/p.jpg
+says "'own/p.jpg' would be written over"
+same "$one" own/p.jpg
+expect 2 detect --weights $weights
+expect 2 detect "$one"
+says 'detect needs --weights FILE'
+
+# --- other networks' weights -------------------------------------------------------------------
+expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
+expect 2 detect --weights classifier.safetensors "$one"
+says "'classifier.safetensors' has weights of resnet18, which is no detector"
+expect 2 evaluate set --weights classifier.safetensors --detections d.json
+says '--detections is of detectors'
+
+# --- recipes -----------------------------------------------------------------------------------
+expect 0 train DIR --arch ssd320 --print-config
+for line in 'lr: 0.02' 'batch_size: 32' 'lr_rule: ssd320' 'momentum: 0.9' 'weight_decay: 0.0004' 'warmup: -1'; do
+    grep -qx "  $line" out || complain "no '$line'"
+done
+expect 0 train DIR --arch ssd320 -b 8 --print-config
+prints '^  lr: 0.005$'
+expect 0 train DIR --preset ssd320/8gpus --print-config
+prints '^  num_train_steps: 12500$'
+prints '^  lr: 0.16$'
+expect 0 train DIR --preset ssd320/8gpus --epochs 5 --print-config
+prints '^  num_train_steps: -1$'
+prints '^  epochs: 5$'
+prints '^  warmup: -1$'
+expect 0 train DIR --pipeline-config-path "$TANDEM_SOURCE/tests/data/ssd320_full_8gpus.config" \
+    --hparams-overrides train_steps=100,num_classes=3 --print-config
+prints '^  num_train_steps: 100$'
+prints '^  num_classes: 3$'
+prints '^  warmup_lr: 0.0693312$'
+printf 'model {\n  ssd {\n    encode_background_as_zeros: false } }' >p.config
+expect 2 train DIR --pipeline-config-path p.config --print-config
+says "p.config: line 3: 'model.ssd.encode_background_as_zeros' is 'false', supported is true"
+expect 2 train DIR --preset ssd320/9gpus --print-config
+says "there is no configuration '9gpus', there are recipe, 1gpus, 4gpus, 8gpus, bench"
+
+# --- bad data and options ----------------------------------------------------------------------
+few="$net -b 2 --run-iters 1 --no-checkpoints --workspace few"
+expect 1 train absent $few
+expect 1 train set $few --annotations absent.json
+says "'absent.json'"
+head -c 300 set/annotations/instances_train.json >cut.json
+expect 1 train set $few --annotations cut.json
+says "'cut.json'"
+expect 1 train set $few -b 13
+expect 2 train set $few --mixup 0.2
+says '^tandem: error: --mixup is of classification'
+expect 2 train set $few --require 'top1>=1'
+expect 2 train set $few --warmup 100 --num-train-steps 50
+says '100 steps of warm-up do not fit into 50'
+expect 2 train set $few --multistep 5,4 --lr-rule ssd300
+expect 1 train set $few --image-size 100
+
+# --- benchmark ---------------------------------------------------------------------------------
+expect 0 benchmark --mode inference --arch ssd320 --backbone resnet18 --image-size 160 -b 1 --iters 2 --warmup 1 \
+    --threads 1 --no-bound --json
+prints '"backbone": "resnet18", "boxes_ms": [0-9.]+, "infer_throughput": [0-9.]+, "eval_avg_latency": [0-9.]+, '
+prints '"eval_99%_latency": '
+expect 0 benchmark --mode training --arch ssd320 --backbone resnet18 --image-size 160 -b 1 --iters 1 --warmup 0 \
+    --threads 1 --no-bound --json
+prints '"train_throughput": [0-9.]+'
+
+finish
