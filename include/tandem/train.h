@@ -96,6 +96,7 @@ typedef struct {
     int num_iter, run_iter;           /* epochs or batches, in all and of this run; -1: not given */
     int iter_unit;                    /* 0 epoch, 1 batch */
     int warmup_steps;                 /* iterations that a benchmark leaves out */
+    int benchmark_iterations;         /* that a benchmark mode measures; -1: num_iter */
     bool cosine_lr;                   /* the same as lr_schedule cosine */
     const char *to_predict;           /* picture for mode predict */
     const char *pipeline_config_path; /* TensorFlow's configuration of a detector */
@@ -297,8 +298,11 @@ typedef struct {
     td_boxes_opts boxes;     /* of a detector */
     const char *detections;  /* of a detector: what it found goes into this file, COCO's results */
     bool eval_training_data; /* judge the training split */
-    bool per_class;          /* count by class, and what was taken for what */
-    const char *confusion;   /* that table as CSV goes into this file; with per_class */
+    const char *checkpoint_dir; /* td_evaluate_watch: the folder of a training */
+    bool run_once;              /* its checkpoint as it is now, not every new one */
+    int poll_seconds;           /* between two looks for another */
+    bool per_class;             /* count by class, and what was taken for what */
+    const char *confusion;      /* that table as CSV goes into this file; with per_class */
     const char *log;
     int print_freq, log_format; /* as td_train_opts, as the next three */
     bool raport_compat;
@@ -348,6 +352,16 @@ typedef struct {
 TD_API void td_evaluate_release(td_evaluate_result *r);
 
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
+
+/**
+ * Judge the checkpoint in opts->checkpoint_dir, and then every one that takes its place, until one
+ * that has done all epochs its training planned; `each` sees every result.  TD_EREQUIRED: the last
+ * is below `require`.  TD_ESTOPPED: a signal came.
+ */
+TD_API TD_CHECKED td_status td_evaluate_watch(const td_evaluate_opts *opts,
+                                              td_status (*each)(void *ctx,
+                                                                const td_evaluate_result *r),
+                                              void *ctx);
 
 typedef struct {
     td_model_opts model;

@@ -106,15 +106,18 @@ void td_cli_add_boxes(td_text *out, const char *prefix, const double *boxes)
 static void add_boxes_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
-    td_json_add_text(out, "arch", r->arch);
+    if (*r->arch)
+        td_json_add_text(out, "arch", r->arch);
     td_json_add(out, "n", (double)r->n);
     td_json_add(out, "n_bad", (double)r->n_bad);
     td_json_add(out, "n_found", (double)r->n_found);
     td_cli_add_boxes(out, "", r->boxes);
     if (r->has_ema)
         td_cli_add_boxes(out, "ema_", r->ema_boxes);
-    td_json_add(out, "images_per_s", r->images_per_s);
-    td_json_add(out, "latency_ms", r->latency_ms);
+    if (*r->arch) {
+        td_json_add(out, "images_per_s", r->images_per_s);
+        td_json_add(out, "latency_ms", r->latency_ms);
+    }
     if (r->class_boxes)
         td_text_add(out, ", \"per_class\": [");
     for (int i = 0; i < r->n_class_boxes; i++) {
@@ -143,8 +146,10 @@ static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
     if (r->has_ema)
         td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
                     r->ema_boxes[TD_BOX_AP50]);
-    td_text_add(out, "images/s      %.2f\n", r->images_per_s);
-    td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+    if (*r->arch) {
+        td_text_add(out, "images/s      %.2f\n", r->images_per_s);
+        td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+    }
     if (r->class_boxes)
         td_text_add(out, "\n%-24s %10s %10s %8s %8s %8s\n", "class", "category", "boxes", "AP",
                     "AP50", "AR100");
@@ -196,21 +201,41 @@ static void add_text(const td_evaluate_result *r, td_text *out)
         add_classes_text(r, out);
 }
 
+static td_status show(const td_evaluate_result *r, const td_call *call)
+{
+    if (r->detects && call->json)
+        add_boxes_json(r, call->out);
+    else if (r->detects)
+        return add_boxes_text(r, call->out);
+    else if (call->json)
+        add_json(r, call->out);
+    else
+        add_text(r, call->out);
+    return TD_OK;
+}
+
+/* what is known is shown at once */
+static td_status show_round(void *ctx, const td_evaluate_result *r)
+{
+    const td_call *call = ctx;
+    TD_TRY(show(r, call));
+    TD_TRY(td_text_status(call->out));
+    if (td_verb_print(call->out, 0) != 0)
+        return td_error(TD_EIO, "the result cannot be written");
+    call->out->len = 0;
+    return TD_OK;
+}
+
 td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
 {
     td_evaluate_result r;
+    td_call copy = *call;
+    if (opts->checkpoint_dir)
+        return td_evaluate_watch(opts, show_round, &copy);
     td_status st = td_evaluate(opts, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    td_status shown = TD_OK;
-    if (r.detects && call->json)
-        add_boxes_json(&r, call->out);
-    else if (r.detects)
-        shown = add_boxes_text(&r, call->out);
-    else if (call->json)
-        add_json(&r, call->out);
-    else
-        add_text(&r, call->out);
+    const td_status shown = show(&r, call);
     td_evaluate_release(&r);
     return st == TD_OK ? shown : st;
 }
@@ -231,25 +256,43 @@ static td_status check(const void *opts)
 static td_status run(const td_call *call)
 {
     td_evaluate_opts *o = call->opts;
-    TD_TRY(td_cli_data(&o->input, call));
+    const bool is_files = !o->weights && !o->checkpoint_dir && o->detections;
+    if (o->checkpoint_dir && o->weights)
+        return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
+    if (o->run_once && !o->checkpoint_dir)
+        return td_error(TD_EUSAGE, "--run-once belongs to --checkpoint-dir");
+    if (is_files && call->n_args)
+        return td_error(TD_EUSAGE,
+                        "--detections without --weights is judged by --annotations, "
+                        "'%s' is not read",
+                        call->args[0]);
+    if (!is_files)
+        TD_TRY(td_cli_data(&o->input, call));
     return td_cli_evaluate(o, call);
 }
 
 const td_verb td_verb_evaluate = {
     .name = "evaluate",
     .arguments = "DATA",
-    .summary = "top-1, top-k and loss of a network on a data set",
+    .summary = "how good a network is on a data set: accuracy, or COCO's metrics",
     .about =
         "DATA holds val/, and in it a folder of pictures for every class; or it is such a folder "
         "of\n"
         "classes itself; or a .safetensors file for --data-backend tensors.  Counts are exact:\n"
-        "every picture counts once, unreadable ones are left out and counted apart.",
-    .examples = "tandem evaluate flowers --weights model_best.safetensors\n"
-                "tandem evaluate flowers --weights model_best.safetensors --require 'top1>=95'\n"
-                "tandem evaluate flowers --weights model_best.safetensors --per-class --confusion "
-                "confusion.csv\n"
-                "tandem evaluate batch.safetensors --data-backend tensors --weights w.safetensors "
-                "--logits out.safetensors",
+        "every picture counts once, unreadable ones are left out and counted apart.\n"
+        "Of a detector, DATA holds pictures and COCO annotations, and the results are COCO's "
+        "twelve;\n"
+        "--detections FILE keeps what was found.  Without --weights it is such a file, judged by\n"
+        "--annotations FILE, and no DATA is read.",
+    .examples =
+        "tandem evaluate flowers --weights model_best.safetensors\n"
+        "tandem evaluate coco --weights detector.safetensors --detections found.json\n"
+        "tandem evaluate --annotations instances_val2017.json --detections found.json --json\n"
+        "tandem evaluate flowers --weights model_best.safetensors --require 'top1>=95'\n"
+        "tandem evaluate flowers --weights model_best.safetensors --per-class --confusion "
+        "confusion.csv\n"
+        "tandem evaluate batch.safetensors --data-backend tensors --weights w.safetensors "
+        "--logits out.safetensors",
     .n_args_max = 1,
     .has_json = true,
     .opts_bytes = sizeof(td_evaluate_opts),

@@ -148,7 +148,10 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.warmup = o->launch.warmup_steps;
     if (o->launch.num_iter > 0 && !is_in_batches)
         return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
-    b.iters = o->launch.num_iter > 0 ? o->launch.num_iter : o->prof > 0 ? o->prof : 100;
+    b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations
+              : o->launch.num_iter > 0           ? o->launch.num_iter
+              : o->prof > 0                      ? o->prof
+                                                 : 100;
     b.device = o->device;
     b.threads = o->threads;
     b.tune = o->tune;
@@ -228,14 +231,16 @@ static td_status run(const td_call *call)
         return list_presets(o, call->out);
     if (is_mode(o, "predict"))
         return predict_only(o, call);
-    if (is_mode(o, "training_benchmark"))
+    if (is_mode(o, "training_benchmark") || is_mode(o, "benchmark-training"))
         return benchmark_only(o, true, call);
-    if (is_mode(o, "inference_benchmark") ||
+    if (is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference") ||
         (is_mode(o, "benchmark_inference") && !o->resume && !o->pretrained_weights))
         return benchmark_only(o, false, call);
     TD_TRY(td_train_check(o));
     TD_TRY(td_cli_data(&o->input, call));
-    return o->evaluate || is_mode(o, "evaluate") ? evaluate_only(o, call) : train(o, call);
+    return o->evaluate || is_mode(o, "evaluate") || is_mode(o, "evaluation")
+               ? evaluate_only(o, call)
+               : train(o, call);
 }
 
 const td_verb td_verb_train = {

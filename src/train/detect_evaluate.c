@@ -10,6 +10,7 @@
 #include "io/detections.h"
 #include "train/checkpoint.h"
 #include "train/detect_data.h"
+#include "train/evaluate_boxes.h"
 #include "train/evaluation.h"
 #include "train/inputs.h"
 #include "train/weights.h"
@@ -101,6 +102,15 @@ static void name_class(const evaluation *e, td_class_boxes *c)
             snprintf(c->name, sizeof c->name, "%s", td_dataset_class_name(e->ds, label - 1));
 }
 
+static td_class_boxes class_of(const td_coco_class *c)
+{
+    return (td_class_boxes){ .category = c->category,
+                             .n_truths = c->n_truths,
+                             .ap = c->ap,
+                             .ap50 = c->ap50,
+                             .ar100 = c->ar100 };
+}
+
 static td_status note_classes(const evaluation *e, td_evaluate_result *r)
 {
     const td_coco_metrics *m = td_detect_judge_metrics(e->detect_judge);
@@ -110,12 +120,7 @@ static td_status note_classes(const evaluation *e, td_evaluate_result *r)
     if (!r->class_boxes)
         return TD_ENOMEM;
     for (size_t i = 0; i < m->n_classes; i++) {
-        const td_coco_class *c = &m->classes[i];
-        r->class_boxes[i] = (td_class_boxes){ .category = c->category,
-                                              .n_truths = c->n_truths,
-                                              .ap = c->ap,
-                                              .ap50 = c->ap50,
-                                              .ar100 = c->ar100 };
+        r->class_boxes[i] = class_of(&m->classes[i]);
         name_class(e, &r->class_boxes[i]);
     }
     r->n_class_boxes = (int)m->n_classes;
@@ -168,4 +173,41 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
     TD_TRY(td_evaluation_write_report(e, &v, out->has_ema ? &ema : NULL));
     TD_TRY(write_detections(e));
     return e->o.require ? td_boxes_require(e->o.require, out->boxes) : TD_OK;
+}
+
+/* --- two files -------------------------------------------------------------------------------- */
+
+static td_status note_files(const td_evaluate_opts *o, const td_boxes_verdict *v,
+                            td_evaluate_result *r)
+{
+    const td_coco_metrics *m = &v->metrics;
+    r->detects = true;
+    r->n = v->n_images;
+    r->n_found = v->n_detections;
+    memcpy(r->boxes, m->value, sizeof r->boxes);
+    if (!o->per_class)
+        return TD_OK;
+    r->class_boxes = td_alloc(m->n_classes + 1, sizeof *r->class_boxes);
+    if (!r->class_boxes)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < m->n_classes; i++) {
+        r->class_boxes[i] = class_of(&m->classes[i]);
+        snprintf(r->class_boxes[i].name, sizeof r->class_boxes[i].name, "%s", v->names[i]);
+    }
+    r->n_class_boxes = (int)m->n_classes;
+    return TD_OK;
+}
+
+td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out)
+{
+    td_boxes_verdict v;
+    if (!o->input.annotations)
+        return td_error(TD_EUSAGE, "--detections FILE without --weights is judged by --annotations "
+                                   "FILE");
+    if (o->require)
+        TD_TRY(td_boxes_require_check(o->require));
+    TD_TRY(td_boxes_compare(o->input.annotations, o->detections, o->boxes.box_areas, &v));
+    td_status st = note_files(o, &v, out);
+    td_boxes_verdict_release(&v);
+    return st == TD_OK && o->require ? td_boxes_require(o->require, out->boxes) : st;
 }

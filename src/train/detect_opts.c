@@ -9,6 +9,7 @@
 
 /* clang-format off */
 static const td_field boxes_fields[] = {
+    TD_TITLE_BEHIND("Boxes that are found"),
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1,
                "boxes with a score above are kept; -1: ssd320 1e-8, ssd300 0.05, but of detect 0.3"),
     TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1,

@@ -247,6 +247,10 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(td_log_configure(opts->log));
     td_set_threads(opts->threads);
     td_signals_catch();
+    if (!opts->weights && opts->detections) {
+        st = td_evaluation_of_files(opts, out);
+        goto out;
+    }
     TD_OUT(open_weights(&e));
     if (td_model_detector(&e.o.model)) {
         st = td_evaluation_of_detector(&e, out);

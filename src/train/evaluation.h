@@ -39,4 +39,7 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v,
 /** Go on where the weights, which are a detector's, are open. */
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
 
+/** Judge --detections by --annotations, two files, without a network. */
+td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out) TD_CHECKED;
+
 #endif
