@@ -402,12 +402,32 @@ static void losses_of_ssd300(void **state)
     td_tensors_free(t);
 }
 
+/* two pictures of eight anchors that all lose alike, with one positive and with two */
+static void mining_takes_the_first_of_equals(void **state)
+{
+    (void)state;
+    static const int64_t labels[16] = { 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1 };
+    static const bool is_taken[16] = { true, true, true, false, false, true, false, false,
+                                       true, true, true, true,  true,  true, true,  true };
+    static const float zeros[16 * 4], equal[16 * 3];
+    for (int d = 0; d < 2; d++) {
+        step s = step_open(TD_DETECTOR_SSD300, devices[d], 2, 8, 3);
+        step_run(&s, zeros, equal, zeros, labels);
+        const float *dscores = result(&s, "dscores");
+        for (int i = 0; i < 16; i++)
+            assert_int_equal(dscores[3 * i] != 0, is_taken[i]);
+        expect_near("loss", (double)*result(&s, "loss_class"), 4 * log(3), 1e-6, 0);
+        step_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_numbers),
         cmocka_unit_test(losses_of_ssd320),
         cmocka_unit_test(losses_of_ssd300),
+        cmocka_unit_test(mining_takes_the_first_of_equals),
     };
     td_golden_require("ssd320");
     td_golden_require("ssd300");

@@ -3,7 +3,7 @@
  *
  * A thousand pictures each, on coarse grids so that ties are everywhere: of truths over anchors, of
  * scores, of boxes.  The naive code follows the references step by step and shares nothing with
- * src/boxes but the anchors, the coder and the type of a box.
+ * src/boxes but the anchors, the decoder and the type of a box.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -47,6 +47,27 @@ static bool counts(td_detector kind, const td_truth *t, int i)
     if (kind == TD_DETECTOR_SSD320)
         return is_finite && i < 100;
     return is_finite && r.ymax > r.ymin && r.xmax > r.xmin;
+}
+
+/* the references' formulas, each step rounded to float32 */
+static void slow_encode(const td_anchors *a, int k, td_rect box, float code[4])
+{
+    const td_rect r = a->corner[k];
+    const float h = box.ymax - box.ymin, w = box.xmax - box.xmin;
+    if (a->kind == TD_DETECTOR_SSD320) {
+        const float ha = r.ymax - r.ymin, wa = r.xmax - r.xmin;
+        const float ya = r.ymin + ha / 2, xa = r.xmin + wa / 2;
+        code[0] = (box.ymin + h / 2 - ya) / (ha + 1e-8F) * 10;
+        code[1] = (box.xmin + w / 2 - xa) / (wa + 1e-8F) * 10;
+        code[2] = logf((h + 1e-8F) / (ha + 1e-8F)) * 5;
+        code[3] = logf((w + 1e-8F) / (wa + 1e-8F)) * 5;
+    } else {
+        const td_centre c = a->centre[k];
+        code[0] = 10 * (0.5F * (box.xmin + box.xmax) - c.x) / c.w;
+        code[1] = 10 * (0.5F * (box.ymin + box.ymax) - c.y) / c.h;
+        code[2] = 5 * logf(w / c.w);
+        code[3] = 5 * logf(h / c.h);
+    }
 }
 
 static int best_anchor(const td_anchors *a, td_rect box)
@@ -112,7 +133,7 @@ static void check_targets(const td_anchors *a, const td_truth *t, int n, void *s
         if (match[k] != wanted)
             fail_msg("anchor %d of %d: match %d, wanted %d of %d", k, a->n, match[k], wanted, n);
         if (wanted >= 0)
-            td_box_encode(a, k, t[wanted].box, code);
+            slow_encode(a, k, t[wanted].box, code);
         assert_int_equal(labels[k], wanted >= 0 ? t[wanted].label : 0);
         assert_memory_equal(code, codes + 4 * (size_t)k, sizeof code);
         positives += wanted >= 0;

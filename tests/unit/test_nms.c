@@ -191,6 +191,35 @@ static void not_a_number_is_no_detection(void **state)
     }
 }
 
+/* of pairs of boxes, does the worse one go? */
+static void equal_to_the_limit_differs(void **state)
+{
+    (void)state;
+    static const td_rect pairs[][2] = {
+        { { 0, 0, 1, 1 }, { 0, 0, 0.5F, 1 } },                      /* IoU 0.5 */
+        { { 0, 0, 1, 1 }, { 0, 0, 0.51F, 1 } },                     /* above */
+        { { 0, 0, 1, 1 }, { 0, 0, 0.49F, 1 } },                     /* below */
+        { { 0.5F, 0.5F, 0.5F, 0.7F }, { 0.5F, 0.5F, 0.5F, 0.7F } }, /* no area: 0 / 0 */
+    };
+    static const int wanted[2][4] = { { 2, 1, 2, 0 }, { 1, 1, 2, 1 } };
+    for (int k = 0; k < 2; k++) {
+        const td_detector kind = k ? TD_DETECTOR_SSD300 : TD_DETECTOR_SSD320;
+        const td_anchors a = { .kind = kind, .n = 2 };
+        const float scores[4] = { 0, 0.9F, 0, 0.8F };
+        td_nms_opts opts = td_nms_defaults(kind);
+        td_detection found[200];
+        td_nms *m;
+        int n;
+        opts.iou = 0.5;
+        expect_ok(td_nms_new(&a, 2, &m));
+        for (int i = 0; i < 4; i++) {
+            expect_ok(td_nms_run_scores(m, &opts, pairs[i], scores, found, &n));
+            assert_int_equal(n, wanted[k][i]);
+        }
+        td_nms_free(m);
+    }
+}
+
 static void the_worst_may_come_first(void **state)
 {
     (void)state;
@@ -324,6 +353,7 @@ int main(void)
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(nothing_is_found_in_nothing),
         cmocka_unit_test(not_a_number_is_no_detection),
+        cmocka_unit_test(equal_to_the_limit_differs),
         cmocka_unit_test(the_worst_may_come_first),
         cmocka_unit_test(the_worst_case_ends),
         cmocka_unit_test(picks_are_all_there_are),

@@ -296,7 +296,7 @@ static uint64_t key_of(float loss, int64_t anchor)
     if (isnan(loss))
         loss = INFINITY;
     memcpy(&bits, &loss, sizeof bits);
-    return (uint64_t)bits << 32 | (uint32_t) ~(uint32_t)anchor;
+    return (uint64_t)bits << 32 | ~(uint32_t)anchor;
 }
 
 /* Hoare's selection: the k-th largest of n different keys, k from 0; changes their order */
