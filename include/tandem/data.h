@@ -279,6 +279,9 @@ TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);
 /** Go to batch 0 of `epoch`, leaving out what is left of the present one. */
 TD_API TD_CHECKED td_status td_loader_start_epoch(td_loader *ld, int64_t epoch);
 
+/** What it was made for. */
+TD_API const td_dataset *td_loader_dataset(const td_loader *ld);
+
 /** Batches of an epoch. */
 TD_API int64_t td_loader_batches(const td_loader *ld);
 

@@ -479,6 +479,11 @@ td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
     return TD_OK;
 }
 
+const td_dataset *td_loader_dataset(const td_loader *ld)
+{
+    return ld->ds;
+}
+
 int64_t td_loader_batches(const td_loader *ld)
 {
     return ld->n_batches;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -22,32 +23,57 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on)
     return TD_OK;
 }
 
-static void add_line(const td_bad_list *l, const td_bad_picture *bad, td_text *out)
+/* the lines that are in the file already */
+static td_status know(const td_bad_list *l, td_map *known)
 {
     td_text line = { 0 };
-    td_text_add_json(&line, bad->path);
+    td_status st = TD_OK;
+    for (const char *s = l->known ? l->known : ""; *s && st == TD_OK;) {
+        size_t n = strcspn(s, "\n");
+        line.len = 0;
+        td_text_add_bytes(&line, s, n);
+        st = td_text_status(&line);
+        if (st == TD_OK)
+            st = td_map_set(known, td_text_get(&line), NULL);
+        s += n + (s[n] == '\n');
+    }
+    td_text_release(&line);
+    return st;
+}
+
+static void add_line(const td_map *known, const char *path, const char *reason, td_text *out)
+{
+    td_text line = { 0 };
+    td_text_add_json(&line, path);
     td_text_add(&line, "\t");
-    td_text_add_json(&line, bad->reason);
-    td_text_add(&line, "\n");
-    if (!l->known || !strstr(l->known, td_text_get(&line)))
-        td_text_add(out, "%s", td_text_get(&line));
+    td_text_add_json(&line, reason);
+    if (!td_map_has(known, td_text_get(&line)))
+        td_text_add(out, "%s\n", td_text_get(&line));
     td_text_release(&line);
 }
 
-static void add_lines(const td_bad_list *l, const td_loader *ld, td_text *out)
+static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
 {
     const td_bad_picture *bad;
-    int64_t n = ld ? td_loader_bad(ld, &bad) : 0;
+    const td_bad_annotation *annotations;
+    int64_t n = ld ? td_loader_bad(ld, &bad) : 0, n_annotations = 0;
+    const td_dataset *ds = ld ? td_loader_dataset(ld) : NULL;
+    if (ds)
+        (void)td_dataset_bad_annotations(ds, &annotations, &n_annotations);
+    for (int64_t i = 0; i < n_annotations; i++)
+        add_line(known, td_dataset_annotation_file(ds), annotations[i].text, out);
     for (int64_t i = 0; i < n; i++)
-        add_line(l, &bad[i], out);
+        add_line(known, bad[i].path, bad[i].reason, out);
 }
 
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loader *val)
 {
     td_text own = { 0 }, all = { 0 };
+    td_map known = { 0 };
     td_status st = TD_OK;
-    add_lines(l, train, &own);
-    add_lines(l, val, &own);
+    TD_OUT(know(l, &known));
+    add_lines(&known, train, &own);
+    add_lines(&known, val, &own);
     TD_OUT(td_text_status(&own));
     if (own.len > l->n_written) {
         td_text_add(&all, "%s%s", l->known ? l->known : "", td_text_get(&own));
@@ -56,6 +82,7 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
         l->n_written = own.len;
     }
 out:
+    td_map_release(&known);
     td_text_release(&own);
     td_text_release(&all);
     return st;

@@ -1,5 +1,6 @@
 /*
- * train/bad_list.h -- bad.list in the workspace: the pictures a run could not use, and why
+ * train/bad_list.h -- bad.list in the workspace: the pictures a run could not use, and why; and
+ * what of an annotation file it left out
  *
  * One line each, "path TAB reason", with the escapes of JSON strings; in the order in which they
  * were met.  A resumed run keeps what the run before it had found and adds to it.
