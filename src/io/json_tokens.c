@@ -38,8 +38,8 @@ struct td_tokens {
     int fd;           /* -1: from memory */
     const char *rest; /* memory that is not in the window yet */
     size_t n_rest;
-    char *buf; /* [WINDOW + 1] */
-    size_t at, n;
+    char *buf; /* [cap + 1] */
+    size_t cap, at, n;
     bool is_at_end; /* nothing can be added to the window */
     int64_t base, line;
     int64_t token_byte, token_line;
@@ -63,7 +63,8 @@ void td_tokens_free(td_tokens *t)
     td_free(t);
 }
 
-static td_tokens *make(const char *what)
+/* for so many bytes, or a file */
+static td_tokens *make(const char *what, size_t n_bytes)
 {
     td_tokens *t = TD_NEW(td_tokens);
     if (!t)
@@ -71,7 +72,8 @@ static td_tokens *make(const char *what)
     t->fd = -1;
     t->line = 1;
     t->what = td_copy_text(what);
-    t->buf = t->what ? td_alloc(WINDOW + 1, 1) : NULL;
+    t->cap = n_bytes < WINDOW ? n_bytes + 1 : WINDOW; /* one more: to see the end */
+    t->buf = t->what ? td_alloc(t->cap + 1, 1) : NULL;
     if (!t->buf) {
         td_tokens_free(t);
         return NULL;
@@ -109,7 +111,7 @@ td_status td_tokens_open(const char *path, td_tokens **out)
 {
     td_status st;
     *out = NULL;
-    td_tokens *t = make(path);
+    td_tokens *t = make(path, WINDOW);
     if (!t)
         return TD_ENOMEM;
     TD_OUT(open_file(t, path));
@@ -125,7 +127,7 @@ td_status td_tokens_parse(const void *bytes, size_t n_bytes, const char *what, t
 {
     td_status st;
     *out = NULL;
-    td_tokens *t = make(what);
+    td_tokens *t = make(what, n_bytes);
     if (!t)
         return TD_ENOMEM;
     t->rest = bytes;
@@ -184,9 +186,9 @@ static td_status fill(td_tokens *t)
     t->base += (int64_t)t->at;
     t->at = 0;
     t->n = left;
-    while (!t->is_at_end && t->n < WINDOW) {
+    while (!t->is_at_end && t->n < t->cap) {
         size_t n;
-        TD_TRY(more_bytes(t, t->buf + t->n, WINDOW - t->n, &n));
+        TD_TRY(more_bytes(t, t->buf + t->n, t->cap - t->n, &n));
         t->is_at_end = n == 0;
         t->n += n;
     }
