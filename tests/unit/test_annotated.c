@@ -9,6 +9,7 @@
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/picture_sets.h"
+#include "support/pictures.h"
 #include "support/scratch.h"
 
 #include "base/os.h"
@@ -502,6 +503,40 @@ static void boxes_lie_on_their_pixels(void **state)
     td_image_release(&img);
 }
 
+static void row_of(const td_test_file *f, int width, int height, bool ignore, float *row)
+{
+    td_transformer w = { 0 };
+    int n;
+    const td_transform t = { .size = S,
+                             .detector = TD_DETECTOR_SSD320,
+                             .ignore_orientation = ignore };
+    const td_scene scene = { .width = width, .height = height };
+    expect_ok(td_object_row(&w, &t, f->bytes, f->n, &scene, 0, 0, row, &n));
+    td_transformer_release(&w);
+}
+
+/* A picture with an orientation is turned upright, unless its annotations are of the stored one. */
+static void annotations_say_which_way_is_up(void **state)
+{
+    (void)state;
+    td_test_file f = td_test_picture("turn6.jpg");
+    td_image_info info;
+    static float upright[3 * S * S], stored[3 * S * S], row[3 * S * S];
+    expect_ok(td_image_probe(f.bytes, f.n, &info));
+    assert_true(info.orientation == 6 && info.width != info.height);
+    int w = info.width, h = info.height;
+    row_of(&f, 0, 0, false, upright);
+    row_of(&f, 0, 0, true, stored);
+    assert_memory_not_equal(upright, stored, sizeof upright);
+    row_of(&f, h, w, false, row);
+    assert_memory_equal(row, upright, sizeof row);
+    row_of(&f, w, h, false, row);
+    assert_memory_equal(row, stored, sizeof row);
+    row_of(&f, 2 * w, 2 * h, false, row); /* neither: shrunk since */
+    assert_memory_equal(row, upright, sizeof row);
+    td_test_file_release(&f);
+}
+
 static void evaluation_keeps_everything(void **state)
 {
     (void)state;
@@ -801,6 +836,7 @@ int main(void)
         cmocka_unit_test(targets_are_those_of_the_row),
         cmocka_unit_test(jitter_moves_no_box),
         cmocka_unit_test(boxes_lie_on_their_pixels),
+        cmocka_unit_test(annotations_say_which_way_is_up),
         cmocka_unit_test(evaluation_keeps_everything),
         cmocka_unit_test(packs_hold_the_same),
         cmocka_unit_test(packs_skip_pictures),
