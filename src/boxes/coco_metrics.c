@@ -302,7 +302,7 @@ static td_status match_picture(work *w, const place *truths, size_t n_truths,
     TD_TRY(td_reserve(&w->walk, &w->walk_cap, AREAS * n_truths, sizeof *w->walk));
     if (n_truths)
         memset(w->taken, 0, AREAS * n_truths * sizeof *w->taken);
-    for (int area = 0; area < AREAS; area++)
+    for (int area = 0; area < AREAS && n_truths; area++)
         order_truths(w, area, truths, n_truths);
     for (size_t d = 0; d < n_detections; d++) {
         verdict *v = &w->verdicts[w->n_verdicts];
