@@ -134,30 +134,52 @@ static void add_boxes_json(const td_evaluate_result *r, td_text *out)
     td_text_add(out, r->class_boxes ? "]}\n" : "}\n");
 }
 
+static void add_share(td_text *out, double v)
+{
+    if (v < 0)
+        td_text_add(out, " %8s", "-");
+    else
+        td_text_add(out, " %8.4f", v);
+}
+
+static void add_class_boxes(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "\n%-24s %10s %10s %8s %8s %8s\n", "class", "category", "boxes", "AP", "AP50",
+                "AR100");
+    for (int i = 0; i < r->n_class_boxes; i++) {
+        const td_class_boxes *c = &r->class_boxes[i];
+        td_text_add(out, "%-24s %10lld %10lld", c->name, (long long)c->category,
+                    (long long)c->n_truths);
+        add_share(out, c->ap);
+        add_share(out, c->ap50);
+        add_share(out, c->ar100);
+        td_text_add(out, "\n");
+    }
+}
+
+/* of two files, without a network, only the lines that COCO's own tools print */
 static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
 {
+    const bool has_network = *r->arch != 0;
     char *lines;
     TD_TRY(td_box_metrics_text(r->boxes, &lines));
-    td_text_add(out, "pictures      %lld\n", (long long)r->n);
+    if (has_network)
+        td_text_add(out, "pictures      %lld\n", (long long)r->n);
     if (r->n_bad)
         td_text_add(out, "unreadable    %lld\n", (long long)r->n_bad);
-    td_text_add(out, "boxes found   %lld\n%s", (long long)r->n_found, lines);
+    if (has_network)
+        td_text_add(out, "boxes found   %lld\n", (long long)r->n_found);
+    td_text_add(out, "%s", lines);
     td_text_free(lines);
     if (r->has_ema)
         td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
                     r->ema_boxes[TD_BOX_AP50]);
-    if (*r->arch) {
+    if (has_network) {
         td_text_add(out, "images/s      %.2f\n", r->images_per_s);
         td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
     }
     if (r->class_boxes)
-        td_text_add(out, "\n%-24s %10s %10s %8s %8s %8s\n", "class", "category", "boxes", "AP",
-                    "AP50", "AR100");
-    for (int i = 0; i < r->n_class_boxes; i++) {
-        const td_class_boxes *c = &r->class_boxes[i];
-        td_text_add(out, "%-24s %10lld %10lld %8.4f %8.4f %8.4f\n", c->name, (long long)c->category,
-                    (long long)c->n_truths, c->ap, c->ap50, c->ar100);
-    }
+        add_class_boxes(r, out);
     return TD_OK;
 }
 

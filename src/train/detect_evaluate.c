@@ -198,14 +198,33 @@ static td_status note_files(const td_evaluate_opts *o, const td_boxes_verdict *v
     return TD_OK;
 }
 
-td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out)
+static td_status check_files(const td_evaluate_opts *o)
 {
-    td_boxes_verdict v;
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = { { o->logits != NULL, "--logits" },
+                 { o->confusion != NULL, "--confusion" },
+                 { o->raport_file != NULL, "--raport-file" },
+                 { o->use_ema, "--use-ema" },
+                 { o->prof > 0, "--prof" },
+                 { o->boxes.sample_1_of_n > 1, "--sample-1-of-n" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE,
+                            "%s wants a network, --weights; --detections without it is "
+                            "judged by --annotations alone",
+                            rows[i].what);
     if (!o->input.annotations)
         return td_error(TD_EUSAGE, "--detections FILE without --weights is judged by --annotations "
                                    "FILE");
-    if (o->require)
-        TD_TRY(td_boxes_require_check(o->require));
+    return o->require ? td_boxes_require_check(o->require) : TD_OK;
+}
+
+td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out)
+{
+    td_boxes_verdict v;
+    TD_TRY(check_files(o));
     TD_TRY(td_boxes_compare(o->input.annotations, o->detections, o->boxes.box_areas, &v));
     td_status st = note_files(o, &v, out);
     td_boxes_verdict_release(&v);
