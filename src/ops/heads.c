@@ -133,6 +133,7 @@ static void bias_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
 static void join_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     td_join_attr a = *(const td_join_attr *)n->attr;
+    a.narrow = a.wide && td_dtype_is_half(td_in_type(n, 0)->dtype);
     a.wide = false;
     for (int i = 0; i < n->n_in; i += 2) {
         td_value *out[2];

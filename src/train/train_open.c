@@ -136,7 +136,8 @@ static td_status open_start(job *j)
             td_log(TD_LOG_WARN, "train",
                    "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
     } else {
-        td_weight_variant_apply(j->start, &o->model);
+        if (!td_model_detector(&o->model)) /* of a backbone only values matter */
+            td_weight_variant_apply(j->start, &o->model);
         j->s.batches_tracked = td_weights_batches(j->start);
     }
     return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,

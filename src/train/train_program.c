@@ -183,9 +183,12 @@ out:
 static td_status load_start(job *j)
 {
     const td_train_opts *o = &j->o;
+    const bool is_partial = !o->resume && td_model_detector(&o->model);
     if (!j->start || !o->resume)
         TD_TRY(td_program_init(j->program, j->s.seed));
-    if (j->start) {
+    if (j->start && is_partial) {
+        TD_TRY(td_weights_load_matching(j->start, o->pretrained_weights, j->program));
+    } else if (j->start) {
         td_load_opts load = { .with_momentum = o->resume != NULL,
                               .model = &o->model,
                               .skip_prefix = fresh_head(j),

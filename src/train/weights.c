@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "train/freeze.h"
 #include "train/inputs.h"
@@ -245,6 +246,97 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     }
     TD_OUT(td_tensors_check(t)); /* was what was copied the file's? */
 out:
+    td_map_release(&map);
+    return st;
+}
+
+/* --- loading what matches --------------------------------------------------------------------- */
+
+/* the name that a classifier has for a parameter of a backbone; false: it is of no backbone */
+static bool classifier_name(const char *name, char out[256])
+{
+    static const char ssd320[] = "backbone.", ssd300[] = "feature_extractor.feature_extractor.";
+    if (td_text_starts(name, ssd320)) {
+        snprintf(out, 256, "%s", name + strlen(ssd320));
+        return true;
+    }
+    if (!td_text_starts(name, ssd300))
+        return false;
+    const char *layer = name + strlen(ssd300), *rest = strchr(layer, '.');
+    const int i = *layer - '0';
+    if (!rest || rest != layer + 1)
+        return false;
+    if (i <= 1)
+        snprintf(out, 256, "%s%s", i ? "bn1" : "conv1", rest);
+    else
+        snprintf(out, 256, "layer%d%s", i - 3,
+                 rest); /* children 4, 5, 6 of torchvision's network */
+    return true;
+}
+
+/* the tensor for a parameter; NULL: none of its name, or another shape or type */
+static const td_tensor *matching(const td_map *map, const td_program *p, int i)
+{
+    char name[256];
+    const char *own = td_program_param_name(p, i);
+    const td_type type = td_program_param_type(p, i);
+    const td_tensor *t = td_map_get(map, own);
+    if (!t && classifier_name(own, name))
+        t = td_map_get(map, name);
+    return t && shape_fits(t, &type) && t->dtype == type.dtype ? t : NULL;
+}
+
+/* "fc.weight, fc.bias and 3 more" */
+static void add_name(td_text *list, int n, const char *name)
+{
+    if (n < 3)
+        td_text_add(list, n ? ", %s" : "%s", name);
+}
+
+static void say_matched(const char *path, int n_taken, int n_left, int n_unused,
+                        const td_text *left, const td_text *unused)
+{
+    td_log(TD_LOG_INFO, "train", "%d tensors are from '%s'; %d begin anew%s%s%s", n_taken, path,
+           n_left, n_left ? ": " : "", td_text_get(left), n_left > 3 ? ", ..." : "");
+    if (n_unused)
+        td_log(TD_LOG_INFO, "train", "'%s': %d tensors match nothing and are left out: %s%s", path,
+               n_unused, td_text_get(unused), n_unused > 3 ? ", ..." : "");
+}
+
+td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p)
+{
+    td_map map = { 0 }, used = { 0 };
+    td_text left = { 0 }, unused = { 0 };
+    int n_taken = 0, n_left = 0, n_unused = 0;
+    td_status st;
+    TD_OUT(index_file(t, path, false, &map));
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        if (td_weight_prefix(name))
+            continue;
+        const td_tensor *x = matching(&map, p, i);
+        if (!x) {
+            add_name(&left, n_left++, name);
+            continue;
+        }
+        TD_OUT(td_program_set(p, name, x->data));
+        TD_OUT(td_map_set(&used, x->name, NULL));
+        n_taken++;
+    }
+    for (size_t i = 0; i < map.n; i++) {
+        const td_tensor *x = map.entries[i].value;
+        if (!td_map_has(&used, x->name) && !td_text_ends(x->name, TRACKED) &&
+            !td_weight_prefix(x->name))
+            add_name(&unused, n_unused++, x->name);
+    }
+    if (!n_taken)
+        TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor of the network's name and shape", path));
+    TD_OUT(td_tensors_check(t));
+    say_matched(path, n_taken, n_left, n_unused, &left, &unused);
+out:
+    td_text_release(&left);
+    td_text_release(&unused);
+    td_map_release(&used);
     td_map_release(&map);
     return st;
 }

@@ -40,6 +40,13 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
 td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,
                            const td_program *p) TD_CHECKED;
 
+/**
+ * To begin a detector with: whatever a file has of its weights and statistics, by name and shape,
+ * where a classifier's names mean its backbone.  The rest is left as it is; a line in the log says
+ * what.  TD_EFORMAT: there was nothing.
+ */
+td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p) TD_CHECKED;
+
 /* Beside weights and statistics: what an optimiser keeps; averages; a step under way. */
 enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
 
