@@ -49,7 +49,8 @@ static bool has_values(const td_field *f, const td_option_values *lists)
 
 /* --- spellings ------------------------------------------------------------------------------- */
 
-/* the row's name, then its aliases, each followed by its negation where that is wanted and there is one */
+/* the row's name, then its aliases, each followed by its negation where that is wanted and there is
+   one */
 typedef struct {
     const td_field *field;
     bool with_no, is_no; /* wanted; the present one is a negation */

@@ -43,8 +43,8 @@ typedef struct {
 } td_judge_opts;
 
 /**
- * Compile the judging program.  `model`'s classes and image size must be settled.  TD_EUSAGE: topk is
- * neither the default nor at most the classes.
+ * Compile the judging program.  `model`'s classes and image size must be settled.  TD_EUSAGE: topk
+ * is neither the default nor at most the classes.
  */
 td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
                        td_judge **out) TD_CHECKED;

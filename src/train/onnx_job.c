@@ -114,9 +114,9 @@ static td_status open_network(job *j, const char *weights)
     TD_TRY(td_device_open("cpu", &j->dev));
     TD_TRY(td_judging_graph(model, j->batch, 0, false, &j->graph));
     TD_TRY(compile(j, j->graph, NULL, &j->program));
-    return td_weights_load(
-        j->weights, weights,
-        &(td_load_opts){ .use_ema = j->o.use_ema && is_ours, .model = model }, j->program);
+    return td_weights_load(j->weights, weights,
+                           &(td_load_opts){ .use_ema = j->o.use_ema && is_ours, .model = model },
+                           j->program);
 }
 
 /* --- the model -------------------------------------------------------------------------------- */

@@ -51,8 +51,8 @@ static void integers_truncate_and_saturate(void **state)
     assert_true(stored(TD_DT_I64, NAN) == 0);
 }
 
-/* against the plain triple loop, at sizes around the tiles' edges: equal to the bit, whichever instructions
-   there are, when sums go over from registers after the same 256 steps */
+/* against the plain triple loop, at sizes around the tiles' edges: equal to the bit, whichever
+   instructions there are, when sums go over from registers after the same 256 steps */
 static void check_product(int64_t m, int64_t n, int64_t k)
 {
     double *a = td_alloc((size_t)(m * k), sizeof *a), *b = td_alloc((size_t)(k * n), sizeof *b);

@@ -45,8 +45,8 @@ static void add_product(int64_t rows, int64_t cols, int64_t k, const td_ref_matr
 
 typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
 
-/* the same to the bit; of the loop above compilers make code that is three times slower, for its sums
-   are too many for SSE2's registers */
+/* the same to the bit; of the loop above compilers make code that is three times slower, for its
+   sums are too many for SSE2's registers */
 __attribute__((target("avx2"))) static void add_product_avx2(int64_t rows, int64_t cols, int64_t k,
                                                              const td_ref_matrix *a,
                                                              const double *b, double *c,
