@@ -1,0 +1,17 @@
+/*
+ * support/ranks.h -- several ranks of one test: processes that are forked and meet at a port
+ */
+#ifndef TEST_SUPPORT_RANKS_H
+#define TEST_SUPPORT_RANKS_H
+
+#include "rt/comm.h"
+
+/**
+ * Run `body` in `size` processes, each with its place; it returns 0 when all was well, else where
+ * it was not.  codes[size]: what each returned, 128 + signal where one was killed.  Fork first,
+ * threads later: call it before the process has any.
+ */
+void td_test_ranks(int size, int (*body)(const td_rank_place *place, void *ctx), void *ctx,
+                   int *codes);
+
+#endif

@@ -1,0 +1,306 @@
+/* ctest: labels threads */
+/*
+ * test_comm.c -- ranks meet, sum, agree; sums have the same bits everywhere and those of one rank
+ * that adds up; a rank that dies, fails or hangs is named by the others
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "rt/reduction.h"
+#include "support/ranks.h"
+
+/* in a rank's body: leave with the line where something is wrong */
+#define WANT(cond)                                                                                 \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            return __LINE__ % 120 + 1;                                                             \
+    } while (0)
+
+static void all_end_with(int size, const int *codes, int code)
+{
+    for (int r = 0; r < size; r++)
+        assert_int_equal(codes[r], code);
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static int use_all_calls(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    char text[64];
+    int64_t counts[2] = { place->rank + 1, INT64_C(1) << 60 };
+    double sums[1] = { 0.1 * place->rank };
+    char word[8] = "";
+    (void)ctx;
+    WANT(td_comm_open(place, NULL, &c) == TD_OK);
+    WANT(td_comm_rank(c) == place->rank && td_comm_size(c) == place->size);
+    WANT(td_comm_local_rank(c) == place->rank && td_comm_local_size(c) == place->size);
+    WANT(td_comm_threads(c) >= 1 && td_comm_threads(c) <= td_cpu_count());
+    WANT(strncmp(td_comm_name(c, 1), "rank 1 (", 8) == 0);
+    if (place->rank == 0)
+        memcpy(word, "seven", 6);
+    WANT(td_comm_broadcast(c, word, sizeof word) == TD_OK && strcmp(word, "seven") == 0);
+    WANT(td_comm_sum_i64(c, counts, 2) == TD_OK);
+    WANT(counts[0] == place->size * (place->size + 1) / 2);
+    WANT(counts[1] == (int64_t)place->size << 60);
+    double want = 0;
+    for (int r = 0; r < place->size; r++)
+        want += 0.1 * r;
+    WANT(td_comm_sum_f64(c, sums, 1) == TD_OK && sums[0] == want);
+    WANT(td_comm_agree(c, "configuration", "{\"a\": 1, \"lr\": 0.1}") == TD_OK);
+    WANT(td_comm_check(c) == TD_OK);
+    snprintf(text, sizeof text, "{\"a\": 1, \"lr\": 0.%d}", place->rank == 1 ? 2 : 1);
+    WANT(td_comm_agree(c, "configuration", text) == TD_EARG);
+    WANT(strstr(td_error_message(), "rank 1 (") && strstr(td_error_message(), "\"lr\": 0.2"));
+    td_comm_close(c, TD_OK);
+    return 0;
+}
+
+static void ranks_meet_and_agree(void **state)
+{
+    (void)state;
+    int codes[5];
+    td_test_ranks(2, use_all_calls, NULL, codes);
+    all_end_with(2, codes, 0);
+    td_test_ranks(5, use_all_calls, NULL, codes);
+    all_end_with(5, codes, 0);
+}
+
+static void one_rank_needs_nobody(void **state)
+{
+    (void)state;
+    int64_t n = 7;
+    double x = 0.5;
+    assert_int_equal(td_comm_size(NULL), 1);
+    assert_int_equal(td_comm_rank(NULL), 0);
+    assert_int_equal(td_comm_sum_i64(NULL, &n, 1), TD_OK);
+    assert_int_equal(td_comm_sum_f64(NULL, &x, 1), TD_OK);
+    assert_int_equal(td_comm_broadcast(NULL, &n, sizeof n), TD_OK);
+    assert_int_equal(td_comm_agree(NULL, "text", "a"), TD_OK);
+    assert_int_equal(td_comm_check(NULL), TD_OK);
+    assert_int_equal(n, 7);
+    td_comm_close(NULL, TD_OK);
+}
+
+/* --- sums of gradients ------------------------------------------------------------------------ */
+
+enum { N_BUCKETS = 4, STEPS = 5 };
+static const int64_t bucket_floats[N_BUCKETS] = { 70001, 1, 16, 4099 };
+
+static float number(int rank, int step, int bucket, int64_t i)
+{
+    td_rng r = td_rng_make(77, TD_RNG_SHUFFLE, (uint64_t)(rank * 100 + step * 10 + bucket),
+                           (uint64_t)i);
+    return (float)td_rng_below(&r, 1000003) * 1e-3f - 400.0f;
+}
+
+static int reduce_and_compare(const td_rank_place *place, void *ctx)
+{
+    const bool starts = *(const bool *)ctx;
+    td_comm *c;
+    td_reduction *r;
+    const float *sum;
+    WANT(td_comm_open(place, NULL, &c) == TD_OK);
+    WANT(td_reduction_new(c, N_BUCKETS, bucket_floats, starts, &r) == TD_OK);
+    WANT(td_reduction_is_shared(r) == !getenv("TANDEM_NO_SHARED_MEMORY"));
+    for (int s = 0; s < STEPS; s++) {
+        for (int b = 0; b < N_BUCKETS; b++) {
+            for (int64_t i = 0; i < bucket_floats[b]; i++) {
+                td_reduction_own(r, b)[i] = number(place->rank, s, b, i);
+                if (starts)
+                    td_reduction_start(r, b)[i] = (float)i;
+            }
+            td_reduction_begin(r, b);
+        }
+        for (int b = 0; b < N_BUCKETS; b++) {
+            WANT(td_reduction_wait(r, b, &sum) == TD_OK);
+            for (int64_t i = 0; i < bucket_floats[b]; i++) {
+                float want = starts ? (float)i : 0;
+                for (int k = 0; k < place->size; k++)
+                    want += number(k, s, b, i);
+                WANT(memcmp(&want, &sum[i], sizeof want) == 0);
+            }
+        }
+    }
+    td_reduction_free(r);
+    td_comm_close(c, TD_OK);
+    return 0;
+}
+
+static void sums_are_in_the_order_of_ranks(void **state)
+{
+    (void)state;
+    int codes[4];
+    for (int starts = 0; starts < 2; starts++)
+        for (int is_sent = 0; is_sent < 2; is_sent++) {
+            bool s = starts;
+            if (is_sent)
+                setenv("TANDEM_NO_SHARED_MEMORY", "1", 1);
+            td_test_ranks(2, reduce_and_compare, &s, codes);
+            all_end_with(2, codes, 0);
+            td_test_ranks(3, reduce_and_compare, &s, codes);
+            all_end_with(3, codes, 0);
+            unsetenv("TANDEM_NO_SHARED_MEMORY");
+        }
+}
+
+/* --- ranks that are lost ---------------------------------------------------------------------- */
+
+typedef enum { DIES, FAILS, HANGS, LEAVES } misfortune;
+
+static int lose_rank_1(const td_rank_place *place, void *ctx)
+{
+    const misfortune how = *(const misfortune *)ctx;
+    static const char *const said[] = { "rank 1 (", "rank 1 (", "rank 1 (", "rank 1 (" };
+    static const char *const what[] = { ") is gone", "): the disk is full", ") hangs",
+                                        ") has ended already" };
+    td_comm *c;
+    int64_t n = 1;
+    WANT(td_comm_open(place, &(td_mesh_opts){ .stall_s = 3 }, &c) == TD_OK);
+    WANT(td_comm_sum_i64(c, &n, 1) == TD_OK);
+    if (place->rank == 1) {
+        if (how == DIES)
+            raise(SIGKILL);
+        if (how == FAILS)
+            td_comm_close(c, td_error(TD_EIO, "the disk is full"));
+        if (how == LEAVES)
+            td_comm_close(c, TD_OK);
+        if (how == HANGS) {
+            if (fork() == 0) { /* somebody has to end it */
+                for (int i = 3; i < 256; i++) /* and must not keep its connections */
+                    close(i);
+                sleep(6);
+                kill(getppid(), SIGKILL);
+                _exit(0);
+            }
+            raise(SIGSTOP);
+        }
+        return 0;
+    }
+    const int64_t begin = td_now_ns();
+    WANT(td_comm_sum_i64(c, &n, 1) == TD_EDEVICE);
+    WANT(strstr(td_error_message(), said[how]) && strstr(td_error_message(), what[how]));
+    WANT(td_now_ns() - begin < INT64_C(5500000000));
+    WANT(td_comm_check(c) == TD_EDEVICE);
+    WANT(td_comm_sum_i64(c, &n, 1) == TD_EDEVICE); /* and so does everything from then on */
+    td_comm_close(c, td_error(TD_EIO, "over"));
+    return 0;
+}
+
+static void lost_ranks_are_named(void **state)
+{
+    (void)state;
+    int codes[3];
+    for (int how = DIES; how <= LEAVES; how++) {
+        misfortune m = (misfortune)how;
+        td_test_ranks(3, lose_rank_1, &m, codes);
+        assert_int_equal(codes[0], 0);
+        assert_int_equal(codes[2], 0);
+        assert_int_equal(codes[1], how == DIES || how == HANGS ? 128 + SIGKILL : 0);
+    }
+}
+
+/* a rank that computes for long is no rank that hangs */
+static int take_long(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    int64_t n = 1;
+    (void)ctx;
+    WANT(td_comm_open(place, &(td_mesh_opts){ .stall_s = 2 }, &c) == TD_OK);
+    if (place->rank == 1)
+        sleep(4);
+    WANT(td_comm_sum_i64(c, &n, 1) == TD_OK && n == 2);
+    td_comm_close(c, TD_OK);
+    return 0;
+}
+
+static void slow_ranks_are_waited_for(void **state)
+{
+    (void)state;
+    int codes[2];
+    td_test_ranks(2, take_long, NULL, codes);
+    all_end_with(2, codes, 0);
+}
+
+/* --- not meeting ------------------------------------------------------------------------------ */
+
+static int miss_one(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    (void)ctx;
+    if (place->rank == 2)
+        return 0;
+    WANT(td_comm_open(place, &(td_mesh_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
+    WANT(strstr(td_error_message(), place->rank == 0 ? "in vain for 1 of 3 ranks: 2"
+                                                     : "rank 0 at 127.0.0.1"));
+    return 0;
+}
+
+static int count_wrongly(const td_rank_place *place, void *ctx)
+{
+    td_rank_place p = *place;
+    td_comm *c;
+    (void)ctx;
+    p.size += p.rank == 1;
+    WANT(td_comm_open(&p, &(td_mesh_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
+    WANT(place->rank != 0 || strstr(td_error_message(), "rank 1 on "));
+    return 0;
+}
+
+/* a stranger at the door: silent, talking nonsense, or of another run */
+static int be_disturbed(const td_rank_place *place, void *ctx)
+{
+    td_rank_place p = *place;
+    td_comm *c;
+    int64_t n = 1;
+    (void)ctx;
+    if (place->rank == 2) {
+        snprintf(p.token, sizeof p.token, "another");
+        p.rank = 1;
+        p.size = 2;
+        WANT(td_comm_open(&p, &(td_mesh_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
+        return 0;
+    }
+    p.size = 2;
+    if (p.rank == 1)
+        usleep(300000);
+    WANT(td_comm_open(&p, NULL, &c) == TD_OK);
+    WANT(td_comm_sum_i64(c, &n, 1) == TD_OK && n == 2);
+    td_comm_close(c, TD_OK);
+    return 0;
+}
+
+static void strangers_are_turned_away(void **state)
+{
+    (void)state;
+    int codes[3];
+    td_test_ranks(3, miss_one, NULL, codes);
+    all_end_with(3, codes, 0);
+    td_test_ranks(2, count_wrongly, NULL, codes);
+    all_end_with(2, codes, 0);
+    td_test_ranks(3, be_disturbed, NULL, codes);
+    all_end_with(3, codes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_and_agree),      cmocka_unit_test(one_rank_needs_nobody),
+        cmocka_unit_test(sums_are_in_the_order_of_ranks), cmocka_unit_test(lost_ranks_are_named),
+        cmocka_unit_test(slow_ranks_are_waited_for), cmocka_unit_test(strangers_are_turned_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
