@@ -41,7 +41,7 @@ const td_value *td_value_root(const td_value *v)
 
 bool td_node_has_effect(const td_node *n)
 {
-    return n->op->writes != 0;
+    return n->op->writes != 0 || n->op->is_collective;
 }
 
 td_value *td_graph_find(const td_graph *g, const char *name)

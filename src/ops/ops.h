@@ -164,6 +164,13 @@ typedef struct {
     double momentum, decay, alpha, eps;
 } td_rmsprop_attr;
 
+/* all_reduce has `always` only, its two parts all */
+typedef struct {
+    int bucket;
+    int64_t at;
+    bool is_last, always;
+} td_all_reduce_attr;
+
 /** A step of an optimiser: operand 0 is the weight, 1 its velocity, 2 the gradient. */
 bool td_op_is_update(const td_op *op);
 

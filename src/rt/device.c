@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "rt/collective.h"
 #include "rt/widen.h"
 
 #define BACKEND(name) extern const td_backend td_backend_##name;
@@ -101,7 +102,7 @@ static bool has_half(const td_node *n)
 
 const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why)
 {
-    const td_kernel *k = NULL;
+    const td_kernel *k = td_collective_select(n);
     for (int b = 0; !k && b < dev->n_backends; b++) {
         if (dev->emulates && is_ref(dev->backends[b]) && has_half(n) && takes(&td_widen, n, why))
             return &td_widen;
@@ -163,6 +164,11 @@ td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
     td_tuner_free(dev->tuner);
     dev->tuner = t;
     return TD_OK;
+}
+
+void td_device_join(td_device *dev, td_comm *c)
+{
+    dev->comm = c;
 }
 
 void td_device_close(td_device *dev)

@@ -4,6 +4,7 @@
 #ifndef TD_RT_DEVICE_H
 #define TD_RT_DEVICE_H
 
+#include "rt/comm.h"
 #include "rt/kernel.h"
 #include "rt/tune.h"
 #include "tandem/program.h"
@@ -17,7 +18,11 @@ struct td_device {
     bool emulates; /* half types by float32 kernels (rt/widen.h), before `ref` is asked */
     td_target target;
     td_tuner *tuner; /* NULL: nothing measured is used */
+    td_comm *comm;   /* lent; NULL: one rank */
 };
+
+/** Programs compiled on `dev` from now on run among these ranks; `c` is kept.  NULL: alone. */
+void td_device_join(td_device *dev, td_comm *c);
 
 /** All backends of this build, best first; NULL past the end. */
 const td_backend *td_backend_at(int i);

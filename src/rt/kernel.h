@@ -24,6 +24,7 @@ typedef struct {
     void *state;          /* the kernel's own, or NULL */
     size_t scratch_bytes; /* asked of the planner; alive during this call only */
     char impl[64];        /* the library's name for what it chose, or "" */
+    struct td_reduction *reduction; /* lent, of collective nodes: the program's */
 } td_prepared;
 
 struct td_kernel {

@@ -195,6 +195,9 @@ static td_status place(td_program *p)
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
     TD_TRY(list_params(p));
+    TD_TRY(td_collective_open(p->graph, p->dev->comm, &p->reduction));
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        p->calls[i].prepared.reduction = p->reduction;
     p->needs_setup = true;
     return TD_OK;
 }
@@ -256,6 +259,7 @@ void td_program_free(td_program *p)
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
+    td_reduction_free(p->reduction);
     td_pages_free(p->slab, p->slab_bytes);
     td_program_unplan(p);
     td_free(p->address);
@@ -442,7 +446,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     td_status st = TD_OK;
     const bool is_profiled = p->is_profiled;
     *best_s = 0;
-    if (!c->prepared.kernel || p->graph->nodes[i]->op->writes)
+    if (!c->prepared.kernel || td_node_has_effect(p->graph->nodes[i]))
         return TD_OK;
     p->is_profiled = false; /* these runs are in no profile */
     for (int r = 0; r < runs && st == TD_OK; r++) {

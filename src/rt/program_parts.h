@@ -6,6 +6,7 @@
 
 #include "pass/plan.h"
 #include "pass/recompute_limit.h"
+#include "rt/collective.h"
 #include "rt/device.h"
 
 typedef struct {
@@ -47,6 +48,7 @@ struct td_program {
     int n_params;
     td_copy_slot *copies;
     int n_copies;
+    td_reduction *reduction; /* NULL: no collective node */
 };
 
 /** Kernels and a plan for p->graph; p has none yet.  td_program_unplan after a failure too. */

@@ -93,7 +93,7 @@ static bool has_macs(const td_node *n)
 /* may it be run on made-up numbers, and does its layout matter? */
 static bool is_timed(const td_node *n)
 {
-    if (n->op->is_leaf || n->op->is_alias || n->op->writes || n->n_in == 0 || n->n_out == 0)
+    if (n->op->is_leaf || n->op->is_alias || td_node_has_effect(n) || n->n_in == 0 || n->n_out == 0)
         return false;
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_dtype d = (i < n->n_in ? n->in[i] : n->out[i - n->n_in])->type.dtype;

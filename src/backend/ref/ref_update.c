@@ -84,6 +84,15 @@ static void ema(const td_node *n, int64_t count, double *const *a)
 
 const td_ref_kernel td_ref_rmsprop = TD_REF_EACH(rmsprop, rmsprop);
 const td_ref_kernel td_ref_accumulate = TD_REF_EACH(accumulate, accumulate);
+
+/* of one rank */
+static void all_reduce(const td_node *n, int64_t count, double *const *a)
+{
+    for (int64_t i = 0; i < count; i++)
+        a[n->n_in][i] = (n->n_in > 2 ? a[2][i] : 0) + a[0][i];
+}
+
+const td_ref_kernel td_ref_all_reduce = TD_REF_EACH(all_reduce, all_reduce);
 const td_ref_kernel td_ref_carry = TD_REF_EACH(carry, carry);
 const td_ref_kernel td_ref_commit = TD_REF_EACH(commit, commit);
 const td_ref_kernel td_ref_ema = TD_REF_EACH(ema, ema);

@@ -1,0 +1,118 @@
+/*
+ * all_reduce(x [, update [, start]]) {always} -> y      y = start + x of rank 0 + x of rank 1 + ...
+ *
+ *   x, y     one shape, float32     a gradient, or a sum of them
+ *   update   scalar                 where it is 0 nothing is exchanged, and y is nothing to be read
+ *   start    x's shape              the same on all ranks; left out: 0
+ *
+ * With `always` it is done whatever `update` says.  The sum is in the order of ranks, rounded after
+ * each, so that ranks of one batch each give what one rank gives that accumulates those batches.
+ *
+ * Pass `buckets` makes two of it, so that what lies between them goes on meanwhile:
+ *
+ * all_reduce_begin(x [, update [, start]]) {bucket, at, is_last, always} -> sent    a token, f32[]
+ * all_reduce_end(x, sent [, update]) {bucket, at, always} -> y                      x: type only
+ *
+ * `x` lies in the bucket from number `at` on, in its own layout, padding included; the bucket goes
+ * off when its last part is there.  What a program runs them with is in rt/collective.c.
+ * Source: Li et al. 2020, PyTorch Distributed (buckets in the order in which gradients come).
+ */
+#include "ops/ops.h"
+
+/* clang-format off */
+static const td_field reduce_fields[] = {
+    TD_BOOL(td_all_reduce_attr, always, false, "whatever `update` says"),
+    TD_END,
+};
+
+static const td_field part_fields[] = {
+    TD_INT (td_all_reduce_attr, bucket, 0, 0, 1000000, "number of the bucket"),
+    TD_LONG(td_all_reduce_attr, at, 0, 0, 9e15, "where the part begins in it, in numbers"),
+    TD_BOOL(td_all_reduce_attr, is_last, false, "the bucket is full"),
+    TD_BOOL(td_all_reduce_attr, always, false, "whatever `update` says"),
+    TD_END,
+};
+/* clang-format on */
+
+static td_status check_float(const td_node *n)
+{
+    if (td_in_type(n, 0)->dtype != TD_DT_F32)
+        return td_error(TD_ESHAPE, "%s: ranks exchange f32, found %s", n->op->name,
+                        td_dtype_name(td_in_type(n, 0)->dtype));
+    return TD_OK;
+}
+
+static td_status check_rest(const td_node *n)
+{
+    TD_TRY(check_float(n));
+    if (n->n_in > 1 && td_type_count(td_in_type(n, 1)) != 1)
+        return td_error(TD_ESHAPE, "%s: operand 1 is not a scalar", n->op->name);
+    if (n->n_in > 2 && (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, 2)) ||
+                        td_in_type(n, 2)->dtype != TD_DT_F32))
+        return td_error(TD_ESHAPE, "%s: operand 2 does not have the type of operand 0",
+                        n->op->name);
+    return TD_OK;
+}
+
+static td_status reduce_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_rest(n));
+    *y = *td_in_type(n, 0);
+    return TD_OK;
+}
+
+static td_status begin_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_rest(n));
+    *y = td_type_scalar(TD_DT_F32);
+    return TD_OK;
+}
+
+static td_status end_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_float(n));
+    for (int i = 1; i < n->n_in; i++)
+        if (td_type_count(td_in_type(n, i)) != 1)
+            return td_error(TD_ESHAPE, "%s: operand %d is not a scalar", n->op->name, i);
+    *y = *td_in_type(n, 0);
+    return TD_OK;
+}
+
+const td_op td_op_all_reduce = {
+    .name = "all_reduce",
+    .summary = "sum over all ranks",
+    .n_in = 1,
+    .n_in_max = 3,
+    .n_out = 1,
+    .fields = reduce_fields,
+    .attr_bytes = sizeof(td_all_reduce_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = reduce_infer,
+};
+
+const td_op td_op_all_reduce_begin = {
+    .name = "all_reduce_begin",
+    .summary = "a part of a bucket that is summed over all ranks",
+    .n_in = 1,
+    .n_in_max = 3,
+    .n_out = 1,
+    .fields = part_fields,
+    .attr_bytes = sizeof(td_all_reduce_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .is_collective = true,
+    .infer = begin_infer,
+};
+
+const td_op td_op_all_reduce_end = {
+    .name = "all_reduce_end",
+    .summary = "wait for a bucket, and take a part of its sum",
+    .n_in = 2,
+    .n_in_max = 3,
+    .n_out = 1,
+    .fields = part_fields,
+    .attr_bytes = sizeof(td_all_reduce_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .shape_only = 1u,
+    .is_collective = true,
+    .infer = end_infer,
+};

@@ -1,0 +1,20 @@
+/*
+ * rt/collective.h -- how a program runs its collective nodes (ops/collective.c)
+ */
+#ifndef TD_RT_COLLECTIVE_H
+#define TD_RT_COLLECTIVE_H
+
+#include "ir/graph.h"
+#include "rt/kernel.h"
+#include "rt/reduction.h"
+
+/** The kernel of a collective node; NULL: it is none. */
+const td_kernel *td_collective_select(const td_node *n);
+
+/**
+ * Buckets for all collective nodes of a graph, among the ranks of `c` (NULL: one rank); *out is
+ * NULL where there are none.  Every rank calls it with the same graph.
+ */
+TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out);
+
+#endif
