@@ -144,6 +144,7 @@ typedef struct {
     const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
+    bool reproducible; /* of several ranks: batch by batch, the same bits on any number of them */
     const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
     bool freeze_bn;     /* and norms among them keep and use their running statistics */
     int decay_rule;     /* 0 code: names with "bn" are not decayed; 1 readme: no norm is */
@@ -243,6 +244,7 @@ typedef struct {
     double loss_scale;      /* of the next step; 1 without loss scaling */
     double train_loss, val_loss; /* of the last epoch, true means; NaN: all steps were skipped */
     double top1, topk;           /* percent, last validation; -1: none was made */
+    int rank;                    /* of the run's ranks; files are rank 0's */
     double best_top1;
     bool detects;                 /* and then these count, not top1 and topk: */
     double boxes[TD_BOX_METRICS]; /* last validation, 0 .. 1; -1: none, or nothing to find */

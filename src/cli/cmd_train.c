@@ -202,6 +202,10 @@ static td_status train(td_train_opts *o, const td_call *call)
     td_status st = td_train(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
+    if (r.rank > 0) { /* rank 0 speaks for all */
+        td_text_free(r.profile);
+        return r.was_stopped ? td_error(TD_ESTOPPED, "a signal came") : st;
+    }
     if (call->json)
         add_json(o, &r, call->out);
     else

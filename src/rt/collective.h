@@ -7,6 +7,7 @@
 #include "ir/graph.h"
 #include "rt/kernel.h"
 #include "rt/reduction.h"
+#include "tandem/program.h"
 
 /** The kernel of a collective node; NULL: it is none. */
 const td_kernel *td_collective_select(const td_node *n);
@@ -16,5 +17,8 @@ const td_kernel *td_collective_select(const td_node *n);
  * NULL where there are none.  Every rank calls it with the same graph.
  */
 TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out);
+
+/** How long the runs of a program so far have waited for sums over ranks. */
+double td_program_waited_s(const struct td_program *p);
 
 #endif

@@ -267,6 +267,11 @@ void td_program_free(td_program *p)
     td_free(p);
 }
 
+double td_program_waited_s(const td_program *p)
+{
+    return p->reduction ? td_reduction_waited_s(p->reduction) : 0;
+}
+
 /* --- run -------------------------------------------------------------------------------------- */
 
 static td_status run_call(td_program *p, int i)

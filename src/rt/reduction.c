@@ -44,6 +44,7 @@ struct td_reduction {
     float *start;    /* [total] */
     const float **parts; /* [size] */
     td_piece *with;      /* [size] */
+    int64_t waited_ns;   /* the caller, for sums */
     char token;          /* comes from everybody and says nothing */
 };
 
@@ -162,7 +163,15 @@ td_status td_reduction_wait(td_reduction *r, int i, const float **sum)
     bucket *b = &r->buckets[i];
     *sum = r->sums + b->first;
     TD_CHECK(b->is_begun);
-    return r->c ? td_comm_wait(r->c, &b->job) : TD_OK;
+    const int64_t begin_ns = td_now_ns();
+    td_status st = r->c ? td_comm_wait(r->c, &b->job) : TD_OK;
+    r->waited_ns += td_now_ns() - begin_ns;
+    return st;
+}
+
+double td_reduction_waited_s(const td_reduction *r)
+{
+    return (double)r->waited_ns * 1e-9;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */

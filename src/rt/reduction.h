@@ -40,6 +40,9 @@ void td_reduction_begin(td_reduction *r, int bucket);
 /** The sums, until the same bucket is begun again.  TD_EDEVICE: a rank was lost. */
 TD_CHECKED td_status td_reduction_wait(td_reduction *r, int bucket, const float **sum);
 
+/** How long td_reduction_wait has waited so far. */
+double td_reduction_waited_s(const td_reduction *r);
+
 /** Do the ranks share memory for it? */
 bool td_reduction_is_shared(const td_reduction *r);
 

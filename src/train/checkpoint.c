@@ -130,6 +130,8 @@ static td_status set_state(td_tensors *t, const td_run_state *s)
     add_real(&j, score_names[s->detects][2], s->last_second);
     add_scaler(&j, s);
     add_step(&j, &s->step);
+    if (s->ranks > 1)
+        td_text_add(&j, ", \"ranks\": %lld", (long long)s->ranks);
     td_text_add(&j, "}");
     td_status st = td_text_status(&j);
     if (st == TD_OK)
@@ -247,6 +249,11 @@ static td_status read_state(const td_json *j, td_run_state *s)
     TD_TRY(td_json_number(j, score_names[s->detects][1], &s->last));
     TD_TRY(td_json_number(j, score_names[s->detects][2], &s->last_second));
     s->seed = (uint64_t)seed;
+    s->ranks = 1;
+    if (td_json_get(j, "ranks"))
+        TD_TRY(td_json_int(j, "ranks", &s->ranks));
+    if (s->ranks < 1 || s->ranks > 1000000)
+        return td_error(TD_EFORMAT, "a run of %lld ranks", (long long)s->ranks);
     if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
         return td_error(TD_EFORMAT, "a counter is negative");
     TD_TRY(read_step(j, &s->step));

@@ -38,7 +38,8 @@ typedef struct {
 /** Where a run stands. */
 typedef struct {
     int64_t epoch;     /* now, from 0 */
-    int64_t iteration; /* batches of it that are done */
+    int64_t iteration; /* batches of it that are done, on each rank */
+    int64_t ranks;     /* that trained together; of older files 1 */
     int64_t steps;     /* optimiser steps in all, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;

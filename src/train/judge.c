@@ -242,6 +242,21 @@ static td_status write_logits(const td_judge *j, const char *path, const td_text
     return st;
 }
 
+/* every picture once, whatever rank had it; stopped if one was */
+static td_status sum_counts(td_comm *comm, td_verdict *v)
+{
+    td_counts *c = &v->counts;
+    int64_t counts[5] = { c->n, c->n_top1, c->n_topk, c->n_nonfinite, v->was_stopped };
+    TD_TRY(td_comm_sum_i64(comm, counts, 5));
+    TD_TRY(td_comm_sum_f64(comm, &c->loss_sum, 1));
+    c->n = counts[0];
+    c->n_top1 = counts[1];
+    c->n_topk = counts[2];
+    c->n_nonfinite = counts[3];
+    v->was_stopped = counts[4] > 0;
+    return TD_OK;
+}
+
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td_verdict *out)
 {
     td_status st = TD_OK;
@@ -264,8 +279,9 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;
+        TD_OUT(td_comm_check(opts->comm));
     }
-    st = TD_OK;
+    TD_OUT(sum_counts(opts->comm, out));
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
     TD_OUT(td_verdict_quantiles(out));

@@ -4,6 +4,7 @@
 #ifndef TD_TRAIN_JUDGE_H
 #define TD_TRAIN_JUDGE_H
 
+#include "rt/comm.h"
 #include "tandem/data.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
@@ -33,6 +34,7 @@ typedef struct {
     int64_t max_batches;    /* -1: all */
     double smoothing;       /* of the loss */
     const td_amp_opts *amp; /* resolved */
+    td_comm *comm;          /* whose loaders share the set; counts are of all; NULL: one rank */
     const char *skip_passes, *dump_after;
     td_report *report;  /* records every print_freq batches, or NULL */
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */

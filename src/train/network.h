@@ -38,6 +38,8 @@ typedef struct td_sgd_opts {
     bool mixes;              /* mixup of pictures and targets */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms keep their statistics */
+    int ranks;               /* that train together: gradients are summed over them; 0: one */
+    bool sums_in_order;      /* batch by batch, whatever rank has which: --reproducible */
     td_decay_groups *groups; /* filled, where not NULL */
 } td_sgd_opts;
 
@@ -48,7 +50,7 @@ typedef struct td_sgd_opts {
 
 /**
  * What other steps have, f32[]: `accumulates`: update, 1 on the last batch of a step, and
- * inverse_scale, 1 / (loss scale * batches).  `averages`: ema_keep m and ema_share 1 - m of this
+ * inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`: ema_keep m and ema_share 1 - m of this
  * batch; with both, ema_before the product of m over the step's batches before, ema_rest 1 - that.
  * `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
  */

@@ -107,6 +107,8 @@ static const td_field train_fields[] = {
                "pictures in a batch"),
     TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
                "pictures in an optimiser step, by accumulation; -1: a batch"),
+    TD_BOOL   (td_train_opts, reproducible, false,
+               "several ranks add gradients up batch by batch: the same bits on any number"),
     TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
                "planned in all; the learning rate's curve spans them"),
     TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000, "epochs of this run; -1: to the end"),

@@ -34,13 +34,15 @@ static td_status open_validation(job *j)
     td_train_opts *o = &j->o;
     if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
         return TD_OK;
-    TD_TRY(td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(o), &j->val_set));
+    TD_TRY(td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(j), &j->val_set));
     if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
                                           j->class_names, false),
                    "train and val differ");
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
+    lo.rank = j->rank;
+    lo.world = j->n_ranks;
     return td_loader_new(j->val_set, &lo, &j->val_loader);
 }
 
@@ -48,7 +50,7 @@ static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
     TD_TRY(
-        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(o), &j->train_set));
+        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
     TD_TRY(td_settle_image_size(j->train_set, &o->model));
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
@@ -75,6 +77,7 @@ static td_judge_opts judge_opts(const job *j)
                             .max_batches = o->prof > 0 ? o->prof : -1,
                             .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
                             .amp = &o->amp,
+                            .comm = j->comm,
                             .skip_passes = o->skip_passes,
                             .report = j->report,
                             .print_freq = o->print_freq,

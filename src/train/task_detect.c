@@ -57,7 +57,7 @@ static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
     TD_TRY(
-        td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(o), &j->train_set));
+        td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
     TD_TRY(td_settle_image_size(j->train_set, &o->model));
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch_size);

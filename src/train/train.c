@@ -21,6 +21,7 @@
 #include "train/network.h"
 #include "train/task.h"
 #include "train/train_job.h"
+#include "train/train_ranks.h"
 #include "train/train_report.h"
 #include "train/weights.h"
 
@@ -42,7 +43,7 @@ static td_weight_facts facts_of(const job *j)
 static td_status save(job *j)
 {
     td_weight_facts f = facts_of(j);
-    if (j->o.no_checkpoints)
+    if (!td_train_writes(j))
         return TD_OK;
     const int64_t begin_ns = td_now_ns();
     TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
@@ -69,7 +70,7 @@ static td_status keep_epoch(job *j, int64_t epoch)
     td_weight_facts f = facts_of(j);
     int keep = j->o.gather_checkpoints;
     td_status st = TD_OK;
-    if (keep == 0 || j->o.no_checkpoints)
+    if (keep == 0 || !td_train_writes(j))
         return TD_OK;
     TD_OUT(epoch_path(j, epoch, &now));
     TD_OUT(td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config)));
@@ -166,8 +167,8 @@ static td_status tell_batch(job *j)
     const double m = ema_factor(j), before = j->s.step.ema_before;
     j->scale = td_scaler_scale(&j->s.scaler);
     j->inverse = td_scaler_inverse(&j->s.scaler);
-    if (j->acc > 1)
-        j->inverse /= (float)j->acc;
+    if (j->acc * j->n_ranks > 1)
+        j->inverse /= (float)(j->acc * j->n_ranks);
     j->update = is_last_batch(j) ? 1 : 0;
     j->ema[0] = (float)m;
     j->ema[1] = (float)(1 - m);
@@ -175,8 +176,10 @@ static td_status tell_batch(job *j)
     j->ema[3] = (float)(1 - before);
     if (j->mixup.batch == 0)
         return TD_OK;
-    return td_mixup_draw(&j->mixup, j->s.epoch, j->s.iteration,
-                         j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration);
+    /* a batch of its own for every rank, as one rank has that accumulates them */
+    const int64_t batch = j->s.iteration * j->n_ranks + j->rank;
+    return td_mixup_draw(&j->mixup, j->s.epoch, batch,
+                         j->s.epoch * td_loader_batches(j->train_loader) * j->n_ranks + batch);
 }
 
 /*
@@ -223,6 +226,7 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied
     TD_TRY(td_amp_stats_run(j->amp_stats, j->program, &place));
     td_profile_step(j->profile, data_s);
     double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
+    TD_TRY(td_train_share_step(j, &loss));
     loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
     if (!isfinite(loss) && j->s.scaler.kind == TD_SCALER_NONE)
         return loss_failed(j, loss);
@@ -273,7 +277,7 @@ td_status td_train_l2_loss(td_train_job *j, double *out)
 
 static bool wants_to_stop(job *j)
 {
-    if (td_signal_caught()) {
+    if (td_train_may_stop(j)) {
         j->out->was_stopped = true;
         j->is_over = true;
     }
@@ -316,6 +320,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
     const int64_t begin_ns = td_now_ns();
     TD_TRY(j->task->judge(j, prefix, v));
+    TD_TRY(td_train_share_stop(j, &v->was_stopped));
     td_trace_span(j->trace, *prefix ? "validate the averages" : "validate", begin_ns);
     return TD_OK;
 }
@@ -356,6 +361,9 @@ static td_status end_epoch(job *j)
     int64_t epoch = j->s.epoch;
     const bool is_judged = td_train_is_due(j);
     bool is_best = false;
+    TD_TRY(td_train_say_stragglers(j));
+    TD_TRY(td_train_share_sums(j));
+    TD_TRY(td_train_share_statistics(j));
     count_unfinished(&j->s);
     const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
     j->s.last_train_loss = mean_loss(&j->s);
@@ -384,7 +392,7 @@ static td_status end_epoch(job *j)
     TD_TRY(td_train_report_epoch(j, is_judged ? &v : NULL,
                                  is_judged && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
-    if (is_best && !j->o.no_checkpoints)
+    if (is_best && td_train_writes(j))
         TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
                                    j->s.batches_tracked, &f));
     TD_TRY(keep_epoch(j, epoch));
@@ -414,7 +422,8 @@ static td_status run(job *j)
             j->s.last_train_loss = mean_loss(&j->s);
             double seconds = j->data_s + j->compute_s;
             if (seconds > 0)
-                j->out->images_per_s = (double)j->epoch_batches * j->o.batch_size / seconds;
+                j->out->images_per_s =
+                    (double)j->epoch_batches * j->o.batch_size * j->n_ranks / seconds;
             return save(j);
         }
         TD_TRY(end_epoch(j));
@@ -427,6 +436,8 @@ static td_status run(job *j)
 static td_status run_and_list(job *j)
 {
     td_status st = run(j);
+    if (j->rank > 0)
+        return st;
     if (st == TD_OK)
         return td_bad_list_write(&j->bad, j->train_loader, j->val_loader);
     char *message = td_copy_text(td_error_message());
@@ -504,6 +515,7 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(finish(&j));
 out:
     st = td_trace_close(j.trace, st);
+    td_comm_close(j.comm, st);
     td_status closed = td_report_close(j.report);
     td_status stats_closed = td_amp_stats_close(j.amp_stats);
     td_train_release(&j);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/sizes.h"
 #include "io/lock.h"
+#include "rt/comm.h"
 #include "tandem/data.h"
 #include "train/amp_stats.h"
 #include "train/bad_list.h"
@@ -84,6 +85,10 @@ typedef struct {
     int64_t epoch_batches;    /* likewise */
     int64_t planned_steps;    /* where the training ends inside an epoch; 0: at an epoch's end */
     bool is_over;
+    td_comm *comm;       /* NULL: one rank */
+    int rank, n_ranks;
+    bool is_stop_wanted; /* a signal came to some rank */
+    double waited_s;     /* that the program had waited for others when it was last asked */
     td_train_result *out;
 } td_train_job;
 
@@ -103,7 +108,7 @@ int td_train_eval_batch(const td_train_opts *o);
 td_status td_train_plan(td_train_job *j) TD_CHECKED;
 
 /** Pictures of a synthetic data set: as many as the run reads. */
-int64_t td_train_synthetic_images(const td_train_opts *o);
+int64_t td_train_synthetic_images(const td_train_job *j);
 
 /** j->class_names: those of j->train_set. */
 td_status td_train_list_classes(td_train_job *j) TD_CHECKED;

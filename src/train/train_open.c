@@ -14,11 +14,13 @@
 #include "base/os.h"
 #include "io/atomic.h"
 #include "pass/amp.h"
+#include "rt/device.h"
 #include "train/inputs.h"
 #include "train/network.h"
 #include "train/preset.h"
 #include "train/task.h"
 #include "train/train_job.h"
+#include "train/train_ranks.h"
 #include "train/train_report.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
@@ -60,7 +62,7 @@ static td_status keep_graph_text(job *j)
 }
 
 /* inside an epoch, the place is counted in batches: their size must be the one that was */
-static td_status check_place(const job *j, const char *path)
+static td_status check_place(job *j, const char *path)
 {
     const char *config = td_tensors_meta(j->start, "tandem.config");
     td_json *doc;
@@ -73,12 +75,16 @@ static td_status check_place(const job *j, const char *path)
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
     const int64_t of =
-        j->o.optimizer_batch_size > 0 ? j->o.optimizer_batch_size / j->o.batch_size : 1;
+        j->o.optimizer_batch_size > 0
+            ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->n_ranks)
+            : 1;
     if (j->s.step.done && of != j->s.step.of)
         return td_error(TD_EARG,
                         "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
                         "cannot go on with %lld",
                         path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
+    if (j->s.ranks != j->n_ranks)
+        return td_train_move_place(j, path, batch);
     if (batch != j->o.batch_size)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
@@ -186,10 +192,11 @@ static td_status open_sizes(job *j)
 
 /* --- open: data ------------------------------------------------------------------------------- */
 
-int64_t td_train_synthetic_images(const td_train_opts *o)
+int64_t td_train_synthetic_images(const td_train_job *j)
 {
+    const td_train_opts *o = &j->o;
     int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
-    return batches * o->batch_size;
+    return batches * o->batch_size * j->n_ranks;
 }
 
 td_status td_train_list_classes(td_train_job *j)
@@ -208,6 +215,8 @@ void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
     const td_train_opts *o = &j->o;
     lo->is_training = true;
     lo->seed = j->s.seed;
+    lo->rank = j->rank;
+    lo->world = j->n_ranks;
     lo->image_sizes = o->image_size_schedule;
     lo->start_epoch = j->s.epoch;
     lo->start_batch = j->s.iteration;
@@ -231,7 +240,14 @@ static td_status open_precision(job *j)
     j->o.amp = td_train_amp(&j->o);
     j->o.fp16 = false;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
+    TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was settled */
+    if (j->comm && j->o.tune == TD_TUNE_FULL) {
+        td_log(TD_LOG_WARN, "train", "--tune full is for one rank, which leaves its times in the "
+                                     "cache: several take what is there");
+        j->o.tune = TD_TUNE_CACHED;
+    }
+    td_device_join(j->dev, j->comm);
     return td_device_tune(j->dev, (td_tune_mode)j->o.tune, j->o.tune_cache);
 }
 
@@ -246,17 +262,24 @@ static void open_scaler(job *j)
 }
 
 /* one optimiser step for so many batches */
-static void open_accumulation(job *j)
+static td_status open_accumulation(job *j)
 {
-    const int n = j->o.batch_size, of = j->o.optimizer_batch_size;
+    const int64_t n = (int64_t)j->o.batch_size * j->n_ranks, of = j->o.optimizer_batch_size;
     j->acc = of > 0 ? of / n : 1;
     j->s.step.of = j->acc;
+    j->s.ranks = j->n_ranks;
     if (of < 0)
-        return;
+        return TD_OK;
+    if (of < n)
+        return td_error(TD_EUSAGE, "--optimizer-batch-size: %lld is less than a batch of all "
+                                   "ranks, %d x %d",
+                        (long long)of, j->n_ranks, j->o.batch_size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",
-               "the optimiser's batch of %d is no multiple of the batch of %d: a step is of %lld",
-               of, n, (long long)(j->acc * n));
+               "the optimiser's batch of %lld is no multiple of the batch of %lld: a step is of "
+               "%lld",
+               (long long)of, (long long)n, (long long)(j->acc * n));
+    return TD_OK;
 }
 
 static td_status open_mixup(job *j)
@@ -414,20 +437,36 @@ static td_status write_config(const job *j, const char *path)
     return st;
 }
 
+/* what rank 0 writes for all */
+static void keep_files_shut(job *j)
+{
+    td_train_opts *o = &j->o;
+    td_free(j->path[TD_PATH_REPORT]);
+    j->path[TD_PATH_REPORT] = NULL;
+    o->final_weights = o->train_logits = o->amp_stats = o->trace = NULL;
+    o->tensorboard = o->csv = o->csv_iterations = NULL;
+    o->log_format = 0;
+}
+
 static td_status open_files(job *j)
 {
     const td_train_opts *o = &j->o;
-    TD_TRY(td_make_folder(o->workspace));
     TD_TRY(make_config(j));
+    TD_TRY(td_train_agree(j));
+    if (j->rank > 0)
+        keep_files_shut(j);
+    else
+        TD_TRY(td_make_folder(o->workspace));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
-    if (!o->no_checkpoints) {
+    if (td_train_writes(j)) {
         TD_TRY(td_lock_open(o->workspace, &j->lock));
         TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
     }
-    TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
+    if (j->rank == 0)
+        TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
     TD_TRY(td_train_report_open(j));
-    if (!o->no_checkpoints)
+    if (td_train_writes(j))
         TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);
@@ -487,11 +526,13 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(td_log_configure(j->o.log));
     td_train_say_preset(&j->o);
     TD_TRY(check_options(j));
-    td_set_threads(j->o.threads);
     td_signals_catch();
+    TD_TRY(td_train_meet(j));
+    td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->comm));
     TD_TRY(name_files(j));
     TD_TRY(open_start(j));
     choose_seed(j);
+    TD_TRY(td_train_share_seed(j));
     TD_TRY(open_sizes(j));
     TD_TRY(read_own_graph(j));
     j->task = td_task_of(&j->o.model);
@@ -502,7 +543,7 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(td_device_open(j->o.device, &j->dev));
     TD_TRY(open_precision(j));
     open_scaler(j);
-    open_accumulation(j);
+    TD_TRY(open_accumulation(j));
     TD_TRY(td_train_plan(j));
     TD_TRY(open_mixup(j));
     TD_TRY(td_train_program_open(j));

@@ -63,7 +63,7 @@ static td_status bind_scalars(job *j)
         const void *data;
     } rows[] = { { true, "lr", &j->lr },
                  { scales, TD_INPUT_SCALE, &j->scale },
-                 { scales || j->acc > 1, TD_INPUT_INVERSE, &j->inverse },
+                 { scales || j->acc > 1 || j->comm, TD_INPUT_INVERSE, &j->inverse },
                  { j->acc > 1, TD_INPUT_UPDATE, &j->update },
                  { averages, TD_INPUT_EMA_KEEP, &j->ema[0] },
                  { averages, TD_INPUT_EMA_SHARE, &j->ema[1] },
@@ -81,10 +81,10 @@ static td_status bind_scalars(job *j)
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
-        (j->acc == 1 && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
+        (j->acc == 1 && !j->comm && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
-                               "averages and no RMSprop");
+                               "averages, no RMSprop and one rank");
 }
 
 /* both loaders' rings and the judge's own batch */
@@ -108,6 +108,8 @@ static td_sgd_opts sgd_opts(const job *j)
                           .eps = o->rmsprop_eps,
                           .decay_rule = (td_decay_rule)o->decay_rule,
                           .accumulates = j->acc > 1,
+                          .ranks = j->n_ranks,
+                          .sums_in_order = o->reproducible,
                           .averages = o->use_ema >= 0,
                           .mixes = o->mixup > 0,
                           .frozen = o->freeze,
@@ -250,6 +252,7 @@ td_status td_train_program_fit(td_train_job *j)
         &(td_load_opts){ .with_momentum = true, .frozen_then = o->freeze, .frozen_now = o->freeze },
         j->program));
     TD_OUT(bind_scalars(j));
+    j->waited_s = 0;
     td_log(TD_LOG_INFO, "train",
            "epoch %lld: pictures of %d x %d after %d x %d, compiled in %.1f s",
            (long long)j->s.epoch, size, size, j->size, j->size,

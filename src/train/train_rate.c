@@ -46,7 +46,7 @@ static td_status plan_rate(job *j, int64_t steps)
     p->begin = o->warmup_lr >= 0 ? o->warmup_lr : SSD320_WARM_BEGIN * o->lr;
     if (is_ssd320)
         return TD_OK;
-    p->lr = o->lr * (double)(o->batch_size * j->acc) / SSD300_BATCH;
+    p->lr = o->lr * (double)(o->batch_size * j->acc * j->n_ranks) / SSD300_BATCH;
     TD_TRY_MSG(td_lr_falls_parse(o->multistep ? o->multistep : SSD300_FALLS, p), "--multistep");
     return TD_OK;
 }
@@ -122,7 +122,8 @@ static double rate(const job *j)
     const int64_t step = step_now(j);
     switch ((td_lr_rule)j->o.lr_rule) {
     case TD_LR_RULE_TF:
-        return td_lr_at_step(&lr, step, (double)batches / (double)j->acc, j->o.batch_size * j->acc);
+        return td_lr_at_step(&lr, step, (double)batches / (double)j->acc,
+                             j->o.batch_size * j->acc * j->n_ranks);
     case TD_LR_RULE_SSD320:
         return td_lr_ssd320(&j->by_step, step);
     case TD_LR_RULE_SSD300:

@@ -111,9 +111,7 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
 static double logged_loss(const td_train_job *j, double loss)
 {
     const td_train_opts *o = &j->o;
-    if (!o->raport_compat || o->optimizer_batch_size <= o->batch_size)
-        return loss;
-    return loss / (double)(o->optimizer_batch_size / o->batch_size);
+    return o->raport_compat ? loss / (double)j->acc : loss;
 }
 
 static void add_step(td_train_job *j, double loss, double data_s, double compute_s)
@@ -122,7 +120,7 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
     const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
     td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
                         .scale = (double)j->scale,
-                        .n_images = j->o.batch_size,
+                        .n_images = j->o.batch_size * j->n_ranks,
                         .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
                         .compute_s = compute_s,
                         .parts = { (double)NAN, (double)NAN, (double)NAN } };

@@ -111,21 +111,43 @@ static void optimise(const step *s, td_value *w, td_value *grad)
         td_build_fail(s->b, TD_ENOMEM);
 }
 
-/* the gradient, or its sum with those of the step's batches before */
-static td_value *summed(const step *s, td_value *sum, td_value *grad)
+/* What became of a gradient.  NULL where a step is one batch: sum. */
+typedef struct {
+    td_value *sum;   /* parameter: of the step's batches before */
+    td_value *kept;  /* what it becomes, unless the step is over */
+    td_value *total; /* what the update is given: of all ranks */
+} gradient;
+
+/*
+ * The gradient, or its sum with those of the step's batches before; and of ranks the sum of theirs.
+ * They exchange it once a step, or, so that one batch after the other is added whatever rank it is
+ * of, once a batch.
+ */
+static gradient summed(const step *s, td_value *sum, td_value *grad)
 {
-    return s->o->accumulates ? td_emit(s->b, &td_op_accumulate, NULL, sum, grad) : grad;
+    const td_all_reduce_attr each = { .always = true };
+    gradient g = { .sum = sum, .kept = grad };
+    if (sum && s->o->ranks > 1 && s->o->sums_in_order) {
+        g.kept = td_emit(s->b, &td_op_all_reduce, &each, grad, s->update, sum);
+        g.total = g.kept;
+        return g;
+    }
+    if (sum)
+        g.kept = td_emit(s->b, &td_op_accumulate, NULL, sum, grad);
+    g.total = s->o->ranks < 2 ? g.kept
+              : sum           ? td_emit(s->b, &td_op_all_reduce, NULL, g.kept, s->update)
+                              : td_emit(s->b, &td_op_all_reduce, NULL, g.kept);
+    return g;
 }
 
-/* `sum` is NULL where a step is one batch */
-static void update(const step *s, td_value *w, td_value *sum, td_value *grad)
+static void update(const step *s, td_value *w, gradient g)
 {
     td_value *avg = s->o->averages ? beside(s->b, TD_EMA_PREFIX, w) : NULL;
     if (avg && s->before)
         average(s, w, avg, true, s->guard);
-    optimise(s, w, grad);
-    if (sum)
-        td_emit(s->b, &td_op_carry, NULL, w, sum, grad, s->update);
+    optimise(s, w, g.total);
+    if (g.sum)
+        td_emit(s->b, &td_op_carry, NULL, w, g.sum, g.kept, s->update);
     if (avg)
         average(s, w, avg, false, s->guard);
 }
@@ -139,7 +161,7 @@ static void add_plain(const step *s, td_value *loss)
         if (!is_trained(s->o, w))
             continue;
         td_value *sum = s->o->accumulates ? beside(s->b, TD_SUM_PREFIX, w) : NULL;
-        update(s, w, sum, summed(s, sum, td_gradient(s->b, loss, w)));
+        update(s, w, summed(s, sum, td_gradient(s->b, loss, w)));
     }
 }
 
@@ -152,9 +174,9 @@ static void add_scaled(step *s, td_value *loss)
 {
     td_builder *b = s->b;
     const int n = td_build_param_count(b);
-    td_value **grad = td_alloc((size_t)n + 1, 2 * sizeof *grad), **sum = grad ? grad + n + 1 : NULL;
+    gradient *grad = td_alloc((size_t)n + 1, sizeof *grad), of_loss = { .total = loss };
     td_value *scaled = td_mul(b, loss, td_input(b, TD_INPUT_SCALE, td_value_type(s->lr)));
-    td_value *losses = NULL, *total = loss;
+    td_value *losses = NULL;
     if (!grad) {
         td_build_fail(b, TD_ENOMEM);
         return;
@@ -162,22 +184,22 @@ static void add_scaled(step *s, td_value *loss)
     if (s->o->accumulates) {
         const td_type t = td_value_type(loss);
         losses = td_param(b, TD_SUM_PREFIX "loss", t.dtype, t.rank, t.dim, "role=momentum");
-        total = summed(s, losses, loss);
     }
-    s->guard = td_emit(b, &td_op_all_finite, NULL, total, s->update);
+    of_loss = summed(s, losses, loss);
+    s->guard = td_emit(b, &td_op_all_finite, NULL, of_loss.total, s->update);
     for (int i = 0; i < n && td_build_ok(b); i++) {
         td_value *w = td_build_param(b, i);
         if (!is_trained(s->o, w))
             continue;
-        sum[i] = s->o->accumulates ? beside(b, TD_SUM_PREFIX, w) : NULL;
-        grad[i] = summed(s, sum[i], td_gradient(b, scaled, w));
-        s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i], s->guard);
+        td_value *sum = s->o->accumulates ? beside(b, TD_SUM_PREFIX, w) : NULL;
+        grad[i] = summed(s, sum, td_gradient(b, scaled, w));
+        s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i].total, s->guard);
     }
     for (int i = 0; i < n && td_build_ok(b); i++)
-        if (grad[i])
-            update(s, td_build_param(b, i), sum[i], grad[i]);
+        if (grad[i].total)
+            update(s, td_build_param(b, i), grad[i]);
     if (losses)
-        td_emit(b, &td_op_carry, NULL, total, losses, total, s->update);
+        td_emit(b, &td_op_carry, NULL, of_loss.kept, losses, of_loss.kept, s->update);
     td_output(b, TD_OUTPUT_FINITE, s->guard);
     td_free(grad);
 }
@@ -201,7 +223,7 @@ void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_op
         td_free(is_norm);
         return;
     }
-    if (o->is_scaled || o->accumulates)
+    if (o->is_scaled || o->accumulates || o->ranks > 1)
         s.inverse = td_input(b, TD_INPUT_INVERSE, scalar);
     if (o->accumulates)
         s.guard = s.update = td_input(b, TD_INPUT_UPDATE, scalar);

@@ -1,0 +1,341 @@
+/*
+ * train_ranks.c -- see train_ranks.h
+ */
+#include "train/train_ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "io/digest.h"
+#include "rt/collective.h"
+#include "train/weights.h"
+
+typedef td_train_job job;
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+td_status td_train_meet(td_train_job *j)
+{
+    td_rank_place place;
+    TD_TRY(td_ranks_here(&place));
+    j->n_ranks = 1;
+    if (place.size == 1)
+        return TD_OK;
+    TD_TRY(td_comm_open(&place, NULL, &j->comm));
+    j->rank = place.rank;
+    j->n_ranks = place.size;
+    j->out->rank = place.rank;
+    if (place.rank > 0 && !j->o.log && !getenv("TANDEM_RANK_LOGS"))
+        TD_TRY(td_log_configure("warn"));
+    td_log(TD_LOG_INFO, "train", "%d ranks, %d of them on this machine, %d threads each",
+           place.size, td_comm_local_size(j->comm),
+           j->o.threads ? j->o.threads : td_comm_threads(j->comm));
+    return TD_OK;
+}
+
+td_status td_train_share_seed(td_train_job *j)
+{
+    TD_TRY(td_comm_broadcast(j->comm, &j->o.seed, sizeof j->o.seed));
+    j->s.seed = (uint64_t)j->o.seed;
+    return TD_OK;
+}
+
+td_status td_train_share_precision(td_train_job *j)
+{
+    return td_comm_broadcast(j->comm, &j->o.amp.precision, sizeof j->o.amp.precision);
+}
+
+/* --- one run ---------------------------------------------------------------------------------- */
+
+/* what may differ from rank to rank */
+static const char *const own_options[] = { "threads",    "workers",    "log",
+                                           "data",       "workspace",  "tune_cache",
+                                           "prefetch",   "gpu_affinity" };
+
+/* `config` without those: `"name": value, ` each */
+static void add_options(const char *config, td_text *out)
+{
+    for (const char *p = config; *p;) {
+        size_t n = 0;
+        bool is_text = false;
+        while (p[n] && (is_text || strncmp(p + n, ", \"", 3) != 0)) {
+            is_text ^= p[n] == '"' && (n == 0 || p[n - 1] != '\\');
+            n++;
+        }
+        bool is_own = false;
+        for (size_t i = 0; i < sizeof own_options / sizeof *own_options; i++) {
+            const char *name = strchr(p, '"');
+            const size_t k = strlen(own_options[i]);
+            is_own = is_own || (name && strncmp(name + 1, own_options[i], k) == 0 &&
+                                name[1 + k] == '"');
+        }
+        if (!is_own)
+            td_text_add(out, "%.*s\n", (int)n, p);
+        p += n;
+        p += *p ? 2 : 0;
+    }
+}
+
+static void add_data(const char *what, const td_dataset *ds, td_text *out)
+{
+    td_digest d;
+    if (!ds)
+        return;
+    td_digest_init(&d);
+    const size_t root = strlen(td_dataset_root(ds));
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        const char *path = td_dataset_path(ds, i);
+        const int64_t label = td_dataset_label(ds, i);
+        td_digest_add(&d, &label, sizeof label);
+        if (path)
+            td_digest_add(&d, path + (strlen(path) > root ? root : 0),
+                          strlen(path) - (strlen(path) > root ? root : 0));
+    }
+    td_text_add(out, "%s: %" PRId64 " samples %d classes list %016" PRIx64 "\n", what,
+                td_dataset_count(ds), td_dataset_classes(ds), td_digest_value(&d));
+}
+
+/* tensors are the data themselves */
+static td_status add_file(const char *what, const char *path, td_text *out)
+{
+    enum { PART = 1 << 16 };
+    td_digest d;
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    char *part = f ? td_alloc(PART, 1) : NULL;
+    if (f && !part) {
+        fclose(f);
+        return TD_ENOMEM;
+    }
+    if (f) {
+        td_digest_init(&d);
+        for (size_t n; (n = fread(part, 1, PART, f)) > 0;)
+            td_digest_add(&d, part, n);
+        fclose(f);
+        td_text_add(out, "%s: %016" PRIx64 "\n", what, td_digest_value(&d));
+    }
+    td_free(part);
+    return TD_OK;
+}
+
+/* line by line, so that the message shows what differs */
+static td_status describe(const job *j, td_text *out)
+{
+    char *program;
+    td_text_add(out, "tandem: version %s\n", td_version());
+    TD_TRY(add_file("the program file", "/proc/self/exe", out));
+    add_options(td_text_get(&j->config), out);
+    add_data("training data", j->train_set, out);
+    add_data("validation data", j->val_set, out);
+    if (td_dataset_backend(j->train_set) == TD_DATA_TENSORS)
+        TD_TRY(add_file("tensors", td_dataset_root(j->train_set), out));
+    td_text_add(out, "place: epoch %" PRId64 " iteration %" PRId64 " step %" PRId64 "\n",
+                j->s.epoch, j->s.iteration, j->s.steps);
+    TD_TRY(td_program_print(j->program, &program));
+    td_text_add(out, "compiled step: %016" PRIx64 "\n", td_digest_of(program, strlen(program)));
+    td_text_free(program);
+    return td_text_status(out);
+}
+
+/* one parameter, by way of plain memory */
+static td_status share_param(job *j, int i, float **room, size_t *cap)
+{
+    const char *name = td_program_param_name(j->program, i);
+    const td_type t = td_program_param_type(j->program, i);
+    const size_t bytes = (size_t)td_type_count(&t) * td_dtype_bytes(t.dtype);
+    TD_TRY(td_reserve(room, cap, bytes / sizeof **room + 1, sizeof **room));
+    if (j->rank == 0)
+        TD_TRY(td_program_get(j->program, name, *room));
+    TD_TRY(td_comm_broadcast(j->comm, *room, bytes));
+    return j->rank == 0 ? TD_OK : td_program_set(j->program, name, *room);
+}
+
+static td_status share_params(job *j, bool (*wants)(const job *j, int i))
+{
+    float *room = NULL;
+    size_t cap = 0;
+    td_status st = TD_OK;
+    for (int i = 0; st == TD_OK && j->comm && i < td_program_param_count(j->program); i++)
+        if (wants(j, i))
+            st = share_param(j, i, &room, &cap);
+    td_free(room);
+    return st;
+}
+
+static bool is_any(const job *j, int i)
+{
+    (void)j;
+    (void)i;
+    return true;
+}
+
+td_status td_train_agree(td_train_job *j)
+{
+    td_text text = { 0 };
+    if (!j->comm)
+        return TD_OK;
+    td_status st = describe(j, &text);
+    if (st == TD_OK)
+        st = td_comm_agree(j->comm, "run", td_text_get(&text));
+    td_text_release(&text);
+    TD_TRY(st);
+    TD_TRY(share_params(j, is_any));
+    return td_train_split_sums(j);
+}
+
+bool td_train_writes(const td_train_job *j)
+{
+    return !j->o.no_checkpoints && j->rank == 0;
+}
+
+/* --- step and epoch --------------------------------------------------------------------------- */
+
+td_status td_train_share_step(td_train_job *j, double *loss)
+{
+    double sums[2] = { *loss, td_signal_caught() ? 1 : 0 };
+    if (!j->comm)
+        return TD_OK;
+    TD_TRY(td_comm_sum_f64(j->comm, sums, 2));
+    *loss = sums[0] / j->n_ranks;
+    j->is_stop_wanted = sums[1] > 0;
+    return TD_OK;
+}
+
+td_status td_train_share_stop(td_train_job *j, bool *was_stopped)
+{
+    int64_t n = *was_stopped;
+    TD_TRY(td_comm_sum_i64(j->comm, &n, 1));
+    *was_stopped = n > 0;
+    return TD_OK;
+}
+
+bool td_train_may_stop(const td_train_job *j)
+{
+    /* inside a step every rank has sums of its own, and one checkpoint cannot hold them all */
+    return j->comm ? j->is_stop_wanted && j->s.step.done == 0 : td_signal_caught() != 0;
+}
+
+static bool is_statistic(const job *j, int i)
+{
+    const char *name = td_program_param_name(j->program, i);
+    if (strcmp(td_program_param_role(j->program, i), "stat") == 0)
+        return true;
+    if (!td_text_starts(name, TD_EMA_PREFIX))
+        return false;
+    for (int k = 0; k < td_program_param_count(j->program); k++)
+        if (strcmp(td_program_param_name(j->program, k), name + strlen(TD_EMA_PREFIX)) == 0)
+            return strcmp(td_program_param_role(j->program, k), "stat") == 0;
+    return false;
+}
+
+td_status td_train_share_statistics(td_train_job *j)
+{
+    return share_params(j, is_statistic);
+}
+
+static bool has_own_sums(const job *j)
+{
+    return j->comm && j->acc > 1 && j->s.step.done > 0 && !j->o.reproducible;
+}
+
+/* every sum of a step under way, through `change` */
+static td_status each_sum(job *j, td_status (*change)(job *j, float *x, int64_t n))
+{
+    td_status st = TD_OK;
+    for (int i = 0; st == TD_OK && i < td_program_param_count(j->program); i++) {
+        const char *name = td_program_param_name(j->program, i);
+        const td_type t = td_program_param_type(j->program, i);
+        if (!td_text_starts(name, TD_SUM_PREFIX))
+            continue;
+        float *x = td_alloc((size_t)td_type_count(&t), sizeof *x);
+        st = x ? td_program_get(j->program, name, x) : TD_ENOMEM;
+        if (st == TD_OK)
+            st = change(j, x, td_type_count(&t));
+        if (st == TD_OK)
+            st = td_program_set(j->program, name, x);
+        td_free(x);
+    }
+    return st;
+}
+
+static td_status put_together(job *j, float *x, int64_t n)
+{
+    float *all = td_alloc((size_t)n, (size_t)j->n_ranks * sizeof *all);
+    td_status st = all ? td_comm_gather(j->comm, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
+    for (int64_t i = 0; st == TD_OK && i < n; i++) {
+        x[i] = 0;
+        for (int r = 0; r < j->n_ranks && j->rank == 0; r++)
+            x[i] += all[r * n + i];
+    }
+    td_free(all);
+    return st;
+}
+
+static td_status forget(job *j, float *x, int64_t n)
+{
+    (void)j;
+    memset(x, 0, (size_t)n * sizeof *x);
+    return TD_OK;
+}
+
+td_status td_train_share_sums(td_train_job *j)
+{
+    return has_own_sums(j) ? each_sum(j, put_together) : TD_OK;
+}
+
+td_status td_train_split_sums(td_train_job *j)
+{
+    return has_own_sums(j) && j->rank > 0 ? each_sum(j, forget) : TD_OK;
+}
+
+/* --- going on with other ranks ---------------------------------------------------------------- */
+
+td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
+{
+    const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch_size * j->n_ranks;
+    const int64_t samples = j->s.iteration * then;
+    const bool is_dealt = !j->o.shuffle && !j->o.sampler;
+    if (is_dealt && then == now)
+        return TD_OK;
+    if (!is_dealt || j->s.step.done || samples % now)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an epoch, after %" PRId64 " batches of %" PRId64
+                        " on %" PRId64 " ranks: it cannot go on with %d of %d",
+                        path, j->s.iteration, batch, j->s.ranks, j->n_ranks, j->o.batch_size);
+    const int64_t iteration = samples / now;
+    if (j->s.iteration) /* a sum of means over batches */
+        j->s.loss_sum *= (double)iteration / (double)j->s.iteration;
+    j->s.iteration = iteration;
+    return TD_OK;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+td_status td_train_say_stragglers(td_train_job *j)
+{
+    const double worth = 0.1; /* of the epoch */
+    double own = td_program_waited_s(j->program) - j->waited_s;
+    double *all = j->comm ? td_alloc((size_t)j->n_ranks, sizeof *all) : NULL;
+    int least = 0;
+    double most = 0;
+    if (!j->comm)
+        return TD_OK;
+    if (!all)
+        return TD_ENOMEM;
+    j->waited_s += own;
+    td_status st = td_comm_gather(j->comm, &own, sizeof own, all);
+    for (int r = 0; st == TD_OK && r < j->n_ranks; r++) {
+        least = all[r] < all[least] ? r : least;
+        most = all[r] > most ? all[r] : most;
+    }
+    const double late = st == TD_OK ? most - all[least] : 0;
+    if (late > worth * (j->data_s + j->compute_s))
+        td_log(TD_LOG_INFO, "train", "%s is slow: others have waited %.1f s of %.1f s for it",
+               td_comm_name(j->comm, least), late, j->data_s + j->compute_s);
+    td_free(all);
+    return st;
+}
