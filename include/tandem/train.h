@@ -591,6 +591,30 @@ TD_API void td_run_report_defaults(td_run_report_opts *opts);
 TD_API TD_CHECKED td_status td_run_report(const td_run_report_opts *opts, int n,
                                           const char *const *paths, char **text);
 
+/** How `tandem launch` starts ranks. */
+typedef struct {
+    int nproc;               /* on this machine */
+    int nnodes, node_rank;   /* machines, and which of them this is */
+    const char *master_addr; /* where rank 0 listens; of one machine: NULL */
+    int master_port;         /* 0: of one machine chosen, else 29500 */
+    int cpu_affinity;        /* 0: shares of the cores where there are enough, else td_affinity + 1 */
+    const char *log_dir;     /* a file for every rank but 0; NULL: none */
+    const char *log;
+} td_ranks_opts;
+
+TD_API const struct td_field *td_ranks_fields(void);
+
+/**
+ * Start this program `nproc` times with `args` as its line, and wait for all.  One that fails ends
+ * the others; signals are handed on.  *code: 0, or what the first that failed ended with, 128 +
+ * signal where it was killed; then the log says which.
+ *   TD_EUSAGE  an option contradicts another
+ *   TD_EARG    fewer cores than ranks that want their own
+ *   TD_EIO     no process, no file
+ */
+TD_API TD_CHECKED td_status td_ranks_run(const td_ranks_opts *opts, int n_args,
+                                         const char *const *args, int *code);
+
 /** What this machine offers, as text or JSON (td_text_free). */
 TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
 

@@ -186,6 +186,13 @@ TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, ch
                                       const char **rest, int *n_rest, td_arena *arena);
 
 /**
+ * The same up to the first argument that is no option, or to "--": it and all that follow are
+ * `rest`, whatever they look like.  For commands that hand a line on.
+ */
+TD_CHECKED td_status td_options_parse_head(const td_field_group *groups, int argc, char **argv,
+                                           const char **rest, int *n_rest, td_arena *arena);
+
+/**
  * Read a --config file over the present values: YAML (of which JSON is a part), flat or in sections
  * named as the titles of pages ("Data" is `data:`), or lines "name = value".  Names are the long
  * ones in any spelling, not shortened; a list is joined with commas.  TD_EUSAGE: an unknown name

@@ -290,8 +290,8 @@ static td_status parse_short(line *l, const char *arg)
     return TD_OK;
 }
 
-td_status td_options_parse(const td_field_group *groups, int argc, char **argv, const char **rest,
-                           int *n_rest, td_arena *arena)
+static td_status parse_line(const td_field_group *groups, int argc, char **argv, const char **rest,
+                            int *n_rest, bool is_head, td_arena *arena)
 {
     line l = { .groups = groups, .argc = argc, .argv = argv, .arena = arena };
     bool is_over = false;
@@ -306,10 +306,29 @@ td_status td_options_parse(const td_field_group *groups, int argc, char **argv, 
             rest[(*n_rest)++] = arg;
         else if (strcmp(arg, "--") == 0)
             is_over = true;
-        else if (arg[1] == '-')
+        if (is_head && (is_plain || is_over)) {
+            while (l.next < argc)
+                rest[(*n_rest)++] = argv[l.next++];
+            return TD_OK;
+        }
+        if (is_plain || is_over)
+            continue;
+        if (arg[1] == '-')
             TD_TRY(parse_long(&l, arg));
         else
             TD_TRY(parse_short(&l, arg));
     }
     return TD_OK;
+}
+
+td_status td_options_parse(const td_field_group *groups, int argc, char **argv, const char **rest,
+                           int *n_rest, td_arena *arena)
+{
+    return parse_line(groups, argc, argv, rest, n_rest, false, arena);
+}
+
+td_status td_options_parse_head(const td_field_group *groups, int argc, char **argv,
+                                const char **rest, int *n_rest, td_arena *arena)
+{
+    return parse_line(groups, argc, argv, rest, n_rest, true, arena);
 }

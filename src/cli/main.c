@@ -16,6 +16,7 @@
     VERB(init)                                                                                     \
     VERB(convert)                                                                                  \
     VERB(benchmark)                                                                                \
+    VERB(launch)                                                                                   \
     VERB(inspect)                                                                                  \
     VERB(report)                                                                                   \
     VERB(dataset)                                                                                  \

@@ -137,8 +137,10 @@ static td_status check_data(const line *l, const td_field_group *groups)
     return TD_OK;
 }
 
-static td_status parse(line *l, const td_field_group *groups, td_arena *arena)
+static td_status parse(const td_verb *verb, line *l, const td_field_group *groups, td_arena *arena)
 {
+    if (verb->hands_on)
+        return td_options_parse_head(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
     return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
 }
 
@@ -149,7 +151,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
 {
     for (int i = 0; groups[i].fields; i++)
         td_fields_default(groups[i].fields, groups[i].base);
-    TD_TRY(parse(l, groups, arena));
+    TD_TRY(parse(verb, l, groups, arena));
     if (c->help)
         return TD_OK;
     const td_common said = *c;
@@ -158,16 +160,17 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
         TD_TRY(verb->check(opts));
     if (verb->preset && c->config) {
         TD_TRY(read_config(c->config, groups, arena));
-        TD_TRY(parse(l, groups, arena));
+        TD_TRY(parse(verb, l, groups, arena));
     }
     if (verb->preset)
         TD_TRY(verb->preset(opts, groups, arena));
     TD_TRY(take_files(verb, opts, &said, groups, arena));
-    TD_TRY(parse(l, groups, arena));
+    TD_TRY(parse(verb, l, groups, arena));
     return c->print_config && l->n_rest == 0 ? TD_OK : check_args(verb, l->n_rest, l->rest);
 }
 
-static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out)
+static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out,
+                     int *code)
 {
     td_field_group groups[TD_TABLES_MAX] = { 0 };
     td_common c = { 0 };
@@ -181,7 +184,8 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(read_options(verb, opts, &c, &l, groups, arena));
     if (c.help)
         return td_verb_page(verb, TD_PAGE_TEXT, out);
-    td_call call = { .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out };
+    td_call call = { .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out,
+                     .code = code };
     if (verb->settle)
         TD_TRY(verb->settle(&call));
     if (c.print_config)
@@ -195,8 +199,9 @@ int td_verb_main(const td_verb *verb, int argc, char **argv)
     td_arena arena;
     td_text out = { 0 };
     td_arena_init(&arena);
-    td_status st = run(verb, argc, argv, &arena, &out);
-    int code = st == TD_OK ? 0 : td_verb_failed(verb, st);
+    int code = 0;
+    td_status st = run(verb, argc, argv, &arena, &out, &code);
+    code = st == TD_OK ? code : td_verb_failed(verb, st);
     code = td_verb_print(&out, code);
     td_text_release(&out);
     td_arena_release(&arena);

@@ -21,6 +21,7 @@ typedef struct {
     int n_args;
     bool json;
     td_text *out; /* the result, for stdout */
+    int *code;    /* the exit code, where the run itself did not fail; 0 unless set */
 } td_call;
 
 typedef struct {
@@ -31,6 +32,7 @@ typedef struct {
     const char *examples;       /* one command a line */
     int n_args_min, n_args_max; /* -1: no limit */
     bool has_json;
+    bool hands_on; /* options end at the first argument: the rest is another verb's line */
     size_t opts_bytes;
 
     /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */

@@ -24,7 +24,7 @@
 #define MAGIC  0x4d44u
 enum { BEAT_MS = 1000, OWN_STOP_S = 2, WHY_BYTES = 600, LEAVE_MS = 1000 };
 
-static const double default_wait_s = 60, default_stall_s = 7;
+static const double default_wait_s = 60, default_stall_s = 6;
 
 typedef enum { DATA = 1, BEAT, BYE, ABORT } frame_kind;
 

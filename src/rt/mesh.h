@@ -27,7 +27,7 @@ typedef struct td_mesh td_mesh;
 
 typedef struct {
     double wait_s;  /* for the others to come; 0: 60 */
-    double stall_s; /* without a sign of life; 0: 7 */
+    double stall_s; /* without a sign of life; 0: 6 */
 } td_mesh_opts;
 
 /** What goes to one rank, and what is awaited from it; NULL and 0: nothing. */

@@ -317,7 +317,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 
 td_status td_train_say_stragglers(td_train_job *j)
 {
-    const double worth = 0.1; /* of the epoch */
+    const double worth = 0.1, worth_s = 1; /* of the epoch, and at least */
     double own = td_program_waited_s(j->program) - j->waited_s;
     double *all = j->comm ? td_alloc((size_t)j->n_ranks, sizeof *all) : NULL;
     int least = 0;
@@ -333,7 +333,7 @@ td_status td_train_say_stragglers(td_train_job *j)
         most = all[r] > most ? all[r] : most;
     }
     const double late = st == TD_OK ? most - all[least] : 0;
-    if (late > worth * (j->data_s + j->compute_s))
+    if (late > worth_s && late > worth * (j->data_s + j->compute_s))
         td_log(TD_LOG_INFO, "train", "%s is slow: others have waited %.1f s of %.1f s for it",
                td_comm_name(j->comm, least), late, j->data_s + j->compute_s);
     td_free(all);
