@@ -348,6 +348,7 @@ typedef struct {
     int n_classes;
     char **class_names; /* [n_classes] */
     int64_t *confusion; /* [n_classes, n_classes]: pictures of a row's class taken for a column's */
+    int rank;           /* of the ranks, which all have the same counts */
 } td_evaluate_result;
 
 /** Release what `per_class` adds; fine after a failure, and twice. */

@@ -257,7 +257,7 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     td_status st = td_evaluate(opts, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    const td_status shown = show(&r, call);
+    const td_status shown = r.rank == 0 ? show(&r, call) : TD_OK; /* which speaks for all */
     td_evaluate_release(&r);
     return st == TD_OK ? shown : st;
 }

@@ -14,6 +14,7 @@
 #include "train/evaluation.h"
 #include "train/inputs.h"
 #include "train/judge.h"
+#include "train/meet.h"
 #include "train/report_settings.h"
 #include "train/report_sums.h"
 #include "train/weight_file.h"
@@ -55,6 +56,8 @@ static td_status open_data(evaluation *e)
     TD_TRY(td_open_split(&e->o.input, td_evaluation_split(e), &e->o.model, 0, &e->ds));
     TD_TRY(td_settle_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
+    lo.rank = td_comm_rank(e->comm);
+    lo.world = td_comm_size(e->comm);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
     bool has_names = td_dataset_backend(e->ds) == TD_DATA_FOLDER;
     if (!e->o.model.num_classes)
@@ -69,6 +72,22 @@ static td_status open_data(evaluation *e)
 
 /* the TensorFlow program's --warmup_steps */
 enum { TF_WARM_BATCHES = 50 };
+
+static td_status agree(evaluation *e, const char *config, const td_program *program)
+{
+    td_text text = { 0 };
+    td_status st = TD_OK;
+    if (!e->comm)
+        return TD_OK;
+    TD_OUT(td_describe_run(config, &text));
+    TD_OUT(td_describe_data("data", e->ds, &text));
+    TD_OUT(td_describe_file("weights", e->o.weights, &text));
+    TD_OUT(td_describe_program("compiled network", program, &text));
+    st = td_comm_agree(e->comm, "run", td_text_get(&text));
+out:
+    td_text_release(&text);
+    return st;
+}
 
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
 {
@@ -86,8 +105,9 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
         if (!path)
             TD_OUT(TD_ENOMEM);
     }
-    const td_report_opts ro = { .path = path,
-                                .to_log = e->o.log_format == 1,
+    const bool is_mine = td_comm_rank(e->comm) == 0;
+    const td_report_opts ro = { .path = is_mine ? path : NULL,
+                                .to_log = is_mine && e->o.log_format == 1,
                                 .is_compat = e->o.raport_compat,
                                 .has_tf_names = e->o.raport_names == 1,
                                 .detects = e->detect_judge != NULL,
@@ -96,8 +116,9 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
                                  .amp = &e->o.amp,
                                  .program = program,
                                  .val_images = td_dataset_count(e->ds) };
-    TD_OUT(td_report_open(&ro, &e->report));
     TD_OUT(td_settings_json(groups, &config));
+    TD_OUT(agree(e, td_text_get(&config), program));
+    TD_OUT(td_report_open(&ro, &e->report));
     TD_OUT(td_report_settings(e->report, td_text_get(&config), &e->o.model, &facts));
 out:
     td_text_release(&config);
@@ -126,6 +147,7 @@ static td_judge_opts judge_opts(const evaluation *e)
                             .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                             .smoothing = e->o.label_smoothing,
                             .amp = &e->o.amp,
+                            .comm = e->comm,
                             .skip_passes = e->o.skip_passes,
                             .dump_after = e->o.dump_after,
                             .print_freq = e->o.print_freq,
@@ -176,7 +198,7 @@ static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema
     r->n = v->counts.n;
     r->n_top1 = v->counts.n_top1;
     r->n_topk = v->counts.n_topk;
-    r->n_bad = td_loader_bad(e->ld, &bad);
+    r->n_bad = td_loader_bad(e->ld, &bad) + e->n_bad_elsewhere;
     r->top1 = td_percent(r->n_top1, r->n);
     r->topk = td_percent(r->n_topk, r->n);
     r->loss = r->n ? v->counts.loss_sum / (double)r->n : 0;
@@ -217,6 +239,21 @@ static td_status open_judge(evaluation *e)
     return td_evaluation_open_report(e, td_judge_program(e->judge));
 }
 
+/* what the judge does not sum itself */
+static td_status sum_rest(evaluation *e, td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    const int64_t own = td_loader_bad(e->ld, &bad);
+    const int classes = e->o.model.num_classes;
+    e->n_bad_elsewhere = own;
+    TD_TRY(td_comm_sum_i64(e->comm, &e->n_bad_elsewhere, 1));
+    e->n_bad_elsewhere -= own;
+    r->rank = td_comm_rank(e->comm);
+    for (int k = 0; r->confusion && k < classes; k++)
+        TD_TRY(td_comm_sum_i64(e->comm, r->confusion + (size_t)k * (size_t)classes, classes));
+    return TD_OK;
+}
+
 static td_status judge(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
@@ -228,9 +265,10 @@ static td_status judge(evaluation *e, td_evaluate_result *r)
     TD_OUT(run_judge(e, &jo, &v));
     if (e->o.ema_too)
         TD_OUT(judge_averages(e, &v, &latency, &ema));
+    TD_OUT(sum_rest(e, r));
     note(e, &v, e->o.ema_too ? &ema : NULL, r);
     TD_OUT(td_evaluation_write_report(e, &v, e->o.ema_too ? &ema : NULL));
-    if (e->o.confusion)
+    if (e->o.confusion && r->rank == 0)
         TD_OUT(td_confusion_write(r, e->o.confusion));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     st = td_require(e->o.require, &s, e->o.topk);
@@ -245,14 +283,19 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     evaluation e = { .o = *opts };
     *out = (td_evaluate_result){ 0 };
     TD_OUT(td_log_configure(opts->log));
-    td_set_threads(opts->threads);
     td_signals_catch();
     if (!opts->weights && opts->detections) {
         st = td_evaluation_of_files(opts, out);
         goto out;
     }
+    TD_OUT(td_meet("evaluate", &(td_meet_opts){ opts->log, NULL, opts->threads }, &e.comm));
+    if (e.comm && opts->logits)
+        TD_OUT(td_error(TD_EUSAGE, "--logits is of one rank: several have them in pieces"));
+    td_set_threads(opts->threads ? opts->threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
     if (td_model_detector(&e.o.model)) {
+        if (e.comm)
+            TD_OUT(td_error(TD_EUSAGE, "a detector is evaluated by one rank"));
         st = td_evaluation_of_detector(&e, out);
         goto out;
     }
@@ -263,7 +306,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, e.n_names, e.names));
     TD_OUT(judge(&e, out));
-out:;
+out:
+    td_comm_close(e.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(e.report);
     release(&e);
     if (st != TD_OK && st != TD_EREQUIRED)

@@ -6,6 +6,7 @@
 #define TD_TRAIN_EVALUATION_H
 
 #include "io/safetensors.h"
+#include "rt/comm.h"
 #include "tandem/data.h"
 #include "train/detect_judge.h"
 #include "train/judge.h"
@@ -21,7 +22,9 @@ typedef struct {
     td_detect_judge *detect_judge; /* ... or of a detector */
     td_report *report;
     int n_names;
-    char **names; /* the weight file's classes */
+    char **names;            /* the weight file's classes */
+    td_comm *comm;           /* NULL: one rank */
+    int64_t n_bad_elsewhere; /* pictures, on the other ranks */
 } td_evaluation;
 
 /** "val", or with --eval-training-data "train". */

@@ -4,15 +4,13 @@
 #include "train/train_ranks.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "io/digest.h"
 #include "rt/collective.h"
+#include "train/meet.h"
 #include "train/weights.h"
 
 typedef td_train_job job;
@@ -21,20 +19,11 @@ typedef td_train_job job;
 
 td_status td_train_meet(td_train_job *j)
 {
-    td_rank_place place;
-    TD_TRY(td_ranks_here(&place));
     j->n_ranks = 1;
-    if (place.size == 1)
-        return TD_OK;
-    TD_TRY(td_comm_open(&place, NULL, &j->comm));
-    j->rank = place.rank;
-    j->n_ranks = place.size;
-    j->out->rank = place.rank;
-    if (place.rank > 0 && !j->o.log && !getenv("TANDEM_RANK_LOGS"))
-        TD_TRY(td_log_configure("warn"));
-    td_log(TD_LOG_INFO, "train", "%d ranks, %d of them on this machine, %d threads each",
-           place.size, td_comm_local_size(j->comm),
-           j->o.threads ? j->o.threads : td_comm_threads(j->comm));
+    TD_TRY(td_meet("train", &(td_meet_opts){ j->o.log, j->o.gpu_affinity, j->o.threads },
+                   &j->comm));
+    j->rank = j->out->rank = td_comm_rank(j->comm);
+    j->n_ranks = td_comm_size(j->comm);
     return TD_OK;
 }
 
@@ -52,93 +41,15 @@ td_status td_train_share_precision(td_train_job *j)
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
-/* what may differ from rank to rank */
-static const char *const own_options[] = { "threads",    "workers",    "log",
-                                           "data",       "workspace",  "tune_cache",
-                                           "prefetch",   "gpu_affinity" };
-
-/* `config` without those: `"name": value, ` each */
-static void add_options(const char *config, td_text *out)
-{
-    for (const char *p = config; *p;) {
-        size_t n = 0;
-        bool is_text = false;
-        while (p[n] && (is_text || strncmp(p + n, ", \"", 3) != 0)) {
-            is_text ^= p[n] == '"' && (n == 0 || p[n - 1] != '\\');
-            n++;
-        }
-        bool is_own = false;
-        for (size_t i = 0; i < sizeof own_options / sizeof *own_options; i++) {
-            const char *name = strchr(p, '"');
-            const size_t k = strlen(own_options[i]);
-            is_own = is_own || (name && strncmp(name + 1, own_options[i], k) == 0 &&
-                                name[1 + k] == '"');
-        }
-        if (!is_own)
-            td_text_add(out, "%.*s\n", (int)n, p);
-        p += n;
-        p += *p ? 2 : 0;
-    }
-}
-
-static void add_data(const char *what, const td_dataset *ds, td_text *out)
-{
-    td_digest d;
-    if (!ds)
-        return;
-    td_digest_init(&d);
-    const size_t root = strlen(td_dataset_root(ds));
-    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
-        const char *path = td_dataset_path(ds, i);
-        const int64_t label = td_dataset_label(ds, i);
-        td_digest_add(&d, &label, sizeof label);
-        if (path)
-            td_digest_add(&d, path + (strlen(path) > root ? root : 0),
-                          strlen(path) - (strlen(path) > root ? root : 0));
-    }
-    td_text_add(out, "%s: %" PRId64 " samples %d classes list %016" PRIx64 "\n", what,
-                td_dataset_count(ds), td_dataset_classes(ds), td_digest_value(&d));
-}
-
-/* tensors are the data themselves */
-static td_status add_file(const char *what, const char *path, td_text *out)
-{
-    enum { PART = 1 << 16 };
-    td_digest d;
-    FILE *f = path ? fopen(path, "rb") : NULL;
-    char *part = f ? td_alloc(PART, 1) : NULL;
-    if (f && !part) {
-        fclose(f);
-        return TD_ENOMEM;
-    }
-    if (f) {
-        td_digest_init(&d);
-        for (size_t n; (n = fread(part, 1, PART, f)) > 0;)
-            td_digest_add(&d, part, n);
-        fclose(f);
-        td_text_add(out, "%s: %016" PRIx64 "\n", what, td_digest_value(&d));
-    }
-    td_free(part);
-    return TD_OK;
-}
-
 /* line by line, so that the message shows what differs */
 static td_status describe(const job *j, td_text *out)
 {
-    char *program;
-    td_text_add(out, "tandem: version %s\n", td_version());
-    TD_TRY(add_file("the program file", "/proc/self/exe", out));
-    add_options(td_text_get(&j->config), out);
-    add_data("training data", j->train_set, out);
-    add_data("validation data", j->val_set, out);
-    if (td_dataset_backend(j->train_set) == TD_DATA_TENSORS)
-        TD_TRY(add_file("tensors", td_dataset_root(j->train_set), out));
+    TD_TRY(td_describe_run(td_text_get(&j->config), out));
+    TD_TRY(td_describe_data("training data", j->train_set, out));
+    TD_TRY(td_describe_data("validation data", j->val_set, out));
     td_text_add(out, "place: epoch %" PRId64 " iteration %" PRId64 " step %" PRId64 "\n",
                 j->s.epoch, j->s.iteration, j->s.steps);
-    TD_TRY(td_program_print(j->program, &program));
-    td_text_add(out, "compiled step: %016" PRIx64 "\n", td_digest_of(program, strlen(program)));
-    td_text_free(program);
-    return td_text_status(out);
+    return td_describe_program("compiled step", j->program, out);
 }
 
 /* one parameter, by way of plain memory */

@@ -1,0 +1,257 @@
+# ctest: timeout 300
+# ranks.sh -- ranks train as one rank does that accumulates, to the byte; count the validation once; stop, resume,
+# and end together: a rank that dies, hangs or differs is named; nobody is left behind
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+# without norms: running statistics are every rank's own, all else is bytes
+plain_model() {
+    cat >"$1" <<END
+%images:f32[1,3,32,32] = input
+%conv1.weight:f32[16,3,3,3] = param {init=normal, scale=0.2}
+%conv2.weight:f32[32,16,3,3] = param {init=normal, scale=0.1}
+%fc.weight:f32[4,32] = param {init=uniform, scale=0.2}
+%fc.bias:f32[4] = param
+%a = conv2d %images, %conv1.weight {pad=1}
+%b = relu %a
+%c = conv2d %b, %conv2.weight {pad=1, stride=2}
+%d = relu %c
+%e = global_avg_pool %d
+%f = linear %e, %fc.weight, %fc.bias
+output logits = %f
+END
+}
+
+# starts NAME ARGUMENTS...: `launch` in the background, $pid; stderr to NAME.err
+starts() {
+    name=$1
+    shift
+    last="tandem launch $*"
+    : >"$name.err"
+    "$TANDEM" launch --log debug "$@" >out 2>"$name.err" </dev/null &
+    pid=$!
+}
+
+# waits NAME PATTERN: until stderr has it; 60 s
+waits() {
+    n=0
+    until grep -q "$2" "$1.err"; do
+        n=$((n + 1))
+        if [ $n -gt 6000 ] || ! kill -0 $pid 2>/dev/null; then
+            cp "$1.err" err
+            complain "never said '$2'"
+            return 1
+        fi
+        sleep 0.01
+    done
+}
+
+# ends NAME CODE
+ends() {
+    code=0
+    wait $pid || code=$?
+    cp "$1.err" err
+    [ $code = "$2" ] || complain "exit code $code, wanted $2"
+}
+
+# process NAME RANK: its number
+process() {
+    sed -n "s/^launch: rank $2 is process //p" "$1.err"
+}
+
+# gone NAME RANKS...: none of them lives
+gone() {
+    of=$1
+    shift
+    for r; do
+        grep -qs '^State:.[^ZX]' "/proc/$(process "$of" "$r")/status" && complain "rank $r is left behind"
+    done
+}
+
+drawn set --classes 4 --train 96 --val 23
+plain_model plain.td
+small_model small.td 32 4
+fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 --final-state --no-checkpoints"
+
+# --- the same bytes as one rank that accumulates --------------------------------------------------
+all="--model plain.td $fixed --epochs 2"
+expect 0 train set $all -b 8 --optimizer-batch-size 16 --final-weights one.safetensors
+expect 0 launch --nproc 2 train set $all -b 8 --final-weights two.safetensors
+says '^train: 2 ranks, 2 of them on this machine'
+says '^train: epoch 1: .*val top1'
+prints '^steps +12$'
+same one.safetensors two.safetensors
+expect 0 launch --nproc 2 train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights two.safetensors
+expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
+same one.safetensors two.safetensors
+expect 0 launch --nproc 4 --cpu-affinity none train set $all -b 4 --reproducible --final-weights two.safetensors
+same one.safetensors two.safetensors
+expect 0 train set $all -b 8 --optimizer-batch-size 24 --final-weights one.safetensors
+expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
+same one.safetensors two.safetensors
+# the numbers by way of sockets, as between machines
+export TANDEM_NO_SHARED_MEMORY=1
+expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
+unset TANDEM_NO_SHARED_MEMORY
+same one.safetensors two.safetensors
+# half precision with loss scaling, mixup, Nesterov
+half="$all --fp16 --dynamic-loss-scale --mixup 0.2 --nesterov"
+expect 0 train set $half -b 8 --optimizer-batch-size 16 --final-weights one.safetensors
+expect 0 launch --nproc 2 train set $half -b 8 --final-weights two.safetensors
+same one.safetensors two.safetensors
+
+# --- tensors: rank r has the r-th block of every step; what overflows on one is skipped by all -----------
+n=48 image=$((3 * 32 * 32))
+tensors() { # FILE ROW: which overflows in half precision
+    safetensors "$1" "$(tensors_header $n 3 32 32)"
+    {
+        i=0
+        while [ $i -lt $n ]; do
+            if [ $i = "$2" ]; then floats 7f000000; else floats 3f$((800000 + i % 4 * 1000)); fi
+            head -c $((image * 4 - 4)) /dev/zero
+            i=$((i + 1))
+        done
+        i=0
+        while [ $i -lt $n ]; do
+            le64 $((i % 4))
+            i=$((i + 1))
+        done
+    } >>"$1"
+}
+tensors good.safetensors -1
+tensors large.safetensors 13 # step 1 of 16 rows is 0..15: the second rank's
+rows="--data-backend tensors --model plain.td $fixed --epochs 1"
+expect 0 train good.safetensors $rows -b 8 --optimizer-batch-size 16 --final-weights one.safetensors
+expect 0 launch --nproc 2 train good.safetensors $rows -b 8 --final-weights two.safetensors
+same one.safetensors two.safetensors
+scaled="$rows --fp16 --static-loss-scale 8"
+expect 0 train large.safetensors $scaled -b 8 --optimizer-batch-size 16 --final-weights one.safetensors
+prints '^skipped +1,'
+expect 0 launch --nproc 2 train large.safetensors $scaled -b 8 --final-weights two.safetensors
+prints '^steps +2$'
+prints '^skipped +1,'
+same one.safetensors two.safetensors
+
+# --- the validation is counted once, whatever the number of ranks ----------------------------------
+expect 0 launch --nproc 3 train set --model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --workspace val
+top1=$(metric val/experiment_raport.json 0 val.top1)
+loss=$(metric val/experiment_raport.json 0 val.loss | cut -c1-9)
+expect 0 evaluate set --weights val/checkpoint.safetensors -b 8 --raport-file val/one.json
+[ "$top1" = "$(metric val/one.json "" val.top1)" ] || complain "top1 of 3 ranks is $top1, of one $(metric val/one.json "" val.top1)"
+[ "$loss" = "$(metric val/one.json "" val.loss | cut -c1-9)" ] || complain "loss of 3 ranks is $loss"
+for ranks in 2 3; do
+    expect 0 launch --nproc $ranks evaluate set --weights val/checkpoint.safetensors -b 8 --json
+    prints '"n": 23,'
+done
+
+# --- stopping: all at one step, rank 0 saves; going on with as many ranks, and with others ---------
+long="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 --final-state --epochs 3 --lr-schedule cosine"
+expect 0 train set $long -b 8 --optimizer-batch-size 16 --no-checkpoints --final-weights straight.safetensors
+starts int --nproc 2 train set $long -b 8 --epochs 3 --workspace int --final-weights two.safetensors
+waits int 'epoch 1, iteration 2/6' && kill -INT $pid
+ends int 3
+says '^tandem: stopped: a signal came; saved'
+gone int 0 1
+expect 0 launch --nproc 2 train set $long -b 8 --workspace int --resume int/checkpoint.safetensors --final-weights two.safetensors
+same straight.safetensors two.safetensors
+# a signal to one rank only is one to all
+starts term --nproc 2 train set $long -b 8 --workspace term --final-weights two.safetensors
+waits term 'epoch 0, iteration 3/6' && kill -TERM "$(process term 1)"
+ends term 3
+# one rank goes on where two stopped, inside the epoch
+expect 0 train set $long -b 8 --optimizer-batch-size 16 --workspace term --resume term/checkpoint.safetensors --final-weights two.safetensors
+same straight.safetensors two.safetensors
+rm -rf int term
+
+# --- a rank that dies, hangs, or is not alike ------------------------------------------------------
+endless="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --workspace run"
+starts kill --nproc 3 train set $endless
+waits kill 'epoch 2, ' && kill -KILL "$(process kill 1)"
+began=$(date +%s)
+ends kill 137
+says 'rank 1 \(.*, process [0-9]+\) is gone'
+says 'rank 1 was ended by signal 9'
+[ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
+gone kill 0 1 2
+starts stop --nproc 2 train set $endless
+waits stop 'epoch 2, ' && kill -STOP "$(process stop 1)"
+began=$(date +%s)
+ends stop 1
+says 'rank 1 \(.*\) hangs: no sign of life for [0-9]+ s'
+[ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
+gone stop 0 1
+# the launcher is killed: the ranks go with it
+starts orphan --nproc 2 train set $endless
+waits orphan 'epoch 2, ' && kill -KILL $pid
+wait $pid 2>/dev/null
+sleep 0.5
+gone orphan 0 1
+
+# by_hand OPTIONS OF RANK 1...: two ranks without a launcher
+by_hand() {
+    last="two ranks, the second with $*"
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
+    RANK=1 "$TANDEM" train $ours "$@" >/dev/null 2>err1 </dev/null &
+    other=$!
+    code=0
+    RANK=0 "$TANDEM" train $ours >out 2>err </dev/null || code=$?
+    wait $other
+    code1=$?
+    unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+}
+ours="set $all -b 8 --workspace hand"
+by_hand --workers 2
+[ $code = 0 ] && [ $code1 = 0 ] || complain "exit codes $code, $code1"
+by_hand --lr 0.02
+[ $code = 1 ] && [ $code1 = 1 ] || complain "exit codes $code, $code1"
+says "rank 1 .* has another run than rank 0: '\"lr\": 0.02', there '\"lr\": 0.01'"
+drawn other --classes 4 --train 100 --val 23
+ours="--data-backend folder $all -b 8 --workspace hand"
+last="two ranks, other data"
+export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
+RANK=1 "$TANDEM" train other $ours >/dev/null 2>err1 </dev/null &
+RANK=0 "$TANDEM" train set $ours >out 2>err </dev/null && complain "ranks of other data were let in"
+wait
+unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+says "rank 1 .* has another run than rank 0: 'training data: 100 samples"
+
+# --- several machines: the reference's arithmetic; here both are this one --------------------------
+port=$((20000 + ($$ + 77) % 12000))
+"$TANDEM" launch --nnodes 2 --node-rank 1 --nproc 2 --cpu-affinity none --master-addr 127.0.0.1 --master-port $port \
+    train set $all -b 4 >out1 2>err1 </dev/null &
+other=$!
+expect 0 launch --nnodes 2 --node-rank 0 --nproc 2 --cpu-affinity none --master-addr 127.0.0.1 --master-port $port \
+    train set $all -b 4 --reproducible --no-reproducible --final-weights two.safetensors
+wait $other || complain "the second machine failed"
+says '4 ranks'
+expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
+same one.safetensors two.safetensors
+
+# --- logs, processors, wrong lines -----------------------------------------------------------------
+expect 0 launch --nproc 2 --log-dir logs train set $all -b 8
+[ -s logs/rank_1.log ] || complain "no log of rank 1"
+[ ! -e logs/rank_0.log ] || complain "a log of rank 0"
+grep -q 'epoch 1: loss' logs/rank_1.log || complain "rank 1 has logged nothing"
+expect 1 launch --nproc 2 --cpu-affinity single train set --model nowhere.td
+says "nowhere.td"
+says 'launch: rank [01] ended with code 1'
+expect 1 launch --nproc 1000 --cpu-affinity single_unique train set
+says '1000 ranks on a socket of [0-9]+ cores cannot have their own'
+expect 2 launch --nproc 0 train set
+says '0 is out of range'
+expect 2 launch --nproc 2
+says 'launch wants VERB'
+expect 2 launch --nproc 2 classify a.png
+says "'classify' is of one process"
+expect 2 launch --nproc 2 trian set
+says "did you mean 'train'"
+expect 2 launch --nnodes 2 train set
+says 'wants --master-addr'
+expect 2 launch --nnodes 2 --node-rank 2 --master-addr a train set
+says 'node-rank: 2 of 2'
+expect 2 launch --nproc 2 train set --bogus
+says "unknown option '--bogus'"
+expect 2 launch --nproc 2 train set -b 16 --optimizer-batch-size 16 --no-checkpoints
+says 'less than a batch of all ranks, 2 x 16'
+finish
