@@ -186,8 +186,11 @@ static void end_frame(td_mesh *m, peer *p)
         p->is_wanted = false;
     else if (kind == BYE)
         p->said_bye = true;
-    else if (kind == ABORT)
+    else if (kind == ABORT) {
         fail(m, p->why, "");
+        close(p->fd); /* it waits for that */
+        p->fd = -1;
+    }
 }
 
 /* false: nothing more now */
@@ -418,6 +421,29 @@ static bool is_sending(const td_mesh *m)
     return false;
 }
 
+/*
+ * Read until the others have closed: a socket that is closed with something unread in it takes back
+ * what was sent last, here the farewell.
+ */
+static void drain(td_mesh *m, int64_t until)
+{
+    char bytes[4096];
+    for (int r = 0; r < m->size; r++)
+        if (m->peers[r].fd >= 0)
+            (void)shutdown(m->peers[r].fd, SHUT_WR);
+    for (int r = 0; r < m->size; r++) {
+        const int fd = m->peers[r].fd;
+        while (fd >= 0 && td_now_ns() < until) {
+            struct pollfd w = { .fd = fd, .events = POLLIN };
+            if (poll(&w, 1, (int)((until - td_now_ns()) / 1000000) + 1) <= 0)
+                continue;
+            const ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+            if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+                break;
+        }
+    }
+}
+
 void td_mesh_leave(td_mesh *m, const char *why)
 {
     const int64_t until = td_now_ns() + (int64_t)LEAVE_MS * 1000000;
@@ -439,6 +465,7 @@ void td_mesh_leave(td_mesh *m, const char *why)
                 send_more(m, &m->peers[r]);
         (void)poll(NULL, 0, 5);
     }
+    drain(m, until);
 }
 
 void td_mesh_free(td_mesh *m)

@@ -172,6 +172,7 @@ static int lose_rank_1(const td_rank_place *place, void *ctx)
     WANT(td_comm_open(place, &(td_mesh_opts){ .stall_s = 3 }, &c) == TD_OK);
     WANT(td_comm_sum_i64(c, &n, 1) == TD_OK);
     if (place->rank == 1) {
+        usleep(300000); /* the others have that sum, too */
         if (how == DIES)
             raise(SIGKILL);
         if (how == FAILS)
