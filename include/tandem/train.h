@@ -520,7 +520,7 @@ TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_
                                            const td_onnx_opts *opts, td_onnx_result *out);
 
 typedef struct {
-    int mode; /* 0 training, 1 inference, 2 data, 3 op */
+    int mode; /* 0 training, 1 inference, 2 data, 3 op, 4 allreduce */
     td_model_opts model;
     td_input_opts input;
     td_amp_opts amp;

@@ -59,6 +59,10 @@ static td_status run(const td_call *call)
     o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes);
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
+    if (!*json) { /* rank 0 speaks for all */
+        td_text_free(json);
+        return TD_OK;
+    }
     if (call->json || o->as_table)
         td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
     else
@@ -74,12 +78,13 @@ static td_status run(const td_call *call)
 const td_verb td_verb_benchmark = {
     .name = "benchmark",
     .arguments = "[DATA]",
-    .summary = "how fast training, inference, the input or single ops run here",
+    .summary = "how fast training, inference, the input, single ops or sums over ranks run here",
     .about = "Iterations after a warm-up that does not count; median and spread; beside them the "
              "machine's\n"
              "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
              "convolutions and matrix products alone.  --mode data measures decoding and cropping "
-             "of DATA.\n"
+             "of DATA;\n"
+             "--mode allreduce, under 'tandem launch', sums over ranks.\n"
              "Memory: the peak of what was resident, and what was planned.  fp16 trains with loss "
              "scaling.\n\n"
              "--walkthrough trains four times, each in a process of its own: float32; in mixed "

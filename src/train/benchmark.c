@@ -17,6 +17,7 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "rt/ranks.h"
 #include "tandem/data.h"
 #include "train/finder.h"
 #include "train/inputs.h"
@@ -28,7 +29,7 @@
 #include "train/synthetic.h"
 #include "train/trace.h"
 
-enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP };
+enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP, MODE_ALLREDUCE };
 
 typedef struct {
     td_benchmark_opts o; /* a copy; model is completed */
@@ -336,6 +337,16 @@ out:
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
+static td_status check_alone(void)
+{
+    td_rank_place place;
+    TD_TRY(td_ranks_here(&place));
+    if (place.size == 1)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "of several ranks --mode allreduce is measured here; how fast they "
+                               "train, 'train --data-backend synthetic --prof N' says");
+}
+
 static td_status check_options(const td_benchmark_opts *o)
 {
     if (o->walkthrough && o->largest_batch)
@@ -343,9 +354,11 @@ static td_status check_options(const td_benchmark_opts *o)
     if ((o->walkthrough || o->largest_batch) && o->mode != MODE_TRAINING)
         return td_error(TD_EUSAGE, "--%s is about --mode training",
                         o->walkthrough ? "walkthrough" : "largest-batch");
-    if ((o->mode == MODE_DATA || o->mode == MODE_OP) && (o->amp.amp || o->amp.precision))
-        return td_error(TD_EUSAGE, "--mode data and op have no precision of their own; problem "
-                                   "lines say their dtypes");
+    if (o->mode >= MODE_DATA && (o->amp.amp || o->amp.precision))
+        return td_error(TD_EUSAGE, "--mode data, op and allreduce have no precision of their own; "
+                                   "problem lines say their dtypes");
+    if (o->mode != MODE_ALLREDUCE)
+        TD_TRY(check_alone());
     if (o->prof > 0 && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
         return td_error(TD_EUSAGE, "--prof is about one network, --mode training or inference");
     if (o->trace && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
@@ -372,6 +385,8 @@ static td_status run(const td_benchmark_opts *o, td_text *out)
         return bench_data(o, out);
     if (o->mode == MODE_OP)
         return td_problems_benchmark(o, out);
+    if (o->mode == MODE_ALLREDUCE)
+        return td_benchmark_allreduce(o, out);
     return td_benchmark_network(o, out);
 }
 

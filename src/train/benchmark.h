@@ -26,6 +26,12 @@ td_status td_benchmark_walkthrough(const td_benchmark_opts *o, td_text *out) TD_
 /** The largest batch that trains within o->memory_limit, by precision; a table, or JSON. */
 td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
+/**
+ * Sums over the ranks that this process is one of, by size; of rank 0 JSON, of the others nothing.
+ * TD_EDEVICE: a rank was lost.
+ */
+td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
+
 /** One network at the sizes of o->batch_sizes; a table, or with !o->as_table JSON. */
 td_status td_benchmark_batches(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 

@@ -35,7 +35,7 @@ const char *const td_tune_names[] = { "off", "cached", "full", NULL };
 static const char *const iter_units[] = { "batch", NULL };
 static const char *const log_formats[] = { "plain", "dll", NULL };
 static const char *const raport_names[] = { "pytorch", "tf", NULL };
-static const char *const modes[] = { "training", "inference", "data", "op", NULL };
+static const char *const modes[] = { "training", "inference", "data", "op", "allreduce", NULL };
 
 #define MANY 1e12 /* no real limit: images, steps, iterations */
 
