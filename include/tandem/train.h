@@ -144,7 +144,7 @@ typedef struct {
     const char *image_size_schedule; /* "0:128,30:160": sizes of training by epoch */
     double momentum, weight_decay;
     bool bn_weight_decay, nesterov;
-    bool reproducible; /* of several ranks: batch by batch, the same bits on any number of them */
+    bool reproducible;  /* of several ranks: batch by batch, the same bits on any number of them */
     const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
     bool freeze_bn;     /* and norms among them keep and use their running statistics */
     int decay_rule;     /* 0 code: names with "bn" are not decayed; 1 readme: no norm is */
@@ -598,8 +598,8 @@ typedef struct {
     int nnodes, node_rank;   /* machines, and which of them this is */
     const char *master_addr; /* where rank 0 listens; of one machine: NULL */
     int master_port;         /* 0: of one machine chosen, else 29500 */
-    int cpu_affinity;        /* 0: shares of the cores where there are enough, else td_affinity + 1 */
-    const char *log_dir;     /* a file for every rank but 0; NULL: none */
+    int cpu_affinity;    /* 0: shares of the cores where there are enough, else td_affinity + 1 */
+    const char *log_dir; /* a file for every rank but 0; NULL: none */
     const char *log;
 } td_ranks_opts;
 

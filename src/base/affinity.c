@@ -7,15 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const td_affinity_names[] = {
-    "none",
-    "socket",
-    "socket_single|single",
-    "socket_single_unique|single_unique",
-    "socket_unique_interleaved|unique_interleaved",
-    "socket_unique_contiguous|unique_contiguous",
-    NULL
-};
+const char *const td_affinity_names[] = { "none",
+                                          "socket",
+                                          "socket_single|single",
+                                          "socket_single_unique|single_unique",
+                                          "socket_unique_interleaved|unique_interleaved",
+                                          "socket_unique_contiguous|unique_contiguous",
+                                          NULL };
 
 td_status td_affinity_parse(const char *name, td_affinity *out)
 {

@@ -34,17 +34,21 @@ const td_verb td_verb_launch = {
     .arguments = "VERB ARGUMENTS...",
     .summary = "several ranks that train, or evaluate, together",
     .about =
-        "Starts VERB in --nproc processes that share the data and sum their gradients: as one rank\n"
-        "does with --optimizer-batch-size nproc times --batch-size.  Each gets an equal share of the\n"
-        "cores, and as many threads.  Rank 0 writes the files and speaks; what the others say goes to\n"
+        "Starts VERB in --nproc processes that share the data and sum their gradients: as one "
+        "rank\n"
+        "does with --optimizer-batch-size nproc times --batch-size.  Each gets an equal share of "
+        "the\n"
+        "cores, and as many threads.  Rank 0 writes the files and speaks; what the others say goes "
+        "to\n"
         "--log-dir.  A rank that fails, dies or hangs ends all of them within seconds, by name.\n"
         "Ctrl-C once has all finish the step, and rank 0 save; twice ends all at once.\n\n"
         "On several machines start the same line on each, with its --node-rank and rank 0's\n"
         "--master-addr.  Under mpirun and srun no launch is needed: ranks are found by themselves.",
-    .examples = "tandem launch --nproc 2 train flowers --arch resnet18 -b 32\n"
-                "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"
-                "tandem launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc 4 train set\n"
-                "tandem launch --nproc 2 benchmark --mode allreduce",
+    .examples =
+        "tandem launch --nproc 2 train flowers --arch resnet18 -b 32\n"
+        "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"
+        "tandem launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc 4 train set\n"
+        "tandem launch --nproc 2 benchmark --mode allreduce",
     .n_args_min = 1,
     .n_args_max = -1,
     .hands_on = true,

@@ -184,8 +184,9 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(read_options(verb, opts, &c, &l, groups, arena));
     if (c.help)
         return td_verb_page(verb, TD_PAGE_TEXT, out);
-    td_call call = { .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out,
-                     .code = code };
+    td_call call = {
+        .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out, .code = code
+    };
     if (verb->settle)
         TD_TRY(verb->settle(&call));
     if (c.print_config)

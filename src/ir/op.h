@@ -56,7 +56,7 @@ struct td_op {
     bool is_alias;               /* output 0 is operand 0's memory seen with another type */
     bool is_leaf;                /* input, param: no kernel */
     bool is_composite;           /* has expand, no kernel */
-    bool is_collective;          /* talks to the other ranks: run in order, once; rt has the kernel */
+    bool is_collective; /* talks to the other ranks: run in order, once; rt has the kernel */
 
     /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
        checked; layouts are settled by the caller. */

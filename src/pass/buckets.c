@@ -21,11 +21,11 @@
 enum { BUCKET_FLOATS = 2 << 20, LINE_FLOATS = 16 };
 
 typedef struct {
-    bool *is_late;         /* [nodes] emitted after all others */
-    bool *comes_late;      /* [values] */
-    bool *written, *read;  /* [values] parameters: by a late node */
+    bool *is_late;            /* [nodes] emitted after all others */
+    bool *comes_late;         /* [values] */
+    bool *written, *read;     /* [values] parameters: by a late node */
     td_all_reduce_attr *part; /* [nodes] of all_reduce */
-    td_value **token;      /* [nodes] of all_reduce, new */
+    td_value **token;         /* [nodes] of all_reduce, new */
 } buckets_state;
 
 static bool reads_or_writes_late(const buckets_state *s, const td_node *n)
@@ -92,8 +92,7 @@ static void emit_begin(td_rewriter *rw, buckets_state *s, const td_node *n)
 {
     td_value *in[TD_IN_MAX];
     td_rw_operands(rw, n, in);
-    s->token[n->id] =
-        td_emit_n(rw->b, &td_op_all_reduce_begin, &s->part[n->id], n->n_in, in, NULL);
+    s->token[n->id] = td_emit_n(rw->b, &td_op_all_reduce_begin, &s->part[n->id], n->n_in, in, NULL);
     rw->n_changed++;
 }
 
@@ -102,9 +101,9 @@ static void emit_end(td_rewriter *rw, buckets_state *s, const td_node *n)
     td_value *in[3] = { td_rw_get(rw, n->in[0]), s->token[n->id], NULL };
     if (n->n_in > 1)
         in[2] = td_rw_get(rw, n->in[1]);
-    td_rw_set(rw, n->out[0],
-              td_emit_n(rw->b, &td_op_all_reduce_end, &s->part[n->id], n->n_in > 1 ? 3 : 2, in,
-                        NULL));
+    td_rw_set(
+        rw, n->out[0],
+        td_emit_n(rw->b, &td_op_all_reduce_end, &s->part[n->id], n->n_in > 1 ? 3 : 2, in, NULL));
 }
 
 /* all_reduce itself is early where its operand is; what it gives is late */

@@ -20,10 +20,10 @@ typedef struct td_kernel td_kernel;
 /* A kernel made ready for one node. */
 typedef struct {
     const td_kernel *kernel;
-    const td_node *node;  /* types and attributes; outlives the call */
-    void *state;          /* the kernel's own, or NULL */
-    size_t scratch_bytes; /* asked of the planner; alive during this call only */
-    char impl[64];        /* the library's name for what it chose, or "" */
+    const td_node *node;            /* types and attributes; outlives the call */
+    void *state;                    /* the kernel's own, or NULL */
+    size_t scratch_bytes;           /* asked of the planner; alive during this call only */
+    char impl[64];                  /* the library's name for what it chose, or "" */
     struct td_reduction *reduction; /* lent, of collective nodes: the program's */
 } td_prepared;
 

@@ -170,7 +170,8 @@ static void *body_of(td_mesh *m, peer *p)
         return NULL;
     if (h->n != p->n_in) {
         char what[100];
-        snprintf(what, sizeof what, " sent %llu bytes where %zu were awaited: does it run the same?",
+        snprintf(what, sizeof what,
+                 " sent %llu bytes where %zu were awaited: does it run the same?",
                  (unsigned long long)h->n, p->n_in);
         fail(m, p->name, what);
         return NULL;
@@ -320,7 +321,8 @@ static bool is_busy(const td_mesh *m)
 {
     for (int r = 0; r < m->size; r++) {
         const peer *p = &m->peers[r];
-        if (p->fd >= 0 && (p->is_wanted || p->is_due || (p->is_sending && p->out_head.kind == DATA)))
+        if (p->fd >= 0 &&
+            (p->is_wanted || p->is_due || (p->is_sending && p->out_head.kind == DATA)))
             return true;
     }
     return false;

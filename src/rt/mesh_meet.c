@@ -135,10 +135,9 @@ static int port_of(int listener)
 
 static hello own_hello(const meeting *m)
 {
-    hello h = { .magic = MAGIC,
-                .rank = m->place->rank,
-                .size = m->place->size,
-                .pid = (int32_t)getpid() };
+    hello h = {
+        .magic = MAGIC, .rank = m->place->rank, .size = m->place->size, .pid = (int32_t)getpid()
+    };
     h.port = m->listener >= 0 ? (uint32_t)port_of(m->listener) : 0;
     snprintf(h.token, sizeof h.token, "%s", m->place->token);
     if (gethostname(h.host, sizeof h.host - 1) != 0)

@@ -116,8 +116,9 @@ static td_status detect_slurm(const environment *e, td_rank_place *out)
         return copy(e, "MASTER_ADDR", out->addr, sizeof out->addr);
     const char *nodes = value_of(e, "SLURM_STEP_NODELIST");
     if (!nodes || !td_first_host(nodes, out->addr, sizeof out->addr))
-        return td_error(TD_EUSAGE, "environment: SLURM_STEP_NODELIST is '%.60s': which node has "
-                                   "rank 0?  MASTER_ADDR can say so",
+        return td_error(TD_EUSAGE,
+                        "environment: SLURM_STEP_NODELIST is '%.60s': which node has "
+                        "rank 0?  MASTER_ADDR can say so",
                         nodes ? nodes : "");
     return TD_OK;
 }

@@ -38,10 +38,10 @@ struct td_reduction {
     bool is_shared, starts;
     float *base; /* as drawn above */
     size_t n_bytes;
-    float *sums;     /* in it, [total] */
-    float *incoming; /* in it; [size][longest slice], not shared */
-    int64_t slice;   /* the longest slice of any bucket */
-    float *start;    /* [total] */
+    float *sums;         /* in it, [total] */
+    float *incoming;     /* in it; [size][longest slice], not shared */
+    int64_t slice;       /* the longest slice of any bucket */
+    float *start;        /* [total] */
     const float **parts; /* [size] */
     td_piece *with;      /* [size] */
     int64_t waited_ns;   /* the caller, for sums */

@@ -58,9 +58,9 @@ td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
 
 /* what may differ from rank to rank */
 static const char *const own_options[] = {
-    "threads",       "workers",       "prefetch",     "log",         "data",
-    "workspace",     "tune_cache",    "gpu_affinity", "resume",      "pretrained_weights",
-    "final_weights", "train_logits",  "raport_file",  "tensorboard", "csv",
+    "threads",        "workers",      "prefetch",     "log",         "data",
+    "workspace",      "tune_cache",   "gpu_affinity", "resume",      "pretrained_weights",
+    "final_weights",  "train_logits", "raport_file",  "tensorboard", "csv",
     "csv_iterations", "trace",        "amp_stats",    "dump_dir",    "weights",
     "confusion",
 };
@@ -79,8 +79,8 @@ static void add_options(const char *config, td_text *out)
         for (size_t i = 0; i < sizeof own_options / sizeof *own_options; i++) {
             const char *name = strchr(p, '"');
             const size_t k = strlen(own_options[i]);
-            is_own = is_own || (name && strncmp(name + 1, own_options[i], k) == 0 &&
-                                name[1 + k] == '"');
+            is_own =
+                is_own || (name && strncmp(name + 1, own_options[i], k) == 0 && name[1 + k] == '"');
         }
         if (!is_own)
             td_text_add(out, "%.*s\n", (int)n, p);

@@ -37,10 +37,10 @@
 enum {
     PORT = 29500,
     TURN_MS = 50,
-    TERM_MS = 1000,     /* after a failure: SIGTERM */
-    KILL_MS = 2000,     /* and SIGKILL */
-    STOP_MS = 30000,    /* after one that was stopped by a signal: the others are saving, too */
-    TAIL_BYTES = 4096   /* of a rank's output that is kept */
+    TERM_MS = 1000,   /* after a failure: SIGTERM */
+    KILL_MS = 2000,   /* and SIGKILL */
+    STOP_MS = 30000,  /* after one that was stopped by a signal: the others are saving, too */
+    TAIL_BYTES = 4096 /* of a rank's output that is kept */
 };
 
 static const char *const affinities[] = { "auto",
@@ -113,8 +113,8 @@ static td_status check(const td_ranks_opts *o)
         return td_error(TD_EUSAGE, "--nnodes %d wants --master-addr, the first machine's",
                         o->nnodes);
     if ((int64_t)o->nnodes * o->nproc > 4096)
-        return td_error(TD_EUSAGE, "%d ranks on each of %d machines: at most 4096 in all",
-                        o->nproc, o->nnodes);
+        return td_error(TD_EUSAGE, "%d ranks on each of %d machines: at most 4096 in all", o->nproc,
+                        o->nnodes);
     return TD_OK;
 }
 
@@ -162,7 +162,8 @@ static td_status choose_affinity(launch *l)
 {
     int cpus[TD_CPUS_MAX], n;
     TD_TRY(td_topology_here(&l->cpus));
-    l->affinity = l->o->cpu_affinity ? (td_affinity)(l->o->cpu_affinity - 1) : TD_AFFINITY_CONTIGUOUS;
+    l->affinity =
+        l->o->cpu_affinity ? (td_affinity)(l->o->cpu_affinity - 1) : TD_AFFINITY_CONTIGUOUS;
     if (l->o->nproc == 1 && !l->o->cpu_affinity)
         l->affinity = TD_AFFINITY_NONE;
     for (int i = 0; i < l->o->nproc; i++) {
@@ -219,8 +220,7 @@ static _Noreturn void be_rank(const launch *l, const child *c, int local, int ou
         _exit(1);
     setpgid(0, 0);
     int nothing = open("/dev/null", O_RDONLY);
-    if (nothing < 0 || dup2(nothing, 0) < 0 ||
-        (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
+    if (nothing < 0 || dup2(nothing, 0) < 0 || (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
         _exit(1);
     set_environment(l, c, local);
     if (td_affinity_choose(&l->cpus, l->affinity, local, l->o->nproc, cpus, &n) != TD_OK ||

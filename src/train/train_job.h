@@ -85,7 +85,7 @@ typedef struct {
     int64_t epoch_batches;    /* likewise */
     int64_t planned_steps;    /* where the training ends inside an epoch; 0: at an epoch's end */
     bool is_over;
-    td_comm *comm;       /* NULL: one rank */
+    td_comm *comm; /* NULL: one rank */
     int rank, n_ranks;
     bool is_stop_wanted; /* a signal came to some rank */
     double waited_s;     /* that the program had waited for others when it was last asked */

@@ -74,10 +74,9 @@ static td_status check_place(job *j, const char *path)
     td_json_free(doc);
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
-    const int64_t of =
-        j->o.optimizer_batch_size > 0
-            ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->n_ranks)
-            : 1;
+    const int64_t of = j->o.optimizer_batch_size > 0
+                           ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->n_ranks)
+                           : 1;
     if (j->s.step.done && of != j->s.step.of)
         return td_error(TD_EARG,
                         "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
@@ -243,8 +242,9 @@ static td_status open_precision(job *j)
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was settled */
     if (j->comm && j->o.tune == TD_TUNE_FULL) {
-        td_log(TD_LOG_WARN, "train", "--tune full is for one rank, which leaves its times in the "
-                                     "cache: several take what is there");
+        td_log(TD_LOG_WARN, "train",
+               "--tune full is for one rank, which leaves its times in the "
+               "cache: several take what is there");
         j->o.tune = TD_TUNE_CACHED;
     }
     td_device_join(j->dev, j->comm);
@@ -271,8 +271,9 @@ static td_status open_accumulation(job *j)
     if (of < 0)
         return TD_OK;
     if (of < n)
-        return td_error(TD_EUSAGE, "--optimizer-batch-size: %lld is less than a batch of all "
-                                   "ranks, %d x %d",
+        return td_error(TD_EUSAGE,
+                        "--optimizer-batch-size: %lld is less than a batch of all "
+                        "ranks, %d x %d",
                         (long long)of, j->n_ranks, j->o.batch_size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",

@@ -20,8 +20,8 @@ typedef td_train_job job;
 td_status td_train_meet(td_train_job *j)
 {
     j->n_ranks = 1;
-    TD_TRY(td_meet("train", &(td_meet_opts){ j->o.log, j->o.gpu_affinity, j->o.threads },
-                   &j->comm));
+    TD_TRY(
+        td_meet("train", &(td_meet_opts){ j->o.log, j->o.gpu_affinity, j->o.threads }, &j->comm));
     j->rank = j->out->rank = td_comm_rank(j->comm);
     j->n_ranks = td_comm_size(j->comm);
     return TD_OK;

@@ -36,7 +36,10 @@ static void expect_shares(const td_topology *t, const char *mode, int ranks, con
         expect_ok(td_affinity_choose(t, a, r, ranks, cpus, &n));
         for (int i = 0; i < n; i++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d",
-                     i ? " " : r ? " | " : "", cpus[i]);
+                     i   ? " "
+                     : r ? " | "
+                         : "",
+                     cpus[i]);
     }
     assert_string_equal(text, want);
 }
@@ -72,7 +75,8 @@ static void too_many_ranks_are_refused(void **state)
     assert_int_equal(n, 8);
     expect_error(td_affinity_choose(&none, TD_AFFINITY_SOCKET, 0, 1, cpus, &n), TD_EARG,
                  "0 processors");
-    expect_error(td_affinity_choose(&t, TD_AFFINITY_SOCKET, 2, 2, cpus, &n), TD_EARG, "rank 2 of 2");
+    expect_error(td_affinity_choose(&t, TD_AFFINITY_SOCKET, 2, 2, cpus, &n), TD_EARG,
+                 "rank 2 of 2");
     expect_error(td_affinity_parse("sockets", &a), TD_EUSAGE, "no affinity 'sockets'");
     expect_error(td_affinity_parse("", &a), TD_EUSAGE, "no affinity ''");
 }

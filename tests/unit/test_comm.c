@@ -102,8 +102,8 @@ static const int64_t bucket_floats[N_BUCKETS] = { 70001, 1, 16, 4099 };
 
 static float number(int rank, int step, int bucket, int64_t i)
 {
-    td_rng r = td_rng_make(77, TD_RNG_SHUFFLE, (uint64_t)(rank * 100 + step * 10 + bucket),
-                           (uint64_t)i);
+    td_rng r =
+        td_rng_make(77, TD_RNG_SHUFFLE, (uint64_t)(rank * 100 + step * 10 + bucket), (uint64_t)i);
     return (float)td_rng_below(&r, 1000003) * 1e-3f - 400.0f;
 }
 
@@ -180,7 +180,7 @@ static int lose_rank_1(const td_rank_place *place, void *ctx)
         if (how == LEAVES)
             td_comm_close(c, TD_OK);
         if (how == HANGS) {
-            if (fork() == 0) { /* somebody has to end it */
+            if (fork() == 0) {                /* somebody has to end it */
                 for (int i = 3; i < 256; i++) /* and must not keep its connections */
                     close(i);
                 sleep(6);
@@ -245,8 +245,8 @@ static int miss_one(const td_rank_place *place, void *ctx)
     if (place->rank == 2)
         return 0;
     WANT(td_comm_open(place, &(td_mesh_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
-    WANT(strstr(td_error_message(), place->rank == 0 ? "in vain for 1 of 3 ranks: 2"
-                                                     : "rank 0 at 127.0.0.1"));
+    WANT(strstr(td_error_message(),
+                place->rank == 0 ? "in vain for 1 of 3 ranks: 2" : "rank 0 at 127.0.0.1"));
     return 0;
 }
 
@@ -299,9 +299,12 @@ static void strangers_are_turned_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet_and_agree),      cmocka_unit_test(one_rank_needs_nobody),
-        cmocka_unit_test(sums_are_in_the_order_of_ranks), cmocka_unit_test(lost_ranks_are_named),
-        cmocka_unit_test(slow_ranks_are_waited_for), cmocka_unit_test(strangers_are_turned_away),
+        cmocka_unit_test(ranks_meet_and_agree),
+        cmocka_unit_test(one_rank_needs_nobody),
+        cmocka_unit_test(sums_are_in_the_order_of_ranks),
+        cmocka_unit_test(lost_ranks_are_named),
+        cmocka_unit_test(slow_ranks_are_waited_for),
+        cmocka_unit_test(strangers_are_turned_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static void launchers_are_understood(void **state)
     assert_int_equal(p.port, 29500);
     assert_string_equal(p.token, "abc");
     assert_int_equal(p.listen_fd, -1);
-    expect_ok(detect(ENV("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1",
-                         "TANDEM_LISTEN_FD=5"),
-                     &p));
+    expect_ok(detect(
+        ENV("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1", "TANDEM_LISTEN_FD=5"), &p));
     assert_int_equal(p.listen_fd, 5);
     assert_int_equal(p.local_size, 0);
 }
@@ -71,10 +70,10 @@ static void srun_is_understood(void **state)
 {
     (void)state;
     td_rank_place p, q;
-    expect_ok(detect(ENV("SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=16", "SLURM_LOCALID=1",
-                         "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0",
-                         "SLURM_STEP_NODELIST=gpu[003-006]"),
-                     &p));
+    expect_ok(
+        detect(ENV("SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=16", "SLURM_LOCALID=1",
+                   "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=gpu[003-006]"),
+               &p));
     assert_int_equal(p.by, TD_RANKS_SLURM);
     assert_int_equal(p.rank, 5);
     assert_int_equal(p.size, 16);
@@ -85,9 +84,8 @@ static void srun_is_understood(void **state)
                          "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=gpu[003-006]"),
                      &q));
     assert_int_equal(p.port, q.port); /* the same for all tasks */
-    expect_ok(detect(ENV("SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "MASTER_ADDR=n",
-                         "MASTER_PORT=77"),
-                     &q));
+    expect_ok(detect(
+        ENV("SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "MASTER_ADDR=n", "MASTER_PORT=77"), &q));
     assert_string_equal(q.addr, "n");
     assert_int_equal(q.port, 77);
     /* a batch script inside an allocation is no step of several tasks */
@@ -164,9 +162,12 @@ static void ranks_are_counted_over_machines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launchers_are_understood), cmocka_unit_test(mpirun_is_understood),
-        cmocka_unit_test(srun_is_understood),       cmocka_unit_test(alone_without_or_with_one),
-        cmocka_unit_test(nonsense_is_refused),      cmocka_unit_test(hosts_are_found_in_lists),
+        cmocka_unit_test(launchers_are_understood),
+        cmocka_unit_test(mpirun_is_understood),
+        cmocka_unit_test(srun_is_understood),
+        cmocka_unit_test(alone_without_or_with_one),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(hosts_are_found_in_lists),
         cmocka_unit_test(ranks_are_counted_over_machines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
