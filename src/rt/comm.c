@@ -400,22 +400,23 @@ static td_status leave(td_comm *c, void *ctx)
 
 void td_comm_close(td_comm *c, td_status st)
 {
-    char why[MESSAGE_BYTES];
+    char why[MESSAGE_BYTES], own[MESSAGE_BYTES - 200];
     if (!c)
         return;
+    snprintf(own, sizeof own, "%s", st == TD_OK ? "" : td_error_message());
     pthread_mutex_lock(&c->lock);
     if (c->st != TD_OK) /* the others learn of the first cause, not of this one's end */
         snprintf(why, sizeof why, "%s", c->message);
     else
         snprintf(why, sizeof why, "%s: %s", td_comm_name(c, c->rank),
-                 st == TD_OK ? "" : td_error_message());
+                 own);
     const bool is_peace = c->st == TD_OK && st == TD_OK;
-    const td_status was = c->st;
     c->st = TD_OK; /* so that the last job runs */
     pthread_mutex_unlock(&c->lock);
     td_comm_job j = { .run = leave, .ctx = &(leaving){ is_peace ? NULL : why } };
     td_comm_begin(c, &j);
     (void)!td_comm_wait(c, &j);
-    (void)was;
     release(c);
+    if (st != TD_OK) /* the caller's own words, which waiting may have replaced */
+        (void)td_error_set(st, own);
 }

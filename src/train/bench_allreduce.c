@@ -95,6 +95,6 @@ td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out)
     td_comm *c;
     TD_TRY(td_meet("benchmark", &(td_meet_opts){ .log = o->log, .threads = o->threads }, &c));
     td_status st = measure(c, o, out);
-    td_comm_close(c, st);
+    td_part(c, st);
     return st;
 }

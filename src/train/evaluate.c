@@ -307,7 +307,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, e.n_names, e.names));
     TD_OUT(judge(&e, out));
 out:
-    td_comm_close(e.comm, st == TD_EREQUIRED ? TD_OK : st);
+    td_part(e.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(e.report);
     release(&e);
     if (st != TD_OK && st != TD_EREQUIRED)

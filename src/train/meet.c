@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "io/digest.h"
+#include "rt/mpi_plugin.h"
 
 /* what `launch` has chosen stays; mpirun and srun leave it to us */
 static td_status choose_processors(const char *name, const td_rank_place *place)
@@ -45,6 +46,8 @@ td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
     TD_TRY(td_ranks_here(&place));
     if (place.size == 1)
         return TD_OK;
+    if (place.by == TD_RANKS_MPI)
+        TD_TRY(td_mpi_meet(&place));
     TD_TRY(choose_processors(o->affinity, &place));
     TD_TRY(td_comm_open(&place, NULL, out));
     if (place.rank > 0 && !o->log && !getenv("TANDEM_RANK_LOGS"))
@@ -52,6 +55,14 @@ td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
     td_log(TD_LOG_INFO, module, "%d ranks, %d of them on this machine, %d threads each", place.size,
            td_comm_local_size(*out), o->threads ? o->threads : td_comm_threads(*out));
     return TD_OK;
+}
+
+void td_part(td_comm *c, td_status st)
+{
+    const bool is_peace = c && st == TD_OK && td_comm_check(c) == TD_OK;
+    td_comm_close(c, st);
+    if (is_peace)
+        td_mpi_leave();
 }
 
 /* --- what has to be alike --------------------------------------------------------------------- */

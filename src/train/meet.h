@@ -26,6 +26,9 @@ typedef struct {
  */
 TD_CHECKED td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out);
 
+/** Leave them: in peace, or with this thread's message.  NULL is fine. */
+void td_part(td_comm *c, td_status st);
+
 /**
  * Lines that are the same on ranks that do the same: the version and the program file, the options
  * (a flat JSON object) but for those that may differ, data, a file's content, a compiled program.

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "train/inputs.h"
+#include "train/meet.h"
 #include "train/network.h"
 #include "train/task.h"
 #include "train/train_job.h"
@@ -515,7 +516,7 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(finish(&j));
 out:
     st = td_trace_close(j.trace, st);
-    td_comm_close(j.comm, st == TD_EREQUIRED ? TD_OK : st);
+    td_part(j.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(j.report);
     td_status stats_closed = td_amp_stats_close(j.amp_stats);
     td_train_release(&j);

@@ -95,6 +95,13 @@ export TANDEM_NO_SHARED_MEMORY=1
 expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
 unset TANDEM_NO_SHARED_MEMORY
 same one.safetensors two.safetensors
+# the other orders: shares padded as PyTorch's, and DALI's ranges that move on; twice the same
+for order in '--sampler padded' '--shuffle buffer'; do
+    expect 0 launch --nproc 2 train set $all -b 8 $order --final-weights one.safetensors
+    expect 0 launch --nproc 2 train set $all -b 8 $order --final-weights two.safetensors
+    prints '^steps +12$'
+    same one.safetensors two.safetensors
+done
 # half precision with loss scaling, mixup, Nesterov
 half="$all --fp16 --dynamic-loss-scale --mixup 0.2 --nesterov"
 expect 0 train set $half -b 8 --optimizer-batch-size 16 --final-weights one.safetensors

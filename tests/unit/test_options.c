@@ -195,6 +195,31 @@ static void truth_values(void **state)
     bad("--no-lr", "unknown option '--no-lr'");
 }
 
+/* a line for another command: options end at its name */
+static void heads_end_at_the_first_argument(void **state)
+{
+    char words[8][8] = { "-b", "8", "train", "--lr", "x", "-b9", "--", "--bogus" };
+    char others[4][8] = { "--amp", "--", "--lr", "y" };
+    char *argv[8], *over[4], *wrong[2] = { words[7], words[2] };
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        argv[i] = words[i];
+    for (int i = 0; i < 4; i++)
+        over[i] = others[i];
+    assert_int_equal(td_options_parse_head(groups, 8, argv, rest, &n_rest, &arena), TD_OK);
+    assert_int_equal(t.batch_size, 8);
+    assert_int_equal(n_rest, 6);
+    for (int i = 0; i < 6; i++)
+        assert_ptr_equal(rest[i], argv[i + 2]);
+    assert_int_equal(td_options_parse_head(groups, 4, over, rest, &n_rest, &arena), TD_OK);
+    assert_true(t.amp);
+    assert_int_equal(n_rest, 2);
+    assert_string_equal(rest[0], "--lr");
+    assert_int_equal(td_options_parse_head(groups, 2, wrong, rest, &n_rest, &arena), TD_EUSAGE);
+    assert_int_equal(td_options_parse_head(groups, 0, NULL, rest, &n_rest, &arena), TD_OK);
+    assert_int_equal(n_rest, 0);
+}
+
 static void arguments_and_the_end_of_options(void **state)
 {
     (void)state;
@@ -579,6 +604,7 @@ int main(void)
         TEST(long_options),
         TEST(short_options),
         TEST(truth_values),
+        TEST(heads_end_at_the_first_argument),
         TEST(arguments_and_the_end_of_options),
         TEST(prefixes),
         TEST(unknown_options),

@@ -1,0 +1,39 @@
+# ranks_mpi.sh -- ranks that mpirun starts: the bytes of ranks that `launch` starts; skipped where there is no MPI
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+if ! command -v mpirun >/dev/null 2>&1 || [ ! -e "$TANDEM_BUILD/libtandem_mpi.so" ]; then
+    echo "skipped: no mpirun, or no libtandem_mpi.so (scripts/setup --mpi brings Open MPI)" >&2
+    exit 77
+fi
+
+# mpi CODE RANKS ARGUMENTS...
+mpi() {
+    wanted=$1 ranks=$2
+    shift 2
+    last="mpirun -np $ranks tandem $*"
+    code=0
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+        mpirun -np "$ranks" "$TANDEM" "$@" >out 2>err </dev/null || code=$?
+    [ "$code" = "$wanted" ] || complain "exit code $code, wanted $wanted"
+}
+
+drawn set --classes 4 --train 96 --val 23
+small_model small.td 32 4
+all="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --no-checkpoints --final-state"
+expect 0 launch --nproc 2 train set $all --final-weights launch.safetensors
+mpi 0 2 train set $all --final-weights mpi.safetensors
+says '^train: 2 ranks, 2 of them on this machine'
+prints '^steps +6$'
+[ "$(grep -c '^steps' out)" = 1 ] || complain "several ranks have printed"
+same launch.safetensors mpi.safetensors
+mpi 1 2 train nowhere $all
+says "data set 'nowhere' does not exist"
+# without the library: a sentence that says what to do
+last="a plug-in that is not there"
+code=0
+OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 TANDEM_MPI_PLUGIN=./none.so "$TANDEM" train set $all >out 2>err || code=$?
+[ $code = 1 ] || complain "exit code $code, wanted 1"
+says "there is no libtandem_mpi.so .*'tandem launch'"
+finish
