@@ -408,8 +408,7 @@ void td_comm_close(td_comm *c, td_status st)
     if (c->st != TD_OK) /* the others learn of the first cause, not of this one's end */
         snprintf(why, sizeof why, "%s", c->message);
     else
-        snprintf(why, sizeof why, "%s: %s", td_comm_name(c, c->rank),
-                 own);
+        snprintf(why, sizeof why, "%s: %s", td_comm_name(c, c->rank), own);
     const bool is_peace = c->st == TD_OK && st == TD_OK;
     c->st = TD_OK; /* so that the last job runs */
     pthread_mutex_unlock(&c->lock);

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
-#include "rt/collective.h"
+#include "rt/all_reduce.h"
 #include "rt/widen.h"
 
 #define BACKEND(name) extern const td_backend td_backend_##name;

@@ -22,7 +22,7 @@
 
 #define SECOND INT64_C(1000000000)
 #define MAGIC  0x4d44u
-enum { BEAT_MS = 1000, OWN_STOP_S = 2, WHY_BYTES = 600, LEAVE_MS = 1000 };
+enum { BEAT_MS = 1000, OWN_STOP_S = 2, WHY_BYTES = 600, LEAVE_MS = 1000, DRAIN_MS = 300 };
 
 static const double default_wait_s = 60, default_stall_s = 6;
 
@@ -467,7 +467,7 @@ void td_mesh_leave(td_mesh *m, const char *why)
                 send_more(m, &m->peers[r]);
         (void)poll(NULL, 0, 5);
     }
-    drain(m, until);
+    drain(m, td_now_ns() + (int64_t)DRAIN_MS * 1000000);
 }
 
 void td_mesh_free(td_mesh *m)

@@ -6,7 +6,7 @@
 
 #include "pass/plan.h"
 #include "pass/recompute_limit.h"
-#include "rt/collective.h"
+#include "rt/all_reduce.h"
 #include "rt/device.h"
 
 typedef struct {

@@ -1,14 +1,14 @@
 /*
- * rt/reduction.h -- sums over all ranks of many float32 numbers, in buckets, behind the caller's back
+ * rt/reduction.h -- sums over all ranks of many float32 numbers, in buckets, while others go on
  *
  *     td_reduction_new(comm, n, floats, ...)
  *     each step:  memcpy(td_reduction_own(r, b), gradients, ...);  td_reduction_begin(r, b);
  *                 ... computing goes on ...
  *                 TD_TRY(td_reduction_wait(r, b, &sum));
  *
- *      rank 0:  own [ a0 | b0 ]  ---\      slice 0 of a bucket is summed by rank 0, slice 1 by
- *      rank 1:  own [ a1 | b1 ]  ----->    rank 1: ((start + a0) + a1) + ..., in the order of ranks;
- *               sum [ a  | b  ]  <--/      then everybody gets all slices
+ *     rank 0:  own [ a0 | b0 ]  ---\     slice 0 of a bucket is summed by rank 0, slice 1 by
+ *     rank 1:  own [ a1 | b1 ]  ----->   rank 1: ((start + a0) + a1) + ..., in the order of ranks;
+ *              sum [ a  | b  ]  <--/     then everybody gets all slices
  *
  * So a sum has the same bits on every rank, on every run, and as one rank has that adds the numbers
  * up one after the other.  On one machine all of it lies in memory that the ranks share, and the

@@ -66,14 +66,50 @@ static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
         add_line(known, bad[i].path, bad[i].reason, out);
 }
 
+td_status td_bad_list_lines(const td_bad_list *l, const td_loader *train, const td_loader *val,
+                            td_text *out)
+{
+    td_map known = { 0 };
+    td_status st;
+    TD_OUT(know(l, &known));
+    add_lines(&known, train, out);
+    add_lines(&known, val, out);
+    st = td_text_status(out);
+out:
+    td_map_release(&known);
+    return st;
+}
+
+/* the lines that are not in `out` yet */
+static void add_missing(const char *lines, td_text *out)
+{
+    while (lines && *lines) {
+        const size_t n = strcspn(lines, "\n") + 1;
+        td_text line = { 0 };
+        td_text_add_bytes(&line, lines, n);
+        if (!strstr(td_text_get(out), td_text_get(&line)))
+            td_text_add_bytes(out, lines, n);
+        td_text_release(&line);
+        lines += n;
+    }
+}
+
+td_status td_bad_list_add(td_bad_list *l, const char *lines)
+{
+    char *copy = td_copy_text(lines);
+    if (!copy)
+        return TD_ENOMEM;
+    td_free(l->elsewhere);
+    l->elsewhere = copy;
+    return TD_OK;
+}
+
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loader *val)
 {
     td_text own = { 0 }, all = { 0 };
-    td_map known = { 0 };
     td_status st = TD_OK;
-    TD_OUT(know(l, &known));
-    add_lines(&known, train, &own);
-    add_lines(&known, val, &own);
+    TD_OUT(td_bad_list_lines(l, train, val, &own));
+    add_missing(l->elsewhere, &own);
     TD_OUT(td_text_status(&own));
     if (own.len > l->n_written) {
         td_text_add(&all, "%s%s", l->known ? l->known : "", td_text_get(&own));
@@ -82,7 +118,6 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
         l->n_written = own.len;
     }
 out:
-    td_map_release(&known);
     td_text_release(&own);
     td_text_release(&all);
     return st;
@@ -91,5 +126,6 @@ out:
 void td_bad_list_release(td_bad_list *l)
 {
     td_free(l->known);
+    td_free(l->elsewhere);
     *l = (td_bad_list){ 0 };
 }

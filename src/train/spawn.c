@@ -37,9 +37,10 @@
 enum {
     PORT = 29500,
     TURN_MS = 50,
-    TERM_MS = 1000,   /* after a failure: SIGTERM */
-    KILL_MS = 2000,   /* and SIGKILL */
-    STOP_MS = 30000,  /* after one that was stopped by a signal: the others are saving, too */
+    SEIZE_MS = 1000,  /* after a failure: SIGKILL to those that are stopped */
+    TERM_MS = 2000,   /* SIGTERM to the others */
+    KILL_MS = 3000,   /* and SIGKILL */
+    STOP_MS = 30000,  /* after one that a signal stopped: the others are saving, too */
     TAIL_BYTES = 4096 /* of a rank's output that is kept */
 };
 
@@ -77,10 +78,11 @@ const td_field *td_ranks_fields(void)
 
 typedef struct {
     int rank;
-    pid_t pid; /* 0: it has ended */
-    int code;  /* then */
-    int out;   /* what it says; -1: to the terminal, or closed */
-    int file;  /* log; -1: none */
+    pid_t pid;     /* 0: it has ended */
+    int code;      /* then */
+    bool is_ended; /* by us, because of another */
+    int out;       /* what it says; -1: to the terminal, or closed */
+    int file;      /* log; -1: none */
     char tail[TAIL_BYTES];
     size_t n_tail;
 } child;
@@ -351,14 +353,16 @@ static bool is_quiet(int code)
 }
 
 /*
- * Is `c` rather the cause than the one that is thought so far?  Who ends in a quiet way is none, and
- * who was killed comes before who ended because of it, in the same turn perhaps.
+ * Is `c` rather the cause than the one that is thought so far?  Who ends in a quiet way is none,
+ * and who was killed comes before who ended because of it, in the same turn perhaps.
  */
 static bool is_cause(const launch *l, const child *c)
 {
     const child *first = l->first_failed;
-    if (c->code == 0 || !first)
-        return c->code != 0;
+    if (c->code == 0 || c->is_ended)
+        return false;
+    if (!first)
+        return true;
     if (is_quiet(first->code))
         return !is_quiet(c->code);
     return c->code >= 128 && first->code < 128 && td_now_ns() - l->failed_ns < TERM_MS * MS;
@@ -383,11 +387,38 @@ static void reap(launch *l)
     }
 }
 
+/* by SIGSTOP or a debugger */
+static bool is_stopped(pid_t pid)
+{
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return false;
+    if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    fclose(f);
+    return state == 'T' || state == 't';
+}
+
+static void end_stopped(const launch *l)
+{
+    for (int i = 0; i < l->o->nproc; i++)
+        if (l->children[i].pid > 0 && is_stopped(l->children[i].pid)) {
+            l->children[i].is_ended = true;
+            kill(l->children[i].pid, SIGKILL);
+        }
+}
+
 static void end_others(launch *l, int *sent)
 {
     const int64_t since = (td_now_ns() - l->failed_ns) / MS;
     const bool is_stop = is_quiet(l->first_failed->code);
+    if (!is_stop && since >= SEIZE_MS)
+        end_stopped(l);
     if (*sent < 1 && since >= (is_stop ? STOP_MS : TERM_MS)) {
+        for (int i = 0; i < l->o->nproc; i++)
+            l->children[i].is_ended |= l->children[i].pid > 0;
         send_all(l, SIGTERM);
         *sent = 1;
     } else if (*sent < 2 && since >= (is_stop ? STOP_MS + TERM_MS : KILL_MS)) {

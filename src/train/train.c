@@ -382,6 +382,7 @@ static td_status end_epoch(job *j)
         is_best = !v.counts.n_nonfinite && j->s.last > j->s.best;
         j->epochs_without_best = is_best ? 0 : j->epochs_without_best + 1;
     }
+    TD_TRY(td_train_share_bad(j));
     j->s.epoch++;
     j->s.iteration = 0;
     j->s.loss_sum = 0;

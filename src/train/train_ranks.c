@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "rt/collective.h"
+#include "rt/all_reduce.h"
 #include "train/meet.h"
 #include "train/weights.h"
 
@@ -201,6 +201,51 @@ td_status td_train_share_sums(td_train_job *j)
 td_status td_train_split_sums(td_train_job *j)
 {
     return has_own_sums(j) && j->rank > 0 ? each_sum(j, forget) : TD_OK;
+}
+
+/* every rank's lines, each in as much room as the longest takes */
+static td_status gather_lines(job *j, const td_text *own, td_text *all)
+{
+    int64_t *lengths = td_alloc((size_t)j->n_ranks, sizeof *lengths);
+    const int64_t mine = (int64_t)own->len;
+    int64_t room = 0;
+    char *padded = NULL, *texts = NULL;
+    td_status st = lengths ? TD_OK : TD_ENOMEM;
+    TD_OUT(st);
+    TD_OUT(td_comm_gather(j->comm, &mine, sizeof mine, lengths));
+    for (int r = 0; r < j->n_ranks; r++)
+        room = lengths[r] > room ? lengths[r] : room;
+    if (room == 0)
+        goto out;
+    padded = td_alloc((size_t)room, 1);
+    texts = td_alloc((size_t)room, (size_t)j->n_ranks);
+    TD_OUT(padded && texts ? TD_OK : TD_ENOMEM);
+    memcpy(padded, td_text_get(own), own->len);
+    TD_OUT(td_comm_gather(j->comm, padded, (size_t)room, texts));
+    for (int r = 1; r < j->n_ranks; r++)
+        td_text_add_bytes(all, texts + (size_t)r * (size_t)room, (size_t)lengths[r]);
+    st = td_text_status(all);
+out:
+    td_free(lengths);
+    td_free(padded);
+    td_free(texts);
+    return st;
+}
+
+td_status td_train_share_bad(td_train_job *j)
+{
+    td_text own = { 0 }, all = { 0 };
+    td_status st = TD_OK;
+    if (!j->comm)
+        return TD_OK;
+    TD_OUT(td_bad_list_lines(&j->bad, j->train_loader, j->val_loader, &own));
+    TD_OUT(gather_lines(j, &own, &all));
+    if (j->rank == 0 && all.len)
+        st = td_bad_list_add(&j->bad, td_text_get(&all));
+out:
+    td_text_release(&own);
+    td_text_release(&all);
+    return st;
 }
 
 /* --- going on with other ranks ---------------------------------------------------------------- */

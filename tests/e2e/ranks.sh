@@ -152,6 +152,17 @@ for ranks in 2 3; do
     prints '"n": 23,'
 done
 
+# --- pictures that cannot be read: every rank's are in the list -------------------------------------
+cp -r set broken
+i=0
+for picture in broken/train/*/*.jpg; do
+    i=$((i + 1))
+    [ $((i % 24)) = 3 ] && echo broken >"$picture"
+done
+expect 0 launch --nproc 2 train broken --model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --max-bad 0.1 --workspace bad
+[ "$(wc -l <bad/bad.list)" = 4 ] || complain "bad.list has $(wc -l <bad/bad.list) lines, wanted 4"
+[ "$(sort -u bad/bad.list | wc -l)" = 4 ] || complain "bad.list names a picture twice"
+
 # --- stopping: all at one step, rank 0 saves; going on with as many ranks, and with others ---------
 long="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 --final-state --epochs 3 --lr-schedule cosine"
 expect 0 train set $long -b 8 --optimizer-batch-size 16 --no-checkpoints --final-weights straight.safetensors

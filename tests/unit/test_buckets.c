@@ -1,6 +1,6 @@
 /*
- * test_buckets.c -- pass buckets: sums over ranks begin where their number is there and are awaited
- * behind all else, in order; buckets are filled; what a sum feeds comes late, what it does not stays
+ * test_buckets.c -- pass buckets: sums over ranks begin where their number is there, and are
+ * awaited behind all else, in order; buckets are filled; what a sum feeds comes late, no other
  */
 #include "support/expect.h"
 
@@ -69,11 +69,12 @@ static void begin_early_end_late(void **state)
 static void full_buckets_are_closed(void **state)
 {
     (void)state;
-    td_graph *g = split("%a:f32[1048576] = input\n%b:f32[1048576] = input\n%c:f32[4194304] = input\n"
-                        "%d:f32[5] = input\n"
-                        "%1 = all_reduce %a\n%2 = all_reduce %b\n%3 = all_reduce %c\n"
-                        "%4 = all_reduce %d\n"
-                        "output 1 = %1\noutput 2 = %2\noutput 3 = %3\noutput 4 = %4\n");
+    td_graph *g =
+        split("%a:f32[1048576] = input\n%b:f32[1048576] = input\n%c:f32[4194304] = input\n"
+              "%d:f32[5] = input\n"
+              "%1 = all_reduce %a\n%2 = all_reduce %b\n%3 = all_reduce %c\n"
+              "%4 = all_reduce %d\n"
+              "output 1 = %1\noutput 2 = %2\noutput 3 = %3\noutput 4 = %4\n");
     static const int bucket[] = { 0, 0, 1, 2 }, at[] = { 0, 1048576, 0, 0 };
     static const bool is_last[] = { false, true, true, true };
     for (int i = 0; i < 4; i++) {
@@ -158,8 +159,8 @@ static void allocations_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(begin_early_end_late),        cmocka_unit_test(full_buckets_are_closed),
-        cmocka_unit_test(sums_of_sums_have_their_own), cmocka_unit_test(carried_sums_stay_early),
+        cmocka_unit_test(begin_early_end_late),         cmocka_unit_test(full_buckets_are_closed),
+        cmocka_unit_test(sums_of_sums_have_their_own),  cmocka_unit_test(carried_sums_stay_early),
         cmocka_unit_test(without_sums_nothing_changes), cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

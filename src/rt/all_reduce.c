@@ -1,10 +1,10 @@
 /*
- * collective.c -- see collective.h
+ * all_reduce.c -- see all_reduce.h
  *
  *     all_reduce_begin   copies its part into the bucket; the last part of a bucket sends it off
  *     all_reduce_end     waits for the bucket; copies its part of the sum out
  */
-#include "rt/collective.h"
+#include "rt/all_reduce.h"
 
 #include <string.h>
 

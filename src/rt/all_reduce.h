@@ -1,8 +1,8 @@
 /*
- * rt/collective.h -- how a program runs its collective nodes (ops/collective.c)
+ * rt/all_reduce.h -- how a program runs its collective nodes (ops/collective.c)
  */
-#ifndef TD_RT_COLLECTIVE_H
-#define TD_RT_COLLECTIVE_H
+#ifndef TD_RT_ALL_REDUCE_H
+#define TD_RT_ALL_REDUCE_H
 
 #include "ir/graph.h"
 #include "rt/kernel.h"
