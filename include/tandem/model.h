@@ -115,8 +115,9 @@ TD_API int td_model_detector(const td_model_opts *opts);
 
 /**
  * A forward graph for `batch` pictures: input `images` [batch, 3, image_size, image_size], output
- * `logits`, of a detector `codes` and `scores`; from opts->model when that is set, whose own batch does not matter, else from
- * opts->arch. Errors of td_model_resolve; TD_ESHAPE: the graph file does not fit this image size.
+ * `logits`, of a detector `codes` and `scores`; from opts->model when that is set, whose own batch
+ * does not matter, else from opts->arch.  Errors of td_model_resolve; TD_ESHAPE: the graph file
+ * does not fit this image size.
  */
 TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
                                            td_graph **out);

@@ -20,7 +20,8 @@
 #define RATIO      TD_SE_RATIO
 
 static const td_arch table[] = {
-    /* name                  block       layers           widths  expansion, groups, SE, size; detector, anchors */
+    /* name                  block       layers           widths  expansion, groups, SE, size;
+       detector, anchors */
     { "resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, 224, 0, 0 },
     { "resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, 224, 0, 0 },
     { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },

@@ -20,9 +20,9 @@
  * Source: Liu et al. 2016; Lin et al. 2017 (FPN; focal loss); agrees with the TensorFlow 1 object
  * detection recipe ssd_resnet50_v1_fpn as NVIDIA's DeepLearningExamples has it, at 320 pixels.
  */
-#include <stdio.h>
-
 #include "model/ssd.h"
+
+#include <stdio.h>
 
 #define DEPTH        256 /* channels of the pyramid */
 #define TOWER_LAYERS 4

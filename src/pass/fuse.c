@@ -219,7 +219,7 @@ static void emit_wide(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, grad->op, attr, grad->n_in, in, NULL));
 }
 
-/* --- a shared weight has several gradients, whose sum leaves in float32 ------------------------ */
+/* --- a shared weight has several gradients, whose sum leaves in float32 ----------------------- */
 
 static bool is_weight_grad(const td_node *n)
 {

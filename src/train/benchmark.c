@@ -26,7 +26,7 @@
 #include "train/network.h"
 #include "train/problem.h"
 #include "train/profile.h"
-#include "train/synthetic.h"
+#include "train/synthetic_step.h"
 #include "train/trace.h"
 
 enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP, MODE_ALLREDUCE };

@@ -25,7 +25,7 @@
 #include "base/os.h"
 #include "pass/amp.h"
 #include "train/network.h"
-#include "train/synthetic.h"
+#include "train/synthetic_step.h"
 
 enum { BATCH_MAX = 1 << 20, N_PRECISIONS = 3, N_PARTS = 5 };
 

@@ -15,7 +15,7 @@
 #include "ir/graph.h"
 #include "train/benchmark.h"
 #include "train/network.h"
-#include "train/synthetic.h"
+#include "train/synthetic_step.h"
 
 /* what kernels for more pictures keep for themselves, and the ends of huge pages */
 enum { ALLOWANCE = 8 << 20 };

@@ -90,7 +90,8 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
 /**
  * The same of a detector (td_model_detector).  Inputs images, lr as above, labels i64[N, A]: the
  * class of each anchor's object, 0 where it has none, and targets f32[N, A, 4]: the codes wanted
- * there (boxes/targets.h).  Outputs loss, without weight decay, and its parts loss_class and loss_box.  sgd->decay is that of filters only, sgd->smoothing and sgd->mixes do not matter.
+ * there (boxes/targets.h).  Outputs loss, without weight decay, and its parts loss_class and
+ * loss_box.  sgd->decay is that of filters only, sgd->smoothing and sgd->mixes do not matter.
  */
 td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                                      td_graph **out) TD_CHECKED;

@@ -319,6 +319,8 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
             add_name(&left, n_left++, name);
             continue;
         }
+        const td_type type = td_program_param_type(p, i);
+        TD_OUT(check_tensor(x, &type, x->name, path)); /* numbers, too */
         TD_OUT(td_program_set(p, name, x->data));
         TD_OUT(td_map_set(&used, x->name, NULL));
         n_taken++;

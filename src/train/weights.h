@@ -43,7 +43,7 @@ td_status td_weights_check(const td_tensors *t, const char *path, const td_load_
 /**
  * To begin a detector with: whatever a file has of its weights and statistics, by name and shape,
  * where a classifier's names mean its backbone.  The rest is left as it is; a line in the log says
- * what.  TD_EFORMAT: there was nothing.
+ * what.  TD_EFORMAT: there was nothing; TD_EARG: values that are no finite numbers.
  */
 td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p) TD_CHECKED;
 

@@ -220,7 +220,7 @@ def losses300(codes, scores, targets, labels):
     n = positive.sum(1)
     of_box = (F.smooth_l1_loss(codes, targets, reduction="none").sum(2) * positive).sum(1)
     ce = F.cross_entropy(scores.transpose(1, 2), labels, reduction="none")
-    rank = ce.detach().masked_fill(positive, 0).sort(1, descending=True, stable=True)[1].sort(1)[1]
+    rank = ce.detach().masked_fill(positive, 0).sort(dim=1, descending=True, stable=True)[1].sort(dim=1)[1]
     mined = rank < torch.clamp(3 * n, max=labels.shape[1])[:, None]
     of_class = (ce * (positive | mined)).sum(1)
     share = (n > 0) / n.clamp(min=1).to(ce.dtype)

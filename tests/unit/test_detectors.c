@@ -17,7 +17,7 @@
 #include "tandem/program.h"
 #include "train/freeze.h"
 #include "train/network.h"
-#include "train/synthetic.h"
+#include "train/synthetic_step.h"
 #include "train/weights.h"
 
 static td_model_opts opts_of(const char *arch, const char *backbone, int classes, int side)

@@ -60,7 +60,7 @@ typedef struct {
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
     void (*norm_stats)(const td_own_plane *v, const void *x, double *mean, double *m2);
 
-    /* y = (x - mean) scale + shift (+ z), then clipped to 0 .. cap (INFINITY: relu) unless cap is 0;
+    /* y = (x - mean) scale + shift (+ z), unless cap is 0 clipped to 0 .. cap (INFINITY: relu);
        `mask`, NULL or where it was within */
     void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const void *x, const void *z,
                        void *y, float cap, uint8_t *mask);

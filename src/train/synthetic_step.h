@@ -1,13 +1,13 @@
 /*
- * train/synthetic.h -- made-up pictures and targets, for steps that are only to be timed
+ * train/synthetic_step.h -- made-up pictures and targets, for steps that are only to be timed
  *
  *     td_synthetic s;
  *     TD_TRY(td_synthetic_make(&model, batch, &s));
  *     st = td_synthetic_bind(&s, step);            images, labels, and a detector's targets
  *     td_synthetic_release(&s);
  */
-#ifndef TD_TRAIN_SYNTHETIC_H
-#define TD_TRAIN_SYNTHETIC_H
+#ifndef TD_TRAIN_SYNTHETIC_STEP_H
+#define TD_TRAIN_SYNTHETIC_STEP_H
 
 #include "tandem/model.h"
 #include "tandem/program.h"

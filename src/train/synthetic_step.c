@@ -1,7 +1,7 @@
 /*
- * synthetic.c -- see synthetic.h
+ * synthetic_step.c -- see synthetic_step.h
  */
-#include "train/synthetic.h"
+#include "train/synthetic_step.h"
 
 #include "base/arena.h"
 #include "base/rng.h"
