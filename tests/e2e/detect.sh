@@ -11,7 +11,7 @@ net="--arch ssd320 --backbone resnet18 --image-size 160 --bn-decay 0.9 --threads
 # --- train -------------------------------------------------------------------------------------
 # 13 steps of 2 pictures: two epochs of 6 steps and one of the third, where the steps say that it ends
 whole="set $net -b 2 --num-train-steps 13 --lr 0.01 --print-freq 2 --evaluation 1 --eval-batch-size 3"
-expect 0 train $whole --workspace run --raport-names tf --final-weights straight.safetensors --final-state --json
+expect 0 train $whole --workspace run --raport-names tf --raport-warmup 3 --final-weights straight.safetensors --final-state --json
 prints '^\{"arch": "ssd320", "epoch": 3, "steps": 13, "train_loss": [0-9.]+, "AP": [-0-9.e]+, "AP50": '
 prints '"best_AP": [-0-9.e]+, '
 says '^train: ssd320, 2 classes, 12 pictures of 160 x 160, batch 2, 1 threads$'
@@ -25,6 +25,7 @@ done
 [ -z "$(metric $report 0 val.AP50)" ] || complain "val.AP50 of epoch 0"
 grep -q '"metric": "DetectionBoxes_Precision/mAP"' $report || complain "no metadata of mAP"
 if grep -q 'top1' $report; then complain "accuracies in a detector's report"; fi
+[ -n "$(metric $report '' train_throughput)" ] || complain "no train_throughput"
 # warm-up over 8 % of 13 steps is one step, from 0.43332 of the peak; then a cosine to 0
 awk "BEGIN { exit !($(metric $report '0, 2' train.lr) == 0.01) }" || complain "the second learning rate is not the peak"
 awk "BEGIN { exit !($(metric $report '1, 6' train.loss) < $(metric $report '0, 2' train.loss)) }" ||
@@ -74,6 +75,16 @@ expect 2 evaluate set --weights $weights --require 'top1>=1'
 says "there is no metric 'top1'; there are AP, AP50, AP75"
 expect 2 evaluate set --weights $weights --logits l.safetensors
 says '^tandem: error: --logits is of classification'
+
+# --- a training watched from outside -----------------------------------------------------------
+expect 0 evaluate set --checkpoint-dir run --run-once --threads 1 -b 3 --json
+cp out once
+expect 0 evaluate set --checkpoint-dir run --poll-seconds 1 --threads 1 -b 3 --json # it has done all its epochs
+[ "$(twelve)" = "$(sed 's/.*\("AP": .*"ARl": [-0-9.e]*\).*/\1/' once)" ] || complain "watched once and to the end differ"
+expect 1 evaluate set --checkpoint-dir few --run-once
+says "'few' is no folder"
+expect 2 evaluate set --run-once --weights $weights
+says '^tandem: error: --run-once belongs to --checkpoint-dir$'
 
 # --- detect ------------------------------------------------------------------------------------
 expect 0 detect --weights $weights --threads 1 --min-score 0.001 --draw drawn --json set/val
@@ -159,5 +170,8 @@ prints '"eval_99%_latency": '
 expect 0 benchmark --mode training --arch ssd320 --backbone resnet18 --image-size 160 -b 1 --iters 1 --warmup 0 \
     --threads 1 --no-bound --json
 prints '"train_throughput": [0-9.]+'
+expect 0 train --arch ssd320 --backbone resnet18 --image-size 160 --mode benchmark-inference --benchmark-iterations 1 \
+    --benchmark-warmup 0 -b 1 --threads 1
+prints '"iters": 1, "warmup": 0, .*"infer_throughput"'
 
 finish
