@@ -11,7 +11,7 @@
 static const td_field boxes_fields[] = {
     TD_TITLE_BEHIND("Boxes that are found"),
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1,
-               "boxes with a score above are kept; -1: ssd320 1e-8, ssd300 0.05, but of detect 0.3"),
+               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05, but of detect 0.3"),
     TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1,
                "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"),
     TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX,
@@ -19,7 +19,7 @@ static const td_field boxes_fields[] = {
     TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX,
                "boxes of a picture; 0: ssd320 100, ssd300 200"),
     TD_BOOL   (td_boxes_opts, box_areas, false,
-               "small, medium and large by the area of the box, as the reference; not the outline's"),
+               "small, medium and large by the box, as the reference; not by the outline"),
     TD_INT_AS (td_boxes_opts, sample_1_of_n, "sample_1_of_n_eval_examples", "sample-1-of-n", 1, 1,
                1000000000, NULL, "judge every n-th picture only"),
     TD_END,
@@ -79,10 +79,10 @@ td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)
 
 const char *td_box_metric_name(int metric)
 {
-    return td_coco_key((td_coco_value)metric);
+    return td_coco_key(metric);
 }
 
 const char *td_box_metric_log_name(int metric)
 {
-    return td_coco_log_name((td_coco_value)metric);
+    return td_coco_log_name(metric);
 }
