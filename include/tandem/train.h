@@ -77,8 +77,7 @@ typedef enum {
 } td_box_metric;
 
 /** The twelve lines that COCO's own program prints (td_text_free). */
-TD_API TD_CHECKED td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS],
-                                                char **text);
+TD_API TD_CHECKED td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text);
 
 /** "AP", "AP50" ...; and what the TensorFlow program logs, "DetectionBoxes_Precision/mAP". */
 TD_API const char *td_box_metric_name(int metric);

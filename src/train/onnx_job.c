@@ -108,6 +108,10 @@ static td_status open_network(job *j, const char *weights)
     /* of PyTorch's file the averages were read instead, ours has both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_facts_apply(j->weights, td_model_is_default(model), model);
+    if (td_model_detector(model))
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s': %s is a detector, and ONNX files are of classifiers", weights,
+                        model->arch);
     TD_TRY(td_model_image_size(model, &model->image_size));
     td_model_name(model, j->r->arch, sizeof j->r->arch);
     j->batch = j->o.batch_size ? j->o.batch_size : CHECK_BATCH;

@@ -120,6 +120,20 @@ says "'classifier.safetensors' has weights of resnet18, which is no detector"
 expect 2 evaluate set --weights classifier.safetensors --detections d.json
 says '--detections is of detectors'
 
+# --- and the jobs that a detector has not --------------------------------------------------------
+expect 2 classify --weights $weights "$one"
+says 'has weights of ssd320, a detector, .*tandem detect'
+expect 1 convert $weights network.onnx
+says 'ssd320 is a detector, and ONNX files are of classifiers'
+
+# --- SSD300 --------------------------------------------------------------------------------------
+expect 0 train set --arch ssd300 --backbone resnet18 -b 1 --run-iters 2 --threads 1 --seed 1 --no-checkpoints \
+    --workspace s300 --print-freq 1 --final-weights s300.safetensors
+says '^train: ssd300, 2 classes, 12 pictures of 300 x 300, batch 1'
+says 'iteration 2/12: loss [0-9.]+, lr 8.125e-05' # 2.6e-3 for 32 pictures
+expect 0 detect --weights s300.safetensors --threads 1 --min-score 0.01 --max-boxes 3 "$one"
+[ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of SSD300"
+
 # --- recipes -----------------------------------------------------------------------------------
 expect 0 train DIR --arch ssd320 --print-config
 for line in 'lr: 0.02' 'batch_size: 32' 'lr_rule: ssd320' 'momentum: 0.9' 'weight_decay: 0.0004' 'warmup: -1'; do
