@@ -112,6 +112,18 @@ fails "'odd/annotations.json': image 5: 'file_name' is" dataset check odd --stri
 fails "'odd/images/absent.jpg'.*No such file" dataset pack odd odd.pack
 [ ! -e odd.pack ] || complain "half a pack is left"
 
+# --- what was left out stands in the run's bad.list, once, also when the run goes on ---------------------
+cp -r set worse
+sed -i '0,/"bbox": \[\([0-9]*\), \([0-9]*\), [0-9]*/s//"bbox": [\1, \2, 0/' worse/annotations/instances_train.json
+net="--arch ssd320 --backbone resnet18 --image-size 160 -b 2 --training-only --threads 1 --seed 1 --workspace w"
+expect 0 train worse $net --epochs 2 --run-iters 1
+expect 0 train worse $net --epochs 2 --run-iters 1 --resume w/checkpoint.safetensors
+tab=$(printf '\t')
+grep -q "^worse/annotations/instances_train.json${tab}annotation 1: its box is 0 x [0-9]* pixels, wanted more than 0 (byte [0-9]*, line [0-9]*)$" w/bad.list ||
+    complain "bad.list says: $(cat w/bad.list)"
+[ "$(wc -l <w/bad.list)" = 1 ] || complain "bad.list has $(wc -l <w/bad.list) lines"
+fails "annotation 1: its box is 0 x" train worse $net --strict
+
 # --- files that are none --------------------------------------------------------------------------------
 good=set/annotations/instances_val.json
 bytes=$(wc -c <$good)
