@@ -70,9 +70,11 @@ static td_status make_row(check *c, td_transformer *w, int64_t i, const void *by
 {
     int n;
     float *dst = c->images + c->row_floats * (size_t)i;
-    const td_scene s = td_dataset_scene(c->ds, i);
+    const td_object_source from = {
+        .bytes = bytes, .n_bytes = n_bytes, .scene = td_dataset_scene(c->ds, i), .sample = i
+    };
     if (c->ds->objects)
-        return td_object_row(w, &c->transform, bytes, n_bytes, &s, 0, i, dst, &n);
+        return td_object_row(w, &c->transform, &from, dst, &n);
     return td_transform_picture(w, &c->transform, bytes, n_bytes, 0, i, dst);
 }
 

@@ -172,9 +172,12 @@ static td_status make_sample(worker *w, const row *r, int64_t sample, float *dst
     TD_TRY(td_sample_read(ld->ds, sample, &w->buffers, &bytes, &n_bytes));
     if (ld->anchors) {
         int n;
-        const td_scene scene = td_dataset_scene(ld->ds, sample);
-        TD_TRY(td_object_row(&w->buffers, &t, bytes, n_bytes, &scene, r->home->epoch, sample, dst,
-                             &n));
+        const td_object_source from = { .bytes = bytes,
+                                        .n_bytes = n_bytes,
+                                        .scene = td_dataset_scene(ld->ds, sample),
+                                        .epoch = r->home->epoch,
+                                        .sample = sample };
+        TD_TRY(td_object_row(&w->buffers, &t, &from, dst, &n));
         return td_anchor_rows_fill(&r->home->anchors, r->i, ld->anchors, &w->buffers,
                                    w->buffers.truths, n);
     }

@@ -23,18 +23,18 @@ bool td_scene_is_stored(const td_scene *s, const td_image_info *info)
 typedef struct {
     td_transformer *w;
     const td_transform *t;
-    const void *bytes;
-    size_t n_bytes;
+    const td_object_source *from;
     bool is_stored;    /* decode without turning */
     int width, height; /* then */
     td_rng place, colour;
     int n; /* truths in w->truths */
 } row;
 
-static td_status look_at(row *r, const td_scene *s)
+static td_status look_at(row *r)
 {
     td_image_info info;
-    TD_TRY(td_image_probe(r->bytes, r->n_bytes, &info));
+    const td_scene *s = &r->from->scene;
+    TD_TRY(td_image_probe(r->from->bytes, r->from->n_bytes, &info));
     r->is_stored = r->t->ignore_orientation || td_scene_is_stored(s, &info);
     bool turns = !r->is_stored && info.orientation >= 5;
     r->width = turns ? info.height : info.width;
@@ -54,7 +54,7 @@ static td_status cut_out(row *r, td_box window, bool flip)
                                   .region = window,
                                   .scratch = &r->w->stored,
                                   .is_fast = r->t->is_fast && r->t->is_training };
-    TD_TRY(td_image_decode(r->bytes, r->n_bytes, &opts, &r->w->decoded, &at));
+    TD_TRY(td_image_decode(r->from->bytes, r->from->n_bytes, &opts, &r->w->decoded, &at));
     const td_box inside = { .x = window.x - at.covers.x,
                             .y = window.y - at.covers.y,
                             .width = window.width,
@@ -165,18 +165,17 @@ static td_status train_ssd300(row *r, float *dst)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-td_status td_object_row(td_transformer *w, const td_transform *t, const void *bytes, size_t n_bytes,
-                        const td_scene *scene, int64_t epoch, int64_t sample, float *dst, int *n)
+td_status td_object_row(td_transformer *w, const td_transform *t, const td_object_source *from,
+                        float *dst, int *n)
 {
-    uint64_t e = (uint64_t)epoch, s = (uint64_t)sample;
+    uint64_t e = (uint64_t)from->epoch, s = (uint64_t)from->sample;
     row r = { .w = w,
               .t = t,
-              .bytes = bytes,
-              .n_bytes = n_bytes,
+              .from = from,
               .place = td_rng_make(t->seed, TD_RNG_CROP, e, s),
               .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
     bool is_ssd300 = t->detector == TD_DETECTOR_SSD300;
-    TD_TRY(look_at(&r, scene));
+    TD_TRY(look_at(&r));
     if (t->is_training) {
         TD_TRY(is_ssd300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
     } else {

@@ -25,6 +25,14 @@ typedef struct {
     int width, height; /* 0: unknown */
 } td_scene;
 
+/** A picture and whose row it becomes: random numbers are those of (epoch, sample). */
+typedef struct {
+    const void *bytes;
+    size_t n_bytes;
+    td_scene scene;
+    int64_t epoch, sample;
+} td_object_source;
+
 /** Was it annotated as it is stored, against its EXIF orientation? */
 bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
 
@@ -32,8 +40,7 @@ bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
  * Transform a picture's bytes into dst [3, size, size] and its truths into w->truths, *n of them.
  * Errors of decoding; TD_ENOMEM.
  */
-TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t, const void *bytes,
-                                   size_t n_bytes, const td_scene *scene, int64_t epoch,
-                                   int64_t sample, float *dst, int *n);
+TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t,
+                                   const td_object_source *from, float *dst, int *n);
 
 #endif

@@ -93,7 +93,8 @@ static void preprocesses_as_recorded(void **state)
     assert_non_null(row);
     assert_non_null(pixels);
     make_picture(&png);
-    expect_ok(td_object_row(&w, &t, png.data, png.len, &(td_scene){ 0 }, 0, 0, row, &n));
+    const td_object_source from = { .bytes = png.data, .n_bytes = png.len };
+    expect_ok(td_object_row(&w, &t, &from, row, &n));
     assert_int_equal(n, 0);
     double sum = 0, squares = 0;
     for (int i = 0; i < N; i++) { /* [3, S, S] -> [S, S, 3], the order of the records */

@@ -421,9 +421,12 @@ static void targets_are_those_of_the_row(void **state)
         .is_training = true, .size = S, .detector = TD_DETECTOR_SSD320, .seed = 9
     };
     for (int i = 0; i < r.n_rows; i++) {
-        const td_scene scene = td_dataset_scene(ds, r.samples[i]);
         expect_ok(td_sample_read(ds, r.samples[i], &w, &bytes, &n_bytes));
-        expect_ok(td_object_row(&w, &t, bytes, n_bytes, &scene, 0, r.samples[i], image, &n));
+        const td_object_source from = { .bytes = bytes,
+                                        .n_bytes = n_bytes,
+                                        .scene = td_dataset_scene(ds, r.samples[i]),
+                                        .sample = r.samples[i] };
+        expect_ok(td_object_row(&w, &t, &from, image, &n));
         assert_memory_equal(image, r.images + (size_t)i * 3 * S * S, 3 * S * S * sizeof(float));
         n_positive += td_targets_assign(a, w.truths, n, scratch, labels, codes);
         assert_memory_equal(labels, r.labels + (size_t)i * A, A * sizeof *labels);
@@ -485,7 +488,10 @@ static void boxes_lie_on_their_pixels(void **state)
         const td_transform t = {
             .is_training = true, .size = S, .detector = (td_detector)detectors[k % 2], .seed = 1
         };
-        expect_ok(td_object_row(&w, &t, png.data, png.len, &scene, 0, k, row, &n));
+        const td_object_source from = {
+            .bytes = png.data, .n_bytes = png.len, .scene = scene, .sample = k
+        };
+        expect_ok(td_object_row(&w, &t, &from, row, &n));
         assert_int_equal(n, 1);
         td_rect b = w.truths[0].box;
         bool is_flipped = b.xmin > 0;
@@ -510,8 +516,10 @@ static void row_of(const td_test_file *f, int width, int height, bool ignore, fl
     const td_transform t = { .size = S,
                              .detector = TD_DETECTOR_SSD320,
                              .ignore_orientation = ignore };
-    const td_scene scene = { .width = width, .height = height };
-    expect_ok(td_object_row(&w, &t, f->bytes, f->n, &scene, 0, 0, row, &n));
+    const td_object_source from = { .bytes = f->bytes,
+                                    .n_bytes = f->n,
+                                    .scene = { .width = width, .height = height } };
+    expect_ok(td_object_row(&w, &t, &from, row, &n));
     td_transformer_release(&w);
 }
 
