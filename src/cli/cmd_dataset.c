@@ -152,6 +152,8 @@ static bool has_split(const td_call *call, const char *split)
     const td_dataset_opts source = source_of(call, split);
     if (source.has_boxes)
         return true;
+    if (td_dataset_is_annotated(call->args[1], strcmp(split, "train") == 0 ? "val" : "train"))
+        return false; /* of a set with boxes this split is not there */
     td_status st = td_dataset_open(&source, &ds);
     td_dataset_free(ds);
     return st != TD_ENOTFOUND;

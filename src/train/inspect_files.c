@@ -120,6 +120,14 @@ static void count_classes(const td_dataset *ds, int64_t *n_of)
     }
 }
 
+/* has the set boxes, in this split or in the other? */
+static bool has_boxes(const char *path, const char *split)
+{
+    return td_dataset_is_annotated(path, split) ||
+           (split &&
+            (td_dataset_is_annotated(path, "train") || td_dataset_is_annotated(path, "val")));
+}
+
 /* one split (NULL: the path itself); TD_ENOTFOUND when it is not there */
 static td_status add_set(const td_inspection *q, const char *split, int *n_done, td_text *out)
 {
@@ -129,7 +137,7 @@ static td_status add_set(const td_inspection *q, const char *split, int *n_done,
     bool is_file = td_text_ends(q->path, ".safetensors");
     td_dataset_opts source = { .path = q->path, .split = is_file ? NULL : split };
     source.backend = is_file ? TD_DATA_TENSORS : TD_DATA_FOLDER;
-    source.has_boxes = !is_file && td_dataset_is_annotated(q->path, source.split);
+    source.has_boxes = !is_file && has_boxes(q->path, source.split);
     TD_OUT(td_dataset_open(&source, &ds));
     n_of = td_alloc((size_t)td_dataset_classes(ds) + 1, sizeof *n_of);
     TD_OUT(n_of ? TD_OK : TD_ENOMEM);

@@ -66,6 +66,18 @@ prints '40 x 40 pixels, its annotations are in 80 x 80$'
 expect 0 dataset pack set val.pack --annotations set/annotations/instances_val.json
 expect 0 dataset check val.pack
 prints '^  pictures    8, 8 readable, 0 not$'
+mkdir -p half/annotations
+cp -r set/train set/val half
+cp set/annotations/instances_train.json half/annotations
+expect 0 dataset pack half half.pack --json
+prints '"pictures": 20,'
+for set in half half.pack; do
+    expect 0 dataset check $set --json
+    prints "^\{\"sets\": \[\{\"path\": \"$set/train\", \"pictures\": 20, [^]]*\"boxes\": "
+    [ "$(grep -o '"path": "' out | wc -l)" = 1 ] || complain "more than one split"
+    expect 0 inspect dataset $set
+    [ "$(grep -c pictures out)" = 1 ] || complain "more than one split"
+done
 head -c 20000 set.pack >cut.pack
 fails 'was cut off' dataset check cut.pack --split train
 fails 'holds pictures with boxes, wanted classes' train set.pack --arch resnet18 --epochs 1 --workspace w
