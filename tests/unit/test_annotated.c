@@ -624,6 +624,57 @@ static void packs_skip_pictures(void **state)
     td_dataset_free(b);
 }
 
+#define IMAGES(name)                                                                               \
+    "{\"images\": [{\"id\": 1, \"file_name\": \"" name "\", \"width\": 9, \"height\": 9}], "
+#define REST CATEGORIES ", \"annotations\": []}"
+
+static td_status write_pack(const char *path, const char *first, const char *json, int n_pictures)
+{
+    td_pack_writer *w;
+    td_pack_facts facts;
+    td_status st;
+    const char *const classes[] = { first, "pictures" };
+    TD_TRY(td_pack_create(path, 0, 0, true, &w));
+    TD_OUT(td_pack_begin_split(w, "", 2, classes));
+    TD_OUT(td_pack_add(w, 0, "instances.json", json, strlen(json)));
+    for (int i = 0; i < n_pictures; i++)
+        TD_OUT(td_pack_add(w, 1, i ? "b.jpg" : "a.jpg", "x", 1));
+    TD_OUT(td_pack_finish(w, &facts));
+out:
+    td_pack_writer_free(w);
+    return st;
+}
+
+static void packs_that_lie_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *json;
+        int n_pictures;
+        const char *message;
+    } cases[] = {
+        { "annotations", IMAGES("a.jpg") REST, 1, NULL },
+        { "annotations", IMAGES("b.jpg") REST, 1,
+          "picture 0 is 'a.jpg', the annotations say 'b.jpg'" },
+        { "annotations", IMAGES("a.jpg") REST, 2, "annotations of 1 pictures, the pack has 2" },
+        { "boxes", IMAGES("a.jpg") REST, 1, "its annotations are not the first" },
+        { "annotations", "{}", 1, "has no 'images'" },
+        { "annotations", "", 1, "is empty" },
+    };
+    char pack[4096];
+    td_dataset *ds;
+    (void)snprintf(pack, sizeof pack, "%s", td_scratch_path("lies.pack"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const td_dataset_opts o = { .path = pack, .has_boxes = true };
+        expect_ok(write_pack(pack, cases[i].first, cases[i].json, cases[i].n_pictures));
+        if (cases[i].message)
+            expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, cases[i].message);
+        else
+            expect_ok(td_dataset_open(&o, &ds));
+        td_dataset_free(ds);
+    }
+}
+
 /* --- trouble ---------------------------------------------------------------------------------- */
 
 static void bad_pictures_are_named(void **state)
@@ -848,6 +899,7 @@ int main(void)
         cmocka_unit_test(evaluation_keeps_everything),
         cmocka_unit_test(packs_hold_the_same),
         cmocka_unit_test(packs_skip_pictures),
+        cmocka_unit_test(packs_that_lie_are_refused),
         cmocka_unit_test(bad_pictures_are_named),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(tensors_are_the_pictures),
