@@ -140,6 +140,45 @@ static void draws_fail_as_often_as_derived(void **state)
     }
 }
 
+/* Means and deviations of 100,000 windows each of TensorFlow 2.21's sample_distorted_bounding_box
+   with these bounds: width, height, x, y. */
+static void windows_are_tensorflows(void **state)
+{
+    (void)state;
+    enum { N = 20000, THEIRS = 100000 };
+    static const struct {
+        int width, height;
+        double moments[4][2];
+    } cases[] = {
+        { 640, 480, { { 584.49, 48.54 }, { 427.05, 38.46 }, { 27.10, 32.11 }, { 26.10, 26.96 } } },
+        { 480, 640, { { 464.43, 14.23 }, { 533.23, 36.23 }, { 7.30, 9.30 }, { 52.87, 37.24 } } },
+        { 1800,
+          600,
+          { { 1515.75, 103.35 }, { 578.53, 18.48 }, { 141.50, 101.60 }, { 10.29, 12.32 } } },
+        { 575, 1000, { { 574.25, 1.31 }, { 868.31, 121.58 }, { 0.21, 0.62 }, { 65.80, 79.78 } } },
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double sum[4] = { 0 }, square[4] = { 0 };
+        for (uint64_t i = 0; i < N; i++) {
+            td_rng r = stream(i);
+            td_box b = td_distorted_crop(&r, cases[k].width, cases[k].height, NULL, 0);
+            const double v[] = { b.width, b.height, b.x, b.y };
+            for (int j = 0; j < 4; j++) {
+                sum[j] += v[j];
+                square[j] += v[j] * v[j];
+            }
+        }
+        for (int j = 0; j < 4; j++) {
+            double mean = sum[j] / N, sd = sqrt(square[j] / N - mean * mean);
+            const double *want = cases[k].moments[j];
+            double slack = 4.5 * want[1] * sqrt(1.0 / N + 1.0 / THEIRS) + 0.005;
+            if (fabs(mean - want[0]) > slack || fabs(sd / want[1] - 1) > 0.04)
+                fail_msg("%d x %d, %d: mean %.3f, deviation %.3f, wanted %.3f and %.3f",
+                         cases[k].width, cases[k].height, j, mean, sd, want[0], want[1]);
+        }
+    }
+}
+
 /* the place is uniform, but never the last one */
 static void windows_lie_everywhere(void **state)
 {
@@ -305,6 +344,7 @@ int main(void)
         cmocka_unit_test(windows_keep_their_bounds),
         cmocka_unit_test(narrow_pictures_pass_whole),
         cmocka_unit_test(draws_fail_as_often_as_derived),
+        cmocka_unit_test(windows_are_tensorflows),
         cmocka_unit_test(windows_lie_everywhere),
         cmocka_unit_test(boxes_below_a_pixel_prevent_a_crop),
         cmocka_unit_test(boxes_follow_the_window),
