@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "ops/ops.h"
 
 #define ALIGN 64 /* the widest vector load and a cache line */
 
@@ -32,20 +33,38 @@ typedef struct {
     bool is_fixed; /* made in the setup, and read by others */
 } use;
 
+/* the program fills a half copy after the setup, so it is as good as written by a node */
+static bool is_copy(const td_node *n)
+{
+    return n->n_out && td_value_is_param(n->out[0]) &&
+           ((const td_param_attr *)n->attr)->role == TD_ROLE_COPY;
+}
+
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
 {
-    memset(is_setup, 0, (size_t)g->n_nodes * sizeof *is_setup);
+    bool *const is_written = is_setup; /* of leaves, until the others are known */
+    bool writes = false;
     for (int i = 0; i < g->n_nodes; i++)
-        if (td_node_has_effect(g->nodes[i]))
-            return false;
+        is_written[i] = is_copy(g->nodes[i]);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->op->writes >> k & 1)
+                writes = is_written[g->nodes[i]->in[k]->producer->id] = true;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        is_setup[i] = !n->op->is_leaf && n->n_in > 0;
-        for (int k = 0; k < n->n_in; k++)
-            if (!td_value_is_param(n->in[k]) && !is_setup[n->in[k]->producer->id])
+        if (n->op->is_leaf)
+            continue;
+        is_setup[i] = n->n_in > 0 && !td_node_has_effect(n);
+        for (int k = 0; k < n->n_in; k++) {
+            const int from = n->in[k]->producer->id;
+            if (td_value_is_param(n->in[k]) ? is_written[from] : !is_setup[from])
                 is_setup[i] = false;
+        }
     }
-    return true;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i]->op->is_leaf)
+            is_setup[i] = false;
+    return !writes;
 }
 
 static void find_uses(const td_graph *g, const bool *is_setup, use *u)

@@ -40,9 +40,9 @@ typedef struct {
 } td_plan;
 
 /**
- * Which nodes run once after parameters change: none where the graph writes one, else those whose
- * operands are parameters or come from such nodes.  is_setup has g->n_nodes elements.  false: the
- * graph writes a parameter.
+ * Which nodes run once after parameters were set: those whose operands are parameters that no node
+ * writes, or come from such nodes.  is_setup has g->n_nodes elements.  false: the graph writes a
+ * parameter.
  */
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 

@@ -3,9 +3,9 @@
  *
  *     slab:  [ parameters and what follows from them | activations, scratch at planned offsets ]
  *
- * Nodes that depend on parameters alone, in a graph that changes none of them, are setup nodes:
- * they run once after a parameter was set (folded filters, reordered weights), the rest in every
- * run.
+ * Nodes that depend on parameters alone, and on none that the graph changes, are setup nodes: they
+ * run once after a parameter was set (folded filters, reordered weights; in training what is
+ * frozen), the rest in every run.
  */
 #include <stdio.h>
 #include <string.h>

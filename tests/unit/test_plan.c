@@ -253,6 +253,41 @@ static void what_runs_read_of_the_setup_stays(void **state)
     release(&p);
 }
 
+/* what an update writes is no ground to stand on, what is frozen is */
+static void the_setup_of_a_training_is_what_is_frozen(void **state)
+{
+    static const struct {
+        const char *name;
+        bool is_setup;
+    } rows[] = { { "a", true },  { "b", true },  { "c", false },     { "d", false },
+                 { "e", false }, { "h", true },  { "k", false },     { "u", false },
+                 { "w", false }, { "x", false }, { "copy.w", false } };
+    (void)state;
+    td_graph *g = td_test_graph("%x:f32[64] = input\n%lr:f32[] = input\n%u:f32[64] = param\n"
+                                "%w:f32[64] = param\n%m:f32[64] = param {role=momentum}\n"
+                                "%copy.w:bf16[64] = param {role=copy, of=w}\n"
+                                "%a = cast %u {to=bf16}\n%b = scale %a {by=2}\n"
+                                "%c = scale %w {by=2}\n%d = add %u, %w\n%e = add %u, %x\n"
+                                "%h = add %u, %u\n%k = add %b, %copy.w\n"
+                                "sgd %w, %m, %x, %lr\n"
+                                "output b = %b\noutput c = %c\noutput d = %d\noutput e = %e\n"
+                                "output h = %h\noutput k = %k\n");
+    bool *is_setup = td_alloc((size_t)g->n_nodes, sizeof *is_setup);
+    assert_non_null(is_setup);
+    assert_false(td_plan_mark_setup(g, is_setup));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const td_value *v = td_graph_find(g, rows[i].name);
+        assert_non_null(v);
+        if (is_setup[v->producer->id] != rows[i].is_setup)
+            fail_msg("%%%s", rows[i].name);
+    }
+    for (int i = 0; i < g->n_nodes; i++)
+        if (td_node_has_effect(g->nodes[i]))
+            assert_false(is_setup[i]);
+    td_free(is_setup);
+    td_graph_free(g);
+}
+
 static void scratch_has_a_place_of_its_own(void **state)
 {
     (void)state;
@@ -479,6 +514,7 @@ int main(void)
         cmocka_unit_test(parameters_are_never_overwritten),
         cmocka_unit_test(what_is_only_asked_for_its_shape_may_die),
         cmocka_unit_test(what_runs_read_of_the_setup_stays),
+        cmocka_unit_test(the_setup_of_a_training_is_what_is_frozen),
         cmocka_unit_test(scratch_has_a_place_of_its_own),
         cmocka_unit_test(plans_of_networks_are_small),
         cmocka_unit_test(the_checker_catches_each_pair_that_must_not_meet),
