@@ -50,9 +50,9 @@ typedef struct td_sgd_opts {
 
 /**
  * What other steps have, f32[]: `accumulates`: update, 1 on the last batch of a step, and
- * inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`: ema_keep m and ema_share 1 - m of this
- * batch; with both, ema_before the product of m over the step's batches before, ema_rest 1 - that.
- * `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
+ * inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`: ema_keep
+ * m and ema_share 1 - m of this batch; with both, ema_before the product of m over the step's
+ * batches before, ema_rest 1 - that.  `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
  */
 #define TD_INPUT_UPDATE     "update"
 #define TD_INPUT_EMA_KEEP   "ema_keep"
