@@ -258,7 +258,8 @@ def draw(rng, arch, backbone, classes, batch, tandem):
         labels.append(one[0])
         targets.append(one[1])
     images = rng.normal(0, 60 if arch == "ssd320" else 1, (batch, 3, side, side)).astype(np.float32)
-    return w, {"images": images, "labels": np.stack(labels), "targets": np.stack(targets)}
+    batch = {"images": images, "labels": np.stack(labels), "targets": np.stack(targets)}
+    return w, {k: np.ascontiguousarray(v) for k, v in batch.items()}  # save_file writes memory as it lies
 
 
 def torch_side(arch, backbone, weights, batch, dtype):
