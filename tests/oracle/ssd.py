@@ -320,8 +320,8 @@ def main():
     step = os.path.abspath(o.step or os.path.join(os.path.dirname(o.tandem), "tests", "detector_step"))
     torch.set_num_threads(o.threads)
     judge = Judge()
-    cases = o.case or ["ssd320:resnet50:90:2", "ssd320:resnet18:5:3", "ssd300:resnet50:80:2", "ssd300:resnet18:20:3",
-                       "ssd300:resnet34:3:2"]
+    cases = o.case or ["ssd320:resnet50:90:2", "ssd320:resnet18:5:3", "ssd300:resnet50:80:4", "ssd300:resnet18:20:3",
+                       "ssd300:resnet34:3:3"]
     with tempfile.TemporaryDirectory() as folder:
         tandem = Tandem(o.tandem, folder, o.threads)
         for case in cases:
