@@ -2,6 +2,7 @@
  * test_detectors.c -- detectors as networks: sizes, backbones, initial values, what is refused;
  * their steps in every form a job has; and what they take of other networks' weights
  */
+#include "support/allocations.h"
 #include "support/expect.h"
 
 #include <math.h>
@@ -463,6 +464,53 @@ static void weights_of_something_else_are_refused(void **state)
     td_tensors_free(t);
 }
 
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static td_status make_synthetic(void)
+{
+    const td_model_opts o = opts_of("ssd320", "resnet18", 3, 160);
+    td_synthetic s;
+    TD_TRY(td_synthetic_make(&o, 1, &s));
+    td_synthetic_release(&s);
+    return TD_OK;
+}
+
+/* the weights and the program are there before */
+static const td_tensors *begin_with;
+static td_program *beginner;
+
+static td_status load_matching(void)
+{
+    return td_weights_load_matching(begin_with, "w", beginner);
+}
+
+static td_status build_detector(void)
+{
+    const td_model_opts o = opts_of("ssd300", "resnet18", 3, 0);
+    td_graph *g;
+    TD_TRY(td_model_graph(&o, 1, true, &g));
+    td_graph_free(g);
+    return TD_OK;
+}
+
+static void memory_may_fail_at_every_call(void **state)
+{
+    (void)state;
+    static const float filters[64 * 3 * 49];
+    td_tensors *t;
+    expect_ok(td_log_configure("error"));
+    td_test_allocations(make_synthetic, 100);
+    td_test_allocations(build_detector, 4000);
+    expect_ok(td_tensors_new(&t));
+    expect_ok(td_tensors_add(t, "conv1.weight", TD_DT_F32, 4, (int64_t[]){ 64, 3, 7, 7 }, filters));
+    begin_with = t;
+    beginner = initial("ssd320");
+    td_test_allocations(load_matching, 4000);
+    td_program_free(beginner);
+    td_tensors_free(t);
+    expect_ok(td_log_configure(NULL));
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -479,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_classifier_s_weights_begin_a_backbone),
         cmocka_unit_test(another_head_begins_anew),
         cmocka_unit_test(weights_of_something_else_are_refused),
+        cmocka_unit_test(memory_may_fail_at_every_call),
     };
     td_process_setup(argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
