@@ -473,6 +473,20 @@ static td_status check_recipe(const td_train_opts *o)
                         schedules[o->lr_schedule]);
     if (o->lr_rule == 1 && o->end_lr > 0)
         return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->end_lr);
+    if (o->lr_rule == 2 && o->lr_schedule != 2)
+        return td_error(TD_EUSAGE, "--lr-rule ssd320 is a cosine, --lr-schedule %s contradicts it",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule == 3 && o->lr_schedule != 0)
+        return td_error(TD_EUSAGE,
+                        "--lr-rule ssd300 falls in steps, --lr-schedule %s contradicts "
+                        "it",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule >= 2 && o->end_lr > 0)
+        return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr_rule]);
+    if (o->num_train_steps == 0)
+        return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
+    if (o->evaluation && o->eval_count)
+        return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->freeze_bn && !(o->freeze && *o->freeze))
         return td_error(TD_EUSAGE, "--freeze-bn belongs to --freeze");
     if (o->decay_rule == 1 && o->bn_weight_decay)

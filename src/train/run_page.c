@@ -323,6 +323,13 @@ static td_status add_charts(const td_run_log *runs, int n, td_text *out)
           false,
           { { topk, "validation", OF_EPOCHS, 1, 0 }, { ema, "EMA", OF_EPOCHS, 2, 2 } },
           2 },
+        { "ap",
+          "Average precision",
+          "",
+          NULL,
+          false,
+          { { "val.AP50", "IoU 0.50", OF_EPOCHS, 1, 0 }, { "val.AP", "AP", OF_EPOCHS, 0, 1 } },
+          2 },
         { "lr",
           "Learning rate",
           "",
@@ -558,9 +565,11 @@ static void add_head(const td_run_log *runs, int n, const char *title, td_text *
 
 td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text *out)
 {
-    static const char *const tiles[] = { "top1",       "topk",       "ema_top1",
-                                         "val_loss",   "train_loss", "train_images_per_s",
-                                         "latency_ms", "epochs",     "seconds" };
+    static const char *const tiles[] = {
+        "top1",       "topk",     "ema_top1",   "ap",
+        "ap50",       "val_loss", "train_loss", "train_images_per_s",
+        "latency_ms", "epochs",   "seconds"
+    };
     add_head(runs, n, title, out);
     if (n == 1) {
         td_text_add(out, "<div class=\"tiles\">\n");
