@@ -28,11 +28,6 @@ static const td_field fields[] = {
                "network: resnet18, resnet34, resnet50, resnet101, resnet152, resnext50-32x4d, "
                "resnext101-32x4d, se-resnet50, se-resnext101-32x4d, seresnet50, "
                "seresnext101_32x4d; detectors: ssd320, ssd300"),
-    TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
-               "of a detector: resnet18, resnet34, resnet50, resnet101, resnet152"),
-    TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
-            "of a detector: share of its running statistics that a step keeps; 0: 0.997, of "
-            "ssd300 0.9"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph text of a network of your own, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
@@ -49,6 +44,11 @@ static const td_field fields[] = {
     TD_ENUM(td_model_opts, variant, TD_VARIANT_AUTO, variants,
                "edition of the network: padding, initial values, outputs; auto: what the weights "
                "say, else pytorch"),
+    TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
+               "of a detector: resnet18, resnet34, resnet50, resnet101, resnet152"),
+    TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
+            "of a detector: share of its running statistics that a step keeps; 0: 0.997, of "
+            "ssd300 0.9"),
     TD_END,
 };
 /* clang-format on */
