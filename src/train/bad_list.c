@@ -23,12 +23,12 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on)
     return TD_OK;
 }
 
-/* the lines that are in the file already */
-static td_status know(const td_bad_list *l, td_map *known)
+/* the lines that are there already */
+static td_status know(const char *lines, td_map *known)
 {
     td_text line = { 0 };
     td_status st = TD_OK;
-    for (const char *s = l->known ? l->known : ""; *s && st == TD_OK;) {
+    for (const char *s = lines ? lines : ""; *s && st == TD_OK;) {
         size_t n = strcspn(s, "\n");
         line.len = 0;
         td_text_add_bytes(&line, s, n);
@@ -66,32 +66,31 @@ static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
         add_line(known, bad[i].path, bad[i].reason, out);
 }
 
-td_status td_bad_list_lines(const td_bad_list *l, const td_loader *train, const td_loader *val,
-                            td_text *out)
+void td_bad_list_lines(const td_loader *train, const td_loader *val, td_text *out)
 {
-    td_map known = { 0 };
-    td_status st;
-    TD_OUT(know(l, &known));
-    add_lines(&known, train, out);
-    add_lines(&known, val, out);
-    st = td_text_status(out);
-out:
-    td_map_release(&known);
-    return st;
+    const td_map none = { 0 };
+    add_lines(&none, train, out);
+    add_lines(&none, val, out);
 }
 
-/* the lines that are not in `out` yet */
-static void add_missing(const char *lines, td_text *out)
+/* the lines that are not known yet */
+static td_status add_missing(const char *lines, td_map *known, td_text *out)
 {
-    while (lines && *lines) {
-        const size_t n = strcspn(lines, "\n") + 1;
-        td_text line = { 0 };
-        td_text_add_bytes(&line, lines, n);
-        if (!strstr(td_text_get(out), td_text_get(&line)))
-            td_text_add_bytes(out, lines, n);
-        td_text_release(&line);
-        lines += n;
+    td_text line = { 0 };
+    td_status st = TD_OK;
+    for (const char *s = lines; *s && st == TD_OK;) {
+        size_t n = strcspn(s, "\n");
+        line.len = 0;
+        td_text_add_bytes(&line, s, n);
+        st = td_text_status(&line);
+        if (st == TD_OK && !td_map_has(known, td_text_get(&line))) {
+            td_text_add(out, "%s\n", td_text_get(&line));
+            st = td_map_set(known, td_text_get(&line), NULL);
+        }
+        s += n + (s[n] == '\n');
     }
+    td_text_release(&line);
+    return st;
 }
 
 td_status td_bad_list_add(td_bad_list *l, const char *lines)
@@ -107,9 +106,15 @@ td_status td_bad_list_add(td_bad_list *l, const char *lines)
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loader *val)
 {
     td_text own = { 0 }, all = { 0 };
+    td_map known = { 0 };
     td_status st = TD_OK;
-    TD_OUT(td_bad_list_lines(l, train, val, &own));
-    add_missing(l->elsewhere, &own);
+    TD_OUT(know(l->known, &known));
+    add_lines(&known, train, &own);
+    add_lines(&known, val, &own);
+    if (l->elsewhere) {
+        TD_OUT(know(td_text_get(&own), &known));
+        TD_OUT(add_missing(l->elsewhere, &known, &own));
+    }
     TD_OUT(td_text_status(&own));
     if (own.len > l->n_written) {
         td_text_add(&all, "%s%s", l->known ? l->known : "", td_text_get(&own));
@@ -118,6 +123,7 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
         l->n_written = own.len;
     }
 out:
+    td_map_release(&known);
     td_text_release(&own);
     td_text_release(&all);
     return st;

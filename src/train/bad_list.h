@@ -28,8 +28,7 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train,
                             const td_loader *val) TD_CHECKED;
 
 /** The lines of what the loaders have found; appended to `out`. */
-td_status td_bad_list_lines(const td_bad_list *l, const td_loader *train, const td_loader *val,
-                            td_text *out) TD_CHECKED;
+void td_bad_list_lines(const td_loader *train, const td_loader *val, td_text *out);
 
 /** Other ranks' lines, all of them so far; in the next write those are left out that rank 0 has. */
 td_status td_bad_list_add(td_bad_list *l, const char *lines) TD_CHECKED;

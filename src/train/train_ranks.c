@@ -238,7 +238,8 @@ td_status td_train_share_bad(td_train_job *j)
     td_status st = TD_OK;
     if (!j->comm)
         return TD_OK;
-    TD_OUT(td_bad_list_lines(&j->bad, j->train_loader, j->val_loader, &own));
+    td_bad_list_lines(j->train_loader, j->val_loader, &own);
+    TD_OUT(td_text_status(&own));
     TD_OUT(gather_lines(j, &own, &all));
     if (j->rank == 0 && all.len)
         st = td_bad_list_add(&j->bad, td_text_get(&all));
