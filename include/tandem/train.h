@@ -161,7 +161,7 @@ typedef struct {
     int64_t memory_limit;        /* bytes of the process, at the price of time; 0: none */
     bool pretrained;             /* download weights: never done */
     int jit;                     /* 0 no, 1 script: accepted, every graph is compiled */
-    const char *gpu_affinity;    /* accepted, no GPU here */
+    const char *gpu_affinity;    /* processors of a rank, by name; of one rank nothing */
     const char *trt, *fused_se;  /* accepted, the passes decide */
     bool use_xla;                /* accepted, every graph is fused and compiled */
     int prof;                    /* iterations per loop, and a profile; -1: all, and none */

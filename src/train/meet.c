@@ -33,6 +33,11 @@ static td_status choose_processors(const char *name, const td_rank_place *place)
     td_status st = t ? td_topology_here(t) : TD_ENOMEM;
     if (st == TD_OK)
         st = td_affinity_choose(t, mode, place->local_rank, place->local_size, cpus, &n);
+    if (st == TD_EARG) { /* mpirun has chosen already, or there are too few */
+        td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: left as it is", td_error_message());
+        td_free(t);
+        return TD_OK;
+    }
     if (st == TD_OK)
         st = td_affinity_apply(cpus, n);
     td_free(t);

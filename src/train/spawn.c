@@ -206,8 +206,7 @@ static void set_environment(const launch *l, const child *c, int local)
         (void)fcntl(l->listener, F_SETFD, 0);
         set_number(TD_ENV_LISTEN_FD, l->listener);
     }
-    if (l->affinity != TD_AFFINITY_NONE)
-        setenv("TANDEM_AFFINITY", td_affinity_names[l->affinity], 1);
+    setenv("TANDEM_AFFINITY", td_affinity_names[l->affinity], 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }

@@ -254,6 +254,9 @@ grep -q 'epoch 1: loss' logs/rank_1.log || complain "rank 1 has logged nothing"
 expect 1 launch --nproc 2 --cpu-affinity single train set --model nowhere.td
 says "nowhere.td"
 says 'launch: rank [01] ended with code 1'
+expect 0 launch --nproc 2 --cpu-affinity none train set $all -b 8 --gpu-affinity socket_unique_contiguous
+expect 2 launch --nproc 2 train set $all -b 8 --gpu-affinity sockets
+says "there is no affinity 'sockets'"
 expect 1 launch --nproc 1000 --cpu-affinity single_unique train set
 says '1000 ranks on a socket of [0-9]+ cores cannot have their own'
 expect 2 launch --nproc 0 train set
