@@ -17,7 +17,7 @@ void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double de
     const td_sgd_opts sgd = { .momentum = 0.9, .decay = decay };
     td_graph *g;
     td_type t;
-    *s = (td_detector_steps){ .c = c };
+    *s = (td_detector_steps){ .c = c, .besides = c->is_tf ? 0 : decay };
     expect_ok(td_detector_training_graph(&c->model, c->batch, &sgd, &g));
     expect_ok(td_device_open("cpu", &s->dev));
     expect_ok(td_compile(g, s->dev, &(td_compile_opts){ 0 }, &s->p));
@@ -226,6 +226,18 @@ static void report(const tally *t, const td_detector_case *c, const char *what, 
         fail_msg("%d %s are over their limits", t->n_over, what);
 }
 
+/* of a filter, whose weights before the step were the fill */
+static void take_decay(const td_detector_steps *s, const char *weight, const td_type *t,
+                       float *velocity)
+{
+    if (s->besides == 0 || t->rank < 2)
+        return;
+    float *w = td_detector_fill(s->c, weight, t);
+    for (int64_t i = 0; i < td_type_count(t); i++)
+        velocity[i] = (float)((double)velocity[i] - s->besides * (double)w[i]);
+    td_free(w);
+}
+
 void td_detector_check_gradients(const td_detector_steps *s, const td_json *rows, double norm_limit,
                                  double sample_limit)
 {
@@ -242,6 +254,7 @@ void td_detector_check_gradients(const td_detector_steps *s, const td_json *rows
         if (!row)
             fail_msg("no golden gradient '%s'", golden);
         float *plain = param_of(s, name, &t);
+        take_decay(s, name + strlen(TD_MOMENTUM_PREFIX), &t, plain);
         double *values = ordered(s->c, &t, plain);
         const int64_t n = td_type_count(&t);
         if (td_golden_number(row, "l2") < 3e-6 * largest) {

@@ -15,6 +15,7 @@ typedef struct {
     int n_anchors;
     float *images, *targets, lr;
     int64_t *labels;
+    double besides; /* weight decay that golden gradients lack: velocities have it */
 } td_detector_steps;
 
 /** The step with momentum 0.9 and this decay, filled. */
@@ -31,7 +32,7 @@ double td_detector_scalar(const td_detector_steps *s, const char *name);
 double td_detector_regularization(const td_detector_steps *s, double decay);
 
 /**
- * Velocities against rows of gradients.  Those of which the reference has nothing but rounding are
+ * Velocities after the first step, without decay where the rows are, against rows of gradients.  Those of which the reference has nothing but rounding are
  * to be as small.  norm_limit is that of norms, sample_limit of td_detector_error (0: none).
  */
 void td_detector_check_gradients(const td_detector_steps *s, const td_json *rows, double norm_limit,
