@@ -32,8 +32,9 @@ double td_detector_scalar(const td_detector_steps *s, const char *name);
 double td_detector_regularization(const td_detector_steps *s, double decay);
 
 /**
- * Velocities after the first step, without decay where the rows are, against rows of gradients.  Those of which the reference has nothing but rounding are
- * to be as small.  norm_limit is that of norms, sample_limit of td_detector_error (0: none).
+ * Velocities after the first step, without decay where the rows are, against rows of gradients.
+ * Those of which the reference has nothing but rounding are to be as small.  norm_limit is that of
+ * norms, sample_limit of td_detector_error (0: none).
  */
 void td_detector_check_gradients(const td_detector_steps *s, const td_json *rows, double norm_limit,
                                  double sample_limit);
