@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "rt/ranks.h"
 #include "tandem/train.h"
 #include "train/preset.h"
 
@@ -184,10 +185,22 @@ static void settle_detector(td_train_opts *o, double batch)
     }
 }
 
+double td_train_step_pictures(const td_train_opts *o)
+{
+    td_rank_place here;
+    if (o->optimizer_batch_size > 0)
+        return o->optimizer_batch_size;
+    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+        td_error_clear();
+        here.size = 1;
+    }
+    return (double)o->batch_size * here.size;
+}
+
 td_status td_train_settle(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
-    double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    const double batch = td_train_step_pictures(o);
     if (td_train_is_preset_model(o))
         o->model.model = NULL;
     if (l->to_predict && !is_mode(o, "predict"))
@@ -206,7 +219,7 @@ td_status td_train_settle(td_train_opts *o)
 void td_train_say_preset(const td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
-    double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    const double batch = td_train_step_pictures(o);
     if (!*l->name)
         return;
     if (l->rule_lr > 0 && o->lr == l->rule_lr)

@@ -387,7 +387,7 @@ static bool is_wide(const td_amp_opts *o)
 static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
-    const double batch = o->optimizer_batch_size > 0 ? o->optimizer_batch_size : o->batch_size;
+    const double batch = td_train_step_pictures(o);
     const bool wants_wide = is_wide(&o->amp); /* nothing but the line has spoken yet */
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));

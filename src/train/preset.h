@@ -22,6 +22,9 @@ extern const char td_preset_table[];
 /** Is opts->model.model the name of a network in the table, and no file? */
 bool td_train_is_preset_model(const td_train_opts *opts);
 
+/** Pictures of an optimiser step as far as the options and the environment say: all ranks'. */
+double td_train_step_pictures(const td_train_opts *opts);
+
 /** Tell the log which preset was taken, and its learning rate; nothing when none was. */
 void td_train_say_preset(const td_train_opts *opts);
 

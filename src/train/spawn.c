@@ -351,9 +351,15 @@ static bool is_quiet(int code)
     return code == 3 || code == 4;
 }
 
+/* killed, or refused its line: never because of another rank */
+static bool is_own_fault(int code)
+{
+    return code == 2 || code >= 128;
+}
+
 /*
  * Is `c` rather the cause than the one that is thought so far?  Who ends in a quiet way is none,
- * and who was killed comes before who ended because of it, in the same turn perhaps.
+ * and whose fault it was comes before who ended because of it, in the same turn perhaps.
  */
 static bool is_cause(const launch *l, const child *c)
 {
@@ -364,7 +370,8 @@ static bool is_cause(const launch *l, const child *c)
         return true;
     if (is_quiet(first->code))
         return !is_quiet(c->code);
-    return c->code >= 128 && first->code < 128 && td_now_ns() - l->failed_ns < TERM_MS * MS;
+    return is_own_fault(c->code) && !is_own_fault(first->code) &&
+           td_now_ns() - l->failed_ns < TERM_MS * MS;
 }
 
 /* whoever ended since */

@@ -108,6 +108,24 @@ expect 0 train set $half -b 8 --optimizer-batch-size 16 --final-weights one.safe
 expect 0 launch --nproc 2 train set $half -b 8 --final-weights two.safetensors
 same one.safetensors two.safetensors
 
+# a detector; its norms are frozen, and how many batches they saw is another number
+expect 0 dataset draw boxes --boxes --classes 2 --train 8 --val 2 --size 160
+detector="--arch ssd320 --backbone resnet18 --image-size 160 --freeze *bn*,*downsample.1.* --freeze-bn --warmup 1"
+set -f
+expect 0 train boxes $detector $fixed --num-train-steps 2 -b 2 --optimizer-batch-size 4 --final-weights one.safetensors
+expect 0 launch --nproc 2 train boxes $detector $fixed --num-train-steps 2 -b 2 --final-weights two.safetensors
+set +f
+for name in backbone.conv1.weight fpn.smooth3.conv.weight heads.class_tower.0.conv.weight heads.box.bias; do
+    for kept in $name momentum.$name; do
+        tensor one.safetensors $kept >one.bytes
+        tensor two.safetensors $kept >two.bytes
+        [ -s one.bytes ] || complain "there is no '$kept'"
+        same one.bytes two.bytes
+    done
+done
+expect 0 launch --nproc 2 train boxes --arch ssd320 -b 8 --print-config
+prints '^  lr: 0\.01$' # 0.02 for 32 pictures a step
+
 # --- tensors: rank r has the r-th block of every step; what overflows on one is skipped by all -----------
 n=48 image=$((3 * 32 * 32))
 tensors() { # FILE ROW: which overflows in half precision
