@@ -4,6 +4,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 # without norms: running statistics are every rank's own, all else is bytes
 plain_model() {
@@ -21,38 +22,6 @@ plain_model() {
 %f = linear %e, %fc.weight, %fc.bias
 output logits = %f
 END
-}
-
-# starts NAME ARGUMENTS...: `launch` in the background, $pid; stderr to NAME.err
-starts() {
-    name=$1
-    shift
-    last="tandem launch $*"
-    : >"$name.err"
-    "$TANDEM" launch --log debug "$@" >out 2>"$name.err" </dev/null &
-    pid=$!
-}
-
-# waits NAME PATTERN: until stderr has it; 60 s
-waits() {
-    n=0
-    until grep -q "$2" "$1.err"; do
-        n=$((n + 1))
-        if [ $n -gt 6000 ] || ! kill -0 $pid 2>/dev/null; then
-            cp "$1.err" err
-            complain "never said '$2'"
-            return 1
-        fi
-        sleep 0.01
-    done
-}
-
-# ends NAME CODE
-ends() {
-    code=0
-    wait $pid || code=$?
-    cp "$1.err" err
-    [ $code = "$2" ] || complain "exit code $code, wanted $2"
 }
 
 # process NAME RANK: its number
@@ -184,7 +153,7 @@ expect 0 launch --nproc 2 train broken --model small.td --threads 1 --workers 1 
 # --- stopping: all at one step, rank 0 saves; going on with as many ranks, and with others ---------
 long="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 --final-state --epochs 3 --lr-schedule cosine"
 expect 0 train set $long -b 8 --optimizer-batch-size 16 --no-checkpoints --final-weights straight.safetensors
-starts int --nproc 2 train set $long -b 8 --epochs 3 --workspace int --final-weights two.safetensors
+starts int launch --log debug --nproc 2 train set $long -b 8 --epochs 3 --workspace int --final-weights two.safetensors
 waits int 'epoch 1, iteration 2/6' && kill -INT $pid
 ends int 3
 says '^tandem: stopped: a signal came; saved'
@@ -192,7 +161,7 @@ gone int 0 1
 expect 0 launch --nproc 2 train set $long -b 8 --workspace int --resume int/checkpoint.safetensors --final-weights two.safetensors
 same straight.safetensors two.safetensors
 # a signal to one rank only is one to all
-starts term --nproc 2 train set $long -b 8 --workspace term --final-weights two.safetensors
+starts term launch --log debug --nproc 2 train set $long -b 8 --workspace term --final-weights two.safetensors
 waits term 'epoch 0, iteration 3/6' && kill -TERM "$(process term 1)"
 ends term 3
 # one rank goes on where two stopped, inside the epoch
@@ -202,7 +171,7 @@ rm -rf int term
 
 # --- a rank that dies, hangs, or is not alike ------------------------------------------------------
 endless="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --workspace run"
-starts kill --nproc 3 train set $endless
+starts kill launch --log debug --nproc 3 train set $endless
 waits kill 'epoch 2, ' && kill -KILL "$(process kill 1)"
 began=$(date +%s)
 ends kill 137
@@ -210,7 +179,7 @@ says 'rank 1 \(.*, process [0-9]+\) is gone'
 says 'rank 1 was ended by signal 9'
 [ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
 gone kill 0 1 2
-starts stop --nproc 2 train set $endless
+starts stop launch --log debug --nproc 2 train set $endless
 waits stop 'epoch 2, ' && kill -STOP "$(process stop 1)"
 began=$(date +%s)
 ends stop 1
@@ -218,7 +187,7 @@ says 'rank 1 \(.*\) hangs: no sign of life for [0-9]+ s'
 [ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
 gone stop 0 1
 # the launcher is killed: the ranks go with it
-starts orphan --nproc 2 train set $endless
+starts orphan launch --log debug --nproc 2 train set $endless
 waits orphan 'epoch 2, ' && kill -KILL $pid
 wait $pid 2>/dev/null
 sleep 0.5

@@ -5,38 +5,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
-
-# starts NAME ARGUMENTS...: the command in the background, $pid; stderr goes to NAME.err
-starts() {
-    name=$1
-    shift
-    last="tandem $*"
-    : >"$name.err"
-    "$TANDEM" "$@" >out 2>"$name.err" </dev/null &
-    pid=$!
-}
-
-# waits NAME PATTERN: until stderr has the pattern; 60 s
-waits() {
-    n=0
-    until grep -q "$2" "$1.err"; do
-        n=$((n + 1))
-        if [ $n -gt 6000 ] || ! kill -0 $pid 2>/dev/null; then
-            cp "$1.err" err
-            complain "never said '$2'"
-            return 1
-        fi
-        sleep 0.01
-    done
-}
-
-# ends NAME CODE: how the background run ended
-ends() {
-    code=0
-    wait $pid || code=$?
-    cp "$1.err" err
-    [ $code = "$2" ] || complain "exit code $code, wanted $2"
-}
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 drawn set --classes 4 --train 96 --val 16
 fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 -p 1 --final-state"
