@@ -4,14 +4,11 @@
 #include "cli/files.h"
 #include "tandem/train.h"
 
-enum { SHOWN_BYTES = 1 << 16 }; /* of results that wait to be written */
-
 /* What the pictures' results go through. */
 typedef struct {
     const td_call *call;
     bool is_lines;
-    int64_t n_files, n_bad;
-    td_text first_error; /* of the first bad picture */
+    td_cli_outcome outcome;
 } listing;
 
 static void groups(void *opts, td_field_group *out)
@@ -52,11 +49,8 @@ static td_status each(void *ctx, const td_prediction *p)
 {
     listing *l = ctx;
     td_text *out = l->call->out;
-    if (p->st != TD_OK && l->n_bad++ == 0)
-        td_text_add(&l->first_error, "'%s': %s", p->path,
-                    p->message ? p->message : td_status_text(p->st));
     if (l->is_lines || l->call->json) {
-        if (l->n_files && !l->is_lines)
+        if (l->outcome.n && !l->is_lines)
             td_text_add(out, ", ");
         add_json(p, out);
         if (l->is_lines)
@@ -64,14 +58,8 @@ static td_status each(void *ctx, const td_prediction *p)
     } else {
         add_text(p, out);
     }
-    l->n_files++;
-    if (out->len < SHOWN_BYTES)
-        return TD_OK;
-    TD_TRY(td_text_status(out));
-    if (td_verb_print(out, 0) != 0)
-        return td_error(TD_EIO, "after %lld pictures", (long long)l->n_files);
-    out->len = 0;
-    return TD_OK;
+    td_cli_outcome_add(&l->outcome, p->path, p->st, p->message);
+    return td_cli_outcome_show(&l->outcome, out);
 }
 
 /* --- the verb --------------------------------------------------------------------------------- */
@@ -91,13 +79,7 @@ static td_status classify(const td_call *call, const td_cli_files *files)
     td_status st = td_classify(o, (int)files->n, files->items, each, &l);
     if (is_object)
         td_text_add(call->out, "]}\n");
-    if (l.n_files == 0)
-        td_text_release(call->out); /* it failed before the first picture */
-    if (st == TD_OK && l.n_bad == l.n_files)
-        st = td_error(TD_EFORMAT, "none of %lld files can be read: %s", (long long)l.n_files,
-                      td_text_get(&l.first_error));
-    td_text_release(&l.first_error);
-    return st;
+    return td_cli_outcome_end(&l.outcome, st, call->out);
 }
 
 static td_status run(const td_call *call)

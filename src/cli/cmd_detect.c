@@ -4,14 +4,11 @@
 #include "cli/files.h"
 #include "tandem/train.h"
 
-enum { SHOWN_BYTES = 1 << 16 }; /* of results that wait to be written */
-
 /* What the pictures' results go through.  JSON has three lists, so two of them wait. */
 typedef struct {
     const td_call *call;
-    int64_t n_files, n_bad;
+    td_cli_outcome outcome;
     td_text detections, categories; /* of the JSON object */
-    td_text first_error;            /* of the first bad picture */
     int64_t seen[1024];             /* categories that are listed already */
     int n_seen;
 } listing;
@@ -46,7 +43,7 @@ static void add_json_box(listing *l, const td_found_box *b)
     td_text *out = &l->detections;
     add_category(l, b);
     td_text_add(out, out->len ? ", {" : "{");
-    td_json_add(out, "image_id", (double)(l->n_files + 1));
+    td_json_add(out, "image_id", (double)(l->outcome.n + 1));
     td_json_add(out, "category_id", (double)b->category);
     td_text_add(out, ", \"bbox\": [%.2f, %.2f, %.2f, %.2f]", b->x, b->y, b->width, b->height);
     td_json_add(out, "score", b->score);
@@ -56,8 +53,8 @@ static void add_json_box(listing *l, const td_found_box *b)
 static void add_json(listing *l, const td_found *f)
 {
     td_text *out = l->call->out;
-    td_text_add(out, l->n_files ? ", {" : "{");
-    td_json_add(out, "id", (double)(l->n_files + 1));
+    td_text_add(out, l->outcome.n ? ", {" : "{");
+    td_json_add(out, "id", (double)(l->outcome.n + 1));
     td_json_add_text(out, "file_name", f->path);
     if (f->st == TD_OK) {
         td_json_add(out, "width", f->width);
@@ -94,22 +91,13 @@ static td_status each(void *ctx, const td_found *f)
 {
     listing *l = ctx;
     td_text *out = l->call->out;
-    if (f->st != TD_OK && l->n_bad++ == 0)
-        td_text_add(&l->first_error, "'%s': %s", f->path,
-                    f->message ? f->message : td_status_text(f->st));
     if (l->call->json)
         add_json(l, f);
     else
         add_text(f, out);
-    l->n_files++;
+    td_cli_outcome_add(&l->outcome, f->path, f->st, f->message);
     TD_TRY(td_text_status(&l->detections));
-    if (out->len < SHOWN_BYTES)
-        return TD_OK;
-    TD_TRY(td_text_status(out));
-    if (td_verb_print(out, 0) != 0)
-        return td_error(TD_EIO, "after %lld pictures", (long long)l->n_files);
-    out->len = 0;
-    return TD_OK;
+    return td_cli_outcome_show(&l->outcome, out);
 }
 
 /* --- the verb --------------------------------------------------------------------------------- */
@@ -137,12 +125,7 @@ static td_status detect(const td_call *call, const td_cli_files *files, listing 
     td_status st = td_detect(call->opts, (int)files->n, files->items, each, l);
     if (call->json)
         end_json(l, call->out);
-    if (l->n_files == 0)
-        td_text_release(call->out); /* it failed before the first picture */
-    if (st == TD_OK && l->n_bad == l->n_files)
-        st = td_error(TD_EFORMAT, "none of %lld files can be read: %s", (long long)l->n_files,
-                      td_text_get(&l->first_error));
-    return st;
+    return td_cli_outcome_end(&l->outcome, st, call->out);
 }
 
 static td_status run(const td_call *call)
@@ -155,7 +138,6 @@ static td_status run(const td_call *call)
     td_cli_files_release(&files);
     td_text_release(&l.detections);
     td_text_release(&l.categories);
-    td_text_release(&l.first_error);
     return st;
 }
 

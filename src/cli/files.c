@@ -76,3 +76,36 @@ td_status td_cli_files_gather(const td_call *call, const char *verb, const char 
         return td_error(TD_EUSAGE, "%s wants FILE|FOLDER|-...", verb);
     return out->n <= INT32_MAX ? TD_OK : td_error(TD_ELIMIT, "%zu files are too many", out->n);
 }
+
+/* --- outcome ---------------------------------------------------------------------------------- */
+
+enum { SHOWN_BYTES = 1 << 16 }; /* of results that wait to be written */
+
+void td_cli_outcome_add(td_cli_outcome *o, const char *path, td_status st, const char *message)
+{
+    o->n++;
+    if (st != TD_OK && o->n_bad++ == 0)
+        td_text_add(&o->first_error, "'%s': %s", path, message ? message : td_status_text(st));
+}
+
+td_status td_cli_outcome_show(const td_cli_outcome *o, td_text *out)
+{
+    if (out->len < SHOWN_BYTES)
+        return TD_OK;
+    TD_TRY(td_text_status(out));
+    if (td_verb_print(out, 0) != 0)
+        return td_error(TD_EIO, "after %lld pictures", (long long)o->n);
+    out->len = 0;
+    return TD_OK;
+}
+
+td_status td_cli_outcome_end(td_cli_outcome *o, td_status st, td_text *out)
+{
+    if (o->n == 0)
+        td_text_release(out);
+    if (st == TD_OK && o->n_bad == o->n)
+        st = td_error(TD_EFORMAT, "none of %lld files can be read: %s", (long long)o->n,
+                      td_text_get(&o->first_error));
+    td_text_release(&o->first_error);
+    return st;
+}
