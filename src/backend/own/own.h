@@ -234,4 +234,12 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
 TD_OWN_LIST(TD_OWN_DECLARE)
 #undef TD_OWN_DECLARE
 
+/* The kernel of an op of that name. */
+#define TD_OWN_KERNEL(op_, accepts_, prepare_, run_)                                               \
+    const td_kernel td_own_##op_ = { .name = "own_" #op_,                                          \
+                                     .op = &td_op_##op_,                                           \
+                                     .accepts = accepts_,                                          \
+                                     .prepare = prepare_,                                          \
+                                     .run = run_ }
+
 #endif

@@ -212,18 +212,13 @@ static td_status run_rows(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-#define ARITH(op_, accepts_, run_)                                                                 \
-    const td_kernel td_own_##op_ = {                                                               \
-        .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_                  \
-    }
-
-ARITH(add, accepts_flat, run_add);
-ARITH(relu, accepts_flat, run_relu);
-ARITH(relu_grad, accepts_flat, run_relu_grad);
-ARITH(cast, accepts_cast, run_cast);
-ARITH(all_finite, accepts_finite, run_finite);
-ARITH(mul, accepts_gate, run_gate);
-ARITH(mul_reduce, accepts_gate_grad, run_gate_grad);
+TD_OWN_KERNEL(add, accepts_flat, NULL, run_add);
+TD_OWN_KERNEL(relu, accepts_flat, NULL, run_relu);
+TD_OWN_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad);
+TD_OWN_KERNEL(cast, accepts_cast, NULL, run_cast);
+TD_OWN_KERNEL(all_finite, accepts_finite, NULL, run_finite);
+TD_OWN_KERNEL(mul, accepts_gate, NULL, run_gate);
+TD_OWN_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad);
 
 const td_kernel td_own_mul_rows = {
     .name = "own_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows

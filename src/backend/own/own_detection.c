@@ -413,16 +413,9 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
 
 /* --- the kernels ------------------------------------------------------------------------------ */
 
-#define DETECTION(op_, accepts_, prepare_, run_)                                                   \
-    const td_kernel td_own_##op_ = { .name = "own_" #op_,                                          \
-                                     .op = &td_op_##op_,                                           \
-                                     .accepts = accepts_,                                          \
-                                     .prepare = prepare_,                                          \
-                                     .run = run_ }
-
-DETECTION(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
-DETECTION(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
-DETECTION(huber_box_loss, accepts_f32, prepare_huber, run_huber);
-DETECTION(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
-DETECTION(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
-DETECTION(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);
+TD_OWN_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
+TD_OWN_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
+TD_OWN_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber);
+TD_OWN_KERNEL(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
+TD_OWN_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
+TD_OWN_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);

@@ -363,16 +363,9 @@ static td_status prepare_join_grad(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-#define HEADS(op_, accepts_, prepare_, run_)                                                       \
-    const td_kernel td_own_##op_ = { .name = "own_" #op_,                                          \
-                                     .op = &td_op_##op_,                                           \
-                                     .accepts = accepts_,                                          \
-                                     .prepare = prepare_,                                          \
-                                     .run = run_ }
-
-HEADS(bias_add, accepts_bias, NULL, run_bias_add);
-HEADS(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
-HEADS(resize_nearest, accepts_resize, NULL, run_resize);
-HEADS(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
-HEADS(join_heads, accepts_join, NULL, run_join);
-HEADS(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);
+TD_OWN_KERNEL(bias_add, accepts_bias, NULL, run_bias_add);
+TD_OWN_KERNEL(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
+TD_OWN_KERNEL(resize_nearest, accepts_resize, NULL, run_resize);
+TD_OWN_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
+TD_OWN_KERNEL(join_heads, accepts_join, NULL, run_join);
+TD_OWN_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);

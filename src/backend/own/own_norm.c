@@ -359,21 +359,12 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-#define NORM(op_, run_)                                                                            \
-    const td_kernel td_own_##op_ = {                                                               \
-        .name = "own_" #op_,                                                                       \
-        .op = &td_op_##op_,                                                                        \
-        .accepts = accepts,                                                                        \
-        .prepare = prepare,                                                                        \
-        .run = run_,                                                                               \
-    }
-
-NORM(batch_norm, run_forward);
-NORM(batch_norm_relu, run_forward);
-NORM(batch_norm_add_relu, run_forward);
-NORM(batch_norm_grad, run_backward);
-NORM(batch_norm_relu_grad, run_backward);
-NORM(batch_norm_add_relu_grad, run_backward);
-NORM(batch_norm_infer, run_infer);
-NORM(batch_norm_relu_infer, run_infer);
-NORM(batch_norm_add_relu_infer, run_infer);
+TD_OWN_KERNEL(batch_norm, accepts, prepare, run_forward);
+TD_OWN_KERNEL(batch_norm_relu, accepts, prepare, run_forward);
+TD_OWN_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward);
+TD_OWN_KERNEL(batch_norm_grad, accepts, prepare, run_backward);
+TD_OWN_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward);
+TD_OWN_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward);
+TD_OWN_KERNEL(batch_norm_infer, accepts, prepare, run_infer);
+TD_OWN_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer);
+TD_OWN_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer);

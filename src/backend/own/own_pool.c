@@ -117,12 +117,7 @@ static td_status run_global_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-#define POOL(op_, accepts_, run_)                                                                  \
-    const td_kernel td_own_##op_ = {                                                               \
-        .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_                  \
-    }
-
-POOL(max_pool2d, accepts_max, run_max);
-POOL(max_pool2d_grad, accepts_max, run_max_grad);
-POOL(global_avg_pool, accepts_global, run_global);
-POOL(global_avg_pool_grad, accepts_global_grad, run_global_grad);
+TD_OWN_KERNEL(max_pool2d, accepts_max, NULL, run_max);
+TD_OWN_KERNEL(max_pool2d_grad, accepts_max, NULL, run_max_grad);
+TD_OWN_KERNEL(global_avg_pool, accepts_global, NULL, run_global);
+TD_OWN_KERNEL(global_avg_pool_grad, accepts_global_grad, NULL, run_global_grad);
