@@ -207,19 +207,6 @@ static void take_objects(struct td_objects *o, const td_dataset_opts *opts, cons
     }
 }
 
-/* "folder/name" in the data set's arena */
-static char *path_of(td_dataset *ds, const char *folder, const char *name)
-{
-    size_t n = strlen(folder), m = strlen(name);
-    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
-    if (!path)
-        return NULL;
-    memcpy(path, folder, n);
-    path[n] = '/';
-    memcpy(path + n + 1, name, m);
-    return path;
-}
-
 static td_status take_pictures(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
                                const char *folder, int64_t *places)
 {
@@ -232,7 +219,7 @@ static td_status take_pictures(td_dataset *ds, const td_dataset_opts *opts, cons
         const td_coco_image *p = &c->images[i];
         if (opts->skip_empty && c->first[i] == c->first[i + 1])
             continue;
-        char *path = path_of(ds, folder, p->file_name);
+        char *path = td_dataset_joined(ds, folder, p->file_name);
         if (!path)
             return TD_ENOMEM;
         if (places)

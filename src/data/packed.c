@@ -47,19 +47,6 @@ static td_status choose_split(const td_pack *p, const td_dataset_opts *opts,
     return *out ? TD_OK : no_split(p, opts);
 }
 
-/* "a/b" in the data set's arena */
-static char *joined(td_dataset *ds, const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
-    if (!path)
-        return NULL;
-    memcpy(path, a, n);
-    path[n] = '/';
-    memcpy(path + n + 1, b, m);
-    return path;
-}
-
 /* --- classes ---------------------------------------------------------------------------------- */
 
 static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char ***folders)
@@ -70,7 +57,7 @@ static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char 
         return TD_ENOMEM;
     for (int i = 0; i < s->n_classes; i++) {
         ds->class_names[i] = td_arena_text(&ds->arena, s->classes[i]);
-        (*folders)[i] = joined(ds, ds->root, s->classes[i]);
+        (*folders)[i] = td_dataset_joined(ds, ds->root, s->classes[i]);
         if (!ds->class_names[i] || !(*folders)[i])
             return TD_ENOMEM;
     }
@@ -86,7 +73,7 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
         return TD_ENOMEM;
     for (uint64_t i = 0; i < s->n_pictures; i++) {
         td_pack_picture x = td_pack_picture_at(ds->pack, s->first + i);
-        ds->samples[i] = (td_sample){ joined(ds, folders[x.label], x.name), x.label };
+        ds->samples[i] = (td_sample){ td_dataset_joined(ds, folders[x.label], x.name), x.label };
         if (!ds->samples[i].path)
             return TD_ENOMEM;
     }
@@ -180,7 +167,8 @@ td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds)
     TD_OUT(td_pack_open(opts->path, &ds->pack));
     TD_OUT(check_kind(ds, opts));
     TD_OUT(choose_split(ds->pack, opts, &s));
-    ds->root = *s->name ? joined(ds, opts->path, s->name) : td_arena_text(&ds->arena, opts->path);
+    ds->root = *s->name ? td_dataset_joined(ds, opts->path, s->name)
+                        : td_arena_text(&ds->arena, opts->path);
     TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
     if (opts->has_boxes) {
         TD_OUT(add_annotated(ds, opts, s));

@@ -211,6 +211,18 @@ void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *wid
     *width = ds->width;
 }
 
+char *td_dataset_joined(td_dataset *ds, const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
+    if (!path)
+        return NULL;
+    memcpy(path, a, n);
+    path[n] = '/';
+    memcpy(path + n + 1, b, m);
+    return path;
+}
+
 /* --- classes --------------------------------------------------------------------------------- */
 
 td_status td_dataset_number_classes(td_dataset *ds, int n_classes)

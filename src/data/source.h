@@ -91,6 +91,9 @@ static inline bool td_dataset_decodes(const td_dataset *ds)
 void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
                        float *images, int64_t *labels);
 
+/** "a/b" in the data set's arena; NULL: no memory. */
+char *td_dataset_joined(td_dataset *ds, const char *a, const char *b);
+
 /** Names "0", "1", ... for a data set without any. */
 TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);
 
