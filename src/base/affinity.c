@@ -7,19 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const td_affinity_names[] = { "none",
-                                          "socket",
-                                          "socket_single|single",
-                                          "socket_single_unique|single_unique",
-                                          "socket_unique_interleaved|unique_interleaved",
-                                          "socket_unique_contiguous|unique_contiguous",
-                                          NULL };
+const char *const td_affinity_choices[] = { "auto",
+                                            "none",
+                                            "socket",
+                                            "socket_single|single",
+                                            "socket_single_unique|single_unique",
+                                            "socket_unique_interleaved|unique_interleaved",
+                                            "socket_unique_contiguous|unique_contiguous",
+                                            NULL };
 
 td_status td_affinity_parse(const char *name, td_affinity *out)
 {
     const size_t n = strlen(name);
-    for (int i = 0; td_affinity_names[i]; i++)
-        for (const char *s = td_affinity_names[i]; *s;) {
+    for (int i = 0; td_affinity_choices[i + 1]; i++)
+        for (const char *s = td_affinity_choices[i + 1]; *s;) {
             const size_t len = strcspn(s, "|");
             if (len == n && strncmp(s, name, n) == 0) {
                 *out = (td_affinity)i;

@@ -31,8 +31,8 @@ typedef enum {
     TD_AFFINITY_CONTIGUOUS
 } td_affinity;
 
-/** "none", "socket", ... in the enum's order, each with its other spellings; NULL ends it. */
-extern const char *const td_affinity_names[];
+/** "auto", then the names in the enum's order, each with its other spellings; NULL ends it. */
+extern const char *const td_affinity_choices[];
 
 /** TD_EUSAGE lists them. */
 TD_CHECKED td_status td_affinity_parse(const char *name, td_affinity *out);

@@ -44,15 +44,6 @@ enum {
     TAIL_BYTES = 4096 /* of a rank's output that is kept */
 };
 
-static const char *const affinities[] = { "auto",
-                                          "none",
-                                          "socket",
-                                          "socket_single|single",
-                                          "socket_single_unique|single_unique",
-                                          "socket_unique_interleaved|unique_interleaved",
-                                          "socket_unique_contiguous|unique_contiguous",
-                                          NULL };
-
 /* clang-format off */
 static const td_field fields[] = {
     TD_INT_AS (td_ranks_opts, nproc, "nproc", "nproc_per_node|n", 1, 1, 1024, NULL,
@@ -62,7 +53,7 @@ static const td_field fields[] = {
     TD_TEXT   (td_ranks_opts, master_addr, NULL, "HOST", "the first machine, where rank 0 listens"),
     TD_INT    (td_ranks_opts, master_port, 0, 0, 65535,
                "its port; 0: 29500, or on one machine a free one"),
-    TD_ENUM_AS(td_ranks_opts, cpu_affinity, "cpu_affinity", "gpu_affinity", 0, affinities,
+    TD_ENUM_AS(td_ranks_opts, cpu_affinity, "cpu_affinity", "gpu_affinity", 0, td_affinity_choices,
                "processors of a rank; auto: socket_unique_contiguous where there are enough"),
     TD_TEXT   (td_ranks_opts, log_dir, NULL, "FOLDER",
                "what ranks say, but rank 0, into rank_N.log there"),
@@ -206,7 +197,7 @@ static void set_environment(const launch *l, const child *c, int local)
         (void)fcntl(l->listener, F_SETFD, 0);
         set_number(TD_ENV_LISTEN_FD, l->listener);
     }
-    setenv("TANDEM_AFFINITY", td_affinity_names[l->affinity], 1);
+    setenv("TANDEM_AFFINITY", td_affinity_choices[l->affinity + 1], 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }
