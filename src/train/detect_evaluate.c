@@ -111,19 +111,24 @@ static td_class_boxes class_of(const td_coco_class *c)
                              .ar100 = c->ar100 };
 }
 
-static td_status note_classes(const evaluation *e, td_evaluate_result *r)
+static td_status keep_classes(const td_coco_metrics *m, td_evaluate_result *r)
 {
-    const td_coco_metrics *m = td_detect_judge_metrics(e->detect_judge);
-    if (!e->o.per_class)
-        return TD_OK;
     r->class_boxes = td_alloc(m->n_classes + 1, sizeof *r->class_boxes);
     if (!r->class_boxes)
         return TD_ENOMEM;
-    for (size_t i = 0; i < m->n_classes; i++) {
+    for (size_t i = 0; i < m->n_classes; i++)
         r->class_boxes[i] = class_of(&m->classes[i]);
-        name_class(e, &r->class_boxes[i]);
-    }
     r->n_class_boxes = (int)m->n_classes;
+    return TD_OK;
+}
+
+static td_status note_classes(const evaluation *e, td_evaluate_result *r)
+{
+    if (!e->o.per_class)
+        return TD_OK;
+    TD_TRY(keep_classes(td_detect_judge_metrics(e->detect_judge), r));
+    for (int i = 0; i < r->n_class_boxes; i++)
+        name_class(e, &r->class_boxes[i]);
     return TD_OK;
 }
 
@@ -187,14 +192,9 @@ static td_status note_files(const td_evaluate_opts *o, const td_boxes_verdict *v
     memcpy(r->boxes, m->value, sizeof r->boxes);
     if (!o->per_class)
         return TD_OK;
-    r->class_boxes = td_alloc(m->n_classes + 1, sizeof *r->class_boxes);
-    if (!r->class_boxes)
-        return TD_ENOMEM;
-    for (size_t i = 0; i < m->n_classes; i++) {
-        r->class_boxes[i] = class_of(&m->classes[i]);
+    TD_TRY(keep_classes(m, r));
+    for (int i = 0; i < r->n_class_boxes; i++)
         snprintf(r->class_boxes[i].name, sizeof r->class_boxes[i].name, "%s", v->names[i]);
-    }
-    r->n_class_boxes = (int)m->n_classes;
     return TD_OK;
 }
 
