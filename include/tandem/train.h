@@ -600,6 +600,8 @@ typedef struct {
     int master_port;         /* 0: of one machine chosen, else 29500 */
     int cpu_affinity;    /* 0: shares of the cores where there are enough, else td_affinity + 1 */
     const char *log_dir; /* a file for every rank but 0; NULL: none */
+    const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
+    const char *ssh, *remote_program; /* how the others are reached, and `tandem` there */
     const char *log;
 } td_ranks_opts;
 

@@ -42,11 +42,18 @@ const td_verb td_verb_launch = {
         "to\n"
         "--log-dir.  A rank that fails, dies or hangs ends all of them within seconds, by name.\n"
         "Ctrl-C once has all finish the step, and rank 0 save; twice ends all at once.\n\n"
-        "On several machines start the same line on each, with its --node-rank and rank 0's\n"
-        "--master-addr.  Under mpirun and srun no launch is needed: ranks are found by themselves.",
+        "--hosts starts --nproc of them on each of several machines, through ssh without a "
+        "question:\n"
+        "the program, the folder it is called in and the data are there under the same paths; the\n"
+        "variables TANDEM_* and OMP_* go along.  Or start the same line on each machine by hand, "
+        "with\n"
+        "its --node-rank and rank 0's --master-addr.  Under mpirun and srun no launch is needed: "
+        "ranks\n"
+        "are found by themselves.",
     .examples =
         "tandem launch --nproc 2 train flowers --arch resnet18 -b 32\n"
         "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"
+        "tandem launch --hosts node1,node2 --nproc 4 train flowers --preset resnet50/90\n"
         "tandem launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc 4 train set\n"
         "tandem launch --nproc 2 benchmark --mode allreduce",
     .n_args_min = 1,

@@ -1,27 +1,20 @@
 /*
- * spawn.c -- `tandem launch`: ranks as processes, watched
+ * spawn.c -- `tandem launch`: the ranks of this machine as processes
  *
  *     parent   one socket for rank 0 to listen at, one secret for all
  *        fork -> own process group, processors, RANK WORLD_SIZE ... -> this program again
  *     parent   output of all but rank 0: to files; the last lines are kept to be shown
- *              a signal: to all, once;  one that failed: the others have a moment, then are ended
- *
- * Children are in process groups of their own, so that Ctrl-C reaches them through the parent
- * alone: twice it would end them at once.  They die with the parent, however that ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/affinity.h"
@@ -32,22 +25,15 @@
 #include "base/text.h"
 #include "rt/ranks.h"
 #include "tandem/train.h"
+#include "train/children.h"
+#include "train/hosts.h"
 
-#define MS INT64_C(1000000)
-enum {
-    PORT = 29500,
-    TURN_MS = 50,
-    SEIZE_MS = 1000,  /* after a failure: SIGKILL to those that are stopped */
-    TERM_MS = 2000,   /* SIGTERM to the others */
-    KILL_MS = 3000,   /* and SIGKILL */
-    STOP_MS = 30000,  /* after one that a signal stopped: the others are saving, too */
-    TAIL_BYTES = 4096 /* of a rank's output that is kept */
-};
+enum { PORT = 29500 };
 
 /* clang-format off */
 static const td_field fields[] = {
     TD_INT_AS (td_ranks_opts, nproc, "nproc", "nproc_per_node|n", 1, 1, 1024, NULL,
-               "ranks on this machine"),
+               "ranks on each machine"),
     TD_INT    (td_ranks_opts, nnodes, 1, 1, 4096, "machines"),
     TD_INT    (td_ranks_opts, node_rank, 0, 0, 4095, "which of them this is"),
     TD_TEXT   (td_ranks_opts, master_addr, NULL, "HOST", "the first machine, where rank 0 listens"),
@@ -57,6 +43,13 @@ static const td_field fields[] = {
                "processors of a rank; auto: socket_unique_contiguous where there are enough"),
     TD_TEXT   (td_ranks_opts, log_dir, NULL, "FOLDER",
                "what ranks say, but rank 0, into rank_N.log there"),
+    TD_TEXT   (td_ranks_opts, hosts, NULL, "LIST",
+               "machines to start ranks on, --nproc on each: a,b or a:2,b:2; the first has rank 0"),
+    TD_TEXT   (td_ranks_opts, hostfile, NULL, "FILE",
+               "the same, one a line: NAME [slots=N]"),
+    TD_TEXT   (td_ranks_opts, ssh, "ssh -o BatchMode=yes", "COMMAND", "what reaches a machine"),
+    TD_TEXT   (td_ranks_opts, remote_program, NULL, "PATH",
+               "tandem on those machines; else where it is on this one"),
     TD_TEXT   (td_ranks_opts, log, NULL, "LEVELS", "messages: error, warn, info, debug"),
     TD_END,
 };
@@ -68,31 +61,17 @@ const td_field *td_ranks_fields(void)
 }
 
 typedef struct {
-    int rank;
-    pid_t pid;     /* 0: it has ended */
-    int code;      /* then */
-    bool is_ended; /* by us, because of another */
-    int out;       /* what it says; -1: to the terminal, or closed */
-    int file;      /* log; -1: none */
-    char tail[TAIL_BYTES];
-    size_t n_tail;
-} child;
-
-typedef struct {
     const td_ranks_opts *o;
     int n_args;
     const char *const *args;
-    int size, n_living;
-    child *children; /* [nproc] */
-    int listener;    /* -1: rank 0 makes its own */
+    int size;
+    td_children children; /* [nproc] */
+    int listener;         /* -1: rank 0 makes its own */
     int port;
     const char *addr;
     char token[65];
     td_affinity affinity;
     td_topology cpus;
-    const child *first_failed;
-    int64_t failed_ns;
-    bool was_told; /* of a signal */
 } launch;
 
 /* --- before the fork -------------------------------------------------------------------------- */
@@ -135,19 +114,38 @@ static td_status open_listener(launch *l)
     return TD_OK;
 }
 
-/* of one machine; several have what the user sets in the environment of each */
-static td_status choose_token(launch *l)
+td_status td_launch_token(char out[65])
 {
     unsigned char bytes[16];
-    if (l->o->nnodes > 1) {
-        const char *given = getenv(TD_ENV_TOKEN);
-        snprintf(l->token, sizeof l->token, "%s", given ? given : "");
-        return TD_OK;
-    }
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return td_error_errno(TD_EIO, "no random numbers");
     for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(l->token + 2 * i, 3, "%02x", bytes[i]);
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return TD_OK;
+}
+
+/* the first line of what the launch that started this one says */
+static td_status hear_token(launch *l)
+{
+    size_t n = 0;
+    char c;
+    while (n + 1 < sizeof l->token && read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
+        l->token[n++] = c;
+    l->token[n] = 0;
+    unsetenv(TD_ENV_LIFELINE);
+    l->children.lifeline = STDIN_FILENO;
+    return n ? TD_OK : td_error(TD_EIO, "stdin has no secret: " TD_ENV_LIFELINE " is for --hosts");
+}
+
+/* of one machine; several have what the user sets in the environment of each */
+static td_status choose_token(launch *l)
+{
+    if (getenv(TD_ENV_LIFELINE))
+        return hear_token(l);
+    if (l->o->nnodes == 1)
+        return td_launch_token(l->token);
+    const char *given = getenv(TD_ENV_TOKEN);
+    snprintf(l->token, sizeof l->token, "%s", given ? given : "");
     return TD_OK;
 }
 
@@ -183,9 +181,9 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-static void set_environment(const launch *l, const child *c, int local)
+static void set_environment(const launch *l, int rank, int local)
 {
-    set_number("RANK", c->rank);
+    set_number("RANK", rank);
     set_number("WORLD_SIZE", l->size);
     set_number("LOCAL_RANK", local);
     set_number("LOCAL_WORLD_SIZE", l->o->nproc);
@@ -193,7 +191,7 @@ static void set_environment(const launch *l, const child *c, int local)
     setenv("MASTER_ADDR", l->addr, 1);
     setenv(TD_ENV_TOKEN, l->token, 1);
     unsetenv(TD_ENV_LISTEN_FD);
-    if (c->rank == 0 && l->listener >= 0) {
+    if (rank == 0 && l->listener >= 0) {
         (void)fcntl(l->listener, F_SETFD, 0);
         set_number(TD_ENV_LISTEN_FD, l->listener);
     }
@@ -202,24 +200,17 @@ static void set_environment(const launch *l, const child *c, int local)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }
 
-static _Noreturn void be_rank(const launch *l, const child *c, int local, int out, pid_t parent)
+static _Noreturn void be_rank(const launch *l, int rank, int local)
 {
     static const char *const exe = "/proc/self/exe";
     int cpus[TD_CPUS_MAX], n;
     char **argv = td_alloc((size_t)l->n_args + 2, sizeof *argv);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!argv || getppid() != parent)
+    if (!argv)
         _exit(1);
-    setpgid(0, 0);
-    int nothing = open("/dev/null", O_RDONLY);
-    if (nothing < 0 || dup2(nothing, 0) < 0 || (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
-        _exit(1);
-    set_environment(l, c, local);
+    set_environment(l, rank, local);
     if (td_affinity_choose(&l->cpus, l->affinity, local, l->o->nproc, cpus, &n) != TD_OK ||
         td_affinity_apply(cpus, n) != TD_OK)
         fprintf(stderr, "tandem: warning: %s\n", td_error_message());
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
     argv[0] = (char *)(uintptr_t) "tandem";
     for (int i = 0; i < l->n_args; i++)
         argv[1 + i] = (char *)(uintptr_t)l->args[i];
@@ -230,12 +221,10 @@ static _Noreturn void be_rank(const launch *l, const child *c, int local, int ou
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static td_status open_log(const launch *l, child *c)
+static td_status open_log(const launch *l, int rank, td_child *c)
 {
     char name[32];
-    if (!l->o->log_dir)
-        return TD_OK;
-    snprintf(name, sizeof name, "rank_%d.log", c->rank);
+    snprintf(name, sizeof name, "rank_%d.log", rank);
     char *path = td_path_join(l->o->log_dir, name);
     if (!path)
         return TD_ENOMEM;
@@ -247,252 +236,35 @@ static td_status open_log(const launch *l, child *c)
 
 static td_status start_one(launch *l, int local)
 {
-    child *c = &l->children[local];
-    int fd[2] = { -1, -1 };
-    const pid_t parent = getpid();
-    c->rank = td_rank_of(l->o->node_rank, l->o->nproc, local);
-    if (local > 0) {
-        TD_TRY(open_log(l, c));
-        if (pipe2(fd, O_CLOEXEC) != 0)
-            return td_error_errno(TD_EIO, "rank %d: no pipe", c->rank);
-        (void)fcntl(fd[0], F_SETFL, O_NONBLOCK);
-    }
-    c->out = fd[0];
-    pid_t pid = fork();
-    if (pid == 0)
-        be_rank(l, c, local, fd[1], parent);
-    if (fd[1] >= 0)
-        close(fd[1]);
-    if (pid < 0)
-        return td_error_errno(TD_EIO, "rank %d cannot be started", c->rank);
-    c->pid = pid;
-    l->n_living++;
-    td_log(TD_LOG_DEBUG, "launch", "rank %d is process %d", c->rank, (int)pid);
+    td_child *c = &l->children.at[local];
+    const int rank = td_rank_of(l->o->node_rank, l->o->nproc, local);
+    bool is_child;
+    snprintf(c->name, sizeof c->name, "rank %d", rank);
+    if (rank > 0 && l->o->log_dir)
+        TD_TRY(open_log(l, rank, c));
+    /* of another machine the first rank speaks to its terminal, if not into a log */
+    const td_child_ways ways = { .is_heard = local > 0 || c->file >= 0 };
+    TD_TRY(td_child_fork(&l->children, local, ways, &is_child));
+    if (is_child)
+        be_rank(l, rank, local);
     return TD_OK;
 }
 
-/* --- watching --------------------------------------------------------------------------------- */
-
-static void keep_tail(child *c, const char *bytes, size_t n)
-{
-    if (n > TAIL_BYTES) {
-        bytes += n - TAIL_BYTES;
-        n = TAIL_BYTES;
-    }
-    const size_t over = c->n_tail + n > TAIL_BYTES ? c->n_tail + n - TAIL_BYTES : 0;
-    memmove(c->tail, c->tail + over, c->n_tail - over);
-    c->n_tail -= over;
-    memcpy(c->tail + c->n_tail, bytes, n);
-    c->n_tail += n;
-}
-
-static void hear(child *c)
-{
-    char bytes[4096];
-    for (;;) {
-        ssize_t n = read(c->out, bytes, sizeof bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n <= 0) {
-            close(c->out);
-            c->out = -1;
-            return;
-        }
-        keep_tail(c, bytes, (size_t)n);
-        for (ssize_t at = 0; c->file >= 0 && at < n;) {
-            ssize_t k = write(c->file, bytes + at, (size_t)(n - at));
-            if (k < 0 && errno == EINTR)
-                continue;
-            if (k <= 0) {
-                td_log(TD_LOG_WARN, "launch", "rank %d: its log cannot be written: %s", c->rank,
-                       strerror(errno));
-                close(c->file);
-                c->file = -1;
-                break;
-            }
-            at += k;
-        }
-    }
-}
-
-static void hear_all(launch *l, struct pollfd *polls)
-{
-    nfds_t n = 0;
-    for (int i = 0; i < l->o->nproc; i++)
-        if (l->children[i].out >= 0)
-            polls[n++] = (struct pollfd){ .fd = l->children[i].out, .events = POLLIN };
-    (void)poll(polls, n, TURN_MS);
-    for (int i = 0; i < l->o->nproc; i++)
-        if (l->children[i].out >= 0)
-            hear(&l->children[i]);
-}
-
-static void send_all(const launch *l, int sig)
-{
-    for (int i = 0; i < l->o->nproc; i++)
-        if (l->children[i].pid > 0)
-            kill(l->children[i].pid, sig);
-}
-
-/* 3 and 4: stopped after saving, below --require; the ranks end alike */
-static bool is_quiet(int code)
-{
-    return code == 3 || code == 4;
-}
-
-/* killed, or refused its line: never because of another rank */
-static bool is_own_fault(int code)
-{
-    return code == 2 || code >= 128;
-}
-
-/*
- * Is `c` rather the cause than the one that is thought so far?  Who ends in a quiet way is none,
- * and whose fault it was comes before who ended because of it, in the same turn perhaps.
- */
-static bool is_cause(const launch *l, const child *c)
-{
-    const child *first = l->first_failed;
-    if (c->code == 0 || c->is_ended)
-        return false;
-    if (!first)
-        return true;
-    if (is_quiet(first->code))
-        return !is_quiet(c->code);
-    return is_own_fault(c->code) && !is_own_fault(first->code) &&
-           td_now_ns() - l->failed_ns < TERM_MS * MS;
-}
-
-/* whoever ended since */
-static void reap(launch *l)
-{
-    for (int i = 0; i < l->o->nproc; i++) {
-        child *c = &l->children[i];
-        int how;
-        if (c->pid <= 0 || waitpid(c->pid, &how, WNOHANG) != c->pid)
-            continue;
-        td_log(TD_LOG_DEBUG, "launch", "rank %d has ended", c->rank);
-        c->pid = 0;
-        c->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-        l->n_living--;
-        if (is_cause(l, c)) {
-            l->first_failed = c;
-            l->failed_ns = td_now_ns();
-        }
-    }
-}
-
-/* by SIGSTOP or a debugger */
-static bool is_stopped(pid_t pid)
-{
-    char path[32], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return false;
-    if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-        state = 0;
-    fclose(f);
-    return state == 'T' || state == 't';
-}
-
-static void end_stopped(const launch *l)
-{
-    for (int i = 0; i < l->o->nproc; i++)
-        if (l->children[i].pid > 0 && is_stopped(l->children[i].pid)) {
-            l->children[i].is_ended = true;
-            kill(l->children[i].pid, SIGKILL);
-        }
-}
-
-static void end_others(launch *l, int *sent)
-{
-    const int64_t since = (td_now_ns() - l->failed_ns) / MS;
-    const bool is_stop = is_quiet(l->first_failed->code);
-    if (!is_stop && since >= SEIZE_MS)
-        end_stopped(l);
-    if (*sent < 1 && since >= (is_stop ? STOP_MS : TERM_MS)) {
-        for (int i = 0; i < l->o->nproc; i++)
-            l->children[i].is_ended |= l->children[i].pid > 0;
-        send_all(l, SIGTERM);
-        *sent = 1;
-    } else if (*sent < 2 && since >= (is_stop ? STOP_MS + TERM_MS : KILL_MS)) {
-        send_all(l, SIGKILL);
-        *sent = 2;
-    }
-}
-
-static td_status watch(launch *l)
-{
-    int sent = 0;
-    struct pollfd *polls = td_alloc((size_t)l->o->nproc, sizeof *polls);
-    if (!polls)
-        return TD_ENOMEM;
-    while (l->n_living > 0) {
-        if (td_signal_caught() && !l->was_told) {
-            send_all(l, td_signal_caught());
-            l->was_told = true;
-        }
-        hear_all(l, polls);
-        reap(l);
-        if (l->first_failed)
-            end_others(l, &sent);
-    }
-    hear_all(l, polls);
-    td_free(polls);
-    return TD_OK;
-}
-
-/* --- the end ---------------------------------------------------------------------------------- */
-
-/* the last whole lines that it said */
-static void show_tail(const child *c)
-{
-    enum { LINES = 8 };
-    size_t from = c->n_tail;
-    int lines = 0;
-    while (from > 0 && lines < LINES) {
-        from--;
-        lines += from > 0 && c->tail[from - 1] == '\n';
-    }
-    for (size_t at = from; at < c->n_tail;) {
-        size_t n = 0;
-        while (at + n < c->n_tail && c->tail[at + n] != '\n')
-            n++;
-        fprintf(stderr, "rank %d: %.*s\n", c->rank, (int)n, c->tail + at);
-        at += n + 1;
-    }
-}
-
-static void tell(const launch *l)
-{
-    const child *c = l->first_failed;
-    const child *zero = &l->children[0];
-    if (is_quiet(c->code)) /* which it has said itself */
-        return;
-    if (c != zero && !(c->code == 2 && zero->code == 2)) /* a wrong line is wrong for all */
-        show_tail(c);
-    if (c->code >= 128)
-        td_log(TD_LOG_ERROR, "launch", "rank %d was ended by signal %d (%s)", c->rank,
-               c->code - 128, strsignal(c->code - 128));
-    else
-        td_log(TD_LOG_ERROR, "launch", "rank %d ended with code %d", c->rank, c->code);
-}
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static void release(launch *l)
 {
-    for (int i = 0; l->children && i < l->o->nproc; i++) {
-        if (l->children[i].out >= 0)
-            close(l->children[i].out);
-        if (l->children[i].file >= 0)
-            close(l->children[i].file);
-    }
+    td_children_release(&l->children);
     if (l->listener >= 0)
         close(l->listener);
-    td_free(l->children);
     td_free(l);
+}
+
+/* what rank 0 said is on the terminal; and a wrong line is wrong for all */
+static bool is_shown(const td_children *c)
+{
+    const td_child *first = c->first_failed, *zero = &c->at[0];
+    return first && first != zero && !(first->code == 2 && zero->code == 2);
 }
 
 td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
@@ -500,6 +272,10 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
     td_status st = TD_OK;
     *code = 0;
     TD_TRY(td_log_configure(opts->log));
+    if (opts->hosts && opts->hostfile)
+        return td_error(TD_EUSAGE, "--hosts and --hostfile: which?");
+    if (opts->hosts || opts->hostfile)
+        return td_hosts_run(opts, n_args, args, code);
     TD_TRY(check(opts));
     launch *l = TD_NEW(launch);
     if (!l)
@@ -509,10 +285,7 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
                    .args = args,
                    .size = opts->nnodes * opts->nproc,
                    .listener = -1 };
-    l->children = td_alloc((size_t)opts->nproc, sizeof *l->children);
-    TD_OUT(l->children ? TD_OK : TD_ENOMEM);
-    for (int i = 0; i < opts->nproc; i++)
-        l->children[i].out = l->children[i].file = -1;
+    TD_OUT(td_children_make(opts->nproc, &l->children));
     if (opts->log_dir)
         TD_OUT(td_make_folder(opts->log_dir));
     TD_OUT(choose_affinity(l));
@@ -522,18 +295,15 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
     for (int i = 0; st == TD_OK && i < opts->nproc; i++)
         st = start_one(l, i);
     if (st != TD_OK) {
-        send_all(l, SIGKILL);
+        td_children_signal(&l->children, SIGKILL);
         goto out;
     }
     if (l->listener >= 0) { /* rank 0's alone from here on */
         close(l->listener);
         l->listener = -1;
     }
-    TD_OUT(watch(l));
-    if (l->first_failed) {
-        *code = l->first_failed->code;
-        tell(l);
-    }
+    TD_OUT(td_children_watch(&l->children));
+    *code = td_children_tell(&l->children, is_shown(&l->children));
 out:
     release(l);
     return st;

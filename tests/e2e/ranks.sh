@@ -233,6 +233,68 @@ says '4 ranks'
 expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
 same one.safetensors two.safetensors
 
+# --- machines from one line; ssh is a shell here ----------------------------------------------------
+cat >reach <<'END'
+#!/bin/sh
+# reach HOST COMMAND: as ssh does, the command to a shell
+[ "$1" != gone ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
+exec sh -c "$2"
+END
+chmod +x reach
+hosts="--ssh ./reach --master-addr 127.0.0.1 --master-port $port --cpu-affinity none"
+expect 0 launch --hosts a,b $hosts --nproc 2 --log-dir "it's there" train set $all -b 4 --final-weights two.safetensors
+says '4 ranks'
+same one.safetensors two.safetensors
+for rank in 1 2 3; do
+    grep -q 'epoch 1: loss' "it's there/rank_$rank.log" || complain "rank $rank has logged nothing"
+done
+printf '# two\n localhost slots=2 # here\n\nlocalhost:2' >list
+expect 0 launch --hostfile list --master-port $port --cpu-affinity none train set $all -b 4 --final-weights two.safetensors
+same one.safetensors two.safetensors
+expect 1 launch --hosts a,gone $hosts train set $all
+says "machine 'gone': ssh: connect to host gone port 22: No route to host"
+says "machine 'gone' was not reached, or the connection broke"
+expect 127 launch --hosts a,b $hosts --remote-program ./nowhere train set $all
+says "machine '[ab]' ended with code 127"
+expect 1 launch --hosts a,b $hosts --ssh ./nothing train set $all
+says "cannot start './nothing'"
+starts hosts launch --log debug --hosts a,b $hosts train set $long -b 8 --epochs 3 --workspace hosts
+waits hosts 'epoch 0, iteration 3/6' && kill -INT $pid
+ends hosts 3
+says 'stopped: a signal came; saved'
+rm -rf hosts
+# a rank of the other machine; then the one that started them all
+# rank 1 is the only child of machine b, which is a process of this one
+second() {
+    machine=$(sed -n "s/^launch: machine 'b' is process //p" hosts.err)
+    cat "/proc/$machine/task/$machine/children"
+}
+starts hosts launch --log debug --hosts a,b $hosts train set $endless
+waits hosts 'epoch 2, ' && kill -KILL $(second)
+ends hosts 137
+says "rank 1 was ended by signal 9"
+says "machine 'b' ended with code 137"
+gone hosts 0
+# who started them all
+starts hosts launch --log debug --hosts a,b $hosts train set $endless
+waits hosts 'epoch 2, ' && left=$(second) && kill -KILL $pid
+wait $pid 2>/dev/null
+sleep 0.5
+gone hosts 0
+for process in $left; do
+    grep -qs '^State:.[^ZX]' "/proc/$process/status" && complain "rank 1 is left behind"
+done
+expect 2 launch --hosts a:2,b $hosts train set
+says "'a' with 2 ranks and 'b' with 0: wanted as many"
+expect 2 launch --hosts localhost,b train set
+says "machine 'b' cannot reach rank 0 at 'localhost'"
+expect 2 launch --hosts a,b --nnodes 2 train set
+says 'counts the machines itself'
+expect 2 launch --hosts a --hostfile list train set
+says 'which\?'
+expect 1 launch --hostfile nowhere train set
+says "cannot open 'nowhere'"
+
 # --- logs, processors, wrong lines -----------------------------------------------------------------
 expect 0 launch --nproc 2 --log-dir logs train set $all -b 8
 [ -s logs/rank_1.log ] || complain "no log of rank 1"
