@@ -224,6 +224,62 @@ td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all)
     return TD_OK;
 }
 
+typedef struct {
+    int with;
+    const void *out;
+    void *in;
+    size_t n;
+} block;
+
+static td_status pass_block(td_comm *c, void *ctx)
+{
+    const block *b = ctx;
+    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
+    if (!with)
+        return TD_ENOMEM;
+    with[b->with] = b->out ? (td_piece){ .out = b->out, .n_out = b->n }
+                           : (td_piece){ .in = b->in, .n_in = b->n };
+    td_status st = td_mesh_exchange(c->mesh, with);
+    td_free(with);
+    return st;
+}
+
+/* rank 0: the others' blocks, sizes[size] */
+static td_status take_blocks(td_comm *c, const int64_t *sizes, td_comm_take *take, void *ctx)
+{
+    char *room = NULL;
+    size_t cap = 0;
+    td_status st = TD_OK;
+    for (int r = 1; st == TD_OK && r < c->size; r++) {
+        const size_t n = (size_t)sizes[r];
+        st = td_reserve(&room, &cap, n + 1, 1);
+        if (st == TD_OK && n)
+            st = run_now(c, pass_block, &(block){ .with = r, .in = room, .n = n });
+        if (st == TD_OK)
+            st = take(ctx, r, room, n);
+    }
+    td_free(room);
+    return st;
+}
+
+td_status td_comm_collect(td_comm *c, const void *mine, size_t n, td_comm_take *take, void *ctx)
+{
+    int64_t *sizes, own = (int64_t)n;
+    if (!c)
+        return take(ctx, 0, mine, n);
+    sizes = td_alloc((size_t)c->size, sizeof *sizes);
+    td_status st = sizes ? td_comm_gather(c, &own, sizeof own, sizes) : TD_ENOMEM;
+    if (st == TD_OK && c->rank > 0 && n)
+        st = run_now(c, pass_block, &(block){ .out = mine, .n = n });
+    if (st == TD_OK && c->rank == 0)
+        st = take(ctx, 0, mine, n);
+    if (st == TD_OK && c->rank == 0)
+        st = take_blocks(c, sizes, take, ctx);
+    td_free(sizes);
+    char taken = 1; /* nobody goes on, or leaves, before rank 0 has all */
+    return st == TD_OK ? td_comm_broadcast(c, &taken, sizeof taken) : st;
+}
+
 td_status td_comm_sum_i64(td_comm *c, int64_t *x, int n)
 {
     if (!c)

@@ -51,6 +51,16 @@ TD_CHECKED td_status td_comm_broadcast(td_comm *c, void *data, size_t n);
 /** Every rank's n bytes, in the order of ranks, in all[size][n]; with NULL: mine. */
 TD_CHECKED td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all);
 
+/**
+ * Every rank's bytes to rank 0, as many as each has.  There `take` is called with one block after
+ * the other in the order of ranks, its own and empty ones included; the bytes are lent for the
+ * call, and no more than one block is held.  The others wait for it; where `take` fails, until rank
+ * 0 has left.
+ */
+typedef td_status td_comm_take(void *ctx, int rank, const void *bytes, size_t n);
+TD_CHECKED td_status td_comm_collect(td_comm *c, const void *mine, size_t n, td_comm_take *take,
+                                     void *ctx);
+
 /** Sums in the order of ranks, the same bits on all of them. */
 TD_CHECKED td_status td_comm_sum_i64(td_comm *c, int64_t *x, int n);
 TD_CHECKED td_status td_comm_sum_f64(td_comm *c, double *x, int n);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ typedef struct {
     char why[WHY_BYTES];
     bool is_wanted; /* a frame of n_in bytes, to `in` */
     bool is_held;   /* one came that is not wanted yet */
+    bool has_left;  /* in peace, and what it sent before is still to be read */
     void *in;
     size_t n_in;
 
@@ -143,7 +145,7 @@ static void send_beats(td_mesh *m, int64_t now)
     m->beat_ns = now;
     for (int r = 0; r < m->size; r++) {
         peer *p = &m->peers[r];
-        if (p->fd < 0 || p->is_sending || p->is_due)
+        if (p->fd < 0 || p->is_sending || p->is_due || p->has_left)
             continue;
         begin_frame(p, BEAT, NULL, 0);
         send_more(m, p);
@@ -227,6 +229,42 @@ static void hear_more(td_mesh *m, peer *p)
     }
 }
 
+/* the frames in `at`, of which the first lacks its head: is the last a farewell in peace? */
+static bool is_farewell(td_mesh *m, const peer *p, const char *at, size_t n)
+{
+    frame_head h = p->in_head;
+    size_t from = 0;
+    while (h.n <= n - from && n - from - (size_t)h.n >= sizeof h) {
+        from += (size_t)h.n;
+        memcpy(&h, at + from, sizeof h);
+        from += sizeof h;
+        if (h.kind == BYE)
+            return true;
+        if (h.kind == ABORT && h.n < WHY_BYTES && h.n <= n - from) {
+            char why[WHY_BYTES] = "";
+            memcpy(why, at + from, (size_t)h.n);
+            fail(m, why, "");
+            return false;
+        }
+    }
+    return false;
+}
+
+/*
+ * The other end is closed, and a frame that is not wanted yet lies in front of what it said last:
+ * all that will ever come is here, so look without taking it.
+ */
+static void look_behind(td_mesh *m, peer *p)
+{
+    int n = 0;
+    char *at = ioctl(p->fd, FIONREAD, &n) == 0 && n > 0 ? td_alloc((size_t)n, 1) : NULL;
+    const ssize_t got = at ? recv(p->fd, at, (size_t)n, MSG_PEEK | MSG_DONTWAIT) : 0;
+    p->has_left = got > 0 && is_farewell(m, p, at, (size_t)got);
+    td_free(at);
+    if (!p->has_left)
+        lose(m, p);
+}
+
 static void judge(td_mesh *m, int64_t now)
 {
     for (int r = 0; r < m->size; r++) {
@@ -247,7 +285,7 @@ static int watch(td_mesh *m)
     int n = 0;
     for (int r = 0; r < m->size; r++) {
         const peer *p = &m->peers[r];
-        if (p->fd < 0)
+        if (p->fd < 0 || (p->has_left && p->is_held))
             continue;
         short events = p->is_held ? POLLRDHUP : POLLIN;
         if (p->is_sending || p->is_due)
@@ -266,7 +304,7 @@ static void serve(td_mesh *m, int n)
         peer *p = &m->peers[m->polled[i]];
         const short got = m->polls[i].revents;
         if (p->is_held && (got & (POLLRDHUP | POLLHUP | POLLERR)))
-            lose(m, p);
+            look_behind(m, p);
         else if (!p->is_held && (got & (POLLIN | POLLHUP | POLLERR)))
             hear_more(m, p);
         if (p->fd >= 0 && (got & POLLOUT))

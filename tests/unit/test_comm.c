@@ -79,6 +79,127 @@ static void ranks_meet_and_agree(void **state)
     all_end_with(5, codes, 0);
 }
 
+/* --- blocks of any size to rank 0 ------------------------------------------------------------- */
+
+/* rank 1 has nothing, the others some MB each */
+static size_t block_bytes(int rank)
+{
+    return rank == 1 ? 0 : (size_t)3000001 * (size_t)(rank + 1);
+}
+
+static unsigned char byte_of(int rank, size_t i)
+{
+    return (unsigned char)(i * 7 + i / 1000 + (size_t)rank * 31);
+}
+
+typedef struct {
+    int next, fails_at;
+} taking;
+
+static td_status take_block(void *ctx, int rank, const void *bytes, size_t n)
+{
+    taking *t = ctx;
+    const unsigned char *b = bytes;
+    if (rank != t->next++ || n != block_bytes(rank))
+        return td_error(TD_EFORMAT, "a block of %zu bytes from rank %d", n, rank);
+    for (size_t i = 0; i < n; i++)
+        if (b[i] != byte_of(rank, i))
+            return td_error(TD_EFORMAT, "byte %zu of rank %d is wrong", i, rank);
+    return t->next == t->fails_at ? td_error(TD_ENOMEM, "there is no room") : TD_OK;
+}
+
+static unsigned char *make_block(int rank)
+{
+    const size_t n = block_bytes(rank);
+    unsigned char *own = malloc(n + 1);
+    for (size_t i = 0; own && i < n; i++)
+        own[i] = byte_of(rank, i);
+    return own;
+}
+
+static int collect_blocks(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    taking t = { 0 };
+    int64_t n = 1;
+    unsigned char *own = make_block(place->rank);
+    (void)ctx;
+    WANT(own && td_comm_open(place, NULL, &c) == TD_OK);
+    for (int round = 0; round < 2; round++) {
+        t.next = 0;
+        WANT(td_comm_collect(c, own, block_bytes(place->rank), take_block, &t) == TD_OK);
+        WANT(t.next == (place->rank == 0 ? place->size : 0));
+        WANT(td_comm_sum_i64(c, &n, 1) == TD_OK); /* what comes after it is not mixed up */
+    }
+    WANT(n == (int64_t)place->size * place->size);
+    td_comm_close(c, TD_OK);
+    free(own);
+    return 0;
+}
+
+/* rank 0 has no room for the second block */
+static int refuse_blocks(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    taking t = { .fails_at = 2 };
+    unsigned char *own = make_block(place->rank);
+    (void)ctx;
+    WANT(own && td_comm_open(place, NULL, &c) == TD_OK);
+    td_status st = td_comm_collect(c, own, block_bytes(place->rank), take_block, &t);
+    if (place->rank == 0) {
+        WANT(st == TD_ENOMEM);
+        td_comm_close(c, st);
+    } else {
+        WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 0 ("));
+        WANT(strstr(td_error_message(), "there is no room"));
+        td_comm_close(c, td_error(TD_EIO, "over"));
+    }
+    free(own);
+    return 0;
+}
+
+/* rank 2 dies while the others are at it */
+static int lose_a_block(const td_rank_place *place, void *ctx)
+{
+    td_comm *c;
+    taking t = { 0 };
+    unsigned char *own = make_block(place->rank);
+    (void)ctx;
+    WANT(own && td_comm_open(place, NULL, &c) == TD_OK);
+    if (place->rank == 2) {
+        int64_t sizes[3], size = (int64_t)block_bytes(2);
+        WANT(td_comm_gather(c, &size, sizeof size, sizes) == TD_OK); /* it says so much and ... */
+        raise(SIGKILL);
+    }
+    td_status st = td_comm_collect(c, own, block_bytes(place->rank), take_block, &t);
+    WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 2 ("));
+    td_comm_close(c, td_error(TD_EIO, "over"));
+    free(own);
+    return 0;
+}
+
+static void blocks_come_in_the_order_of_ranks(void **state)
+{
+    (void)state;
+    int codes[4];
+    for (int size = 2; size <= 4; size++) {
+        td_test_ranks(size, collect_blocks, NULL, codes);
+        all_end_with(size, codes, 0);
+    }
+}
+
+static void a_failed_collection_ends_all(void **state)
+{
+    (void)state;
+    int codes[3];
+    td_test_ranks(3, refuse_blocks, NULL, codes);
+    all_end_with(3, codes, 0);
+    td_test_ranks(3, lose_a_block, NULL, codes);
+    assert_int_equal(codes[0], 0);
+    assert_int_equal(codes[1], 0);
+    assert_int_equal(codes[2], 128 + SIGKILL);
+}
+
 static void one_rank_needs_nobody(void **state)
 {
     (void)state;
@@ -91,6 +212,11 @@ static void one_rank_needs_nobody(void **state)
     assert_int_equal(td_comm_broadcast(NULL, &n, sizeof n), TD_OK);
     assert_int_equal(td_comm_agree(NULL, "text", "a"), TD_OK);
     assert_int_equal(td_comm_check(NULL), TD_OK);
+    unsigned char *own = make_block(0);
+    taking t = { 0 };
+    assert_int_equal(td_comm_collect(NULL, own, block_bytes(0), take_block, &t), TD_OK);
+    assert_int_equal(t.next, 1);
+    free(own);
     assert_int_equal(n, 7);
     td_comm_close(NULL, TD_OK);
 }
@@ -214,6 +340,53 @@ static void lost_ranks_are_named(void **state)
     }
 }
 
+/* rank 0 says a word and ends before the others have listened */
+static int leave_early(const td_rank_place *place, void *ctx)
+{
+    const misfortune how = *(const misfortune *)ctx;
+    td_comm *c;
+    char words[2][4] = { "one", "two" };
+    WANT(td_comm_open(place, NULL, &c) == TD_OK);
+    if (place->rank > 0) {
+        memset(words, 0, sizeof words);
+        usleep(1500000); /* beats, too, lie between */
+    }
+    td_status st = td_comm_broadcast(c, words[0], sizeof words[0]);
+    if (st == TD_OK)
+        st = td_comm_broadcast(c, words[1], sizeof words[1]);
+    if (place->rank == 0) {
+        WANT(st == TD_OK);
+        usleep(1200000);
+        if (how == DIES)
+            raise(SIGKILL);
+        td_comm_close(c, how == FAILS ? td_error(TD_EIO, "the disk is full") : TD_OK);
+        return 0;
+    }
+    if (how == LEAVES)
+        WANT(st == TD_OK && strcmp(words[0], "one") == 0 && strcmp(words[1], "two") == 0);
+    else
+        WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 0 ("));
+    if (how == FAILS)
+        WANT(strstr(td_error_message(), "the disk is full"));
+    td_comm_close(c, st);
+    return 0;
+}
+
+static void who_leaves_early_is_heard(void **state)
+{
+    (void)state;
+    int codes[3];
+    for (int how = DIES; how <= LEAVES; how++) {
+        misfortune m = (misfortune)how;
+        if (how == HANGS)
+            continue;
+        td_test_ranks(3, leave_early, &m, codes);
+        assert_int_equal(codes[0], how == DIES ? 128 + SIGKILL : 0);
+        assert_int_equal(codes[1], 0);
+        assert_int_equal(codes[2], 0);
+    }
+}
+
 /* a rank that computes for long is no rank that hangs */
 static int take_long(const td_rank_place *place, void *ctx)
 {
@@ -301,8 +474,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_meet_and_agree),
         cmocka_unit_test(one_rank_needs_nobody),
+        cmocka_unit_test(blocks_come_in_the_order_of_ranks),
+        cmocka_unit_test(a_failed_collection_ends_all),
         cmocka_unit_test(sums_are_in_the_order_of_ranks),
         cmocka_unit_test(lost_ranks_are_named),
+        cmocka_unit_test(who_leaves_early_is_heard),
         cmocka_unit_test(slow_ranks_are_waited_for),
         cmocka_unit_test(strangers_are_turned_away),
     };
