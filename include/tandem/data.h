@@ -295,6 +295,9 @@ typedef struct {
     next call on the loader. */
 TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out);
 
+/** How many there may be; td_loader_next fails where one loader alone met more. */
+TD_API int64_t td_loader_bad_allowed(const td_loader *ld);
+
 /* --- whole data sets -------------------------------------------------------------------------- */
 
 typedef struct {

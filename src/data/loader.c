@@ -376,6 +376,11 @@ int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out)
     return (int64_t)ld->n_bad;
 }
 
+int64_t td_loader_bad_allowed(const td_loader *ld)
+{
+    return ld->n_bad_allowed;
+}
+
 /* --- lending --------------------------------------------------------------------------------- */
 
 static void lend_anchors(td_batch *b, const td_anchor_rows *rows)

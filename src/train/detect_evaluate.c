@@ -46,6 +46,8 @@ static td_status open_data(evaluation *e)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
                         td_dataset_classes(e->ds), m->num_classes);
     td_loader_opts lo = td_boxes_loader_opts(&e->o.input, m, e->o.batch_size);
+    lo.rank = td_comm_rank(e->comm);
+    lo.world = td_comm_size(e->comm);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
     return td_loader_new(e->ds, &lo, &e->ld);
 }
@@ -56,6 +58,7 @@ static td_detect_judge_opts judge_opts(const evaluation *e)
                                    .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                                    .boxes = &e->o.boxes,
                                    .amp = &e->o.amp,
+                                   .comm = e->comm,
                                    .skip_passes = e->o.skip_passes,
                                    .dump_after = e->o.dump_after,
                                    .print_freq = e->o.print_freq,
@@ -71,7 +74,7 @@ static td_status open_judge(evaluation *e)
         e->weights, e->o.weights,
         &(td_load_opts){ .use_ema = e->o.use_ema || e->o.ema_too, .model = &e->o.model },
         td_detect_judge_program(e->detect_judge)));
-    TD_TRY(td_output_check(e->o.detections));
+    TD_TRY(td_evaluation_check_outputs(e));
     return td_evaluation_open_report(e, td_detect_judge_program(e->detect_judge));
 }
 
@@ -83,7 +86,7 @@ static td_status write_detections(const evaluation *e)
     td_detections_file *f = NULL;
     size_t n;
     const td_coco_detection *found = td_detect_judge_found(e->detect_judge, &n);
-    if (!e->o.detections)
+    if (!e->o.detections || td_comm_rank(e->comm) > 0)
         return TD_OK;
     TD_OUT(td_detections_create(e->o.detections, &f));
     for (size_t i = 0; i < n; i++)
@@ -134,12 +137,10 @@ static td_status note_classes(const evaluation *e, td_evaluate_result *r)
 
 static td_status note(const evaluation *e, const td_verdict *v, td_evaluate_result *r)
 {
-    const td_bad_picture *bad;
     size_t n_found;
     td_detect_judge_found(e->detect_judge, &n_found);
     r->detects = true;
     r->n = v->counts.n;
-    r->n_bad = td_loader_bad(e->ld, &bad);
     r->n_found = (int64_t)n_found;
     memcpy(r->boxes, v->boxes, sizeof r->boxes);
     r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
@@ -171,6 +172,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
     TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, &v));
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
+    TD_TRY(td_evaluation_sum_bad(e, out));
     TD_TRY(note(e, &v, out));
     out->has_ema = e->o.ema_too;
     if (out->has_ema)

@@ -1,8 +1,8 @@
 /*
  * detect_judge.c -- forward passes, boxes, counts
  *
- *     batch -> finder -> boxes in pixels of the picture; and the picture's truths
- *     all of them -> metrics
+ *     batch -> finder -> boxes in pixels of the picture        (on ranks: gathered by rank 0)
+ *     all of them, in the order of the data set -> metrics
  */
 #include "train/detect_judge.h"
 
@@ -12,9 +12,11 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "train/bad_limit.h"
 #include "train/inputs.h"
 #include "train/metrics.h"
 #include "train/network.h"
+#include "train/shares.h"
 
 struct td_detect_judge {
     td_finder *finder;
@@ -23,9 +25,9 @@ struct td_detect_judge {
     td_verdict window; /* since the last record */
     double log_s;      /* that it took to write */
 
+    td_shares found; /* td_coco_detection, of each picture that counts */
     td_coco_truth *truths;
-    td_coco_detection *detections;
-    size_t n_truths, cap_truths, n_detections, cap_detections;
+    size_t n_truths, cap_truths;
     td_coco_metrics metrics;
 };
 
@@ -53,7 +55,8 @@ td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
 static void forget_run(td_detect_judge *j)
 {
     td_coco_metrics_release(&j->metrics);
-    j->n_truths = j->n_detections = 0;
+    td_shares_clear(&j->found);
+    j->n_truths = 0;
 }
 
 void td_detect_judge_free(td_detect_judge *j)
@@ -62,7 +65,7 @@ void td_detect_judge_free(td_detect_judge *j)
         return;
     forget_run(j);
     td_free(j->truths);
-    td_free(j->detections);
+    td_shares_release(&j->found);
     td_free(j->latency);
     td_finder_free(j->finder);
     td_free(j);
@@ -80,8 +83,8 @@ const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j)
 
 const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n)
 {
-    *n = j->n_detections;
-    return j->detections;
+    *n = j->found.n_bytes / sizeof(td_coco_detection);
+    return (const td_coco_detection *)(const void *)j->found.bytes;
 }
 
 /* --- a batch ---------------------------------------------------------------------------------- */
@@ -92,20 +95,19 @@ static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sa
 {
     const td_annotated a = td_dataset_annotated(ds, sample);
     const double w = a.width, h = a.height;
-    TD_TRY(td_reserve(&j->detections, &j->cap_detections, j->n_detections + (size_t)n,
-                      sizeof *j->detections));
+    TD_TRY(td_shares_begin(&j->found, sample));
     for (int i = 0; i < n; i++) {
         const td_rect r = found[i].box;
         const int64_t category = td_dataset_category(ds, found[i].label);
         if (category < 0)
             continue;
-        j->detections[j->n_detections++] =
-            (td_coco_detection){ .image = a.id,
-                                 .category = category,
-                                 .box = { (double)r.xmin * w, (double)r.ymin * h,
-                                          (double)(r.xmax - r.xmin) * w,
-                                          (double)(r.ymax - r.ymin) * h },
-                                 .score = (double)found[i].score };
+        const td_coco_detection d = { .image = a.id,
+                                      .category = category,
+                                      .box = { (double)r.xmin * w, (double)r.ymin * h,
+                                               (double)(r.xmax - r.xmin) * w,
+                                               (double)(r.ymax - r.ymin) * h },
+                                      .score = (double)found[i].score };
+        TD_TRY(td_shares_put(&j->found, &d, sizeof d));
     }
     return TD_OK;
 }
@@ -136,7 +138,6 @@ static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_ba
             continue;
         found = td_finder_found(j->finder, i, &n);
         TD_TRY(keep_found(j, ds, b->samples[i], found, n));
-        TD_TRY(keep_truths(j, ds, b->samples[i]));
     }
     return TD_OK;
 }
@@ -189,12 +190,39 @@ static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *
     return st;
 }
 
+/* every picture once, whatever rank had it; stopped if one was */
+static td_status share_counts(td_comm *comm, const td_loader *ld, td_verdict *v)
+{
+    int64_t counts[2] = { v->counts.n, v->was_stopped };
+    TD_TRY(td_bad_limit_check(comm, ld));
+    TD_TRY(td_comm_sum_i64(comm, counts, 2));
+    v->counts.n = counts[0];
+    v->was_stopped = counts[1] > 0;
+    return TD_OK;
+}
+
+/* by rank 0, for all */
+static td_status measure(td_detect_judge *j, const td_dataset *ds, const td_detect_judge_opts *o,
+                         td_verdict *v)
+{
+    const td_coco_metrics_opts co = { .box_areas = o->boxes->box_areas };
+    size_t n;
+    TD_TRY(td_shares_gather(&j->found, o->comm));
+    const td_coco_detection *found = td_detect_judge_found(j, &n);
+    if (td_comm_rank(o->comm) == 0) {
+        for (size_t i = 0; i < j->found.n; i++)
+            TD_TRY(keep_truths(j, ds, j->found.pictures[i].sample));
+        TD_TRY(td_coco_metrics_compute(j->truths, j->n_truths, found, n, &co, &j->metrics));
+        memcpy(v->boxes, j->metrics.value, sizeof v->boxes);
+    }
+    return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);
+}
+
 td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
                               const td_detect_judge_opts *opts, td_verdict *out)
 {
     const td_batch *b;
     const int64_t t0 = td_now_ns();
-    const td_coco_metrics_opts co = { .box_areas = opts->boxes->box_areas };
     *out = j->window = (td_verdict){ .detects = true };
     forget_run(j);
     j->log_s = 0;
@@ -208,10 +236,10 @@ td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loade
         TD_TRY(judge_batch(j, ds, b, opts, out));
         TD_TRY(report_batches(j, opts, out));
         out->was_stopped = td_signal_caught() != 0;
+        TD_TRY(td_comm_check(opts->comm));
     }
-    TD_TRY(td_coco_metrics_compute(j->truths, j->n_truths, j->detections, j->n_detections, &co,
-                                   &j->metrics));
-    memcpy(out->boxes, j->metrics.value, sizeof out->boxes);
+    TD_TRY(share_counts(opts->comm, ld, out));
+    TD_TRY(measure(j, ds, opts, out));
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
     return td_verdict_quantiles(out);

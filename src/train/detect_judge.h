@@ -17,6 +17,7 @@ typedef struct {
     int64_t max_batches; /* -1: all */
     const td_boxes_opts *boxes;
     const td_amp_opts *amp; /* resolved */
+    td_comm *comm;          /* whose loaders share the set; NULL: one rank */
     const char *skip_passes, *dump_after;
     td_report *report;  /* records every print_freq batches, or NULL */
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
@@ -34,13 +35,18 @@ td_program *td_detect_judge_program(td_detect_judge *j);
 
 /**
  * Judge everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
- * pictures that cannot be read count neither as found nor as missed.
+ * pictures that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
+ * what all have found and judges it, as one rank would; counts and metrics are then everybody's.
+ *   TD_EFORMAT   more bad pictures than may be, on all ranks together
  *   TD_ENUMERIC  the network gives boxes that are no finite numbers
  */
 td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
                               const td_detect_judge_opts *opts, td_verdict *out) TD_CHECKED;
 
-/** Of the last run: metrics with those of each class, and what was found; lent until the next. */
+/**
+ * Of the last run: metrics with those of each class, and what was found; lent until the next.  On
+ * ranks but 0 empty.
+ */
 const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j);
 const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n);
 

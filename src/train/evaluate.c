@@ -194,11 +194,9 @@ static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, 
 static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema,
                  td_evaluate_result *r)
 {
-    const td_bad_picture *bad;
     r->n = v->counts.n;
     r->n_top1 = v->counts.n_top1;
     r->n_topk = v->counts.n_topk;
-    r->n_bad = td_loader_bad(e->ld, &bad) + e->n_bad_elsewhere;
     r->top1 = td_percent(r->n_top1, r->n);
     r->topk = td_percent(r->n_topk, r->n);
     r->loss = r->n ? v->counts.loss_sum / (double)r->n : 0;
@@ -234,21 +232,31 @@ static td_status open_judge(evaluation *e)
     TD_TRY(td_weights_load(e->weights, e->o.weights,
                            &(td_load_opts){ .use_ema = e->o.use_ema, .model = &e->o.model },
                            td_judge_program(e->judge)));
+    TD_TRY(td_evaluation_check_outputs(e));
+    return td_evaluation_open_report(e, td_judge_program(e->judge));
+}
+
+td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    r->n_bad = td_loader_bad(e->ld, &bad);
+    return td_comm_sum_i64(e->comm, &r->n_bad, 1);
+}
+
+td_status td_evaluation_check_outputs(const td_evaluation *e)
+{
+    if (td_comm_rank(e->comm) > 0)
+        return TD_OK;
     TD_TRY(td_output_check(e->o.logits));
     TD_TRY(td_output_check(e->o.confusion));
-    return td_evaluation_open_report(e, td_judge_program(e->judge));
+    return td_output_check(e->o.detections);
 }
 
 /* what the judge does not sum itself */
 static td_status sum_rest(evaluation *e, td_evaluate_result *r)
 {
-    const td_bad_picture *bad;
-    const int64_t own = td_loader_bad(e->ld, &bad);
     const int classes = e->o.model.num_classes;
-    e->n_bad_elsewhere = own;
-    TD_TRY(td_comm_sum_i64(e->comm, &e->n_bad_elsewhere, 1));
-    e->n_bad_elsewhere -= own;
-    r->rank = td_comm_rank(e->comm);
+    TD_TRY(td_evaluation_sum_bad(e, r));
     for (int k = 0; r->confusion && k < classes; k++)
         TD_TRY(td_comm_sum_i64(e->comm, r->confusion + (size_t)k * (size_t)classes, classes));
     return TD_OK;
@@ -289,13 +297,10 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         goto out;
     }
     TD_OUT(td_meet("evaluate", &(td_meet_opts){ opts->log, NULL, opts->threads }, &e.comm));
-    if (e.comm && opts->logits)
-        TD_OUT(td_error(TD_EUSAGE, "--logits is of one rank: several have them in pieces"));
+    out->rank = td_comm_rank(e.comm);
     td_set_threads(opts->threads ? opts->threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
     if (td_model_detector(&e.o.model)) {
-        if (e.comm)
-            TD_OUT(td_error(TD_EUSAGE, "a detector is evaluated by one rank"));
         st = td_evaluation_of_detector(&e, out);
         goto out;
     }

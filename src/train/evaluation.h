@@ -22,9 +22,8 @@ typedef struct {
     td_detect_judge *detect_judge; /* ... or of a detector */
     td_report *report;
     int n_names;
-    char **names;            /* the weight file's classes */
-    td_comm *comm;           /* NULL: one rank */
-    int64_t n_bad_elsewhere; /* pictures, on the other ranks */
+    char **names;  /* the weight file's classes */
+    td_comm *comm; /* NULL: one rank */
 } td_evaluation;
 
 /** "val", or with --eval-training-data "train". */
@@ -32,6 +31,12 @@ const char *td_evaluation_split(const td_evaluation *e);
 
 /** The device, and the precision that it gives. */
 td_status td_evaluation_open_device(td_evaluation *e) TD_CHECKED;
+
+/** Can the files of results be written?  Rank 0 does. */
+td_status td_evaluation_check_outputs(const td_evaluation *e) TD_CHECKED;
+
+/** r->n_bad: of all ranks. */
+td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r) TD_CHECKED;
 
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program) TD_CHECKED;
 

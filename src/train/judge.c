@@ -14,7 +14,9 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "io/safetensors.h"
+#include "train/bad_limit.h"
 #include "train/network.h"
+#include "train/shares.h"
 
 struct td_judge {
     td_program *program;
@@ -222,22 +224,29 @@ void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_rep
     td_verdict_report_as(v, &scores, prefix, topk, r);
 }
 
-static td_status keep_logits(const td_judge *j, int n, td_text *all)
+static td_status keep_logits(const td_judge *j, const td_batch *b, td_shares *all)
 {
     const char *rows = td_program_output(j->program, "logits", NULL);
-    td_text_add_bytes(all, rows, (size_t)n * (size_t)j->classes * sizeof(float));
-    return td_text_status(all);
+    const size_t row = (size_t)j->classes * sizeof(float);
+    for (int i = 0; i < b->n; i++) {
+        TD_TRY(td_shares_begin(all, b->samples[i]));
+        TD_TRY(td_shares_put(all, rows + (size_t)i * row, row));
+    }
+    return TD_OK;
 }
 
-static td_status write_logits(const td_judge *j, const char *path, const td_text *all)
+/* by rank 0, for all */
+static td_status write_logits(const td_judge *j, const td_judge_opts *o, td_shares *all)
 {
     td_tensors *t;
-    int64_t row = j->classes * (int64_t)sizeof(float);
-    int64_t dim[2] = { (int64_t)all->len / row, j->classes };
+    TD_TRY(td_shares_gather(all, o->comm));
+    if (td_comm_rank(o->comm) > 0)
+        return TD_OK;
+    const int64_t dim[2] = { (int64_t)all->n, j->classes };
     TD_TRY(td_tensors_new(&t));
-    td_status st = td_tensors_add(t, "logits", TD_DT_F32, 2, dim, td_text_get(all));
+    td_status st = td_tensors_add(t, "logits", TD_DT_F32, 2, dim, all->bytes ? all->bytes : "");
     if (st == TD_OK)
-        st = td_tensors_write(t, path);
+        st = td_tensors_write(t, o->logits);
     td_tensors_free(t);
     return st;
 }
@@ -260,7 +269,7 @@ static td_status sum_counts(td_comm *comm, td_verdict *v)
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td_verdict *out)
 {
     td_status st = TD_OK;
-    td_text logits = { 0 };
+    td_shares logits = { 0 };
     const td_batch *b;
     int64_t t0 = td_now_ns();
     *out = j->window = (td_verdict){ 0 };
@@ -275,20 +284,21 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         TD_OUT(judge_batch(j, b, opts, out));
         TD_OUT(report_batches(j, opts, out));
         if (opts->logits)
-            TD_OUT(keep_logits(j, b->n, &logits));
+            TD_OUT(keep_logits(j, b, &logits));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;
         TD_OUT(td_comm_check(opts->comm));
     }
+    TD_OUT(td_bad_limit_check(opts->comm, ld));
     TD_OUT(sum_counts(opts->comm, out));
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
     TD_OUT(td_verdict_quantiles(out));
     if (opts->logits && !out->was_stopped)
-        st = write_logits(j, opts->logits, &logits);
+        st = write_logits(j, opts, &logits);
 out:
-    td_text_release(&logits);
+    td_shares_release(&logits);
     return st;
 }
 

@@ -40,7 +40,7 @@ typedef struct {
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
     int print_freq;
     int64_t step[2];    /* epoch, iteration of the records */
-    const char *logits; /* file for raw outputs, or NULL */
+    const char *logits; /* file for raw outputs, the same on all ranks, or NULL */
     int64_t *confusion; /* [classes, classes], counted up by label and best class, or NULL */
 } td_judge_opts;
 
@@ -55,7 +55,10 @@ void td_judge_free(td_judge *j);
 /** The program, to be given weights. */
 td_program *td_judge_program(td_judge *j);
 
-/** Judge everything `ld` lends in one epoch. */
+/**
+ * Judge everything `ld` lends in one epoch.
+ *   TD_EFORMAT  more bad pictures than may be, on all ranks together
+ */
 td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
                        td_verdict *out) TD_CHECKED;
 

@@ -78,7 +78,7 @@ static const char *const own_options[] = {
     "workspace",      "tune_cache",   "gpu_affinity", "resume",      "pretrained_weights",
     "final_weights",  "train_logits", "raport_file",  "tensorboard", "csv",
     "csv_iterations", "trace",        "amp_stats",    "dump_dir",    "weights",
-    "confusion",
+    "confusion",      "detections",
 };
 
 /* `config` without those: `"name": value, ` each */
@@ -103,6 +103,28 @@ static void add_options(const char *config, td_text *out)
         p += n;
         p += *p ? 2 : 0;
     }
+}
+
+/* the digest of what an annotation file says of each picture */
+static uint64_t digest_boxes(const td_dataset *ds)
+{
+    td_digest d;
+    td_digest_init(&d);
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        const td_annotated of = td_dataset_annotated(ds, i);
+        const int64_t head[3] = { of.id, of.width, of.height };
+        int n;
+        const td_annotation *a = td_dataset_annotations(ds, i, &n);
+        td_digest_add(&d, head, sizeof head);
+        for (int k = 0; k < n; k++) {
+            const double box[5] = { a[k].x, a[k].y, a[k].width, a[k].height, a[k].area };
+            const int64_t what[3] = { td_dataset_category(ds, a[k].label), a[k].label,
+                                      a[k].is_crowd };
+            td_digest_add(&d, box, sizeof box);
+            td_digest_add(&d, what, sizeof what);
+        }
+    }
+    return td_digest_value(&d);
 }
 
 static void add_list(const char *what, const td_dataset *ds, td_text *out)
@@ -156,6 +178,8 @@ td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out)
     if (!ds)
         return TD_OK;
     add_list(what, ds, out);
+    if (td_dataset_has_boxes(ds))
+        td_text_add(out, "%s: boxes %016" PRIx64 "\n", what, digest_boxes(ds));
     if (td_dataset_backend(ds) == TD_DATA_TENSORS) /* which are the data themselves */
         TD_TRY(td_describe_file(what, td_dataset_root(ds), out));
     return td_text_status(out);

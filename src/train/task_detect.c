@@ -50,6 +50,8 @@ static td_status open_validation(job *j)
         "train and val differ");
     td_loader_opts lo = td_boxes_loader_opts(&in, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
+    lo.rank = j->rank;
+    lo.world = j->n_ranks;
     return td_loader_new(j->val_set, &lo, &j->val_loader);
 }
 
@@ -104,6 +106,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
                                       .max_batches = o->prof > 0 ? o->prof : -1,
                                       .boxes = &o->boxes,
                                       .amp = &o->amp,
+                                      .comm = j->comm,
                                       .skip_passes = o->skip_passes,
                                       .report = j->report,
                                       .prefix = *prefix ? "val_ema" : "val",

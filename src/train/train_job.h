@@ -88,6 +88,7 @@ typedef struct {
     td_comm *comm; /* NULL: one rank */
     int rank, n_ranks;
     bool is_stop_wanted; /* a signal came to some rank */
+    int64_t n_bad_met;   /* of the training set by all ranks, when it was last looked at */
     double waited_s;     /* that the program had waited for others when it was last asked */
     td_train_result *out;
 } td_train_job;

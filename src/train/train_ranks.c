@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "rt/all_reduce.h"
+#include "train/bad_limit.h"
 #include "train/meet.h"
 #include "train/weights.h"
 
@@ -105,15 +106,29 @@ bool td_train_writes(const td_train_job *j)
 
 /* --- step and epoch --------------------------------------------------------------------------- */
 
+/* `n_met`: bad pictures of all ranks, those that two have met counted twice */
+static td_status share_bad_limit(job *j, int64_t n_met)
+{
+    if (n_met == j->n_bad_met)
+        return TD_OK;
+    j->n_bad_met = n_met;
+    if (n_met <= td_loader_bad_allowed(j->train_loader))
+        return TD_OK;
+    TD_TRY(td_train_share_bad(j)); /* for bad.list, which is written when the run has failed */
+    return td_bad_limit_check(j->comm, j->train_loader);
+}
+
 td_status td_train_share_step(td_train_job *j, double *loss)
 {
-    double sums[2] = { *loss, td_signal_caught() ? 1 : 0 };
+    const td_bad_picture *bad;
+    const int64_t n_bad = td_loader_bad(j->train_loader, &bad);
+    double sums[3] = { *loss, td_signal_caught() ? 1 : 0, (double)n_bad };
     if (!j->comm)
         return TD_OK;
-    TD_TRY(td_comm_sum_f64(j->comm, sums, 2));
+    TD_TRY(td_comm_sum_f64(j->comm, sums, 3));
     *loss = sums[0] / j->n_ranks;
     j->is_stop_wanted = sums[1] > 0;
-    return TD_OK;
+    return share_bad_limit(j, (int64_t)sums[2]);
 }
 
 td_status td_train_share_stop(td_train_job *j, bool *was_stopped)
@@ -203,33 +218,13 @@ td_status td_train_split_sums(td_train_job *j)
     return has_own_sums(j) && j->rank > 0 ? each_sum(j, forget) : TD_OK;
 }
 
-/* every rank's lines, each in as much room as the longest takes */
-static td_status gather_lines(job *j, const td_text *own, td_text *all)
+/* rank 0: the lines of the others */
+static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
 {
-    int64_t *lengths = td_alloc((size_t)j->n_ranks, sizeof *lengths);
-    const int64_t mine = (int64_t)own->len;
-    int64_t room = 0;
-    char *padded = NULL, *texts = NULL;
-    td_status st = lengths ? TD_OK : TD_ENOMEM;
-    TD_OUT(st);
-    TD_OUT(td_comm_gather(j->comm, &mine, sizeof mine, lengths));
-    for (int r = 0; r < j->n_ranks; r++)
-        room = lengths[r] > room ? lengths[r] : room;
-    if (room == 0)
-        goto out;
-    padded = td_alloc((size_t)room, 1);
-    texts = td_alloc((size_t)room, (size_t)j->n_ranks);
-    TD_OUT(padded && texts ? TD_OK : TD_ENOMEM);
-    memcpy(padded, td_text_get(own), own->len);
-    TD_OUT(td_comm_gather(j->comm, padded, (size_t)room, texts));
-    for (int r = 1; r < j->n_ranks; r++)
-        td_text_add_bytes(all, texts + (size_t)r * (size_t)room, (size_t)lengths[r]);
-    st = td_text_status(all);
-out:
-    td_free(lengths);
-    td_free(padded);
-    td_free(texts);
-    return st;
+    td_text *all = ctx;
+    if (rank > 0)
+        td_text_add_bytes(all, bytes, n);
+    return td_text_status(all);
 }
 
 td_status td_train_share_bad(td_train_job *j)
@@ -240,7 +235,7 @@ td_status td_train_share_bad(td_train_job *j)
         return TD_OK;
     td_bad_list_lines(j->train_loader, j->val_loader, &own);
     TD_OUT(td_text_status(&own));
-    TD_OUT(gather_lines(j, &own, &all));
+    TD_OUT(td_comm_collect(j->comm, td_text_get(&own), own.len, take_lines, &all));
     if (j->rank == 0 && all.len)
         st = td_bad_list_add(&j->bad, td_text_get(&all));
 out:

@@ -29,7 +29,10 @@ td_status td_train_agree(td_train_job *j) TD_CHECKED;
 /** Does this rank write checkpoints? */
 bool td_train_writes(const td_train_job *j);
 
-/** The mean of the ranks' losses; j->is_stop_wanted, if a signal came to one of them. */
+/**
+ * The mean of the ranks' losses; j->is_stop_wanted, if a signal came to one of them.  TD_EFORMAT:
+ * all ranks together met more bad pictures than may be.
+ */
 td_status td_train_share_step(td_train_job *j, double *loss) TD_CHECKED;
 
 /** Was the validation stopped, on any rank? */
