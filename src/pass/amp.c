@@ -35,7 +35,8 @@ typedef struct {
     td_amp_node *nodes; /* [n_nodes + n_outputs] */
     td_amp_vertex *vertices;
     td_amp_edge *edges;
-    node_vertices *of; /* [n_nodes + n_outputs] */
+    node_vertices *of;     /* [n_nodes + n_outputs] */
+    bool *is_gradient_sum; /* [n_nodes] */
     int n_vertices, n_edges;
     td_amp_paint_result result;
 } painting;
@@ -206,15 +207,48 @@ static void describe_outputs(painting *p, const td_graph *g)
     }
 }
 
+/* optimiser, sums over batches and ranks, the finite test: all that a gradient is for */
+static bool is_update(const td_node *n)
+{
+    return td_node_has_effect(n) || n->op == &td_op_accumulate || n->op == &td_op_all_finite;
+}
+
+/*
+ * A weight that is used several times has several gradients, and their sum is float32 under every
+ * rule: in TensorFlow the L2 loss's gradient, which is denied, is one of the addends, so the sum
+ * neither lies between allow ops nor follows one.  Our decay is the optimiser's, so sums that
+ * nothing but updates read are found and left out.
+ */
+static td_status find_gradient_sums(painting *p, const td_graph *g)
+{
+    enum { BY_NOBODY, BY_UPDATES, BY_OTHERS };
+    char *is_read = td_alloc((size_t)g->n_values + 1, 1);
+    if (!is_read)
+        return TD_ENOMEM;
+    for (int i = 0; i < g->n_outputs; i++)
+        is_read[g->outputs[i].value->id] = BY_OTHERS;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const td_node *n = g->nodes[i];
+        p->is_gradient_sum[i] = n->op == &td_op_add && is_read[n->out[0]->id] == BY_UPDATES;
+        const char by = p->is_gradient_sum[i] || is_update(n) ? BY_UPDATES : BY_OTHERS;
+        for (int k = 0; k < n->n_in; k++)
+            if (is_read[n->in[k]->id] < by)
+                is_read[n->in[k]->id] = by;
+    }
+    td_free(is_read);
+    return TD_OK;
+}
+
 static void describe(painting *p, const td_graph *g, const td_amp_opts *o)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         bool is_leaf = n->op->is_leaf;
-        p->nodes[i] = (td_amp_node){ .name = td_node_label(n),
-                                     .class = class_of(n->op, p->lists, o),
-                                     .is_eligible = !is_leaf && n->op->tf_op,
-                                     .flags = flags_of(n) };
+        p->nodes[i] =
+            (td_amp_node){ .name = td_node_label(n),
+                           .class = class_of(n->op, p->lists, o),
+                           .is_eligible = !is_leaf && n->op->tf_op && !p->is_gradient_sum[i],
+                           .flags = flags_of(n) };
         describe_vertices(p, n);
         for (int k = 0; k < n->n_in; k++)
             if (!td_is_shape_only(n, k))
@@ -231,6 +265,7 @@ static void release(painting *p)
     td_free(p->vertices);
     td_free(p->edges);
     td_free(p->of);
+    td_free(p->is_gradient_sum);
 }
 
 static td_status reserve(painting *p, const td_graph *g)
@@ -243,7 +278,8 @@ static td_status reserve(painting *p, const td_graph *g)
     p->vertices = td_alloc(n_nodes * N_KINDS, sizeof *p->vertices);
     p->edges = td_alloc(n_edges, sizeof *p->edges);
     p->of = td_alloc(n_nodes, sizeof *p->of);
-    return p->nodes && p->vertices && p->edges && p->of ? TD_OK : TD_ENOMEM;
+    p->is_gradient_sum = td_alloc(n_nodes, sizeof *p->is_gradient_sum);
+    return p->nodes && p->vertices && p->edges && p->of && p->is_gradient_sum ? TD_OK : TD_ENOMEM;
 }
 
 static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
@@ -254,6 +290,7 @@ static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
     *p = (painting){ 0 };
     TD_TRY(reserve(p, g));
     TD_TRY(td_amp_lists_of(o, &p->lists));
+    TD_TRY(find_gradient_sums(p, g));
     po.conflict = td_amp_lists_conflicts(p->lists, &po.n_conflicts);
     describe(p, g, o);
     td_amp_graph bare = { .nodes = p->nodes,
@@ -402,7 +439,10 @@ static void fill_row(const painting *p, const td_graph *g, int i, td_amp_row *ro
     const td_amp_paint_result *r = &p->result;
     const int *vertex = p->of[i].vertex;
     int v = vertex[T] >= 0 ? vertex[T] : vertex[U];
-    *row = (td_amp_row){ .node = g->nodes[i], .class = p->nodes[i].class, .colour = ' ' };
+    *row = (td_amp_row){ .node = g->nodes[i],
+                         .class = p->nodes[i].class,
+                         .colour = ' ',
+                         .is_gradient_sum = p->is_gradient_sum[i] };
     if (v < 0)
         return;
     row->colour = r->colour[v];

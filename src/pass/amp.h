@@ -45,6 +45,7 @@ typedef struct {
     td_amp class;
     char colour;            /* of its T vertex, td_amp_paint_result.colour; ' ': it has none */
     bool is_half;           /* T after the rewrite */
+    bool is_gradient_sum;   /* of a weight used several times: float32 whatever the class */
     td_amp_step step;       /* what decided */
     const td_node *because; /* the node that made it so, or NULL */
     int casts_to_half, casts_to_wide; /* of its own results */

@@ -6,6 +6,9 @@
  */
 #include "train/inspect.h"
 
+#include <string.h>
+
+#include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
 #include "rt/device.h"
@@ -35,9 +38,42 @@ static td_status prepare(const td_inspection *q, const td_target *target, td_gra
     return TD_OK;
 }
 
+/* "12": a result that has no name has its number */
+static bool is_named(const td_node *n)
+{
+    const char *label = td_node_label(n);
+    return label[strspn(label, "0123456789")] != '\0';
+}
+
+/* "backbone.conv1"; "12:backbone.conv1": node 12, behind it (up along first operands) */
+static void add_label(const td_node *n, td_text *out)
+{
+    const td_node *named = n;
+    td_text_add(out, "%s", td_node_label(n));
+    while (!is_named(named) && named->n_in)
+        named = named->in[0]->producer;
+    if (named != n)
+        td_text_add(out, ":%s", td_node_label(named));
+}
+
+static int label_width(const td_amp_explanation *e)
+{
+    size_t width = sizeof "layer" - 1;
+    for (int i = 0; i < e->n_rows; i++) {
+        td_text label = { 0 };
+        add_label(e->rows[i].node, &label);
+        const size_t n = strlen(td_text_get(&label));
+        width = n > width ? n : width;
+        td_text_release(&label);
+    }
+    return (int)width;
+}
+
 static void add_reason(const td_amp_row *r, td_text *out)
 {
-    if (r->colour == ' ' || r->colour == '-')
+    if (r->is_gradient_sum)
+        td_text_add(out, "sum of a weight's gradients");
+    else if (r->colour == ' ' || r->colour == '-')
         td_text_add(out, "no float32 tensor");
     else if (r->step == TD_AMP_STEP_NONE)
         td_text_add(out, r->class == TD_AMP_NONE ? "in no list" : "not between ops that are half");
@@ -55,21 +91,25 @@ static void add_casts(const td_amp_row *r, const char *half, td_text *out)
         td_text_add(out, " [cast to fp32]");
 }
 
-static void row_text(const td_amp_row *r, const char *half, td_text *out)
+static void row_text(const td_amp_row *r, const char *half, int width, td_text *out)
 {
-    td_text_add(out, "%-28s %-26s %-9s %-5s ", td_node_label(r->node), r->node->op->name,
+    td_text label = { 0 };
+    add_label(r->node, &label);
+    td_text_add(out, "%-*s %-26s %-9s %-5s ", width, td_text_get(&label), r->node->op->name,
                 td_amp_class_name(r->class), r->is_half ? half : "fp32");
     add_reason(r, out);
     add_casts(r, half, out);
     td_text_add(out, "\n");
+    td_text_release(&label);
 }
 
 static void row_json(const td_amp_row *r, const char *half, td_text *out)
 {
-    td_text why = { 0 };
+    td_text why = { 0 }, label = { 0 };
     char colour[2] = { r->colour, '\0' };
     add_reason(r, &why);
-    td_json_add_text(out, "name", td_node_label(r->node));
+    add_label(r->node, &label);
+    td_json_add_text(out, "name", td_text_get(&label));
     td_json_add_text(out, "op", r->node->op->name);
     td_json_add_text(out, "tf_op", r->node->op->tf_op ? r->node->op->tf_op : "");
     td_json_add_text(out, "class", td_amp_class_name(r->class));
@@ -80,6 +120,7 @@ static void row_json(const td_amp_row *r, const char *half, td_text *out)
     td_json_add(out, "casts_to_fp32", r->casts_to_wide);
     td_text_add(out, "}");
     td_text_release(&why);
+    td_text_release(&label);
 }
 
 /* bytes of results that take half the room */
@@ -94,15 +135,36 @@ static int64_t saved_bytes(const td_amp_explanation *e)
     return saved;
 }
 
-static int count_half(const td_amp_explanation *e)
+/* the same of all nodes of an op */
+typedef struct {
+    int nodes, half, to_half, to_wide;
+} tally;
+
+static tally tally_of(const td_amp_explanation *e, const td_op *op)
 {
-    int n = 0;
-    for (int i = 0; i < e->n_rows; i++)
-        n += e->rows[i].is_half;
-    return n;
+    tally t = { 0 };
+    for (int i = 0; i < e->n_rows; i++) {
+        const td_amp_row *r = &e->rows[i];
+        if (op && r->node->op != op)
+            continue;
+        t.nodes++;
+        t.half += r->is_half;
+        t.to_half += r->casts_to_half;
+        t.to_wide += r->casts_to_wide;
+    }
+    return t;
 }
 
-static void show_json(const td_amp_explanation *e, const char *half, td_text *out)
+/* row `i` is the first of its op */
+static bool is_first(const td_amp_explanation *e, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (e->rows[k].node->op == e->rows[i].node->op)
+            return false;
+    return true;
+}
+
+static void show_json(const td_amp_explanation *e, const char *half, int n_left, td_text *out)
 {
     td_text_add(out, "{\"nodes\": [");
     for (int i = 0; i < e->n_rows; i++) {
@@ -113,39 +175,67 @@ static void show_json(const td_amp_explanation *e, const char *half, td_text *ou
     td_json_add_text(out, "precision", half);
     td_json_add_text(out, "message", e->message);
     td_json_add(out, "n_nodes", e->n_rows);
-    td_json_add(out, "n_half", count_half(e));
+    td_json_add(out, "n_half", tally_of(e, NULL).half);
     td_json_add(out, "n_converted", e->n_converted);
     td_json_add(out, "n_casts", e->n_casts);
     td_json_add(out, "n_casts_to_half", e->n_casts_to_half);
+    td_json_add(out, "n_casts_left", n_left);
     td_json_add(out, "saved_bytes", (double)saved_bytes(e));
     td_text_add(out, "}\n");
 }
 
-static void show_text(const td_amp_explanation *e, const char *half, td_text *out)
+static void show_ops(const td_amp_explanation *e, const char *half, td_text *out)
 {
-    int wide = 0, narrow = 0;
-    td_text_add(out, "%-28s %-26s %-9s %-5s why\n", "layer", "op", "list", "type");
+    td_text_add(out, "\n%-26s %-9s %6s %6s %6s %14s %14s\n", "op", "list", "nodes", half, "fp32",
+                "casts to half", "casts to fp32");
     for (int i = 0; i < e->n_rows; i++) {
-        narrow += e->rows[i].casts_to_half;
-        wide += e->rows[i].casts_to_wide;
-        if (!e->rows[i].node->op->is_leaf || e->rows[i].casts_to_half)
-            row_text(&e->rows[i], half, out);
+        const tally t = tally_of(e, e->rows[i].node->op);
+        if (is_first(e, i))
+            td_text_add(out, "%-26s %-9s %6d %6d %6d %14d %14d\n", e->rows[i].node->op->name,
+                        td_amp_class_name(e->rows[i].class), t.nodes, t.half, t.nodes - t.half,
+                        t.to_half, t.to_wide);
     }
-    td_text_add(out, "\n%s\n", e->message);
-    td_text_add(out,
-                "%d of %d nodes in %s; %d casts to %s, %d to fp32; results take %.1f MB less\n",
-                count_half(e), e->n_rows, half, narrow, half, wide, (double)saved_bytes(e) / 1e6);
 }
 
-static td_status write_log(const td_graph *g, const td_amp_opts *amp, const td_target *target)
+static void show_text(const td_amp_explanation *e, const char *half, int n_left, td_text *out)
 {
-    td_graph *after;
+    const int width = label_width(e);
+    const tally all = tally_of(e, NULL);
+    td_text_add(out, "%-*s %-26s %-9s %-5s why\n", width, "layer", "op", "list", "type");
+    for (int i = 0; i < e->n_rows; i++)
+        if (!e->rows[i].node->op->is_leaf || e->rows[i].casts_to_half)
+            row_text(&e->rows[i], half, width, out);
+    show_ops(e, half, out);
+    td_text_add(out, "\n%s\n", e->message);
+    td_text_add(out,
+                "%d of %d nodes in %s; %d casts to %s, %d to fp32, of which fusion leaves %d; "
+                "results take %.1f MB less\n",
+                all.half, all.nodes, half, all.to_half, half, all.to_wide, n_left,
+                (double)saved_bytes(e) / 1e6);
+}
+
+static int count_casts(const td_graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        n += g->nodes[i]->op == &td_op_cast;
+    return n;
+}
+
+/* write the log that opts->log_path asks for, and count the casts that fusion does not take in */
+static td_status rewrite(const td_graph *g, const td_amp_opts *amp, const td_target *target,
+                         int *n_left)
+{
+    td_graph *after, *fused = NULL;
     td_amp_opts silent = *amp;
-    if (!amp->log_path)
-        return TD_OK;
     silent.is_silent = true;
     TD_TRY(td_pass_run(pass_named("amp"), g, target, &silent, &after));
-    td_status st = td_amp_write_log(g, after, amp);
+    td_status st = amp->log_path ? td_amp_write_log(g, after, amp) : TD_OK;
+    if (st == TD_OK)
+        st = td_pass_run(pass_named("fuse"), after, target, &silent, &fused);
+    if (st == TD_OK)
+        *n_left = count_casts(fused);
+    td_graph_free(fused);
     td_graph_free(after);
     return st;
 }
@@ -155,15 +245,16 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
 {
     td_graph *g;
     td_amp_explanation e;
+    int n_left = 0;
     TD_TRY(prepare(q, target, &g));
-    td_status st = write_log(g, amp, target);
+    td_status st = rewrite(g, amp, target, &n_left);
     if (st == TD_OK)
         st = td_amp_explain(g, amp, &e);
     if (st == TD_OK) {
         if (q->opts->json)
-            show_json(&e, td_amp_precision_name(amp), out);
+            show_json(&e, td_amp_precision_name(amp), n_left, out);
         else
-            show_text(&e, td_amp_precision_name(amp), out);
+            show_text(&e, td_amp_precision_name(amp), n_left, out);
         td_amp_explanation_release(&e);
     }
     td_graph_free(g);

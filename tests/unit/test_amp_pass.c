@@ -1,5 +1,5 @@
 /*
- * test_amp_pass.c -- what the amp pass does to the training graphs of two networks, op by op
+ * test_amp_pass.c -- what the amp pass does to the training graphs of four networks, op by op
  *
  * The tables say for every kind of op how many there are and, for each rule, how many become half
  * and how many casts stand behind them.  They hold what TensorFlow's rewrite does to the same
@@ -8,6 +8,7 @@
 #include "support/expect.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/ops.h"
 #include "pass/amp.h"
@@ -119,6 +120,70 @@ static const row se_resnext101[] = {
     { "sgd",                       446, ALL(0, 0, 0) },
     { NULL, 0, ALL(0, 0, 0) },
 };
+
+/*
+ * 70 kernels, 10 of them used on five levels.  adds: 16 residuals, 2 of the pyramid and 27 where
+ * gradients meet at forks are half; 40 of shared kernels' gradients, 8 of predictors' biases' and
+ * the loss are not.
+ */
+static const row ssd320[] = {
+    { "input",                     4, ALL(0, 1, 0) },
+    { "param",                   732, ALL(0, 70, 0) },
+    { "conv2d",                  110, ALL(110, 0, 0) },
+    { "batch_norm",               97, ALL(97, 0, 0) },
+    { "batch_norm_update",        97, ALL(0, 0, 0) },
+    { "relu6",                    77, ALL(77, 0, 0) },
+    { "relu",                     16, ALL(16, 0, 0) },
+    { "max_pool2d",                4, ALL(4, 0, 0) },         /* three decimate */
+    { "add",                      94,
+      { { 45, 0, 0 }, { 45, 0, 2 }, { 45, 0, 2 }, { 45, 0, 0 }, { 45, 0, 0 } } },
+    { "bias_add",                  3, ALL(3, 0, 0) },         /* laterals */
+    { "resize_nearest",            2, ALL(2, 0, 0) },
+    { "join_heads",                2, ALL(2, 0, 2) },
+    { "sigmoid_focal_loss",        1, ALL(0, 0, 0) },
+    { "huber_box_loss",            1, ALL(0, 0, 0) },
+    { "constant",                  1, ALL(0, 0, 0) },
+    { "sigmoid_focal_loss_grad",   1, ALL(0, 1, 0) },
+    { "huber_box_loss_grad",       1, ALL(0, 1, 0) },
+    { "join_heads_grad",          10, ALL(10, 0, 0) },
+    { "conv2d_grad_w",           110, ALL(110, 0, 110) },
+    { "conv2d_grad_x",           109,
+      { { 109, 0, 0 }, { 109, 0, 1 }, { 109, 0, 1 }, { 109, 0, 0 }, { 109, 0, 0 } } },
+    { "relu6_grad",               77, ALL(77, 0, 0) },
+    { "batch_norm_grad",          97, ALL(97, 0, 0) },
+    { "bias_add_grad",             3,
+      { { 3, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, { 3, 0, 0 }, { 3, 0, 0 } } },
+    { "resize_nearest_grad",       2, ALL(2, 0, 0) },
+    { "relu_grad",                16, ALL(16, 0, 0) },
+    { "max_pool2d_grad",           4, ALL(4, 0, 0) },
+    { "sgd",                     269, ALL(0, 0, 0) },
+    { NULL, 0, ALL(0, 0, 0) },
+};
+
+static const row ssd300[] = {
+    { "input",                     4, ALL(0, 1, 0) },
+    { "param",                   472, ALL(0, 65, 0) },
+    { "conv2d",                   65, ALL(65, 0, 0) },        /* 43, 10 of extra blocks, 12 heads */
+    { "batch_norm",               53, ALL(53, 0, 0) },
+    { "batch_norm_update",        53, ALL(0, 0, 0) },
+    { "relu",                     50, ALL(50, 0, 0) },
+    { "max_pool2d",                1, ALL(1, 0, 0) },
+    { "add",                      38, ALL(37, 0, 0) },        /* the loss is the other one */
+    { "join_heads",                2, ALL(2, 0, 2) },
+    { "multibox_class_loss",       1, ALL(0, 0, 0) },
+    { "huber_box_loss",            1, ALL(0, 0, 0) },
+    { "constant",                  1, ALL(0, 0, 0) },
+    { "multibox_class_loss_grad",  1, ALL(0, 1, 0) },
+    { "huber_box_loss_grad",       1, ALL(0, 1, 0) },
+    { "join_heads_grad",          12, ALL(12, 0, 0) },
+    { "conv2d_grad_w",            65, ALL(65, 0, 65) },
+    { "conv2d_grad_x",            64, ALL(64, 0, 0) },
+    { "relu_grad",                50, ALL(50, 0, 0) },
+    { "batch_norm_grad",          53, ALL(53, 0, 0) },
+    { "max_pool2d_grad",           1, ALL(1, 0, 0) },
+    { "sgd",                     183, ALL(0, 0, 0) },
+    { NULL, 0, ALL(0, 0, 0) },
+};
 /* clang-format on */
 
 /* the graph of a training step as it comes to the pass */
@@ -131,7 +196,7 @@ static td_graph *training(const char *arch)
     td_model_defaults(&model);
     model.arch = arch;
     model.num_classes = 10;
-    model.image_size = 64;
+    model.image_size = strncmp(arch, "ssd", 3) == 0 ? 0 : 64;
     expect_ok(td_training_graph(&model, 2, &sgd, &g));
     for (int i = 0; (pass = td_pass_at(i)) != NULL && strcmp(pass->name, "amp") != 0; i++) {
         expect_ok(td_pass_run(pass, g, NULL, NULL, &next));
@@ -216,6 +281,18 @@ static void se_resnext101_is_painted_as_tensorflow_does(void **state)
     check_table("se-resnext101-32x4d", se_resnext101);
 }
 
+static void ssd320_is_painted_as_tensorflow_does(void **state)
+{
+    (void)state;
+    check_table("ssd320", ssd320);
+}
+
+static void ssd300_is_painted_by_the_same_rules(void **state)
+{
+    (void)state;
+    check_table("ssd300", ssd300);
+}
+
 static void the_message_is_tensorflows(void **state)
 {
     (void)state;
@@ -298,6 +375,72 @@ static void casts_are_where_the_report_says(void **state)
     td_graph_free(g);
 }
 
+/* --- detectors -------------------------------------------------------------------------------- */
+
+static bool is_box_loss(const td_op *op)
+{
+    return op == &td_op_sigmoid_focal_loss || op == &td_op_sigmoid_focal_loss_grad ||
+           op == &td_op_huber_box_loss || op == &td_op_huber_box_loss_grad ||
+           op == &td_op_multibox_class_loss || op == &td_op_multibox_class_loss_grad;
+}
+
+static bool is_half_or_wide(const td_node *n, int i, bool is_half)
+{
+    return td_dtype_is_half(td_in_type(n, i)->dtype) == is_half;
+}
+
+/* one node of the step as it runs */
+static void check_detector_node(const td_node *n)
+{
+    const td_join_attr *join = n->attr;
+    check_wide(n);
+    for (int i = 0; is_box_loss(n->op) && i < n->n_in; i++)
+        assert_true(is_half_or_wide(n, i, false));
+    if (is_box_loss(n->op))
+        assert_int_equal(n->out[0]->type.dtype, TD_DT_F32);
+    if (n->op == &td_op_conv2d)
+        assert_true(is_half_or_wide(n, 0, true) && is_half_or_wide(n, 1, true));
+    /* the heads' table: half maps, biases added in float32, a float32 result */
+    for (int i = 0; n->op == &td_op_join_heads && i < n->n_in; i++)
+        assert_true(is_half_or_wide(n, i, i % 2 == 0));
+    if (n->op == &td_op_join_heads)
+        assert_true(join->wide && n->out[0]->type.dtype == TD_DT_F32);
+    /* its gradient: from float32 to half for the convolution, and to float32 for the bias */
+    if (n->op == &td_op_join_heads_grad)
+        assert_true(join->narrow && is_half_or_wide(n, 0, false) &&
+                    td_dtype_is_half(n->out[0]->type.dtype) && n->out[1]->type.dtype == TD_DT_F32);
+    /* filters' gradients leave in float32, so that those of five levels are added in it */
+    if (n->op == &td_op_conv2d_grad_w)
+        assert_int_equal(n->out[0]->type.dtype, TD_DT_F32);
+}
+
+/* casts of the step as it runs: kernels and pictures; and, where lateral biases' gradients do not
+   follow, the three gradients that those sum up */
+static void check_fused_detector(const char *arch, int n_kernels, int n_laterals)
+{
+    td_graph *g = training(arch);
+    for (int mode = 0; mode < N_MODES; mode++) {
+        const td_dtype half = modes[mode].precision == FP16 ? TD_DT_F16 : TD_DT_BF16;
+        const bool follows = half == TD_DT_BF16 || modes[mode].rule == CURRENT;
+        td_graph *mixed = passed("amp", g, &modes[mode]);
+        td_graph *fused = passed("fuse", mixed, &modes[mode]);
+        for (int i = 0; i < fused->n_nodes; i++)
+            check_detector_node(fused->nodes[i]);
+        assert_int_equal(count_casts(fused, TD_DT_F32, half), n_kernels + 1);
+        assert_int_equal(count_casts(fused, half, TD_DT_F32), follows ? 0 : n_laterals);
+        td_graph_free(fused);
+        td_graph_free(mixed);
+    }
+    td_graph_free(g);
+}
+
+static void detectors_keep_losses_tables_and_sums_in_float32(void **state)
+{
+    (void)state;
+    check_fused_detector("ssd320", 70, 3);
+    check_fused_detector("ssd300", 65, 0);
+}
+
 /* --- edits of the lists ----------------------------------------------------------------------- */
 
 static int count_half(const td_graph *g, const td_op *op, const td_amp_opts *o)
@@ -353,9 +496,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnet50_is_painted_as_tensorflow_does),
         cmocka_unit_test(se_resnext101_is_painted_as_tensorflow_does),
+        cmocka_unit_test(ssd320_is_painted_as_tensorflow_does),
+        cmocka_unit_test(ssd300_is_painted_by_the_same_rules),
         cmocka_unit_test(the_message_is_tensorflows),
         cmocka_unit_test(masters_statistics_and_updates_are_float32),
         cmocka_unit_test(casts_are_where_the_report_says),
+        cmocka_unit_test(detectors_keep_losses_tables_and_sums_in_float32),
         cmocka_unit_test(lists_are_edited_by_either_name),
         cmocka_unit_test(an_op_in_two_lists_leaves_the_graph_alone),
     };

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "io/safetensors.h"
+#include "pass/amp.h"
 #include "tandem/train.h"
 
 static td_inspect_opts opts(void)
@@ -96,6 +97,36 @@ static void kernels_and_memory_are_those_of_a_program(void **state)
     expect_ok(td_json_int(doc, "activation_bytes", &planned));
     expect_ok(td_json_int(doc, "unplanned_bytes", &unplanned));
     assert_true(live > 0 && live <= planned && unplanned > 0);
+    td_json_free(doc);
+}
+
+/* the ops of SSD320's step, with what there is in half of them and the casts of their results */
+static void a_detector_s_precision_is_listed_by_op(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "conv2d                     allow        110    110      0              0              0\n",
+        "add                        infer         94     45     49              0              0\n",
+        "sigmoid_focal_loss         deny           1      0      1              0              0\n",
+        "conv2d_grad_w              allow        110    110      0              0            110\n",
+        "sgd                        unlisted     269      0    269              0              0\n",
+        "fp32  sum of a weight's gradients\n",
+        ":heads.class_tower.0.bn3 ",
+        "73 casts to bf16, 112 to fp32, of which fusion leaves 71;",
+    };
+    td_inspect_opts o = opts();
+    o.model.arch = "ssd320";
+    o.model.image_size = 0;
+    o.training = true;
+    o.amp.precision = TD_PRECISION_BF16;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        expect_text("amp", o, NULL, lines[i]);
+    td_json *doc = json_of("amp", o, NULL);
+    int64_t n_left, n_half;
+    expect_ok(td_json_int(doc, "n_casts_left", &n_left));
+    expect_ok(td_json_int(doc, "n_half", &n_half));
+    assert_int_equal(n_left, 71);
+    assert_int_equal(n_half, 784);
     td_json_free(doc);
 }
 
@@ -207,6 +238,7 @@ int main(void)
         cmocka_unit_test(a_model_is_counted),
         cmocka_unit_test(a_graph_can_be_used_again),
         cmocka_unit_test(kernels_and_memory_are_those_of_a_program),
+        cmocka_unit_test(a_detector_s_precision_is_listed_by_op),
         cmocka_unit_test(a_checkpoint_is_listed),
         cmocka_unit_test(a_data_set_is_counted),
         cmocka_unit_test(ops_and_backends_are_listed),
