@@ -24,7 +24,8 @@ typedef struct td_amp_opts {
     bool no_amp;   /* float32, whatever the environment or the options of a saved run say */
     int precision; /* 0 "default": fp32, or as TANDEM_AMP says; 1 "fp32", 2 "bf16", 3 "fp16",
                       4 "auto": the fastest of fp32 and bf16;
-                      5 "amp": as `amp`, 6 "tf32": fp32 */
+                      5 "amp": as `amp`, 6 "tf32": fp32;
+                      7 "tf32-emulated": fp32, factors rounded to 10 bits of fraction */
     int rule;      /* generation of TensorFlow's rule: 0 "current", 1 "2.15", 2 "classic" (1.15) */
     int level;     /* 0 "default", 1 "tensor-cores-only", 2 "unsafe-force-all",
                       3 "treat-infer-as-deny", 4 "autocast", 5..8 "O0" .. "O3" */
@@ -42,7 +43,7 @@ TD_API void td_amp_defaults(td_amp_opts *opts);
 /** TD_EUSAGE: options of one command line that contradict each other, as amp and precision fp32. */
 TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
 
-/** "fp32", "bf16" or "fp16" of resolved options. */
+/** "fp32", "bf16", "fp16" or "tf32-emulated" of resolved options. */
 TD_API const char *td_amp_precision_name(const td_amp_opts *opts);
 
 /** The half type of resolved options; TD_DT_F32 for none. */

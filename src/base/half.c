@@ -62,6 +62,15 @@ float td_bf16_to_f32(uint16_t x)
     return float_of(u);
 }
 
+float td_f32_round_tf32(float x)
+{
+    enum { LOST = 23 - 10 };
+    const uint32_t u = bits_of(x), magnitude = u & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return float_of((u | 0x00400000) >> LOST << LOST);
+    return float_of((u & 0x80000000) | shift_right_rounded(magnitude, LOST) << LOST);
+}
+
 uint16_t td_f32_to_f16(float x)
 {
     uint32_t u = bits_of(x), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;

@@ -16,6 +16,9 @@ float td_bf16_to_f32(uint16_t x);
 uint16_t td_f32_to_f16(float x);
 float td_f16_to_f32(uint16_t x);
 
+/** The nearest number with 10 bits of fraction instead of 23 (TF32), ties to even; NaN as above. */
+float td_f32_round_tf32(float x);
+
 /**
  * `n` elements at once, each bit as the functions above give it, with the widest instructions of
  * this processor.  No alignment beyond the types'; src and dst must not overlap.

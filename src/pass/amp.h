@@ -24,8 +24,9 @@ enum {
     TD_PRECISION_BF16,
     TD_PRECISION_FP16,
     TD_PRECISION_AUTO,
-    TD_PRECISION_AMP, /* as td_amp_opts.amp */
-    TD_PRECISION_TF32 /* float32: no device here has it */
+    TD_PRECISION_AMP,          /* as td_amp_opts.amp */
+    TD_PRECISION_TF32,         /* float32: no device here has it */
+    TD_PRECISION_TF32_EMULATED /* float32, what is multiplied rounded: pass tf32 */
 };
 extern const char *const td_amp_precisions[]; /* their names */
 

@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "ops/ops.h"
 
-const char *const td_amp_precisions[] = { "default", "fp32", "bf16", "fp16",
-                                          "auto",    "amp",  "tf32", NULL };
+const char *const td_amp_precisions[] = { "default", "fp32", "bf16",          "fp16", "auto",
+                                          "amp",     "tf32", "tf32-emulated", NULL };
 static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
 static const char *const levels[] = { "default",
                                       "tensor-cores-only",
@@ -33,7 +33,7 @@ static const td_field fields[] = {
                "float32, whatever TANDEM_AMP or a saved run says"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
                "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32; "
-               "amp: as --amp; tf32: fp32 here"),
+               "amp: as --amp; tf32: fp32 here; tf32-emulated: fp32, factors rounded to 10 bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
                "whose rule: TensorFlow 2.21, 2.15 or 1.15"),
     TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, 0, levels,
@@ -65,7 +65,8 @@ void td_amp_defaults(td_amp_opts *opts)
 
 td_status td_amp_check(const td_amp_opts *o)
 {
-    if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32))
+    if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
+                   o->precision == TD_PRECISION_TF32_EMULATED))
         return td_error(TD_EUSAGE, "--amp and --precision %s contradict each other",
                         td_amp_precisions[o->precision]);
     if (o->amp && o->no_amp)
@@ -89,7 +90,8 @@ td_dtype td_amp_dtype(const td_amp_opts *o)
 const char *td_amp_precision_name(const td_amp_opts *o)
 {
     td_dtype t = td_amp_dtype(o);
-    return t == TD_DT_F32 ? "fp32" : td_amp_precisions[o->precision];
+    const bool is_wide = t == TD_DT_F32 && o->precision != TD_PRECISION_TF32_EMULATED;
+    return is_wide ? "fp32" : td_amp_precisions[o->precision];
 }
 
 /* --- names in lists --------------------------------------------------------------------------- */

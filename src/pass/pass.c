@@ -3,11 +3,11 @@
  *
  *     expand    composites written out            autocast  precision op by op, if asked for
  *     grad      gradient(loss, w) worked out      fold      batch norm into convolutions
- *     amp       precision by painting the graph   fuse      neighbours become one op
- *     winograd  3x3 convolutions in tiles         layout    memory layouts chosen
- *     clean     duplicates and no-ops removed     copies    half weights kept by the update
- *     order     updates moved up, for memory      buckets   sums over ranks begun and awaited
- *     recompute cheap values not kept for backward
+ *     amp       precision by painting the graph   tf32      factors rounded, if asked for
+ *     fuse      neighbours become one op          winograd  3x3 convolutions in tiles
+ *     layout    memory layouts chosen             clean     duplicates and no-ops removed
+ *     copies    half weights kept by the update   order     updates moved up, for memory
+ *     buckets   sums over ranks begun and awaited recompute cheap values not kept for backward
  */
 #include "pass/pass.h"
 
@@ -18,9 +18,9 @@
 #include "pass/amp.h"
 
 static const td_pass *const passes[] = {
-    &td_pass_expand, &td_pass_autocast, &td_pass_grad,      &td_pass_fold,  &td_pass_amp,
-    &td_pass_fuse,   &td_pass_winograd, &td_pass_layout,    &td_pass_clean, &td_pass_copies,
-    &td_pass_order,  &td_pass_buckets,  &td_pass_recompute,
+    &td_pass_expand, &td_pass_autocast, &td_pass_grad,     &td_pass_fold,      &td_pass_amp,
+    &td_pass_tf32,   &td_pass_fuse,     &td_pass_winograd, &td_pass_layout,    &td_pass_clean,
+    &td_pass_copies, &td_pass_order,    &td_pass_buckets,  &td_pass_recompute,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -53,7 +53,7 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
         if (!found && !(may_be_required && len == 3 && strncmp(s, "all", 3) == 0))
             return td_error(TD_EUSAGE,
                             "%s: '%.*s' is no pass; there are expand, autocast, grad, fold, amp, "
-                            "fuse, winograd, layout, clean, copies, order, buckets, "
+                            "tf32, fuse, winograd, layout, clean, copies, order, buckets, "
                             "recompute",
                             option, (int)len, s);
         if (found && found->is_required && !may_be_required)

@@ -151,7 +151,9 @@ static void settle(td_amp_opts *o)
     if (o->precision == TD_PRECISION_TF32) {
         o->precision = TD_PRECISION_FP32;
         if (!o->is_silent)
-            td_log(TD_LOG_INFO, "amp", "tf32: this device has none, float32 is used");
+            td_log(TD_LOG_INFO, "amp",
+                   "tf32: this device has none, float32 is used; "
+                   "--precision tf32-emulated rounds as one that has it");
     } else if (o->precision == TD_PRECISION_AMP) {
         o->precision = TD_PRECISION_DEFAULT;
         o->amp = true;
@@ -159,7 +161,8 @@ static void settle(td_amp_opts *o)
     if (o->no_amp) {
         o->amp = o->no_amp = false;
         o->precision = TD_PRECISION_FP32;
-    } else if (o->amp && o->precision == TD_PRECISION_FP32) {
+    } else if (o->amp &&
+               (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32_EMULATED)) {
         o->precision = TD_PRECISION_DEFAULT;
     }
 }
@@ -185,8 +188,8 @@ td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
         o->precision = TD_PRECISION_FP32;
     if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
         TD_TRY(measure(dev, &o->precision));
-    if (is_how_said && o->precision == TD_PRECISION_FP32 && o->level != TD_AMP_LEVEL_O0 &&
-        !o->is_silent)
-        td_log(TD_LOG_WARN, "amp", "the precision is fp32: the other --amp options do nothing");
+    if (is_how_said && td_amp_dtype(o) == TD_DT_F32 && o->level != TD_AMP_LEVEL_O0 && !o->is_silent)
+        td_log(TD_LOG_WARN, "amp", "the precision is %s: the other --amp options do nothing",
+               td_amp_precision_name(o));
     return TD_OK;
 }

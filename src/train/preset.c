@@ -180,6 +180,7 @@ static const char *precision_word(const td_amp_opts *o)
     case TD_PRECISION_FP32:
         return "FP32";
     case TD_PRECISION_TF32:
+    case TD_PRECISION_TF32_EMULATED:
         return "TF32";
     case TD_PRECISION_FP16:
         return "FP16";
@@ -381,7 +382,8 @@ static td_status set_wide(const td_field_group *groups, td_arena *arena)
 
 static bool is_wide(const td_amp_opts *o)
 {
-    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32;
+    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
+           o->precision == TD_PRECISION_TF32_EMULATED;
 }
 
 static td_status apply(td_train_opts *o, const settings *s, const choice *c,

@@ -54,6 +54,17 @@ says 'the precision is fp32: the other --amp options do nothing'
 expect 0 inspect graph $net --amp-rule 1.15 --precision bf16
 grep -q 'do nothing' err && complain "--amp-rule does nothing with --precision bf16"
 
+# --- TF32 -----------------------------------------------------------------------------------------
+expect 0 inspect graph $net --precision tf32
+says 'tf32: this device has none, float32 is used; --precision tf32-emulated'
+grep -q 'round_tf32' out && complain "--precision tf32 rounds, unasked"
+expect 0 inspect graph $net --precision tf32-emulated
+prints '= round_tf32 %images'
+prints '= round_tf32 %conv1?.weight|= round_tf32 %[a-z0-9.]*weight'
+grep -Eq ':(bf16|f16)\[' out && complain "tf32-emulated has half tensors"
+expect 2 inspect graph $net --amp --precision tf32-emulated
+says 'contradict'
+
 # --- lists ----------------------------------------------------------------------------------------
 # type OP: the type that inspect amp shows for the first such op
 type() {
@@ -102,6 +113,9 @@ with TANDEM_AMP=x expect 0 init --model small.td -o fresh.safetensors # nothing 
 drawn set --classes 6 --train 24 --val 6
 run="train set --model small.td --threads 1 --workers 1 -b 4 --lr 0.01 --seed 1"
 expect 0 $run --epochs 2 --run-epochs 1 --precision bf16 --workspace saved
+expect 0 $run --epochs 1 --precision tf32-emulated --workspace rounded --final-weights rounded.safetensors
+expect 0 $run --epochs 1 --precision fp32 --workspace plain --final-weights plain.safetensors
+cmp -s rounded.safetensors plain.safetensors && complain "tf32-emulated trains as float32 does"
 for wish in --fp16 "--precision fp32" ""; do
     cp saved/checkpoint.safetensors from.safetensors
     expect 0 train set --resume from.safetensors $wish --workspace "again$wish"

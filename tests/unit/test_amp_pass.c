@@ -187,11 +187,10 @@ static const row ssd300[] = {
 /* clang-format on */
 
 /* the graph of a training step as it comes to the pass */
-static td_graph *training(const char *arch)
+static td_graph *training_with(const char *arch, td_sgd_opts sgd)
 {
     td_model_opts model;
     const td_pass *pass;
-    const td_sgd_opts sgd = { .momentum = 0.9, .decay = 1e-4 };
     td_graph *g, *next;
     td_model_defaults(&model);
     model.arch = arch;
@@ -204,6 +203,11 @@ static td_graph *training(const char *arch)
         g = next;
     }
     return g;
+}
+
+static td_graph *training(const char *arch)
+{
+    return training_with(arch, (td_sgd_opts){ .momentum = 0.9, .decay = 1e-4 });
 }
 
 static td_graph *passed(const char *name, const td_graph *g, const td_amp_opts *o)
@@ -441,6 +445,47 @@ static void detectors_keep_losses_tables_and_sums_in_float32(void **state)
     check_fused_detector("ssd300", 65, 0);
 }
 
+/*
+ * A step of ranks with loss scaling, of several batches: what is summed over batches and ranks,
+ * asked whether it is finite, multiplied by 1 / S and decayed is float32, a filter's gradient from
+ * its own op on.
+ */
+static void sums_over_batches_and_ranks_are_float32(void **state)
+{
+    (void)state;
+    static const char *const archs[] = { "resnet50", "ssd320" };
+    for (int i = 0; i < 2 * N_MODES; i++) {
+        td_graph *g = training_with(archs[i % 2], (td_sgd_opts){ .momentum = 0.9,
+                                                                 .decay = 1e-4,
+                                                                 .is_scaled = true,
+                                                                 .accumulates = true,
+                                                                 .ranks = 2 });
+        td_graph *mixed = passed("amp", g, &modes[i / 2]), *fused = passed("fuse", mixed, NULL);
+        int n_sums = 0, n_exchanged = 0, n_asked = 0, n_unscaled = 0;
+        for (int k = 0; k < fused->n_nodes; k++) {
+            const td_node *n = fused->nodes[k];
+            check_wide(n);
+            n_sums += n->op == &td_op_accumulate;
+            n_exchanged += n->op == &td_op_all_reduce;
+            n_asked += n->op == &td_op_all_finite;
+            n_unscaled += n->op == &td_op_sgd && n->n_in > 4; /* inverse_scale */
+            const bool is_of_sum = n->op == &td_op_accumulate || n->op == &td_op_all_reduce ||
+                                   n->op == &td_op_all_finite;
+            for (int in = 0; is_of_sum && in < n->n_in; in++)
+                assert_int_equal(td_in_type(n, in)->dtype, TD_DT_F32);
+            if (n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w)
+                assert_int_equal(n->out[0]->type.dtype, TD_DT_F32);
+        }
+        assert_int_equal(n_unscaled, i % 2 ? 269 : 161);
+        assert_int_equal(n_sums, n_unscaled + 1); /* and the loss */
+        assert_int_equal(n_exchanged, n_unscaled + 1);
+        assert_int_equal(n_asked, n_unscaled + 1);
+        td_graph_free(fused);
+        td_graph_free(mixed);
+        td_graph_free(g);
+    }
+}
+
 /* --- edits of the lists ----------------------------------------------------------------------- */
 
 static int count_half(const td_graph *g, const td_op *op, const td_amp_opts *o)
@@ -501,6 +546,7 @@ int main(void)
         cmocka_unit_test(the_message_is_tensorflows),
         cmocka_unit_test(masters_statistics_and_updates_are_float32),
         cmocka_unit_test(casts_are_where_the_report_says),
+        cmocka_unit_test(sums_over_batches_and_ranks_are_float32),
         cmocka_unit_test(detectors_keep_losses_tables_and_sums_in_float32),
         cmocka_unit_test(lists_are_edited_by_either_name),
         cmocka_unit_test(an_op_in_two_lists_leaves_the_graph_alone),

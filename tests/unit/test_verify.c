@@ -98,6 +98,8 @@ static void ops_check_their_operands(void **state)
         { "%p:f32[16] = param\n%q:f32[16] = param\nbatch_norm_update %p, %q, %c, %c3",
           "operands 0 and 3 differ in shape" },
         { "%y = sigmoid %i", "sigmoid: operand 0 is i64, wanted a float type" },
+        { "%wide:f64[2] = input\n%y = round_tf32 %wide",
+          "round_tf32: the operand is f64, wanted f32" },
         { "%y = relu_grad %x, %c", "relu_grad: dy and y differ in type" },
         { "%y = relu_grad %x, %d", "relu_grad: dy and y differ in type" },
         { "%y, %k = max_pool2d %x {kernel=3, pad=2}", "pad 2 is more than half of kernel 3" },

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/ref/ref.h"
+#include "base/half.h"
 
 static size_t bytes_of(const td_type *t)
 {
@@ -156,6 +157,13 @@ static void cast(const td_node *n, int64_t count, double *const *a)
     memcpy(a[1], a[0], (size_t)count * sizeof(double));
 }
 
+static void round_tf32(const td_node *n, int64_t count, double *const *a)
+{
+    (void)n;
+    for (int64_t i = 0; i < count; i++)
+        a[1][i] = (double)td_f32_round_tf32((float)a[0][i]);
+}
+
 /* --- nearest-neighbour resize ----------------------------------------------------------------- */
 
 typedef struct {
@@ -206,4 +214,5 @@ MOVES(resize_nearest, resize_nearest);
 const td_ref_kernel td_ref_reorder = TD_REF_KERNEL(reorder, accepts_reorder, NULL, reorder, );
 const td_ref_kernel td_ref_assign = TD_REF_KERNEL(assign, accepts_reorder, NULL, assign, );
 const td_ref_kernel td_ref_cast = TD_REF_EACH(cast, cast);
+const td_ref_kernel td_ref_round_tf32 = TD_REF_EACH(round_tf32, round_tf32);
 const td_ref_kernel td_ref_resize_nearest_grad = TD_REF(resize_nearest_grad, resize_nearest_grad);
