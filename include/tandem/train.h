@@ -577,7 +577,8 @@ TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts 
 
 typedef struct {
     const char *output; /* file, replaced whole or not at all; NULL: *text */
-    int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv */
+    int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv, 5 json */
+    bool json;          /* the same as format json */
     const char *title;  /* of the page; NULL: made from the runs */
     const char *log;
 } td_run_report_opts;

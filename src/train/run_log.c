@@ -184,10 +184,12 @@ static td_status read_record(reader *rd, const td_json *record)
                         rd->line);
     if (td_json_kind_of(step) == TD_JSON_ARRAY) {
         TD_TRY(read_time(rd, record));
+        rd->run->has_ended = td_json_count(step) == 0;
         return read_metrics(rd, step, data);
     }
     if (td_json_as_text(step, &word) == TD_OK && strcmp(word, "PARAMETER") == 0) {
         rd->last_s = (double)NAN; /* a run begins, or goes on after a pause */
+        rd->run->has_ended = false;
         TD_TRY(read_time(rd, record));
         return read_settings(rd, data);
     }

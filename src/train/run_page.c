@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "train/run_chart.h"
+#include "train/run_seeds.h"
 #include "train/run_table.h"
 
 enum {
@@ -447,6 +448,18 @@ static void add_results(const td_run_log *runs, int n, td_text *out)
         td_text_add(out, "<p class=\"soft\">The best of a row is marked.</p>\n");
 }
 
+/* --- seeds ------------------------------------------------------------------------------------ */
+
+static td_status add_seeds(const td_run_log *runs, int n, td_text *out)
+{
+    td_seeds seeds;
+    const td_status st = td_seeds_find(runs, n, &seeds);
+    if (st == TD_OK)
+        td_seeds_html(&seeds, out);
+    td_seeds_release(&seeds);
+    return st;
+}
+
 /* --- settings --------------------------------------------------------------------------------- */
 
 /* every setting that any run has, once */
@@ -586,6 +599,7 @@ td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text 
         }
         td_text_add(out, "</ul>\n");
         add_results(runs, n, out);
+        TD_TRY(add_seeds(runs, n, out));
     }
     TD_TRY(add_charts(runs, n, out));
     if (n == 1)

@@ -10,18 +10,18 @@
 #include "tandem/train.h"
 #include "train/run_log.h"
 #include "train/run_page.h"
-#include "train/run_table.h"
+#include "train/run_seeds.h"
 
-enum { AUTO, HTML, TEXT, MARKDOWN, CSV };
+enum { AUTO, HTML, TEXT, MARKDOWN, CSV, JSON };
 
-static const char *const formats[] = { "auto", "html", "text", "markdown|md", "csv", NULL };
+static const char *const formats[] = { "auto", "html", "text", "markdown|md", "csv", "json", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
     TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
                "where it goes; default: standard output"),
     TD_ENUM   (td_run_report_opts, format, 0, formats,
-               "a page with curves, or the table of results; auto: as --output ends, or text"),
+               "a page with curves, or the tables of results; auto: as --output ends, or text"),
     TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
     TD_TEXT   (td_run_report_opts, log, NULL, "SPEC",
                "what to talk about: 'info', 'warn,pass=debug'"),
@@ -42,23 +42,50 @@ void td_run_report_defaults(td_run_report_opts *opts)
 
 static int format_of(const td_run_report_opts *o)
 {
-    if (o->format != AUTO || !o->output)
-        return o->format == AUTO ? TEXT : o->format;
-    if (td_text_ends(o->output, ".html") || td_text_ends(o->output, ".htm"))
-        return HTML;
-    return td_text_ends(o->output, ".md") ? MARKDOWN : td_text_ends(o->output, ".csv") ? CSV : TEXT;
+    static const struct {
+        const char *end;
+        int format;
+    } ends[] = {
+        { ".html", HTML }, { ".htm", HTML }, { ".md", MARKDOWN }, { ".csv", CSV }, { ".json", JSON }
+    };
+    if (o->format != AUTO || o->json)
+        return o->json ? JSON : o->format;
+    for (size_t i = 0; o->output && i < sizeof ends / sizeof *ends; i++)
+        if (td_text_ends(o->output, ends[i].end))
+            return ends[i].format;
+    return TEXT;
+}
+
+/* the table of results, and but for CSV those of seeds and precisions */
+static td_status write_tables(const td_run_log *runs, int n, int format, td_text *out)
+{
+    static const td_run_table_form forms[] = {
+        [TEXT] = TD_RUN_TEXT, [MARKDOWN] = TD_RUN_MARKDOWN, [CSV] = TD_RUN_CSV, [JSON] = TD_RUN_JSON
+    };
+    td_seeds seeds;
+    td_status st = td_seeds_find(runs, n, &seeds);
+    TD_OUT(st);
+    td_text_add(out, format == JSON ? "{\"runs\": " : "");
+    TD_OUT(td_run_table(runs, n, forms[format], out));
+    if (format == JSON) {
+        td_text_add(out, ", ");
+        td_seeds_json(&seeds, out);
+        td_text_add(out, "}\n");
+    } else if (format != CSV) {
+        td_seeds_text(&seeds, forms[format], out);
+    }
+    st = td_text_status(out);
+out:
+    td_seeds_release(&seeds);
+    return st;
 }
 
 static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, int n, td_text *out)
 {
     td_text title = { 0 };
     const int format = format_of(o);
-    if (format == TEXT || format == MARKDOWN || format == CSV)
-        return td_run_table(runs, n,
-                            format == TEXT       ? TD_RUN_TEXT
-                            : format == MARKDOWN ? TD_RUN_MARKDOWN
-                                                 : TD_RUN_CSV,
-                            out);
+    if (format != HTML)
+        return write_tables(runs, n, format, out);
     if (o->title)
         td_text_add(&title, "%s", o->title);
     else if (n == 1)
@@ -72,6 +99,18 @@ static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, 
     return st;
 }
 
+static td_status check(const td_run_report_opts *o, int n)
+{
+    const int most = format_of(o) == HTML ? TD_RUN_PAGE_MAX : TD_SEED_RUNS;
+    if (o->json && o->format != AUTO && o->format != JSON)
+        return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
+                        o->format == MARKDOWN ? "markdown" : formats[o->format]);
+    if (n <= most)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "%s takes at most %d runs, found %d",
+                    most == TD_SEED_RUNS ? "report" : "a page", most, n);
+}
+
 td_status td_run_report(const td_run_report_opts *opts, int n, const char *const *paths,
                         char **text)
 {
@@ -80,8 +119,7 @@ td_status td_run_report(const td_run_report_opts *opts, int n, const char *const
     int n_read = 0;
     *text = NULL;
     TD_TRY(td_log_configure(opts->log));
-    if (n > TD_RUN_PAGE_MAX)
-        return td_error(TD_EUSAGE, "report takes at most %d runs, found %d", TD_RUN_PAGE_MAX, n);
+    TD_TRY(check(opts, n));
     td_run_log *runs = td_alloc((size_t)n + 1, sizeof *runs);
     if (!runs)
         return TD_ENOMEM;

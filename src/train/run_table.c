@@ -298,8 +298,40 @@ static void add_csv(const td_run_log *runs, int n, td_text *out)
     td_text_add(out, "\n");
 }
 
+/* a setting that is a number is one */
+static void add_json_cell(const td_run_log *run, int row, td_text *out)
+{
+    td_text cell = { 0 };
+    double x = (double)NAN;
+    td_run_table_cell(run, row, &cell);
+    if (rows[row].kind != SETTING)
+        td_json_add(out, rows[row].name, cell_number(run, &rows[row]));
+    else if (cell.len && td_text_to_real(td_text_get(&cell), &x) && isfinite(x))
+        td_json_add(out, rows[row].name, x);
+    else
+        td_json_add_text(out, rows[row].name, cell.len ? td_text_get(&cell) : NULL);
+    td_text_drop(&cell, out);
+}
+
+static void add_json(const td_run_log *runs, int n, td_text *out)
+{
+    td_text_add(out, "[");
+    for (int i = 0; i < n; i++) {
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "run", runs[i].label);
+        for (int row = 0; row < N_ROWS; row++)
+            add_json_cell(&runs[i], row, out);
+        td_text_add(out, ", \"has_ended\": %s}", runs[i].has_ended ? "true" : "false");
+    }
+    td_text_add(out, "]");
+}
+
 td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form, td_text *out)
 {
+    if (form == TD_RUN_JSON) {
+        add_json(runs, n, out);
+        return td_text_status(out);
+    }
     if (form == TD_RUN_CSV) {
         add_csv(runs, n, out);
         return td_text_status(out);

@@ -31,9 +31,12 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out);
 /** Is run `i` the best in this row, or one of several, but not of all? */
 bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i);
 
-typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV } td_run_table_form;
+typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV, TD_RUN_JSON } td_run_table_form;
 
-/** All of it; CSV has a line for every run, the others a column. */
+/**
+ * All of it; CSV has a line for every run, text and Markdown a column, JSON an object: the list
+ * that they make is a value, `[{"run": "runs/a", "arch": "resnet18", "top1": 71.5, ...}, ...]`.
+ */
 td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form,
                        td_text *out) TD_CHECKED;
 

@@ -170,8 +170,39 @@ says "absent/page.html"
     says 'cannot be written to standard output'
 }
 many=$(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do echo run; done)
-expect 2 report $many
-says 'at most 16 runs, found 17'
+expect 2 report $many -o many.html
+says 'a page takes at most 16 runs, found 17'
+expect 0 report $many
+expect 2 report $many --format csv $(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do echo $many; done)
+says 'report takes at most 256 runs, found 272'
+
+# --- several seeds -------------------------------------------------------------------------------------------
+for seed in 1 2 3; do
+    expect 0 train set $small --seed $seed --epochs 2 --workspace f$seed
+    expect 0 train set $small --seed $seed --epochs 2 --workspace h$seed --precision bf16 --workers 2
+done
+expect 0 report f1 f2 f3 h3 h2 h1
+prints '^small.td, fp32  top1, %  best   3 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+prints '^small.td, bf16  top5, %  final  3 +100.000 +0.000 +100.000 +100.000 +100.000$'
+prints '^small.td, bf16  top1, %  best   bf16 - fp32 +[-+][0-9.]+ +[0-9.]+ +([0-9.]+|-) +(yes|no)$'
+mean=$(awk '/^small.td, fp32  top1, %  final/ { print $7 }' out)
+last_top1() {
+    metric "$1/experiment_raport.json" 1 val.top1
+}
+awk "BEGIN { d = $mean - ($(last_top1 f1) + $(last_top1 f2) + $(last_top1 f3)) / 3; exit !(d * d < 1e-6) }" ||
+    complain "the mean of three seeds is $mean"
+expect 0 report f1 f2 f3 h1 --json
+prints '^\{"runs": \[\{"run": "f1", .*"seeds": \[\{"group": "small.td, fp32", .*"n": 3, .*"precisions": \[\{"group": "small.td, bf16", "base": "small.td, fp32"'
+expect 0 report f1 f2 -o seeds.html
+grep -q '<h2>Spread over seeds</h2>' seeds.html || complain "no seeds on the page"
+expect 0 report f1 h1 --format markdown
+if grep -q 'seed alone' out; then complain "one seed has no spread"; fi
+grep -v '"step": \[\]' f3/experiment_raport.json >going.json
+expect 0 report f1 f2 going.json
+prints "^Not ended, or ended early, and left out: 'going.json'$"
+prints '^small.td, fp32  top1, %  best   2 '
+expect 2 report f1 --json --format html
+says 'json and --format html contradict each other'
 
 # --- in a browser, where there is one ------------------------------------------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
