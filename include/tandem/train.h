@@ -249,11 +249,13 @@ typedef struct {
     bool detects;                 /* and then these count, not top1 and topk: */
     double boxes[TD_BOX_METRICS]; /* last validation, 0 .. 1; -1: none, or nothing to find */
     double best_ap;
-    double images_per_s;  /* training, waiting included, last epoch */
-    bool was_stopped;     /* by a signal, after saving */
-    char checkpoint[512]; /* path written last, or "" */
-    char arch[64];        /* the network's, or the graph file's name, cut */
-    char *profile;        /* with opts->prof: where the steps' time went (td_text_free); or NULL */
+    double images_per_s;       /* training, waiting included, last epoch */
+    double last_quarter_ips;   /* of a detector: mean of the last quarter of its lines' speeds */
+    int n_lines, n_lines_kept; /* all and those; 0: not a line was whole, and the mean is NaN */
+    bool was_stopped;          /* by a signal, after saving */
+    char checkpoint[512];      /* path written last, or "" */
+    char arch[64];             /* the network's, or the graph file's name, cut */
+    char *profile; /* with opts->prof: where the steps' time went (td_text_free); or NULL */
 } td_train_result;
 
 /**
@@ -526,11 +528,13 @@ typedef struct {
     td_amp_opts amp;
     int batch_size;
     const char *batch_sizes; /* "1,2,4": all of these, one after the other; NULL: batch_size */
+    const char *nproc;       /* likewise, "1,2": ranks, started as td_ranks_run does; NULL: one */
+    const char *precisions;  /* likewise, "fp32,bf16"; NULL: as amp says */
     int iters, warmup;
     int iter_unit; /* 0 batch: what iters and warmup count */
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
-    bool as_table;        /* of walkthrough, largest_batch, batch_sizes: a table, not JSON */
+    bool as_table;        /* of walkthrough, largest_batch and lists: a table, not JSON */
     int threads;
     int tune;               /* td_tune_mode */
     const char *tune_cache; /* NULL: the default place */
@@ -596,6 +600,7 @@ TD_API TD_CHECKED td_status td_run_report(const td_run_report_opts *opts, int n,
 /** How `tandem launch` starts ranks. */
 typedef struct {
     int nproc;               /* on this machine */
+    int result_fd;           /* where rank 0's standard output goes; 0: to this process's own */
     int nnodes, node_rank;   /* machines, and which of them this is */
     const char *master_addr; /* where rank 0 listens; of one machine: NULL */
     int master_port;         /* 0: of one machine chosen, else 29500 */

@@ -56,6 +56,8 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
         td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     }
     td_json_add(out, "images_per_s", r->images_per_s);
+    if (r->detects)
+        td_json_add(out, "last_quarter_images_per_s", r->last_quarter_ips);
     td_json_add(out, "skipped_steps", (double)r->skipped);
     td_json_add(out, "loss_scale", r->loss_scale);
     td_text_add(out, ", \"was_stopped\": %s", r->was_stopped ? "true" : "false");
@@ -85,6 +87,9 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "top%-10d %.2f %%\n", o->topk, r->topk);
     }
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
+    if (o->training_only && r->n_lines > 0)
+        td_text_add(out, "performance   %.2f images/s, the mean of the last %d of %d lines\n",
+                    r->last_quarter_ips, r->n_lines_kept, r->n_lines);
     if (*r->checkpoint)
         td_text_add(out, "checkpoint    %s\n", r->checkpoint);
     if (r->profile)

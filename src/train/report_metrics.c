@@ -23,6 +23,7 @@ static const td_metric of_training[] = {
     { "loss_class",           TD_UNIT_NULL, 5, 0, BOXES },
     { "loss_box",             TD_UNIT_NULL, 5, 0, BOXES },
     { "positives",            NULL,         1, 0, BOXES },
+    { "last_quarter_ips",     "images/s",   2, 1, BOXES },
     { "l2_loss",              TD_UNIT_NULL, 5, 0, ANY },
     { "total_loss",           TD_UNIT_NULL, 5, 0, ANY },
 };

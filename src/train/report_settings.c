@@ -100,6 +100,7 @@ static td_status report_facts(td_report *r, const td_run_facts *f)
     td_json_add_text(&t, "run.isa", td_cpu_isa());
     td_json_add(&t, "run.cpus", td_cpu_count());
     td_json_add(&t, "run.threads", td_threads());
+    add_count(&t, "run.ranks", f->ranks > 1 ? f->ranks : 0);
     td_json_add(&t, "run.memory_bytes", (double)td_memory_total_bytes());
     td_json_add_text(&t, "run.precision", td_amp_precision_name(f->amp));
     add_count(&t, "run.parameters", count_parameters(f->program));

@@ -14,6 +14,7 @@ typedef struct {
     const char *job; /* "train", "evaluate" */
     const td_amp_opts *amp;
     td_program *program;
+    int ranks; /* written where there are several */
     int64_t train_images, val_images, epoch_batches, begin_epoch;
 } td_run_facts;
 

@@ -121,6 +121,16 @@ void td_run_sums_release(td_run_sums *s)
 {
     td_val_sums_release(&s->val);
     td_val_sums_release(&s->val_ema);
+    td_free(s->line_rates);
+    s->line_rates = NULL;
+    s->n_lines = s->cap_lines = 0;
+}
+
+td_status td_run_sums_add_line(td_run_sums *s, double rate)
+{
+    TD_TRY(td_reserve(&s->line_rates, &s->cap_lines, s->n_lines + 1, sizeof *s->line_rates));
+    s->line_rates[s->n_lines++] = rate;
+    return TD_OK;
 }
 
 /* --- TensorFlow's names ----------------------------------------------------------------------- */

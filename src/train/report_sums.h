@@ -58,6 +58,8 @@ void td_val_sums_release(td_val_sums *s);
 typedef struct {
     td_step_sums window, epoch, run, warm; /* since the last line; ...; without the first steps */
     td_val_sums val, val_ema;
+    double *line_rates; /* [n_lines] images/s of every whole line of a detector's training */
+    size_t n_lines, cap_lines;
     double loss; /* of the best epoch; compat: of the worst */
     int64_t n_epochs;
     int64_t skipped_seen;
@@ -65,6 +67,9 @@ typedef struct {
 } td_run_sums;
 
 void td_run_sums_release(td_run_sums *s);
+
+/** One more line of the log, of so many images/s. */
+td_status td_run_sums_add_line(td_run_sums *s, double rate) TD_CHECKED;
 
 /**
  * TensorFlow's names of a validation's results into the record that is begun: accuracies as

@@ -70,7 +70,7 @@ static const char *const of_precision[] = {
 };
 
 /* of what is known of the machine and the data */
-static const char *const facts[] = { "run.job", "run.train_images", "run.val_images" };
+static const char *const facts[] = { "run.job", "run.ranks", "run.train_images", "run.val_images" };
 
 #define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
 

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "train/network.h"
 #include "train/report_settings.h"
+#include "train/speed_lines.h"
 #include "train/task.h"
 
 /* the TensorFlow programs', in their normal training */
@@ -80,6 +81,7 @@ td_status td_train_report_open(td_train_job *j)
     const td_run_facts facts = { .job = "train",
                                  .amp = &o->amp,
                                  .program = j->program,
+                                 .ranks = j->n_ranks,
                                  .train_images = td_dataset_count(j->train_set),
                                  .val_images = j->val_set ? td_dataset_count(j->val_set) : 0,
                                  .epoch_batches = batches,
@@ -146,6 +148,8 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     const int64_t t0 = td_now_ns();
     const double mean = td_step_sums_loss(w);
     double l2 = 0;
+    if (j->s.detects && w->n == j->o.print_freq) /* a whole line */
+        TD_TRY(td_run_sums_add_line(&j->sums, td_step_sums_rate(w, j->o.raport_compat)));
     if (j->o.l2_loss)
         TD_TRY(td_train_l2_loss(j, &l2));
     if (is_plain(j))
@@ -234,6 +238,19 @@ static td_status report_tf(td_train_job *j)
     return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->report);
 }
 
+/* the figure of the reference's training benchmark, which its own report has not */
+static void report_last_quarter(td_train_job *j)
+{
+    const td_last_quarter q = td_last_quarter_of(j->sums.line_rates, (int)j->sums.n_lines);
+    if (!j->s.detects)
+        return;
+    j->out->last_quarter_ips = q.mean;
+    j->out->n_lines = q.n;
+    j->out->n_lines_kept = q.n_kept;
+    if (!j->o.raport_compat)
+        td_report_add(j->report, "train.last_quarter_ips", q.mean);
+}
+
 td_status td_train_report_run(td_train_job *j)
 {
     td_run_sums *s = &j->sums;
@@ -247,6 +264,7 @@ td_status td_train_report_run(td_train_job *j)
     td_report_begin(j->report, 0, NULL);
     td_step_sums_report(&s->run, so_far, j->lr_exact, j->report);
     td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
+    report_last_quarter(j);
     TD_TRY(td_val_sums_report(&s->val, "val", j->o.topk, j->report));
     TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.topk, j->report));
     if (td_report_has_tf_names(j->report))
