@@ -56,7 +56,8 @@ static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
     char *json, *profile;
-    o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes);
+    o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes ||
+                                  o->nproc || o->precisions);
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
     if (!*json) { /* rank 0 speaks for all */
@@ -79,29 +80,44 @@ const td_verb td_verb_benchmark = {
     .name = "benchmark",
     .arguments = "[DATA]",
     .summary = "how fast training, inference, the input, single ops or sums over ranks run here",
-    .about = "Iterations after a warm-up that does not count; median and spread; beside them the "
-             "machine's\n"
-             "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
-             "convolutions and matrix products alone.  --mode data measures decoding and cropping "
-             "of DATA;\n"
-             "--mode allreduce, under 'tandem launch', sums over ranks.\n"
-             "Memory: the peak of what was resident, and what was planned.  fp16 trains with loss "
-             "scaling.\n\n"
-             "--walkthrough trains four times, each in a process of its own: float32; in mixed "
-             "precision (bf16,\n"
-             "or what --precision says); also with the pass fuse, which stands for XLA; and that "
-             "with twice the\nbatch.\n\n"
-             "--largest-batch plans, and trains one picture to measure the process itself.  What "
-             "has to fit is\n"
-             "all that 'tandem train' holds: the step's parameters, velocities, activations and "
-             "scratch; the same\n"
-             "of validation; both loaders' batches (--prefetch); the copies while a checkpoint is "
-             "written; the\n"
-             "process.  Not counted are the pictures that workers are decoding.",
+    .about =
+        "Iterations after a warm-up that does not count; median and spread; beside them the "
+        "machine's\n"
+        "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
+        "convolutions and matrix products alone.  --mode data measures decoding and cropping "
+        "of DATA;\n"
+        "--mode allreduce, under 'tandem launch', sums over ranks.\n"
+        "Memory: the peak of what was resident, and what was planned.  fp16 trains with loss "
+        "scaling.\n\n"
+        "Training is also measured as the SSD320 edition's scripts do: last_quarter is the mean "
+        "speed of\n"
+        "the last quarter of the lines of 100 iterations; of a shorter run a line is a twelfth "
+        "of it.\n\n"
+        "--precisions, --nproc and --batch-sizes make a table with a row for each combination, "
+        "every one in\n"
+        "processes of its own.  --nproc starts ranks as 'tandem launch' does, each with "
+        "--batch-size\n"
+        "pictures and as many threads as it has in the row of the most ranks, or --threads.  "
+        "scaling is the\n"
+        "speed over that of one rank and over the number of ranks, where 1 is in the list.\n\n"
+        "--walkthrough trains four times, each in a process of its own: float32; in mixed "
+        "precision (bf16,\n"
+        "or what --precision says); also with the pass fuse, which stands for XLA; and that "
+        "with twice the\nbatch.\n\n"
+        "--largest-batch plans, and trains one picture to measure the process itself.  What "
+        "has to fit is\n"
+        "all that 'tandem train' holds: the step's parameters, velocities, activations and "
+        "scratch; the same\n"
+        "of validation; both loaders' batches (--prefetch); the copies while a checkpoint is "
+        "written; the\n"
+        "process.  Not counted are the pictures that workers are decoding.",
     .examples = "tandem benchmark --mode training --arch resnet50 -b 32 --json\n"
                 "tandem benchmark --mode inference --arch resnet50 -b 1\n"
                 "tandem benchmark --mode inference --arch resnet50 --batch-sizes "
                 "1,2,4,8,16,32,64,128,256 --json\n"
+                "tandem benchmark --arch resnet50 --nproc 1,2 --precisions fp32,bf16\n"
+                "tandem benchmark --arch ssd320 --nproc 1,4,8 --precisions fp32,bf16 --iters 1250 "
+                "--warmup 0 --json\n"
                 "tandem benchmark --walkthrough --arch resnet50 -b 32 --warmup-steps 2 --num-iter "
                 "5\n"
                 "tandem benchmark --largest-batch --arch resnet50 --memory-limit 4G\n"

@@ -17,15 +17,18 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "rt/device.h"
 #include "rt/ranks.h"
 #include "tandem/data.h"
 #include "train/finder.h"
 #include "train/inputs.h"
+#include "train/meet.h"
 #include "train/memory_limit.h"
 #include "train/metrics.h"
 #include "train/network.h"
 #include "train/problem.h"
 #include "train/profile.h"
+#include "train/speed_lines.h"
 #include "train/synthetic_step.h"
 #include "train/trace.h"
 
@@ -33,6 +36,9 @@ enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP, MODE_ALLREDUCE };
 
 typedef struct {
     td_benchmark_opts o; /* a copy; model is completed */
+    td_comm *comm;       /* NULL: one rank */
+    int n_ranks;
+    float inverse; /* of the loss scale and of the ranks, whose gradients are averaged */
     td_device *dev;
     td_graph *graph;
     td_program *program;
@@ -41,7 +47,7 @@ typedef struct {
     td_synthetic inputs;
     td_finder *finder; /* of a detector's inference: has the program */
     double boxes_s;    /* of the measured iterations, spent on boxes */
-    double *seconds;   /* [iters] */
+    double *seconds;   /* [iters], in order */
     double first_step_s, bound_s;
     int64_t peak_bytes;
 } bench;
@@ -66,28 +72,60 @@ static td_status make_inputs(bench *b)
     return b->seconds ? td_synthetic_make(&b->o.model, b->o.batch_size, &b->inputs) : TD_ENOMEM;
 }
 
+#define SCALE 128 /* of the loss, in fp16 */
+
 static bool is_scaled(const td_amp_opts *amp)
 {
     return td_amp_dtype(amp) == TD_DT_F16;
 }
 
+static td_status step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
+                            int ranks, td_graph **out)
+{
+    const td_sgd_opts sgd = { .momentum = 0.875,
+                              .decay = 3.0517578125e-05,
+                              .smoothing = 0.1,
+                              .is_scaled = is_scaled(amp),
+                              .ranks = ranks };
+    return td_training_graph(model, batch, &sgd, out);
+}
+
 td_status td_benchmark_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
                                   td_graph **out)
 {
-    const td_sgd_opts sgd = {
-        .momentum = 0.875, .decay = 3.0517578125e-05, .smoothing = 0.1, .is_scaled = is_scaled(amp)
-    };
-    return td_training_graph(model, batch, &sgd, out);
+    return step_graph(model, batch, amp, 1, out);
 }
 
 td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp)
 {
-    static const float lr = 1e-3f, scale = 128, inverse = 1.0f / 128;
+    static const float lr = 1e-3f, scale = SCALE, inverse = 1.0f / SCALE;
     TD_TRY(td_program_bind(step, "lr", &lr));
     if (!is_scaled(amp))
         return TD_OK;
     TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));
     return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
+}
+
+/* the ranks' sums become means */
+static td_status bind_ranks(bench *b)
+{
+    if (!b->comm)
+        return TD_OK;
+    b->inverse = 1 / (float)b->n_ranks / (is_scaled(&b->o.amp) ? SCALE : 1);
+    return td_program_bind(b->program, TD_INPUT_INVERSE, &b->inverse);
+}
+
+/* have all compiled the same step? */
+static td_status agree(const bench *b)
+{
+    td_text text = { 0 };
+    if (!b->comm)
+        return TD_OK;
+    td_status st = td_describe_program("compiled step", b->program, &text);
+    if (st == TD_OK)
+        st = td_comm_agree(b->comm, "benchmark", td_text_get(&text));
+    td_text_release(&text);
+    return st;
 }
 
 /* a detector's inference ends with boxes, which a finder makes of what the program gives */
@@ -108,11 +146,12 @@ static td_status compile(bench *b)
     td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.skip_passes };
     TD_TRY(td_device_open(b->o.device, &b->dev));
     TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
+    td_device_join(b->dev, b->comm);
     TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
     if (!is_training && td_model_detector(&b->o.model))
         return compile_finder(b);
     if (is_training)
-        TD_TRY(td_benchmark_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, &b->graph));
+        TD_TRY(step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
     else
         TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
     const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
@@ -129,7 +168,9 @@ static td_status compile(bench *b)
     if (!is_training)
         return td_program_bind(b->program, "images", b->inputs.images);
     TD_TRY(td_synthetic_bind(&b->inputs, b->program));
-    return td_benchmark_bind_scalars(b->program, &b->o.amp);
+    TD_TRY(td_benchmark_bind_scalars(b->program, &b->o.amp));
+    TD_TRY(bind_ranks(b));
+    return agree(b);
 }
 
 static td_status open_trace(bench *b)
@@ -160,12 +201,18 @@ static td_status run_once(bench *b)
     return TD_OK;
 }
 
+/* a signal to one rank is a signal to all; of several, the step begins when the last is there */
+static td_status check_signals(const bench *b)
+{
+    int64_t n = td_signal_caught() ? 1 : 0;
+    TD_TRY(td_comm_sum_i64(b->comm, &n, 1));
+    return n ? td_error(TD_ESTOPPED, "a signal came") : TD_OK;
+}
+
 static td_status measure(bench *b)
 {
     TD_TRY(open_trace(b));
     for (int i = -b->o.warmup; i < b->o.iters; i++) {
-        if (td_signal_caught())
-            return td_error(TD_ESTOPPED, "a signal came");
         if (i == 0 && b->o.prof > 0)
             TD_TRY(td_profile_new(b->program, b->o.warmup == 0, &b->profile));
         else if (i == 0 && b->o.kernels)
@@ -173,6 +220,7 @@ static td_status measure(bench *b)
         if (i == 0)
             b->boxes_s = 0;
         int64_t t0 = td_now_ns();
+        TD_TRY(check_signals(b));
         TD_TRY(run_once(b));
         if (i >= 0)
             b->seconds[i] = (double)(td_now_ns() - t0) * 1e-9;
@@ -238,19 +286,35 @@ static void add_detector(const bench *b, double rate, double latency, td_text *o
     td_json_add(out, "eval_99%_latency", td_quantile(s, n, 0.99) * 1e3);
 }
 
+/* the reference's figure of a detector's training, which any network can have */
+static void add_last_quarter(const bench *b, double batch, td_text *out)
+{
+    const td_last_quarter q = td_last_quarter_of_steps(b->seconds, b->o.iters);
+    td_text_add(out, ", \"last_quarter\": {");
+    td_json_add(out, "images_per_s", batch * q.mean);
+    td_json_add(out, "lines", q.n);
+    td_json_add(out, "lines_kept", q.n_kept);
+    td_json_add(out, "line_steps", td_speed_line_steps(b->o.iters));
+    td_text_add(out, "}");
+}
+
 static void add_network(bench *b, td_text *out)
 {
     int n = b->o.iters;
-    double batch = b->o.batch_size, sum = 0;
+    double batch = (double)b->o.batch_size * b->n_ranks, sum = 0;
+    td_text last_quarter = { 0 };
+    if (b->o.mode == MODE_TRAINING) /* before the steps are sorted */
+        add_last_quarter(b, batch, &last_quarter);
     for (int i = 0; i < n; i++)
         sum += b->seconds[i];
     double *s = b->seconds, p50 = td_quantile(s, n, 0.5), slowest = td_quantile(s, n, 1);
     td_text_add(out, "{\"arch\": \"");
     td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
-    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d, ",
+    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d",
                 b->o.mode == MODE_TRAINING ? "training" : "inference",
                 td_amp_precision_name(&b->o.amp), b->o.batch_size);
-    td_text_add(out, "\"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
+    td_json_add(out, "ranks", b->n_ranks);
+    td_text_add(out, ", \"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
                 b->o.model.image_size, td_threads(), n, b->o.warmup);
     td_text_add(out, "\"images_per_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}, ",
                 batch / p50, batch / slowest, batch / s[0]);
@@ -258,6 +322,10 @@ static void add_network(bench *b, td_text *out)
                 sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
     td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f, \"max\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
                 td_quantile(s, n, 0.99) * 1e3, slowest * 1e3);
+    td_text_add_bytes(out, last_quarter.data, last_quarter.len);
+    if (out->st == TD_OK)
+        out->st = last_quarter.st;
+    td_text_release(&last_quarter);
     if (td_model_detector(&b->o.model))
         add_detector(b, batch / p50, sum / n, out);
     add_memory(b, out);
@@ -290,20 +358,42 @@ static td_status run_network(bench *b, td_text *out)
     TD_TRY(measure(b));
     if (b->o.bound)
         TD_TRY(td_profile_bound(b->program, b->profile, &b->bound_s));
-    add_network(b, out);
+    if (td_comm_rank(b->comm) == 0)
+        add_network(b, out);
+    else
+        td_text_add(out, "%s", ""); /* rank 0 speaks for all */
     return td_text_status(out);
+}
+
+/* the ranks that whoever started this process says that there are */
+static td_status meet(bench *b)
+{
+    if (b->o.mode != MODE_TRAINING)
+        return TD_OK;
+    TD_TRY(td_meet("benchmark", &(td_meet_opts){ .log = b->o.log, .threads = b->o.threads },
+                   &b->comm));
+    if (!b->comm)
+        return TD_OK;
+    b->n_ranks = td_comm_size(b->comm);
+    if (b->o.tune == TD_TUNE_FULL)
+        b->o.tune = TD_TUNE_CACHED; /* what one rank leaves in the cache */
+    td_set_threads(b->o.threads ? b->o.threads : td_comm_threads(b->comm));
+    return TD_OK;
 }
 
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
 {
-    bench b = { .o = *o };
+    bench b = { .o = *o, .n_ranks = 1 };
     if (o->prof > 0)
         b.o.iters = o->prof;
-    td_status st = run_network(&b, out);
+    td_status st = meet(&b);
+    if (st == TD_OK)
+        st = run_network(&b, out);
     st = td_trace_close(b.trace, st);
     if (st == TD_OK)
         st = show_profile(&b);
     release(&b);
+    td_part(b.comm, st);
     return st;
 }
 
@@ -337,14 +427,48 @@ out:
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static td_status check_alone(void)
+/* the table of a sweep, or one of the tables of their own */
+static bool is_sweep(const td_benchmark_opts *o)
+{
+    return o->batch_sizes || o->nproc || o->precisions;
+}
+
+/* under `launch` or mpirun: this process is one of several */
+static td_status check_ranks(const td_benchmark_opts *o)
 {
     td_rank_place place;
     TD_TRY(td_ranks_here(&place));
-    if (place.size == 1)
+    if (place.size == 1 || o->mode == MODE_ALLREDUCE)
         return TD_OK;
-    return td_error(TD_EUSAGE, "of several ranks --mode allreduce is measured here; how fast they "
-                               "train, 'train --data-backend synthetic --prof N' says");
+    if (o->nproc)
+        return td_error(TD_EUSAGE, "--nproc starts ranks itself: without 'launch' before it");
+    if (o->mode != MODE_TRAINING || is_sweep(o) || o->walkthrough || o->largest_batch)
+        return td_error(TD_EUSAGE, "of several ranks one network is measured here, --mode training "
+                                   "or allreduce; a table is made by --nproc");
+    if (o->prof > 0 || o->trace || o->memory_limit)
+        return td_error(TD_EUSAGE, "--prof, --trace and --memory-limit are of one rank here; "
+                                   "'train' has them for several");
+    return TD_OK;
+}
+
+static td_status check_sweep(const td_benchmark_opts *o)
+{
+    const char *name = o->batch_sizes ? "batch-sizes" : o->nproc ? "nproc" : "precisions";
+    if (!is_sweep(o))
+        return TD_OK;
+    if (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch || o->prof > 0 || o->trace)
+        return td_error(TD_EUSAGE,
+                        "--%s goes with --mode training or inference alone, without --prof and "
+                        "--trace",
+                        name);
+    if (o->nproc && o->mode != MODE_TRAINING)
+        return td_error(TD_EUSAGE, "--nproc goes with --mode training: inference is of one rank");
+    if (o->nproc && o->memory_limit)
+        return td_error(TD_EUSAGE, "--memory-limit is of one rank here, not with --nproc");
+    if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.no_amp))
+        return td_error(TD_EUSAGE, "--precisions stands instead of --precision, --amp and "
+                                   "--no-amp");
+    return TD_OK;
 }
 
 static td_status check_options(const td_benchmark_opts *o)
@@ -357,20 +481,16 @@ static td_status check_options(const td_benchmark_opts *o)
     if (o->mode >= MODE_DATA && (o->amp.amp || o->amp.precision))
         return td_error(TD_EUSAGE, "--mode data, op and allreduce have no precision of their own; "
                                    "problem lines say their dtypes");
-    if (o->mode != MODE_ALLREDUCE)
-        TD_TRY(check_alone());
+    TD_TRY(check_ranks(o));
     if (o->prof > 0 && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
         return td_error(TD_EUSAGE, "--prof is about one network, --mode training or inference");
     if (o->trace && (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch))
         return td_error(TD_EUSAGE, "--trace is about one network, --mode training or inference");
     if (o->trace && o->model.model && td_path_is_same(o->trace, o->model.model))
         return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
-    if (o->batch_sizes &&
-        (o->mode > MODE_INFERENCE || o->walkthrough || o->largest_batch || o->prof > 0 || o->trace))
-        return td_error(TD_EUSAGE, "--batch-sizes goes with --mode training or inference alone");
     if (o->memory_limit && (o->mode != MODE_TRAINING || o->walkthrough))
         return td_error(TD_EUSAGE, "--memory-limit is about one network, --mode training");
-    return TD_OK;
+    return check_sweep(o);
 }
 
 static td_status run(const td_benchmark_opts *o, td_text *out)
@@ -379,8 +499,8 @@ static td_status run(const td_benchmark_opts *o, td_text *out)
         return td_benchmark_walkthrough(o, out);
     if (o->largest_batch)
         return td_benchmark_largest_batch(o, out);
-    if (o->batch_sizes)
-        return td_benchmark_batches(o, out);
+    if (is_sweep(o))
+        return td_benchmark_sweep(o, out);
     if (o->mode == MODE_DATA)
         return bench_data(o, out);
     if (o->mode == MODE_OP)

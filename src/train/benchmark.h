@@ -7,7 +7,10 @@
 #include "base/text.h"
 #include "tandem/train.h"
 
-/** Measure training or inference of one network as `o` says; one JSON object. */
+/**
+ * Measure training or inference of one network as `o` says; one JSON object.  Of several ranks
+ * (`tandem launch`) training alone, all of them together; ranks but 0 add nothing.
+ */
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 /** The step that trains: with loss scaling for fp16, as `tandem train` has it.  Caller frees. */
@@ -32,7 +35,14 @@ td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out) T
  */
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
-/** One network at the sizes of o->batch_sizes; a table, or with !o->as_table JSON. */
-td_status td_benchmark_batches(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
+/**
+ * One network at the precisions, numbers of ranks and batch sizes of o's lists, all with all; a
+ * table, or with !o->as_table JSON.  Ranks are this program started again (td_ranks_run).
+ *
+ *   TD_EUSAGE    a list is none, or too long
+ *   TD_ESTOPPED  a signal came
+ *   TD_EDEVICE   a rank failed, which has said why; and what td_benchmark_network can say
+ */
+td_status td_benchmark_sweep(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 #endif

@@ -207,6 +207,8 @@ static _Noreturn void be_rank(const launch *l, int rank, int local)
     char **argv = td_alloc((size_t)l->n_args + 2, sizeof *argv);
     if (!argv)
         _exit(1);
+    if (rank == 0 && l->o->result_fd > 0 && dup2(l->o->result_fd, 1) < 0)
+        _exit(1);
     set_environment(l, rank, local);
     if (td_affinity_choose(&l->cpus, l->affinity, local, l->o->nproc, cpus, &n) != TD_OK ||
         td_affinity_apply(cpus, n) != TD_OK)

@@ -91,19 +91,110 @@ expect 2 $tiny --largest-batch --mode inference
 says 'is about --mode training'
 expect 2 $tiny --largest-batch --memory-limit -5
 expect 2 benchmark --largest-batch --memory-limit 1G --arch resnet19
-# --- several batch sizes
-for mode in inference training; do
-    expect 0 benchmark --mode $mode --arch resnet18 --image-size 32 --batch-sizes 1,3 --threads 1 --iters 3 --warmup 1 --no-bound
-    [ "$(awk 'NF == 9 && $2 + 0 > 0 { printf "%s ", $1 }' out)" = "1 3 " ] || complain "no rows of batch 1 and 3"
-done
-expect 0 benchmark --mode inference --arch resnet18 --image-size 32 --batch-sizes 1,3 --threads 1 --iters 3 --warmup 1 --no-bound --json
-prints '^\{"batch_sizes": \[\{.*"batch_size": 1, .*"batch_size": 3, '
+# --- a line for each of several batch sizes, precisions, numbers of ranks ----------------------------
+net="$tiny --iters 3 --warmup 1 --no-bound"
+expect 0 $net --mode inference --batch-sizes 1,3
+prints '^precision +batch +images/s +min +max +avg ms +p90 +p95 +p99 +peak MB$'
+[ "$(awk '$1 == "fp32" && NF == 10 && $3 + 0 > 0 { printf "%s ", $2 }' out)" = "1 3 " ] || complain "no rows of batch 1 and 3"
+expect 0 $net --mode training --batch-sizes 3,1
+prints '^precision +batch +images/s +min +max +last 1/4 +avg ms '
+prints '^last 1/4: mean of the last 1 of 3 speed lines, iterations a line: 1$'
+[ "$(awk '$1 == "fp32" && NF == 11 && $6 + 0 > 0 { printf "%s ", $2 }' out)" = "3 1 " ] || complain "no rows of batch 3 and 1"
+expect 0 $net --mode inference --batch-sizes 1,3 --json
+prints '^\{"mode": "inference", "rows": \[\{"precision": "fp32", "ranks": 1, "threads": 1, "batch_size": 1, .*"batch_size": 3, '
+prints '"last_quarter_images_per_s": null, "speedup": 1, "times_one_rank": 1, "scaling": 1, "result": \{"arch": "small.td", '
+[ "$(grep -o '"images_per_s": {"median"' out | wc -l)" = 2 ] || complain "not two results"
+expect 0 $tiny -b 4 --precisions bf16,fp32,fp16 --iters 3 --warmup 1 --no-bound
+prints '^bf16 +4 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+x '
+prints '^fp32 +4 .* 1\.00x '
+prints '^fp16 +4 '
+prints '^speed-up: over fp32'
 for list in 1,,2 1, x '' 1,2x ,1; do
-    expect 2 benchmark --mode inference --arch resnet18 --batch-sizes "$list"
-    says "batch-sizes: '$list' is no list of numbers"
+    for option in batch-sizes nproc; do
+        expect 2 benchmark --arch resnet18 --$option "$list"
+        says "$option: '$list' is no list of numbers"
+    done
 done
 expect 2 benchmark --mode inference --arch resnet18 --batch-sizes 1,0
 says "batch-sizes: 0 is out of range, wanted 1 to 1048576"
+expect 2 benchmark --arch resnet18 --nproc 2,99999999999999999999
+says "nproc: 99999999999999999999 is out of range, wanted 1 to 1024"
+for list in fp8 fp32,,bf16 '' bf16, 'fp32 '; do
+    expect 2 benchmark --arch resnet18 --precisions "$list"
+    says 'precisions: .* is none of fp32, bf16 and fp16'
+done
+expect 2 benchmark --arch resnet18 --precisions fp32 --amp
+says 'precisions stands instead of --precision, --amp and --no-amp'
+expect 2 benchmark --arch resnet18 --batch-sizes "$(seq -s, 1 64)" --precisions fp32,bf16,fp16 --nproc 1,2
+says '384 measurements, at most 256 in a table'
 expect 2 benchmark --mode data x --batch-sizes 1,2
 says "batch-sizes goes with --mode training or inference"
+expect 2 benchmark --mode inference --nproc 1,2
+says 'nproc goes with --mode training: inference is of one rank'
+expect 2 benchmark --nproc 2 --memory-limit 4G
+says 'memory-limit is of one rank here, not with --nproc'
+
+# --- ranks: this program started again ---------------------------------------------------------------
+expect 0 $tiny -b 4 --nproc 1,2 --precisions fp32,bf16 --iters 4 --warmup 1 --no-bound
+prints '^precision ranks threads +batch +images/s +min +max +last 1/4 speed-up +of one +scaling +avg ms'
+[ "$(awk '/^(fp32|bf16) +[12] +1 +4 / && NF == 16 { printf "%s%s ", $1, $2 }' out)" = "fp321 fp322 bf161 bf162 " ] || complain "no rows"
+[ "$(awk '$2 == 1 && $10 == "1.00x" && $11 == "1.00" { n++ } END { print n }' out)" = 2 ] || complain "one rank is not one"
+awk '$2 == 2 { one = $10; d = one / 2 - $11; if (d * d > 1e-4) exit 1 }' out || complain "scaling is not the speed over the ranks"
+expect 0 $tiny -b 4 --nproc 2 --iters 4 --warmup 1 --no-bound --json
+prints '"ranks": 2, "threads": 1, "batch_size": 4, "images_per_s": [0-9.]+, .*"times_one_rank": null, "scaling": null, "result": \{"arch": "small.td", '
+ips=$(sed 's/.*"result": {.*"images_per_s": {"median": \([0-9.]*\).*/\1/' out)
+ms=$(sed 's/.*"p50": \([0-9.]*\).*/\1/' out)
+awk "BEGIN { q = $ips * $ms / 8000; exit !(q > 0.999 && q < 1.001) }" || complain "$ips images/s in $ms ms are not those of both ranks"
+# without --threads one rank has no more threads than it has among others
+expect 0 benchmark --model small.td -b 4 --nproc 1,2 --iters 1 --warmup 0 --no-bound
+[ "$(awk '$1 == "fp32" { print $3 }' out | sort -u | wc -l)" = 1 ] || complain "rows of different threads"
+expect 0 launch --nproc 2 $tiny -b 4 --iters 4 --warmup 1 --no-bound --json
+prints '^\{"arch": "small.td", "mode": "training", "precision": "fp32", "batch_size": 4, "ranks": 2, .*"last_quarter": \{"images_per_s": [0-9.]+, "lines": 4, "lines_kept": 1, "line_steps": 1\}'
+[ "$(wc -l <out)" = 1 ] || complain "two ranks speak"
+expect 1 $tiny --device abacus --nproc 2
+says "there is no device 'abacus'"
+says 'batch 32, 2 ranks: a rank ended with code 1 and has said why'
+silent
+expect 2 launch --nproc 2 $tiny --nproc 2
+says 'nproc starts ranks itself'
+expect 2 launch --nproc 2 $tiny --mode inference
+says 'of several ranks one network is measured here'
+expect 2 launch --nproc 2 $tiny --trace t.json
+says 'are of one rank here'
+
+# a signal ends all of them, and the table
+last='benchmark --nproc 2, a signal'
+"$TANDEM" $tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug >out 2>err </dev/null &
+pid=$!
+n=0
+until grep -q 'benchmark: iteration 0' err || [ $n -gt 3000 ]; do
+    n=$((n + 1))
+    sleep 0.01
+done
+ranks=$(sed -n 's/^launch: rank [01] is process //p' err)
+kill -INT $pid
+code=0
+wait $pid || code=$?
+[ $code = 3 ] || complain "exit code $code, wanted 3"
+says '^tandem: stopped: batch 4, 2 ranks: a signal came$'
+silent
+for rank in $ranks; do
+    grep -qs '^State:.[^ZX]' "/proc/$rank/status" && complain "a rank is left behind"
+done
+[ "$(echo $ranks | wc -w)" = 2 ] || complain "no two ranks"
+# so does one that is killed
+last='benchmark --nproc 2, a rank killed'
+"$TANDEM" $tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug >out 2>err </dev/null &
+pid=$!
+n=0
+until grep -q 'benchmark: iteration 0' err || [ $n -gt 3000 ]; do
+    n=$((n + 1))
+    sleep 0.01
+done
+kill -KILL "$(sed -n 's/^launch: rank 1 is process //p' err)"
+code=0
+wait $pid || code=$?
+[ $code = 1 ] || complain "exit code $code, wanted 1"
+says 'launch: rank 1 was ended by signal 9'
+says 'batch 4, 2 ranks: a rank ended with code 137'
 finish

@@ -184,6 +184,17 @@ prints '"eval_99%_latency": '
 expect 0 benchmark --mode training --arch ssd320 --backbone resnet18 --image-size 160 -b 1 --iters 1 --warmup 0 \
     --threads 1 --no-bound --json
 prints '"train_throughput": [0-9.]+'
+prints '"last_quarter": \{"images_per_s": [0-9.]+, "lines": 1, "lines_kept": 1, "line_steps": 1\}'
+expect 0 train --preset ssd320/bench --data-backend synthetic --backbone resnet18 --image-size 160 -b 1 --run-iters 5 \
+    --print-freq 1 --threads 1 --workspace bench
+prints '^performance +[0-9.]+ images/s, the mean of the last 2 of 5 lines$'
+shown=$(awk '/^performance/ { print $2 }' out)
+speed() {
+    metric bench/experiment_raport.json "0, $1" train.total_ips
+}
+awk "BEGIN { d = $shown - ($(speed 4) + $(speed 5)) / 2; exit !(d * d < 1e-3) }" || complain "$shown is not the mean of the last two lines"
+awk "BEGIN { d = $shown - $(metric bench/experiment_raport.json '' train.last_quarter_ips); exit !(d * d < 1e-3) }" ||
+    complain "the report has another performance"
 expect 0 train --arch ssd320 --backbone resnet18 --image-size 160 --mode benchmark-inference --benchmark-iterations 1 \
     --benchmark-warmup 0 -b 1 --threads 1
 prints '"iters": 1, "warmup": 0, .*"infer_throughput"'
