@@ -494,6 +494,8 @@ typedef struct {
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
     bool verify;         /* read the file back, run it, compare, before it is put in place */
+    bool nms;            /* of a detector: the best boxes; else all boxes and scores */
+    td_boxes_opts boxes; /* of a detector: which are the best */
     bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
 } td_onnx_opts;
 
@@ -505,14 +507,20 @@ typedef struct {
     char arch[64];
     int n_nodes;
     int64_t bytes;
+    int64_t parameters; /* that are trained */
+    int64_t macs;       /* multiplications with an addition for one picture */
+    bool is_detector;
     bool was_verified;
-    double difference; /* largest of the logits read back, over the largest logit */
+    double difference; /* largest of the logits read back, over the largest logit; or that of a
+                          detector's codes over the largest code */
 } td_onnx_result;
 
 /**
- * Weights -> ONNX file: input `images`, output `logits`.  out_path NULL: the weights' base name
- * with its ending replaced by .onnx, here.
+ * Weights -> ONNX file: input `images`, output `logits`; of a detector `detection_boxes`,
+ * `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and `scores` of all anchors
+ * (docs/formats.md).  out_path NULL: the weights' base name with its ending replaced by .onnx, here.
  *
+ *   TD_EUSAGE        options of the other kind of network
  *   TD_EUNSUPPORTED  an op that ONNX has no counterpart of, by name
  *   TD_ELIMIT        more than 2 GiB
  *   TD_EFORMAT       the file read back is not the network; out_path is as it was

@@ -49,6 +49,9 @@ static void print_onnx_json(const td_call *call, const td_onnx_result *r)
     td_json_add(call->out, "opset", o->onnx.opset);
     td_json_add(call->out, "nodes", r->n_nodes);
     td_json_add(call->out, "bytes", (double)r->bytes);
+    td_json_add(call->out, "parameters", (double)r->parameters);
+    td_json_add(call->out, "macs", (double)r->macs);
+    td_json_add(call->out, "flops", 2 * (double)r->macs);
     if (r->was_verified)
         td_json_add(call->out, "difference", r->difference);
     td_text_add(call->out, "}\n");
@@ -65,8 +68,10 @@ static td_status convert_onnx(const td_call *call)
         return TD_OK;
     }
     if (r.was_verified)
-        td_text_add(call->out, "read back, the logits differ by %.1e of the largest\n",
-                    r.difference);
+        td_text_add(call->out, "read back, the %s differ by %.1e of the largest\n",
+                    r.is_detector ? "codes and logits" : "logits", r.difference);
+    td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) for a picture\n",
+                (long long)r.parameters, (double)r.macs / 1e9, 2 * (double)r.macs / 1e9);
     td_text_add(call->out, "%s\n", r.output);
     return TD_OK;
 }

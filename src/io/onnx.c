@@ -13,6 +13,7 @@
 #include "io/protobuf.h"
 
 #define ATTR_MAX 8
+#define OUT_MAX  2
 
 td_status td_onnx_new(td_onnx **out)
 {
@@ -96,7 +97,7 @@ const char *td_onnx_text(td_onnx *m, const char *text)
 
 static td_status add_node(td_onnx *m, td_onnx_node n, const char *const *in, const char *out)
 {
-    n.in = td_arena_alloc(&m->arena, (size_t)n.n_in + 1, sizeof *n.in);
+    n.in = td_arena_alloc(&m->arena, (size_t)n.n_in + OUT_MAX, sizeof *n.in);
     n.attr = td_arena_alloc(&m->arena, ATTR_MAX, sizeof *n.attr);
     if (!n.in || !n.attr)
         return TD_ENOMEM;
@@ -117,6 +118,15 @@ void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, co
     if (m->st == TD_OK)
         fail(m, add_node(m, (td_onnx_node){ .op = op, .name = name, .n_in = n_in, .n_out = 1 }, in,
                          out));
+}
+
+void td_onnx_add_result(td_onnx *m, const char *out)
+{
+    if (m->st != TD_OK)
+        return;
+    TD_CHECK(m->n_nodes > 0 && m->nodes[m->n_nodes - 1].n_out < OUT_MAX);
+    td_onnx_node *n = &m->nodes[m->n_nodes - 1];
+    n->out[n->n_out++] = td_onnx_text(m, out);
 }
 
 static td_onnx_attr *new_attr(td_onnx *m, const char *name, td_onnx_kind kind)

@@ -102,6 +102,9 @@ void td_onnx_free(td_onnx *m);
 void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
                       const char *out);
 
+/** A second result of the node added last. */
+void td_onnx_add_result(td_onnx *m, const char *out);
+
 /** Attributes of the node added last: at most 8. */
 void td_onnx_attr_int(td_onnx *m, const char *name, int64_t value);
 void td_onnx_attr_float(td_onnx *m, const char *name, float value);

@@ -8,6 +8,8 @@
  *                        indices are exact, scales as float32 are not
  *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or with Gemm between
  *                        Flatten and Reshape
+ *     bias_add           the third operand of its Conv, else Add
+ *     join_heads         of each head Transpose and Reshape; Concat
  *
  * Tensors keep the names of the weights, nodes are called LAYER/OPERATOR, results NODE:0.  A batch
  * that is left open is found by comparing two graphs, one for a picture more than the other:
@@ -19,6 +21,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "boxes/anchors.h"
 #include "image/image.h"
 #include "ops/ops.h"
 
@@ -29,10 +32,11 @@ typedef struct {
     const td_graph *g, *other;
     td_program *p;
     const td_onnx_opts *o;
-    const char **name; /* [g->n_values] in the model; NULL: not there yet */
-    int8_t *rank;      /* [g->n_values] of tensors that are there */
-    bool *wanted;      /* [g->n_nodes] */
-    td_map used;       /* names */
+    const char **name;     /* [g->n_values] in the model; NULL: not there yet */
+    int8_t *rank;          /* [g->n_values] of tensors that are there */
+    bool *wanted;          /* [g->n_nodes] */
+    const td_value **bias; /* [g->n_values] of a conv2d: what is added to it and to nothing else */
+    td_map used;           /* names */
 } exporter;
 
 static void stop(exporter *e, td_status st)
@@ -225,10 +229,9 @@ static const char *add_filled(exporter *e, const td_value *v)
     return name;
 }
 
-/* the name of operand i; a parameter becomes a tensor when it is first read */
-static const char *operand(exporter *e, const td_node *n, int i)
+/* the name of a value; a parameter becomes a tensor when it is first read */
+static const char *name_of(exporter *e, const td_value *v)
 {
-    const td_value *v = n->in[i];
     if (!e->name[v->id]) {
         TD_CHECK(v->producer->op == &td_op_param || v->producer->op == &td_op_constant ||
                  !is_ok(e));
@@ -236,6 +239,11 @@ static const char *operand(exporter *e, const td_node *n, int i)
         e->name[v->id] = td_value_is_param(v) ? add_param(e, v, v->type.rank) : add_filled(e, v);
     }
     return e->name[v->id];
+}
+
+static const char *operand(exporter *e, const td_node *n, int i)
+{
+    return name_of(e, n->in[i]);
 }
 
 /* the same as a tensor of 2 or 4 dimensions, [A, B] or [A, B, 1, 1] */
@@ -301,10 +309,14 @@ static void put_conv(exporter *e, const td_node *n, const char *op)
     const char *in[3];
     const td_conv_attr *a = n->attr;
     const td_type *w = td_in_type(n, 1);
+    const td_value *bias = e->bias[n->out[0]->id];
     td_onnx_value y = shape_of(e, n->out[0]);
-    for (int i = 0; i < n->n_in && i < 3; i++)
-        in[i] = operand(e, n, i);
-    const char *v = add(e, op, n, &y, n->n_in < 3 ? n->n_in : 3, in);
+    int n_in = 0;
+    for (; n_in < n->n_in && n_in < 3; n_in++)
+        in[n_in] = operand(e, n, n_in);
+    if (bias)
+        in[n_in++] = name_of(e, bias);
+    const char *v = add(e, op, n, &y, n_in, in);
     ATTR_INTS(e, "kernel_shape", w->dim[2], w->dim[3]);
     ATTR_INTS(e, "strides", a->stride, a->stride);
     put_pads(e, a->pad, a->pad_extra);
@@ -326,6 +338,71 @@ static void put_norm(exporter *e, const td_node *n, const char *op)
     if (n->n_in > 5)
         v = ADD(e, "Add", n, &y, v, operand(e, n, 5));
     put_relu_if(e, n, n->op != &td_op_batch_norm_infer, a->relu6, v);
+}
+
+/* operand i, [N, C, H, W], plus operand i + 1, [C] */
+static const char *biased(exporter *e, const td_node *n, int i)
+{
+    const char *x = operand(e, n, i);
+    const int64_t shape[3] = { td_in_type(n, i)->dim[1], 1, 1 };
+    td_onnx_value type = { .dtype = td_in_type(n, i + 1)->dtype, .rank = 3 };
+    td_onnx_value y = shape_of(e, n->in[i]);
+    if (e->bias[n->in[i]->id])
+        return x;
+    for (int k = 0; k < 3; k++)
+        type.dim[k].value = shape[k];
+    const char *bias =
+        ADD(e, "Reshape", n, &type, operand(e, n, i + 1), add_ints(e, n, "/channels", 3, shape));
+    return ADD(e, "Add", n, &y, x, bias);
+}
+
+static void put_bias(exporter *e, const td_node *n, const char *op)
+{
+    (void)op;
+    set_result(e, n, biased(e, n, 0));
+}
+
+/* [N, a columns, H, W] -> [N, H, W, a columns] -> [N, H W a, columns] */
+static const char *put_head_pixel(exporter *e, const td_node *n, int i, td_onnx_value *rows)
+{
+    const td_onnx_value x = shape_of(e, n->in[i]);
+    td_onnx_value last = x;
+    last.dim[1] = x.dim[2];
+    last.dim[2] = x.dim[3];
+    last.dim[3] = x.dim[1];
+    const char *v = ADD(e, "Transpose", n, &last, biased(e, n, i));
+    ATTR_INTS(e, "perm", 0, 2, 3, 1);
+    return ADD(
+        e, "Reshape", n, rows, v,
+        add_ints(e, n, "/rows", 3, (int64_t[]){ 0, rows->dim[1].value, rows->dim[2].value }));
+}
+
+/* [N, columns a, H, W] -> [N, columns, a H W] -> [N, a H W, columns] */
+static const char *put_head_channel(exporter *e, const td_node *n, int i, td_onnx_value *rows)
+{
+    td_onnx_value lines = *rows;
+    lines.dim[1] = rows->dim[2];
+    lines.dim[2] = rows->dim[1];
+    const char *shape =
+        add_ints(e, n, "/lines", 3, (int64_t[]){ 0, lines.dim[1].value, lines.dim[2].value });
+    const char *v = ADD(e, "Reshape", n, &lines, biased(e, n, i), shape);
+    v = ADD(e, "Transpose", n, rows, v);
+    ATTR_INTS(e, "perm", 0, 2, 1);
+    return v;
+}
+
+static void put_join(exporter *e, const td_node *n, const char *op)
+{
+    const td_join_attr *a = n->attr;
+    const char *heads[TD_IN_MAX];
+    td_onnx_value y = shape_of(e, n->out[0]), rows = y;
+    for (int i = 0; i < n->n_in; i += 2) {
+        rows.dim[1].value = td_join_rows(a, td_in_type(n, i));
+        heads[i / 2] = a->order == TD_JOIN_PIXEL ? put_head_pixel(e, n, i, &rows)
+                                                 : put_head_channel(e, n, i, &rows);
+    }
+    set_result(e, n, add(e, op, n, &y, n->n_in / 2, heads));
+    td_onnx_attr_int(e->m, "axis", 1);
 }
 
 static void put_linear(exporter *e, const td_node *n, const char *op)
@@ -526,6 +603,8 @@ static const struct {
     { &td_op_add,                       "Add",                put_same },
     { &td_op_mul,                       "Mul",                put_same },
     { &td_op_scale,                     "Mul",                put_scale },
+    { &td_op_bias_add,              "Add",                put_bias },
+    { &td_op_join_heads,            "Concat",             put_join },
     { &td_op_concat,                    "Concat",             put_concat },
     { &td_op_slice,                     "Slice",              put_slice },
     { &td_op_reshape,                   "Reshape",            put_reshape },
@@ -565,9 +644,15 @@ static const char *per_channel(exporter *e, const td_node *n, const char *op, co
     return ADD(e, op, n, type, x, c);
 }
 
+const td_norm *td_onnx_norm(const td_model_opts *model)
+{
+    return td_model_detector(model) == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
+}
+
 /* (pixel - mean) / std, and what it takes to come there */
 static void put_images(exporter *e, const td_node *n)
 {
+    const td_norm *norm = td_onnx_norm(&e->o->model);
     td_onnx_value plain = shape_of(e, n->out[0]), in = plain;
     const char *v = unique(e, n->out[0]->name, "");
     if (e->o->input == TD_ONNX_IN_BYTES) {
@@ -586,8 +671,9 @@ static void put_images(exporter *e, const td_node *n)
         ATTR_INTS(e, "perm", 0, 3, 1, 2);
     }
     if (e->o->input != TD_ONNX_IN_NORMALISED) {
-        v = per_channel(e, n, "Sub", "/mean", td_image_mean, v, &plain);
-        v = per_channel(e, n, "Div", "/std", td_image_std, v, &plain);
+        v = per_channel(e, n, "Sub", "/mean", norm->mean, v, &plain);
+        if (norm != &td_norm_vgg) /* which has only means */
+            v = per_channel(e, n, "Div", "/std", norm->std, v, &plain);
     }
     set_result(e, n, v);
 }
@@ -613,16 +699,24 @@ static void rename_output(exporter *e, const char *from, const char *to)
         }
 }
 
-static bool is_wanted(const exporter *e, const char *output)
+/* what an output of the graph is called in the model; NULL: it is not wanted */
+static const char *output_name(const exporter *e, const char *output)
 {
-    return strcmp(output, "logits") == 0 ||
-           (e->o->probabilities && strcmp(output, "probabilities") == 0);
+    bool is_detector = !td_graph_output_value(e->g, "logits");
+    if (strcmp(output, "logits") == 0)
+        return "logits";
+    if (e->o->probabilities && strcmp(output, "probabilities") == 0)
+        return "probabilities";
+    if (is_detector && strcmp(output, "codes") == 0)
+        return "codes";
+    return is_detector && strcmp(output, "scores") == 0 ? "logits" : NULL;
 }
 
 static void put_output(exporter *e, const char *output)
 {
     const td_value *v = td_graph_output_value(e->g, output);
-    if (!v || !is_wanted(e, output) || !is_ok(e))
+    const char *to = output_name(e, output);
+    if (!v || !to || !is_ok(e))
         return;
     td_onnx_value type = shape_of(e, v);
     td_node as_operand = { .op = v->producer->op,
@@ -630,8 +724,8 @@ static void put_output(exporter *e, const char *output)
     const char *name = operand(e, &as_operand, 0);
     if (v->producer->op->is_leaf)
         name = ADD(e, "Identity", v->producer, &type, name);
-    rename_output(e, name, output);
-    e->name[v->id] = output;
+    rename_output(e, name, to);
+    e->name[v->id] = to;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -640,11 +734,24 @@ static void put_output(exporter *e, const char *output)
 static void mark(exporter *e)
 {
     for (int i = 0; i < e->g->n_outputs; i++)
-        if (is_wanted(e, e->g->outputs[i].name))
+        if (output_name(e, e->g->outputs[i].name))
             e->wanted[e->g->outputs[i].value->producer->id] = true;
     for (int i = e->g->n_nodes - 1; i >= 0; i--)
         for (int k = 0; e->wanted[i] && k < e->g->nodes[i]->n_in; k++)
             e->wanted[e->g->nodes[i]->in[k]->producer->id] = true;
+}
+
+/* convolutions that a bias is added to take it as an operand */
+static void find_biases(exporter *e)
+{
+    for (int i = 0; i < e->g->n_nodes; i++) {
+        const td_node *n = e->g->nodes[i];
+        bool has_biases = n->op == &td_op_bias_add || n->op == &td_op_join_heads;
+        for (int k = 0; has_biases && k + 1 < n->n_in; k += 2)
+            if (n->in[k]->producer->op == &td_op_conv2d && n->in[k]->n_uses == 1 &&
+                td_value_is_param(n->in[k + 1]))
+                e->bias[n->in[k]->id] = n->in[k + 1];
+    }
 }
 
 static bool same_nodes(const td_graph *a, const td_graph *b)
@@ -660,10 +767,11 @@ static bool same_nodes(const td_graph *a, const td_graph *b)
 static void put_all(exporter *e)
 {
     mark(e);
+    find_biases(e);
     /* outputs' names are promised */
     for (int i = 0; i < e->g->n_outputs && is_ok(e); i++)
-        if (is_wanted(e, e->g->outputs[i].name))
-            stop(e, td_map_set(&e->used, e->g->outputs[i].name, e));
+        if (output_name(e, e->g->outputs[i].name))
+            stop(e, td_map_set(&e->used, output_name(e, e->g->outputs[i].name), e));
     for (int i = 0; i < e->g->n_nodes && is_ok(e); i++) {
         const td_node *n = e->g->nodes[i];
         if (n->op == &td_op_input)
@@ -671,8 +779,9 @@ static void put_all(exporter *e)
         else if (e->wanted[i] && n->op != &td_op_param && n->op != &td_op_constant)
             put_node(e, n);
     }
-    put_output(e, "logits");
-    put_output(e, "probabilities");
+    static const char *const outputs[] = { "logits", "probabilities", "codes", "scores" };
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        put_output(e, outputs[i]);
 }
 
 td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
@@ -685,7 +794,8 @@ td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program 
     e.name = td_alloc((size_t)g->n_values + 1, sizeof *e.name);
     e.rank = td_alloc((size_t)g->n_values + 1, sizeof *e.rank);
     e.wanted = td_alloc((size_t)g->n_nodes + 1, sizeof *e.wanted);
-    if (e.name && e.rank && e.wanted)
+    e.bias = td_alloc((size_t)g->n_values + 1, sizeof *e.bias);
+    if (e.name && e.rank && e.wanted && e.bias)
         put_all(&e);
     else
         stop(&e, TD_ENOMEM);
@@ -693,5 +803,6 @@ td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program 
     td_free(e.name);
     td_free(e.rank);
     td_free(e.wanted);
+    td_free(e.bias);
     return m->st;
 }

@@ -10,9 +10,11 @@
 #ifndef TD_TRAIN_ONNX_EXPORT_H
 #define TD_TRAIN_ONNX_EXPORT_H
 
+#include "image/image.h"
 #include "io/onnx.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
+#include "train/onnx_eval.h"
 
 /* What comes in under the name `images`; td_onnx_opts.input. */
 typedef enum {
@@ -24,9 +26,13 @@ typedef enum {
 /* How squeeze-and-excitation is written; td_onnx_opts.se_layers. */
 typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
 
+/** What pictures are normalised by before this network. */
+const td_norm *td_onnx_norm(const td_model_opts *model);
+
 /**
  * Fill `m` from the inference graph `g`: input `images`, output `logits`, and `probabilities` if
- * the graph has it and opts->probabilities asks for it.  Weights come from `p`, a program of that
+ * the graph has it and opts->probabilities asks for it; of a graph without `logits` the outputs
+ * `codes` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from `p`, a program of that
  * graph, and are copied into m's arena.  With `other`, the same graph for one picture more, the
  * batch is left open: what differs between the two is "N".
  *
@@ -42,18 +48,21 @@ typedef struct {
     const td_onnx *model;
     const char *images; /* the value that is the graph's input: behind what was done to pictures */
     size_t n_prepared;  /* nodes in front of it */
+    size_t behind;      /* the first node that is no part of it any more; n_nodes: none */
     int batch;
 } td_onnx_graph;
 
 /**
  * For `batch` pictures where the model leaves that open.  The type that every value is declared to
- * have is compared with what comes out.  `m` is kept, `what` names it in messages.
+ * have is compared with what comes out.  `m` is kept, `what` names it in messages.  From the first
+ * node on that no graph can have, the rest is left to td_onnx_finish.  The values that `also` names,
+ * NULL at its end, are outputs of the graph besides the model's own; NULL: none.
  *
  *   TD_EFORMAT       a declared type is another; a node's operands or attributes make no sense
  *   TD_EUNSUPPORTED  an operator, or an attribute of one, that the exporter does not write
  *   TD_ENOMEM
  */
-td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch,
+td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, const char *const *also,
                            td_onnx_graph *out) TD_CHECKED;
 void td_onnx_graph_release(td_onnx_graph *g);
 
@@ -65,5 +74,12 @@ td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;
  * f32 [batch, 3, H, W].
  */
 td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out) TD_CHECKED;
+
+/**
+ * What the model does behind the network, from a run of its program on: every value that comes out
+ * there, and those outputs of the graph that are read there.
+ */
+td_status td_onnx_finish(const td_onnx_graph *g, const char *what, const td_program *p,
+                         td_onnx_eval **out) TD_CHECKED;
 
 #endif

@@ -3,7 +3,12 @@
  *
  * Nothing here looks at the exporter.  Nodes in front of the network that make numbers of bytes
  * (Cast, Transpose, Sub, Div) are kept apart: they are computed in plain loops (td_onnx_prepare).
+ * So is everything behind it, from the first operator on that no op of a graph stands for
+ * (onnx_eval.h): of a detector, all that its heads' numbers go through.  What those nodes read of
+ * the network are outputs of the graph, behind.0, behind.1 ... in the order of reading.
  * Every result's type is compared with the one the file declares for it.
+ *
+ * No op transposes, but join_heads of one head without a bias does: channels go last.
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -13,6 +18,7 @@
 #include "base/half.h"
 #include "ir/build.h"
 #include "ops/ops.h"
+#include "train/onnx_around.h"
 #include "train/onnx_export.h"
 
 #define PREPARED_MAX 8 /* nodes in front of the network */
@@ -393,6 +399,37 @@ static td_status get_cast(importer *im, td_value **y)
     return TD_OK;
 }
 
+/* [N, C, H, W] -> [N, H W, C] */
+static td_value *channels_last(importer *im, td_value *x)
+{
+    const td_type zeros = td_type_1d(td_value_type(x).dtype, td_value_type(x).dim[1]);
+    td_constant_attr none = { .value = 0, .type = td_build_type_text(im->b, &zeros) };
+    td_join_attr attr = { .columns = (int)zeros.dim[0], .order = TD_JOIN_CHANNEL };
+    td_value *bias = td_emit_n(im->b, &td_op_constant, &none, 0, NULL, NULL);
+    return td_emit(im->b, &td_op_join_heads, &attr, x, bias);
+}
+
+/* [N, C, M] -> [N, M, C], [N, C, H, W] -> [N, H, W, C] */
+static td_status get_transpose(importer *im, td_value **y)
+{
+    static const int64_t orders[2][4] = { { 0, 2, 1 }, { 0, 2, 3, 1 } };
+    const td_onnx_attr *perm = td_onnx_attr_find(im->node, "perm");
+    td_value *x;
+    TD_TRY(values_of(im, 1, 1, &x));
+    const td_type t = td_value_type(x);
+    if ((t.rank != 3 && t.rank != 4) || t.dim[1] > 1 << 20 || !perm || perm->n != t.rank ||
+        memcmp(perm->ints, orders[t.rank - 3], (size_t)t.rank * sizeof *perm->ints) != 0)
+        return refuse(im, "anything but channels put last");
+    if (t.rank == 3) {
+        x = td_reshape(im->b, x, 4, (int64_t[]){ t.dim[0], t.dim[1], t.dim[2], 1 });
+        *y = td_build_ok(im->b) ? channels_last(im, x) : x;
+        return TD_OK;
+    }
+    *y = td_reshape(im->b, channels_last(im, x), 4,
+                    (int64_t[]){ t.dim[0], t.dim[2], t.dim[3], t.dim[1] });
+    return TD_OK;
+}
+
 /* x, no region, scales [1, 1, a, b] of whole numbers */
 static td_status get_resize(importer *im, td_value **y)
 {
@@ -487,6 +524,7 @@ static const struct {
     { "Concat",             "axis ", get_concat },
     { "Slice",              "", get_slice },
     { "Reshape",            "", get_reshape },
+    { "Transpose",          "perm ", get_transpose },
     { "Cast",               "to ", get_cast },
     { "Resize",             "mode nearest_mode coordinate_transformation_mode ", get_resize },
     { "Gather",             "axis ", get_gather },
@@ -529,50 +567,42 @@ static td_status get_node(importer *im, const td_onnx_node *n)
     return refuse(im, "an operator that is not known here");
 }
 
+/* --- what stands behind the network ----------------------------------------------------------- */
+
+static bool is_of_a_graph(const td_onnx_node *n)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(n->op, rows[i].op) == 0)
+            return true;
+    return false;
+}
+
+/* what is read behind the network leaves the graph */
+static td_status leave(void *ctx, int i, const char *name)
+{
+    importer *im = ctx;
+    char output[24];
+    td_value *v = td_map_get(&im->values, name);
+    if (!v)
+        return td_error(TD_EUNSUPPORTED, "'%s': '%s' is read behind the network, which has it not",
+                        im->what, name);
+    td_onnx_behind_name(i, output);
+    td_output(im->b, output, v);
+    return TD_OK;
+}
+
+/* all nodes from this one on, or it is the network's own and not known */
+static td_status get_behind(importer *im, size_t first)
+{
+    for (size_t i = first; i < im->m->n_nodes; i++) {
+        im->node = &im->m->nodes[i];
+        if (!td_onnx_eval_knows(im->node))
+            return refuse(im, "an operator that is not known here");
+    }
+    return td_onnx_each_behind(im->m, first, leave, im);
+}
+
 /* --- what is done to pictures first ----------------------------------------------------------- */
-
-static bool is_cast_to_f32(const td_onnx_node *n)
-{
-    const td_onnx_attr *to = td_onnx_attr_find(n, "to");
-    return strcmp(n->op, "Cast") == 0 && to && td_onnx_dtype_of(to->i) == TD_DT_F32;
-}
-
-static bool is_to_planes(const td_onnx_node *n)
-{
-    static const int64_t perm[4] = { 0, 3, 1, 2 };
-    const td_onnx_attr *p = td_onnx_attr_find(n, "perm");
-    return strcmp(n->op, "Transpose") == 0 && p && p->n == 4 &&
-           memcmp(p->ints, perm, sizeof perm) == 0;
-}
-
-/* the f32 [1, C, 1, 1] operand of a Sub or Div, or NULL */
-static const td_tensor *channels_of(const td_onnx *m, const td_onnx_node *n, int64_t channels)
-{
-    bool is_op = strcmp(n->op, "Sub") == 0 || strcmp(n->op, "Div") == 0;
-    for (size_t i = 0; is_op && n->n_in == 2 && i < m->n_tensors; i++) {
-        const td_tensor *t = &m->tensors[i];
-        if (strcmp(t->name, n->in[1]) == 0)
-            return t->dtype == TD_DT_F32 && t->rank == 4 && t->dim[0] == 1 &&
-                           t->dim[1] == channels && t->dim[2] == 1 && t->dim[3] == 1
-                       ? t
-                       : NULL;
-    }
-    return NULL;
-}
-
-static bool is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t)
-{
-    if (t->dtype != TD_DT_F32) {
-        bool is_cast = is_cast_to_f32(n);
-        t->dtype = TD_DT_F32;
-        return is_cast;
-    }
-    if (is_to_planes(n)) {
-        *t = td_type_4d(TD_DT_F32, t->dim[0], t->dim[3], t->dim[1], t->dim[2]);
-        return true;
-    }
-    return channels_of(m, n, t->dim[1]) != NULL;
-}
 
 static td_status input_type(const importer *im, td_type *t)
 {
@@ -599,7 +629,8 @@ static td_status get_images(importer *im, td_onnx_graph *out)
     while (out->n_prepared < im->m->n_nodes && out->n_prepared < PREPARED_MAX) {
         const td_onnx_node *n = &im->m->nodes[out->n_prepared];
         td_type next = t;
-        if (n->n_in < 1 || strcmp(n->in[0], out->images) != 0 || !is_preparation(im->m, n, &next))
+        if (n->n_in < 1 || strcmp(n->in[0], out->images) != 0 ||
+            !td_onnx_is_preparation(im->m, n, &next))
             break;
         t = next;
         out->images = n->out[0];
@@ -609,45 +640,6 @@ static td_status get_images(importer *im, td_onnx_graph *out)
     if (t.dtype != TD_DT_F32)
         return td_error(TD_EUNSUPPORTED, "'%s': its bytes do not become floats", im->what);
     return td_map_set(&im->values, out->images, td_input(im->b, "images", t));
-}
-
-static td_status prepare(const td_onnx_graph *g, td_type *t, float *a, float *b)
-{
-    for (size_t i = 0; i < g->n_prepared; i++) {
-        const td_onnx_node *n = &g->model->nodes[i];
-        int64_t count = td_type_count(t), plane = t->dim[2] * t->dim[3];
-        const td_tensor *c = channels_of(g->model, n, t->dim[1]);
-        bool is_sub = strcmp(n->op, "Sub") == 0;
-        for (int64_t k = 0; c && k < count; k++) {
-            float by;
-            memcpy(&by, (const char *)c->data + k / plane % t->dim[1] * 4, sizeof by);
-            a[k] = is_sub ? a[k] - by : a[k] / by;
-        }
-        if (!is_to_planes(n))
-            continue;
-        int64_t pixels = t->dim[1] * t->dim[2], channels = t->dim[3];
-        for (int64_t k = 0; k < count; k++)
-            b[k / (pixels * channels) * pixels * channels + k % channels * pixels +
-              k / channels % pixels] = a[k];
-        memcpy(a, b, (size_t)count * sizeof *a);
-        *t = td_type_4d(TD_DT_F32, t->dim[0], channels, t->dim[1], t->dim[2]);
-    }
-    return TD_OK;
-}
-
-td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out)
-{
-    const td_onnx_value *v = g->model->inputs.at;
-    td_type t = td_type_4d(TD_DT_F32, g->batch, v->dim[1].value, v->dim[2].value, v->dim[3].value);
-    size_t count = (size_t)td_type_count(&t);
-    float *other = td_alloc(count, sizeof *other);
-    if (!other)
-        return TD_ENOMEM;
-    for (size_t i = 0; i < count; i++)
-        out[i] = v->dtype == TD_DT_U8 ? (float)((const uint8_t *)in)[i] : ((const float *)in)[i];
-    td_status st = prepare(g, &t, out, other);
-    td_free(other);
-    return st;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -664,27 +656,44 @@ static td_status index_names(importer *im)
     return TD_OK;
 }
 
-static td_status get_all(importer *im, td_onnx_graph *out)
+/* values that are wanted as well */
+static td_status get_also(importer *im, const char *const *also)
 {
-    TD_TRY(index_names(im));
-    TD_TRY(get_images(im, out));
-    for (size_t i = out->n_prepared; i < im->m->n_nodes; i++)
-        TD_TRY(get_node(im, &im->m->nodes[i]));
-    for (size_t i = 0; i < im->m->outputs.n; i++) {
-        const char *name = im->m->outputs.at[i].name;
-        td_value *v = td_map_get(&im->values, name);
+    for (; also && *also; also++) {
+        td_value *v = td_map_get(&im->values, *also);
         if (!v)
-            return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);
-        td_output(im->b, name, v);
+            return td_error(TD_EFORMAT, "'%s' has no value '%s'", im->what, *also);
+        td_output(im->b, *also, v);
     }
     return TD_OK;
 }
 
-td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, td_onnx_graph *out)
+static td_status get_all(importer *im, const char *const *also, td_onnx_graph *out)
+{
+    TD_TRY(index_names(im));
+    TD_TRY(get_images(im, out));
+    out->behind = out->n_prepared;
+    for (; out->behind < im->m->n_nodes && is_of_a_graph(&im->m->nodes[out->behind]); out->behind++)
+        TD_TRY(get_node(im, &im->m->nodes[out->behind]));
+    TD_TRY(get_behind(im, out->behind));
+    for (size_t i = 0; i < im->m->outputs.n; i++) {
+        const char *name = im->m->outputs.at[i].name;
+        td_value *v = td_map_get(&im->values, name);
+        if (!v && out->behind < im->m->n_nodes)
+            continue; /* it is made behind the network */
+        if (!v)
+            return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);
+        td_output(im->b, name, v);
+    }
+    return get_also(im, also);
+}
+
+td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, const char *const *also,
+                           td_onnx_graph *out)
 {
     importer im = { .m = m, .what = what, .batch = batch, .b = td_build_begin() };
     *out = (td_onnx_graph){ .model = m, .batch = batch };
-    td_status st = get_all(&im, out);
+    td_status st = get_all(&im, also, out);
     td_map_release(&im.values);
     td_map_release(&im.tensors);
     td_map_release(&im.declared);

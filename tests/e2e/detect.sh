@@ -113,6 +113,15 @@ expect 2 detect --weights $weights
 expect 2 detect "$one"
 says 'detect needs --weights FILE'
 
+# --- ONNX ----------------------------------------------------------------------------------------
+expect 0 convert $weights network.onnx --min-score 0.01
+prints '^read back, the codes and logits differ by [0-9.]+e-[0-9]+ of the largest$'
+prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\) for a picture$'
+prints '^network.onnx$'
+for text in detection_boxes num_detections NonMaxSuppression tandem.categories heads.box.weight; do
+    grep -aFq $text network.onnx || complain "network.onnx does not hold '$text'"
+done
+
 # --- other networks' weights -------------------------------------------------------------------
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 detect --weights classifier.safetensors "$one"
@@ -123,8 +132,6 @@ says '--detections is of detectors'
 # --- and the jobs that a detector has not --------------------------------------------------------
 expect 2 classify --weights $weights "$one"
 says 'has weights of ssd320, a detector, .*tandem detect'
-expect 1 convert $weights network.onnx
-says 'ssd320 is a detector, and ONNX files are of classifiers'
 
 # --- SSD300 --------------------------------------------------------------------------------------
 expect 0 train set --arch ssd300 --backbone resnet18 -b 1 --run-iters 2 --threads 1 --seed 1 --no-checkpoints \

@@ -13,6 +13,7 @@ drawn set --train 128 --val 32
 expect 0 train set --model "$net" --epochs 1 -b 16 --lr 0.1 --seed 1 --workspace run
 expect 0 convert run/checkpoint.safetensors net.onnx
 prints '^read back, the logits differ by [0-9.]+e-[0-9]+ of the largest$'
+prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\) for a picture$'
 prints '^net.onnx$'
 holds net.onnx images
 holds net.onnx logits
@@ -24,7 +25,7 @@ if grep -aFq momentum net.onnx; then complain "velocities are in the file"; fi
 expect 0 convert run/checkpoint.safetensors net.onnx --opset 21 --batch-size 3 --export-preprocessing bytes \
     --probabilities --half-weights --json
 prints '^\{"input": "run/checkpoint.safetensors", "output": "net.onnx", "arch": ".*", "opset": 21, "nodes": [0-9]+, '
-prints '"difference": [0-9.e-]+\}$'
+prints '"parameters": [0-9]+, "macs": [0-9]+, "flops": [0-9]+, "difference": [0-9.e-]+\}$'
 holds net.onnx Transpose
 holds net.onnx probabilities
 expect 0 convert run/checkpoint.safetensors quick.onnx --no-verify
@@ -50,6 +51,37 @@ rm -f se.onnx
 expect 0 init --arch resnet18 --image-size 64 --num-classes 5 -o r18.safetensors
 expect 0 convert r18.safetensors r18.onnx
 holds r18.onnx layer4.1.conv2/Conv
+
+# detectors: decoded and suppressed in the file, or all boxes; what is counted is what inspect counts
+expect 0 init --arch ssd320 --backbone resnet18 --image-size 160 --num-classes 2 --seed 2 -o det.safetensors
+expect 0 convert det.safetensors det.onnx --json
+prints '"arch": "ssd320", .*"parameters": [0-9]+, "macs": [0-9]+, "flops": [0-9]+, "difference": [0-9.e-]+\}$'
+counted=$(sed 's/.*\("parameters": [0-9]*\).*\("macs": [0-9]*\).*/\1 \2/' out)
+expect 0 inspect model --arch ssd320 --backbone resnet18 --image-size 160 --num-classes 2 -b 1 --json
+inspected=$(sed 's/.*\("parameters": [0-9]*\), "trainable_tensors": [0-9]*, \("macs": [0-9]*\)}$/\1 \2/' out)
+[ "$counted" = "$inspected" ] || complain "convert counts $counted, inspect $inspected"
+for name in detection_boxes detection_scores detection_classes num_detections NonMaxSuppression tandem.backbone; do
+    holds det.onnx $name
+done
+expect 0 convert det.safetensors raw.onnx --no-nms --opset 21 --batch-size 1 --export-preprocessing bytes --half-weights
+holds raw.onnx detections/boxes
+if grep -aFq NonMaxSuppression raw.onnx; then complain "--no-nms suppresses"; fi
+expect 0 convert det.safetensors few.onnx --min-score 0.009 --nms-iou 0.5 --max-per-class 3 --max-boxes 5
+expect 0 init --arch ssd300 --backbone resnet18 --num-classes 2 --seed 2 -o s300.safetensors
+expect 0 convert s300.safetensors s300.onnx --max-boxes 20
+holds s300.onnx ScatterElements
+tidy .
+expect 2 convert det.safetensors few.onnx --probabilities
+says "--probabilities is of classifiers, 'det.safetensors' has weights of ssd320"
+expect 2 convert det.safetensors few.onnx --no-nms --max-boxes 5
+says 'limits of boxes are given with --no-nms, which keeps them all'
+expect 2 convert r18.safetensors few.onnx --max-boxes 5
+says "options of boxes are given, 'r18.safetensors' has weights of resnet18, no detector"
+expect 2 convert r18.safetensors few.onnx --no-nms
+says 'no detector'
+expect 1 convert det.safetensors few.onnx --nms-iou 0
+says "ONNX's NonMaxSuppression takes overlaps above 0 and up to 1, not 0"
+rm -f det.safetensors s300.safetensors ./*.onnx
 
 # what was there stays when the new file cannot be
 echo old >kept.onnx

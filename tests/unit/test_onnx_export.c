@@ -83,7 +83,7 @@ static td_tensor *tensor_of(const sample *s, const char *name)
 static void expect_refused(const sample *s, td_status st, const char *says)
 {
     td_onnx_graph g;
-    expect_error(td_graph_of_onnx(s->onnx, "m", 2, &g), st, says);
+    expect_error(td_graph_of_onnx(s->onnx, "m", 2, NULL, &g), st, says);
     assert_null(g.graph);
 }
 
@@ -106,7 +106,7 @@ static void test_every_op(void **state)
     assert_int_equal(tensor_of(&s, "fc1.weight")->rank, 2);
     assert_int_equal(tensor_of(&s, "se.fc2.weight")->rank, 4); /* [C, D] in the network */
     for (int batch = 1; batch < 6; batch += 2) {
-        expect_ok(td_graph_of_onnx(s.onnx, "m", batch, &g));
+        expect_ok(td_graph_of_onnx(s.onnx, "m", batch, NULL, &g));
         assert_int_equal(td_graph_output_value(g.graph, "logits")->type.dim[0], batch);
         td_onnx_graph_release(&g);
     }
@@ -130,10 +130,11 @@ static void test_forms(void **state)
     assert_int_equal(tensor_of(&s, "c1.weight")->dtype, TD_DT_F16);
     assert_int_equal(tensor_of(&s, "c2.bias")->dtype, TD_DT_F32);
     assert_int_equal(tensor_of(&s, "se.fc1.weight")->rank, 2);
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g));
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
     assert_int_equal(g.n_prepared, 4); /* Cast, Transpose, Sub, Div */
     td_onnx_graph_release(&g);
-    expect_error(td_graph_of_onnx(s.onnx, "m", 3, &g), TD_EFORMAT, "is for 2 pictures, not 3");
+    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT,
+                 "is for 2 pictures, not 3");
     close_sample(&s);
 }
 
@@ -150,7 +151,7 @@ static void test_preparation(void **state)
     td_onnx_graph g;
     for (int i = 0; i < N; i++)
         pixels[i] = (uint8_t)(i * 7 % 251);
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g));
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
     expect_ok(td_onnx_prepare(&g, pixels, planes));
     for (int n = 0; n < 2; n++)
         for (int c = 0; c < 3; c++)
@@ -171,7 +172,7 @@ static double difference(const sample *s, const float *images)
     td_program *back;
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     double most = 0, largest = 0;
-    expect_ok(td_graph_of_onnx(s->onnx, "m", 2, &g));
+    expect_ok(td_graph_of_onnx(s->onnx, "m", 2, NULL, &g));
     expect_ok(td_compile(g.graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &back));
     expect_ok(td_onnx_set_weights(&g, back));
     expect_ok(td_program_bind(back, "images", images));
@@ -331,7 +332,7 @@ static void test_other_nodes(void **state)
     *max = 6;
 
     td_onnx_graph g;
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, &g)); /* all is as it was */
+    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g)); /* all is as it was */
     td_onnx_graph_release(&g);
     close_sample(&s);
 }
@@ -349,7 +350,7 @@ static td_status there_and_back(void)
     if (st == TD_OK)
         st = td_onnx_of_graph(held.graph, held.other, held.program, &o, m);
     if (st == TD_OK)
-        st = td_graph_of_onnx(m, "m", 2, &g);
+        st = td_graph_of_onnx(m, "m", 2, NULL, &g);
     td_onnx_graph_release(&g);
     td_onnx_free(m);
     return st;
