@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "model/arch.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
 
@@ -374,18 +375,52 @@ void td_weight_variant_apply(const td_tensors *t, td_model_opts *model)
         model->variant = model->weights_variant;
 }
 
+/* the row of the architecture that the file says, or NULL */
+static const td_arch *meta_arch(const td_tensors *t)
+{
+    const char *arch = td_tensors_meta(t, "tandem.arch");
+    return arch ? td_arch_known(arch) : NULL;
+}
+
+void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
+{
+    td_model_opts d;
+    const td_arch *arch = meta_arch(t);
+    const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    const td_arch *row = backbone ? td_arch_known(backbone) : NULL;
+    td_model_defaults(&d); /* the same text, not an equal one: --backbone resnet50 is a choice */
+    if (row && model->backbone == d.backbone && arch && arch->detector &&
+        td_arch_known(model->arch) == arch)
+        model->backbone = row->name;
+}
+
+td_status td_weight_facts_check(const td_tensors *t, const char *path, const td_model_opts *model)
+{
+    const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
+    const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    if (!is || !wanted || model->model || model->model_text)
+        return TD_OK;
+    if (is != wanted && (is->detector || wanted->detector))
+        return td_error(TD_EUSAGE, "'%s' has weights of %s, --arch %s cannot take them", path,
+                        is->name, wanted->name);
+    if (is->detector && backbone && td_arch_known(backbone) != td_arch_known(model->backbone))
+        return td_error(TD_EUSAGE,
+                        "'%s' has weights of %s with the backbone %s, --backbone %s cannot take "
+                        "them",
+                        path, is->name, backbone, model->backbone);
+    return TD_OK;
+}
+
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
     if (take_arch)
         model->model_text = td_tensors_meta(t, "tandem.graph");
-    if (take_arch && arch) {
+    if (take_arch && arch)
         model->arch = arch;
-        if (td_tensors_meta(t, "tandem.backbone"))
-            model->backbone = td_tensors_meta(t, "tandem.backbone");
-        if (td_tensors_meta(t, "tandem.se_form"))
-            model->se_form = meta_number(t, "tandem.se_form") != 0;
-    }
+    if (take_arch && arch && td_tensors_meta(t, "tandem.se_form"))
+        model->se_form = meta_number(t, "tandem.se_form") != 0;
+    td_weight_backbone_apply(t, model);
     td_weight_variant_apply(t, model);
     if (!model->num_classes)
         model->num_classes = meta_number(t, "tandem.num_classes");

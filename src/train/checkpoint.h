@@ -82,6 +82,18 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
+ * The backbone alone, of a file of the detector that model->arch names; --backbone wins over it.
+ */
+void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);
+
+/**
+ * TD_EUSAGE: one of `model` and the file is a detector and the other another network, or detectors
+ * have other backbones.  What shapes tell of other networks is td_weights_load's.
+ */
+td_status td_weight_facts_check(const td_tensors *t, const char *path,
+                                const td_model_opts *model) TD_CHECKED;
+
+/**
  * The variant alone, where model->variant is 0.  Another one asked for than the file's is told
  * later, by td_model_resolve and td_model_forward.
  */

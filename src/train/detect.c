@@ -73,9 +73,18 @@ static td_status open_weights(detector *d)
         return td_error(TD_EUSAGE, "detect needs --weights FILE");
     TD_TRY(td_weight_file_open(path, &d->weights));
     td_weight_facts_apply(d->weights, td_model_is_default(m), m);
+    TD_TRY(td_weight_facts_check(d->weights, path, m));
+    if (!td_model_detector(m) && td_model_is_default(m) &&
+        !td_tensors_meta(d->weights, "tandem.arch"))
+        return td_error(TD_EUSAGE,
+                        "'%s' does not say what network its weights are of: --arch ssd320 or "
+                        "ssd300 does",
+                        path);
     if (!td_model_detector(m))
         return td_error(TD_EUSAGE, "'%s' has weights of %s, which is no detector", path,
                         m->model || m->model_text ? "a graph of its own" : m->arch);
+    if (!m->num_classes)
+        m->num_classes = td_model_default_classes(m, 0);
     TD_TRY(td_classes_from_json(td_tensors_meta(d->weights, "tandem.classes"), path, &d->n_names,
                                 &d->names));
     TD_TRY(td_boxes_categories_from_json(td_tensors_meta(d->weights, "tandem.categories"), path,

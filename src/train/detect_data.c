@@ -7,10 +7,23 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "boxes/anchors.h"
 #include "train/inputs.h"
 #include "train/judge.h"
+
+/* what is left out is listed elsewhere; that something is should not surprise */
+static void warn_of_bad(const td_dataset *ds)
+{
+    const td_bad_annotation *bad;
+    int64_t n_listed;
+    const int64_t n = td_dataset_bad_annotations(ds, &bad, &n_listed);
+    if (n && n_listed)
+        td_log(TD_LOG_WARN, "data",
+               "'%s': %lld entries are left out ('tandem dataset check' lists them), the first: %s",
+               td_dataset_annotation_file(ds), (long long)n, bad[0].text);
+}
 
 td_status td_boxes_open(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out)
@@ -30,7 +43,9 @@ td_status td_boxes_open(const td_input_opts *in, const char *split, const td_mod
                                 .strict = in->strict,
                                 .skip_empty =
                                     is_training && td_model_detector(model) == TD_DETECTOR_SSD300 };
-    return td_dataset_open(&o, out);
+    TD_TRY(td_dataset_open(&o, out));
+    warn_of_bad(*out);
+    return TD_OK;
 }
 
 td_loader_opts td_boxes_loader_opts(const td_input_opts *in, const td_model_opts *model, int batch)

@@ -45,6 +45,10 @@ static td_status open_data(evaluation *e)
     else if (td_dataset_classes(e->ds) > m->num_classes)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
                         td_dataset_classes(e->ds), m->num_classes);
+    else if (td_dataset_classes(e->ds) < m->num_classes)
+        td_log(TD_LOG_WARN, "evaluate",
+               "'%s' names no classes and has %d, the data have %d: its first are taken for them",
+               e->o.weights, m->num_classes, td_dataset_classes(e->ds));
     td_loader_opts lo = td_boxes_loader_opts(&e->o.input, m, e->o.batch_size);
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);

@@ -98,7 +98,9 @@ static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sa
     TD_TRY(td_shares_begin(&j->found, sample));
     for (int i = 0; i < n; i++) {
         const td_rect r = found[i].box;
-        const int64_t category = td_dataset_category(ds, found[i].label);
+        const int label = found[i].label;
+        const int64_t category =
+            label <= td_dataset_classes(ds) ? td_dataset_category(ds, label) : -1;
         if (category < 0)
             continue;
         const td_coco_detection d = { .image = a.id,

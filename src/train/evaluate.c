@@ -41,6 +41,7 @@ static td_status open_weights(evaluation *e)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open(e->o.weights, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
+    TD_TRY(td_weight_facts_check(e->weights, e->o.weights, &e->o.model));
     return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
                                 &e->n_names, &e->names);
 }

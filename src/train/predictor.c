@@ -46,6 +46,7 @@ static td_status set_up(td_predictor *p)
 {
     TD_TRY(td_weight_file_open(p->o.weights, &p->weights));
     td_weight_facts_apply(p->weights, td_model_is_default(&p->o.model), &p->o.model);
+    TD_TRY(td_weight_facts_check(p->weights, p->o.weights, &p->o.model));
     if (td_model_detector(&p->o.model))
         return td_error(TD_EUSAGE,
                         "'%s' has weights of %s, a detector, which knows no classes of whole "

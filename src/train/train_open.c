@@ -114,6 +114,18 @@ static td_status check_network(const job *j, const char *path)
     return TD_OK;
 }
 
+/* a classifier's weights begin a detector, not the other way round */
+static td_status check_pretrained(const job *j, const char *path)
+{
+    const char *arch = td_tensors_meta(j->start, "tandem.arch");
+    const td_model_opts of = { .arch = arch };
+    if (!arch || td_model_detector(&j->o.model) || !td_model_detector(&of))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "'%s' has weights of %s, a detector, which begin no classifier: "
+                               "--arch %s goes on with them",
+                    path, arch, arch);
+}
+
 static td_status open_start(job *j)
 {
     td_train_opts *o = &j->o;
@@ -127,6 +139,7 @@ static td_status open_start(job *j)
     TD_TRY(td_weight_file_open(path, &j->start));
     if (o->resume) {
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
+        TD_TRY(td_weight_facts_check(j->start, path, &o->model));
         TD_TRY(keep_graph_text(j));
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
         TD_TRY(check_place(j, path));
@@ -141,6 +154,8 @@ static td_status open_start(job *j)
             td_log(TD_LOG_WARN, "train",
                    "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
     } else {
+        TD_TRY(check_pretrained(j, path));
+        td_weight_backbone_apply(j->start, &o->model);
         if (!td_model_detector(&o->model)) /* of a backbone only values matter */
             td_weight_variant_apply(j->start, &o->model);
         j->s.batches_tracked = td_weights_batches(j->start);

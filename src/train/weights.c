@@ -293,6 +293,30 @@ static void add_name(td_text *list, int n, const char *name)
         td_text_add(list, n ? ", %s" : "%s", name);
 }
 
+/* tensors of the file that the network has by name, but in another shape: not the last layers,
+   which other classes change */
+static void warn_of_shapes(const td_map *map, const td_map *used, const char *path,
+                           const td_program *p)
+{
+    char name[256];
+    td_text list = { 0 };
+    int n = 0;
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *own = td_program_param_name(p, i);
+        const td_tensor *t = td_map_get(map, own);
+        if (!t && classifier_name(own, name))
+            t = td_map_get(map, name);
+        if (t && t->rank == 4 && td_text_ends(own, "conv1.weight") && !td_map_has(used, t->name))
+            add_name(&list, n++, t->name);
+    }
+    if (n)
+        td_log(TD_LOG_WARN, "train",
+               "'%s': tensors of the network's names have other shapes, %s%s: they are of another "
+               "--arch or --backbone",
+               path, td_text_get(&list), n > 3 ? ", ..." : "");
+    td_text_release(&list);
+}
+
 static void say_matched(const char *path, int n_taken, int n_left, int n_unused,
                         const td_text *left, const td_text *unused)
 {
@@ -335,6 +359,7 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor of the network's name and shape", path));
     TD_OUT(td_tensors_check(t));
     say_matched(path, n_taken, n_left, n_unused, &left, &unused);
+    warn_of_shapes(&map, &used, path, p);
 out:
     td_text_release(&left);
     td_text_release(&unused);
