@@ -224,7 +224,7 @@ static int64_t last_epoch(const td_run_log *run)
     return s ? s->points[s->n - 1].epoch : 0;
 }
 
-/* a signal ends a run as the last epoch does; where patience ends runs, they may be of any length */
+/* a signal ends a run as the last epoch does; where patience ends runs, any length is right */
 static void leave_out(const td_seeds *s, td_seed_group *g)
 {
     const char *patience = td_run_log_setting(&s->runs[g->runs[0]], "early_stopping_patience");
@@ -240,20 +240,24 @@ static void leave_out(const td_seeds *s, td_seed_group *g)
         g->is_left_out[i] |= last_epoch(&s->runs[g->runs[i]]) < most;
 }
 
-static void measure(const td_seeds *s, td_seed_group *g)
+static td_spread spread_of(const td_seeds *s, const td_seed_group *g, int metric, int moment)
 {
     double x[TD_SEED_RUNS];
+    int n = 0;
+    for (int i = 0; i < g->n_runs; i++) {
+        if (g->is_left_out[i])
+            continue;
+        x[n] = value_of(&s->runs[g->runs[i]], s->metric[metric], moment);
+        n += isfinite(x[n]) ? 1 : 0;
+    }
+    return td_spread_of(x, n);
+}
+
+static void measure(const td_seeds *s, td_seed_group *g)
+{
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; k < TD_SEED_MOMENTS; k++) {
-            int n = 0;
-            for (int i = 0; i < g->n_runs; i++) {
-                if (g->is_left_out[i])
-                    continue;
-                x[n] = value_of(&s->runs[g->runs[i]], s->metric[m], k);
-                n += isfinite(x[n]);
-            }
-            g->spread[m][k] = td_spread_of(x, n);
-        }
+        for (int k = 0; k < TD_SEED_MOMENTS; k++)
+            g->spread[m][k] = spread_of(s, g, m, k);
 }
 
 static void choose_shown(td_seeds *s)

@@ -72,7 +72,7 @@ extern const char *const td_seed_moments[TD_SEED_MOMENTS]; /* "best", "final" */
 void td_seeds_label(const td_seeds *s, int group, td_text *out);
 const char *td_seeds_precision(const td_seeds *s, int group);
 
-/* --- as they are shown (run_seeds_show.c) ------------------------------------------------------ */
+/* --- as they are shown (run_seeds_show.c) ----------------------------------------------------- */
 
 /** Both tables behind the table of results; nothing where no group is shown.  Not for CSV. */
 void td_seeds_text(const td_seeds *s, td_run_table_form form, td_text *out);
