@@ -15,6 +15,14 @@
 %fc1.weight:f32[6,400] = param {init=normal, scale=0.05}
 %fc1.bias:f32[6] = param {init=normal, scale=1}
 %fc2.weight:f32[6,6] = param {init=normal, scale=1}
+%h1.weight:f32[8,8,3,3] = param {init=normal, scale=0.2}
+%h1.bias:f32[8] = param {init=normal, scale=1}
+%h2.weight:f32[12,8,1,1] = param {init=normal, scale=0.3}
+%h2.bias:f32[12] = param {init=normal, scale=1}
+%h3.bias:f32[8] = param {init=normal, scale=1}
+%h4.bias:f32[8] = param {init=normal, scale=1}
+%fc3.weight:f32[6,980] = param {init=normal, scale=0.02}
+%fc4.weight:f32[6,392] = param {init=normal, scale=0.03}
 %row:f32[1,6] = constant {value=0.25, type="f32[1,6]"}
 %1 = conv2d %images, %c1.weight {pad=1, dilation=2, pad_extra=2}
 %2 = batch_norm_infer %1, %b1.weight, %b1.bias, %b1.running_mean, %b1.running_var
@@ -41,7 +49,19 @@
 %23 = slice %22 {axis=1, start=1, size=6}
 %24 = softmax %19
 %25 = add %24, %23
-%26 = linear %25, %fc2.weight
+%h1 = conv2d %8, %h1.weight {pad=1}
+%h2 = bias_add %h1, %h1.bias
+%h3 = bias_add %h2, %h3.bias
+%h4 = conv2d %h2, %h2.weight
+%h5 = join_heads %h3, %h4.bias, %h4, %h2.bias {columns=4, order=pixel}
+%h6 = join_heads %h3, %h4.bias {columns=2, order=channel}
+%h7 = reshape %h5 {shape=1:980}
+%h8 = linear %h7, %fc3.weight
+%h9 = reshape %h6 {shape=1:392}
+%h10 = linear %h9, %fc4.weight
+%h11 = add %h8, %h10
+%h12 = add %25, %h11
+%26 = linear %h12, %fc2.weight
 %27 = cast %26 {to=f64}
 %28 = cast %27 {to=f32}
 %y = add %28, %row

@@ -10,6 +10,11 @@ pictures, at batch 1.  The largest difference over the largest logit has to be b
 Besides, for one network each: preprocessing in the graph (bytes, float), probabilities, linear squeeze-and-excitation,
 half weights, a fixed batch, and a user's graph with every op that has a counterpart in ONNX.
 
+Detectors (`--detectors` alone, or NAME/BACKBONE of --arch): SSD320 with every backbone, SSD300 with two; the file's
+detections by ONNX Runtime at batch 3 and 1 against those of `tandem evaluate --detections` of the same tensors: each has
+to have its counterpart of the same class, score and box within 1e-4.  And boxes and scores of --no-nms, put through the
+rules of the post-processing here, against the file's own detections.
+
 Needs onnx, onnxruntime, safetensors and numpy; the pictures are $TANDEM_SHARED/data/imagenet-sample.tar.
 """
 import argparse
@@ -29,6 +34,8 @@ from safetensors.numpy import load_file, save_file
 
 LIMIT = 1e-4
 NEWEST = 21
+DETECTORS = ("ssd320/resnet50", "ssd320/resnet18", "ssd320/resnet34", "ssd320/resnet101", "ssd320/resnet152",
+             "ssd300/resnet18", "ssd300/resnet50")
 MEAN = np.array([123.675, 116.28, 103.53], np.float32).reshape(1, 3, 1, 1)
 STD = np.array([58.395, 57.12, 57.375], np.float32).reshape(1, 3, 1, 1)
 
@@ -122,6 +129,117 @@ def judge_options(bench, images, raw):
         print("weights without an initialiser:", missing)
 
 
+def detections(path, images):
+    """Of each picture what is found: rows of class, score, ymin, xmin, ymax, xmax."""
+    boxes, scores, classes, n = session(path).run(
+        ["detection_boxes", "detection_scores", "detection_classes", "num_detections"], {"images": images})
+    rows = [np.concatenate([classes[i, :k, None], scores[i, :k, None], boxes[i, :k]], 1) for i, k in enumerate(n)]
+    if any(np.abs(a[i, k:]).max(initial=0) for a in (boxes, scores, classes) for i, k in enumerate(n)):
+        sys.exit(f"{path}: there is something behind the detections")
+    return rows
+
+
+def ours_of(path, n_pictures, side):
+    rows = [[] for _ in range(n_pictures)]
+    for d in json.loads(path.read_text()):
+        x, y, w, h = np.array(d["bbox"]) / side
+        rows[d["image_id"]].append([d["category_id"], d["score"], y, x, y + h, x + w])
+    return [np.array(r).reshape(-1, 6) for r in rows]
+
+
+def iou(a, b):
+    low, high = np.maximum(a[:2], b[:, :2]), np.minimum(a[2:], b[:, 2:])
+    common = np.prod(np.maximum(high - low, 0), 1)
+    return common / (np.prod(a[2:] - a[:2]) + np.prod(b[:, 2:] - b[:, :2], 1) - common)
+
+
+def suppressed(boxes, scores, is_320, limits):
+    """The rules of the post-processing over boxes [A, 4] and scores [A, C] of one picture."""
+    score_min, overlap, per_class, total = limits
+    found = []
+    for c in range(scores.shape[1]):
+        order = np.argsort(-scores[:, c], kind="stable")
+        order = order[scores[order, c] > score_min]
+        kept = []
+        for a in order if is_320 else order[:per_class]:
+            o = iou(boxes[a], boxes[kept]) if kept else np.zeros(1)
+            if not ((o > np.float32(overlap)) if is_320 else (o >= np.float32(overlap))).any():
+                kept.append(a)
+            if is_320 and len(kept) == per_class:
+                break
+        for a in kept:
+            box = boxes[a].clip(0, 1) if is_320 else boxes[a]
+            if not is_320 or np.prod(box[2:] - box[:2]) > 0:
+                found.append([c + 1, scores[a, c], *box, a])
+    found.sort(key=lambda d: (-d[1], d[0], d[6]))
+    return np.array([d[:6] for d in found[:total]]).reshape(-1, 6)
+
+
+def judge_found(bench, name, what, ours, theirs):
+    """Every row of ours has its counterpart in theirs, and there are as many."""
+    lost = total = 0
+    for a, b in zip(ours, theirs):
+        total += len(a)
+        lost += abs(len(a) - len(b))
+        free = np.ones(len(b), bool)
+        for row in a:
+            near = free & (b[:, 0] == row[0]) & (np.abs(b[:, 1:] - row[1:]).max(1) < LIMIT)
+            lost += not near.any()
+            free[np.flatnonzero(near)[:1]] = False
+    bench.bad += lost > 0 or total == 0
+    print(f"{name:22} {what:34} {total} found, {lost} others {'ok' if total and not lost else 'WRONG'}", flush=True)
+
+
+def judge_detector(bench, arch, backbone, side, n_classes, seed):
+    name, w = f"{arch}/{backbone}", bench.folder / "d.safetensors"
+    rng = np.random.default_rng(seed)
+    is_320 = arch == "ssd320"
+    images = rng.normal(0, 2 if is_320 else 1, (3, 3, side, side)).astype(np.float32)
+    save_file({"images": images, "boxes": np.tile(np.array([.1, .1, .5, .5], np.float32), (3, 1, 1)),
+               "labels": np.ones((3, 1), np.int64), "n_boxes": np.ones(3, np.int64)}, bench.folder / "p.safetensors")
+    bench.run("init", "--arch", arch, "--backbone", backbone, "--image-size", side, "--num-classes", n_classes,
+              "--seed", seed, "-o", w)
+    settle_heads(w, rng)
+    limits = (0.3, 0.45, 30, 60) if is_320 else (0.1, 0.45, 50, 70)
+    options = [x for pair in zip(("--min-score", "--nms-iou", "--max-per-class", "--max-boxes"), limits) for x in pair]
+    bench.run("evaluate", "p.safetensors", "--data-backend", "tensors", "--weights", w, "-b", 3, "--precision", "fp32",
+              "--detections", "found.json", *options)
+    ours = ours_of(bench.folder / "found.json", 3, side)
+    path = str(bench.folder / "d.onnx")
+    for opset in (13, NEWEST):
+        bench.run("convert", w, "d.onnx", "--opset", opset, *options)
+        theirs = detections(path, images)
+        judge_found(bench, name, f"opset {opset}, batch 3", ours, theirs)
+        judge_found(bench, name, f"opset {opset}, batch 1", ours[1:2], detections(path, images[1:2]))
+    bench.run("convert", w, "raw.onnx", "--no-nms")
+    boxes, scores = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": images})
+    here = [suppressed(boxes[i], scores[i], is_320, limits) for i in range(3)]
+    judge_found(bench, name, "--no-nms, suppressed here", here, theirs)
+    raw = rng.integers(0, 256, (3, side, side, 3)).astype(np.uint8)
+    mean = np.array([123.68, 116.779, 103.939], np.float32).reshape(1, 3, 1, 1) if is_320 else MEAN
+    plain = (raw.transpose(0, 3, 1, 2).astype(np.float32) - mean) / (1 if is_320 else STD)
+    bench.run("convert", w, "bytes.onnx", "--no-nms", "--export-preprocessing", "bytes", "--batch-size", 3)
+    of_bytes = session(str(bench.folder / "bytes.onnx")).run(["boxes", "scores"], {"images": raw})
+    of_plain = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": plain})
+    for what, a, b in zip(("boxes", "scores"), of_plain, of_bytes):
+        bench.judge(name, f"{what} of bytes, batch 3", a, b)
+
+
+def settle_heads(path, rng):
+    """Heads whose scores differ and whose boxes are of the anchors' size, as after training."""
+    unsettle(path, 11)
+    with open(path, "rb") as f:
+        head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    tensors = load_file(path)
+    for name, t in tensors.items():
+        is_head = name.startswith(("heads.box.", "heads.class.", "loc.", "conf."))
+        if is_head and t.ndim == 4:
+            tensors[name] = (rng.normal(0, 0.5, t.shape) / np.sqrt(t[0].size)).astype(np.float32)
+        elif name.endswith("running_var"):
+            tensors[name] = t * 4
+    save_file(tensors, path, metadata={k: v for k, v in head["__metadata__"].items() if not k.startswith("digest")})
+
+
 def judge_all_ops(bench):
     net = pathlib.Path(__file__).resolve().parents[1] / "data/onnx_ops.td"
     rng = np.random.default_rng(9)
@@ -158,16 +276,24 @@ def main():
     parser.add_argument("--tandem", default=here / "build/release/tandem", type=pathlib.Path)
     parser.add_argument("--shared", default=os.environ.get("TANDEM_SHARED", here.parent / "shared"), type=pathlib.Path)
     parser.add_argument("--arch", nargs="*")
+    parser.add_argument("--detectors", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(str(args.tandem.resolve()), pathlib.Path(folder))
+        for i, name in enumerate(DETECTORS):
+            if not args.arch or name in args.arch:
+                arch, backbone = name.split("/")
+                judge_detector(bench, arch, backbone, 300 if arch == "ssd300" else 160 if i else 320, 3 + i, i)
+        classifiers = [a for a in args.arch or () if a not in DETECTORS]
+        if args.detectors or (args.arch and not classifiers):
+            sys.exit(bench.bad != 0)
         judge_all_ops(bench)
         data, images, raw = pictures(bench, args.shared)
         judge_options(bench, images, raw)
         table = (here / "src/model/arch.c").read_text()
-        for arch in args.arch or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):
+        for arch in classifiers or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):
             judge_arch(bench, arch, data, images)
-        for arch in args.arch or ("resnet18", "resnext50-32x4d"):
+        for arch in classifiers or ("resnet18", "resnext50-32x4d"):
             judge_arch(bench, arch, data, images, "--variant", "tensorflow")
         sys.exit(bench.bad != 0)
 
