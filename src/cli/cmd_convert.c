@@ -136,15 +136,23 @@ const td_verb td_verb_convert = {
         "files\n"
         "get the names of torchvision and timm.  OUT is replaced only once it is complete.\n"
         "\n"
-        "An ONNX file has the input images [N,3,H,W] and the output logits.  It is read back by a\n"
-        "reader of its own, run, and compared with the network before it takes OUT's place.  With\n"
-        "--to onnx and no OUT its name is IN's without folder, its ending replaced by .onnx.",
+        "An ONNX file has the input images [N,3,H,W] and the output logits.  That of a detector "
+        "has\n"
+        "detection_boxes [N,K,4] (ymin, xmin, ymax, xmax as shares of the picture), "
+        "detection_scores,\n"
+        "detection_classes (from 1) and num_detections: what evaluate finds with the same limits.\n"
+        "With --no-nms it has boxes and scores of all anchors instead.  The file is read back by "
+        "a\n"
+        "reader of its own, run, and compared with the network before it takes OUT's place.  Its\n"
+        "parameters and multiplications are printed.  With --to onnx and no OUT its name is IN's\n"
+        "without folder, its ending replaced by .onnx.",
     .examples = "tandem convert checkpoint.safetensors weights.safetensors\n"
                 "tandem convert model_best.pth.tar weights.safetensors\n"
                 "tandem convert --ema model_best.pth.tar averaged.safetensors\n"
                 "tandem convert weights.safetensors network.onnx\n"
                 "tandem convert weights.safetensors --to onnx --export-preprocessing bytes "
-                "--probabilities",
+                "--probabilities\n"
+                "tandem convert detector.safetensors detector.onnx --min-score 0.05 --max-boxes 20",
     .n_args_min = 1,
     .n_args_max = 2,
     .has_json = true,

@@ -12,8 +12,8 @@ half weights, a fixed batch, and a user's graph with every op that has a counter
 
 Detectors (`--detectors` alone, or NAME/BACKBONE of --arch): SSD320 with every backbone, SSD300 with two; the file's
 detections by ONNX Runtime at batch 3 and 1 against those of `tandem evaluate --detections` of the same tensors: each has
-to have its counterpart of the same class, score and box within 1e-4.  And boxes and scores of --no-nms, put through the
-rules of the post-processing here, against the file's own detections.
+to have its counterpart of the same class, score and box within 1e-4, but for ties.  And boxes and scores of --no-nms, put
+through the rules of the post-processing here, against the file's own detections, without exception.
 
 Needs onnx, onnxruntime, safetensors and numpy; the pictures are $TANDEM_SHARED/data/imagenet-sample.tar.
 """
@@ -175,19 +175,28 @@ def suppressed(boxes, scores, is_320, limits):
     return np.array([d[:6] for d in found[:total]]).reshape(-1, 6)
 
 
-def judge_found(bench, name, what, ours, theirs):
-    """Every row of ours has its counterpart in theirs, and there are as many."""
-    lost = total = 0
-    for a, b in zip(ours, theirs):
+def judge_found(bench, name, what, ours, theirs, raw=None):
+    """Every row of ours has its counterpart in theirs, and there are as many.
+
+    With all boxes and scores of the file, raw, one row in ten may be another one, as neighbours whose scores differ by
+    rounding suppress each other this way or that: the file then has its box with its score, before suppression.
+    """
+    lost = ties = total = 0
+    for i, (a, b) in enumerate(zip(ours, theirs)):
         total += len(a)
         lost += abs(len(a) - len(b))
         free = np.ones(len(b), bool)
         for row in a:
             near = free & (b[:, 0] == row[0]) & (np.abs(b[:, 1:] - row[1:]).max(1) < LIMIT)
-            lost += not near.any()
             free[np.flatnonzero(near)[:1]] = False
-    bench.bad += lost > 0 or total == 0
-    print(f"{name:22} {what:34} {total} found, {lost} others {'ok' if total and not lost else 'WRONG'}", flush=True)
+            if raw and not near.any():
+                boxes, scores = raw[0][i], raw[1][i][:, int(row[0]) - 1]
+                near = (np.abs(scores - row[1]) < LIMIT) & (np.abs(boxes - row[2:]).max(1) < LIMIT)
+                ties += near.any()
+            lost += not near.any()
+    good = total and not lost and ties <= total // 10
+    bench.bad += not good
+    print(f"{name:22} {what:34} {total} found, {ties} ties, {lost} lost {'ok' if good else 'WRONG'}", flush=True)
 
 
 def judge_detector(bench, arch, backbone, side, n_classes, seed):
@@ -205,14 +214,16 @@ def judge_detector(bench, arch, backbone, side, n_classes, seed):
     bench.run("evaluate", "p.safetensors", "--data-backend", "tensors", "--weights", w, "-b", 3, "--precision", "fp32",
               "--detections", "found.json", *options)
     ours = ours_of(bench.folder / "found.json", 3, side)
+    bench.run("convert", w, "raw.onnx", "--no-nms")
+    boxes, scores = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": images})
+    clipped = boxes.clip(0, 1) if is_320 else boxes
     path = str(bench.folder / "d.onnx")
     for opset in (13, NEWEST):
         bench.run("convert", w, "d.onnx", "--opset", opset, *options)
         theirs = detections(path, images)
-        judge_found(bench, name, f"opset {opset}, batch 3", ours, theirs)
-        judge_found(bench, name, f"opset {opset}, batch 1", ours[1:2], detections(path, images[1:2]))
-    bench.run("convert", w, "raw.onnx", "--no-nms")
-    boxes, scores = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": images})
+        judge_found(bench, name, f"opset {opset}, batch 3", ours, theirs, (clipped, scores))
+        judge_found(bench, name, f"opset {opset}, batch 1", ours[1:2], detections(path, images[1:2]),
+                    (clipped[1:2], scores[1:2]))
     here = [suppressed(boxes[i], scores[i], is_320, limits) for i in range(3)]
     judge_found(bench, name, "--no-nms, suppressed here", here, theirs)
     raw = rng.integers(0, 256, (3, side, side, 3)).astype(np.uint8)
