@@ -14,8 +14,8 @@
 bool td_onnx_is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t);
 
 /**
- * Call `use` for each value that the nodes from `first` on read and do not make themselves; i counts
- * them.  A failure of `use` ends it.
+ * Call `use` for each value that the nodes from `first` on read and do not make themselves; i
+ * counts them.  A failure of `use` ends it.
  */
 td_status td_onnx_each_behind(const td_onnx *m, size_t first,
                               td_status (*use)(void *ctx, int i, const char *name),

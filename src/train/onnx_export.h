@@ -32,9 +32,9 @@ const td_norm *td_onnx_norm(const td_model_opts *model);
 /**
  * Fill `m` from the inference graph `g`: input `images`, output `logits`, and `probabilities` if
  * the graph has it and opts->probabilities asks for it; of a graph without `logits` the outputs
- * `codes` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from `p`, a program of that
- * graph, and are copied into m's arena.  With `other`, the same graph for one picture more, the
- * batch is left open: what differs between the two is "N".
+ * `codes` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from
+ * `p`, a program of that graph, and are copied into m's arena.  With `other`, the same graph for
+ * one picture more, the batch is left open: what differs between the two is "N".
  *
  *   TD_EUNSUPPORTED  an op without a counterpart in ONNX; the message names it
  *   TD_ENOMEM
@@ -55,8 +55,8 @@ typedef struct {
 /**
  * For `batch` pictures where the model leaves that open.  The type that every value is declared to
  * have is compared with what comes out.  `m` is kept, `what` names it in messages.  From the first
- * node on that no graph can have, the rest is left to td_onnx_finish.  The values that `also` names,
- * NULL at its end, are outputs of the graph besides the model's own; NULL: none.
+ * node on that no graph can have, the rest is left to td_onnx_finish.  The values that `also`
+ * names, NULL at its end, are outputs of the graph besides the model's own; NULL: none.
  *
  *   TD_EFORMAT       a declared type is another; a node's operands or attributes make no sense
  *   TD_EUNSUPPORTED  an operator, or an attribute of one, that the exporter does not write
