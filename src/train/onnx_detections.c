@@ -303,6 +303,16 @@ static void put_detections(tail *t, const char *boxes, const char *scores)
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
+/* boxes come before scores, which were made first */
+static void order_outputs(td_onnx *m)
+{
+    if (m->st != TD_OK)
+        return;
+    const td_onnx_value scores = m->outputs.at[0];
+    m->outputs.at[0] = m->outputs.at[1];
+    m->outputs.at[1] = scores;
+}
+
 static void take_outputs(td_onnx *m)
 {
     for (size_t i = 0; i < m->outputs.n; i++)
@@ -337,7 +347,9 @@ td_status td_onnx_add_detections(td_onnx *m, const td_anchors *anchors, const td
     take_outputs(m);
     const char *boxes = put_boxes(&t), *scores = put_scores(&t);
     t.named = &m->outputs;
-    if (nms)
+    if (nms) {
         put_detections(&t, boxes, scores);
+        order_outputs(m);
+    }
     return m->st;
 }

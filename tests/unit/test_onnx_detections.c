@@ -191,12 +191,16 @@ static void test_best_boxes(void **state)
         { 0.97, 1, 1000, 50, false },                                  /* the whole is */
         { 0.99999, 0.5, 10, 10, false },                               /* few, or none */
     };
+    static const char *const names[] = { "detection_boxes", "detection_scores", "detection_classes",
+                                         "num_detections" };
     (void)state;
     for (int kind = TD_DETECTOR_SSD320; kind <= TD_DETECTOR_SSD300; kind++) {
         sample s = heads_of((td_detector)kind, kind == TD_DETECTOR_SSD300 ? 300 : 160, 2);
         for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
             expect_ok(open_model(&s, &limits[i]));
             assert_int_equal(s.m->outputs.n, 4);
+            for (size_t k = 0; k < 4; k++)
+                assert_string_equal(s.m->outputs.at[k].name, names[k]);
             expect_ok(run_model(&s));
             const int n = check_detections(&s, &limits[i]);
             assert_true(i == 4 || n > 0);
