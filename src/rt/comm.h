@@ -17,6 +17,7 @@
 #ifndef TD_RT_COMM_H
 #define TD_RT_COMM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +29,10 @@ typedef struct td_comm td_comm;
 TD_CHECKED td_status td_comm_open(const td_rank_place *place, const td_mesh_opts *opts,
                                   td_comm **out);
 
-/** Leave: after TD_OK in peace, else the others are told this thread's error message. */
+/**
+ * Leave: after TD_OK in peace, else the others are told this thread's error message.  Every job that
+ * was begun is done then.
+ */
 void td_comm_close(td_comm *c, td_status st);
 
 int td_comm_rank(const td_comm *c);
@@ -78,7 +82,7 @@ struct td_comm_job {
     td_status (*run)(td_comm *c, void *ctx);
     void *ctx;
     td_comm_job *next; /* comm.c's, as all below */
-    bool is_done;
+    atomic_bool is_done;
 };
 
 /** Have `j` done after all that were begun before; it must live until td_comm_wait returned. */

@@ -293,8 +293,9 @@ void td_reduction_free(td_reduction *r)
 {
     if (!r)
         return;
-    for (int b = 0; r->c && r->buckets && b < r->n; b++) /* the thread may be at it */
-        if (r->buckets[b].is_begun)
+    /* the thread may be at it; unless all is done, and then the comm may be closed */
+    for (int b = 0; r->c && r->buckets && b < r->n; b++)
+        if (r->buckets[b].is_begun && !atomic_load(&r->buckets[b].job.is_done))
             (void)!td_comm_wait(r->c, &r->buckets[b].job);
     if (r->is_shared)
         munmap(r->base, r->n_bytes);

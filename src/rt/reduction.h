@@ -28,7 +28,7 @@ typedef struct td_reduction td_reduction;
  */
 TD_CHECKED td_status td_reduction_new(td_comm *c, int n, const int64_t *n_floats, bool starts,
                                       td_reduction **out);
-void td_reduction_free(td_reduction *r); /* NULL is fine */
+void td_reduction_free(td_reduction *r); /* NULL is fine; also when the comm has been closed */
 
 /** Where this rank's numbers of a bucket go, and what the sum starts from (the same on all). */
 float *td_reduction_own(td_reduction *r, int bucket);

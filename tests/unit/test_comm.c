@@ -261,8 +261,8 @@ static int reduce_and_compare(const td_rank_place *place, void *ctx)
             }
         }
     }
-    td_reduction_free(r);
     td_comm_close(c, TD_OK);
+    td_reduction_free(r); /* as a job's program goes after its ranks */
     return 0;
 }
 
