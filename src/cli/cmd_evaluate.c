@@ -240,6 +240,8 @@ static td_status show(const td_evaluate_result *r, const td_call *call)
 static td_status show_round(void *ctx, const td_evaluate_result *r)
 {
     const td_call *call = ctx;
+    if (r->rank > 0) /* 0 speaks for all */
+        return TD_OK;
     TD_TRY(show(r, call));
     TD_TRY(td_text_status(call->out));
     if (td_verb_print(call->out, 0) != 0)

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "io/safetensors.h"
+#include "rt/ranks.h"
 #include "train/checkpoint.h"
 #include "train/weight_file.h"
 
@@ -91,6 +92,17 @@ static td_status judge_once(const td_evaluate_opts *o,
     return told == TD_OK ? st : told;
 }
 
+/* ranks meet for one evaluation, and could see different checkpoints */
+static td_status check_ranks(const td_evaluate_opts *o)
+{
+    td_rank_place place;
+    TD_TRY(td_ranks_here(&place));
+    if (place.size > 1 && !o->run_once)
+        return td_error(TD_EUSAGE, "--checkpoint-dir is watched by one rank; several judge what is "
+                                   "there with --run-once");
+    return TD_OK;
+}
+
 td_status td_evaluate_watch(const td_evaluate_opts *opts,
                             td_status (*each)(void *ctx, const td_evaluate_result *r), void *ctx)
 {
@@ -103,6 +115,7 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
     TD_OUT(st);
     TD_OUT(td_log_configure(o.log));
     td_signals_catch();
+    TD_OUT(check_ranks(&o));
     if (!td_path_is_folder(o.checkpoint_dir))
         TD_OUT(td_error(TD_ENOTFOUND, "'%s' is no folder", o.checkpoint_dir));
     if (o.run_once && !td_path_exists(path))
