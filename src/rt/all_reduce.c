@@ -77,6 +77,21 @@ const td_kernel *td_collective_select(const td_node *n)
 
 /* --- buckets ---------------------------------------------------------------------------------- */
 
+int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
+{
+    enum { LINE = 16, COPIES = 3 }; /* as reduction.c lays them out */
+    int64_t floats = 0;
+    bool starts = false;
+    for (int i = 0; c && i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op != &td_op_all_reduce && n->op != begin_kernel.op)
+            continue;
+        floats += (floats_of(n) + LINE - 1) / LINE * LINE;
+        starts = starts || n->n_in > 2;
+    }
+    return floats * (int64_t)sizeof(float) * (COPIES + starts);
+}
+
 td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
 {
     int n_buckets = 0;

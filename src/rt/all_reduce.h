@@ -18,6 +18,12 @@ const td_kernel *td_collective_select(const td_node *n);
  */
 TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out);
 
+/**
+ * What a rank will hold for them: its numbers, the sums, and its slice of everybody's, which lie in
+ * common memory or come over the connections.  `g` before or after pass buckets; 0 for one rank.
+ */
+int64_t td_collective_bytes(const td_graph *g, const td_comm *c);
+
 /** How long the runs of a program so far have waited for sums over ranks. */
 double td_program_waited_s(const struct td_program *p);
 

@@ -150,11 +150,17 @@ void td_comm_begin(td_comm *c, td_comm_job *j)
     td_mesh_wake(c->mesh);
 }
 
+/* under the lock */
+static void await(td_comm *c, const td_comm_job *j)
+{
+    while (!j->is_done)
+        pthread_cond_wait(&c->is_done, &c->lock);
+}
+
 td_status td_comm_wait(td_comm *c, td_comm_job *j)
 {
     pthread_mutex_lock(&c->lock);
-    while (!j->is_done)
-        pthread_cond_wait(&c->is_done, &c->lock);
+    await(c, j);
     td_status st = c->st == TD_OK ? TD_OK : td_error_set(c->st, c->message);
     pthread_mutex_unlock(&c->lock);
     return st;
@@ -470,8 +476,8 @@ void td_comm_close(td_comm *c, td_status st)
     pthread_mutex_unlock(&c->lock);
     td_comm_job j = { .run = leave, .ctx = &(leaving){ is_peace ? NULL : why } };
     td_comm_begin(c, &j);
-    (void)!td_comm_wait(c, &j);
+    pthread_mutex_lock(&c->lock);
+    await(c, &j); /* this thread's message stays what it is */
+    pthread_mutex_unlock(&c->lock);
     release(c);
-    if (st != TD_OK) /* the caller's own words, which waiting may have replaced */
-        (void)td_error_set(st, own);
 }

@@ -506,6 +506,11 @@ void td_mesh_leave(td_mesh *m, const char *why)
         (void)poll(NULL, 0, 5);
     }
     drain(m, td_now_ns() + (int64_t)DRAIN_MS * 1000000);
+    for (int r = 0; r < m->size; r++) { /* nobody is lost any more */
+        if (m->peers[r].fd >= 0)
+            close(m->peers[r].fd);
+        m->peers[r].fd = -1;
+    }
 }
 
 void td_mesh_free(td_mesh *m)

@@ -58,7 +58,7 @@ TD_CHECKED td_status td_mesh_exchange(td_mesh *m, const td_piece *with);
 TD_CHECKED td_status td_mesh_pump(td_mesh *m, int ms);
 void td_mesh_wake(td_mesh *m);
 
-/** Tell the others that this rank ends; `why` NULL: all is well. */
+/** Tell the others that this rank ends; `why` NULL: all is well.  Only td_mesh_free may follow. */
 void td_mesh_leave(td_mesh *m, const char *why);
 
 /** NULL is fine. */
