@@ -2,7 +2,8 @@
  * memory_limit.c -- what is left for the step when a process has a limit, and what to say if that
  * is too little
  *
- *     limit = step + validation + input + checkpoint + runtime      as in largest_batch.c
+ *     limit = step + validation + input + checkpoint + sums over ranks + runtime
+ *                                                      as in largest_batch.c, but for the ranks
  *
  * Here the process itself is measured in place: a step of one picture is compiled, run and freed;
  * what the process holds then are libraries, kernels and whatever the job has loaded.
@@ -13,6 +14,8 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "ir/graph.h"
+#include "rt/all_reduce.h"
+#include "rt/device.h"
 #include "train/benchmark.h"
 #include "train/network.h"
 #include "train/synthetic_step.h"
@@ -83,6 +86,18 @@ out:
     return st;
 }
 
+/* ranks compile the same step only if they have as much left for it: as the one with least has */
+static td_status share_largest(td_comm *c, int64_t *bytes)
+{
+    const int64_t own = *bytes;
+    int64_t *all = td_alloc((size_t)td_comm_size(c), sizeof *all);
+    td_status st = all ? td_comm_gather(c, &own, sizeof own, all) : TD_ENOMEM;
+    for (int r = 0; st == TD_OK && r < td_comm_size(c); r++)
+        *bytes = all[r] > *bytes ? all[r] : *bytes;
+    td_free(all);
+    return st;
+}
+
 static td_status plan_judge(const td_memory_share *m, int batch, int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
@@ -117,7 +132,8 @@ static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batc
     int64_t judge = 0;
     if (m->judges)
         TD_TRY(plan_judge(m, batch, &judge));
-    *bytes = judge + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0);
+    *bytes = judge + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
+             td_collective_bytes(g, m->dev->comm);
     return TD_OK;
 }
 
@@ -209,6 +225,7 @@ td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_comp
     if (!m->limit)
         return td_compile(g, m->dev, c, out);
     TD_TRY(measure_process(m, &process));
+    TD_TRY(share_largest(m->dev->comm, &process));
     TD_TRY(plan_rest(m, g, m->batch, &rest));
     c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;
     c->least_bytes = &least;
