@@ -30,8 +30,8 @@ TD_CHECKED td_status td_comm_open(const td_rank_place *place, const td_mesh_opts
                                   td_comm **out);
 
 /**
- * Leave: after TD_OK in peace, else the others are told this thread's error message.  Every job that
- * was begun is done then.
+ * Leave: after TD_OK in peace, else the others are told this thread's error message.  Every job
+ * that was begun is done then.
  */
 void td_comm_close(td_comm *c, td_status st);
 

@@ -66,7 +66,8 @@ cat >net.td <<END
 output logits = %f
 END
 "$TANDEM" dataset draw set --classes 4 --train 128 --val 8 --size 16 >out 2>err || exit 1
-epochs=40 # of 128 / (2 NP) steps; far more than are reached before the kill
+epochs=100 # of 128 / (2 NP) steps; more than are reached before the kill
+ends=12    # where the runs that nobody kills end: beyond any kill
 fixed="train set --model net.td --threads 1 --workers 1 --seed 3 --lr 0.01 -b 2 -p 1 --epochs $epochs --checkpoint-every 1"
 
 # --- kills ---------------------------------------------------------------------------------------
@@ -108,14 +109,14 @@ kill_one() {
 go_on() {
     from=
     [ -e run/checkpoint.safetensors ] && from="--resume run/checkpoint.safetensors"
-    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs 4 --final-state $from --workspace run \
+    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs $ends --final-state $from --workspace run \
         --final-weights after.safetensors >out 2>err </dev/null || complain "$name: does not go on"
     cmp -s after.safetensors "straight$np.safetensors" || complain "$name: going on gave other bytes"
     n_resumed=$((n_resumed + 1))
 }
 
 for np; do
-    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs 4 --final-state --workspace straight \
+    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs $ends --final-state --workspace straight \
         --final-weights "straight$np.safetensors" >out 2>err </dev/null || complain "$np ranks: no run at all"
     i=0
     while [ $i -lt "$kills" ]; do
