@@ -39,7 +39,7 @@ static td_status open_weights(evaluation *e)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
-    TD_TRY(td_weight_file_open(e->o.weights, &e->weights));
+    TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     TD_TRY(td_weight_facts_check(e->weights, e->o.weights, &e->o.model));
     return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,

@@ -44,7 +44,7 @@ struct td_predictor {
 
 static td_status set_up(td_predictor *p)
 {
-    TD_TRY(td_weight_file_open(p->o.weights, &p->weights));
+    TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
     td_weight_facts_apply(p->weights, td_model_is_default(&p->o.model), &p->o.model);
     TD_TRY(td_weight_facts_check(p->weights, p->o.weights, &p->o.model));
     if (td_model_detector(&p->o.model))

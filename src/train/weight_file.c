@@ -3,6 +3,8 @@
  */
 #include "train/weight_file.h"
 
+#include <string.h>
+
 #include "io/blob.h"
 #include "io/pth.h"
 #include "model/arch.h"
@@ -44,6 +46,12 @@ const char *td_weight_file_arch(const td_tensors *t)
         return row->name;
     td_error_clear();
     return NULL;
+}
+
+bool td_weight_file_is_average(const td_tensors *t)
+{
+    const char *section = td_tensors_meta(t, "torch.section");
+    return section && strstr(section, "ema");
 }
 
 td_status td_weight_file_open(const char *path, td_tensors **out)

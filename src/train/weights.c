@@ -13,6 +13,7 @@
 #include "train/freeze.h"
 #include "train/inputs.h"
 #include "train/network.h"
+#include "train/weight_file.h"
 
 #define TRACKED ".num_batches_tracked"
 
@@ -159,6 +160,8 @@ static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
 {
     char name[256];
     bool has_ema = false;
+    if (td_weight_file_is_average(t))
+        use_ema = false;
     for (size_t i = 0; i < td_tensors_count(t); i++) {
         const td_tensor *x = td_tensors_at(t, i);
         const bool is_ema = td_text_starts(x->name, TD_EMA_PREFIX);

@@ -63,11 +63,17 @@ for container in zip legacy; do
         expect 0 evaluate set $net --weights $kind.safetensors --logits got.safetensors
         same want.safetensors got.safetensors
     done
+    # which of the two, without converting
+    expect 0 evaluate set $net --weights "$files/checkpoint-$container.pth.tar" --use-ema --logits got.safetensors
+    expect 0 evaluate set $net --weights "$files/tiny-ema.safetensors" --logits want.safetensors
+    same want.safetensors got.safetensors
     # ONNX of the averages in one step
     expect 0 convert --ema "$files/checkpoint-$container.pth.tar" --model "$files/tiny.td" got.onnx
     expect 0 convert "$files/tiny-ema.safetensors" --model "$files/tiny.td" want.onnx
     same want.onnx got.onnx
 done
+expect 1 evaluate set $net --weights "$files/tiny.pth" --use-ema
+says "tiny.pth' has no averaged weights"
 expect 1 convert --ema "$files/tiny.pth" --model "$files/tiny.td" none.onnx
 says "tiny.pth' has no averaged weights"
 expect 0 convert --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
