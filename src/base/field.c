@@ -230,22 +230,40 @@ static bool is_whole_in_range(const td_field *f, int64_t v)
     return is_above && is_below;
 }
 
+/* K, KB, M, ... are powers of 1000, Ki, KiB, Mi, ... of 1024, in large letters or small */
 static int64_t suffix_factor(const char *suffix)
 {
     /* clang-format off */
     static const struct { const char *suffix; int64_t factor; } table[] = {
-        { "",   1 },
-        { "k",  1000 },              { "K",  1000 },
-        { "M",  1000000 },           { "G",  1000000000 },
-        { "Ki", INT64_C(1) << 10 },  { "Mi", INT64_C(1) << 20 },  { "Gi", INT64_C(1) << 30 },
-        { "kB", 1000 },              { "MB", 1000000 },           { "GB", 1000000000 },
-        { "KiB", INT64_C(1) << 10 }, { "MiB", INT64_C(1) << 20 }, { "GiB", INT64_C(1) << 30 },
+        { "",    1 },
+        { "K",   1000 },             { "KB",  1000 },             { "KI",  INT64_C(1) << 10 },
+        { "KIB", INT64_C(1) << 10 }, { "M",   1000000 },          { "MB",  1000000 },
+        { "MI",  INT64_C(1) << 20 }, { "MIB", INT64_C(1) << 20 }, { "G",   1000000000 },
+        { "GB",  1000000000 },       { "GI",  INT64_C(1) << 30 }, { "GIB", INT64_C(1) << 30 },
+        { "T",   1000000000000 },    { "TB",  1000000000000 },    { "TI",  INT64_C(1) << 40 },
+        { "TIB", INT64_C(1) << 40 },
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (strcmp(suffix, table[i].suffix) == 0)
+        if (strcasecmp(suffix, table[i].suffix) == 0)
             return table[i].factor;
     return 0;
+}
+
+/* "1.5G": a fraction of a unit, where that is a whole number; digits and a dot, then the unit */
+static bool is_part_of_unit(const char *value, int64_t *out)
+{
+    char digits[32];
+    double x;
+    const size_t n = strspn(value, "0123456789.");
+    const int64_t factor = suffix_factor(value + n);
+    if (n == 0 || n >= sizeof digits || factor <= 1 || !memchr(value, '.', n))
+        return false;
+    snprintf(digits, sizeof digits, "%.*s", (int)n, value);
+    if (!td_text_to_real(digits, &x) || x * (double)factor >= 9007199254740992.0)
+        return false;
+    *out = (int64_t)(x * (double)factor);
+    return (double)*out == x * (double)factor;
 }
 
 static td_status set_whole(const td_field *f, member *m, const char *value, const char *subject)
@@ -256,11 +274,14 @@ static td_status set_whole(const td_field *f, member *m, const char *value, cons
     bool is_too_large = errno == ERANGE;
     int64_t factor = suffix_factor(end);
     double ignored;
-    if (end == value || factor == 0 || isspace((unsigned char)*value))
+    int64_t product;
+    if (is_part_of_unit(value, &product)) {
+        v = product;
+        factor = 1;
+    } else if (end == value || factor == 0 || isspace((unsigned char)*value))
         return td_text_to_real(value, &ignored)
                    ? td_error(TD_EUSAGE, "%s: %s is not a whole number", subject, value)
                    : td_error(TD_EUSAGE, "%s: '%s' is not a number", subject, value);
-    int64_t product;
     if (is_too_large || __builtin_mul_overflow((int64_t)v, factor, &product) ||
         !is_whole_in_range(f, product))
         return out_of_range(f, subject, value);

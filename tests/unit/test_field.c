@@ -139,6 +139,14 @@ static void whole_numbers_are_set(void **state)
         { "1Gi", 1 << 30 },
         { "4GB", 4000000000 },
         { "2MiB", 2 << 20 },
+        { "3kb", 3000 },
+        { "3KB", 3000 },
+        { "2kib", 2048 },
+        { "5g", 5000000000 },
+        { "7TB", 7000000000000 },
+        { "1Ti", INT64_C(1) << 40 },
+        { "1.5G", 1500000000 },
+        { "0.5KiB", 512 },
         { "+7", 7 },
         { "1000000000000000", INT64_C(1000000000000000) },
     };
@@ -165,6 +173,11 @@ static void whole_numbers_are_set(void **state)
     set_bad("stride", "", "--stride: '' is not a number");
     set_bad("stride", " 1", "--stride: ' 1' is not a number");
     set_bad("stride", "1x", "--stride: '1x' is not a number");
+    set_bad("stride", "1x.5k", "--stride: '1x.5k' is not a number");
+    set_bad("stride", "1.5.5k", "--stride: '1.5.5k' is not a number");
+    set_bad("t", "1.0005k", "--total-count: '1.0005k' is not a number");
+    set_bad("t", "4GiBB", "--total-count: '4GiBB' is not a number");
+    set_bad("stride", "1.5k", "--stride: 1.5k is out of range, wanted 1 to 16");
     set_bad("stride", "1.5", "--stride: 1.5 is not a whole number");
     set_bad("t", "-1", "--total-count: -1 is out of range, wanted 0 to 1000000000000000");
 }
