@@ -121,6 +121,7 @@ typedef struct {
     char **argv;
     const char **rest;
     int n_rest;
+    const char *arch; /* --arch of the line, or the default's text; NULL: the verb has none */
 } line;
 
 /* the argument DATA stands for --data, which files may name too, but not the same line */
@@ -135,6 +136,26 @@ static td_status check_data(const line *l, const td_field_group *groups)
                             l->rest[0], data);
     }
     return TD_OK;
+}
+
+static const td_model_opts *model_of(const td_field_group *groups)
+{
+    while (groups->fields && groups->fields != td_model_fields())
+        groups++;
+    return groups->fields ? groups->base : NULL;
+}
+
+/* --arch of the line beside --model, which a file may have named; a preset's name, which --model
+   may have been too, is gone.  The default is the same text, not an equal one. */
+static td_status check_network(const line *l, const td_field_group *groups)
+{
+    td_model_opts d;
+    const td_model_opts *model = model_of(groups);
+    td_model_defaults(&d);
+    if (!model || !model->model || l->arch == d.arch)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--arch %s and --model %s name two networks: only one can be meant",
+                    l->arch, model->model);
 }
 
 static td_status parse(const td_verb *verb, line *l, const td_field_group *groups, td_arena *arena)
@@ -155,6 +176,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     if (c->help)
         return TD_OK;
     const td_common said = *c;
+    l->arch = model_of(groups) ? model_of(groups)->arch : NULL;
     TD_TRY(check_data(l, groups));
     if (verb->check)
         TD_TRY(verb->check(opts));
@@ -189,6 +211,7 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     };
     if (verb->settle)
         TD_TRY(verb->settle(&call));
+    TD_TRY(check_network(&l, groups));
     if (c.print_config)
         return print_config(verb, opts, out);
     td_status st = verb->run(&call);

@@ -105,6 +105,18 @@ says "cannot be written"
 expect 1 classify --weights absent.safetensors -- --odd-name.jpg
 says "absent.safetensors"
 
+# two networks, on the line or of a file and the line
+own=$TANDEM_SOURCE/examples/small_cnn.td
+expect 2 train DIR --arch resnet18 --model "$own" --print-config
+says "^tandem: error: --arch resnet18 and --model .*small_cnn.td name two networks: only one can be meant$"
+expect 2 inspect model --model "$own" --arch resnet50
+says "name two networks"
+expect 0 train DIR --model "$own" --print-config
+cp out own.yaml
+expect 0 train DIR --config own.yaml --print-config
+expect 2 train DIR --config own.yaml --arch resnet18 --print-config
+says "name two networks"
+
 # the wait policy is settled once, and what the user chose is left alone
 last="restart"
 GOMP_SPINCOUNT=77 "$TANDEM" doctor >out 2>err || complain "doctor with GOMP_SPINCOUNT fails"
