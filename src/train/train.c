@@ -421,7 +421,8 @@ static td_status run(job *j)
         TD_TRY(train_epoch(j, &is_whole));
         if (!is_whole) {
             /* a step limit or a signal inside the epoch: keep the place */
-            j->s.last_train_loss = mean_loss(&j->s);
+            if (j->s.iteration) /* else that of the epoch before */
+                j->s.last_train_loss = mean_loss(&j->s);
             double seconds = j->data_s + j->compute_s;
             if (seconds > 0)
                 j->out->images_per_s =

@@ -274,6 +274,9 @@ static void open_scaler(job *j)
     td_scaler_choose(&j->o, half, &j->s.scaler);
     if (j->o.resume)
         td_scaler_resume(&j->s.scaler, &saved);
+    if (j->o.loss_scale_interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
+        td_log(TD_LOG_WARN, "train",
+               "the loss scale does not change: --loss-scale-interval does nothing");
 }
 
 /* one optimiser step for so many batches */
