@@ -90,6 +90,8 @@ static td_status draw_one(void *ctx, int worker, int64_t i)
     char path[PATH_BYTES];
     int kind, split;
     int64_t number;
+    if (td_signal_caught())
+        return td_error(TD_ESTOPPED, "a signal came; no data set was drawn");
     TD_TRY(picture_path(d, i, path, &kind, &split, &number));
     td_rng r = td_rng_make(d->opts.seed, TD_RNG_DRAW, (uint64_t)number, (uint64_t)split);
     if (d->opts.boxes)
@@ -290,6 +292,7 @@ td_status td_dataset_draw(const char *path, const td_draw_opts *opts)
         len--;
     if (snprintf(d.folder, PATH_BYTES, "%.*s.part.%d", len, path, (int)getpid()) >= PATH_BYTES)
         return too_long(path);
+    td_signals_catch(); /* a half-drawn folder goes away */
     td_status st = draw_all(&d);
     if (st == TD_OK && rename(d.folder, path) != 0)
         st = td_error_errno(TD_EIO, "cannot rename '%s' to '%s'", d.folder, path);
