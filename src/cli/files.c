@@ -34,6 +34,19 @@ static td_status add_path(td_cli_files *p, const char *path)
     return TD_OK;
 }
 
+/* a list may have been written on Windows: "name.jpg\r", unless a file is called that */
+static void cut_return(char *line)
+{
+    const size_t n = strlen(line);
+    FILE *f = NULL;
+    if (n == 0 || line[n - 1] != '\r' || (f = fopen(line, "rb"))) {
+        if (f)
+            fclose(f);
+        return;
+    }
+    line[n - 1] = '\0';
+}
+
 /* cut at line ends, in place; empty lines are skipped */
 static td_status add_lines(td_cli_files *p, td_text *list)
 {
@@ -41,6 +54,7 @@ static td_status add_lines(td_cli_files *p, td_text *list)
         end = s + strcspn(s, "\n");
         if (*end)
             *end++ = '\0';
+        cut_return(s);
         if (*s)
             TD_TRY(add_path(p, s));
     }
