@@ -418,7 +418,8 @@ typedef struct {
     const char *weights;
     bool use_ema; /* the file's averaged weights */
     bool ignore_orientation;
-    const char *draw; /* folder for the pictures with their boxes; NULL: none */
+    const char *classes; /* "RBC,WBC": boxes of these alone; NULL: of all */
+    const char *draw;    /* folder for the pictures with their boxes; NULL: none */
     int batch_size;   /* at most; 0: 8 */
     int workers;      /* decoding threads; 0: chosen */
     const char *device;
@@ -448,6 +449,9 @@ typedef struct {
     int n;
     const td_found_box *boxes; /* [n], best first */
     const char *drawn;         /* the picture with its boxes, or NULL */
+    int n_classes;             /* that the weight file names: all that may be found; 0: unknown */
+    const char *const *class_names; /* [n_classes] */
+    const int64_t *categories;      /* [n_classes] */
 } td_found;
 
 /**

@@ -11,6 +11,7 @@ typedef struct {
     td_text detections, categories; /* of the JSON object */
     int64_t seen[1024];             /* categories that are listed already */
     int n_seen;
+    bool are_known; /* the network's classes, which are listed */
 } listing;
 
 static void groups(void *opts, td_field_group *out)
@@ -24,17 +25,33 @@ static void groups(void *opts, td_field_group *out)
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
+static void list_category(td_text *list, int64_t id, const char *name)
+{
+    td_text_add(list, list->len ? ", {" : "{");
+    td_json_add(list, "id", (double)id);
+    td_json_add_text(list, "name", name);
+    td_text_add(list, "}");
+}
+
+/* of a network that names its classes, all of them, found or not */
+static void add_categories(listing *l, const td_found *f)
+{
+    for (int i = 0; i < f->n_classes && !l->are_known; i++)
+        list_category(&l->categories, f->categories[i], f->class_names[i]);
+    l->are_known = l->are_known || f->n_classes > 0;
+}
+
+/* else those that were found */
 static void add_category(listing *l, const td_found_box *b)
 {
+    if (l->are_known)
+        return;
     for (int i = 0; i < l->n_seen; i++)
         if (l->seen[i] == b->category)
             return;
     if (l->n_seen == (int)(sizeof l->seen / sizeof *l->seen))
         return;
-    td_text_add(&l->categories, l->n_seen ? ", {" : "{");
-    td_json_add(&l->categories, "id", (double)b->category);
-    td_json_add_text(&l->categories, "name", b->name);
-    td_text_add(&l->categories, "}");
+    list_category(&l->categories, b->category, b->name);
     l->seen[l->n_seen++] = b->category;
 }
 
@@ -65,6 +82,7 @@ static void add_json(listing *l, const td_found *f)
     if (f->drawn)
         td_json_add_text(out, "drawn", f->drawn);
     td_text_add(out, "}");
+    add_categories(l, f);
     for (int i = 0; i < f->n; i++)
         add_json_box(l, &f->boxes[i]);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -43,6 +44,7 @@ typedef struct {
     int64_t next;  /* the picture to report */
     int64_t n_bad; /* bad ones reported */
     td_found_box boxes[TD_NMS_TOTAL_MAX];
+    bool *is_wanted;  /* [K + 1] by label; NULL: all are */
     char (*room)[24]; /* [TD_NMS_TOTAL_MAX] names of classes without one */
     td_map drawn;     /* names of files in the folder */
     td_status (*each)(void *ctx, const td_found *f);
@@ -57,6 +59,7 @@ static void release(detector *d)
     td_device_close(d->dev);
     td_classes_free(d->n_names, d->names);
     td_free(d->categories);
+    td_free(d->is_wanted);
     td_free(d->room);
     td_map_release(&d->drawn);
     td_tensors_free(d->weights);
@@ -64,6 +67,58 @@ static void release(detector *d)
 }
 
 /* --- open ------------------------------------------------------------------------------------- */
+
+/* the class of a name, or of the number of its category where that is no name; 0: none */
+static int find_class(const detector *d, const char *name)
+{
+    int64_t category;
+    for (int i = 0; i < d->n_names; i++)
+        if (strcmp(d->names[i], name) == 0)
+            return i + 1;
+    if (!td_text_to_int(name, &category))
+        return 0;
+    for (int i = 0; i < d->n_categories; i++)
+        if (d->categories[i] == category)
+            return i + 1;
+    const bool is_label = !d->n_categories && category >= 1 && category <= d->o.model.num_classes;
+    return is_label ? (int)category : 0;
+}
+
+static td_status no_class(const detector *d, const char *name)
+{
+    td_text known = { 0 };
+    for (int i = 0; i < d->n_names && i < 20; i++)
+        td_text_add(&known, "%s%s", i ? ", " : "; there are ", d->names[i]);
+    td_status st = td_error(TD_EUSAGE, "--classes: '%s' has no class '%s'%s%s", d->o.weights, name,
+                            td_text_get(&known), d->n_names > 20 ? ", ..." : "");
+    td_text_release(&known);
+    return st;
+}
+
+/* "RBC,WBC"; a name that has a comma itself is given by its category's number */
+static td_status choose_classes(detector *d)
+{
+    td_status st = TD_OK;
+    char *list = NULL;
+    if (!d->o.classes)
+        return TD_OK;
+    d->is_wanted = td_alloc((size_t)d->o.model.num_classes + 1, sizeof *d->is_wanted);
+    list = td_copy_text(d->o.classes);
+    if (!d->is_wanted || !list)
+        TD_OUT(TD_ENOMEM);
+    for (char *name = list, *end; name; name = end) {
+        end = strchr(name, ',');
+        if (end)
+            *end++ = '\0';
+        const int label = find_class(d, name);
+        if (label < 1 || label > d->o.model.num_classes)
+            TD_OUT(no_class(d, name));
+        d->is_wanted[label] = true;
+    }
+out:
+    td_free(list);
+    return st;
+}
 
 static td_status open_weights(detector *d)
 {
@@ -89,6 +144,7 @@ static td_status open_weights(detector *d)
                                 &d->names));
     TD_TRY(td_boxes_categories_from_json(td_tensors_meta(d->weights, "tandem.categories"), path,
                                          &d->n_categories, &d->categories));
+    TD_TRY(choose_classes(d));
     return td_model_image_size(m, &m->image_size);
 }
 
@@ -132,14 +188,31 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
+/* no picture that is looked at lies in the folder of those that are drawn: it would be written over,
+   perhaps by another of its name */
+static td_status check_drawn(const detector *d)
+{
+    for (int64_t i = 0; d->o.draw && i < td_dataset_count(d->ds); i++) {
+        const char *path = td_dataset_path(d->ds, i);
+        char *drawn = td_path_join(d->o.draw, td_path_base(path));
+        if (!drawn)
+            return TD_ENOMEM;
+        const bool is_same = td_path_is_same(drawn, path);
+        td_free(drawn);
+        if (is_same)
+            return td_error(TD_EARG, "--draw: '%s' would be written over", path);
+    }
+    return TD_OK;
+}
+
 /* "holiday/beach.jpeg" -> "beach.jpeg", "beach.2.jpeg" for another of that name; .png for endings
    that are not written */
 static td_status choose_name(detector *d, const char *path, char *out, size_t n)
 {
     const char *base = td_path_base(path), *dot = strrchr(base, '.');
     const int stem = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-    const bool is_kept = dot && (td_text_ends(dot, ".jpg") || td_text_ends(dot, ".jpeg") ||
-                                 td_text_ends(dot, ".png"));
+    const bool is_kept = dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
+                                 strcasecmp(dot, ".png") == 0);
     const char *ending = is_kept ? dot : ".png";
     snprintf(out, n, "%.*s%s", stem, base, ending);
     for (int i = 2; td_map_has(&d->drawn, out); i++)
@@ -181,8 +254,6 @@ static td_status draw(detector *d, const td_found *f, const void *bytes, size_t 
     *out = td_path_join(d->o.draw, name);
     if (!*out)
         TD_OUT(TD_ENOMEM);
-    if (td_path_is_same(*out, f->path))
-        TD_OUT(td_error(TD_EARG, "--draw: '%s' would be written over", f->path));
     TD_OUT(td_image_decode(bytes, n_bytes, &how, &img, NULL));
     TD_OUT(draw_on(d, &img, f));
     TD_OUT(td_image_encode(&img, name, JPEG_QUALITY, &encoded));
@@ -203,13 +274,16 @@ static const char *class_name(detector *d, int label, char room[24])
     return room;
 }
 
-static void fill(detector *d, const td_detection *found, int n, td_found *f)
+static void fill(detector *d, const td_detection *found, int n_found, td_found *f)
 {
     const double w = f->width, h = f->height;
-    for (int i = 0; i < n; i++) {
+    int n = 0;
+    for (int i = 0; i < n_found; i++) {
         const td_rect r = found[i].box;
         const int label = found[i].label;
-        d->boxes[i] =
+        if (d->is_wanted && !d->is_wanted[label])
+            continue;
+        d->boxes[n++] =
             (td_found_box){ .label = label,
                             .category = label <= d->n_categories ? d->categories[label - 1] : label,
                             .name = class_name(d, label, d->room[i]),
@@ -238,7 +312,10 @@ static td_status report_good(detector *d, int row)
     int n;
     char *bytes = NULL, *drawn = NULL;
     size_t n_bytes;
-    td_found f = { .path = td_dataset_path(d->ds, d->next++) };
+    td_found f = { .path = td_dataset_path(d->ds, d->next++),
+                   .n_classes = d->n_names < d->n_categories ? d->n_names : d->n_categories,
+                   .class_names = (const char *const *)d->names,
+                   .categories = d->categories };
     const td_detection *found = td_finder_found(d->finder, row, &n);
     td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
     if (st == TD_OK)
@@ -304,6 +381,7 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     td_set_threads(opts->threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
+    TD_OUT(check_drawn(d));
     const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
     TD_OUT(open_finder(d, batch));
     TD_OUT(open_data(d, batch));

@@ -33,6 +33,8 @@ static const td_field detect_fields[] = {
     TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_BOOL   (td_detect_opts, ignore_orientation, false,
                "leave EXIF-rotated pictures as they are stored"),
+    TD_TEXT   (td_detect_opts, classes, NULL, "LIST",
+               "boxes of these classes alone, by name or category id: 'cat,dog'"),
     TD_TEXT   (td_detect_opts, draw, NULL, "FOLDER",
                "the pictures with their boxes and names drawn on them go here"),
     TD_INT_AS (td_detect_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,

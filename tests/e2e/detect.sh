@@ -89,7 +89,7 @@ says '^tandem: error: --run-once belongs to --checkpoint-dir$'
 # --- detect ------------------------------------------------------------------------------------
 expect 0 detect --weights $weights --threads 1 --min-score 0.001 --draw drawn --json set/val
 prints '^\{"images": \[\{"id": 1, "file_name": "set/val/[0-9]+.jpg", "width": 160, "height": 160, "drawn": "drawn/[0-9]+.jpg"\}, '
-prints '"categories": \[\{"id": [12], "name": "[a-z]+"\}'
+prints '"categories": \[\{"id": 1, "name": "[a-z]+"\}, \{"id": 2, "name": "[a-z]+"\}\]'
 prints '"detections": \[\{"image_id": 1, "category_id": [12], "bbox": \[[-0-9.]+, [-0-9.]+, [0-9.]+, [0-9.]+\], "score": 0\.[0-9]+'
 [ "$(ls drawn | wc -l)" = 3 ] || complain "not three pictures drawn"
 expect 0 dataset check set

@@ -26,6 +26,37 @@ says "'classifier.safetensors' has weights of resnet18, --arch ssd320 cannot tak
 expect 0 evaluate set --weights fresh.safetensors --threads 1 -b 2
 says "'fresh.safetensors' names no classes and has 4, the data have 2: its first are taken for them"
 
+# --- detect: classes, lists, folders ------------------------------------------------------------------
+find_one="detect --weights fresh.safetensors --threads 1 --min-score 0 --max-boxes 30"
+expect 0 $find_one --classes 3 --max-per-class 5 "$one"
+[ "$(grep -c ' at ' out)" = "$(grep -c '^  class 3: ' out)" ] || complain "--classes 3 shows others"
+expect 2 $find_one --classes 5 "$one"
+says "^tandem: error: --classes: 'fresh.safetensors' has no class '5'$"
+last="detect - <list"
+printf '%s\r\n' "$one" >list
+"$TANDEM" $find_one - <list >out 2>err || complain "a list with carriage returns fails"
+mkdir own other && cp "$one" own/p.jpg && cp "$one" other/p.jpg && cp "$one" other/BIG.JPG
+expect 1 $find_one --draw own other/p.jpg own/p.jpg # the first would take the place of the second
+says "'own/p.jpg' would be written over"
+same "$one" own/p.jpg
+expect 0 $find_one --draw own other/BIG.JPG
+prints '^  drawn: own/BIG.JPG$'
+
+# --- Ctrl-C while a data set is drawn -----------------------------------------------------------------
+last="dataset draw, stopped"
+"$TANDEM" dataset draw many --boxes --train 100000 --size 64 >out 2>err &
+pid=$!
+n=0
+until [ -e many.part.$pid/train/00003.jpg ] || ! kill -0 $pid || [ $n -gt 3000 ]; do
+    n=$((n + 1))
+    sleep 0.02
+done
+kill -INT $pid
+wait $pid
+[ $? = 3 ] || complain "exit code is not 3"
+says '^tandem: stopped: a signal came; no data set was drawn$'
+[ "$(ls -d many*)" = "" ] || complain "a folder is left: $(ls -d many*)"
+
 # --- beginning with weights ---------------------------------------------------------------------------
 expect 0 train set --arch ssd320 --pretrained-weights fresh.safetensors $step
 says "296 tensors are from 'fresh.safetensors'; 2 begin anew: heads.class.weight, heads.class.bias" # its backbone, too
