@@ -113,6 +113,13 @@ with TANDEM_AMP=x expect 0 init --model small.td -o fresh.safetensors # nothing 
 drawn set --classes 6 --train 24 --val 6
 run="train set --model small.td --threads 1 --workers 1 -b 4 --lr 0.01 --seed 1"
 expect 0 $run --epochs 2 --run-epochs 1 --precision bf16 --workspace saved
+# each half of mixed precision alone: the rewrite, the loss scaling
+with TANDEM_AMP=fp16 TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING=0 expect 0 $run --epochs 1 --workspace rewritten
+says 'mixed precision with fp16'
+grep -q 'loss scale' err && complain "the rewrite alone scales the loss"
+with TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING=1 expect 0 $run --epochs 1 --workspace scaled
+says 'loss scale 32768'
+grep -q 'mixed precision with' err && complain "loss scaling alone rewrites the graph"
 expect 0 $run --epochs 1 --precision tf32-emulated --workspace rounded --final-weights rounded.safetensors
 expect 0 $run --epochs 1 --precision fp32 --workspace plain --final-weights plain.safetensors
 cmp -s rounded.safetensors plain.safetensors && complain "tf32-emulated trains as float32 does"
