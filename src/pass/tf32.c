@@ -17,7 +17,7 @@
 #include "pass/amp.h"
 #include "pass/pass.h"
 
-/* operands that are multiplied with each other, as bits; the rest is added or asked for its shape */
+/* operands that are multiplied with each other, as bits; others are added, or lend their shape */
 static uint32_t factors(const td_op *op)
 {
     const bool multiplies = op == &td_op_conv2d || op == &td_op_conv2d_fused ||

@@ -94,13 +94,13 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
     K(add) K(mul) K(add_broadcast) K(mul_broadcast) K(mul_reduce) K(sum_to) K(scale)               \
     K(broadcast_like) K(concat) K(slice) K(slice_grad) K(reshape) K(cast) K(reorder)               \
-    K(round_tf32) K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                              \
+    K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                              \
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \
     K(softmax_cross_entropy_grad) K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad)               \
     K(huber_box_loss) K(huber_box_loss_grad) K(multibox_class_loss) K(multibox_class_loss_grad)  \
     K(mixup) K(sgd) K(rmsprop) K(accumulate) K(all_reduce) K(carry)            \
     K(ema) K(commit) K(all_finite) \
-    K(bias_add) K(bias_add_grad) K(join_heads) K(join_heads_grad)
+    K(round_tf32) K(bias_add) K(bias_add_grad) K(join_heads) K(join_heads_grad)
 /* clang-format on */
 
 #define TD_REF_DECLARE(name) extern const td_ref_kernel td_ref_##name;
