@@ -420,8 +420,8 @@ typedef struct {
     bool ignore_orientation;
     const char *classes; /* "RBC,WBC": boxes of these alone; NULL: of all */
     const char *draw;    /* folder for the pictures with their boxes; NULL: none */
-    int batch_size;   /* at most; 0: 8 */
-    int workers;      /* decoding threads; 0: chosen */
+    int batch_size;      /* at most; 0: 8 */
+    int workers;         /* decoding threads; 0: chosen */
     const char *device;
     int threads;
     int tune;               /* td_tune_mode */

@@ -121,8 +121,9 @@ static td_status check_pretrained(const job *j, const char *path)
     const td_model_opts of = { .arch = arch };
     if (!arch || td_model_detector(&j->o.model) || !td_model_detector(&of))
         return TD_OK;
-    return td_error(TD_EUSAGE, "'%s' has weights of %s, a detector, which begin no classifier: "
-                               "--arch %s goes on with them",
+    return td_error(TD_EUSAGE,
+                    "'%s' has weights of %s, a detector, which begin no classifier: "
+                    "--arch %s goes on with them",
                     path, arch, arch);
 }
 
