@@ -188,8 +188,10 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* no picture that is looked at lies in the folder of those that are drawn: it would be written over,
-   perhaps by another of its name */
+/*
+ * No picture that is looked at lies in the folder of those that are drawn: it would be written
+ * over, perhaps by another of its name.
+ */
 static td_status check_drawn(const detector *d)
 {
     for (int64_t i = 0; d->o.draw && i < td_dataset_count(d->ds); i++) {

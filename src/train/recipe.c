@@ -181,8 +181,8 @@ static const td_field train_fields[] = {
                "skipped steps in a row that end the run; 0: no limit"),
     TD_TITLE("Machine"),
     TD_LONG   (td_train_opts, memory_limit, 0, 0, MANY * 1000,
-               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30, for the price of "
-               "time; 0: no limit"),
+               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30, for the "
+               "price of time; 0: no limit"),
     TD_TITLE("Outputs"),
     TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
                "iterations of every training and validation loop, then a table of times; -1: all"),
@@ -342,7 +342,8 @@ static const td_field benchmark_fields[] = {
     TD_BOOL   (td_benchmark_opts, largest_batch, false,
                "the largest batch that trains within --memory-limit, by precision"),
     TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, MANY * 1000,
-               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30; 0: no limit, or what the machine has"),
+               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30; 0: no "
+               "limit, or what the machine has"),
     TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: problem lines"),
     TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
                "op mode: only ops whose names match, 'conv*'"),
