@@ -2,6 +2,7 @@
 # benchmark.sh -- measuring a tiny network; the walkthrough; the largest batch within a limit, which then does fit
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 
 small_model small.td 16 4
@@ -163,19 +164,12 @@ expect 2 launch --nproc 2 $tiny --trace t.json
 says 'are of one rank here'
 
 # a signal ends all of them, and the table
-last='benchmark --nproc 2, a signal'
-"$TANDEM" $tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug >out 2>err </dev/null &
-pid=$!
-n=0
-until grep -q 'benchmark: iteration 0' err || [ $n -gt 3000 ]; do
-    n=$((n + 1))
-    sleep 0.01
-done
-ranks=$(sed -n 's/^launch: rank [01] is process //p' err)
+endless="$tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug"
+starts signal $endless
+waits signal 'benchmark: iteration 0'
+ranks=$(sed -n 's/^launch: rank [01] is process //p' signal.err)
 kill -INT $pid
-code=0
-wait $pid || code=$?
-[ $code = 3 ] || complain "exit code $code, wanted 3"
+ends signal 3
 says '^tandem: stopped: batch 4, 2 ranks: a signal came$'
 silent
 for rank in $ranks; do
@@ -183,18 +177,10 @@ for rank in $ranks; do
 done
 [ "$(echo $ranks | wc -w)" = 2 ] || complain "no two ranks"
 # so does one that is killed
-last='benchmark --nproc 2, a rank killed'
-"$TANDEM" $tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug >out 2>err </dev/null &
-pid=$!
-n=0
-until grep -q 'benchmark: iteration 0' err || [ $n -gt 3000 ]; do
-    n=$((n + 1))
-    sleep 0.01
-done
-kill -KILL "$(sed -n 's/^launch: rank 1 is process //p' err)"
-code=0
-wait $pid || code=$?
-[ $code = 1 ] || complain "exit code $code, wanted 1"
+starts killed $endless
+waits killed 'benchmark: iteration 0'
+kill -KILL "$(sed -n 's/^launch: rank 1 is process //p' killed.err)"
+ends killed 1
 says 'launch: rank 1 was ended by signal 9'
 says 'batch 4, 2 ranks: a rank ended with code 137'
 finish
