@@ -26,26 +26,34 @@ enum { FILE_MAX = 1 << 20, WORDS = 64 };
 
 /* --- the list --------------------------------------------------------------------------------- */
 
+static bool is_slots(const char *text, size_t n, int *out)
+{
+    int64_t slots;
+    char count[16];
+    snprintf(count, sizeof count, "%.*s", (int)(n < sizeof count ? n : sizeof count - 1), text);
+    if (!td_text_to_int(count, &slots) || slots < 1 || slots > 1024)
+        return false;
+    *out = (int)slots;
+    return true;
+}
+
 static td_status add_host(td_hosts *h, const char *word, size_t n, const char *from)
 {
     const char *colon = memchr(word, ':', n);
     const bool has_slots = colon && !memchr(colon + 1, ':', n - (size_t)(colon + 1 - word));
     const size_t len = has_slots ? (size_t)(colon - word) : n;
-    int64_t slots = 0;
-    char count[16];
+    int slots = 0;
     if (len == 0 || len >= sizeof h->at->name || word[0] == '-')
         return td_error(TD_EUSAGE, "%s: '%.*s' is no machine's name", from, (int)(n < 99 ? n : 99),
                         word);
-    snprintf(count, sizeof count, "%.*s", has_slots ? (int)(n - len - 1) : 0,
-             has_slots ? colon + 1 : "");
-    if (has_slots && (!td_text_to_int(count, &slots) || slots < 1 || slots > 1024))
-        return td_error(TD_EUSAGE, "%s: '%.*s' says '%s' ranks, wanted 1 .. 1024", from, (int)len,
-                        word, count);
+    if (has_slots && !is_slots(colon + 1, n - len - 1, &slots))
+        return td_error(TD_EUSAGE, "%s: '%.*s' says '%.*s' ranks, wanted 1 .. 1024", from, (int)len,
+                        word, (int)(n - len - 1 < 99 ? n - len - 1 : 99), colon + 1);
     td_host *at = td_resize(h->at, (size_t)h->n + 1, sizeof *at);
     if (!at)
         return TD_ENOMEM;
     h->at = at;
-    at[h->n] = (td_host){ .slots = (int)slots };
+    at[h->n] = (td_host){ .slots = slots };
     memcpy(at[h->n].name, word, len);
     h->n++;
     return TD_OK;
@@ -68,16 +76,12 @@ static td_status add_line(td_hosts *h, const char *line, size_t n, const char *f
         if (words == 0) {
             TD_TRY(add_host(h, line + at, len, from));
         } else {
-            char count[16];
-            int64_t slots = 0;
-            snprintf(count, sizeof count, "%.*s", len > n_key ? (int)(len - n_key) : 0,
-                     len > n_key ? line + at + n_key : "");
-            if (words > 1 || strncmp(line + at, key, n_key) != 0 ||
-                !td_text_to_int(count, &slots) || slots < 1 || slots > 1024)
+            int *slots = &h->at[h->n - 1].slots;
+            if (words > 1 || len < n_key || strncmp(line + at, key, n_key) != 0 ||
+                !is_slots(line + at + n_key, len - n_key, slots))
                 return td_error(TD_EUSAGE,
                                 "%s: '%.*s' after machine '%s', wanted slots=N, 1 .. 1024", from,
                                 (int)(len < 99 ? len : 99), line + at, h->at[h->n - 1].name);
-            h->at[h->n - 1].slots = (int)slots;
         }
         words++;
         at += len;
