@@ -8,6 +8,8 @@
 #   header FILE                  the header's JSON
 #   tensor FILE NAME             its bytes
 #   small_model FILE SIDE K      graph text: two convolutions with batch norm, for SIDE x SIDE pictures, K classes
+#   plain_model FILE SIDE C1 C2 STRIDE SCALE2   graph text without norms, 4 classes: convolutions to C1 and C2 channels,
+#                                the first of that stride, the second's weights of that deviation
 #   report_is_sound FILE         every line of a --raport-file is "DLLL " and an object of the promised form
 #   metric FILE STEP NAME        value of a metric in the report's record of that step, '0, 10'
 #   same FILE FILE               equal bytes, else complain
@@ -120,4 +122,21 @@ tidy() {
 
 drawn() {
     "$TANDEM" dataset draw "$@" --size 32 >draw.log 2>&1 || { cat draw.log >&2; exit 1; }
+}
+
+plain_model() {
+    cat >"$1" <<END
+%images:f32[1,3,$2,$2] = input
+%conv1.weight:f32[$3,3,3,3] = param {init=normal, scale=0.2}
+%conv2.weight:f32[$4,$3,3,3] = param {init=normal, scale=$6}
+%fc.weight:f32[4,$4] = param {init=uniform, scale=0.2}
+%fc.bias:f32[4] = param
+%a = conv2d %images, %conv1.weight {pad=1, stride=$5}
+%b = relu %a
+%c = conv2d %b, %conv2.weight {pad=1, stride=2}
+%d = relu %c
+%e = global_avg_pool %d
+%f = linear %e, %fc.weight, %fc.bias
+output logits = %f
+END
 }

@@ -6,24 +6,6 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
-# without norms: running statistics are every rank's own, all else is bytes
-plain_model() {
-    cat >"$1" <<END
-%images:f32[1,3,32,32] = input
-%conv1.weight:f32[16,3,3,3] = param {init=normal, scale=0.2}
-%conv2.weight:f32[32,16,3,3] = param {init=normal, scale=0.1}
-%fc.weight:f32[4,32] = param {init=uniform, scale=0.2}
-%fc.bias:f32[4] = param
-%a = conv2d %images, %conv1.weight {pad=1}
-%b = relu %a
-%c = conv2d %b, %conv2.weight {pad=1, stride=2}
-%d = relu %c
-%e = global_avg_pool %d
-%f = linear %e, %fc.weight, %fc.bias
-output logits = %f
-END
-}
-
 # process NAME RANK: its number
 process() {
     sed -n "s/^launch: rank $2 is process //p" "$1.err"
@@ -39,7 +21,7 @@ gone() {
 }
 
 drawn set --classes 4 --train 96 --val 23
-plain_model plain.td
+plain_model plain.td 32 16 32 1 0.1 # without norms: running statistics are every rank's own, all else is bytes
 small_model small.td 32 4
 fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 --final-state --no-checkpoints"
 

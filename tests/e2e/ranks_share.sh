@@ -98,20 +98,7 @@ expect 0 $ranks 3 train broken --model small.td $fixed -b 4 --epochs 4 --max-bad
 [ "$(sort -u good/bad.list | wc -l)" = 4 ] || complain "bad.list has not the four"
 
 # --- a memory limit counts the sums over ranks -----------------------------------------------------
-cat >wide.td <<END
-%images:f32[1,3,32,32] = input
-%conv1.weight:f32[512,3,3,3] = param {init=normal, scale=0.2}
-%conv2.weight:f32[1024,512,3,3] = param {init=normal, scale=0.01}
-%fc.weight:f32[4,1024] = param {init=uniform, scale=0.2}
-%fc.bias:f32[4] = param
-%a = conv2d %images, %conv1.weight {pad=1, stride=8}
-%b = relu %a
-%c = conv2d %b, %conv2.weight {pad=1, stride=2}
-%d = relu %c
-%e = global_avg_pool %d
-%f = linear %e, %fc.weight, %fc.bias
-output logits = %f
-END
+plain_model wide.td 32 512 1024 8 0.01
 # beside: megabytes beside the step that the sentence in err names
 beside() {
     sed -n 's/.* MB for the step and \([0-9]*\).* MB beside it.*/\1/p' err | head -1

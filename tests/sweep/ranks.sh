@@ -15,6 +15,7 @@ set -u
 kills=${1:-20}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] || set -- 2 4 8
+. "$(dirname "$0")/../e2e/lib_files.sh"
 TANDEM=$(realpath "${TANDEM:-build/release/tandem}")
 work=$(mktemp -d)
 seed=${SEED:-1} resume_every=${RESUME:-10}
@@ -51,20 +52,7 @@ nobody_left() {
     done
 }
 
-cat >net.td <<END
-%images:f32[1,3,16,16] = input
-%conv1.weight:f32[8,3,3,3] = param {init=normal, scale=0.2}
-%conv2.weight:f32[16,8,3,3] = param {init=normal, scale=0.1}
-%fc.weight:f32[4,16] = param {init=uniform, scale=0.2}
-%fc.bias:f32[4] = param
-%a = conv2d %images, %conv1.weight {pad=1, stride=2}
-%b = relu %a
-%c = conv2d %b, %conv2.weight {pad=1, stride=2}
-%d = relu %c
-%e = global_avg_pool %d
-%f = linear %e, %fc.weight, %fc.bias
-output logits = %f
-END
+plain_model net.td 16 8 16 2 0.1
 "$TANDEM" dataset draw set --classes 4 --train 128 --val 8 --size 16 >out 2>err || exit 1
 epochs=100 # of 128 / (2 NP) steps; more than are reached before the kill
 ends=12    # where the runs that nobody kills end: beyond any kill
