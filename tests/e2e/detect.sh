@@ -4,6 +4,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 "$TANDEM" dataset draw set --boxes --classes 2 --train 12 --val 3 --size 160 >draw.log 2>&1 || { cat draw.log >&2; exit 1; }
 net="--arch ssd320 --backbone resnet18 --image-size 160 --bn-decay 0.9 --threads 1 --workers 1 --seed 3"
@@ -37,16 +38,9 @@ prints 'tandem.backbone: resnet18'
 prints 'tandem.categories: \[1, 2\]'
 
 # --- kill -9, resume ---------------------------------------------------------------------------
-"$TANDEM" train $whole --workspace killed --checkpoint-every 1 --final-weights killed.safetensors --final-state \
-    >killed.out 2>killed.err </dev/null &
-pid=$!
-n=0
-until grep -q 'epoch 0, iteration 4/6' killed.err || ! kill -0 $pid 2>/dev/null || [ $n -gt 6000 ]; do
-    n=$((n + 1))
-    sleep 0.02
-done
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
+holds killed 'epoch 0, iteration 4/6' train $whole --workspace killed --checkpoint-every 1 --final-weights killed.safetensors --final-state
+kill -9 $pid
+ends killed 137
 [ -s killed/checkpoint.safetensors ] || complain "no checkpoint of a killed run"
 [ ! -e killed.safetensors ] || complain "the run was over before it was killed"
 expect 0 train set --resume killed/checkpoint.safetensors --workspace killed --workers 2 --prefetch 3 \

@@ -1,16 +1,22 @@
 # lib_background.sh -- for e2e tests that run the command beside themselves: start it, wait for its words, see how it ended
+#
+#   starts NAME ARGUMENTS...         the command in the background, $pid; stderr goes to NAME.err
+#   waits NAME WORDS                 until stderr has WORDS; 60 s
+#   holds NAME WORDS ARGUMENTS...    both, and the command gets no further than the line with WORDS until it is let go
+#   ends NAME CODE                   let go, and how it ended
+#
+# A run that could end before a signal comes is held: who waits for words only sees them late on a busy machine.
+# Ranks of `launch` cannot be: the launcher takes their words for them.
 
-# starts NAME ARGUMENTS...: the command in the background, $pid; stderr goes to NAME.err
 starts() {
-    name=$1
+    run=$1
     shift
     last="tandem $*"
-    : >"$name.err"
-    "$TANDEM" "$@" >out 2>"$name.err" </dev/null &
+    : >"$run.err"
+    "$TANDEM" "$@" >out 2>"$run.err" </dev/null &
     pid=$!
 }
 
-# waits NAME PATTERN: until stderr has the pattern; 60 s
 waits() {
     n=0
     until grep -q "$2" "$1.err"; do
@@ -24,10 +30,27 @@ waits() {
     done
 }
 
-# ends NAME CODE: how the background run ended
+holds() {
+    run=$1
+    words=$2
+    shift 2
+    last="tandem $*"
+    : >"$run.err"
+    "$TANDEM_BUILD/tests/held" "$run.err" "$words" "$TANDEM" "$@" >out </dev/null &
+    pid=$!
+    waits "$run" "$words"
+}
+
 ends() {
     code=0
+    : >"$1.err.go"
     wait $pid || code=$?
+    n=0
+    while [ -e "$1.err.open" ] && [ $n -le 1000 ]; do
+        n=$((n + 1))
+        sleep 0.01
+    done
+    rm -f "$1.err.go"
     cp "$1.err" err
     [ $code = "$2" ] || complain "exit code $code, wanted $2"
 }

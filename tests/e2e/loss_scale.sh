@@ -5,6 +5,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 # --- six batches of four pictures, and bad ones whose pixels are all huge -------------------------
 side=16
@@ -164,32 +165,15 @@ for steps in 1 2 3 5 6 8 9 14 21; do
     same_state straight/checkpoint.safetensors part/checkpoint.safetensors
 done
 rm -rf killed killed.safetensors
-killed=0
-last="kill -9"
-for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    resume=
-    [ ! -e killed/checkpoint.safetensors ] || resume="--resume killed/checkpoint.safetensors"
-    "$TANDEM" train data_seven16.safetensors $scaled --workspace killed --checkpoint-every 1 $resume \
-        --final-weights killed.safetensors >out 2>err </dev/null &
-    pid=$!
-    # behind the first skipped step that this run says, or anywhere at all
-    tries=0
-    until [ $((round % 2)) = 0 ] || grep -q 'step skipped' err || ! kill -0 $pid 2>/dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 2000 ] || break
-    done
-    [ $((round % 2)) = 1 ] || sleep 0.0$round
-    kill -9 $pid 2>/dev/null
-    code=0
-    wait $pid 2>/dev/null || code=$?
-    [ $code = 137 ] || break
-    killed=$((killed + 1))
-done
 resume=
-[ ! -e killed/checkpoint.safetensors ] || resume="--resume killed/checkpoint.safetensors"
+for where in 'step skipped' 'epoch 0, iteration [56]/' 'epoch 1, ' 'epoch 2, iteration [12]/' 'epoch 3, '; do
+    holds kill "$where" train data_seven16.safetensors $scaled --workspace killed --checkpoint-every 1 $resume \
+        --final-weights killed.safetensors
+    kill -9 $pid
+    ends kill 137
+    resume="--resume killed/checkpoint.safetensors"
+done
 expect 0 train data_seven16.safetensors $scaled --workspace killed $resume --final-weights killed.safetensors
-echo "$killed kills"
-[ $killed -ge 1 ] || complain "no run was killed"
 same straight.safetensors killed.safetensors
 same_state straight/checkpoint.safetensors killed/checkpoint.safetensors
 

@@ -133,26 +133,37 @@ expect 0 launch --nproc 2 train broken --model small.td --threads 1 --workers 1 
 [ "$(sort -u bad/bad.list | wc -l)" = 4 ] || complain "bad.list names a picture twice"
 
 # --- stopping: all at one step, rank 0 saves; going on with as many ranks, and with others ---------
-long="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 --final-state --epochs 3 --lr-schedule cosine"
-expect 0 train set $long -b 8 --optimizer-batch-size 16 --no-checkpoints --final-weights straight.safetensors
-starts int launch --log debug --nproc 2 train set $long -b 8 --epochs 3 --workspace int --final-weights two.safetensors
+# a run that only a signal ends, wherever it is by then; `straight N` is one rank's that ends there by itself
+long="--threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --lr-schedule cosine"
+stoppable="--model plain.td $long --final-state"
+accumulated="--model plain.td $long --final-state --optimizer-batch-size 16"
+straight() {
+    expect 0 train set $accumulated --no-checkpoints --run-iters "$1" --final-weights one.safetensors
+    same one.safetensors two.safetensors
+}
+stopped_after() {
+    sed -n 's/^tandem: stopped: a signal came; saved .* after step \([0-9]*\)$/\1/p' err
+}
+starts int launch --log debug --nproc 2 train set $stoppable --workspace int
 waits int 'epoch 1, iteration 2/6' && kill -INT $pid
 ends int 3
-says '^tandem: stopped: a signal came; saved'
 gone int 0 1
-expect 0 launch --nproc 2 train set $long -b 8 --workspace int --resume int/checkpoint.safetensors --final-weights two.safetensors
-same straight.safetensors two.safetensors
+steps=$(stopped_after)
+[ "${steps:-0}" -ge 8 ] || complain "stopped after step '$steps', wanted 8 or more"
+expect 0 launch --nproc 2 train set $stoppable --workspace int --resume int/checkpoint.safetensors --run-iters 9 --final-weights two.safetensors
+straight $((steps + 9))
 # a signal to one rank only is one to all
-starts term launch --log debug --nproc 2 train set $long -b 8 --workspace term --final-weights two.safetensors
+starts term launch --log debug --nproc 2 train set $stoppable --workspace term
 waits term 'epoch 0, iteration 3/6' && kill -TERM "$(process term 1)"
 ends term 3
-# one rank goes on where two stopped, inside the epoch
-expect 0 train set $long -b 8 --optimizer-batch-size 16 --workspace term --resume term/checkpoint.safetensors --final-weights two.safetensors
-same straight.safetensors two.safetensors
+steps=$(stopped_after)
+# one rank goes on where two stopped, perhaps inside an epoch
+expect 0 train set $accumulated --workspace term --resume term/checkpoint.safetensors --run-iters 9 --final-weights two.safetensors
+straight $((steps + 9))
 rm -rf int term
 
 # --- a rank that dies, hangs, or is not alike ------------------------------------------------------
-endless="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --workspace run"
+endless="--model small.td $long --workspace run"
 starts kill launch --log debug --nproc 3 train set $endless
 waits kill 'epoch 2, ' && kill -KILL "$(process kill 1)"
 began=$(date +%s)
@@ -240,11 +251,10 @@ expect 127 launch --hosts a,b $hosts --remote-program ./nowhere train set $all
 says "machine '[ab]' ended with code 127"
 expect 1 launch --hosts a,b $hosts --ssh ./nothing train set $all
 says "cannot start './nothing'"
-starts hosts launch --log debug --hosts a,b $hosts train set $long -b 8 --epochs 3 --workspace hosts
+starts hosts launch --log debug --hosts a,b $hosts train set $endless
 waits hosts 'epoch 0, iteration 3/6' && kill -INT $pid
 ends hosts 3
 says 'stopped: a signal came; saved'
-rm -rf hosts
 # a rank of the other machine; then the one that started them all
 # rank 1 is the only child of machine b, which is a process of this one
 second() {

@@ -5,6 +5,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 drawn set --classes 6 --train 48 --val 18
 small_model small.td 32 6
@@ -28,18 +29,10 @@ resumes() {
     expect 0 train set --resume "$name-b/checkpoint.safetensors" --workspace "$name-b"
     prints '^steps +4$'
     for signal in INT KILL; do
-        last="$name $signal"
         rm -rf "$name-c"
-        : >log
-        "$TANDEM" train set $whole --checkpoint-every 1 --workspace "$name-c" >out 2>log </dev/null &
-        pid=$!
-        tries=0
-        until grep -q 'epoch 1, iteration 3/6' log || [ $tries -gt 1500 ]; do
-            tries=$((tries + 1))
-            sleep 0.01
-        done
-        kill -$signal $pid 2>/dev/null
-        wait $pid
+        holds stopped 'epoch 1, iteration 3/6' train set $whole --checkpoint-every 1 --workspace "$name-c"
+        kill -$signal $pid
+        ends stopped "$([ $signal = INT ] && echo 3 || echo 137)"
         [ -s "$name-c/checkpoint.safetensors" ] || complain "there is no checkpoint"
         expect 0 train set --resume "$name-c/checkpoint.safetensors" --workspace "$name-c" \
             --final-weights "$name-c.safetensors" --final-state

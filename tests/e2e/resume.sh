@@ -13,8 +13,8 @@ fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 -p 1 --final-state"
 # --- SIGINT inside an epoch, a real network ------------------------------------------------------
 whole="--arch resnet18 --image-size 32 $fixed --epochs 2 --lr-schedule cosine --label-smoothing 0.1 --nesterov"
 expect 0 train set $whole --workspace straight --no-checkpoints --final-weights straight.safetensors
-starts int train set $whole --workspace int --final-weights int.safetensors
-waits int 'epoch 0, iteration 5/12' && kill -INT $pid
+holds int 'epoch 0, iteration 5/12' train set $whole --workspace int --final-weights int.safetensors
+kill -INT $pid
 ends int 3
 says "^tandem: stopped: a signal came; saved 'int/checkpoint.safetensors' after step [0-9]+$"
 prints '^steps +[0-9]+$'
@@ -45,12 +45,13 @@ whole_ms=$((($(date +%s%N) - begin) / 1000000))
 counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
 
 # SIGTERM, and a run stopped once more while it resumes, with other workers each time
-starts term train set $whole --workspace term --final-weights term.safetensors
-waits term 'epoch 1, iteration 3/12' && kill -TERM $pid
+holds term 'epoch 1, iteration 3/12' train set $whole --workspace term --final-weights term.safetensors
+kill -TERM $pid
 ends term 3
 says '^tandem: stopped: '
-starts term train set $whole --workspace term --resume term/checkpoint.safetensors --workers 3 --prefetch 5 --final-weights term.safetensors
-waits term 'epoch 2, iteration 2/12' && kill -USR1 $pid # as Slurm's --signal
+holds term 'epoch 2, iteration 2/12' train set $whole --workspace term --resume term/checkpoint.safetensors --workers 3 --prefetch 5 \
+    --final-weights term.safetensors
+kill -USR1 $pid # as Slurm's --signal
 ends term 3
 says '^tandem: stopped: '
 expect 0 train set $whole --workspace term --resume term/checkpoint.safetensors --workers 2 --final-weights term.safetensors

@@ -4,6 +4,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
 drawn set --classes 4 --train 32 --val 8
 net="--arch resnet18 --threads 1 --workers 2 --seed 5 --lr 0.02 -b 8 -p 1"
@@ -52,18 +53,10 @@ resumes() {
     done
     for where in $moments; do
         where=$(echo "$where" | tr _ ' ')
-        last="$name $where"
         rm -rf "$name-c"
-        : >log
-        "$TANDEM" train set $whole --checkpoint-every 2 --workspace "$name-c" >out 2>log </dev/null &
-        pid=$!
-        tries=0
-        until grep -q "${where#* }" log || [ $tries -gt 3000 ] || ! kill -0 $pid 2>/dev/null; do
-            tries=$((tries + 1))
-            sleep 0.01
-        done
-        kill -${where%% *} $pid 2>/dev/null || complain "ended before it was killed"
-        wait $pid 2>/dev/null
+        holds stopped "${where#* }" train set $whole --checkpoint-every 2 --workspace "$name-c"
+        kill -${where%% *} $pid
+        ends stopped "$([ "${where%% *}" = INT ] && echo 3 || echo 137)"
         [ -s "$name-c/checkpoint.safetensors" ] || complain "there is no checkpoint"
         expect 0 train set --resume "$name-c/checkpoint.safetensors" --workspace "$name-c" \
             --final-weights "$name-c.safetensors" --final-state
