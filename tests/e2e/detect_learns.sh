@@ -1,4 +1,5 @@
 # ctest: timeout 900
+# ctest: processors 2
 # detect_learns.sh -- a detector learns: from nothing, on drawn pictures, in 120 steps of 4 in mixed precision, to an
 # AP50 that an untrained one (below 0.02) does not have
 set -u

@@ -1,3 +1,4 @@
+# ctest: processors 2
 # ranks_mpi.sh -- ranks that mpirun starts: the bytes of ranks that `launch` starts; skipped where there is no MPI
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"

@@ -1,4 +1,5 @@
 # ctest: timeout 300
+# ctest: processors 2
 # ranks_share.sh -- ranks share what is judged: raw outputs, what a detector finds, COCO's numbers are the bytes of one
 # rank; how many pictures may be bad is for all ranks together; so is what a memory limit leaves
 set -u

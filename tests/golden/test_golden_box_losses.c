@@ -7,7 +7,6 @@
  * Of SSD300's three cases the one whose mining reaches its cap cannot be made again, for its labels
  * are not stored; tests/ops has lines for that.
  */
-/* ctest: processors 2 */
 #include <math.h>
 #include <stdio.h>
 

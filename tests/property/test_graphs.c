@@ -10,7 +10,6 @@
  * TANDEM_GRAPHS sets how many graphs (100); TANDEM_SEED with which seed to begin (1).
  */
 /* ctest: timeout 600 */
-/* ctest: processors 2 */
 #include "support/expect.h"
 
 #include <math.h>

@@ -16,7 +16,6 @@
  * to begin (1).
  */
 /* ctest: timeout 600 */
-/* ctest: processors 2 */
 #include "support/expect.h"
 
 #include <math.h>
