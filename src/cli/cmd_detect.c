@@ -8,10 +8,7 @@
 typedef struct {
     const td_call *call;
     td_cli_outcome outcome;
-    td_text detections, categories; /* of the JSON object */
-    int64_t seen[1024];             /* categories that are listed already */
-    int n_seen;
-    bool are_known; /* the network's classes, which are listed */
+    td_found_lists *lists; /* of the JSON object */
 } listing;
 
 static void groups(void *opts, td_field_group *out)
@@ -25,49 +22,7 @@ static void groups(void *opts, td_field_group *out)
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static void list_category(td_text *list, int64_t id, const char *name)
-{
-    td_text_add(list, list->len ? ", {" : "{");
-    td_json_add(list, "id", (double)id);
-    td_json_add_text(list, "name", name);
-    td_text_add(list, "}");
-}
-
-/* of a network that names its classes, all of them, found or not */
-static void add_categories(listing *l, const td_found *f)
-{
-    for (int i = 0; i < f->n_classes && !l->are_known; i++)
-        list_category(&l->categories, f->categories[i], f->class_names[i]);
-    l->are_known = l->are_known || f->n_classes > 0;
-}
-
-/* else those that were found */
-static void add_category(listing *l, const td_found_box *b)
-{
-    if (l->are_known)
-        return;
-    for (int i = 0; i < l->n_seen; i++)
-        if (l->seen[i] == b->category)
-            return;
-    if (l->n_seen == (int)(sizeof l->seen / sizeof *l->seen))
-        return;
-    list_category(&l->categories, b->category, b->name);
-    l->seen[l->n_seen++] = b->category;
-}
-
-static void add_json_box(listing *l, const td_found_box *b)
-{
-    td_text *out = &l->detections;
-    add_category(l, b);
-    td_text_add(out, out->len ? ", {" : "{");
-    td_json_add(out, "image_id", (double)(l->outcome.n + 1));
-    td_json_add(out, "category_id", (double)b->category);
-    td_text_add(out, ", \"bbox\": [%.2f, %.2f, %.2f, %.2f]", b->x, b->y, b->width, b->height);
-    td_json_add(out, "score", b->score);
-    td_text_add(out, "}");
-}
-
-static void add_json(listing *l, const td_found *f)
+static td_status add_json(listing *l, const td_found *f)
 {
     td_text *out = l->call->out;
     td_text_add(out, l->outcome.n ? ", {" : "{");
@@ -82,9 +37,7 @@ static void add_json(listing *l, const td_found *f)
     if (f->drawn)
         td_json_add_text(out, "drawn", f->drawn);
     td_text_add(out, "}");
-    add_categories(l, f);
-    for (int i = 0; i < f->n; i++)
-        add_json_box(l, &f->boxes[i]);
+    return td_found_lists_add(l->lists, f, l->outcome.n + 1);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -110,11 +63,10 @@ static td_status each(void *ctx, const td_found *f)
     listing *l = ctx;
     td_text *out = l->call->out;
     if (l->call->json)
-        add_json(l, f);
+        TD_TRY(add_json(l, f));
     else
         add_text(f, out);
     td_cli_outcome_add(&l->outcome, f->path, f->st, f->message);
-    TD_TRY(td_text_status(&l->detections));
     return td_cli_outcome_show(&l->outcome, out);
 }
 
@@ -125,15 +77,13 @@ static td_status check(const void *opts)
     return td_amp_check(&((const td_detect_opts *)opts)->amp);
 }
 
-static void end_json(listing *l, td_text *out)
+static td_status end_json(const listing *l, td_text *out)
 {
-    td_text_add(out, "], \"categories\": [");
-    td_text_add_bytes(out, td_text_get(&l->categories), l->categories.len);
-    td_text_add(out, "], \"detections\": [");
-    td_text_add_bytes(out, td_text_get(&l->detections), l->detections.len);
-    td_text_add(out, "]}\n");
-    if (td_text_status(&l->categories) != TD_OK || td_text_status(&l->detections) != TD_OK)
-        out->st = TD_ENOMEM;
+    char *lists;
+    TD_TRY(td_found_lists_text(l->lists, &lists));
+    td_text_add(out, "], %s}\n", lists);
+    td_text_free(lists);
+    return TD_OK;
 }
 
 static td_status detect(const td_call *call, const td_cli_files *files, listing *l)
@@ -141,8 +91,8 @@ static td_status detect(const td_call *call, const td_cli_files *files, listing 
     if (call->json)
         td_text_add(call->out, "{\"images\": [");
     td_status st = td_detect(call->opts, (int)files->n, files->items, each, l);
-    if (call->json)
-        end_json(l, call->out);
+    if (call->json && end_json(l, call->out) != TD_OK)
+        st = TD_ENOMEM;
     return td_cli_outcome_end(&l->outcome, st, call->out);
 }
 
@@ -152,10 +102,11 @@ static td_status run(const td_call *call)
     td_cli_files files = { 0 };
     td_status st = td_cli_files_gather(call, "detect", NULL, &files);
     if (st == TD_OK)
+        st = td_found_lists_new(&l.lists);
+    if (st == TD_OK)
         st = detect(call, &files, &l);
     td_cli_files_release(&files);
-    td_text_release(&l.detections);
-    td_text_release(&l.categories);
+    td_found_lists_free(l.lists);
     return st;
 }
 

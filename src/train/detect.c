@@ -18,8 +18,8 @@
 #include "image/marks.h"
 #include "io/atomic.h"
 #include "tandem/data.h"
+#include "train/box_classes.h"
 #include "train/checkpoint.h"
-#include "train/detect_data.h"
 #include "train/finder.h"
 #include "train/inputs.h"
 #include "train/network.h"
@@ -28,17 +28,13 @@
 
 enum { BATCH = 8, FILE_BYTES = 256 << 20, JPEG_QUALITY = 92 };
 
-#define MIN_SCORE 0.3 /* where none is asked for: as SSD300's example of the reference */
-
 typedef struct {
     td_detect_opts o; /* a copy; model is completed from the file */
     td_tensors *weights;
     td_device *dev;
     td_finder *finder;
     td_nms_opts nms;
-    int n_names, n_categories;
-    char **names;
-    int64_t *categories;
+    td_box_classes classes;
     td_dataset *ds;
     td_loader *ld;
     int64_t next;  /* the picture to report */
@@ -57,8 +53,7 @@ static void release(detector *d)
     td_dataset_free(d->ds);
     td_finder_free(d->finder);
     td_device_close(d->dev);
-    td_classes_free(d->n_names, d->names);
-    td_free(d->categories);
+    td_box_classes_release(&d->classes);
     td_free(d->is_wanted);
     td_free(d->room);
     td_map_release(&d->drawn);
@@ -67,58 +62,6 @@ static void release(detector *d)
 }
 
 /* --- open ------------------------------------------------------------------------------------- */
-
-/* the class of a name, or of the number of its category where that is no name; 0: none */
-static int find_class(const detector *d, const char *name)
-{
-    int64_t category;
-    for (int i = 0; i < d->n_names; i++)
-        if (strcmp(d->names[i], name) == 0)
-            return i + 1;
-    if (!td_text_to_int(name, &category))
-        return 0;
-    for (int i = 0; i < d->n_categories; i++)
-        if (d->categories[i] == category)
-            return i + 1;
-    const bool is_label = !d->n_categories && category >= 1 && category <= d->o.model.num_classes;
-    return is_label ? (int)category : 0;
-}
-
-static td_status no_class(const detector *d, const char *name)
-{
-    td_text known = { 0 };
-    for (int i = 0; i < d->n_names && i < 20; i++)
-        td_text_add(&known, "%s%s", i ? ", " : "; there are ", d->names[i]);
-    td_status st = td_error(TD_EUSAGE, "--classes: '%s' has no class '%s'%s%s", d->o.weights, name,
-                            td_text_get(&known), d->n_names > 20 ? ", ..." : "");
-    td_text_release(&known);
-    return st;
-}
-
-/* "RBC,WBC"; a name that has a comma itself is given by its category's number */
-static td_status choose_classes(detector *d)
-{
-    td_status st = TD_OK;
-    char *list = NULL;
-    if (!d->o.classes)
-        return TD_OK;
-    d->is_wanted = td_alloc((size_t)d->o.model.num_classes + 1, sizeof *d->is_wanted);
-    list = td_copy_text(d->o.classes);
-    if (!d->is_wanted || !list)
-        TD_OUT(TD_ENOMEM);
-    for (char *name = list, *end; name; name = end) {
-        end = strchr(name, ',');
-        if (end)
-            *end++ = '\0';
-        const int label = find_class(d, name);
-        if (label < 1 || label > d->o.model.num_classes)
-            TD_OUT(no_class(d, name));
-        d->is_wanted[label] = true;
-    }
-out:
-    td_free(list);
-    return st;
-}
 
 static td_status open_weights(detector *d)
 {
@@ -140,11 +83,9 @@ static td_status open_weights(detector *d)
                         m->model || m->model_text ? "a graph of its own" : m->arch);
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);
-    TD_TRY(td_classes_from_json(td_tensors_meta(d->weights, "tandem.classes"), path, &d->n_names,
-                                &d->names));
-    TD_TRY(td_boxes_categories_from_json(td_tensors_meta(d->weights, "tandem.categories"), path,
-                                         &d->n_categories, &d->categories));
-    TD_TRY(choose_classes(d));
+    TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, &d->classes));
+    if (d->o.classes)
+        TD_TRY(td_box_classes_choose(&d->classes, d->o.classes, &d->is_wanted));
     return td_model_image_size(m, &m->image_size);
 }
 
@@ -159,9 +100,7 @@ static td_status open_finder(detector *d, int batch)
     TD_TRY(td_weights_load(d->weights, o->weights,
                            &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
                            td_finder_program(d->finder)));
-    d->nms = td_boxes_nms(&o->boxes, td_finder_anchors(d->finder)->kind);
-    if (o->boxes.min_score < 0)
-        d->nms.score_min = MIN_SCORE;
+    d->nms = td_boxes_nms_shown(&o->boxes, td_finder_anchors(d->finder)->kind);
     return o->draw ? td_make_folder(o->draw) : TD_OK;
 }
 
@@ -268,33 +207,13 @@ out:
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-static const char *class_name(detector *d, int label, char room[24])
-{
-    if (label <= d->n_names)
-        return d->names[label - 1];
-    snprintf(room, 24, "class %d", label);
-    return room;
-}
-
 static void fill(detector *d, const td_detection *found, int n_found, td_found *f)
 {
-    const double w = f->width, h = f->height;
     int n = 0;
-    for (int i = 0; i < n_found; i++) {
-        const td_rect r = found[i].box;
-        const int label = found[i].label;
-        if (d->is_wanted && !d->is_wanted[label])
-            continue;
-        d->boxes[n++] =
-            (td_found_box){ .label = label,
-                            .category = label <= d->n_categories ? d->categories[label - 1] : label,
-                            .name = class_name(d, label, d->room[i]),
-                            .score = (double)found[i].score,
-                            .x = (double)r.xmin * w,
-                            .y = (double)r.ymin * h,
-                            .width = ((double)r.xmax - (double)r.xmin) * w,
-                            .height = ((double)r.ymax - (double)r.ymin) * h };
-    }
+    for (int i = 0; i < n_found; i++)
+        if (!d->is_wanted || d->is_wanted[found[i].label])
+            d->boxes[n++] = td_box_classes_found(&d->classes, &found[i], f->width, f->height,
+                                                 d->room[i]);
     f->n = n;
     f->boxes = d->boxes;
 }
@@ -314,10 +233,8 @@ static td_status report_good(detector *d, int row)
     int n;
     char *bytes = NULL, *drawn = NULL;
     size_t n_bytes;
-    td_found f = { .path = td_dataset_path(d->ds, d->next++),
-                   .n_classes = d->n_names < d->n_categories ? d->n_names : d->n_categories,
-                   .class_names = (const char *const *)d->names,
-                   .categories = d->categories };
+    td_found f = { .path = td_dataset_path(d->ds, d->next++) };
+    td_box_classes_tell(&d->classes, &f);
     const td_detection *found = td_finder_found(d->finder, row, &n);
     td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
     if (st == TD_OK)

@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
-#include "data/loader.h"
+#include "train/suppressor.h"
 
 struct td_finder {
     td_program *program;
@@ -17,11 +17,10 @@ struct td_finder {
     int batch, columns; /* columns: classes and the background */
     size_t image_bytes;
     float *images; /* [batch, 3, S, S], for short batches */
-    int n_threads;
-    td_nms **nms;        /* [n_threads] */
-    td_detection *found; /* [batch, TD_NMS_TOTAL_MAX] */
-    int *n_found;        /* [batch] */
-    double boxes_s;      /* of the last run */
+    td_suppressor *suppressor;
+    td_detection *found;     /* [batch, TD_NMS_TOTAL_MAX] */
+    td_suppressor_row *rows; /* [batch] */
+    double boxes_s;          /* of the last run */
 };
 
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
@@ -35,6 +34,14 @@ td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
         n.per_class = o->max_per_class;
     if (o->max_boxes > 0)
         n.total = o->max_boxes;
+    return n;
+}
+
+td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind)
+{
+    td_nms_opts n = td_boxes_nms(o, kind);
+    if (o->min_score < 0)
+        n.score_min = 0.3; /* as SSD300's example of the reference */
     return n;
 }
 
@@ -57,14 +64,11 @@ static td_status make_room(td_finder *f, const td_model_opts *model)
     f->image_bytes = 3 * side * side * sizeof(float);
     f->images = td_alloc(n, f->image_bytes);
     f->found = td_alloc(n, TD_NMS_TOTAL_MAX * sizeof *f->found);
-    f->n_found = td_alloc(n, sizeof *f->n_found);
-    f->n_threads = td_threads() < f->batch ? td_threads() : f->batch;
-    f->nms = td_alloc((size_t)f->n_threads, sizeof(td_nms *));
-    if (!f->images || !f->found || !f->n_found || !f->nms)
+    f->rows = td_alloc(n, sizeof *f->rows);
+    if (!f->images || !f->found || !f->rows)
         return TD_ENOMEM;
-    for (int i = 0; i < f->n_threads; i++)
-        TD_TRY(td_nms_new(f->anchors, f->columns, &f->nms[i]));
-    return TD_OK;
+    return td_suppressor_new(f->anchors, f->columns,
+                             td_threads() < f->batch ? td_threads() : f->batch, &f->suppressor);
 }
 
 td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
@@ -91,11 +95,9 @@ void td_finder_free(td_finder *f)
 {
     if (!f)
         return;
-    for (int i = 0; f->nms && i < f->n_threads; i++)
-        td_nms_free(f->nms[i]);
-    td_free(f->nms);
+    td_suppressor_free(f->suppressor);
     td_free(f->found);
-    td_free(f->n_found);
+    td_free(f->rows);
     td_free(f->images);
     td_program_free(f->program);
     td_anchors_free(f->anchors);
@@ -114,22 +116,6 @@ const td_anchors *td_finder_anchors(const td_finder *f)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-typedef struct {
-    td_finder *f;
-    const td_nms_opts *nms;
-    const float *codes, *scores; /* [batch, A, 4], [batch, A, columns] */
-} outputs;
-
-static td_status find_one(void *ctx, int worker, int64_t i)
-{
-    const outputs *o = ctx;
-    td_finder *f = o->f;
-    const size_t a = (size_t)f->anchors->n, row = (size_t)i;
-    return td_nms_run(f->nms[worker], o->nms, o->codes + row * a * 4,
-                      o->scores + row * a * (size_t)f->columns, f->found + row * TD_NMS_TOTAL_MAX,
-                      &f->n_found[i]);
-}
-
 td_status td_finder_run(td_finder *f, const float *images, int n, const td_nms_opts *nms)
 {
     if (n < f->batch) {
@@ -138,12 +124,13 @@ td_status td_finder_run(td_finder *f, const float *images, int n, const td_nms_o
     }
     TD_TRY(td_program_bind(f->program, "images", images));
     TD_TRY(td_program_run(f->program));
-    outputs o = { .f = f,
-                  .nms = nms,
-                  .codes = td_program_output(f->program, "codes", NULL),
-                  .scores = td_program_output(f->program, "scores", NULL) };
+    for (int i = 0; i < n; i++)
+        f->rows[i] =
+            (td_suppressor_row){ .opts = nms, .found = f->found + (size_t)i * TD_NMS_TOTAL_MAX };
+    const float *codes = td_program_output(f->program, "codes", NULL);
+    const float *scores = td_program_output(f->program, "scores", NULL);
     const int64_t t0 = td_now_ns();
-    const td_status st = td_parallel(n, f->n_threads, find_one, &o);
+    const td_status st = td_suppressor_run(f->suppressor, codes, scores, n, f->rows);
     f->boxes_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
@@ -155,6 +142,6 @@ double td_finder_boxes_s(const td_finder *f)
 
 const td_detection *td_finder_found(const td_finder *f, int i, int *n)
 {
-    *n = f->n_found[i];
-    return f->found + (size_t)i * TD_NMS_TOTAL_MAX;
+    *n = f->rows[i].n_found;
+    return f->rows[i].found;
 }

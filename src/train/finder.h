@@ -27,6 +27,9 @@ typedef struct {
 /** What a detector's post-processing is by these options. */
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 
+/** The same where people look at the boxes: a score above 0.3 is wanted unless another is given. */
+td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
+
 /** Compile.  `model`'s classes and image size must be settled. */
 td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
                         td_finder **out) TD_CHECKED;

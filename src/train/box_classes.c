@@ -1,0 +1,120 @@
+/*
+ * box_classes.c -- see box_classes.h
+ */
+#include "train/box_classes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "train/detect_data.h"
+#include "train/weights.h"
+
+td_status td_box_classes_read(const td_tensors *weights, const char *path, int n,
+                              td_box_classes *out)
+{
+    *out = (td_box_classes){ .path = path, .n = n };
+    td_status st = td_classes_from_json(td_tensors_meta(weights, "tandem.classes"), path,
+                                        &out->n_names, &out->names);
+    if (st == TD_OK)
+        st = td_boxes_categories_from_json(td_tensors_meta(weights, "tandem.categories"), path,
+                                           &out->n_categories, &out->categories);
+    if (st != TD_OK)
+        td_box_classes_release(out);
+    return st;
+}
+
+void td_box_classes_release(td_box_classes *c)
+{
+    td_classes_free(c->n_names, c->names);
+    td_free(c->categories);
+    *c = (td_box_classes){ 0 };
+}
+
+/* --- choosing --------------------------------------------------------------------------------- */
+
+/* the class of a name, or of the number of its category where that is no name; 0: none */
+static int find_class(const td_box_classes *c, const char *name)
+{
+    int64_t category;
+    for (int i = 0; i < c->n_names; i++)
+        if (strcmp(c->names[i], name) == 0)
+            return i + 1;
+    if (!td_text_to_int(name, &category))
+        return 0;
+    for (int i = 0; i < c->n_categories; i++)
+        if (c->categories[i] == category)
+            return i + 1;
+    const bool is_label = !c->n_categories && category >= 1 && category <= c->n;
+    return is_label ? (int)category : 0;
+}
+
+static td_status no_class(const td_box_classes *c, const char *name)
+{
+    td_text known = { 0 };
+    for (int i = 0; i < c->n_names && i < 20; i++)
+        td_text_add(&known, "%s%s", i ? ", " : "; there are ", c->names[i]);
+    td_status st = td_error(TD_EUSAGE, "--classes: '%s' has no class '%s'%s%s", c->path, name,
+                            td_text_get(&known), c->n_names > 20 ? ", ..." : "");
+    td_text_release(&known);
+    return st;
+}
+
+td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool **out)
+{
+    td_status st = TD_OK;
+    *out = td_alloc((size_t)c->n + 1, sizeof **out);
+    char *names = *out ? td_copy_text(list) : NULL;
+    if (!names)
+        TD_OUT(TD_ENOMEM);
+    for (char *name = names, *end; name; name = end) {
+        end = strchr(name, ',');
+        if (end)
+            *end++ = '\0';
+        const int label = find_class(c, name);
+        if (label < 1 || label > c->n)
+            TD_OUT(no_class(c, name));
+        (*out)[label] = true;
+    }
+out:
+    td_free(names);
+    if (st != TD_OK) {
+        td_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+static const char *class_name(const td_box_classes *c, int label, char room[24])
+{
+    if (label <= c->n_names)
+        return c->names[label - 1];
+    snprintf(room, 24, "class %d", label);
+    return room;
+}
+
+td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d, int width,
+                                  int height, char room[24])
+{
+    const double w = width, h = height;
+    const td_rect r = d->box;
+    const int label = d->label;
+    return (td_found_box){ .label = label,
+                           .category = label <= c->n_categories ? c->categories[label - 1] : label,
+                           .name = class_name(c, label, room),
+                           .score = (double)d->score,
+                           .x = (double)r.xmin * w,
+                           .y = (double)r.ymin * h,
+                           .width = ((double)r.xmax - (double)r.xmin) * w,
+                           .height = ((double)r.ymax - (double)r.ymin) * h };
+}
+
+void td_box_classes_tell(const td_box_classes *c, td_found *f)
+{
+    f->n_classes = c->n_names < c->n_categories ? c->n_names : c->n_categories;
+    f->class_names = (const char *const *)c->names;
+    f->categories = c->categories;
+}
