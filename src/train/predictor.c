@@ -33,39 +33,59 @@ struct td_predictor {
     td_predictor_opts o;
     td_tensors *weights; /* NULL once settled */
     td_device *dev;
+    td_detector detector;
     int n_names, n_classes;
-    char **names;
-    char name[64]; /* the network's */
+    char **names;           /* of a classifier */
+    td_box_classes classes; /* of a detector */
+    char name[64];          /* the network's */
     td_transform transform;
     size_t row_floats;             /* 3 * S * S */
     kept kept[TD_PREDICTOR_SIZES]; /* by falling batch */
     int n_kept;
 };
 
-static td_status set_up(td_predictor *p)
+static td_status set_up_classifier(td_predictor *p)
 {
-    TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
-    td_weight_facts_apply(p->weights, td_model_is_default(&p->o.model), &p->o.model);
-    TD_TRY(td_weight_facts_check(p->weights, p->o.weights, &p->o.model));
-    if (td_model_detector(&p->o.model))
-        return td_error(TD_EUSAGE,
-                        "'%s' has weights of %s, a detector, which knows no classes of whole "
-                        "pictures: 'tandem detect' runs it",
-                        p->o.weights, p->o.model.arch);
     TD_TRY(td_classes_from_json(td_tensors_meta(p->weights, "tandem.classes"), p->o.weights,
                                 &p->n_names, &p->names));
-    TD_TRY(td_model_image_size(&p->o.model, &p->o.model.image_size));
-    td_model_name(&p->o.model, p->name, sizeof p->name);
-    TD_TRY(td_device_open(p->o.device, &p->dev));
-    TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
-    TD_TRY(td_device_tune(p->dev, (td_tune_mode)p->o.tune, p->o.tune_cache));
-    size_t size = (size_t)p->o.model.image_size;
-    p->row_floats = 3 * size * size;
     p->transform = (td_transform){ .size = p->o.model.image_size,
                                    .padding = 32,
                                    .ignore_orientation = p->o.ignore_orientation };
     return td_transform_choose(
         &p->transform, &(td_loader_opts){ .interpolation = (td_interpolation)p->o.interpolation });
+}
+
+static td_status set_up_detector(td_predictor *p)
+{
+    td_model_opts *m = &p->o.model;
+    if (!p->o.takes_detectors)
+        return td_error(TD_EUSAGE,
+                        "'%s' has weights of %s, a detector, which knows no classes of whole "
+                        "pictures: 'tandem detect' runs it",
+                        p->o.weights, m->arch);
+    if (!m->num_classes)
+        m->num_classes = td_model_default_classes(m, 0);
+    p->n_classes = m->num_classes;
+    p->transform = (td_transform){ .size = m->image_size,
+                                   .detector = p->detector,
+                                   .ignore_orientation = p->o.ignore_orientation };
+    return td_box_classes_read(p->weights, p->o.weights, m->num_classes, &p->classes);
+}
+
+static td_status set_up(td_predictor *p)
+{
+    td_model_opts *m = &p->o.model;
+    TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
+    td_weight_facts_apply(p->weights, td_model_is_default(m), m);
+    TD_TRY(td_weight_facts_check(p->weights, p->o.weights, m));
+    TD_TRY(td_model_image_size(m, &m->image_size));
+    p->detector = (td_detector)td_model_detector(m);
+    TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
+    td_model_name(m, p->name, sizeof p->name);
+    p->row_floats = 3 * (size_t)m->image_size * (size_t)m->image_size;
+    TD_TRY(td_device_open(p->o.device, &p->dev));
+    TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
+    return td_device_tune(p->dev, (td_tune_mode)p->o.tune, p->o.tune_cache);
 }
 
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)
@@ -95,6 +115,7 @@ void td_predictor_free(td_predictor *p)
     }
     td_device_close(p->dev);
     td_classes_free(p->n_names, p->names);
+    td_box_classes_release(&p->classes);
     td_tensors_free(p->weights);
     td_free(p);
 }
@@ -146,7 +167,8 @@ void td_predictor_settle(td_predictor *p)
 {
     td_tensors_free(p->weights);
     p->weights = NULL;
-    p->o.model.arch = p->o.model.model_text = NULL; /* they may be the file's own */
+    /* they may be the file's own */
+    p->o.model.arch = p->o.model.backbone = p->o.model.model_text = NULL;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -167,18 +189,11 @@ static td_status pad(td_predictor *p, kept *k, const float **images, int n)
     return TD_OK;
 }
 
-static td_status run_one(td_predictor *p, kept *k, const float *images, int n, float *logits,
-                         float *probabilities)
+static td_status run_one(td_predictor *p, kept *k, const float *images, int n)
 {
-    size_t bytes = (size_t)n * (size_t)p->n_classes * sizeof(float);
     TD_TRY(pad(p, k, &images, n));
     TD_TRY(td_program_bind(k->program, "images", images));
-    TD_TRY(td_program_run(k->program));
-    if (logits)
-        memcpy(logits, td_program_output(k->program, "logits", NULL), bytes);
-    if (probabilities)
-        memcpy(probabilities, td_program_output(k->program, "probabilities", NULL), bytes);
-    return TD_OK;
+    return td_program_run(k->program);
 }
 
 /* the program for the next of n rows that are left */
@@ -197,22 +212,46 @@ static kept *choose(td_predictor *p, int n)
     return smaller->seconds > 0 && runs * smaller->seconds < larger->seconds ? smaller : larger;
 }
 
+td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
+                            void *ctx)
+{
+    static const char *const names[2][2] = { { "logits", "probabilities" }, { "codes", "scores" } };
+    const char *const *name = names[p->detector != TD_DETECTOR_NONE];
+    if (!p->n_kept)
+        return td_error(TD_EARG, "no program is kept");
+    for (int from = 0; from < n;) {
+        kept *k = choose(p, n - from);
+        const int rows = n - from < k->batch ? n - from : k->batch;
+        TD_TRY(run_one(p, k, images + (size_t)from * p->row_floats, rows));
+        const float *const results[2] = { td_program_output(k->program, name[0], NULL),
+                                          td_program_output(k->program, name[1], NULL) };
+        TD_TRY(take(ctx, from, rows, results));
+        from += rows;
+    }
+    return TD_OK;
+}
+
+/* where a classifier's results go */
+typedef struct {
+    size_t classes;
+    float *to[2]; /* NULL: not wanted */
+} copies;
+
+static td_status copy(void *ctx, int from, int n, const float *const results[2])
+{
+    const copies *c = ctx;
+    for (int i = 0; i < 2; i++)
+        if (c->to[i])
+            memcpy(c->to[i] + (size_t)from * c->classes, results[i],
+                   (size_t)n * c->classes * sizeof(float));
+    return TD_OK;
+}
+
 td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
                            float *probabilities)
 {
-    if (!p->n_kept)
-        return td_error(TD_EARG, "no program is kept");
-    while (n > 0) {
-        kept *k = choose(p, n);
-        int rows = n < k->batch ? n : k->batch;
-        size_t out = (size_t)rows * (size_t)p->n_classes;
-        TD_TRY(run_one(p, k, images, rows, logits, probabilities));
-        images += (size_t)rows * p->row_floats;
-        logits = logits ? logits + out : NULL;
-        probabilities = probabilities ? probabilities + out : NULL;
-        n -= rows;
-    }
-    return TD_OK;
+    copies c = { .classes = (size_t)p->n_classes, .to = { logits, probabilities } };
+    return td_predictor_each(p, images, n, copy, &c);
 }
 
 td_status td_predictor_time(td_predictor *p)
@@ -227,7 +266,7 @@ td_status td_predictor_time(td_predictor *p)
         double best = 0;
         for (int r = 0; r <= TIMED_RUNS; r++) { /* the first also makes the weights ready */
             int64_t t0 = td_now_ns();
-            TD_OUT(run_one(p, k, images, k->batch, NULL, NULL));
+            TD_OUT(run_one(p, k, images, k->batch));
             double s = (double)(td_now_ns() - t0) * 1e-9;
             best = r == 1 || (r > 1 && s < best) ? s : best;
         }
@@ -256,6 +295,16 @@ const char *td_predictor_class_name(const td_predictor *p, int i, char room[24])
 const char *td_predictor_name(const td_predictor *p)
 {
     return p->name;
+}
+
+td_detector td_predictor_detector(const td_predictor *p)
+{
+    return p->detector;
+}
+
+const td_box_classes *td_predictor_box_classes(const td_predictor *p)
+{
+    return &p->classes;
 }
 
 const td_transform *td_predictor_transform(const td_predictor *p)

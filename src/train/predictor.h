@@ -1,5 +1,5 @@
 /*
- * train/predictor.h -- a weight file made ready to answer: rows of pictures in, probabilities out
+ * train/predictor.h -- a weight file made ready to answer: rows of pictures in, results out
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
@@ -17,6 +17,7 @@
 
 #include "data/augment.h"
 #include "tandem/train.h"
+#include "train/box_classes.h"
 
 enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */
 
@@ -33,11 +34,12 @@ typedef struct {
     const char *device;
     int tune; /* td_tune_mode */
     const char *tune_cache;
+    bool takes_detectors; /* else their weights are refused */
 } td_predictor_opts;
 
 /**
  * Read the weights and open the device; nothing is compiled yet.  td_set_threads before it.
- *   TD_EUSAGE  no weight file named
+ *   TD_EUSAGE  no weight file named, or weights of a detector
  *   and the errors of td_tensors_read, td_device_open and td_amp_resolve
  */
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) TD_CHECKED;
@@ -65,17 +67,34 @@ td_status td_predictor_time(td_predictor *p) TD_CHECKED;
 td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
                            float *probabilities) TD_CHECKED;
 
+/**
+ * What to do with the results of rows from .. from + n - 1, lent for the call: of a classifier
+ * logits [n, K] and probabilities [n, K], of a detector codes [n, A, 4] and scores [n, A, K + 1].
+ */
+typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
+
+/** Run n >= 1 rows through kept programs; `take` gets the results of each run.  As run, and take. */
+td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
+                            void *ctx) TD_CHECKED;
+
 /* --- facts ------------------------------------------------------------------------------------ */
 
+/** Of a detector without the background. */
 int td_predictor_classes(const td_predictor *p);
 
-/** The name of class i, or "class 17", written into `room`, where the file has none. */
+/** A classifier's name of class i, or "class 17", written into `room`, where the file has none. */
 const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
 
 /** The architecture's, or the graph file's. */
 const char *td_predictor_name(const td_predictor *p);
 
-/** How a picture becomes a row. */
+/** TD_DETECTOR_NONE of a classifier. */
+td_detector td_predictor_detector(const td_predictor *p);
+
+/** A detector's classes, by label. */
+const td_box_classes *td_predictor_box_classes(const td_predictor *p);
+
+/** How a picture becomes a row: td_transform_picture, or of a detector td_object_row. */
 const td_transform *td_predictor_transform(const td_predictor *p);
 
 /** Resolved. */
