@@ -1,5 +1,5 @@
 /*
- * tandem/serve.h -- a network behind HTTP: pictures in, classes out
+ * tandem/serve.h -- a network behind HTTP: pictures in, classes or boxes out
  *
  *     td_serve_opts o;
  *     td_serve_defaults(&o);
@@ -13,6 +13,7 @@
 
 #include "tandem/model.h"
 #include "tandem/program.h"
+#include "tandem/train.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,14 +23,16 @@ extern "C" {
 typedef struct {
     td_model_opts model;
     td_amp_opts amp;
+    td_boxes_opts boxes; /* of a detector, as td_detect_opts have them */
+    const char *classes; /* of a detector, likewise */
     const char *weights;
-    bool use_ema;     /* the file's averaged weights */
-    const char *host; /* an address of this machine, "127.0.0.1" or "::1" */
-    int port;         /* 0: one that is free */
-    const char *name; /* of the model in paths; NULL: the architecture's */
-    int interpolation;
+    bool use_ema;      /* the file's averaged weights */
+    const char *host;  /* an address of this machine, "127.0.0.1" or "::1" */
+    int port;          /* 0: one that is free */
+    const char *name;  /* of the model in paths; NULL: the architecture's */
+    int interpolation; /* of a classifier */
     bool ignore_orientation;
-    int topk;            /* classes in an answer that asks for no number */
+    int topk;            /* of a classifier: classes in an answer that asks for no number */
     int max_batch;       /* rows that are computed together */
     double max_delay_ms; /* how long a row waits for others that are being decoded */
     int max_queue;       /* requests under way; those above get 503 */
@@ -59,7 +62,7 @@ typedef struct {
  * ends the process.  `ready` is called once, when requests are taken; a failure that it returns
  * ends the job.
  *
- *   TD_EUSAGE  no weights, a name that cannot stand in a path
+ *   TD_EUSAGE  no weights, a name that cannot stand in a path, options of the other kind of network
  *   TD_EARG    the host is no address
  *   TD_EIO     the port is in use, or may not be used
  *   and the errors of reading weights and of td_compile

@@ -59,6 +59,9 @@ typedef struct {
 
 TD_API const struct td_field *td_boxes_fields(void);
 
+/** Those of them that say which boxes are found, without how they are judged. */
+TD_API const struct td_field *td_box_limits_fields(void);
+
 /** The twelve results of COCO's metric, in the order of its lines. */
 typedef enum {
     TD_BOX_AP,

@@ -145,6 +145,10 @@ const td_field *td_field_find(const td_field *fields, const char *name);
 TD_CHECKED td_status td_field_set(const td_field *f, void *base, const char *value,
                                   td_arena *arena);
 
+/** The same with messages that name the option as `subject`. */
+TD_CHECKED td_status td_field_set_as(const td_field *f, void *base, const char *value,
+                                     td_arena *arena, const char *subject);
+
 /** Append one member's value as td_field_set reads it ("0.1", "true", "sgd"); reals round-trip. */
 void td_field_get(const td_field *f, const void *base, td_text *out);
 

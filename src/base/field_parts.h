@@ -15,12 +15,6 @@ bool td_name_equal(const char *a, size_t n_a, const char *b, size_t n_b);
  */
 const char *td_name_next(const char **rest, size_t *n);
 
-/**
- * Set a member; messages start with `subject` ("--lr", "lr").  TD_EUSAGE, TD_ENOMEM.
- */
-TD_CHECKED td_status td_field_set_as(const td_field *f, void *base, const char *value,
-                                     td_arena *arena, const char *subject);
-
 /** "1 to 65536", "0 or more", "any"; the names of an ENUM, "a, b, c"; "" for BOOL and TEXT. */
 void td_field_range(const td_field *f, td_text *out);
 

@@ -16,7 +16,7 @@ static void groups(void *opts, td_field_group *out)
     td_detect_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
-    out[2] = (td_field_group){ "Boxes", td_boxes_fields(), &o->boxes };
+    out[2] = (td_field_group){ "Boxes", td_box_limits_fields(), &o->boxes };
     out[3] = (td_field_group){ "Detection", td_detect_fields(), o };
 }
 

@@ -13,7 +13,8 @@ static void groups(void *opts, td_field_group *out)
     td_serve_opts *o = opts;
     out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
     out[1] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
-    out[2] = (td_field_group){ "Serving", td_serve_fields(), o };
+    out[2] = (td_field_group){ "Boxes", td_box_limits_fields(), &o->boxes };
+    out[3] = (td_field_group){ "Serving", td_serve_fields(), o };
 }
 
 /* the address goes out at once: somebody may wait for it */
@@ -55,16 +56,19 @@ static td_status run(const td_call *call)
 const td_verb td_verb_serve = {
     .name = "serve",
     .arguments = "",
-    .summary = "answer requests for classification over HTTP",
+    .summary = "answer requests for classes or boxes over HTTP",
     .about =
-        "Pictures go to POST /classify, tensors to KServe's inference protocol below /v2; / is a "
-        "page\n"
-        "for trying a picture in a browser, /metrics is for Prometheus.  Requests that wait are\n"
-        "computed together.  The address is printed when requests are taken.  SIGINT or SIGTERM\n"
+        "Pictures go to POST /classify, of a detector to POST /detect, tensors to KServe's "
+        "inference\n"
+        "protocol below /v2; / is a page for trying a picture in a browser, /metrics is for\n"
+        "Prometheus.  Requests that wait are computed together.  The address is printed when "
+        "requests are taken.  SIGINT or SIGTERM\n"
         "ends it: no new connections, what was received is answered, exit code 0.  docs/serve.md\n"
         "has the endpoints.  There is neither encryption nor a password: mind --host.",
     .examples = "tandem serve --weights model_best.safetensors --port 8000\n"
-                "curl --data-binary @rose.jpg http://127.0.0.1:8000/classify",
+                "curl --data-binary @rose.jpg http://127.0.0.1:8000/classify\n"
+                "tandem serve --weights detector.safetensors --min-score 0.5\n"
+                "curl --data-binary @street.jpg http://127.0.0.1:8000/detect",
     .has_json = true,
     .opts_bytes = sizeof(td_serve_opts),
     .groups = groups,

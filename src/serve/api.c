@@ -1,16 +1,15 @@
 /*
- * api.c -- routes, errors, POST /classify, and what the server says of itself
+ * api.c -- routes, errors, pictures, and what the server says of itself
  */
 #include "serve/api.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/arena.h"
+#include "serve/kind.h"
 #include "tandem/status.h"
-#include "train/metrics.h"
 
 #define JSON "application/json"
 
@@ -18,6 +17,9 @@ void td_work_release(td_work *w)
 {
     td_free(w->images);
     td_free(w->results);
+    td_free(w->is_wanted);
+    td_free(w->found);
+    td_free(w->n_found);
     td_text_release(&w->id);
     *w = (td_work){ 0 };
 }
@@ -62,7 +64,6 @@ static const struct {
     { "/", TD_ROUTE_PAGE, false },
     { "/favicon.ico", TD_ROUTE_ICON, false },
     { "/metrics", TD_ROUTE_METRICS, false },
-    { "/classify", TD_ROUTE_CLASSIFY, true },
     { "/v2", TD_ROUTE_SERVER, false },
     { "/v2/", TD_ROUTE_SERVER, false },
     { "/v2/health/live", TD_ROUTE_LIVE, false },
@@ -125,9 +126,26 @@ static td_route model_route(const td_service *s, const char *method, const char 
     return no_route(reply, path);
 }
 
+/* where pictures go, here or in another server; NONE with no reply: neither */
+static td_route picture_route(const td_service *s, const char *method, const char *path,
+                              td_reply *reply)
+{
+    static const td_kind *const kinds[] = { &td_kind_classifier, &td_kind_detector };
+    if (strcmp(path, s->kind->path) == 0)
+        return check_method(TD_ROUTE_PICTURE, true, method, reply);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(path, kinds[i]->path) == 0)
+            td_reply_error(reply, 404, "'%s' is %s, pictures for it go to %s, not to %s", s->name,
+                           s->kind->what, s->kind->path, path);
+    return TD_ROUTE_NONE;
+}
+
 td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply)
 {
     static const char models[] = "/v2/models/";
+    const td_route route = picture_route(s, method, path, reply);
+    if (route != TD_ROUTE_NONE || reply->status)
+        return route;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0)
             return check_method(routes[i].route, routes[i].is_post, method, reply);
@@ -138,20 +156,40 @@ td_route td_api_route(const td_service *s, const char *method, const char *path,
 
 /* --- what the server says of itself ----------------------------------------------------------- */
 
+size_t td_output_row(const td_service *s, const td_work *w, int i)
+{
+    int dim[2];
+    size_t n = 1;
+    for (int k = s->kind->dims(s, w, i, dim); k > 0; k--)
+        n *= (size_t)dim[k - 1];
+    return n;
+}
+
+static void describe_output(const td_service *s, int i, td_text *out)
+{
+    const td_kind_output *o = &s->kind->outputs[i];
+    int dim[2], n = s->kind->dims(s, NULL, i, dim);
+    td_text_add(out, "%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": [-1", i ? ", " : "",
+                o->name, o->is_int ? "INT64" : "FP32");
+    for (int k = 0; k < n; k++)
+        td_text_add(out, ",%d", dim[k]);
+    td_text_add(out, "]}");
+}
+
 static void describe_model(const td_service *s, td_text *out)
 {
-    int size = s->transform.size, k = s->n_classes;
+    int size = s->transform.size;
     td_text_add(out, "{");
     td_json_add_text(out, "name", s->name);
     td_text_add(out, ", \"versions\": [\"1\"], \"platform\": \"tandem\", \"inputs\": [");
     td_text_add(out, "{\"name\": \"images\", \"datatype\": \"FP32\", \"shape\": [-1,3,%d,%d]}], ",
                 size, size);
     td_text_add(out, "\"outputs\": [");
-    td_text_add(out, "{\"name\": \"logits\", \"datatype\": \"FP32\", \"shape\": [-1,%d]}, ", k);
-    td_text_add(out, "{\"name\": \"probabilities\", \"datatype\": \"FP32\", \"shape\": [-1,%d]}]",
-                k);
-    td_text_add(out, ", \"parameters\": {");
+    for (int i = 0; i < s->kind->n_outputs; i++)
+        describe_output(s, i, out);
+    td_text_add(out, "], \"parameters\": {");
     td_json_add_text(out, "precision", s->precision);
+    s->kind->describe(s, out);
     td_text_add(out, "}}\n");
 }
 
@@ -163,7 +201,7 @@ void td_api_describe(const td_service *s, td_route route, bool is_ready, td_repl
     switch (route) {
     case TD_ROUTE_PAGE:
         reply->type = "text/html; charset=utf-8";
-        td_text_add(out, "%s", td_page_html);
+        s->kind->page(s, out);
         break;
     case TD_ROUTE_ICON:
         reply->status = 204;
@@ -172,8 +210,8 @@ void td_api_describe(const td_service *s, td_route route, bool is_ready, td_repl
     case TD_ROUTE_SERVER:
         td_text_add(out,
                     "{\"name\": \"tandem\", \"version\": \"%s\", \"extensions\": "
-                    "[\"binary_tensor_data\", \"classification\"]}\n",
-                    td_version());
+                    "[\"binary_tensor_data\"%s]}\n",
+                    td_version(), s->kind->has_classes ? ", \"classification\"" : "");
         break;
     case TD_ROUTE_LIVE:
         td_text_add(out, "{\"live\": true}\n");
@@ -200,28 +238,59 @@ static td_status read_picture(const td_service *s, const td_request *rq, td_tran
 {
     const char *bytes = rq->body;
     size_t n = rq->n_body, size = (size_t)s->transform.size;
-    int64_t topk = s->topk;
-    if (rq->topk && (!td_text_to_int(rq->topk, &topk) || topk < 1 || topk > TD_TOPK_MAX))
-        return td_error(TD_EARG, "topk is '%.30s', wanted 1 .. %d", rq->topk, TD_TOPK_MAX);
-    w->topk = (int)(topk < s->n_classes ? topk : s->n_classes);
     if (rq->content_type && strncasecmp(rq->content_type, "multipart/form-data", 19) == 0)
         TD_TRY(td_multipart_find(rq->content_type, rq->body, rq->n_body, &bytes, &n));
     w->n = 1;
     w->images = td_alloc(3 * size * size, sizeof(float));
     if (!w->images)
         return TD_ENOMEM;
-    return td_transform_picture(buffers, &s->transform, n ? bytes : "", n, 0, 0, w->images);
+    return s->kind->read_row(s, buffers, n ? bytes : "", n, w);
+}
+
+/* '-' and '_' are the same, as on the command line */
+static bool is_name(const char *a, const char *b)
+{
+    while (*a && (*a == *b || (strchr("-_", *a) && *b && strchr("-_", *b))))
+        a++, b++;
+    return !*a && !*b;
+}
+
+/* every parameter is one that the kind knows */
+static td_status check_params(const td_service *s, const td_request *rq)
+{
+    if (rq->n_params > TD_PARAMS_MAX)
+        return td_error(TD_ELIMIT, "there are more than %d parameters", TD_PARAMS_MAX);
+    for (int i = 0; i < rq->n_params; i++) {
+        const td_query *p = &rq->params[i];
+        const char *const *known = s->kind->params;
+        while (*known && !is_name(*known, p->name))
+            known++;
+        if (*known && p->value)
+            continue;
+        if (*known)
+            return td_error(TD_EARG, "parameter '%s' has no value", p->name);
+        td_text names = { 0 };
+        for (known = s->kind->params; *known; known++)
+            td_text_add(&names, "%s%s", known > s->kind->params ? ", " : "", *known);
+        td_status st = td_error(TD_EARG, "there is no parameter '%.100s', there is %s", p->name,
+                                td_text_get(&names));
+        td_text_release(&names);
+        return st;
+    }
+    return TD_OK;
 }
 
 bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
                  td_reply *reply)
 {
-    td_status st =
-        w->route == TD_ROUTE_INFER ? td_infer_read(s, rq, w) : read_picture(s, rq, buffers, w);
-    if (st == TD_OK) {
-        w->results = td_alloc(2 * (size_t)w->n * (size_t)s->n_classes, sizeof(float));
-        st = w->results ? TD_OK : TD_ENOMEM;
-    }
+    const bool is_picture = w->route == TD_ROUTE_PICTURE;
+    td_status st = is_picture ? check_params(s, rq) : TD_OK;
+    if (st == TD_OK && is_picture)
+        st = s->kind->options(s, rq, w);
+    if (st == TD_OK)
+        st = is_picture ? read_picture(s, rq, buffers, w) : td_infer_read(s, rq, w);
+    if (st == TD_OK)
+        st = s->kind->make_room(s, w);
     if (st != TD_OK)
         td_reply_failure(reply, st);
     return st == TD_OK;
@@ -229,33 +298,10 @@ bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buff
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static void write_classes(const td_service *s, const td_work *w, td_reply *reply)
-{
-    const float *probability = w->results + s->n_classes;
-    int best[TD_TOPK_MAX];
-    char room[24];
-    td_text *out = &reply->body;
-    td_top_k(probability, s->n_classes, w->topk, best);
-    td_text_add(out, "{");
-    td_json_add_text(out, "model", s->name);
-    td_text_add(out, ", \"classes\": [");
-    for (int i = 0; i < w->topk; i++) {
-        td_text_add(out, i ? ", {" : "{");
-        td_json_add(out, "label", best[i]);
-        td_json_add_text(out, "name", s->class_name(s->ctx, best[i], room));
-        td_json_add(out, "probability", (double)probability[best[i]]);
-        td_text_add(out, "}");
-    }
-    td_text_add(out, "]}\n");
-}
-
 void td_api_write(const td_service *s, const td_work *w, td_reply *reply)
 {
-    size_t n = (size_t)w->n * (size_t)s->n_classes;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(w->results[n + i]))
-            continue;
-        td_reply_error(reply, 500, "the network gives no finite probabilities for it (%s)",
+    if (!s->kind->is_finite(s, w)) {
+        td_reply_error(reply, 500, "the network gives no %s for it (%s)", s->kind->lack,
                        s->precision);
         return;
     }
@@ -264,7 +310,7 @@ void td_api_write(const td_service *s, const td_work *w, td_reply *reply)
     if (w->route == TD_ROUTE_INFER)
         td_infer_write(s, w, reply);
     else
-        write_classes(s, w, reply);
+        s->kind->write(s, w, &reply->body);
     if (td_text_status(&reply->body) != TD_OK)
         td_reply_error(reply, 500, "out of memory");
 }

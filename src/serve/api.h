@@ -3,7 +3,7 @@
  *
  *     route = td_api_route(service, "POST", "/classify", &reply)      else `reply` is the answer
  *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of pictures
- *     ...                                                             rows -> logits, probabilities
+ *     ...                                                             rows -> results
  *     td_api_write(service, &work, &reply)                            those -> body
  *
  * The inference protocol is KServe's version 2 ("Open Inference Protocol"), with the extensions
@@ -15,26 +15,49 @@
 
 #include "base/text.h"
 #include "data/augment.h"
+#include "train/box_classes.h"
+#include "train/suppressor.h"
 
 enum {
     TD_TOPK_MAX = 10,
+    TD_OUTPUTS_MAX = 4,       /* tensors that a network gives */
+    TD_PARAMS_MAX = 16,       /* after the path's '?' */
     TD_ROWS_MAX = 1024,       /* pictures in a request */
     TD_JSON_BYTES = 64 * 1024 /* of a request's JSON without the numbers of its tensor */
 };
 
+typedef struct td_kind td_kind; /* kind.h */
+
 /** What is served.  Constant while requests run; every thread reads it. */
 typedef struct {
-    const char *name;      /* of the model, in paths */
-    const char *precision; /* "bf16" */
-    int n_classes, topk;
+    const td_kind *kind;    /* a classifier or a detector */
+    const char *name;       /* of the model, in paths */
+    const char *precision;  /* "bf16" */
+    int n_classes;          /* of a detector without the background */
     td_transform transform; /* of pictures; its size is the network's */
+
+    /* of a classifier */
+    int topk;
     const char *(*class_name)(const void *ctx, int i, char room[24]);
     const void *ctx;
+
+    /* of a detector */
+    td_boxes_opts boxes;           /* where a request does not say otherwise */
+    const bool *is_wanted;         /* [n_classes + 1] by label; NULL: all are */
+    const td_box_classes *classes; /* their names */
+    int n_anchors;
+    td_suppressor *suppressor; /* of the thread that computes */
 } td_service;
+
+/** ?name=value; the value may be NULL. */
+typedef struct {
+    const char *name, *value;
+} td_query;
 
 /** A request, whole.  Texts are borrowed; NULL: not there. */
 typedef struct {
-    const char *topk;         /* ?topk= */
+    const td_query *params; /* [n_params] */
+    int n_params;
     const char *content_type; /* Content-Type */
     const char *json_bytes;   /* Inference-Header-Content-Length */
     const void *body;
@@ -51,8 +74,8 @@ typedef struct {
 } td_reply;
 
 typedef enum {
-    TD_ROUTE_NONE, /* the reply says why */
-    TD_ROUTE_CLASSIFY,
+    TD_ROUTE_NONE,    /* the reply says why */
+    TD_ROUTE_PICTURE, /* the kind's path */
     TD_ROUTE_INFER,
     TD_ROUTE_PAGE,
     TD_ROUTE_ICON,
@@ -66,21 +89,31 @@ typedef enum {
 
 /* A tensor that the request wants back. */
 typedef struct {
-    bool is_probabilities; /* else logits */
+    int output; /* which of the kind's */
     bool is_binary;
     int classes; /* classification extension: the best so many; 0: the tensor */
 } td_wanted;
 
 /** What a request asks to be computed, and the result.  All zero is valid. */
 typedef struct {
-    td_route route; /* CLASSIFY or INFER */
+    td_route route; /* PICTURE or INFER */
     int n;          /* rows */
     float *images;  /* [n, 3, S, S] */
-    float *results; /* [2, n, K]: logits, then probabilities; made by td_api_read */
-    int topk;       /* of CLASSIFY */
-    td_wanted wanted[2];
+    td_wanted wanted[TD_OUTPUTS_MAX];
     int n_wanted;
     td_text id; /* of INFER; empty: none */
+
+    /* of a classifier; results are made by td_api_read, as found below */
+    int topk;       /* of PICTURE */
+    float *results; /* [2, n, K]: logits, then probabilities */
+
+    /* of a detector */
+    td_nms_opts nms;
+    bool *is_wanted;     /* as the service's, which it replaces; NULL: the service's */
+    int width, height;   /* of the upright picture, of PICTURE */
+    td_detection *found; /* [n, nms.total] */
+    int *n_found;        /* [n] */
+    int n_bad;           /* rows of which the network gave numbers that are none */
 } td_work;
 
 void td_work_release(td_work *w);
@@ -123,8 +156,5 @@ void td_infer_write(const td_service *s, const td_work *w, td_reply *reply);
  */
 td_status td_tensor_json_read(const char *text, size_t n, size_t max_numbers, td_text *rest,
                               float **numbers, size_t *n_numbers) TD_CHECKED;
-
-/** The page for trying a picture. */
-extern const char td_page_html[];
 
 #endif

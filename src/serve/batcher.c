@@ -24,10 +24,10 @@ struct td_batcher {
     td_job *left; /* was taken from `ready`, and did not fit into the last batch */
 
     /* of td_batcher_turn */
-    td_job **jobs;  /* [max_rows] */
-    float *images;  /* [max_rows, 3, S, S] */
-    float *results; /* [2, max_rows, K] */
-    size_t row_floats, classes;
+    td_job **jobs; /* [max_rows] */
+    float *images; /* [max_rows, 3, S, S] */
+    td_row *rows;  /* [max_rows], or as many as a request may have */
+    size_t row_floats;
 };
 
 static void finish(td_batcher *b, td_job *job, td_status st)
@@ -54,11 +54,10 @@ static td_status set_up(td_batcher *b)
     size_t rows = (size_t)b->o.max_rows,
            size = (size_t)td_predictor_transform(b->o.predictor)->size;
     b->row_floats = 3 * size * size;
-    b->classes = (size_t)td_predictor_classes(b->o.predictor);
     b->jobs = td_alloc(rows, sizeof *b->jobs);
     b->images = b->jobs ? td_alloc(rows, b->row_floats * sizeof(float)) : NULL;
-    b->results = b->images ? td_alloc(2 * rows, b->classes * sizeof(float)) : NULL;
-    b->workers = b->results ? td_alloc((size_t)b->o.workers, sizeof *b->workers) : NULL;
+    b->rows = td_alloc(rows > TD_ROWS_MAX ? rows : TD_ROWS_MAX, sizeof *b->rows);
+    b->workers = b->images && b->rows ? td_alloc((size_t)b->o.workers, sizeof *b->workers) : NULL;
     if (!b->workers)
         return TD_ENOMEM;
     TD_TRY(td_queue_new((size_t)b->o.max_jobs, &b->submitted));
@@ -100,7 +99,7 @@ void td_batcher_free(td_batcher *b)
     td_free(b->workers);
     td_free(b->jobs);
     td_free(b->images);
-    td_free(b->results);
+    td_free(b->rows);
     td_free(b);
 }
 
@@ -152,35 +151,25 @@ static int gather(td_batcher *b, td_job *first, int *rows)
     return n;
 }
 
-/* logits and probabilities of `rows` rows of a job, from row `from` of the batch */
-static void hand_out(const td_batcher *b, td_job *job, int from, int rows)
+static td_status take(void *ctx, int from, int n, const float *const results[2])
 {
-    size_t n = (size_t)job->work.n * b->classes, bytes = n * sizeof(float);
-    const float *logits = b->results + (size_t)from * b->classes;
-    memcpy(job->work.results, logits, bytes);
-    memcpy(job->work.results + n, logits + (size_t)rows * b->classes, bytes);
+    const td_batcher *b = ctx;
+    return b->o.service->kind->take(b->o.service, b->rows + from, n, results);
 }
 
-/* one job by itself: no copy, and as many rows as it likes */
-static td_status run_alone(td_batcher *b, td_job *job)
+/* the pictures of n jobs; one job's own stay where they are, and may be as many as it likes */
+static const float *lay_out(td_batcher *b, int n)
 {
-    td_work *w = &job->work;
-    size_t n = (size_t)w->n * b->classes;
-    return td_predictor_run(b->o.predictor, w->images, w->n, w->results, w->results + n);
-}
-
-static td_status run_together(td_batcher *b, int n, int rows)
-{
-    int at = 0;
-    for (int i = 0; i < n; at += b->jobs[i++]->work.n)
-        memcpy(b->images + (size_t)at * b->row_floats, b->jobs[i]->work.images,
-               (size_t)b->jobs[i]->work.n * b->row_floats * sizeof(float));
-    TD_TRY(td_predictor_run(b->o.predictor, b->images, rows, b->results,
-                            b->results + (size_t)rows * b->classes));
-    at = 0;
-    for (int i = 0; i < n; at += b->jobs[i++]->work.n)
-        hand_out(b, b->jobs[i], at, rows);
-    return TD_OK;
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        td_work *w = &b->jobs[i]->work;
+        if (n > 1)
+            memcpy(b->images + at * b->row_floats, w->images,
+                   (size_t)w->n * b->row_floats * sizeof(float));
+        for (int k = 0; k < w->n; k++)
+            b->rows[at++] = (td_row){ w, k };
+    }
+    return n > 1 ? b->images : b->jobs[0]->work.images;
 }
 
 void td_batcher_turn(td_batcher *b, int64_t wait_ns)
@@ -193,7 +182,7 @@ void td_batcher_turn(td_batcher *b, int64_t wait_ns)
     if (!first)
         return;
     int n = gather(b, first, &rows);
-    td_status st = n == 1 ? run_alone(b, first) : run_together(b, n, rows);
+    td_status st = td_predictor_each(b->o.predictor, lay_out(b, n), rows, take, b);
     td_metrics_batch(b->o.metrics, rows);
     for (int i = 0; i < n; i++)
         finish(b, b->jobs[i], st);

@@ -12,7 +12,7 @@
 #ifndef TD_SERVE_BATCHER_H
 #define TD_SERVE_BATCHER_H
 
-#include "serve/api.h"
+#include "serve/kind.h"
 #include "serve/serve_metrics.h"
 #include "train/predictor.h"
 
@@ -26,8 +26,9 @@ struct td_job {
 };
 
 typedef struct {
-    td_predictor *predictor; /* kept; td_batcher_turn runs it */
-    td_metrics *metrics;     /* kept */
+    const td_service *service; /* kept; its kind takes the results */
+    td_predictor *predictor;   /* kept; td_batcher_turn runs it */
+    td_metrics *metrics;       /* kept */
     int max_rows, max_jobs, workers;
     int64_t max_delay_ns;
 } td_batcher_opts;

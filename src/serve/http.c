@@ -205,12 +205,30 @@ static const char *header(const exchange *e, const char *name)
     return MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, name);
 }
 
+typedef struct {
+    td_query at[TD_PARAMS_MAX];
+    int n;
+} params;
+
+/* those above the limit are counted */
+static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    params *p = cls;
+    (void)kind;
+    if (p->n < TD_PARAMS_MAX)
+        p->at[p->n] = (td_query){ name, value };
+    return p->n++ < TD_PARAMS_MAX ? MHD_YES : MHD_NO;
+}
+
 /* on a worker */
 static bool read_job(td_job *job, td_transformer *buffers)
 {
     exchange *e = (exchange *)job;
-    td_request rq = { .topk =
-                          MHD_lookup_connection_value(e->connection, MHD_GET_ARGUMENT_KIND, "topk"),
+    params p = { .n = 0 };
+    MHD_get_connection_values(e->connection, MHD_GET_ARGUMENT_KIND, add_param, &p);
+    td_request rq = { .params = p.at,
+                      .n_params = p.n,
                       .content_type = header(e, "Content-Type"),
                       .json_bytes = header(e, "Inference-Header-Content-Length"),
                       .body = e->body,
@@ -257,7 +275,7 @@ static bool wants_body(exchange *e, const char *method, const char *path)
     const char *length = header(e, "Content-Length");
     int64_t n = 0;
     e->route = td_api_route(o->service, method, path, &e->reply);
-    if (e->route != TD_ROUTE_CLASSIFY && e->route != TD_ROUTE_INFER)
+    if (e->route != TD_ROUTE_PICTURE && e->route != TD_ROUTE_INFER)
         return false;
     if (length && (!td_text_to_int(length, &n) || n > o->max_body)) {
         td_reply_error(&e->reply, 413, "the body has %.20s bytes, %lld are allowed", length,

@@ -2,9 +2,9 @@
  * infer.c -- POST /v2/models/NAME/infer: KServe's inference protocol, version 2
  *
  * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes behind the JSON
- * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs `logits` and
- * `probabilities` FP32 [n, K], both where none is named; as JSON, as bytes (binary_data), or with
- * the parameter `classification` as BYTES [n, k] of "value:index:name".
+ * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs are those of the
+ * kind of network (kind.h), all of them where none is named; as JSON, as bytes (binary_data), or of
+ * a classifier with the parameter `classification` as BYTES [n, k] of "value:index:name".
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "serve/api.h"
+#include "serve/kind.h"
 #include "train/metrics.h"
 
 enum { ID_BYTES = 256 };
@@ -121,50 +121,73 @@ static td_status flag(const td_json *parameters, const char *name, bool *out)
     return td_json_bool(parameters, name, out);
 }
 
-static td_status read_output(const reading *r, const td_json *output, td_wanted *out)
+static td_status find_output(const td_kind *kind, const char *name, int *out)
 {
-    const char *name;
-    int64_t classes = 0;
-    TD_TRY(td_json_text(output, "name", &name));
-    out->is_probabilities = strcmp(name, "probabilities") == 0;
-    if (!out->is_probabilities && strcmp(name, "logits") != 0)
-        return td_error(TD_ENOTFOUND,
-                        "there is no output '%.100s', there are 'logits' and 'probabilities'",
-                        name);
-    const td_json *parameters = td_json_get(output, "parameters");
-    TD_TRY(flag(parameters, "binary_data", &out->is_binary));
-    if (parameters && td_json_get(parameters, "classification")) {
-        TD_TRY(td_json_int(parameters, "classification", &classes));
-        if (classes < 1)
-            return td_error(TD_EARG, "classification is %lld, wanted 1 or more",
-                            (long long)classes);
+    td_text known = { 0 };
+    for (int i = 0; i < kind->n_outputs; i++) {
+        *out = i;
+        if (strcmp(name, kind->outputs[i].name) == 0)
+            break;
+        td_text_add(&known, "%s'%s'",
+                    !i                        ? ""
+                    : i + 1 < kind->n_outputs ? ", "
+                                              : " and ",
+                    kind->outputs[i].name);
+        *out = -1;
     }
+    td_status st = *out >= 0 ? TD_OK
+                             : td_error(TD_ENOTFOUND, "there is no output '%.100s', there are %s",
+                                        name, td_text_get(&known));
+    td_text_release(&known);
+    return st;
+}
+
+static td_status read_classes(const reading *r, const td_json *parameters, td_wanted *out)
+{
+    int64_t classes;
+    if (!parameters || !td_json_get(parameters, "classification"))
+        return TD_OK;
+    if (!r->s->kind->has_classes)
+        return td_error(TD_EUNSUPPORTED, "classification is of classifiers, '%s' is %s", r->s->name,
+                        r->s->kind->what);
+    TD_TRY(td_json_int(parameters, "classification", &classes));
+    if (classes < 1)
+        return td_error(TD_EARG, "classification is %lld, wanted 1 or more", (long long)classes);
     out->classes = (int)(classes < r->s->n_classes ? classes : r->s->n_classes);
     if (out->classes > TD_ROWS_MAX)
         return td_error(TD_ELIMIT, "classification is %d, wanted %d at most", out->classes,
                         TD_ROWS_MAX);
-    if (out->classes && out->is_binary)
+    if (out->is_binary)
         return td_error(TD_EUNSUPPORTED, "an output is either classification or binary_data");
     return TD_OK;
+}
+
+static td_status read_output(const reading *r, const td_json *output, td_wanted *out)
+{
+    const char *name;
+    TD_TRY(td_json_text(output, "name", &name));
+    TD_TRY(find_output(r->s->kind, name, &out->output));
+    const td_json *parameters = td_json_get(output, "parameters");
+    TD_TRY(flag(parameters, "binary_data", &out->is_binary));
+    return read_classes(r, parameters, out);
 }
 
 static td_status read_outputs(const reading *r, td_work *w)
 {
     const td_json *outputs = td_json_get(r->doc, "outputs");
     bool is_binary = false;
+    const int most = r->s->kind->n_outputs;
     TD_TRY(flag(td_json_get(r->doc, "parameters"), "binary_data_output", &is_binary));
-    w->wanted[0] = (td_wanted){ .is_binary = is_binary };
-    w->wanted[1] = (td_wanted){ .is_binary = is_binary, .is_probabilities = true };
-    w->n_wanted = 2;
+    for (int i = 0; i < most; i++)
+        w->wanted[i] = (td_wanted){ .output = i, .is_binary = is_binary };
+    w->n_wanted = most;
     if (!outputs)
         return TD_OK;
     size_t n = td_json_count(outputs);
-    if (td_json_kind_of(outputs) != TD_JSON_ARRAY || n < 1 || n > 2)
-        return td_error(TD_EFORMAT, "outputs: wanted an array of one or two");
-    for (size_t i = 0; i < n; i++) {
-        w->wanted[i] = (td_wanted){ .is_binary = is_binary };
+    if (td_json_kind_of(outputs) != TD_JSON_ARRAY || n < 1 || n > (size_t)most)
+        return td_error(TD_EFORMAT, "outputs: wanted an array of 1 to %d", most);
+    for (size_t i = 0; i < n; i++)
         TD_TRY(read_output(r, td_json_at(outputs, i), &w->wanted[i]));
-    }
     w->n_wanted = (int)n;
     return TD_OK;
 }
@@ -179,6 +202,49 @@ static td_status read_id(const reading *r, td_work *w)
         return td_error(TD_ELIMIT, "id is longer than %d bytes", ID_BYTES);
     td_text_add(&w->id, "%s", id);
     return td_text_status(&w->id);
+}
+
+/* a parameter's value as a query would have it */
+static td_status add_param(const td_json *value, const char *name, td_text *room, td_request *rq,
+                           td_query *params)
+{
+    const td_json_kind kind = td_json_kind_of(value);
+    const char *text = "";
+    double number = 0;
+    if (kind == TD_JSON_TEXT)
+        TD_TRY(td_json_as_text(value, &text));
+    else if (kind == TD_JSON_INT || kind == TD_JSON_REAL)
+        TD_TRY(td_json_as_number(value, &number));
+    else
+        return td_error(TD_EFORMAT, "parameter '%s' is neither a number nor a text", name);
+    if (kind == TD_JSON_TEXT)
+        td_text_add(room, "%s", text);
+    else
+        td_text_add(room, "%.17g", number);
+    TD_TRY(td_text_status(room));
+    params[rq->n_params++] = (td_query){ name, td_text_get(room) };
+    return TD_OK;
+}
+
+/* the request's parameters that the kind knows from queries; others are left alone */
+static td_status read_params(const reading *r, td_work *w)
+{
+    td_status st = TD_OK;
+    td_query params[TD_PARAMS_MAX];
+    td_text room[TD_PARAMS_MAX] = { { 0 } };
+    td_request rq = { .params = params };
+    const td_kind *kind = r->s->kind;
+    const td_json *given = td_json_get(r->doc, "parameters");
+    for (int i = 0; given && kind->are_for_tensors && kind->params[i]; i++) {
+        const td_json *value = td_json_get(given, kind->params[i]);
+        if (value)
+            TD_OUT(add_param(value, kind->params[i], &room[i], &rq, params));
+    }
+    TD_OUT(kind->options(r->s, &rq, w));
+out:
+    for (int i = 0; i < TD_PARAMS_MAX; i++)
+        td_text_release(&room[i]);
+    return st;
 }
 
 /* where the JSON ends and bytes begin */
@@ -211,6 +277,7 @@ td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w)
     if (td_json_kind_of(r.doc) != TD_JSON_OBJECT)
         TD_OUT(td_error(TD_EFORMAT, "the request is no JSON object"));
     TD_OUT(read_id(&r, w));
+    TD_OUT(read_params(&r, w));
     TD_OUT(read_input(&r, w));
     TD_OUT(read_outputs(&r, w));
 out:
@@ -222,23 +289,57 @@ out:
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-static void add_tensor(const float *x, size_t n, td_text *out)
+/* the numbers of an output, [n, dims]; NULL and `out` out of memory */
+static void *numbers(const td_service *s, const td_work *w, int i, size_t *n, size_t *bytes,
+                     td_text *out)
 {
-    td_text_add(out, ", \"data\": [");
-    for (size_t i = 0; i < n; i++)
-        td_text_add(out, isfinite(x[i]) ? "%s%.9g" : "%snull", i ? "," : "", (double)x[i]);
-    td_text_add(out, "]}");
+    const size_t each = s->kind->outputs[i].is_int ? sizeof(int64_t) : sizeof(float);
+    *n = (size_t)w->n * td_output_row(s, w, i);
+    *bytes = *n * each;
+    void *x = td_alloc(*n, each);
+    if (x)
+        s->kind->fill(s, w, i, x);
+    else
+        out->st = TD_ENOMEM;
+    return x;
 }
 
-static void add_classes(const td_service *s, const float *x, int n, int k, td_text *out)
+static void add_tensor(const td_service *s, const td_work *w, int i, td_text *out)
+{
+    size_t n, bytes;
+    void *x = numbers(s, w, i, &n, &bytes, out);
+    const float *real = x;
+    const int64_t *whole = x;
+    td_text_add(out, ", \"data\": [");
+    for (size_t k = 0; k < n && x; k++)
+        if (s->kind->outputs[i].is_int)
+            td_text_add(out, "%s%lld", k ? "," : "", (long long)whole[k]);
+        else
+            td_text_add(out, isfinite(real[k]) ? "%s%.9g" : "%snull", k ? "," : "",
+                        (double)real[k]);
+    td_text_add(out, "]}");
+    td_free(x);
+}
+
+static void add_bytes(const td_service *s, const td_work *w, int i, td_text *out)
+{
+    size_t n, bytes;
+    void *x = numbers(s, w, i, &n, &bytes, out);
+    if (x)
+        td_text_add_bytes(out, x, bytes);
+    td_free(x);
+}
+
+static void add_classes(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
 {
     int best[TD_ROWS_MAX];
     char room[24];
+    const float *x = w->results + (size_t)o->output * (size_t)w->n * (size_t)s->n_classes;
     td_text_add(out, ", \"data\": [");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < w->n; i++) {
         const float *row = x + (size_t)i * (size_t)s->n_classes;
-        td_top_k(row, s->n_classes, k, best);
-        for (int j = 0; j < k; j++) {
+        td_top_k(row, s->n_classes, o->classes, best);
+        for (int j = 0; j < o->classes; j++) {
             td_text_add(out, "%s\"%.9g:%d:", i + j ? ", " : "", (double)row[best[j]], best[j]);
             td_text_add_json(out, s->class_name(s->ctx, best[j], room));
             td_text_add(out, "\"");
@@ -247,10 +348,32 @@ static void add_classes(const td_service *s, const float *x, int n, int k, td_te
     td_text_add(out, "]}");
 }
 
+static void add_output(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
+{
+    const td_kind_output *output = &s->kind->outputs[o->output];
+    int dim[2] = { o->classes }, n = 1;
+    if (!o->classes)
+        n = s->kind->dims(s, w, o->output, dim);
+    td_text_add(out, "{");
+    td_json_add_text(out, "name", output->name);
+    td_json_add_text(out, "datatype", o->classes ? "BYTES" : output->is_int ? "INT64" : "FP32");
+    td_text_add(out, ", \"shape\": [%d", w->n);
+    for (int i = 0; i < n; i++)
+        td_text_add(out, ",%d", dim[i]);
+    td_text_add(out, "]");
+    if (o->classes)
+        add_classes(s, w, o, out);
+    else if (o->is_binary)
+        td_text_add(out, ", \"parameters\": {\"binary_data_size\": %zu}}",
+                    (size_t)w->n * td_output_row(s, w, o->output) *
+                        (output->is_int ? sizeof(int64_t) : sizeof(float)));
+    else
+        add_tensor(s, w, o->output, out);
+}
+
 void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
 {
     td_text *out = &reply->body;
-    size_t n = (size_t)w->n * (size_t)s->n_classes;
     bool has_binary = false;
     td_text_add(out, "{");
     td_json_add_text(out, "model_name", s->name);
@@ -259,19 +382,9 @@ void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
         td_json_add_text(out, "id", td_text_get(&w->id));
     td_text_add(out, ", \"outputs\": [");
     for (int i = 0; i < w->n_wanted; i++) {
-        const td_wanted *o = &w->wanted[i];
-        const float *x = w->results + (o->is_probabilities ? n : 0);
-        td_text_add(out, i ? ", {" : "{");
-        td_json_add_text(out, "name", o->is_probabilities ? "probabilities" : "logits");
-        td_json_add_text(out, "datatype", o->classes ? "BYTES" : "FP32");
-        td_text_add(out, ", \"shape\": [%d,%d]", w->n, o->classes ? o->classes : s->n_classes);
-        if (o->classes)
-            add_classes(s, x, w->n, o->classes, out);
-        else if (o->is_binary)
-            td_text_add(out, ", \"parameters\": {\"binary_data_size\": %zu}}", n * sizeof(float));
-        else
-            add_tensor(x, n, out);
-        has_binary = has_binary || o->is_binary;
+        td_text_add(out, i ? ", " : "");
+        add_output(s, w, &w->wanted[i], out);
+        has_binary = has_binary || w->wanted[i].is_binary;
     }
     td_text_add(out, "]}");
     if (!has_binary)
@@ -280,7 +393,5 @@ void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
     reply->json_bytes = out->len;
     for (int i = 0; i < w->n_wanted; i++)
         if (w->wanted[i].is_binary)
-            td_text_add_bytes(out,
-                              (const char *)(w->results + (w->wanted[i].is_probabilities ? n : 0)),
-                              n * sizeof(float));
+            add_bytes(s, w, w->wanted[i].output, out);
 }

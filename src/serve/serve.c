@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/field.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -29,7 +30,9 @@ static const td_field serve_fields[] = {
     TD_TEXT   (td_serve_opts, name, NULL, "NAME", "of the model in paths; default: the network's"),
     TD_PICTURE_ROWS(td_serve_opts),
     TD_INT_AS (td_serve_opts, topk, "topk", "top", 5, 1, TD_TOPK_MAX, NULL,
-               "classes in an answer to /classify that asks for no number"),
+               "of a classifier, classes in an answer that asks for no number"),
+    TD_TEXT   (td_serve_opts, classes, NULL, "LIST",
+               "of a detector, boxes of these classes alone, by name or category id: 'cat,dog'"),
     TD_INT    (td_serve_opts, max_batch, 8, 1, 256, "pictures computed together, at most"),
     TD_REAL   (td_serve_opts, max_delay_ms, 2, 0, 10000,
                "how long a picture waits for others that are being decoded"),
@@ -57,6 +60,7 @@ void td_serve_defaults(td_serve_opts *opts)
     *opts = (td_serve_opts){ 0 };
     td_model_defaults(&opts->model);
     td_amp_defaults(&opts->amp);
+    td_fields_default(td_boxes_fields(), &opts->boxes);
     td_fields_default(serve_fields, opts);
 }
 
@@ -64,6 +68,9 @@ typedef struct {
     const td_serve_opts *o;
     td_predictor *predictor;
     td_service service;
+    td_anchors *anchors; /* of a detector, as the next two */
+    td_suppressor *suppressor;
+    bool *is_wanted;
     td_metrics metrics;
     td_batcher *batcher;
     td_http *http;
@@ -84,6 +91,46 @@ static td_status check_name(const char *name)
                     name);
 }
 
+/* options of the other kind of network are refused, not left without effect */
+static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const char *arch)
+{
+    const td_boxes_opts *b = &o->boxes;
+    td_serve_opts d;
+    td_serve_defaults(&d);
+    const struct {
+        const td_kind *kind;
+        bool is_set;
+        const char *what;
+    } rows[] = { { &td_kind_detector, b->min_score >= 0, "--min-score" },
+                 { &td_kind_detector, b->nms_iou >= 0, "--nms-iou" },
+                 { &td_kind_detector, b->max_per_class > 0, "--max-per-class" },
+                 { &td_kind_detector, b->max_boxes > 0, "--max-boxes" },
+                 { &td_kind_detector, o->classes != NULL, "--classes" },
+                 { &td_kind_classifier, o->topk != d.topk, "--top" },
+                 { &td_kind_classifier, o->interpolation != d.interpolation, "--interpolation" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set && rows[i].kind != kind)
+            return td_error(TD_EUSAGE, "%s is of %ss, '%s' has weights of %s, %s", rows[i].what,
+                            rows[i].kind->what + 2, o->weights, arch, kind->what);
+    return TD_OK;
+}
+
+static td_status open_detector(server *s)
+{
+    const td_serve_opts *o = s->o;
+    td_service *service = &s->service;
+    service->boxes = o->boxes;
+    service->classes = td_predictor_box_classes(s->predictor);
+    if (o->classes)
+        TD_TRY(td_box_classes_choose(service->classes, o->classes, &s->is_wanted));
+    service->is_wanted = s->is_wanted;
+    TD_TRY(td_anchors_new(service->transform.detector, service->transform.size, &s->anchors));
+    service->n_anchors = s->anchors->n;
+    TD_TRY(td_suppressor_new(s->anchors, service->n_classes + 1, td_threads(), &s->suppressor));
+    service->suppressor = s->suppressor;
+    return TD_OK;
+}
+
 static td_status open_predictor(server *s)
 {
     const td_serve_opts *o = s->o;
@@ -95,29 +142,36 @@ static td_status open_predictor(server *s)
                              .ignore_orientation = o->ignore_orientation,
                              .device = o->device,
                              .tune = o->tune,
-                             .tune_cache = o->tune_cache };
+                             .tune_cache = o->tune_cache,
+                             .takes_detectors = true };
     if (!o->weights)
         return td_error(TD_EUSAGE, "serve needs --weights FILE");
     TD_TRY(td_predictor_open(&po, &s->predictor));
-    TD_TRY(td_predictor_keep(s->predictor, 1));
-    TD_TRY(td_predictor_keep(s->predictor, o->max_batch));
-    td_predictor_settle(s->predictor);
-    TD_TRY(td_predictor_time(s->predictor));
+    const bool is_detector = td_predictor_detector(s->predictor) != TD_DETECTOR_NONE;
     s->service =
-        (td_service){ .name = o->name ? o->name : td_path_base(td_predictor_name(s->predictor)),
+        (td_service){ .kind = is_detector ? &td_kind_detector : &td_kind_classifier,
+                      .name = o->name ? o->name : td_path_base(td_predictor_name(s->predictor)),
                       .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
-                      .n_classes = td_predictor_classes(s->predictor),
                       .topk = o->topk,
                       .transform = *td_predictor_transform(s->predictor),
                       .class_name = class_name,
                       .ctx = s->predictor };
-    return check_name(s->service.name);
+    TD_TRY(check_name(s->service.name));
+    TD_TRY(check_kind(o, s->service.kind, td_predictor_name(s->predictor)));
+    TD_TRY(td_predictor_keep(s->predictor, 1));
+    TD_TRY(td_predictor_keep(s->predictor, o->max_batch));
+    td_predictor_settle(s->predictor);
+    s->service.n_classes = td_predictor_classes(s->predictor);
+    if (is_detector)
+        TD_TRY(open_detector(s));
+    return td_predictor_time(s->predictor);
 }
 
 static td_status open_server(server *s)
 {
     const td_serve_opts *o = s->o;
-    td_batcher_opts bo = { .predictor = s->predictor,
+    td_batcher_opts bo = { .service = &s->service,
+                           .predictor = s->predictor,
                            .metrics = &s->metrics,
                            .max_rows = o->max_batch,
                            .max_jobs = o->max_queue,
@@ -172,6 +226,9 @@ static void release(server *s)
 {
     td_http_close(s->http);
     td_batcher_free(s->batcher);
+    td_suppressor_free(s->suppressor);
+    td_anchors_free(s->anchors);
+    td_free(s->is_wanted);
     td_predictor_free(s->predictor);
     td_metrics_release(&s->metrics);
 }

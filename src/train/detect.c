@@ -212,8 +212,8 @@ static void fill(detector *d, const td_detection *found, int n_found, td_found *
     int n = 0;
     for (int i = 0; i < n_found; i++)
         if (!d->is_wanted || d->is_wanted[found[i].label])
-            d->boxes[n++] = td_box_classes_found(&d->classes, &found[i], f->width, f->height,
-                                                 d->room[i]);
+            d->boxes[n++] =
+                td_box_classes_found(&d->classes, &found[i], f->width, f->height, d->room[i]);
     f->n = n;
     f->boxes = d->boxes;
 }

@@ -8,16 +8,24 @@
 #include "tandem/train.h"
 
 /* clang-format off */
+/* which boxes are found */
+#define LIMIT_ROWS \
+    TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
+               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05, of detect and serve 0.3"), \
+    TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1, \
+               "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"), \
+    TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
+               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"), \
+    TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \
+               "boxes of a picture; 0: ssd320 100, ssd300 200")
+
+static const td_field limits_fields[] = {
+    LIMIT_ROWS,
+    TD_END,
+};
 static const td_field boxes_fields[] = {
     TD_TITLE_BEHIND("Boxes that are found"),
-    TD_REAL   (td_boxes_opts, min_score, -1, -1, 1,
-               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05, but of detect 0.3"),
-    TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1,
-               "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"),
-    TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX,
-               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"),
-    TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX,
-               "boxes of a picture; 0: ssd320 100, ssd300 200"),
+    LIMIT_ROWS,
     TD_BOOL   (td_boxes_opts, box_areas, false,
                "small, medium and large by the box, as the reference; not by the outline"),
     TD_INT_AS (td_boxes_opts, sample_1_of_n, "sample_1_of_n_eval_examples", "sample-1-of-n", 1, 1,
@@ -70,6 +78,11 @@ void td_detect_defaults(td_detect_opts *opts)
 const td_field *td_boxes_fields(void)
 {
     return boxes_fields;
+}
+
+const td_field *td_box_limits_fields(void)
+{
+    return limits_fields;
 }
 
 td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)

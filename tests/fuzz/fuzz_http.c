@@ -8,7 +8,8 @@
  *
  *     {"inputs": ...
  *
- * The network is a stand-in: its results are numbers made up from the row.
+ * A line "Query: a=1&b=2" stands for what follows a path's '?'; "Kind: detector" asks a detector.
+ * The networks are stand-ins: their results are numbers made up from the row.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "serve/api.h"
+#include "serve/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
@@ -30,12 +31,35 @@ static const char *class_name(const void *ctx, int i, char room[24])
     return names[i];
 }
 
-static const td_service service = { .name = "net",
+static td_service services[2] = { { .kind = &td_kind_classifier,
+                                    .name = "net",
                                     .precision = "fp32",
                                     .n_classes = CLASSES,
                                     .topk = 2,
                                     .transform = { .size = SIZE, .padding = 1 },
-                                    .class_name = class_name };
+                                    .class_name = class_name },
+                                  { .kind = &td_kind_detector,
+                                    .name = "net",
+                                    .precision = "fp32",
+                                    .n_classes = CLASSES,
+                                    .transform = { .size = SIZE, .detector = TD_DETECTOR_SSD320 },
+                                    .boxes = { .min_score = -1, .nms_iou = -1 } } };
+
+/* made once, and kept */
+static void open_detector(td_service *s)
+{
+    static char text[CLASSES][16] = { "a", "b \"quoted\"", "c\n" };
+    static char *names[CLASSES] = { text[0], text[1], text[2] };
+    static int64_t categories[CLASSES] = { 7, 5, 90 };
+    static const td_box_classes classes = { "w", CLASSES, CLASSES, CLASSES, names, categories };
+    static td_anchors *anchors;
+    if (anchors)
+        return;
+    TD_CHECK(td_anchors_new(TD_DETECTOR_SSD320, 32, &anchors) == TD_OK);
+    TD_CHECK(td_suppressor_new(anchors, CLASSES + 1, 1, &s->suppressor) == TD_OK);
+    s->classes = &classes;
+    s->n_anchors = anchors->n;
+}
 
 /* the value of a header line, or NULL; cuts the head into lines */
 static const char *header(char *head, const char *name)
@@ -72,41 +96,75 @@ static void check_reply(const td_reply *r)
     td_json_free(doc);
 }
 
-static void compute(td_work *w)
+static void compute(const td_service *s, td_work *w)
 {
-    size_t n = (size_t)w->n * CLASSES, row = 3 * SIZE * SIZE;
-    for (size_t i = 0; i < n; i++) {
-        float x = w->images[i / CLASSES * row + i % row];
-        TD_CHECK(isfinite(x));
-        w->results[i] = x;
-        w->results[n + i] = (float)(i % CLASSES) / CLASSES;
+    static float first[4096], second[4096];
+    const size_t row = 3 * SIZE * SIZE;
+    const size_t n[2] = { s->n_anchors ? 4 * (size_t)s->n_anchors : CLASSES,
+                          s->n_anchors ? (CLASSES + 1) * (size_t)s->n_anchors : CLASSES };
+    const float *const results[2] = { first, second };
+    TD_CHECK(n[0] <= 4096 && n[1] <= 4096);
+    for (int r = 0; r < w->n; r++) {
+        for (size_t i = 0; i < n[0] || i < n[1]; i++) {
+            float x = w->images[(size_t)r * row + i % row];
+            TD_CHECK(isfinite(x));
+            first[i < n[0] ? i : 0] = x;
+            second[i < n[1] ? i : 0] = (float)((i * 7) % 11) / 11;
+        }
+        TD_CHECK(s->kind->take(s, &(td_row){ w, r }, 1, results) == TD_OK);
     }
+}
+
+/* "a=1&b" -> pairs, in place */
+static int split(char *query, td_query out[TD_PARAMS_MAX])
+{
+    int n = 0;
+    for (char *at = query, *end; at && n < TD_PARAMS_MAX; at = end) {
+        end = strchr(at, '&');
+        if (end)
+            *end++ = '\0';
+        char *value = strchr(at, '=');
+        if (value)
+            *value++ = '\0';
+        out[n++] = (td_query){ at, value };
+    }
+    return n;
+}
+
+static void ask(const td_service *s, char *head, const char *body, size_t n_body,
+                td_transformer *buffers, td_work *w, td_reply *reply)
+{
+    td_query params[TD_PARAMS_MAX];
+    char *query = cut(header(head, "Query")), *type = cut(header(head, "Content-Type"));
+    char *json = cut(header(head, "Inference-Header-Content-Length"));
+    td_request rq = { params, split(query, params), type, json, body, n_body };
+    if (td_api_read(s, &rq, buffers, w, reply)) {
+        compute(s, w);
+        td_api_write(s, w, reply);
+        TD_CHECK(reply->json_bytes <= reply->body.len);
+    } else {
+        TD_CHECK(reply->status >= 400 && reply->status < 500);
+    }
+    td_free(query);
+    td_free(type);
+    td_free(json);
 }
 
 static void answer(char *head, const char *body, size_t n_body, td_transformer *buffers,
                    td_reply *reply)
 {
     td_work w = { 0 };
+    const char *kind = header(head, "Kind");
+    td_service *s = &services[kind && td_text_starts(kind, "detector")];
     char *method = cut(head), *path = method ? strchr(method, ' ') : NULL;
+    open_detector(&services[1]);
     if (path)
         *path++ = '\0';
-    w.route = td_api_route(&service, method ? method : "", path ? path : "", reply);
-    if (w.route == TD_ROUTE_CLASSIFY || w.route == TD_ROUTE_INFER) {
-        char *topk = cut(header(head, "Topk")), *type = cut(header(head, "Content-Type"));
-        char *json = cut(header(head, "Inference-Header-Content-Length"));
-        td_request rq = { topk, type, json, body, n_body };
-        if (td_api_read(&service, &rq, buffers, &w, reply)) {
-            compute(&w);
-            td_api_write(&service, &w, reply);
-            TD_CHECK(reply->json_bytes <= reply->body.len);
-        } else {
-            TD_CHECK(reply->status >= 400 && reply->status < 500);
-        }
-        td_free(topk);
-        td_free(type);
-        td_free(json);
+    w.route = td_api_route(s, method ? method : "", path ? path : "", reply);
+    if (w.route == TD_ROUTE_PICTURE || w.route == TD_ROUTE_INFER) {
+        ask(s, head, body, n_body, buffers, &w, reply);
     } else if (w.route != TD_ROUTE_NONE && w.route != TD_ROUTE_METRICS) {
-        td_api_describe(&service, w.route, true, reply);
+        td_api_describe(s, w.route, true, reply);
     } else if (w.route == TD_ROUTE_METRICS) {
         reply->status = 200; /* needs a server */
     }

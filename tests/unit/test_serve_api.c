@@ -1,11 +1,11 @@
 /*
- * test_serve_api.c -- routes, forms, tensors in JSON, answers
+ * test_serve_api.c -- routes, forms, tensors in JSON, answers of a classifier and a detector
  */
 #include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "serve/api.h"
+#include "serve/kind.h"
 #include "support/expect.h"
 
 enum { CLASSES = 3 };
@@ -18,7 +18,8 @@ static const char *class_name(const void *ctx, int i, char room[24])
     return names[i];
 }
 
-static const td_service service = { .name = "net",
+static const td_service service = { .kind = &td_kind_classifier,
+                                    .name = "net",
                                     .precision = "fp32",
                                     .n_classes = CLASSES,
                                     .topk = 2,
@@ -38,7 +39,7 @@ static void routes_are_found(void **state)
 {
     (void)state;
     route_status("GET", "/", TD_ROUTE_PAGE);
-    route_status("POST", "/classify", TD_ROUTE_CLASSIFY);
+    route_status("POST", "/classify", TD_ROUTE_PICTURE);
     route_status("GET", "/v2/models/net", TD_ROUTE_MODEL);
     route_status("POST", "/v2/models/net/versions/1/infer", TD_ROUTE_INFER);
     assert_int_equal(route_status("GET", "/classify", TD_ROUTE_NONE), 405);
@@ -168,7 +169,7 @@ static void failures_are_sentences(void **state)
     td_text body = { 0 };
     td_reply reply;
     (void)state;
-    answer(TD_ROUTE_CLASSIFY, &(td_request){ .body = NULL }, broken, &reply);
+    answer(TD_ROUTE_PICTURE, &(td_request){ .body = NULL }, broken, &reply);
     assert_int_equal(reply.status, 400);
     assert_non_null(strstr(td_text_get(&reply.body), "{\"error\": \""));
     td_text_release(&reply.body);
@@ -213,12 +214,208 @@ static void memory_may_run_out(void **state)
     td_text_release(&body);
 }
 
+/* --- a detector ------------------------------------------------------------------------------- */
+
+enum { ANCHORS = 138, PICTURE = 2 };
+
+static float codes[ANCHORS * 4], scores[ANCHORS * (CLASSES + 1)];
+
+/* anchor 60 is a dog, anchor 0 a cat, nothing else is anything; the boxes are the anchors' own */
+static void open_detector(td_service *s, td_anchors **anchors)
+{
+    static char text[CLASSES][16] = { "cat", "dog", "say \"hi\"" };
+    static char *names[CLASSES] = { text[0], text[1], text[2] };
+    static int64_t categories[CLASSES] = { 7, 5, 90 };
+    static const td_box_classes classes = { "w", CLASSES, CLASSES, CLASSES, names, categories };
+    expect_ok(td_anchors_new(TD_DETECTOR_SSD320, 32, anchors));
+    assert_int_equal((*anchors)->n, ANCHORS);
+    *s = (td_service){ .kind = &td_kind_detector,
+                       .name = "net",
+                       .precision = "bf16",
+                       .n_classes = CLASSES,
+                       .transform = { .size = PICTURE, .detector = TD_DETECTOR_SSD320 },
+                       .boxes = { .min_score = -1, .nms_iou = -1, .max_boxes = 3 },
+                       .classes = &classes,
+                       .n_anchors = ANCHORS };
+    expect_ok(td_suppressor_new(*anchors, CLASSES + 1, 1, &s->suppressor));
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
+        scores[i] = -20;
+    memset(codes, 0, sizeof codes);
+    scores[60 * (CLASSES + 1) + 2] = 3;
+    scores[0 * (CLASSES + 1) + 1] = 1;
+}
+
+static void close_detector(td_service *s, td_anchors *anchors)
+{
+    td_suppressor_free(s->suppressor);
+    td_anchors_free(anchors);
+}
+
+/* as `answer` above */
+static void find(const td_service *s, td_route route, const td_request *rq, td_reply *reply)
+{
+    const float *const results[2] = { codes, scores };
+    td_work w = { .route = route };
+    td_transformer buffers = { 0 };
+    *reply = (td_reply){ 0 };
+    if (td_api_read(s, rq, &buffers, &w, reply)) {
+        td_status st = s->kind->take(s, &(td_row){ &w, 0 }, 1, results);
+        if (st == TD_OK)
+            td_api_write(s, &w, reply);
+        else
+            td_reply_failure(reply, st);
+    }
+    td_work_release(&w);
+    td_transformer_release(&buffers);
+}
+
+static void says(td_reply *reply, int status, const char *part)
+{
+    if (reply->status != status || !strstr(td_text_get(&reply->body), part))
+        fail_msg("%d: %s", reply->status, td_text_get(&reply->body));
+    td_text_release(&reply->body);
+}
+
+static void find_text(const td_service *s, const char *text, td_reply *reply)
+{
+    find(s, TD_ROUTE_INFER, &(td_request){ .body = text, .n_body = strlen(text) }, reply);
+}
+
+static void boxes_are_tensors(void **state)
+{
+    td_service s;
+    td_anchors *anchors;
+    td_text body = { 0 };
+    td_reply reply;
+    float box[4];
+    (void)state;
+    open_detector(&s, &anchors);
+    td_text_add(&body, "%s}", infer);
+    find_text(&s, body.data, &reply);
+    assert_int_equal(reply.status, 200);
+    assert_non_null(strstr(reply.body.data, "{\"name\": \"detection_boxes\", \"datatype\": "
+                                            "\"FP32\", \"shape\": [1,3,4]"));
+    assert_non_null(strstr(reply.body.data, "\"shape\": [1,3], \"data\": [0.952574134,0.731058"));
+    assert_non_null(strstr(reply.body.data, "\"INT64\", \"shape\": [1,3], \"data\": [2,1,0]}"));
+    says(&reply, 200,
+         "\"num_detections\", \"datatype\": \"INT64\", \"shape\": [1], \"data\": [2]}]}");
+    td_text_release(&body);
+
+    td_text_add(&body, "%s,\"parameters\":{\"max_boxes\":1,\"other\":[]},\"outputs\":[", infer);
+    td_text_add(&body, "{\"name\":\"detection_boxes\",\"parameters\":{\"binary_data\":true}},");
+    td_text_add(&body, "{\"name\":\"num_detections\"}]}");
+    find_text(&s, body.data, &reply);
+    assert_int_equal(reply.body.len, reply.json_bytes + sizeof box);
+    memcpy(box, reply.body.data + reply.json_bytes, sizeof box);
+    const td_rect *r = &anchors->corner[60];
+    assert_true(fabsf(box[0] - fmaxf(r->ymin, 0)) < 1e-5f);
+    assert_true(fabsf(box[1] - fmaxf(r->xmin, 0)) < 1e-5f);
+    assert_true(fabsf(box[2] - fminf(r->ymax, 1)) < 1e-5f);
+    assert_true(fabsf(box[3] - fminf(r->xmax, 1)) < 1e-5f);
+    says(&reply, 200, "\"data\": [1]}]}");
+    td_text_release(&body);
+
+    static const struct {
+        const char *more, *says;
+    } bad[] = {
+        { "\"parameters\":{\"min_score\":2}", "min_score: 2 is out of range, wanted -1 to 1" },
+        { "\"parameters\":{\"max_boxes\":1.5}", "max_boxes: 1.5 is not a whole number" },
+        { "\"parameters\":{\"nms_iou\":[]}", "'nms_iou' is neither a number nor a text" },
+        { "\"parameters\":{\"classes\":\"owl\"}", "classes: 'w' has no class 'owl'" },
+        { "\"outputs\":[{\"name\":\"logits\"}]", "'detection_classes' and 'num_detections'" },
+        { "\"outputs\":[{\"name\":\"num_detections\",\"parameters\":{\"classification\":1}}]",
+          "classification is of classifiers, 'net' is a detector" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        td_text_add(&body, "%s,%s}", infer, bad[i].more);
+        find_text(&s, body.data, &reply);
+        says(&reply, 400, bad[i].says);
+        td_text_release(&body);
+    }
+
+    td_text_add(&body, "%s}", infer);
+    codes[9] = NAN;
+    find_text(&s, body.data, &reply);
+    says(&reply, 500, "the network gives no finite boxes and scores for it (bf16)");
+    td_text_release(&body);
+    close_detector(&s, anchors);
+}
+
+static void pictures_have_boxes(void **state)
+{
+    /* two by one pixels, PNG */
+    static const unsigned char png[] = { 0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00,
+                                         0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00, 0x00, 0x02,
+                                         0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00, 0x00, 0xd1,
+                                         0x49, 0x20, 0x56, 0x00, 0x00, 0x00, 0x0b, 0x49, 0x44, 0x41,
+                                         0x54, 0x78, 0x9c, 0x63, 0x68, 0x68, 0x00, 0x00, 0x01, 0x83,
+                                         0x01, 0x01, 0x18, 0x35, 0x22, 0x15, 0x00, 0x00, 0x00, 0x00,
+                                         0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82 };
+    td_service s;
+    td_anchors *anchors;
+    td_reply reply;
+    td_query params[TD_PARAMS_MAX + 1] = { { "min-score", "0.8" } };
+    td_request rq = { .params = params, .n_params = 1, .body = png, .n_body = sizeof png };
+    (void)state;
+    open_detector(&s, &anchors);
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 200,
+         "{\"model\": \"net\", \"images\": [{\"id\": 1, \"width\": 2, \"height\": 1}], "
+         "\"categories\": [{\"id\": 7, \"name\": \"cat\"}, {\"id\": 5, \"name\": "
+         "\"dog\"}, {\"id\": 90, \"name\": \"say \\\"hi\\\"\"}], \"detections\": "
+         "[{\"image_id\": 1, \"category_id\": 5, \"bbox\": [");
+    params[0] = (td_query){ "classes", "cat" };
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 200, "\"detections\": [{\"image_id\": 1, \"category_id\": 7, ");
+    params[0] = (td_query){ "classes", NULL };
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 400, "parameter 'classes' has no value");
+    params[0] = (td_query){ "topk", "1" };
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 400, "there is no parameter 'topk', there is min_score, nms_iou");
+    rq.n_params = TD_PARAMS_MAX + 1;
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 400, "more than 16 parameters");
+    rq = (td_request){ .body = "no picture", .n_body = 10 };
+    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    says(&reply, 400, "{\"error\": \"");
+    reply = (td_reply){ 0 };
+    assert_int_equal(td_api_route(&s, "POST", "/detect", &reply), TD_ROUTE_PICTURE);
+    assert_int_equal(td_api_route(&s, "POST", "/classify", &reply), TD_ROUTE_NONE);
+    says(&reply, 404, "'net' is a detector, pictures for it go to /detect, not to /classify");
+    td_api_describe(&s, TD_ROUTE_MODEL, true, &reply);
+    says(&reply, 200,
+         "{\"name\": \"detection_boxes\", \"datatype\": \"FP32\", \"shape\": [-1,3,4]}");
+    td_api_describe(&s, TD_ROUTE_PAGE, true, &reply);
+    says(&reply, 200, "$('score').value = 0.3;");
+
+    /* every allocation on the way fails once */
+    const int64_t live = td_alloc_live();
+    int n = 0, status;
+    rq = (td_request){ .params = params, .n_params = 1, .body = png, .n_body = sizeof png };
+    params[0] = (td_query){ "classes", "cat,dog" };
+    do {
+        td_alloc_fail_at(++n);
+        find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+        td_alloc_fail_at(0);
+        status = reply.status;
+        td_text_release(&reply.body);
+        assert_true(status == 200 || status == 500);
+        assert_true(td_alloc_live() >= live); /* the suppressor keeps what it has grown */
+    } while (status != 200 && n < 300);
+    assert_int_equal(status, 200);
+    assert_true(n > 10);
+    close_detector(&s, anchors);
+    assert_int_equal(td_alloc_live(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_are_found),       cmocka_unit_test(forms_give_their_picture),
         cmocka_unit_test(numbers_leave_the_json), cmocka_unit_test(tensors_are_answered),
         cmocka_unit_test(failures_are_sentences), cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(boxes_are_tensors),      cmocka_unit_test(pictures_have_boxes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,233 @@
+/*
+ * kind_detector.c -- pictures at /detect: boxes as `tandem detect --json` has them; tensors: those
+ * of the network as an ONNX file
+ *
+ * Boxes are suppressed on the thread that computes, a picture a thread, straight from the program's
+ * results: for a picture of SSD320 these are 4.9 MB, which nobody has to copy.
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/field.h"
+#include "data/object_row.h"
+#include "serve/kind.h"
+#include "train/finder.h"
+#include "train/onnx_detections.h"
+
+enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+static const char *const params[] = { "min_score", "nms_iou", "max_per_class",
+                                      "max_boxes", "classes", NULL };
+
+static td_status choose_classes(const td_service *s, const char *list, td_work *w)
+{
+    td_free(w->is_wanted);
+    w->is_wanted = NULL;
+    td_status st = td_box_classes_choose(s->classes, list, &w->is_wanted);
+    if (st != TD_EUSAGE)
+        return st;
+    const char *message = td_error_message(); /* it speaks of "--classes" */
+    return td_error(st, "%s", message + (td_text_starts(message, "--") ? 2 : 0));
+}
+
+static td_nms_opts limits(const td_service *s, const td_boxes_opts *boxes)
+{
+    td_nms_opts nms = td_boxes_nms_shown(boxes, s->transform.detector);
+    const int64_t places = (int64_t)s->n_classes * s->n_anchors;
+    nms.total = nms.total < places ? nms.total : (int)places;
+    return nms;
+}
+
+static td_status options(const td_service *s, const td_request *rq, td_work *w)
+{
+    td_boxes_opts boxes = s->boxes;
+    for (int i = 0; i < rq->n_params; i++) {
+        const td_query *p = &rq->params[i];
+        const td_field *field = td_field_find(td_box_limits_fields(), p->name);
+        TD_TRY(field ? td_field_set_as(field, &boxes, p->value, NULL, p->name)
+                     : choose_classes(s, p->value, w));
+    }
+    w->nms = limits(s, &boxes);
+    return TD_OK;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static td_status read_row(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
+                          td_work *w)
+{
+    int n_truths;
+    td_image_info info;
+    const td_object_source from = { .bytes = bytes, .n_bytes = n };
+    TD_TRY(td_image_probe(bytes, n, &info));
+    const bool is_turned = info.orientation >= 5 && !s->transform.ignore_orientation;
+    w->width = is_turned ? info.height : info.width;
+    w->height = is_turned ? info.width : info.height;
+    return td_object_row(buffers, &s->transform, &from, w->images, &n_truths);
+}
+
+static td_status make_room(const td_service *s, td_work *w)
+{
+    (void)s;
+    w->found = td_alloc((size_t)w->n * (size_t)w->nms.total, sizeof *w->found);
+    w->n_found = td_alloc((size_t)w->n, sizeof *w->n_found);
+    return w->found && w->n_found ? TD_OK : TD_ENOMEM;
+}
+
+/* --- computing -------------------------------------------------------------------------------- */
+
+static td_detection *found_at(const td_work *w, int row)
+{
+    return w->found + (size_t)row * (size_t)w->nms.total;
+}
+
+/* boxes of classes that nobody asked for leave */
+static void keep_wanted(const td_service *s, td_work *w, int row, int n)
+{
+    const bool *is_wanted = w->is_wanted ? w->is_wanted : s->is_wanted;
+    td_detection *found = found_at(w, row);
+    int n_kept = 0;
+    for (int i = 0; i < n; i++)
+        if (!is_wanted || is_wanted[found[i].label])
+            found[n_kept++] = found[i];
+    w->n_found[row] = n_kept;
+}
+
+static td_status take(const td_service *s, const td_row *rows, int n, const float *const results[2])
+{
+    td_suppressor_row *pictures = td_alloc((size_t)n, sizeof *pictures);
+    if (!pictures)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++)
+        pictures[i] = (td_suppressor_row){ .opts = &rows[i].work->nms,
+                                           .found = found_at(rows[i].work, rows[i].i),
+                                           .wants_finite = true };
+    td_status st = td_suppressor_run(s->suppressor, results[0], results[1], n, pictures);
+    for (int i = 0; i < n && st == TD_OK; i++) {
+        keep_wanted(s, rows[i].work, rows[i].i, pictures[i].n_found);
+        rows[i].work->n_bad += !pictures[i].is_finite;
+    }
+    td_free(pictures);
+    return st;
+}
+
+static bool is_finite(const td_service *s, const td_work *w)
+{
+    (void)s;
+    return w->n_bad == 0;
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static td_status write_lists(const td_service *s, const td_work *w, td_text *out)
+{
+    td_status st = TD_OK;
+    char *text = NULL;
+    const int n = w->n_found[0];
+    td_found_lists *lists = NULL;
+    td_found_box *boxes = td_alloc((size_t)n + 1, sizeof *boxes);
+    char(*room)[24] = td_alloc((size_t)n + 1, sizeof *room);
+    td_found f = { .n = n, .boxes = boxes, .width = w->width, .height = w->height };
+    if (!boxes || !room)
+        TD_OUT(TD_ENOMEM);
+    for (int i = 0; i < n; i++)
+        boxes[i] = td_box_classes_found(s->classes, &w->found[i], w->width, w->height, room[i]);
+    td_box_classes_tell(s->classes, &f);
+    TD_OUT(td_found_lists_new(&lists));
+    TD_OUT(td_found_lists_add(lists, &f, 1));
+    TD_OUT(td_found_lists_text(lists, &text));
+    td_text_add(out, ", %s}\n", text);
+out:
+    td_text_free(text);
+    td_found_lists_free(lists);
+    td_free(boxes);
+    td_free(room);
+    return st;
+}
+
+static void write_boxes(const td_service *s, const td_work *w, td_text *out)
+{
+    td_text_add(out, "{");
+    td_json_add_text(out, "model", s->name);
+    td_text_add(out, ", \"images\": [{\"id\": 1, \"width\": %d, \"height\": %d}]", w->width,
+                w->height);
+    if (write_lists(s, w, out) != TD_OK)
+        out->st = TD_ENOMEM;
+}
+
+static int dims(const td_service *s, const td_work *w, int i, int dim[2])
+{
+    dim[0] = w ? w->nms.total : limits(s, &s->boxes).total;
+    dim[1] = 4;
+    return i == BOXES ? 2 : i == COUNT ? 0 : 1;
+}
+
+/* of one row; `out` is all 0 */
+static void fill_row(const td_work *w, int row, int i, float *reals, int64_t *whole)
+{
+    const td_detection *found = found_at(w, row);
+    for (int k = 0; k < w->n_found[row]; k++) {
+        if (i == BOXES)
+            memcpy(reals + 4 * k, &found[k].box, 4 * sizeof *reals); /* ymin, xmin, ymax, xmax */
+        else if (i == SCORES)
+            reals[k] = found[k].score;
+        else
+            whole[k] = found[k].label;
+    }
+}
+
+static void fill(const td_service *s, const td_work *w, int i, void *out)
+{
+    const size_t each = td_output_row(s, w, i);
+    for (int row = 0; row < w->n; row++) {
+        const size_t at = (size_t)row * each;
+        if (i == COUNT)
+            ((int64_t *)out)[row] = w->n_found[row];
+        else if (i == CLASSES)
+            fill_row(w, row, i, NULL, (int64_t *)out + at);
+        else
+            fill_row(w, row, i, (float *)out + at, NULL);
+    }
+}
+
+static void describe(const td_service *s, td_text *out)
+{
+    const td_nms_opts nms = limits(s, &s->boxes);
+    const td_box_classes *c = s->classes;
+    td_json_add(out, "min_score", nms.score_min);
+    td_json_add(out, "nms_iou", nms.iou);
+    td_json_add(out, "max_per_class", nms.per_class);
+    td_json_add(out, "max_boxes", nms.total);
+    td_text_add(out, ", \"classes\": [");
+    for (int i = 0; i < c->n_names; i++) {
+        td_text_add(out, i ? ", \"" : "\"");
+        td_text_add_json(out, c->names[i]);
+        td_text_add(out, "\"");
+    }
+    td_text_add(out, "]");
+}
+
+const td_kind td_kind_detector = {
+    .what = "a detector",
+    .path = "/detect",
+    .lack = "finite boxes and scores",
+    .page = td_page_of_boxes,
+    .params = params,
+    .are_for_tensors = true,
+    .outputs = { { .name = TD_ONNX_DETECTION_BOXES },
+                 { .name = TD_ONNX_DETECTION_SCORES },
+                 { .name = TD_ONNX_DETECTION_CLASSES, .is_int = true },
+                 { .name = TD_ONNX_NUM_DETECTIONS, .is_int = true } },
+    .n_outputs = 4,
+    .options = options,
+    .read_row = read_row,
+    .make_room = make_room,
+    .take = take,
+    .is_finite = is_finite,
+    .write = write_boxes,
+    .dims = dims,
+    .fill = fill,
+    .describe = describe,
+};
