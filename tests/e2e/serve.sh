@@ -2,42 +2,7 @@
 # ctest: timeout 300
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
-load=$TANDEM_BUILD/tests/http_load
-server=
-
-# serve OPTIONS...: start a server; $port and $server
-serve() {
-    rm -f address
-    "$TANDEM" serve --weights w.safetensors --port 0 --json "$@" >address 2>talk </dev/null &
-    server=$!
-    tries=0
-    while [ ! -s address ] && [ $tries -lt 600 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-        kill -0 $server 2>/dev/null || break
-    done
-    port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' address)
-    [ -n "$port" ] || { last=serve; complain "it does not start: $(cat talk)"; finish; }
-}
-
-# stop: SIGTERM, and the exit code is 0
-stop() {
-    kill -TERM $server
-    code=0
-    wait $server || code=$?
-    [ $code = 0 ] || complain "the server's exit code is $code: $(tail -3 talk)"
-    server=
-}
-trap '[ -z "$server" ] || kill -KILL $server' EXIT
-
-# ask STATUS METHOD PATH [HEADER]... <body: the answer is in `out`
-ask() {
-    wanted=$1
-    shift
-    last="$1 $2"
-    "$load" ask $port "$@" >out 2>err || complain "no answer"
-    [ "$(head -1 out)" = "$wanted" ] || complain "status $(head -1 out), wanted $wanted"
-}
+. "$TANDEM_SOURCE/tests/e2e/lib_serve.sh"
 
 expect 0 dataset draw set --train 320 --val 80 --size 48 --seed 7
 expect 0 train set --arch resnet18 --image-size 32 -b 16 --epochs 2 --lr 0.02 --seed 1 --workspace run --training-only
@@ -101,9 +66,6 @@ ask 200 POST /v2/models/resnet18/infer <json
 prints '"name": "logits".*"shape": \[1,8\].*"name": "probabilities"'
 
 # --- what is refused ----------------------------------------------------------------------------
-says_error() {
-    grep -Eq "\"error\": \".*$1" out || complain "no error says '$1'"
-}
 ask 400 POST /classify </dev/null
 says_error 'empty'
 head -c 500 "$picture" >cut.jpg

@@ -2,8 +2,8 @@
  * http_load.c -- a client for the tests of `tandem serve`: many connections, good and bad requests
  *
  *     http_load load PORT MODEL ANSWERS REQUESTS CONNECTIONS [PID STOP]
- *         ANSWERS has what `tandem classify --json-lines` says of pictures; they are posted in
- *         turn, 5 in 100 bodies malformed, 5 in 100 requests broken off, and every answer is
+ *         ANSWERS has what `tandem classify --json-lines` says of pictures, or `tandem detect --json
+ *         --min-score 0 --max-boxes 6`; they are posted in turn, 5 in 100 bodies malformed, 5 in 100 requests broken off, and every answer is
  *         judged.  Once STOP requests were made, SIGTERM goes to PID and the client ends with what
  *         is then open.  Prints one JSON object; exit code 1: an answer was wrong or did not come.
  *     http_load ask PORT METHOD PATH [HEADER]...
@@ -136,15 +136,24 @@ static bool post(client *c, const char *path, const char *headers, const char *b
 /* --- what is asked ---------------------------------------------------------------------------- */
 
 typedef struct {
+    int64_t category;
+    double place[4], score;
+} box;
+
+typedef struct {
     char *bytes;
     size_t n;
     int64_t label;
     double probability;
+    box *boxes; /* of a detector */
+    size_t n_boxes, cap_boxes;
 } question;
 
 typedef struct {
     int port;
     const char *model;
+    const char *path, *query; /* where pictures go */
+    bool detects;
     question *questions;
     int n_questions;
     int64_t n_requests, stop_at;
@@ -176,24 +185,84 @@ static void read_question(const char *line, size_t n, question *q)
     td_json_free(doc);
 }
 
+static bool read_box(const td_json *j, box *b)
+{
+    const td_json *place = td_json_get(j, "bbox");
+    bool done = td_json_int(j, "category_id", &b->category) == TD_OK &&
+                td_json_number(j, "score", &b->score) == TD_OK && td_json_count(place) == 4;
+    for (size_t i = 0; i < 4 && done; i++)
+        done = td_json_as_number(td_json_at(place, i), &b->place[i]) == TD_OK;
+    return done;
+}
+
+/* an answer's boxes, or those of picture `id` of many (0: of all) */
+static bool read_boxes(const td_json *doc, int64_t id, question *q)
+{
+    const td_json *all = td_json_get(doc, "detections");
+    q->n_boxes = 0;
+    if (!all)
+        return false;
+    for (size_t i = 0; i < td_json_count(all); i++) {
+        int64_t of;
+        if (td_json_int(td_json_at(all, i), "image_id", &of) != TD_OK)
+            return false;
+        if (id && of != id)
+            continue;
+        if (td_reserve(&q->boxes, &q->cap_boxes, q->n_boxes + 1, sizeof *q->boxes) != TD_OK ||
+            !read_box(td_json_at(all, i), &q->boxes[q->n_boxes++]))
+            return false;
+    }
+    return true;
+}
+
+static question *add_question(load *l, size_t *cap)
+{
+    if (td_reserve(&l->questions, cap, (size_t)l->n_questions + 1, sizeof *l->questions) != TD_OK)
+        die("memory");
+    l->questions[l->n_questions] = (question){ 0 };
+    return &l->questions[l->n_questions++];
+}
+
+/* what detect says, one object */
+static bool read_detections(load *l, const char *text, size_t n)
+{
+    td_json *doc = NULL;
+    const char *path;
+    size_t cap = 0;
+    if (td_json_parse(text, n, "answers", &doc) != TD_OK || !td_json_get(doc, "detections")) {
+        td_json_free(doc);
+        return false;
+    }
+    const td_json *pictures = td_json_get(doc, "images");
+    for (size_t i = 0; i < td_json_count(pictures); i++) {
+        question *q = add_question(l, &cap);
+        if (td_json_text(td_json_at(pictures, i), "file_name", &path) != TD_OK ||
+            td_file_read(path, 1 << 26, &q->bytes, &q->n) != TD_OK ||
+            !read_boxes(doc, (int64_t)i + 1, q))
+            die("a picture");
+    }
+    td_json_free(doc);
+    return true;
+}
+
 static void read_questions(load *l, const char *path)
 {
     char *text;
     size_t n, cap = 0;
     if (td_file_read(path, 1 << 28, &text, &n) != TD_OK)
         die("the answers");
-    for (char *s = text, *end; *s; s = end + 1) {
+    l->detects = read_detections(l, text, n);
+    for (char *s = text, *end; *s && !l->detects; s = end + 1) {
         end = strchr(s, '\n');
         if (!end)
             break;
-        if (td_reserve(&l->questions, &cap, (size_t)l->n_questions + 1, sizeof *l->questions) !=
-            TD_OK)
-            die("memory");
-        read_question(s, (size_t)(end - s), &l->questions[l->n_questions++]);
+        read_question(s, (size_t)(end - s), add_question(l, &cap));
     }
     td_free(text);
     if (!l->n_questions)
         die("no answers");
+    l->path = l->detects ? "/detect" : "/classify";
+    l->query = l->detects ? "/detect?min_score=0&max_boxes=6" : "/classify?topk=3";
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -214,27 +283,55 @@ static void count_lost(user *u, bool was_sent)
     close_client(&u->c);
 }
 
+static bool is_class_right(const td_json *doc, const question *q)
+{
+    int64_t label = -1;
+    double probability = -1;
+    const td_json *best = td_json_at(td_json_get(doc, "classes"), 0);
+    return best && td_json_int(best, "label", &label) == TD_OK &&
+           td_json_number(best, "probability", &probability) == TD_OK && label == q->label &&
+           fabs(probability - q->probability) < 2e-3;
+}
+
+static bool is_same_box(const box *a, const box *b)
+{
+    bool is_same = a->category == b->category && fabs(a->score - b->score) < 1e-5;
+    for (int i = 0; i < 4; i++)
+        is_same = is_same && fabs(a->place[i] - b->place[i]) < 0.05;
+    return is_same;
+}
+
+/* batches of another size may change the last bits, and so the order of equals */
+static bool are_boxes_right(const td_json *doc, const question *q)
+{
+    question answer = { 0 };
+    size_t n = 0;
+    bool is_read = read_boxes(doc, 0, &answer);
+    for (size_t i = 0; i < q->n_boxes; i++)
+        for (size_t k = 0; k < answer.n_boxes; k++)
+            if (is_same_box(&q->boxes[i], &answer.boxes[k])) {
+                n++;
+                answer.boxes[k].category = -1;
+                break;
+            }
+    td_free(answer.boxes);
+    return is_read && n == q->n_boxes && n == answer.n_boxes;
+}
+
 static void judge(user *u, const question *q)
 {
     td_json *doc = NULL;
-    int64_t label = -1;
-    double probability = -1;
-    if (u->c.status == 200 &&
-        td_json_parse(u->c.body, strlen(u->c.body), "answer", &doc) == TD_OK) {
-        const td_json *best = td_json_at(td_json_get(doc, "classes"), 0);
-        if (!best || td_json_int(best, "label", &label) != TD_OK ||
-            td_json_number(best, "probability", &probability) != TD_OK)
-            label = -1;
-    }
+    bool is_right = u->c.status == 200 &&
+                    td_json_parse(u->c.body, strlen(u->c.body), "answer", &doc) == TD_OK &&
+                    (u->l->detects ? are_boxes_right(doc, q) : is_class_right(doc, q));
     td_json_free(doc);
-    bool is_right = label == q->label && fabs(probability - q->probability) < 2e-3;
     if (!is_right)
-        fprintf(stderr, "http_load: wanted %lld (%.6f): %d %s", (long long)q->label, q->probability,
-                u->c.status, u->c.body);
+        fprintf(stderr, "http_load: wanted %lld (%.6f), or %zu boxes: %d %s", (long long)q->label,
+                q->probability, q->n_boxes, u->c.status, u->c.body);
     atomic_fetch_add(is_right ? &u->l->n_right : &u->l->n_wrong, 1);
 }
 
-static bool post_form(client *c, const question *q)
+static bool post_form(client *c, const char *path, const question *q)
 {
     static const char head[] =
         "--XyZ\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\n1\r\n"
@@ -246,7 +343,7 @@ static bool post_form(client *c, const question *q)
     td_text_add_bytes(&body, q->bytes, q->n);
     td_text_add(&body, "%s", tail);
     bool done = td_text_status(&body) == TD_OK &&
-                post(c, "/classify", "Content-Type: multipart/form-data; boundary=XyZ\r\n",
+                post(c, path, "Content-Type: multipart/form-data; boundary=XyZ\r\n",
                      td_text_get(&body), body.len);
     td_text_release(&body);
     return done;
@@ -258,8 +355,8 @@ static void ask_good(user *u, td_rng *r, int64_t i)
     bool is_form = td_rng_below(r, 4) == 0;
     for (;;) {
         int64_t t0 = td_now_ns();
-        bool was_sent = is_form ? post_form(&u->c, q)
-                                : post(&u->c, "/classify?topk=3", picture_type, q->bytes, q->n);
+        bool was_sent = is_form ? post_form(&u->c, u->l->query, q)
+                                : post(&u->c, u->l->query, picture_type, q->bytes, q->n);
         if (!was_sent || !read_answer(&u->c)) {
             count_lost(u, was_sent);
             return;
@@ -281,30 +378,33 @@ static bool post_bad(user *u, td_rng *r, int kind, const question *q)
     static const char json[] = "{\"inputs\": [{\"name\": \"images\", \"datatype\": \"FP32\", ";
     static const char shape[] = "{\"inputs\": [{\"name\": \"images\", \"datatype\": \"FP32\", "
                                 "\"shape\": [1,3,2,2], \"data\": [1,2,3,4,5,6,7,8,9,10,11,12]}]}";
-    static const char chunks[] = "POST /classify HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: "
-                                 "chunked\r\n\r\nZZZ\r\nabc\r\n0\r\n\r\n";
+    char broken[200];
     client *c = &u->c;
     snprintf(path, sizeof path, "/v2/models/%s/infer", u->l->model);
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (char)td_rng_below(r, 256);
     switch (kind) {
     case 0:
-        return post(c, "/classify", picture_type, q->bytes, q->n / 2);
+        return post(c, u->l->path, picture_type, q->bytes, q->n / 2);
     case 1:
-        return post(c, "/classify", picture_type, noise, sizeof noise);
+        return post(c, u->l->path, picture_type, noise, sizeof noise);
     case 2:
-        return post(c, "/classify", picture_type, "", 0);
+        return post(c, u->l->path, picture_type, "", 0);
     case 3:
         return post(c, path, "", json, sizeof json - 1);
     case 4:
         return post(c, path, "", shape, sizeof shape - 1);
     case 5:
-        return post(c, "/classify", "Content-Type: multipart/form-data; boundary=XyZ\r\n", form,
+        return post(c, u->l->path, "Content-Type: multipart/form-data; boundary=XyZ\r\n", form,
                     sizeof form - 1);
     case 6:
         return post(c, "/v2/models/absent/infer", "", "{}", 2);
     default:
-        return open_client(c) && send_all(c, chunks, sizeof chunks - 1);
+        snprintf(broken, sizeof broken,
+                 "POST %s HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\nabc"
+                 "\r\n0\r\n\r\n",
+                 u->l->path);
+        return open_client(c) && send_all(c, broken, strlen(broken));
     }
 }
 
@@ -331,8 +431,9 @@ static void break_off(user *u, td_rng *r, int64_t i)
 {
     const question *q = &u->l->questions[i % u->l->n_questions];
     char head[200];
-    int n = snprintf(head, sizeof head,
-                     "POST /classify HTTP/1.1\r\nHost: test\r\nContent-Length: %zu\r\n\r\n", q->n);
+    int n =
+        snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: test\r\nContent-Length: %zu\r\n\r\n",
+                 u->l->path, q->n);
     if (open_client(&u->c)) {
         size_t sent = td_rng_below(r, 2) ? q->n : (size_t)td_rng_below(r, q->n);
         if (send_all(&u->c, head, (size_t)n))
@@ -402,6 +503,12 @@ static int print_load(load *l, double seconds)
     return is_good ? 0 : 1;
 }
 
+static void free_question(question *q)
+{
+    td_free(q->bytes);
+    td_free(q->boxes);
+}
+
 static int run_load(int argc, char **argv)
 {
     load l = { 0 };
@@ -431,7 +538,7 @@ static int run_load(int argc, char **argv)
     }
     int code = print_load(&l, (double)(td_now_ns() - t0) * 1e-9);
     for (int i = 0; i < l.n_questions; i++)
-        td_free(l.questions[i].bytes);
+        free_question(&l.questions[i]);
     td_free(l.questions);
     td_free(l.latency);
     td_free(users);

@@ -1,0 +1,43 @@
+# lib_serve.sh -- sourced after lib.sh by tests of `tandem serve`
+#
+#   serve OPTIONS...                     start a server of w.safetensors; $port and $server
+#   stop                                 SIGTERM, and the exit code is 0
+#   ask STATUS METHOD PATH [HEADER]...   stdin is the body; the status and the answer go to ./out
+#   says_error PATTERN                   that answer is an error which says so
+load=$TANDEM_BUILD/tests/http_load
+server=
+
+serve() {
+    rm -f address
+    "$TANDEM" serve --weights w.safetensors --port 0 --json "$@" >address 2>talk </dev/null &
+    server=$!
+    tries=0
+    while [ ! -s address ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        kill -0 $server 2>/dev/null || break
+    done
+    port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' address)
+    [ -n "$port" ] || { last=serve; complain "it does not start: $(cat talk)"; finish; }
+}
+
+stop() {
+    kill -TERM $server
+    code=0
+    wait $server || code=$?
+    [ $code = 0 ] || complain "the server's exit code is $code: $(tail -3 talk)"
+    server=
+}
+trap '[ -z "$server" ] || kill -KILL $server' EXIT
+
+ask() {
+    wanted=$1
+    shift
+    last="$1 $2"
+    "$load" ask $port "$@" >out 2>err || complain "no answer"
+    [ "$(head -1 out)" = "$wanted" ] || complain "status $(head -1 out), wanted $wanted"
+}
+
+says_error() {
+    grep -Eq "\"error\": \".*$1" out || complain "no error says '$1'"
+}
