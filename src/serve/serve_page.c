@@ -172,7 +172,7 @@ static const char classes_script[] =
 /* --- boxes ------------------------------------------------------------------------------------ */
 
 static const char boxes_style[] =
-    ".grid { grid-template-columns: 2fr 1fr; }\n"
+    ".grid { grid-template-columns: 2fr 1fr; align-items: start; }\n"
     "@media (max-width: 40rem) { .grid { grid-template-columns: 1fr; } }\n"
     ".shot { position: relative; line-height: 0; max-width: 100%; }\n"
     ".drop .shot img { max-height: 32rem; border-radius: 0; }\n"
@@ -181,6 +181,7 @@ static const char boxes_style[] =
     "rect.over { stroke-width: 4; fill: var(--colour); fill-opacity: .25; }\n"
     "text { font-size: 13px; font-weight: 600; fill: #fff; stroke: #000; stroke-width: 3px;\n"
     "  paint-order: stroke; }\n"
+    "#found { max-height: 28rem; overflow: auto; }\n"
     "li { margin: 0 0 .3rem; }\n"
     "li .name { border-left: .5rem solid var(--colour); padding-left: .5rem; }\n"
     "li.over, li:focus { outline: 2px solid var(--bar); }\n"

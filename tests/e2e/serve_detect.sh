@@ -94,8 +94,9 @@ ask 400 POST /detect <text
 head -c 500 "$picture" >cut.jpg
 ask 400 POST /detect <cut.jpg
 # a PNG that says that it has 65535 x 65535 pixels
-printf '\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\377\377\0\0\377\377\010\002\0\0\0\064\231\303\150' >huge.png
+printf '\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\377\377\0\0\377\377\010\002\0\0\0\071\147\116\007' >huge.png
 ask 400 POST /detect <huge.png
+says_error '65535'
 ask 400 POST '/detect?min_score=2' <"$picture"
 says_error 'min_score: 2 is out of range'
 ask 400 POST '/detect?classes=owl' <"$picture"

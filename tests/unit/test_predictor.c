@@ -10,6 +10,7 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 #include "train/predictor.h"
+#include "train/suppressor.h"
 
 enum { ROWS = 11, SIZE = 16, CLASSES = 5 };
 
@@ -77,6 +78,117 @@ static void every_cut_gives_the_same(void **state)
     assert_true(row_floats * ROWS == sizeof images / sizeof *images);
 }
 
+/* --- a detector ------------------------------------------------------------------------------- */
+
+enum { SIDE = 160, PICTURES = 3 };
+
+/* codes and scores as they came, row by row */
+typedef struct {
+    size_t floats[2];
+    float *kept[2];
+    int n_rows, n_runs;
+} results;
+
+static td_status keep_results(void *ctx, int from, int n, const float *const got[2])
+{
+    results *r = ctx;
+    assert_int_equal(from, r->n_rows);
+    for (int i = 0; i < 2; i++)
+        memcpy(r->kept[i] + (size_t)from * r->floats[i], got[i],
+               (size_t)n * r->floats[i] * sizeof(float));
+    r->n_rows += n;
+    r->n_runs++;
+    return TD_OK;
+}
+
+static td_status stop(void *ctx, int from, int n, const float *const got[2])
+{
+    (void)ctx;
+    (void)got;
+    return from + n > 2 ? td_error(TD_EIO, "enough") : TD_OK;
+}
+
+static void make_room(results *r, int anchors)
+{
+    *r = (results){ .floats = { 4 * (size_t)anchors, 3 * (size_t)anchors } };
+    for (int i = 0; i < 2; i++) {
+        r->kept[i] = td_alloc(PICTURES * r->floats[i], sizeof(float));
+        assert_non_null(r->kept[i]);
+    }
+}
+
+static void a_detector_hands_out_its_results(void **state)
+{
+    td_predictor_opts o = { .device = "cpu" };
+    td_predictor *p;
+    td_anchors *anchors;
+    td_suppressor *s;
+    results one, cut;
+    td_rng r = td_rng_make(7, TD_RNG_TEST, 0, 0);
+    const size_t n = (size_t)PICTURES * 3 * SIDE * SIDE;
+    float *images = td_alloc(n, sizeof *images);
+    (void)state;
+    assert_non_null(images);
+    for (size_t i = 0; i < n; i++)
+        images[i] = 50 * (float)td_rng_normal(&r);
+    td_model_defaults(&o.model);
+    td_amp_defaults(&o.amp);
+    o.model.arch = "ssd320";
+    o.model.backbone = "resnet18";
+    o.model.num_classes = 2;
+    o.model.image_size = SIDE;
+    o.weights = td_scratch_path("d.safetensors");
+    expect_ok(td_init_weights(&o.model, 3, o.weights));
+    expect_error(td_predictor_open(&o, &p), TD_EUSAGE, "has weights of ssd320, a detector");
+    o.takes_detectors = true;
+    expect_ok(td_predictor_open(&o, &p));
+    assert_int_equal(td_predictor_detector(p), TD_DETECTOR_SSD320);
+    assert_int_equal(td_predictor_classes(p), 2);
+    assert_int_equal(td_predictor_transform(p)->detector, TD_DETECTOR_SSD320);
+    expect_ok(td_anchors_new(TD_DETECTOR_SSD320, SIDE, &anchors));
+    make_room(&one, anchors->n);
+    make_room(&cut, anchors->n);
+
+    expect_ok(td_predictor_keep(p, 1));
+    expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &one));
+    assert_int_equal(one.n_runs, PICTURES);
+    expect_ok(td_predictor_keep(p, 2));
+    td_predictor_settle(p);
+    expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &cut));
+    assert_int_equal(cut.n_runs, 2);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < PICTURES * one.floats[k]; i++)
+            assert_true(fabsf(one.kept[k][i] - cut.kept[k][i]) < 1e-3f);
+    expect_error(td_predictor_each(p, images, PICTURES, stop, NULL), TD_EIO, "enough");
+
+    /* rows of one batch that ask for different things; one is broken */
+    static td_detection found[PICTURES][5];
+    const td_nms_opts few = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 3 };
+    const td_nms_opts many = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 5 };
+    td_suppressor_row rows[PICTURES] = {
+        { .opts = &few, .found = found[0], .wants_finite = true },
+        { .opts = &many, .found = found[1], .wants_finite = true },
+        { .opts = &few, .found = found[2], .wants_finite = true },
+    };
+    one.kept[1][2 * one.floats[1] + 5] = INFINITY;
+    expect_ok(td_suppressor_new(anchors, 3, 2, &s));
+    expect_ok(td_suppressor_run(s, one.kept[0], one.kept[1], PICTURES, rows));
+    assert_true(rows[0].n_found == 3 && rows[1].n_found == 5 && rows[2].n_found == 3);
+    assert_true(rows[0].is_finite && rows[1].is_finite && !rows[2].is_finite);
+    td_suppressor_row alone = { .opts = &few, .found = found[2] };
+    expect_ok(td_suppressor_run(s, one.kept[0], one.kept[1], 1, &alone));
+    assert_memory_equal(found[2], found[0], 3 * sizeof *found[0]);
+
+    td_suppressor_free(s);
+    td_anchors_free(anchors);
+    td_predictor_free(p);
+    for (int k = 0; k < 2; k++) {
+        td_free(one.kept[k]);
+        td_free(cut.kept[k]);
+    }
+    td_free(images);
+}
+
 static void failures_leave_nothing(void **state)
 {
     td_predictor *p;
@@ -96,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same),
+        cmocka_unit_test(a_detector_hands_out_its_results),
         cmocka_unit_test(failures_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
