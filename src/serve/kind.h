@@ -56,7 +56,7 @@ struct td_kind {
     /* the answer to a picture */
     void (*write)(const td_service *s, const td_work *w, td_text *out);
 
-    /* dimensions of output `i` behind the rows, and how many; w NULL: what requests get by default */
+    /* dimensions of output `i` behind the rows, and how many; w NULL: by default */
     int (*dims)(const td_service *s, const td_work *w, int i, int dim[2]);
 
     /* output `i` -> out [n, dims] of float or int64_t */

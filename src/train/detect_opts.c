@@ -11,9 +11,11 @@
 /* which boxes are found */
 #define LIMIT_ROWS \
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
-               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05, of detect and serve 0.3"), \
+               "boxes with a score above stay; " \
+               "-1: ssd320 1e-8, ssd300 0.05, of detect and serve 0.3"), \
     TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1, \
-               "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"), \
+               "overlap with a better box of the class that drops one; " \
+               "-1: ssd320 0.6, ssd300 0.5"), \
     TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
                "boxes of a class in a picture; 0: ssd320 100, ssd300 200"), \
     TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \

@@ -73,7 +73,7 @@ td_status td_predictor_run(td_predictor *p, const float *images, int n, float *l
  */
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
 
-/** Run n >= 1 rows through kept programs; `take` gets the results of each run.  As run, and take. */
+/** Run n >= 1 rows through kept programs; `take` gets the results of each run.  Errors of both. */
 td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
                             void *ctx) TD_CHECKED;
 

@@ -2,10 +2,11 @@
  * http_load.c -- a client for the tests of `tandem serve`: many connections, good and bad requests
  *
  *     http_load load PORT MODEL ANSWERS REQUESTS CONNECTIONS [PID STOP]
- *         ANSWERS has what `tandem classify --json-lines` says of pictures, or `tandem detect --json
- *         --min-score 0 --max-boxes 6`; they are posted in turn, 5 in 100 bodies malformed, 5 in 100 requests broken off, and every answer is
- *         judged.  Once STOP requests were made, SIGTERM goes to PID and the client ends with what
- *         is then open.  Prints one JSON object; exit code 1: an answer was wrong or did not come.
+ *         ANSWERS has what `tandem classify --json-lines` says of pictures, or `tandem detect
+ *         --json --min-score 0 --max-boxes 6`; they are posted in turn, 5 in 100 bodies malformed,
+ *         5 in 100 requests broken off, and every answer is judged.  Once STOP requests were made,
+ *         SIGTERM goes to PID and the client ends with what is then open.  Prints one JSON object;
+ *         exit code 1: an answer was wrong or did not come.
  *     http_load ask PORT METHOD PATH [HEADER]...
  *         Sends standard input (of POST and PUT); prints the status, then the whole answer.
  *     http_load drip PORT SECONDS

@@ -131,6 +131,7 @@ static void a_detector_hands_out_its_results(void **state)
     assert_non_null(images);
     for (size_t i = 0; i < n; i++)
         images[i] = 50 * (float)td_rng_normal(&r);
+    td_set_threads(1); /* tests run side by side */
     td_model_defaults(&o.model);
     td_amp_defaults(&o.amp);
     o.model.arch = "ssd320";
