@@ -21,11 +21,14 @@ enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
 static const char *const params[] = { "min_score", "nms_iou", "max_per_class",
                                       "max_boxes", "classes", NULL };
 
+/* a client learns the model's name, not that of the file */
 static td_status choose_classes(const td_service *s, const char *list, td_work *w)
 {
+    td_box_classes named = *s->classes;
+    named.path = s->name;
     td_free(w->is_wanted);
     w->is_wanted = NULL;
-    td_status st = td_box_classes_choose(s->classes, list, &w->is_wanted);
+    td_status st = td_box_classes_choose(&named, list, &w->is_wanted);
     if (st != TD_EUSAGE)
         return st;
     const char *message = td_error_message(); /* it speaks of "--classes" */

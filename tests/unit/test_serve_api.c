@@ -321,7 +321,7 @@ static void boxes_are_tensors(void **state)
         { "\"parameters\":{\"min_score\":2}", "min_score: 2 is out of range, wanted -1 to 1" },
         { "\"parameters\":{\"max_boxes\":1.5}", "max_boxes: 1.5 is not a whole number" },
         { "\"parameters\":{\"nms_iou\":[]}", "'nms_iou' is neither a number nor a text" },
-        { "\"parameters\":{\"classes\":\"owl\"}", "classes: 'w' has no class 'owl'" },
+        { "\"parameters\":{\"classes\":\"owl\"}", "classes: 'net' has no class 'owl'" },
         { "\"outputs\":[{\"name\":\"logits\"}]", "'detection_classes' and 'num_detections'" },
         { "\"outputs\":[{\"name\":\"num_detections\",\"parameters\":{\"classification\":1}}]",
           "classification is of classifiers, 'net' is a detector" },
