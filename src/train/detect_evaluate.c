@@ -66,7 +66,8 @@ static td_detect_judge_opts judge_opts(const evaluation *e)
                                    .skip_passes = e->o.skip_passes,
                                    .dump_after = e->o.dump_after,
                                    .print_freq = e->o.print_freq,
-                                   .report = e->report };
+                                   .report = e->report,
+                                   .progress = td_evaluation_progress(e) };
 }
 
 static td_status open_judge(evaluation *e)
@@ -158,6 +159,7 @@ static td_status judge_averages(evaluation *e, td_verdict *ema)
 {
     td_detect_judge_opts jo = judge_opts(e);
     jo.prefix = "val_ema";
+    jo.progress.what = "averages, batch";
     TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, ema));
     TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .model = &e->o.model },
                            td_detect_judge_program(e->detect_judge)));

@@ -220,8 +220,8 @@ static td_status measure(td_detect_judge *j, const td_dataset *ds, const td_dete
     return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);
 }
 
-td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
-                              const td_detect_judge_opts *opts, td_verdict *out)
+static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                     const td_detect_judge_opts *opts, td_progress *progress, td_verdict *out)
 {
     const td_batch *b;
     const int64_t t0 = td_now_ns();
@@ -236,6 +236,7 @@ td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loade
         if (b->n == 0)
             continue;
         TD_TRY(judge_batch(j, ds, b, opts, out));
+        td_progress_step(progress, out->n_batches, out->counts.n);
         TD_TRY(report_batches(j, opts, out));
         out->was_stopped = td_signal_caught() != 0;
         TD_TRY(td_comm_check(opts->comm));
@@ -245,4 +246,14 @@ td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loade
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
     return td_verdict_quantiles(out);
+}
+
+td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                              const td_detect_judge_opts *opts, td_verdict *out)
+{
+    td_progress progress = opts->progress;
+    td_progress_begin(&progress, ld, opts->max_batches);
+    const td_status st = run(j, ds, ld, opts, &progress, out);
+    td_progress_end(&progress);
+    return st;
 }

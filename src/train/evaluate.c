@@ -141,6 +141,14 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v, cons
     return TD_OK;
 }
 
+td_progress td_evaluation_progress(const td_evaluation *e)
+{
+    return (td_progress){ .module = td_report_has_text(e->report) ? NULL : "evaluate",
+                          .what = "batch",
+                          .every = e->o.print_freq,
+                          .comm = e->comm };
+}
+
 static td_judge_opts judge_opts(const evaluation *e)
 {
     return (td_judge_opts){ .batch = e->o.batch_size,
@@ -153,7 +161,8 @@ static td_judge_opts judge_opts(const evaluation *e)
                             .dump_after = e->o.dump_after,
                             .print_freq = e->o.print_freq,
                             .report = e->report,
-                            .logits = e->o.logits };
+                            .logits = e->o.logits,
+                            .progress = td_evaluation_progress(e) };
 }
 
 /* one pass over the data, whose counts are to be believed */
@@ -178,6 +187,7 @@ static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, 
     td_judge_opts jo = judge_opts(e);
     const size_t n = (size_t)v->n_batches;
     jo.prefix = "val_ema";
+    jo.progress.what = "averages, batch";
     jo.logits = NULL;
     *latency = td_alloc(n + 1, sizeof **latency);
     if (!*latency)

@@ -38,6 +38,9 @@ td_status td_evaluation_check_outputs(const td_evaluation *e) TD_CHECKED;
 /** r->n_bad: of all ranks. */
 td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r) TD_CHECKED;
 
+/** Who says how far it is; the report is open. */
+td_progress td_evaluation_progress(const td_evaluation *e);
+
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program) TD_CHECKED;
 
 /** The record of the whole; ema: of the averages, or NULL. */

@@ -272,8 +272,10 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     td_shares logits = { 0 };
     const td_batch *b;
     int64_t t0 = td_now_ns();
+    td_progress progress = opts->progress;
     *out = j->window = (td_verdict){ 0 };
     j->log_s = 0;
+    td_progress_begin(&progress, ld, opts->max_batches);
     while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
         st = td_loader_next(ld, &b);
         if (st == TD_EEND)
@@ -282,6 +284,7 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         if (b->n == 0)
             continue;
         TD_OUT(judge_batch(j, b, opts, out));
+        td_progress_step(&progress, out->n_batches, out->counts.n);
         TD_OUT(report_batches(j, opts, out));
         if (opts->logits)
             TD_OUT(keep_logits(j, b, &logits));
@@ -298,6 +301,7 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     if (opts->logits && !out->was_stopped)
         st = write_logits(j, opts, &logits);
 out:
+    td_progress_end(&progress);
     td_shares_release(&logits);
     return st;
 }

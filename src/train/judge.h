@@ -9,6 +9,7 @@
 #include "tandem/program.h"
 #include "tandem/train.h"
 #include "train/metrics.h"
+#include "train/progress.h"
 #include "train/report.h"
 
 typedef struct td_judge td_judge;
@@ -39,9 +40,10 @@ typedef struct {
     td_report *report;  /* records every print_freq batches, or NULL */
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
     int print_freq;
-    int64_t step[2];    /* epoch, iteration of the records */
-    const char *logits; /* file for raw outputs, the same on all ranks, or NULL */
-    int64_t *confusion; /* [classes, classes], counted up by label and best class, or NULL */
+    int64_t step[2];      /* epoch, iteration of the records */
+    td_progress progress; /* who says how far it is; not begun */
+    const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
+    int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
 } td_judge_opts;
 
 /**

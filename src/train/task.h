@@ -41,6 +41,11 @@ struct td_task {
 extern const td_task td_task_classify;
 extern const td_task td_task_detect;
 
+enum { TD_TASK_WHAT = 64 };
+
+/** Who says how far a validation is, of weights as td_task.judge has them; it lends `what`. */
+td_progress td_task_progress(const td_train_job *j, const char *prefix, char what[TD_TASK_WHAT]);
+
 /** The task of a network; td_model_opts names one that exists. */
 const td_task *td_task_of(const td_model_opts *model);
 

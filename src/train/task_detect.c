@@ -131,6 +131,7 @@ static void note_step(const job *j, td_step_facts *f)
 static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
     const td_train_opts *o = &j->o;
+    char what[TD_TASK_WHAT];
     const td_detect_judge_opts jo = { .batch = td_train_eval_batch(o),
                                       .max_batches = o->prof > 0 ? o->prof : -1,
                                       .boxes = &o->boxes,
@@ -140,7 +141,8 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
                                       .report = j->report,
                                       .prefix = *prefix ? "val_ema" : "val",
                                       .print_freq = o->print_freq,
-                                      .step = { j->s.epoch, j->s.iteration } };
+                                      .step = { j->s.epoch, j->s.iteration },
+                                      .progress = td_task_progress(j, prefix, what) };
     if (!j->detect_judge)
         TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->detect_judge));
     TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->detect_judge)));

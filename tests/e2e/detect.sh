@@ -52,7 +52,8 @@ rm -rf killed killed.safetensors straight.safetensors
 # --- evaluate ----------------------------------------------------------------------------------
 weights=run/model_best.safetensors
 [ -e $weights ] || weights=run/checkpoint.safetensors
-expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class --json
+expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class -p 1 --json
+says '^evaluate: batch 1/2: [0-9.]+ images/s, about [0-9]+ s left$'
 prints '^\{"arch": "ssd320", "n": 3, "n_bad": 0, "n_found": [0-9]+, "AP": [0-9.e-]+, "AP50": '
 prints '"per_class": \[\{"name": "[a-z]+", "category_id": 1, "n": [0-9]+, "AP": '
 twelve() {

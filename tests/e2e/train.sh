@@ -47,7 +47,8 @@ facts='"n": 22, "n_top1": [0-9]+, "n_topk": 22, "n_bad": 0, "k": 5, "top1": [0-9
 counts() {
     sed -n 's/, "images_per_s.*//p' out
 }
-expect 0 evaluate set --weights run/checkpoint.safetensors -b 8 --json
+expect 0 evaluate set --weights run/checkpoint.safetensors -b 8 -p 1 --json
+says '^evaluate: batch 2/3: [0-9.]+ images/s, about [0-9]+ s left$'
 prints "^\\{\"arch\": \"resnet18\", $facts"
 counts >of_checkpoint
 awk -F'[:,]' '{ d = $6 / 22 * 100 - $14; exit !(d < 0.01 && d > -0.01) }' of_checkpoint ||
