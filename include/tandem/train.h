@@ -304,6 +304,9 @@ typedef struct {
     const char *raport_file;
     td_boxes_opts boxes;     /* of a detector */
     const char *detections;  /* of a detector: what it found goes into this file, COCO's results */
+    const char *draw;        /* of a detector: pictures with boxes drawn on them go here; NULL */
+    int64_t draw_limit;      /* of the first so many; 0: of all */
+    double draw_min_score;   /* what was found with a score above; -1: 0.3 */
     bool eval_training_data; /* judge the training split */
     const char *checkpoint_dir; /* td_evaluate_watch: the folder of a training */
     bool run_once;              /* its checkpoint as it is now, not every new one */

@@ -274,7 +274,11 @@ static td_status settle(const td_call *call)
 
 static td_status check(const void *opts)
 {
-    return td_amp_check(&((const td_evaluate_opts *)opts)->amp);
+    const td_evaluate_opts *o = opts;
+    if (!o->draw && (o->draw_limit || o->draw_min_score >= 0))
+        return td_error(TD_EUSAGE, "%s belongs to --draw",
+                        o->draw_limit ? "--draw-limit" : "--draw-min-score");
+    return td_amp_check(&o->amp);
 }
 
 static td_status run(const td_call *call)
@@ -311,6 +315,7 @@ const td_verb td_verb_evaluate = {
     .examples =
         "tandem evaluate flowers --weights model_best.safetensors\n"
         "tandem evaluate coco --weights detector.safetensors --detections found.json\n"
+        "tandem evaluate coco --weights detector.safetensors --draw drawn --draw-limit 50\n"
         "tandem evaluate --annotations instances_val2017.json --detections found.json --json\n"
         "tandem evaluate flowers --weights model_best.safetensors --require 'top1>=95'\n"
         "tandem evaluate flowers --weights model_best.safetensors --per-class --confusion "

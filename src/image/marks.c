@@ -5,6 +5,8 @@
  *       | dog 0.93  |             the label: on the box's upper edge, or inside where there is no
  *       +===========+=======+     room above; moved left where it would leave the picture
  *       |                   |
+ *
+ * Of a truth the label is below, or inside at the lower edge: it does not cover what was found.
  */
 #include "image/marks.h"
 
@@ -63,6 +65,35 @@ static void draw_outline(td_image *img, const span *s, int thick, const uint8_t 
     td_image_fill(img, s->x1 - wide, s->y0, s->x1, s->y1, rgb);
 }
 
+/* black, white and a gap in turn, `dash` pixels each, from x0 or y0 of the whole box on */
+static void draw_dashes(td_image *img, const span *s, int thick, int dash)
+{
+    static const uint8_t inks[2][3] = { { 0, 0, 0 }, { 255, 255, 255 } };
+    const int64_t x0 = s->x0 < 0 ? 0 : s->x0, x1 = s->x1 < img->width ? s->x1 : img->width;
+    const int64_t y0 = s->y0 < 0 ? 0 : s->y0, y1 = s->y1 < img->height ? s->y1 : img->height;
+    for (int64_t x = x0; x < x1; x++) {
+        const int64_t ink = (x - s->x0) / dash % 3;
+        if (ink < 2) {
+            td_image_fill(img, x, s->y0, x + 1, s->y0 + thick, inks[ink]);
+            td_image_fill(img, x, s->y1 - thick, x + 1, s->y1, inks[ink]);
+        }
+    }
+    for (int64_t y = y0; y < y1; y++) {
+        const int64_t ink = (y - s->y0) / dash % 3;
+        if (ink < 2) {
+            td_image_fill(img, s->x0, y, s->x0 + thick, y + 1, inks[ink]);
+            td_image_fill(img, s->x1 - thick, y, s->x1, y + 1, inks[ink]);
+        }
+    }
+}
+
+static void draw_truth(td_image *img, const span *s, int thick, bool is_crowd)
+{
+    const int64_t low = s->y1 - s->y0 < s->x1 - s->x0 ? s->y1 - s->y0 : s->x1 - s->x0;
+    const int wanted = (thick + 1) / 2, thin = low < wanted ? (int)low : wanted;
+    draw_dashes(img, s, thin, (is_crowd ? 1 : 4) * (wanted + 1));
+}
+
 /* Black on bright colours, white on dark ones. */
 static const uint8_t *ink_on(const uint8_t rgb[3])
 {
@@ -71,13 +102,18 @@ static const uint8_t *ink_on(const uint8_t rgb[3])
 }
 
 static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb[3],
-                       const char *label)
+                       const td_mark *m)
 {
+    const char *label = m->label;
     int64_t width = (td_letters_count(label) * TD_LETTER_WIDTH + 1) * unit;
     int64_t height = (int64_t)(TD_LETTER_HEIGHT + 2) * unit;
     if (s->x1 <= 0 || s->y1 <= 0 || s->x0 >= img->width || s->y0 >= img->height)
         return; /* nothing of the box is seen */
     int64_t y = s->y0 - height, x = s->x0;
+    if (m->style != TD_MARK_FOUND) {
+        const int64_t low = s->y1 < img->height ? s->y1 : img->height;
+        y = s->y1 + height > img->height ? low - height : s->y1;
+    }
     if (y < 0)
         y = s->y0 < 0 ? 0 : s->y0;
     if (x + width > img->width)
@@ -96,15 +132,19 @@ void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td
     unit = unit < 1 ? 1 : unit < FAR ? unit : FAR;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++) {
-            uint8_t rgb[3];
+            uint8_t rgb[3] = { 255, 255, 255 };
+            const td_mark *m = &marks[i];
             span s;
-            if (!span_of(marks[i].box, &s))
+            if (!span_of(m->box, &s))
                 continue;
-            td_mark_colour(marks[i].colour, rgb);
-            if (pass == 0)
+            if (m->style == TD_MARK_FOUND)
+                td_mark_colour(m->colour, rgb);
+            if (pass == 1 && m->label && *m->label)
+                draw_label(img, &s, unit, rgb, m);
+            else if (pass == 0 && m->style == TD_MARK_FOUND)
                 draw_outline(img, &s, thick, rgb);
-            else if (marks[i].label && *marks[i].label)
-                draw_label(img, &s, unit, rgb, marks[i].label);
+            else if (pass == 0)
+                draw_truth(img, &s, thick, m->style == TD_MARK_CROWD);
         }
     }
 }

@@ -9,24 +9,21 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/map.h"
 #include "base/os.h"
-#include "image/marks.h"
-#include "io/atomic.h"
 #include "tandem/data.h"
 #include "train/box_classes.h"
 #include "train/checkpoint.h"
 #include "train/finder.h"
 #include "train/inputs.h"
+#include "train/marked.h"
 #include "train/network.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
 
-enum { BATCH = 8, FILE_BYTES = 256 << 20, JPEG_QUALITY = 92 };
+enum { BATCH = 8, FILE_BYTES = 256 << 20 };
 
 typedef struct {
     td_detect_opts o; /* a copy; model is completed from the file */
@@ -40,9 +37,9 @@ typedef struct {
     int64_t next;  /* the picture to report */
     int64_t n_bad; /* bad ones reported */
     td_found_box boxes[TD_NMS_TOTAL_MAX];
-    bool *is_wanted;  /* [K + 1] by label; NULL: all are */
-    char (*room)[24]; /* [TD_NMS_TOTAL_MAX] names of classes without one */
-    td_map drawn;     /* names of files in the folder */
+    bool *is_wanted;   /* [K + 1] by label; NULL: all are */
+    char (*room)[24];  /* [TD_NMS_TOTAL_MAX] names of classes without one */
+    td_marked *marked; /* with --draw */
     td_status (*each)(void *ctx, const td_found *f);
     void *ctx;
 } detector;
@@ -56,7 +53,7 @@ static void release(detector *d)
     td_box_classes_release(&d->classes);
     td_free(d->is_wanted);
     td_free(d->room);
-    td_map_release(&d->drawn);
+    td_marked_free(d->marked);
     td_tensors_free(d->weights);
     td_free(d);
 }
@@ -127,81 +124,27 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/*
- * No picture that is looked at lies in the folder of those that are drawn: it would be written
- * over, perhaps by another of its name.
- */
-static td_status check_drawn(const detector *d)
-{
-    for (int64_t i = 0; d->o.draw && i < td_dataset_count(d->ds); i++) {
-        const char *path = td_dataset_path(d->ds, i);
-        char *drawn = td_path_join(d->o.draw, td_path_base(path));
-        if (!drawn)
-            return TD_ENOMEM;
-        const bool is_same = td_path_is_same(drawn, path);
-        td_free(drawn);
-        if (is_same)
-            return td_error(TD_EARG, "--draw: '%s' would be written over", path);
-    }
-    return TD_OK;
-}
-
-/* "holiday/beach.jpeg" -> "beach.jpeg", "beach.2.jpeg" for another of that name; .png for endings
-   that are not written */
-static td_status choose_name(detector *d, const char *path, char *out, size_t n)
-{
-    const char *base = td_path_base(path), *dot = strrchr(base, '.');
-    const int stem = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-    const bool is_kept = dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
-                                 strcasecmp(dot, ".png") == 0);
-    const char *ending = is_kept ? dot : ".png";
-    snprintf(out, n, "%.*s%s", stem, base, ending);
-    for (int i = 2; td_map_has(&d->drawn, out); i++)
-        snprintf(out, n, "%.*s.%d%s", stem, base, i, ending);
-    return td_map_set(&d->drawn, out, d);
-}
-
-static td_status draw_on(detector *d, td_image *img, const td_found *f)
-{
-    td_mark *marks = td_alloc((size_t)f->n + 1, sizeof *marks);
-    char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
-    if (marks && labels) {
-        for (int i = 0; i < f->n; i++) { /* the best on top */
-            const td_found_box *b = &f->boxes[f->n - 1 - i];
-            snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
-            marks[i] = (td_mark){ .box = { b->x, b->y, b->width, b->height },
-                                  .label = labels[i],
-                                  .colour = b->label };
-        }
-        td_image_draw_marks(img, marks, (size_t)f->n, &(td_mark_opts){ 0 });
-    }
-    const bool is_out = !marks || !labels;
-    td_free(marks);
-    td_free(labels);
-    (void)d;
-    return is_out ? TD_ENOMEM : TD_OK;
-}
-
-/* the picture with its boxes into the folder; *out is its path (td_free) */
-static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes, char **out)
+/* the picture with its boxes into the folder; *out is its path, lent */
+static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes,
+                      int64_t sample, const char **out)
 {
     td_status st = TD_OK;
-    char name[300];
-    td_image img = { 0 };
-    td_text encoded = { 0 };
-    const td_decode_opts how = { .ignore_orientation = d->o.ignore_orientation };
-    *out = NULL;
-    TD_OUT(choose_name(d, f->path, name, sizeof name));
-    *out = td_path_join(d->o.draw, name);
-    if (!*out)
+    td_mark *marks = td_alloc((size_t)f->n + 1, sizeof *marks);
+    char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
+    if (!marks || !labels)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_image_decode(bytes, n_bytes, &how, &img, NULL));
-    TD_OUT(draw_on(d, &img, f));
-    TD_OUT(td_image_encode(&img, name, JPEG_QUALITY, &encoded));
-    TD_OUT(td_atomic_save(*out, encoded.data, encoded.len));
+    for (int i = 0; i < f->n; i++) { /* the best on top */
+        const td_found_box *b = &f->boxes[f->n - 1 - i];
+        snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
+        marks[i] = (td_mark){ .box = { b->x, b->y, b->width, b->height },
+                              .label = labels[i],
+                              .colour = b->label };
+    }
+    st = td_marked_save(d->marked, sample, bytes, n_bytes, d->o.ignore_orientation, marks,
+                        (size_t)f->n, out);
 out:
-    td_text_release(&encoded);
-    td_image_release(&img);
+    td_free(marks);
+    td_free(labels);
     return st;
 }
 
@@ -231,9 +174,10 @@ static td_status find_size(const detector *d, const void *bytes, size_t n, td_fo
 static td_status report_good(detector *d, int row)
 {
     int n;
-    char *bytes = NULL, *drawn = NULL;
+    char *bytes = NULL;
     size_t n_bytes;
-    td_found f = { .path = td_dataset_path(d->ds, d->next++) };
+    const int64_t sample = d->next++;
+    td_found f = { .path = td_dataset_path(d->ds, sample) };
     td_box_classes_tell(&d->classes, &f);
     const td_detection *found = td_finder_found(d->finder, row, &n);
     td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
@@ -242,8 +186,7 @@ static td_status report_good(detector *d, int row)
     if (st == TD_OK) {
         fill(d, found, n, &f);
         if (d->o.draw)
-            TD_OUT(draw(d, &f, bytes, n_bytes, &drawn));
-        f.drawn = drawn;
+            TD_OUT(draw(d, &f, bytes, n_bytes, sample, &f.drawn));
     } else { /* it was there a moment ago */
         f.st = st;
         f.message = td_error_message();
@@ -251,7 +194,6 @@ static td_status report_good(detector *d, int row)
     st = d->each(d->ctx, &f);
 out:
     td_free(bytes);
-    td_free(drawn);
     return st;
 }
 
@@ -300,7 +242,8 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     td_set_threads(opts->threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
-    TD_OUT(check_drawn(d));
+    if (opts->draw)
+        TD_OUT(td_marked_new(d->ds, opts->draw, false, td_dataset_count(d->ds), &d->marked));
     const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
     TD_OUT(open_finder(d, batch));
     TD_OUT(open_data(d, batch));

@@ -56,7 +56,7 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_detect_judge_opts judge_opts(const evaluation *e)
+static td_detect_judge_opts judge_opts(evaluation *e)
 {
     return (td_detect_judge_opts){ .batch = e->o.batch_size,
                                    .max_batches = e->o.prof > 0 ? e->o.prof : -1,
@@ -67,6 +67,8 @@ static td_detect_judge_opts judge_opts(const evaluation *e)
                                    .dump_after = e->o.dump_after,
                                    .print_freq = e->o.print_freq,
                                    .report = e->report,
+                                   .each = e->marked ? td_evaluation_draw : NULL,
+                                   .ctx = e,
                                    .progress = td_evaluation_progress(e) };
 }
 
@@ -159,6 +161,7 @@ static td_status judge_averages(evaluation *e, td_verdict *ema)
 {
     td_detect_judge_opts jo = judge_opts(e);
     jo.prefix = "val_ema";
+    jo.each = NULL;
     jo.progress.what = "averages, batch";
     TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, ema));
     TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .model = &e->o.model },
@@ -171,6 +174,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
     td_verdict v, ema;
     TD_TRY(check(e));
     TD_TRY(open_data(e));
+    TD_TRY(td_evaluation_open_drawn(e));
     TD_TRY(open_judge(e));
     const td_detect_judge_opts jo = judge_opts(e);
     if (e->o.ema_too)
@@ -185,6 +189,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
         memcpy(out->ema_boxes, ema.boxes, sizeof ema.boxes);
     TD_TRY(td_evaluation_write_report(e, &v, out->has_ema ? &ema : NULL));
     TD_TRY(write_detections(e));
+    TD_TRY(td_evaluation_say_drawn(e));
     return e->o.require ? td_boxes_require(e->o.require, out->boxes) : TD_OK;
 }
 
@@ -214,6 +219,7 @@ static td_status check_files(const td_evaluate_opts *o)
     } rows[] = { { o->logits != NULL, "--logits" },
                  { o->confusion != NULL, "--confusion" },
                  { o->raport_file != NULL, "--raport-file" },
+                 { o->draw != NULL, "--draw" },
                  { o->use_ema, "--use-ema" },
                  { o->prof > 0, "--prof" },
                  { o->boxes.sample_1_of_n > 1, "--sample-1-of-n" } };

@@ -130,17 +130,36 @@ static td_status keep_truths(td_detect_judge *j, const td_dataset *ds, int64_t s
     return TD_OK;
 }
 
+static bool is_left_out(const td_detect_judge_opts *o, int64_t sample)
+{
+    return o->boxes->sample_1_of_n > 1 && sample % o->boxes->sample_1_of_n != 0;
+}
+
 static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
                            const td_detect_judge_opts *o)
 {
     const td_detection *found;
     int n;
     for (int i = 0; i < b->n; i++) {
-        if (o->boxes->sample_1_of_n > 1 && b->samples[i] % o->boxes->sample_1_of_n != 0)
+        if (is_left_out(o, b->samples[i]))
             continue;
         found = td_finder_found(j->finder, i, &n);
         TD_TRY(keep_found(j, ds, b->samples[i], found, n));
     }
+    return TD_OK;
+}
+
+static td_status show_rows(td_detect_judge *j, const td_batch *b, const td_detect_judge_opts *o,
+                           int64_t *spent_ns)
+{
+    const int64_t t0 = td_now_ns();
+    int n;
+    for (int i = 0; o->each && i < b->n; i++) {
+        const td_detection *found = td_finder_found(j->finder, i, &n);
+        if (!is_left_out(o, b->samples[i]))
+            TD_TRY(o->each(o->ctx, b->samples[i], found, n));
+    }
+    *spent_ns += td_now_ns() - t0;
     return TD_OK;
 }
 
@@ -225,6 +244,7 @@ static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
 {
     const td_batch *b;
     const int64_t t0 = td_now_ns();
+    int64_t shown_ns = 0;
     *out = j->window = (td_verdict){ .detects = true };
     forget_run(j);
     j->log_s = 0;
@@ -236,6 +256,7 @@ static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
         if (b->n == 0)
             continue;
         TD_TRY(judge_batch(j, ds, b, opts, out));
+        TD_TRY(show_rows(j, b, opts, &shown_ns));
         td_progress_step(progress, out->n_batches, out->counts.n);
         TD_TRY(report_batches(j, opts, out));
         out->was_stopped = td_signal_caught() != 0;
@@ -243,7 +264,7 @@ static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
     }
     TD_TRY(share_counts(opts->comm, ld, out));
     TD_TRY(measure(j, ds, opts, out));
-    out->seconds = (double)(td_now_ns() - t0) * 1e-9;
+    out->seconds = (double)(td_now_ns() - t0 - shown_ns) * 1e-9;
     out->latency = j->latency;
     return td_verdict_quantiles(out);
 }

@@ -22,7 +22,10 @@ typedef struct {
     td_report *report;  /* records every print_freq batches, or NULL */
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
     int print_freq;
-    int64_t step[2];      /* epoch, iteration of the records */
+    int64_t step[2]; /* epoch, iteration of the records */
+    td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
+                      int n); /* of every picture, what was found; its time counts nowhere */
+    void *ctx;
     td_progress progress; /* who says how far it is; not begun */
 } td_detect_judge_opts;
 

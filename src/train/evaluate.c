@@ -24,6 +24,7 @@ typedef td_evaluation evaluation;
 
 static void release(evaluation *e)
 {
+    td_evaluation_close_drawn(e);
     td_judge_free(e->judge);
     td_detect_judge_free(e->detect_judge);
     td_device_close(e->dev);
@@ -260,7 +261,8 @@ td_status td_evaluation_check_outputs(const td_evaluation *e)
         return TD_OK;
     TD_TRY(td_output_check(e->o.logits));
     TD_TRY(td_output_check(e->o.confusion));
-    return td_output_check(e->o.detections);
+    TD_TRY(td_output_check(e->o.detections));
+    return e->o.draw ? td_make_folder(e->o.draw) : TD_OK;
 }
 
 /* what the judge does not sum itself */
@@ -317,6 +319,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     }
     if (e.o.detections)
         TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
+    if (e.o.draw)
+        TD_OUT(td_error(TD_EUSAGE, "--draw is of detectors, '%s' is none", e.o.weights));
     TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)

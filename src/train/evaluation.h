@@ -1,15 +1,17 @@
 /*
  * train/evaluation.h -- an evaluation inside: evaluate.c begins it, and for a detector
- * detect_evaluate.c goes on
+ * detect_evaluate.c goes on, with evaluate_draw.c for --draw
  */
 #ifndef TD_TRAIN_EVALUATION_H
 #define TD_TRAIN_EVALUATION_H
 
+#include "data/augment.h"
 #include "io/safetensors.h"
 #include "rt/comm.h"
 #include "tandem/data.h"
 #include "train/detect_judge.h"
 #include "train/judge.h"
+#include "train/marked.h"
 #include "train/report.h"
 
 typedef struct {
@@ -24,6 +26,10 @@ typedef struct {
     int n_names;
     char **names;  /* the weight file's classes */
     td_comm *comm; /* NULL: one rank */
+
+    td_marked *marked; /* with --draw */
+    td_transformer buffers;
+    int64_t n_drawn;
 } td_evaluation;
 
 /** "val", or with --eval-training-data "train". */
@@ -32,7 +38,7 @@ const char *td_evaluation_split(const td_evaluation *e);
 /** The device, and the precision that it gives. */
 td_status td_evaluation_open_device(td_evaluation *e) TD_CHECKED;
 
-/** Can the files of results be written?  Rank 0 does. */
+/** Can the files of results be written?  Rank 0 does.  The folder of --draw is made. */
 td_status td_evaluation_check_outputs(const td_evaluation *e) TD_CHECKED;
 
 /** r->n_bad: of all ranks. */
@@ -49,6 +55,15 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v,
 
 /** Go on where the weights, which are a detector's, are open. */
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
+
+/** --draw: are there pictures, and would none of them be written over? */
+td_status td_evaluation_open_drawn(td_evaluation *e) TD_CHECKED;
+
+/** td_detect_judge_opts.each of a td_evaluation: one picture of --draw. */
+td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *found,
+                             int n) TD_CHECKED;
+td_status td_evaluation_say_drawn(const td_evaluation *e) TD_CHECKED;
+void td_evaluation_close_drawn(td_evaluation *e);
 
 /** Judge --detections by --annotations, two files, without a network. */
 td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out) TD_CHECKED;

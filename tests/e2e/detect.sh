@@ -52,8 +52,11 @@ rm -rf killed killed.safetensors straight.safetensors
 # --- evaluate ----------------------------------------------------------------------------------
 weights=run/model_best.safetensors
 [ -e $weights ] || weights=run/checkpoint.safetensors
-expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class -p 1 --json
+expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class -p 1 --json \
+    --draw judged --draw-limit 2 --draw-min-score 0.01
 says '^evaluate: batch 1/2: [0-9.]+ images/s, about [0-9]+ s left$'
+says "^evaluate: 2 pictures are drawn in 'judged'$"
+[ "$(ls judged)" = "$(ls set/val | head -2)" ] || complain "not the first two pictures are drawn: $(ls judged)"
 prints '^\{"arch": "ssd320", "n": 3, "n_bad": 0, "n_found": [0-9]+, "AP": [0-9.e-]+, "AP50": '
 prints '"per_class": \[\{"name": "[a-z]+", "category_id": 1, "n": [0-9]+, "AP": '
 twelve() {
@@ -68,6 +71,10 @@ expect 4 evaluate set --weights $weights --threads 1 --require 'AP50>=1.5'
 says '^tandem: error: AP50 is [0-9.]+, AP50>=1.5 was required$'
 expect 2 evaluate set --weights $weights --require 'top1>=1'
 says "there is no metric 'top1'; there are AP, AP50, AP75"
+expect 2 evaluate set --weights $weights --draw-limit 2
+says '^tandem: error: --draw-limit belongs to --draw$'
+expect 1 evaluate set --weights $weights --draw set/val
+says "'set/val/[0-9]+.jpg' would be written over"
 expect 2 evaluate set --weights $weights --logits l.safetensors
 says '^tandem: error: --logits is of classification'
 
@@ -123,6 +130,8 @@ expect 2 detect --weights classifier.safetensors "$one"
 says "'classifier.safetensors' has weights of resnet18, which is no detector"
 expect 2 evaluate set --weights classifier.safetensors --detections d.json
 says '--detections is of detectors'
+expect 2 evaluate set --weights classifier.safetensors --draw d
+says '--draw is of detectors'
 
 # --- and the jobs that a detector has not --------------------------------------------------------
 expect 2 classify --weights $weights "$one"

@@ -22,8 +22,11 @@ expect 2 evaluate set --weights fresh.safetensors --arch resnet18
 says "'fresh.safetensors' has weights of ssd320, --arch resnet18 cannot take them"
 expect 2 classify --weights classifier.safetensors --arch ssd320 "$one"
 says "'classifier.safetensors' has weights of resnet18, --arch ssd320 cannot take them"
-# more classes than the data have, and none of them named
-expect 0 evaluate set --weights fresh.safetensors --threads 1 -b 2
+# more classes than the data have, and none of them named; pictures in folders are drawn in such folders
+mkdir -p deep/val/a && cp set/val/* deep/val/a
+sed 's|"file_name": *"|&a/|g' set/annotations/instances_val.json >deep/annotations.json
+expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --draw drawn/deep
+[ "$(ls drawn/deep/a)" = "$(ls set/val)" ] || complain "not drawn as they lie: $(find drawn)"
 says "'fresh.safetensors' names no classes and has 4, the data have 2: its first are taken for them"
 
 # --- detect: classes, lists, folders ------------------------------------------------------------------

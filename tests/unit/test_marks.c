@@ -40,7 +40,7 @@ static int count(const td_image *img, const uint8_t rgb[3])
 static void draw(td_image *img, double x, double y, double width, double height, const char *label,
                  int thick)
 {
-    td_mark m = { { x, y, width, height }, label, 3 };
+    td_mark m = { { x, y, width, height }, label, 3, TD_MARK_FOUND };
     td_image_draw_marks(img, &m, 1, &(td_mark_opts){ .thick = thick, .text_unit = 1 });
 }
 
@@ -125,6 +125,33 @@ static void labels_stand_on_the_box(void **state)
     td_image_release(&img);
 }
 
+/* Of what is annotated: dashes of black, white and nothing, the label below the box. */
+static void truths_are_dashed(void **state)
+{
+    (void)state;
+    static const uint8_t black[3] = { 0, 0, 0 }, white[3] = { 255, 255, 255 };
+    for (int style = TD_MARK_TRUTH; style <= TD_MARK_CROWD; style++) {
+        const int dash = style == TD_MARK_TRUTH ? 8 : 2;
+        td_mark m = { { 3, 5, 48, 24 }, NULL, 3, (td_mark_style)style };
+        td_image img = blank(60, 50);
+        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        for (int x = 0; x < 48; x++) {
+            const uint8_t *ink = x / dash % 3 == 0 ? black : x / dash % 3 == 1 ? white : grey;
+            assert_true(x == 0 || x == 47 || is(&img, 3 + x, 5, ink));
+        }
+        assert_int_equal(count(&img, black) + count(&img, white) + count(&img, grey), 60 * 50);
+        assert_true(is(&img, 4, 6, grey) && is(&img, 2, 5, grey));
+        m.label = "I";
+        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        assert_true(is(&img, 3, 29, white) && is(&img, 9, 38, white) && is(&img, 6, 31, black));
+        assert_true(is(&img, 3, 39, grey) && is(&img, 10, 30, grey));
+        m.box[1] = 20; /* no room below: inside */
+        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        assert_true(is(&img, 4, 35, white) && is(&img, 4, 43, white));
+        td_image_release(&img);
+    }
+}
+
 /* Each printable letter has dots and no other letter's; others show as '?', once a character. */
 static void letters_differ(void **state)
 {
@@ -167,7 +194,9 @@ static void nothing_is_written_outside(void **state)
     part.px = whole.px + 3 * W;
     part.height = H;
     for (int i = 0; i < ROUNDS; i++) {
-        td_mark m = { .label = i % 2 ? "gjpqy|@" : "", .colour = i };
+        td_mark m = { .label = i % 2 ? "gjpqy|@" : "",
+                      .colour = i,
+                      .style = (td_mark_style)(i % 3) };
         for (int k = 0; k < 4; k++) {
             uint64_t n = td_rng_below(&r, 2 * sizeof odd / sizeof *odd);
             m.box[k] = n < sizeof odd / sizeof *odd ? odd[n] : td_rng_uniform(&r) * 60 - 20;
@@ -209,7 +238,7 @@ static void sizes_follow_the_picture(void **state)
         int side = rows[i][0], thick = 0, tall = 0;
         uint8_t rgb[3];
         td_image img = blank(side, side);
-        td_mark m = { { side / 4, side / 2, side / 2, side / 4 }, "I", 3 };
+        td_mark m = { { side / 4, side / 2, side / 2, side / 4 }, "I", 3, TD_MARK_FOUND };
         td_mark_colour(3, rgb);
         td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ 0 });
         while (is(&img, side / 2, side / 2 + thick, rgb))
@@ -255,6 +284,7 @@ int main(void)
         cmocka_unit_test(lines_are_inside_the_box),
         cmocka_unit_test(thin_boxes_and_cut_ones),
         cmocka_unit_test(labels_stand_on_the_box),
+        cmocka_unit_test(truths_are_dashed),
         cmocka_unit_test(letters_differ),
         cmocka_unit_test(nothing_is_written_outside),
         cmocka_unit_test(colours_of_neighbours_differ),
