@@ -21,7 +21,8 @@
 enum { MAX_VALUES = 64 };
 
 typedef struct {
-    char name[40];
+    const char *name; /* room, or of a class */
+    char room[48];
     const td_metric *metric; /* NULL: none that is known */
     double value;
 } record_value;
@@ -35,8 +36,10 @@ struct td_report {
     int64_t start_ns; /* on the clock that only goes forward */
     int n_step;
     int64_t step[3];
-    int n; /* of the record that is begun */
-    record_value values[MAX_VALUES];
+    int n_classes;
+    char **classes;       /* [n_classes] names of metrics */
+    int n;                /* of the record that is begun */
+    record_value *values; /* [MAX_VALUES + n_classes] */
 };
 
 /* --- time ------------------------------------------------------------------------------------- */
@@ -73,7 +76,9 @@ static td_status write_record(td_report *r, const char *type, const char *rest)
 static td_status write_metadata(void *ctx, const char *name, const td_metric *m)
 {
     td_text t = { 0 };
-    td_text_add(&t, "\"metric\": \"%s\", \"metadata\": {", name);
+    td_text_add(&t, "\"metric\": \"");
+    td_text_add_json(&t, name);
+    td_text_add(&t, "\", \"metadata\": {");
     if (m->unit)
         td_text_add(&t, *m->unit ? "\"unit\": \"%s\", " : "\"unit\": null, ", m->unit);
     td_text_add(&t, m->decimals < 0 ? "\"format\": \"{}\"}" : "\"format\": \"{:.%df}\"}",
@@ -93,8 +98,9 @@ static td_status write_json(td_report *r)
         td_text_add(&t, i ? ", %lld" : "%lld", (long long)r->step[i]);
     td_text_add(&t, "], \"data\": {");
     for (int i = 0; i < r->n; i++) {
-        td_text_add(&t, i ? ", \"%s\": " : "\"%s\": ", r->values[i].name);
-        td_text_add(&t, isfinite(r->values[i].value) ? "%.9g" : "null", r->values[i].value);
+        td_text_add(&t, i ? ", \"" : "\"");
+        td_text_add_json(&t, r->values[i].name);
+        td_text_add(&t, isfinite(r->values[i].value) ? "\": %.9g" : "\": null", r->values[i].value);
     }
     td_text_add(&t, "}");
     td_status st = td_text_status(&t);
@@ -137,7 +143,10 @@ static td_status open_json(td_report *r)
     if (goes_on)
         TD_TRY(cut_half_record(r));
     const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects };
-    return td_metric_each(&c, write_metadata, r);
+    TD_TRY(td_metric_each(&c, write_metadata, r));
+    for (int i = 0; i < r->n_classes; i++)
+        TD_TRY(write_metadata(r, r->classes[i], td_metric_find(r->classes[i])));
+    return TD_OK;
 }
 
 /* --- lines of text ---------------------------------------------------------------------------- */
@@ -247,7 +256,7 @@ static td_status write_events(td_report *r)
     if (!r->events || r->n_step > 2)
         return TD_OK;
     for (int i = 0; i < r->n; i++) {
-        char tag[64];
+        char tag[300];
         snprintf(tag, sizeof tag, "%s/%s", kinds[r->n_step], r->values[i].name);
         if (isfinite(r->values[i].value))
             TD_TRY(td_tensorboard_scalar(r->events, tag, step, r->values[i].value));
@@ -321,6 +330,20 @@ static td_status open_tables(td_report *r)
 
 /* --- the report ------------------------------------------------------------------------------- */
 
+static td_status name_classes(td_report *r, int n, const char *const *classes)
+{
+    td_text t = { 0 };
+    r->classes = td_alloc((size_t)n + 1, sizeof *r->classes);
+    if (!r->classes)
+        return TD_ENOMEM;
+    for (; r->n_classes < n; r->n_classes++) {
+        td_text_add(&t, TD_METRIC_CLASS "%s", classes[r->n_classes]);
+        TD_TRY(td_text_take(&t, TD_OK, &r->classes[r->n_classes]));
+        t = (td_text){ 0 };
+    }
+    return TD_OK;
+}
+
 td_status td_report_open(const td_report_opts *o, td_report **out)
 {
     td_status st = TD_OK;
@@ -333,6 +356,11 @@ td_status td_report_open(const td_report_opts *o, td_report **out)
     r->o = *o;
     r->o.topk = o->topk ? o->topk : 5;
     r->start_ns = td_now_ns();
+    const int n = o->n_classes < TD_METRIC_CLASSES_MAX ? o->n_classes : TD_METRIC_CLASSES_MAX;
+    TD_OUT(name_classes(r, o->is_compat ? 0 : n, o->classes));
+    r->values = td_alloc(MAX_VALUES + (size_t)r->n_classes, sizeof *r->values);
+    if (!r->values)
+        TD_OUT(TD_ENOMEM);
     TD_OUT(open_json(r));
     TD_OUT(open_tables(r));
     *out = r;
@@ -396,11 +424,20 @@ void td_report_add(td_report *r, const char *metric, double value)
 {
     if (!r)
         return;
-    TD_CHECK(r->n < MAX_VALUES);
+    TD_CHECK(r->n < MAX_VALUES + r->n_classes);
     record_value *v = &r->values[r->n++];
-    snprintf(v->name, sizeof v->name, "%s", metric);
+    snprintf(v->room, sizeof v->room, "%s", metric);
+    v->name = v->room;
     v->metric = td_metric_find(metric);
     v->value = value;
+}
+
+void td_report_add_class(td_report *r, int i, double ap)
+{
+    if (!r || i >= r->n_classes)
+        return;
+    td_report_add(r, TD_METRIC_CLASS, ap);
+    r->values[r->n - 1].name = r->classes[i];
 }
 
 td_status td_report_end(td_report *r)
@@ -428,6 +465,10 @@ td_status td_report_close(td_report *r)
                                  td_report_csv_close(r->iterations) };
     for (int i = 0; i < 3; i++)
         st = st != TD_OK ? st : closed[i];
+    for (int i = 0; i < r->n_classes; i++)
+        td_free(r->classes[i]);
+    td_free(r->classes);
+    td_free(r->values);
     td_free(r->path);
     td_free(r);
     return st;

@@ -28,6 +28,8 @@ typedef struct {
     bool has_l2_loss;           /* what weight decay adds to the loss is among the results */
     bool detects;               /* scores are those of boxes */
     int topk;                   /* 0: 5 */
+    int n_classes;              /* whose AP is told, "val.AP.NAME"; the first 200 of them */
+    const char *const *classes; /* [n_classes] names */
     bool goes_on;               /* behind the whole records that are there; half of one is cut */
     int64_t at[2];              /* epoch and iteration where the run begins */
     int64_t batches;            /* of an epoch, for numbers of steps */
@@ -51,6 +53,9 @@ bool td_report_has_tf_names(const td_report *r);
 /** Begin a record at a step: n numbers, [epoch, iteration, validation iteration]. */
 void td_report_begin(td_report *r, int n, const int64_t *step);
 void td_report_add(td_report *r, const char *metric, double value);
+
+/** AP of class i of those that td_report_opts names; nothing of others. */
+void td_report_add_class(td_report *r, int i, double ap);
 
 /** Write it.  TD_EIO names the file. */
 td_status td_report_end(td_report *r) TD_CHECKED;

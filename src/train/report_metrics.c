@@ -83,6 +83,8 @@ static const td_metric of_tf[] = {
     { "DetectionBoxes_Recall/AR@100 (large)", NULL, 4, 0, BOXES },
 };
 
+static const td_metric of_class = { TD_METRIC_CLASS, NULL, 4, 2, BOXES };
+
 static const struct {
     const char *prefix;
     const td_metric *rows;
@@ -112,7 +114,7 @@ const td_metric *td_metric_find(const char *name)
         for (size_t i = 0; td_text_starts(name, groups[g].prefix) && i < groups[g].n; i++)
             if (is_name(groups[g].rows[i].name, name + strlen(groups[g].prefix)))
                 return &groups[g].rows[i];
-    return NULL;
+    return td_text_starts(name, TD_METRIC_CLASS) ? &of_class : NULL;
 }
 
 static bool is_of_decay(const char *row)

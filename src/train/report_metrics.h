@@ -11,12 +11,16 @@
 
 #include "base/text.h"
 
+#define TD_METRIC_CLASS "val.AP." /* and a class's name: its AP, at ends of epochs */
+
+enum { TD_METRIC_CLASSES_MAX = 200 };
+
 #define TD_UNIT_NULL "" /* the reference has one, that is null; without unit: NULL */
 
 typedef struct {
     const char *name, *unit;
     int decimals; /* -1: as many as the number has */
-    int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only */
+    int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only, 2: never */
     int of;       /* 0: of every job; else of classes or of boxes */
 } td_metric;
 

@@ -17,7 +17,7 @@
 
 enum {
     MAX_BYTES = 1 << 30,
-    MAX_SERIES = 256,
+    MAX_SERIES = 512,
     MAX_SETTINGS = 512,
     MAX_TEXT = 1000 /* of a setting's value */
 };

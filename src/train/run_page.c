@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "train/run_chart.h"
+#include "train/run_classes.h"
 #include "train/run_seeds.h"
 #include "train/run_table.h"
 
@@ -604,6 +605,7 @@ td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text 
     TD_TRY(add_charts(runs, n, out));
     if (n == 1)
         add_results(runs, n, out);
+    TD_TRY(td_run_classes_html(runs, n, out));
     TD_TRY(add_configuration(runs, n, out));
     td_text_add(out, "</main></body></html>\n");
     return td_text_status(out);

@@ -79,6 +79,9 @@ static td_status open_validation(job *j)
     lo.seed = j->s.seed;
     lo.rank = j->rank;
     lo.world = j->n_ranks;
+    j->class_ap = td_alloc((size_t)td_dataset_classes(j->train_set) + 1, sizeof *j->class_ap);
+    if (!j->class_ap)
+        return TD_ENOMEM;
     return td_loader_new(j->val_set, &lo, &j->val_loader);
 }
 
@@ -128,6 +131,20 @@ static void note_step(const job *j, td_step_facts *f)
 
 /* --- validation ------------------------------------------------------------------------------- */
 
+/* each class's AP; on ranks but 0 none, which report nothing */
+static void note_classes(job *j)
+{
+    const td_coco_metrics *m = td_detect_judge_metrics(j->detect_judge);
+    for (int label = 1; label <= td_dataset_classes(j->train_set); label++) {
+        const bool is_judged = label <= td_dataset_classes(j->val_set);
+        const int64_t category = is_judged ? td_dataset_category(j->val_set, label) : -1;
+        j->class_ap[label - 1] = -1;
+        for (size_t i = 0; category >= 0 && i < m->n_classes; i++)
+            if (m->classes[i].category == category)
+                j->class_ap[label - 1] = m->classes[i].ap;
+    }
+}
+
 static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
     const td_train_opts *o = &j->o;
@@ -151,6 +168,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     if (*prefix)
         return TD_OK;
     memcpy(j->boxes, v->boxes, sizeof j->boxes);
+    note_classes(j);
     j->s.last = v->boxes[TD_BOX_AP];
     j->s.last_second = v->boxes[TD_BOX_AP50];
     return TD_OK;
@@ -187,6 +205,7 @@ static td_status check(const td_train_opts *o)
 static void release(job *j)
 {
     td_detect_judge_free(j->detect_judge);
+    td_free(j->class_ap);
     td_free(j->categories);
 }
 

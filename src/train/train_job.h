@@ -53,6 +53,7 @@ typedef struct {
     struct td_detect_judge *detect_judge; /* of a detector */
     int64_t *categories;                  /* of a detector: ids of its classes */
     double boxes[TD_BOX_METRICS];         /* of its last validation */
+    double *class_ap;                     /* likewise, [classes]; -1: none; NULL: no detector */
     double positives;                     /* anchors with an object, a picture of this batch */
     td_report *report;
     td_run_sums sums; /* what is reported */

@@ -75,6 +75,8 @@ td_status td_train_report_open(td_train_job *j)
                                 .has_l2_loss = o->l2_loss,
                                 .detects = j->s.detects,
                                 .topk = o->topk,
+                                .n_classes = j->class_ap ? td_dataset_classes(j->train_set) : 0,
+                                .classes = j->class_names,
                                 .goes_on = o->resume != NULL,
                                 .at = { j->s.epoch, j->s.iteration },
                                 .batches = o->prof > 0 && o->prof < batches ? o->prof : batches };
@@ -209,6 +211,9 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_v
     td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
     if (v) {
         td_verdict_report(v, "val", j->o.topk, j->report);
+        for (int i = 0; j->class_ap && i < td_dataset_classes(j->train_set); i++)
+            if (j->class_ap[i] >= 0)
+                td_report_add_class(j->report, i, j->class_ap[i]);
         TD_TRY(td_val_sums_add(&s->val, v, is_compat));
     }
     if (ema) {

@@ -23,6 +23,8 @@ for name in train.loss_class train.loss_box train.positives train.l2_loss train.
     [ -n "$(metric $report '0, 2' $name)" ] || complain "no $name of step 2"
 done
 [ -n "$(metric $report 1 val.AP50)" ] || complain "no val.AP50 of epoch 1"
+class=$(sed -n 's/.*"categories": *\[{[^}]*"name": *"\([a-z]*\)".*/\1/p' set/annotations/instances_val.json)
+[ -n "$(metric $report 1 "val.AP.$class")" ] || complain "no AP of the class '$class' after epoch 1"
 [ -z "$(metric $report 0 val.AP50)" ] || complain "val.AP50 of epoch 0"
 grep -q '"metric": "DetectionBoxes_Precision/mAP"' $report || complain "no metadata of mAP"
 if grep -q 'top1' $report; then complain "accuracies in a detector's report"; fi

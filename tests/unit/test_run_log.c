@@ -11,6 +11,7 @@
 
 #include "base/os.h"
 #include "train/run_chart.h"
+#include "train/run_classes.h"
 #include "train/run_log.h"
 #include "train/run_page.h"
 #include "train/run_table.h"
@@ -230,6 +231,52 @@ static void pages_are_whole_and_quiet(void **state)
     td_run_log_release(&runs[1]);
 }
 
+static const char *const of_classes =
+    LOG("1", "[0]", "\"val.AP\": 0.3, \"val.AP.cat\": 0.5, \"val.AP.a <dog>\": 0.125")
+        LOG("2", "[1]", "\"val.AP\": 0.3, \"val.AP.cat\": 0.25, \"val.AP.late\": 0.0625");
+
+static td_status show_classes(void)
+{
+    td_run_log run;
+    td_text page = { 0 };
+    td_status st = td_run_log_parse(of_classes, strlen(of_classes), "a", &run);
+    if (st == TD_OK)
+        st = td_run_classes_html(&run, 1, &page);
+    if (st == TD_OK)
+        st = td_text_status(&page);
+    td_text_release(&page);
+    td_run_log_release(&run);
+    return st;
+}
+
+/* Of detectors: a row a class, last and best; a curve a class where there are few of one run. */
+static void classes_have_their_ap(void **state)
+{
+    (void)state;
+    td_run_log runs[2];
+    for (int i = 0; i < 2; i++)
+        expect_ok(td_run_log_parse(of_classes, strlen(of_classes), "a", &runs[i]));
+    for (int n = 1; n <= 2; n++) {
+        td_text page = { 0 };
+        expect_ok(td_run_classes_html(runs, n, &page));
+        expect_balanced(td_text_get(&page));
+        assert_int_equal(count(td_text_get(&page), "<polyline"), n == 1 ? 1 : 0);
+        assert_int_equal(count(td_text_get(&page), "<tr><th scope=\"row\">"), 3);
+        assert_int_equal(count(td_text_get(&page), "cat</th><td>0.2500</td><td>0.5000</td>"), 1);
+        assert_int_equal(count(td_text_get(&page), "a &lt;dog&gt;</th><td>0.1250</td>"), 1);
+        assert_int_equal(count(td_text_get(&page), "late</th><td>0.0625</td>"), 1);
+        td_text_release(&page);
+    }
+    td_run_log_release(&runs[1]);
+    assert_true(td_test_allocations(show_classes, 2000) > 20);
+    td_text none = { 0 };
+    expect_ok(td_run_log_parse(sample, strlen(sample), "b", &runs[1]));
+    expect_ok(td_run_classes_html(&runs[1], 1, &none));
+    assert_int_equal(none.len, 0);
+    td_run_log_release(&runs[0]);
+    td_run_log_release(&runs[1]);
+}
+
 static void threads_left_open_are_not_told(void **state)
 {
     static const struct {
@@ -344,6 +391,7 @@ int main(void)
         cmocka_unit_test(bad_reports_are_told),
         cmocka_unit_test(a_cut_last_line_is_left_out),
         cmocka_unit_test(pages_are_whole_and_quiet),
+        cmocka_unit_test(classes_have_their_ap),
         cmocka_unit_test(threads_left_open_are_not_told),
         cmocka_unit_test(tables_have_their_forms),
         cmocka_unit_test(charts_bear_any_numbers),
