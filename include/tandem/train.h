@@ -599,6 +599,7 @@ typedef struct {
     const char *tune_cache; /* NULL: the default place */
     const char *skip_passes;
     const char *svg; /* amp-stats, memory: also drawn, into this file */
+    const char *weights; /* whose network it is, with its backbone and classes; NULL: as options say */
     bool json;
     const char *log;
 } td_inspect_opts;

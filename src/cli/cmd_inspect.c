@@ -50,6 +50,7 @@ const td_verb td_verb_inspect = {
         "    ops          every op of the text form\n"
         "    backends     backends and passes",
     .examples = "tandem inspect model --arch resnet50\n"
+                "tandem inspect model --weights run/model_best.safetensors\n"
                 "tandem inspect graph --arch resnet18 --num-classes 10 >net.td\n"
                 "tandem inspect amp --arch resnet50 --precision fp16 --amp-rule classic\n"
                 "tandem inspect amp-stats stats.jsonl --svg gradients.svg\n"

@@ -411,15 +411,21 @@ td_status td_weight_facts_check(const td_tensors *t, const char *path, const td_
     return TD_OK;
 }
 
-void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
+bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
-    if (take_arch)
-        model->model_text = td_tensors_meta(t, "tandem.graph");
-    if (take_arch && arch)
+    model->model_text = td_tensors_meta(t, "tandem.graph");
+    if (arch)
         model->arch = arch;
-    if (take_arch && arch && td_tensors_meta(t, "tandem.se_form"))
+    if (arch && td_tensors_meta(t, "tandem.se_form"))
         model->se_form = meta_number(t, "tandem.se_form") != 0;
+    return arch || model->model_text;
+}
+
+void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
+{
+    if (take_arch)
+        (void)td_weight_arch_apply(t, model);
     td_weight_backbone_apply(t, model);
     td_weight_variant_apply(t, model);
     if (!model->num_classes)

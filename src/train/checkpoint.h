@@ -82,6 +82,12 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
+ * The architecture alone, or the file's own graph, and se_form.  False: the file does not say, and
+ * the network stays.
+ */
+bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model);
+
+/**
  * The backbone alone, of a file of the detector that model->arch names; --backbone wins over it.
  */
 void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);

@@ -16,10 +16,15 @@
 #include "ir/op.h"
 #include "ops/ops.h"
 #include "tandem/program.h"
+#include "train/checkpoint.h"
 #include "train/inputs.h"
 #include "train/inspect_memory.h"
 #include "train/memory_limit.h"
 #include "train/network.h"
+#include "train/weight_file.h"
+#include "train/weights.h"
+
+enum { SOME_CLASSES = 20 /* that a line of text names */ };
 
 /* --- model: a line a layer -------------------------------------------------------------------- */
 
@@ -75,16 +80,52 @@ static void add_layer(layers *l, const td_node *n)
     td_text_release(&shape);
 }
 
-static void add_model(layers *l, const td_graph *g, const char *name, int batch)
+/* of weights: "ssd320, backbone resnet18, 2 classes: circle, square" */
+static td_status add_facts(const td_inspection *q, td_text *out)
+{
+    const td_model_opts *m = &q->opts->model;
+    char **names;
+    int n;
+    if (!q->weights)
+        return TD_OK;
+    TD_TRY(td_classes_from_json(td_tensors_meta(q->weights, "tandem.classes"), q->opts->weights, &n,
+                                &names));
+    if (q->opts->json) {
+        td_json_add_text(out, "weights", q->opts->weights);
+        if (td_model_detector(m))
+            td_json_add_text(out, "backbone", m->backbone);
+        td_json_add(out, "num_classes", m->num_classes);
+        td_text_add(out, ", \"classes\": [");
+    } else {
+        if (td_model_detector(m))
+            td_text_add(out, ", backbone %s", m->backbone);
+        td_text_add(out, ", %d classes", m->num_classes);
+    }
+    for (int i = 0; i < n && q->opts->json; i++) {
+        td_text_add(out, i ? ", \"" : "\"");
+        td_text_add_json(out, names[i]);
+        td_text_add(out, "\"");
+    }
+    for (int i = 0; i < n && i <= SOME_CLASSES && !q->opts->json; i++)
+        td_text_add(out, "%s%s", i ? ", " : ": ", i < SOME_CLASSES ? names[i] : "...");
+    td_text_add(out, q->opts->json ? "]" : "");
+    td_classes_free(n, names);
+    return TD_OK;
+}
+
+static td_status add_model(layers *l, const td_graph *g, const char *name, int batch)
 {
     bool json = l->q->opts->json;
     if (json) {
         td_text_add(l->out, "{");
         td_json_add_text(l->out, "arch", name);
+        TD_TRY(add_facts(l->q, l->out));
         td_json_add(l->out, "batch_size", batch);
         td_text_add(l->out, ", \"layers\": [");
     } else {
-        td_text_add(l->out, "%s\n\n%-28s %-18s %-24s %12s %14s\n", name, "layer", "op", "result",
+        td_text_add(l->out, "%s", name);
+        TD_TRY(add_facts(l->q, l->out));
+        td_text_add(l->out, "\n\n%-28s %-18s %-24s %12s %14s\n", "layer", "op", "result",
                     "parameters", "MACs");
     }
     for (int i = 0; i < g->n_nodes; i++)
@@ -100,18 +141,20 @@ static void add_model(layers *l, const td_graph *g, const char *name, int batch)
                     (long long)l->parameters, l->tensors, (double)l->macs / 1e9, batch,
                     batch == 1 ? "" : "s");
     }
+    return TD_OK;
 }
 
 static td_status inspect_model(const td_inspection *q, td_text *out)
 {
     td_graph *g;
+    char name[200];
     layers l = { .q = q, .out = out };
+    td_status st = TD_ENOMEM;
     TD_TRY(td_model_graph(&q->opts->model, q->opts->batch_size, false, &g));
+    td_model_name(&q->opts->model, name, sizeof name);
     l.is_counted = td_alloc((size_t)g->n_values + 1, sizeof *l.is_counted);
     if (l.is_counted)
-        add_model(&l, g, q->opts->model.model ? q->opts->model.model : q->opts->model.arch,
-                  q->opts->batch_size);
-    td_status st = l.is_counted ? TD_OK : TD_ENOMEM;
+        st = add_model(&l, g, name, q->opts->batch_size);
     td_free(l.is_counted);
     td_graph_free(g);
     return st;
@@ -305,6 +348,8 @@ static td_status inspect_memory(const td_inspection *q, td_text *out)
     const td_inspect_opts *o = q->opts;
     if (o->svg && o->model.model && td_path_is_same(o->svg, o->model.model))
         return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+    if (o->svg && o->weights && td_path_is_same(o->svg, o->weights))
+        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
     TD_TRY(td_output_check(o->svg));
     return with_program(q, out, show_memory);
 }
@@ -313,19 +358,19 @@ static td_status inspect_memory(const td_inspection *q, td_text *out)
 
 static const struct {
     const char *name;
-    bool wants_path;
+    bool wants_path, has_network;
     td_status (*run)(const td_inspection *q, td_text *out);
 } things[] = {
-    { "model", false, inspect_model },
-    { "graph", false, inspect_graph },
-    { "amp", false, td_inspect_amp },
-    { "amp-stats", true, td_inspect_amp_stats },
-    { "kernels", false, inspect_kernels },
-    { "memory", false, inspect_memory },
-    { "checkpoint", true, td_inspect_checkpoint },
-    { "dataset", true, td_inspect_dataset },
-    { "ops", false, td_inspect_ops },
-    { "backends", false, td_inspect_backends },
+    { "model", false, true, inspect_model },
+    { "graph", false, true, inspect_graph },
+    { "amp", false, true, td_inspect_amp },
+    { "amp-stats", true, false, td_inspect_amp_stats },
+    { "kernels", false, true, inspect_kernels },
+    { "memory", false, true, inspect_memory },
+    { "checkpoint", true, false, td_inspect_checkpoint },
+    { "dataset", true, false, td_inspect_dataset },
+    { "ops", false, false, td_inspect_ops },
+    { "backends", false, false, td_inspect_backends },
 };
 
 #define N_THINGS ((int)(sizeof things / sizeof *things))
@@ -347,9 +392,33 @@ static td_status find_thing(const char *name, const char *path, int *out)
                     name);
 }
 
+/* what the file says of its network, as evaluate takes it */
+static td_status open_weights(const char *thing, bool has_network, td_inspect_opts *o,
+                              td_tensors **out)
+{
+    td_model_opts *m = &o->model;
+    if (!o->weights)
+        return TD_OK;
+    if (!has_network)
+        return td_error(TD_EUSAGE,
+                        "inspect %s looks at no network, --weights is of model, graph, "
+                        "amp, kernels and memory",
+                        thing);
+    TD_TRY(td_weight_file_open(o->weights, out));
+    const bool is_default = td_model_is_default(m);
+    td_weight_facts_apply(*out, is_default, m);
+    if (is_default && !m->model_text && !td_tensors_meta(*out, "tandem.arch"))
+        return td_error(TD_EUSAGE, "'%s' does not say what network its weights are of: --arch does",
+                        o->weights);
+    TD_TRY(td_weight_facts_check(*out, o->weights, m));
+    return td_model_resolve(m);
+}
+
 td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char *path, char **text)
 {
-    const td_inspection q = { .opts = opts, .path = path };
+    td_inspect_opts o = *opts;
+    td_inspection q = { .opts = &o, .path = path };
+    td_tensors *weights = NULL;
     td_text out = { 0 };
     int i;
     *text = NULL;
@@ -359,7 +428,11 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
                         thing);
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
-    const td_status st = things[i].run(&q, &out);
+    td_status st = open_weights(thing, things[i].has_network, &o, &weights);
+    q.weights = weights;
+    if (st == TD_OK)
+        st = things[i].run(&q, &out);
+    td_tensors_free(weights);
     td_text_add(&out, "%s", ""); /* never NULL */
     return td_text_take(&out, st, text);
 }

@@ -5,12 +5,14 @@
 #define TD_TRAIN_INSPECT_H
 
 #include "base/text.h"
+#include "io/safetensors.h"
 #include "tandem/train.h"
 
 /* What is asked for; every function appends text, or one JSON object when opts->json is set. */
 typedef struct {
     const td_inspect_opts *opts;
     const char *path;
+    const td_tensors *weights; /* that `opts->model` was taken from, or NULL */
 } td_inspection;
 
 /** The forward graph, or with opts->training the whole step before any pass. */

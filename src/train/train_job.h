@@ -41,7 +41,8 @@ typedef struct {
     td_train_opts o; /* a copy; model and seed are completed */
     const td_task *task;
     td_run_state s;
-    td_tensors *start; /* checkpoint or weights to begin with */
+    td_tensors *start;    /* checkpoint or weights to begin with */
+    bool is_arch_of_file; /* weights to begin with said which network they are of */
     td_dataset *train_set, *val_set;
     td_loader *train_loader, *val_loader;
     td_device *dev;

@@ -155,6 +155,10 @@ static td_status open_start(job *j)
             td_log(TD_LOG_WARN, "train",
                    "'%s' has finished all %d epochs: nothing is left to train", path, o->epochs);
     } else {
+        if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start, &o->model)) {
+            TD_TRY(keep_graph_text(j));
+            j->is_arch_of_file = true;
+        }
         TD_TRY(check_pretrained(j, path));
         td_weight_backbone_apply(j->start, &o->model);
         if (!td_model_detector(&o->model)) /* of a backbone only values matter */
@@ -528,6 +532,9 @@ static void say_settings(const job *j)
     td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
            name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
            o->model.image_size, o->model.image_size, o->batch_size, td_threads());
+    if (j->is_arch_of_file)
+        td_log(TD_LOG_INFO, "train", "the network is that of '%s': no --arch says else",
+               o->pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
     say_precision(j);

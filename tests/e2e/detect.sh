@@ -34,6 +34,12 @@ awk "BEGIN { exit !($(metric $report '0, 2' train.lr) == 0.01) }" || complain "t
 awk "BEGIN { exit !($(metric $report '1, 6' train.loss) < $(metric $report '0, 2' train.loss)) }" ||
     complain "the loss does not fall"
 tidy run
+expect 0 inspect model --pretrained-weights run/checkpoint.safetensors
+prints '^ssd320, backbone resnet18, 2 classes: [a-z]+, [a-z]+$'
+expect 2 inspect model --weights run/checkpoint.safetensors --backbone resnet50
+says "has weights of ssd320 with the backbone resnet18, --backbone resnet50 cannot take them"
+expect 2 inspect ops --weights run/checkpoint.safetensors
+says 'inspect ops looks at no network, --weights is of model, '
 expect 0 inspect checkpoint run/checkpoint.safetensors
 prints 'tandem.arch: ssd320'
 prints 'tandem.backbone: resnet18'

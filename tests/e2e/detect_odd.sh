@@ -63,7 +63,10 @@ if ls -d many* >left 2>/dev/null; then complain "a folder is left: $(cat left)";
 # --- beginning with weights ---------------------------------------------------------------------------
 expect 0 train set --arch ssd320 --pretrained-weights fresh.safetensors $step
 says "296 tensors are from 'fresh.safetensors'; 2 begin anew: heads.class.weight, heads.class.bias" # its backbone, too
-expect 2 train set --pretrained-weights fresh.safetensors $step
+expect 0 train set --pretrained-weights fresh.safetensors $step
+says "^train: the network is that of 'fresh.safetensors': no --arch says else$"
+says '^train: ssd320, 2 classes, '
+expect 2 train set --arch resnet18 --pretrained-weights fresh.safetensors $step
 says "has weights of ssd320, a detector, which begin no classifier: --arch ssd320 goes on with them"
 
 # --- what is left out is said -------------------------------------------------------------------------
