@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 #define DEPTH_MAX   64
 #define FEW_MEMBERS 8 /* up to here looking at each is as fast as a search */
@@ -218,6 +219,8 @@ static td_status copy_node(td_arena *a, td_json *j, const json_t *from)
 td_status td_json_parse(const char *text, size_t n, const char *what, td_json **out)
 {
     *out = NULL;
+    if (td_text_is_utf16(text, n))
+        return td_error(TD_EFORMAT, "%s is UTF-16, wanted UTF-8", what);
     TD_TRY(check_depth(text, n, what));
     document *doc = TD_NEW(document);
     if (!doc)

@@ -266,6 +266,8 @@ static td_status read_any(const td_field_group *groups, char *text, size_t n, co
                           td_arena *arena)
 {
     td_yaml *doc;
+    if (td_text_is_utf16(text, n))
+        return td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path);
     if (memchr(text, '\0', n))
         return td_error(TD_EFORMAT, "'%s' is no text file", path);
     if (is_in_lines(text))

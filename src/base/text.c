@@ -125,6 +125,11 @@ bool td_text_is_utf8(const char *s)
     return true;
 }
 
+bool td_text_is_utf16(const void *bytes, size_t n)
+{
+    return n >= 2 && (memcmp(bytes, "\xFF\xFE", 2) == 0 || memcmp(bytes, "\xFE\xFF", 2) == 0);
+}
+
 td_status td_text_status(const td_text *t)
 {
     return t->st;

@@ -40,6 +40,9 @@ void td_text_add_json(td_text *t, const char *s);
 void td_json_add(td_text *t, const char *name, double value);
 void td_json_add_text(td_text *t, const char *name, const char *value);
 
+/** Do the bytes begin with the byte order mark of UTF-16? */
+bool td_text_is_utf16(const void *bytes, size_t n);
+
 td_status td_text_status(const td_text *t) TD_CHECKED;
 
 /**

@@ -102,6 +102,8 @@ static td_status begin(td_tokens *t)
     TD_TRY(fill(t));
     if (t->n == 0)
         return td_error(TD_EFORMAT, "'%s' is empty, wanted JSON", t->what);
+    if (td_text_is_utf16(t->buf, t->n))
+        return td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", t->what);
     if (t->n >= 3 && memcmp(t->buf, "\xEF\xBB\xBF", 3) == 0)
         t->at = 3;
     return TD_OK;

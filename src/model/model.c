@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/text.h"
 #include "model/ssd.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
@@ -113,6 +114,8 @@ static td_status read_graph(const td_model_opts *opts, td_graph **out)
     if (opts->model_text)
         return td_graph_parse(opts->model_text, graph_name(opts), out);
     TD_OUT(td_file_read(path, GRAPH_FILE_BYTES, &text, &n));
+    if (td_text_is_utf16(text, n))
+        TD_OUT(td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path));
     if (memchr(text, '\0', n))
         TD_OUT(td_error(TD_EFORMAT, "'%s' is no text file", path));
     st = td_graph_parse(text, path, out);

@@ -254,6 +254,8 @@ static td_status read_text(reader *rd, const char *text, size_t n)
     int64_t batches;
     if (n == 0)
         return td_error(TD_EFORMAT, "'%s' is empty, wanted the records of a report", rd->path);
+    if (td_text_is_utf16(text, n))
+        return td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", rd->path);
     TD_TRY(read_lines(rd, text, n));
     for (int i = 0; i < TD_RUN_LEVELS; i++)
         n_series += rd->run->n_series[i];

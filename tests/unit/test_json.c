@@ -175,6 +175,8 @@ static void malformed_text_is_refused(void **state)
     BAD("[NaN]", "line 1");
     BAD("3", "line 1");
     BAD("\"unclosed \\", "line 1");
+    BAD("\xFF\xFE[\0]\0", "t.json is UTF-16, wanted UTF-8");
+    BAD("\xFE\xFF\0[\0]", "t.json is UTF-16, wanted UTF-8");
 }
 
 static void depth_is_limited(void **state)

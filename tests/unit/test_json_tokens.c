@@ -134,6 +134,18 @@ static void reads_texts(void **state)
     }
 }
 
+static void utf_16_is_named(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "\xFF\xFE{\0}\0", "\xFE\xFF\0{\0}" };
+    for (int i = 0; i < 2; i++) {
+        td_tokens *t;
+        expect_error(td_tokens_parse(texts[i], 6, "f.json", &t), TD_EFORMAT,
+                     "'f.json' is UTF-16, wanted UTF-8");
+        assert_null(t);
+    }
+}
+
 static void walks_lists_and_objects(void **state)
 {
     (void)state;
@@ -351,17 +363,12 @@ static void survives_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_numbers),
-        cmocka_unit_test(numbers_are_nearest),
-        cmocka_unit_test(knows_whole_numbers),
-        cmocka_unit_test(reads_texts),
-        cmocka_unit_test(walks_lists_and_objects),
-        cmocka_unit_test(refuses_what_is_no_json),
-        cmocka_unit_test(has_limits),
-        cmocka_unit_test(windows_do_not_show),
-        cmocka_unit_test(agrees_with_the_tree),
-        cmocka_unit_test(files_that_are_none),
-        cmocka_unit_test(survives_no_memory),
+        cmocka_unit_test(reads_numbers),           cmocka_unit_test(numbers_are_nearest),
+        cmocka_unit_test(knows_whole_numbers),     cmocka_unit_test(reads_texts),
+        cmocka_unit_test(utf_16_is_named),         cmocka_unit_test(walks_lists_and_objects),
+        cmocka_unit_test(refuses_what_is_no_json), cmocka_unit_test(has_limits),
+        cmocka_unit_test(windows_do_not_show),     cmocka_unit_test(agrees_with_the_tree),
+        cmocka_unit_test(files_that_are_none),     cmocka_unit_test(survives_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
