@@ -157,6 +157,7 @@ typedef struct {
     const char *pretrained_weights; /* weights to begin with */
     bool fp16;                      /* the same as amp.precision "fp16" */
     double static_loss_scale;       /* fixed, or where dynamic scaling starts; -1: chosen */
+    bool no_dynamic_loss_scale;     /* td_train_settle makes a static one of it, or 1 */
     bool dynamic_loss_scale;        /* also with `static_loss_scale` or without fp16 */
     int loss_scaler;             /* 0 auto, 1 tf, 2 pytorch, 3 apex, 4 nvidia; 1..4 are dynamic */
     int64_t loss_scale_interval; /* good steps that double the scale; 0: the scaler's own */
@@ -598,8 +599,8 @@ typedef struct {
     int tune;               /* td_tune_mode */
     const char *tune_cache; /* NULL: the default place */
     const char *skip_passes;
-    const char *svg; /* amp-stats, memory: also drawn, into this file */
-    const char *weights; /* whose network it is, with its backbone and classes; NULL: as options say */
+    const char *svg;     /* amp-stats, memory: also drawn, into this file */
+    const char *weights; /* whose network it is, with its backbone; NULL: as options say */
     bool json;
     const char *log;
 } td_inspect_opts;

@@ -197,6 +197,17 @@ double td_train_step_pictures(const td_train_opts *o)
     return (double)o->batch_size * here.size;
 }
 
+/* what is saved is what it means: a fixed scale, 1 where none is named */
+static void settle_scaler(td_train_opts *o)
+{
+    if (!o->no_dynamic_loss_scale)
+        return;
+    o->no_dynamic_loss_scale = o->dynamic_loss_scale = false;
+    o->loss_scaler = 0;
+    if (o->static_loss_scale < 0)
+        o->static_loss_scale = 1;
+}
+
 td_status td_train_settle(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
@@ -209,6 +220,7 @@ td_status td_train_settle(td_train_opts *o)
         o->training_only = true;
     TD_TRY(settle_iterations(o));
     settle_detector(o, batch);
+    settle_scaler(o);
     if (l->lr_init >= 0)
         o->lr = l->lr_init * batch / 256;
     if (l->cosine_lr)

@@ -174,6 +174,8 @@ static const td_field train_fields[] = {
                "fixed loss scale, 1: none; -1: dynamic for fp16, none for others"),
     TD_BOOL   (td_train_opts, dynamic_loss_scale, false,
                "loss scale that adapts, from --static-loss-scale where that is given"),
+    TD_BOOL_AS(td_train_opts, no_dynamic_loss_scale, "no-dynamic-loss-scale", NULL, false,
+               "one that does not adapt: --static-loss-scale, or where none is given no scaling"),
     TD_ENUM   (td_train_opts, loss_scaler, 0, scalers,
                "whose numbers a dynamic loss scale follows; auto: tf, where there is one"),
     TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, MANY,
@@ -556,6 +558,12 @@ td_status td_train_check_line(const td_train_opts *o)
     if (o->fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
+    if (o->dynamic_loss_scale && o->no_dynamic_loss_scale)
+        return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale contradict "
+                                   "each other");
+    if (o->no_dynamic_loss_scale && o->loss_scaler)
+        return td_error(TD_EUSAGE, "--loss-scaler is of a dynamic loss scale, "
+                                   "--no-dynamic-loss-scale wants none");
     if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
     if (o->shuffle && o->sampler)

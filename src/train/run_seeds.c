@@ -64,6 +64,7 @@ static const char *const of_precision[] = {
     "opt_level",
     "static_loss_scale",
     "dynamic_loss_scale",
+    "no-dynamic-loss-scale",
     "loss_scaler",
     "loss_scale_interval",
     "max_skips",

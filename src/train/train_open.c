@@ -520,7 +520,10 @@ static void say_precision(const job *j)
                "loss scale %g, by the rule of %s: twice that after %lld steps", s->scale,
                sets[s->set], (long long)s->interval);
     else if (half == TD_DT_F16)
-        td_log(TD_LOG_WARN, "train", "f16 without loss scaling: gradients below 3e-8 become zero");
+        td_log(
+            TD_LOG_WARN, "train",
+            "f16 without loss scaling: gradients below 3e-8 become zero; --static-loss-scale 128 "
+            "fixes a scale, --dynamic-loss-scale adapts one");
 }
 
 static void say_settings(const job *j)

@@ -253,6 +253,8 @@ for device in ref cpu; do
     learned fixed || complain "f16 with a fixed loss scale has not learned"
     expect 0 $faint --device $device --epochs 20 --workspace lost --fp16 --static-loss-scale 1
     says 'f16 without loss scaling'
+    expect 0 $faint --device $device --epochs 1 --workspace plain --fp16 --no-dynamic-loss-scale # the same
+    says 'f16 without loss scaling: gradients below 3e-8 become zero; --static-loss-scale 128 fixes a scale, --dynamic'
     [ "$(metric lost/experiment_raport.json 0 train.loss)" = "$(metric lost/experiment_raport.json 19 train.loss)" ] ||
         complain "f16 without loss scaling has moved"
 done
@@ -260,6 +262,8 @@ done
 # --- options that contradict each other ----------------------------------------------------------
 expect 1 train data_six.safetensors $whole --fp16 --amp --workspace none
 says '--fp16 and --amp exclude each other'
+expect 2 train data_six.safetensors $whole --fp16 --dynamic-loss-scale --no-dynamic-loss-scale --workspace none
+says '--dynamic-loss-scale and --no-dynamic-loss-scale contradict each other'
 expect 2 train data_six.safetensors $whole --fp16 --precision bf16 --workspace none
 expect 2 train data_six.safetensors $whole --static-loss-scale 0.5 --workspace none
 says "'0.5' is not at least 1, nor -1"
