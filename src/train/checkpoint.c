@@ -151,7 +151,7 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
     TD_OUT(set_state(t, s));
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
     TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
-                           s->batches_tracked, t));
+                           s->batches_tracked, facts->tracked, t));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
@@ -165,7 +165,7 @@ td_status td_weight_file_save(const char *path, td_program *p, unsigned what, in
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     TD_OUT(set_facts(t, "weights", facts));
-    TD_OUT(td_weights_save(p, what, batches, t));
+    TD_OUT(td_weights_save(p, what, batches, facts->tracked, t));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);

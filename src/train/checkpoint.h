@@ -61,6 +61,7 @@ typedef struct {
     int n_names; /* 0: unknown */
     const char *const *names;
     const int64_t *categories; /* [n_names] of a detector: ids in the annotations; NULL: none */
+    const struct td_tracked *tracked; /* batches that norms have seen; NULL: all the same */
 } td_weight_facts;
 
 /** Write a checkpoint: everything that is needed to go on. */

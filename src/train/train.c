@@ -38,7 +38,8 @@ static td_weight_facts facts_of(const job *j)
                                              ? td_dataset_classes(j->train_set)
                                              : 0,
                               .names = j->class_names,
-                              .categories = j->categories };
+                              .categories = j->categories,
+                              .tracked = &j->tracked };
 }
 
 static td_status save(job *j)

@@ -22,6 +22,7 @@
 #include "train/report_sums.h"
 #include "train/schedule.h"
 #include "train/trace.h"
+#include "train/weights.h"
 
 /* Files in the workspace. */
 enum {
@@ -42,6 +43,7 @@ typedef struct {
     const td_task *task;
     td_run_state s;
     td_tensors *start;    /* checkpoint or weights to begin with */
+    td_tracked tracked;   /* batches that norms have seen */
     bool is_arch_of_file; /* weights to begin with said which network they are of */
     td_dataset *train_set, *val_set;
     td_loader *train_loader, *val_loader;

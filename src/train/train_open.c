@@ -135,6 +135,7 @@ static td_status open_start(job *j)
     for (int i = 0; i < TD_BOX_METRICS; i++)
         j->boxes[i] = -1;
     j->s.step.ema_before = 1;
+    j->tracked.still = o->freeze_bn ? o->freeze : NULL;
     if (!path)
         return TD_OK;
     TD_TRY(td_weight_file_open(path, &j->start));
@@ -165,6 +166,9 @@ static td_status open_start(job *j)
             td_weight_variant_apply(j->start, &o->model);
         j->s.batches_tracked = td_weights_batches(j->start);
     }
+    const char *still = j->tracked.still;
+    TD_TRY(td_tracked_read(j->start, j->s.batches_tracked, &j->tracked));
+    j->tracked.still = still;
     return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
                                 &j->names);
 }
@@ -590,6 +594,7 @@ void td_train_release(td_train_job *j)
     td_lock_close(j->lock);
     td_mixup_close(&j->mixup);
     td_map_release(&j->groups.decayed);
+    td_tracked_release(&j->tracked);
     td_judge_free(j->judge);
     td_profile_free(j->profile);
     td_program_free(j->program);

@@ -243,7 +243,7 @@ td_status td_train_program_fit(td_train_job *j)
     TD_OUT(graph_at(j, size, NULL, &g));
     TD_OUT(td_tensors_new(&kept));
     TD_OUT(td_weights_save(j->program, TD_SAVE_STATE | TD_SAVE_EMA | TD_SAVE_STEP,
-                           j->s.batches_tracked, kept));
+                           j->s.batches_tracked, NULL, kept));
     td_program_free(j->program);
     j->program = NULL;
     TD_OUT(td_compile(g, j->dev, &c, &j->program));

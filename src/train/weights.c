@@ -398,12 +398,59 @@ int td_weights_classes(const td_tensors *t)
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-static td_status save_tracked(td_tensors *t, const char *running_var, int64_t batches)
+td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out)
+{
+    char name[256];
+    int64_t n;
+    *out = (td_tracked){ .begin = begin };
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        if (!td_text_ends(x->name, TRACKED) || x->dtype != TD_DT_I64 || x->n_bytes != sizeof n)
+            continue;
+        memcpy(&n, x->data, sizeof n);
+        td_weight_name(x->name, name);
+        if (n > 0 && n < INT64_MAX)
+            TD_TRY(td_map_set(&out->own, name, (void *)(uintptr_t)(n + 1)));
+    }
+    return TD_OK;
+}
+
+void td_tracked_release(td_tracked *k)
+{
+    td_map_release(&k->own);
+}
+
+/* do scale and shift of this norm match? */
+static bool is_still(const char *patterns, const char *norm, int n)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%.*s.weight", n, norm);
+    if (!patterns || !td_is_frozen(patterns, name))
+        return false;
+    snprintf(name, sizeof name, "%.*s.bias", n, norm);
+    return td_is_frozen(patterns, name);
+}
+
+/* of the norm whose counter is `name`; a detector may have begun with a classifier's backbone */
+static int64_t batches_of(const td_tracked *k, const char *name, int n_norm, int64_t batches)
+{
+    char classifiers[256];
+    const void *own = td_map_get(&k->own, name);
+    if (!own && classifier_name(name, classifiers))
+        own = td_map_get(&k->own, classifiers);
+    const int64_t before = own ? (int64_t)(uintptr_t)own - 1 : 0;
+    return before + (is_still(k->still, name, n_norm) ? 0 : batches - k->begin);
+}
+
+static td_status save_tracked(td_tensors *t, const char *running_var, int64_t batches,
+                              const td_tracked *tracked)
 {
     char name[300];
     void *data;
     int n = (int)(strlen(running_var) - strlen(".running_var"));
     snprintf(name, sizeof name, "%.*s" TRACKED, n, running_var);
+    if (tracked)
+        batches = batches_of(tracked, name, n, batches);
     TD_TRY(td_tensors_add_new(t, name, TD_DT_I64, 0, NULL, &data));
     memcpy(data, &batches, sizeof batches);
     return TD_OK;
@@ -456,7 +503,8 @@ static td_status save_frozen_averages(td_program *p, td_tensors *t)
     return TD_OK;
 }
 
-td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked, td_tensors *t)
+td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
+                          const td_tracked *tracked, td_tensors *t)
 {
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
@@ -464,7 +512,7 @@ td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
             continue;
         TD_TRY(save_as(p, i, name, t));
         if (td_text_ends(name, ".running_var") && td_weight_prefix(name) == 0)
-            TD_TRY(save_tracked(t, name, batches_tracked));
+            TD_TRY(save_tracked(t, name, batches_tracked, tracked));
     }
     if (what & TD_SAVE_EMA && has_averages(p))
         TD_TRY(save_frozen_averages(p, t));

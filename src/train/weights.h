@@ -8,6 +8,7 @@
 #ifndef TD_TRAIN_WEIGHTS_H
 #define TD_TRAIN_WEIGHTS_H
 
+#include "base/map.h"
 #include "base/text.h"
 #include "io/safetensors.h"
 #include "tandem/program.h"
@@ -51,11 +52,26 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
 enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
 
 /**
+ * How many batches each norm has seen, as PyTorch counts them: those of the file that a run began
+ * with, and of the run's own if the norm learned its statistics from them.
+ */
+typedef struct td_tracked {
+    td_map own;        /* of that file, "bn1.num_batches_tracked" -> count + 1 as a pointer */
+    int64_t begin;     /* batches_tracked when the run began */
+    const char *still; /* patterns of norms, scale and shift, that keep their statistics, or NULL */
+} td_tracked;
+
+/** Read `own` from a file; release it whatever happens. */
+td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out) TD_CHECKED;
+void td_tracked_release(td_tracked *k);
+
+/**
  * Append a program's weights, and what else `what` names, to a set; the set owns the bytes.  Where
- * there are averages, what has none, being frozen, is its own.
+ * there are averages, what has none, being frozen, is its own.  `tracked` NULL: all norms have seen
+ * batches_tracked.
  */
 td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
-                          td_tensors *t) TD_CHECKED;
+                          const td_tracked *tracked, td_tensors *t) TD_CHECKED;
 
 /**
  * Begin what a file may lack: averages as what they are averages of, and what is pending as what it

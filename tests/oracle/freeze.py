@@ -45,7 +45,8 @@ def trained(prefix, images, labels, dtype, keeps_norms):
         sgd.zero_grad()
         loss_of(net(x[row:row + BATCH]), y[row:row + BATCH]).backward()
         sgd.step()
-    return {"weights": numpy_of(named), "statistics": statistics(net)}
+    batches = {n: int(b) for n, b in net.named_buffers() if n.endswith("num_batches_tracked")}
+    return {"weights": numpy_of(named), "statistics": statistics(net)}, batches
 
 
 def tandem_trained(tandem, extra):
@@ -76,8 +77,8 @@ def main():
         for keeps_norms in (False, True):
             what = "freeze-bn" if keeps_norms else "freeze"
             got = tandem_trained(tandem, ["--freeze-bn"] if keeps_norms else [])
-            want = trained(o.prefix, images, labels, torch.float64, keeps_norms)
-            peer = trained(o.prefix, images, labels, torch.float32, keeps_norms)
+            want, batches = trained(o.prefix, images, labels, torch.float64, keeps_norms)
+            peer, _ = trained(o.prefix, images, labels, torch.float32, keeps_norms)
             for kind in want:
                 error, where = worst(got, want[kind])
                 judge.say(f"{ARCH} {what}", f"{kind} @{STEPS}", error, where, LIMITS[kind],
@@ -86,6 +87,8 @@ def main():
                     and (keeps_norms or "running" not in n)]
             same = [n for n in kept if np.array_equal(got[n].reshape(-1).view(np.int32),
                                                       np.asarray(start[n]).reshape(-1).view(np.int32))]
+            other = [n for n in batches if int(got[n]) != batches[n]]
+            judge.say(f"{ARCH} {what}", f"{len(batches)} counters", float(len(other)), "batches", 0.0, 0.0)
             judge.say(f"{ARCH} {what}", f"{len(kept)} frozen tensors", float(len(kept) - len(same)), "bits", 0.0, 0.0)
     sys.exit(1 if judge.failed else 0)
 

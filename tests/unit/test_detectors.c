@@ -381,7 +381,7 @@ static td_tensors *weights_of(const char *arch, int classes, td_program **kept)
     td_graph_free(g);
     td_device_close(dev);
     expect_ok(td_tensors_new(&t));
-    expect_ok(td_weights_save(*kept, 0, 5, t));
+    expect_ok(td_weights_save(*kept, 0, 5, NULL, t));
     return t;
 }
 

@@ -121,12 +121,99 @@ static void averages_are_checked_without_being_set(void **state)
     td_device_close(dev);
 }
 
+/* --- how many batches norms have seen --------------------------------------------------------- */
+
+static const char *const norms[] = { "bn1", "layer1.0.bn1", "layer1.0.bn2", "neck.bn",
+                                     "backbone.bn1" };
+enum { NORMS = sizeof norms / sizeof *norms };
+
+/* the norms one behind the other */
+static td_program *norms_program(td_device *dev)
+{
+    td_text text = { 0 };
+    td_program *p;
+    td_graph *g;
+    td_text_add(&text, "%%y0:f32[1,2,2,2] = input\n");
+    for (int i = 0; i < NORMS; i++) {
+        const char *n = norms[i];
+        td_text_add(&text,
+                    "%%%s.weight:f32[2] = param\n%%%s.bias:f32[2] = param\n"
+                    "%%%s.running_mean:f32[2] = param {role=stat}\n"
+                    "%%%s.running_var:f32[2] = param {role=stat, init=ones}\n"
+                    "%%y%d = batch_norm_infer %%y%d, %%%s.weight, %%%s.bias, %%%s.running_mean, "
+                    "%%%s.running_var\n",
+                    n, n, n, n, i + 1, i, n, n, n, n);
+    }
+    td_text_add(&text, "output y = %%y%d\n", NORMS);
+    expect_ok(td_text_status(&text));
+    expect_ok(td_graph_parse(td_text_get(&text), "norms", &g));
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
+    td_graph_free(g);
+    td_text_release(&text);
+    return p;
+}
+
+static int64_t counted(const td_tensors *t, const char *norm)
+{
+    char name[80];
+    int64_t n;
+    snprintf(name, sizeof name, "%s.num_batches_tracked", norm);
+    const td_tensor *x = td_tensors_get(t, name);
+    assert_non_null(x);
+    assert_int_equal(x->n_bytes, sizeof n);
+    memcpy(&n, x->data, sizeof n);
+    return n;
+}
+
+/*
+ * As PyTorch's: a norm in eval mode, which --freeze-bn makes of one whose scale and shift are
+ * frozen, counts no batch; one in training mode does, frozen or not; each from where its file was.
+ */
+static void norms_count_the_batches_that_they_learn_from(void **state)
+{
+    (void)state;
+    static const int64_t begin[] = { 100, 100, 7 };                      /* none of the others */
+    static const int64_t wanted[][NORMS] = { { 105, 105, 12, 5, 105 },   /* no norm is kept still */
+                                             { 100, 100, 12, 5, 105 } }; /* "bn1*,layer1.0.*..." */
+    static const char *const still[] = { NULL, "bn1*,layer1.0.bn1.*,layer1.0.bn2.weight" };
+    td_device *dev;
+    td_tensors *file, *saved;
+    expect_ok(td_device_open("ref", &dev));
+    td_program *p = norms_program(dev);
+    expect_ok(td_tensors_new(&file));
+    for (int i = 0; i < 3; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s%s.num_batches_tracked", i ? "module." : "", norms[i]);
+        expect_ok(td_tensors_add(file, name, TD_DT_I64, 0, NULL, &begin[i]));
+    }
+    for (int k = 0; k < 2; k++) {
+        td_tracked tracked;
+        expect_ok(td_tracked_read(file, 100, &tracked));
+        tracked.still = still[k];
+        expect_ok(td_tensors_new(&saved));
+        expect_ok(td_weights_save(p, 0, 105, &tracked, saved)); /* five batches later */
+        for (int i = 0; i < NORMS; i++)
+            assert_int_equal(counted(saved, norms[i]), wanted[k][i]);
+        td_tracked_release(&tracked);
+        td_tensors_free(saved);
+    }
+    expect_ok(td_tensors_new(&saved));
+    expect_ok(td_weights_save(p, 0, 105, NULL, saved));
+    for (int i = 0; i < NORMS; i++)
+        assert_int_equal(counted(saved, norms[i]), 105);
+    td_tensors_free(saved);
+    td_tensors_free(file);
+    td_program_free(p);
+    td_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_lose_what_wrappers_put_before_them),
         cmocka_unit_test(what_is_no_number_is_refused),
         cmocka_unit_test(averages_are_checked_without_being_set),
+        cmocka_unit_test(norms_count_the_batches_that_they_learn_from),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
