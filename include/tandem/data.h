@@ -271,7 +271,9 @@ TD_API void td_loader_free(td_loader *ld);
  * A picture that cannot be read is noted (td_loader_bad).  In training it is replaced by the
  * next good one of the data set (index + 1, + 2, ...) with that one's label; in evaluation it is
  * left out, so that counts stay true.
- *   TD_EFORMAT  more bad pictures than max_bad allows; the message has the count and a reason
+ *   TD_EFORMAT  more bad pictures than max_bad allows; the message has the count and a reason.  In
+ *               training with ranks only where no good one is found: whether they are too many, the
+ *               ranks ask together (td_loader_bad, td_loader_bad_allowed)
  *   TD_ENOMEM   and then the loader is only good for td_loader_free
  */
 TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);

@@ -342,7 +342,10 @@ static td_status keep_row(td_loader *ld, row *r)
         return td_error_set(r->st, r->error ? r->error : td_status_text(r->st));
     for (size_t k = 0; k < r->n_bad; k++)
         TD_TRY(keep_bad(ld, &r->bad[k]));
-    if ((int64_t)ld->n_bad > ld->n_bad_allowed || (ld->opts.is_training && r->got < 0))
+    /* ranks that train ask after every step, all at once: so all of them know what all have met */
+    const bool is_asked = ld->opts.is_training && ld->opts.world > 1;
+    if (((int64_t)ld->n_bad > ld->n_bad_allowed && !is_asked) ||
+        (ld->opts.is_training && r->got < 0))
         return too_many_bad(ld);
     return TD_OK;
 }

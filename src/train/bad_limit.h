@@ -1,9 +1,10 @@
 /*
  * train/bad_limit.h -- --max-bad where ranks share a data set: is it too many on all of them?
  *
- * A loader counts what it met itself and fails where that alone is too much.  What the ranks met
- * together is judged here, each picture once, although ranks may meet the same one in different
- * epochs.  Every rank fails or none, with the same message.
+ * A loader counts what it met itself; in evaluation it fails where that alone is too much, in
+ * training it leaves the question to all ranks.  What the ranks met together is judged here, each
+ * picture once, although ranks may meet the same one in different epochs.  Every rank fails or
+ * none, with the same message.
  */
 #ifndef TD_TRAIN_BAD_LIMIT_H
 #define TD_TRAIN_BAD_LIMIT_H

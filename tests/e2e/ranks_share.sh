@@ -94,6 +94,16 @@ for n in 2 3; do
     says "'broken/train/.*': neither JPEG nor PNG"
     [ "$(wc -l <bad/bad.list)" = 4 ] || complain "bad.list has $(wc -l <bad/bad.list) lines, wanted 4"
 done
+# too many for each rank alone, in one step: the list has what all of them have met
+cp -r set worse
+i=0
+for picture in worse/train/*/*.jpg; do
+    i=$((i + 1))
+    [ $((i % 4)) = 3 ] && echo broken >"$picture"
+done
+expect 1 $ranks 2 train worse --model small.td $fixed -b 12 --epochs 1 --max-bad 0.02 --workspace worse_run
+met=$(sed -n 's/.*: \([0-9]*\) of 96 pictures are bad on all ranks together, at most 1 may be.*/\1/p' err | head -1)
+[ "$(wc -l <worse_run/bad.list)" = "$met" ] || complain "bad.list has $(wc -l <worse_run/bad.list) lines, met were $met"
 # each counts once, although another rank meets it in the next epoch
 expect 0 $ranks 3 train broken --model small.td $fixed -b 4 --epochs 4 --max-bad 0.045 --workspace good
 [ "$(sort -u good/bad.list | wc -l)" = 4 ] || complain "bad.list has not the four"
