@@ -40,6 +40,9 @@ td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out) TD_CHECKED;
 /** Whose lists: bf16 on the CPU's, fp16 on CUDA's. */
 td_amp_mode td_amp_mode_of(const td_amp_opts *o);
 
+/** What levels autocast and O1 to O3 do with an op's operands: "half", "fp32" or "follows". */
+const char *td_autocast_rule(const td_amp_opts *o, const td_op *op);
+
 /** A node of the graph that was painted. */
 typedef struct {
     const td_node *node;

@@ -60,6 +60,13 @@ static policy policy_of(const autocast_state *s, const td_op *op)
     return has_cuda_list && is_one_of(op, cuda) ? WIDE : FOLLOWS;
 }
 
+const char *td_autocast_rule(const td_amp_opts *o, const td_op *op)
+{
+    static const char *const names[] = { [FOLLOWS] = "follows", [LOW] = "half", [WIDE] = "fp32" };
+    const autocast_state s = { .half = td_amp_dtype(o), .level = o->level };
+    return names[policy_of(&s, op)];
+}
+
 /* operands that share the op's type */
 static bool is_shared(const td_node *n, int i)
 {

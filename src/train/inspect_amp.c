@@ -2,7 +2,8 @@
  * inspect_amp.c -- what mixed precision does to each node, and why
  *
  * The graph is the one that the amp pass sees: composites written out, gradients worked out, norms
- * folded where it is inference.  The painting is the pass's own.
+ * folded where it is inference.  The painting is the pass's own.  Of autocast and O1 to O3, which
+ * go before gradients, it is the graph that the pass has made, with gradients behind its casts.
  */
 #include "train/inspect.h"
 
@@ -22,14 +23,15 @@ static const td_pass *pass_named(const char *name)
     return p;
 }
 
-/* the graph as it reaches the pass amp */
-static td_status prepare(const td_inspection *q, const td_target *target, td_graph **out)
+/* the graph as it reaches the pass amp; `amp`: by which autocast has gone, or NULL */
+static td_status prepare(const td_inspection *q, const td_target *target, const td_amp_opts *amp,
+                         td_graph **out)
 {
     td_graph *g, *next;
     *out = NULL;
     TD_TRY(td_inspect_build(q, &g));
     for (int i = 0; td_pass_at(i) != pass_named("amp"); i++) {
-        td_status st = td_pass_run(td_pass_at(i), g, target, NULL, &next);
+        td_status st = td_pass_run(td_pass_at(i), g, target, amp, &next);
         td_graph_free(g);
         TD_TRY(st);
         g = next;
@@ -246,7 +248,7 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
     td_graph *g;
     td_amp_explanation e;
     int n_left = 0;
-    TD_TRY(prepare(q, target, &g));
+    TD_TRY(prepare(q, target, NULL, &g));
     td_status st = rewrite(g, amp, target, &n_left);
     if (st == TD_OK)
         st = td_amp_explain(g, amp, &e);
@@ -261,8 +263,130 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
     return st;
 }
 
+/* --- autocast, O1 to O3 ----------------------------------------------------------------------- */
+
+/* what there is of nodes and casts */
+typedef struct {
+    int nodes, half, to_half, to_wide;
+} autocast_sums;
+
+static bool is_cast(const td_node *n)
+{
+    return n->op == &td_op_cast;
+}
+
+static bool is_half(const td_node *n)
+{
+    return n->n_out && (n->out[0]->type.dtype == TD_DT_BF16 || n->out[0]->type.dtype == TD_DT_F16);
+}
+
+/* casts of a node's own results */
+static void count_own_casts(const td_graph *g, const td_node *n, autocast_sums *s)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_cast(g->nodes[i]) && g->nodes[i]->in[0]->producer == n)
+            *(is_half(g->nodes[i]) ? &s->to_half : &s->to_wide) += 1;
+}
+
+static const char *autocast_reason(const td_node *n, const char *rule)
+{
+    if (n->op->is_leaf)
+        return "as it is stored";
+    if (!n->op->tf_op || td_node_has_effect(n))
+        return "what it reads is given to it as it was";
+    return strcmp(rule, "half") == 0   ? "its operands are cast to half"
+           : strcmp(rule, "fp32") == 0 ? "its operands are cast to fp32"
+                                       : "the type of its operands";
+}
+
+static void autocast_row(const td_inspection *q, const td_amp_opts *amp, const td_node *n,
+                         const autocast_sums *own, int width, td_text *out)
+{
+    const char *half = td_amp_precision_name(amp), *type = is_half(n) ? half : "fp32";
+    const char *rule = n->op->is_leaf ? "-" : td_autocast_rule(amp, n->op);
+    const td_amp_row casts = { .casts_to_half = own->to_half, .casts_to_wide = own->to_wide };
+    td_text label = { 0 };
+    add_label(n, &label);
+    if (q->opts->json) {
+        td_json_add_text(out, "name", td_text_get(&label));
+        td_json_add_text(out, "op", n->op->name);
+        td_json_add_text(out, "rule", rule);
+        td_json_add_text(out, "type", type);
+        td_json_add_text(out, "reason", autocast_reason(n, rule));
+        td_json_add(out, "casts_to_half", own->to_half);
+        td_json_add(out, "casts_to_fp32", own->to_wide);
+        td_text_add(out, "}");
+    } else {
+        td_text_add(out, "%-*s %-26s %-9s %-5s %s", width, td_text_get(&label), n->op->name, rule,
+                    type, autocast_reason(n, rule));
+        add_casts(&casts, half, out);
+        td_text_add(out, "\n");
+    }
+    td_text_release(&label);
+}
+
+static void show_autocast(const td_inspection *q, const td_amp_opts *amp, const td_graph *g,
+                          int n_left, td_text *out)
+{
+    const bool json = q->opts->json;
+    const int width = 28;
+    const char *half = td_amp_precision_name(amp);
+    autocast_sums all = { 0 };
+    if (json)
+        td_text_add(out, "{\"nodes\": [");
+    else
+        td_text_add(out, "%-*s %-26s %-9s %-5s why\n", width, "layer", "op", "rule", "type");
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        autocast_sums own = { 0 };
+        if (is_cast(n))
+            continue;
+        count_own_casts(g, n, &own);
+        if (json)
+            td_text_add(out, all.nodes ? ", {" : "{");
+        if (json || !n->op->is_leaf || own.to_half)
+            autocast_row(q, amp, n, &own, width, out);
+        all.nodes++;
+        all.half += is_half(n);
+        all.to_half += own.to_half;
+        all.to_wide += own.to_wide;
+    }
+    if (!json) {
+        td_text_add(
+            out, "\n%d of %d nodes in %s; %d casts to %s, %d to fp32, of which fusion leaves %d\n",
+            all.half, all.nodes, half, all.to_half, half, all.to_wide, n_left);
+        return;
+    }
+    td_text_add(out, "]");
+    td_json_add_text(out, "precision", half);
+    td_json_add(out, "n_nodes", all.nodes);
+    td_json_add(out, "n_half", all.half);
+    td_json_add(out, "n_casts", all.to_half + all.to_wide);
+    td_json_add(out, "n_casts_to_half", all.to_half);
+    td_json_add(out, "n_casts_left", n_left);
+    td_text_add(out, "}\n");
+}
+
+/* what the pass has made of the graph, gradients included: they follow its casts */
+static td_status explain_autocast(const td_inspection *q, const td_amp_opts *amp,
+                                  const td_target *target, td_text *out)
+{
+    td_amp_opts silent = *amp;
+    td_graph *g;
+    int n_left = 0;
+    silent.is_silent = true;
+    silent.log_path = NULL;
+    TD_TRY(prepare(q, target, &silent, &g));
+    const td_status st = rewrite(g, &silent, target, &n_left);
+    if (st == TD_OK)
+        show_autocast(q, amp, g, n_left, out);
+    td_graph_free(g);
+    return st;
+}
+
 td_status td_inspect_amp(const td_inspection *q, td_text *out)
 {
+    const bool is_autocast = q->opts->amp.level >= TD_AMP_LEVEL_AUTOCAST;
     td_amp_opts amp = q->opts->amp;
     td_device *dev;
     TD_TRY(td_device_open(q->opts->device, &dev));
@@ -270,11 +394,9 @@ td_status td_inspect_amp(const td_inspection *q, td_text *out)
     if (st == TD_OK && td_amp_dtype(&amp) == TD_DT_F32)
         st = td_error(TD_EUSAGE, "inspect amp: the precision is fp32, nothing is rewritten; "
                                  "--precision bf16 or fp16");
-    if (st == TD_OK && amp.level >= TD_AMP_LEVEL_AUTOCAST)
-        st = td_error(TD_EUSAGE, "inspect amp explains the painting of TensorFlow's levels; "
-                                 "inspect graph --training shows what autocast and O1 to O3 do");
     if (st == TD_OK)
-        st = explain(q, &amp, &dev->target, out);
+        st = is_autocast ? explain_autocast(q, &amp, &dev->target, out)
+                         : explain(q, &amp, &dev->target, out);
     td_device_close(dev);
     return st;
 }

@@ -83,6 +83,11 @@ expect 2 inspect amp $net --precision fp16 --amp-deny-add max_pol2d
 says "max_pol2d"
 expect 2 inspect amp $net
 says 'precision is fp32'
+expect 0 inspect amp $net --precision fp16 --amp-level autocast --training
+[ "$(type conv2d)/$(type softmax_cross_entropy)" = fp16/fp32 ] || complain "autocast: $(type conv2d)/$(type softmax_cross_entropy)"
+prints '^[0-9]+ of [0-9]+ nodes in fp16; [1-9][0-9]* casts to fp16, [1-9][0-9]* to fp32, of which fusion leaves [0-9]+$'
+expect 2 inspect amp $net --precision fp16 --amp-level O0
+says 'the precision is fp32, nothing is rewritten'
 expect 0 inspect amp $net --precision bf16 --json
 prints '"message": "Converted [0-9]+/[0-9]+ nodes to bfloat16 precision using [0-9]+ cast'
 
