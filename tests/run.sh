@@ -2,7 +2,8 @@
 # run.sh NAME COMMAND... -- one test, in the environment that tests/CMakeLists.txt promises
 #
 # ctest sets TANDEM, TANDEM_SOURCE and TANDEM_BUILD.  TANDEM_SHARED (pictures to test with) and TANDEM_GOLDEN
-# (case files) are the caller's, with defaults; relative paths count from the source folder.
+# (case files) are the caller's, with defaults; relative paths count from the source folder.  What a test wrote stays
+# where it failed, or where TANDEM_KEEP is set.
 name=$1
 shift
 
@@ -24,4 +25,9 @@ mkdir -p "$WORK" || exit 1
 case $name in
 e2e.*) cd "$WORK" || exit 1 ;;
 esac
-exec "$@"
+"$@"
+code=$?
+case $code in
+0 | 77) [ -n "${TANDEM_KEEP:-}" ] || { cd "$TANDEM_BUILD" && rm -rf "$WORK"; } ;;
+esac
+exit $code
