@@ -56,8 +56,8 @@ static td_status compare_sizes(const check *c, int64_t i, const td_image_info *i
     enum { BYTES = 128 };
     char text[BYTES];
     const td_scene s = td_dataset_scene(c->ds, i);
-    bool turns = info->orientation >= 5 && !c->transform.ignore_orientation;
-    int width = turns ? info->height : info->width, height = turns ? info->width : info->height;
+    int width, height;
+    td_image_size(info, c->transform.ignore_orientation, &width, &height);
     if ((s.width == width && s.height == height) || td_scene_is_stored(&s, info))
         return TD_OK;
     (void)snprintf(text, sizeof text, "%d x %d pixels, its annotations are in %d x %d", width,

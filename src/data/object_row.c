@@ -36,9 +36,7 @@ static td_status look_at(row *r)
     const td_scene *s = &r->from->scene;
     TD_TRY(td_image_probe(r->from->bytes, r->from->n_bytes, &info));
     r->is_stored = r->t->ignore_orientation || td_scene_is_stored(s, &info);
-    bool turns = !r->is_stored && info.orientation >= 5;
-    r->width = turns ? info.height : info.width;
-    r->height = turns ? info.width : info.height;
+    td_image_size(&info, r->is_stored, &r->width, &r->height);
     TD_TRY(td_reserve(&r->w->truths, &r->w->cap_truths, (size_t)s->n + 1, sizeof(td_truth)));
     if (s->n > 0)
         memcpy(r->w->truths, s->truths, (size_t)s->n * sizeof(td_truth));

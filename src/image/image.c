@@ -185,6 +185,13 @@ td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
     return TD_OK;
 }
 
+void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height)
+{
+    const bool swaps = !ignore_orientation && td_orient_swaps(info->orientation);
+    *width = swaps ? info->height : info->width;
+    *height = swaps ? info->width : info->height;
+}
+
 /* Orientation 1 decodes straight into `out`; the others through a picture as stored. */
 static td_status decode_turned(const codec *c, const uint8_t *bytes, size_t n_bytes,
                                const td_codec_opts *opts, td_image *scratch, td_image *out,

@@ -93,6 +93,9 @@ typedef struct {
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 
+/** Pixels of the picture as it is decoded: upright, or with `ignore_orientation` as stored. */
+void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height);
+
 /**
  * Decode to RGB, bit for bit as PIL's convert("RGB") of the same file.  CMYK as PIL converts it:
  * taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha is dropped

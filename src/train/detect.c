@@ -165,9 +165,7 @@ static td_status find_size(const detector *d, const void *bytes, size_t n, td_fo
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n, &info));
-    const bool is_turned = info.orientation >= 5 && !d->o.ignore_orientation;
-    f->width = is_turned ? info.height : info.width;
-    f->height = is_turned ? info.width : info.height;
+    td_image_size(&info, d->o.ignore_orientation, &f->width, &f->height);
     return TD_OK;
 }
 

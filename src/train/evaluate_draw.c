@@ -40,15 +40,13 @@ td_status td_evaluation_open_drawn(td_evaluation *e)
 
 /* pixels of the picture as it is drawn; *is_stored: without turning */
 static td_status find_size(const td_evaluation *e, int64_t sample, const void *bytes, size_t n,
-                           double size[2], bool *is_stored)
+                           int size[2], bool *is_stored)
 {
     td_image_info info;
     const td_scene scene = td_dataset_scene(e->ds, sample);
     TD_TRY_MSG(td_image_probe(bytes, n, &info), "'%s'", td_dataset_path(e->ds, sample));
     *is_stored = e->o.input.ignore_orientation || td_scene_is_stored(&scene, &info);
-    const bool is_turned = !*is_stored && info.orientation >= 5;
-    size[0] = is_turned ? info.height : info.width;
-    size[1] = is_turned ? info.width : info.height;
+    td_image_size(&info, *is_stored, &size[0], &size[1]);
     return TD_OK;
 }
 
@@ -58,8 +56,8 @@ static const char *class_name(const td_evaluation *e, int label)
 }
 
 /* the best on top */
-static void add_found(const td_evaluation *e, const td_detection *found, int n,
-                      const double size[2], pen *p)
+static void add_found(const td_evaluation *e, const td_detection *found, int n, const int size[2],
+                      pen *p)
 {
     const double least = e->o.draw_min_score < 0 ? MIN_SCORE : e->o.draw_min_score;
     for (int i = n - 1; i >= 0; i--) {
@@ -80,12 +78,12 @@ static void add_found(const td_evaluation *e, const td_detection *found, int n,
     }
 }
 
-static void add_truths(const td_evaluation *e, int64_t sample, const double size[2], pen *p)
+static void add_truths(const td_evaluation *e, int64_t sample, const int size[2], pen *p)
 {
     int n;
     const td_annotation *t = td_dataset_annotations(e->ds, sample, &n);
     const td_annotated a = td_dataset_annotated(e->ds, sample);
-    const double sx = size[0] / a.width, sy = size[1] / a.height;
+    const double sx = (double)size[0] / a.width, sy = (double)size[1] / a.height;
     for (int i = 0; i < n; i++, t++) {
         snprintf(p->labels[p->n], sizeof *p->labels, "%.60s%s", class_name(e, t->label),
                  t->is_crowd ? " (crowd)" : "");
@@ -105,7 +103,7 @@ td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *foun
     const void *bytes;
     const char *path;
     size_t n_bytes;
-    double size[2];
+    int size[2];
     bool is_stored;
     if (e->o.draw_limit && sample >= e->o.draw_limit)
         return TD_OK;
