@@ -13,6 +13,7 @@
 #include "serve/kind.h"
 #include "train/finder.h"
 #include "train/onnx_detections.h"
+#include "train/weights.h"
 
 enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
 
@@ -65,9 +66,7 @@ static td_status read_row(const td_service *s, td_transformer *buffers, const vo
     td_image_info info;
     const td_object_source from = { .bytes = bytes, .n_bytes = n };
     TD_TRY(td_image_probe(bytes, n, &info));
-    const bool is_turned = info.orientation >= 5 && !s->transform.ignore_orientation;
-    w->width = is_turned ? info.height : info.width;
-    w->height = is_turned ? info.width : info.height;
+    td_image_size(&info, s->transform.ignore_orientation, &w->width, &w->height);
     return td_object_row(buffers, &s->transform, &from, w->images, &n_truths);
 }
 
@@ -203,13 +202,9 @@ static void describe(const td_service *s, td_text *out)
     td_json_add(out, "nms_iou", nms.iou);
     td_json_add(out, "max_per_class", nms.per_class);
     td_json_add(out, "max_boxes", nms.total);
-    td_text_add(out, ", \"classes\": [");
-    for (int i = 0; i < c->n_names; i++) {
-        td_text_add(out, i ? ", \"" : "\"");
-        td_text_add_json(out, c->names[i]);
-        td_text_add(out, "\"");
-    }
-    td_text_add(out, "]");
+    td_text_add(out, ", \"classes\": ");
+    if (td_classes_to_json(c->n_names, (const char *const *)c->names, out) != TD_OK)
+        out->st = TD_ENOMEM;
 }
 
 const td_kind td_kind_detector = {

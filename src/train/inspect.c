@@ -84,6 +84,7 @@ static void add_layer(layers *l, const td_node *n)
 static td_status add_facts(const td_inspection *q, td_text *out)
 {
     const td_model_opts *m = &q->opts->model;
+    td_status st = TD_OK;
     char **names;
     int n;
     if (!q->weights)
@@ -95,22 +96,17 @@ static td_status add_facts(const td_inspection *q, td_text *out)
         if (td_model_detector(m))
             td_json_add_text(out, "backbone", m->backbone);
         td_json_add(out, "num_classes", m->num_classes);
-        td_text_add(out, ", \"classes\": [");
+        td_text_add(out, ", \"classes\": ");
+        st = td_classes_to_json(n, (const char *const *)names, out);
     } else {
         if (td_model_detector(m))
             td_text_add(out, ", backbone %s", m->backbone);
         td_text_add(out, ", %d classes", m->num_classes);
+        for (int i = 0; i < n && i <= SOME_CLASSES; i++)
+            td_text_add(out, "%s%s", i ? ", " : ": ", i < SOME_CLASSES ? names[i] : "...");
     }
-    for (int i = 0; i < n && q->opts->json; i++) {
-        td_text_add(out, i ? ", \"" : "\"");
-        td_text_add_json(out, names[i]);
-        td_text_add(out, "\"");
-    }
-    for (int i = 0; i < n && i <= SOME_CLASSES && !q->opts->json; i++)
-        td_text_add(out, "%s%s", i ? ", " : ": ", i < SOME_CLASSES ? names[i] : "...");
-    td_text_add(out, q->opts->json ? "]" : "");
     td_classes_free(n, names);
-    return TD_OK;
+    return st;
 }
 
 static td_status add_model(layers *l, const td_graph *g, const char *name, int batch)
