@@ -277,7 +277,7 @@ static bool is_cast(const td_node *n)
 
 static bool is_half(const td_node *n)
 {
-    return n->n_out && (n->out[0]->type.dtype == TD_DT_BF16 || n->out[0]->type.dtype == TD_DT_F16);
+    return n->n_out && td_dtype_is_half(n->out[0]->type.dtype);
 }
 
 /* casts of a node's own results */

@@ -166,9 +166,7 @@ static td_status open_start(job *j)
             td_weight_variant_apply(j->start, &o->model);
         j->s.batches_tracked = td_weights_batches(j->start);
     }
-    const char *still = j->tracked.still;
     TD_TRY(td_tracked_read(j->start, j->s.batches_tracked, &j->tracked));
-    j->tracked.still = still;
     return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
                                 &j->names);
 }

@@ -402,7 +402,7 @@ td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out)
 {
     char name[256];
     int64_t n;
-    *out = (td_tracked){ .begin = begin };
+    out->begin = begin;
     for (size_t i = 0; i < td_tensors_count(t); i++) {
         const td_tensor *x = td_tensors_at(t, i);
         if (!td_text_ends(x->name, TRACKED) || x->dtype != TD_DT_I64 || x->n_bytes != sizeof n)

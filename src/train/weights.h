@@ -61,7 +61,7 @@ typedef struct td_tracked {
     const char *still; /* patterns of norms, scale and shift, that keep their statistics, or NULL */
 } td_tracked;
 
-/** Read `own` from a file; release it whatever happens. */
+/** Read `own`, empty so far, from a file; release it whatever happens. */
 td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out) TD_CHECKED;
 void td_tracked_release(td_tracked *k);
 
