@@ -4,6 +4,8 @@
 #   stop                                 SIGTERM, and the exit code is 0
 #   ask STATUS METHOD PATH [HEADER]...   stdin is the body; the status and the answer go to ./out
 #   says_error PATTERN                   that answer is an error which says so
+#   loads MODEL REQUESTS CONNECTIONS     answers as in ./answers beside broken and malformed requests
+#   drains MODEL CONNECTIONS STOP        likewise, with SIGTERM after STOP requests: no answer is lost, the exit code is 0
 load=$TANDEM_BUILD/tests/http_load
 server=
 
@@ -40,4 +42,20 @@ ask() {
 
 says_error() {
     grep -Eq "\"error\": \".*$1" out || complain "no error says '$1'"
+}
+
+loads() {
+    last=load
+    "$load" load $port "$1" answers "$2" "$3" >out 2>err || complain "wrong or lost answers"
+    ask 200 GET /metrics
+    prints '^tandem_queue_length 0$'
+}
+
+drains() {
+    last="load, stopped"
+    "$load" load $port "$1" answers 100000 "$2" $server "$3" >out 2>err || complain "SIGTERM loses answers"
+    code=0
+    wait $server || code=$?
+    [ $code = 0 ] || complain "the drained server's exit code is $code"
+    server=
 }

@@ -103,16 +103,8 @@ stop
 
 # --- load: right answers beside broken and malformed requests, then SIGTERM in the middle -------
 serve --max-delay-ms 5
-last=load
-"$load" load $port resnet18 answers 400 16 >out 2>err || complain "wrong or lost answers"
-ask 200 GET /metrics
-prints '^tandem_queue_length 0$'
-last="load, stopped"
-"$load" load $port resnet18 answers 100000 16 $server 150 >out 2>err || complain "SIGTERM loses answers"
-code=0
-wait $server || code=$?
-[ $code = 0 ] || complain "the drained server's exit code is $code"
-server=
+loads resnet18 400 16
+drains resnet18 16 150
 
 # --- a full queue says so -----------------------------------------------------------------------
 serve --max-queue 1 --workers 1

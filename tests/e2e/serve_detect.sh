@@ -114,16 +114,8 @@ stop
 
 # --- load beside broken and malformed requests, then SIGTERM in the middle ------------------------
 serve --max-delay-ms 20 --max-batch 3
-last=load
-"$load" load $port ssd320 answers 24 6 >out 2>err || complain "wrong or lost answers"
-ask 200 GET /metrics
-prints '^tandem_queue_length 0$'
-last="load, stopped"
-"$load" load $port ssd320 answers 100000 6 $server 12 >out 2>err || complain "SIGTERM loses answers"
-code=0
-wait $server || code=$?
-[ $code = 0 ] || complain "the drained server's exit code is $code"
-server=
+loads ssd320 24 6
+drains ssd320 6 12
 
 # --- options of the other kind ------------------------------------------------------------------
 expect 2 serve --weights w.safetensors --top 3 --port 0
