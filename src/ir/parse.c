@@ -4,6 +4,9 @@
  * One statement a line; '#' begins a comment.  Result types may be left out ("%y = relu %x") except
  * for input and param; where they are written they must agree with what the op infers, and their
  * layout is taken over.  Errors name the source and the line.
+ *
+ * A text may come with a weight file, so it is bounded: at most 20,000 nodes and names of at most
+ * 255 bytes, TD_ELIMIT otherwise.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,9 @@
 
 #define NAME_MAX_BYTES 256
 #define LINES_MAX      1000000
+/* the training step of ResNet-152 has about 6,000; planning memory takes time that grows with the
+   square of the nodes, which for as many as this is a few seconds */
+#define NODES_MAX 20000
 
 typedef struct {
     char name[NAME_MAX_BYTES];
@@ -26,7 +32,7 @@ typedef struct {
     td_builder *b;
     td_map values;
     const char *what;
-    int line;
+    int line, n_nodes;
     const char *s; /* where we are */
     td_arena scratch;
 } parser;
@@ -60,8 +66,11 @@ static td_status word(parser *p, char *out, const char *wanted)
 {
     skip_space(p);
     size_t n = strspn(p->s, name_chars);
-    if (n == 0 || n >= NAME_MAX_BYTES)
+    if (n == 0)
         return bad(p, wanted);
+    if (n >= NAME_MAX_BYTES)
+        return td_error(TD_ELIMIT, "'%.40s...' has %zu bytes, at most %d are read in %s", p->s, n,
+                        NAME_MAX_BYTES - 1, wanted);
     memcpy(out, p->s, n);
     out[n] = '\0';
     p->s += n;
@@ -156,6 +165,8 @@ static td_status emit_statement(parser *p, const td_op *op, const void *attr, in
                                 td_value **in, const result *r, int n_results)
 {
     td_value *out[TD_OUT_MAX] = { 0 };
+    if (++p->n_nodes > NODES_MAX)
+        return td_error(TD_ELIMIT, "a graph of more than %d nodes", NODES_MAX);
     if (n_results != op->n_out)
         return td_error(TD_EFORMAT, "%s has %d results, %d are named", op->name, op->n_out,
                         n_results);

@@ -22,7 +22,9 @@
 typedef struct {
     const td_graph *old;
     td_builder *b;
-    td_value **map; /* [old->n_values] */
+    td_value **map;            /* [old->n_values] */
+    bool *is_statistic;        /* [old->n_values] */
+    const td_node **update_of; /* [old->n_values] NULL: no such node */
     td_value *images;
     int64_t old_batch;
     bool is_training;
@@ -33,27 +35,23 @@ static bool is_op(const td_node *n, const td_op *op)
     return n->op == op;
 }
 
-/* does some batch norm keep its running mean or variance in `v`? */
-static bool is_statistic(const td_graph *g, const td_value *v)
+/*
+ * Which values are running statistics of some batch norm, and which node moves those of the
+ * batch_norm whose batch mean a value is: one pass over the graph.
+ */
+static void index_norms(copier *c)
 {
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        int first = is_op(n, &td_op_batch_norm_infer)    ? 3
-                    : is_op(n, &td_op_batch_norm_update) ? 0
-                                                         : -1;
-        if (first >= 0 && (n->in[first] == v || n->in[first + 1] == v))
-            return true;
+    for (int i = 0; i < c->old->n_nodes; i++) {
+        const td_node *n = c->old->nodes[i];
+        const bool is_update = is_op(n, &td_op_batch_norm_update);
+        const int first = is_op(n, &td_op_batch_norm_infer) ? 3 : is_update ? 0 : -1;
+        if (first < 0)
+            continue;
+        c->is_statistic[n->in[first]->id] = true;
+        c->is_statistic[n->in[first + 1]->id] = true;
+        if (is_update && !c->update_of[n->in[2]->id])
+            c->update_of[n->in[2]->id] = n;
     }
-    return false;
-}
-
-/* the node that moves the running statistics towards this batch_norm's, or NULL */
-static const td_node *update_of(const td_graph *g, const td_node *norm)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        if (is_op(g->nodes[i], &td_op_batch_norm_update) && g->nodes[i]->in[2] == norm->out[1])
-            return g->nodes[i];
-    return NULL;
 }
 
 static td_value *mapped(const copier *c, const td_node *n, int i)
@@ -70,7 +68,7 @@ static void copy_leaf(copier *c, const td_node *n)
     }
     td_param_attr attr = *(const td_param_attr *)n->attr;
     td_type type = v->type;
-    if (is_statistic(c->old, v))
+    if (c->is_statistic[v->id])
         attr.role = TD_ROLE_STAT;
     if (td_dtype_is_half(type.dtype))
         td_build_fail(c->b, td_error(TD_ESHAPE,
@@ -98,7 +96,7 @@ static void emit_norm_train(copier *c, const td_node *n, double momentum, td_val
 static void copy_norm(copier *c, const td_node *n)
 {
     bool was_training = is_op(n, &td_op_batch_norm);
-    const td_node *update = was_training ? update_of(c->old, n) : NULL;
+    const td_node *update = was_training ? c->update_of[n->out[1]->id] : NULL;
     if (was_training && !update) {
         td_build_fail(c->b, td_error(TD_ESHAPE,
                                      "'%%%s' has no running statistics, "
@@ -171,6 +169,15 @@ static td_status check_forward(const td_graph *g, td_value **images, td_value **
     return TD_OK;
 }
 
+static bool alloc_copier(copier *c)
+{
+    const size_t n = (size_t)c->old->n_values + 1;
+    c->map = td_alloc(n, sizeof *c->map);
+    c->is_statistic = td_alloc(n, sizeof *c->is_statistic);
+    c->update_of = td_alloc(n, sizeof *c->update_of);
+    return c->map && c->is_statistic && c->update_of;
+}
+
 td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images, bool is_training)
 {
     td_value *old_images, *old_logits, *logits = images;
@@ -181,15 +188,16 @@ td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images
     }
     copier c = { .old = g, .b = b, .images = images, .is_training = is_training };
     c.old_batch = old_images->type.dim[0];
-    c.map = td_alloc((size_t)g->n_values, sizeof *c.map);
-    if (!c.map) {
+    if (!alloc_copier(&c))
         td_build_fail(b, TD_ENOMEM);
-        return images;
-    }
+    else
+        index_norms(&c);
     for (int i = 0; i < g->n_nodes && td_build_ok(b); i++)
         copy_node(&c, g->nodes[i]);
     if (td_build_ok(b))
         logits = c.map[old_logits->id];
     td_free(c.map);
+    td_free(c.is_statistic);
+    td_free((void *)c.update_of);
     return logits;
 }

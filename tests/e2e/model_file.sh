@@ -57,4 +57,10 @@ prints '^output logits = '
 sed 's/^%fc.weight:f32\(.*\)/%half:bf16\1\n%fc.weight = cast %half {to=f32}/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
 expect 1 inspect graph --model half.td
 says "parameter 'half' is bf16, a network's own are f32"
+
+# a graph of 900,000 nodes in a weight file is refused before it is built
+chain=$(awk 'BEGIN { for (i = 2; i <= 900000; i++) printf "%%%d = relu %%%d\\n", i, i - 1 }')
+safetensors huge.safetensors "{\"__metadata__\":{\"tandem.graph\":\"%1:f32[1,3,8,8] = input\\n$chain\"}}"
+expect 1 classify --weights huge.safetensors "$picture"
+says "^tandem: error: .*the weight file's graph:20001: a graph of more than 20000 nodes$"
 finish

@@ -116,7 +116,7 @@ static void long_names_are_refused(void **state)
     td_graph_free(td_test_graph(text));
     memset(text + 1, 'n', 256);
     strcpy(text + 257, ":f32[2] = input\n");
-    expect_refused(text, TD_EFORMAT, "wanted a name");
+    expect_refused(text, TD_ELIMIT, "nnn...' has 256 bytes, at most 255 are read in a name");
 }
 
 static void too_many_lines_are_refused(void **state)
@@ -132,6 +132,29 @@ static void too_many_lines_are_refused(void **state)
     text[n - 1] = '#';
     expect_refused(text, TD_ELIMIT, "more than 1000000 lines");
     td_free(text);
+}
+
+/* "%x:f32[2] = input" and n - 1 nodes that follow it */
+static char *many_nodes(int n)
+{
+    td_text t = { 0 };
+    char *out = NULL;
+    td_text_add(&t, "%%n1:f32[2] = input\n");
+    for (int i = 2; i <= n; i++)
+        td_text_add(&t, "%%n%d = relu %%n%d\n", i, i - 1);
+    expect_ok(td_text_take(&t, TD_OK, &out));
+    return out;
+}
+
+static void too_many_nodes_are_refused(void **state)
+{
+    (void)state;
+    char *text = many_nodes(20000);
+    td_graph_free(td_test_graph(text));
+    td_text_free(text);
+    text = many_nodes(20001);
+    expect_refused(text, TD_ELIMIT, "net.td:20001: a graph of more than 20000 nodes");
+    td_text_free(text);
 }
 
 static void expect_round_trip(const char *text)
@@ -241,6 +264,7 @@ int main(void)
         cmocka_unit_test(complaints_name_the_source_and_the_line),
         cmocka_unit_test(long_names_are_refused),
         cmocka_unit_test(too_many_lines_are_refused),
+        cmocka_unit_test(too_many_nodes_are_refused),
         cmocka_unit_test(what_is_printed_parses_back),
         cmocka_unit_test(layouts_are_taken_over),
         cmocka_unit_test(the_graph_can_be_asked),
