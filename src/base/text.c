@@ -125,6 +125,18 @@ bool td_text_is_utf8(const char *s)
     return true;
 }
 
+void td_text_make_printable(char *s)
+{
+    const bool is_utf8 = td_text_is_utf8(s);
+    for (unsigned char *p = (unsigned char *)s; *p; p++) {
+        const bool is_c1 = is_utf8 && p[0] == 0xc2 && p[1] < 0xa0;
+        if (*p < 0x20 || *p == 0x7f || is_c1 || (!is_utf8 && *p > 0x7f))
+            *p = '?';
+        if (is_c1)
+            *++p = '?';
+    }
+}
+
 bool td_text_is_utf16(const void *bytes, size_t n)
 {
     return n >= 2 && (memcmp(bytes, "\xFF\xFE", 2) == 0 || memcmp(bytes, "\xFE\xFF", 2) == 0);

@@ -60,6 +60,12 @@ bool td_text_ends(const char *s, const char *suffix);
 /** Only whole, shortest-form UTF-8 sequences? */
 bool td_text_is_utf8(const char *s);
 
+/**
+ * Replace with '?' what a terminal could obey: control characters, C1 ones in UTF-8 included, and,
+ * unless `s` is UTF-8, every byte above 126.  For text from another process or machine.
+ */
+void td_text_make_printable(char *s);
+
 /** Does `s` match a shell pattern with '*' and '?'? */
 bool td_text_glob(const char *pattern, const char *s);
 

@@ -47,7 +47,9 @@ const td_verb td_verb_launch = {
         "the program, the folder it is called in and the data are there under the same paths; the\n"
         "variables TANDEM_* and OMP_* go along.  Or start the same line on each machine by hand, "
         "with\n"
-        "its --node-rank and rank 0's --master-addr.  Under mpirun and srun no launch is needed: "
+        "its --node-rank, rank 0's --master-addr and one secret as TANDEM_TOKEN in the "
+        "environment.\n"
+        "Under mpirun and srun no launch is needed: "
         "ranks\n"
         "are found by themselves.",
     .examples =

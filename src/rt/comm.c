@@ -20,6 +20,14 @@
 
 enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
 
+/*
+ * Limits on what another rank may announce, so that a damaged or hostile one cannot make this rank
+ * allocate or write out of bounds.  64 GiB: the logits of ImageNet's training set take 5 GB.
+ * 16 MiB: a run's description is some KB.
+ */
+#define BLOCK_BYTES_MAX (INT64_C(1) << 36)
+#define TEXT_BYTES_MAX  (INT64_C(1) << 24)
+
 struct td_comm {
     int rank, size, local_rank, local_size, threads;
     td_mesh *mesh; /* the thread's */
@@ -76,6 +84,7 @@ static void note(td_comm *c, td_status st)
         return;
     c->st = st;
     snprintf(c->message, sizeof c->message, "%s", td_error_message());
+    td_ranks_blame(td_mesh_culprit(c->mesh));
 }
 
 /* the next job, or NULL; the lock is let go meanwhile by the caller */
@@ -250,6 +259,15 @@ static td_status pass_block(td_comm *c, void *ctx)
     return st;
 }
 
+/* is a size that rank r announced between min and max? */
+static td_status check_size(const td_comm *c, int r, int64_t n, int64_t min, int64_t max)
+{
+    if (n >= min && n <= max)
+        return TD_OK;
+    return td_error(TD_EDEVICE, "%s announced %lld bytes, wanted %lld .. %lld", td_comm_name(c, r),
+                    (long long)n, (long long)min, (long long)max);
+}
+
 /* rank 0: the others' blocks, sizes[size] */
 static td_status take_blocks(td_comm *c, const int64_t *sizes, td_comm_take *take, void *ctx)
 {
@@ -258,7 +276,9 @@ static td_status take_blocks(td_comm *c, const int64_t *sizes, td_comm_take *tak
     td_status st = TD_OK;
     for (int r = 1; st == TD_OK && r < c->size; r++) {
         const size_t n = (size_t)sizes[r];
-        st = td_reserve(&room, &cap, n + 1, 1);
+        st = check_size(c, r, sizes[r], 0, BLOCK_BYTES_MAX);
+        if (st == TD_OK)
+            st = td_reserve(&room, &cap, n + 1, 1);
         if (st == TD_OK && n)
             st = run_now(c, pass_block, &(block){ .with = r, .in = room, .n = n });
         if (st == TD_OK)
@@ -339,6 +359,8 @@ static td_status compare(const td_comm *c, const char *what, const char *all, si
         if (strcmp(all, other) == 0)
             continue;
         show_difference(all, other, there, here, (int)sizeof here);
+        td_text_make_printable(here);
+        td_text_make_printable(there);
         return td_error(TD_EARG, "%s has another %s than rank 0: '%s', there '%s'",
                         td_comm_name(c, r), what, here, there);
     }
@@ -355,13 +377,17 @@ td_status td_comm_agree(td_comm *c, const char *what, const char *text)
     lengths = td_alloc((size_t)c->size, sizeof *lengths);
     TD_OUT(lengths ? TD_OK : TD_ENOMEM);
     TD_OUT(td_comm_gather(c, &mine, sizeof mine, lengths));
-    for (int r = 0; r < c->size; r++)
+    for (int r = 0; r < c->size; r++) {
+        TD_OUT(check_size(c, r, lengths[r], 1, TEXT_BYTES_MAX));
         n = lengths[r] > n ? lengths[r] : n;
+    }
     own = td_alloc((size_t)n, 1);
     all = td_alloc((size_t)n, (size_t)c->size);
     TD_OUT(own && all ? TD_OK : TD_ENOMEM);
     memcpy(own, text, (size_t)mine);
     TD_OUT(td_comm_gather(c, own, (size_t)n, all));
+    for (int r = 0; r < c->size; r++)
+        all[(size_t)r * (size_t)n + (size_t)n - 1] = '\0';
     st = compare(c, what, all, (size_t)n);
 out:
     td_free(lengths);

@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "rt/mesh_meet.h"
 
 #define SECOND INT64_C(1000000000)
@@ -66,18 +67,23 @@ struct td_mesh {
     int wake_fd;
     int64_t stall_ns, pumped_ns, beat_ns;
     td_status st;
+    int culprit; /* the rank that `message` is about; -1: unknown */
     char message[WHY_BYTES + 200];
 };
 
 /* --- failing ---------------------------------------------------------------------------------- */
 
-/* the first failure stays */
+/* the first failure stays; it begins with the name of a rank, "rank 3 (..." */
 static void fail(td_mesh *m, const char *who, const char *what)
 {
     if (m->st != TD_OK)
         return;
     m->st = TD_EDEVICE;
     snprintf(m->message, sizeof m->message, "%s%s", who, what);
+    td_text_make_printable(m->message);
+    if (sscanf(m->message, "rank %d (", &m->culprit) != 1 || m->culprit < 0 ||
+        m->culprit >= m->size)
+        m->culprit = -1;
 }
 
 static td_status verdict(const td_mesh *m)
@@ -402,6 +408,11 @@ td_status td_mesh_exchange(td_mesh *m, const td_piece *with)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
+int td_mesh_culprit(const td_mesh *m)
+{
+    return m->culprit;
+}
+
 const char *td_mesh_name(const td_mesh *m, int rank)
 {
     return m->peers[rank].name;
@@ -419,6 +430,7 @@ static td_status set_up(td_mesh *m, const td_rank_place *place, const td_mesh_op
         m->peers[r].fd = -1;
     m->rank = place->rank;
     m->size = place->size;
+    m->culprit = -1;
     m->stall_ns = (int64_t)((o->stall_s > 0 ? o->stall_s : default_stall_s) * 1e9);
     m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake_fd < 0)

@@ -45,6 +45,9 @@ typedef struct {
 TD_CHECKED td_status td_mesh_open(const td_rank_place *place, const td_mesh_opts *opts,
                                   td_mesh **out);
 
+/** The rank that was lost first, as far as this one knows; -1: none, or unknown. */
+int td_mesh_culprit(const td_mesh *m);
+
 /** "rank 1 (host, process 4711)" */
 const char *td_mesh_name(const td_mesh *m, int rank);
 

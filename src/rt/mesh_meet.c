@@ -14,13 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/text.h"
 
 #define MAGIC UINT64_C(0x314b4e41524454) /* "TDRANK1" */
-enum { HELLO_MS = 5000, RETRY_MS = 50 };
+enum { HELLO_MS = 5000, RETRY_MS = 50, GUESTS_MAX = 64 };
 
 typedef struct {
     uint64_t magic;
@@ -38,12 +40,23 @@ typedef struct {
     char host[TD_HOST_BYTES];
 } entry;
 
+/* a connection whose hello has not come in full */
+typedef struct {
+    int fd;
+    uint32_t ip; /* as entry.ip */
+    int64_t until_ns;
+    size_t got; /* bytes of `h` */
+    hello h;
+} guest;
+
 typedef struct {
     const td_rank_place *place;
     td_met *met;
     int64_t until_ns;
     int listener;
     struct sockaddr_in master;
+    guest guests[GUESTS_MAX]; /* the oldest first */
+    int n_guests;
 } meeting;
 
 /* --- bytes with a deadline -------------------------------------------------------------------- */
@@ -170,14 +183,67 @@ static td_status connect_to(const meeting *m, const struct sockaddr_in *at, cons
 
 /* --- taking connections ----------------------------------------------------------------------- */
 
-/* a rank's hello; false: somebody else, turned away */
-static bool take_hello(const meeting *m, int fd, hello *h)
+/* in constant time, so that nobody can find the token byte by byte */
+static bool is_token(const char *a, const char *b)
 {
-    int64_t until = td_now_ns() + (int64_t)HELLO_MS * 1000000;
-    if (!read_all(fd, h, sizeof *h, until < m->until_ns ? until : m->until_ns) || h->magic != MAGIC)
-        return false;
+    unsigned char differs = 0;
+    for (size_t i = 0; i < sizeof((hello *)0)->token; i++)
+        differs |= (unsigned char)(a[i] ^ b[i]);
+    return differs == 0;
+}
+
+/* is it a rank of this run? */
+static bool is_ours(const meeting *m, hello *h)
+{
+    char token[sizeof h->token] = "", given[sizeof h->token] = "";
     h->token[sizeof h->token - 1] = h->host[sizeof h->host - 1] = '\0';
-    return strcmp(h->token, m->place->token) == 0;
+    td_text_make_printable(h->host);
+    memcpy(token, m->place->token, strnlen(m->place->token, sizeof token - 1));
+    memcpy(given, h->token, strlen(h->token));
+    return h->magic == MAGIC && is_token(token, given);
+}
+
+static void forget_guest(meeting *m, int i)
+{
+    m->n_guests--;
+    memmove(&m->guests[i], &m->guests[i + 1], (size_t)(m->n_guests - i) * sizeof *m->guests);
+}
+
+static void turn_away(meeting *m, int i)
+{
+    close(m->guests[i].fd);
+    forget_guest(m, i);
+}
+
+/* where there are too many, the one that has been silent longest goes */
+static void accept_guest(meeting *m)
+{
+    struct sockaddr_in from = { 0 };
+    socklen_t n = sizeof from;
+    const int on = 1;
+    const struct timeval limit = { .tv_sec = HELLO_MS / 1000 };
+    int fd = accept4(m->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (m->n_guests == GUESTS_MAX)
+        turn_away(m, 0);
+    m->guests[m->n_guests++] = (guest){
+        .fd = fd,
+        .ip = is_loopback(from.sin_addr.s_addr) ? 0 : from.sin_addr.s_addr,
+        .until_ns = td_now_ns() + (int64_t)HELLO_MS * 1000000,
+    };
+}
+
+/* read what there is; false: the guest is no rank of this run, or has gone */
+static bool hear_guest(const meeting *m, guest *g)
+{
+    ssize_t n = recv(g->fd, (char *)&g->h + g->got, sizeof g->h - g->got, MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    g->got += (size_t)n;
+    return n > 0 && (g->got < sizeof g->h || is_ours(m, &g->h));
 }
 
 static td_status check_hello(const meeting *m, const hello *h, int first)
@@ -209,39 +275,48 @@ static td_status not_all_came(const meeting *m, int first)
                     n > 16 ? ", ..." : "");
 }
 
+/* wait up to 200 ms for connections and bytes; guests that are heard in full stay in the list */
+static void hear_guests(meeting *m)
+{
+    struct pollfd w[GUESTS_MAX + 1] = { { .fd = m->listener, .events = POLLIN } };
+    const int n = m->n_guests, ms = ms_left(m->until_ns);
+    for (int i = 0; i < n; i++)
+        w[1 + i] = (struct pollfd){ .fd = m->guests[i].fd, .events = POLLIN };
+    if (poll(w, (nfds_t)n + 1, ms < 200 ? ms : 200) < 0)
+        return;
+    const int64_t now = td_now_ns();
+    for (int i = n - 1; i >= 0; i--) {
+        guest *g = &m->guests[i];
+        const bool is_heard = w[1 + i].revents && g->got < sizeof g->h;
+        if ((is_heard && !hear_guest(m, g)) || (g->got < sizeof g->h && now > g->until_ns))
+            turn_away(m, i);
+    }
+    if (w[0].revents & POLLIN)
+        accept_guest(m);
+}
+
 /* one connection from the ranks first .. size - 1; *h says whose */
 static td_status take_one(meeting *m, int first, hello *h, uint32_t *ip)
 {
     for (;;) {
-        struct pollfd w = { .fd = m->listener, .events = POLLIN };
-        struct sockaddr_in from = { 0 };
-        socklen_t n = sizeof from;
-        int ready = poll(&w, 1, ms_left(m->until_ns) < 200 ? ms_left(m->until_ns) : 200);
+        for (int i = 0; i < m->n_guests; i++) {
+            const guest *g = &m->guests[i];
+            if (g->got < sizeof g->h)
+                continue;
+            *h = g->h;
+            *ip = g->ip;
+            TD_TRY(check_hello(m, h, first));
+            m->met[h->rank].fd = g->fd;
+            m->met[h->rank].pid = h->pid;
+            memcpy(m->met[h->rank].host, h->host, TD_HOST_BYTES);
+            forget_guest(m, i);
+            return TD_OK;
+        }
         if (td_signal_caught())
             return td_error(TD_ESTOPPED, "a signal came before all ranks did");
-        if (ready <= 0 && ms_left(m->until_ns) == 0)
+        if (ms_left(m->until_ns) == 0)
             return not_all_came(m, first);
-        if (ready <= 0)
-            continue;
-        int fd = accept4(m->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
-        if (fd < 0)
-            continue;
-        if (!take_hello(m, fd, h)) {
-            close(fd);
-            continue;
-        }
-        td_status st = check_hello(m, h, first);
-        if (st != TD_OK) {
-            close(fd);
-            return st;
-        }
-        const int on = 1;
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        m->met[h->rank].fd = fd;
-        m->met[h->rank].pid = h->pid;
-        memcpy(m->met[h->rank].host, h->host, TD_HOST_BYTES);
-        *ip = is_loopback(from.sin_addr.s_addr) ? 0 : from.sin_addr.s_addr;
-        return TD_OK;
+        hear_guests(m);
     }
 }
 
@@ -285,6 +360,7 @@ static td_status join_meeting(meeting *m, entry *table)
                         m->place->addr, m->place->port, rank);
     for (int r = 0; r < size; r++) {
         table[r].host[TD_HOST_BYTES - 1] = '\0';
+        td_text_make_printable(table[r].host);
         m->met[r].pid = table[r].pid;
         memcpy(m->met[r].host, table[r].host, TD_HOST_BYTES);
     }
@@ -308,25 +384,46 @@ static td_status join_meeting(meeting *m, entry *table)
     return TD_OK;
 }
 
+/*
+ * Whoever reaches the port and knows the token is a rank.  Without a token that is everybody, so
+ * nothing listens beyond this machine then.
+ */
+static td_status check_token(const meeting *m)
+{
+    if (m->place->token[0] || is_loopback(m->master.sin_addr.s_addr))
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "ranks: other machines can reach '%s' and " TD_ENV_TOKEN " is not set: set it "
+                    "to the same secret for every rank",
+                    m->place->addr);
+}
+
 td_status td_mesh_meet(const td_rank_place *place, double wait_s, td_met *met)
 {
     td_status st = TD_OK;
-    meeting m = { .place = place,
-                  .met = met,
-                  .until_ns = td_now_ns() + (int64_t)(wait_s * 1e9),
-                  .listener = -1 };
     entry *table = td_alloc((size_t)place->size, sizeof *table);
+    meeting *m = TD_NEW(meeting);
     for (int r = 0; r < place->size; r++)
         met[r] = (td_met){ .fd = -1 };
-    if (!table)
+    if (!table || !m) {
+        td_free(table);
+        td_free(m);
         return TD_ENOMEM;
-    TD_OUT(find_master(&m));
-    st = place->rank == 0 ? host_meeting(&m, table) : join_meeting(&m, table);
+    }
+    *m = (meeting){ .place = place,
+                    .met = met,
+                    .until_ns = td_now_ns() + (int64_t)(wait_s * 1e9),
+                    .listener = -1 };
+    TD_OUT(find_master(m));
+    TD_OUT(check_token(m));
+    st = place->rank == 0 ? host_meeting(m, table) : join_meeting(m, table);
 out:
-    if (m.listener >= 0)
-        close(m.listener);
+    while (m->n_guests > 0)
+        turn_away(m, 0);
+    if (m->listener >= 0)
+        close(m->listener);
     if (st == TD_OK) {
-        const hello own = own_hello(&m);
+        const hello own = own_hello(m);
         met[place->rank].pid = own.pid;
         memcpy(met[place->rank].host, own.host, TD_HOST_BYTES);
     }
@@ -336,5 +433,6 @@ out:
         met[r].fd = -1;
     }
     td_free(table);
+    td_free(m);
     return st;
 }

@@ -32,6 +32,15 @@ typedef struct {
 #define TD_ENV_TOKEN     "TANDEM_TOKEN"
 
 /**
+ * A pipe to the launcher: a rank that fails because of another one writes that rank's number, an
+ * int, so that the launcher can name the cause and not the first to notice.
+ */
+#define TD_ENV_CULPRIT_FD "TANDEM_CULPRIT_FD"
+
+/** Write `rank` to the launcher's pipe, if there is one.  Never blocks; nothing can fail. */
+void td_ranks_blame(int rank);
+
+/**
  * Read the environment through `get` (getenv, in a test something else).  TD_EUSAGE: a variable is
  * no number, out of range, or one that belongs to it is missing.
  */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -176,6 +177,8 @@ double td_reduction_waited_s(const td_reduction *r)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
+#define MEMORY_NAME "tandem ranks"
+
 /* how the others reach the memory: the file descriptor of rank 0's process */
 typedef struct {
     int pid, fd;
@@ -190,7 +193,7 @@ static bool map_shared(td_reduction *r, int fd)
 
 static int make_file(size_t n_bytes)
 {
-    int fd = memfd_create("tandem ranks", MFD_CLOEXEC);
+    int fd = memfd_create(MEMORY_NAME, MFD_CLOEXEC);
     if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) != 0) {
         close(fd);
         return -1;
@@ -198,11 +201,27 @@ static int make_file(size_t n_bytes)
     return fd;
 }
 
-static int open_file(memory_of m)
+/* is it memory of this size that a rank has made, and no other file of the user? */
+static bool is_rank_memory(const char *path, int fd, size_t n_bytes)
+{
+    static const char wanted[] = "/memfd:" MEMORY_NAME;
+    char target[64] = "";
+    struct stat s;
+    return readlink(path, target, sizeof target - 1) > 0 &&
+           strncmp(target, wanted, sizeof wanted - 1) == 0 && fstat(fd, &s) == 0 &&
+           s.st_size == (off_t)n_bytes;
+}
+
+static int open_file(memory_of m, size_t n_bytes)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", m.pid, m.fd);
-    return m.fd < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    int fd = m.fd < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && !is_rank_memory(path, fd, n_bytes)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 /* all ranks are on this machine: can they have memory in common?  r->base stays NULL where not */
@@ -216,7 +235,7 @@ static td_status share(td_reduction *r)
         m.fd = fd = make_file(r->n_bytes);
     TD_TRY(td_comm_broadcast(r->c, &m, sizeof m));
     if (r->rank != 0)
-        fd = open_file(m);
+        fd = open_file(m, r->n_bytes);
     n_mapped = fd >= 0 && map_shared(r, fd) ? 1 : 0;
     td_status st = td_comm_sum_i64(r->c, &n_mapped, 1); /* and rank 0's file is open until here */
     if (fd >= 0)

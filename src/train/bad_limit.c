@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 enum { FIRST_BYTES = 480 };
 
@@ -26,7 +27,9 @@ static td_status take(void *ctx, int rank, const void *bytes, size_t n)
 {
     met *m = ctx;
     const int64_t *samples = bytes;
-    (void)rank;
+    if (n % sizeof *samples)
+        return td_error(TD_EDEVICE, "rank %d sent %zu bytes, wanted a multiple of %zu", rank, n,
+                        sizeof *samples);
     TD_TRY(td_reserve(&m->samples, &m->cap, m->n + n / sizeof *samples, sizeof *m->samples));
     for (size_t i = 0; i < n / sizeof *samples; i++)
         m->samples[m->n++] = samples[i];
@@ -70,6 +73,8 @@ static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
     td_status st = td_comm_gather(c, first, FIRST_BYTES, all);
     while (st == TD_OK && r + 1 < td_comm_size(c) && !all[(size_t)r * FIRST_BYTES])
         r++;
+    all[(size_t)(r + 1) * FIRST_BYTES - 1] = '\0';
+    td_text_make_printable(all + (size_t)r * FIRST_BYTES);
     if (st == TD_OK)
         st = td_error(TD_EFORMAT,
                       "'%s': %" PRId64 " of %" PRId64

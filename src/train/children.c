@@ -340,19 +340,35 @@ static void show_tail(const td_child *c)
     }
 }
 
-int td_children_tell(const td_children *l, bool is_shown)
+const td_child *td_children_cause(const td_children *l)
 {
-    const td_child *c = l->first_failed;
-    if (!c)
-        return 0;
-    if (td_child_is_quiet(c->code)) /* which it has said itself */
-        return c->code;
-    if (is_shown)
-        show_tail(c);
-    if (c->by_signal)
+    const td_child *first = l->first_failed;
+    if (!first || !l->blamed || td_child_is_quiet(first->code) || is_own_fault(first->code))
+        return first;
+    return l->blamed;
+}
+
+/* the last line of a launch that failed names the cause */
+static void name_cause(const td_child *c)
+{
+    if (c->is_ended)
+        td_log(TD_LOG_ERROR, "launch", "%s stopped responding and was ended", c->name);
+    else if (c->by_signal)
         td_log(TD_LOG_ERROR, "launch", "%s was ended by signal %d (%s)", c->name, c->code - 128,
                strsignal(c->code - 128));
     else
         td_log(TD_LOG_ERROR, "launch", "%s ended with code %d", c->name, c->code);
-    return c->code;
+}
+
+int td_children_tell(const td_children *l, bool is_shown)
+{
+    const td_child *first = l->first_failed, *c = td_children_cause(l);
+    if (!c)
+        return 0;
+    if (td_child_is_quiet(first->code)) /* which it has said itself */
+        return first->code;
+    if (is_shown)
+        show_tail(c);
+    name_cause(c);
+    return c->is_ended || !c->code ? first->code : c->code;
 }

@@ -39,8 +39,9 @@ typedef struct {
     td_child *at;                 /* [n] */
     const td_child *first_failed; /* the cause, as far as it is known; NULL: none failed */
     int64_t failed_ns;
-    bool was_told; /* of a signal */
-    int lifeline;  /* the parent's own, as a child of another launch; -1: none */
+    td_child *blamed; /* whom the others name as the cause; NULL: nobody, or not one of these */
+    bool was_told;    /* of a signal */
+    int lifeline;     /* the parent's own, as a child of another launch; -1: none */
 } td_children;
 
 /** `n` that have not been started; owned, td_children_release. */
@@ -71,7 +72,13 @@ void td_children_signal(const td_children *c, int sig);
 TD_CHECKED td_status td_children_watch(td_children *c);
 
 /**
- * Into the log: who failed first, and what it said last where `is_shown`.  Returns its exit code,
+ * The child that was the cause: the first that failed, or the one that failed ranks blame, unless
+ * the first was killed or refused its command line.  NULL: none failed.
+ */
+const td_child *td_children_cause(const td_children *c);
+
+/**
+ * Into the log: who was the cause, and what it said last where `is_shown`.  Returns its exit code,
  * 0 for none.
  */
 int td_children_tell(const td_children *c, bool is_shown);

@@ -11,6 +11,7 @@
 #include "base/affinity.h"
 #include "base/arena.h"
 #include "base/log.h"
+#include "data/dataset_digest.h"
 #include "io/digest.h"
 #include "rt/mpi_plugin.h"
 
@@ -175,9 +176,12 @@ td_status td_describe_run(const char *config, td_text *out)
 
 td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out)
 {
+    uint64_t contents;
     if (!ds)
         return TD_OK;
     add_list(what, ds, out);
+    TD_TRY(td_dataset_digest(ds, &contents));
+    td_text_add(out, "%s: contents %016" PRIx64 "\n", what, contents);
     if (td_dataset_has_boxes(ds))
         td_text_add(out, "%s: boxes %016" PRIx64 "\n", what, digest_boxes(ds));
     if (td_dataset_backend(ds) == TD_DATA_TENSORS) /* which are the data themselves */

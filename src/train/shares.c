@@ -6,6 +6,7 @@
  */
 #include "train/shares.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ typedef struct {
     size_t *at; /* [n] where the bytes of each go */
     char *bytes;
     size_t n_bytes;
-    size_t n_placed; /* pictures whose bytes are there */
+    size_t n_announced; /* bytes of all, before they come */
+    size_t n_placed;    /* pictures whose bytes are there */
 } whole;
 
 typedef struct {
@@ -55,14 +57,28 @@ void td_shares_release(td_shares *s)
     *s = (td_shares){ 0 };
 }
 
+/* one more image's bytes to come, as a rank announces them */
+static td_status add_size(whole *w, int rank, int64_t n_bytes)
+{
+    if (n_bytes < 0 || (uint64_t)n_bytes > SIZE_MAX / 2 - w->n_announced)
+        return td_error(TD_EDEVICE, "rank %d announced an image of %" PRId64 " bytes", rank,
+                        n_bytes);
+    w->n_announced += (size_t)n_bytes;
+    return TD_OK;
+}
+
 static td_status take_pictures(void *ctx, int rank, const void *bytes, size_t n)
 {
     whole *w = ctx;
     const size_t n_pictures = n / sizeof *w->pictures;
-    (void)rank;
+    if (n % sizeof *w->pictures)
+        return td_error(TD_EDEVICE, "rank %d sent %zu bytes, wanted a multiple of %zu", rank, n,
+                        sizeof *w->pictures);
     TD_TRY(td_reserve(&w->pictures, &w->cap, w->n + n_pictures, sizeof *w->pictures));
     if (n)
         memcpy(w->pictures + w->n, bytes, n_pictures * sizeof *w->pictures);
+    for (size_t i = w->n; i < w->n + n_pictures; i++)
+        TD_TRY(add_size(w, rank, w->pictures[i].n_bytes));
     w->n += n_pictures;
     return TD_OK;
 }

@@ -67,6 +67,7 @@ typedef struct {
     int size;
     td_children children; /* [nproc] */
     int listener;         /* -1: rank 0 makes its own */
+    int blame[2];         /* a pipe on which ranks name the one that failed */
     int port;
     const char *addr;
     char token[65];
@@ -195,6 +196,8 @@ static void set_environment(const launch *l, int rank, int local)
         (void)fcntl(l->listener, F_SETFD, 0);
         set_number(TD_ENV_LISTEN_FD, l->listener);
     }
+    (void)fcntl(l->blame[1], F_SETFD, 0);
+    set_number(TD_ENV_CULPRIT_FD, l->blame[1]);
     setenv("TANDEM_AFFINITY", td_affinity_choices[l->affinity + 1], 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
@@ -259,14 +262,35 @@ static void release(launch *l)
     td_children_release(&l->children);
     if (l->listener >= 0)
         close(l->listener);
+    for (int i = 0; i < 2; i++)
+        if (l->blame[i] >= 0)
+            close(l->blame[i]);
     td_free(l);
+}
+
+static td_status open_blame(launch *l)
+{
+    if (pipe2(l->blame, O_CLOEXEC | O_NONBLOCK) == 0)
+        return TD_OK;
+    l->blame[0] = l->blame[1] = -1;
+    return td_error_errno(TD_EIO, "no pipe");
+}
+
+/* the first of the ranks that others have named, if it is one of this machine's */
+static td_child *read_blame(const launch *l)
+{
+    int rank;
+    if (read(l->blame[0], &rank, sizeof rank) != (ssize_t)sizeof rank)
+        return NULL;
+    rank -= td_rank_of(l->o->node_rank, l->o->nproc, 0);
+    return rank >= 0 && rank < l->children.n ? &l->children.at[rank] : NULL;
 }
 
 /* what rank 0 said is on the terminal; and a wrong line is wrong for all */
 static bool is_shown(const td_children *c)
 {
-    const td_child *first = c->first_failed, *zero = &c->at[0];
-    return first && first != zero && !(first->code == 2 && zero->code == 2);
+    const td_child *cause = td_children_cause(c), *zero = &c->at[0];
+    return cause && cause != zero && !(cause->code == 2 && zero->code == 2);
 }
 
 td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
@@ -286,11 +310,13 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
                    .n_args = n_args,
                    .args = args,
                    .size = opts->nnodes * opts->nproc,
-                   .listener = -1 };
+                   .listener = -1,
+                   .blame = { -1, -1 } };
     TD_OUT(td_children_make(opts->nproc, &l->children));
     if (opts->log_dir)
         TD_OUT(td_make_folder(opts->log_dir));
     TD_OUT(choose_affinity(l));
+    TD_OUT(open_blame(l));
     TD_OUT(open_listener(l));
     TD_OUT(choose_token(l));
     td_signals_catch();
@@ -305,6 +331,7 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
         l->listener = -1;
     }
     TD_OUT(td_children_watch(&l->children));
+    l->children.blamed = read_blame(l);
     *code = td_children_tell(&l->children, is_shown(&l->children));
 out:
     release(l);
