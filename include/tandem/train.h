@@ -280,7 +280,9 @@ TD_API TD_CHECKED td_status td_train(const td_train_opts *opts, td_train_result 
 /**
  * The options a checkpoint was made with, as one flat JSON object (td_text_free): what --resume
  * goes on with where the command line says nothing.  Left out are those that belong to one run
- * only (resume, run_iters, prof, ...).  TD_EFORMAT: not a checkpoint.
+ * only (resume, run_iters, prof, ...), and every option that names a file or folder: a checkpoint
+ * decides neither what is read nor what is written.  TD_EFORMAT: not a checkpoint, or it has an
+ * option that no checkpoint has.
  */
 TD_API TD_CHECKED td_status td_train_stored_options(const char *checkpoint, char **json);
 

@@ -90,6 +90,20 @@ bool td_field_has_member(const td_field *f)
     return f->kind != TD_KIND_END && f->kind < TD_KIND_TITLE;
 }
 
+bool td_field_is_path(const td_field *f)
+{
+    static const char *const others[] = { "NAME",          "OPS",       "LIST",
+                                          "PATTERN,...",   "EPOCH,...", "EPOCH:SIZE,...",
+                                          "FLAG",          "SPEC",      "METRIC>=X",
+                                          "NAME=VALUE,..." };
+    if (f->kind != TD_KIND_TEXT)
+        return false;
+    for (size_t i = 0; f->meta && i < sizeof others / sizeof *others; i++)
+        if (strcmp(f->meta, others[i]) == 0)
+            return false;
+    return true;
+}
+
 /* --- values to text -------------------------------------------------------------------------- */
 
 void td_real_print(double x, td_text *out)

@@ -131,6 +131,13 @@ typedef struct td_field {
         NULL, NULL, TD_KIND_END, 0, 0, 0, 0, NULL, NULL, NULL, NULL                                \
     }
 
+/**
+ * Does the row's value name a file or a folder?  A TEXT does unless its `meta` is known to say
+ * something else ("NAME", "LIST", ...; field.c lists them), so that a new row counts as a path
+ * until somebody decides otherwise.  What a file brings along must not set such rows.
+ */
+bool td_field_is_path(const td_field *f);
+
 /** Write every default into `base`. */
 void td_fields_default(const td_field *fields, void *base);
 

@@ -33,11 +33,24 @@ static td_status check(const void *opts)
     return td_train_check_line(opts);
 }
 
-/* --resume goes on with the checkpoint's options */
-static td_status stored(const void *opts, char **json)
+/* --resume goes on with the checkpoint's options, in the checkpoint's own folder */
+static td_status stored(void *opts, td_arena *arena, char **json)
 {
-    const td_train_opts *o = opts;
-    return o->resume ? td_train_stored_options(o->resume, json) : TD_OK;
+    td_train_opts *o = opts;
+    if (!o->resume)
+        return TD_OK;
+    TD_TRY(td_train_stored_options(o->resume, json));
+    const char *slash = strrchr(o->resume, '/');
+    char *folder = td_arena_text(arena, slash ? o->resume : "./");
+    if (!folder) {
+        td_free(*json);
+        *json = NULL;
+        return TD_ENOMEM;
+    }
+    if (slash)
+        folder[slash - o->resume + 1] = '\0';
+    o->workspace = folder;
+    return TD_OK;
 }
 
 static void add_json(const td_train_opts *o, const td_train_result *r, td_text *out)
@@ -260,7 +273,10 @@ const td_verb td_verb_train = {
         "DATA holds train/ and val/, and in each a folder of pictures for every class; or it is a\n"
         ".safetensors file for --data-backend tensors; synthetic data need none.\n"
         "Ctrl-C once (SIGINT, SIGTERM or SIGUSR1) finishes the batch, saves and exits 3; --resume\n"
-        "goes on from there to the same weights, bit by bit, as if the run had never stopped.  A\n"
+        "goes on from there to the same weights, bit by bit, as if the run had never stopped, in "
+        "the\n"
+        "checkpoint's folder unless --workspace names another; paths, DATA too, are named again.  "
+        "A\n"
         "second signal ends it at once, and the last checkpoint stays whole.\n\n"
         "--preset sets the published recipe of a network; --config a file's options over it, and "
         "the\ncommand line wins.  --print-config shows the result as YAML, which --config reads "

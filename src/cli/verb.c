@@ -81,7 +81,7 @@ static td_status take_stored(const td_verb *verb, void *opts, const td_field_gro
     char *json = NULL;
     if (!verb->stored)
         return TD_OK;
-    TD_TRY(verb->stored(opts, &json));
+    TD_TRY(verb->stored(opts, arena, &json));
     td_status st = json ? td_options_config_json(groups, json, "stored options", arena) : TD_OK;
     td_free(json);
     return st;

@@ -43,8 +43,9 @@ typedef struct {
     td_status (*preset)(void *opts, const td_field_group *groups, td_arena *arena);
 
     /* After a first look at the command line: options that a file named there brings with it, as
-       one JSON object for td_free; NULL when none does.  The command line wins over them. */
-    td_status (*stored)(const void *opts, char **json);
+       one JSON object for td_free; NULL when none does.  Defaults that follow from the file's name
+       are set in `opts`, texts in `arena`.  --config and the command line win over both. */
+    td_status (*stored)(void *opts, td_arena *arena, char **json);
 
     /* Do the command line's own options contradict each other?  Seen before stored ones. */
     td_status (*check)(const void *opts);

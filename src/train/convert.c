@@ -128,6 +128,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
                         out_path);
     TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
+    td_weight_file_warn(in, in_path);
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;
     if (!is_pth && opts->ema && !has_averages(in))
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no averaged weights", in_path));

@@ -547,6 +547,11 @@ td_status td_train_check(const td_train_opts *o)
     if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
         return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
                         o->static_loss_scale);
+    if (o->resume && !o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE,
+                        "--resume '%s' needs DATA too: a checkpoint does not choose which files "
+                        "are read",
+                        o->resume);
     TD_TRY(check_sizes(o));
     return check_recipe(o);
 }

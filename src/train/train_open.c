@@ -18,6 +18,7 @@
 #include "train/inputs.h"
 #include "train/network.h"
 #include "train/preset.h"
+#include "train/stored_options.h"
 #include "train/task.h"
 #include "train/train_job.h"
 #include "train/train_ranks.h"
@@ -144,6 +145,7 @@ static td_status open_start(job *j)
         TD_TRY(td_weight_facts_check(j->start, path, &o->model));
         TD_TRY(keep_graph_text(j));
         TD_TRY(td_checkpoint_state(j->start, path, &j->s));
+        TD_TRY(td_stored_paths_warn(j->start, path, o));
         TD_TRY(check_place(j, path));
         TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
         TD_TRY(check_network(j, path));

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "io/blob.h"
 #include "io/pth.h"
 #include "model/arch.h"
@@ -36,6 +38,18 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out)
     return read_or_map(path, is_ema, false, out);
 }
 
+void td_weight_file_warn(const td_tensors *t, const char *path)
+{
+    const char *digest = td_tensors_meta(t, "digest");
+    const bool is_checked =
+        td_tensors_meta(t, "digest_of") || (digest && td_text_starts(digest, "xxh3:"));
+    if (td_tensors_meta(t, "tandem.kind") && !is_checked)
+        td_log(TD_LOG_WARN, "weights",
+               "'%s' has no digest, unlike every file that this program writes: whether it was "
+               "changed cannot be checked",
+               path);
+}
+
 const char *td_weight_file_arch(const td_tensors *t)
 {
     const td_arch *row;
@@ -65,6 +79,7 @@ td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out
     td_tensors *t;
     *out = NULL;
     TD_TRY(read_or_map(path, is_ema, true, &t));
+    td_weight_file_warn(t, path);
     TD_OUT(td_tensors_widen(t));
     const char *arch = td_weight_file_arch(t);
     if (arch)

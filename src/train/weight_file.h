@@ -23,6 +23,9 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) T
 td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
 td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 
+/** Warn of a file with this program's metadata and no digest; td_weight_file_open does so too. */
+void td_weight_file_warn(const td_tensors *t, const char *path);
+
 /** Were the averaged weights of a checkpoint of PyTorch's read?  They go by the weights' names. */
 bool td_weight_file_is_average(const td_tensors *t);
 

@@ -75,7 +75,7 @@ top1_at=$(head -1 epochs.csv | tr , '\n' | grep -n '^val.top1$' | cut -d: -f1)
 whole="--model small.td --threads 1 --workers 1 --seed 1 -b 8 --epochs 4 --print-freq 2 --workspace part --csv part.csv --csv-iterations part_i.csv --tensorboard part_events"
 expect 0 train set $whole --run-epochs 2
 expect 0 train set $whole --resume part/checkpoint.safetensors --run-iters 5
-expect 0 train set --resume part/checkpoint.safetensors --workspace part # the outputs are among the stored options
+expect 0 train set --resume part/checkpoint.safetensors --csv part.csv --csv-iterations part_i.csv --tensorboard part_events
 [ "$(cut -d, -f1 part.csv | tr '\n' ' ')" = 'epoch 0 1 2 3 ' ] || complain "rows of part.csv: $(cut -d, -f1 part.csv)"
 sort -u part_i.csv | cmp -s - part_i.csv || [ "$(sort -u part_i.csv | wc -l)" = "$(wc -l <part_i.csv)" ] || complain "rows twice"
 [ "$(cut -d, -f1,2 part_i.csv | sort | uniq -d)" = '' ] || complain "iterations twice"
