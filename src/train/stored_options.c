@@ -58,7 +58,7 @@ static const td_field *find_row(td_train_opts *o, const char *name, const void *
     return NULL;
 }
 
-/* --- what is taken ----------------------------------------------------------------------------- */
+/* --- what is taken ---------------------------------------------------------------------------- */
 
 static td_status add_option(const char *name, const td_json *value, td_text *out)
 {
@@ -136,7 +136,7 @@ out:
     return st;
 }
 
-/* --- what is not -------------------------------------------------------------------------------- */
+/* --- what is not ------------------------------------------------------------------------------ */
 
 /* a path that was given then, and is not now; the workspace is where the checkpoint is */
 static bool is_left_out(const td_field *f, const void *base, const char *then)

@@ -136,7 +136,7 @@ static void no_path_comes_from_a_checkpoint(void **unused)
 }
 
 /*
- * The texts that a checkpoint may set.  A new row of kind TEXT counts as a path unless its `meta` is
+ * The texts that a checkpoint may set.  A new row of kind TEXT is a path unless its `meta` is
  * one of those in td_field_is_path; if it is, it has to be added here as well.
  */
 static void texts_that_are_no_paths_are_known(void **unused)
