@@ -2,6 +2,7 @@
 #
 # One portable binary: no -march; kernels name their instruction sets themselves and choose at run time.
 # Results do not depend on the compiler's mood: no -ffast-math, no contraction of a*b+c.
+include(CheckCSourceCompiles)
 add_library(tandem_flags INTERFACE)
 add_library(tandem_warnings INTERFACE)
 
@@ -12,8 +13,8 @@ target_compile_options(tandem_flags INTERFACE
     -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 
 target_compile_options(tandem_warnings INTERFACE
-    -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wundef
-    -Wwrite-strings -Wvla)
+    -Wall -Wextra -Wshadow -Wconversion -Wundef -Wwrite-strings -Wvla
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes$<SEMICOLON>-Wmissing-prototypes>)
 
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g")
@@ -45,9 +46,16 @@ else()
         # a guess of the optimiser that differs from one gcc to the next: shown, but it breaks no build
         target_compile_options(tandem_warnings INTERFACE -Wno-error=maybe-uninitialized)
     endif()
-    target_compile_options(tandem_flags INTERFACE
-        -fstack-protector-strong $<$<CONFIG:Release>:-U_FORTIFY_SOURCE$<SEMICOLON>-D_FORTIFY_SOURCE=2>)
-    target_link_options(tandem_flags INTERFACE -Wl,-z,relro,-z,now,-z,defs,--as-needed)
+    # level 3 wants sizes that are known at run time only
+    check_c_source_compiles("
+        int main(int n, char **v) { return n + (int)__builtin_dynamic_object_size(v, 0); }" has_dynamic_sizes)
+    set(fortify 2)
+    if(has_dynamic_sizes)
+        set(fortify 3)
+    endif()
+    target_compile_options(tandem_flags INTERFACE -fstack-protector-strong
+        $<$<CONFIG:Release>:-U_FORTIFY_SOURCE$<SEMICOLON>-D_FORTIFY_SOURCE=${fortify}>)
+    target_link_options(tandem_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack,-z,defs,--as-needed)
 endif()
 
 # OpenMP belongs to kernels.  clang needs its own runtime package for it (libomp-dev); without it clang
@@ -65,3 +73,5 @@ endif()
 if(NOT OpenMP_C_FOUND)
     target_compile_options(tandem_flags INTERFACE -Wno-unknown-pragmas)
 endif()
+set(CMAKE_CXX_FLAGS_RELEASE ${CMAKE_C_FLAGS_RELEASE})
+set(CMAKE_CXX_FLAGS_DEBUG ${CMAKE_C_FLAGS_DEBUG})

@@ -1,16 +1,37 @@
 # install.cmake -- headers, both libraries, the command, a pkg-config file and a CMake package
 #
-# A oneDNN that scripts/setup unpacked is installed beside the library, so that the result stands alone.
+# A oneDNN that scripts/setup unpacked is installed into a folder of its own, LIBDIR/tandem, and the installed
+# command and library are linked a second time, to search it there, relative to themselves: the result stands
+# alone, can be moved, and knows nothing of the build folder.
 include(CMakePackageConfigHelpers)
+
+set(tandem_program tandem)
+set(tandem_library tandem_shared)
+set(private_dir ${CMAKE_INSTALL_LIBDIR}/tandem)
+if(TANDEM_DNNL_IS_PRIVATE)
+    file(RELATIVE_PATH bin_to_private ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/tandem)
+    set(tandem_library tandem_installed_shared)
+    add_library(${tandem_library} SHARED $<TARGET_OBJECTS:tandem_objects>)
+    tandem_set_up_shared(${tandem_library})
+    set_target_properties(${tandem_library} PROPERTIES INSTALL_RPATH "$ORIGIN/tandem"
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/installed)
+    if(TARGET tandem)
+        set(tandem_program tandem_installed)
+        add_executable(${tandem_program} $<TARGET_OBJECTS:tandem_cli>)
+        target_link_libraries(${tandem_program} PRIVATE tandem_static)
+        set_target_properties(${tandem_program} PROPERTIES OUTPUT_NAME tandem
+            INSTALL_RPATH "$ORIGIN/${bin_to_private}" RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/installed)
+    endif()
+endif()
 
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS tandem_shared EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${tandem_library} EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tandem_mpi)
     install(TARGETS tandem_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 if(TARGET tandem)
-    install(TARGETS tandem RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(TARGETS ${tandem_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     install(CODE "set(TANDEM $<TARGET_FILE:tandem>)")
     install(CODE "set(PAGES ${CMAKE_BINARY_DIR}/pages)")
     install(SCRIPT cmake/pages.cmake)
@@ -29,11 +50,11 @@ if(OpenMP_C_FOUND)
 endif()
 if(TANDEM_DNNL)
     string(PREPEND private "-ldnnl ")
-    cmake_path(IS_PREFIX TANDEM_DEPS ${OneDNN_LIBRARY} NORMALIZE is_unpacked)
-    if(is_unpacked)
-        install(DIRECTORY ${TANDEM_DEPS}/lib/ DESTINATION ${CMAKE_INSTALL_LIBDIR} USE_SOURCE_PERMISSIONS)
-        install(DIRECTORY ${TANDEM_DEPS}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/onednn)
-    endif()
+endif()
+if(TANDEM_DNNL_IS_PRIVATE)
+    string(PREPEND private "-L\${libdir}/tandem -Wl,-rpath,\${libdir}/tandem ")
+    install(DIRECTORY ${TANDEM_DEPS}/lib/ DESTINATION ${private_dir} USE_SOURCE_PERMISSIONS)
+    install(DIRECTORY ${TANDEM_DEPS}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/onednn)
 endif()
 set(TANDEM_PC_LIBS_PRIVATE "${private}")
 file(RELATIVE_PATH TANDEM_PC_PREFIX

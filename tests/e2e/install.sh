@@ -2,6 +2,7 @@
 # install.sh -- what `make install` puts down is enough: the command runs from its prefix, and programs outside
 # the tree build by pkg-config and by CMake, against the shared and the static library, and run
 set -eu
+. "$TANDEM_SOURCE/tests/e2e/lib_elf.sh"
 prefix=$WORK/prefix
 cc=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$TANDEM_BUILD/CMakeCache.txt")
 
@@ -19,6 +20,9 @@ for file in bin/tandem include/tandem/status.h share/man/man1/tandem.1 share/man
     share/bash-completion/completions/tandem share/zsh/site-functions/_tandem \
     share/fish/vendor_completions.d/tandem.fish; do
     [ -s "$prefix/$file" ] || fail "no $file"
+done
+for file in "$prefix"/bin/tandem $(find "$prefix" -name 'libtandem*.so*' -type f); do
+    ELF_FORBIDDEN=$TANDEM_SOURCE elf_check "$file" || fail "faults in $file"
 done
 env -u LD_LIBRARY_PATH "$prefix/bin/tandem" version >version.txt || fail "the installed command does not run"
 [ -s version.txt ] || fail "the installed command prints no version"
@@ -48,7 +52,7 @@ for source in "$TANDEM_SOURCE"/examples/*.c; do
     cat >"$name/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(outside C)
-find_package(Tandem 0.1 REQUIRED)
+find_package(Tandem 0.2 REQUIRED)
 add_executable(by_cmake main.c)
 target_link_libraries(by_cmake PRIVATE Tandem::tandem m)
 END
