@@ -141,6 +141,12 @@ static td_status set_state(td_tensors *t, const td_run_state *s)
     return st;
 }
 
+static td_status check_finite(const td_tensors *t, bool with_step, const char *path)
+{
+    const td_status st = td_weights_check_finite(t, with_step);
+    return st == TD_OK ? st : td_error_context(st, "'%s' is not written, what it had stays", path);
+}
+
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
                              const td_weight_facts *facts, const char *config_json)
 {
@@ -152,6 +158,7 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
     TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
                            s->batches_tracked, facts->tracked, t));
+    TD_OUT(check_finite(t, s->scaler.kind == TD_SCALER_NONE, path));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
@@ -166,6 +173,7 @@ td_status td_weight_file_save(const char *path, td_program *p, unsigned what, in
     TD_TRY(td_tensors_new(&t));
     TD_OUT(set_facts(t, "weights", facts));
     TD_OUT(td_weights_save(p, what, batches, facts->tracked, t));
+    TD_OUT(check_finite(t, true, path));
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);

@@ -64,11 +64,14 @@ typedef struct {
     const struct td_tracked *tracked; /* batches that norms have seen; NULL: all the same */
 } td_weight_facts;
 
-/** Write a checkpoint: everything that is needed to go on. */
+/**
+ * Write a checkpoint: everything that is needed to go on.  TD_ENUMERIC: a value to be saved is a
+ * NaN or an infinity; `path` has what it had.
+ */
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
                              const td_weight_facts *facts, const char *config_json) TD_CHECKED;
 
-/** Write weights and what else `what` names (weights.h). */
+/** Write weights and what else `what` names (weights.h).  TD_ENUMERIC as td_checkpoint_save. */
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_facts *facts) TD_CHECKED;
 

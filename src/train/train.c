@@ -42,6 +42,27 @@ static td_weight_facts facts_of(const job *j)
                               .tracked = &j->tracked };
 }
 
+/* when it was that something could not be saved */
+static td_status at_step(const job *j, td_status st)
+{
+    if (st != TD_ENUMERIC)
+        return st;
+    return td_error_context(st, "after step %lld", (long long)j->s.steps);
+}
+
+/* once more at the end, for runs that save nothing */
+static td_status check_finite(const job *j)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    TD_OUT(td_weights_save(j->program, TD_SAVE_EMA, j->s.batches_tracked, &j->tracked, t));
+    TD_OUT(td_weights_check_finite(t, false));
+out:
+    td_tensors_free(t);
+    return at_step(j, st);
+}
+
 static td_status save(job *j)
 {
     td_weight_facts f = facts_of(j);
@@ -50,8 +71,8 @@ static td_status save(job *j)
     const int64_t begin_ns = td_now_ns();
     TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
     td_train_report_saving(j, j->path[TD_PATH_CHECKPOINT]);
-    TD_TRY(td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
-                              td_text_get(&j->config)));
+    TD_TRY(at_step(j, td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
+                                         td_text_get(&j->config))));
     snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);
     td_trace_span(j->trace, "save the checkpoint", begin_ns);
     return TD_OK;
@@ -75,7 +96,7 @@ static td_status keep_epoch(job *j, int64_t epoch)
     if (keep == 0 || !td_train_writes(j))
         return TD_OK;
     TD_OUT(epoch_path(j, epoch, &now));
-    TD_OUT(td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config)));
+    TD_OUT(at_step(j, td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config))));
     if (keep > 0 && epoch >= keep) {
         TD_OUT(epoch_path(j, epoch - keep, &old));
         unlink(old);
@@ -396,8 +417,8 @@ static td_status end_epoch(job *j)
                                  is_judged && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
     /* the checkpoint last: it says that the others are there */
     if (is_best && td_train_writes(j))
-        TD_TRY(td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
-                                   j->s.batches_tracked, &f));
+        TD_TRY(at_step(j, td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
+                                              j->s.batches_tracked, &f)));
     TD_TRY(keep_epoch(j, epoch));
     TD_TRY(save(j));
     return td_loader_start_epoch(j->train_loader, j->s.epoch);
@@ -471,13 +492,38 @@ static td_status show_profile(job *j)
     return td_text_take(&out, TD_OK, &j->out->profile);
 }
 
+/*
+ * Loss scaling skips a few steps while it looks for its scale.  A run that skipped more than one in
+ * four says so; one that applied fewer than one in ten has trained nothing to speak of: an error.
+ */
+static td_status check_skips(const job *j)
+{
+    const long long skipped = j->run_skipped, of = skipped + j->run_steps;
+    if (skipped > 0 && skipped == of && !j->out->was_stopped)
+        return td_error(TD_EARG,
+                        "every one of %lld steps was skipped: at loss scale %g nothing is "
+                        "finite",
+                        skipped, (double)j->scale);
+    if (10 * (of - skipped) < of && !j->out->was_stopped)
+        return td_error(TD_ENUMERIC,
+                        "loss scaling skipped %lld of %lld steps, the last loss scale is %g: fewer "
+                        "than one step in ten was applied",
+                        skipped, of, (double)j->scale);
+    if (4 * skipped > of)
+        td_log(TD_LOG_WARN, "train", "loss scaling skipped %lld of %lld steps of this run", skipped,
+               of);
+    return TD_OK;
+}
+
 static td_status finish(job *j)
 {
     td_weight_facts f = facts_of(j);
     if (j->o.final_weights && !j->out->was_stopped)
-        TD_TRY(td_weight_file_save(j->o.final_weights, j->program,
-                                   j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0,
-                                   j->s.batches_tracked, &f));
+        TD_TRY(at_step(j, td_weight_file_save(j->o.final_weights, j->program,
+                                              j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0,
+                                              j->s.batches_tracked, &f)));
+    if (j->rank == 0 && !td_train_writes(j))
+        TD_TRY(check_finite(j));
     j->out->epoch = j->s.epoch;
     td_model_name(&j->o.model, j->out->arch, sizeof j->out->arch);
     j->out->steps = j->s.steps;
@@ -496,11 +542,7 @@ static td_status finish(job *j)
     }
     TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
-    if (j->run_skipped > 0 && j->run_steps == 0 && !j->out->was_stopped)
-        return td_error(TD_EARG,
-                        "every one of %lld steps was skipped: at loss scale %g nothing is "
-                        "finite",
-                        (long long)j->run_skipped, (double)j->scale);
+    TD_TRY(check_skips(j));
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
     if (j->s.last < 0)

@@ -30,8 +30,8 @@ typedef struct {
 
 /**
  * Fill a program's parameters.  TD_EFORMAT: a parameter is missing, a tensor is left over, or a
- * shape differs; TD_EARG: a tensor holds a NaN or an infinity.  The message names the file, the
- * tensor, both shapes.  Nothing is set in these cases.
+ * shape differs; TD_EARG: a tensor holds a NaN or an infinity (sums of a step under way may).  The
+ * message names the file, the tensor, both shapes.  Nothing is set in these cases.
  * Averages and what belongs to a step under way may be missing or left over.
  */
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
@@ -72,6 +72,12 @@ void td_tracked_release(td_tracked *k);
  */
 td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
                           const td_tracked *tracked, td_tensors *t) TD_CHECKED;
+
+/**
+ * TD_ENUMERIC: a tensor of the set holds a NaN or an infinity; the message names the first.  Sums
+ * of a step under way count only `with_step`: with loss scaling they may overflow, and are dropped.
+ */
+td_status td_weights_check_finite(const td_tensors *t, bool with_step) TD_CHECKED;
 
 /**
  * Begin what a file may lack: averages as what they are averages of, and what is pending as what it

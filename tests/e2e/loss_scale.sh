@@ -212,6 +212,24 @@ says 'epoch 1, iteration 3: 9 steps in a row'
 expect 1 train data_all_bad.safetensors $whole --dynamic-loss-scale --epochs 5 --max-skips 0 --workspace lost --no-checkpoints --json
 says 'every one of 30 steps was skipped: at loss scale 1 nothing is finite'
 
+# --- most steps skipped: an error below one in ten, a warning above one in four ----------------------
+batches data_one_good.safetensors worse worse worse worse worse worse worse worse worse worse 0 worse
+expect 1 train data_one_good.safetensors $whole --dynamic-loss-scale --epochs 2 --workspace few
+says 'error: loss scaling skipped 22 of 24 steps, the last loss scale is [0-9]+: fewer than one step in ten was applied$'
+[ -s few/checkpoint.safetensors ] || complain "nothing was saved of the two steps"
+batches data_third.safetensors 0 worse 1 2 worse 3
+expect 0 train data_third.safetensors $whole --dynamic-loss-scale --epochs 2 --workspace few
+says 'warning: train: loss scaling skipped 4 of 12 steps of this run$'
+# a sum that has overflowed inside a step, which will be dropped, is no reason not to save, nor not to go on
+batches data_mid.safetensors worse 0 1 2
+accumulated="$whole --dynamic-loss-scale --epochs 2 --optimizer-batch-size 8"
+expect 0 train data_mid.safetensors $accumulated --workspace straight --final-weights straight.safetensors
+holds mid 'epoch 0, iteration 1/' train data_mid.safetensors $accumulated --workspace mid
+kill -TERM $pid
+ends mid 3
+expect 0 train data_mid.safetensors $accumulated --workspace mid --resume mid/checkpoint.safetensors --final-weights mid.safetensors
+same straight.safetensors mid.safetensors
+
 # --- gradients that f16 cannot hold --------------------------------------------------------------
 # Between the two scales a gradient is 2^-12 of what it is outside, and the pooling divides it by 1024 more: about
 # 2^-27, where f16 has nothing left but zero.  Only what lies before learns, fc is fixed.
