@@ -234,6 +234,12 @@ bool td_path_is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+bool td_path_is_file(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
 static td_status make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -245,6 +251,13 @@ static td_status make_one(const char *path)
         return td_error(TD_EIO, "'%s' is a file, wanted a folder", path);
     errno = reason;
     return td_error_errno(TD_EIO, "cannot create folder '%s'", path);
+}
+
+td_status td_make_new_folder(const char *path, bool *is_new)
+{
+    *is_new = mkdir(path, 0777) == 0;
+    return *is_new || errno == EEXIST ? TD_OK
+                                      : td_error_errno(TD_EIO, "cannot create folder '%s'", path);
 }
 
 td_status td_make_folder(const char *path)

@@ -40,9 +40,13 @@ TD_CHECKED td_status td_file_write(const char *path, const void *bytes, size_t n
 
 bool td_path_exists(const char *path);
 bool td_path_is_folder(const char *path);
+bool td_path_is_file(const char *path); /* a regular one */
 
 /** Create a folder and its parents; fine when it exists. */
 TD_CHECKED td_status td_make_folder(const char *path);
+
+/** Create a folder in one that exists; *is_new: false when there is something of that name. */
+TD_CHECKED td_status td_make_new_folder(const char *path, bool *is_new);
 
 /** "a/b", td_alloc'ed; `b` alone when it is absolute or `a` is "".  NULL: no memory. */
 char *td_path_join(const char *a, const char *b) TD_CHECKED;

@@ -213,7 +213,11 @@ static const td_field train_fields[] = {
                "the latest checkpoint, inside the workspace"),
     TD_LONG   (td_train_opts, checkpoint_every, 0, 0, MANY,
                "optimiser steps between two checkpoints; 0: at ends of epochs only"),
-    TD_TEXT   (td_train_opts, workspace, "./", "FOLDER", "where the run's files go"),
+    TD_TEXT   (td_train_opts, workspace, NULL, "FOLDER",
+               "where the run's files go; default: a new folder runs/ARCH-N, or where --resume's "
+               "checkpoint is"),
+    TD_BOOL   (td_train_opts, overwrite, false,
+               "replace the files of another run in --workspace"),
     TD_TITLE("Machine"),
     TD_ENUM   (td_train_opts, memory_format, 0, memory_formats,
                "accepted; the layout pass decides"),

@@ -30,7 +30,7 @@ static bool is_of_one_run(const char *name)
         "dump_after",   "dump_dir",
         "log",          "model",
         "amp_stats",    "trace",
-        "memory_limit",
+        "memory_limit", "overwrite",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

@@ -82,7 +82,7 @@ static td_status epoch_path(const job *j, int64_t epoch, char **out)
 {
     char name[48];
     snprintf(name, sizeof name, "checkpoint_%04lld.safetensors", (long long)epoch);
-    *out = td_path_join(j->o.workspace, name);
+    *out = td_path_join(j->folder, name);
     return *out ? TD_OK : TD_ENOMEM;
 }
 

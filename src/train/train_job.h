@@ -24,6 +24,10 @@
 #include "train/trace.h"
 #include "train/weights.h"
 
+/* Defaults of --checkpoint-filename and --raport-file. */
+#define TD_CHECKPOINT_NAME "checkpoint.safetensors"
+#define TD_REPORT_NAME     "experiment_raport.json"
+
 /* Files in the workspace. */
 enum {
     TD_PATH_CHECKPOINT,
@@ -64,6 +68,9 @@ typedef struct {
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
     td_lock *lock;
+    char *folder;         /* the workspace */
+    bool is_folder_fresh; /* it is this run's own runs/ARCH-N */
+    bool may_overwrite;   /* files of another run in it */
     char *path[TD_PATHS];
     td_bad_list bad;
     char *graph_text; /* of a checkpoint's own network */

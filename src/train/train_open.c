@@ -25,6 +25,7 @@
 #include "train/train_report.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
+#include "train/workspace.h"
 
 typedef td_train_job job;
 
@@ -380,91 +381,6 @@ out:
     return st;
 }
 
-/* two results must not go into one file */
-static td_status check_paths(const job *j)
-{
-    const struct {
-        const char *what, *path;
-    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[TD_PATH_CHECKPOINT] },
-                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[TD_PATH_BEST] },
-                    { "the report", j->path[TD_PATH_REPORT] },
-                    { "the list of bad pictures", j->path[TD_PATH_BAD] },
-                    { "the final weights", j->o.final_weights },
-                    { "the logits", j->o.train_logits },
-                    { "the statistics", j->o.amp_stats },
-                    { "the trace", j->o.trace },
-                    { "the table of epochs", j->o.csv },
-                    { "the table of iterations", j->o.csv_iterations },
-                    { "the lock", j->path[TD_PATH_LOCK] },
-                    { "the configuration", j->path[TD_PATH_CONFIG] },
-                    { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
-                    { "the weights to begin with", j->o.pretrained_weights },
-                    { "the network", j->o.model.model } };
-    enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
-    for (int i = 0; i < N_WRITTEN; i++)
-        for (int k = i + 1; k < N; k++) {
-            bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.resume;
-            if (outputs[i].path && outputs[k].path && !may_be_same &&
-                td_path_is_same(outputs[i].path, outputs[k].path))
-                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
-                                outputs[i].what, outputs[k].what);
-        }
-    return TD_OK;
-}
-
-static td_status name_files(job *j)
-{
-    const td_train_opts *o = &j->o;
-    j->path[TD_PATH_CHECKPOINT] = td_path_join(o->workspace, o->checkpoint_filename);
-    j->path[TD_PATH_BEST] = td_path_join(o->workspace, "model_best.safetensors");
-    if (o->raport_file)
-        j->path[TD_PATH_REPORT] = td_path_join(o->workspace, o->raport_file);
-    j->path[TD_PATH_BAD] = td_path_join(o->workspace, "bad.list");
-    j->path[TD_PATH_LOCK] = td_path_join(o->workspace, TD_LOCK_NAME);
-    j->path[TD_PATH_CONFIG] = td_path_join(o->workspace, "config.yaml");
-    if (!j->path[TD_PATH_CHECKPOINT] || !j->path[TD_PATH_BEST] || !j->path[TD_PATH_BAD] ||
-        !j->path[TD_PATH_LOCK] || !j->path[TD_PATH_CONFIG] ||
-        (o->raport_file && !j->path[TD_PATH_REPORT]))
-        return TD_ENOMEM;
-    return check_paths(j);
-}
-
-#define CONFIG_HEAD "# the configuration of a run of tandem train; --config reads it back\n"
-
-/* a config.yaml that is not ours stays: it may be the one that --config named */
-static bool is_foreign(const char *path)
-{
-    char *text;
-    size_t n;
-    if (!td_path_exists(path))
-        return false;
-    bool is_ours = td_file_read(path, (size_t)1 << 20, &text, &n) == TD_OK;
-    if (is_ours) {
-        is_ours = td_text_starts(text, CONFIG_HEAD);
-        td_free(text);
-    }
-    td_error_clear();
-    return !is_ours;
-}
-
-static td_status write_config(const job *j, const char *path)
-{
-    td_text file = { 0 };
-    char *yaml;
-    if (is_foreign(path)) {
-        td_log(TD_LOG_WARN, "train", "'%s' is another's; the configuration is not written", path);
-        return TD_OK;
-    }
-    TD_TRY(td_train_config_yaml(&j->o, &yaml));
-    td_text_add(&file, CONFIG_HEAD "%s", yaml);
-    td_status st = td_text_status(&file);
-    if (st == TD_OK)
-        st = td_atomic_save(path, file.data, file.len);
-    td_text_release(&file);
-    td_text_free(yaml);
-    return st;
-}
-
 /* what rank 0 writes for all */
 static void keep_files_shut(job *j)
 {
@@ -483,19 +399,16 @@ static td_status open_files(job *j)
     TD_TRY(td_train_agree(j));
     if (j->rank > 0)
         keep_files_shut(j);
-    else
-        TD_TRY(td_make_folder(o->workspace));
+    TD_TRY(td_workspace_open(j));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
-    if (td_train_writes(j)) {
-        TD_TRY(td_lock_open(o->workspace, &j->lock));
+    if (td_train_writes(j))
         TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
-    }
     if (j->rank == 0)
         TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
     TD_TRY(td_train_report_open(j));
     if (td_train_writes(j))
-        TD_TRY(write_config(j, j->path[TD_PATH_CONFIG]));
+        TD_TRY(td_workspace_write_config(j));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);
 }
@@ -558,13 +471,15 @@ static void say_settings(const job *j)
 td_status td_train_open(td_train_job *j)
 {
     TD_TRY(td_log_configure(j->o.log));
+    j->may_overwrite = j->o.overwrite;
+    j->o.overwrite = false; /* is of this run alone: not saved with its options */
     td_train_say_preset(&j->o);
     TD_TRY(check_options(j));
     td_signals_catch();
     TD_TRY(td_train_meet(j));
     td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->comm));
-    TD_TRY(name_files(j));
     TD_TRY(open_start(j));
+    TD_TRY(td_workspace_name(j));
     choose_seed(j);
     TD_TRY(td_train_share_seed(j));
     TD_TRY(open_sizes(j));
@@ -607,6 +522,7 @@ void td_train_release(td_train_job *j)
     td_tensors_free(j->start);
     for (int i = 0; i < TD_PATHS; i++)
         td_free(j->path[i]);
+    td_free(j->folder);
     td_bad_list_release(&j->bad);
     td_run_sums_release(&j->sums);
     td_free(j->graph_text);

@@ -29,7 +29,7 @@ grep -q '"loss_scale": 32768' fp16.jsonl || complain "no loss scale in fp16.json
 grep -q '"loss_scale": 1,' bf16.jsonl || complain "a loss scale in bf16.jsonl"
 grep -q '"dtype": "f16"' fp16.jsonl || complain "no f16 in fp16.jsonl"
 grep -q '"dtype": "bf16"' bf16.jsonl || complain "no bf16 in bf16.jsonl"
-expect 0 $whole --workspace seen --amp-stats few.jsonl
+expect 0 $whole --workspace seen --overwrite --amp-stats few.jsonl
 lines few.jsonl 1
 
 # a run that goes on does not write the file of the run before

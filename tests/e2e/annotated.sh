@@ -127,7 +127,7 @@ fails "'odd/images/absent.jpg'.*No such file" dataset pack odd odd.pack
 # --- what was left out stands in the run's bad.list, once, also when the run goes on ---------------------
 cp -r set worse
 sed -i '0,/"bbox": \[\([0-9]*\), \([0-9]*\), [0-9]*/s//"bbox": [\1, \2, 0/' worse/annotations/instances_train.json
-net="--arch ssd320 --backbone resnet18 --image-size 160 -b 2 --training-only --threads 1 --seed 1 --workspace w"
+net="--arch ssd320 --backbone resnet18 --image-size 160 -b 2 --training-only --threads 1 --seed 1 --workspace w --overwrite"
 expect 0 train worse $net --epochs 2 --run-iters 1
 expect 0 train worse $net --epochs 2 --run-iters 1 --resume w/checkpoint.safetensors
 tab=$(printf '\t')

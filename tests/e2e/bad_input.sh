@@ -190,7 +190,7 @@ expect 1 train bad $net --max-bad 0.03 --workspace bad2
 says "^tandem: error: epoch 0, batch [0-9]+: 'bad/train': 2 of 48 pictures are bad, at most 1 may be: the first is 'bad/train/"
 [ "$(wc -l <bad2/bad.list)" = 2 ] || complain "no list of what was bad"
 tidy bad2
-expect 0 train set $net --workspace bad2
+expect 0 train set $net --workspace bad2 --overwrite
 [ ! -e bad2/bad.list ] || complain "the list of another run is still there"
 
 # --- tensors ------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ for label in 0 1 2 3 0 1 2 3; do le64 $label; done >>nan.safetensors
 fails 1 "'nan.safetensors': row 7 of images is nan at channel 0, y 0, x 0, wanted finite numbers" \
     train nan.safetensors --data-backend tensors $net
 tr '\377' '\177' <nan.safetensors >large.safetensors
-expect 1 train large.safetensors --data-backend tensors $net --workspace tried --final-weights nan.out
+expect 1 train large.safetensors --data-backend tensors $net --workspace tried --overwrite --final-weights nan.out
 says '^tandem: error: epoch 0, iteration 1: the loss is (not a number|infinite); nothing of this step was saved$'
 silent
 [ ! -e tried/checkpoint.safetensors ] || complain "saved a checkpoint"
@@ -377,7 +377,7 @@ kill -TERM $pid
 code=0
 wait $pid || code=$?
 [ $code = 3 ] || complain "the first one ended with $code"
-expect 0 train set $net --workspace used --run-iters 1
+expect 0 train set $net --workspace used --overwrite --run-iters 1
 rm -rf used
 
 # --- memory ---------------------------------------------------------------------------------------

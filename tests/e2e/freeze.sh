@@ -47,7 +47,7 @@ for extra in '' '--optimizer-batch-size 16' '--precision fp16 --use-ema 0.9' '--
     says '^train: frozen: 6 of 8 weights, 5136 of 5268 numbers$'
     kept first.safetensors a.safetensors $weights
     moved first.safetensors a.safetensors fc.weight fc.bias $statistics
-    expect 0 $run --freeze "$body" --freeze-bn --final-weights a.safetensors
+    expect 0 $run --overwrite --freeze "$body" --freeze-bn --final-weights a.safetensors
     says '^train: frozen: the statistics of 2 norms$'
     kept first.safetensors a.safetensors $weights $statistics
     moved first.safetensors a.safetensors fc.weight fc.bias
@@ -73,7 +73,7 @@ expect 0 train set --resume whole/checkpoint_0000.safetensors --workspace again 
     --final-state
 same whole.safetensors again.safetensors
 says '^train: frozen: 6 of 8 weights'
-expect 0 train set --resume whole/checkpoint_0000.safetensors --workspace again --freeze 'conv1*' \
+expect 0 train set --resume whole/checkpoint_0000.safetensors --workspace again --overwrite --freeze 'conv1*' \
     --final-weights again.safetensors
 says "was trained with --freeze 'conv\*,bn\*', it goes on with 'conv1\*': weights that are trained from now on begin without"
 moved whole.safetensors again.safetensors conv2.weight
@@ -101,7 +101,7 @@ prints "tandem.classes: \\[\"$(ls other/train | paste -s -d, | sed 's/,/", "/g')
 expect 0 evaluate other --weights tuned/checkpoint.safetensors
 expect 0 classify --weights tuned/checkpoint.safetensors "$(find other/val -name '*.jpg' | head -1)"
 [ "$(wc -l <out)" = 4 ] || complain "not three classes of one picture"
-expect 0 train other $net --pretrained-weights weights.safetensors --freeze 'fc.*' --run-iters 0 --workspace tuned
+expect 0 train other $net --pretrained-weights weights.safetensors --freeze 'fc.*' --run-iters 0 --workspace tuned --overwrite
 says "fc begins fresh and --freeze 'fc\.\*' keeps it so"
 
 # --- refused -------------------------------------------------------------------------------------

@@ -182,20 +182,20 @@ expect 0 train data_six.safetensors $whole --amp --epochs 2 --run-epochs 1 --wor
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --workspace amp
 chosen=$(header amp/checkpoint.safetensors | sed 's/.*\\"precision\\": \\"\([a-z0-9]*\)\\".*/\1/')
 case $chosen in bf16 | fp32) ;; *) complain "the checkpoint's precision is '$chosen'" ;; esac
-expect 0 train data_six.safetensors $whole --fp16 --epochs 3 --run-epochs 1 --workspace amp
+expect 0 train data_six.safetensors $whole --fp16 --epochs 3 --run-epochs 1 --workspace amp --overwrite
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --run-epochs 1 --workspace amp
 says '^train: mixed precision with fp16$'
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --no-amp --workspace single
 grep -q 'mixed precision' err && complain "--no-amp does not take a saved --fp16 back"
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --precision bf16 --workspace amp
 says '^train: mixed precision with bf16$'
-expect 0 train data_six.safetensors $whole --epochs 2 --run-epochs 1 --workspace amp
+expect 0 train data_six.safetensors $whole --epochs 2 --run-epochs 1 --workspace amp --overwrite
 expect 0 train data_six.safetensors --resume amp/checkpoint.safetensors --amp --workspace amp
 
 # a checkpoint from before there was loss scaling: the same file without what it says of that, and without its digest
 expect 0 train data_six.safetensors $whole --epochs 2 --run-epochs 1 --workspace old
 LC_ALL=C sed '1s/"digest/"xigest/g; 1s/\\"scaler\\"/\\"xcaler\\"/' old/checkpoint.safetensors >old.safetensors
-expect 0 train data_six.safetensors --resume old.safetensors --dynamic-loss-scale --workspace old --final-weights old_end.safetensors --final-state
+expect 0 train data_six.safetensors --resume old.safetensors --dynamic-loss-scale --workspace old --overwrite --final-weights old_end.safetensors --final-state
 says '^train: loss scale 32768, by the rule of tf'
 expect 0 train data_six.safetensors $whole --epochs 2 --workspace new --final-weights new_end.safetensors
 same old_end.safetensors new_end.safetensors

@@ -28,15 +28,15 @@ prints '^conv1 +3 '
 # it changes nothing but what is printed
 expect 0 $whole --workspace plain --run-iters 4 --final-weights plain.safetensors
 same prof.safetensors plain.safetensors
-expect 0 $whole --workspace prof --prof 4 --json
+expect 0 $whole --workspace prof --overwrite --prof 4 --json
 prints '"checkpoint": "prof/checkpoint.safetensors", "profile": \{"steps": 3, "first_left_out": true, "step_ms": [0-9.]+, '
 prints '"executor_share": [0-9.e-]+, "wait_ms": [0-9.e-]+, "bound_ms": [0-9.]+, "bound_share": [0-9.]+, "ops": \[\{"name": '
 prints '"layers": \[\{"name": .*\]\}\}$'
-expect 0 $whole --workspace prof --prof 1
+expect 0 $whole --workspace prof --overwrite --prof 1
 prints '^profile of 1 step; medians$'
-expect 0 $whole --workspace prof --run-iters 4 --json
+expect 0 $whole --workspace prof --overwrite --run-iters 4 --json
 grep -q profile out && complain "a profile without --prof"
-expect 4 $whole --workspace prof --prof 4 --require 'top1>=101'
+expect 4 $whole --workspace prof --overwrite --prof 4 --require 'top1>=101'
 prints '^profile of 3 steps'
 expect 2 $whole --workspace prof --prof -2
 says 'prof'
@@ -79,7 +79,7 @@ grep -q '"name": "conv2/conv2d_grad_w".*"args": {"op": "conv2d_grad_w", "kernel"
     complain "no kernel in train.json"
 grep -q '"name": "step 6", .*"epoch": 0, "iteration": 6, "loss": [0-9.]*}}' train.json || complain "no step 6"
 grep -q '"name": "validate"' train.json || complain "no validation"
-expect 0 $whole --workspace traced --final-weights plain.safetensors
+expect 0 $whole --workspace traced --overwrite --final-weights plain.safetensors
 same traced.safetensors plain.safetensors
 expect 0 $tiny --mode inference --prof 30 --trace bench.json
 prints '^profile of 30 steps'

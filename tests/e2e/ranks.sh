@@ -164,7 +164,7 @@ straight $((steps + 9))
 rm -rf int term
 
 # --- a rank that dies, hangs, or is not alike ------------------------------------------------------
-endless="--model small.td $long --workspace run"
+endless="--model small.td $long --workspace run --overwrite"
 starts kill launch --log debug --nproc 3 train set $endless
 waits kill 'epoch 2, ' && kill -KILL "$(process kill 1)"
 began=$(date +%s)
@@ -199,14 +199,14 @@ by_hand() {
     code1=$?
     unset WORLD_SIZE MASTER_ADDR MASTER_PORT
 }
-ours="set $all -b 8 --workspace hand"
+ours="set $all -b 8 --workspace hand --overwrite"
 by_hand --workers 2
 [ $code = 0 ] && [ $code1 = 0 ] || complain "exit codes $code, $code1"
 by_hand --lr 0.02
 [ $code = 1 ] && [ $code1 = 1 ] || complain "exit codes $code, $code1"
 says "rank 1 .* has another run than rank 0: '\"lr\": 0.02', there '\"lr\": 0.01'"
 drawn other --classes 4 --train 100 --val 23
-ours="--data-backend folder $all -b 8 --workspace hand"
+ours="--data-backend folder $all -b 8 --workspace hand --overwrite"
 last="two ranks, other data"
 export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
 RANK=1 "$TANDEM" train other $ours >/dev/null 2>err1 </dev/null &

@@ -25,7 +25,7 @@ resumes() {
         same "$name-a.safetensors" "$name-b.safetensors"
     done
     # less than a whole step is left of the training: nothing was skipped, all is well
-    expect 0 train set $whole --checkpoint-every 4 --run-iters 4 --workspace "$name-b"
+    expect 0 train set $whole --checkpoint-every 4 --run-iters 4 --workspace "$name-b" --overwrite
     expect 0 train set --resume "$name-b/checkpoint.safetensors" --workspace "$name-b"
     prints '^steps +4$'
     for signal in INT KILL; do
@@ -135,7 +135,7 @@ awk "BEGIN { l = $(metric l2/experiment_raport.json '0, 3' train.loss); d = $(me
 grep -q '"metric": "train.total_loss", "metadata": {"unit": null' l2/experiment_raport.json || complain "no METADATA of train.total_loss"
 grep -q '"metric": "l2_loss"' l2/experiment_raport.json && complain "TensorFlow's name unasked"
 grep -q '"metric": "[a-z.]*l2_loss' sgd-a/experiment_raport.json && complain "METADATA of what is not reported"
-expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --raport-names tf --csv-iterations l2.csv --workspace l2
+expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --raport-names tf --csv-iterations l2.csv --workspace l2 --overwrite
 [ -n "$(metric l2/experiment_raport.json '0, 3' l2_loss)" ] || complain "no l2_loss"
 [ "$(metric l2/experiment_raport.json '0, 3' total_loss)" = "$(metric l2/experiment_raport.json '0, 3' train.total_loss)" ] ||
     complain "total_loss is not train.total_loss"
@@ -148,7 +148,7 @@ expect 0 train set $small --optimizer-batch-size 20 --epochs 1 --no-checkpoints
 says 'warning: train: the optimiser.s batch of 20 is no multiple of the batch of 8: a step is of 16'
 expect 1 train set --resume sgd-a/checkpoint_0000.safetensors --optimizer-batch-size 16 --workspace other
 says "was saved inside an optimiser step, after 2 batches of 4: it cannot go on with 2"
-expect 0 train set --resume sgd-a/checkpoint_0001.safetensors --optimizer-batch-size 16 --workspace other
+expect 0 train set --resume sgd-a/checkpoint_0001.safetensors --optimizer-batch-size 16 --workspace other --overwrite
 expect 2 train set $small --use-ema -0.5
 says "--use-ema: '-0.5' is not between 0 and 1, nor -1"
 expect 2 train set $small --mixup-file raw.safetensors

@@ -70,7 +70,7 @@ done
 
 # the checkpoint's settings are the defaults of the run that resumes
 rm -rf part
-expect 0 train set $whole --workspace part --run-iters 17
+expect 0 train set $whole --workspace part --overwrite --run-iters 17
 expect 0 train set --resume part/checkpoint.safetensors --final-weights part.safetensors --final-state
 same straight.safetensors part.safetensors
 
@@ -123,7 +123,7 @@ done
 if [ -e killed/checkpoint.safetensors ]; then
     expect 0 train set $whole --workspace killed --resume killed/checkpoint.safetensors --final-weights killed.safetensors
 else
-    expect 0 train set $whole --workspace killed --final-weights killed.safetensors
+    expect 0 train set $whole --workspace killed --overwrite --final-weights killed.safetensors
 fi
 same straight.safetensors killed.safetensors
 same a/model_best.safetensors killed/model_best.safetensors
@@ -135,7 +135,7 @@ echo "$killed kills, $inside while a checkpoint was being written; $((finished +
 # --- threads -----------------------------------------------------------------------------------
 # With more threads the sums of a convolution's weight gradient have another order: close, but not the same bits.
 expect 0 train set $whole --workspace threads --threads 2 --final-weights two.safetensors
-expect 0 train set $whole --workspace threads --threads 2 --workers 3 --final-weights again.safetensors
+expect 0 train set $whole --workspace threads --overwrite --threads 2 --workers 3 --final-weights again.safetensors
 same two.safetensors again.safetensors
 if cmp -s two.safetensors straight.safetensors; then
     echo "one and two threads gave the same bits here"
@@ -143,7 +143,7 @@ else
     echo "one and two threads gave other bits here"
 fi
 rm -rf part
-expect 0 train set $whole --workspace part --threads 2 --run-iters 17
+expect 0 train set $whole --workspace part --overwrite --threads 2 --run-iters 17
 expect 0 train set $whole --workspace part --threads 2 --resume part/checkpoint.safetensors --final-weights part.safetensors
 same two.safetensors part.safetensors
 
@@ -160,7 +160,7 @@ patient="--model small.td $fixed --epochs 12 --early-stopping-patience 2 --lr 0"
 expect 0 train set $patient --workspace patient --final-weights straight.safetensors
 steps=$(sed -n 's/^steps *//p' out)
 rm -rf patient
-expect 0 train set $patient --workspace patient --run-epochs 2
+expect 0 train set $patient --workspace patient --overwrite --run-epochs 2
 expect 0 train set $patient --workspace patient --resume patient/checkpoint.safetensors --final-weights part.safetensors
 [ "$(sed -n 's/^steps *//p' out)" = "$steps" ] || complain "stopped early after another number of steps than $steps"
 

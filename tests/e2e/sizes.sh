@@ -36,7 +36,7 @@ header b/checkpoint.safetensors | grep -q '"tandem.image_size":"64"' || complain
 expect 0 train set --resume b/checkpoint.safetensors --workspace b
 grep -q 'x 32 after' err && complain "compiled twice at the beginning"
 # a step that is never reached
-expect 0 train set $net --image-size-schedule 0:32,5:48 --epochs 1 --run-iters 1 --workspace b
+expect 0 train set $net --image-size-schedule 0:32,5:48 --epochs 1 --run-iters 1 --workspace b --overwrite
 says 'warning: train: pictures of 48 are of epoch 5 on, there are 1 epochs$'
 
 # --- stopped and resumed --------------------------------------------------------------------------

@@ -27,7 +27,7 @@ prints '^conv1 '
 # --- nothing is measured unless asked for ------------------------------------------------------------
 expect 0 $run --workspace d --tune-cache none.txt --run-iters 2
 [ ! -e none.txt ] || complain "cached wrote a file"
-expect 0 $run --workspace d --tune off --tune-cache none.txt --run-iters 2
+expect 0 $run --workspace d --overwrite --tune off --tune-cache none.txt --run-iters 2
 
 # --- the default place -------------------------------------------------------------------------------
 expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full
@@ -39,15 +39,15 @@ printf 'end 0000000000000000\n' >>foreign.txt
 expect 0 $run --workspace e --tune-cache foreign.txt --run-iters 2
 says "nothing measured is used: 'foreign.txt': it is damaged"
 head -c 300 times.txt >cut.txt
-expect 0 $run --workspace e --tune-cache cut.txt --run-iters 2
+expect 0 $run --workspace e --overwrite --tune-cache cut.txt --run-iters 2
 says "nothing measured is used: 'cut.txt': it is damaged"
 head -c 4096 /dev/urandom >noise.txt
-expect 0 $run --workspace e --tune-cache noise.txt --run-iters 2
+expect 0 $run --workspace e --overwrite --tune-cache noise.txt --run-iters 2
 says "nothing measured is used: 'noise.txt'"
-expect 0 $run --workspace e --tune-cache . --run-iters 2
+expect 0 $run --workspace e --overwrite --tune-cache . --run-iters 2
 says "nothing measured is used: '.'"
 : >empty.txt
-expect 0 $run --workspace e --tune-cache empty.txt --run-iters 2
+expect 0 $run --workspace e --overwrite --tune-cache empty.txt --run-iters 2
 says "nothing measured is used: 'empty.txt'"
 # a damaged one is replaced by what is measured now
 expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full --tune-cache cut.txt

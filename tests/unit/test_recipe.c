@@ -68,7 +68,7 @@ static void defaults_are_the_reference_s(void **state)
     assert_int_equal(o.prof, -1);
     assert_int_equal(o.gather_checkpoints, 0);
     assert_string_equal(o.raport_file, "experiment_raport.json");
-    assert_string_equal(o.workspace, "./");
+    assert_null(o.workspace);
     assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints);
     assert_int_equal(o.topk, 5);
     assert_string_equal(o.device, "cpu");

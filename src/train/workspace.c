@@ -1,0 +1,256 @@
+/*
+ * workspace.c -- where a training run puts its files, and that no other run's files are there
+ */
+#include "train/workspace.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/field.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "io/atomic.h"
+#include "train/train_ranks.h"
+
+#define CONFIG_HEAD "# the configuration of a run of tandem train; --config reads it back\n"
+#define FRESH       "runs" /* the folder of the folders that have no name of the user's */
+
+enum { FRESH_MAX = 1000000 };
+
+/* --- which folder ----------------------------------------------------------------------------- */
+
+/* "resnet18-" from the architecture or the name of a network's file, whatever that consists of */
+static void fresh_stem(const td_model_opts *m, char *out, size_t n)
+{
+    const char *name = m->model ? td_path_base(m->model) : m->model_text ? "model" : m->arch;
+    const char *dot = m->model ? strrchr(name, '.') : NULL;
+    size_t len = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    len = len < n - 2 ? len : n - 2;
+    for (size_t i = 0; i < len; i++) {
+        const char c = name[i];
+        const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || (i > 0 && (c == '-' || c == '.'));
+        out[i] = is_plain ? c : '_';
+    }
+    out[len] = '-';
+    out[len + 1] = '\0';
+}
+
+/* the first runs/ARCH-N that is not there */
+static td_status choose_fresh(const td_model_opts *m, char **out)
+{
+    char stem[80], path[128];
+    fresh_stem(m, stem, sizeof stem);
+    for (int n = 1; n < FRESH_MAX; n++) {
+        snprintf(path, sizeof path, FRESH "/%s%d", stem, n);
+        if (td_path_exists(path))
+            continue;
+        *out = td_copy_text(path);
+        return *out ? TD_OK : TD_ENOMEM;
+    }
+    return td_error(TD_EIO, "'" FRESH "' has no free number for another '%s': name a --workspace",
+                    stem);
+}
+
+/* "a/b" of "a/b/c", "./" of "c" */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *out = td_copy_text(slash ? path : "./");
+    if (out && slash)
+        out[slash - path + 1] = '\0';
+    return out;
+}
+
+static bool is_default_checkpoint(const td_train_opts *o)
+{
+    return strcmp(o->checkpoint_filename, TD_CHECKPOINT_NAME) == 0;
+}
+
+static td_status choose_folder(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    td_free(j->folder);
+    j->folder = NULL;
+    j->is_folder_fresh =
+        !o->workspace && !o->resume && td_train_writes(j) && is_default_checkpoint(o);
+    if (j->is_folder_fresh)
+        return choose_fresh(&o->model, &j->folder);
+    j->folder = o->workspace ? td_copy_text(o->workspace)
+                : o->resume  ? folder_of(o->resume)
+                             : td_copy_text("./");
+    return j->folder ? TD_OK : TD_ENOMEM;
+}
+
+/* --- which files ------------------------------------------------------------------------------ */
+
+/* two results must not go into one file */
+static td_status check_paths(const td_train_job *j)
+{
+    const struct {
+        const char *what, *path;
+    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[TD_PATH_CHECKPOINT] },
+                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[TD_PATH_BEST] },
+                    { "the report", j->path[TD_PATH_REPORT] },
+                    { "the list of bad pictures", j->path[TD_PATH_BAD] },
+                    { "the final weights", j->o.final_weights },
+                    { "the logits", j->o.train_logits },
+                    { "the statistics", j->o.amp_stats },
+                    { "the trace", j->o.trace },
+                    { "the table of epochs", j->o.csv },
+                    { "the table of iterations", j->o.csv_iterations },
+                    { "the lock", j->path[TD_PATH_LOCK] },
+                    { "the configuration", j->path[TD_PATH_CONFIG] },
+                    { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
+                    { "the weights to begin with", j->o.pretrained_weights },
+                    { "the network", j->o.model.model } };
+    enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
+    for (int i = 0; i < N_WRITTEN; i++)
+        for (int k = i + 1; k < N; k++) {
+            bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.resume;
+            if (outputs[i].path && outputs[k].path && !may_be_same &&
+                td_path_is_same(outputs[i].path, outputs[k].path))
+                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
+                                outputs[i].what, outputs[k].what);
+        }
+    return TD_OK;
+}
+
+/* NULL: no report, or no memory */
+static char *report_path(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    if (!o->raport_file)
+        return NULL;
+    if (j->is_folder_fresh && strcmp(o->raport_file, TD_REPORT_NAME) != 0)
+        return td_copy_text(o->raport_file);
+    return td_path_join(j->folder, o->raport_file);
+}
+
+td_status td_workspace_name(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    TD_TRY(choose_folder(j));
+    for (int i = 0; i < TD_PATHS; i++)
+        td_free(j->path[i]);
+    j->path[TD_PATH_CHECKPOINT] = td_path_join(j->folder, o->checkpoint_filename);
+    j->path[TD_PATH_BEST] = td_path_join(j->folder, "model_best.safetensors");
+    j->path[TD_PATH_REPORT] = report_path(j);
+    j->path[TD_PATH_BAD] = td_path_join(j->folder, "bad.list");
+    j->path[TD_PATH_LOCK] = td_path_join(j->folder, TD_LOCK_NAME);
+    j->path[TD_PATH_CONFIG] = td_path_join(j->folder, "config.yaml");
+    for (int i = 0; i < TD_PATHS; i++)
+        if (!j->path[i] && (i != TD_PATH_REPORT || o->raport_file))
+            return TD_ENOMEM;
+    return check_paths(j);
+}
+
+/* --- whose files ------------------------------------------------------------------------------ */
+
+/* has a run of ours written this config.yaml? */
+static bool is_config_ours(const char *path)
+{
+    char *text;
+    size_t n;
+    bool is_ours = td_file_read(path, (size_t)1 << 20, &text, &n) == TD_OK;
+    if (is_ours) {
+        is_ours = td_text_starts(text, CONFIG_HEAD);
+        td_free(text);
+    }
+    td_error_clear();
+    return is_ours;
+}
+
+/* a file in the folder that only a run leaves there; NULL: none.  Devices are nobody's result. */
+static const char *file_of_run(const td_train_job *j)
+{
+    const bool is_named = j->o.raport_file && strcmp(j->o.raport_file, TD_REPORT_NAME) != 0;
+    if (td_path_is_file(j->path[TD_PATH_CHECKPOINT]))
+        return j->path[TD_PATH_CHECKPOINT];
+    if (td_path_is_file(j->path[TD_PATH_BEST]))
+        return j->path[TD_PATH_BEST];
+    if (j->path[TD_PATH_REPORT] && !is_named && td_path_is_file(j->path[TD_PATH_REPORT]))
+        return j->path[TD_PATH_REPORT];
+    return is_config_ours(j->path[TD_PATH_CONFIG]) ? j->path[TD_PATH_CONFIG] : NULL;
+}
+
+/* does this run continue the one in its folder? */
+static td_status is_continued(const td_train_job *j, bool *out)
+{
+    *out = false;
+    if (!j->o.resume)
+        return TD_OK;
+    char *folder = folder_of(j->o.resume);
+    if (!folder)
+        return TD_ENOMEM;
+    *out = td_path_is_same(folder, j->folder);
+    td_free(folder);
+    return TD_OK;
+}
+
+static td_status check_free(const td_train_job *j)
+{
+    bool goes_on;
+    const char *file = file_of_run(j);
+    TD_TRY(is_continued(j, &goes_on));
+    if (!file || goes_on)
+        return TD_OK;
+    if (!j->may_overwrite)
+        return td_error(TD_EARG,
+                        "'%s' holds a run already, see '%s': choose another --workspace, continue "
+                        "that run with --resume CHECKPOINT, or replace it with --overwrite",
+                        j->folder, file);
+    /* would pass for this run's until it has validated */
+    if (unlink(j->path[TD_PATH_BEST]) != 0 && td_path_exists(j->path[TD_PATH_BEST]))
+        return td_error_errno(TD_EIO, "cannot remove '%s'", j->path[TD_PATH_BEST]);
+    return TD_OK;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* runs that begin at the same time find the same free number: the folder is one run's */
+static td_status make_fresh(td_train_job *j)
+{
+    bool is_new = false;
+    TD_TRY(td_make_folder(FRESH));
+    while (!is_new) {
+        TD_TRY(td_make_new_folder(j->folder, &is_new));
+        if (!is_new)
+            TD_TRY(td_workspace_name(j));
+    }
+    return TD_OK;
+}
+
+td_status td_workspace_open(td_train_job *j)
+{
+    if (j->rank > 0)
+        return TD_OK;
+    TD_TRY(j->is_folder_fresh ? make_fresh(j) : td_make_folder(j->folder));
+    if (!td_train_writes(j))
+        return TD_OK;
+    TD_TRY(td_lock_open(j->folder, &j->lock));
+    TD_TRY(check_free(j));
+    td_log(TD_LOG_INFO, "train", "files of this run go to '%s'", j->folder);
+    return TD_OK;
+}
+
+td_status td_workspace_write_config(const td_train_job *j)
+{
+    const char *path = j->path[TD_PATH_CONFIG];
+    td_text file = { 0 };
+    char *yaml;
+    if (td_path_exists(path) && !is_config_ours(path)) {
+        td_log(TD_LOG_WARN, "train", "'%s' is another's; the configuration is not written", path);
+        return TD_OK;
+    }
+    TD_TRY(td_train_config_yaml(&j->o, &yaml));
+    td_text_add(&file, CONFIG_HEAD "%s", yaml);
+    td_status st = td_text_status(&file);
+    if (st == TD_OK)
+        st = td_atomic_save(path, file.data, file.len);
+    td_text_release(&file);
+    td_text_free(yaml);
+    return st;
+}

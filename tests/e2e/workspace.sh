@@ -1,0 +1,95 @@
+# workspace.sh -- where a run's files go: a folder of its own unless one is named, and never over another run's files
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+expect 0 dataset draw set --classes 2 --train 8 --val 4 --size 40 --seed 1
+common="-b 4 --threads 1 --workers 1 --seed 1 --lr 0.01"
+small_model small-net.td 32 2
+net="--model small-net.td $common"
+all() {
+    (cd "$1" && cksum $(find . -type f ! -name tandem.lock | sort))
+}
+
+# a new folder for every run, named in the log and in the result
+expect 0 train set --arch resnet18 --image-size 32 $common --epochs 1
+says "^train: files of this run go to 'runs/resnet18-1'$"
+prints '^checkpoint    runs/resnet18-1/checkpoint.safetensors$'
+for file in checkpoint.safetensors model_best.safetensors experiment_raport.json config.yaml; do
+    [ -f runs/resnet18-1/$file ] || complain "no $file"
+    [ ! -e $file ] || complain "$file in the current folder"
+done
+expect 0 train set --arch resnet18 --image-size 32 $common --run-iters 1
+says "'runs/resnet18-2'"
+expect 0 train set $net --epochs 1
+says "'runs/small-net-1'"
+first=$(all runs/small-net-1)
+cp small-net.td 'odd *;net
+.td'
+expect 0 train set --model 'odd *;net
+.td' $common --run-iters 1
+says "'runs/odd___net_-1'"
+
+# two that begin at once do not share one
+mkdir pair
+(cd pair && "$TANDEM" train ../set --model ../small-net.td $common --epochs 1 --run-iters 1 >a.out 2>a.err </dev/null) &
+(cd pair && "$TANDEM" train ../set --model ../small-net.td $common --epochs 1 --run-iters 1 >b.out 2>b.err </dev/null)
+wait
+[ -f pair/runs/small-net-1/checkpoint.safetensors ] && [ -f pair/runs/small-net-2/checkpoint.safetensors ] ||
+    complain "two runs at once: $(find pair/runs)"
+
+# config.yaml names no folder, so that the same run again has one of its own
+expect 0 train --config runs/small-net-1/config.yaml --run-iters 1
+says "'runs/small-net-2'"
+
+# a folder that holds a run
+expect 0 train set $net --epochs 1 --workspace mine
+says "^train: files of this run go to 'mine'$"
+before=$(all mine)
+expect 1 train set $net --epochs 2 --workspace mine
+says "^tandem: error: 'mine' holds a run already, see 'mine/checkpoint.safetensors': .*--workspace.*--resume.*--overwrite$"
+[ "$(all mine)" = "$before" ] || complain "the refused run changed something"
+for kept in checkpoint.safetensors model_best.safetensors experiment_raport.json config.yaml; do
+    rm -rf part && mkdir part && cp mine/$kept part
+    expect 1 train set $net --epochs 1 --workspace part
+    says "see 'part/$kept'"
+    [ "$(ls part)" = "$kept" ] || [ "$(ls part | grep -v tandem.lock)" = "$kept" ] || complain "left $(ls part)"
+done
+rm -rf part && mkdir part && echo 'lr: 1' >part/config.yaml && echo text >part/notes
+expect 0 train set $net --epochs 1 --run-iters 1 --workspace part
+says "'part/config.yaml' is another's"
+[ "$(cat part/config.yaml part/notes)" = "$(printf 'lr: 1\ntext')" ] || complain "a file of the user's is gone"
+expect 1 train set $net --epochs 2 --workspace part --resume mine/checkpoint.safetensors
+says "'part' holds a run already"
+expect 0 train set $net --epochs 1 --workspace mine --overwrite --training-only
+[ ! -e mine/model_best.safetensors ] || complain "the best weights of the replaced run are there"
+if grep -q overwrite mine/config.yaml; then
+    expect 1 train --config mine/config.yaml
+    says "holds a run already"
+fi
+
+# a run continues in its folder, wherever the command is started
+expect 0 train set --resume runs/small-net-1/checkpoint.safetensors --epochs 2
+prints '^checkpoint    runs/small-net-1/checkpoint.safetensors$'
+[ "$(all runs/small-net-1)" != "$first" ] || complain "nothing was continued"
+expect 0 train set --resume runs/small-net-1/checkpoint.safetensors --epochs 3 --workspace moved
+[ -f moved/checkpoint.safetensors ] || complain "no moved/checkpoint.safetensors"
+
+# files that the command line names are where it says
+expect 0 train set $net --epochs 1 --run-iters 1 --raport-file report.json --csv epochs.csv --final-weights w.safetensors
+[ -f report.json ] && [ -f epochs.csv ] && [ -f w.safetensors ] || complain "a named file is missing"
+expect 0 train set $net --epochs 1 --run-iters 1 --raport-file report.json --workspace named
+[ -f named/report.json ] || complain "no report in the workspace"
+rm -rf runs
+expect 0 train set $net --run-iters 1 --no-checkpoints --final-weights w.safetensors --raport-file again.json
+[ -f again.json ] && [ ! -e runs ] || complain "a run that saves nothing"
+expect 0 train set $net --run-iters 1 --checkpoint-filename c.safetensors
+[ -f c.safetensors ] && [ ! -e runs ] || complain "a checkpoint with a name"
+expect 1 train set $net --run-iters 1 --checkpoint-filename c.safetensors
+says "holds a run already, see './c.safetensors'"
+
+# what cannot be a folder
+: >runs
+expect 1 train set $net --run-iters 1
+says "'runs' is a file, wanted a folder"
+finish
