@@ -15,9 +15,9 @@ FUZZ_SECONDS ?= 60
 # a shell pattern as ctest's regular expression; 'conv*' means unit.conv_x as well as conv_x
 pattern = ^([a-z0-9_]+[.])?$(subst ?,.,$(subst *,.*,$(subst .,[.],$(1))))$$
 
-# $(call configure,FOLDER,OPTIONS)
+# $(call configure,FOLDER,OPTIONS); what is missing is named in one line, other failures by CMake itself
 configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).log 2>&1 || \
-    { cat build/$(1).log; exit 1; }
+    { scripts/setup --check && cat build/$(1).log; exit 1; }
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
     --no-tests=error $(2)
 

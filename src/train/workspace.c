@@ -163,16 +163,24 @@ static bool is_config_ours(const char *path)
     return is_ours;
 }
 
-/* a file in the folder that only a run leaves there; NULL: none.  Devices are nobody's result. */
-static const char *file_of_run(const td_train_job *j)
+/*
+ * What another run has left in the folder.  Weights are refused; where there are none the run was
+ * ended before its first checkpoint, and whoever starts it again may do so.
+ */
+static const char *weights_of_run(const td_train_job *j)
 {
-    const bool is_named = j->o.raport_file && strcmp(j->o.raport_file, TD_REPORT_NAME) != 0;
-    if (td_path_is_file(j->path[TD_PATH_CHECKPOINT]))
-        return j->path[TD_PATH_CHECKPOINT];
-    if (td_path_is_file(j->path[TD_PATH_BEST]))
-        return j->path[TD_PATH_BEST];
-    if (j->path[TD_PATH_REPORT] && !is_named && td_path_is_file(j->path[TD_PATH_REPORT]))
-        return j->path[TD_PATH_REPORT];
+    for (int i = TD_PATH_CHECKPOINT; i <= TD_PATH_BEST; i++)
+        if (td_path_is_file(j->path[i]))
+            return j->path[i];
+    return NULL;
+}
+
+static const char *report_of_run(const td_train_job *j)
+{
+    const char *path = j->path[TD_PATH_REPORT];
+    const bool is_named = path && strcmp(j->o.raport_file, TD_REPORT_NAME) != 0;
+    if (path && !is_named && td_path_is_file(path))
+        return path;
     return is_config_ours(j->path[TD_PATH_CONFIG]) ? j->path[TD_PATH_CONFIG] : NULL;
 }
 
@@ -193,15 +201,17 @@ static td_status is_continued(const td_train_job *j, bool *out)
 static td_status check_free(const td_train_job *j)
 {
     bool goes_on;
-    const char *file = file_of_run(j);
+    const char *weights = weights_of_run(j), *report = report_of_run(j);
     TD_TRY(is_continued(j, &goes_on));
-    if (!file || goes_on)
+    if (goes_on || !(weights || report))
         return TD_OK;
-    if (!j->may_overwrite)
+    if (weights && !j->may_overwrite)
         return td_error(TD_EARG,
                         "'%s' holds a run already, see '%s': choose another --workspace, continue "
                         "that run with --resume CHECKPOINT, or replace it with --overwrite",
-                        j->folder, file);
+                        j->folder, weights);
+    if (!j->may_overwrite)
+        td_log(TD_LOG_WARN, "train", "'%s' of a run that saved no weights is replaced", report);
     /* would pass for this run's until it has validated */
     if (unlink(j->path[TD_PATH_BEST]) != 0 && td_path_exists(j->path[TD_PATH_BEST]))
         return td_error_errno(TD_EIO, "cannot remove '%s'", j->path[TD_PATH_BEST]);

@@ -180,7 +180,7 @@ bad/val/stripes/00000.jpg:neither JPEG nor PNG: it looks like text" ] || complai
 done
 cmp bad1/bad.list bad3/bad.list || complain "the list depends on the workers"
 same bad1.safetensors bad3.safetensors
-expect 0 train bad $net --max-bad 0.2 --workspace bad1 --run-iters 8
+expect 0 train bad $net --max-bad 0.2 --workspace bad1 --overwrite --run-iters 8
 expect 0 train bad $net --max-bad 0.2 --workspace bad1 --resume bad1/checkpoint.safetensors --final-weights bad1.safetensors
 same bad1.safetensors bad3.safetensors
 [ "$(sort bad1/bad.list)" = "$(sort bad3/bad.list)" ] || complain "bad.list after resuming is $(cat bad1/bad.list)"

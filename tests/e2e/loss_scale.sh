@@ -78,7 +78,7 @@ trains() {
     name=$1
     data=$2
     shift 2
-    expect 0 train data_$data.safetensors $whole --epochs 1 --workspace $name --final-weights $name.safetensors --json "$@"
+    expect 0 train data_$data.safetensors $whole --epochs 1 --workspace $name --overwrite --final-weights $name.safetensors --json "$@"
 }
 
 # --- float32: a power of two changes no bit ------------------------------------------------------
@@ -157,7 +157,7 @@ expect 0 train data_seven16.safetensors $scaled --workspace straight --final-wei
 wants_state straight/checkpoint.safetensors skipped 4
 for steps in 1 2 3 5 6 8 9 14 21; do
     rm -rf part
-    expect 0 train data_seven16.safetensors $scaled --workspace part --run-iters $steps
+    expect 0 train data_seven16.safetensors $scaled --workspace part --overwrite --run-iters $steps
     expect 0 train data_seven16.safetensors --resume part/checkpoint.safetensors --workspace part \
         --final-weights part.safetensors --final-state
     last="$last after $steps steps"
@@ -263,15 +263,15 @@ learned() {
     awk "BEGIN { exit !($(metric $1/experiment_raport.json 19 train.loss) < 0.2) }"
 }
 for device in ref cpu; do
-    expect 0 $faint --device $device --epochs 20 --workspace wide
+    expect 0 $faint --device $device --epochs 20 --workspace wide --overwrite
     learned wide || complain "float32 has not learned"
-    expect 0 $faint --device $device --epochs 20 --workspace scaled --fp16
+    expect 0 $faint --device $device --epochs 20 --workspace scaled --overwrite --fp16
     learned scaled || complain "f16 with loss scaling has not learned"
-    expect 0 $faint --device $device --epochs 20 --workspace fixed --fp16 --static-loss-scale 4096
+    expect 0 $faint --device $device --epochs 20 --workspace fixed --overwrite --fp16 --static-loss-scale 4096
     learned fixed || complain "f16 with a fixed loss scale has not learned"
-    expect 0 $faint --device $device --epochs 20 --workspace lost --fp16 --static-loss-scale 1
+    expect 0 $faint --device $device --epochs 20 --workspace lost --overwrite --fp16 --static-loss-scale 1
     says 'f16 without loss scaling'
-    expect 0 $faint --device $device --epochs 1 --workspace plain --fp16 --no-dynamic-loss-scale # the same
+    expect 0 $faint --device $device --epochs 1 --workspace plain --overwrite --fp16 --no-dynamic-loss-scale # the same
     says 'f16 without loss scaling: gradients below 3e-8 become zero; --static-loss-scale 128 fixes a scale, --dynamic'
     [ "$(metric lost/experiment_raport.json 0 train.loss)" = "$(metric lost/experiment_raport.json 19 train.loss)" ] ||
         complain "f16 without loss scaling has moved"

@@ -58,7 +58,7 @@ bad_list() {
 }
 for workers in 1 3; do
     for data in set set.pack; do
-        expect 0 train $data $net --workers $workers --epochs 2 --max-bad 0.2 --workspace run.$data \
+        expect 0 train $data $net --workers $workers --epochs 2 --max-bad 0.2 --workspace run.$data --overwrite \
             --final-weights final.$data.$workers.safetensors --train-logits logits.$data.$workers.safetensors
         says "4 classes, [0-9]+ pictures of 32 x 32"
         bad_list $data run.$data >bad.$data.$workers

@@ -47,7 +47,7 @@ resumes() {
     whole="$net $sizes --epochs 3 --final-state $*"
     [ -e "$name-a" ] || expect 0 train set $whole --workspace "$name-a" --final-weights "$name-a.safetensors" --gather-checkpoints -1
     for epoch in $ends; do
-        expect 0 train set --resume "$name-a/checkpoint_000$epoch.safetensors" --workspace "$name-b" \
+        expect 0 train set --resume "$name-a/checkpoint_000$epoch.safetensors" --workspace "$name-b" --overwrite \
             --final-weights "$name-b.safetensors" --final-state
         same "$name-a.safetensors" "$name-b.safetensors"
     done

@@ -1,0 +1,38 @@
+# setup.sh -- `make` where something to build with is missing: one sentence that says what to run, no trace of CMake
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+command -v make >/dev/null || { echo "make is missing"; exit 77; }
+
+mkdir clone tools
+cp -r "$TANDEM_SOURCE/Makefile" "$TANDEM_SOURCE/CMakeLists.txt" "$TANDEM_SOURCE/cmake" "$TANDEM_SOURCE/scripts" clone
+for tool in sh make cat dirname mkdir find awk tr sed head tail nproc ln uname env; do
+    ln -s "$(command -v $tool)" tools/$tool
+done
+
+# build WORDS... -- `make` in the clone under `env WORDS`
+build() {
+    last="env $* make"
+    code=0
+    (cd clone && env -u MAKEFLAGS -u MAKELEVEL -u DNNLROOT "$@" make) >out 2>err </dev/null || code=$?
+    cat out err >both
+    [ $code != 0 ] || complain "exit code 0"
+    says "^setup: run 'make setup' first .*missing here: .*$missing"
+    [ "$(grep -cv '^make' both)" = 1 ] || complain "more than one sentence: $(cat both)"
+}
+
+missing='cmake ninja-build .*oneDNN$'
+build PATH="$PWD/tools"
+missing='libjpeg62-turbo-dev .*libmicrohttpd-dev'
+build PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
+[ ! -e clone/build/setup.log ] || complain "make installs by itself"
+
+# nothing is missing, and yet it fails: CMake says why
+if (cd "$TANDEM_SOURCE" && scripts/setup --check) >/dev/null 2>&1; then
+    cp -r clone broken && rm -rf broken/build
+    [ ! -d "$TANDEM_SOURCE/build/deps" ] || { mkdir -p broken/build && ln -s "$TANDEM_SOURCE/build/deps" broken/build/deps; }
+    echo 'message(FATAL_ERROR "the reason")' >broken/CMakeLists.txt
+    (cd broken && env -u MAKEFLAGS -u MAKELEVEL make) >out 2>err </dev/null && complain "exit code 0"
+    cat err >>out
+    prints 'the reason'
+fi
+finish
