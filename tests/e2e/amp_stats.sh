@@ -13,8 +13,8 @@ lines() {
 
 # --- written: 6 steps an epoch, the first and every second of them --------------------------------
 for precision in fp32 bf16 fp16; do
-    expect 0 $whole --workspace plain --precision $precision --final-weights plain.safetensors
-    expect 0 $whole --workspace seen --precision $precision --final-weights seen.safetensors \
+    expect 0 $whole --workspace plain --overwrite --precision $precision --final-weights plain.safetensors
+    expect 0 $whole --workspace seen --overwrite --precision $precision --final-weights seen.safetensors \
         --amp-stats $precision.jsonl --amp-stats-every 2
     same plain.safetensors seen.safetensors
     lines $precision.jsonl 3
