@@ -177,7 +177,7 @@ typedef struct {
     const char *checkpoint_filename;
     const char *workspace; /* NULL: the folder of `resume`, or a new one, runs/ARCH-N */
     bool overwrite;        /* another run's files in the workspace may be replaced */
-    int memory_format; /* 0 nchw, 1 nhwc: accepted, the layout pass decides */
+    int memory_format;     /* 0 nchw, 1 nhwc: accepted, the layout pass decides */
     int topk;
     const char *final_weights; /* written after the last step */
     bool final_state;          /* momentum buffers too */
