@@ -3,7 +3,7 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 command -v make >/dev/null || { echo "make is missing"; exit 77; }
 
-mkdir clone tools
+mkdir -p clone/src tools
 cp -r "$TANDEM_SOURCE/Makefile" "$TANDEM_SOURCE/CMakeLists.txt" "$TANDEM_SOURCE/cmake" "$TANDEM_SOURCE/scripts" clone
 for tool in sh make cat dirname mkdir find awk tr sed head tail nproc ln uname env; do
     ln -s "$(command -v $tool)" tools/$tool
