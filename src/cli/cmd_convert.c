@@ -4,7 +4,7 @@
 #include "cli/verb.h"
 #include "tandem/train.h"
 
-enum { BY_NAME, TO_SAFETENSORS, TO_ONNX };
+enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH };
 
 typedef struct {
     int to;
@@ -13,7 +13,7 @@ typedef struct {
 } options;
 
 /* clang-format off */
-static const char *const formats[] = { "auto", "safetensors", "onnx", NULL };
+static const char *const formats[] = { "auto", "safetensors", "onnx", "pth", NULL };
 
 static const td_field fields[] = {
     TD_ENUM(options, to, 0, formats, "what is written; auto: as OUT's ending says"),
@@ -102,7 +102,7 @@ static void print_text(const td_call *call, const td_convert_result *r)
 
 static td_status convert_weights(const td_call *call)
 {
-    const options *o = call->opts;
+    options *o = call->opts;
     td_onnx_opts defaults;
     td_convert_result r;
     td_onnx_defaults(&defaults);
@@ -111,6 +111,9 @@ static td_status convert_weights(const td_call *call)
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
         return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file",
                         call->args[1]);
+    o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
+                        : o->to == TO_SAFETENSORS ? TD_CONVERT_SAFETENSORS
+                                                  : TD_CONVERT_BY_ENDING;
     TD_TRY(td_convert(call->args[0], call->args[1], &o->weights, &r));
     if (call->json)
         print_json(call, &r);
@@ -127,7 +130,7 @@ static td_status run(const td_call *call)
 const td_verb td_verb_convert = {
     .name = "convert",
     .arguments = "IN [OUT]",
-    .summary = "a checkpoint or PyTorch's weights to a weight file or an ONNX file",
+    .summary = "a checkpoint or weights to a weight file, a PyTorch file or an ONNX file",
     .about =
         "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its "
         "name\n"
@@ -135,6 +138,10 @@ const td_verb td_verb_convert = {
         "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's "
         "files\n"
         "get the names of torchvision and timm.  OUT is replaced only once it is complete.\n"
+        "\n"
+        "OUT.pth, OUT.pth.tar or --to pth is a file that torch.load reads with weights_only=True.\n"
+        "Weights become a state_dict; a checkpoint becomes what the reference program's main.py\n"
+        "saves and resumes: state_dict, optimizer, epoch, best_prec1 and state_dict_ema.\n"
         "\n"
         "An ONNX file has the input images [N,3,H,W] and the output logits.  That of a detector "
         "has\n"
@@ -149,6 +156,7 @@ const td_verb td_verb_convert = {
     .examples = "tandem convert checkpoint.safetensors weights.safetensors\n"
                 "tandem convert model_best.pth.tar weights.safetensors\n"
                 "tandem convert --ema model_best.pth.tar averaged.safetensors\n"
+                "tandem convert checkpoint.safetensors checkpoint.pth.tar\n"
                 "tandem convert weights.safetensors network.onnx\n"
                 "tandem convert weights.safetensors --to onnx --export-preprocessing bytes "
                 "--probabilities\n"

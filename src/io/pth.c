@@ -12,11 +12,17 @@
  * are fetched.  A tensor that is its storage in order is read to its place; others (transposed,
  * parts of a larger storage) are gathered from a storage that is kept until the end.
  *
+ * Of a training checkpoint the optimizer's state_dict is read as well:
+ *
+ *     { "state":        { I: { "momentum_buffer": tensor, ... }, ... },
+ *       "param_groups": [ { "params": [I, ...], "lr": 0.1, ... }, ... ] }
+ *
  * Source: PyTorch 2, torch/serialization.py.
  */
 #include "io/pth.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +39,10 @@
 #define PICKLE_MAX (64u << 20)
 #define KEY_MAX    256
 #define SLACK      (16u << 20) /* bytes that tensors may take beyond four times the file's */
+/* of an optimizer: the walk over values that a pickle may share is bounded by these */
+#define GROUPS_MAX 2      /* what the reference's main.py makes, and plain SGD(net.parameters()) */
+#define PARAMS_MAX 100000 /* an SE-ResNeXt-101 has 446 */
+#define STATE_MAX  16     /* entries of one parameter's state; RMSprop has 3 */
 
 /* of torch.serialization.MAGIC_NUMBER: PROTO 2, LONG1 of ten bytes, STOP */
 static const unsigned char magic[15] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
@@ -46,10 +56,12 @@ typedef struct {
     void *data;       /* once a gathered tensor wanted it; owned */
 } storage;
 
+typedef enum { WEIGHTS, AVERAGES, TRAINING } part;
+
 typedef struct {
     td_blob blob;
     const char *what;
-    bool is_ema;
+    part part;
     td_zip *zip; /* NULL: legacy */
     char *text;  /* the pickle's bytes; owned */
     size_t n_text;
@@ -187,13 +199,15 @@ static td_status take_bytes(reader *r, const td_ptensor *x, const char *name)
     return TD_OK;
 }
 
-static td_status add_tensor(reader *r, td_ptext key, const td_ptensor *x)
+static td_status add_tensor(reader *r, const char *prefix, td_ptext key, const td_ptensor *x)
 {
     char name[KEY_MAX];
+    const size_t n_prefix = strlen(prefix);
     storage *s;
     void *data;
 
-    if (!copy_text(key, name, sizeof name))
+    memcpy(name, prefix, n_prefix);
+    if (!copy_text(key, name + n_prefix, sizeof name - n_prefix))
         return td_error(TD_EFORMAT, "'%s': a tensor's name of %zu bytes: '" NAME "'", r->what,
                         key.len, name);
     if (x->dtype == TD_DT_NONE)
@@ -207,12 +221,12 @@ static td_status add_tensor(reader *r, td_ptext key, const td_ptensor *x)
     return fill(r, x, s, data);
 }
 
-static td_status add_tensors(reader *r, const td_plist *dict)
+static td_status add_tensors(reader *r, const char *prefix, const td_plist *dict)
 {
     for (size_t i = 0; i + 1 < dict->n; i += 2) {
         const td_pvalue *key = dict->at[i], *x = dict->at[i + 1];
         if (key->kind == TD_PICKLE_TEXT && x->kind == TD_PICKLE_TENSOR)
-            TD_TRY(add_tensor(r, key->text, &x->tensor));
+            TD_TRY(add_tensor(r, prefix, key->text, &x->tensor));
         else if (key->kind == TD_PICKLE_TEXT)
             td_log(TD_LOG_DEBUG, "io", "%s: '%.*s' is %s, left out", r->what,
                    key->text.len < 200 ? (int)key->text.len : 200, key->text.bytes,
@@ -233,22 +247,31 @@ static bool has_tensors(const td_pvalue *v)
     return false;
 }
 
+/* the first of the entries of these names that has tensors */
+static const td_pvalue *find_section(const td_pvalue *root, const char *const *names,
+                                     const char **section)
+{
+    for (; *names; names++) {
+        const td_pvalue *v = td_pickle_get(root, *names);
+        if (v && has_tensors(v)) {
+            *section = *names;
+            return v;
+        }
+    }
+    *section = NULL;
+    return NULL;
+}
+
+static const char *const plain_names[] = { "state_dict", "model", "model_state_dict", NULL };
+static const char *const ema_names[] = { "state_dict_ema", "model_ema", "ema_state_dict", NULL };
+
 static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue **out,
                         const char **section)
 {
-    static const char *const plain[] = { "state_dict", "model", "model_state_dict", NULL };
-    static const char *const ema[] = { "state_dict_ema", "model_ema", "ema_state_dict", NULL };
-
-    *section = NULL;
-    for (const char *const *name = r->is_ema ? ema : plain; *name; name++) {
-        const td_pvalue *v = td_pickle_get(root, *name);
-        if (v && has_tensors(v)) {
-            *out = v;
-            *section = *name;
-            return TD_OK;
-        }
-    }
-    if (r->is_ema)
+    *out = find_section(root, r->part == AVERAGES ? ema_names : plain_names, section);
+    if (*out)
+        return TD_OK;
+    if (r->part == AVERAGES)
         return td_error(TD_EFORMAT, "'%s' has no averaged weights (state_dict_ema)", r->what);
     if (!has_tensors(root))
         return td_error(TD_EFORMAT,
@@ -262,7 +285,8 @@ static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue 
 /* --- what else a checkpoint says -------------------------------------------------------------- */
 
 /* a number, or a tensor of one */
-static td_status read_real(reader *r, const td_pvalue *v, bool *is_there, double *out)
+static td_status read_real(reader *r, const td_pvalue *v, const char *name, bool *is_there,
+                           double *out)
 {
     union {
         float f32;
@@ -277,7 +301,7 @@ static td_status read_real(reader *r, const td_pvalue *v, bool *is_there, double
         *out = v->real;
     else if (v->kind == TD_PICKLE_TENSOR && v->tensor.n == 1 &&
              (v->tensor.dtype == TD_DT_F32 || v->tensor.dtype == TD_DT_F64)) {
-        TD_TRY(find_storage(r, &v->tensor, "best_prec1", &s));
+        TD_TRY(find_storage(r, &v->tensor, name, &s));
         TD_TRY(fill(r, &v->tensor, s, &x));
         *out = v->tensor.dtype == TD_DT_F32 ? (double)x.f32 : x.f64;
     } else
@@ -295,7 +319,7 @@ static td_status note_best(reader *r, const td_pvalue *root)
         v = td_pickle_get(root, "best_acc1");
     if (!v)
         return TD_OK;
-    TD_TRY(read_real(r, v, &is_there, &best));
+    TD_TRY(read_real(r, v, "best_prec1", &is_there, &best));
     if (!is_there)
         return TD_OK;
     snprintf(text, sizeof text, "%.9g", best);
@@ -340,6 +364,137 @@ static void log_other_entries(const reader *r, const td_pvalue *root)
                    key->text.len < 200 ? (int)key->text.len : 200, key->text.bytes,
                    td_pickle_kind_name(root->list.at[i + 1]->kind));
     }
+}
+
+/* --- an optimizer's state_dict ---------------------------------------------------------------- */
+
+/* {"momentum_buffer": tensor, "step": ...} of one parameter */
+static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
+{
+    char prefix[48], name[64];
+    if (index < 0 || state->kind != TD_PICKLE_DICT || state->list.n > (size_t)2 * STATE_MAX)
+        return td_error(TD_EFORMAT,
+                        "'%s': the optimizer's state of parameter %" PRId64 " is malformed",
+                        r->what, index);
+    snprintf(prefix, sizeof prefix, "optimizer.%" PRId64 ".", index);
+    for (size_t i = 0; i + 1 < state->list.n; i += 2) {
+        const td_pvalue *key = state->list.at[i], *x = state->list.at[i + 1];
+        if (x->kind == TD_PICKLE_NONE || td_pvalue_is(key, "step"))
+            continue;
+        if (x->kind == TD_PICKLE_TENSOR &&
+            (td_pvalue_is(key, "momentum_buffer") || td_pvalue_is(key, "square_avg"))) {
+            TD_TRY(add_tensor(r, prefix, key->text, &x->tensor));
+            continue;
+        }
+        if (key->kind != TD_PICKLE_TEXT || !copy_text(key->text, name, sizeof name))
+            snprintf(name, sizeof name, "%s", td_pickle_kind_name(key->kind));
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s': the optimizer keeps '%s', %s, of parameter %" PRId64
+                        "; SGD's momentum_buffer and RMSprop's square_avg are read",
+                        r->what, name, td_pickle_kind_name(x->kind), index);
+    }
+    return TD_OK;
+}
+
+static td_status add_states(reader *r, const td_pvalue *states)
+{
+    if (!states || states->kind != TD_PICKLE_DICT || states->list.n > (size_t)2 * PARAMS_MAX)
+        return td_error(TD_EFORMAT, "'%s': its optimizer has no 'state' of at most %d parameters",
+                        r->what, PARAMS_MAX);
+    for (size_t i = 0; i + 1 < states->list.n; i += 2) {
+        const td_pvalue *index = states->list.at[i];
+        if (index->kind != TD_PICKLE_INT)
+            return td_error(TD_EFORMAT, "'%s': its optimizer's state is of %s, wanted a number",
+                            r->what, td_pickle_kind_name(index->kind));
+        TD_TRY(add_state(r, index->whole, states->list.at[i + 1]));
+    }
+    return TD_OK;
+}
+
+/* one setting of a group; those that are not there, None or of another kind are left out */
+static td_status print_setting(reader *r, const td_pvalue *group, const char *name, td_text *j)
+{
+    bool is_there;
+    double x;
+    const td_pvalue *v = td_pickle_get(group, name);
+    if (!v)
+        return TD_OK;
+    if (v->kind == TD_PICKLE_BOOL) {
+        td_text_add(j, ", \"%s\": %s", name, v->whole ? "true" : "false");
+        return TD_OK;
+    }
+    TD_TRY(read_real(r, v, name, &is_there, &x));
+    if (is_there && !isfinite(x))
+        return td_error(TD_EFORMAT, "'%s': its optimizer's %s is %g", r->what, name, x);
+    if (is_there)
+        td_text_add(j, ", \"%s\": %.17g", name, x);
+    return TD_OK;
+}
+
+static td_status print_group(reader *r, const td_pvalue *group, td_text *j)
+{
+    static const char *const settings[] = { "lr",           "momentum", "dampening",
+                                            "weight_decay", "nesterov", "maximize",
+                                            "alpha",        "eps",      "centered" };
+    const td_pvalue *params = td_pickle_get(group, "params");
+    if (!params || params->kind != TD_PICKLE_LIST || params->list.n > PARAMS_MAX)
+        return td_error(TD_EFORMAT,
+                        "'%s': a group of its optimizer has no list of at most %d params", r->what,
+                        PARAMS_MAX);
+    td_text_add(j, "{\"params\": [");
+    for (size_t i = 0; i < params->list.n; i++) {
+        const td_pvalue *x = params->list.at[i];
+        if (x->kind != TD_PICKLE_INT)
+            return td_error(TD_EFORMAT, "'%s': a parameter of its optimizer is %s, wanted a number",
+                            r->what, td_pickle_kind_name(x->kind));
+        td_text_add(j, i ? ", %" PRId64 : "%" PRId64, x->whole);
+    }
+    td_text_add(j, "]");
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        TD_TRY(print_setting(r, group, settings[i], j));
+    td_text_add(j, "}");
+    return TD_OK;
+}
+
+static td_status note_groups(reader *r, const td_pvalue *groups)
+{
+    td_status st = TD_OK;
+    td_text j = { 0 };
+    if (!groups || groups->kind != TD_PICKLE_LIST || groups->list.n < 1 ||
+        groups->list.n > GROUPS_MAX)
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s': its optimizer has not one or two groups of parameters, as the "
+                        "reference program's main.py makes them",
+                        r->what);
+    td_text_add(&j, "[");
+    for (size_t i = 0; i < groups->list.n; i++) {
+        td_text_add(&j, i ? ", " : "");
+        TD_OUT(print_group(r, groups->list.at[i], &j));
+    }
+    td_text_add(&j, "]");
+    TD_OUT(td_text_status(&j));
+    TD_OUT(td_tensors_set_meta(r->t, "torch.param_groups", td_text_get(&j)));
+out:
+    td_text_release(&j);
+    return st;
+}
+
+/* the averages, and what the optimizer keeps */
+static td_status add_training(reader *r, const td_pvalue *root)
+{
+    const char *section;
+    const td_pvalue *optimizer = td_pickle_get(root, "optimizer");
+    const td_pvalue *epoch = td_pickle_get(root, "epoch");
+    const td_pvalue *averages = find_section(root, ema_names, &section);
+    if (!optimizer || optimizer->kind != TD_PICKLE_DICT || !epoch || epoch->kind != TD_PICKLE_INT)
+        return td_error(TD_EFORMAT,
+                        "'%s' is no checkpoint of a training: it has no '%s'; weights alone go to "
+                        "--pretrained-weights",
+                        r->what, optimizer ? "epoch" : "optimizer");
+    if (averages)
+        TD_TRY(add_tensors(r, "ema.", &averages->list));
+    TD_TRY(add_states(r, td_pickle_get(optimizer, "state")));
+    return note_groups(r, td_pickle_get(optimizer, "param_groups"));
 }
 
 /* --- the zip container ------------------------------------------------------------------------ */
@@ -559,8 +714,10 @@ static td_status read_all(reader *r, td_tensors **out)
     const td_pvalue *root = td_pickle_root(r->object);
     TD_OUT(choose(r, root, &dict, &section));
     TD_OUT(td_tensors_new(&r->t));
-    TD_OUT(add_tensors(r, &dict->list));
+    TD_OUT(add_tensors(r, "", &dict->list));
     TD_OUT(note(r, root, section));
+    if (r->part == TRAINING)
+        TD_OUT(add_training(r, root));
     if (section)
         log_other_entries(r, root);
     *out = r->t;
@@ -577,9 +734,9 @@ out:
     return st;
 }
 
-td_status td_pth_read(const char *path, bool is_ema, td_tensors **out)
+static td_status read_file(const char *path, part wanted, td_tensors **out)
 {
-    reader r = { .is_ema = is_ema };
+    reader r = { .part = wanted };
     *out = NULL;
     TD_TRY(td_blob_open(path, &r.blob));
     td_status st = read_all(&r, out);
@@ -587,10 +744,28 @@ td_status td_pth_read(const char *path, bool is_ema, td_tensors **out)
     return st;
 }
 
+td_status td_pth_read(const char *path, bool is_ema, td_tensors **out)
+{
+    return read_file(path, is_ema ? AVERAGES : WEIGHTS, out);
+}
+
+td_status td_pth_read_training(const char *path, td_tensors **out)
+{
+    return read_file(path, TRAINING, out);
+}
+
 td_status td_pth_parse(const void *bytes, size_t n_bytes, const char *what, bool is_ema,
                        td_tensors **out)
 {
-    reader r = { .blob = td_blob_of(bytes, n_bytes, what), .is_ema = is_ema };
+    reader r = { .blob = td_blob_of(bytes, n_bytes, what), .part = is_ema ? AVERAGES : WEIGHTS };
+    *out = NULL;
+    return read_all(&r, out);
+}
+
+td_status td_pth_parse_training(const void *bytes, size_t n_bytes, const char *what,
+                                td_tensors **out)
+{
+    reader r = { .blob = td_blob_of(bytes, n_bytes, what), .part = TRAINING };
     *out = NULL;
     return read_all(&r, out);
 }

@@ -15,6 +15,8 @@
  *     torch.epoch       a whole number
  *     torch.best_prec1  the best accuracy, as the trainer counted it
  *     torch.arch        the architecture's name in the trainer's words
+ *
+ * A training checkpoint can be read with all that its optimizer keeps: td_pth_read_training.
  */
 #ifndef TD_IO_PTH_H
 #define TD_IO_PTH_H
@@ -44,5 +46,23 @@ TD_CHECKED td_status td_pth_read(const char *path, bool is_ema, td_tensors **out
 /** The same from memory, which is borrowed for the call; `what` names it in messages. */
 TD_CHECKED td_status td_pth_parse(const void *bytes, size_t n_bytes, const char *what, bool is_ema,
                                   td_tensors **out);
+
+/**
+ * A training checkpoint: beside the tensors of its state_dict
+ *
+ *     ema.NAME                      those of state_dict_ema, if it has one
+ *     optimizer.I.momentum_buffer   what the optimizer keeps of its parameter number I,
+ *     optimizer.I.square_avg        where it keeps it; steps are left out
+ *
+ * and metadata "torch.param_groups", a JSON array of the one or two groups of parameters:
+ *
+ *     [{"params": [0, 1], "lr": 0.1, "momentum": 0.9, "nesterov": false, ...}, ...]
+ *
+ * Errors as above; also TD_EFORMAT: there is no optimizer or no epoch; TD_EUNSUPPORTED: the
+ * optimizer keeps something else, or has more than two groups.
+ */
+TD_CHECKED td_status td_pth_read_training(const char *path, td_tensors **out);
+TD_CHECKED td_status td_pth_parse_training(const void *bytes, size_t n_bytes, const char *what,
+                                           td_tensors **out);
 
 #endif

@@ -14,7 +14,6 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "model/arch.h"
-#include "train/weight_file.h"
 #include "train/weights.h"
 
 #define VERSION "1"
@@ -116,7 +115,7 @@ static void add_step(td_text *j, const td_step_state *s)
 static const char *const score_names[2][3] = { { "best_top1", "top1", "topk" },
                                                { "best_ap", "ap", "ap50" } };
 
-static td_status set_state(td_tensors *t, const td_run_state *s)
+td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
 {
     td_text j = { 0 };
     td_text_add(&j, "{\"epoch\": %lld, \"iteration\": %lld, \"steps\": %lld, ", (long long)s->epoch,
@@ -154,7 +153,7 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     TD_OUT(set_facts(t, "checkpoint", facts));
-    TD_OUT(set_state(t, s));
+    TD_OUT(td_checkpoint_set_state(t, s));
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
     TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
                            s->batches_tracked, facts->tracked, t));

@@ -75,6 +75,9 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_facts *facts) TD_CHECKED;
 
+/** Make a set say that state: its metadata "tandem.state". */
+td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s) TD_CHECKED;
+
 /** Read the state of a checkpoint.  TD_EFORMAT: not a checkpoint, of another version, malformed. */
 td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out) TD_CHECKED;
 

@@ -1,5 +1,5 @@
 /*
- * convert.c -- a checkpoint reduced to weights, of ours or of PyTorch's
+ * convert.c -- a checkpoint reduced to weights, of ours or of PyTorch's; and ours made PyTorch's
  *
  * What training keeps beside a weight or a statistic W has a prefix: momentum.W, ema.W, ... . Those
  * are left out; with --ema, ema.W is written as W instead.  PyTorch's checkpoints keep averages as
@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "tandem/train.h"
 #include "train/checkpoint.h"
+#include "train/torch_checkpoint.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
 
@@ -117,15 +118,42 @@ static td_status read_facts(const td_tensors *in, const char *path, td_convert_r
     return TD_OK;
 }
 
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static bool is_checkpoint(const td_tensors *t)
+{
+    const char *kind = td_tensors_meta(t, "tandem.kind");
+    return kind && strcmp(kind, "checkpoint") == 0;
+}
+
+static int64_t count_weights(const td_tensors *t)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < td_tensors_count(t); i++)
+        n += !is_state(td_tensors_at(t, i)->name);
+    return n;
+}
+
+static td_status choose_format(const char *path, const td_convert_opts *opts, bool *is_pth)
+{
+    *is_pth = opts->format == TD_CONVERT_PTH ||
+              (opts->format == TD_CONVERT_BY_ENDING &&
+               (td_text_ends(path, ".pth") || td_text_ends(path, ".pt") ||
+                td_text_ends(path, ".pth.tar")));
+    if (*is_pth || opts->format == TD_CONVERT_SAFETENSORS || td_text_ends(path, ".safetensors"))
+        return TD_OK;
+    return td_error(TD_EUNSUPPORTED,
+                    "'%s': convert writes .safetensors, .pth, .pt, .pth.tar and .onnx files", path);
+}
+
 td_status td_convert(const char *in_path, const char *out_path, const td_convert_opts *opts,
                      td_convert_result *result)
 {
     td_status st = TD_OK;
+    bool is_to_pth;
     td_tensors *in = NULL, *out = NULL;
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
-    if (!td_text_ends(out_path, ".safetensors"))
-        return td_error(TD_EUNSUPPORTED, "'%s': convert writes .safetensors and .onnx files",
-                        out_path);
+    TD_TRY(choose_format(out_path, opts, &is_to_pth));
     TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
     td_weight_file_warn(in, in_path);
@@ -133,6 +161,11 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     if (!is_pth && opts->ema && !has_averages(in))
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no averaged weights", in_path));
     TD_OUT(read_facts(in, in_path, result));
+    if (is_to_pth && !is_pth && !opts->ema && is_checkpoint(in)) {
+        TD_OUT(td_torch_write(in, in_path, opts->names, out_path));
+        result->n_tensors = count_weights(in);
+        goto out;
+    }
     TD_OUT(td_tensors_new(&out));
     st = is_pth ? copy_renamed(in, out) : copy_weights(in, opts->ema, out);
     if (st != TD_OK)
@@ -140,7 +173,8 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     TD_OUT(copy_meta(in, out));
     if (is_pth)
         TD_OUT(name_network(in, out));
-    TD_OUT(td_tensors_write(out, out_path));
+    TD_OUT(is_to_pth ? td_torch_write(out, in_path, opts->names, out_path)
+                     : td_tensors_write(out, out_path));
     result->n_tensors = (int64_t)td_tensors_count(out);
 out:
     td_tensors_free(in);

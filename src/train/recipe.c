@@ -326,8 +326,12 @@ static const td_field classify_fields[] = {
     TD_END,
 };
 
+static const char *const tensor_names[] = { "auto", "torchvision", "reference", NULL };
+
 static const td_field convert_fields[] = {
     TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
+    TD_ENUM   (td_convert_opts, names, 0, tensor_names,
+               "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
     LOG_ROW   (td_convert_opts),
     TD_END,
 };

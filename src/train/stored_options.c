@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
-#include "train/weight_file.h"
+#include "train/torch_checkpoint.h"
 
 enum { N_STORED_GROUPS = 5 }; /* network, data, precision, training, detection */
 
@@ -120,7 +120,7 @@ td_status td_train_stored_options(const char *checkpoint, char **json)
     td_json *config = NULL;
     td_text out = { 0 };
     *json = NULL;
-    TD_TRY(td_weight_file_read(checkpoint, false, &t));
+    TD_TRY(td_checkpoint_open(checkpoint, &t));
     TD_OUT(td_checkpoint_state(t, checkpoint, &s));
     st = parse(t, &config);
     if (st == TD_OK)

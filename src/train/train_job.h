@@ -49,6 +49,7 @@ typedef struct {
     td_tensors *start;    /* checkpoint or weights to begin with */
     td_tracked tracked;   /* batches that norms have seen */
     bool is_arch_of_file; /* weights to begin with said which network they are of */
+    bool has_seed;        /* the checkpoint to go on from has one, in `s` */
     td_dataset *train_set, *val_set;
     td_loader *train_loader, *val_loader;
     td_device *dev;

@@ -20,6 +20,7 @@
 #include "train/preset.h"
 #include "train/stored_options.h"
 #include "train/task.h"
+#include "train/torch_checkpoint.h"
 #include "train/train_job.h"
 #include "train/train_ranks.h"
 #include "train/train_report.h"
@@ -140,7 +141,7 @@ static td_status open_start(job *j)
     j->tracked.still = o->freeze_bn ? o->freeze : NULL;
     if (!path)
         return TD_OK;
-    TD_TRY(td_weight_file_open(path, &j->start));
+    TD_TRY(o->resume ? td_checkpoint_open(path, &j->start) : td_weight_file_open(path, &j->start));
     if (o->resume) {
         td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
         TD_TRY(td_weight_facts_check(j->start, path, &o->model));
@@ -150,6 +151,9 @@ static td_status open_start(job *j)
         TD_TRY(check_place(j, path));
         TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
         TD_TRY(check_network(j, path));
+        j->has_seed = !td_checkpoint_is_torch(j->start);
+        if (td_checkpoint_is_torch(j->start))
+            td_torch_checkpoint_log(j->start, path, o);
         if (j->s.best >= 0)
             j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
         if (j->s.epoch > o->epochs)
@@ -177,13 +181,13 @@ static td_status open_start(job *j)
 static void choose_seed(job *j)
 {
     td_train_opts *o = &j->o;
-    if (o->resume && o->seed < 0)
+    if (j->has_seed && o->seed < 0)
         o->seed = (int64_t)j->s.seed;
     if (o->seed < 0) {
         o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
         td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)o->seed);
     }
-    if (o->resume && (uint64_t)o->seed != j->s.seed)
+    if (j->has_seed && (uint64_t)o->seed != j->s.seed)
         td_log(TD_LOG_WARN, "train", "seed %lld is not the checkpoint's %llu: the run will differ",
                (long long)o->seed, (unsigned long long)j->s.seed);
     j->s.seed = (uint64_t)o->seed;

@@ -11,7 +11,7 @@
 #include "io/pth.h"
 #include "model/arch.h"
 
-static td_status is_of_pytorch(const char *path, bool *out)
+td_status td_weight_file_is_torch(const char *path, bool *out)
 {
     td_blob file;
     unsigned char head[TD_PTH_HEAD_BYTES];
@@ -27,7 +27,7 @@ static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensor
 {
     bool is_pth = false;
     *out = NULL;
-    TD_TRY(is_of_pytorch(path, &is_pth));
+    TD_TRY(td_weight_file_is_torch(path, &is_pth));
     if (is_pth)
         return td_pth_read(path, is_ema, out);
     return maps ? td_tensors_map(path, out) : td_tensors_read(path, out);

@@ -8,6 +8,9 @@
 
 #include "io/safetensors.h"
 
+/** Is it a file of PyTorch's, by its first bytes?  TD_ENOTFOUND, TD_EIO. */
+td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
+
 /**
  * Read a file as it is.  `is_ema` chooses the averaged weights of a checkpoint of PyTorch's, and
  * changes nothing for ours, which have both in one set.  Errors as of td_tensors_read and

@@ -1,5 +1,5 @@
 # pth.sh -- PyTorch's weight files wherever weights are taken: the same logits as from the plain file, in every
-# container, type and generation of names; converted; and what is refused.  The files are tests/oracle/pth.py's.
+# container, type and generation of names; converted; a training resumed, and given back; and what is refused.  The files are tests/oracle/pth.py's.
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -87,17 +87,67 @@ expect 0 evaluate set $net --weights "$files/tiny.safetensors" --logits want.saf
 expect 0 evaluate set $net --weights half.safetensors --logits got.safetensors
 same want.safetensors got.safetensors
 
+# --- PyTorch's training goes on here ---------------------------------------------------------------
+expect 0 train set $net --resume "$files/checkpoint-zip.pth.tar" --epochs 91 -b 4 --lr 0.01 --seed 1 --workspace resumed
+says "checkpoint-zip.pth.tar' is PyTorch's: taken from it are the weights, the state of SGD, epoch 90, best accuracy 77.125,"
+says "its averaged weights are left out without --use-ema"
+says "resumed '.*checkpoint-zip.pth.tar' at epoch 90, iteration 0"
+says "Weight decay applied to BN parameters" # one group of parameters
+grep -q '^ *momentum: 0.875$' resumed/config.yaml || complain "not the file's momentum"
+expect 0 train set $net --resume "$files/checkpoint-legacy.pth.tar" --epochs 91 -b 4 --lr 0.01 --seed 1 --workspace legacy
+payload resumed/checkpoint.safetensors >a
+payload legacy/checkpoint.safetensors >b
+same a b
+
+# --- ours to PyTorch's and back: the same bits as going on from ours ----------------------------------
+how="-b 4 --lr 0.01 --momentum 0.875 --seed 1 --use-ema 0.9 --epochs 2"
+expect 0 train set $net $how --run-epochs 1 --workspace ours
+expect 0 convert ours/checkpoint.safetensors ours.pth.tar
+prints '^epoch 1$'
+expect 0 convert ours/checkpoint.safetensors twice --to pth
+same ours.pth.tar twice
+expect 0 inspect checkpoint ours.pth.tar
+prints '^  layers.0.0.squeeze.squeeze.weight +f32\[2,8\]$'
+for checkpoint in ours/checkpoint.safetensors ours.pth.tar; do
+    expect 0 train set $net $how --resume $checkpoint --no-checkpoints --final-state --final-weights w.safetensors --workspace on
+    payload w.safetensors >"$(basename $checkpoint).payload"
+    expect 0 evaluate set $net --weights $checkpoint --use-ema --logits "$(basename $checkpoint).logits"
+done
+same checkpoint.safetensors.payload ours.pth.tar.payload
+same checkpoint.safetensors.logits ours.pth.tar.logits
+expect 0 convert "$files/tiny.safetensors" out.pth
+expect 0 convert out.pth back.safetensors
+for name in conv1.weight layer1.0.se.fc2.weight bn1.num_batches_tracked fc.bias; do
+    tensor "$files/tiny.safetensors" $name >x
+    tensor back.safetensors $name >y
+    [ -s x ] || complain "no $name"
+    same x y
+done
+expect 0 inspect checkpoint out.pth
+prints '^  layer1.0.se.fc1.weight +f32\[2,8,1,1\]$'
+expect 0 evaluate set $net --weights out.pth --logits got.safetensors
+same want.safetensors got.safetensors
+expect 0 convert --names reference --ema ours/checkpoint.safetensors out.pt
+expect 0 evaluate set $net --weights out.pt --logits got.safetensors
+expect 0 evaluate set $net --weights ours/checkpoint.safetensors --use-ema --logits want.safetensors
+same want.safetensors got.safetensors
+tidy .
+
 # --- refused --------------------------------------------------------------------------------------
 expect 1 convert --ema "$files/tiny.pth" none.safetensors
 says "tiny.pth' has no averaged weights"
 expect 1 convert --ema full/checkpoint.safetensors none.safetensors
 says "has no averaged weights"
-expect 1 train set $net --resume "$files/checkpoint-zip.pth.tar" --workspace none
-says "checkpoint-zip.pth.tar' is no checkpoint; weights alone go to --pretrained-weights"
+expect 1 train set $net --resume "$files/tiny.pth" --workspace none
+says "tiny.pth' is no checkpoint of a training: it has no 'optimizer'; weights alone go to --pretrained-weights"
+expect 1 train set $net --resume "$files/checkpoint-zip.pth.tar" --epochs 89 --workspace none
+says "checkpoint-zip.pth.tar' has finished 90 epochs already, --epochs is 89"
+expect 1 train set --arch resnet18 --resume "$files/checkpoint-zip.pth.tar" --epochs 91 --image-size 32 -b 4 --workspace none
+says "network 'resnet18' .*checkpoint-zip.pth.tar'"
 expect 1 convert "$files/float8.pth" none.safetensors
 says "tensor 'f8' is float8_e4m3fn, which is not supported"
-expect 1 convert "$files/tiny.pth" out.pth
-says "'out.pth': convert writes .safetensors and .onnx files"
+expect 1 convert "$files/tiny.pth" out.txt
+says "'out.txt': convert writes .safetensors, .pth, .pt, .pth.tar and .onnx files"
 expect 1 convert absent.pth none.safetensors
 says "cannot open 'absent.pth': No such file"
 expect 1 convert set none.safetensors

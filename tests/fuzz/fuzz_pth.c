@@ -46,6 +46,18 @@ static void try_file(const uint8_t *data, size_t n_bytes, bool is_ema)
     td_tensors_free(t);
 }
 
+static void try_training(const uint8_t *data, size_t n_bytes)
+{
+    td_tensors *t;
+    if (td_pth_parse_training(data, n_bytes, "input", &t) != TD_OK) {
+        TD_CHECK(!t && *td_error_message());
+        return;
+    }
+    TD_CHECK(td_tensors_meta(t, "torch.param_groups") && td_tensors_meta(t, "torch.epoch"));
+    read_all(t);
+    td_tensors_free(t);
+}
+
 static void try_pickle(const uint8_t *data, size_t n_bytes)
 {
     td_pickle *p;
@@ -67,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     try_file(data, n_bytes, false);
     try_file(data, n_bytes, true);
+    try_training(data, n_bytes);
     try_pickle(data, n_bytes);
     return 0;
 }

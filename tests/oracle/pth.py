@@ -306,6 +306,10 @@ def write():
         save(small, os.path.join(CORPUS, f"torch-{form}"), legacy)
         save({"a": torch.arange(12.0).reshape(3, 4)[:, 1:3], "b": torch.ones(3, dtype=torch.float16)}, os.path.join(CORPUS, f"torch-strided-{form}"), legacy)
     save(small, os.path.join(CORPUS, "torch-protocol4"), pickle_protocol=4)
+    group = {"lr": 0.1, "momentum": 0.9, "dampening": 0, "weight_decay": 1e-4, "nesterov": False, "foreach": None}
+    trained = {**small, "optimizer": {"state": {0: {"momentum_buffer": torch.ones(2, 2)}}, "param_groups": [{**group, "params": [0]}]}}
+    for form, legacy in (("zip", False), ("legacy", True)):
+        save(trained, os.path.join(CORPUS, f"torch-optimizer-{form}"), legacy)
     for name, data in hostile():
         with open(os.path.join(CORPUS, name), "wb") as file:
             file.write(data)
