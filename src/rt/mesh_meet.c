@@ -105,7 +105,8 @@ static bool write_all(int fd, const void *data, size_t n)
 
 static td_status find_master(meeting *m)
 {
-    const char *name = m->place->addr;
+    /* a machine without /etc/hosts may not know its own name for itself */
+    const char *name = strcmp(m->place->addr, "localhost") == 0 ? "127.0.0.1" : m->place->addr;
     struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *list;
     int failed = getaddrinfo(name, NULL, &hints, &list);
     if (failed)
