@@ -3,6 +3,7 @@
 #   T='conv*'       which tests: a pattern for ctest names (make test T='unit.*'), `make test` and sanitizers
 #   DATA=folder     make demo with pictures of your own: one folder per class below train/ and val/
 #   PREFIX=/usr     make install
+#   CTEST_ARGS=...  more for ctest in `make test`, e.g. '-LE slow'
 #   CMAKE_ARGS=...  more for CMake, e.g. -DCMAKE_C_COMPILER=clang
 
 CMAKE ?= cmake
@@ -21,8 +22,8 @@ configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
     --no-tests=error $(2)
 
-.PHONY: build debug demo check test tests asan ubsan tsan fuzz bench cover format golden install setup \
-    clean help
+.PHONY: build debug demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
+    dist deb setup clean help
 
 build: ## build/tandem, release
 	@mkdir -p build
@@ -47,7 +48,7 @@ tests: build ## build the tests
 
 test: setup ## everything, or what matches T='conv*'
 	@$(MAKE) --no-print-directory tests
-	@$(call run_tests,release,-R '$(call pattern,$(T))')
+	@$(call run_tests,release,-R '$(call pattern,$(T))' $(CTEST_ARGS))
 
 check: ## layers, limits, style, headers, formatting, docs, a clang build
 	@scripts/check
@@ -95,8 +96,29 @@ golden: tests ## rewrite the expected texts; review the diff
 install: build ## to PREFIX (/usr/local): command, libraries, headers, pkg-config and CMake files
 	@$(CMAKE) --install build/release --prefix $(PREFIX)
 
+uninstall: ## remove from PREFIX what `make install` has put there
+	@$(CMAKE) -DPREFIX=$(abspath $(PREFIX)) -P cmake/uninstall.cmake
+
+version = $(shell awk '/^project.Tandem VERSION/ { print $$3 }' CMakeLists.txt)
+dist: ## build/tandem-VERSION.tar.gz of the last commit; the same bytes each time
+	@mkdir -p build
+	@git rev-parse HEAD >/dev/null 2>&1 || { echo "dist: this folder is no git checkout" >&2; exit 1; }
+	@git diff --quiet HEAD -- || echo "dist: what is not committed is left out"
+	@git archive --format=tar --prefix=tandem-$(version)/ HEAD >build/tandem-$(version).tar
+	@gzip -9nf build/tandem-$(version).tar
+	@echo build/tandem-$(version).tar.gz
+
+deb: ## Debian packages, in build/deb/packages
+	@scripts/setup --deb
+	@mkdir -p build
+	@$(call configure,deb,-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DTANDEM_TESTS=OFF)
+	@$(CMAKE) --build build/deb
+	@rm -rf build/deb/packages
+	@umask 022 && cd build/deb && cpack -G DEB >../deb_cpack.log 2>&1 || { cat ../deb_cpack.log; exit 1; }
+	@ls build/deb/packages/*.deb
+
 clean: ## forget everything built; what setup fetched stays
 	@find build -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile

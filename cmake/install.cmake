@@ -24,17 +24,24 @@ if(TANDEM_DNNL_IS_PRIVATE)
     endif()
 endif()
 
-install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS ${tandem_library} EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# components: `runtime`, `devel`, `mpi`; each is a package (cmake/package.cmake)
+install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT devel FILES_MATCHING PATTERN "*.h")
+install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)
+install(TARGETS ${tandem_library} EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    COMPONENT runtime NAMELINK_COMPONENT devel)
 if(TARGET tandem_mpi)
-    install(TARGETS tandem_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(TARGETS tandem_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi)
 endif()
+install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT whole)
 if(TARGET tandem)
-    install(TARGETS ${tandem_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-    install(CODE "set(TANDEM $<TARGET_FILE:tandem>)")
-    install(CODE "set(PAGES ${CMAKE_BINARY_DIR}/pages)")
-    install(SCRIPT cmake/pages.cmake)
+    install(TARGETS ${tandem_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+    install(CODE "set(TANDEM $<TARGET_FILE:tandem>)" COMPONENT runtime)
+    install(CODE "set(PAGES ${CMAKE_BINARY_DIR}/pages)" COMPONENT runtime)
+    install(SCRIPT cmake/pages.cmake COMPONENT runtime)
+    install(CODE "set(BIN_DIR ${CMAKE_INSTALL_BINDIR})" COMPONENT runtime)
+    install(CODE "configure_file(${CMAKE_SOURCE_DIR}/packaging/tandem-serve.service.in
+        ${CMAKE_BINARY_DIR}/tandem-serve.service @ONLY)" COMPONENT runtime)
+    install(FILES ${CMAKE_BINARY_DIR}/tandem-serve.service DESTINATION lib/systemd/system COMPONENT runtime)
 endif()
 
 # what a program needs that links libtandem.a: the shared libraries of others by name, without their own
@@ -53,20 +60,25 @@ if(TANDEM_DNNL)
 endif()
 if(TANDEM_DNNL_IS_PRIVATE)
     string(PREPEND private "-L\${libdir}/tandem -Wl,-rpath,\${libdir}/tandem ")
-    install(DIRECTORY ${TANDEM_DEPS}/lib/ DESTINATION ${private_dir} USE_SOURCE_PERMISSIONS)
-    install(DIRECTORY ${TANDEM_DEPS}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/onednn)
+    install(DIRECTORY ${TANDEM_DEPS}/lib/ DESTINATION ${private_dir} USE_SOURCE_PERMISSIONS
+        COMPONENT runtime PATTERN libdnnl.so EXCLUDE)
+    install(FILES ${TANDEM_DEPS}/lib/libdnnl.so DESTINATION ${private_dir} COMPONENT devel)
+    install(DIRECTORY ${TANDEM_DEPS}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/onednn COMPONENT runtime)
 endif()
 set(TANDEM_PC_LIBS_PRIVATE "${private}")
 file(RELATIVE_PATH TANDEM_PC_PREFIX
     ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" TANDEM_PC_PREFIX "${TANDEM_PC_PREFIX}")
 configure_file(cmake/tandem.pc.in tandem.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT devel)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tandem)
-install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION ${package_dir})
+install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION ${package_dir} COMPONENT devel)
 configure_package_config_file(cmake/TandemConfig.cmake.in TandemConfig.cmake
     INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(TandemConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/TandemConfig.cmake ${CMAKE_BINARY_DIR}/TandemConfigVersion.cmake
-    DESTINATION ${package_dir})
+    DESTINATION ${package_dir} COMPONENT devel)
+
+# what `make uninstall` may remove; not where packages are made
+install(SCRIPT cmake/manifest.cmake COMPONENT whole)

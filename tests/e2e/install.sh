@@ -68,3 +68,55 @@ END
     n=$((n + 1))
 done
 [ $n -gt 0 ] || fail "no examples"
+
+# --- the unit of the service ----------------------------------------------------------------------
+unit=$prefix/lib/systemd/system/tandem-serve.service
+grep -q '^ExecStart=/.*/bin/tandem serve \$TANDEM_SERVE_OPTIONS$' "$unit" || fail "tandem-serve.service starts something else"
+if command -v systemd-analyze >/dev/null 2>&1; then
+    sed "s|^ExecStart=[^ ]*|ExecStart=$prefix/bin/tandem|" "$unit" >tandem-serve.service
+    systemd-analyze verify --man=no ./tandem-serve.service >verify.txt 2>&1 || true # it judges the machine's other units, too
+    ! grep 'tandem-serve' verify.txt || fail "systemd-analyze finds faults in tandem-serve.service"
+fi
+
+# --- uninstall: what was installed, and nothing else ----------------------------------------------
+uninstall() {
+    code=0
+    cmake -DPREFIX="$prefix" -P "$TANDEM_SOURCE/cmake/uninstall.cmake" >broken.txt 2>&1 || code=$?
+    tr -s ' \n' '  ' <broken.txt >uninstall.txt # CMake breaks lines
+    return $code
+}
+cp "$prefix/include/tandem/types.h" types.h
+echo '/* mine */' >>"$prefix/include/tandem/types.h"
+echo mine >"$prefix/bin/other"
+cp "$prefix/share/tandem/manifest.txt" manifest.txt
+for line in '00  ../../victim' '00  /victim' '00  bin/../../victim' 'victim' 'link:x  ..'; do
+    { cat manifest.txt; echo "$line"; } >"$prefix/share/tandem/manifest.txt"
+    ! uninstall || fail "uninstall accepts a manifest with '$line'"
+    grep -q 'nothing was removed' uninstall.txt || fail "uninstall says of '$line': $(cat uninstall.txt)"
+    [ -x "$prefix/bin/tandem" ] || fail "uninstall has removed something in spite of '$line'"
+done
+cp manifest.txt "$prefix/share/tandem/manifest.txt"
+! uninstall || fail "uninstall does not mind a changed file"
+grep -q 'kept, because they are not what was installed: include/tandem/types.h' uninstall.txt ||
+    fail "uninstall says: $(cat uninstall.txt)"
+[ ! -e "$prefix/bin/tandem" ] || fail "uninstall has not removed bin/tandem"
+cp types.h "$prefix/include/tandem/types.h"
+uninstall || fail "uninstall: $(cat uninstall.txt)"
+[ "$(find "$prefix" ! -type d)" = "$prefix/bin/other" ] || fail "uninstall has left $(find "$prefix" ! -type d)"
+[ -z "$(find "$prefix" -type d -iname '*tandem*')" ] || fail "uninstall has left $(find "$prefix" -type d -iname '*tandem*')"
+! uninstall || fail "uninstall works without a manifest"
+grep -q 'has put nothing there' uninstall.txt || fail "uninstall says: $(cat uninstall.txt)"
+
+# --- the tarball: the same bytes twice, complete, and it needs no git -----------------------------
+if git -C "$TANDEM_SOURCE" rev-parse HEAD >/dev/null 2>&1; then
+    version=$(cut -d ' ' -f 2 version.txt)
+    make -s -C "$TANDEM_SOURCE" dist >dist.txt
+    cp "$TANDEM_SOURCE/build/tandem-$version.tar.gz" first.tar.gz
+    make -s -C "$TANDEM_SOURCE" dist >dist.txt
+    cmp first.tar.gz "$TANDEM_SOURCE/build/tandem-$version.tar.gz" || fail "make dist makes another file each time"
+    tar -xzf first.tar.gz
+    [ -s "tandem-$version/LICENSE" ] && [ ! -e "tandem-$version/.git" ] || fail "the tarball is not the tree"
+    cmake -S "tandem-$version" -B dist -G Ninja -DTANDEM_DEPS="$(sed -n 's/^TANDEM_DEPS:PATH=//p' "$TANDEM_BUILD/CMakeCache.txt")" \
+        -DCMAKE_C_COMPILER="$cc" -DTANDEM_TESTS=OFF >dist.log 2>&1 && ninja -C dist CMakeFiles/tandem_objects.dir/src/base/version.c.o >>dist.log ||
+        { cat dist.log; fail "the tarball does not build"; }
+fi
