@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
+#include "io/foreign.h"
 
 enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
 
@@ -77,6 +78,7 @@ static td_status no_file(const td_dataset_opts *opts)
     td_text looked = { 0 };
     if (!td_path_exists(opts->path))
         return td_error(TD_ENOTFOUND, "data set '%s' does not exist", opts->path);
+    TD_TRY(td_foreign_refuse_folder(opts->path, "images and COCO annotations, or a pack of them"));
     if (opts->split)
         for (size_t i = 0; i < COUNT(files_of_split); i++) {
             char name[PATH_BYTES];

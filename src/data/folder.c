@@ -13,12 +13,14 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
+#include "io/foreign.h"
 
 enum {
     DEPTH_MAX = 32, /* folders below a class; a link that points upward ends here */
     NAMES_SHOWN = 8 /* folders listed in a message */
 };
 
+#define WANTED  "a folder of images for each class, or a pack of them"
 #define ENDINGS ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
 
 /* does the name end in one of ENDINGS, in any case? */
@@ -58,6 +60,7 @@ static void add_names(td_text *t, const td_listing *l, bool folders)
 static td_status no_split(const char *path, const char *split, const td_listing *l)
 {
     td_text names = { 0 };
+    TD_TRY(td_foreign_refuse_folder(path, WANTED));
     add_names(&names, l, true);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
@@ -74,6 +77,7 @@ static td_status no_classes(const char *root, const td_listing *l)
     size_t n_pictures = 0;
     for (size_t i = 0; i < l->n; i++)
         n_pictures += !l->is_folder[i] && is_picture_name(l->names[i]);
+    TD_TRY(td_foreign_refuse_folder(root, WANTED));
     if (n_pictures > 0)
         return td_error(TD_EFORMAT,
                         "'%s' holds %zu pictures but no class folders: put the pictures of each "
@@ -125,6 +129,8 @@ static td_status find_root(const td_dataset_opts *opts, char **out)
     const char *path = opts->path;
     if (!td_path_exists(path))
         return td_error(TD_ENOTFOUND, "data set '%s' does not exist", path);
+    if (!td_path_is_folder(path))
+        TD_TRY(td_foreign_refuse(path, WANTED));
     if (!td_path_is_folder(path))
         return td_error(TD_EFORMAT, "data set '%s' is a file, wanted a folder%s", path,
                         td_text_ends(path, ".safetensors") ? " (back end tensors reads files)"

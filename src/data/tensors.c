@@ -20,6 +20,7 @@
 
 #include "base/os.h"
 #include "data/objects.h"
+#include "io/foreign.h"
 
 enum { SIDE_MAX = 65536, CLASSES_MAX = 1 << 24 };
 
@@ -210,6 +211,7 @@ static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
     ds->root = td_arena_text(&ds->arena, opts->path);
     if (!ds->root)
         return TD_ENOMEM;
+    TD_TRY(td_foreign_refuse(opts->path, "a .safetensors file of images and labels"));
     TD_TRY(td_tensors_read(opts->path, &ds->file));
     TD_TRY(read_images(ds, opts->path));
     TD_TRY(check_values(ds, opts->path));

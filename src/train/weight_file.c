@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "io/blob.h"
+#include "io/foreign.h"
 #include "io/pth.h"
 #include "model/arch.h"
 
@@ -27,6 +28,7 @@ static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensor
 {
     bool is_pth = false;
     *out = NULL;
+    TD_TRY(td_foreign_refuse(path, "weights: .safetensors, or PyTorch's .pth, .pth.tar or .pt"));
     TD_TRY(td_weight_file_is_torch(path, &is_pth));
     if (is_pth)
         return td_pth_read(path, is_ema, out);

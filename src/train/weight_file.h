@@ -14,7 +14,7 @@ td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
 /**
  * Read a file as it is.  `is_ema` chooses the averaged weights of a checkpoint of PyTorch's, and
  * changes nothing for ours, which have both in one set.  Errors as of td_tensors_read and
- * td_pth_read.
+ * td_pth_read; TD_EUNSUPPORTED names files of other programs (io/foreign.h).
  */
 td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 

@@ -1,0 +1,73 @@
+# foreign.sh -- TFRecords, TensorFlow checkpoints, ONNX and HDF5 files are called by their names wherever data or weights
+# are wanted; a file that only resembles one is not
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+drawn set --classes 4 --train 16 --val 8
+small_model small.td 32 4
+own="--model small.td --threads 1 --workers 1 --seed 1"
+expect 0 train set $own -b 8 --epochs 1 --workspace run --no-checkpoints --final-weights w.safetensors --tensorboard events
+expect 0 convert w.safetensors net.onnx
+
+mkdir -p records/train index folder saved coco
+cp events/* records/train/train-00000-of-00001 # event files are TFRecords
+cp events/* coco/coco_val.record-00000-of-00001
+record=records/train/train-00000-of-00001
+head -c 4000 w.safetensors >index/model.ckpt-7.data-00000-of-00001
+{ head -c 100 /dev/zero; printf '\127\373\200\213\044\165\107\333'; } >index/model.ckpt-7.index
+printf 'model_checkpoint_path: "model.ckpt-7"\n' >folder/checkpoint
+printf '\010\001\022\321\001\012\003\010\001\022\002\010\001' >saved/saved_model.pb
+printf '\211HDF\r\n\032\n0000000000000000' >keras.h5
+mkdir tf && cp folder/checkpoint tf/checkpoint
+
+named() { # FILE KIND
+    for verb in "evaluate set $own --weights $1" "train set $own --pretrained-weights $1" "train set $own --resume $1" \
+        "classify set/val --weights $1" "convert $1 out.safetensors" "inspect checkpoint $1"; do
+        expect 1 $verb
+        says "^tandem: error: '$1' is $2, wanted weights: .safetensors, or PyTorch's"
+        silent
+    done
+    [ ! -e out.safetensors ] || complain "a file was written"
+}
+named "$record" 'a TFRecord file'
+named index/model.ckpt-7.index 'a TensorFlow checkpoint'
+expect 1 classify set/val --weights index/model.ckpt-7.data-00000-of-00001
+says 'is a TensorFlow checkpoint, wanted weights'
+expect 1 classify set/val --weights index/model.ckpt-7 # as TensorFlow names it
+says "'index/model.ckpt-7' is a TensorFlow checkpoint"
+expect 1 classify set/val --weights folder/checkpoint
+says "'folder/checkpoint' is a TensorFlow checkpoint"
+expect 1 classify set/val --weights tf
+says "'tf' is a folder of TensorFlow checkpoints"
+expect 1 classify set/val --weights saved
+says "'saved' is a TensorFlow SavedModel"
+expect 1 classify set/val --weights saved/saved_model.pb
+says 'is a TensorFlow SavedModel'
+named net.onnx 'an ONNX file'
+named keras.h5 'an HDF5 file'
+
+# --- data ----------------------------------------------------------------------------------------
+expect 1 evaluate records/train $own --weights w.safetensors
+says "'records/train' holds 'train-00000-of-00001', which is a TFRecord file, wanted a folder of images for each class"
+expect 1 train records $own --workspace none
+says "'records/train' holds 'train-00000-of-00001', which is a TFRecord file"
+expect 1 evaluate $record $own --weights w.safetensors
+says "'$record' is a TFRecord file, wanted a folder of images for each class, or a pack"
+expect 1 dataset check $record
+says "is a TFRecord file"
+expect 1 evaluate $record --data-backend tensors $own --weights w.safetensors
+says "'$record' is a TFRecord file, wanted a .safetensors file of images and labels"
+expect 1 train coco --arch ssd320 --backbone resnet18 --image-size 160 --threads 1 --workspace none
+says "'coco' holds 'coco_val.record-00000-of-00001', which is a TFRecord file, wanted images and COCO annotations"
+expect 1 evaluate net.onnx $own --weights w.safetensors
+says "'net.onnx' is an ONNX file, wanted a folder of images"
+
+# --- what only resembles one is malformed as before ------------------------------------------------
+head -c 11 $record >short
+{ head -c 8 $record; printf 'abcd'; tail -c +13 $record; } >damaged
+for file in short damaged; do
+    expect 1 classify set/val --weights $file
+    if grep -q TFRecord err; then complain "a file without the checksum is called a TFRecord file"; fi
+done
+finish
