@@ -291,6 +291,7 @@ typedef struct {
     const char *path;
     const char *reason;
     int64_t sample;
+    td_status st; /* what kind of failure: TD_ENOTFOUND, TD_EIO, TD_EFORMAT, ... */
 } td_bad_picture;
 
 /** Bad pictures met so far, each once, in the order of the batches that wanted them; lent until the

@@ -17,6 +17,7 @@
 /* What was found in one picture. */
 typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
+    td_status st; /* likewise */
     int width, height;
     bool is_jpeg, is_gray, is_cmyk, is_progressive, is_rotated;
     char *other_size; /* than is annotated: both */
@@ -103,6 +104,7 @@ static td_status check_one(void *ctx, int worker, int64_t i)
     td_status st = look(c, &c->workers[worker], i);
     if (st == TD_OK || !td_is_bad_picture(st))
         return st;
+    c->found[i].st = st;
     c->found[i].reason = td_copy_text(td_error_message());
     return c->found[i].reason ? TD_OK : TD_ENOMEM;
 }
@@ -192,7 +194,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
         TD_TRY(
             td_reserve(&r->other_size, &cap, (size_t)p->n_other_size + 1, sizeof *r->other_size));
         r->other_size[p->n_other_size++] =
-            (td_bad_picture){ c->ds->samples[i].path, c->found[i].other_size, i };
+            (td_bad_picture){ c->ds->samples[i].path, c->found[i].other_size, i, TD_OK };
         c->found[i].other_size = NULL;
         p->other_size = r->other_size;
     }
@@ -220,7 +222,7 @@ static td_status sum_up(check *c, struct report *r)
             continue;
         }
         TD_TRY(td_reserve(&r->bad, &cap, (size_t)p->n_bad + 1, sizeof *r->bad));
-        r->bad[p->n_bad++] = (td_bad_picture){ s->path, c->found[i].reason, i };
+        r->bad[p->n_bad++] = (td_bad_picture){ s->path, c->found[i].reason, i, c->found[i].st };
         c->found[i].reason = NULL;
         if (s->label >= 0)
             r->class_bad[s->label]++;

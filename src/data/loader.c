@@ -52,6 +52,7 @@ static const double bad_share = 0.01;
 typedef struct {
     int64_t sample;
     char *reason;
+    td_status st;
 } bad_event;
 
 typedef struct slot slot;
@@ -146,14 +147,14 @@ static void cut_path(char *reason, const char *path)
     memmove(from, rest, strlen(rest) + 1);
 }
 
-static td_status note_bad(row *r, int64_t sample, const char *path)
+static td_status note_bad(row *r, int64_t sample, const char *path, td_status why)
 {
     TD_TRY(td_reserve(&r->bad, &r->cap_bad, r->n_bad + 1, sizeof *r->bad));
     char *reason = td_copy_text(td_error_message());
     if (!reason)
         return TD_ENOMEM;
     cut_path(reason, path);
-    r->bad[r->n_bad++] = (bad_event){ sample, reason };
+    r->bad[r->n_bad++] = (bad_event){ sample, reason, why };
     return TD_OK;
 }
 
@@ -200,7 +201,7 @@ static td_status make_row(worker *w, row *r)
         }
         if (!td_is_bad_picture(st))
             return td_error_context(st, "'%s'", ld->ds->samples[sample].path);
-        TD_TRY(note_bad(r, sample, ld->ds->samples[sample].path));
+        TD_TRY(note_bad(r, sample, ld->ds->samples[sample].path, st));
     }
     return TD_OK;
 }
@@ -329,7 +330,8 @@ static td_status keep_bad(td_loader *ld, bad_event *e)
     ld->is_bad[e->sample >> 3] |= bit;
     ld->bad[ld->n_bad++] = (td_bad_picture){ .path = ld->ds->samples[e->sample].path,
                                              .reason = e->reason,
-                                             .sample = e->sample };
+                                             .sample = e->sample,
+                                             .st = e->st };
     e->reason = NULL;
     td_log(TD_LOG_WARN, "data", "bad picture '%s': %s", ld->bad[ld->n_bad - 1].path,
            ld->bad[ld->n_bad - 1].reason);
