@@ -24,7 +24,8 @@ typedef struct {
     td_model_opts model;
     td_amp_opts amp;
     td_boxes_opts boxes; /* of a detector, as td_detect_opts have them */
-    const char *classes; /* of a detector, likewise */
+    const char *only;    /* of a detector, likewise */
+    const char *classes; /* file of the classes' names; NULL: the weight file's, or known ones */
     const char *weights;
     bool use_ema;      /* the file's averaged weights */
     const char *host;  /* an address of this machine, "127.0.0.1" or "::1" */

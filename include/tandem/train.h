@@ -293,8 +293,11 @@ typedef struct {
     td_amp_opts amp;
     int batch_size;
     const char
-        *weights;       /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
-    const char *logits; /* write raw outputs in input order */
+        *weights; /* weight file or checkpoint ("pretrained_weights", "resume" are aliases) */
+    const char *classes;   /* file of the outputs' names; NULL: the weight file's */
+    const char *label_map; /* of a classifier: file that says which output a class is; NULL: none */
+    bool labels_by_order;  /* class i of the data is class i of the network */
+    const char *logits;    /* write raw outputs in input order */
     int topk;
     double label_smoothing;
     bool use_ema; /* the file's averaged weights */
@@ -366,6 +369,13 @@ typedef struct {
 /** Release what `per_class` adds; fine after a failure, and twice. */
 TD_API void td_evaluate_release(td_evaluate_result *r);
 
+/**
+ * Judge weights on a data set whose classes are matched to the network's outputs: by label_map, in
+ * order with labels_by_order, by the outputs' names, or ILSVRC's folders and 1000 outputs by id.
+ *   TD_ESHAPE   the numbers of classes differ and nothing says which is which, or `classes` has
+ *               another number of names than the network has outputs
+ *   TD_EFORMAT  a class of the data that is none of the network's
+ */
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
 
 /**
@@ -382,7 +392,8 @@ typedef struct {
     td_model_opts model;
     td_amp_opts amp;
     const char *weights;
-    bool use_ema; /* the file's averaged weights */
+    const char *classes; /* file of the classes' names; NULL: the weight file's, or ImageNet's */
+    bool use_ema;        /* the file's averaged weights */
     int interpolation;
     bool ignore_orientation;
     int topk;
@@ -402,11 +413,11 @@ TD_API void td_classify_defaults(td_classify_opts *opts);
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this picture */
+    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
     const char *message; /* when st is not TD_OK */
     int n;               /* entries below */
     int label[10];
-    const char *name[10]; /* class names, "class 17" when the file has none */
+    const char *name[10]; /* class names, "class 17" when there is none */
     double probability[10];
 } td_prediction;
 
@@ -428,7 +439,8 @@ typedef struct {
     const char *weights;
     bool use_ema; /* the file's averaged weights */
     bool ignore_orientation;
-    const char *classes; /* "RBC,WBC": boxes of these alone; NULL: of all */
+    const char *only;    /* "RBC,WBC": boxes of these classes alone; NULL: of all */
+    const char *classes; /* file of the classes' names; NULL: the weight file's, or COCO's */
     const char *draw;    /* folder for the pictures with their boxes; NULL: none */
     int batch_size;      /* at most; 0: 8 */
     int workers;         /* decoding threads; 0: chosen */
@@ -453,7 +465,7 @@ typedef struct {
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this picture */
+    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
     const char *message; /* when st is not TD_OK */
     int width, height;   /* of the upright picture */
     int n;
@@ -492,9 +504,10 @@ TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t
 typedef enum { TD_CONVERT_BY_ENDING, TD_CONVERT_SAFETENSORS, TD_CONVERT_PTH } td_convert_format;
 
 typedef struct {
-    bool ema;   /* the averaged weights */
-    int names;  /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
-    int format; /* td_convert_format; no row of its own: convert's --to */
+    bool ema;            /* the averaged weights */
+    int names;           /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
+    int format;          /* td_convert_format; no row of its own: convert's --to */
+    const char *classes; /* file of the classes' names to put in; NULL: those that IN has */
     const char *log;
 } td_convert_opts;
 
@@ -530,6 +543,7 @@ typedef struct {
     bool nms;            /* of a detector: the best boxes; else all boxes and scores */
     td_boxes_opts boxes; /* of a detector: which are the best */
     bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
+    const char *classes; /* td_convert_opts', likewise */
 } td_onnx_opts;
 
 TD_API const struct td_field *td_onnx_fields(void); /* without `model` */

@@ -62,6 +62,7 @@ static td_status convert_onnx(const td_call *call)
     options *o = call->opts;
     td_onnx_result r;
     o->onnx.use_ema = o->weights.ema;
+    o->onnx.classes = o->weights.classes;
     TD_TRY(td_onnx_export(call->args[0], call->n_args > 1 ? call->args[1] : NULL, &o->onnx, &r));
     if (call->json) {
         print_onnx_json(call, &r);

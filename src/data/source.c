@@ -246,8 +246,7 @@ td_status td_dataset_number_classes(td_dataset *ds, int n_classes)
     return TD_OK;
 }
 
-/* The name as a weight file has it: JSON holds UTF-8 only, so other bytes were changed there. */
-static td_status name_in_json(const char *name, td_text *out)
+td_status td_class_name_in_json(const char *name, td_text *out)
 {
     td_text text = { 0 };
     td_json *doc = NULL;
@@ -280,7 +279,7 @@ static td_status match(const td_dataset *ds, int n, const char *const *names, bo
         const char *name = ds->class_names[i];
         td_text_release(&changed);
         if (!td_map_has(&wanted, name)) {
-            TD_OUT(name_in_json(name, &changed));
+            TD_OUT(td_class_name_in_json(name, &changed));
             name = td_text_get(&changed);
         }
         TD_OUT(td_map_set(&own, name, (void *)(intptr_t)(i + 1)));
@@ -346,4 +345,18 @@ out:
     td_free(copy);
     td_free(new_label);
     return st;
+}
+
+td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
+                             const int64_t *new_label)
+{
+    const char **copy;
+    TD_CHECK(ds->has_class_names && ds->samples && !ds->objects);
+    TD_TRY(copy_names(ds, n, names, &copy));
+    for (int64_t i = 0; i < ds->n; i++)
+        ds->samples[i].label = new_label[ds->samples[i].label];
+    td_free(ds->class_names);
+    ds->class_names = copy;
+    ds->n_classes = n;
+    return TD_OK;
 }

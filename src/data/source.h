@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "data/augment.h"
 #include "io/pack.h"
 #include "io/safetensors.h"
@@ -93,6 +94,17 @@ void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n
 
 /** "a/b" in the data set's arena; NULL: no memory. */
 char *td_dataset_joined(td_dataset *ds, const char *a, const char *b);
+
+/** A class name as a weight file has it: JSON holds UTF-8 only, other bytes are changed there. */
+TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
+
+/**
+ * Class i of a data set of named classes becomes class new_label[i] of n (0 .. n - 1, the caller
+ * has checked), which are called `names` from here on; several may become one.  The names are
+ * copied.
+ */
+TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
+                                        const int64_t *new_label);
 
 /** Names "0", "1", ... for a data set without any. */
 TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);

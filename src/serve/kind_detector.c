@@ -29,11 +29,8 @@ static td_status choose_classes(const td_service *s, const char *list, td_work *
     named.path = s->name;
     td_free(w->is_wanted);
     w->is_wanted = NULL;
-    td_status st = td_box_classes_choose(&named, list, &w->is_wanted);
-    if (st != TD_EUSAGE)
-        return st;
-    const char *message = td_error_message(); /* it speaks of "--classes" */
-    return td_error(st, "%s", message + (td_text_starts(message, "--") ? 2 : 0));
+    TD_TRY_MSG(td_box_classes_choose(&named, list, &w->is_wanted), "classes");
+    return TD_OK;
 }
 
 static td_nms_opts limits(const td_service *s, const td_boxes_opts *boxes)

@@ -31,7 +31,8 @@ static const td_field serve_fields[] = {
     TD_PICTURE_ROWS(td_serve_opts),
     TD_INT_AS (td_serve_opts, topk, "topk", "top", 5, 1, TD_TOPK_MAX, NULL,
                "of a classifier, classes in an answer that asks for no number"),
-    TD_TEXT   (td_serve_opts, classes, NULL, "LIST",
+    TD_CLASSES_ROW(td_serve_opts, "those in the weights"),
+    TD_TEXT   (td_serve_opts, only, NULL, "LIST",
                "of a detector, boxes of these classes alone, by name or category id: 'cat,dog'"),
     TD_INT    (td_serve_opts, max_batch, 8, 1, 256, "pictures computed together, at most"),
     TD_REAL   (td_serve_opts, max_delay_ms, 2, 0, 10000,
@@ -105,7 +106,7 @@ static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const c
                  { &td_kind_detector, b->nms_iou >= 0, "--nms-iou" },
                  { &td_kind_detector, b->max_per_class > 0, "--max-per-class" },
                  { &td_kind_detector, b->max_boxes > 0, "--max-boxes" },
-                 { &td_kind_detector, o->classes != NULL, "--classes" },
+                 { &td_kind_detector, o->only != NULL, "--only" },
                  { &td_kind_classifier, o->topk != d.topk, "--top" },
                  { &td_kind_classifier, o->interpolation != d.interpolation, "--interpolation" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -121,8 +122,8 @@ static td_status open_detector(server *s)
     td_service *service = &s->service;
     service->boxes = o->boxes;
     service->classes = td_predictor_box_classes(s->predictor);
-    if (o->classes)
-        TD_TRY(td_box_classes_choose(service->classes, o->classes, &s->is_wanted));
+    if (o->only)
+        TD_TRY_MSG(td_box_classes_choose(service->classes, o->only, &s->is_wanted), "--only");
     service->is_wanted = s->is_wanted;
     TD_TRY(td_anchors_new(service->transform.detector, service->transform.size, &s->anchors));
     service->n_anchors = s->anchors->n;
@@ -137,6 +138,7 @@ static td_status open_predictor(server *s)
     td_predictor_opts po = { .model = o->model,
                              .amp = o->amp,
                              .weights = o->weights,
+                             .classes = o->classes,
                              .use_ema = o->use_ema,
                              .interpolation = o->interpolation,
                              .ignore_orientation = o->ignore_orientation,

@@ -2,7 +2,7 @@
  * train/box_classes.h -- a detector's classes as its weight file names them
  *
  *     td_box_classes c;
- *     TD_TRY(td_box_classes_read(weights, path, 80, &c));
+ *     TD_TRY(td_box_classes_read(weights, path, 80, NULL, &c));
  *     td_found_box b = td_box_classes_found(&c, &detection, width, height, room);
  *     td_box_classes_release(&c);
  */
@@ -22,15 +22,20 @@ typedef struct {
     int64_t *categories; /* ids in the annotations that were learned */
 } td_box_classes;
 
-/** What the file says of its n classes.  TD_EFORMAT: it says nonsense. */
+/**
+ * What the file says of its n classes; `classes` (--classes FILE, class_names.h) or NULL names them
+ * instead.  A file that says nothing of 80 or 90 classes is taken for one of COCO, with a line in
+ * the log: 80 are its categories in order, of 90 the class is the category's id.
+ *   TD_EFORMAT  a file says nonsense
+ *   TD_ESHAPE   `classes` names another number
+ */
 td_status td_box_classes_read(const td_tensors *weights, const char *path, int n,
-                              td_box_classes *out) TD_CHECKED;
+                              const char *classes, td_box_classes *out) TD_CHECKED;
 void td_box_classes_release(td_box_classes *c);
 
 /**
  * "RBC,WBC" -> *out [n + 1] by label (td_free): whose boxes are wanted.  A name that has a comma
- * itself is given by its category's number.  TD_EUSAGE: no such class; the message begins with
- * "--classes: ".
+ * itself is given by its category's number.  TD_EUSAGE: no such class.
  */
 td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool **out) TD_CHECKED;
 

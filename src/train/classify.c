@@ -67,6 +67,7 @@ static td_status open_predictor(classifier *c)
     td_predictor_opts po = { .model = o->model,
                              .amp = o->amp,
                              .weights = o->weights,
+                             .classes = o->classes,
                              .use_ema = o->use_ema,
                              .interpolation = o->interpolation,
                              .ignore_orientation = o->ignore_orientation,
@@ -110,11 +111,12 @@ static td_status report_bad(classifier *c, int64_t until)
     const td_bad_picture *bad;
     int64_t n = td_loader_bad(c->ld, &bad);
     for (; c->next < until; c->next++) {
-        const char *reason = c->n_bad < n ? bad[c->n_bad].reason : "cannot be read";
+        const td_bad_picture unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
+        const td_bad_picture *why = c->n_bad < n ? &bad[c->n_bad] : &unknown;
         c->n_bad++;
         td_prediction p = { .path = td_dataset_path(c->ds, c->next),
-                            .st = TD_EFORMAT,
-                            .message = reason };
+                            .st = why->st,
+                            .message = why->reason };
         TD_TRY(c->each(c->ctx, &p));
     }
     return TD_OK;
@@ -139,7 +141,7 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     classifier c = { .o = opts, .each = each, .ctx = ctx };
     const td_batch *b;
     int batch;
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error"));
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
     td_set_threads(opts->threads);
     TD_OUT(open_predictor(&c));
     TD_OUT(open_data(&c, n_files, files, &batch));

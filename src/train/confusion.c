@@ -24,10 +24,11 @@ void td_evaluate_release(td_evaluate_result *r)
     r->n_classes = 0;
 }
 
-td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds, int n_names,
-                           char **names)
+td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                           const td_class_names *names)
 {
     char number[24];
+    const bool are_numbers = td_dataset_backend(ds) != TD_DATA_FOLDER;
     r->class_names = td_alloc((size_t)n, sizeof *r->class_names);
     r->confusion = r->class_names ? td_alloc((size_t)n, (size_t)n * sizeof *r->confusion) : NULL;
     r->n_classes = n;
@@ -35,7 +36,7 @@ td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds, i
         return TD_ENOMEM;
     for (int i = 0; i < n; i++) {
         snprintf(number, sizeof number, "class %d", i);
-        const char *name = i < n_names                  ? names[i]
+        const char *name = i < names->n && are_numbers  ? names->names[i]
                            : i < td_dataset_classes(ds) ? td_dataset_class_name(ds, i)
                                                         : number;
         r->class_names[i] = td_copy_text(name);

@@ -6,13 +6,14 @@
 
 #include "tandem/data.h"
 #include "tandem/train.h"
+#include "train/class_names.h"
 
 /**
- * Give the result a zeroed table of n classes; their names are the weight file's (n_names of them),
- * else the data set's.  td_evaluate_release frees it.
+ * Give the result a zeroed table of n classes, called as the classes of `ds` are; where these are
+ * numbers, as `names` has them.  td_evaluate_release frees it.
  */
-td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds, int n_names,
-                           char **names) TD_CHECKED;
+td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                           const td_class_names *names) TD_CHECKED;
 
 /**
  * Write the table as CSV: a header of the classes' names, then for every class its name and how

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "tandem/train.h"
 #include "train/checkpoint.h"
+#include "train/class_names.h"
 #include "train/torch_checkpoint.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
@@ -97,6 +98,21 @@ static td_status name_network(const td_tensors *in, td_tensors *out)
     return arch ? td_tensors_set_meta(out, "tandem.arch", arch) : TD_OK;
 }
 
+/* --classes FILE in place of the names that IN has */
+static td_status name_classes(const char *classes, const char *path, const td_tensors *in,
+                              td_tensors *out)
+{
+    td_model_opts model;
+    if (!classes)
+        return TD_OK;
+    td_model_defaults(&model);
+    td_weight_facts_apply(in, true, &model);
+    const char *arch = td_weight_file_arch(in);
+    if (arch)
+        model.arch = arch;
+    return td_class_names_put(classes, path, &model, model.num_classes, out);
+}
+
 /* --- what the checkpoint says of itself ------------------------------------------------------- */
 
 static td_status read_facts(const td_tensors *in, const char *path, td_convert_result *r)
@@ -154,6 +170,9 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     td_tensors *in = NULL, *out = NULL;
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
     TD_TRY(choose_format(out_path, opts, &is_to_pth));
+    if (is_to_pth && opts->classes)
+        return td_error(TD_EUSAGE, "--classes: '%s' is a file of PyTorch's, which has no class names",
+                        out_path);
     TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
     td_weight_file_warn(in, in_path);
@@ -173,6 +192,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     TD_OUT(copy_meta(in, out));
     if (is_pth)
         TD_OUT(name_network(in, out));
+    TD_OUT(name_classes(opts->classes, in_path, in, out));
     TD_OUT(is_to_pth ? td_torch_write(out, in_path, opts->names, out_path)
                      : td_tensors_write(out, out_path));
     result->n_tensors = (int64_t)td_tensors_count(out);

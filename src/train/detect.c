@@ -80,9 +80,9 @@ static td_status open_weights(detector *d)
                         m->model || m->model_text ? "a graph of its own" : m->arch);
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);
-    TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, &d->classes));
-    if (d->o.classes)
-        TD_TRY(td_box_classes_choose(&d->classes, d->o.classes, &d->is_wanted));
+    TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, d->o.classes, &d->classes));
+    if (d->o.only)
+        TD_TRY_MSG(td_box_classes_choose(&d->classes, d->o.only, &d->is_wanted), "--only");
     return td_model_image_size(m, &m->image_size);
 }
 
@@ -201,11 +201,12 @@ static td_status report_bad(detector *d, int64_t until)
     const td_bad_picture *bad;
     int64_t n = td_loader_bad(d->ld, &bad);
     for (; d->next < until; d->next++) {
-        const char *reason = d->n_bad < n ? bad[d->n_bad].reason : "cannot be read";
+        const td_bad_picture unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
+        const td_bad_picture *why = d->n_bad < n ? &bad[d->n_bad] : &unknown;
         d->n_bad++;
         td_found f = { .path = td_dataset_path(d->ds, d->next),
-                       .st = TD_EFORMAT,
-                       .message = reason };
+                       .st = why->st,
+                       .message = why->reason };
         TD_TRY(d->each(d->ctx, &f));
     }
     return TD_OK;
@@ -236,7 +237,7 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     d->room = td_alloc(TD_NMS_TOTAL_MAX, sizeof *d->room);
     if (!d->room)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error"));
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
     td_set_threads(opts->threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));

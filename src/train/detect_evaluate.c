@@ -24,12 +24,44 @@ static td_status check(const evaluation *e)
         const char *what;
     } rows[] = { { e->o.logits != NULL, "--logits" },
                  { e->o.confusion != NULL, "--confusion" },
+                 { e->o.label_map != NULL, "--label-map" },
                  { e->o.label_smoothing > 0, "--label-smoothing" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
                             e->o.weights);
     return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;
+}
+
+/* the names that the weight file has, or --classes FILE; label 1 is the first */
+static td_status read_names(evaluation *e, int n)
+{
+    td_class_names *names = &e->names;
+    if (!e->o.classes)
+        return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
+                                    &names->n, &names->names);
+    TD_TRY(td_class_names_read(e->o.classes, 1, names));
+    return names->n == n ? TD_OK : td_class_names_differ(e->o.classes, names->n, e->o.weights, n);
+}
+
+static td_status match_classes(evaluation *e)
+{
+    const int n = e->o.model.num_classes, n_data = td_dataset_classes(e->ds);
+    TD_TRY(read_names(e, n));
+    if (e->names.n && !e->o.labels_by_order)
+        return td_boxes_use_classes(e->ds, e->names.n, (const char *const *)e->names.names, true);
+    const bool are_numbered = e->o.labels_by_order || e->o.input.label_ids == 1;
+    if (n_data > n || (n_data < n && !are_numbered))
+        return td_error(TD_ESHAPE,
+                        "'%s' has %d classes, the network of '%s' has %d%s; --classes FILE names "
+                        "these, --label-ids keep takes the categories' ids, --labels-by-order the "
+                        "first %d",
+                        td_dataset_root(e->ds), n_data, e->o.weights, n,
+                        e->names.n ? "" : " without names", n_data);
+    if (e->o.labels_by_order)
+        td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are those of the network in order",
+               n_data, td_dataset_root(e->ds));
+    return TD_OK;
 }
 
 static td_status open_data(evaluation *e)
@@ -40,15 +72,7 @@ static td_status open_data(evaluation *e)
     TD_TRY(td_settle_image_size(e->ds, m));
     if (!m->num_classes)
         m->num_classes = td_dataset_classes(e->ds);
-    if (e->n_names)
-        TD_TRY(td_boxes_use_classes(e->ds, e->n_names, (const char *const *)e->names, true));
-    else if (td_dataset_classes(e->ds) > m->num_classes)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
-                        td_dataset_classes(e->ds), m->num_classes);
-    else if (td_dataset_classes(e->ds) < m->num_classes)
-        td_log(TD_LOG_WARN, "evaluate",
-               "'%s' names no classes and has %d, the data have %d: its first are taken for them",
-               e->o.weights, m->num_classes, td_dataset_classes(e->ds));
+    TD_TRY(match_classes(e));
     td_loader_opts lo = td_boxes_loader_opts(&e->o.input, m, e->o.batch_size);
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);
@@ -221,6 +245,9 @@ static td_status check_files(const td_evaluate_opts *o)
                  { o->raport_file != NULL, "--raport-file" },
                  { o->draw != NULL, "--draw" },
                  { o->use_ema, "--use-ema" },
+                 { o->classes != NULL, "--classes" },
+                 { o->label_map != NULL, "--label-map" },
+                 { o->labels_by_order, "--labels-by-order" },
                  { o->prof > 0, "--prof" },
                  { o->boxes.sample_1_of_n > 1, "--sample-1-of-n" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -6,6 +6,7 @@
 #include "boxes/nms.h"
 #include "pass/amp.h"
 #include "tandem/train.h"
+#include "train/rows.h"
 
 /* clang-format off */
 /* which boxes are found */
@@ -43,7 +44,8 @@ static const td_field detect_fields[] = {
     TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_BOOL   (td_detect_opts, ignore_orientation, false,
                "leave EXIF-rotated pictures as they are stored"),
-    TD_TEXT   (td_detect_opts, classes, NULL, "LIST",
+    TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
+    TD_TEXT   (td_detect_opts, only, NULL, "LIST",
                "boxes of these classes alone, by name or category id: 'cat,dog'"),
     TD_TEXT   (td_detect_opts, draw, NULL, "FOLDER",
                "the pictures with their boxes and names drawn on them go here"),

@@ -14,6 +14,7 @@
 #include "train/evaluation.h"
 #include "train/inputs.h"
 #include "train/judge.h"
+#include "train/label_match.h"
 #include "train/meet.h"
 #include "train/report_settings.h"
 #include "train/report_sums.h"
@@ -30,7 +31,7 @@ static void release(evaluation *e)
     td_device_close(e->dev);
     td_loader_free(e->ld);
     td_dataset_free(e->ds);
-    td_classes_free(e->n_names, e->names);
+    td_class_names_release(&e->names);
     td_tensors_free(e->weights);
 }
 
@@ -42,14 +43,29 @@ static td_status open_weights(evaluation *e)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
     td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
-    TD_TRY(td_weight_facts_check(e->weights, e->o.weights, &e->o.model));
-    return td_classes_from_json(td_tensors_meta(e->weights, "tandem.classes"), e->o.weights,
-                                &e->n_names, &e->names);
+    return td_weight_facts_check(e->weights, e->o.weights, &e->o.model);
 }
 
 const char *td_evaluation_split(const td_evaluation *e)
 {
     return e->o.eval_training_data ? "train" : "val";
+}
+
+static td_status match_labels(evaluation *e)
+{
+    const int n = e->o.model.num_classes;
+    TD_TRY(td_class_names_open(&(td_class_names_opts){ .weights = e->weights,
+                                                       .path = e->o.weights,
+                                                       .classes = e->o.classes,
+                                                       .model = &e->o.model,
+                                                       .n_outputs = n },
+                               &e->names));
+    return td_label_match_apply(&(td_label_match){ .weights = e->o.weights,
+                                                   .names = &e->names,
+                                                   .n_outputs = n,
+                                                   .label_map = e->o.label_map,
+                                                   .by_order = e->o.labels_by_order },
+                                e->ds);
 }
 
 static td_status open_data(evaluation *e)
@@ -61,14 +77,9 @@ static td_status open_data(evaluation *e)
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
-    bool has_names = td_dataset_backend(e->ds) == TD_DATA_FOLDER;
     if (!e->o.model.num_classes)
         e->o.model.num_classes = td_dataset_classes(e->ds);
-    if (e->n_names && has_names)
-        TD_TRY(td_dataset_use_classes(e->ds, e->n_names, (const char *const *)e->names, true));
-    else if (td_dataset_classes(e->ds) > e->o.model.num_classes)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(e->ds),
-                        td_dataset_classes(e->ds), e->o.model.num_classes);
+    TD_TRY(match_labels(e));
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
@@ -324,7 +335,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)
-        TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, e.n_names, e.names));
+        TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));
     TD_OUT(judge(&e, out));
 out:
     td_part(e.comm, st == TD_EREQUIRED ? TD_OK : st);

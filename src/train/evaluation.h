@@ -9,6 +9,7 @@
 #include "io/safetensors.h"
 #include "rt/comm.h"
 #include "tandem/data.h"
+#include "train/class_names.h"
 #include "train/detect_judge.h"
 #include "train/judge.h"
 #include "train/marked.h"
@@ -23,9 +24,8 @@ typedef struct {
     td_judge *judge;               /* of a classifier ... */
     td_detect_judge *detect_judge; /* ... or of a detector */
     td_report *report;
-    int n_names;
-    char **names;  /* the weight file's classes */
-    td_comm *comm; /* NULL: one rank */
+    td_class_names names; /* of the outputs */
+    td_comm *comm;        /* NULL: one rank */
 
     td_marked *marked; /* with --draw */
     td_transformer buffers;

@@ -23,6 +23,7 @@
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "train/checkpoint.h"
+#include "train/class_names.h"
 #include "train/finder.h"
 #include "train/inputs.h"
 #include "train/network.h"
@@ -178,6 +179,9 @@ static td_status open_network(job *j, const char *weights)
     td_model_name(model, j->r->arch, sizeof j->r->arch);
     TD_TRY(open_detector(j));
     TD_TRY(check_options(j, weights));
+    if (j->o.classes)
+        TD_TRY(td_class_names_put(j->o.classes, weights, model, td_class_names_outputs(model),
+                                  j->weights));
     j->batch = j->o.batch_size ? j->o.batch_size : CHECK_BATCH;
     TD_TRY(td_device_open("cpu", &j->dev));
     TD_TRY(td_judging_graph(model, j->batch, 0, false, &j->graph));

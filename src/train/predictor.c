@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/class_names.h"
 #include "train/inputs.h"
 #include "train/network.h"
 #include "train/weight_file.h"
@@ -34,8 +35,8 @@ struct td_predictor {
     td_tensors *weights; /* NULL once settled */
     td_device *dev;
     td_detector detector;
-    int n_names, n_classes;
-    char **names;           /* of a classifier */
+    int n_classes;
+    td_class_names names;   /* of a classifier */
     td_box_classes classes; /* of a detector */
     char name[64];          /* the network's */
     td_transform transform;
@@ -46,8 +47,13 @@ struct td_predictor {
 
 static td_status set_up_classifier(td_predictor *p)
 {
-    TD_TRY(td_classes_from_json(td_tensors_meta(p->weights, "tandem.classes"), p->o.weights,
-                                &p->n_names, &p->names));
+    const td_class_names_opts names = { .weights = p->weights,
+                                        .path = p->o.weights,
+                                        .classes = p->o.classes,
+                                        .model = &p->o.model,
+                                        .n_outputs = td_class_names_outputs(&p->o.model) };
+    TD_TRY(td_class_names_open(&names, &p->names));
+    td_class_names_log(&p->names, p->o.weights);
     p->transform = (td_transform){ .size = p->o.model.image_size,
                                    .padding = 32,
                                    .ignore_orientation = p->o.ignore_orientation };
@@ -69,7 +75,7 @@ static td_status set_up_detector(td_predictor *p)
     p->transform = (td_transform){ .size = m->image_size,
                                    .detector = p->detector,
                                    .ignore_orientation = p->o.ignore_orientation };
-    return td_box_classes_read(p->weights, p->o.weights, m->num_classes, &p->classes);
+    return td_box_classes_read(p->weights, p->o.weights, m->num_classes, p->o.classes, &p->classes);
 }
 
 static td_status set_up(td_predictor *p)
@@ -114,7 +120,7 @@ void td_predictor_free(td_predictor *p)
         td_free(p->kept[i].padded);
     }
     td_device_close(p->dev);
-    td_classes_free(p->n_names, p->names);
+    td_class_names_release(&p->names);
     td_box_classes_release(&p->classes);
     td_tensors_free(p->weights);
     td_free(p);
@@ -286,8 +292,8 @@ int td_predictor_classes(const td_predictor *p)
 
 const char *td_predictor_class_name(const td_predictor *p, int i, char room[24])
 {
-    if (i < p->n_names)
-        return p->names[i];
+    if (i < p->names.n)
+        return p->names.names[i];
     snprintf(room, 24, "class %d", i);
     return room;
 }

@@ -28,7 +28,8 @@ typedef struct {
     td_model_opts model; /* open parts come from the weight file */
     td_amp_opts amp;
     const char *weights;
-    bool use_ema; /* the file's averaged weights */
+    const char *classes; /* file of names (class_names.h); NULL: as the weight file has them */
+    bool use_ema;        /* the file's averaged weights */
     int interpolation;
     bool ignore_orientation;
     const char *device;
@@ -82,7 +83,7 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
 /** Of a detector without the background. */
 int td_predictor_classes(const td_predictor *p);
 
-/** A classifier's name of class i, or "class 17", written into `room`, where the file has none. */
+/** A classifier's name of class i, or "class 17", written into `room`, where it has none. */
 const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
 
 /** The architecture's, or the graph file's. */

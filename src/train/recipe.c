@@ -268,6 +268,11 @@ static const td_field evaluate_fields[] = {
     TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
                "pictures in a batch"),
     TD_WEIGHTS_ROW(td_evaluate_opts),
+    TD_CLASSES_ROW(td_evaluate_opts, "those in the weights"),
+    TD_TEXT   (td_evaluate_opts, label_map, NULL, "FILE",
+               "class of the data -> output: lines 'folder 7' or JSON; else by name"),
+    TD_BOOL   (td_evaluate_opts, labels_by_order, false,
+               "class i of the data is output i, whatever their names and numbers"),
     TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
                "raw outputs in input order, a .safetensors"),
     TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
@@ -309,6 +314,7 @@ static const td_field evaluate_fields[] = {
 
 static const td_field classify_fields[] = {
     TD_WEIGHTS_ROW(td_classify_opts),
+    TD_CLASSES_ROW(td_classify_opts, "those in the weights"),
     TD_BOOL_AS(td_classify_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_PICTURE_ROWS(td_classify_opts),
     TD_INT_AS (td_classify_opts, topk, "topk", "top", 5, 1, 10, NULL,
@@ -332,6 +338,7 @@ static const td_field convert_fields[] = {
     TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
     TD_ENUM   (td_convert_opts, names, 0, tensor_names,
                "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
+    TD_CLASSES_ROW(td_convert_opts, "those in IN"),
     LOG_ROW   (td_convert_opts),
     TD_END,
 };

@@ -23,6 +23,11 @@ extern const char *const td_tune_names[], *const td_interpolation_names[]; /* re
                "w|pretrained-weights|pretrained-from-file|resume", NULL, \
                "FILE", "weight file or checkpoint, ours or PyTorch's")
 
+/* of jobs that name classes; `others`: where names come from without it */
+#define TD_CLASSES_ROW(T, others) \
+    TD_TEXT   (T, classes, NULL, "FILE", \
+               "names of the network's classes, lines or JSON, in place of " others)
+
 /* of jobs that look at pictures one by one */
 #define TD_PICTURE_ROWS(T) \
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \

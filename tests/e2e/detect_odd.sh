@@ -25,16 +25,35 @@ says "'classifier.safetensors' has weights of resnet18, --arch ssd320 cannot tak
 # more classes than the data have, and none of them named; pictures in folders are drawn in such folders
 mkdir -p deep/val/a && cp set/val/* deep/val/a
 sed 's|"file_name": *"|&a/|g' set/annotations/instances_val.json >deep/annotations.json
-expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --draw drawn/deep
+expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2
+says "'[^']*' has 2 classes, the network of 'fresh.safetensors' has 4 without names; --classes FILE names these, "
+expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --draw drawn/deep --labels-by-order
 [ "$(ls drawn/deep/a)" = "$(ls set/val)" ] || complain "not drawn as they lie: $(find drawn)"
-says "'fresh.safetensors' names no classes and has 4, the data have 2: its first are taken for them"
+says "^classes: the 2 classes of '[^']*' are those of the network in order"
+printf 'a\n%s\nb\n%s\n' $(tr ',' '\n' <set/annotations/instances_val.json | sed -n 's/.*"name": *"\([a-z]*\)".*/\1/p' | sort -r) >four.names
+expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes four.names --per-class
+expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes "$TANDEM_SOURCE/data/imagenet_classes.txt"
+says 'has 1000 names, the network of .fresh.safetensors. has 4 classes'
+expect 2 evaluate deep --weights fresh.safetensors --label-map four.names
+says '\-\-label-map is of classification'
 
 # --- detect: classes, lists, folders ------------------------------------------------------------------
 find_one="detect --weights fresh.safetensors --threads 1 --min-score 0 --max-boxes 30"
-expect 0 $find_one --classes 3 --max-per-class 5 "$one"
-[ "$(grep -c ' at ' out)" = "$(grep -c '^  class 3: ' out)" ] || complain "--classes 3 shows others"
-expect 2 $find_one --classes 5 "$one"
-says "^tandem: error: --classes: 'fresh.safetensors' has no class '5'$"
+expect 0 $find_one --only 3 --max-per-class 5 "$one"
+[ "$(grep -c ' at ' out)" = "$(grep -c '^  class 3: ' out)" ] || complain "--only 3 shows others"
+expect 2 $find_one --only 5 "$one"
+says "^tandem: error: --only: 'fresh.safetensors' has no class '5'$"
+printf '{"2": "dog", "1": "cat", "4": "owl", "3": "fox"}' >names.json
+expect 0 $find_one --only fox --classes names.json "$one"
+[ "$(grep -c ' at ' out)" = "$(grep -c '^  fox: ' out)" ] && [ -s out ] || complain "--only fox shows others: $(cat out)"
+expect 0 convert fresh.safetensors four.safetensors --classes names.json
+expect 0 inspect checkpoint four.safetensors
+prints 'tandem.classes: \["cat", "dog", "fox", "owl"\]'
+printf '{"0": "dog", "1": "cat", "2": "owl", "3": "fox"}' >zero.json
+expect 1 $find_one --classes zero.json "$one"
+says "has 4 classes, and one of the number 0: wanted 1 .. 4"
+expect 1 $find_one --classes cat,dog "$one"
+says "'cat,dog'"
 last="detect - <list"
 printf '%s\r\n' "$one" >list
 "$TANDEM" $find_one - <list >out 2>err || complain "a list with carriage returns fails"
@@ -72,7 +91,7 @@ says "has weights of ssd320, a detector, which begin no classifier: --arch ssd32
 # --- what is left out is said -------------------------------------------------------------------------
 cp -r set few
 sed 's/"bbox": *\[[^]]*\]/"bbox": [0, 0, 0, 5]/' set/annotations/instances_val.json >few/annotations/instances_val.json
-expect 0 evaluate few --weights fresh.safetensors --threads 1 -b 2
+expect 0 evaluate few --weights fresh.safetensors --threads 1 -b 2 --labels-by-order
 says "'few/annotations/instances_val.json': [0-9]+ entries are left out .'tandem dataset check' lists them., the first: annotation 1: its box is 0 x 5"
 
 sed 's/"bbox": *\[[^]]*\]/"bbox": [0, 0, 0, 5]/' set/annotations/instances_train.json >few/annotations/instances_train.json

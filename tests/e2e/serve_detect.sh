@@ -32,10 +32,10 @@ prints "fetch\('detect"
 # --- pictures: the same bytes -------------------------------------------------------------------
 ask 200 POST /detect <"$picture"
 prints '"images": \[\{"id": 1, "width": 160, "height": 160\}\], "categories": \[\{"id": 1, .*"detections": \[\]\}$'
-for options in '--min-score 0 --nms-iou 0.2 --max-per-class 2 --max-boxes 9 --classes 1'; do
+for options in '--min-score 0 --nms-iou 0.2 --max-per-class 2 --max-boxes 9 --only 1'; do
     expect 0 detect --weights w.safetensors $options --json "$picture"
     lists out >of_detect
-    query=$(echo "$options" | sed 's/ --/\&/g; s/^--//; s/ /=/g')
+    query=$(echo "$options" | sed 's/ --/\&/g; s/^--//; s/ /=/g; s/only=/classes=/')
     ask 200 POST "/detect?$query" <"$picture"
     lists out >of_server
     [ -s of_detect ] && cmp -s of_detect of_server || complain "detect $options says $(cat of_detect)"
@@ -120,8 +120,8 @@ drains ssd320 6 12
 # --- options of the other kind ------------------------------------------------------------------
 expect 2 serve --weights w.safetensors --top 3 --port 0
 says "^tandem: error: --top is of classifiers, 'w.safetensors' has weights of ssd320, a detector$"
-expect 2 serve --weights w.safetensors --classes owl --port 0
-says "'w.safetensors' has no class 'owl'; there are"
+expect 2 serve --weights w.safetensors --only owl --port 0
+says "^tandem: error: --only: 'w.safetensors' has no class 'owl'; there are"
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 serve --weights classifier.safetensors --min-score 0.5 --port 0
 says "^tandem: error: --min-score is of detectors, 'classifier.safetensors' has weights of resnet18, a classifier$"

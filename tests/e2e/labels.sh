@@ -1,0 +1,183 @@
+# labels.sh -- classes of a data set and outputs of a network: matched by name, by a map, by ImageNet's ids, in order;
+# class names from a file; everything that does not fit is an error.  A renamed copy of a data set is judged as the
+# data set itself when the map says what was renamed.
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+drawn set --classes 5 --train 40 --val 20
+small_model small.td 32 5
+one="--threads 1 --workers 1"
+expect 0 train set --model small.td $one --seed 1 --lr 0.05 -b 8 --epochs 3 --workspace run --no-checkpoints \
+    --final-weights named.safetensors
+counts() {
+    sed -n 's/.*"n": \([0-9]*\), "n_top1": \([0-9]*\), "n_topk": \([0-9]*\), .*"loss": \([0-9.]\{6\}\).*/\1 \2 \3 \4/p' out
+}
+judge="$one --topk 2 --json"
+expect 0 evaluate set --weights named.safetensors $judge
+counts >want
+[ "$(wc -w <want)" = 4 ] || complain "no counts: $(cat out)"
+
+# the same images in folders of other names and another order, "1 stripes" ..., and two of the five
+mkdir -p other/val few/val
+ls set/val >names
+n=0
+for class in $(tac names); do
+    n=$((n + 1))
+    cp -r "set/val/$class" "other/val/$n $class"
+done
+cp -r "set/val/$(sed -n 1p names)" "set/val/$(sed -n 3p names)" few/val
+
+# --- names in the weight file --------------------------------------------------------------------
+expect 0 evaluate few --weights named.safetensors $judge --per-class
+says '^classes: the 2 classes of .few/val. are matched to 5 outputs by name$'
+for class in $(cat names); do
+    wanted=0
+    [ ! -d "few/val/$class" ] || wanted=4
+    prints "\"name\": \"$class\", \"n\": $wanted,"
+done
+expect 1 evaluate other --weights named.safetensors
+says "'other/val': 5 of its 5 classes are not among the 5 of 'named.safetensors': '1 [a-zA-Z_]*', .*; there are '$(head -1 names)', "
+says '\-\-label-map FILE .*\-\-classes FILE .*\-\-labels-by-order'
+silent
+expect 0 dataset pack few few.pack
+expect 0 evaluate few --weights named.safetensors $judge
+counts >of_folder
+expect 0 evaluate few.pack --weights named.safetensors $judge
+says 'classes: the 2 classes of .few.pack/val. are matched to 5 outputs by name'
+[ "$(counts)" = "$(cat of_folder)" ] || complain "a pack has $(counts), its folder $(cat of_folder)"
+
+# --- a map ---------------------------------------------------------------------------------------
+for class in $(cat names); do # lines, with spaces in the folders' names, a tab and a carriage return
+    printf '%s\t%d\r\n' "$(basename other/val/*" $class")" $(($(grep -n "^$class$" names | cut -d: -f1) - 1))
+done >map.txt
+sed 's/\(.*\)\t\([0-9]*\).*/"\1": \2/' map.txt | paste -sd, | sed 's/.*/{&}/' >map.json
+sed 's/"\([0-9]\) \([^"]*\)": [0-9]*/"\1 \2": "\2"/g' map.json >by_name.json
+for map in map.txt map.json by_name.json; do
+    expect 0 evaluate other --weights named.safetensors $judge --label-map $map --per-class --confusion c.csv
+    says "the 5 classes of 'other/val' are matched to 5 outputs by '$map'"
+    [ "$(counts)" = "$(cat want)" ] || complain "with $map $(counts), wanted $(cat want)"
+    [ "$(head -1 c.csv)" = "class,$(paste -sd, names)" ] || complain "the table is of $(head -1 c.csv)"
+done
+expect 0 evaluate other --weights named.safetensors $judge --labels-by-order
+says "outputs 0 to 4 in order: --labels-by-order$"
+expect 2 evaluate other --weights named.safetensors --labels-by-order --label-map map.txt
+says 'exclude each other'
+refuses() { # MESSAGE CONTENT
+    printf "$2" >bad.map
+    expect 1 evaluate other --weights named.safetensors --label-map bad.map
+    says "$1"
+    silent
+}
+refuses "does not name the class '1 " ''
+refuses "does not name the class '1 " '{}'
+refuses "says 5 for 'a', the outputs are 0 .. 4" 'a 5\n'
+refuses "says -1 for 'a', the outputs are 0 .. 4" '{"a": -1}'
+refuses "names 'a' twice" 'a 1\na 2\n'
+refuses 'line 2 is .b., wanted a class of the data and the number of its output' 'a 1\nb\n'
+refuses 'says .cow. for .a., which is the name of no output' '{"a": "cow"}'
+refuses 'no JSON object from folders to outputs' '["a"]'
+refuses 'bad.map' '{"a": 1'
+refuses 'no text file' 'a\0 1\n'
+expect 1 evaluate other --weights named.safetensors --label-map absent
+says "'absent'"
+expect 0 dataset check set/val --image-size 32 --dump-tensors val.safetensors
+expect 2 evaluate val.safetensors --data-backend tensors --weights named.safetensors --label-map map.txt
+says 'the labels of .val.safetensors. are numbers of outputs already'
+
+# --- no names ------------------------------------------------------------------------------------
+nine="--arch resnet18 --image-size 32 --seed 1"
+expect 0 init $nine --num-classes 9 -o nine.safetensors
+expect 1 evaluate set --weights nine.safetensors
+says "'set/val' has 5 classes, the network of 'nine.safetensors' has 9 without names; .*\-\-label-map FILE"
+silent
+expect 1 train set --evaluate --pretrained-weights nine.safetensors $nine
+says "'set/val' has 5 classes, the network of 'nine.safetensors' has 9 without names; "
+expect 0 evaluate few --weights nine.safetensors $judge --labels-by-order
+says "outputs 0 to 1 in order: --labels-by-order$"
+{ cat names && printf 'v\nw\ny\nz'; } >nine.txt
+expect 0 evaluate few --weights nine.safetensors $judge --classes nine.txt --per-class
+says 'the 2 classes of .few/val. are matched to 9 outputs by name'
+counts >by_name
+expect 0 convert nine.safetensors named9.safetensors --classes nine.txt
+expect 0 inspect checkpoint named9.safetensors
+prints "tandem.classes: \\[\"$(head -1 names)\", .*, \"z\"\\]"
+expect 0 evaluate few --weights named9.safetensors $judge
+[ "$(counts)" = "$(cat by_name)" ] || complain "names in the file: $(counts), beside it: $(cat by_name)"
+expect 2 convert nine.safetensors nine.pth --classes nine.txt
+says "'nine.pth' is a file of PyTorch's, which has no class names"
+expect 0 convert named9.safetensors named9.onnx --classes nine.txt
+grep -q '"y", "z"\]' named9.onnx || complain "no names in the ONNX file"
+
+# --- files of names ------------------------------------------------------------------------------
+picture=$(ls set/val/*/* | head -1)
+ask="classify --weights nine.safetensors $one --top 9 --json $picture"
+expect 0 $ask --classes nine.txt
+prints '"label": 8, "name": "z"'
+sed 's/, "seconds.*//' out >want
+sed 's/.*/"&"/' nine.txt | paste -sd, | sed 's/.*/[&]/' >list.json
+awk '{ printf "%s\"%d\": \"%s\"", (NR > 1) ? ", " : "{", NR - 1, $0 } END { print "}" }' nine.txt >index.json
+awk '{ printf "%s\"%d\": [\"n0%07d\", \"%s\"]", (NR > 1) ? ", " : "{", NR - 1, NR, $0 } END { print "}" }' nine.txt >keras.json
+{ cat nine.txt; echo; } | tac | awk '{ printf "%s\"%s\": %d", (NR > 1) ? ", " : "{", $0, 9 - NR } END { print "}" }' >class_to_idx.json
+{ printf '\357\273\277'; sed 's/$/\r/' nine.txt; printf '\n\n'; } >windows.txt
+for file in list.json index.json keras.json class_to_idx.json windows.txt; do
+    expect 0 $ask --classes $file
+    sed 's/, "seconds.*//' out | cmp -s - want || complain "other names: $(cat out)"
+done
+misnamed() { # MESSAGE CONTENT
+    printf "$2" >bad.names
+    expect 1 $ask --classes bad.names
+    says "$1"
+}
+misnamed "'bad.names' holds no class names" ''
+misnamed "'bad.names' holds no class names" '{}'
+misnamed "'bad.names' holds no class names" ' \n\n'
+misnamed "'bad.names' has 2 names, the network of 'nine.safetensors' has 9 classes" 'a\nb\n'
+misnamed 'line 2 is empty' 'a\n\nb\n'
+misnamed 'no UTF-8' 'a\n\377\n'
+misnamed 'no text file' 'a\0b\n'
+misnamed "two classes have the number 0" '{"0": "a", "00": "b"}'
+misnamed "has 2 classes, and one of the number 2: wanted 0 .. 1" '{"1": "a", "2": "b"}'
+misnamed "'cat' is no class number" '{"cat": "a"}'
+misnamed 'found a whole number, wanted a string' '[1, 2]'
+misnamed 'bad.names' '["a", '
+expect 1 $ask --classes absent.names
+says "'absent.names'"
+expect 1 $ask --classes .
+expect 1 serve --weights nine.safetensors --classes bad.names --port 0
+says 'bad.names'
+silent
+
+# --- ImageNet ------------------------------------------------------------------------------------
+expect 0 init --arch resnet18 --image-size 32 --seed 1 -o thousand.safetensors
+expect 0 classify --weights thousand.safetensors $one --image-size 32 --top 10 "$picture"
+says "^classes: 'thousand.safetensors' has 1000 classes without names: ImageNet's names are used; "
+if grep -q 'class [0-9]' out; then complain "a class without a name: $(cat out)"; fi
+[ "$(wc -l <"$TANDEM_SOURCE/data/imagenet_classes.txt")" = 1000 ] || complain "not 1000 classes"
+LC_ALL=C sort -c "$TANDEM_SOURCE/data/imagenet_classes.txt" || complain "ids are not sorted"
+mkdir -p ids/val
+n=0
+for id in n01440764 n01443537 n02085620 n15075141; do
+    n=$((n + 1))
+    cp -r "set/val/$(sed -n ${n}p names)" ids/val/$id
+done
+expect 0 evaluate ids --weights thousand.safetensors --image-size 32 $judge --per-class
+says "the 4 classes of 'ids/val' are WordNet ids of ILSVRC 2012: outputs by their sorted list"
+for class in tench goldfish Chihuahua 'toilet tissue'; do
+    prints "\"name\": \"$class\", \"n\": 4,"
+done
+counts >by_id
+printf 'n01440764 0\nn01443537 1\nn02085620 151\nn15075141 999\n' >ids.map
+expect 0 evaluate ids --weights thousand.safetensors --image-size 32 $judge --label-map ids.map
+[ "$(counts)" = "$(cat by_id)" ] || complain "ids are not the places $(counts), $(cat by_id)"
+cut -d' ' -f2- "$TANDEM_SOURCE/data/imagenet_classes.txt" >imagenet.names
+for file in imagenet.names "$TANDEM_SOURCE/data/imagenet_classes.txt"; do # names alone, and lines of a synset list
+    expect 0 evaluate ids --weights thousand.safetensors --image-size 32 $judge --classes "$file"
+    [ "$(counts)" = "$(cat by_id)" ] || complain "with $file: $(counts)"
+done
+mv ids/val/n15075141 ids/val/n00000001
+expect 1 evaluate ids --weights thousand.safetensors --image-size 32
+says "'ids/val': 1 of its 4 classes are not among the 1000 of 'thousand.safetensors': 'n00000001'; "
+expect 1 evaluate set --weights thousand.safetensors --image-size 32
+says "'set/val' has 5 classes, the network of 'thousand.safetensors' has 1000 without names"
+finish
