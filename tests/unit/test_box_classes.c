@@ -1,5 +1,5 @@
 /*
- * test_box_classes.c -- what a detector's classes are called: the file's names, --classes FILE, COCO's
+ * test_box_classes.c -- a detector's class names: of the weight file, of --classes FILE, of COCO
  */
 #include "train/box_classes.h"
 
