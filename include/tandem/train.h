@@ -504,9 +504,9 @@ TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t
 typedef enum { TD_CONVERT_BY_ENDING, TD_CONVERT_SAFETENSORS, TD_CONVERT_PTH } td_convert_format;
 
 typedef struct {
-    bool ema;            /* the averaged weights */
-    int names;           /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
-    int format;          /* td_convert_format; no row of its own: convert's --to */
+    bool ema;   /* the averaged weights */
+    int names;  /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
+    int format; /* td_convert_format; no row of its own: convert's --to */
     const char *classes; /* file of the classes' names to put in; NULL: those that IN has */
     const char *log;
 } td_convert_opts;

@@ -171,7 +171,8 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
     TD_TRY(choose_format(out_path, opts, &is_to_pth));
     if (is_to_pth && opts->classes)
-        return td_error(TD_EUSAGE, "--classes: '%s' is a file of PyTorch's, which has no class names",
+        return td_error(TD_EUSAGE,
+                        "--classes: '%s' is a file of PyTorch's, which has no class names",
                         out_path);
     TD_TRY(td_log_configure(opts->log));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
