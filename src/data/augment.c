@@ -27,7 +27,7 @@ enum {
     AROUND = 2, /* pixels beside the crop that a cubic filter sees */
     FILE_BYTES_MAX = 256 << 20,
     SIZED_PIXELS_MAX =
-        64 << 20 /* beyond it only the crop is made: a 1 x 60000 strip grows 256-fold */
+        16 << 20 /* beyond it only the crop is made: a 1 x 60000 strip grows 256-fold */
 };
 
 void td_transformer_release(td_transformer *w)
@@ -250,7 +250,11 @@ static td_status size_the_cut(td_transformer *w, const td_transform *t, int widt
 static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
                           size_t n_bytes, float *dst)
 {
-    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation, .scratch = &w->stored };
+    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
+                            .max_pixels = t->max_pixels,
+                            .max_scans = t->max_scans,
+                            .by_library = t->by_library,
+                            .scratch = &w->stored };
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     int width, height;
     td_short_side(t->rules, w->decoded.width, w->decoded.height, t->size + t->padding, t->size,

@@ -26,6 +26,10 @@ typedef struct {
     bool is_tf_norm;
     bool is_autoaugmented;
     bool ignore_orientation;
+    int64_t
+        max_pixels; /* as in td_decode_opts, and the next two: of files that nobody vouches for */
+    int max_scans;
+    bool by_library;
     bool is_fast;         /* training: decode at reduced size and without smoothing of colours */
     td_detector detector; /* whose rows (object_row.h); with one, the crop rules say nothing */
     bool is_jittered;     /* detectors in training: colours */

@@ -49,6 +49,9 @@ static td_status cut_out(row *r, td_box window, bool flip)
 {
     td_decoded at;
     const td_decode_opts opts = { .ignore_orientation = r->is_stored,
+                                  .max_pixels = r->t->max_pixels,
+                                  .max_scans = r->t->max_scans,
+                                  .by_library = r->t->by_library,
                                   .region = window,
                                   .scratch = &r->w->stored,
                                   .is_fast = r->t->is_fast && r->t->is_training };

@@ -11,6 +11,9 @@
 /* PIL refuses more than twice this and warns above it; the same number for every codec here. */
 #define TD_IMAGE_MAX_PIXELS 178956970
 
+/* Real encoders write about 10 scans; each costs a pass over the picture. */
+#define TD_IMAGE_MAX_SCANS 500
+
 /** What a codec gets: the caller's options with defaults filled in, and the stored orientation. */
 typedef struct {
     int64_t max_pixels;
@@ -18,7 +21,8 @@ typedef struct {
     td_box region;   /* of the upright picture; width 0: everything */
     int out_size;    /* 0: never scale */
     bool is_fast;    /* colours of the nearest sample will do */
-    bool by_library; /* JPEG: nothing by jpeg_scan.c; for tests */
+    int max_scans;
+    bool by_library; /* JPEG: nothing by jpeg_scan.c */
 } td_codec_opts;
 
 /** What a codec gives back beside the pixels, as stored. */

@@ -212,6 +212,8 @@ td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opt
     codec c;
     TD_TRY(choose(bytes, n_bytes, &c));
     td_codec_opts o = { .max_pixels = opts->max_pixels ? opts->max_pixels : TD_IMAGE_MAX_PIXELS,
+                        .max_scans = opts->max_scans ? opts->max_scans : TD_IMAGE_MAX_SCANS,
+                        .by_library = opts->by_library,
                         .orientation = 1,
                         .region = opts->region,
                         .out_size = opts->allow_scale ? opts->out_size : 0,

@@ -61,6 +61,8 @@ typedef struct {
 
 typedef struct {
     int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls a picture a bomb */
+    int max_scans;           /* of a JPEG; 0: 500 */
+    bool by_library;         /* JPEG by libjpeg alone; the pixels are the same */
     bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
     /* Decode at least this region of the upright picture.  All zero: everything.  Its pixels are
        those of the whole picture, bit for bit, unless scaled.  When the region will be shrunk a
@@ -103,7 +105,7 @@ void td_image_size(const td_image_info *info, bool ignore_orientation, int *widt
  *
  * TD_EFORMAT as td_image_probe, and a picture that ends early or lost pixels to damage, with the
  * library's words and the place ("byte 1032 of 4096"), never a grey half picture; of a region's
- * surroundings only the end is checked.  TD_ELIMIT more than max_pixels or more than 500 scans.
+ * surroundings only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
  * TD_EARG a region outside the picture.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
  * On failure *out may hold a half picture or have a new size, and stays valid to use or release.
  */

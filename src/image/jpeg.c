@@ -45,6 +45,7 @@ typedef struct {
     const struct jpeg_decompress_struct *cinfo; /* NULL while encoding */
     size_t n_bytes;                             /* of the file being decoded */
     const char *stage;                          /* "before" or "inside" */
+    int max_scans;
 } trap;
 
 static trap *trap_of(j_common_ptr any)
@@ -182,11 +183,10 @@ static void source_end(j_decompress_ptr cinfo)
 /* Called often while a progressive file's scans are read. */
 static void count_scans(j_common_ptr any)
 {
-    enum { MAX_SCANS = 500 }; /* real encoders write about 10; each costs a pass over the picture */
     trap *t = trap_of(any);
     int n = t->cinfo->input_scan_number;
-    if (n > MAX_SCANS)
-        leave(t, td_error(TD_ELIMIT, "JPEG: scan %d, the limit is %d", n, MAX_SCANS));
+    if (n > t->max_scans)
+        leave(t, td_error(TD_ELIMIT, "JPEG: scan %d, the limit is %d", n, t->max_scans));
 }
 
 static td_status guarded(reader *r, td_status (*body)(reader *))
@@ -404,6 +404,7 @@ static td_status decode_by_library(reader *r, bool is_whole)
 {
     struct jpeg_decompress_struct *c = &r->cinfo;
     r->progress.progress_monitor = count_scans;
+    r->trap.max_scans = r->opts->max_scans > 0 ? r->opts->max_scans : TD_IMAGE_MAX_SCANS;
     c->progress = &r->progress;
     r->trap.stage = "inside";
     jpeg_start_decompress(c);
