@@ -33,13 +33,18 @@ typedef struct {
     const char *name;  /* of the model in paths; NULL: the architecture's */
     int interpolation; /* of a classifier */
     bool ignore_orientation;
-    int topk;            /* of a classifier: classes in an answer that asks for no number */
-    int max_batch;       /* rows that are computed together */
-    double max_delay_ms; /* how long a row waits for others that are being decoded */
-    int max_queue;       /* requests under way; those above get 503 */
-    int64_t max_body;    /* bytes of a request; longer ones get 413 */
-    double timeout;      /* seconds to send a request in */
-    int max_connections;
+    int topk;               /* of a classifier: classes in an answer that asks for no number */
+    int max_batch;          /* rows that are computed together */
+    double max_delay_ms;    /* how long a row waits for others that are being decoded */
+    int max_queue;          /* requests under way; those above get 503 */
+    int64_t max_body;       /* bytes of a request; longer ones get 413 */
+    int64_t max_pixels;     /* of an image; larger ones get 413 */
+    double timeout;         /* seconds to send a request in */
+    double drain_timeout;   /* seconds, after the signal, to end one that has begun */
+    int max_connections;    /* at the limit the one that has been idle longest is closed */
+    const char *token_file; /* holds the bearer token that requests bring; NULL: none */
+    const char *tls_cert;   /* PEM files; NULL: no TLS */
+    const char *tls_key;
     int workers; /* decoding threads; 0: chosen */
     const char *device;
     int threads;
@@ -56,6 +61,7 @@ typedef struct {
     const char *name; /* the model's */
     const char *host;
     int port;
+    bool is_tls;
 } td_serve_address;
 
 /**
@@ -63,7 +69,10 @@ typedef struct {
  * ends the process.  `ready` is called once, when requests are taken; a failure that it returns
  * ends the job.
  *
- *   TD_EUSAGE  no weights, a name that cannot stand in a path, options of the other kind of network
+ *   TD_EUSAGE  no weights, a name that cannot stand in a path, options of the other kind of
+ *              network, a certificate without its key
+ *   TD_EFORMAT the token file is empty; certificate and key are no pair
+ *   TD_EUNSUPPORTED  TLS, where the HTTP library was built without it
  *   TD_EARG    the host is no address
  *   TD_EIO     the port is in use, or may not be used
  *   and the errors of reading weights and of td_compile

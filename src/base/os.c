@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -529,6 +530,13 @@ int64_t td_memory_peak_bytes(void)
 int64_t td_memory_now_bytes(void)
 {
     return status_bytes("\nVmRSS:");
+}
+
+void td_memory_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 /* --- pages ----------------------------------------------------------------------------------- */

@@ -78,6 +78,9 @@ int64_t td_memory_total_bytes(void);
 int64_t td_memory_peak_bytes(void); /* this process's peak resident set */
 int64_t td_memory_now_bytes(void);
 
+/** Give freed memory that the C library holds back to the system; takes milliseconds. */
+void td_memory_trim(void);
+
 /**
  * Zeroed pages straight from the system.  For the slabs; counts
  * as one allocation for td_alloc_fail_at.

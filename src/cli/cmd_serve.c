@@ -24,7 +24,8 @@ static td_status show(void *ctx, const td_serve_address *a)
     td_text *out = call->out;
     bool is_v6 = strchr(a->host, ':') != NULL;
     td_text url = { 0 };
-    td_text_add(&url, is_v6 ? "http://[%s]:%d/" : "http://%s:%d/", a->host, a->port);
+    td_text_add(&url, is_v6 ? "http%s://[%s]:%d/" : "http%s://%s:%d/", a->is_tls ? "s" : "",
+                a->host, a->port);
     if (call->json) {
         td_text_add(out, "{");
         td_json_add_text(out, "model", a->name);
@@ -64,7 +65,8 @@ const td_verb td_verb_serve = {
         "Prometheus.  Requests that wait are computed together.  The address is printed when "
         "requests are taken.  SIGINT or SIGTERM\n"
         "ends it: no new connections, what was received is answered, exit code 0.  docs/serve.md\n"
-        "has the endpoints.  There is neither encryption nor a password: mind --host.",
+        "has the endpoints.  Without --host only this machine reaches it; for others there are\n"
+        "--token-file and --tls-cert.",
     .examples = "tandem serve --weights model_best.safetensors --port 8000\n"
                 "curl --data-binary @rose.jpg http://127.0.0.1:8000/classify\n"
                 "tandem serve --weights detector.safetensors --min-score 0.5\n"

@@ -1,17 +1,14 @@
 /*
- * api.c -- routes, errors, pictures, and what the server says of itself
+ * api.c -- routes and errors
  */
 #include "serve/api.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/arena.h"
 #include "serve/kind.h"
 #include "tandem/status.h"
-
-#define JSON "application/json"
 
 void td_work_release(td_work *w)
 {
@@ -30,7 +27,7 @@ static void set_error(td_reply *reply, int status, const char *text)
 {
     td_text_release(&reply->body);
     reply->status = status;
-    reply->type = JSON;
+    reply->type = TD_JSON_TYPE;
     reply->json_bytes = 0;
     td_text_add(&reply->body, "{");
     td_json_add_text(&reply->body, "error", text);
@@ -68,6 +65,8 @@ static const struct {
     { "/v2/", TD_ROUTE_SERVER, false },
     { "/v2/health/live", TD_ROUTE_LIVE, false },
     { "/v2/health/ready", TD_ROUTE_READY, false },
+    { "/v2/models/stats", TD_ROUTE_STATISTICS, false },
+    { "/v2/repository/index", TD_ROUTE_INDEX, true },
 };
 
 /* below /v2/models/NAME and /v2/models/NAME/versions/1 */
@@ -76,8 +75,8 @@ static const struct {
     td_route route;
     bool is_post;
 } model_routes[] = {
-    { "", TD_ROUTE_MODEL, false },
-    { "/ready", TD_ROUTE_MODEL_READY, false },
+    { "", TD_ROUTE_MODEL, false },         { "/ready", TD_ROUTE_MODEL_READY, false },
+    { "/config", TD_ROUTE_CONFIG, false }, { "/stats", TD_ROUTE_STATISTICS, false },
     { "/infer", TD_ROUTE_INFER, true },
 };
 
@@ -140,6 +139,12 @@ static td_route picture_route(const td_service *s, const char *method, const cha
     return TD_ROUTE_NONE;
 }
 
+static bool loads_models(const char *path)
+{
+    return td_text_starts(path, "/v2/repository/models/") &&
+           (td_text_ends(path, "/load") || td_text_ends(path, "/unload"));
+}
+
 td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply)
 {
     static const char models[] = "/v2/models/";
@@ -151,148 +156,28 @@ td_route td_api_route(const td_service *s, const char *method, const char *path,
             return check_method(routes[i].route, routes[i].is_post, method, reply);
     if (td_text_starts(path, models))
         return model_route(s, method, path, path + sizeof models - 1, reply);
-    return no_route(reply, path);
+    if (loads_models(path) && check_method(TD_ROUTE_INDEX, true, method, reply) == TD_ROUTE_NONE)
+        return TD_ROUTE_NONE;
+    if (loads_models(path))
+        td_reply_error(reply, 501, "this server has one model, '%s', and neither loads nor unloads",
+                       s->name);
+    return loads_models(path) ? TD_ROUTE_NONE : no_route(reply, path);
 }
 
-/* --- what the server says of itself ----------------------------------------------------------- */
-
-size_t td_output_row(const td_service *s, const td_work *w, int i)
-{
-    int dim[2];
-    size_t n = 1;
-    for (int k = s->kind->dims(s, w, i, dim); k > 0; k--)
-        n *= (size_t)dim[k - 1];
-    return n;
-}
-
-static void describe_output(const td_service *s, int i, td_text *out)
-{
-    const td_kind_output *o = &s->kind->outputs[i];
-    int dim[2], n = s->kind->dims(s, NULL, i, dim);
-    td_text_add(out, "%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": [-1", i ? ", " : "",
-                o->name, o->is_int ? "INT64" : "FP32");
-    for (int k = 0; k < n; k++)
-        td_text_add(out, ",%d", dim[k]);
-    td_text_add(out, "]}");
-}
-
-static void describe_model(const td_service *s, td_text *out)
-{
-    int size = s->transform.size;
-    td_text_add(out, "{");
-    td_json_add_text(out, "name", s->name);
-    td_text_add(out, ", \"versions\": [\"1\"], \"platform\": \"tandem\", \"inputs\": [");
-    td_text_add(out, "{\"name\": \"images\", \"datatype\": \"FP32\", \"shape\": [-1,3,%d,%d]}], ",
-                size, size);
-    td_text_add(out, "\"outputs\": [");
-    for (int i = 0; i < s->kind->n_outputs; i++)
-        describe_output(s, i, out);
-    td_text_add(out, "], \"parameters\": {");
-    td_json_add_text(out, "precision", s->precision);
-    s->kind->describe(s, out);
-    td_text_add(out, "}}\n");
-}
-
-void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply)
-{
-    td_text *out = &reply->body;
-    reply->status = 200;
-    reply->type = JSON;
-    switch (route) {
-    case TD_ROUTE_PAGE:
-        reply->type = "text/html; charset=utf-8";
-        s->kind->page(s, out);
-        break;
-    case TD_ROUTE_ICON:
-        reply->status = 204;
-        reply->type = NULL;
-        break;
-    case TD_ROUTE_SERVER:
-        td_text_add(out,
-                    "{\"name\": \"tandem\", \"version\": \"%s\", \"extensions\": "
-                    "[\"binary_tensor_data\"%s]}\n",
-                    td_version(), s->kind->has_classes ? ", \"classification\"" : "");
-        break;
-    case TD_ROUTE_LIVE:
-        td_text_add(out, "{\"live\": true}\n");
-        break;
-    case TD_ROUTE_READY:
-        reply->status = is_ready ? 200 : 503;
-        td_text_add(out, "{\"ready\": %s}\n", is_ready ? "true" : "false");
-        break;
-    case TD_ROUTE_MODEL_READY:
-        reply->status = is_ready ? 200 : 503;
-        td_text_add(out, "{\"name\": \"%s\", \"ready\": %s}\n", s->name,
-                    is_ready ? "true" : "false");
-        break;
-    default:
-        describe_model(s, out);
-        break;
-    }
-}
-
-/* --- pictures --------------------------------------------------------------------------------- */
-
-static td_status read_picture(const td_service *s, const td_request *rq, td_transformer *buffers,
-                              td_work *w)
-{
-    const char *bytes = rq->body;
-    size_t n = rq->n_body, size = (size_t)s->transform.size;
-    if (rq->content_type && strncasecmp(rq->content_type, "multipart/form-data", 19) == 0)
-        TD_TRY(td_multipart_find(rq->content_type, rq->body, rq->n_body, &bytes, &n));
-    w->n = 1;
-    w->images = td_alloc(3 * size * size, sizeof(float));
-    if (!w->images)
-        return TD_ENOMEM;
-    return s->kind->read_row(s, buffers, n ? bytes : "", n, w);
-}
-
-/* '-' and '_' are the same, as on the command line */
-static bool is_name(const char *a, const char *b)
-{
-    while (*a && (*a == *b || (strchr("-_", *a) && *b && strchr("-_", *b))))
-        a++, b++;
-    return !*a && !*b;
-}
-
-/* every parameter is one that the kind knows */
-static td_status check_params(const td_service *s, const td_request *rq)
-{
-    if (rq->n_params > TD_PARAMS_MAX)
-        return td_error(TD_ELIMIT, "there are more than %d parameters", TD_PARAMS_MAX);
-    for (int i = 0; i < rq->n_params; i++) {
-        const td_query *p = &rq->params[i];
-        const char *const *known = s->kind->params;
-        while (*known && !is_name(*known, p->name))
-            known++;
-        if (*known && p->value)
-            continue;
-        if (*known)
-            return td_error(TD_EARG, "parameter '%s' has no value", p->name);
-        td_text names = { 0 };
-        for (known = s->kind->params; *known; known++)
-            td_text_add(&names, "%s%s", known > s->kind->params ? ", " : "", *known);
-        td_status st = td_error(TD_EARG, "there is no parameter '%.100s', there is %s", p->name,
-                                td_text_get(&names));
-        td_text_release(&names);
-        return st;
-    }
-    return TD_OK;
-}
+/* --- requests --------------------------------------------------------------------------------- */
 
 bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
                  td_reply *reply)
 {
     const bool is_picture = w->route == TD_ROUTE_PICTURE;
-    td_status st = is_picture ? check_params(s, rq) : TD_OK;
-    if (st == TD_OK && is_picture)
-        st = s->kind->options(s, rq, w);
-    if (st == TD_OK)
-        st = is_picture ? read_picture(s, rq, buffers, w) : td_infer_read(s, rq, w);
+    td_status st = is_picture ? td_picture_read(s, rq, buffers, w) : td_infer_read(s, rq, w);
+    const bool is_too_large = is_picture && st == TD_ELIMIT;
     if (st == TD_OK)
         st = s->kind->make_room(s, w);
     if (st != TD_OK)
         td_reply_failure(reply, st);
+    if (is_too_large)
+        reply->status = 413;
     return st == TD_OK;
 }
 
@@ -306,7 +191,7 @@ void td_api_write(const td_service *s, const td_work *w, td_reply *reply)
         return;
     }
     reply->status = 200;
-    reply->type = JSON;
+    reply->type = TD_JSON_TYPE;
     if (w->route == TD_ROUTE_INFER)
         td_infer_write(s, w, reply);
     else

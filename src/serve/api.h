@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "data/augment.h"
+#include "serve/serve_metrics.h"
 #include "train/box_classes.h"
 #include "train/suppressor.h"
 
@@ -26,6 +27,8 @@ enum {
     TD_JSON_BYTES = 64 * 1024 /* of a request's JSON without the numbers of its tensor */
 };
 
+#define TD_JSON_TYPE "application/json"
+
 typedef struct td_kind td_kind; /* kind.h */
 
 /** What is served.  Constant while requests run; every thread reads it. */
@@ -35,6 +38,9 @@ typedef struct {
     const char *precision;  /* "bf16" */
     int n_classes;          /* of a detector without the background */
     td_transform transform; /* of pictures; its size is the network's */
+    int max_batch;          /* rows that are computed together */
+    double max_delay_ms;
+    td_metrics *metrics; /* kept; what was served so far */
 
     /* of a classifier */
     int topk;
@@ -85,6 +91,9 @@ typedef enum {
     TD_ROUTE_READY,
     TD_ROUTE_MODEL,
     TD_ROUTE_MODEL_READY,
+    TD_ROUTE_CONFIG,
+    TD_ROUTE_STATISTICS,
+    TD_ROUTE_INDEX, /* of the repository: the one model */
 } td_route;
 
 /* A tensor that the request wants back. */
@@ -118,13 +127,13 @@ typedef struct {
 
 void td_work_release(td_work *w);
 
-/** Where a request goes; TD_ROUTE_NONE with 404 or 405 in `reply`. */
+/** Where a request goes; TD_ROUTE_NONE with 404, 405 or 501 in `reply`. */
 td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply);
 
 /** The answer to routes that need neither body nor computing; `is_ready`: not draining. */
 void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply);
 
-/** Body -> w->images.  False: `reply` is the answer (4xx, or 500 out of memory). */
+/** Body -> w->images.  False: `reply` is the answer (400, 413 of an image, 500 out of memory). */
 bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
                  td_reply *reply) TD_CHECKED;
 
@@ -134,7 +143,7 @@ void td_api_write(const td_service *s, const td_work *w, td_reply *reply);
 /** Make `reply` an error with this sentence. */
 void td_reply_error(td_reply *reply, int status, const char *fmt, ...) TD_PRINTF(3, 4);
 
-/** The same, with the thread's error: 500 for TD_ENOMEM and TD_EDEVICE, else 400. */
+/** The same, with the thread's error: 500 for TD_ENOMEM, TD_EDEVICE and TD_ENUMERIC, else 400. */
 void td_reply_failure(td_reply *reply, td_status st);
 
 /* --- parts ------------------------------------------------------------------------------------ */
@@ -142,6 +151,19 @@ void td_reply_failure(td_reply *reply, td_status st);
 /** The bytes of the picture in a multipart/form-data body: part "image", or the first file. */
 td_status td_multipart_find(const char *content_type, const char *body, size_t n_body,
                             const char **out, size_t *n_out) TD_CHECKED;
+
+/**
+ * Will decoding the request's image take long?  False also where it is none: td_picture_read says
+ * why.
+ */
+bool td_picture_is_large(const td_request *rq);
+
+/**
+ * Parameters and image of a request -> w.  TD_EARG a parameter, TD_EFORMAT a form; TD_ELIMIT more
+ * pixels than the transform's max_pixels, or 65,535 on a side; errors of decoding.
+ */
+td_status td_picture_read(const td_service *s, const td_request *rq, td_transformer *buffers,
+                          td_work *w) TD_CHECKED;
 
 /** Body of an infer request -> w, and the answer back. */
 td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w) TD_CHECKED;

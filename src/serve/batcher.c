@@ -1,5 +1,5 @@
 /*
- * batcher.c -- two queues with room for every job there may be, so that no push ever waits
+ * batcher.c -- queues with room for every job there may be, so that no push ever waits
  */
 #include "serve/batcher.h"
 
@@ -10,23 +10,27 @@
 #include "base/os.h"
 #include "base/threads.h"
 
+enum { KEPT_BYTES = 8 << 20 }; /* of pixels, that a worker keeps between images */
+
 typedef struct {
     td_batcher *b;
+    td_queue *from;
     td_thread thread;
     td_transformer buffers;
 } worker;
 
 struct td_batcher {
     td_batcher_opts o;
-    td_queue *submitted, *ready;
-    atomic_int load; /* jobs between enter and done */
-    worker *workers;
+    td_queue *submitted, *large, *ready;
+    atomic_int load, n_large; /* jobs between enter and done; of them large ones not yet read */
+    worker *workers;          /* [n_workers], those for large images last */
+    int n_workers;
     td_job *left; /* was taken from `ready`, and did not fit into the last batch */
 
     /* of td_batcher_turn */
     td_job **jobs; /* [max_rows] */
     float *images; /* [max_rows, 3, S, S] */
-    td_row *rows;  /* [max_rows], or as many as a request may have */
+    td_row *rows;  /* [max_rows] */
     size_t row_floats;
 };
 
@@ -36,37 +40,74 @@ static void finish(td_batcher *b, td_job *job, td_status st)
     job->done(job, st);
 }
 
-static void work(void *ctx)
+/* into a queue that has room for every job */
+static void hand_over(td_queue *q, td_job *job)
+{
+    job->since_ns = td_now_ns();
+    TD_CHECK(td_queue_push(q, job));
+}
+
+/* what a large image took goes back to the system */
+static void shrink(td_transformer *w)
+{
+    const size_t held =
+        w->stored.cap_bytes + w->decoded.cap_bytes + w->cut.cap_bytes + w->sized.cap_bytes;
+    if (held <= KEPT_BYTES)
+        return;
+    td_transformer_release(w);
+    td_memory_trim();
+}
+
+static void read_jobs(void *ctx)
 {
     worker *w = ctx;
+    td_batcher *b = w->b;
     td_job *job;
     td_thread_be_nice(1);
-    while ((job = td_queue_pop(w->b->submitted))) {
-        if (job->read(job, &w->buffers))
-            TD_CHECK(td_queue_push(w->b->ready, job));
+    while ((job = td_queue_pop(w->from))) {
+        const int64_t begin_ns = td_now_ns();
+        job->spans.queue_ns += begin_ns - job->since_ns;
+        const td_read_result result = job->read(job, &w->buffers);
+        job->spans.input_ns += td_now_ns() - begin_ns;
+        shrink(&w->buffers);
+        if (w->from == b->large)
+            atomic_fetch_sub(&b->n_large, 1);
+        if (result == TD_READ_NOTHING)
+            finish(b, job, TD_OK);
         else
-            finish(w->b, job, TD_OK);
+            hand_over(result == TD_READ_LARGE ? b->large : b->ready, job);
     }
+}
+
+static td_status start_workers(td_batcher *b)
+{
+    const int n = b->o.workers + b->o.large_workers;
+    b->workers = td_alloc((size_t)n, sizeof *b->workers);
+    if (!b->workers)
+        return TD_ENOMEM;
+    for (; b->n_workers < n; b->n_workers++) {
+        worker *w = &b->workers[b->n_workers];
+        const bool is_large = b->n_workers >= b->o.workers;
+        *w = (worker){ .b = b, .from = is_large ? b->large : b->submitted };
+        TD_TRY(td_thread_start(&w->thread, is_large ? "decode-large" : "decode", read_jobs, w));
+    }
+    return TD_OK;
 }
 
 static td_status set_up(td_batcher *b)
 {
-    size_t rows = (size_t)b->o.max_rows,
+    size_t rows = (size_t)b->o.max_rows, jobs = (size_t)b->o.max_jobs,
            size = (size_t)td_predictor_transform(b->o.predictor)->size;
     b->row_floats = 3 * size * size;
     b->jobs = td_alloc(rows, sizeof *b->jobs);
     b->images = b->jobs ? td_alloc(rows, b->row_floats * sizeof(float)) : NULL;
-    b->rows = td_alloc(rows > TD_ROWS_MAX ? rows : TD_ROWS_MAX, sizeof *b->rows);
-    b->workers = b->images && b->rows ? td_alloc((size_t)b->o.workers, sizeof *b->workers) : NULL;
-    if (!b->workers)
+    b->rows = b->images ? td_alloc(rows, sizeof *b->rows) : NULL;
+    if (!b->rows)
         return TD_ENOMEM;
-    TD_TRY(td_queue_new((size_t)b->o.max_jobs, &b->submitted));
-    TD_TRY(td_queue_new((size_t)b->o.max_jobs, &b->ready));
-    for (int i = 0; i < b->o.workers; i++) {
-        b->workers[i].b = b;
-        TD_TRY(td_thread_start(&b->workers[i].thread, "decode", work, &b->workers[i]));
-    }
-    return TD_OK;
+    TD_TRY(td_queue_new(jobs, &b->submitted));
+    TD_TRY(td_queue_new(jobs, &b->large));
+    TD_TRY(td_queue_new(jobs, &b->ready));
+    return start_workers(b);
 }
 
 td_status td_batcher_new(const td_batcher_opts *opts, td_batcher **out)
@@ -90,11 +131,14 @@ void td_batcher_free(td_batcher *b)
         return;
     if (b->submitted)
         td_queue_close(b->submitted);
-    for (int i = 0; b->workers && i < b->o.workers; i++) {
+    if (b->large)
+        td_queue_close(b->large);
+    for (int i = 0; i < b->n_workers; i++) {
         td_thread_join(&b->workers[i].thread);
         td_transformer_release(&b->workers[i].buffers);
     }
     td_queue_free(b->submitted);
+    td_queue_free(b->large);
     td_queue_free(b->ready);
     td_free(b->workers);
     td_free(b->jobs);
@@ -113,6 +157,14 @@ bool td_batcher_enter(td_batcher *b)
     return false;
 }
 
+bool td_batcher_enter_large(td_batcher *b)
+{
+    if (atomic_fetch_add(&b->n_large, 1) < b->o.max_large)
+        return true;
+    atomic_fetch_sub(&b->n_large, 1);
+    return false;
+}
+
 void td_batcher_leave(td_batcher *b)
 {
     atomic_fetch_sub(&b->load, 1);
@@ -120,7 +172,9 @@ void td_batcher_leave(td_batcher *b)
 
 void td_batcher_submit(td_batcher *b, td_job *job)
 {
-    TD_CHECK(td_queue_push(b->submitted, job));
+    job->spans = (td_spans){ 0 };
+    job->n_computed = 0;
+    hand_over(b->submitted, job);
 }
 
 int td_batcher_load(const td_batcher *b)
@@ -130,6 +184,13 @@ int td_batcher_load(const td_batcher *b)
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
+/* rows of a job in this batch: of a request that is larger than a batch, the next ones */
+static int rows_of(const td_batcher *b, const td_job *job)
+{
+    const int left = job->work.n - job->n_computed;
+    return left < b->o.max_rows ? left : b->o.max_rows;
+}
+
 /* the first job, then others while they fit and are worth waiting for; returns how many */
 static int gather(td_batcher *b, td_job *first, int *rows)
 {
@@ -137,12 +198,12 @@ static int gather(td_batcher *b, td_job *first, int *rows)
     int n = 0;
     *rows = 0;
     for (td_job *job = first; job; job = td_queue_pop_until(b->ready, until_ns)) {
-        if (n && *rows + job->work.n > b->o.max_rows) {
+        if (n && *rows + rows_of(b, job) > b->o.max_rows) {
             b->left = job;
             break;
         }
         b->jobs[n++] = job;
-        *rows += job->work.n;
+        *rows += rows_of(b, job);
         if (*rows >= b->o.max_rows)
             break;
         if (n >= td_batcher_load(b))
@@ -157,19 +218,36 @@ static td_status take(void *ctx, int from, int n, const float *const results[2])
     return b->o.service->kind->take(b->o.service, b->rows + from, n, results);
 }
 
-/* the pictures of n jobs; one job's own stay where they are, and may be as many as it likes */
+/* the pictures of n jobs; one job's own stay where they are */
 static const float *lay_out(td_batcher *b, int n)
 {
+    const float *from = NULL;
     size_t at = 0;
     for (int i = 0; i < n; i++) {
-        td_work *w = &b->jobs[i]->work;
+        td_job *job = b->jobs[i];
+        const int rows = rows_of(b, job);
+        from = job->work.images + (size_t)job->n_computed * b->row_floats;
         if (n > 1)
-            memcpy(b->images + at * b->row_floats, w->images,
-                   (size_t)w->n * b->row_floats * sizeof(float));
-        for (int k = 0; k < w->n; k++)
-            b->rows[at++] = (td_row){ w, k };
+            memcpy(b->images + at * b->row_floats, from,
+                   (size_t)rows * b->row_floats * sizeof(float));
+        for (int k = 0; k < rows; k++)
+            b->rows[at++] = (td_row){ &job->work, job->n_computed + k };
     }
-    return n > 1 ? b->images : b->jobs[0]->work.images;
+    return n > 1 ? b->images : from;
+}
+
+/* answer those that are whole; the others wait for their next turn behind who came meanwhile */
+static void hand_back(td_batcher *b, int n, td_status st, int64_t infer_ns)
+{
+    for (int i = 0; i < n; i++) {
+        td_job *job = b->jobs[i];
+        job->n_computed += rows_of(b, job);
+        job->spans.infer_ns += infer_ns;
+        if (st != TD_OK || job->n_computed == job->work.n)
+            finish(b, job, st);
+        else
+            hand_over(b->ready, job);
+    }
 }
 
 void td_batcher_turn(td_batcher *b, int64_t wait_ns)
@@ -181,9 +259,16 @@ void td_batcher_turn(td_batcher *b, int64_t wait_ns)
         first = td_queue_pop_until(b->ready, td_now_ns() + wait_ns);
     if (!first)
         return;
-    int n = gather(b, first, &rows);
-    td_status st = td_predictor_each(b->o.predictor, lay_out(b, n), rows, take, b);
-    td_metrics_batch(b->o.metrics, rows);
+    const int n = gather(b, first, &rows);
+    const int64_t begin_ns = td_now_ns();
     for (int i = 0; i < n; i++)
-        finish(b, b->jobs[i], st);
+        b->jobs[i]->spans.queue_ns += begin_ns - b->jobs[i]->since_ns;
+    const float *images = lay_out(b, n);
+    td_spans spans = { .input_ns = td_now_ns() - begin_ns };
+    td_status st = td_predictor_each(b->o.predictor, images, rows, take, b);
+    const int64_t computed_ns = td_now_ns();
+    spans.infer_ns = computed_ns - begin_ns - spans.input_ns;
+    hand_back(b, n, st, spans.infer_ns);
+    spans.output_ns = td_now_ns() - computed_ns;
+    td_metrics_batch(b->o.metrics, rows, &spans);
 }

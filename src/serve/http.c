@@ -1,5 +1,5 @@
 /*
- * http.c -- one exchange per request, one peer per connection
+ * http.c -- one exchange per request
  *
  *     READING   body arrives           -> (whole) WAITING, or DONE where it can be answered at once
  *     WAITING   connection suspended   -> DONE, resumed by whoever finished the job
@@ -7,137 +7,123 @@
  *
  * The library's thread alone touches an exchange while it is READING or DONE; between submit and
  * done it belongs to the batcher.  A peer that takes too long over a request, however busily it
- * trickles bytes, is found by td_http_sweep and its socket shut down; the library then cleans up.
+ * trickles bytes, is found by the listener and its socket shut down; the library then cleans up.
  *
- * Bodies of all requests together may hold max(256 MiB, 2 * max_body).
+ * Bodies of all requests together, and the rows made from them, may hold max(256 MiB, 2 *
+ * max_body); what the workers are about to add is not counted.
+ *
+ * A request that is refused before its body came is answered after it: a client that is still
+ * sending would see its connection reset instead of the answer.
  */
 #include "serve/http.h"
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "serve/encoding.h"
+#include "serve/listener.h"
+#include "serve/token.h"
 
-enum { BACKLOG = 511, RETRY_AFTER_S = 1, BODIES_BYTES = 256 << 20, HEAD_BYTES = 32 * 1024 };
-
-typedef struct peer peer;
-
-struct peer {
-    peer *next, *before; /* guarded by the server's lock, as all here */
-    int fd;
-    int64_t since_ns; /* of what it has to send */
-    bool is_sending;
+enum {
+    RETRY_AFTER_S = 1,
+    BODIES_BYTES = 256 << 20,
+    HEAD_BYTES = 32 * 1024,
+    CONNECTIONS_SPARE = 256 /* beside those that the listener counts: some are being closed */
 };
+
+#define LAST_ANSWERS_NS INT64_C(1000000000) /* to send the last answers, when a server ends late */
+
+#define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 struct td_http {
     td_http_opts o;
     struct MHD_Daemon *daemon;
-    int fd, port;
+    td_listener *listener;
     atomic_bool is_draining;
-    atomic_int n_requests, n_connections;
+    atomic_int n_requests;
     atomic_llong bodies; /* bytes */
     int64_t bodies_max;
+    char last_words[512]; /* of the library */
     pthread_mutex_t lock;
-    peer *peers; /* guarded by lock */
+    int n_jobs;      /* with the batcher; guarded by lock, as the next one */
+    bool is_closed;  /* no job may begin */
+    int64_t done_ns; /* when the last job was done after that; 0: not yet */
 };
 
 typedef struct {
     td_job job; /* first: the batcher hands it back */
     td_http *h;
     struct MHD_Connection *connection;
-    peer *peer;
+    td_peer *peer;
     td_route route;
     int64_t begin_ns;
     char *body; /* grown */
     size_t n_body, cap_body;
-    size_t n_dropped; /* bytes that came after an error was known */
-    bool is_known, is_computed;
+    size_t n_received; /* of it, as it came */
+    size_t n_held;     /* bytes, as counted in h->bodies */
+    td_encoding encoding;
+    bool drops_body; /* what comes is read and forgotten */
+    bool is_known, is_computed, is_large;
     td_reply reply;
     char what[128]; /* method and path, for the log */
 } exchange;
 
 /* --- peers ------------------------------------------------------------------------------------ */
 
-static void set_peer(td_http *h, peer *p, bool is_sending)
-{
-    if (!p)
-        return;
-    pthread_mutex_lock(&h->lock);
-    p->is_sending = is_sending;
-    p->since_ns = td_now_ns();
-    pthread_mutex_unlock(&h->lock);
-}
-
-static void add_peer(td_http *h, int fd, void **context)
-{
-    peer *p = TD_NEW(peer);
-    *context = p;
-    atomic_fetch_add(&h->n_connections, 1);
-    if (!p)
-        return; /* it lives without a deadline of its own */
-    *p = (peer){ .fd = fd, .since_ns = td_now_ns(), .is_sending = true };
-    pthread_mutex_lock(&h->lock);
-    p->next = h->peers;
-    if (h->peers)
-        h->peers->before = p;
-    h->peers = p;
-    pthread_mutex_unlock(&h->lock);
-}
-
-static void drop_peer(td_http *h, peer *p)
-{
-    atomic_fetch_sub(&h->n_connections, 1);
-    if (!p)
-        return;
-    pthread_mutex_lock(&h->lock);
-    if (p->next)
-        p->next->before = p->before;
-    if (p->before)
-        p->before->next = p->next;
-    else
-        h->peers = p->next;
-    pthread_mutex_unlock(&h->lock);
-    td_free(p);
-}
-
 static void on_connection(void *cls, struct MHD_Connection *c, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
+    td_http *h = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *i =
             MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        add_peer(cls, i ? i->connect_fd : -1, context);
+        *context = td_listener_join(h->listener, i ? i->connect_fd : -1);
     } else {
-        drop_peer(cls, *context);
+        td_listener_leave(h->listener, *context);
         *context = NULL;
     }
 }
 
-static peer *peer_of(struct MHD_Connection *c)
+static td_peer *peer_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return i ? i->socket_context : NULL;
 }
 
-void td_http_sweep(td_http *h)
+static void set_peer(const exchange *e, td_peer_state state)
 {
-    int64_t now = td_now_ns(), limit_ns = (int64_t)(h->o.timeout_s * 1e9);
-    pthread_mutex_lock(&h->lock);
-    for (peer *p = h->peers; p; p = p->next)
-        if (p->is_sending && p->fd >= 0 && now - p->since_ns > limit_ns) {
-            shutdown(p->fd, SHUT_RDWR);
-            p->is_sending = false;
-        }
-    pthread_mutex_unlock(&h->lock);
+    td_listener_set(e->h->listener, e->peer, state);
+}
+
+/* --- memory of bodies ------------------------------------------------------------------------- */
+
+/* from now on the exchange holds so many bytes */
+static void hold(exchange *e, size_t bytes)
+{
+    atomic_fetch_add(&e->h->bodies, (int64_t)bytes - (int64_t)e->n_held);
+    e->n_held = bytes;
+}
+
+/* for how many more bytes of bodies there is memory */
+static int64_t bodies_left(const td_http *h)
+{
+    const int64_t left = h->bodies_max - atomic_load(&h->bodies);
+    return left > 0 ? left : 0;
+}
+
+static void say_bodies_full(exchange *e)
+{
+    td_reply_error(&e->reply, 503, "requests of %lld bytes are waiting, try again in %d s",
+                   (long long)e->h->bodies_max, RETRY_AFTER_S);
+    td_listener_close_slowest(e->h->listener);
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -163,6 +149,10 @@ static enum MHD_Result send_reply(exchange *e)
                                 "'unsafe-inline'; connect-src 'self'; img-src blob:");
     if (r->allow)
         MHD_add_response_header(response, "Allow", r->allow);
+    if (r->status == 401)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"tandem\"");
+    if (r->status == 415)
+        MHD_add_response_header(response, "Accept-Encoding", "gzip, deflate");
     if (r->status == 503) {
         snprintf(number, sizeof number, "%d", RETRY_AFTER_S);
         MHD_add_response_header(response, "Retry-After", number);
@@ -173,19 +163,22 @@ static enum MHD_Result send_reply(exchange *e)
     }
     if (atomic_load(&h->is_draining))
         MHD_add_response_header(response, "Connection", "close");
+    set_peer(e, TD_PEER_RECEIVING);
     enum MHD_Result done = MHD_queue_response(e->connection, (unsigned)r->status, response);
     MHD_destroy_response(response);
     double seconds = (double)(td_now_ns() - e->begin_ns) * 1e-9;
     td_metrics_answer(h->o.metrics, r->status, e->is_computed ? seconds : -1);
     if (td_log_wants(TD_LOG_DEBUG, "serve"))
         td_log(TD_LOG_DEBUG, "serve", "%s: %d, %zu bytes in, %zu out, %.1f ms", e->what, r->status,
-               e->n_body, r->body.len, seconds * 1e3);
+               e->n_received, r->body.len, seconds * 1e3);
     return done;
 }
 
-static void answer_now(exchange *e)
+/* what needs no computing */
+static enum MHD_Result answer_now(exchange *e)
 {
     td_http *h = e->h;
+    e->is_known = true;
     if (e->route == TD_ROUTE_METRICS) {
         e->reply.status = 200;
         e->reply.type = "text/plain; version=0.0.4; charset=utf-8";
@@ -196,6 +189,7 @@ static void answer_now(exchange *e)
     }
     if (td_text_status(&e->reply.body) != TD_OK)
         td_reply_error(&e->reply, 500, "out of memory");
+    return send_reply(e);
 }
 
 /* --- computing -------------------------------------------------------------------------------- */
@@ -221,11 +215,51 @@ static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char 
     return p->n++ < TD_PARAMS_MAX ? MHD_YES : MHD_NO;
 }
 
+/* on a worker: a compressed body becomes what it was */
+static bool expand(exchange *e)
+{
+    td_http *h = e->h;
+    const int64_t left = bodies_left(h), max = h->o.max_body < left ? h->o.max_body : left;
+    char *body;
+    size_t n;
+    if (e->encoding != TD_ENCODING_DEFLATED)
+        return true;
+    e->encoding = TD_ENCODING_NONE;
+    td_status st = td_encoding_expand(e->body, e->n_body, (size_t)max, &body, &n);
+    if (st == TD_ELIMIT && max < h->o.max_body)
+        say_bodies_full(e);
+    else if (st != TD_OK)
+        td_reply_failure(&e->reply, st);
+    if (st == TD_ELIMIT && max == h->o.max_body)
+        e->reply.status = 413;
+    if (st != TD_OK)
+        return false;
+    td_free(e->body);
+    e->body = body;
+    e->n_body = n;
+    hold(e, n);
+    return true;
+}
+
+/* a large image goes to the workers for those, if they have room for it */
+static td_read_result hand_on(exchange *e)
+{
+    e->is_large = td_batcher_enter_large(e->h->o.batcher);
+    if (e->is_large)
+        return TD_READ_LARGE;
+    td_reply_error(&e->reply, 503, "too many large images are waiting, try again in %d s",
+                   RETRY_AFTER_S);
+    return TD_READ_NOTHING;
+}
+
 /* on a worker */
-static bool read_job(td_job *job, td_transformer *buffers)
+static td_read_result read_job(td_job *job, td_transformer *buffers)
 {
     exchange *e = (exchange *)job;
+    td_http *h = e->h;
     params p = { .n = 0 };
+    if (!expand(e))
+        return TD_READ_NOTHING;
     MHD_get_connection_values(e->connection, MHD_GET_ARGUMENT_KIND, add_param, &p);
     td_request rq = { .params = p.at,
                       .n_params = p.n,
@@ -233,31 +267,54 @@ static bool read_job(td_job *job, td_transformer *buffers)
                       .json_bytes = header(e, "Inference-Header-Content-Length"),
                       .body = e->body,
                       .n_body = e->n_body };
-    e->is_computed = td_api_read(e->h->o.service, &rq, buffers, &job->work, &e->reply);
-    return e->is_computed;
+    if (e->route == TD_ROUTE_PICTURE && !e->is_large && td_picture_is_large(&rq))
+        return hand_on(e);
+    e->is_computed = td_api_read(h->o.service, &rq, buffers, &job->work, &e->reply);
+    td_free(e->body);
+    e->body = NULL;
+    const size_t size = (size_t)h->o.service->transform.size;
+    hold(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * sizeof(float) : 0);
+    return e->is_computed ? TD_READ_ROWS : TD_READ_NOTHING;
 }
 
 static void done_job(td_job *job, td_status st)
 {
     exchange *e = (exchange *)job;
+    td_http *h = e->h;
+    const int64_t begin_ns = td_now_ns();
     if (e->is_computed && st == TD_OK)
-        td_api_write(e->h->o.service, &job->work, &e->reply);
+        td_api_write(h->o.service, &job->work, &e->reply);
     else if (st != TD_OK)
         td_reply_failure(&e->reply, st);
     if (st != TD_OK)
         td_log(TD_LOG_ERROR, "serve", "%s", td_error_message());
-    MHD_resume_connection(e->connection);
+    job->spans.output_ns = td_now_ns() - begin_ns;
+    td_metrics_request(h->o.metrics, e->reply.status == 200, &job->spans);
+    MHD_resume_connection(e->connection); /* the exchange may be gone after it */
+    pthread_mutex_lock(&h->lock);
+    h->n_jobs--;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static bool enter(td_http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    const bool may = !h->is_closed && td_batcher_enter(h->o.batcher);
+    h->n_jobs += may;
+    pthread_mutex_unlock(&h->lock);
+    return may;
 }
 
 /* the body is whole */
 static enum MHD_Result begin_work(exchange *e)
 {
     td_http *h = e->h;
-    if (!td_batcher_enter(h->o.batcher)) {
+    if (!enter(h)) {
         td_reply_error(&e->reply, 503, "too many requests are waiting, try again in %d s",
                        RETRY_AFTER_S);
         return send_reply(e);
     }
+    set_peer(e, TD_PEER_WAITING);
     e->job.work.route = e->route;
     e->job.read = read_job;
     e->job.done = done_job;
@@ -268,45 +325,73 @@ static enum MHD_Result begin_work(exchange *e)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* what is known before the body comes: an answer, or that the body is wanted */
-static bool wants_body(exchange *e, const char *method, const char *path)
+static bool is_computing(td_route route)
 {
-    const td_http_opts *o = &e->h->o;
-    const char *length = header(e, "Content-Length");
-    int64_t n = 0;
-    e->route = td_api_route(o->service, method, path, &e->reply);
-    if (e->route != TD_ROUTE_PICTURE && e->route != TD_ROUTE_INFER)
-        return false;
-    if (length && (!td_text_to_int(length, &n) || n > o->max_body)) {
-        td_reply_error(&e->reply, 413, "the body has %.20s bytes, %lld are allowed", length,
-                       (long long)o->max_body);
-        e->route = TD_ROUTE_NONE;
-        return false;
-    }
-    return true;
+    return route == TD_ROUTE_PICTURE || route == TD_ROUTE_INFER;
 }
 
-/* more of the body; what comes after an error is read and forgotten, for a while */
+static bool is_health(td_route route)
+{
+    return route == TD_ROUTE_LIVE || route == TD_ROUTE_READY;
+}
+
+/* what is known before the body comes: where it goes, or the answer */
+static void look_at(exchange *e, const char *method, const char *path)
+{
+    const td_http_opts *o = &e->h->o;
+    const char *length = header(e, "Content-Length"), *encoding = header(e, "Content-Encoding");
+    int64_t n = 0;
+    e->route = td_api_route(o->service, method, path, &e->reply);
+    e->encoding = td_encoding_of(encoding);
+    if (o->token && !is_health(e->route) && !td_token_matches(o->token, header(e, "Authorization")))
+        td_reply_error(&e->reply, 401, "this server wants a token: 'Authorization: Bearer TOKEN'");
+    else if (is_computing(e->route) && length && (!td_text_to_int(length, &n) || n > o->max_body))
+        td_reply_error(&e->reply, 413, "the body has %.20s bytes, %lld are allowed", length,
+                       (long long)o->max_body);
+    else if (is_computing(e->route) && e->encoding == TD_ENCODING_UNKNOWN)
+        td_reply_error(&e->reply, 415, "Content-Encoding is '%.40s', wanted gzip or deflate",
+                       encoding);
+    if (e->reply.status)
+        e->route = TD_ROUTE_NONE;
+    e->drops_body = !is_computing(e->route);
+}
+
+/* is there a body, that the client sends whatever it hears? */
+static bool has_body(const exchange *e)
+{
+    const char *length = header(e, "Content-Length");
+    int64_t n = 0;
+    if (header(e, "Expect"))
+        return false; /* it waits for an answer first */
+    if (header(e, "Transfer-Encoding"))
+        return true;
+    return length && td_text_to_int(length, &n) && n > 0 && n <= e->h->o.max_body;
+}
+
+/* more of the body */
 static enum MHD_Result take(exchange *e, const char *data, size_t n)
 {
     td_http *h = e->h;
-    int64_t max = h->o.max_body;
-    if (e->reply.status) {
-        e->n_dropped += n;
-        return (int64_t)e->n_dropped > max ? MHD_NO : MHD_YES;
-    }
+    const int64_t max = h->o.max_body;
+    e->n_received += n;
+    if (e->drops_body || e->reply.status)
+        return (int64_t)e->n_received > 2 * max ? MHD_NO : MHD_YES;
     if ((int64_t)(e->n_body + n) > max) {
         td_reply_error(&e->reply, 413, "the body has more than %lld bytes", (long long)max);
-    } else if (atomic_load(&h->bodies) + (int64_t)n > h->bodies_max) {
-        td_reply_error(&e->reply, 503, "requests of %lld bytes are waiting, try again in %d s",
-                       (long long)h->bodies_max, RETRY_AFTER_S);
+    } else if ((int64_t)n > bodies_left(h)) {
+        say_bodies_full(e);
     } else if (td_reserve(&e->body, &e->cap_body, e->n_body + n, 1) != TD_OK) {
         td_reply_error(&e->reply, 500, "out of memory");
     } else {
         memcpy(e->body + e->n_body, data, n);
         e->n_body += n;
-        atomic_fetch_add(&h->bodies, (int64_t)n);
+        hold(e, e->n_body);
+        return MHD_YES;
     }
+    td_free(e->body);
+    e->body = NULL;
+    e->n_body = 0;
+    hold(e, 0);
     return MHD_YES;
 }
 
@@ -340,12 +425,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         *context = e;
         if (!e)
             return MHD_NO;
-        e->is_known = !wants_body(e, method, path);
-        if (!e->is_known)
-            return MHD_YES;
-        set_peer(e->h, e->peer, false);
-        answer_now(e);
-        return send_reply(e);
+        look_at(e, method, path);
+        return is_computing(e->route) || has_body(e) ? MHD_YES : answer_now(e);
     }
     if (*n_data) {
         size_t n = *n_data;
@@ -355,8 +436,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     if (e->is_known)
         return send_reply(e); /* the job is done */
     e->is_known = true;
-    set_peer(e->h, e->peer, false);
-    return e->reply.status ? send_reply(e) : begin_work(e);
+    if (e->reply.status)
+        return send_reply(e);
+    return is_computing(e->route) ? begin_work(e) : answer_now(e);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **context,
@@ -369,8 +451,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
     if (!e)
         return;
     *context = NULL;
-    set_peer(h, e->peer, true);
-    atomic_fetch_sub(&h->bodies, (int64_t)e->n_body);
+    set_peer(e, TD_PEER_IDLE);
+    hold(e, 0);
     atomic_fetch_sub(&h->n_requests, 1);
     td_work_release(&e->job.work);
     td_text_release(&e->reply.body);
@@ -382,93 +464,78 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *c)
 {
     (void)uri;
-    set_peer(cls, peer_of(c), true);
+    const td_http *h = cls;
+    td_listener_set(h->listener, peer_of(c), TD_PEER_SENDING);
     return NULL;
 }
 
 static void on_log(void *cls, const char *format, va_list args)
 {
+    td_http *h = cls;
     char text[512];
-    (void)cls;
-    if (!td_log_wants(TD_LOG_DEBUG, "http"))
-        return;
     vsnprintf(text, sizeof text, format, args);
     text[strcspn(text, "\n")] = '\0';
+    if (!h->daemon) /* it does not start */
+        memcpy(h->last_words, text, sizeof text);
     td_log(TD_LOG_DEBUG, "http", "%s", text);
 }
 
-/* --- listening -------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
-static bool parse_address(const char *host, int port, struct sockaddr_storage *out, socklen_t *n)
+/* on the listener's thread */
+static bool take_connection(void *ctx, int fd, const struct sockaddr *address, socklen_t n)
 {
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-    memset(out, 0, sizeof *out);
-    if (strcmp(host, "localhost") == 0)
-        host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons((uint16_t)port);
-        *n = sizeof *v4;
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &v6->sin6_addr) != 1)
-        return false;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons((uint16_t)port);
-    *n = sizeof *v6;
-    return true;
-}
-
-static td_status listen_at(td_http *h)
-{
-    struct sockaddr_storage address;
-    socklen_t n;
-    int on = 1;
-    if (!parse_address(h->o.host, h->o.port, &address, &n))
-        return td_error(TD_EARG, "'%s' is no address, wanted one like 127.0.0.1 or ::1", h->o.host);
-    h->fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (h->fd < 0)
-        return td_error_errno(TD_EIO, "cannot make a socket");
-    (void)setsockopt(h->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(h->fd, (struct sockaddr *)&address, n) != 0 || listen(h->fd, BACKLOG) != 0)
-        return td_error_errno(TD_EIO, "cannot listen at %s port %d", h->o.host, h->o.port);
-    if (getsockname(h->fd, (struct sockaddr *)&address, &n) != 0)
-        return td_error_errno(TD_EIO, "cannot find the port");
-    h->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
-                                                 : ((struct sockaddr_in6 *)&address)->sin6_port);
-    return TD_OK;
+    td_http *h = ctx;
+    return MHD_add_connection(h->daemon, fd, address, n) == MHD_YES;
 }
 
 static td_status start(td_http *h)
 {
+    const bool is_tls = h->o.tls_cert != NULL;
     /* not epoll: edge-triggered, the library misses the end of a connection that comes with data */
     unsigned flags = MHD_USE_POLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                     MHD_USE_ERROR_LOG;
-    TD_TRY(listen_at(h));
+                     MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (is_tls ? MHD_USE_TLS : 0);
+    struct MHD_OptionItem tls[] = {
+        { MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)h->o.tls_cert },
+        { MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)h->o.tls_key },
+        { MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES },
+        { MHD_OPTION_END, 0, NULL }
+    };
     h->daemon = MHD_start_daemon(
-        flags, (uint16_t)h->port, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, h,
-        MHD_OPTION_LISTEN_SOCKET, h->fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, on_line, h,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->o.max_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(h->o.timeout_s + 1), MHD_OPTION_END);
-    if (!h->daemon)
-        h->fd = -1; /* the library has closed it */
-    return h->daemon ? TD_OK : td_error_errno(TD_EIO, "the HTTP server does not start");
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, h,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_URI_LOG_CALLBACK, on_line, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)h->o.max_connections * 2 + CONNECTIONS_SPARE, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(h->o.timeout_s + 1),
+        MHD_OPTION_ARRAY, is_tls ? tls : tls + 3, MHD_OPTION_END);
+    if (h->daemon)
+        return td_listener_start(h->listener);
+    if (is_tls)
+        return td_error(TD_EFORMAT, "the certificate and key of TLS cannot be used: %s",
+                        h->last_words);
+    return td_error_errno(TD_EIO, "the HTTP server does not start");
 }
 
 td_status td_http_open(const td_http_opts *opts, td_http **out)
 {
     *out = NULL;
+    if (opts->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return td_error(TD_EUNSUPPORTED, "--tls-cert: this libmicrohttpd was built without TLS");
     td_http *h = TD_NEW(td_http);
     if (!h)
         return TD_ENOMEM;
     h->o = *opts;
-    h->fd = -1;
     h->bodies_max = 2 * opts->max_body > BODIES_BYTES ? 2 * opts->max_body : BODIES_BYTES;
     TD_CHECK(pthread_mutex_init(&h->lock, NULL) == 0);
-    td_status st = start(h);
+    const td_listener_opts lo = { .host = opts->host,
+                                  .port = opts->port,
+                                  .max_connections = opts->max_connections,
+                                  .timeout_s = opts->timeout_s,
+                                  .take = take_connection,
+                                  .ctx = h };
+    td_status st = td_listener_open(&lo, &h->listener);
+    if (st == TD_OK)
+        st = start(h);
     if (st == TD_OK)
         *out = h;
     else
@@ -478,15 +545,13 @@ td_status td_http_open(const td_http_opts *opts, td_http **out)
 
 int td_http_port(const td_http *h)
 {
-    return h->port;
+    return td_listener_port(h->listener);
 }
 
 void td_http_drain(td_http *h)
 {
     atomic_store(&h->is_draining, true);
-    MHD_quiesce_daemon(h->daemon);
-    close(h->fd);
-    h->fd = -1;
+    td_listener_drain(h->listener);
 }
 
 int td_http_requests(const td_http *h)
@@ -496,17 +561,30 @@ int td_http_requests(const td_http *h)
 
 int td_http_connections(const td_http *h)
 {
-    return atomic_load(&h->n_connections);
+    return td_listener_connections(h->listener);
+}
+
+bool td_http_is_over(td_http *h, bool is_late)
+{
+    const bool is_quiet = is_late || td_listener_is_quiet(h->listener);
+    pthread_mutex_lock(&h->lock);
+    h->is_closed = h->is_closed || is_late || (is_quiet && h->n_jobs == 0);
+    const bool is_done = h->is_closed && h->n_jobs == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (is_done && !h->done_ns)
+        h->done_ns = td_now_ns();
+    return is_done &&
+           (!td_listener_is_answering(h->listener) || td_now_ns() - h->done_ns > LAST_ANSWERS_NS);
 }
 
 void td_http_close(td_http *h)
 {
     if (!h)
         return;
+    td_listener_stop(h->listener);
     if (h->daemon)
-        MHD_stop_daemon(h->daemon); /* closes the socket, unless td_http_drain did */
-    else if (h->fd >= 0)
-        close(h->fd);
+        MHD_stop_daemon(h->daemon);
+    td_listener_free(h->listener);
     pthread_mutex_destroy(&h->lock);
     td_free(h);
 }

@@ -1,8 +1,8 @@
 /*
  * serve/http.h -- sockets: libmicrohttpd on one side, the batcher on the other
  *
- * One thread of the library's own reads and writes all connections.  A request whose body is whole
- * goes to the batcher and its connection sleeps until the answer is there; everything else is
+ * The listener's thread brings connections; one thread of the library's own reads and writes all
+ * of them.  A request whose body is whole goes to the batcher and its connection sleeps until the answer is there; everything else is
  * answered at once, so that health and metrics answer under any load.
  */
 #ifndef TD_SERVE_HTTP_H
@@ -16,22 +16,34 @@ typedef struct {
     td_metrics *metrics;       /* kept */
     const char *host;
     int port;
-    int64_t max_body;
+    int64_t max_body; /* bytes; of a compressed body before and after */
     double timeout_s;
     int max_connections;
+    const char *token;    /* that requests have to bring, those for health aside; NULL: none */
+    const char *tls_cert; /* PEM texts; NULL: no TLS */
+    const char *tls_key;
 } td_http_opts;
 
 typedef struct td_http td_http;
 
-/** Listen and answer.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at. */
+/**
+ * Listen and answer.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at;
+ * TD_EFORMAT: certificate and key are no pair; TD_EUNSUPPORTED: the library has no TLS.
+ */
 td_status td_http_open(const td_http_opts *opts, td_http **out) TD_CHECKED;
 int td_http_port(const td_http *h);
 
-/** Close connections that have taken too long to send a request.  Call it now and then. */
-void td_http_sweep(td_http *h);
-
-/** Take no more connections; answers to requests from now on end theirs. */
+/**
+ * Take no more connections but those that the kernel has accepted; answers to requests from now on
+ * end theirs.
+ */
 void td_http_drain(td_http *h);
+
+/**
+ * While draining: is everything answered?  `is_late`: what is with the batcher is waited for, but
+ * nothing else, and nothing more is taken on.  True: td_http_close may follow.
+ */
+bool td_http_is_over(td_http *h, bool is_late);
 
 /** Requests whose answer is not sent yet, and open connections. */
 int td_http_requests(const td_http *h);

@@ -3,8 +3,9 @@
  *
  * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes behind the JSON
  * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs are those of the
- * kind of network (kind.h), all of them where none is named; as JSON, as bytes (binary_data), or of
- * a classifier with the parameter `classification` as BYTES [n, k] of "value:index:name".
+ * kind of network (kind.h), all of them where none is named; as JSON or as bytes (binary_data).  Of
+ * a classifier with the parameter `classification` they are BYTES [n, k] of "value:index:name", as
+ * bytes each of them after its length in 4 bytes, little-endian.
  */
 #include <math.h>
 #include <stdio.h>
@@ -148,8 +149,8 @@ static td_status read_classes(const reading *r, const td_json *parameters, td_wa
     if (!parameters || !td_json_get(parameters, "classification"))
         return TD_OK;
     if (!r->s->kind->has_classes)
-        return td_error(TD_EUNSUPPORTED, "classification is of classifiers, '%s' is %s", r->s->name,
-                        r->s->kind->what);
+        return td_error(TD_EUNSUPPORTED, "classification is for classifiers, '%s' is %s",
+                        r->s->name, r->s->kind->what);
     TD_TRY(td_json_int(parameters, "classification", &classes));
     if (classes < 1)
         return td_error(TD_EARG, "classification is %lld, wanted 1 or more", (long long)classes);
@@ -157,8 +158,6 @@ static td_status read_classes(const reading *r, const td_json *parameters, td_wa
     if (out->classes > TD_ROWS_MAX)
         return td_error(TD_ELIMIT, "classification is %d, wanted %d at most", out->classes,
                         TD_ROWS_MAX);
-    if (out->is_binary)
-        return td_error(TD_EUNSUPPORTED, "an output is either classification or binary_data");
     return TD_OK;
 }
 
@@ -330,25 +329,56 @@ static void add_bytes(const td_service *s, const td_work *w, int i, td_text *out
     td_free(x);
 }
 
-static void add_classes(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
+/* calls `add` with "value:index:name" of the best classes, row by row, best first */
+static void each_class(const td_service *s, const td_work *w, const td_wanted *o,
+                       void (*add)(td_text *out, int i, const char *label), td_text *out)
 {
     int best[TD_ROWS_MAX];
     char room[24];
+    td_text label = { 0 };
     const float *x = w->results + (size_t)o->output * (size_t)w->n * (size_t)s->n_classes;
-    td_text_add(out, ", \"data\": [");
     for (int i = 0; i < w->n; i++) {
         const float *row = x + (size_t)i * (size_t)s->n_classes;
         td_top_k(row, s->n_classes, o->classes, best);
         for (int j = 0; j < o->classes; j++) {
-            td_text_add(out, "%s\"%.9g:%d:", i + j ? ", " : "", (double)row[best[j]], best[j]);
-            td_text_add_json(out, s->class_name(s->ctx, best[j], room));
-            td_text_add(out, "\"");
+            label.len = 0;
+            td_text_add(&label, "%.9g:%d:%s", (double)row[best[j]], best[j],
+                        s->class_name(s->ctx, best[j], room));
+            add(out, i * o->classes + j, td_text_get(&label));
         }
     }
-    td_text_add(out, "]}");
+    if (td_text_status(&label) != TD_OK)
+        out->st = TD_ENOMEM;
+    td_text_release(&label);
 }
 
-static void add_output(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
+static void add_class_json(td_text *out, int i, const char *label)
+{
+    td_text_add(out, i ? ", \"" : "\"");
+    td_text_add_json(out, label);
+    td_text_add(out, "\"");
+}
+
+static void add_class_bytes(td_text *out, int i, const char *label)
+{
+    const uint32_t n = (uint32_t)strlen(label);
+    (void)i;
+    td_text_add_bytes(out, (const char *)&n, sizeof n);
+    td_text_add_bytes(out, label, n);
+}
+
+/* the bytes of an output, behind `out` */
+static void add_binary(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
+{
+    if (o->classes)
+        each_class(s, w, o, add_class_bytes, out);
+    else
+        add_bytes(s, w, o->output, out);
+}
+
+/* n_binary: how many bytes of it follow the JSON */
+static void add_output(const td_service *s, const td_work *w, const td_wanted *o, size_t n_binary,
+                       td_text *out)
 {
     const td_kind_output *output = &s->kind->outputs[o->output];
     int dim[2] = { o->classes }, n = 1;
@@ -361,19 +391,20 @@ static void add_output(const td_service *s, const td_work *w, const td_wanted *o
     for (int i = 0; i < n; i++)
         td_text_add(out, ",%d", dim[i]);
     td_text_add(out, "]");
-    if (o->classes)
-        add_classes(s, w, o, out);
-    else if (o->is_binary)
-        td_text_add(out, ", \"parameters\": {\"binary_data_size\": %zu}}",
-                    (size_t)w->n * td_output_row(s, w, o->output) *
-                        (output->is_int ? sizeof(int64_t) : sizeof(float)));
-    else
+    if (o->is_binary) {
+        td_text_add(out, ", \"parameters\": {\"binary_data_size\": %zu}}", n_binary);
+    } else if (o->classes) {
+        td_text_add(out, ", \"data\": [");
+        each_class(s, w, o, add_class_json, out);
+        td_text_add(out, "]}");
+    } else {
         add_tensor(s, w, o->output, out);
+    }
 }
 
 void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
 {
-    td_text *out = &reply->body;
+    td_text *out = &reply->body, binary = { 0 };
     bool has_binary = false;
     td_text_add(out, "{");
     td_json_add_text(out, "model_name", s->name);
@@ -382,16 +413,20 @@ void td_infer_write(const td_service *s, const td_work *w, td_reply *reply)
         td_json_add_text(out, "id", td_text_get(&w->id));
     td_text_add(out, ", \"outputs\": [");
     for (int i = 0; i < w->n_wanted; i++) {
+        const size_t before = binary.len;
+        if (w->wanted[i].is_binary)
+            add_binary(s, w, &w->wanted[i], &binary);
         td_text_add(out, i ? ", " : "");
-        add_output(s, w, &w->wanted[i], out);
+        add_output(s, w, &w->wanted[i], binary.len - before, out);
         has_binary = has_binary || w->wanted[i].is_binary;
     }
     td_text_add(out, "]}");
-    if (!has_binary)
-        return;
-    reply->type = "application/octet-stream";
-    reply->json_bytes = out->len;
-    for (int i = 0; i < w->n_wanted; i++)
-        if (w->wanted[i].is_binary)
-            add_bytes(s, w, w->wanted[i].output, out);
+    if (has_binary) {
+        reply->type = "application/octet-stream";
+        reply->json_bytes = out->len;
+        td_text_add_bytes(out, td_text_get(&binary), binary.len);
+    }
+    if (td_text_status(&binary) != TD_OK)
+        out->st = TD_ENOMEM;
+    td_text_release(&binary);
 }

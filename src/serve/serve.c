@@ -15,10 +15,16 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "serve/http.h"
+#include "serve/listener.h"
+#include "serve/token.h"
 #include "train/rows.h"
 
-#define TICK_NS  INT64_C(100000000) /* between two looks at signals */
-#define QUIET_NS INT64_C(250000000) /* without a request, while draining */
+#define TICK_NS INT64_C(100000000) /* between two looks at signals */
+
+enum {
+    MAX_SCANS = 32, /* of a JPEG; real encoders write about 10 */
+    PEM_BYTES_MAX = 1 << 20
+};
 
 /* clang-format off */
 static const td_field serve_fields[] = {
@@ -41,8 +47,17 @@ static const td_field serve_fields[] = {
                "requests under way; those above are answered with 503"),
     TD_LONG   (td_serve_opts, max_body, 20e6, 1, 1e10,
                "bytes of a request, '20M'; longer ones are answered with 413"),
+    TD_LONG   (td_serve_opts, max_pixels, 25e6, 1, 178956970,
+               "of an image, '25M'; larger ones are answered with 413"),
     TD_REAL   (td_serve_opts, timeout, 30, 0.1, 3600, "seconds in which a request has to be sent"),
-    TD_INT    (td_serve_opts, max_connections, 1000, 1, 60000, "open at once; more have to wait"),
+    TD_REAL   (td_serve_opts, drain_timeout, 5, 0, 3600,
+               "seconds after SIGTERM in which a request that has begun has to be sent"),
+    TD_INT    (td_serve_opts, max_connections, 1000, 1, 60000,
+               "open at once; at the limit the one that has been idle longest is closed"),
+    TD_TEXT   (td_serve_opts, token_file, NULL, "FILE",
+               "holds a token that every request has to bring: 'Authorization: Bearer TOKEN'"),
+    TD_TEXT   (td_serve_opts, tls_cert, NULL, "FILE", "serve HTTPS with this certificate (PEM)"),
+    TD_TEXT   (td_serve_opts, tls_key, NULL, "FILE", "the certificate's private key (PEM)"),
     TD_INT_AS (td_serve_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
     TD_DEVICE_ROWS(td_serve_opts),
@@ -75,6 +90,7 @@ typedef struct {
     td_metrics metrics;
     td_batcher *batcher;
     td_http *http;
+    char *token, *tls_cert, *tls_key;
 } server;
 
 static const char *class_name(const void *ctx, int i, char room[24])
@@ -156,8 +172,14 @@ static td_status open_predictor(server *s)
                       .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
                       .topk = o->topk,
                       .transform = *td_predictor_transform(s->predictor),
+                      .max_batch = o->max_batch,
+                      .max_delay_ms = o->max_delay_ms,
+                      .metrics = &s->metrics,
                       .class_name = class_name,
                       .ctx = s->predictor };
+    s->service.transform.max_pixels = o->max_pixels;
+    s->service.transform.max_scans = MAX_SCANS;
+    s->service.transform.by_library = true;
     TD_TRY(check_name(s->service.name));
     TD_TRY(check_kind(o, s->service.kind, td_predictor_name(s->predictor)));
     TD_TRY(td_predictor_keep(s->predictor, 1));
@@ -169,15 +191,54 @@ static td_status open_predictor(server *s)
     return td_predictor_time(s->predictor);
 }
 
+/* who may ask, and how */
+static td_status open_access(server *s)
+{
+    const td_serve_opts *o = s->o;
+    size_t n;
+    if (!o->tls_cert != !o->tls_key)
+        return td_error(TD_EUSAGE, "--tls-cert and --tls-key go together");
+    if (o->token_file)
+        TD_TRY(td_token_read(o->token_file, &s->token));
+    if (o->tls_cert) {
+        TD_TRY(td_file_read(o->tls_cert, PEM_BYTES_MAX, &s->tls_cert, &n));
+        TD_TRY(td_file_read(o->tls_key, PEM_BYTES_MAX, &s->tls_key, &n));
+    }
+    return TD_OK;
+}
+
+/* who can reach it */
+static td_status log_reach(const td_serve_opts *o)
+{
+    bool is_loopback;
+    TD_TRY(td_host_is_loopback(o->host, &is_loopback));
+    if (is_loopback)
+        td_log(TD_LOG_INFO, "serve",
+               "%s is reached from this machine only; --host 0.0.0.0 or :: "
+               "is reached from others",
+               o->host);
+    else if (!o->token_file)
+        td_log(TD_LOG_WARN, "serve",
+               "%s is reached from other machines, and requests need no "
+               "token (--token-file)",
+               o->host);
+    if (!is_loopback && o->token_file && !o->tls_cert)
+        td_log(TD_LOG_WARN, "serve", "the token crosses the network unencrypted (--tls-cert)");
+    return TD_OK;
+}
+
 static td_status open_server(server *s)
 {
     const td_serve_opts *o = s->o;
+    const int workers = o->workers ? o->workers : td_cpu_count();
     td_batcher_opts bo = { .service = &s->service,
                            .predictor = s->predictor,
                            .metrics = &s->metrics,
                            .max_rows = o->max_batch,
                            .max_jobs = o->max_queue,
-                           .workers = o->workers ? o->workers : td_cpu_count(),
+                           .workers = workers,
+                           .large_workers = workers > 4 ? workers / 4 : 1,
+                           .max_large = o->max_queue > 4 ? o->max_queue / 4 : 1,
                            .max_delay_ns = (int64_t)(o->max_delay_ms * 1e6) };
     TD_TRY(td_batcher_new(&bo, &s->batcher));
     td_http_opts ho = { .service = &s->service,
@@ -187,41 +248,28 @@ static td_status open_server(server *s)
                         .port = o->port,
                         .max_body = o->max_body,
                         .timeout_s = o->timeout,
-                        .max_connections = o->max_connections };
+                        .max_connections = o->max_connections,
+                        .token = s->token,
+                        .tls_cert = s->tls_cert,
+                        .tls_key = s->tls_key };
     return td_http_open(&ho, &s->http);
 }
 
 static void take_turns(server *s)
 {
-    int64_t swept_ns = td_now_ns();
-    while (!td_signal_caught()) {
+    while (!td_signal_caught())
         td_batcher_turn(s->batcher, TICK_NS);
-        if (td_now_ns() - swept_ns < TICK_NS)
-            continue;
-        td_http_sweep(s->http);
-        swept_ns = td_now_ns();
-    }
 }
 
-/* until every connection is closed, or nobody has asked for anything for a while */
+/* until everything that was received is answered; what is not whole in time is cut off */
 static void drain(server *s)
 {
-    int64_t begin_ns = td_now_ns(), quiet_ns = begin_ns;
-    int64_t limit_ns = (int64_t)(s->o->timeout * 1e9);
+    const int64_t late_ns = td_now_ns() + (int64_t)(s->o->drain_timeout * 1e9);
     td_http_drain(s->http);
-    td_log(TD_LOG_INFO, "serve", "a signal came: %d requests are answered yet",
+    td_log(TD_LOG_INFO, "serve", "a signal came: %d requests are still to be answered",
            td_http_requests(s->http));
-    for (;;) {
-        int64_t now = td_now_ns();
-        if (td_http_requests(s->http) > 0)
-            quiet_ns = now;
-        bool is_idle = td_batcher_load(s->batcher) == 0;
-        bool is_over = td_http_connections(s->http) == 0 || now - quiet_ns > QUIET_NS ||
-                       now - begin_ns > limit_ns;
-        if (is_idle && is_over)
-            return;
+    while (!td_http_is_over(s->http, td_now_ns() > late_ns))
         td_batcher_turn(s->batcher, TICK_NS / 10);
-    }
 }
 
 static void release(server *s)
@@ -233,6 +281,9 @@ static void release(server *s)
     td_free(s->is_wanted);
     td_predictor_free(s->predictor);
     td_metrics_release(&s->metrics);
+    td_free(s->token);
+    td_free(s->tls_cert);
+    td_free(s->tls_key);
 }
 
 td_status td_serve(const td_serve_opts *opts,
@@ -244,11 +295,14 @@ td_status td_serve(const td_serve_opts *opts,
     TD_OUT(td_log_configure(opts->log));
     td_set_threads(opts->threads);
     td_signals_catch();
+    TD_OUT(open_access(&s));
     TD_OUT(open_predictor(&s));
     TD_OUT(open_server(&s));
     td_serve_address at = { .name = s.service.name,
                             .host = opts->host,
-                            .port = td_http_port(s.http) };
+                            .port = td_http_port(s.http),
+                            .is_tls = opts->tls_cert != NULL };
+    TD_OUT(log_reach(opts));
     st = ready(ctx, &at);
     if (st == TD_OK)
         take_turns(&s);

@@ -45,13 +45,92 @@ void td_metrics_answer(td_metrics *m, int status, double seconds)
     pthread_mutex_unlock(&m->lock);
 }
 
-void td_metrics_batch(td_metrics *m, int rows)
+static void add_spans(td_span_sums *sums, const td_spans *spans)
+{
+    sums->n++;
+    sums->spans.queue_ns += spans->queue_ns;
+    sums->spans.input_ns += spans->input_ns;
+    sums->spans.infer_ns += spans->infer_ns;
+    sums->spans.output_ns += spans->output_ns;
+}
+
+void td_metrics_batch(td_metrics *m, int rows, const td_spans *spans)
 {
     pthread_mutex_lock(&m->lock);
     observe(&m->rows, row_bounds, rows);
     m->n_images += rows;
+    m->n_batches++;
+    add_spans(&m->batches[rows < TD_BATCH_MAX ? rows : TD_BATCH_MAX], spans);
     pthread_mutex_unlock(&m->lock);
 }
+
+void td_metrics_request(td_metrics *m, bool is_right, const td_spans *spans)
+{
+    pthread_mutex_lock(&m->lock);
+    add_spans(is_right ? &m->right : &m->wrong, spans);
+    m->last_ms = (int64_t)(td_wall_s() * 1e3);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* --- the protocol's statistics ---------------------------------------------------------------- */
+
+static void add_span(td_text *out, const char *name, int64_t n, int64_t ns)
+{
+    const size_t len = out->len;
+    const bool is_first = len && out->data[len - 1] == '{';
+    td_text_add(out, "%s\"%s\": {\"count\": %lld, \"ns\": %lld}", is_first ? "" : ", ", name,
+                (long long)n, (long long)ns);
+}
+
+static int64_t total_ns(const td_spans *s)
+{
+    return s->queue_ns + s->input_ns + s->infer_ns + s->output_ns;
+}
+
+static void add_batches(td_text *out, const td_span_sums *batches)
+{
+    bool is_first = true;
+    td_text_add(out, ", \"batch_stats\": [");
+    for (int rows = 1; rows <= TD_BATCH_MAX; rows++) {
+        const td_span_sums *b = &batches[rows];
+        if (!b->n)
+            continue;
+        td_text_add(out, "%s{\"batch_size\": %d", is_first ? "" : ", ", rows);
+        add_span(out, "compute_input", b->n, b->spans.input_ns);
+        add_span(out, "compute_infer", b->n, b->spans.infer_ns);
+        add_span(out, "compute_output", b->n, b->spans.output_ns);
+        td_text_add(out, "}");
+        is_first = false;
+    }
+    td_text_add(out, "]");
+}
+
+void td_metrics_statistics(td_metrics *m, const char *model, td_text *out)
+{
+    pthread_mutex_lock(&m->lock);
+    td_metrics now = *m; /* its lock is not used */
+    pthread_mutex_unlock(&m->lock);
+    const td_spans *s = &now.right.spans;
+    td_text_add(out, "{");
+    td_json_add_text(out, "name", model);
+    td_json_add_text(out, "version", "1");
+    td_text_add(out, ", \"last_inference\": %lld, \"inference_count\": %lld, ",
+                (long long)now.last_ms, (long long)now.n_images);
+    td_text_add(out, "\"execution_count\": %lld, \"inference_stats\": {", (long long)now.n_batches);
+    add_span(out, "success", now.right.n, total_ns(s));
+    add_span(out, "fail", now.wrong.n, total_ns(&now.wrong.spans));
+    add_span(out, "queue", now.right.n, s->queue_ns);
+    add_span(out, "compute_input", now.right.n, s->input_ns);
+    add_span(out, "compute_infer", now.right.n, s->infer_ns);
+    add_span(out, "compute_output", now.right.n, s->output_ns);
+    add_span(out, "cache_hit", 0, 0);
+    add_span(out, "cache_miss", 0, 0);
+    td_text_add(out, "}");
+    add_batches(out, now.batches);
+    td_text_add(out, "}");
+}
+
+/* --- Prometheus ------------------------------------------------------------------------------- */
 
 static void add_head(td_text *out, const char *name, const char *type, const char *help)
 {

@@ -1,0 +1,24 @@
+/*
+ * serve/encoding.h -- compressed bodies of requests (Content-Encoding: gzip, deflate)
+ */
+#ifndef TD_SERVE_ENCODING_H
+#define TD_SERVE_ENCODING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef enum { TD_ENCODING_NONE, TD_ENCODING_DEFLATED, TD_ENCODING_UNKNOWN } td_encoding;
+
+/** What a Content-Encoding names; NULL: there is no such header. */
+td_encoding td_encoding_of(const char *value);
+
+/**
+ * Expand a gzip or zlib stream; *out is td_alloc'ed.  TD_EFORMAT it is damaged, ends early or has
+ * bytes behind its end; TD_ELIMIT more than `max` bytes come out; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_encoding_expand(const void *bytes, size_t n, size_t max, char **out,
+                                        size_t *n_out);
+
+#endif

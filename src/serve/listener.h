@@ -1,0 +1,87 @@
+/*
+ * serve/listener.h -- the listening socket, and what every connection is doing
+ *
+ * A thread of its own accepts connections and hands their sockets to the HTTP library.  It closes
+ * connections that take too long, and, when there are as many as there may be, the one that has
+ * been idle longest.
+ *
+ *     IDLE ---> SENDING ---> WAITING ---> RECEIVING ---> IDLE ...
+ *      no        a request    for an       the answer
+ *      request   arrives      answer       is sent
+ */
+#ifndef TD_SERVE_LISTENER_H
+#define TD_SERVE_LISTENER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/status.h"
+
+typedef enum {
+    TD_PEER_IDLE,
+    TD_PEER_SENDING,
+    TD_PEER_WAITING,
+    TD_PEER_RECEIVING,
+    TD_PEER_CLOSING /* its socket was shut down */
+} td_peer_state;
+
+/** A connection. */
+typedef struct td_peer td_peer;
+
+typedef struct {
+    const char *host; /* an address of this machine, or "localhost" */
+    int port;         /* 0: one that is free */
+    int max_connections;
+    double timeout_s; /* for a request to be sent, an answer to be taken, and between requests */
+
+    /* Take a connection's socket; td_listener_join follows, on whatever thread.  False: it was
+       closed. */
+    bool (*take)(void *ctx, int fd, const struct sockaddr *address, socklen_t n_address);
+    void *ctx;
+} td_listener_opts;
+
+typedef struct td_listener td_listener;
+
+/** Does an address reach this machine only?  TD_EARG: it is none. */
+TD_CHECKED td_status td_host_is_loopback(const char *host, bool *out);
+
+/** Listen.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at. */
+TD_CHECKED td_status td_listener_open(const td_listener_opts *opts, td_listener **out);
+int td_listener_port(const td_listener *l);
+
+/** Begin to accept. */
+TD_CHECKED td_status td_listener_start(td_listener *l);
+
+/**
+ * Take no new connections.  Those that the kernel has accepted are handed over like others; the
+ * socket is closed after the last of them.
+ */
+void td_listener_drain(td_listener *l);
+
+/** Stop accepting and closing.  Peers may leave until td_listener_free. */
+void td_listener_stop(td_listener *l);
+void td_listener_free(td_listener *l);
+
+/** A connection begins and ends.  NULL, out of memory: it is counted, and has no time limit. */
+td_peer *td_listener_join(td_listener *l, int fd);
+void td_listener_leave(td_listener *l, td_peer *p);
+
+/** NULL is fine. */
+void td_listener_set(td_listener *l, td_peer *p, td_peer_state state);
+
+/** Close the connection that has been sending longest, if that is for some seconds. */
+void td_listener_close_slowest(td_listener *l);
+
+int td_listener_connections(const td_listener *l);
+
+/**
+ * While draining: the socket is closed, no request is being sent or answered, and every connection
+ * has been idle for long enough that its client will not send another one.
+ */
+bool td_listener_is_quiet(td_listener *l);
+
+/** Is an answer waited for, or being sent? */
+bool td_listener_is_answering(td_listener *l);
+
+#endif
