@@ -21,7 +21,7 @@ lists() {
 # --- what it says -------------------------------------------------------------------------------
 serve --max-body 1M --max-batch 2
 ask 200 GET /v2
-prints '"extensions": \["binary_tensor_data"\]'
+prints '"extensions": \["binary_tensor_data", "model_configuration", "statistics"\]'
 ask 200 GET /v2/models/ssd320
 prints '"shape": \[-1,3,160,160\].*"detection_boxes", "datatype": "FP32", "shape": \[-1,100,4\].*"detection_scores", "datatype": "FP32", "shape": \[-1,100\].*"detection_classes", "datatype": "INT64", "shape": \[-1,100\].*"num_detections", "datatype": "INT64", "shape": \[-1\]'
 prints '"min_score": 0.3.*"classes": \["[a-z]+", "[a-z]+"\]'
@@ -95,7 +95,7 @@ head -c 500 "$picture" >cut.jpg
 ask 400 POST /detect <cut.jpg
 # a PNG that says that it has 65535 x 65535 pixels
 printf '\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\377\377\0\0\377\377\010\002\0\0\0\071\147\116\007' >huge.png
-ask 400 POST /detect <huge.png
+ask 413 POST /detect <huge.png
 says_error '65535'
 ask 400 POST '/detect?min_score=2' <"$picture"
 says_error 'min_score: 2 is out of range'

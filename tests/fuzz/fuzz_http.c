@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "serve/encoding.h"
 #include "serve/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -31,18 +32,26 @@ static const char *class_name(const void *ctx, int i, char room[24])
     return names[i];
 }
 
+static td_metrics metrics = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
 static td_service services[2] = { { .kind = &td_kind_classifier,
                                     .name = "net",
                                     .precision = "fp32",
                                     .n_classes = CLASSES,
                                     .topk = 2,
-                                    .transform = { .size = SIZE, .padding = 1 },
+                                    .transform = { .size = SIZE,
+                                                   .padding = 1,
+                                                   .max_pixels = 1000000,
+                                                   .max_scans = 32,
+                                                   .by_library = true },
+                                    .metrics = &metrics,
                                     .class_name = class_name },
                                   { .kind = &td_kind_detector,
                                     .name = "net",
                                     .precision = "fp32",
                                     .n_classes = CLASSES,
                                     .transform = { .size = SIZE, .detector = TD_DETECTOR_SSD320 },
+                                    .metrics = &metrics,
                                     .boxes = { .min_score = -1, .nms_iou = -1 } } };
 
 /* made once, and kept */
@@ -137,7 +146,15 @@ static void ask(const td_service *s, char *head, const char *body, size_t n_body
     td_query params[TD_PARAMS_MAX];
     char *query = cut(header(head, "Query")), *type = cut(header(head, "Content-Type"));
     char *json = cut(header(head, "Inference-Header-Content-Length"));
+    char *expanded = NULL;
+    const char *encoding = header(head, "Content-Encoding");
+    size_t n_expanded;
+    if (encoding && td_encoding_expand(body, n_body, 1 << 16, &expanded, &n_expanded) == TD_OK) {
+        body = expanded;
+        n_body = n_expanded;
+    }
     td_request rq = { params, split(query, params), type, json, body, n_body };
+    (void)td_picture_is_large(&rq);
     if (td_api_read(s, &rq, buffers, w, reply)) {
         compute(s, w);
         td_api_write(s, w, reply);
@@ -148,6 +165,7 @@ static void ask(const td_service *s, char *head, const char *body, size_t n_body
     td_free(query);
     td_free(type);
     td_free(json);
+    td_free(expanded);
 }
 
 static void answer(char *head, const char *body, size_t n_body, td_transformer *buffers,

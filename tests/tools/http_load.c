@@ -11,6 +11,16 @@
  *         Sends standard input (of POST and PUT); prints the status, then the whole answer.
  *     http_load drip PORT SECONDS
  *         Sends a header byte by byte for so long; prints how many seconds the server stood it.
+ *     http_load hold PORT N
+ *         Opens N connections, sends standard input on each, prints "held" and waits to be killed.
+ *     http_load queue PORT N PID
+ *         Stops process PID, opens N connections and sends a request on each, sends SIGTERM, and
+ *         lets the process go on: the kernel had accepted them, so each is to be answered.
+ *     http_load png WIDTH HEIGHT
+ *         Writes an image of one colour to standard output: large, in few bytes.
+ *     http_load has-tls
+ *         Exit code 0: built with GnuTLS.  `ask` then speaks TLS where the environment's
+ *         HTTP_LOAD_CA names a certificate, which the server's has to be.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,6 +42,11 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "image/image.h"
+
+#if TD_HAVE_GNUTLS
+#include <gnutls/gnutls.h>
+#endif
 
 enum { ANSWER_BYTES = 1 << 22, WAIT_S = 120, BAD_KINDS = 8, BAD_PERCENT = 5, BROKEN_PERCENT = 5 };
 
@@ -41,6 +56,10 @@ static const char picture_type[] = "Content-Type: image/jpeg\r\n";
 
 typedef struct {
     int port, fd; /* -1: closed */
+#if TD_HAVE_GNUTLS
+    gnutls_session_t tls; /* NULL: plain */
+    gnutls_certificate_credentials_t trusted;
+#endif
     int64_t opened_ns;
     char *answer; /* head and body, with a NUL */
     size_t n_answer;
@@ -69,8 +88,72 @@ static bool open_client(client *c)
     return true;
 }
 
+#if TD_HAVE_GNUTLS
+/* TLS on an open connection, with a server that has this certificate */
+static bool open_tls(client *c, const char *ca)
+{
+    if (gnutls_certificate_allocate_credentials(&c->trusted) < 0 ||
+        gnutls_certificate_set_x509_trust_file(c->trusted, ca, GNUTLS_X509_FMT_PEM) < 1 ||
+        gnutls_init(&c->tls, GNUTLS_CLIENT) < 0 || gnutls_set_default_priority(c->tls) < 0 ||
+        gnutls_credentials_set(c->tls, GNUTLS_CRD_CERTIFICATE, c->trusted) < 0)
+        return false;
+    gnutls_session_set_verify_cert(c->tls, "localhost", 0);
+    gnutls_transport_set_int(c->tls, c->fd);
+    int code;
+    do
+        code = gnutls_handshake(c->tls);
+    while (code < 0 && !gnutls_error_is_fatal(code));
+    if (code < 0)
+        fprintf(stderr, "http_load: TLS: %s\n", gnutls_strerror(code));
+    return code == 0;
+}
+
+static void close_tls(client *c)
+{
+    if (c->tls)
+        gnutls_deinit(c->tls);
+    if (c->trusted)
+        gnutls_certificate_free_credentials(c->trusted);
+    c->tls = NULL;
+    c->trusted = NULL;
+}
+
+static ssize_t send_some(const client *c, const char *bytes, size_t n)
+{
+    return c->tls ? gnutls_record_send(c->tls, bytes, n) : send(c->fd, bytes, n, MSG_NOSIGNAL);
+}
+
+static ssize_t receive_some(const client *c, char *room, size_t n)
+{
+    return c->tls ? gnutls_record_recv(c->tls, room, n) : recv(c->fd, room, n, 0);
+}
+#else
+static bool open_tls(client *c, const char *ca)
+{
+    (void)c;
+    fprintf(stderr, "http_load: no TLS for '%s'\n", ca);
+    return false;
+}
+
+static void close_tls(client *c)
+{
+    (void)c;
+}
+
+static ssize_t send_some(const client *c, const char *bytes, size_t n)
+{
+    return send(c->fd, bytes, n, MSG_NOSIGNAL);
+}
+
+static ssize_t receive_some(const client *c, char *room, size_t n)
+{
+    return recv(c->fd, room, n, 0);
+}
+#endif
+
 static void close_client(client *c)
 {
+    close_tls(c);
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
@@ -79,7 +162,7 @@ static void close_client(client *c)
 static bool send_all(const client *c, const char *bytes, size_t n)
 {
     for (size_t at = 0; at < n;) {
-        ssize_t sent = send(c->fd, bytes + at, n - at, MSG_NOSIGNAL);
+        ssize_t sent = send_some(c, bytes + at, n - at);
         if (sent <= 0)
             return false;
         at += (size_t)sent;
@@ -106,7 +189,7 @@ static bool read_answer(client *c)
     c->n_answer = 0;
     c->body = NULL;
     while (!c->body || c->n_answer < wanted) {
-        ssize_t n = recv(c->fd, c->answer + c->n_answer, ANSWER_BYTES - 1 - c->n_answer, 0);
+        ssize_t n = receive_some(c, c->answer + c->n_answer, ANSWER_BYTES - 1 - c->n_answer);
         if (n <= 0)
             return false;
         c->n_answer += (size_t)n;
@@ -565,7 +648,9 @@ static int ask(int argc, char **argv)
     td_text_add(&all, "\r\n");
     td_text_add_bytes(&all, td_text_get(&body), body.len);
     c.answer = td_alloc(ANSWER_BYTES, 1);
-    bool done = c.answer && open_client(&c) && send_all(&c, td_text_get(&all), all.len);
+    const char *ca = getenv("HTTP_LOAD_CA");
+    bool done = c.answer && open_client(&c) && (!ca || open_tls(&c, ca)) &&
+                send_all(&c, td_text_get(&all), all.len);
     done = c.answer && c.fd >= 0 && read_answer(&c);
     if (done) {
         printf("%d\n", c.status);
@@ -601,14 +686,96 @@ static int drip(char **argv)
     return is_open ? 1 : 0;
 }
 
+/* --- connections in the way ------------------------------------------------------------------- */
+
+static client *open_clients(const char *port, int n)
+{
+    client *c = td_alloc((size_t)n, sizeof *c);
+    if (!c)
+        die("memory");
+    for (int i = 0; i < n; i++) {
+        c[i] = (client){ .port = (int)strtol(port, NULL, 10), .fd = -1 };
+        if (!open_client(&c[i]))
+            die("a connection");
+    }
+    return c;
+}
+
+static int hold(char **argv)
+{
+    const int n = (int)strtol(argv[3], NULL, 10);
+    char bytes[4096];
+    const size_t n_bytes = fread(bytes, 1, sizeof bytes, stdin);
+    client *c = open_clients(argv[2], n);
+    for (int i = 0; i < n; i++)
+        (void)send_all(&c[i], bytes, n_bytes);
+    printf("held\n");
+    fflush(stdout);
+    pause();
+    for (int i = 0; i < n; i++)
+        close_client(&c[i]);
+    td_free(c);
+    return 0;
+}
+
+static int queue(char **argv)
+{
+    static const char request[] = "GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n";
+    const int n = (int)strtol(argv[3], NULL, 10);
+    const pid_t pid = (pid_t)strtol(argv[4], NULL, 10);
+    int answered = 0;
+    if (kill(pid, SIGSTOP) != 0)
+        die("no such process");
+    client *c = open_clients(argv[2], n);
+    for (int i = 0; i < n; i++)
+        if (!send_all(&c[i], request, sizeof request - 1))
+            die("a request");
+    kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
+    char *room = td_alloc(ANSWER_BYTES, 1);
+    if (!room)
+        die("memory");
+    for (int i = 0; i < n; i++) {
+        c[i].answer = room;
+        answered += read_answer(&c[i]) && c[i].status == 200;
+        close_client(&c[i]);
+    }
+    printf("{\"connections\": %d, \"answered\": %d}\n", n, answered);
+    td_free(room);
+    td_free(c);
+    return answered == n ? 0 : 1;
+}
+
+static int write_png(char **argv)
+{
+    td_image image = { 0 };
+    td_text out = { 0 };
+    if (td_image_resize_buffer(&image, (int)strtol(argv[2], NULL, 10),
+                               (int)strtol(argv[3], NULL, 10)) != TD_OK ||
+        td_image_encode_png(&image, &out) != TD_OK)
+        die("the image");
+    const bool done = fwrite(td_text_get(&out), 1, out.len, stdout) == out.len;
+    td_text_release(&out);
+    td_image_release(&image);
+    return done ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 3 && strcmp(argv[1], "hold") == 0)
+        return hold(argv);
+    if (argc > 4 && strcmp(argv[1], "queue") == 0)
+        return queue(argv);
+    if (argc > 3 && strcmp(argv[1], "png") == 0)
+        return write_png(argv);
+    if (argc > 1 && strcmp(argv[1], "has-tls") == 0)
+        return TD_HAVE_GNUTLS ? 0 : 1;
     if (argc > 6 && strcmp(argv[1], "load") == 0)
         return run_load(argc, argv);
     if (argc > 4 && strcmp(argv[1], "ask") == 0)
         return ask(argc, argv);
     if (argc > 3 && strcmp(argv[1], "drip") == 0)
         return drip(argv);
-    fprintf(stderr, "usage: http_load load|ask|drip PORT ...\n");
+    fprintf(stderr, "usage: http_load load|ask|drip|hold|queue|png|has-tls ...\n");
     return 2;
 }

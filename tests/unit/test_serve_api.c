@@ -4,7 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include <zlib.h>
+
 #include "base/arena.h"
+#include "base/json.h"
 #include "serve/kind.h"
 #include "support/expect.h"
 
@@ -18,13 +21,25 @@ static const char *class_name(const void *ctx, int i, char room[24])
     return names[i];
 }
 
+static td_metrics metrics = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
 static const td_service service = { .kind = &td_kind_classifier,
                                     .name = "net",
                                     .precision = "fp32",
                                     .n_classes = CLASSES,
                                     .topk = 2,
-                                    .transform = { .size = 2, .padding = 1 },
+                                    .transform = { .size = 2, .padding = 1, .max_pixels = 50 },
+                                    .max_batch = 4,
+                                    .metrics = &metrics,
                                     .class_name = class_name };
+
+/* the CRC of a PNG chunk, big-endian behind its name and data */
+static void fix_png_crc(uint8_t *chunk, size_t n)
+{
+    const uint32_t crc = (uint32_t)crc32(0, chunk, (unsigned)n);
+    for (int i = 0; i < 4; i++)
+        chunk[n + (size_t)i] = (uint8_t)(crc >> (24 - 8 * i));
+}
 
 static int route_status(const char *method, const char *path, td_route wanted)
 {
@@ -48,6 +63,97 @@ static void routes_are_found(void **state)
     assert_int_equal(route_status("POST", "/v2/models/nett/infer", TD_ROUTE_NONE), 404);
     assert_int_equal(route_status("POST", "/v2/models/net/versions/11/infer", TD_ROUTE_NONE), 404);
     assert_int_equal(route_status("GET", "", TD_ROUTE_NONE), 404);
+    route_status("GET", "/v2/models/net/config", TD_ROUTE_CONFIG);
+    route_status("GET", "/v2/models/net/versions/1/stats", TD_ROUTE_STATISTICS);
+    route_status("GET", "/v2/models/stats", TD_ROUTE_STATISTICS);
+    route_status("POST", "/v2/repository/index", TD_ROUTE_INDEX);
+    assert_int_equal(route_status("GET", "/v2/repository/index", TD_ROUTE_NONE), 405);
+    assert_int_equal(route_status("POST", "/v2/repository/models/net/load", TD_ROUTE_NONE), 501);
+    assert_int_equal(route_status("POST", "/v2/repository/models/x/unload", TD_ROUTE_NONE), 501);
+    assert_int_equal(route_status("GET", "/v2/repository/models/x/unload", TD_ROUTE_NONE), 405);
+    assert_int_equal(route_status("POST", "/v2/repository/models/x", TD_ROUTE_NONE), 404);
+}
+
+static td_json *describe(const td_service *s, td_route route)
+{
+    td_json *doc;
+    td_reply reply = { 0 };
+    td_api_describe(s, route, true, &reply);
+    assert_int_equal(reply.status, 200);
+    expect_ok(td_json_parse(reply.body.data, reply.body.len, "description", &doc));
+    td_text_release(&reply.body);
+    return doc;
+}
+
+static int64_t int_at(const td_json *object, const char *key)
+{
+    int64_t x = -1;
+    expect_ok(td_json_int(object, key, &x));
+    return x;
+}
+
+static void clients_learn_configuration_and_statistics(void **state)
+{
+    (void)state;
+    td_json *doc = describe(&service, TD_ROUTE_CONFIG);
+    assert_int_equal(int_at(doc, "max_batch_size"), TD_ROWS_MAX);
+    const td_json *output = td_json_at(td_json_get(doc, "output"), 1);
+    assert_int_equal(td_json_count(td_json_get(output, "dims")), 1);
+    td_json_free(doc);
+
+    metrics = (td_metrics){ .lock = PTHREAD_MUTEX_INITIALIZER };
+    td_metrics_request(&metrics, true, &(td_spans){ 1, 20, 300, 4000 });
+    td_metrics_request(&metrics, true, &(td_spans){ 1, 20, 300, 4000 });
+    td_metrics_request(&metrics, false, &(td_spans){ 7, 0, 0, 0 });
+    td_metrics_batch(&metrics, 3, &(td_spans){ 0, 5, 600, 7 });
+    doc = describe(&service, TD_ROUTE_STATISTICS);
+    const td_json *model = td_json_at(td_json_get(doc, "model_stats"), 0);
+    assert_int_equal(int_at(model, "inference_count"), 3);
+    assert_int_equal(int_at(model, "execution_count"), 1);
+    assert_true(int_at(model, "last_inference") > 0);
+    const td_json *stats = td_json_get(model, "inference_stats");
+    assert_int_equal(int_at(td_json_get(stats, "success"), "count"), 2);
+    assert_int_equal(int_at(td_json_get(stats, "success"), "ns"), 8642);
+    assert_int_equal(int_at(td_json_get(stats, "compute_infer"), "ns"), 600);
+    assert_int_equal(int_at(td_json_get(stats, "fail"), "ns"), 7);
+    const td_json *batch = td_json_at(td_json_get(model, "batch_stats"), 0);
+    assert_int_equal(int_at(batch, "batch_size"), 3);
+    assert_int_equal(int_at(td_json_get(batch, "compute_infer"), "ns"), 600);
+    td_json_free(doc);
+
+    doc = describe(&service, TD_ROUTE_INDEX);
+    const char *text;
+    expect_ok(td_json_text(td_json_at(doc, 0), "state", &text));
+    assert_string_equal(text, "READY");
+    td_json_free(doc);
+}
+
+enum { WIDTH_AT = 18, HEIGHT_AT = 22, HEAD = 33 }; /* of a PNG */
+
+/* the header alone decides */
+static void costly_images_are_known_before_they_are_decoded(void **state)
+{
+    static uint8_t png[HEAD + 1] =
+        "\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\017\240\0\0\017\240\010\002\0\0\0";
+
+    td_request rq = { .body = png, .n_body = HEAD };
+    td_work w = { .route = TD_ROUTE_PICTURE };
+    td_transformer buffers = { 0 };
+    td_reply reply = { 0 };
+    (void)state;
+    fix_png_crc(png + 12, 17);
+    assert_true(td_picture_is_large(&rq)); /* 4000 x 4000 */
+    assert_false(td_api_read(&service, &rq, &buffers, &w, &reply));
+    assert_int_equal(reply.status, 413);
+    assert_non_null(strstr(td_text_get(&reply.body), "has 4000 x 4000 pixels, the limit is 50"));
+    td_text_release(&reply.body);
+    png[WIDTH_AT] = png[HEIGHT_AT] = 0; /* 160 x 160 */
+    fix_png_crc(png + 12, 17);
+    assert_false(td_picture_is_large(&rq));
+    rq.n_body = 20;
+    assert_false(td_picture_is_large(&rq)); /* cut: td_picture_read says so */
+    td_work_release(&w);
+    td_transformer_release(&buffers);
 }
 
 static void forms_give_their_picture(void **state)
@@ -159,6 +265,27 @@ static void tensors_are_answered(void **state)
     assert_int_equal(reply.body.len, reply.json_bytes + CLASSES * sizeof(float));
     assert_memory_equal(reply.body.data + reply.json_bytes, results, CLASSES * sizeof(float));
     assert_non_null(strstr(reply.body.data, "\"data\": [\"0.5:1:dog\", \"0.25:0:cat\"]"));
+    td_text_release(&reply.body);
+    td_text_release(&body);
+}
+
+/* BYTES as bytes: each after its length, in the order of the outputs */
+static void classes_are_bytes(void **state)
+{
+    static const float results[] = { -1, 2, 0.5f, 0.25f, 0.5f, 0.125f };
+    static const char wanted[] = "\011\0\0\0000.5:1:dog\012\0\0\0000.25:0:cat\0\0\200\277";
+    td_text body = { 0 };
+    td_reply reply;
+    (void)state;
+    td_text_add(&body, "%s,\"outputs\":[{\"name\":\"probabilities\",\"parameters\":{", infer);
+    td_text_add(&body, "\"classification\":2,\"binary_data\":true}},{\"name\":\"logits\",");
+    td_text_add(&body, "\"parameters\":{\"binary_data\":true}}]}");
+    answer(TD_ROUTE_INFER, &(td_request){ .body = body.data, .n_body = body.len }, results, &reply);
+    assert_int_equal(reply.status, 200);
+    assert_non_null(strstr(reply.body.data, "\"datatype\": \"BYTES\", \"shape\": [1,2], "
+                                            "\"parameters\": {\"binary_data_size\": 27}}"));
+    assert_int_equal(reply.body.len, reply.json_bytes + 27 + CLASSES * sizeof(float));
+    assert_memory_equal(reply.body.data + reply.json_bytes, wanted, sizeof wanted - 1);
     td_text_release(&reply.body);
     td_text_release(&body);
 }
@@ -324,7 +451,7 @@ static void boxes_are_tensors(void **state)
         { "\"parameters\":{\"classes\":\"owl\"}", "classes: 'net' has no class 'owl'" },
         { "\"outputs\":[{\"name\":\"logits\"}]", "'detection_classes' and 'num_detections'" },
         { "\"outputs\":[{\"name\":\"num_detections\",\"parameters\":{\"classification\":1}}]",
-          "classification is of classifiers, 'net' is a detector" },
+          "classification is for classifiers, 'net' is a detector" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         td_text_add(&body, "%s,%s}", infer, bad[i].more);
@@ -412,10 +539,17 @@ static void pictures_have_boxes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(routes_are_found),       cmocka_unit_test(forms_give_their_picture),
-        cmocka_unit_test(numbers_leave_the_json), cmocka_unit_test(tensors_are_answered),
-        cmocka_unit_test(failures_are_sentences), cmocka_unit_test(memory_may_run_out),
-        cmocka_unit_test(boxes_are_tensors),      cmocka_unit_test(pictures_have_boxes),
+        cmocka_unit_test(routes_are_found),
+        cmocka_unit_test(forms_give_their_picture),
+        cmocka_unit_test(numbers_leave_the_json),
+        cmocka_unit_test(tensors_are_answered),
+        cmocka_unit_test(failures_are_sentences),
+        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(boxes_are_tensors),
+        cmocka_unit_test(pictures_have_boxes),
+        cmocka_unit_test(classes_are_bytes),
+        cmocka_unit_test(clients_learn_configuration_and_statistics),
+        cmocka_unit_test(costly_images_are_known_before_they_are_decoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
