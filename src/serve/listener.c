@@ -36,7 +36,7 @@ enum {
 #define IDLE_NS       (500 * MS)  /* a connection idle for less is not closed to make room ... */
 #define SLOW_NS       (5000 * MS) /* ... nor one that has been sending for less */
 #define QUIET_NS      (250 * MS)  /* while draining, a connection idle for so long is at its end */
-#define FIRST_WAIT_NS (1000 * MS) /* the same before its first request */
+#define FIRST_WAIT_NS (2000 * MS) /* the same before its first request */
 
 struct td_peer {
     td_peer *next, *before; /* guarded by the listener's lock, as all here */

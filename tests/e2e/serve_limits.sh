@@ -95,7 +95,7 @@ kill -TERM $server
 ends 120
 let_go
 serve --timeout 3600
-last="SIGTERM with connections in the queue"
-"$load" queue $port 100 $server >out 2>err || complain "connections are reset"
+last="SIGTERM while connections come and go"
+"$load" churn $port 3000 $server >out 2>err || complain "connections are reset"
 ends 120
 finish

@@ -13,9 +13,10 @@
  *         Sends a header byte by byte for so long; prints how many seconds the server stood it.
  *     http_load hold PORT N
  *         Opens N connections, sends standard input on each, prints "held" and waits to be killed.
- *     http_load queue PORT N PID
- *         Stops process PID, opens N connections and sends a request on each, sends SIGTERM, and
- *         lets the process go on: the kernel had accepted them, so each is to be answered.
+ *     http_load churn PORT STOP PID
+ *         Many threads open a connection for each request; SIGTERM goes to PID once STOP requests
+ *         were answered.  Ends when connections are refused; exit code 1: one that was accepted
+ *         got no answer.
  *     http_load png WIDTH HEIGHT
  *         Writes an image of one colour to standard output: large, in few bytes.
  *     http_load has-tls
@@ -60,8 +61,8 @@ typedef struct {
     gnutls_session_t tls; /* NULL: plain */
     gnutls_certificate_credentials_t trusted;
 #endif
-    int64_t opened_ns;
-    char *answer; /* head and body, with a NUL */
+    int n_answers; /* since it was opened */
+    char *answer;  /* head and body, with a NUL */
     size_t n_answer;
     int status;
     const char *body;
@@ -75,7 +76,7 @@ static bool open_client(client *c)
     if (c->fd >= 0)
         return true;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    c->opened_ns = td_now_ns();
+    c->n_answers = 0;
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a) != 0) {
         if (c->fd >= 0)
@@ -202,6 +203,7 @@ static bool read_answer(client *c)
         const char *length = answer_header(c, "Content-Length");
         wanted = (size_t)(c->body - c->answer) + (length ? strtoul(length, NULL, 10) : 0);
     }
+    c->n_answers++;
     const char *connection = answer_header(c, "Connection");
     if (connection && strncasecmp(connection, "close", 5) == 0)
         close_client(c);
@@ -361,8 +363,9 @@ typedef struct {
 static void count_lost(user *u, bool was_sent)
 {
     load *l = u->l;
-    int64_t stopped = atomic_load(&l->stopped_ns);
-    bool is_fine = stopped && (!was_sent || u->c.opened_ns >= stopped);
+    /* a server that ends refuses connections and closes idle ones, and answers what it accepted */
+    bool is_refused = u->c.fd < 0, is_idle_closed = !was_sent && u->c.n_answers > 0;
+    bool is_fine = atomic_load(&l->stopped_ns) && (is_refused || is_idle_closed);
     atomic_fetch_add(is_fine ? &l->n_late : &l->n_lost, 1);
     close_client(&u->c);
 }
@@ -718,32 +721,50 @@ static int hold(char **argv)
     return 0;
 }
 
-static int queue(char **argv)
+static struct {
+    int port, stop_at;
+    pid_t pid;
+    atomic_int n_answered, n_lost;
+} churn;
+
+/* a connection for each request, until one is refused */
+static void *churn_on(void *arg)
 {
-    static const char request[] = "GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n";
-    const int n = (int)strtol(argv[3], NULL, 10);
-    const pid_t pid = (pid_t)strtol(argv[4], NULL, 10);
-    int answered = 0;
-    if (kill(pid, SIGSTOP) != 0)
-        die("no such process");
-    client *c = open_clients(argv[2], n);
-    for (int i = 0; i < n; i++)
-        if (!send_all(&c[i], request, sizeof request - 1))
-            die("a request");
-    kill(pid, SIGTERM);
-    kill(pid, SIGCONT);
-    char *room = td_alloc(ANSWER_BYTES, 1);
-    if (!room)
-        die("memory");
-    for (int i = 0; i < n; i++) {
-        c[i].answer = room;
-        answered += read_answer(&c[i]) && c[i].status == 200;
-        close_client(&c[i]);
+    static const char request[] =
+        "GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    client c = { .port = churn.port, .fd = -1, .answer = arg };
+    while (open_client(&c)) {
+        bool is_answered =
+            send_all(&c, request, sizeof request - 1) && read_answer(&c) && c.status == 200;
+        close_client(&c);
+        if (!is_answered)
+            atomic_fetch_add(&churn.n_lost, 1);
+        else if (atomic_fetch_add(&churn.n_answered, 1) == churn.stop_at)
+            kill(churn.pid, SIGTERM);
     }
-    printf("{\"connections\": %d, \"answered\": %d}\n", n, answered);
-    td_free(room);
-    td_free(c);
-    return answered == n ? 0 : 1;
+    return NULL;
+}
+
+static int run_churn(char **argv)
+{
+    enum { THREADS = 48 };
+    pthread_t id[THREADS];
+    char *room[THREADS];
+    churn.port = (int)strtol(argv[2], NULL, 10);
+    churn.stop_at = (int)strtol(argv[3], NULL, 10);
+    churn.pid = (pid_t)strtol(argv[4], NULL, 10);
+    for (int i = 0; i < THREADS; i++) {
+        room[i] = td_alloc(ANSWER_BYTES, 1);
+        if (!room[i] || pthread_create(&id[i], NULL, churn_on, room[i]) != 0)
+            die("threads");
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(id[i], NULL);
+        td_free(room[i]);
+    }
+    const int n = atomic_load(&churn.n_answered), n_lost = atomic_load(&churn.n_lost);
+    printf("{\"answered\": %d, \"lost\": %d}\n", n, n_lost);
+    return n > churn.stop_at && n_lost == 0 ? 0 : 1;
 }
 
 static int write_png(char **argv)
@@ -764,8 +785,8 @@ int main(int argc, char **argv)
 {
     if (argc > 3 && strcmp(argv[1], "hold") == 0)
         return hold(argv);
-    if (argc > 4 && strcmp(argv[1], "queue") == 0)
-        return queue(argv);
+    if (argc > 4 && strcmp(argv[1], "churn") == 0)
+        return run_churn(argv);
     if (argc > 3 && strcmp(argv[1], "png") == 0)
         return write_png(argv);
     if (argc > 1 && strcmp(argv[1], "has-tls") == 0)
@@ -776,6 +797,6 @@ int main(int argc, char **argv)
         return ask(argc, argv);
     if (argc > 3 && strcmp(argv[1], "drip") == 0)
         return drip(argv);
-    fprintf(stderr, "usage: http_load load|ask|drip|hold|queue|png|has-tls ...\n");
+    fprintf(stderr, "usage: http_load load|ask|drip|hold|churn|png|has-tls ...\n");
     return 2;
 }
