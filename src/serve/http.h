@@ -2,8 +2,9 @@
  * serve/http.h -- sockets: libmicrohttpd on one side, the batcher on the other
  *
  * The listener's thread brings connections; one thread of the library's own reads and writes all
- * of them.  A request whose body is whole goes to the batcher and its connection sleeps until the answer is there; everything else is
- * answered at once, so that health and metrics answer under any load.
+ * of them.  A request whose body is whole goes to the batcher and its connection sleeps until the
+ * answer is there; everything else is answered at once, so that health and metrics answer under any
+ * load.
  */
 #ifndef TD_SERVE_HTTP_H
 #define TD_SERVE_HTTP_H
