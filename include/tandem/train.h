@@ -91,23 +91,25 @@ TD_API const char *td_box_metric_log_name(int metric);
  * td_train_preset and td_train_settle turn them into those; the job itself reads none of them.
  */
 typedef struct {
-    const char *preset;               /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
-    const char *cfg_file;             /* table of recipes, YAML; NULL: the built-in one */
-    const char *platform;             /* "DGXA100" */
-    const char *mode;                 /* "convergence", ..., or one of TensorFlow's main */
-    double lr_init;                   /* learning rate for 256 pictures; -1: not given */
-    int num_iter, run_iter;           /* epochs or batches, in all and of this run; -1: not given */
-    int iter_unit;                    /* 0 epoch, 1 batch */
-    int warmup_steps;                 /* iterations that a benchmark leaves out */
-    int benchmark_iterations;         /* that a benchmark mode measures; -1: num_iter */
-    bool cosine_lr;                   /* the same as lr_schedule cosine */
-    const char *to_predict;           /* picture for mode predict */
-    const char *pipeline_config_path; /* TensorFlow's configuration of a detector */
-    const char *hparams_overrides;    /* "name=value,...": other values of its fields */
-    char name[300];                   /* made by td_train_preset: what was chosen, or "" */
-    double rule_lr;                   /* made by td_train_preset: by the rule of thumb, or 0 */
-    int64_t preset_steps;             /* made by it: of a detector's configuration, or 0 */
-    int preset_warmup;                /* likewise */
+    const char *preset;       /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
+    const char *cfg_file;     /* table of recipes, YAML; NULL: the built-in one */
+    const char *platform;     /* "DGXA100" */
+    const char *mode;         /* "convergence", ..., or one of TensorFlow's main */
+    double lr_init;           /* learning rate for 256 pictures; -1: not given */
+    int num_iter, run_iter;   /* epochs or batches, in all and of this run; -1: not given */
+    int iter_unit;            /* 0 epoch, 1 batch */
+    int warmup_steps;         /* iterations that a benchmark leaves out */
+    int benchmark_iterations; /* that a benchmark mode measures; -1: num_iter */
+    bool cosine_lr;           /* the same as lr_schedule cosine */
+    const char *to_predict;   /* picture for mode predict */
+    const char *model_dir;    /* the workspace; of evaluation also where the checkpoint is */
+    const char *pipeline_config_path;           /* TensorFlow's configuration of a detector */
+    const char *hparams_overrides;              /* "name=value,...": other values of its fields */
+    const char *named_workspace, *named_report; /* of the command's line and files; NULL: neither */
+    char name[300];       /* made by td_train_preset: what was chosen, or "" */
+    double rule_lr;       /* made by td_train_preset: by the rule of thumb, or 0 */
+    int64_t preset_steps; /* made by it: of a detector's configuration, or 0 */
+    int preset_warmup;    /* likewise */
 } td_launch_opts;
 
 TD_API const struct td_field *td_launch_fields(void);
@@ -222,6 +224,22 @@ TD_API TD_CHECKED td_status td_train_preset(td_train_opts *opts,
                                             const struct td_field_group *groups,
                                             struct td_arena *arena);
 
+/**
+ * Set what a detector's pipeline.config says of the network and the data, for jobs that do not
+ * train; `overrides` NULL: none.  Texts are the arena's.  TD_EUSAGE, TD_EFORMAT, TD_ELIMIT, TD_EIO:
+ * the file, or a field of it.
+ */
+TD_API TD_CHECKED td_status td_pipeline_options(const char *path, const char *overrides,
+                                                td_model_opts *model, td_input_opts *input,
+                                                td_boxes_opts *boxes, struct td_arena *arena);
+
+/**
+ * An evaluation, prediction or inference benchmark without --resume and --pretrained-weights takes
+ * the checkpoint of the folder that --model-dir names, or with --mode evaluate --workspace, if it
+ * is there: opts->resume, a text of the arena.  TD_ENOTFOUND: --model-dir has none.
+ */
+TD_API TD_CHECKED td_status td_train_find_checkpoint(td_train_opts *opts, struct td_arena *arena);
+
 /** The list of presets, for people (td_text_free); `cfg_file` NULL: the built-in ones. */
 TD_API TD_CHECKED td_status td_train_presets(const char *cfg_file, char **text);
 
@@ -325,8 +343,12 @@ typedef struct {
     bool raport_compat;
     int raport_names, raport_warmup;
     int prof;              /* batches; -1: all */
-    const char *workspace; /* where a relative raport_file is; NULL: here */
-    bool ema_too; /* made by train --evaluate --use-ema: the averages after the weights, val_ema */
+    const char *workspace; /* where a relative raport_file is, or evaluation.json; NULL: here */
+    const char
+        *model_dir; /* the same, and the checkpoint there is judged where no other is named */
+    const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
+    bool is_fresh; /* no weights are named: fresh ones, drawn from `seed`, for speeds */
+    bool ema_too;  /* made by train --evaluate --use-ema: the averages after the weights, val_ema */
 } td_evaluate_opts;
 
 TD_API const struct td_field *td_evaluate_fields(void);
@@ -595,12 +617,20 @@ typedef struct {
     int tune;               /* td_tune_mode */
     const char *tune_cache; /* NULL: the default place */
     const char *device;
-    const char *lines;  /* op mode: file of problem lines */
-    const char *filter; /* op mode: glob on op names */
-    bool bound;         /* measure bound_images_per_s too */
-    bool kernels;       /* per-node times in the result */
-    const char *trace;  /* the last iterations' kernels, for a viewer */
-    int prof;           /* iterations to measure, with a profile; -1: iters, and none */
+    const char *lines;          /* op mode: file of problem lines */
+    const char *filter;         /* op mode: glob on op names */
+    bool bound;                 /* measure bound_images_per_s too */
+    bool kernels;               /* per-node times in the result */
+    const char *weights;        /* inference: these, in place of fresh ones */
+    const char *checkpoint_dir; /* inference: the checkpoint of a training in this folder */
+    const char *workspace;      /* where a relative raport_file is; alone, "benchmark.json" there */
+    const char *raport_file;    /* a record every print_freq iterations, and of all; NULL: none */
+    int print_freq, log_format; /* as td_train_opts, as the next two */
+    bool raport_compat;
+    int raport_names;
+    const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
+    const char *trace; /* the last iterations' kernels, for a viewer */
+    int prof;          /* iterations to measure, with a profile; -1: iters, and none */
     char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
     const char *skip_passes;
     const char *log;

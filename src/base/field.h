@@ -30,7 +30,7 @@
 
 typedef enum {
     TD_KIND_END,
-    TD_KIND_INT,  /* int */
+    TD_KIND_INT,  /* int; with `def_text` also a switch, which stands for that value */
     TD_KIND_LONG, /* int64_t; suffixes k, M, G, Ki, Mi, Gi, with or without B */
     TD_KIND_REAL, /* double */
     TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
@@ -51,7 +51,7 @@ typedef struct td_field {
     td_field_kind kind;
     size_t offset;
     double def, min, max;     /* numbers; INT and LONG are exact below 2^53 */
-    const char *def_text;     /* TEXT */
+    const char *def_text;     /* TEXT; INT: the value when none follows on a command line */
     const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
     const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind; for
                                  a BOOL, "": another row is called "no-" this one */
@@ -65,6 +65,10 @@ typedef struct td_field {
 #define TD_INT_AS(T, m, name_, alias_, d, lo, hi, meta_, help_)                                    \
     {                                                                                              \
         name_, alias_, TD_KIND_INT, offsetof(T, m), d, lo, hi, NULL, NULL, meta_, help_            \
+    }
+#define TD_INT_OR_SWITCH(T, m, d, lo, hi, bare_, help_)                                            \
+    {                                                                                              \
+#m, NULL, TD_KIND_INT, offsetof(T, m), d, lo, hi, bare_, NULL, NULL, help_                 \
     }
 #define TD_LONG(T, m, d, lo, hi, help_)                                                            \
     {                                                                                              \

@@ -250,6 +250,13 @@ static td_status find_long(const td_field_group *groups, const char *name, size_
     return TD_OK;
 }
 
+/* an INT named without a number: "--gather-checkpoints DIR" */
+static bool is_bare(const line *l, const td_field *f)
+{
+    return f->kind == TD_KIND_INT && f->def_text &&
+           (l->next == l->argc || !looks_numeric(l->argv[l->next]));
+}
+
 /* "--name", "--name=value", "--no-name" */
 static td_status parse_long(line *l, const char *arg)
 {
@@ -268,6 +275,8 @@ static td_status parse_long(line *l, const char *arg)
         return set(l, &o, value, subject);
     if (is_switch(o.field) || o.field->kind == TD_KIND_REFUSED)
         return set(l, &o, o.is_negated ? "false" : "true", subject);
+    if (is_bare(l, o.field))
+        return set(l, &o, o.field->def_text, subject);
     return set_from_next(l, &o, subject);
 }
 

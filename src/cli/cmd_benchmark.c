@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "cli/evaluation.h"
 #include "cli/verb.h"
 #include "tandem/train.h"
 
@@ -37,6 +38,15 @@ static void add_text(const char *json, td_text *out)
         }
     }
     td_text_add(out, "\n");
+}
+
+static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
+{
+    td_benchmark_opts *o = opts;
+    td_boxes_opts boxes; /* a benchmark takes the detector's own limits */
+    (void)groups;
+    return td_cli_pipeline(o->pipeline_config_path, o->hparams_overrides,
+                           &(td_cli_network){ &o->model, &o->input, &boxes }, arena);
 }
 
 static td_status settle(const td_call *call)
@@ -127,6 +137,7 @@ const td_verb td_verb_benchmark = {
     .has_json = true,
     .opts_bytes = sizeof(td_benchmark_opts),
     .groups = groups,
+    .preset = preset,
     .check = check,
     .settle = settle,
     .run = run,

@@ -1,6 +1,8 @@
 /*
  * cmd_convert.c -- tandem convert IN [OUT]
  */
+#include <string.h>
+
 #include "cli/verb.h"
 #include "tandem/train.h"
 
@@ -8,6 +10,7 @@ enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH };
 
 typedef struct {
     int to;
+    const char *in, *out; /* the arguments by name, as checkpoint2model.py and model2onnx.py do */
     td_convert_opts weights;
     td_onnx_opts onnx;
 } options;
@@ -17,6 +20,11 @@ static const char *const formats[] = { "auto", "safetensors", "onnx", "pth", NUL
 
 static const td_field fields[] = {
     TD_ENUM(options, to, 0, formats, "what is written; auto: as OUT's ending says"),
+    TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file|resume",
+               NULL, "FILE", "the same as IN"),
+    TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "the same as OUT"),
+    TD_ACCEPTED("device", "NAME", "a file is written; nothing depends on the device"),
+    TD_ACCEPTED("trt", "FLAG", "--se-layers chooses the form of squeeze-and-excitation"),
     TD_END,
 };
 /* clang-format on */
@@ -30,11 +38,31 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "ONNX", td_onnx_fields(), &o->onnx };
 }
 
-static bool is_to_onnx(const td_call *call)
+/* an argument that is also an option is named once, or twice the same */
+static td_status take_argument(const td_call *call, int i, const char *option, const char **value)
 {
-    const options *o = call->opts;
-    return o->to == TO_ONNX ||
-           (o->to == BY_NAME && call->n_args > 1 && td_text_ends(call->args[1], ".onnx"));
+    if (call->n_args <= i)
+        return TD_OK;
+    if (*value && strcmp(*value, call->args[i]) != 0)
+        return td_error(TD_EUSAGE, "'%s' and %s '%s': only one can be meant", call->args[i], option,
+                        *value);
+    *value = call->args[i];
+    return TD_OK;
+}
+
+/* IN OUT; with --checkpoint-path a single argument is OUT */
+static td_status settle(const td_call *call)
+{
+    options *o = call->opts;
+    if (o->in && !o->out && call->n_args == 1 && strcmp(o->in, call->args[0]) != 0)
+        return take_argument(call, 0, "--weight-path", &o->out);
+    TD_TRY(take_argument(call, 0, "--checkpoint-path", &o->in));
+    return take_argument(call, 1, "--weight-path", &o->out);
+}
+
+static bool is_to_onnx(const options *o)
+{
+    return o->to == TO_ONNX || (o->to == BY_NAME && o->out && td_text_ends(o->out, ".onnx"));
 }
 
 /* --- ONNX ------------------------------------------------------------------------------------- */
@@ -43,7 +71,7 @@ static void print_onnx_json(const td_call *call, const td_onnx_result *r)
 {
     const options *o = call->opts;
     td_text_add(call->out, "{");
-    td_json_add_text(call->out, "input", call->args[0]);
+    td_json_add_text(call->out, "input", o->in);
     td_json_add_text(call->out, "output", r->output);
     td_json_add_text(call->out, "arch", r->arch);
     td_json_add(call->out, "opset", o->onnx.opset);
@@ -63,7 +91,7 @@ static td_status convert_onnx(const td_call *call)
     td_onnx_result r;
     o->onnx.use_ema = o->weights.ema;
     o->onnx.classes = o->weights.classes;
-    TD_TRY(td_onnx_export(call->args[0], call->n_args > 1 ? call->args[1] : NULL, &o->onnx, &r));
+    TD_TRY(td_onnx_export(o->in, o->out, &o->onnx, &r));
     if (call->json) {
         print_onnx_json(call, &r);
         return TD_OK;
@@ -81,9 +109,10 @@ static td_status convert_onnx(const td_call *call)
 
 static void print_json(const td_call *call, const td_convert_result *r)
 {
+    const options *o = call->opts;
     td_text_add(call->out, "{");
-    td_json_add_text(call->out, "input", call->args[0]);
-    td_json_add_text(call->out, "output", call->args[1]);
+    td_json_add_text(call->out, "input", o->in);
+    td_json_add_text(call->out, "output", o->out);
     td_json_add(call->out, "tensors", (double)r->n_tensors);
     if (r->epoch >= 0)
         td_json_add(call->out, "epoch", (double)r->epoch);
@@ -98,7 +127,7 @@ static void print_text(const td_call *call, const td_convert_result *r)
         td_text_add(call->out, "epoch %lld\n", (long long)r->epoch);
     if (r->best_top1 >= 0)
         td_text_add(call->out, "best accuracy %.3f %%\n", r->best_top1);
-    td_text_add(call->out, "%s\n", call->args[1]);
+    td_text_add(call->out, "%s\n", ((const options *)call->opts)->out);
 }
 
 static td_status convert_weights(const td_call *call)
@@ -107,15 +136,14 @@ static td_status convert_weights(const td_call *call)
     td_onnx_opts defaults;
     td_convert_result r;
     td_onnx_defaults(&defaults);
-    if (call->n_args < 2)
+    if (!o->out)
         return td_error(TD_EUSAGE, "convert wants IN OUT; with --to onnx OUT may be left out");
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
-        return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file",
-                        call->args[1]);
+        return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file", o->out);
     o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
                         : o->to == TO_SAFETENSORS ? TD_CONVERT_SAFETENSORS
                                                   : TD_CONVERT_BY_ENDING;
-    TD_TRY(td_convert(call->args[0], call->args[1], &o->weights, &r));
+    TD_TRY(td_convert(o->in, o->out, &o->weights, &r));
     if (call->json)
         print_json(call, &r);
     else
@@ -125,7 +153,10 @@ static td_status convert_weights(const td_call *call)
 
 static td_status run(const td_call *call)
 {
-    return is_to_onnx(call) ? convert_onnx(call) : convert_weights(call);
+    const options *o = call->opts;
+    if (!o->in)
+        return td_error(TD_EUSAGE, "convert wants IN [OUT]");
+    return is_to_onnx(o) ? convert_onnx(call) : convert_weights(call);
 }
 
 const td_verb td_verb_convert = {
@@ -158,14 +189,15 @@ const td_verb td_verb_convert = {
                 "tandem convert model_best.pth.tar weights.safetensors\n"
                 "tandem convert --ema model_best.pth.tar averaged.safetensors\n"
                 "tandem convert checkpoint.safetensors checkpoint.pth.tar\n"
+                "tandem convert --checkpoint-path model_best.pth.tar --weight-path w.safetensors\n"
                 "tandem convert weights.safetensors network.onnx\n"
                 "tandem convert weights.safetensors --to onnx --export-preprocessing bytes "
                 "--probabilities\n"
                 "tandem convert detector.safetensors detector.onnx --min-score 0.05 --max-boxes 20",
-    .n_args_min = 1,
     .n_args_max = 2,
     .has_json = true,
     .opts_bytes = sizeof(options),
     .groups = groups,
+    .settle = settle,
     .run = run,
 };

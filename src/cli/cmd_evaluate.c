@@ -24,8 +24,17 @@ td_status td_cli_data(td_input_opts *input, const td_call *call)
     if (call->n_args > 0)
         input->data = call->args[0];
     if (!input->data && input->data_backend != SYNTHETIC)
-        return td_error(TD_EUSAGE, "no DATA is named");
+        return td_error(TD_EUSAGE, "no DATA is named: a folder of images, as DATA or --data-dir");
     return TD_OK;
+}
+
+td_status td_cli_pipeline(const char *path, const char *overrides, const td_cli_network *to,
+                          td_arena *arena)
+{
+    if (path)
+        return td_pipeline_options(path, overrides, to->model, to->input, to->boxes, arena);
+    return overrides ? td_error(TD_EUSAGE, "--hparams-overrides belongs to --pipeline-config-path")
+                     : TD_OK;
 }
 
 void td_cli_add_accuracy(td_text *out, double top1, double topk, int k)
@@ -264,11 +273,32 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     return st == TD_OK ? shown : st;
 }
 
+static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
+{
+    td_evaluate_opts *o = opts;
+    (void)groups;
+    return td_cli_pipeline(o->pipeline_config_path, o->hparams_overrides,
+                           &(td_cli_network){ &o->model, &o->input, &o->boxes }, arena);
+}
+
+/* --model-dir is the folder of a training: its checkpoint as it is now, and where results go */
+static void take_model_dir(td_evaluate_opts *o)
+{
+    if (!o->model_dir)
+        return;
+    o->workspace = o->workspace ? o->workspace : o->model_dir;
+    if (o->weights || o->checkpoint_dir || o->detections)
+        return;
+    o->checkpoint_dir = o->model_dir;
+    o->run_once = true;
+}
+
 static td_status settle(const td_call *call)
 {
     td_evaluate_opts *o = call->opts;
     if (call->n_args > 0)
         o->input.data = call->args[0];
+    take_model_dir(o);
     return TD_OK;
 }
 
@@ -326,6 +356,7 @@ const td_verb td_verb_evaluate = {
     .has_json = true,
     .opts_bytes = sizeof(td_evaluate_opts),
     .groups = groups,
+    .preset = preset,
     .check = check,
     .settle = settle,
     .run = run,

@@ -8,16 +8,26 @@
 #include "cli/verb.h"
 #include "tandem/train.h"
 
-#define TRAINING_REPORT "experiment_raport.json" /* the default of --raport-file */
-
 static void groups(void *opts, td_field_group *out)
 {
     td_train_groups(opts, out);
 }
 
+/* where results were asked for, before a checkpoint's options are taken in */
+static void note_named(td_train_opts *o)
+{
+    td_train_opts d;
+    td_train_defaults(&d);
+    o->launch.named_workspace = o->workspace != d.workspace ? o->workspace : o->launch.model_dir;
+    if (o->raport_file != d.raport_file)
+        o->launch.named_report = o->raport_file;
+}
+
 static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
 {
-    return td_train_preset(opts, groups, arena);
+    TD_TRY(td_train_preset(opts, groups, arena));
+    note_named(opts);
+    return td_train_find_checkpoint(opts, arena);
 }
 
 static td_status settle(const td_call *call)
@@ -33,13 +43,32 @@ static td_status check(const void *opts)
     return td_train_check_line(opts);
 }
 
+static bool is_mode(const td_train_opts *o, const char *mode)
+{
+    return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
+}
+
+static bool is_evaluation(const td_train_opts *o)
+{
+    return o->evaluate || is_mode(o, "evaluate") || is_mode(o, "evaluation");
+}
+
+/* an evaluation takes any file of weights, and says itself what is wrong with one */
+static td_status stored_options(const td_train_opts *o, char **json)
+{
+    const bool takes_any = is_evaluation(o) || is_mode(o, "predict") ||
+                           is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference");
+    const td_status st = td_train_stored_options(o->resume, json);
+    return st == TD_EFORMAT && takes_any ? TD_OK : st;
+}
+
 /* --resume goes on with the checkpoint's options, in the checkpoint's own folder */
 static td_status stored(void *opts, td_arena *arena, char **json)
 {
     td_train_opts *o = opts;
     if (!o->resume)
         return TD_OK;
-    TD_TRY(td_train_stored_options(o->resume, json));
+    TD_TRY(stored_options(o, json));
     const char *slash = strrchr(o->resume, '/');
     char *folder = td_arena_text(arena, slash ? o->resume : "./");
     if (!folder) {
@@ -113,9 +142,8 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
 static td_status evaluate_only(const td_train_opts *o, const td_call *call)
 {
     td_evaluate_opts e;
-    if (!o->resume && !o->pretrained_weights)
-        return td_error(TD_EUSAGE, "--evaluate needs --resume or --pretrained-weights FILE");
     td_evaluate_defaults(&e);
+    e.is_fresh = !o->resume && !o->pretrained_weights;
     e.model = o->model;
     e.input = o->input;
     e.amp = td_train_amp(o);
@@ -139,16 +167,23 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.raport_warmup = o->raport_warmup;
     e.prof = o->prof;
     e.ema_too = o->use_ema >= 0;
-    e.workspace = o->workspace;
-    /* the default name is that of the training's report, which stays unless its ways are wanted */
-    if (o->raport_compat || strcmp(o->raport_file, TRAINING_REPORT) != 0)
+    e.workspace = o->launch.named_workspace;
+    e.raport_file = o->launch.named_report;
+    if (o->raport_compat) /* else the training's own report stays as it is */
         e.raport_file = o->raport_file;
     return td_cli_evaluate(&e, call);
 }
 
-static bool is_mode(const td_train_opts *o, const char *mode)
+/* results go where a file or a folder is named */
+static void take_report(const td_train_opts *o, td_benchmark_opts *b)
 {
-    return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
+    b->workspace = o->launch.named_workspace;
+    b->raport_file = o->launch.named_report;
+    b->print_freq = o->print_freq;
+    b->log_format = o->log_format;
+    b->raport_compat = o->raport_compat;
+    b->raport_names =
+        is_mode(o, "training_benchmark") || is_mode(o, "inference_benchmark") ? 1 : o->raport_names;
 }
 
 /* --mode training_benchmark, inference_benchmark, benchmark_inference: tandem benchmark's job */
@@ -162,13 +197,18 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.model = o->model;
     b.input = o->input;
     b.amp = td_train_amp(o);
-    b.batch_size = o->batch_size;
+    b.batch_size = !is_training && o->eval_batch_size ? o->eval_batch_size : o->batch_size;
     b.warmup = o->launch.warmup_steps;
+    b.weights = o->resume ? o->resume : o->pretrained_weights;
+    b.memory_limit = o->memory_limit;
+    b.trace = o->trace;
+    take_report(o, &b);
     if (o->launch.num_iter > 0 && !is_in_batches)
         return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
     b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations
               : o->launch.num_iter > 0           ? o->launch.num_iter
               : o->prof > 0                      ? o->prof
+              : strchr(o->launch.mode, '-')      ? 20 /* as SSD300's program */
                                                  : 100;
     b.device = o->device;
     b.threads = o->threads;
@@ -256,13 +296,11 @@ static td_status run(const td_call *call)
     if (is_mode(o, "training_benchmark") || is_mode(o, "benchmark-training"))
         return benchmark_only(o, true, call);
     if (is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference") ||
-        (is_mode(o, "benchmark_inference") && !o->resume && !o->pretrained_weights))
+        (is_mode(o, "benchmark_inference") && !o->input.data))
         return benchmark_only(o, false, call);
     TD_TRY(td_train_check(o));
     TD_TRY(td_cli_data(&o->input, call));
-    return o->evaluate || is_mode(o, "evaluate") || is_mode(o, "evaluation")
-               ? evaluate_only(o, call)
-               : train(o, call);
+    return is_evaluation(o) ? evaluate_only(o, call) : train(o, call);
 }
 
 const td_verb td_verb_train = {

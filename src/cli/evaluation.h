@@ -1,5 +1,5 @@
 /*
- * cli/evaluation.h -- what train and evaluate share
+ * cli/evaluation.h -- what train, evaluate and benchmark share
  */
 #ifndef TD_CLI_EVALUATION_H
 #define TD_CLI_EVALUATION_H
@@ -9,6 +9,17 @@
 
 /** DATA becomes input->data; TD_EUSAGE when a data set is needed and none is named. */
 td_status td_cli_data(td_input_opts *input, const td_call *call) TD_CHECKED;
+
+/** What --pipeline-config-path sets, in structs of one verb. */
+typedef struct {
+    td_model_opts *model;
+    td_input_opts *input;
+    td_boxes_opts *boxes;
+} td_cli_network;
+
+/** For td_verb.preset; `path` NULL: nothing.  TD_EUSAGE: overrides of no file. */
+td_status td_cli_pipeline(const char *path, const char *overrides, const td_cli_network *to,
+                          td_arena *arena) TD_CHECKED;
 
 /** Evaluate and append the result. */
 td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call) TD_CHECKED;

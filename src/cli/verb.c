@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/scripts.h"
 #include "tandem/train.h"
 
 /* clang-format off */
@@ -43,6 +44,9 @@ td_status td_verb_find(const char *name, const td_verb **out)
         }
     }
     *out = NULL;
+    const char *replacement = td_script_replacement(name);
+    if (replacement)
+        return td_error(TD_EUSAGE, "'%s' is no verb: %s", name, replacement);
     bool is_near = best <= (int)strlen(name) / 3 + 1;
     return td_error(TD_EUSAGE, "there is no verb '%s'%s%s%s", name,
                     is_near ? ", did you mean '" : "", is_near ? nearest : "", is_near ? "'?" : "");

@@ -20,6 +20,9 @@
 #include "rt/device.h"
 #include "rt/ranks.h"
 #include "tandem/data.h"
+#include "train/benchmark_feed.h"
+#include "train/benchmark_report.h"
+#include "train/checkpoint.h"
 #include "train/finder.h"
 #include "train/inputs.h"
 #include "train/meet.h"
@@ -29,8 +32,9 @@
 #include "train/problem.h"
 #include "train/profile.h"
 #include "train/speed_lines.h"
-#include "train/synthetic_step.h"
 #include "train/trace.h"
+#include "train/weight_file.h"
+#include "train/weights.h"
 
 enum { MODE_TRAINING, MODE_INFERENCE, MODE_DATA, MODE_OP, MODE_ALLREDUCE };
 
@@ -44,10 +48,14 @@ typedef struct {
     td_program *program;
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
-    td_synthetic inputs;
+    td_tensors *weights; /* NULL: fresh ones */
+    char *checkpoint;    /* path, with --checkpoint-dir */
+    td_feed feed;
+    td_benchmark_report report;
     td_finder *finder; /* of a detector's inference: has the program */
     double boxes_s;    /* of the measured iterations, spent on boxes */
-    double *seconds;   /* [iters], in order */
+    double wait_s;     /* likewise, waiting for data */
+    double *seconds;   /* [iters], in order, with the wait for data */
     double first_step_s, bound_s;
     int64_t peak_bytes;
 } bench;
@@ -60,19 +68,49 @@ static void release(bench *b)
     td_finder_free(b->finder);
     td_graph_free(b->graph);
     td_device_close(b->dev);
-    td_synthetic_release(&b->inputs);
+    td_feed_release(&b->feed);
+    td_tensors_free(b->weights);
+    td_free(b->checkpoint);
     td_free(b->seconds);
 }
 
 /* --- networks --------------------------------------------------------------------------------- */
 
-static td_status make_inputs(bench *b)
+static td_status open_feed(bench *b)
 {
+    const td_feed_opts f = { .input = &b->o.input,
+                             .batch = b->o.batch_size,
+                             .is_training = b->o.mode == MODE_TRAINING,
+                             .comm = b->comm };
     b->seconds = td_alloc((size_t)b->o.iters, sizeof *b->seconds);
-    return b->seconds ? td_synthetic_make(&b->o.model, b->o.batch_size, &b->inputs) : TD_ENOMEM;
+    return b->seconds ? td_feed_open(&f, &b->o.model, &b->feed) : TD_ENOMEM;
 }
 
-#define SCALE 128 /* of the loss, in fp16 */
+static td_status open_weights(bench *b)
+{
+    if (b->o.checkpoint_dir) {
+        b->checkpoint = td_path_join(b->o.checkpoint_dir, TD_CHECKPOINT_NAME);
+        if (!b->checkpoint)
+            return TD_ENOMEM;
+        b->o.weights = b->checkpoint;
+    }
+    if (!b->o.weights)
+        return TD_OK;
+    TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
+    td_weight_facts_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
+    return td_weight_facts_check(b->weights, b->o.weights, &b->o.model);
+}
+
+static td_status load_weights(const bench *b)
+{
+    if (!b->weights)
+        return td_program_init(b->program, 1);
+    return td_weights_load(b->weights, b->o.weights, &(td_load_opts){ .model = &b->o.model },
+                           b->program);
+}
+
+#define LR    1e-3 /* of the steps */
+#define SCALE 128  /* of the loss, in fp16 */
 
 static bool is_scaled(const td_amp_opts *amp)
 {
@@ -98,7 +136,7 @@ td_status td_benchmark_step_graph(const td_model_opts *model, int batch, const t
 
 td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp)
 {
-    static const float lr = 1e-3f, scale = SCALE, inverse = 1.0f / SCALE;
+    static const float lr = (float)LR, scale = SCALE, inverse = 1.0f / SCALE;
     TD_TRY(td_program_bind(step, "lr", &lr));
     if (!is_scaled(amp))
         return TD_OK;
@@ -136,8 +174,7 @@ static td_status compile_finder(bench *b)
                                 .skip_passes = b->o.skip_passes };
     TD_TRY(td_finder_new(&b->o.model, b->dev, &fo, &b->finder));
     b->program = td_finder_program(b->finder);
-    TD_TRY(td_program_init(b->program, 1));
-    return make_inputs(b);
+    return load_weights(b);
 }
 
 static td_status compile(bench *b)
@@ -163,11 +200,9 @@ static td_status compile(bench *b)
                                     .batch = b->o.batch_size,
                                     .n_batches = 1 };
     TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
-    TD_TRY(td_program_init(b->program, 1));
-    TD_TRY(make_inputs(b));
+    TD_TRY(load_weights(b));
     if (!is_training)
-        return td_program_bind(b->program, "images", b->inputs.images);
-    TD_TRY(td_synthetic_bind(&b->inputs, b->program));
+        return TD_OK;
     TD_TRY(td_benchmark_bind_scalars(b->program, &b->o.amp));
     TD_TRY(bind_ranks(b));
     return agree(b);
@@ -193,10 +228,12 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
 /* one iteration */
 static td_status run_once(bench *b)
 {
+    const float *images;
+    TD_TRY(td_feed_next(&b->feed, b->finder ? NULL : b->program, &images));
     if (!b->finder)
         return td_program_run(b->program);
     const td_nms_opts nms = td_nms_defaults(td_finder_anchors(b->finder)->kind);
-    TD_TRY(td_finder_run(b->finder, b->inputs.images, b->o.batch_size, &nms));
+    TD_TRY(td_finder_run(b->finder, images, b->o.batch_size, &nms));
     b->boxes_s += td_finder_boxes_s(b->finder);
     return TD_OK;
 }
@@ -209,8 +246,36 @@ static td_status check_signals(const bench *b)
     return n ? td_error(TD_ESTOPPED, "a signal came") : TD_OK;
 }
 
+static td_status open_report(bench *b)
+{
+    const td_benchmark_facts facts = { .program = b->program,
+                                       .ranks = b->n_ranks,
+                                       .n_images = b->feed.ds ? td_dataset_count(b->feed.ds) : 0,
+                                       .lr = LR,
+                                       .scale = is_scaled(&b->o.amp) ? SCALE : 1 };
+    return td_comm_rank(b->comm) > 0 ? TD_OK : td_benchmark_report_open(&b->o, &facts, &b->report);
+}
+
+/* of one rank; of several each has a loss of its own */
+static double loss_of(const bench *b)
+{
+    const float *loss =
+        b->comm || b->o.mode != MODE_TRAINING ? NULL : td_program_output(b->program, "loss", NULL);
+    return loss ? (double)*loss : (double)NAN;
+}
+
+static td_status note_iteration(bench *b, int i, double seconds)
+{
+    if (i < 0)
+        return TD_OK;
+    b->seconds[i] = seconds;
+    b->wait_s += b->feed.wait_s;
+    return td_benchmark_report_step(&b->report, i, seconds, b->feed.wait_s, loss_of(b));
+}
+
 static td_status measure(bench *b)
 {
+    TD_TRY(open_report(b));
     TD_TRY(open_trace(b));
     for (int i = -b->o.warmup; i < b->o.iters; i++) {
         if (i == 0 && b->o.prof > 0)
@@ -222,8 +287,7 @@ static td_status measure(bench *b)
         int64_t t0 = td_now_ns();
         TD_TRY(check_signals(b));
         TD_TRY(run_once(b));
-        if (i >= 0)
-            b->seconds[i] = (double)(td_now_ns() - t0) * 1e-9;
+        TD_TRY(note_iteration(b, i, (double)(td_now_ns() - t0) * 1e-9));
         td_profile_step(b->profile, -1);
         trace_iteration(b, i, t0);
         if (i == -b->o.warmup)
@@ -232,7 +296,8 @@ static td_status measure(bench *b)
                (double)(td_now_ns() - t0) * 1e-6);
     }
     b->peak_bytes = td_memory_peak_bytes();
-    return TD_OK;
+    TD_TRY(td_feed_check(&b->feed));
+    return td_benchmark_report_end(&b->report, b->seconds);
 }
 
 static void add_kernels(const bench *b, td_text *out)
@@ -298,6 +363,19 @@ static void add_last_quarter(const bench *b, double batch, td_text *out)
     td_text_add(out, "}");
 }
 
+/* of a data set; with made-up images there is no such member */
+static void add_data(const bench *b, td_text *out)
+{
+    if (!b->feed.ds)
+        return;
+    td_text_add(out, ", \"data\": {\"path\": \"");
+    td_text_add_json(out, td_dataset_root(b->feed.ds));
+    td_text_add(out, "\"");
+    td_json_add(out, "images", (double)td_dataset_count(b->feed.ds));
+    td_json_add(out, "wait_ms", b->wait_s / b->o.iters * 1e3);
+    td_text_add(out, "}");
+}
+
 static void add_network(bench *b, td_text *out)
 {
     int n = b->o.iters;
@@ -328,6 +406,7 @@ static void add_network(bench *b, td_text *out)
     td_text_release(&last_quarter);
     if (td_model_detector(&b->o.model))
         add_detector(b, batch / p50, sum / n, out);
+    add_data(b, out);
     add_memory(b, out);
     td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
@@ -351,9 +430,8 @@ static td_status show_profile(const bench *b)
 
 static td_status run_network(bench *b, td_text *out)
 {
-    TD_TRY(td_model_resolve(&b->o.model));
-    if (!b->o.model.num_classes)
-        b->o.model.num_classes = td_model_default_classes(&b->o.model, 1000);
+    TD_TRY(open_weights(b));
+    TD_TRY(open_feed(b));
     TD_TRY(compile(b));
     TD_TRY(measure(b));
     if (b->o.bound)
@@ -390,6 +468,7 @@ td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
     if (st == TD_OK)
         st = run_network(&b, out);
     st = td_trace_close(b.trace, st);
+    st = td_benchmark_report_close(&b.report, st);
     if (st == TD_OK)
         st = show_profile(&b);
     release(&b);
@@ -471,6 +550,28 @@ static td_status check_sweep(const td_benchmark_opts *o)
     return TD_OK;
 }
 
+/* what is about the images and the results of one network */
+static td_status check_files(const td_benchmark_opts *o)
+{
+    const bool is_table = is_sweep(o) || o->walkthrough || o->largest_batch;
+    const bool has_report = o->raport_file || o->workspace || o->log_format == 1;
+    if (o->weights && o->checkpoint_dir)
+        return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
+    if ((o->weights || o->checkpoint_dir) && o->mode != MODE_INFERENCE)
+        return td_error(TD_EUSAGE, "--weights and --checkpoint-dir belong to --mode inference: "
+                                   "training is measured with fresh weights");
+    if (has_report && (is_table || o->mode > MODE_INFERENCE))
+        return td_error(TD_EUSAGE, "--raport-file, --workspace and --log-format are about one "
+                                   "network, --mode training or inference; --json prints a table");
+    if (td_feed_has_data(&o->input) && (o->largest_batch || o->mode > MODE_DATA))
+        return td_error(TD_EUSAGE, "%s reads no data: '%s' has no use there",
+                        o->largest_batch     ? "--largest-batch"
+                        : o->mode == MODE_OP ? "--mode op"
+                                             : "--mode allreduce",
+                        o->input.data);
+    return TD_OK;
+}
+
 static td_status check_options(const td_benchmark_opts *o)
 {
     if (o->walkthrough && o->largest_batch)
@@ -490,6 +591,7 @@ static td_status check_options(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
     if (o->memory_limit && (o->mode != MODE_TRAINING || o->walkthrough))
         return td_error(TD_EUSAGE, "--memory-limit is about one network, --mode training");
+    TD_TRY(check_files(o));
     return check_sweep(o);
 }
 

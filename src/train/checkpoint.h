@@ -28,6 +28,8 @@
 #include "train/scaler.h"
 
 /* Inside an optimiser step of several batches. */
+#define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */
+
 typedef struct {
     int64_t done, of;  /* batches of it that are done; of how many: 1 where it is one */
     int64_t in_epoch;  /* of the done ones, those of this epoch */

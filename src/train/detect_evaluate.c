@@ -29,7 +29,7 @@ static td_status check(const evaluation *e)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
-                            e->o.weights);
+                            e->o.weights ? e->o.weights : e->o.model.arch);
     return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;
 }
 
@@ -47,6 +47,8 @@ static td_status read_names(evaluation *e, int n)
 static td_status match_classes(evaluation *e)
 {
     const int n = e->o.model.num_classes, n_data = td_dataset_classes(e->ds);
+    if (!e->weights)
+        return td_evaluation_count_classes(e);
     TD_TRY(read_names(e, n));
     if (e->names.n && !e->o.labels_by_order)
         return td_boxes_use_classes(e->ds, e->names.n, (const char *const *)e->names.names, true);
@@ -101,10 +103,8 @@ static td_status open_judge(evaluation *e)
     const td_detect_judge_opts jo = judge_opts(e);
     TD_TRY(td_evaluation_open_device(e));
     TD_TRY(td_detect_judge_new(&e->o.model, e->dev, &jo, &e->detect_judge));
-    TD_TRY(td_weights_load(
-        e->weights, e->o.weights,
-        &(td_load_opts){ .use_ema = e->o.use_ema || e->o.ema_too, .model = &e->o.model },
-        td_detect_judge_program(e->detect_judge)));
+    TD_TRY(td_evaluation_load(e, e->o.use_ema || e->o.ema_too,
+                              td_detect_judge_program(e->detect_judge)));
     TD_TRY(td_evaluation_check_outputs(e));
     return td_evaluation_open_report(e, td_detect_judge_program(e->detect_judge));
 }
@@ -188,8 +188,7 @@ static td_status judge_averages(evaluation *e, td_verdict *ema)
     jo.each = NULL;
     jo.progress.what = "averages, batch";
     TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, ema));
-    TD_TRY(td_weights_load(e->weights, e->o.weights, &(td_load_opts){ .model = &e->o.model },
-                           td_detect_judge_program(e->detect_judge)));
+    TD_TRY(td_evaluation_load(e, false, td_detect_judge_program(e->detect_judge)));
     return td_loader_start_epoch(e->ld, 0);
 }
 

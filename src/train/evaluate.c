@@ -35,10 +35,24 @@ static void release(evaluation *e)
     td_tensors_free(e->weights);
 }
 
+/* no weights are named: an inference benchmark of the reference's */
+static td_status open_fresh(const evaluation *e)
+{
+    if (e->o.use_ema || e->o.ema_too)
+        return td_error(TD_EUSAGE, "--use-ema: fresh weights have no averages; --resume or "
+                                   "--pretrained-weights names a file");
+    td_log(TD_LOG_WARN, "evaluate",
+           "neither --resume nor --pretrained-weights is given: the weights are fresh ones, speeds "
+           "count, scores do not");
+    return TD_OK;
+}
+
 static td_status open_weights(evaluation *e)
 {
-    if (!e->o.weights)
+    if (!e->o.weights && !e->o.is_fresh)
         return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
+    if (!e->o.weights)
+        return open_fresh(e);
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
@@ -51,9 +65,19 @@ const char *td_evaluation_split(const td_evaluation *e)
     return e->o.eval_training_data ? "train" : "val";
 }
 
+td_status td_evaluation_count_classes(const td_evaluation *e)
+{
+    const int n = e->o.model.num_classes, n_data = td_dataset_classes(e->ds);
+    return n_data <= n ? TD_OK
+                       : td_error(TD_ESHAPE, "'%s' has %d classes, the network %d",
+                                  td_dataset_root(e->ds), n_data, n);
+}
+
 static td_status match_labels(evaluation *e)
 {
     const int n = e->o.model.num_classes;
+    if (!e->weights) /* which know no class */
+        return td_evaluation_count_classes(e);
     TD_TRY(td_class_names_open(&(td_class_names_opts){ .weights = e->weights,
                                                        .path = e->o.weights,
                                                        .classes = e->o.classes,
@@ -94,12 +118,25 @@ static td_status agree(evaluation *e, const char *config, const td_program *prog
         return TD_OK;
     TD_OUT(td_describe_run(config, &text));
     TD_OUT(td_describe_data("data", e->ds, &text));
-    TD_OUT(td_describe_file("weights", e->o.weights, &text));
+    if (e->weights)
+        TD_OUT(td_describe_file("weights", e->o.weights, &text));
     TD_OUT(td_describe_program("compiled network", program, &text));
     st = td_comm_agree(e->comm, "run", td_text_get(&text));
 out:
     td_text_release(&text);
     return st;
+}
+
+/* of --workspace alone a name that a training does not use */
+static td_status name_report(const evaluation *e, char **path)
+{
+    const char *file = e->o.raport_file ? e->o.raport_file : "evaluation.json";
+    if (!e->o.raport_file && !e->o.workspace)
+        return TD_OK;
+    if (e->o.workspace)
+        TD_TRY(td_make_folder(e->o.workspace));
+    *path = td_path_join(e->o.workspace ? e->o.workspace : "", file);
+    return *path ? TD_OK : TD_ENOMEM;
 }
 
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
@@ -113,13 +150,10 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
                                       { "Detection", td_boxes_fields(), &e->o.boxes },
                                       { "Evaluation", td_evaluate_fields(), &e->o },
                                       { NULL, NULL, NULL } };
-    if (e->o.raport_file) {
-        path = td_path_join(e->o.workspace ? e->o.workspace : "", e->o.raport_file);
-        if (!path)
-            TD_OUT(TD_ENOMEM);
-    }
     const bool is_mine = td_comm_rank(e->comm) == 0;
-    const td_report_opts ro = { .path = is_mine ? path : NULL,
+    if (is_mine)
+        TD_OUT(name_report(e, &path));
+    const td_report_opts ro = { .path = path,
                                 .to_log = is_mine && e->o.log_format == 1,
                                 .is_compat = e->o.raport_compat,
                                 .has_tf_names = e->o.raport_names == 1,
@@ -243,6 +277,14 @@ td_status td_evaluation_open_device(td_evaluation *e)
     return td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache);
 }
 
+td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p)
+{
+    if (!e->weights)
+        return td_program_init(p, e->o.seed < 0 ? 0 : (uint64_t)e->o.seed);
+    return td_weights_load(e->weights, e->o.weights,
+                           &(td_load_opts){ .use_ema = is_ema, .model = &e->o.model }, p);
+}
+
 static td_status open_judge(evaluation *e)
 {
     const td_judge_opts jo = judge_opts(e);
@@ -252,9 +294,7 @@ static td_status open_judge(evaluation *e)
         TD_TRY(td_weights_check(e->weights, e->o.weights,
                                 &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                                 td_judge_program(e->judge)));
-    TD_TRY(td_weights_load(e->weights, e->o.weights,
-                           &(td_load_opts){ .use_ema = e->o.use_ema, .model = &e->o.model },
-                           td_judge_program(e->judge)));
+    TD_TRY(td_evaluation_load(e, e->o.use_ema, td_judge_program(e->judge)));
     TD_TRY(td_evaluation_check_outputs(e));
     return td_evaluation_open_report(e, td_judge_program(e->judge));
 }

@@ -38,6 +38,12 @@ const char *td_evaluation_split(const td_evaluation *e);
 /** The device, and the precision that it gives. */
 td_status td_evaluation_open_device(td_evaluation *e) TD_CHECKED;
 
+/** Of fresh weights: TD_ESHAPE where the data have more classes than the network. */
+td_status td_evaluation_count_classes(const td_evaluation *e) TD_CHECKED;
+
+/** The weights of the file, or fresh ones where none is named; is_ema: its averages. */
+td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p) TD_CHECKED;
+
 /** Can the files of results be written?  Rank 0 does.  The folder of --draw is made. */
 td_status td_evaluation_check_outputs(const td_evaluation *e) TD_CHECKED;
 

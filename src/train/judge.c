@@ -196,19 +196,25 @@ static void add_scores(const td_verdict_scores *s, const char *prefix, int topk,
 void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
                           int topk, td_report *r)
 {
-    const bool is_compat = td_report_is_compat(r);
-    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
             add_metric(r, prefix, td_box_metric_name(i), v->boxes[i]);
     else
         add_scores(scores, prefix, topk, r);
+    td_verdict_report_times(v, prefix, r);
+}
+
+void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r)
+{
+    const bool is_compat = td_report_is_compat(r);
+    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
     add_metric(r, prefix, "compute_ips",
                is_compat ? v->compute_rates / n_batches : n / v->compute_s);
     add_metric(r, prefix, "total_ips",
                is_compat ? v->total_rates / n_batches : n / (v->data_s + v->compute_s));
     add_metric(r, prefix, "data_time", v->data_s / n_batches);
     add_metric(r, prefix, "compute_latency", v->compute_s / n_batches);
+    add_metric(r, prefix, "compute_time", v->compute_s / n_batches);
     add_metric(r, prefix, "compute_latency_at50", v->p50);
     add_metric(r, prefix, "compute_latency_at90", v->p90);
     add_metric(r, prefix, "compute_latency_at95", v->p95);

@@ -75,6 +75,9 @@ td_status td_verdict_quantiles(td_verdict *v) TD_CHECKED;
 /** Add what was found to the record that is begun: PREFIX.top1, PREFIX.loss and so on. */
 void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r);
 
+/** Of these the speeds and latencies alone. */
+void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r);
+
 /** The same with other scores than those of v->counts. */
 void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
                           int topk, td_report *r);

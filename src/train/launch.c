@@ -16,6 +16,7 @@
 #include "rt/ranks.h"
 #include "tandem/train.h"
 #include "train/preset.h"
+#include "train/rows.h"
 
 static const char *const units[] = { "epoch", "batch", NULL };
 
@@ -48,7 +49,7 @@ static const td_field fields[] = {
     TD_ENUM   (td_launch_opts, iter_unit, 0, units, "what these two count"),
     TD_INT    (td_launch_opts, warmup_steps, 50, 0, 1000000,
                "iterations that the benchmark modes leave out"),
-    TD_BOOL_AS(td_launch_opts, cosine_lr, "cosine_lr", "use_cosine", false,
+    TD_BOOL_AS(td_launch_opts, cosine_lr, "cosine_lr", "use_cosine|use_cosine_lr", false,
                "the same as --lr-schedule cosine"),
     TD_TEXT   (td_launch_opts, to_predict, NULL, "FILE", "the picture of --mode predict"),
 
@@ -72,7 +73,8 @@ static const td_field fields[] = {
     TD_TITLE_BEHIND("The detectors' names"),
     TD_INT    (td_launch_opts, benchmark_iterations, -1, -1, 1000000,
                "measured iterations of --mode benchmark-training and benchmark-inference; -1: 20"),
-    TD_ALIAS  ("model_dir", "workspace"),
+    TD_TEXT   (td_launch_opts, model_dir, NULL, "FOLDER",
+               "--workspace; without weights, --evaluate takes the checkpoint that is there"),
     TD_ALIAS  ("save", "workspace"),
     TD_ALIAS  ("num_workers", "workers"),
     TD_ALIAS  ("log_interval", "print-freq"),
@@ -93,6 +95,8 @@ static const td_field fields[] = {
 
     TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
     TD_ACCEPTED("dali", NULL, "the loader is the same for all"),
+    TD_ACCEPTED("use_dali", NULL, "the loader is the same for all"),
+    TD_LOGGING_ROWS,
     TD_ACCEPTED("gpu_memory_fraction", "X", NO_GPU),
     TD_ACCEPTED("gpu_id", "N", NO_GPU),
     TD_ACCEPTED("use_static_loss_scaling", NULL, "not used by the reference either"),
@@ -208,6 +212,21 @@ static void settle_scaler(td_train_opts *o)
         o->static_loss_scale = 1;
 }
 
+/* TensorFlow's programs have two folders, of results and of checkpoints; a run has one here */
+static td_status settle_workspace(td_train_opts *o)
+{
+    const char *const dir = o->launch.model_dir, *const other = o->launch.named_workspace;
+    if (!dir)
+        return TD_OK;
+    if (other && strcmp(other, dir) != 0 && !td_path_is_same(other, dir))
+        return td_error(TD_EUSAGE,
+                        "--model-dir '%s' and --workspace (--results-dir) '%s' are two folders: a "
+                        "run has one, for results and checkpoints; name it once",
+                        dir, other);
+    o->workspace = dir;
+    return TD_OK;
+}
+
 td_status td_train_settle(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
@@ -225,7 +244,7 @@ td_status td_train_settle(td_train_opts *o)
         o->lr = l->lr_init * batch / 256;
     if (l->cosine_lr)
         o->lr_schedule = 2;
-    return TD_OK;
+    return settle_workspace(o);
 }
 
 void td_train_say_preset(const td_train_opts *o)
@@ -240,4 +259,55 @@ void td_train_say_preset(const td_train_opts *o)
                o->lr, batch);
     else
         td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g pictures a step", l->name, o->lr, batch);
+}
+
+td_status td_pipeline_options(const char *path, const char *overrides, td_model_opts *model,
+                              td_input_opts *input, td_boxes_opts *boxes, td_arena *arena)
+{
+    td_train_opts t;
+    td_field_group groups[7];
+    td_train_defaults(&t);
+    td_train_groups(&t, groups);
+    t.launch.pipeline_config_path = path;
+    t.launch.hparams_overrides = overrides;
+    TD_TRY(td_train_preset(&t, groups, arena));
+    *model = t.model;
+    *boxes = t.boxes;
+    input->label_ids = t.input.label_ids;
+    return TD_OK;
+}
+
+/* the folder whose checkpoint is meant where no weights are named */
+static const char *folder_of_checkpoint(const td_train_opts *o)
+{
+    td_train_opts d;
+    if (o->launch.model_dir)
+        return o->launch.model_dir;
+    td_train_defaults(&d);
+    return is_mode(o, "evaluate") && o->workspace != d.workspace ? o->workspace : NULL;
+}
+
+td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
+{
+    static const char *const modes[] = { "evaluate", "evaluation", "predict",
+                                         "inference_benchmark" };
+    const char *const folder = folder_of_checkpoint(o);
+    bool is_wanted = o->evaluate;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        is_wanted = is_wanted || is_mode(o, modes[i]);
+    if (!is_wanted || !folder || o->resume || o->pretrained_weights)
+        return TD_OK;
+    char *path = td_path_join(folder, o->checkpoint_filename);
+    if (!path)
+        return TD_ENOMEM;
+    td_status st = TD_OK;
+    if (td_path_exists(path))
+        st = (o->resume = td_arena_text(arena, path)) ? TD_OK : TD_ENOMEM;
+    else if (o->launch.model_dir && !is_mode(o, "inference_benchmark"))
+        st = td_error(TD_ENOTFOUND,
+                      "--model-dir: there is no '%s', and neither --resume nor "
+                      "--pretrained-weights names weights",
+                      path);
+    td_free(path);
+    return st;
 }

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "pass/amp.h"
+#include "train/inputs.h"
 #include "train/pipeline.h"
 
 #define TABLE_BYTES ((size_t)1 << 20)
@@ -494,6 +495,25 @@ static bool is_tf_mode(const char *mode)
     return false;
 }
 
+static bool is_ssd300_mode(const char *mode)
+{
+    return strcmp(mode, "training") == 0 || strcmp(mode, "evaluation") == 0 ||
+           strcmp(mode, "benchmark-training") == 0 || strcmp(mode, "benchmark-inference") == 0;
+}
+
+/* modes that are no sections of the table: the job itself knows them */
+static td_status leave_mode(const td_train_opts *o, choice *c)
+{
+    if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
+        return td_error(TD_EUSAGE,
+                        "--mode %s is of SSD300's program, which trains no other network: "
+                        "--arch ssd300 names it, here as well",
+                        c->mode);
+    if (is_tf_mode(c->mode) || is_ssd300_mode(c->mode))
+        *c->mode = '\0';
+    return TD_OK;
+}
+
 static td_status run(const table *t, td_train_opts *o, const td_field_group *groups,
                      td_arena *arena)
 {
@@ -508,8 +528,7 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
     }
     TD_TRY(choose(t, o, &c));
     bool is_launch = o->launch.preset || o->launch.cfg_file || *c.platform || *c.model;
-    if (is_tf_mode(c.mode))
-        *c.mode = '\0';
+    TD_TRY(leave_mode(o, &c));
     if (!is_launch && !*c.mode)
         return TD_OK;
     td_status st = is_launch ? check_complete(&c, o) : TD_OK;

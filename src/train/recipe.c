@@ -63,6 +63,12 @@ enum { AMP_STATS_EVERY = 100 };
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
                "first iterations that TensorFlow's times leave out; -1: as its program does")
 
+/* TensorFlow's configuration of a detector, for jobs that do not train */
+#define PIPELINE_ROWS(T) \
+    TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
+               "network and image size of a detector's pipeline.config"), \
+    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", "other values of its fields")
+
 static const td_field input_fields[] = {
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
                "folder of train/ and val/, or a .safetensors; same as DATA"),
@@ -193,8 +199,9 @@ static const td_field train_fields[] = {
     TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
                "of everything random; -1: from the clock, and said"),
     TD_TITLE("Outputs"),
-    TD_INT    (td_train_opts, gather_checkpoints, 0, -1, 1000000,
-               "epoch checkpoints kept beside the last and the best; -1: all"),
+    TD_INT_OR_SWITCH(td_train_opts, gather_checkpoints, 0, -2, 1000000, "-2",
+               "epoch checkpoints kept beside the last and the best; -1: all; -2, or no number: "
+               "the first ten epochs and every tenth"),
     TD_TEXT   (td_train_opts, raport_file, "experiment_raport.json", "FILE",
                "JSON lines of the run, inside the workspace"),
     REPORT_ROWS(td_train_opts),
@@ -309,6 +316,20 @@ static const td_field evaluate_fields[] = {
     TD_BOOL   (td_evaluate_opts, run_once, false, "with --checkpoint-dir: only the one of now"),
     TD_INT    (td_evaluate_opts, poll_seconds, 180, 1, 1000000,
                "with --checkpoint-dir: between two looks for a new one"),
+    TD_TITLE_BEHIND("Names of the reference programs"),
+    TD_TEXT_AS(td_evaluate_opts, workspace, "workspace", "results_dir|save", NULL, "FOLDER",
+               "where --raport-file goes; alone, evaluation.json there"),
+    TD_TEXT   (td_evaluate_opts, model_dir, NULL, "FOLDER",
+               "--workspace; without weights, the checkpoint that is there is judged"),
+    PIPELINE_ROWS(td_evaluate_opts),
+    TD_ALIAS  ("data_dir", "data"),
+    TD_ALIAS  ("log_filename", "raport-file"),
+    TD_ALIAS  ("json_summary", "raport-file"),
+    TD_ALIAS  ("eval_batch_size", "batch-size"),
+    TD_ALIAS  ("num_workers", "workers"),
+    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
+    TD_ACCEPTED("sample_1_of_n_eval_on_train_examples", "N", "--sample-1-of-n is for both"),
+    TD_LOGGING_ROWS,
     TD_END,
 };
 
@@ -361,6 +382,11 @@ static const td_field benchmark_fields[] = {
                "iterations before them that do not count"),
     TD_ENUM   (td_benchmark_opts, iter_unit, 0, iter_units, "what is counted there"),
     TD_ACCEPTED("percentiles", "LIST", "90, 95 and 99 are always there"),
+    TD_TEXT_AS(td_benchmark_opts, weights, "weights",
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
+               "inference: of this file; else fresh ones"),
+    TD_TEXT   (td_benchmark_opts, checkpoint_dir, NULL, "FOLDER",
+               "inference: of the checkpoint of a training in this folder"),
     TD_BOOL   (td_benchmark_opts, walkthrough, false,
                "fp32, mixed, mixed and fused, that at twice the batch: a table"),
     TD_BOOL   (td_benchmark_opts, largest_batch, false,
@@ -380,6 +406,31 @@ static const td_field benchmark_fields[] = {
     TD_DEVICE_ROWS(td_benchmark_opts),
     TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
     LOG_ROW   (td_benchmark_opts),
+    TD_TITLE_BEHIND("Report"),
+    TD_TEXT_AS(td_benchmark_opts, workspace, "workspace", "results_dir|model_dir|save", NULL,
+               "FOLDER",
+               "where --raport-file goes; alone, benchmark.json there"),
+    TD_TEXT_AS(td_benchmark_opts, raport_file, "raport_file", "log_filename|json_summary", NULL,
+               "FILE",
+               "JSON lines of the measured iterations"),
+    TD_INT_AS (td_benchmark_opts, print_freq, "print_freq", "p|display_every|log_interval", 10, 1,
+               1000000000, NULL,
+               "iterations between two of its records"),
+    TD_ENUM   (td_benchmark_opts, log_format, 0, log_formats,
+               "dll: the records as lines of the reference programs, too"),
+    TD_BOOL   (td_benchmark_opts, raport_compat, false,
+               "report as the reference: means of rates"),
+    TD_ENUM   (td_benchmark_opts, raport_names, 0, raport_names,
+               "names in the report; tf: train_throughput, eval_latency_avg ... beside the others"),
+    TD_TITLE_BEHIND("Names of the reference programs"),
+    PIPELINE_ROWS(td_benchmark_opts),
+    TD_ALIAS  ("data_dir", "data"),
+    TD_ALIAS  ("synthetic_data_size", "image-size"),
+    TD_ALIAS  ("benchmark_iterations", "iters"),
+    TD_ALIAS  ("benchmark_warmup", "warmup"),
+    TD_ALIAS  ("num_workers", "workers"),
+    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
+    TD_LOGGING_ROWS,
     TD_END,
 };
 

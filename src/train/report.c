@@ -142,7 +142,8 @@ static td_status open_json(td_report *r)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     if (goes_on)
         TD_TRY(cut_half_record(r));
-    const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects };
+    const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects,
+                                 r->o.is_benchmark };
     TD_TRY(td_metric_each(&c, write_metadata, r));
     for (int i = 0; i < r->n_classes; i++)
         TD_TRY(write_metadata(r, r->classes[i], td_metric_find(r->classes[i])));
@@ -257,6 +258,8 @@ static td_status write_events(td_report *r)
         return TD_OK;
     for (int i = 0; i < r->n; i++) {
         char tag[300];
+        if (r->values[i].metric && r->values[i].metric->level == TD_METRIC_JSON_ONLY)
+            continue;
         snprintf(tag, sizeof tag, "%s/%s", kinds[r->n_step], r->values[i].name);
         if (isfinite(r->values[i].value))
             TD_TRY(td_tensorboard_scalar(r->events, tag, step, r->values[i].value));

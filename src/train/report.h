@@ -27,6 +27,7 @@ typedef struct {
     bool has_tf_names;          /* TensorFlow's names of the results beside the others */
     bool has_l2_loss;           /* what weight decay adds to the loss is among the results */
     bool detects;               /* scores are those of boxes */
+    bool is_benchmark;          /* figures of the reference's benchmarks are among the results */
     int topk;                   /* 0: 5 */
     int n_classes;              /* whose AP is told, "val.AP.NAME"; the first 200 of them */
     const char *const *classes; /* [n_classes] names */

@@ -27,7 +27,8 @@ struct td_report_csv {
 static td_status add_column(void *ctx, const char *name, const td_metric *m)
 {
     td_report_csv *c = ctx;
-    (void)m;
+    if (m->level == TD_METRIC_JSON_ONLY)
+        return TD_OK;
     if (c->n_step == 2 && !td_text_starts(name, "train.")) /* only ends of epochs have others */
         return TD_OK;
     TD_CHECK(c->n < MAX_COLUMNS);
@@ -111,7 +112,7 @@ td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out)
     c->path = td_copy_text(o->path);
     if (!c->path)
         TD_OUT(TD_ENOMEM);
-    const td_metric_choice choice = { o->topk, false, o->has_l2_loss, o->detects };
+    const td_metric_choice choice = { o->topk, false, o->has_l2_loss, o->detects, false };
     TD_OUT(td_metric_each(&choice, add_column, c));
     TD_OUT(begin_file(c, o));
     *out = c;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* clang-format off */
-enum { ANY, CLASSES, BOXES };
+enum { ANY, CLASSES, BOXES, BENCHMARKS };
 
 static const td_metric of_training[] = {
     { "loss",                 TD_UNIT_NULL, 5, 0, ANY },
@@ -36,6 +36,7 @@ static const td_metric of_validation[] = {
     { "total_ips",             "images/s",   2, 0, ANY },
     { "data_time",             "s",          5, 1, ANY },
     { "compute_latency",       "s",          5, 0, ANY },
+    { "compute_time",          "s",          5, TD_METRIC_JSON_ONLY, ANY },
     { "compute_latency_at50",  "s",          5, 1, ANY },
     { "compute_latency_at90",  "s",          5, 1, ANY },
     { "compute_latency_at95",  "s",          5, 1, ANY },
@@ -81,6 +82,20 @@ static const td_metric of_tf[] = {
     { "DetectionBoxes_Recall/AR@100 (small)", NULL, 4, 0, BOXES },
     { "DetectionBoxes_Recall/AR@100 (medium)", NULL, 4, 0, BOXES },
     { "DetectionBoxes_Recall/AR@100 (large)", NULL, 4, 0, BOXES },
+    { "total_ips",             "images/s",   2, 0, BENCHMARKS },
+    { "infer_throughput",      "images/s",   2, 0, BENCHMARKS },
+    { "eval_avg_latency",      "ms",         3, 0, BENCHMARKS },
+    { "eval_90%_latency",      "ms",         3, 0, BENCHMARKS },
+    { "eval_95%_latency",      "ms",         3, 0, BENCHMARKS },
+    { "eval_99%_latency",      "ms",         3, 0, BENCHMARKS },
+};
+
+/* as SSD300's program names what a benchmark comes to */
+static const td_metric of_ssd300[] = {
+    { "avg_img/sec",           "images/s",   2, 0, BENCHMARKS },
+    { "med_img/sec",           "images/s",   2, 0, BENCHMARKS },
+    { "min_img/sec",           "images/s",   2, 0, BENCHMARKS },
+    { "max_img/sec",           "images/s",   2, 0, BENCHMARKS },
 };
 
 static const td_metric of_class = { TD_METRIC_CLASS, NULL, 4, 2, BOXES };
@@ -93,6 +108,7 @@ static const struct {
     { "train.",   of_training,   sizeof of_training / sizeof *of_training },
     { "val.",     of_validation, sizeof of_validation / sizeof *of_validation },
     { "val_ema.", of_validation, sizeof of_validation / sizeof *of_validation },
+    { "",         of_ssd300,     sizeof of_ssd300 / sizeof *of_ssd300 },
     { "",         of_tf,         sizeof of_tf / sizeof *of_tf },
 };
 /* clang-format on */
@@ -130,6 +146,8 @@ static bool is_chosen(const td_metric_choice *c, int group, const td_metric *m)
         return false;
     if (td_text_starts(m->name, "top5") && c->topk == 1)
         return false;
+    if (m->of == BENCHMARKS)
+        return c->is_benchmark;
     return m->of == ANY || (m->of == BOXES) == c->detects;
 }
 

@@ -15,12 +15,15 @@
 
 enum { TD_METRIC_CLASSES_MAX = 200 };
 
+enum { TD_METRIC_JSON_ONLY = 3 }; /* td_metric.level */
+
 #define TD_UNIT_NULL "" /* the reference has one, that is null; without unit: NULL */
 
 typedef struct {
     const char *name, *unit;
     int decimals; /* -1: as many as the number has */
-    int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only, 2: never */
+    int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only, 2: never,
+                     3: in the JSON lines alone */
     int of;       /* 0: of every job; else of classes or of boxes */
 } td_metric;
 
@@ -31,7 +34,8 @@ const td_metric *td_metric_find(const char *name);
 typedef struct {
     int topk; /* what stands for top5 */
     bool has_tf_names, has_l2_loss;
-    bool detects; /* boxes' scores in the place of accuracies */
+    bool detects;      /* boxes' scores in the place of accuracies */
+    bool is_benchmark; /* and what the reference's benchmarks print */
 } td_metric_choice;
 
 /** Call `each` with every full name. */

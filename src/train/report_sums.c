@@ -164,7 +164,7 @@ static void add_accuracies(const td_verdict *v, int topk, td_report *r)
         td_report_add(r, name, td_percent(v->counts.n_topk, v->counts.n) / 100);
 }
 
-td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r)
+td_status td_tf_times_report(const td_verdict *v, int n_warm, td_report *r)
 {
     static const double q[] = { 0.9, 0.95, 0.99 };
     static const char *const names[] = { "eval_latency_p90", "eval_latency_p95",
@@ -174,14 +174,19 @@ td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_rep
     TD_TRY(tf_times(v->latency + (n > 0 ? n_warm : 0), n, &sum, at, q, 3));
     const double per_batch = v->n_batches ? (double)v->counts.n / (double)v->n_batches : 0;
     const double n_images = n_warm ? per_batch * n : (double)v->counts.n;
-    if (v->detects)
-        for (int i = 0; i < TD_BOX_METRICS; i++)
-            td_report_add(r, td_box_metric_log_name(i), v->boxes[i]);
-    else
-        add_accuracies(v, topk, r);
     td_report_add(r, "eval_throughput", n > 0 ? n_images / sum : (double)NAN);
     td_report_add(r, "eval_latency_avg", n > 0 ? sum / n * 1e3 : (double)NAN);
     for (int i = 0; i < 3; i++)
         td_report_add(r, names[i], at[i] * 1e3);
     return TD_OK;
+}
+
+td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r)
+{
+    if (v->detects)
+        for (int i = 0; i < TD_BOX_METRICS; i++)
+            td_report_add(r, td_box_metric_log_name(i), v->boxes[i]);
+    else
+        add_accuracies(v, topk, r);
+    return td_tf_times_report(v, n_warm, r);
 }

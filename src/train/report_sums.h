@@ -72,10 +72,11 @@ void td_run_sums_release(td_run_sums *s);
 td_status td_run_sums_add_line(td_run_sums *s, double rate) TD_CHECKED;
 
 /**
- * TensorFlow's names of a validation's results into the record that is begun: accuracies as
- * fractions, latencies in ms with quantiles between the two nearest, the first `n_warm` batches
- * left out of the times; NaN where nothing is left.
+ * TensorFlow's names of a validation's results into the record that is begun: latencies in ms with
+ * quantiles between the two nearest, the first `n_warm` batches left out of the times; NaN where
+ * nothing is left.  td_tf_verdict_report has the accuracies before them, as fractions.
  */
+td_status td_tf_times_report(const td_verdict *v, int n_warm, td_report *r) TD_CHECKED;
 td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r) TD_CHECKED;
 
 #endif

@@ -28,6 +28,11 @@ extern const char *const td_tune_names[], *const td_interpolation_names[]; /* re
     TD_TEXT   (T, classes, NULL, "FILE", \
                "names of the network's classes, lines or JSON, in place of " others)
 
+/* where TensorFlow's programs log: this one always logs to stderr */
+#define TD_LOGGING_ROWS \
+    TD_ACCEPTED("alsologtostderr", NULL, "the log goes to stderr"), \
+    TD_ACCEPTED("alsologtostder", NULL, "the log goes to stderr")
+
 /* of jobs that look at pictures one by one */
 #define TD_PICTURE_ROWS(T) \
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \

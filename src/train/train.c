@@ -86,7 +86,9 @@ static td_status epoch_path(const job *j, int64_t epoch, char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-/* --gather-checkpoints: N last epochs beside the last and the best, -1 all */
+enum { GATHER_TENTHS = -2, FIRST_EPOCHS = 10 };
+
+/* --gather-checkpoints: N last epochs beside the last and the best, -1 all, -2 as in 2019 */
 static td_status keep_epoch(job *j, int64_t epoch)
 {
     char *now = NULL, *old = NULL;
@@ -94,6 +96,8 @@ static td_status keep_epoch(job *j, int64_t epoch)
     int keep = j->o.gather_checkpoints;
     td_status st = TD_OK;
     if (keep == 0 || !td_train_writes(j))
+        return TD_OK;
+    if (keep == GATHER_TENTHS && epoch >= FIRST_EPOCHS && epoch % FIRST_EPOCHS)
         return TD_OK;
     TD_OUT(epoch_path(j, epoch, &now));
     TD_OUT(at_step(j, td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config))));

@@ -15,8 +15,6 @@
 #include "train/checkpoint.h"
 #include "train/weight_file.h"
 
-#define CHECKPOINT "checkpoint.safetensors" /* the default of --checkpoint-filename */
-
 enum { NAP_MS = 200 };
 
 /* a file that is replaced is another file, or was written at another time */
@@ -109,7 +107,7 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
     td_evaluate_opts o = *opts;
     version seen = { 0 };
     bool is_over = false;
-    char *path = td_path_join(o.checkpoint_dir, CHECKPOINT);
+    char *path = td_path_join(o.checkpoint_dir, TD_CHECKPOINT_NAME);
     td_status st = path ? TD_OK : TD_ENOMEM;
     o.weights = path;
     TD_OUT(st);
@@ -119,7 +117,7 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
     if (!td_path_is_folder(o.checkpoint_dir))
         TD_OUT(td_error(TD_ENOTFOUND, "'%s' is no folder", o.checkpoint_dir));
     if (o.run_once && !td_path_exists(path))
-        TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no " CHECKPOINT, o.checkpoint_dir));
+        TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no " TD_CHECKPOINT_NAME, o.checkpoint_dir));
     while (!is_over) {
         if (!wait_for_other(path, &seen, o.poll_seconds))
             TD_OUT(td_error(TD_ESTOPPED, "a signal came"));
