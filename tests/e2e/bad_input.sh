@@ -71,7 +71,7 @@ fails 2 "DATA is 'set' and --data is 'other': only one can be meant" evaluate se
 expect 0 evaluate set --data set $own --weights w.safetensors
 fails 2 '--no-checkpoints and --checkpoint-every exclude each other' train set $net --no-checkpoints --checkpoint-every 2
 fails 2 '--early-stopping-patience needs a validation' train set $net --training-only --early-stopping-patience 2
-fails 2 '--evaluate needs --resume or --pretrained-weights' train set $net --evaluate
+fails 2 'fresh weights have no averages' train set $net --evaluate --use-ema 0.9
 fails 2 'exclude each other' train set $net --resume good/checkpoint.safetensors --pretrained-weights w.safetensors
 
 # --- data: folders ------------------------------------------------------------------------------

@@ -110,11 +110,13 @@ expect 0 train $net set --epochs 12 --run-epochs 12 --lr 0.01 --workspace RUN --
 [ "$(ls RUN/checkpoint_*)" = "$(for i in 0 1 2 3 4 5 6 7 8 9 10; do printf 'RUN/checkpoint_%04d.safetensors\n' $i; done)" ] ||
     complain "--gather-checkpoints without a number kept $(ls RUN)"
 cp RUN/experiment_raport.json before.json
-expect 0 train --mode=evaluate --model_dir RUN --threads 1 # the data are those of the checkpoint
+expect 2 train --mode=evaluate --model_dir RUN --threads 1
+says "resume 'RUN/checkpoint.safetensors' needs DATA too"
+expect 0 train --mode=evaluate --model_dir RUN --data_dir set --threads 1
 prints '^pictures +10$'
 cp out evaluated
 cmp -s before.json RUN/experiment_raport.json || complain "an evaluation wrote over the training's report"
-for line in '--mode=evaluate --results_dir RUN --data_dir set' '--evaluate --resume RUN/checkpoint.safetensors --data_dir set'; do
+for line in '--mode=evaluate --results_dir RUN --data set' '--evaluate --resume RUN/checkpoint.safetensors --data_dir set'; do
     expect 0 train $line --threads 1
     [ "$(head -4 out)" = "$(head -4 evaluated)" ] || complain "another result"
 done

@@ -65,6 +65,6 @@ expect 2 train --mode predict
 says "wants --to-predict FILE"
 expect 2 train --mode predict --to_predict p.jpg
 says "wants --resume or --pretrained-weights"
-expect 2 train $small --mode evaluate
-says "evaluate needs --resume or --pretrained-weights"
+expect 0 train $small --mode evaluate --prof 1 -b 4
+says "neither --resume nor --pretrained-weights is given: the weights are fresh ones"
 finish
