@@ -2,14 +2,15 @@
 #
 #   tandem       the command, libtandem.so, manual pages, completions, the unit for `tandem serve`
 #   tandem-dev   headers, libtandem.a, pkg-config and CMake files
-#   tandem-mpi   libtandem_mpi.so, where MPI was there at build time
+#   tandem-mpi   LIBDIR/tandem/libtandem_mpi.so, where MPI was there at build time
 #
 # Dependencies are what dpkg-shlibdeps finds.  Where the distribution's oneDNN is too old (Debian 12), `tandem`
 # holds the copy that scripts/setup fetched, in /usr/lib/TRIPLET/tandem.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tandem)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "The Tandem authors <tandem@localhost>")
+set(TANDEM_MAINTAINER "The Tandem authors <tandem@localhost>" CACHE STRING "who distributes the packages, with an address")
+set(CPACK_PACKAGE_CONTACT ${TANDEM_MAINTAINER})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trains, evaluates and runs image networks on the CPU")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
@@ -49,19 +50,30 @@ if(TARGET tandem_mpi)
     set(CPACK_COMPONENT_MPI_DESCRIPTION "Lets ranks of Tandem that mpirun starts find each other.")
 endif()
 
-# what Debian's rules want in every package, and options of the service, which upgrades leave alone
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/packaging)
-file(WRITE ${CMAKE_BINARY_DIR}/packaging/conffiles "/etc/default/tandem-serve\n")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/packaging/conffiles)
-set(compressed ${CMAKE_BINARY_DIR}/packaging/changelog.gz)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/CHANGELOG.md)
-execute_process(COMMAND gzip -9n INPUT_FILE ${CMAKE_SOURCE_DIR}/CHANGELOG.md OUTPUT_FILE ${compressed}
-    COMMAND_ERROR_IS_FATAL ANY)
+# What Debian's rules want in every package; options of the service are a file that upgrades leave alone.
+set(made ${CMAKE_BINARY_DIR}/packaging)
+file(MAKE_DIRECTORY ${made})
+file(WRITE ${made}/conffiles "/etc/default/tandem-serve\n")
+file(WRITE ${made}/triggers "activate-noawait ldconfig\n")
+set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+file(WRITE ${made}/shlibs "libtandem ${abi} tandem (>= ${abi}.0)\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${made}/conffiles ${made}/triggers ${made}/shlibs)
+string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, where it is set
+file(WRITE ${made}/changelog.Debian "tandem (${PROJECT_VERSION}-1) unstable; urgency=medium
+
+  * Version ${PROJECT_VERSION}: see changelog.gz.
+
+ -- ${TANDEM_MAINTAINER}  ${now}
+")
+configure_file(CHANGELOG.md ${made}/changelog COPYONLY)
+foreach(name changelog changelog.Debian)
+    execute_process(COMMAND gzip -9n INPUT_FILE ${made}/${name} OUTPUT_FILE ${made}/${name}.gz COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     foreach(pair runtime:tandem devel:tandem-dev mpi:tandem-mpi)
         string(REGEX REPLACE ":.*" "" component ${pair})
         string(REGEX REPLACE ".*:" "" package ${pair})
-        install(FILES packaging/copyright NOTICE ${compressed} DESTINATION share/doc/${package}
+        install(FILES packaging/copyright NOTICE ${made}/changelog.gz ${made}/changelog.Debian.gz DESTINATION share/doc/${package}
             COMPONENT ${component} EXCLUDE_FROM_ALL)
     endforeach()
     install(FILES packaging/tandem-serve.default DESTINATION /etc/default RENAME tandem-serve

@@ -15,16 +15,19 @@
 #include <unistd.h>
 
 #define LIBRARY "libtandem_mpi.so"
+#ifndef TD_PRIVATE_DIR
+#define TD_PRIVATE_DIR "../lib/tandem" /* from the program to where it is installed */
+#endif
 
 static const td_mpi_plugin *opened; /* between td_mpi_meet and td_mpi_leave */
 
 /* --- the library ------------------------------------------------------------------------------ */
 
-/* beside the program, in ../lib beside it, or where the system looks */
+/* in the program's folder, where both are installed, or where the system searches */
 static void *open_library(char *path, size_t room)
 {
-    static const char *const places[] = { "%.*s/" LIBRARY, "%.*s/../lib/" LIBRARY,
-                                          "%.*s/../lib/x86_64-linux-gnu/" LIBRARY };
+    static const char *const places[] = { "%.*s/" LIBRARY, "%.*s/" TD_PRIVATE_DIR "/" LIBRARY,
+                                          "%.*s/../lib/tandem/" LIBRARY };
     char exe[512];
     const char *named = getenv("TANDEM_MPI_PLUGIN");
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);

@@ -76,6 +76,11 @@ if command -v systemd-analyze >/dev/null 2>&1; then
     sed "s|^ExecStart=[^ ]*|ExecStart=$prefix/bin/tandem|" "$unit" >tandem-serve.service
     systemd-analyze verify --man=no ./tandem-serve.service >verify.txt 2>&1 || true # it judges the machine's other units, too
     ! grep 'tandem-serve' verify.txt || fail "systemd-analyze finds faults in tandem-serve.service"
+    # 0 to 100: what a service could do to its machine
+    if systemd-analyze security --help 2>&1 | grep -q -- --threshold; then
+        systemd-analyze security --offline=yes --threshold=25 ./tandem-serve.service >verify.txt 2>&1 ||
+            { cat verify.txt; fail "tandem-serve.service is exposed"; }
+    fi
 fi
 
 # --- uninstall: what was installed, and nothing else ----------------------------------------------
