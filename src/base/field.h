@@ -227,14 +227,30 @@ TD_CHECKED td_status td_options_config_json(const td_field_group *groups, const 
 /** All present values as the YAML that td_options_config reads back to the same. */
 void td_options_yaml(const td_field_group *groups, td_text *out);
 
-/** The option part of a help page, one aligned row per visible field with default and range. */
-void td_options_help(const td_field_group *groups, td_text *out);
+/**
+ * The option part of a help page, one aligned row per visible field with default and range, in
+ * lines of at most `columns`.  `usual`, "epochs,lr", names the rows that come first, in that order,
+ * and are not repeated under their own title; NULL: none.
+ */
+void td_options_help(const td_field_group *groups, const char *usual, int columns, td_text *out);
 
 /** The same as a Markdown table. */
-void td_options_markdown(const td_field_group *groups, td_text *out);
+void td_options_markdown(const td_field_group *groups, const char *usual, td_text *out);
 
 /** The same as the sections of a manual page, troff with the man macros. */
-void td_options_man(const td_field_group *groups, td_text *out);
+void td_options_man(const td_field_group *groups, const char *usual, td_text *out);
+
+/** Columns for help on stdout: the terminal's, within 60 and 120; 80 when it is no terminal. */
+int td_help_columns(void);
+
+typedef struct {
+    int indent;       /* of all lines but the first, which begins where the caller is */
+    int columns;      /* a line's, at most; a longer word has a line of its own */
+    const char *mark; /* at the end of each line that is continued; "" or " \\" */
+} td_wrap;
+
+/** The words of `text`, parted by spaces and line ends, in lines; ends with a line end. */
+void td_text_add_wrapped(td_text *out, const char *text, size_t n_text, const td_wrap *w);
 
 /** `text` with troff's own characters escaped, line by line. */
 void td_text_add_man(td_text *out, const char *text);

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/field_parts.h"
+#include "base/os.h"
 
-#define HELP_COLUMN  32 /* where the meaning starts */
-#define LINE_COLUMNS 100
+#define HELP_COLUMN 32 /* where the meaning starts */
+
+enum { COLUMNS = 80, COLUMNS_MIN = 60, COLUMNS_MAX = 120 }; /* beyond that lines are hard to read */
 
 const char *td_field_meta(const td_field *f)
 {
@@ -145,28 +147,38 @@ void td_field_meaning(const td_field *f, td_text *out)
     td_text_release(&range);
 }
 
-/* words of `text` from the present column on; new lines start at HELP_COLUMN */
-static void add_wrapped(const char *text, td_text *out)
+int td_help_columns(void)
 {
-    size_t column = HELP_COLUMN;
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, " ");
-        bool is_first = column == HELP_COLUMN;
-        if (!is_first && column + 1 + n > LINE_COLUMNS) {
-            td_text_add(out, "\n%*s", HELP_COLUMN, "");
-            column = HELP_COLUMN;
+    const int n = td_terminal_columns();
+    return n == 0 ? COLUMNS : n < COLUMNS_MIN ? COLUMNS_MIN : n > COLUMNS_MAX ? COLUMNS_MAX : n;
+}
+
+void td_text_add_wrapped(td_text *out, const char *text, size_t n_text, const td_wrap *w)
+{
+    size_t column = (size_t)w->indent;
+    const char *end = text + n_text;
+    bool is_first = true;
+    for (const char *p = text; p < end;) {
+        size_t n = 0;
+        while (p + n < end && p[n] != ' ' && p[n] != '\n')
+            n++;
+        if (!is_first && column + 1 + n + strlen(w->mark) > (size_t)w->columns) {
+            td_text_add(out, "%s\n%*s", w->mark, w->indent, "");
+            column = (size_t)w->indent;
             is_first = true;
         }
         td_text_add(out, "%s%.*s", is_first ? "" : " ", (int)n, p);
         column += n + !is_first;
-        p += n;
-        p += strspn(p, " ");
+        is_first = false;
+        for (p += n; p < end && (*p == ' ' || *p == '\n');)
+            p++;
     }
     td_text_add(out, "\n");
 }
 
-static void add_row(const td_field *f, td_text *out)
+static void add_row(const td_field *f, int columns, td_text *out)
 {
+    const td_wrap wrap = { .indent = HELP_COLUMN, .columns = columns, .mark = "" };
     size_t start = out->len;
     td_text_add(out, has_short(f) ? "  " : "      ");
     add_spellings(f, out);
@@ -179,7 +191,7 @@ static void add_row(const td_field *f, td_text *out)
 
     td_text meaning = { 0 };
     td_field_meaning(f, &meaning);
-    add_wrapped(td_text_get(&meaning), out);
+    td_text_add_wrapped(out, td_text_get(&meaning), meaning.len, &wrap);
     if (td_text_status(&meaning) != TD_OK && out->st == TD_OK)
         out->st = td_text_status(&meaning);
     td_text_release(&meaning);
@@ -190,21 +202,62 @@ static bool is_visible(const td_row_walk *w)
     return w->field->help != NULL;
 }
 
-/* every visible row through `add`, a title at a time with `head` before it */
-static void walk(const td_field_group *groups,
-                 void (*head)(const char *title, const char *gap, td_text *out),
-                 void (*add)(const td_field *, td_text *), td_text *out)
+/* one form of page: how a title and a row are written */
+typedef struct {
+    void (*head)(const char *title, const char *gap, td_text *out);
+    void (*row)(const td_field *, int columns, td_text *out);
+    const char *usual; /* names of the rows that come first, under a title of their own */
+    int columns;
+} page_form;
+
+/* the next name of a list with commas; NULL at the end */
+static const char *next_usual(const char **rest, size_t *n)
 {
-    const char *gap = "";
+    const char *name = *rest;
+    if (!name || !*name)
+        return NULL;
+    *n = strcspn(name, ",");
+    *rest = name + *n + (name[*n] == ',');
+    return name;
+}
+
+static bool is_usual(const td_field *f, const char *usual)
+{
+    size_t n;
+    for (const char *name; (name = next_usual(&usual, &n));)
+        if (strlen(f->name) == n && strncmp(f->name, name, n) == 0)
+            return true;
+    return false;
+}
+
+static void walk_usual(const td_field_group *groups, const page_form *form, td_text *out)
+{
+    size_t n;
+    const char *rest = form->usual;
+    form->head("Usual options", "", out);
+    for (const char *name; (name = next_usual(&rest, &n));) {
+        td_row_walk w = { .group = groups };
+        while (td_row_next(&w))
+            if (is_visible(&w) && strlen(w.field->name) == n && !strncmp(w.field->name, name, n))
+                form->row(w.field, form->columns, out);
+    }
+}
+
+/* every visible row, the usual ones first, then a title at a time */
+static void walk(const td_field_group *groups, const page_form *form, td_text *out)
+{
+    const char *gap = form->usual ? "\n" : "";
     td_row_walk w = { .group = groups };
+    if (form->usual)
+        walk_usual(groups, form, out);
     while (td_row_next(&w)) {
         if (!is_visible(&w) || !td_row_opens_title(groups, &w, is_visible))
             continue;
-        head(w.title, gap, out);
+        form->head(w.title, gap, out);
         td_row_walk r = { .group = groups };
         while (td_row_next(&r))
-            if (is_visible(&r) && strcmp(r.title, w.title) == 0)
-                add(r.field, out);
+            if (is_visible(&r) && strcmp(r.title, w.title) == 0 && !is_usual(r.field, form->usual))
+                form->row(r.field, form->columns, out);
         gap = "\n";
     }
 }
@@ -214,9 +267,10 @@ static void text_head(const char *title, const char *gap, td_text *out)
     td_text_add(out, "%s%s:\n", gap, title);
 }
 
-void td_options_help(const td_field_group *groups, td_text *out)
+void td_options_help(const td_field_group *groups, const char *usual, int columns, td_text *out)
 {
-    walk(groups, text_head, add_row, out);
+    const page_form form = { text_head, add_row, usual, columns };
+    walk(groups, &form, out);
 }
 
 /* --- Markdown -------------------------------------------------------------------------------- */
@@ -231,8 +285,9 @@ static void add_cell(const char *text, td_text *out)
     }
 }
 
-static void add_markdown_row(const td_field *f, td_text *out)
+static void add_markdown_row(const td_field *f, int columns, td_text *out)
 {
+    (void)columns;
     td_text range = { 0 };
     td_field_range(f, &range);
     td_text_add(out, "| `");
@@ -259,9 +314,10 @@ static void markdown_head(const char *title, const char *gap, td_text *out)
                 title);
 }
 
-void td_options_markdown(const td_field_group *groups, td_text *out)
+void td_options_markdown(const td_field_group *groups, const char *usual, td_text *out)
 {
-    walk(groups, markdown_head, add_markdown_row, out);
+    const page_form form = { markdown_head, add_markdown_row, usual, 0 };
+    walk(groups, &form, out);
 }
 
 /* --- troff ----------------------------------------------------------------------------------- */
@@ -293,8 +349,9 @@ static void add_escaped(void (*write)(const td_field *, td_text *), const td_fie
     td_text_release(&part);
 }
 
-static void add_man_row(const td_field *f, td_text *out)
+static void add_man_row(const td_field *f, int columns, td_text *out)
 {
+    (void)columns;
     td_text_add(out, ".TP\n.B ");
     add_escaped(add_spellings, f, out);
     td_text_add(out, "\n");
@@ -308,7 +365,8 @@ static void man_head(const char *title, const char *gap, td_text *out)
     td_text_add(out, ".SS %s\n", title);
 }
 
-void td_options_man(const td_field_group *groups, td_text *out)
+void td_options_man(const td_field_group *groups, const char *usual, td_text *out)
 {
-    walk(groups, man_head, add_man_row, out);
+    const page_form form = { man_head, add_man_row, usual, 0 };
+    walk(groups, &form, out);
 }

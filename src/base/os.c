@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -192,6 +193,12 @@ td_status td_file_write(const char *path, const void *bytes, size_t n_bytes)
     if (close(fd) != 0 && st == TD_OK)
         st = td_error_errno(TD_EIO, "cannot write '%s'", path);
     return st;
+}
+
+int td_terminal_columns(void)
+{
+    struct winsize w;
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
 }
 
 /* --- paths and folders ----------------------------------------------------------------------- */

@@ -38,6 +38,9 @@ TD_CHECKED td_status td_file_read_into(const char *path, size_t max_bytes, char 
 /** Create or replace `path` with these bytes (not atomic; io/atomic.h is). */
 TD_CHECKED td_status td_file_write(const char *path, const void *bytes, size_t n_bytes);
 
+/** Columns of the terminal that stdout is; 0: it is none. */
+int td_terminal_columns(void);
+
 bool td_path_exists(const char *path);
 bool td_path_is_folder(const char *path);
 bool td_path_is_file(const char *path); /* a regular one */

@@ -328,6 +328,8 @@ const td_verb td_verb_train = {
                 "tandem train flowers --resume checkpoint.safetensors\n"
                 "tandem train flowers --pretrained-weights resnet50.safetensors --lr 0.01\n"
                 "tandem train --data-backend synthetic --arch resnet50 -b 32 --prof 10",
+    .usual = "arch,image_size,batch_size,epochs,lr,lr_schedule,amp,pretrained_weights,resume,"
+             "workspace",
     .n_args_max = 1,
     .has_json = true,
     .opts_bytes = sizeof(td_train_opts),

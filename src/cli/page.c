@@ -11,35 +11,70 @@
 #include "tandem/model.h"
 #include "tandem/train.h"
 
+static void add_words(const char *text, int indent, int columns, td_text *out)
+{
+    const td_wrap w = { indent, columns, "" };
+    td_text_add_wrapped(out, text, strlen(text), &w);
+}
+
 static void text_overview(td_text *out)
 {
+    const int columns = td_help_columns();
     td_text_add(out, "tandem %s: trains, evaluates and runs image networks\n\n", td_version());
     td_text_add(out, "usage: tandem VERB [OPTIONS] [ARGUMENTS]\n\n");
-    for (int i = 0; td_verb_at(i); i++)
-        td_text_add(out, "  %-10s %s\n", td_verb_at(i)->name, td_verb_at(i)->summary);
-    td_text_add(out,
-                "\n'tandem help VERB' or 'tandem VERB --help' shows a verb's options, 'tandem help "
-                "presets' the recipes.\nExit codes: 0 done, 1 failed, 2 usage, 3 stopped by a "
-                "signal after saving, 4 below "
-                "--require.\n");
+    for (int i = 0; td_verb_at(i); i++) {
+        td_text_add(out, "  %-10s ", td_verb_at(i)->name);
+        add_words(td_verb_at(i)->summary, 13, columns, out);
+    }
+    td_text_add(out, "\n");
+    add_words("'tandem help VERB' or 'tandem VERB --help' shows a verb's options, 'tandem help "
+              "presets' the recipes.",
+              0, columns, out);
+    add_words("Exit codes: 0 done, 1 failed, 2 usage, 3 stopped by a signal after saving, 4 below "
+              "--require.",
+              0, columns, out);
+}
+
+/* paragraphs, parted by empty lines, whose lines are filled anew */
+static void add_paragraphs(const char *text, int columns, td_text *out)
+{
+    const td_wrap w = { 0, columns, "" };
+    for (const char *s = text; *s;) {
+        const char *end = strstr(s, "\n\n");
+        const size_t n = end ? (size_t)(end - s) : strlen(s);
+        td_text_add_wrapped(out, s, n, &w);
+        td_text_add(out, "\n");
+        s += n + (end ? 2 : 0);
+    }
 }
 
 static void add_text_page(const td_verb *v, const td_field_group *groups, td_text *out)
 {
-    td_text_add(out, "tandem %s: %s\n\nusage: tandem %s [OPTIONS]%s%s\n\n%s\n\n", v->name,
-                v->summary, v->name, *v->arguments ? " " : "", v->arguments, v->about);
-    td_options_help(groups, out);
+    const int columns = td_help_columns();
+    const td_wrap example = { .indent = 6, .columns = columns, .mark = " \\" };
+    td_text title = { 0 };
+    td_text_add(&title, "tandem %s: %s", v->name, v->summary);
+    add_words(td_text_get(&title), 4, columns, out);
+    if (td_text_status(&title) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&title);
+    td_text_release(&title);
+    td_text_add(out, "\nusage: tandem %s [OPTIONS]%s%s\n\n", v->name, *v->arguments ? " " : "",
+                v->arguments);
+    add_paragraphs(v->about, columns, out);
+    td_options_help(groups, v->usual, columns, out);
     if (v->examples)
         td_text_add(out, "\nExamples:\n");
-    for (const char *s = v->examples; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
-        td_text_add(out, "  %.*s\n", (int)strcspn(s, "\n"), s);
+    for (const char *s = v->examples; s && *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        td_text_add(out, "  ");
+        td_text_add_wrapped(out, s, strcspn(s, "\n"), &example);
+    }
 }
 
 static void add_markdown_page(const td_verb *v, const td_field_group *groups, td_text *out)
 {
     td_text_add(out, "# tandem %s\n\n%s.\n\n    tandem %s [OPTIONS]%s%s\n\n%s\n\n## Options\n\n",
                 v->name, v->summary, v->name, *v->arguments ? " " : "", v->arguments, v->about);
-    td_options_markdown(groups, out);
+    td_options_markdown(groups, v->usual, out);
     if (v->examples)
         td_text_add(out, "\n## Examples\n\n");
     for (const char *s = v->examples; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
@@ -104,7 +139,7 @@ static void add_man_page(const td_verb *v, const td_field_group *groups, td_text
         s += n + (end ? 2 : 0);
     }
     td_text_add(out, ".SH OPTIONS\n");
-    td_options_man(groups, out);
+    td_options_man(groups, v->usual, out);
     if (v->examples)
         man_lines("EXAMPLES", v->examples, out);
     man_lines("EXIT STATUS", exit_codes, out);

@@ -30,6 +30,7 @@ typedef struct {
     const char *summary;        /* one line */
     const char *about;          /* paragraphs for the help page */
     const char *examples;       /* one command a line */
+    const char *usual;          /* options that its page lists first, "epochs,lr"; NULL: none */
     int n_args_min, n_args_max; /* -1: no limit */
     bool has_json;
     bool hands_on; /* options end at the first argument: the rest is another verb's line */

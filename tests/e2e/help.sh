@@ -18,8 +18,17 @@ for verb in $verbs; do
     "$TANDEM" help "$verb" >"$verb.txt" || fail "no page of $verb"
     grep -q "^usage: tandem $verb" "$verb.txt" || fail "the page of $verb has no usage line"
     "$TANDEM" "$verb" --help >"$verb.again" || fail "$verb --help fails"
+    awk 'length > 80 { print "wider than 80 columns: " $0; bad = 1 } END { exit bad }' "$verb.txt" || fail "page of $verb"
     cmp "$verb.txt" "$verb.again" || fail "help $verb and $verb --help differ"
 done
+"$TANDEM" help | awk 'length > 80 { exit 1 }' || fail "the list of verbs is wider than 80 columns"
+first=$("$TANDEM" help train | sed -n '/^Usual options:$/,/^$/s/^.*--\(\[no-\]\)\{0,1\}\([a-z-]*\).*  .*/\2/p' | head -3 | paste -s -d ' ')
+[ "$first" = "arch image-size batch-size" ] || fail "train's page does not begin with its usual options but '$first'"
+# a terminal gets lines of its own width
+if command -v script >/dev/null; then
+    script -qec "stty cols 66; '$TANDEM' help train" /dev/null </dev/null | tr -d '\r' >narrow.txt
+    awk 'length > 66 { bad = 1 } END { exit bad || NR < 50 }' narrow.txt || fail "a terminal of 66 columns is not filled"
+fi
 for page in "$pages"/*.md; do
     name=$(basename "$page" .md)
     echo "$verbs" | grep -qx "$name" || fail "docs/commands/$name.md is no verb's"

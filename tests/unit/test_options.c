@@ -514,7 +514,7 @@ static void help_is_aligned(void **state)
 {
     (void)state;
     td_text out = { 0 };
-    td_options_help(groups, &out);
+    td_options_help(groups, NULL, 100, &out);
     assert_string_equal(
         td_text_get(&out),
         "Optimiser:\n"
@@ -541,11 +541,65 @@ static void help_is_aligned(void **state)
     td_text_release(&out);
 }
 
+static void usual_rows_come_first_and_once(void **state)
+{
+    (void)state;
+    td_text out = { 0 };
+    td_options_help(groups, "arch,lr,absent", 60, &out);
+    assert_string_equal(td_text_get(&out),
+                        "Usual options:\n"
+                        "      --arch NAME               which network (default\n"
+                        "                                resnet18; resnet18,\n"
+                        "                                resnet34, resnet50,\n"
+                        "                                resnext101-32x4d)\n"
+                        "      --lr X                    learning rate (default 0.1,\n"
+                        "                                0 to 1000)\n"
+                        "\n"
+                        "Optimiser:\n"
+                        "  -b, --batch-size, --bs N      pictures in a step (default\n"
+                        "                                256, 1 to 65536)\n"
+                        "      --lr-schedule NAME        how the learning rate falls\n"
+                        "                                (default cosine; step,\n"
+                        "                                linear, cosine)\n"
+                        "      --prof N                  steps to run before stopping\n"
+                        "                                early; -1 runs them all, and\n"
+                        "                                this sentence is long enough\n"
+                        "                                to be wrapped (default -1,\n"
+                        "                                -1 to 1000000000)\n"
+                        "      --[no-]amp                mixed precision\n"
+                        "      --[no-]nesterov           look ahead (default true)\n"
+                        "  -v, --[no-]verbose            say more\n"
+                        "      --no-checkpoints          write none\n"
+                        "  -o, --out FILE                where the weights | the\n"
+                        "                                <state> go\n"
+                        "\n"
+                        "Data:\n"
+                        "  -j, --workers N               threads (default 2, 0 to\n"
+                        "                                256)\n"
+                        "      --lr-warmup X             epochs of warm-up (default\n"
+                        "                                0, 0 to 100)\n");
+    td_text_release(&out);
+}
+
+static void lines_are_wrapped_at_words(void **state)
+{
+    (void)state;
+    const td_wrap w = { .indent = 2, .columns = 12, .mark = " \\" };
+    td_text out = { 0 };
+    td_text_add_wrapped(&out, "aaaa bbb\n  cccc a_very_long_word d", 34, &w);
+    assert_string_equal(td_text_get(&out), "aaaa bbb \\\n  cccc \\\n  a_very_long_word \\\n  d\n");
+    td_text_release(&out);
+    td_text_add_wrapped(&out, "", 0, &w);
+    assert_string_equal(td_text_get(&out), "\n");
+    td_text_release(&out);
+    assert_int_equal(td_help_columns() >= 60 && td_help_columns() <= 120, 1);
+}
+
 static void markdown_has_a_row_for_each(void **state)
 {
     (void)state;
     td_text out = { 0 };
-    td_options_markdown(groups, &out);
+    td_options_markdown(groups, NULL, &out);
     assert_string_equal(
         td_text_get(&out),
         "### Optimiser\n"
@@ -575,12 +629,26 @@ static void markdown_has_a_row_for_each(void **state)
     td_text_release(&out);
 }
 
+static void help(const td_field_group *g, td_text *out)
+{
+    td_options_help(g, "lr", 80, out);
+}
+
+static void markdown(const td_field_group *g, td_text *out)
+{
+    td_options_markdown(g, "lr", out);
+}
+
+static void man(const td_field_group *g, td_text *out)
+{
+    td_options_man(g, "lr", out);
+}
+
 static void pages_report_failing_memory(void **state)
 {
     (void)state;
-    void (*const pages[])(const td_field_group *, td_text *) = { td_options_help,
-                                                                 td_options_markdown,
-                                                                 td_options_man, td_options_yaml };
+    void (*const pages[])(const td_field_group *, td_text *) = { help, markdown, man,
+                                                                 td_options_yaml };
     t.out = "x";
     for (int i = 0; i < 4; i++) {
         td_status st = TD_ENOMEM;
@@ -617,6 +685,8 @@ int main(void)
         TEST(bad_config_files_are_refused),
         TEST(memory_may_fail_at_every_call),
         TEST(help_is_aligned),
+        TEST(usual_rows_come_first_and_once),
+        TEST(lines_are_wrapped_at_words),
         TEST(markdown_has_a_row_for_each),
         TEST(pages_report_failing_memory),
     };
