@@ -139,7 +139,7 @@ static void disarm(char *text)
             *p = '?';
 }
 
-static bool is_terminal(void)
+bool td_log_has_terminal(void)
 {
     const char *term = getenv("TERM");
     return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
@@ -161,7 +161,7 @@ static void write_all(const char *bytes, size_t n)
 /* the lock is held */
 static void write_line(td_log_level level, const char *module, const char *text)
 {
-    bool on_terminal = is_terminal(), is_bad = level <= TD_LOG_WARN;
+    bool on_terminal = td_log_has_terminal(), is_bad = level <= TD_LOG_WARN;
     bool in_colour = on_terminal && is_bad && !getenv("NO_COLOR");
     const char *paint = !in_colour ? "" : level == TD_LOG_ERROR ? "\033[1;31m" : "\033[1;33m";
     const char *word = level == TD_LOG_ERROR ? "error: " : "warning: ";
@@ -233,7 +233,7 @@ static size_t fitting(const char *text, size_t columns)
 
 void td_log_progress(const char *text)
 {
-    if (!is_terminal())
+    if (!td_log_has_terminal())
         return;
     struct winsize size = { 0 };
     bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

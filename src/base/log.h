@@ -30,6 +30,9 @@ bool td_log_wants(td_log_level level, const char *module);
 
 void td_log(td_log_level level, const char *module, const char *fmt, ...) TD_PRINTF(3, 4);
 
+/** Is stderr a terminal that lines can be drawn on? */
+bool td_log_has_terminal(void);
+
 /**
  * Draw `text` as the terminal's last line, overwriting what was drawn before; nothing happens when
  * stderr is not a terminal.  NULL clears it.  Log lines scroll above it.

@@ -109,6 +109,12 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "}\n");
 }
 
+/* of the validation loss, as the reference programs: none where mixup is on */
+static double validation_smoothing(const td_train_opts *o)
+{
+    return o->mixup > 0 ? 0 : o->label_smoothing;
+}
+
 static void add_text(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
     td_text_add(out, "epoch         %lld\n", (long long)r->epoch);
@@ -121,7 +127,13 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "AP            %.4f (best %.4f)\nAP50          %.4f\n",
                     r->boxes[TD_BOX_AP], r->best_ap, r->boxes[TD_BOX_AP50]);
     if (r->top1 >= 0) {
-        td_text_add(out, "val loss      %.5f\n", r->val_loss);
+        td_text_add(out, "val loss      %.5f", r->val_loss);
+        if (validation_smoothing(o) > 0)
+            td_text_add(out,
+                        ", with label smoothing %g; 'tandem evaluate' leaves it out unless "
+                        "--label-smoothing %g",
+                        validation_smoothing(o), validation_smoothing(o));
+        td_text_add(out, "\n");
         td_text_add(out, "top1          %.2f %%", r->top1);
         if (r->best_top1 >= 0)
             td_text_add(out, " (best %.2f %%)", r->best_top1);
@@ -152,7 +164,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.batch_size = o->eval_batch_size ? o->eval_batch_size : o->batch_size;
     e.weights = o->resume ? o->resume : o->pretrained_weights;
     e.topk = o->topk;
-    e.label_smoothing = o->mixup > 0 ? 0 : o->label_smoothing; /* as training validates */
+    e.label_smoothing = validation_smoothing(o); /* as training validates */
     e.seed = o->seed;
     e.device = o->device;
     e.threads = o->threads;

@@ -313,16 +313,11 @@ static bool wants_to_stop(job *j)
     return j->is_over;
 }
 
-static td_status train_epoch(job *j, bool *is_whole)
+static td_status train_batches(job *j, bool *is_whole)
 {
     const td_batch *b;
     bool is_applied;
     int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
-    TD_TRY(td_train_program_fit(j));
-    td_train_set_rate(j);
-    j->data_s = j->compute_s = 0;
-    j->epoch_batches = 0;
-    *is_whole = false;
     while (!wants_to_stop(j)) {
         if (j->s.iteration >= cap || td_train_is_through(j)) {
             *is_whole = true;
@@ -337,10 +332,24 @@ static td_status train_epoch(job *j, bool *is_whole)
         TD_TRY(st);
         td_train_set_rate(j);
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
+        td_progress_step(&j->progress, j->epoch_batches, j->epoch_batches * j->o.batch_size);
         if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
             TD_TRY(save(j));
     }
     return TD_OK;
+}
+
+static td_status train_epoch(job *j, bool *is_whole)
+{
+    TD_TRY(td_train_program_fit(j));
+    td_train_set_rate(j);
+    j->data_s = j->compute_s = 0;
+    j->epoch_batches = 0;
+    *is_whole = false;
+    td_train_progress_begin(j);
+    const td_status st = train_batches(j, is_whole);
+    td_progress_end(&j->progress);
+    return st;
 }
 
 static td_status judge(job *j, const char *prefix, td_verdict *v)

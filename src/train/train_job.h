@@ -18,6 +18,7 @@
 #include "train/mixup.h"
 #include "train/network.h"
 #include "train/profile.h"
+#include "train/progress.h"
 #include "train/report.h"
 #include "train/report_sums.h"
 #include "train/schedule.h"
@@ -65,6 +66,8 @@ typedef struct {
     double positives;                     /* anchors with an object, a picture of this batch */
     td_report *report;
     td_run_sums sums; /* what is reported */
+    td_progress progress;
+    char progress_what[64];
     td_amp_stats *amp_stats;
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */

@@ -100,6 +100,36 @@ void td_train_report_saving(td_train_job *j, const char *path)
     td_report_say(j->report, "SAVING %s", path);
 }
 
+/* --- the terminal ----------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void td_train_progress_begin(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    td_progress *p = &j->progress;
+    int64_t epochs = o->epochs - j->s.epoch - 1; /* that follow */
+    int64_t whole = td_loader_batches(j->train_loader), left = INT64_MAX;
+    if (o->prof > 0)
+        whole = least(whole, o->prof);
+    if (o->run_epochs >= 0)
+        epochs = least(epochs, o->run_epochs - j->run_epochs - 1);
+    if (o->run_iters >= 0)
+        left = (o->run_iters - j->run_steps) * j->acc - j->s.step.done;
+    const int64_t here = least(whole, j->s.iteration + least(left, whole));
+    snprintf(j->progress_what, sizeof j->progress_what, "epoch %lld, iteration",
+             (long long)j->s.epoch);
+    *p = (td_progress){ .module = j->rank == 0 ? "train" : NULL,
+                        .what = j->progress_what,
+                        .before = j->s.iteration,
+                        .comm = j->comm };
+    td_progress_begin(p, j->train_loader, here);
+    p->later = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
+}
+
 /* --- a step ----------------------------------------------------------------------------------- */
 
 /* ", loss scale 32768", or nothing where there is none */

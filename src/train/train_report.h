@@ -9,6 +9,9 @@
 /** Open the report, with the settings: everything else of the job is there. */
 td_status td_train_report_open(td_train_job *j) TD_CHECKED;
 
+/** Training epoch j->s.epoch begins, on the terminal; after it, however it ended, td_progress_end. */
+void td_train_progress_begin(td_train_job *j);
+
 /** After a step; data_s, compute_s: seconds it waited for data and seconds it computed. */
 td_status td_train_report_step(td_train_job *j, double loss, double data_s,
                                double compute_s) TD_CHECKED;

@@ -108,4 +108,12 @@ awk 'NF != 8 || !($2 <= $1 && $1 <= $3 && $5 <= $6 && $6 <= $7 && $7 <= $8) { ex
      { d = 1000 / $5 / $1; slow = 1000 / $2; fast = 1000 / $3 }
      d < 0.999 || d > 1.001 || $4 < fast * 0.999 || $4 > slow * 1.001 || $8 > slow * 1.001 { exit 1 }' numbers ||
     complain "quantiles do not fit: $(cat numbers)"
+# --- the validation loss of a training with label smoothing says so, and is evaluate's with the same -------
+expect 0 train set $small --epochs 1 --label-smoothing 0.1 --workspace smooth
+loss=$(sed -n "s/^val loss  *\\([0-9.]*\\), with label smoothing 0.1; 'tandem evaluate' leaves it out unless --label-smoothing 0.1$/\\1/p" out)
+[ -n "$loss" ] || complain "no loss with its reason"
+expect 0 evaluate set --weights smooth/checkpoint.safetensors -b 8 --threads 1 --label-smoothing 0.1
+prints "^loss +$loss$"
+expect 0 evaluate set --weights smooth/checkpoint.safetensors -b 8 --threads 1
+if grep -q "^loss  *$loss$" out; then complain "smoothing makes no difference"; fi
 finish
