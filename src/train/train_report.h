@@ -9,7 +9,7 @@
 /** Open the report, with the settings: everything else of the job is there. */
 td_status td_train_report_open(td_train_job *j) TD_CHECKED;
 
-/** Training epoch j->s.epoch begins, on the terminal; after it, however it ended, td_progress_end. */
+/** Epoch j->s.epoch of training begins, on the terminal; td_progress_end when it has ended. */
 void td_train_progress_begin(td_train_job *j);
 
 /** After a step; data_s, compute_s: seconds it waited for data and seconds it computed. */
