@@ -36,7 +36,8 @@ typedef struct {
     const char *arch;       /* "resnet50" */
     const char *model;      /* graph text file: input `images`, output `logits`; instead of arch */
     const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
-    int num_classes;        /* 1000; 0: as many as the data or the weight file has */
+    int num_classes;        /* 1000; 0: as many as the data or the weight file has; a graph's last
+                               layer gets as many rows */
     const char *backbone;   /* of a detector: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* of a detector: share of running statistics kept; 0: its own */
     int image_size;         /* side of the crop; 0: the architecture's own, 224 */
@@ -75,8 +76,8 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
 /**
  * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`:
  * image_size 0, and with a graph file num_classes 0.  Call it before shapes are needed.
- * TD_ESHAPE too when the classes asked for are not the graph file's.  The TensorFlow variant sets
- * se_form to "ratio".
+ * TD_ESHAPE too when other classes are asked for than the graph file's and its last layer cannot be
+ * given as many.  The TensorFlow variant sets se_form to "ratio".
  *
  *   TD_EUSAGE   no such architecture; a variant that is not the weights'; a variant of a graph file
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file

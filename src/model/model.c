@@ -2,10 +2,13 @@
  * model.c -- which network: the options, and the choice between a row of arch.c and a graph file
  */
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
 #include "base/text.h"
+#include "model/head.h"
+#include "model/own_graph.h"
 #include "model/ssd.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
@@ -104,7 +107,23 @@ static const char *graph_name(const td_model_opts *opts)
     return opts->model ? opts->model : "the weight file's graph";
 }
 
-static td_status read_graph(const td_model_opts *opts, td_graph **out)
+/* with another number of classes the head is resized: a graph is trained on what there is */
+static td_status fit_classes(const td_model_opts *opts, td_graph **g)
+{
+    const td_value *y = td_graph_output_value(*g, "logits");
+    td_graph *fits;
+    if (!opts->num_classes || !y || y->type.rank != 2 || y->type.dim[1] == opts->num_classes)
+        return TD_OK;
+    const td_status st = td_head_resize(*g, opts->num_classes, &fits);
+    if (st != TD_OK)
+        return td_error_context(st, "--model '%s' cannot be a network of %d classes",
+                                graph_name(opts), opts->num_classes);
+    td_graph_free(*g);
+    *g = fits;
+    return TD_OK;
+}
+
+static td_status parse_graph(const td_model_opts *opts, td_graph **out)
 {
     const char *path = opts->model;
     char *text = NULL;
@@ -124,6 +143,54 @@ out:
     return st;
 }
 
+static td_status read_graph(const td_model_opts *opts, td_graph **out)
+{
+    TD_TRY(parse_graph(opts, out));
+    const td_status st = fit_classes(opts, out);
+    if (st != TD_OK) {
+        td_graph_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+td_status td_model_graph_text(const td_model_opts *opts, char **out)
+{
+    td_graph *g;
+    td_head head;
+    *out = NULL;
+    TD_TRY(parse_graph(opts, &g));
+    const td_value *y = td_graph_output_value(g, "logits");
+    td_status st = TD_OK;
+    if (y && y->type.rank == 2 && opts->num_classes && y->type.dim[1] != opts->num_classes) {
+        TD_OUT(td_head_find(g, &head));
+        TD_OUT(fit_classes(opts, &g));
+        st = td_graph_print(g, out);
+    }
+out:
+    td_graph_free(g);
+    return st;
+}
+
+td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[256])
+{
+    td_graph *g;
+    td_head head;
+    snprintf(weight, 256, "fc.weight");
+    snprintf(bias, 256, "fc.bias");
+    if (!is_own_graph(opts))
+        return TD_OK;
+    *weight = *bias = '\0';
+    TD_TRY(parse_graph(opts, &g));
+    if (td_head_find(g, &head) == TD_OK) {
+        snprintf(weight, 256, "%s", head.weight->name);
+        snprintf(bias, 256, "%s", head.bias ? head.bias->name : "");
+    }
+    td_error_clear(); /* a graph that keeps its classes needs none */
+    td_graph_free(g);
+    return TD_OK;
+}
+
 static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
 {
     const td_value *x = td_graph_find(g, "images"), *y = td_graph_output_value(g, "logits");
@@ -131,9 +198,6 @@ static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
         return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
     if (!y || y->type.rank != 2 || y->type.dim[1] > INT_MAX)
         return td_error(TD_ESHAPE, "the graph has no output 'logits' of two dimensions");
-    if (opts->num_classes && opts->num_classes != y->type.dim[1])
-        return td_error(TD_ESHAPE, "logits have %lld classes, %d are asked for",
-                        (long long)y->type.dim[1], opts->num_classes);
     opts->num_classes = (int)y->type.dim[1];
     if (!opts->image_size)
         opts->image_size = (int)x->type.dim[2];

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "model/arch.h"
+#include "model/own_graph.h"
 #include "train/weights.h"
 
 #define VERSION "1"
@@ -30,6 +31,12 @@ static td_status set_graph(td_tensors *t, const td_model_opts *model)
 {
     char *text;
     size_t n;
+    TD_TRY(td_model_graph_text(model, &text));
+    if (text) {
+        const td_status st = td_tensors_set_meta(t, "tandem.graph", text);
+        td_text_free(text);
+        return st;
+    }
     if (model->model_text)
         return td_tensors_set_meta(t, "tandem.graph", model->model_text);
     TD_TRY(td_file_read(model->model, (size_t)64 << 20, &text, &n));

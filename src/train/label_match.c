@@ -21,7 +21,7 @@
 
 #define MAP_BYTES ((size_t)64 << 20)
 
-enum { NAMES_SHOWN = 5, ID_BYTES = 9 /* n01440764 */ };
+enum { NAMES_SHOWN = 5, ID_BYTES = 9 /* n01440764 */, OUTPUTS_MAX = 1 << 20 };
 
 typedef struct {
     const td_label_match *m;   /* lent */
@@ -385,6 +385,9 @@ static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
 td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
 {
     td_status st = TD_OK;
+    if (m->n_outputs > OUTPUTS_MAX)
+        return td_error(TD_ELIMIT, "the network of '%s' has %d classes, at most %d are matched",
+                        m->weights, m->n_outputs, OUTPUTS_MAX);
     matcher x = { .m = m, .ds = ds, .trusts_names = m->names->source != TD_NAMES_IMAGENET };
     if (td_dataset_backend(ds) != TD_DATA_FOLDER)
         return check_numbers(m, ds);

@@ -46,11 +46,39 @@ static td_status open_validation(job *j)
     return td_loader_new(j->val_set, &lo, &j->val_loader);
 }
 
+/* a graph of the user's own: labels that are numbers count as its outputs, folders as classes */
+static td_status choose_classes(job *j)
+{
+    td_model_opts *m = &j->o.model, own = *m;
+    if ((!m->model && !m->model_text) || m->num_classes)
+        return TD_OK;
+    TD_TRY(td_model_resolve(&own));
+    m->num_classes = own.num_classes;
+    if (!j->train_set || td_dataset_backend(j->train_set) != TD_DATA_FOLDER)
+        return TD_OK;
+    m->num_classes = td_dataset_classes(j->train_set);
+    if (m->num_classes != own.num_classes)
+        td_log(TD_LOG_INFO, "train",
+               "the network was written for %d classes, its last layer gets the %d of '%s'",
+               own.num_classes, m->num_classes, td_dataset_root(j->train_set));
+    return TD_OK;
+}
+
+static td_status open_train_set(job *j)
+{
+    td_train_opts *o = &j->o;
+    const int backend = o->input.data_backend;
+    if (backend == TD_DATA_SYNTHETIC || backend == TD_DATA_TENSORS)
+        TD_TRY(choose_classes(j));
+    TD_TRY(
+        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
+    return choose_classes(j);
+}
+
 static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
-    TD_TRY(
-        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
+    TD_TRY(open_train_set(j));
     TD_TRY(td_settle_image_size(j->train_set, &o->model));
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);

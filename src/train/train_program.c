@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "model/own_graph.h"
 #include "pass/amp.h"
 #include "train/freeze.h"
 #include "train/memory_limit.h"
@@ -23,17 +24,28 @@
 
 typedef td_train_job job;
 
+/* The last layer's parameters, by name. */
+typedef struct {
+    char weight[256], bias[256];
+} head_names;
+
 /* weights of a network with another number of classes begin with a fresh head */
-static const char *fresh_head(const job *j)
+static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
 {
-    int has = td_weights_classes(j->start);
+    TD_TRY(td_model_head(&j->o.model, head->weight, head->bias));
+    const int has = td_weights_rows(j->start, head->weight);
+    const char *end = strrchr(head->weight, '.');
+    const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
     if (j->o.resume || !has || has == j->o.model.num_classes)
-        return NULL;
-    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: fc begins fresh", has,
-           j->o.model.num_classes);
-    if (td_is_frozen(j->o.freeze, "fc.weight"))
-        td_log(TD_LOG_WARN, "train", "fc begins fresh and --freeze '%s' keeps it so", j->o.freeze);
-    return "fc.";
+        return TD_OK;
+    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: %.*s begins fresh", has,
+           j->o.model.num_classes, n, head->weight);
+    if (td_is_frozen(j->o.freeze, head->weight))
+        td_log(TD_LOG_WARN, "train", "%.*s begins fresh and --freeze '%s' keeps it so", n,
+               head->weight, j->o.freeze);
+    load->skip[0] = head->weight;
+    load->skip[1] = *head->bias ? head->bias : NULL;
+    return TD_OK;
 }
 
 static void write_dump(void *ctx, const char *pass, const char *text)
@@ -191,11 +203,12 @@ static td_status load_start(job *j)
     if (j->start && is_partial) {
         TD_TRY(td_weights_load_matching(j->start, o->pretrained_weights, j->program));
     } else if (j->start) {
+        head_names head;
         td_load_opts load = { .with_momentum = o->resume != NULL,
                               .model = &o->model,
-                              .skip_prefix = fresh_head(j),
                               .frozen_then = j->frozen_then,
                               .frozen_now = o->freeze };
+        TD_TRY(fresh_head(j, &head, &load));
         const char *path = o->resume ? o->resume : o->pretrained_weights;
         TD_TRY(td_weights_load(j->start, path, &load, j->program));
     }

@@ -84,7 +84,8 @@ static bool is_skipped(const td_load_opts *o, const char *name)
     if (n_prefix && !o->with_momentum)
         return true;
     name += n_prefix;
-    return o->skip_prefix && td_text_starts(name, o->skip_prefix);
+    return (o->skip[0] && strcmp(name, o->skip[0]) == 0) ||
+           (o->skip[1] && strcmp(name, o->skip[1]) == 0);
 }
 
 /* is `name` a velocity or the like of a weight that `patterns` freeze? */
@@ -391,16 +392,21 @@ int64_t td_weights_batches(const td_tensors *t)
     return 0;
 }
 
-int td_weights_classes(const td_tensors *t)
+int td_weights_rows(const td_tensors *t, const char *wanted)
 {
     char name[256];
     for (size_t i = 0; i < td_tensors_count(t); i++) {
         const td_tensor *x = td_tensors_at(t, i);
         td_weight_name(x->name, name);
-        if (strcmp(name, "fc.weight") == 0 && x->rank == 2 && x->dim[0] <= 1 << 24)
+        if (strcmp(name, wanted) == 0 && x->rank >= 2 && x->dim[0] <= 1 << 24)
             return (int)x->dim[0];
     }
     return 0;
+}
+
+int td_weights_classes(const td_tensors *t)
+{
+    return td_weights_rows(t, "fc.weight");
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ typedef struct {
     bool with_momentum; /* velocities and the rest of a run's state are wanted too */
     bool use_ema;       /* the averages, "ema." + name, in place of weights and statistics */
     const td_model_opts *model; /* the network, for messages; NULL: it has no name */
-    const char *skip_prefix;    /* parameters that keep what they have, "fc."; NULL: none */
+    const char *skip[2];        /* parameters that keep what they have, "fc.weight"; NULL: none */
     /* patterns of frozen weights, of which no state is kept: when the file was written, when it was
        not wanted; now, when it is left over (freeze.h) */
     const char *frozen_then, *frozen_now;
@@ -103,7 +103,10 @@ td_status td_classes_from_json(const char *json, const char *path, int *n,
                                char ***names) TD_CHECKED;
 void td_classes_free(int n, char **names);
 
-/** Classes of the head in a weight file: rows of fc.weight, or of the last matrix; 0 unknown. */
+/** Rows of a matrix or a filter, by the name that we write; 0: the file has none. */
+int td_weights_rows(const td_tensors *t, const char *wanted);
+
+/** Classes of the head in a weight file: rows of fc.weight; 0 unknown. */
 int td_weights_classes(const td_tensors *t);
 
 #endif

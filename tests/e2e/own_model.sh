@@ -6,6 +6,10 @@ net=$TANDEM_SOURCE/examples/small_cnn.td
 expect 0 dataset draw drawn --train 640 --val 160 --size 48 --seed 5
 expect 0 train drawn --model "$net" --epochs 8 -b 16 --lr 0.1 --lr-schedule cosine --seed 1 --workspace run --json
 prints '"checkpoint": "run/checkpoint.safetensors"'
+says "^train: the network was written for 10 classes, its last layer gets the 8 of 'drawn/train'$"
+says '^train: .*small_cnn.td, 8 classes, '
+expect 0 inspect checkpoint run/checkpoint.safetensors
+prints '^  fc.weight +f32\[8,32\]$'
 # 8 classes: chance is 12.5 %
 expect 0 evaluate drawn --model "$net" --weights run/checkpoint.safetensors --require 'top1>=50' --json
 prints '"n": 160'
@@ -25,9 +29,46 @@ prints 'conv2d_grad_w'
 expect 0 inspect memory --model "$net" --training -b 4
 prints '^param_bytes'
 
-# the text's own numbers win over nothing, and disagree aloud
-expect 1 train drawn --model "$net" --num-classes 12 --workspace none
-says "logits have 10 classes, 12 are asked for"
+# --- other classes: the last layer is made for them, whatever it is called ------------------------
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+begin="--run-iters 0 --epochs 1 -b 8 --threads 1 --workers 1 --seed 1 --no-checkpoints --training-only --workspace tuned"
+drawn few --classes 3 --train 24 --val 6
+drawn many --classes 12 --train 24 --val 12
+expect 0 train drawn --model "$net" $begin --num-classes 12 --final-weights twelve.safetensors
+says 'small_cnn.td, 12 classes, '
+for set in few many; do
+    k=$(ls $set/train | wc -l)
+    for from in "" "--model $net"; do
+        expect 0 train $set $from $begin --pretrained-weights run/model_best.safetensors --final-weights tuned.safetensors
+        says "^train: the weights have 8 classes, the data $k: fc begins fresh$"
+        for name in conv1.weight bn2.running_mean; do
+            tensor run/model_best.safetensors $name >a
+            tensor tuned.safetensors $name >b
+            [ -s a ] || complain "no $name"
+            same a b
+        done
+        expect 0 evaluate $set --weights tuned.safetensors --threads 1 --json
+        expect 0 inspect checkpoint tuned.safetensors
+        prints "^  fc.weight +f32\\[$k,32\\]$"
+        header tuned.safetensors | grep -qF "fc.weight:f32[$k,32]" || complain "the graph in the file has other classes"
+    done
+done
+sed 's/fc\./top./g' "$net" >top.td
+expect 0 train drawn --model top.td $begin --final-weights top.safetensors
+expect 0 train few $begin --pretrained-weights top.safetensors --freeze 'top.*'
+says '^train: the weights have 8 classes, the data 3: top begins fresh$'
+says "top begins fresh and --freeze 'top\.\*' keeps it so"
+sed '/^%fc.weight/,$d' "$net" >odd.td
+printf '%%u:f32[10,32] = param\n%%v:f32[10,32] = param\n%%a = linear %%9, %%u\n%%b = linear %%9, %%v\n%%y = add %%a, %%b\noutput logits = %%y\n' >>odd.td
+expect 1 train few --model odd.td $begin
+says "'odd.td' cannot be a network of 3 classes: its logits have 10 classes and are not made by a linear layer"
+expect 0 train few --model odd.td $begin --num-classes 10
+says 'odd.td, 10 classes, '
+expect 1 train many --model odd.td $begin --num-classes 10
+says "'many/train' has 12 classes, the network 10"
+expect 0 train --data-backend synthetic --model "$net" --epochs 1 --prof 1 -b 4 --threads 1 --no-checkpoints --workspace noise
+says 'small_cnn.td, 10 classes, '
+
 printf '%%images:f32[1,3,32,32] = input\n%%1 = global_avg_pool %%imagse\n' >wrong.td
 expect 1 train drawn --model wrong.td --workspace none
 says "wrong.td:2: .*imagse"
