@@ -26,6 +26,23 @@ void td_class_names_release(td_class_names *c)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
+/* names go to terminals */
+static td_status check_name(const char *name, const char *path, int i)
+{
+    for (const char *s = name; *s; s++)
+        if ((*s >= 0 && *s < ' ' && *s != '\t') || *s == 127)
+            return td_error(TD_EFORMAT, "'%s': class name %d has a control character, 0x%02x", path,
+                            i, (unsigned)*s);
+    return TD_OK;
+}
+
+static td_status check_names(const td_class_names *c, const char *path)
+{
+    for (int i = 0; i < c->n; i++)
+        TD_TRY(check_name(c->names[i], path, i + 1));
+    return TD_OK;
+}
+
 static td_status add_name(td_class_names *c, size_t *cap, const char *name)
 {
     TD_TRY(td_reserve(&c->names, cap, (size_t)c->n + 1, sizeof *c->names));
@@ -161,13 +178,11 @@ static td_status check_text(const char *text, size_t n, const char *path)
     return TD_OK;
 }
 
-td_status td_class_names_read(const char *path, int first, td_class_names *out)
+td_status td_class_names_parse(char *text, size_t n, const char *path, int first,
+                               td_class_names *out)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as some editors write it */
-    char *text;
-    size_t n;
     *out = (td_class_names){ .source = TD_NAMES_FILE };
-    TD_TRY(td_file_read(path, FILE_BYTES, &text, &n));
     td_status st = check_text(text, n, path);
     char *begin = text + (n >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0);
     const char *seen = begin + strspn(begin, SPACES "\n");
@@ -177,9 +192,21 @@ td_status td_class_names_read(const char *path, int first, td_class_names *out)
         st = read_lines(begin, path, out);
     if (st == TD_OK && out->n == 0)
         st = td_error(TD_EFORMAT, "'%s' holds no class names", path);
-    td_free(text);
+    if (st == TD_OK)
+        st = check_names(out, path);
     if (st != TD_OK)
         td_class_names_release(out);
+    return st;
+}
+
+td_status td_class_names_read(const char *path, int first, td_class_names *out)
+{
+    char *text;
+    size_t n;
+    *out = (td_class_names){ 0 };
+    TD_TRY(td_file_read(path, FILE_BYTES, &text, &n));
+    const td_status st = td_class_names_parse(text, n, path, first, out);
+    td_free(text);
     return st;
 }
 
@@ -236,7 +263,7 @@ void td_class_names_log(const td_class_names *c, const char *weights)
 {
     if (c->source == TD_NAMES_IMAGENET)
         td_log(TD_LOG_INFO, "classes",
-               "'%s' has %d classes without names: ImageNet's names are used; --classes FILE gives "
+               "'%s' names none of its classes: ImageNet's %d names are used; --classes FILE gives "
                "others",
                weights, c->n);
 }

@@ -63,6 +63,10 @@ int td_class_names_outputs(const td_model_opts *model);
  */
 td_status td_class_names_read(const char *path, int first, td_class_names *out) TD_CHECKED;
 
+/** The same from `n` bytes, which are written to, with a NUL byte after them. */
+td_status td_class_names_parse(char *text, size_t n, const char *path, int first,
+                               td_class_names *out) TD_CHECKED;
+
 /**
  * Put the names of --classes FILE into the metadata of `t`, the weights of a network, classifier or
  * detector, with n_outputs classes.  Errors as of td_class_names_open; TD_EUNSUPPORTED: n_outputs

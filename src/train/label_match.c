@@ -123,7 +123,7 @@ static bool names_are_imagenets(const matcher *x)
     return n_same >= x->imagenet.n * 9 / 10;
 }
 
-/* the output of that name; -1: none, or several */
+/* the output of that name; -1: none.  TD_EFORMAT: several */
 static td_status find_name(const matcher *x, const char *name, int64_t *out)
 {
     td_text changed = { 0 };
@@ -134,7 +134,10 @@ static td_status find_name(const matcher *x, const char *name, int64_t *out)
         value = st == TD_OK ? td_map_get(&x->by_name, td_text_get(&changed)) : NULL;
     }
     td_text_release(&changed);
-    *out = value && value != AMBIGUOUS ? (int64_t)(uintptr_t)value - 1 : -1;
+    if (value == AMBIGUOUS)
+        return td_error(TD_EFORMAT, "'%.100s' is the name of several of the %d classes of '%s'",
+                        name, x->m->n_outputs, x->m->weights);
+    *out = value ? (int64_t)(uintptr_t)value - 1 : -1;
     if (*out < 0 && x->is_imagenet)
         *out = td_known_classes_find(&x->imagenet, name);
     return st;
@@ -233,11 +236,11 @@ static td_status read_json_map(matcher *x, const td_json *doc, td_map *map)
         const td_json *value = td_json_member(doc, i);
         if (td_json_kind_of(value) == TD_JSON_TEXT) {
             TD_TRY(td_json_as_text(value, &name));
-            TD_TRY(find_name(x, name, &output));
+            TD_TRY_MSG(find_name(x, name, &output), "--label-map: '%s'", x->m->label_map);
             if (output < 0)
                 return td_error(TD_EFORMAT,
                                 "--label-map: '%s' says '%.100s' for '%.100s', which is the name "
-                                "of no output, or of several, of '%s'",
+                                "of no class of '%s'",
                                 x->m->label_map, name, td_json_key(doc, i), x->m->weights);
         } else {
             TD_TRY(td_json_as_int(value, &output));

@@ -75,7 +75,7 @@ refuses "says 5 for 'a', the outputs are 0 .. 4" 'a 5\n'
 refuses "says -1 for 'a', the outputs are 0 .. 4" '{"a": -1}'
 refuses "names 'a' twice" 'a 1\na 2\n'
 refuses 'line 2 is .b., wanted a class of the data and the number of its output' 'a 1\nb\n'
-refuses 'says .cow. for .a., which is the name of no output' '{"a": "cow"}'
+refuses 'says .cow. for .a., which is the name of no class of' '{"a": "cow"}'
 refuses 'no JSON object from folders to outputs' '["a"]'
 refuses 'bad.map' '{"a": 1'
 refuses 'no text file' 'a\0 1\n'
@@ -99,6 +99,9 @@ says "outputs 0 to 1 in order: --labels-by-order$"
 expect 0 evaluate few --weights nine.safetensors $judge --classes nine.txt --per-class
 says 'the 2 classes of .few/val. are matched to 9 outputs by name'
 counts >by_name
+sed 's/^.*$/circle/' nine.txt >same.txt
+expect 1 evaluate set --weights nine.safetensors --classes same.txt
+says "'circle' is the name of several of the 9 classes of 'nine.safetensors'|: 5 of its 5 classes|[1-9] of its 5 classes"
 expect 0 convert nine.safetensors named9.safetensors --classes nine.txt
 expect 0 inspect checkpoint named9.safetensors
 prints "tandem.classes: \\[\"$(head -1 names)\", .*, \"z\"\\]"
@@ -133,6 +136,7 @@ misnamed "'bad.names' holds no class names" ''
 misnamed "'bad.names' holds no class names" '{}'
 misnamed "'bad.names' holds no class names" ' \n\n'
 misnamed "'bad.names' has 2 names, the network of 'nine.safetensors' has 9 classes" 'a\nb\n'
+misnamed 'class name 2 has a control character, 0x1b' '["a", "b\\u001b[31m"]'
 misnamed 'line 2 is empty' 'a\n\nb\n'
 misnamed 'no UTF-8' 'a\n\377\n'
 misnamed 'no text file' 'a\0b\n'
@@ -151,7 +155,7 @@ silent
 # --- ImageNet ------------------------------------------------------------------------------------
 expect 0 init --arch resnet18 --image-size 32 --seed 1 -o thousand.safetensors
 expect 0 classify --weights thousand.safetensors $one --image-size 32 --top 10 "$picture"
-says "^classes: 'thousand.safetensors' has 1000 classes without names: ImageNet's names are used; "
+says "^classes: 'thousand.safetensors' names none of its classes: ImageNet's 1000 names are used; "
 if grep -q 'class [0-9]' out; then complain "a class without a name: $(cat out)"; fi
 [ "$(wc -l <"$TANDEM_SOURCE/data/imagenet_classes.txt")" = 1000 ] || complain "not 1000 classes"
 LC_ALL=C sort -c "$TANDEM_SOURCE/data/imagenet_classes.txt" || complain "ids are not sorted"
