@@ -140,6 +140,35 @@ static int64_t count_nonfinite(const td_tensor *t)
     return n;
 }
 
+/* the least element below zero, or 0; file data need not be aligned */
+static double least_of(const td_tensor *t)
+{
+    double least = 0, d;
+    float f;
+    for (size_t i = 0; t->dtype == TD_DT_F32 && i < t->n_bytes / sizeof f; i++) {
+        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+        least = (double)f < least ? (double)f : least;
+    }
+    for (size_t i = 0; t->dtype == TD_DT_F64 && i < t->n_bytes / sizeof d; i++) {
+        memcpy(&d, (const char *)t->data + i * sizeof d, sizeof d);
+        least = d < least ? d : least;
+    }
+    return least;
+}
+
+/* a norm divides by the root of its variance, RMSprop by that of its mean square */
+static td_status check_squares(const td_tensor *t, const char *name, const char *path)
+{
+    const bool is_square =
+        td_text_ends(name, "running_var") || td_text_starts(name, TD_SQUARE_PREFIX);
+    const double least = is_square ? least_of(t) : 0;
+    if (least < 0)
+        return td_error(
+            TD_EARG, "'%s': tensor '%s' has the value %g, which no %s can be: the file is damaged",
+            path, name, least, td_text_ends(name, "running_var") ? "variance" : "mean of squares");
+    return TD_OK;
+}
+
 static td_status check_tensor(const td_tensor *t, const td_type *type, const char *name,
                               const char *path)
 {
@@ -160,7 +189,7 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
                         "'%s': tensor '%s' has %lld values that are no finite numbers, of %lld: "
                         "its training diverged, or the file is damaged",
                         path, name, (long long)n, (long long)td_type_count(type));
-    return TD_OK;
+    return check_squares(t, name, path);
 }
 
 /* with use_ema averages go by the names of what they are averages of, which are left out */

@@ -281,6 +281,32 @@ fails 1 "$wild" classify $picture --model tiny.td --weights wild.safetensors
 fails 1 "$wild" serve --model tiny.td --weights wild.safetensors --port 0 --name tiny
 expect 1 train set --model tiny.td -b 8 --pretrained-weights wild.safetensors --workspace tried
 says "^tandem: error: $wild$"
+
+# a variance below zero, of which the root is none
+cat >tiny.td <<'END'
+%images:f32[1,3,2,2]  = input
+%bn1.weight:f32[3]    = param
+%bn1.bias:f32[3]      = param
+%bn1.running_mean:f32[3] = param {role=stat}
+%bn1.running_var:f32[3]  = param {role=stat}
+%x = batch_norm_infer %images, %bn1.weight, %bn1.bias, %bn1.running_mean, %bn1.running_var
+%r = relu %x
+%p = global_avg_pool %r
+%fc.weight:f32[4,3]  = param
+%fc.bias:f32[4]      = param
+%y = linear %p, %fc.weight, %fc.bias
+output logits = %y
+END
+entry() {
+    printf '"%s":{"dtype":"F32","shape":[%s],"data_offsets":[%d,%d]}' "$@"
+}
+tiny=$(entry bn1.weight 3 0 12),$(entry bn1.bias 3 12 24),$(entry bn1.running_mean 3 24 36),$(entry bn1.running_var 3 36 48)
+safetensors wild.safetensors "{$tiny,$(entry fc.weight 4,3 48 96),$(entry fc.bias 4 96 112)}"
+floats 0 0 0 0 0 0 0 0 0 3f800000 bf800000 3f800000 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 >>wild.safetensors
+wild="'wild.safetensors': tensor 'bn1.running_var' has the value -1, which no variance can be: the file is damaged"
+for device in cpu ref; do
+    fails 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors --device $device
+done
 rm -rf wild.safetensors tiny.td tried
 fails 1 "was saved inside an epoch, after 3 batches of 8: it cannot go on with --batch-size 4" \
     train set $net -b 4 --resume good/checkpoint.safetensors --workspace tried

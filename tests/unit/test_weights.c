@@ -98,6 +98,56 @@ static void what_is_no_number_is_refused(void **state)
     td_device_close(dev);
 }
 
+/* y = batch_norm_infer(x), with that running variance and its average in the file */
+static void expect_variance(float variance, float average, td_status st, const char *part)
+{
+    static const char *const names[] = { "bn1.weight", "bn1.bias", "bn1.running_mean",
+                                         "bn1.running_var" };
+    const float one[] = { 1, 1 }, var[] = { 1, variance }, ema[] = { 1, average };
+    const int64_t two = 2;
+    td_device *dev;
+    td_graph *g;
+    td_program *p;
+    td_tensors *t;
+    td_value *v[4];
+    const td_load_opts o = { .use_ema = part && strstr(part, "ema") };
+    td_builder *b = td_build_begin();
+    td_value *x = td_input(b, "x", td_type_of(TD_DT_F32, 4, (int64_t[]){ 1, 2, 1, 1 }));
+    expect_ok(td_tensors_new(&t));
+    for (int i = 0; i < 4; i++) {
+        v[i] = td_param(b, names[i], TD_DT_F32, 1, &two, i < 2 ? "" : "role=stat");
+        expect_ok(td_tensors_add(t, names[i], TD_DT_F32, 1, &two, i < 3 ? one : var));
+    }
+    for (int i = 0; i < 4 && o.use_ema; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "ema.%s", names[i]);
+        expect_ok(td_tensors_add(t, name, TD_DT_F32, 1, &two, i < 3 ? one : ema));
+    }
+    td_output(b, "y", td_batch_norm_infer(b, x, v[0], v[1], v[2], v[3], ""));
+    expect_ok(td_build_end(b, &g));
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
+    if (st == TD_OK)
+        expect_ok(td_weights_load(t, "a.file", &o, p));
+    else
+        expect_error(td_weights_load(t, "a.file", &o, p), st, "bn1.running_var' has the value -");
+    td_program_free(p);
+    td_graph_free(g);
+    td_device_close(dev);
+    td_tensors_free(t);
+}
+
+static void negative_variances_are_refused(void **state)
+{
+    (void)state;
+    expect_variance(0, 1, TD_OK, NULL);
+    expect_variance(-0.0F, 1, TD_OK, NULL);
+    expect_variance(-1, 1, TD_EARG, NULL);
+    expect_variance(-1e-45F, 1, TD_EARG, NULL);
+    expect_variance(1, -2, TD_EARG, "ema");
+    expect_variance(-1, 2, TD_OK, "ema"); /* not the one that is read */
+}
+
 static void averages_are_checked_without_being_set(void **state)
 {
     const float w[] = { 1, 2, 3, 4, 5, 6 }, bias[] = { 7, 8, 9 };
@@ -211,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_lose_what_wrappers_put_before_them),
         cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(negative_variances_are_refused),
         cmocka_unit_test(averages_are_checked_without_being_set),
         cmocka_unit_test(norms_count_the_batches_that_they_learn_from),
     };

@@ -8,6 +8,7 @@
  * residual of the fused form is a "sum" post-operation, which adds to what the result's memory
  * holds: the planner gives the result the residual's place, and where it cannot, run copies first.
  */
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,19 +69,36 @@ static void parts_release(conv_parts *p)
     dnnl_memory_desc_destroy(p->hint_w);
 }
 
+/*
+ * oneDNN's relu and clip are the processor's maximum with zero, which is zero where the value is
+ * NaN: a network that diverged would answer as if nothing had happened.  Its hardswish,
+ * x * min(max(alpha x + beta, 0), 1), with the largest alpha and no beta is relu as well: the
+ * factor is 1 from 2.9e-39 on and 0 below zero, and NaN times anything is NaN.  Zeros may be
+ * negative, and an infinity below zero becomes NaN.  There is nothing of the kind for clipping at
+ * six.
+ */
+static td_status append_relu(dnnl_post_ops_t ops, bool relu6)
+{
+    DNNL_TRY(relu6 ? dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_clip, 0, 6)
+                   : dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, FLT_MAX, 0));
+    return TD_OK;
+}
+
+static td_status append_all(dnnl_post_ops_t ops, const conv_view *v)
+{
+    if (v->has_residual)
+        DNNL_TRY(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef));
+    return v->relu ? append_relu(ops, v->relu6) : TD_OK;
+}
+
 static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
 {
     dnnl_post_ops_t ops;
     DNNL_TRY(dnnl_post_ops_create(&ops));
-    dnnl_status_t ds = dnnl_success;
-    if (v->has_residual)
-        ds = dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
-    if (ds == dnnl_success && v->relu)
-        ds = dnnl_post_ops_append_eltwise(ops, v->relu6 ? dnnl_eltwise_clip : dnnl_eltwise_relu, 0,
-                                          v->relu6 ? 6 : 0);
-    if (ds == dnnl_success)
-        ds = dnnl_primitive_attr_set_post_ops(attr, ops);
+    td_status st = append_all(ops, v);
+    dnnl_status_t ds = st == TD_OK ? dnnl_primitive_attr_set_post_ops(attr, ops) : dnnl_success;
     dnnl_post_ops_destroy(ops);
+    TD_TRY(st);
     DNNL_TRY(ds);
     return TD_OK;
 }

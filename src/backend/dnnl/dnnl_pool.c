@@ -5,6 +5,8 @@
  * window as u8, in the result's layout.  Where the library would keep anything else the kernel
  * refuses.
  */
+#include <string.h>
+
 #include "backend/dnnl/dnnl_common.h"
 #include "ops/ops.h"
 
@@ -112,12 +114,99 @@ static td_status backward_prepare(const td_node *n, td_prepared *out)
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
+/* --- NaN -------------------------------------------------------------------------------------- */
+
+/*
+ * oneDNN's maximum passes NaN over.  The reference's is the first NaN of a window where there is
+ * one, so that it goes on through the network; windows with one are made again here.  Looking for
+ * it reads x once more, right after oneDNN did.
+ */
+static bool has_nan(const td_type *x, const void *data)
+{
+    const int64_t n = td_type_bytes(x) / (int64_t)td_dtype_bytes(x->dtype);
+    const uint32_t *word = data;
+    const uint16_t *half = data, largest = x->dtype == TD_DT_F16 ? 0x7c00 : 0x7f80;
+    unsigned found = 0;
+    if (x->dtype == TD_DT_F32) {
+#pragma omp parallel for simd reduction(| : found)
+        for (int64_t i = 0; i < n; i++)
+            found |= (word[i] & 0x7fffffff) > 0x7f800000;
+    } else {
+#pragma omp parallel for simd reduction(| : found)
+        for (int64_t i = 0; i < n; i++)
+            found |= (half[i] & 0x7fff) > largest;
+    }
+    return found != 0;
+}
+
+typedef struct {
+    const td_pool_attr *attr;
+    const pool_view *v;
+    td_blocking x, y, where; /* how elements are found */
+    const char *from;
+    char *to;
+    uint8_t *winner;
+} repair;
+
+static bool is_nan_at(const repair *r, int64_t at)
+{
+    const td_dtype dtype = r->v->x.dtype;
+    uint32_t word;
+    uint16_t half;
+    if (dtype == TD_DT_F32) {
+        memcpy(&word, r->from + 4 * at, sizeof word);
+        return (word & 0x7fffffff) > 0x7f800000;
+    }
+    memcpy(&half, r->from + 2 * at, sizeof half);
+    return (half & 0x7fff) > (dtype == TD_DT_F16 ? 0x7c00 : 0x7f80);
+}
+
+/* the window of result at[]; at[] is [n, c, p, q] */
+static void repair_window(const repair *r, const int64_t *at)
+{
+    const td_pool_attr *a = r->attr;
+    const size_t each = td_dtype_bytes(r->v->x.dtype);
+    for (int i = 0; i < a->kernel * a->kernel; i++) {
+        const int64_t h = at[2] * a->stride - a->pad + i / a->kernel;
+        const int64_t w = at[3] * a->stride - a->pad + i % a->kernel;
+        if (h < 0 || w < 0 || h >= r->v->x.dim[2] || w >= r->v->x.dim[3])
+            continue;
+        const int64_t x = td_blocking_offset(&r->x, &r->v->x, (int64_t[]){ at[0], at[1], h, w });
+        if (!is_nan_at(r, x))
+            continue;
+        const int64_t y = td_blocking_offset(&r->y, &r->v->y, at);
+        memcpy(r->to + (size_t)y * each, r->from + (size_t)x * each, each);
+        r->winner[td_blocking_offset(&r->where, &r->v->where, at)] = (uint8_t)i;
+        return;
+    }
+}
+
+static td_status forward_run(const td_prepared *p, void *const *args)
+{
+    const pool_view v = view_of(p->node);
+    repair r = {
+        .attr = p->node->attr, .v = &v, .from = args[0], .to = args[1], .winner = args[2]
+    };
+    TD_TRY(td_dnnl_run(p, args));
+    if (!has_nan(&v.x, args[0]))
+        return TD_OK;
+    TD_CHECK(td_type_blocking(&v.x, &r.x) && td_type_blocking(&v.y, &r.y) &&
+             td_type_blocking(&v.where, &r.where));
+    const int64_t *dim = v.y.dim, n = td_type_count(&v.y);
+#pragma omp parallel for
+    for (int64_t i = 0; i < n; i++)
+        repair_window(&r,
+                      (int64_t[]){ i / (dim[1] * dim[2] * dim[3]), i / (dim[2] * dim[3]) % dim[1],
+                                   i / dim[3] % dim[2], i % dim[3] });
+    return TD_OK;
+}
+
 const td_kernel td_dnnl_max_pool = {
     .name = "dnnl_max_pool",
     .op = &td_op_max_pool2d,
     .accepts = pool_accepts,
     .prepare = forward_prepare,
-    .run = td_dnnl_run,
+    .run = forward_run,
     .release = td_dnnl_release,
 };
 
