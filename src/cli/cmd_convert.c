@@ -89,6 +89,8 @@ static td_status convert_onnx(const td_call *call)
 {
     options *o = call->opts;
     td_onnx_result r;
+    if (o->weights.names)
+        return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, not an ONNX file");
     o->onnx.use_ema = o->weights.ema;
     o->onnx.classes = o->weights.classes;
     TD_TRY(td_onnx_export(o->in, o->out, &o->onnx, &r));

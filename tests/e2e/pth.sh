@@ -148,6 +148,10 @@ expect 1 convert "$files/float8.pth" none.safetensors
 says "tensor 'f8' is float8_e4m3fn, which is not supported"
 expect 1 convert "$files/tiny.pth" out.txt
 says "'out.txt': convert writes .safetensors, .pth, .pt, .pth.tar and .onnx files"
+expect 2 convert --names reference "$files/tiny.pth" none.safetensors
+says "names requires a PyTorch file as OUT, 'none.safetensors' is none"
+expect 2 convert --names reference "$files/tiny.pth" --model "$files/tiny.td" none.onnx
+says "names requires a PyTorch file as OUT"
 expect 1 convert absent.pth none.safetensors
 says "cannot open 'absent.pth': No such file"
 expect 1 convert set none.safetensors
