@@ -1,3 +1,4 @@
+/* ctest: timeout 300 */
 /*
  * test_detectors.c -- detectors as networks: sizes, backbones, initial values, what is refused;
  * their steps in every form a job has; and what they take of other networks' weights
