@@ -247,20 +247,31 @@ void td_report_say(td_report *r, const char *fmt, ...)
 
 /* --- TensorBoard and CSV ---------------------------------------------------------------------- */
 
-/* epochs count for themselves; iterations go on through all epochs */
+/*
+ * The card and the curve of a value, "train/loss", "val/top1": the part before the first point is
+ * the card's.  Sums over an epoch of training are beside the iterations', "train_epoch/loss".
+ */
+static void event_tag(const char *name, int n_step, char *out, size_t n)
+{
+    const char *dot = strchr(name, '.');
+    if (!dot)
+        snprintf(out, n, "%s/%s", n_step == 1 ? "epoch" : "iteration", name);
+    else
+        snprintf(out, n, "%.*s%s/%s", (int)(dot - name), name,
+                 n_step == 1 && td_text_starts(name, "train.") ? "_epoch" : "", dot + 1);
+}
+
+/* epochs count for themselves; iterations go on through all; the whole run would be one point */
 static td_status write_events(td_report *r)
 {
-    static const char *const kinds[] = { "run", "epoch", "iteration" };
-    const int64_t step = r->n_step == 0   ? 0
-                         : r->n_step == 1 ? r->step[0]
-                                          : r->step[0] * r->o.batches + r->step[1];
-    if (!r->events || r->n_step > 2)
+    const int64_t step = r->n_step == 1 ? r->step[0] : r->step[0] * r->o.batches + r->step[1];
+    if (!r->events || r->n_step < 1 || r->n_step > 2)
         return TD_OK;
     for (int i = 0; i < r->n; i++) {
         char tag[300];
         if (r->values[i].metric && r->values[i].metric->level == TD_METRIC_JSON_ONLY)
             continue;
-        snprintf(tag, sizeof tag, "%s/%s", kinds[r->n_step], r->values[i].name);
+        event_tag(r->values[i].name, r->n_step, tag, sizeof tag);
         if (isfinite(r->values[i].value))
             TD_TRY(td_tensorboard_scalar(r->events, tag, step, r->values[i].value));
     }

@@ -180,12 +180,33 @@ static double shown(const td_run_log *run, const table_row *r)
     return round(cell_number(run, r) * unit) * r->better;
 }
 
+/* do all runs have one value of this setting, or none? */
+static bool is_alike(const td_run_log *runs, int n, const char *setting)
+{
+    const char *first = td_run_log_setting(&runs[0], setting);
+    for (int i = 1; i < n; i++) {
+        const char *other = td_run_log_setting(&runs[i], setting);
+        if (strcmp(first ? first : "", other ? other : "") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* milliseconds of a batch are less where a batch is: that is no better */
+static bool is_comparable(const td_run_log *runs, int n, const table_row *r)
+{
+    const size_t len = strlen(r->name);
+    return len < 3 || strcmp(r->name + len - 3, "_ms") != 0 ||
+           (is_alike(runs, n, "batch_size") && is_alike(runs, n, "eval_batch_size") &&
+            is_alike(runs, n, "image_size"));
+}
+
 bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i)
 {
     const table_row *r = &rows[row];
     const double x = shown(&runs[i], r);
     int n_worse = 0;
-    if (!r->better || !isfinite(x))
+    if (!r->better || !isfinite(x) || !is_comparable(runs, n, r))
         return false;
     for (int k = 0; k < n; k++) {
         const double other = shown(&runs[k], r);

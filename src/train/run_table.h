@@ -28,7 +28,10 @@ void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out);
 /** A cell as text, "" where the run has no such thing. */
 void td_run_table_cell(const td_run_log *run, int row, td_text *out);
 
-/** Is run `i` the best in this row, or one of several, but not of all? */
+/**
+ * Is run `i` the best in this row, or one of several, but not of all?  Times of a batch have no
+ * best where batches differ in images or their size.
+ */
 bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i);
 
 typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV, TD_RUN_JSON } td_run_table_form;

@@ -79,6 +79,12 @@ expect 0 train set --resume part/checkpoint.safetensors --csv part.csv --csv-ite
 [ "$(cut -d, -f1 part.csv | tr '\n' ' ')" = 'epoch 0 1 2 3 ' ] || complain "rows of part.csv: $(cut -d, -f1 part.csv)"
 sort -u part_i.csv | cmp -s - part_i.csv || [ "$(sort -u part_i.csv | wc -l)" = "$(wc -l <part_i.csv)" ] || complain "rows twice"
 [ "$(cut -d, -f1,2 part_i.csv | sort | uniq -d)" = '' ] || complain "iterations twice"
+# cards by the field's names; nothing that would be a chart of one point
+cat part_events/* | tr -c '[:alnum:]/_.' '\n' | grep -o '[a-z_]*/[a-zA-Z0-9_.]*' | sort -u >tags
+for tag in train/loss train/lr train_epoch/loss val/loss val/top1 val/top5; do
+    grep -qx "$tag" tags || complain "no card $tag in TensorBoard's files: $(tr '\n' ' ' <tags)"
+done
+if grep -q '^run/\|^iteration/train\|^epoch/val' tags; then complain "cards of other names: $(tr '\n' ' ' <tags)"; fi
 [ "$(ls part_events | wc -l)" = 3 ] || complain "not an event file for each run"
 expect 1 train set $whole --resume part/checkpoint.safetensors --topk 3
 says "'part.csv' has other columns than this run"

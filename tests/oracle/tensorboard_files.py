@@ -51,14 +51,18 @@ def main():
         tags = acc.Tags()
         batches, n, bad = 8, 0, 0
         for step, data in records("run/experiment_raport.json").items():
-            if len(step) > 2:
+            if len(step) not in (1, 2):  # of the whole run: would be charts of one point
                 continue
-            kind = ["run", "epoch", "iteration"][len(step)]
-            at = 0 if not step else step[0] if len(step) == 1 else step[0] * batches + step[1]
+            at = step[0] if len(step) == 1 else step[0] * batches + step[1]
             for name, value in data.items():
                 if value is None:
                     continue
-                tag = f"{kind}/{name}"
+                card, _, curve = name.partition(".")
+                if not curve:
+                    card, curve = ["epoch", "iteration"][len(step) - 1], name
+                elif card == "train" and len(step) == 1:
+                    card = "train_epoch"
+                tag = f"{card}/{curve}"
                 found = [e.value for e in acc.Scalars(tag) if e.step == at] if tag in tags["scalars"] else []
                 n += 1
                 if not found or abs(found[-1] - value) > 1e-6 * max(1, abs(value)) or (step and len(found) != 1):

@@ -194,6 +194,48 @@ static const char *const sample =
                             "\"train.loss\": 1.2, \"val.top1\": 30, \"val.top5\": 70, "
                             "\"val.loss\": 2, \"train.grad_scale\": 8");
 
+/* which of two runs is marked in the row of this name; -1: neither */
+static int best_of(const td_run_log *runs, const char *name)
+{
+    for (int row = 0; row < td_run_table_rows(); row++) {
+        if (strcmp(td_run_table_name(row), name) != 0)
+            continue;
+        for (int i = 0; i < 2; i++)
+            if (td_run_table_is_best(runs, 2, row, i))
+                return i;
+    }
+    return -1;
+}
+
+/* a smaller batch takes less time, which is no better */
+static void times_of_unlike_batches_have_no_best(void **state)
+{
+    (void)state;
+    for (int is_alike = 0; is_alike < 2; is_alike++) {
+        td_run_log runs[2];
+        expect_ok(
+            td_run_log_read(write_report("a.json", LOG("1", "\"PARAMETER\"", "\"batch_size\": 8")
+                                                       LOG("2", "[0]",
+                                                           "\"val.total_ips\": 50, "
+                                                           "\"val.compute_latency\": 0.1")),
+                            &runs[0]));
+        expect_ok(td_run_log_read(
+            write_report("b.json", is_alike ? LOG("1", "\"PARAMETER\"", "\"batch_size\": 8")
+                                                  LOG("2", "[0]",
+                                                      "\"val.total_ips\": 40, "
+                                                      "\"val.compute_latency\": 0.2")
+                                            : LOG("1", "\"PARAMETER\"", "\"batch_size\": 16")
+                                                  LOG("2", "[0]",
+                                                      "\"val.total_ips\": 80, "
+                                                      "\"val.compute_latency\": 0.2")),
+            &runs[1]));
+        assert_int_equal(best_of(runs, "latency_ms"), is_alike ? 0 : -1);
+        assert_int_equal(best_of(runs, "val_images_per_s"), is_alike ? 0 : 1);
+        td_run_log_release(&runs[0]);
+        td_run_log_release(&runs[1]);
+    }
+}
+
 static void pages_are_whole_and_quiet(void **state)
 {
     td_run_log runs[2];
@@ -390,6 +432,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_counts_once),
         cmocka_unit_test(bad_reports_are_told),
         cmocka_unit_test(a_cut_last_line_is_left_out),
+        cmocka_unit_test(times_of_unlike_batches_have_no_best),
         cmocka_unit_test(pages_are_whole_and_quiet),
         cmocka_unit_test(classes_have_their_ap),
         cmocka_unit_test(threads_left_open_are_not_told),
