@@ -166,6 +166,7 @@ td_status td_picture_read(const td_service *s, const td_request *rq, td_transfor
                           td_work *w) TD_CHECKED;
 
 /** Body of an infer request -> w, and the answer back. */
+bool td_infer_is_large(const td_request *rq); /* a long JSON, which takes long to parse */
 td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w) TD_CHECKED;
 void td_infer_write(const td_service *s, const td_work *w, td_reply *reply);
 

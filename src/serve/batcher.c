@@ -47,15 +47,15 @@ static void hand_over(td_queue *q, td_job *job)
     TD_CHECK(td_queue_push(q, job));
 }
 
-/* what a large image took goes back to the system */
-static void shrink(td_transformer *w)
+/* what a large request took goes back to the system */
+static void shrink(td_transformer *w, bool was_large)
 {
     const size_t held =
         w->stored.cap_bytes + w->decoded.cap_bytes + w->cut.cap_bytes + w->sized.cap_bytes;
-    if (held <= KEPT_BYTES)
-        return;
-    td_transformer_release(w);
-    td_memory_trim();
+    if (held > KEPT_BYTES)
+        td_transformer_release(w);
+    if (held > KEPT_BYTES || was_large)
+        td_memory_trim();
 }
 
 static void read_jobs(void *ctx)
@@ -69,7 +69,7 @@ static void read_jobs(void *ctx)
         job->spans.queue_ns += begin_ns - job->since_ns;
         const td_read_result result = job->read(job, &w->buffers);
         job->spans.input_ns += td_now_ns() - begin_ns;
-        shrink(&w->buffers);
+        shrink(&w->buffers, w->from == b->large);
         if (w->from == b->large)
             atomic_fetch_sub(&b->n_large, 1);
         if (result == TD_READ_NOTHING)

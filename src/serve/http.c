@@ -9,7 +9,7 @@
  * done it belongs to the batcher.  A peer that takes too long over a request, however busily it
  * trickles bytes, is found by the listener and its socket shut down; the library then cleans up.
  *
- * Bodies of all requests together, and the rows made from them, may hold max(256 MiB, 2 *
+ * Bodies of all requests together, and the rows made from them, may hold max(256 MiB, 4 *
  * max_body); what the workers are about to add is not counted.
  *
  * A request that is refused before its body came is answered after it: a client that is still
@@ -35,6 +35,7 @@ enum {
     RETRY_AFTER_S = 1,
     BODIES_BYTES = 256 << 20,
     HEAD_BYTES = 32 * 1024,
+    LIGHT_BYTES = 4 << 20,  /* that a compressed body may expand to among small requests */
     CONNECTIONS_SPARE = 256 /* beside those that the listener counts: some are being closed */
 };
 
@@ -215,17 +216,29 @@ static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char 
     return p->n++ < TD_PARAMS_MAX ? MHD_YES : MHD_NO;
 }
 
-/* on a worker: a compressed body becomes what it was */
-static bool expand(exchange *e)
+/* what takes long goes to the workers for that, if they have room for it */
+static td_read_result hand_on(exchange *e)
+{
+    e->is_large = td_batcher_enter_large(e->h->o.batcher);
+    if (e->is_large)
+        return TD_READ_LARGE;
+    td_reply_error(&e->reply, 503, "too many large requests are waiting, try again in %d s",
+                   RETRY_AFTER_S);
+    return TD_READ_NOTHING;
+}
+
+/* on a worker: a compressed body becomes what it was; TD_READ_ROWS: it did */
+static td_read_result expand(exchange *e)
 {
     td_http *h = e->h;
     const int64_t left = bodies_left(h), max = h->o.max_body < left ? h->o.max_body : left;
+    const bool is_cautious = !e->is_large && max > LIGHT_BYTES;
     char *body;
     size_t n;
-    if (e->encoding != TD_ENCODING_DEFLATED)
-        return true;
-    e->encoding = TD_ENCODING_NONE;
-    td_status st = td_encoding_expand(e->body, e->n_body, (size_t)max, &body, &n);
+    td_status st =
+        td_encoding_expand(e->body, e->n_body, is_cautious ? LIGHT_BYTES : (size_t)max, &body, &n);
+    if (st == TD_ELIMIT && is_cautious)
+        return hand_on(e);
     if (st == TD_ELIMIT && max < h->o.max_body)
         say_bodies_full(e);
     else if (st != TD_OK)
@@ -233,23 +246,13 @@ static bool expand(exchange *e)
     if (st == TD_ELIMIT && max == h->o.max_body)
         e->reply.status = 413;
     if (st != TD_OK)
-        return false;
+        return TD_READ_NOTHING;
     td_free(e->body);
     e->body = body;
     e->n_body = n;
+    e->encoding = TD_ENCODING_NONE;
     hold(e, n);
-    return true;
-}
-
-/* a large image goes to the workers for those, if they have room for it */
-static td_read_result hand_on(exchange *e)
-{
-    e->is_large = td_batcher_enter_large(e->h->o.batcher);
-    if (e->is_large)
-        return TD_READ_LARGE;
-    td_reply_error(&e->reply, 503, "too many large images are waiting, try again in %d s",
-                   RETRY_AFTER_S);
-    return TD_READ_NOTHING;
+    return TD_READ_ROWS;
 }
 
 /* on a worker */
@@ -258,8 +261,9 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
     exchange *e = (exchange *)job;
     td_http *h = e->h;
     params p = { .n = 0 };
-    if (!expand(e))
-        return TD_READ_NOTHING;
+    const td_read_result expanded = e->encoding == TD_ENCODING_DEFLATED ? expand(e) : TD_READ_ROWS;
+    if (expanded != TD_READ_ROWS)
+        return expanded;
     MHD_get_connection_values(e->connection, MHD_GET_ARGUMENT_KIND, add_param, &p);
     td_request rq = { .params = p.at,
                       .n_params = p.n,
@@ -267,7 +271,9 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
                       .json_bytes = header(e, "Inference-Header-Content-Length"),
                       .body = e->body,
                       .n_body = e->n_body };
-    if (e->route == TD_ROUTE_PICTURE && !e->is_large && td_picture_is_large(&rq))
+    const bool is_large =
+        e->route == TD_ROUTE_PICTURE ? td_picture_is_large(&rq) : td_infer_is_large(&rq);
+    if (is_large && !e->is_large)
         return hand_on(e);
     e->is_computed = td_api_read(h->o.service, &rq, buffers, &job->work, &e->reply);
     td_free(e->body);
@@ -385,12 +391,12 @@ static enum MHD_Result take(exchange *e, const char *data, size_t n)
     } else {
         memcpy(e->body + e->n_body, data, n);
         e->n_body += n;
-        hold(e, e->n_body);
+        hold(e, e->cap_body);
         return MHD_YES;
     }
     td_free(e->body);
     e->body = NULL;
-    e->n_body = 0;
+    e->n_body = e->cap_body = 0;
     hold(e, 0);
     return MHD_YES;
 }
@@ -525,7 +531,7 @@ td_status td_http_open(const td_http_opts *opts, td_http **out)
     if (!h)
         return TD_ENOMEM;
     h->o = *opts;
-    h->bodies_max = 2 * opts->max_body > BODIES_BYTES ? 2 * opts->max_body : BODIES_BYTES;
+    h->bodies_max = 4 * opts->max_body > BODIES_BYTES ? 4 * opts->max_body : BODIES_BYTES;
     TD_CHECK(pthread_mutex_init(&h->lock, NULL) == 0);
     const td_listener_opts lo = { .host = opts->host,
                                   .port = opts->port,

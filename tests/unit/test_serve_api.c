@@ -152,6 +152,10 @@ static void costly_images_are_known_before_they_are_decoded(void **state)
     assert_false(td_picture_is_large(&rq));
     rq.n_body = 20;
     assert_false(td_picture_is_large(&rq)); /* cut: td_picture_read says so */
+    rq.n_body = 9 << 20;
+    assert_true(td_infer_is_large(&rq)); /* so much JSON */
+    rq.json_bytes = "100";
+    assert_false(td_infer_is_large(&rq)); /* the rest is bytes */
     td_work_release(&w);
     td_transformer_release(&buffers);
 }
