@@ -84,6 +84,14 @@ ask 200 GET /v2 'Authorization: Bearer open-sesame'
 ask 200 POST /v2/models/resnet18/infer 'Authorization: Bearer open-sesame' "Inference-Header-Content-Length: $size" <body
 ask 200 GET /metrics 'Authorization: Bearer open-sesame'
 stop
+serve --host 0.0.0.0
+grep -q 'warning: .*0.0.0.0 is reached from other machines, and requests need no token' talk ||
+    complain "no warning that others reach it: $(cat talk)"
+stop
+serve --host 0.0.0.0 --token-file token
+grep -q 'need no token' talk && complain "a warning in spite of the token"
+grep -q 'warning: .*the token crosses the network unencrypted' talk || complain "no warning of a readable token"
+stop
 printf ' \n' >empty
 expect 1 serve --weights w.safetensors --port 0 --token-file empty
 says "'empty' holds no token"
