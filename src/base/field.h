@@ -58,6 +58,9 @@ typedef struct td_field {
     const char *help;         /* NULL hides the row from --help */
 } td_field;
 
+/* `meta` of a TEXT that is a list of whole numbers, which a command line may part by blanks */
+#define TD_META_NUMBERS "EPOCH,..."
+
 #define TD_INT(T, m, d, lo, hi, help_)                                                             \
     {                                                                                              \
 #m, NULL, TD_KIND_INT, offsetof(T, m), d, lo, hi, NULL, NULL, NULL, help_                  \

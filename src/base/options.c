@@ -217,9 +217,37 @@ static td_status set(line *l, const option *o, const char *value, const char *su
     return td_option_set(o, value, l->arena, subject);
 }
 
+static bool is_whole_number(const char *s)
+{
+    return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+/* "--multistep 43 54" of a list of numbers is "43,54" */
+static td_status set_list(line *l, const option *o, const char *subject)
+{
+    td_text list = { 0 };
+    td_text_add(&list, "%s", l->argv[l->next++]);
+    while (l->next < l->argc && is_whole_number(l->argv[l->next]))
+        td_text_add(&list, ",%s", l->argv[l->next++]);
+    td_status st = td_text_status(&list);
+    if (st == TD_OK)
+        st = set(l, o, td_text_get(&list), subject);
+    td_text_release(&list);
+    return st;
+}
+
+static bool is_list_of_numbers(const line *l, const td_field *f)
+{
+    return f->kind == TD_KIND_TEXT && f->meta && strcmp(f->meta, TD_META_NUMBERS) == 0 &&
+           is_whole_number(l->argv[l->next]);
+}
+
 static td_status set_from_next(line *l, const option *o, const char *subject)
 {
-    if (l->next < l->argc && !looks_like_option(l->groups, l->argv[l->next]))
+    const bool has_value = l->next < l->argc && !looks_like_option(l->groups, l->argv[l->next]);
+    if (has_value && is_list_of_numbers(l, o->field))
+        return set_list(l, o, subject);
+    if (has_value)
         return set(l, o, l->argv[l->next++], subject);
     td_text range = { 0 };
     td_field_range(o->field, &range);

@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "boxes/anchors.h"
 #include "rt/ranks.h"
 #include "tandem/train.h"
 #include "train/preset.h"
@@ -227,6 +228,19 @@ static td_status settle_workspace(td_train_opts *o)
     return TD_OK;
 }
 
+/* what --checkpoint names in SSD300's program is read there, and a file to be written here */
+static td_status check_checkpoint(const td_train_opts *o)
+{
+    const char *const name = o->checkpoint_filename;
+    if (td_model_detector(&o->model) != TD_DETECTOR_SSD300 || o->resume ||
+        !td_text_ends(name, ".pt"))
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "--checkpoint '%s': --resume goes on with a checkpoint or evaluates it; "
+                    "--checkpoint-filename names the one that is written in --workspace",
+                    name);
+}
+
 td_status td_train_settle(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
@@ -244,6 +258,7 @@ td_status td_train_settle(td_train_opts *o)
         o->lr = l->lr_init * batch / 256;
     if (l->cosine_lr)
         o->lr_schedule = 2;
+    TD_TRY(check_checkpoint(o));
     return settle_workspace(o);
 }
 
