@@ -215,6 +215,9 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.memory_limit = o->memory_limit;
     b.trace = o->trace;
     take_report(o, &b);
+    if (is_training && b.weights)
+        return td_error(TD_EUSAGE, "--mode %s measures fresh weights: --%s '%s' has no use there",
+                        o->launch.mode, o->resume ? "resume" : "pretrained-weights", b.weights);
     if (o->launch.num_iter > 0 && !is_in_batches)
         return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
     b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations

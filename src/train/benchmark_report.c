@@ -33,6 +33,23 @@ static td_status name_file(const td_benchmark_opts *o, char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
+/* a file that is read, or that holds another result, is no place for the report */
+static td_status check_path(const td_benchmark_opts *o, const char *path)
+{
+    const struct {
+        const char *what, *path;
+    } others[] = { { "the weights", o->weights },
+                   { "the network", o->model.model },
+                   { "the data", o->input.data },
+                   { "the annotations", o->input.annotations },
+                   { "the trace", o->trace } };
+    for (size_t i = 0; path && i < sizeof others / sizeof *others; i++)
+        if (others[i].path && td_path_is_same(path, others[i].path))
+            return td_error(TD_EUSAGE, "'%s' is named for the report and for %s", path,
+                            others[i].what);
+    return TD_OK;
+}
+
 static td_status write_settings(const td_benchmark_report *r, const td_benchmark_facts *facts)
 {
     td_benchmark_opts copy = *r->o;
@@ -65,6 +82,7 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmar
                                   .lr = facts->lr,
                                   .scale = facts->scale };
     TD_TRY(name_file(o, &out->path));
+    TD_TRY(check_path(o, out->path));
     const td_report_opts ro = { .path = out->path,
                                 .to_log = o->log_format == 1,
                                 .is_compat = o->raport_compat,

@@ -75,6 +75,12 @@ expect 2 benchmark --mode op set
 says "mode op reads no data: 'set' has no use there"
 expect 2 benchmark --model small.td --largest-batch set
 says "largest-batch reads no data"
+cp small.td kept.td
+expect 2 benchmark $net --iters 1 --no-bound --raport-file small.td
+says "'small.td' is named for the report and for the network"
+same small.td kept.td
+expect 2 train $net --mode=training_benchmark --data_dir=set --pretrained-weights w.safetensors $tf
+says "measures fresh weights: --pretrained-weights 'w.safetensors' has no use there"
 expect 1 benchmark $net --iters 1 --no-bound --raport-file absent/r.json
 says "cannot write report 'absent/r.json'"
 

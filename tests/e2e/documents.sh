@@ -59,18 +59,18 @@ done <lines
 echo "$n lines of documents"
 
 # --- some of them run, with a few small images in the place of ImageNet and COCO -----------------------
-small='--threads 1 -j 1 --image-size 32 -b 2 --prof 1 --optimizer-batch-size 2'
+small='--threads 1 -j 1 --image-size 64 -b 4 --prof 1 --optimizer-batch-size 4 --lr 0.001 --seed 1'
 for mode in benchmark_training benchmark_training_short benchmark_inference convergence evaluate; do
     expect 0 train --model resnet50 --precision FP32 --mode $mode --platform DGX1V set --raport-file $mode.json --epochs 1 --warmup 0 \
         --workspace launch.$mode $small --num-classes 2 --no-checkpoints
     grep -q '"step": \[\]' launch.$mode/$mode.json || complain "the report of $mode has no end"
 done
-expect 0 train --arch resnet18 --training-only -p 1 --raport-file benchmark.json --epochs 1 --prof 1 --fp16 --static-loss-scale 256 set $small \
+expect 0 train --arch resnet18 --training-only -p 1 --raport-file benchmark.json --epochs 1 --prof 1 --fp16 --static-loss-scale 1 set $small \
     --workspace w2019
 expect 0 train --arch resnet18 --evaluate -p 1 --raport-file benchmark.json --epochs 1 --prof 1 set $small --workspace w2019
-expect 0 train --arch=resnet18 --mode=train_and_evaluate --iter_unit=epoch --num_iter=1 --batch_size=2 --warmup_steps=100 --use_cosine \
+expect 0 train --arch=resnet18 --mode=train_and_evaluate --iter_unit=epoch --num_iter=1 --batch_size=4 --warmup_steps=100 --use_cosine \
     --label_smoothing 0.1 --lr_init=0.256 --lr_warmup_epochs=0 --momentum=0.875 --use_tf_amp --static_loss_scale 128 --weight_init=fan_in \
-    --data_dir=set --results_dir=tf --threads 1 --image-size 32 --precision fp16
+    --data_dir=set --results_dir=tf --threads 1 --image-size 64 --seed 1
 for mode in training inference; do
     expect 0 train --arch=resnet18 --mode=${mode}_benchmark --warmup_steps 1 --num_iter 2 --iter_unit batch --batch_size 2 --use_xla --use_dali \
         --data_dir=set --results_dir=tf --log_filename=$mode.json --threads 1 --image-size 32
