@@ -20,7 +20,7 @@ static const char *const formats[] = { "auto", "safetensors", "onnx", "pth", NUL
 
 static const td_field fields[] = {
     TD_ENUM(options, to, 0, formats, "what is written; auto: as OUT's ending says"),
-    TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file|resume",
+    TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file",
                NULL, "FILE", "the same as IN"),
     TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "the same as OUT"),
     TD_ACCEPTED("device", "NAME", "a file is written; nothing depends on the device"),
