@@ -167,6 +167,12 @@ TD_API int64_t td_dataset_category(const td_dataset *ds, int label);
 TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_annotation **out,
                                           int64_t *n_listed);
 
+/**
+ * Files in the class folders that are no images: neither JPEG nor PNG, by their first bytes, nor
+ * named as such.  Returns how many there are, of which *n_listed paths are in *out (20 at most).
+ */
+TD_API int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed);
+
 /** Would td_dataset_open with has_boxes find annotations (of this split) in folder or pack? */
 TD_API bool td_dataset_is_annotated(const char *path, const char *split);
 

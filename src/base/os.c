@@ -173,6 +173,25 @@ td_status td_file_read(const char *path, size_t max_bytes, char **out, size_t *n
     return st;
 }
 
+size_t td_file_head(const char *path, void *out, size_t max)
+{
+    struct stat s;
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe must not hold us up */
+    if (fd < 0)
+        return 0;
+    for (bool is_file = fstat(fd, &s) == 0 && S_ISREG(s.st_mode); is_file && n < max;) {
+        ssize_t done = read(fd, (char *)out + n, max - n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            break;
+        n += (size_t)done;
+    }
+    close(fd);
+    return n;
+}
+
 td_status td_file_write(const char *path, const void *bytes, size_t n_bytes)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

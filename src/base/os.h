@@ -31,6 +31,9 @@ int64_t td_since_start_ns(void);
  */
 TD_CHECKED td_status td_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes);
 
+/** The first bytes of a regular file, `max` at most; 0 where it cannot be read, or is none. */
+size_t td_file_head(const char *path, void *out, size_t max);
+
 /** As td_file_read, into a buffer that is kept and grown (td_resize): for readers of many files. */
 TD_CHECKED td_status td_file_read_into(const char *path, size_t max_bytes, char **buf, size_t *cap,
                                        size_t *n_bytes);

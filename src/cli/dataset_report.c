@@ -109,6 +109,15 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
         td_json_add_text(out, "reason", r->bad[i].reason);
         td_text_add(out, "}");
     }
+    int n_listed;
+    const char *const *others;
+    td_text_add(out, "], \"other_files\": %lld, \"others\": [",
+                (long long)td_dataset_other_files(ds, &others, &n_listed));
+    for (int i = 0; i < n_listed; i++) {
+        td_text_add(out, i ? ", \"" : "\"");
+        td_text_add_json(out, others[i]);
+        td_text_add(out, "\"");
+    }
     td_text_add(out, "]");
     td_json_add(out, "seconds", r->seconds);
     td_text_add(out, "}");
@@ -136,4 +145,13 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
         boxes_text(ds, r, out);
     for (int64_t i = 0; i < r->n_bad; i++)
         td_text_add(out, "  unreadable  %s: %s\n", r->bad[i].path, r->bad[i].reason);
+    int n_listed;
+    const char *const *others;
+    const int64_t n = td_dataset_other_files(ds, &others, &n_listed);
+    if (n > 0)
+        td_text_add(out, "  no images   %lld other files, which are left out\n", (long long)n);
+    for (int i = 0; i < n_listed; i++)
+        td_text_add(out, "    %s\n", others[i]);
+    if (n > n_listed)
+        td_text_add(out, "    and %lld more\n", (long long)n - n_listed);
 }

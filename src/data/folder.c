@@ -10,9 +10,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
+#include "image/image.h"
 #include "io/foreign.h"
 
 enum {
@@ -20,22 +22,26 @@ enum {
     NAMES_SHOWN = 8 /* folders listed in a message */
 };
 
-#define WANTED  "a folder of images for each class, or a pack of them"
-#define ENDINGS ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
+#define WANTED "a folder of images for each class, or a pack of them"
+#define IMAGES "JPEG or PNG files"
 
-/* does the name end in one of ENDINGS, in any case? */
-static bool is_picture_name(const char *name)
+/* the endings of what can be read: such a file is an image, and a bad one if it is none */
+static bool has_ending(const char *name)
 {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                           ".pgm", ".tif",  ".tiff", ".webp" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
     const char *dot = strrchr(name, '.');
-    if (!dot || name[0] == '.')
-        return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) {
         if (strcasecmp(dot, endings[i]) == 0)
             return true;
     }
     return false;
+}
+
+/* of another name it is an image if it begins as one; reading it all would take long */
+static bool begins_as_image(const char *path)
+{
+    unsigned char head[TD_IMAGE_HEAD_BYTES];
+    return td_image_is_head(head, td_file_head(path, head, sizeof head));
 }
 
 /* --- messages -------------------------------------------------------------------------------- */
@@ -76,7 +82,7 @@ static td_status no_classes(const char *root, const td_listing *l)
 {
     size_t n_pictures = 0;
     for (size_t i = 0; i < l->n; i++)
-        n_pictures += !l->is_folder[i] && is_picture_name(l->names[i]);
+        n_pictures += !l->is_folder[i] && l->names[i][0] != '.' && has_ending(l->names[i]);
     TD_TRY(td_foreign_refuse_folder(root, WANTED));
     if (n_pictures > 0)
         return td_error(TD_EFORMAT,
@@ -159,18 +165,55 @@ typedef struct {
     int64_t label;
 } walk;
 
-static td_status add_sample(walk *w, const char *folder, const char *name)
+/* "folder/name" in the data set's memory */
+static char *keep_path(td_dataset *ds, const char *folder, const char *name)
 {
     size_t n = strlen(folder), m = strlen(name);
-    char *path = td_arena_alloc(&w->ds->arena, n + m + 2, 1);
+    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
     if (!path)
-        return TD_ENOMEM;
+        return NULL;
     memcpy(path, folder, n);
     path[n] = '/';
     memcpy(path + n + 1, name, m);
-    TD_TRY(td_reserve(&w->ds->samples, &w->cap, (size_t)w->ds->n + 1, sizeof *w->ds->samples));
-    w->ds->samples[w->ds->n++] = (td_sample){ path, w->label };
+    return path;
+}
+
+static td_status add_sample(walk *w, const char *folder, const char *name)
+{
+    td_dataset *ds = w->ds;
+    const char *path = keep_path(ds, folder, name);
+    if (!path)
+        return TD_ENOMEM;
+    TD_TRY(td_reserve(&ds->samples, &w->cap, (size_t)ds->n + 1, sizeof *ds->samples));
+    ds->samples[ds->n++] = (td_sample){ path, w->label };
     return TD_OK;
+}
+
+static td_status add_other(walk *w, const char *folder, const char *name)
+{
+    td_dataset *ds = w->ds;
+    if (ds->n_others >= TD_OTHERS_LISTED) {
+        ds->n_others++;
+        return TD_OK;
+    }
+    const char *path = keep_path(ds, folder, name);
+    if (!path)
+        return TD_ENOMEM;
+    ds->others[ds->n_others++] = path;
+    return TD_OK;
+}
+
+/* with an ending of images it is not opened */
+static td_status add_file(walk *w, const char *folder, const char *name)
+{
+    if (has_ending(name))
+        return add_sample(w, folder, name);
+    char *path = td_path_join(folder, name);
+    if (!path)
+        return TD_ENOMEM;
+    const bool is_image = begins_as_image(path);
+    td_free(path);
+    return is_image ? add_sample(w, folder, name) : add_other(w, folder, name);
 }
 
 static td_status walk_folder(walk *w, const char *folder, int depth)
@@ -189,8 +232,8 @@ static td_status walk_folder(walk *w, const char *folder, int depth)
             st = inner ? walk_folder(w, inner, depth + 1) : TD_ENOMEM;
             td_free(inner);
             TD_OUT(st);
-        } else if (is_picture_name(l.names[i])) {
-            TD_OUT(add_sample(w, folder, l.names[i]));
+        } else {
+            TD_OUT(add_file(w, folder, l.names[i]));
         }
     }
 out:
@@ -209,6 +252,13 @@ static int by_place(const void *a, const void *b)
     return order ? order : strcmp(p + n, q + m);
 }
 
+int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed)
+{
+    *out = ds->others;
+    *n_listed = (int)(ds->n_others < TD_OTHERS_LISTED ? ds->n_others : TD_OTHERS_LISTED);
+    return ds->n_others;
+}
+
 td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
 {
     walk w = { .ds = ds, .cap = *cap, .label = -1 };
@@ -217,8 +267,7 @@ td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
     *cap = w.cap;
     TD_TRY(st);
     if (ds->n == first)
-        return td_error(TD_EFORMAT, "folder '%s' holds no pictures (names ending in %s)", folder,
-                        ENDINGS);
+        return td_error(TD_EFORMAT, "folder '%s' holds no pictures (" IMAGES ")", folder);
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
     return TD_OK;
 }
@@ -232,8 +281,7 @@ static td_status read_class(td_dataset *ds, walk *w, const char *name)
     td_status st;
     TD_OUT(walk_folder(w, folder, 0));
     if (ds->n == first)
-        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no pictures (names ending in %s)",
-                        folder, ENDINGS));
+        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no pictures (" IMAGES ")", folder));
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
 out:
     td_free(folder);
@@ -263,6 +311,9 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
         w.label = i;
         TD_TRY(read_class(ds, &w, ds->class_names[i]));
     }
+    if (ds->n_others > 0)
+        td_log(TD_LOG_INFO, "data", "%lld files in '%s' are no images and left out, '%s' first",
+               (long long)ds->n_others, ds->root, ds->others[0]);
     return TD_OK;
 }
 

@@ -21,6 +21,8 @@ typedef struct {
     int64_t label;    /* -1: unknown */
 } td_sample;
 
+enum { TD_OTHERS_LISTED = 20 };
+
 struct td_dataset {
     td_data_backend backend;
     const char *root;
@@ -30,7 +32,9 @@ struct td_dataset {
     bool has_class_names;     /* they come from the data, and labels follow them */
     td_arena arena;           /* names and paths */
 
-    td_sample *samples;  /* folder: [n] */
+    td_sample *samples; /* folder: [n] */
+    int64_t n_others;   /* folder: files that are no images; the first of them: */
+    const char *others[TD_OTHERS_LISTED];
     td_pack *pack;       /* where they are, unless in files of their own */
     uint64_t pack_first; /* sample i is its picture pack_first + i, or + places[i] */
     int64_t *places;     /* [n]; NULL: none is left out */

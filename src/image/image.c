@@ -125,6 +125,21 @@ static const char *looks_like(const uint8_t *bytes, size_t n_bytes)
     return mentions(bytes, n, "<?xml") ? "an XML file" : "text";
 }
 
+static bool is_jpeg(const uint8_t *bytes, size_t n_bytes)
+{
+    return n_bytes >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
+}
+
+static bool is_png(const uint8_t *bytes, size_t n_bytes)
+{
+    return n_bytes >= 4 && !memcmp(bytes, "\x89PNG", 4);
+}
+
+bool td_image_is_head(const void *bytes, size_t n_bytes)
+{
+    return is_jpeg(bytes, n_bytes) || is_png(bytes, n_bytes);
+}
+
 typedef struct {
     int (*orientation)(const uint8_t *, size_t);
     td_status (*probe)(const uint8_t *, size_t, td_image_info *);
@@ -138,9 +153,9 @@ static td_status choose(const uint8_t *bytes, size_t n_bytes, codec *out)
     static const codec png = { td_exif_orientation_of_png, td_png_probe, td_png_decode };
     if (n_bytes == 0)
         return td_error(TD_EFORMAT, "file is empty");
-    if (n_bytes >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8)
+    if (is_jpeg(bytes, n_bytes))
         *out = jpeg;
-    else if (n_bytes >= 4 && !memcmp(bytes, "\x89PNG", 4))
+    else if (is_png(bytes, n_bytes))
         *out = png;
     else
         return td_error(TD_EFORMAT, "neither JPEG nor PNG: it looks like %s",

@@ -88,6 +88,11 @@ typedef struct {
     int scale; /* 1, 2, 4 or 8 */
 } td_decoded;
 
+enum { TD_IMAGE_HEAD_BYTES = 4 };
+
+/** Do the first bytes of a file promise what td_image_decode reads: JPEG or PNG? */
+bool td_image_is_head(const void *bytes, size_t n_bytes);
+
 /**
  * Look at a header.  TD_EFORMAT neither JPEG nor PNG (the message says what it looks like: empty,
  * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG

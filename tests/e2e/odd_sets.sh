@@ -78,4 +78,23 @@ prints '"n": 4, .*"n_bad": 0,'
 
 # --- many threads, many workers, far ahead --------------------------------------------------------
 expect 0 train tiny $tiny -b 2 --epochs 2 --no-checkpoints --threads 17 --workers 99 --prefetch 99
+# --- what is an image, its first bytes say; what is none, `dataset check` counts and names ------------------------
+expect 0 dataset draw kinds --classes 2 --train 8 --val 4 --size 40 --seed 1
+class=$(ls kinds/train | head -1)
+mv "kinds/train/$class/00000.jpg" "kinds/train/$class/nameless"
+[ -e "kinds/train/$class/00002.jpg" ] && mv "kinds/train/$class/00002.jpg" "kinds/train/$class/odd.webp"
+echo notes >"kinds/train/$class/notes.txt"
+printf 'RIFF1234WEBPVP8 ' >"kinds/train/$class/real.webp"
+: >"kinds/train/$class/empty"
+mkfifo "kinds/train/$class/pipe"
+expect 0 dataset check kinds --split train
+prints '^  pictures    8, 8 readable, 0 not$'
+prints '^  no images   4 other files, which are left out$'
+for name in notes.txt real.webp empty pipe; do
+    prints "^    kinds/train/$class/$name$"
+done
+expect 0 dataset check kinds --split train --json
+prints '"other_files": 4, "others": \["kinds/train/'
+expect 0 train kinds --arch resnet18 --image-size 32 -b 4 --threads 1 --run-iters 1 --no-checkpoints --training-only
+says "^data: 4 files in 'kinds/train' are no images and left out, 'kinds/train/$class/"
 finish

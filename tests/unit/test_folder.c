@@ -48,22 +48,32 @@ static void order_is_torchvisions(void **state)
     static const char *const files[] = {
         /* in no order */
         "train/b/2.JPG",      "train/b/10.png",      "train/a/z.jpeg",
-        "train/a/sub/k.Jpeg", "train/a/sub-x/a.jpg", "train/a/sub/deep/q.webp",
-        "train/B/1.tiff",     "train/a/.hidden.jpg", "train/a/notes.txt",
+        "train/a/sub/k.Jpeg", "train/a/sub-x/a.jpg", "train/a/sub/deep/no.webp",
+        "train/B/1.png",      "train/a/.hidden.jpg", "train/a/notes.txt",
         "train/a/jpg",        "train/.cache/x.jpg",  "train/stray.jpg"
     };
     /* sorted(os.walk("a")) goes a, a/sub, a/sub-x, a/sub/deep: '-' comes before '/' */
-    static const char *const wanted[] = { "B/1.tiff",      "a/z.jpeg",          "a/sub/k.Jpeg",
-                                          "a/sub-x/a.jpg", "a/sub/deep/q.webp", "b/10.png",
+    static const char *const wanted[] = { "B/1.png",       "a/z.jpeg",     "a/sub/k.Jpeg",
+                                          "a/sub-x/a.jpg", "a/sub/deep/q", "b/10.png",
                                           "b/2.JPG" };
     static const int labels[] = { 0, 1, 1, 1, 1, 2, 2 };
     const char *root = td_scratch_path("order");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         touch(root, files[i]);
+    char nameless[4096]; /* what it is, its first bytes say */
+    (void)snprintf(nameless, sizeof nameless, "%s/train/a/sub/deep/q", root);
+    td_write_text(nameless, "\xff\xd8 as a JPEG begins");
 
     td_dataset *ds;
     expect_ok(open_split(root, "train", &ds));
     assert_int_equal(td_dataset_classes(ds), 3);
+    const char *const *others;
+    int n_listed;
+    assert_int_equal(td_dataset_other_files(ds, &others, &n_listed), 3);
+    assert_int_equal(n_listed, 3);
+    for (int i = 0; i < n_listed; i++)
+        assert_true(strstr(others[i], "/jpg") || strstr(others[i], "/notes.txt") ||
+                    strstr(others[i], "/no.webp"));
     assert_string_equal(td_dataset_class_name(ds, 0), "B");
     assert_string_equal(td_dataset_class_name(ds, 1), "a");
     assert_string_equal(td_dataset_class_name(ds, 2), "b");
