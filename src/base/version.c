@@ -4,7 +4,7 @@
 #include "tandem/status.h"
 
 #ifndef TD_VERSION
-#define TD_VERSION "0.1.0"
+#error "TD_VERSION is not defined: CMakeLists.txt says it"
 #endif
 
 const char *td_version(void)

@@ -67,7 +67,7 @@ echo 'int main(int n, char **v) { return n + (int)__builtin_dynamic_object_size(
 $cc -o sizes sizes.c 2>/dev/null && level=3
 if grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release' "$TANDEM_BUILD/CMakeCache.txt"; then
     for flag in -D_FORTIFY_SOURCE=$level -fstack-protector-strong; do
-        weak=$(awk -v flag="$flag" '/"command":/ && /\/src\/.*\.c"?,?$/ && !index($0, " " flag " ") { n++ } END { print n + 0 }' \
+        weak=$(awk -v flag="$flag" -v src=" -c $TANDEM_SOURCE/src/" '/"command":/ && index($0, src) && !index($0, " " flag " ") { n++ } END { print n + 0 }' \
             "$TANDEM_BUILD/compile_commands.json")
         [ "$weak" = 0 ] || complain "$weak files were compiled without $flag"
     done

@@ -21,6 +21,9 @@ build() {
 }
 
 missing='cmake ninja-build .*oneDNN$'
+for dir in /usr/local/include /usr/include /usr/include/*-linux-gnu; do # a system that has its own, as Debian 13
+    [ ! -e "$dir/oneapi/dnnl/dnnl_version.h" ] || missing='cmake ninja-build'
+done
 build PATH="$PWD/tools"
 missing='libjpeg62-turbo-dev .*libmicrohttpd-dev'
 build PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
@@ -30,7 +33,7 @@ build PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
 if (cd "$TANDEM_SOURCE" && scripts/setup --check) >/dev/null 2>&1; then
     cp -r clone broken && rm -rf broken/build
     [ ! -d "$TANDEM_SOURCE/build/deps" ] || { mkdir -p broken/build && ln -s "$TANDEM_SOURCE/build/deps" broken/build/deps; }
-    echo 'message(FATAL_ERROR "the reason")' >broken/CMakeLists.txt
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(broken C)' 'message(FATAL_ERROR "the reason")' >broken/CMakeLists.txt
     (cd broken && env -u MAKEFLAGS -u MAKELEVEL make) >out 2>err </dev/null && complain "exit code 0"
     cat err >>out
     prints 'the reason'
