@@ -46,6 +46,18 @@ void td_alloc_note(int64_t blocks, int64_t bytes)
     atomic_fetch_add(&n_bytes, bytes);
 }
 
+static atomic_llong n_failed; /* allocations of libraries */
+
+void td_alloc_note_failed(void)
+{
+    atomic_fetch_add(&n_failed, 1);
+}
+
+int64_t td_alloc_failed_count(void)
+{
+    return atomic_load(&n_failed);
+}
+
 bool td_mul_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);

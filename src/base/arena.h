@@ -76,6 +76,13 @@ bool td_alloc_refused(void);
 /** Add to the live counts below: memory that did not come from td_alloc. */
 void td_alloc_note(int64_t blocks, int64_t bytes);
 
+/**
+ * A library has failed for lack of memory, and how often one has: for callers of hooks that can only
+ * say no, as a kernel that refuses a node.
+ */
+void td_alloc_note_failed(void);
+int64_t td_alloc_failed_count(void);
+
 /** The C library's own, uncounted: for callbacks that must serve a host program's memory too. */
 void *td_system_alloc(size_t bytes) TD_CHECKED;
 void td_system_free(void *p);

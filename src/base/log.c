@@ -131,14 +131,6 @@ void td_log_set_sink(void (*sink)(void *ctx, td_log_level, const char *module, c
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-/* names of files go into texts: no escape sequence may reach the terminal */
-static void disarm(char *text)
-{
-    for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
-            *p = '?';
-}
-
 bool td_log_has_terminal(void)
 {
     const char *term = getenv("TERM");
@@ -184,15 +176,22 @@ static void write_line(td_log_level level, const char *module, const char *text)
     }
 }
 
-static void deliver(td_log_level level, const char *module, char *text)
+/* names of files go into texts: neither an escape sequence nor a second line may come out */
+static void deliver(td_log_level level, const char *module, char *text, bool keeps_lines)
 {
-    disarm(text);
+    td_text visible = { 0 };
+    td_text_add_visible(&visible, text, keeps_lines);
+    if (td_text_status(&visible) != TD_OK)
+        td_text_make_printable(text);
+    else
+        text = visible.len ? visible.data : text;
     pthread_mutex_lock(&logger.lock);
     if (logger.sink)
         logger.sink(logger.ctx, level, module, text);
     else
         write_line(level, module, text);
     pthread_mutex_unlock(&logger.lock);
+    td_text_release(&visible);
 }
 
 void td_log(td_log_level level, const char *module, const char *fmt, ...)
@@ -212,7 +211,7 @@ void td_log(td_log_level level, const char *module, const char *fmt, ...)
         va_end(ap);
     }
     if (n >= 0)
-        deliver(level, module, heap ? heap : small);
+        deliver(level, module, heap ? heap : small, strchr(fmt, '\n') != NULL);
     td_free(heap);
     errno = saved;
 }
@@ -242,7 +241,7 @@ void td_log_progress(const char *text)
     pthread_mutex_lock(&logger.lock);
     char line[PROGRESS_BYTES + sizeof CLEAR_LINE];
     snprintf(logger.progress, sizeof logger.progress, "%s", text ? text : "");
-    disarm(logger.progress);
+    td_text_make_printable(logger.progress);
     logger.progress[fitting(logger.progress, columns)] = '\0';
     int n = snprintf(line, sizeof line, CLEAR_LINE "%s", logger.progress);
     write_all(line, (size_t)n);

@@ -605,6 +605,18 @@ void td_pages_free(void *p, size_t bytes)
     td_alloc_note(-1, -(int64_t)room);
 }
 
+void td_standard_files_open(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+            continue;
+        /* the lowest free number is `fd`; the root folder where there is no /dev */
+        const int mode = fd == STDERR_FILENO ? O_WRONLY : O_RDONLY;
+        if (open("/dev/null", mode) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0)
+            return;
+    }
+}
+
 /* --- signals --------------------------------------------------------------------------------- */
 
 static atomic_int caught; /* lock-free, so a handler may touch it */
@@ -630,6 +642,9 @@ void td_signals_catch(void)
     sigaction(SIGINT, &catch, NULL);
     sigaction(SIGTERM, &catch, NULL);
     sigaction(SIGUSR1, &catch, NULL);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
+        sigaction(SIGHUP, &catch, NULL);
     ignore(SIGPIPE);
     td_signals_ignore_file_limit();
 }

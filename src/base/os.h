@@ -94,12 +94,19 @@ void td_memory_trim(void);
 void *td_pages_alloc(size_t bytes) TD_CHECKED;
 void td_pages_free(void *p, size_t bytes);
 
+/**
+ * Open /dev/null where descriptors 0, 1 or 2 are closed, so that no file opened later gets their
+ * number and the log lines or results meant for them.  Reading from such a descriptor 0 finds the
+ * end; writing to such a descriptor 1 fails, as it did before.
+ */
+void td_standard_files_open(void);
+
 /* --- signals --------------------------------------------------------------------------------- */
 
 /**
- * SIGINT, SIGTERM and SIGUSR1 set a flag; the second of any of them ends the process at once with
- * 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as Slurm with
- * --signal.)
+ * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; the second of any of them ends the process at once
+ * with 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as Slurm
+ * with --signal; SIGHUP comes when a terminal is closed, and stays ignored under nohup.)
  * Also ignores SIGPIPE and SIGXFSZ: such writes fail instead.
  */
 void td_signals_catch(void);

@@ -89,6 +89,39 @@ void td_text_add_json(td_text *t, const char *s)
     }
 }
 
+/* the code point of a valid sequence of n bytes */
+static unsigned utf8_value(const unsigned char *s, size_t n)
+{
+    static const unsigned char first[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+    unsigned c = s[0] & first[n];
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3f);
+    return c;
+}
+
+/* C1 controls, which some terminals obey; what turns the direction of writing; line separators */
+static bool is_deceptive(unsigned c)
+{
+    return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+void td_text_add_visible(td_text *t, const char *s, bool keeps_lines)
+{
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        const size_t n = utf8_length(p);
+        if (*p == '\n' && !keeps_lines)
+            td_text_add(t, "\\n");
+        else if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f || n == 0)
+            td_text_add(t, "\\x%02x", *p);
+        else if (n > 1 && is_deceptive(utf8_value(p, n)))
+            td_text_add(t, "\\u%04x", utf8_value(p, n));
+        else
+            td_text_add_bytes(t, (const char *)p, n);
+        p += n ? n : 1;
+    }
+}
+
 static void json_name(td_text *t, const char *name)
 {
     bool is_first = t->len == 0 || t->data[t->len - 1] == '{';

@@ -34,6 +34,13 @@ void td_text_add_bytes(td_text *t, const char *bytes, size_t n);
 void td_text_add_json(td_text *t, const char *s);
 
 /**
+ * Add `s` for people: what a terminal would obey or hide is an escape instead, as file names in
+ * messages need.  Control bytes and bytes that are no UTF-8 become \x1b, a line end \n (or stays,
+ * with `keeps_lines`), controls and marks of direction beyond ASCII \u202e.
+ */
+void td_text_add_visible(td_text *t, const char *s, bool keeps_lines);
+
+/**
  * A member of a JSON object, with a comma before it unless the text ends in '{': "name": value.
  * A number that is not finite, and a NULL text, is null.
  */

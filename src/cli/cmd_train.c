@@ -325,7 +325,8 @@ const td_verb td_verb_train = {
     .about =
         "DATA holds train/ and val/, and in each a folder of pictures for every class; or it is a\n"
         ".safetensors file for --data-backend tensors; synthetic data need none.\n"
-        "Ctrl-C once (SIGINT, SIGTERM or SIGUSR1) finishes the batch, saves and exits 3; --resume\n"
+        "Ctrl-C once (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the batch, saves and exits 3; "
+        "--resume\n"
         "goes on from there to the same weights, bit by bit, as if the run had never stopped, in "
         "the\n"
         "checkpoint's folder unless --workspace names another; paths, DATA too, are named again.  "

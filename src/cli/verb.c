@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/scripts.h"
 #include "tandem/train.h"
@@ -238,11 +239,24 @@ int td_verb_main(const td_verb *verb, int argc, char **argv)
 
 /* --- stderr and stdout ------------------------------------------------------------------------ */
 
-int td_verb_failed(const td_verb *verb, td_status st)
+/* one line, whatever the names of files in it are */
+static void print_failure(td_status st)
 {
-    const char *message = td_error_message();
+    char plain[1024]; /* as long as messages are; for when there is no memory left */
+    td_text shown = { 0 };
+    snprintf(plain, sizeof plain, "%s", td_error_message());
+    td_text_add_visible(&shown, plain, false);
+    const bool has_line = td_text_status(&shown) == TD_OK;
+    td_text_make_printable(plain);
+    const char *message = has_line ? td_text_get(&shown) : plain;
     fprintf(stderr, "tandem: %s: %s\n", st == TD_ESTOPPED ? "stopped" : "error",
             *message ? message : td_status_text(st));
+    td_text_release(&shown);
+}
+
+int td_verb_failed(const td_verb *verb, td_status st)
+{
+    print_failure(st);
     if (st == TD_EUSAGE && verb)
         fprintf(stderr, "usage: tandem %s [OPTIONS]%s%s; 'tandem help %s' lists the options\n",
                 verb->name, *verb->arguments ? " " : "", verb->arguments, verb->name);
@@ -261,10 +275,25 @@ int td_verb_failed(const td_verb *verb, td_status st)
     }
 }
 
+/* a program that reads the result gets names as they are, a terminal escapes in their place */
+static bool print_result(const td_text *out)
+{
+    td_text shown = { 0 };
+    if (out->len && isatty(STDOUT_FILENO)) {
+        td_text_add_visible(&shown, out->data, true);
+        if (td_text_status(&shown) != TD_OK)
+            td_text_release(&shown);
+    }
+    const td_text *t = shown.len ? &shown : out;
+    const bool is_done =
+        (t->len == 0 || fwrite(t->data, 1, t->len, stdout) == t->len) && fflush(stdout) == 0;
+    td_text_release(&shown);
+    return is_done;
+}
+
 int td_verb_print(const td_text *out, int code)
 {
-    size_t n = out->len;
-    if ((n == 0 || fwrite(out->data, 1, n, stdout) == n) && fflush(stdout) == 0)
+    if (print_result(out))
         return code;
     fprintf(stderr, "tandem: error: the result cannot be written to standard output\n");
     return 1;

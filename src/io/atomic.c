@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -132,6 +133,39 @@ static td_status remove_stale(const td_atomic *a)
     return st;
 }
 
+/* --- temporaries of this process --------------------------------------------------------------- */
+
+enum { N_TEMPS = 16 }; /* files written at the same time; of more the rest is not removed here */
+
+static const char *_Atomic temps[N_TEMPS];
+
+static void note_temp(const char *temp)
+{
+    for (int i = 0; i < N_TEMPS; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&temps[i], &none, temp))
+            return;
+    }
+}
+
+static void forget_temp(const char *temp)
+{
+    for (int i = 0; i < N_TEMPS; i++) {
+        const char *noted = temp;
+        if (atomic_compare_exchange_strong(&temps[i], &noted, NULL))
+            return;
+    }
+}
+
+void td_atomic_remove_all(void)
+{
+    for (int i = 0; i < N_TEMPS; i++) {
+        const char *temp = atomic_exchange(&temps[i], NULL);
+        if (temp)
+            (void)unlink(temp);
+    }
+}
+
 /* --- open ------------------------------------------------------------------------------------ */
 
 static td_status name_files(td_atomic *a, const char *path)
@@ -181,6 +215,7 @@ static td_status open_temp(td_atomic *a, mode_t mode)
     if (a->fd < 0)
         return td_error_errno(TD_EIO, "cannot create '%s'", a->temp);
     a->has_temp = true;
+    note_temp(a->temp);
     (void)flock(a->fd,
                 LOCK_EX | LOCK_NB); /* without it, where it does not exist, the pid decides */
     return TD_OK;
@@ -254,6 +289,7 @@ td_status td_atomic_commit(td_atomic *a)
         return failed(a, "close");
     if (sys->rename(a->temp, a->path) != 0)
         return failed(a, "rename");
+    forget_temp(a->temp);
     a->has_temp = false;
     /* some network and user-space file systems cannot flush a folder and say EINVAL */
     if (fsync_again(a->folder_fd) != 0 && errno != EINVAL)
@@ -265,8 +301,10 @@ void td_atomic_close(td_atomic *a)
 {
     if (!a)
         return;
-    if (a->has_temp)
+    if (a->has_temp) {
+        forget_temp(a->temp);
         (void)unlink(a->temp);
+    }
     (void)close_once(&a->fd);
     (void)close_once(&a->folder_fd);
     td_free(a->path);

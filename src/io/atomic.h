@@ -42,6 +42,12 @@ TD_CHECKED td_status td_atomic_write(td_atomic *a, const void *bytes, size_t n_b
 const char *td_atomic_temporary(const td_atomic *a);
 
 /**
+ * Remove the temporaries of all files that are being written, for a process that is about to end.
+ * Async-signal-safe; the files cannot be committed any more.
+ */
+void td_atomic_remove_all(void);
+
+/**
  * Put the new content in place.  TD_EIO: `path` is as it was; except that when only the last step
  * failed, the flush of the folder, the new content is in place but a power cut may undo that.
  */

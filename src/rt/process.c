@@ -1,5 +1,6 @@
 /*
- * process.c -- what is settled before anything else: the wait policy of OpenMP, file size limits
+ * process.c -- what is settled before anything else: standard files, OpenMP's wait policy, file size
+ * limits
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
  * this process image; exec gives the same process a second start.  5000 spins are a few
@@ -15,6 +16,7 @@
 
 void td_process_setup(char **argv)
 {
+    td_standard_files_open(); /* first: whatever is opened next would get their numbers */
     td_signals_ignore_file_limit();
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv(MARK))
         return;

@@ -219,7 +219,7 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
                             .dump_after = o->dump_after,
                             .dump = o->dump,
                             .dump_ctx = o->dump_ctx };
-    int64_t t0 = td_now_ns();
+    const int64_t t0 = td_now_ns(), n_failed = td_alloc_failed_count();
     td_graph *full = NULL; /* before pass recompute */
 
     if (o->memory_limit > 0)
@@ -239,6 +239,8 @@ td_status td_compile(const td_graph *g, td_device *dev, const td_compile_opts *o
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
     TD_OUT(place(p));
+    if (td_alloc_failed_count() != n_failed) /* a layout or kernel may have been refused for it */
+        TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)
         td_tune_save(dev->tuner);
     td_log(TD_LOG_DEBUG, "program", "%d nodes, %.1f MB parameters, %.1f MB activations (%.0f ms)",

@@ -22,15 +22,16 @@ enum { N_STORED_GROUPS = 5 }; /* network, data, precision, training, detection *
 static bool is_of_one_run(const char *name)
 {
     static const char *const names[] = {
-        "resume",       "pretrained_weights",
-        "run_epochs",   "run_iters",
-        "prof",         "evaluate",
-        "require",      "final_weights",
-        "final_state",  "train_logits",
-        "dump_after",   "dump_dir",
-        "log",          "model",
-        "amp_stats",    "trace",
-        "memory_limit", "overwrite",
+        "resume",      "pretrained_weights",
+        "run_epochs",  "run_iters",
+        "prof",        "evaluate",
+        "require",     "final_weights",
+        "final_state", "train_logits",
+        "dump_after",  "dump_dir",
+        "log",         "model",
+        "overwrite",   "amp_stats",
+        "trace",       "memory_limit",
+        "overwrite",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

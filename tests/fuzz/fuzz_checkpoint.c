@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/field.h"
 #include "train/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -45,15 +46,32 @@ static void check_facts(const td_tensors *t)
         TD_CHECK(n == 0 && !names && *td_error_message());
 }
 
+/* what is taken from a checkpoint sets no path and nothing out of range */
+static void check_options(const char *json)
+{
+    td_train_opts o;
+    td_field_group groups[7];
+    td_arena arena = { 0 };
+    td_train_defaults(&o);
+    td_train_groups(&o, groups);
+    if (td_options_config_json(groups, json, "input", &arena) != TD_OK)
+        TD_CHECK(*td_error_message());
+    for (int g = 0; groups[g].fields; g++)
+        for (const td_field *f = groups[g].fields; f->kind != TD_KIND_END; f++)
+            TD_CHECK(!td_field_is_path(f) || td_field_is_default(f, groups[g].base));
+    td_arena_release(&arena);
+}
+
 /* as the options that a run was made with; these are read from a file */
 static void try_options(const td_tensors *t)
 {
     char path[64], *json;
     snprintf(path, sizeof path, "/tmp/tandem-fuzz-checkpoint-%ld", (long)getpid());
     TD_CHECK(td_tensors_write(t, path) == TD_OK);
-    if (td_train_stored_options(path, &json) == TD_OK)
+    if (td_train_stored_options(path, &json) == TD_OK) {
+        check_options(json);
         td_text_free(json);
-    else
+    } else
         TD_CHECK(!json && *td_error_message());
     unlink(path);
 }
@@ -77,7 +95,7 @@ static void try_texts(const char *text)
             TD_CHECK(td_tensors_set_meta(t, keys[i], text) == TD_OK);
         check_facts(t);
         TD_CHECK(td_tensors_set_meta(t, "tandem.state", state) == TD_OK);
-        if (n_tried++ % 64 == 0) /* files are slow */
+        if (n_tried++ % 64 == 0 || strstr(text, "hostile")) /* files are slow */
             try_options(t);
     }
     td_tensors_free(t);

@@ -102,9 +102,11 @@ static void a_sink_gets_the_lines(void **state)
     assert_string_equal(r.text, "fuse: 33 norm+relu");
     td_log(TD_LOG_DEBUG, "pass", "not wanted");
     assert_int_equal(r.n, 1);
-    td_log(TD_LOG_WARN, NULL, "a\033[31mb\r\x7f\tc\nd");
+    td_log(TD_LOG_WARN, NULL, "%s", "a\033[31mb\r\x7f\tc\nd");
     assert_string_equal(r.module, "(none)");
-    assert_string_equal(r.text, "a?[31mb??\tc\nd");
+    assert_string_equal(r.text, "a\\x1b[31mb\\x0d\\x7f\tc\\nd");
+    td_log(TD_LOG_WARN, NULL, "two\nlines, %s", "and a\033 name"); /* of the format: meant so */
+    assert_string_equal(r.text, "two\nlines, and a\\x1b name");
 }
 
 static void long_texts_come_whole(void **state)

@@ -123,6 +123,31 @@ static void distances_are_edits(void **state)
     assert_true(td_text_distance(long_word, long_word) >= 64);
 }
 
+static void what_a_terminal_would_obey_is_visible(void **state)
+{
+    (void)state;
+    const struct {
+        const char *in, *out;
+        bool keeps_lines;
+    } rows[] = {
+        { "plain \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \\ '",
+          "plain \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \\ '", false },
+        { "\033[2J\a\r\x7f", "\\x1b[2J\\x07\\x0d\\x7f", true },
+        { "a\nb\tc", "a\\nb\tc", false },
+        { "a\nb\tc", "a\nb\tc", true },
+        { "\xe9 \xc3 \x80", "\\xe9 \\xc3 \\x80", false },
+        { "\xc2\x9b \xc2\xa0", "\\u009b \xc2\xa0", false },
+        { "\xe2\x80\xae \xe2\x81\xa6 \xe2\x80\xa8 \xd8\x9c", "\\u202e \\u2066 \\u2028 \\u061c",
+          true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_text t = { 0 };
+        td_text_add_visible(&t, rows[i].in, rows[i].keeps_lines);
+        assert_string_equal(td_text_get(&t), rows[i].out);
+        td_text_release(&t);
+    }
+}
+
 static void integers_are_whole_words(void **state)
 {
     (void)state;
@@ -181,6 +206,7 @@ int main(void)
         cmocka_unit_test(starts_and_ends),
         cmocka_unit_test(globs_match),
         cmocka_unit_test(distances_are_edits),
+        cmocka_unit_test(what_a_terminal_would_obey_is_visible),
         cmocka_unit_test(integers_are_whole_words),
         cmocka_unit_test(reals_are_whole_words),
     };

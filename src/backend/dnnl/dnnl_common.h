@@ -7,8 +7,7 @@
 #ifndef TD_DNNL_COMMON_H
 #define TD_DNNL_COMMON_H
 
-#include <dnnl.h>
-
+#include "backend/dnnl/dnnl_guard.h"
 #include "rt/kernel.h"
 
 #define DNNL_TRY(expr)                                                                             \
