@@ -77,8 +77,8 @@ bool td_alloc_refused(void);
 void td_alloc_note(int64_t blocks, int64_t bytes);
 
 /**
- * A library has failed for lack of memory, and how often one has: for callers of hooks that can only
- * say no, as a kernel that refuses a node.
+ * A library has failed for lack of memory, and how often one has: for callers of hooks that can
+ * only say no, as a kernel that refuses a node.
  */
 void td_alloc_note_failed(void);
 int64_t td_alloc_failed_count(void);

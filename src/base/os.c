@@ -624,7 +624,7 @@ static atomic_int caught; /* lock-free, so a handler may touch it */
 static void on_signal(int sig)
 {
     int none = 0;
-    if (!atomic_compare_exchange_strong(&caught, &none, sig))
+    if (!atomic_compare_exchange_strong(&caught, &none, sig) && sig != SIGHUP)
         _exit(128 + sig);
 }
 

@@ -104,9 +104,10 @@ void td_standard_files_open(void);
 /* --- signals --------------------------------------------------------------------------------- */
 
 /**
- * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; the second of any of them ends the process at once
- * with 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as Slurm
- * with --signal; SIGHUP comes when a terminal is closed, and stays ignored under nohup.)
+ * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; the second of any of them ends the process at
+ * once with 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as
+ * Slurm with --signal.  SIGHUP comes when a terminal is closed, from the shell and from the kernel:
+ * one after another signal does nothing; under nohup it stays ignored.)
  * Also ignores SIGPIPE and SIGXFSZ: such writes fail instead.
  */
 void td_signals_catch(void);

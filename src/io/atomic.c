@@ -133,7 +133,7 @@ static td_status remove_stale(const td_atomic *a)
     return st;
 }
 
-/* --- temporaries of this process --------------------------------------------------------------- */
+/* --- temporaries of this process -------------------------------------------------------------- */
 
 enum { N_TEMPS = 16 }; /* files written at the same time; of more the rest is not removed here */
 

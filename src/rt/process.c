@@ -1,6 +1,6 @@
 /*
- * process.c -- what is settled before anything else: standard files, OpenMP's wait policy, file size
- * limits
+ * process.c -- what is settled before anything else: standard files, OpenMP's wait policy, file
+ * size limits
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
  * this process image; exec gives the same process a second start.  5000 spins are a few

@@ -67,6 +67,7 @@ fi
 # --- SIGHUP: a terminal that was closed ------------------------------------------------------------------
 holds hang 'epoch 0, iteration 1/' train set $net --epochs 4 -p 1 --workspace hang
 kill -HUP $pid
+sleep 0.2
 kill -HUP $pid # the shell's and the kernel's
 ends hang 3
 says "^tandem: stopped: a signal came; saved 'hang/checkpoint.safetensors' after step [0-9]+$"
