@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "model/arch.h"
@@ -18,6 +19,8 @@
 #include "train/weights.h"
 
 #define VERSION "1"
+
+enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest that a file alone may ask for */
 
 static td_status set_number(td_tensors *t, const char *key, int64_t value)
 {
@@ -366,6 +369,18 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
     return arch || model->model_text;
 }
 
+/* a file from somebody else must not make one image a matter of minutes and gigabytes */
+static int meta_image_size(const td_tensors *t)
+{
+    const int n = meta_number(t, "tandem.image_size");
+    if (n <= IMAGE_SIZE_OF_FILE)
+        return n;
+    td_log(TD_LOG_WARN, "weights",
+           "the file's image size of %d is above %d and not used: --image-size sets it", n,
+           IMAGE_SIZE_OF_FILE);
+    return 0;
+}
+
 void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     if (take_arch)
@@ -377,5 +392,5 @@ void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *m
     if (!model->num_classes)
         model->num_classes = td_weights_classes(t);
     if (!model->image_size)
-        model->image_size = meta_number(t, "tandem.image_size");
+        model->image_size = meta_image_size(t);
 }

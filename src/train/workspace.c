@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -218,6 +219,23 @@ static td_status check_free(const td_train_job *j)
     return TD_OK;
 }
 
+/*
+ * A folder from somebody else may have a link in the report's place, which is appended to; all
+ * other files of the workspace are replaced, and the lock is not opened through a link.
+ */
+static td_status check_report(const td_train_job *j)
+{
+    struct stat s;
+    const char *path = j->path[TD_PATH_REPORT];
+    if (!path || strcmp(j->o.raport_file, TD_REPORT_NAME) != 0 || lstat(path, &s) != 0 ||
+        S_ISREG(s.st_mode))
+        return TD_OK;
+    return td_error(TD_EIO,
+                    "'%s' is not a regular file: the report is not written through it; "
+                    "--raport-file names another place",
+                    path);
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* runs that begin at the same time find the same free number: the folder is one run's */
@@ -238,6 +256,7 @@ td_status td_workspace_open(td_train_job *j)
     if (j->rank > 0)
         return TD_OK;
     TD_TRY(j->is_folder_fresh ? make_fresh(j) : td_make_folder(j->folder));
+    TD_TRY(check_report(j));
     if (!td_train_writes(j))
         return TD_OK;
     TD_TRY(td_lock_open(j->folder, &j->lock));

@@ -58,6 +58,18 @@ expect 2 train --resume went/checkpoint.safetensors
 says "needs DATA"
 expect 2 train --resume went/checkpoint.safetensors --evaluate
 
+# a folder in which a link stands in a file's place: nothing is written through it
+for file in experiment_raport.json bad.list config.yaml model_best.safetensors checkpoint.safetensors.tmp.1 tandem.lock; do
+    rm -rf went
+    mkdir went
+    cp good/checkpoint.safetensors went/
+    ln -s ../../home/.bashrc went/$file
+    outside >went/before
+    "$TANDEM" train set --resume went/checkpoint.safetensors >out 2>err </dev/null
+    last="'$file' is a link"
+    outside | cmp -s - went/before || complain "written through a link"
+done
+
 # --- options that are no checkpoint's; numbers and choices out of range -----------------------------
 for name in $foreign; do
     "$edit" good/checkpoint.safetensors went/checkpoint.safetensors "config.$name=\"x\"" || complain "cannot edit"
@@ -126,5 +138,11 @@ outside | cmp -s - went/before || {
     outside | diff went/before - >&2
     complain "something outside of the folder has changed"
 }
+# nor does one make an image a matter of minutes and gigabytes
+expect 0 init --arch resnet18 --num-classes 2 --seed 1 -o fresh.safetensors
+"$edit" fresh.safetensors large.safetensors meta.tandem.image_size=8192 || complain "cannot edit"
+expect 0 classify set/val/circle/00001.jpg --weights large.safetensors --image-size 32
+expect 0 classify set/val/circle/00001.jpg --weights large.safetensors
+says "image size of 8192 is above 2048 and not used: --image-size sets it"
 if header went/converted.safetensors | grep -q 'tandem.config'; then complain "the options went along"; fi
 finish
