@@ -55,7 +55,7 @@ if(OpenMP_C_FOUND)
     string(APPEND private " ${OpenMP_C_FLAGS}")
 endif()
 if(TANDEM_DNNL)
-    string(PREPEND private "-ldnnl ")
+    string(PREPEND private "-ldnnl -lstdc++ ") # dnnl_guard.cpp
 endif()
 if(TANDEM_DNNL_IS_PRIVATE)
     string(PREPEND private "-L\${libdir}/tandem -Wl,-rpath,\${libdir}/tandem ")
