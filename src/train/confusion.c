@@ -24,22 +24,28 @@ void td_evaluate_release(td_evaluate_result *r)
     r->n_classes = 0;
 }
 
+const char *td_confusion_class_name(const td_dataset *ds, const td_class_names *names, int i,
+                                    char room[TD_CLASS_NUMBER])
+{
+    if (names && i < names->n && td_dataset_backend(ds) != TD_DATA_FOLDER)
+        return names->names[i];
+    if (i < td_dataset_classes(ds))
+        return td_dataset_class_name(ds, i);
+    snprintf(room, TD_CLASS_NUMBER, "class %d", i);
+    return room;
+}
+
 td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
                            const td_class_names *names)
 {
-    char number[24];
-    const bool are_numbers = td_dataset_backend(ds) != TD_DATA_FOLDER;
+    char number[TD_CLASS_NUMBER];
     r->class_names = td_alloc((size_t)n, sizeof *r->class_names);
     r->confusion = r->class_names ? td_alloc((size_t)n, (size_t)n * sizeof *r->confusion) : NULL;
     r->n_classes = n;
     if (!r->confusion)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++) {
-        snprintf(number, sizeof number, "class %d", i);
-        const char *name = i < names->n && are_numbers  ? names->names[i]
-                           : i < td_dataset_classes(ds) ? td_dataset_class_name(ds, i)
-                                                        : number;
-        r->class_names[i] = td_copy_text(name);
+        r->class_names[i] = td_copy_text(td_confusion_class_name(ds, names, i, number));
         if (!r->class_names[i])
             return TD_ENOMEM;
     }

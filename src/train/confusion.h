@@ -15,6 +15,12 @@
 td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
                            const td_class_names *names) TD_CHECKED;
 
+enum { TD_CLASS_NUMBER = 24 };
+
+/** The name of output i, or in `room` "class i"; `names` may be NULL. */
+const char *td_confusion_class_name(const td_dataset *ds, const td_class_names *names, int i,
+                                    char room[TD_CLASS_NUMBER]);
+
 /**
  * Write the table as CSV: a header of the classes' names, then for every class its name and how
  * many of its pictures were taken for each.  Appears whole or not at all.

@@ -16,6 +16,7 @@
 #include "train/judge.h"
 #include "train/label_match.h"
 #include "train/meet.h"
+#include "train/outcomes.h"
 #include "train/report_settings.h"
 #include "train/report_sums.h"
 #include "train/weight_file.h"
@@ -326,25 +327,40 @@ static td_status sum_rest(evaluation *e, td_evaluate_result *r)
     return TD_OK;
 }
 
+static td_status report_outcomes(const evaluation *e, const td_shares *outcomes)
+{
+    const td_outcome_facts f = { .ds = e->ds,
+                                 .folder = e->o.input.data,
+                                 .names = &e->names,
+                                 .n_classes = e->o.model.num_classes,
+                                 .epoch = -1 };
+    return td_outcomes_report(outcomes, &f, e->report);
+}
+
 static td_status judge(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
+    td_shares outcomes = { 0 };
+    const bool has_report = e->o.raport_file || e->o.workspace; /* on rank 0, which all know */
     td_verdict v, ema;
     double *latency = NULL;
     TD_TRY(open_judge(e));
     td_judge_opts jo = judge_opts(e);
     jo.confusion = r->confusion;
+    jo.outcomes = has_report && !e->o.raport_compat ? &outcomes : NULL;
     TD_OUT(run_judge(e, &jo, &v));
     if (e->o.ema_too)
         TD_OUT(judge_averages(e, &v, &latency, &ema));
     TD_OUT(sum_rest(e, r));
     note(e, &v, e->o.ema_too ? &ema : NULL, r);
+    TD_OUT(report_outcomes(e, &outcomes));
     TD_OUT(td_evaluation_write_report(e, &v, e->o.ema_too ? &ema : NULL));
     if (e->o.confusion && r->rank == 0)
         TD_OUT(td_confusion_write(r, e->o.confusion));
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     st = td_require(e->o.require, &s, e->o.topk);
 out:
+    td_shares_release(&outcomes);
     td_free(latency);
     return st;
 }

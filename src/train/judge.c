@@ -16,7 +16,7 @@
 #include "io/safetensors.h"
 #include "train/bad_limit.h"
 #include "train/network.h"
-#include "train/shares.h"
+#include "train/outcomes.h"
 
 struct td_judge {
     td_program *program;
@@ -281,6 +281,8 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     td_progress progress = opts->progress;
     *out = j->window = (td_verdict){ 0 };
     j->log_s = 0;
+    if (opts->outcomes)
+        td_shares_clear(opts->outcomes);
     td_progress_begin(&progress, ld, opts->max_batches);
     while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
         st = td_loader_next(ld, &b);
@@ -294,6 +296,9 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         TD_OUT(report_batches(j, opts, out));
         if (opts->logits)
             TD_OUT(keep_logits(j, b, &logits));
+        if (opts->outcomes)
+            TD_OUT(td_outcomes_add(opts->outcomes, b,
+                                   td_program_output(j->program, "logits", NULL), j->classes));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;
@@ -304,6 +309,8 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
     TD_OUT(td_verdict_quantiles(out));
+    if (opts->outcomes && !out->was_stopped)
+        TD_OUT(td_shares_gather(opts->outcomes, opts->comm));
     if (opts->logits && !out->was_stopped)
         st = write_logits(j, opts, &logits);
 out:

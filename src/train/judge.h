@@ -11,6 +11,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/report.h"
+#include "train/shares.h"
 
 typedef struct td_judge td_judge;
 
@@ -43,6 +44,7 @@ typedef struct {
     int64_t step[2];      /* epoch, iteration of the records */
     td_progress progress; /* who says how far it is; not begun */
     const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
+    td_shares *outcomes;  /* what each image was taken for (train/outcomes.h), or NULL */
     int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
 } td_judge_opts;
 

@@ -468,6 +468,20 @@ td_status td_report_end(td_report *r)
     return write_table(r);
 }
 
+td_status td_report_record(td_report *r, const char *type, int64_t epoch, const char *data)
+{
+    td_text t = { 0 };
+    if (!r)
+        return TD_OK;
+    td_text_add(&t, epoch < 0 ? "\"step\": []" : "\"step\": [%lld]", (long long)epoch);
+    td_text_add(&t, ", \"data\": {%s}", data);
+    td_status st = td_text_status(&t);
+    if (st == TD_OK)
+        st = write_record(r, type, td_text_get(&t));
+    td_text_release(&t);
+    return st;
+}
+
 td_status td_report_close(td_report *r)
 {
     td_status st = TD_OK;

@@ -118,6 +118,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     td_judge_opts jo = judge_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
     jo.progress = td_task_progress(j, prefix, what);
+    jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->outcomes;
     if (!j->judge)
         TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
     TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->judge)));
@@ -125,6 +126,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
     if (*prefix)
         return TD_OK;
+    j->outcomes_epoch = j->s.epoch;
     j->s.last = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
     j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;

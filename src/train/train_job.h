@@ -63,6 +63,8 @@ typedef struct {
     int64_t *categories;                  /* of a detector: ids of its classes */
     double boxes[TD_BOX_METRICS];         /* of its last validation */
     double *class_ap;                     /* likewise, [classes]; -1: none; NULL: no detector */
+    td_shares outcomes;                   /* of a classifier's last validation, on rank 0 ... */
+    int64_t outcomes_epoch;               /* ... and its epoch */
     double positives;                     /* anchors with an object, a picture of this batch */
     td_report *report;
     td_run_sums sums; /* what is reported */

@@ -529,6 +529,7 @@ void td_train_release(td_train_job *j)
     td_free(j->folder);
     td_bad_list_release(&j->bad);
     td_run_sums_release(&j->sums);
+    td_shares_release(&j->outcomes);
     td_free(j->graph_text);
     td_free(j->frozen_then);
     td_free(j->class_names);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "train/network.h"
+#include "train/outcomes.h"
 #include "train/report_settings.h"
 #include "train/speed_lines.h"
 #include "train/task.h"
@@ -286,6 +287,16 @@ static void report_last_quarter(td_train_job *j)
         td_report_add(j->report, "train.last_quarter_ips", q.mean);
 }
 
+/* of the last validation of a classifier, on rank 0 */
+static td_status report_outcomes(td_train_job *j)
+{
+    const td_outcome_facts f = { .ds = j->val_set,
+                                 .folder = j->o.input.data,
+                                 .n_classes = j->o.model.num_classes,
+                                 .epoch = j->outcomes_epoch };
+    return td_outcomes_report(&j->outcomes, &f, j->report);
+}
+
 td_status td_train_report_run(td_train_job *j)
 {
     td_run_sums *s = &j->sums;
@@ -296,6 +307,7 @@ td_status td_train_report_run(td_train_job *j)
         s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
         td_report_say(j->report, "Received SIGTERM");
+    TD_TRY(report_outcomes(j));
     td_report_begin(j->report, 0, NULL);
     td_step_sums_report(&s->run, so_far, j->lr_exact, j->report);
     td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
