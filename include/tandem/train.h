@@ -671,6 +671,8 @@ typedef struct {
     int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv, 5 json */
     bool json;          /* the same as format json */
     const char *title;  /* of the page; NULL: made from the runs */
+    const char
+        *images; /* folder of the data, whose images of mistakes the page shows; NULL: none */
     const char *log;
 } td_run_report_opts;
 

@@ -297,8 +297,8 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         if (opts->logits)
             TD_OUT(keep_logits(j, b, &logits));
         if (opts->outcomes)
-            TD_OUT(td_outcomes_add(opts->outcomes, b,
-                                   td_program_output(j->program, "logits", NULL), j->classes));
+            TD_OUT(td_outcomes_add(opts->outcomes, b, td_program_output(j->program, "logits", NULL),
+                                   j->classes));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;

@@ -16,7 +16,7 @@
 /* what a share of one image holds */
 typedef struct {
     int32_t label, best;
-    float probability; /* of `best` */
+    float probability; /* of `best`; 1 where it is right, for nobody asks */
 } outcome;
 
 typedef struct {
@@ -50,7 +50,8 @@ td_status td_outcomes_add(td_shares *s, const td_batch *b, const float *logits, 
         if (b->labels[i] < 0 || b->labels[i] >= classes)
             continue;
         td_top_k(row, classes, 1, &best);
-        const outcome o = { (int32_t)b->labels[i], best, probability_of(row, classes, best) };
+        const outcome o = { (int32_t)b->labels[i], best,
+                            b->labels[i] == best ? 1 : probability_of(row, classes, best) };
         TD_TRY(td_shares_begin(s, b->samples[i]));
         TD_TRY(td_shares_put(s, &o, sizeof o));
     }
@@ -83,8 +84,8 @@ static int by_count(const void *a, const void *b)
 static td_status get(const td_shares *s, size_t i, const td_outcome_facts *f, mistake *out)
 {
     const int64_t sample = s->pictures[i].sample;
-    if (s->pictures[i].n_bytes != (int64_t)sizeof out->o ||
-        s->n_bytes < (i + 1) * sizeof out->o || sample < 0 || sample >= td_dataset_count(f->ds))
+    if (s->pictures[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
+        sample < 0 || sample >= td_dataset_count(f->ds))
         return td_error(TD_EDEVICE, "a rank sent what is no outcome of an image");
     memcpy(&out->o, s->bytes + i * sizeof out->o, sizeof out->o);
     out->sample = sample;
@@ -132,8 +133,7 @@ static void add_matrix(td_text *t, const td_outcome_facts *f, const int64_t *cou
     for (int i = 0; i < f->n_classes; i++) {
         td_text_add(t, i ? ", [" : "[");
         for (int k = 0; k < f->n_classes; k++)
-            td_text_add(t, k ? ", %lld" : "%lld",
-                        (long long)counts[(int64_t)i * f->n_classes + k]);
+            td_text_add(t, k ? ", %lld" : "%lld", (long long)counts[(int64_t)i * f->n_classes + k]);
         td_text_add(t, "]");
     }
     td_text_add(t, "]");

@@ -29,8 +29,8 @@ TD_CHECKED td_status td_outcomes_add(td_shares *s, const td_batch *b, const floa
                                      int classes);
 
 typedef struct {
-    const td_dataset *ds; /* that was judged */
-    const char *folder;   /* the data set as the user named it: paths are relative to it */
+    const td_dataset *ds;        /* that was judged */
+    const char *folder;          /* the data set as the user named it: paths are relative to it */
     const td_class_names *names; /* of the outputs; NULL: those of `ds` */
     int n_classes;
     int64_t epoch; /* from 0; -1: of no training */

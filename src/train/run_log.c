@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "train/report_metrics.h"
+#include "train/run_confusion.h"
 
 #define REPORT_NAME "experiment_raport.json" /* in a workspace, when no other name was given */
 
@@ -171,12 +172,26 @@ static td_status read_time(reader *rd, const td_json *record)
     return TD_OK;
 }
 
+/* of a run that was resumed the last one counts */
+static td_status read_confusion(reader *rd, const td_json *step, const td_json *data)
+{
+    char where[300];
+    td_run_confusion *c;
+    snprintf(where, sizeof where, "'%s', line %lld", rd->path, rd->line);
+    TD_TRY(td_run_confusion_read(step, data, where, &c));
+    td_run_confusion_free(rd->run->confusion);
+    rd->run->confusion = c;
+    return TD_OK;
+}
+
 static td_status read_record(reader *rd, const td_json *record)
 {
     const char *type, *word;
     const td_json *step = td_json_get(record, "step"), *data = td_json_get(record, "data");
     if (td_json_text(record, "type", &type) != TD_OK)
         return td_error(TD_EFORMAT, "'%s', line %lld: the record has no type", rd->path, rd->line);
+    if (strcmp(type, TD_CONFUSION_RECORD) == 0)
+        return read_confusion(rd, step, data);
     if (strcmp(type, "LOG") != 0)
         return TD_OK;
     if (!step || !data || td_json_kind_of(data) != TD_JSON_OBJECT)
@@ -324,6 +339,7 @@ void td_run_log_release(td_run_log *run)
         td_free(run->series[level]);
     }
     td_free(run->settings);
+    td_run_confusion_free(run->confusion);
     td_arena_release(&run->arena);
     *run = (td_run_log){ 0 };
 }

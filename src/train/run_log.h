@@ -43,7 +43,8 @@ typedef struct {
     int64_t epoch_batches; /* most iterations of an epoch; at least 1 */
     bool is_cut;           /* the last line was no whole record and is left out */
     bool has_ended;        /* the record of the whole run is there, and the run did not go on */
-    td_arena arena;        /* of all texts */
+    struct td_run_confusion *confusion; /* of a classifier, the last that was recorded; or NULL */
+    td_arena arena;                     /* of all texts */
 } td_run_log;
 
 /**

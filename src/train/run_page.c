@@ -13,6 +13,7 @@
 
 #include "train/run_chart.h"
 #include "train/run_classes.h"
+#include "train/run_mistakes.h"
 #include "train/run_seeds.h"
 #include "train/run_table.h"
 
@@ -64,6 +65,14 @@ static const char *const style =
     "th{font-weight:550}tbody th{color:var(--soft);font-weight:400}"
     ".best{background:var(--best);font-weight:600}.diff td{background:var(--diff)}"
     ".set td{overflow-wrap:anywhere;min-width:8em}\n"
+    "caption{text-align:left;color:var(--soft);padding:4px 0}.matrix td{padding:4px 8px}"
+    ".scroll+h3{margin-top:1em}"
+    ".matrix thead th{vertical-align:bottom}.matrix thead th span{display:inline-block;"
+    "writing-mode:vertical-rl;max-height:12em;overflow-wrap:anywhere}"
+    ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:10px;"
+    "margin:.5em 0;padding:0;list-style:none;font-size:.88rem}.mistakes li{display:flex;gap:10px;"
+    "align-items:flex-start;overflow-wrap:anywhere}.mistakes img{flex:none;border-radius:4px}"
+    ".mistakes div{min-width:0}\n"
     "details{margin:.5em 0}summary{cursor:pointer;color:var(--soft)}"
     "summary:focus-visible{outline:2px solid var(--k0);outline-offset:2px}\n"
     "@media(max-width:480px){main{padding:12px 10px 32px}h1{font-size:1.3rem}"
@@ -558,7 +567,7 @@ static void add_head(const td_run_log *runs, int n, const char *title, td_text *
     td_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                     "style-src 'unsafe-inline'\">\n<title>");
+                     "style-src 'unsafe-inline'; img-src data:\">\n<title>");
     td_html_add(out, title);
     td_text_add(out, "</title>\n<style>%s</style></head>\n<body><main>\n<h1>", style);
     td_html_add(out, title);
@@ -577,7 +586,8 @@ static void add_head(const td_run_log *runs, int n, const char *title, td_text *
         }
 }
 
-td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text *out)
+td_status td_run_page(const td_run_log *runs, int n, const char *title, const char *images,
+                      td_text *out)
 {
     static const char *const tiles[] = {
         "top1",       "topk",     "ema_top1",   "ap",
@@ -606,6 +616,7 @@ td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text 
     if (n == 1)
         add_results(runs, n, out);
     TD_TRY(td_run_classes_html(runs, n, out));
+    TD_TRY(td_run_mistakes_html(runs, n, images, out));
     TD_TRY(add_configuration(runs, n, out));
     td_text_add(out, "</main></body></html>\n");
     return td_text_status(out);

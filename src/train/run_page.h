@@ -9,7 +9,8 @@
 
 enum { TD_RUN_PAGE_MAX = 16 }; /* runs: more lines cannot be told apart */
 
-/** Append the page. */
-td_status td_run_page(const td_run_log *runs, int n, const char *title, td_text *out) TD_CHECKED;
+/** Append the page.  `images`: the folder of the data, for thumbnails of mistakes; NULL: none. */
+td_status td_run_page(const td_run_log *runs, int n, const char *title, const char *images,
+                      td_text *out) TD_CHECKED;
 
 #endif

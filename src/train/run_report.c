@@ -23,6 +23,8 @@ static const td_field fields[] = {
     TD_ENUM   (td_run_report_opts, format, 0, formats,
                "a page with curves, or the tables of results; auto: as --output ends, or text"),
     TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
+    TD_TEXT   (td_run_report_opts, images, NULL, "FOLDER",
+               "data of the run: the page shows the images of mistakes that are found in it"),
     TD_TEXT   (td_run_report_opts, log, NULL, "SPEC",
                "what to talk about: 'info', 'warn,pass=debug'"),
     TD_END,
@@ -94,7 +96,7 @@ static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, 
         td_text_add(&title, "%d runs", n);
     td_status st = td_text_status(&title);
     if (st == TD_OK)
-        st = td_run_page(runs, n, td_text_get(&title), out);
+        st = td_run_page(runs, n, td_text_get(&title), o->images, out);
     td_text_release(&title);
     return st;
 }
@@ -105,6 +107,10 @@ static td_status check(const td_run_report_opts *o, int n)
     if (o->json && o->format != AUTO && o->format != JSON)
         return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
                         o->format == MARKDOWN ? "markdown" : formats[o->format]);
+    if (o->images && format_of(o) != HTML)
+        return td_error(TD_EUSAGE, "--images goes with a page, --format html or -o FILE.html");
+    if (o->images && !td_path_is_folder(o->images))
+        return td_error(TD_ENOTFOUND, "--images: '%s' is no folder", o->images);
     if (n <= most)
         return TD_OK;
     return td_error(TD_EUSAGE, "%s takes at most %d runs, found %d",

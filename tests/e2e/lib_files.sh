@@ -101,7 +101,12 @@ report_is_sound() {
     log="\"step\": \[([0-9]+(, [0-9]+){0,2})?\], \"data\": \{($metric(, $metric)*)?\}"
     parameter="\"step\": \"PARAMETER\", \"data\": \{$setting(, $setting)*\}"
     metadata="\"metric\": $text, \"metadata\": \{(\"unit\": (null|$text), )?\"format\": $text\}"
-    if grep -Evn "^DLLL \{$times, \"type\": \"(LOG\", ($log|$parameter)|METADATA\", $metadata)\}$" "$1" >&2; then
+    names="\"actual\": $text, \"predicted\": $text"
+    matrix="\"classes\": \[$text(, $text)*\], \"counts\": \[[][0-9, ]*\]"
+    pairs="\"pairs\": \[(, |\{$names, \"count\": [0-9]+\})*\]"
+    mistakes="\"mistakes\": \[(, |\{\"path\": $text, \"sample\": [0-9]+, $names, \"probability\": $number\})*\]"
+    confusion="\"step\": \[[0-9]*\], \"data\": \{\"images\": [0-9]+, \"wrong\": [0-9]+, ($matrix|$pairs), $mistakes\}"
+    if grep -Evn "^DLLL \{$times, \"type\": \"(LOG\", ($log|$parameter)|CONFUSION\", $confusion|METADATA\", $metadata)\}$" "$1" >&2; then
         complain "'$1' has lines that are no records"
     fi
 }

@@ -117,6 +117,10 @@ loss=$(metric val/experiment_raport.json 0 val.loss | cut -c1-9)
 expect 0 evaluate set --weights val/checkpoint.safetensors -b 8 --raport-file val/one.json
 [ "$top1" = "$(metric val/one.json "" val.top1)" ] || complain "top1 of 3 ranks is $top1, of one $(metric val/one.json "" val.top1)"
 [ "$loss" = "$(metric val/one.json "" val.loss | cut -c1-9)" ] || complain "loss of 3 ranks is $loss"
+confused() {
+    grep -o '"images": .*"mistakes"' "$1"
+}
+[ "$(confused val/experiment_raport.json)" = "$(confused val/one.json)" ] || complain "3 ranks confuse other images than one"
 for ranks in 2 3; do
     expect 0 launch --nproc $ranks evaluate set --weights val/checkpoint.safetensors -b 8 --json
     prints '"n": 23,'

@@ -144,6 +144,35 @@ expect 2 report judged.json run -o run/experiment_raport.json
 says "output: 'run/experiment_raport.json' is a report that is read"
 cmp -s kept.json run/experiment_raport.json || complain "a report was overwritten by its own page"
 
+# --- what the network confuses: counts as evaluate has them, and images only where asked for -----------------------
+confused() {
+    sed -n "s/.*\"CONFUSION\", \"step\": \[$2\], \"data\": {\(.*\)}}\$/\1/p" "$1"
+}
+expect 0 evaluate set --weights run/checkpoint.safetensors --per-class --confusion confusion.csv
+counts=$(sed 1d confusion.csv | cut -d, -f2- | sed 's/,/, /g; s/.*/[&]/' | paste -s -d , | sed 's/,\[/, [/g')
+[ "$(grep -c '"CONFUSION"' run/experiment_raport.json)" = 1 ] || complain "not one record of what is confused"
+for text in "$(confused run/experiment_raport.json 1)" "$(confused judged.json '')"; do
+    case $text in
+        '"images": 22, '*"\"counts\": [$counts], "*'"path": "val/'*) ;;
+        *) complain "evaluate --confusion has [$counts], the report $text" ;;
+    esac
+done
+if grep -q CONFUSION compat/experiment_raport.json; then complain "--raport-compat has a record of its own"; fi
+expect 0 report run -o plain.html
+grep -q '<caption>Confusion matrix' plain.html || complain "no matrix on the page"
+n_wrong=$(confused run/experiment_raport.json 1 | sed 's/.*"wrong": \([0-9]*\).*/\1/')
+[ "$(grep -c '^<li><div><b>' plain.html)" = "$n_wrong" ] || complain "not $n_wrong mistakes on the page"
+if grep -q 'src=' plain.html; then complain "images that nobody asked for"; fi
+expect 0 report run -o images.html --images set
+[ "$(grep -c '^<li><img alt="val/.* src="data:image/jpeg;base64,' images.html)" = "$n_wrong" ] || complain "not $n_wrong images on the page"
+sed 's|"path": "val/|"path": "../set/val/|g' run/experiment_raport.json >outside.json
+expect 0 report outside.json -o outside.html --images set
+if grep -q '<img' outside.html; then complain "images from outside the folder"; fi
+expect 2 report run --images set
+says 'images goes with a page'
+expect 1 report run -o x.html --images absent
+says "images: 'absent' is no folder"
+
 # --- bad runs --------------------------------------------------------------------------------------------
 : >empty.json
 expect 1 report empty.json

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     }
     TD_CHECK(td_run_log_parse((const char *)data, n_bytes, "input", &runs[1]) == TD_OK);
     for (int n = 1; n <= 2; n++)
-        TD_CHECK(td_run_page(runs, n, "a page", &out) == TD_OK);
+        TD_CHECK(td_run_page(runs, n, "a page", "tests/data", &out) == TD_OK);
     TD_CHECK(!strstr(td_text_get(&out), "<script") && !strstr(td_text_get(&out), "=\"nan"));
     for (int form = TD_RUN_TEXT; form <= TD_RUN_CSV; form++)
         TD_CHECK(td_run_table(runs, 2, (td_run_table_form)form, &out) == TD_OK);

@@ -245,7 +245,7 @@ static void pages_are_whole_and_quiet(void **state)
     expect_ok(td_run_log_read(write_report("b.json", GOOD LOG("2", "\"PARAMETER\"", "\"lr\": 0.3")),
                               &runs[1]));
     for (int n = 1; n <= 2; n++) {
-        expect_ok(td_run_page(runs, n, "a <title> & \"more\"", &page));
+        expect_ok(td_run_page(runs, n, "a <title> & \"more\"", NULL, &page));
         const char *html = td_text_get(&page);
         expect_balanced(html);
         assert_null(strstr(html, "<script"));
@@ -408,7 +408,7 @@ static td_status read_and_write(void)
     if (st == TD_OK)
         st = td_run_log_read(failing_path, &runs[1]);
     if (st == TD_OK)
-        st = td_run_page(runs, 2, "t", &t);
+        st = td_run_page(runs, 2, "t", NULL, &t);
     if (st == TD_OK)
         st = td_run_table(runs, 2, TD_RUN_TEXT, &t);
     if (st == TD_OK)

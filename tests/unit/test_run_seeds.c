@@ -196,7 +196,7 @@ static td_status read_and_write(void)
     td_text page = { 0 };
     td_status st = sample(&s);
     if (st == TD_OK)
-        st = td_run_page(s.runs, s.n, "seeds", &page);
+        st = td_run_page(s.runs, s.n, "seeds", NULL, &page);
     if (st == TD_OK)
         assert_non_null(strstr(td_text_get(&page), "Spread over seeds"));
     td_text_release(&page);
