@@ -62,8 +62,8 @@ void td_report_add_class(td_report *r, int i, double ap);
 td_status td_report_end(td_report *r) TD_CHECKED;
 
 /**
- * A record of its own type, in the JSON lines alone: `data` are the members of its object; epoch -1:
- * of no epoch.  TD_EIO.
+ * A record of its own type, in the JSON lines alone: `data` are the members of its object; epoch
+ * -1: of no epoch.  TD_EIO.
  */
 td_status td_report_record(td_report *r, const char *type, int64_t epoch,
                            const char *data) TD_CHECKED;
