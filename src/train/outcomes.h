@@ -2,7 +2,7 @@
  * train/outcomes.h -- what each image of a validation was taken for, and its record in the report
  *
  *     td_shares outcomes = { 0 };
- *     jo.outcomes = &outcomes;        td_judge_run fills it; then rank 0 has the images of all ranks
+ *     jo.outcomes = &outcomes;      td_judge_run fills it; rank 0 then has the images of all ranks
  *     TD_TRY(td_outcomes_report(&outcomes, &facts, report));
  *
  * The record is bounded: all counts of at most TD_CONFUSION_CLASSES classes, of more classes the
