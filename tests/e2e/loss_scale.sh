@@ -218,12 +218,12 @@ expect 1 train data_one_good.safetensors $whole --dynamic-loss-scale --epochs 2 
 says 'error: loss scaling skipped 22 of 24 steps, the last loss scale is [0-9]+: fewer than one step in ten was applied$'
 [ -s few/checkpoint.safetensors ] || complain "nothing was saved of the two steps"
 batches data_third.safetensors 0 worse 1 2 worse 3
-expect 0 train data_third.safetensors $whole --dynamic-loss-scale --epochs 2 --workspace few
+expect 0 train data_third.safetensors $whole --dynamic-loss-scale --epochs 2 --workspace few --overwrite
 says 'warning: train: loss scaling skipped 4 of 12 steps of this run$'
 # a sum that has overflowed inside a step, which will be dropped, is no reason not to save, nor not to go on
 batches data_mid.safetensors worse 0 1 2
 accumulated="$whole --dynamic-loss-scale --epochs 2 --optimizer-batch-size 8"
-expect 0 train data_mid.safetensors $accumulated --workspace straight --final-weights straight.safetensors
+expect 0 train data_mid.safetensors $accumulated --workspace straight --overwrite --final-weights straight.safetensors
 holds mid 'epoch 0, iteration 1/' train data_mid.safetensors $accumulated --workspace mid
 kill -TERM $pid
 ends mid 3
