@@ -46,6 +46,9 @@ TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
 /** "fp32", "bf16", "fp16" or "tf32-emulated" of resolved options. */
 TD_API const char *td_amp_precision_name(const td_amp_opts *opts);
 
+/** Do the options ask for float32, whatever the environment says? */
+TD_API bool td_amp_is_off(const td_amp_opts *opts);
+
 /** The half type of resolved options; TD_DT_F32 for none. */
 TD_API td_dtype td_amp_dtype(const td_amp_opts *opts);
 

@@ -106,10 +106,12 @@ typedef struct {
     const char *pipeline_config_path;           /* TensorFlow's configuration of a detector */
     const char *hparams_overrides;              /* "name=value,...": other values of its fields */
     const char *named_workspace, *named_report; /* of the command's line and files; NULL: neither */
-    char name[300];       /* made by td_train_preset: what was chosen, or "" */
-    double rule_lr;       /* made by td_train_preset: by the rule of thumb, or 0 */
-    int64_t preset_steps; /* made by it: of a detector's configuration, or 0 */
-    int preset_warmup;    /* likewise */
+    char name[300];          /* made by td_train_preset: what was chosen, or "" */
+    double rule_lr;          /* made by td_train_preset: by the rule of thumb, or 0 */
+    int64_t preset_steps;    /* made by it: of a detector's configuration, or 0 */
+    int64_t preset_lr_steps; /* likewise: of its learning rate */
+    int preset_warmup;       /* likewise */
+    bool keeps_report;       /* made by it: the recipe saves no checkpoints, but reports */
 } td_launch_opts;
 
 TD_API const struct td_field *td_launch_fields(void);
@@ -125,6 +127,7 @@ typedef struct {
     int optimizer_batch_size; /* -1: batch_size */
     int epochs, run_epochs;
     int64_t num_train_steps; /* optimiser steps planned in all, instead of epochs; -1: epochs */
+    int64_t lr_total_steps;  /* ssd320: steps that its curve spans; -1: the whole training */
     int eval_count;          /* validations, spread evenly; 0: after every epoch */
     const char *evaluation;  /* "21,31,37": after these epochs only; NULL: as eval_count says */
     int64_t run_iters;       /* optimiser steps of this run; -1: no limit */
@@ -174,7 +177,7 @@ typedef struct {
     bool json;                   /* the profile as JSON, not as text */
     int64_t seed;                /* -1: from the clock, and said */
     int gather_checkpoints;
-    const char *raport_file;
+    const char *raport_file; /* NULL: experiment_raport.json, or with no_checkpoints none */
     bool evaluate, training_only, no_checkpoints;
     const char *checkpoint_filename;
     const char *workspace; /* NULL: the folder of `resume`, or a new one, runs/ARCH-N */

@@ -279,3 +279,13 @@ bool td_text_to_real(const char *s, double *out)
     *out = v;
     return true;
 }
+
+const char *td_real_word(double x, int decimals, char room[TD_REAL_WORD])
+{
+    if (isnan(x))
+        return "not a number";
+    if (isinf(x))
+        return x > 0 ? "infinite" : "minus infinite";
+    snprintf(room, TD_REAL_WORD, fabs(x) < 1e15 ? "%.*f" : "%.*g", decimals, x);
+    return room;
+}

@@ -82,6 +82,11 @@ int td_text_distance(const char *a, const char *b);
 /** A whole decimal integer, and nothing after it. */
 bool td_text_to_int(const char *s, int64_t *out);
 
+enum { TD_REAL_WORD = 32 };
+
+/** The number with so many (0 .. 9) decimals for people, or "not a number", "infinite". */
+const char *td_real_word(double x, int decimals, char room[TD_REAL_WORD]);
+
 /** A whole finite or infinite decimal number, and nothing after it; independent of the locale. */
 bool td_text_to_real(const char *s, double *out);
 

@@ -117,17 +117,18 @@ static double validation_smoothing(const td_train_opts *o)
 
 static void add_text(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
+    char word[TD_REAL_WORD];
     td_text_add(out, "epoch         %lld\n", (long long)r->epoch);
     td_text_add(out, "steps         %lld\n", (long long)r->steps);
     if (r->skipped || r->loss_scale != 1)
         td_text_add(out, "skipped       %lld, loss scale %g\n", (long long)r->skipped,
                     r->loss_scale);
-    td_text_add(out, "train loss    %.5f\n", r->train_loss);
-    if (r->detects && r->best_ap >= 0)
+    td_text_add(out, "train loss    %s\n", td_real_word(r->train_loss, 5, word));
+    if (r->detects && r->boxes[TD_BOX_AP] >= 0)
         td_text_add(out, "AP            %.4f (best %.4f)\nAP50          %.4f\n",
                     r->boxes[TD_BOX_AP], r->best_ap, r->boxes[TD_BOX_AP50]);
     if (r->top1 >= 0) {
-        td_text_add(out, "val loss      %.5f", r->val_loss);
+        td_text_add(out, "val loss      %s", td_real_word(r->val_loss, 5, word));
         if (validation_smoothing(o) > 0)
             td_text_add(out,
                         ", with label smoothing %g; 'tandem evaluate' leaves it out unless "
@@ -182,7 +183,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.workspace = o->launch.named_workspace;
     e.raport_file = o->launch.named_report;
     if (o->raport_compat) /* else the training's own report stays as it is */
-        e.raport_file = o->raport_file;
+        e.raport_file = o->raport_file ? o->raport_file : "experiment_raport.json";
     return td_cli_evaluate(&e, call);
 }
 

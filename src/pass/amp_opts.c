@@ -78,6 +78,12 @@ td_status td_amp_check(const td_amp_opts *o)
     return TD_OK;
 }
 
+bool td_amp_is_off(const td_amp_opts *o)
+{
+    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
+           o->precision == TD_PRECISION_TF32_EMULATED;
+}
+
 td_dtype td_amp_dtype(const td_amp_opts *o)
 {
     if (o->level == TD_AMP_LEVEL_O0)

@@ -27,6 +27,10 @@ td_status td_boxes_categories(const td_dataset *ds, int64_t **out) TD_CHECKED;
 td_status td_boxes_categories_from_json(const char *json, const char *path, int *n,
                                         int64_t **out) TD_CHECKED;
 
+/** TD_EUSAGE: an option that only detectors read was set; `network` is a classifier. */
+td_status td_boxes_refuse(const td_input_opts *in, const td_boxes_opts *boxes,
+                          const char *network) TD_CHECKED;
+
 /** "AP50>=0.9" against the twelve.  TD_EUSAGE malformed, TD_EREQUIRED not met. */
 td_status td_boxes_require_check(const char *rule) TD_CHECKED;
 td_status td_boxes_require(const char *rule, const double boxes[TD_BOX_METRICS]) TD_CHECKED;

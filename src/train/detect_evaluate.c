@@ -171,10 +171,10 @@ static td_status note(const evaluation *e, const td_verdict *v, td_evaluate_resu
     size_t n_found;
     td_detect_judge_found(e->detect_judge, &n_found);
     r->detects = true;
-    r->n = v->counts.n;
+    r->n = v->n_judged;
     r->n_found = (int64_t)n_found;
     memcpy(r->boxes, v->boxes, sizeof r->boxes);
-    r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
+    r->images_per_s = v->seconds > 0 ? (double)v->counts.n / v->seconds : 0;
     r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
     return note_classes(e, r);

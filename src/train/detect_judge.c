@@ -136,7 +136,7 @@ static bool is_left_out(const td_detect_judge_opts *o, int64_t sample)
 }
 
 static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
-                           const td_detect_judge_opts *o)
+                           const td_detect_judge_opts *o, int64_t *n_judged)
 {
     const td_detection *found;
     int n;
@@ -145,6 +145,7 @@ static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_ba
             continue;
         found = td_finder_found(j->finder, i, &n);
         TD_TRY(keep_found(j, ds, b->samples[i], found, n));
+        ++*n_judged;
     }
     return TD_OK;
 }
@@ -179,7 +180,7 @@ static td_status judge_batch(td_detect_judge *j, const td_dataset *ds, const td_
     const int64_t t0 = td_now_ns();
     const td_nms_opts nms = td_boxes_nms(o->boxes, td_finder_anchors(j->finder)->kind);
     TD_TRY(td_finder_run(j->finder, b->images, b->n, &nms));
-    TD_TRY(note_rows(j, ds, b, o));
+    TD_TRY(note_rows(j, ds, b, o, &v->n_judged));
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
     const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
@@ -214,11 +215,12 @@ static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *
 /* every picture once, whatever rank had it; stopped if one was */
 static td_status share_counts(td_comm *comm, const td_loader *ld, td_verdict *v)
 {
-    int64_t counts[2] = { v->counts.n, v->was_stopped };
+    int64_t counts[3] = { v->counts.n, v->n_judged, v->was_stopped };
     TD_TRY(td_bad_limit_check(comm, ld));
-    TD_TRY(td_comm_sum_i64(comm, counts, 2));
+    TD_TRY(td_comm_sum_i64(comm, counts, 3));
     v->counts.n = counts[0];
-    v->was_stopped = counts[1] > 0;
+    v->n_judged = counts[1];
+    v->was_stopped = counts[2] > 0;
     return TD_OK;
 }
 

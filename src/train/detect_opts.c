@@ -1,11 +1,15 @@
 /*
  * detect_opts.c -- options that all jobs of a detector share
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/field.h"
 #include "boxes/coco_metrics.h"
 #include "boxes/nms.h"
 #include "pass/amp.h"
 #include "tandem/train.h"
+#include "train/detect_data.h"
 #include "train/rows.h"
 
 /* clang-format off */
@@ -87,6 +91,37 @@ const td_field *td_boxes_fields(void)
 const td_field *td_box_limits_fields(void)
 {
     return limits_fields;
+}
+
+/* names of td_input_opts that only detectors read */
+static bool is_of_boxes(const char *name)
+{
+    static const char *const names[] = { "annotations", "val_annotations", "label_ids", "strict",
+                                         "color_jitter" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static td_status refuse(const td_field *f, const char *network)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", f->name);
+    for (char *p = name; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    return td_error(TD_EUSAGE, "--%s applies to detectors, '%s' is a classifier", name, network);
+}
+
+td_status td_boxes_refuse(const td_input_opts *in, const td_boxes_opts *boxes, const char *network)
+{
+    for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
+        if (is_of_boxes(f->name) && !td_field_is_default(f, in))
+            return refuse(f, network);
+    for (const td_field *f = boxes_fields; f->kind != TD_KIND_END; f++)
+        if (f->kind != TD_KIND_TITLE && !td_field_is_default(f, boxes))
+            return refuse(f, network);
+    return TD_OK;
 }
 
 td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)

@@ -11,6 +11,7 @@
 #include "tandem/data.h"
 #include "train/checkpoint.h"
 #include "train/confusion.h"
+#include "train/detect_data.h"
 #include "train/evaluation.h"
 #include "train/inputs.h"
 #include "train/judge.h"
@@ -388,6 +389,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
     if (e.o.draw)
         TD_OUT(td_error(TD_EUSAGE, "--draw is of detectors, '%s' is none", e.o.weights));
+    TD_OUT(td_boxes_refuse(&e.o.input, &e.o.boxes, e.o.weights));
     TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)

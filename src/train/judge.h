@@ -25,7 +25,8 @@ typedef struct {
     int64_t n_batches;
     const double *latency; /* [n_batches] s, in order; the judge's until its next run */
     bool was_stopped;
-    bool detects; /* of a detector: `counts` has pictures only, and there are: */
+    bool detects;     /* of a detector: `counts` has only n, images that were run, and there are: */
+    int64_t n_judged; /* of the images; fewer with --sample-1-of-n-eval-examples */
     double boxes[TD_BOX_METRICS];
 } td_verdict;
 

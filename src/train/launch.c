@@ -170,9 +170,12 @@ static td_status settle_iterations(td_train_opts *o)
             o->epochs = l->num_iter;
         if (l->run_iter > 0)
             o->run_epochs = l->run_iter;
-    } else if (l->num_iter > 0 || l->run_iter > 0) {
-        o->run_iters = l->run_iter > 0 ? l->run_iter : l->num_iter;
+        return TD_OK;
     }
+    if (l->num_iter > 0)
+        o->num_train_steps = l->num_iter;
+    if (l->run_iter > 0)
+        o->run_iters = l->run_iter;
     return TD_OK;
 }
 
@@ -184,8 +187,9 @@ static void settle_detector(td_train_opts *o, double batch)
         o->lr = SSD320_LR * batch / SSD320_BATCH;
     if (o->epochs == TD_PRESET_OPEN) {
         o->epochs = 1; /* the steps say how many */
-    } else if (l->preset_steps && o->num_train_steps == l->preset_steps) {
-        o->num_train_steps = -1;
+    } else if (l->preset_steps && !o->resume && o->num_train_steps == l->preset_steps) {
+        o->num_train_steps = -1; /* --epochs takes their place */
+        o->lr_total_steps = o->lr_total_steps == l->preset_lr_steps ? -1 : o->lr_total_steps;
         o->warmup = o->warmup == l->preset_warmup ? -1 : o->warmup;
     }
 }

@@ -149,7 +149,7 @@ static const row rows[] = {
     { MOM "momentum_optimizer_value", SETS, "momentum" },
     { OPT "use_moving_average", IS, "false" },
     { LRA "learning_rate_base", SETS, "lr" },
-    { LRA "total_steps", SETS, "num_train_steps" },
+    { LRA "total_steps", SETS, "lr_total_steps" },
     { LRA "warmup_learning_rate", SETS, "warmup_lr" },
     { LRA "warmup_steps", SETS, "warmup" },
 

@@ -358,6 +358,13 @@ static td_status set_precision(const choice *c, const td_field_group *groups, td
     return TD_OK;
 }
 
+/* a recipe that saves no checkpoints is there to be measured */
+static void note_report(td_train_opts *o, const settings *s)
+{
+    o->launch.keeps_report =
+        td_map_has(&s->lines, "save_checkpoints") && !is_true(s, "save_checkpoints");
+}
+
 /* the rule of thumb for the batch that is asked for: 0.256 for 256 pictures */
 static td_status set_rule(td_train_opts *o, double batch, const td_field_group *groups,
                           td_arena *arena)
@@ -381,19 +388,14 @@ static td_status set_wide(const td_field_group *groups, td_arena *arena)
     return TD_OK;
 }
 
-static bool is_wide(const td_amp_opts *o)
-{
-    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
-           o->precision == TD_PRECISION_TF32_EMULATED;
-}
-
 static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
     const double batch = td_train_step_pictures(o);
-    const bool wants_wide = is_wide(&o->amp); /* nothing but the line has spoken yet */
+    const bool wants_wide = td_amp_is_off(&o->amp); /* nothing but the line has spoken yet */
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
+    note_report(o, s);
     TD_TRY(set_scaler(s, groups, arena));
     TD_TRY(set_precision(c, groups, arena));
     if (wants_wide)
@@ -451,6 +453,15 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
     return TD_OK;
 }
 
+/* a configuration's steps take the place of the epochs of its recipe */
+static void note_preset_steps(td_train_opts *o)
+{
+    o->launch.preset_steps = o->num_train_steps;
+    o->launch.preset_lr_steps = o->lr_total_steps;
+    o->launch.preset_warmup = o->warmup;
+    o->epochs = TD_PRESET_OPEN;
+}
+
 /*
  * What is only known when all options are: the learning rate of SSD320 is for 32 pictures where no
  * configuration says it, and --epochs takes the place of a configuration's steps.
@@ -462,16 +473,14 @@ static void leave_open(td_train_opts *o, const settings *s)
     o->launch.preset_steps = 0;
     if (!td_map_has(&s->lines, "num_train_steps"))
         return;
-    o->launch.preset_steps = o->num_train_steps;
-    o->launch.preset_warmup = o->warmup;
-    o->epochs = TD_PRESET_OPEN;
+    note_preset_steps(o);
 }
 
 static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *detector,
                                 const char *parts, const td_field_group *groups, td_arena *arena)
 {
     choice c = { .model = "" };
-    const bool wants_wide = is_wide(&o->amp);
+    const bool wants_wide = td_amp_is_off(&o->amp);
     TD_TRY(merge(s, td_yaml_get(detector, "recipe")));
     TD_TRY(merge_parts(s, detector, parts, &c));
     for (size_t i = 0; i < s->lines.n; i++)
@@ -480,6 +489,7 @@ static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *de
         TD_TRY(td_options_set(groups, "amp", "true", arena));
     TD_TRY(set_precision(&c, groups, arena));
     leave_open(o, s);
+    note_report(o, s);
     if (o->launch.preset)
         snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
     return TD_OK;
@@ -554,10 +564,11 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
         st = td_options_set(groups, "label_ids", "keep", arena);
     if (st == TD_OK)
         st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
+    if (o->num_train_steps <= 0) /* the training ends where the learning rate does */
+        o->num_train_steps = o->lr_total_steps;
+    o->launch.preset_steps = 0;
     if (st == TD_OK && o->num_train_steps > 0)
-        o->epochs = TD_PRESET_OPEN;
-    o->launch.preset_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
-    o->launch.preset_warmup = o->warmup;
+        note_preset_steps(o);
     return st;
 }
 

@@ -11,6 +11,7 @@
 #include "data/sizes.h"
 #include "pass/amp.h"
 #include "train/judge.h"
+#include "train/report.h"
 #include "train/rows.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
@@ -202,8 +203,9 @@ static const td_field train_fields[] = {
     TD_INT_OR_SWITCH(td_train_opts, gather_checkpoints, 0, -2, 1000000, "-2",
                "epoch checkpoints kept beside the last and the best; -1: all; -2, or no number: "
                "the first ten epochs and every tenth"),
-    TD_TEXT   (td_train_opts, raport_file, "experiment_raport.json", "FILE",
-               "JSON lines of the run, inside the workspace"),
+    TD_TEXT   (td_train_opts, raport_file, NULL, "FILE",
+               "JSON lines of the run, inside the workspace; default: "
+               TD_REPORT_NAME ", none with --no-checkpoints"),
     REPORT_ROWS(td_train_opts),
     TD_TEXT   (td_train_opts, tensorboard, NULL, "FOLDER", "event files for TensorBoard"),
     TD_TEXT   (td_train_opts, csv, NULL, "FILE", "the metrics of every epoch as a table"),
@@ -258,6 +260,9 @@ static const td_field train_fields[] = {
     TD_TITLE_BEHIND("Detectors"),
     TD_LONG   (td_train_opts, num_train_steps, -1, -1, MANY,
                "optimiser steps planned in all, in place of --epochs; -1: --epochs counts"),
+    TD_LONG   (td_train_opts, lr_total_steps, -1, -1, MANY,
+               "steps that ssd320's learning rate takes to 0, wherever the training stops; -1: the "
+               "whole training"),
     TD_REAL   (td_train_opts, warmup_lr, -1, -1, 1e6,
                "where ssd320's warm-up begins; -1: at 0.43332 of --lr"),
     TD_TEXT   (td_train_opts, multistep, NULL, TD_META_NUMBERS,
@@ -569,6 +574,8 @@ static td_status check_recipe(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr_rule]);
     if (o->num_train_steps == 0)
         return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
+    if (o->lr_total_steps == 0)
+        return td_error(TD_EUSAGE, "--lr-total-steps: 0 is out of range, wanted 1 or more, or -1");
     if (o->evaluation && o->eval_count)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->freeze_bn && !(o->freeze && *o->freeze))

@@ -15,6 +15,9 @@
 
 #include "base/text.h"
 
+/* in a workspace, when no other name was given */
+#define TD_REPORT_NAME "experiment_raport.json"
+
 typedef struct td_report td_report;
 
 typedef struct {

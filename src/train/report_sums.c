@@ -91,9 +91,11 @@ td_status td_val_sums_add(td_val_sums *s, const td_verdict *v, bool is_compat)
     if (v->detects)
         memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
     s->all.detects = v->detects;
-    const double top1 = td_percent(s->last.n_top1, s->last.n);
-    const double topk = td_percent(s->last.n_topk, s->last.n);
-    s->top1 = is_first ? top1 : fmax(s->top1, top1);
+    /* weights whose loss is no finite number are never the best */
+    const bool is_sound = v->counts.n_nonfinite == 0;
+    const double top1 = is_sound ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
+    const double topk = is_sound ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
+    s->top1 = is_first ? top1 : fmax(s->top1, top1); /* of NaN and a number, the number */
     s->topk = is_first ? topk : fmax(s->topk, topk);
     s->loss = is_first ? loss : is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);
     return TD_OK;

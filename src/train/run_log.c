@@ -11,10 +11,9 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "train/report.h"
 #include "train/report_metrics.h"
 #include "train/run_confusion.h"
-
-#define REPORT_NAME "experiment_raport.json" /* in a workspace, when no other name was given */
 
 enum {
     MAX_BYTES = 1 << 30,
@@ -255,8 +254,8 @@ static const char *label_of(td_arena *arena, const char *path)
     if (!label)
         return NULL;
     size_t n = strlen(label);
-    if (td_text_ends(label, "/" REPORT_NAME))
-        n -= strlen(REPORT_NAME);
+    if (td_text_ends(label, "/" TD_REPORT_NAME))
+        n -= strlen(TD_REPORT_NAME);
     while (n > 1 && label[n - 1] == '/')
         n--;
     label[n] = '\0';
@@ -290,12 +289,12 @@ static td_status read_file(reader *rd, const char *path)
     size_t n;
     td_status st = TD_OK;
     if (td_path_is_folder(path)) {
-        joined = td_path_join(path, REPORT_NAME);
+        joined = td_path_join(path, TD_REPORT_NAME);
         if (!joined)
             TD_OUT(TD_ENOMEM);
         if (!td_path_exists(joined))
             TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no %s; name the report itself", path,
-                            REPORT_NAME));
+                            TD_REPORT_NAME));
     }
     rd->path = joined ? joined : path;
     rd->run->file = td_arena_text(&rd->run->arena, rd->path);

@@ -58,13 +58,13 @@ static td_amp_switch environment_says(void)
     return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
 }
 
-void td_scaler_choose(const td_train_opts *o, td_dtype half, td_scaler *out)
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out)
 {
     const bool is_given = o->static_loss_scale > 0;
     const double start = is_given ? o->static_loss_scale : 0;
     const td_scaler_set set = o->loss_scaler ? (td_scaler_set)(o->loss_scaler - 1) : TD_SCALER_TF;
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
-    const td_amp_switch said = environment_says();
+    const td_amp_switch said = asks_environment ? environment_says() : TD_AMP_UNSAID;
     if (said == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
     else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */

@@ -41,10 +41,10 @@ void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, doubl
 
 /**
  * What the options of a run ask for: a fixed scale, a set of numbers or --dynamic-loss-scale as
- * given; else what the variable TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING says, but for bf16,
- * where 1 means nothing; else dynamic for `half` f16 and none for bf16 and float32.
+ * given; else, with `asks_environment`, what TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING says, but
+ * for bf16, where 1 means nothing; else dynamic for `half` f16 and none for bf16 and float32.
  */
-void td_scaler_choose(const td_train_opts *o, td_dtype half, td_scaler *out);
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out);
 
 /** Go on from `saved`, of a checkpoint: its counts, and its scale where both adapt theirs. */
 void td_scaler_resume(td_scaler *s, const td_scaler *saved);

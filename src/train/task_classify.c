@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "train/detect_data.h"
 #include "train/inputs.h"
 #include "train/task.h"
 #include "train/weights.h"
@@ -135,8 +136,9 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
 
 static void say(const job *j, char *out, size_t n)
 {
-    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %.4f", j->s.last, j->o.topk,
-             j->s.last_second, j->s.last_val_loss);
+    char loss[TD_REAL_WORD];
+    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", j->s.last, j->o.topk, j->s.last_second,
+             td_real_word(j->s.last_val_loss, 4, loss));
 }
 
 static td_status require(const job *j, const char *rule)
@@ -150,6 +152,9 @@ static td_status require(const job *j, const char *rule)
 
 static td_status check(const td_train_opts *o)
 {
+    char network[200];
+    td_model_name(&o->model, network, sizeof network);
+    TD_TRY(td_boxes_refuse(&o->input, &o->boxes, network));
     return td_require_check(o->require, o->topk);
 }
 

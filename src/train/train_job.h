@@ -27,7 +27,6 @@
 
 /* Defaults of --checkpoint-filename and --raport-file. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors"
-#define TD_REPORT_NAME     "experiment_raport.json"
 
 /* Files in the workspace. */
 enum {
@@ -101,6 +100,7 @@ typedef struct {
     double data_s, compute_s; /* of this epoch in this run */
     int64_t epoch_batches;    /* likewise */
     int64_t planned_steps;    /* where the training ends inside an epoch; 0: at an epoch's end */
+    bool asks_environment;    /* where no option decides about loss scaling */
     bool is_over;
     td_comm *comm; /* NULL: one rank */
     int rank, n_ranks;

@@ -267,6 +267,7 @@ static td_status open_precision(job *j)
 {
     j->o.amp = td_train_amp(&j->o);
     j->o.fp16 = false;
+    j->asks_environment = !td_amp_is_off(&j->o.amp) || j->o.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was settled */
@@ -284,8 +285,9 @@ static td_status open_precision(job *j)
 static void open_scaler(job *j)
 {
     const td_scaler saved = j->s.scaler;
+    const bool is_settled = j->o.resume && saved.kind == TD_SCALER_NONE;
     const td_dtype half = td_amp_dtype(&j->o.amp);
-    td_scaler_choose(&j->o, half, &j->s.scaler);
+    td_scaler_choose(&j->o, half, j->asks_environment && !is_settled, &j->s.scaler);
     if (j->o.resume)
         td_scaler_resume(&j->s.scaler, &saved);
     if (j->o.loss_scale_interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
@@ -411,7 +413,7 @@ static td_status open_files(job *j)
     if (j->rank == 0)
         TD_TRY(td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL));
     TD_TRY(td_train_report_open(j));
-    if (td_train_writes(j))
+    if (td_train_writes(j) && j->s.epoch < o->epochs) /* else nothing is left to train */
         TD_TRY(td_workspace_write_config(j));
     return td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
                              j->program, &j->amp_stats);

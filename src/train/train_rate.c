@@ -2,11 +2,13 @@
  * train_rate.c -- how long a training is, when it is judged, and the learning rate of each step
  *
  * The length is planned in epochs, or in optimiser steps: then the last epoch ends where they do.
+ * SSD320's learning rate has a length of its own, --lr-total-steps: a training may stop before.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "train/schedule.h"
 #include "train/task.h"
 
@@ -30,6 +32,24 @@ static int64_t step_now(const job *j)
 
 /* --- length ----------------------------------------------------------------------------------- */
 
+/* `steps`: of the whole training */
+static td_status plan_ssd320(job *j, int64_t steps)
+{
+    const td_train_opts *o = &j->o;
+    td_lr_steps *p = &j->by_step;
+    p->steps = o->lr_total_steps > 0 ? o->lr_total_steps : steps;
+    if (o->warmup < 0)
+        p->warmup = (int64_t)floor(SSD320_WARM_SHARE * (double)p->steps);
+    if (p->warmup >= p->steps)
+        return td_error(TD_EUSAGE, "--warmup: %lld steps of warm-up do not fit into %lld",
+                        (long long)p->warmup, (long long)p->steps);
+    if (p->steps < steps)
+        td_log(TD_LOG_WARN, "train", "the learning rate is 0 from step %lld on, of %lld",
+               (long long)p->steps, (long long)steps);
+    p->begin = o->warmup_lr >= 0 ? o->warmup_lr : SSD320_WARM_BEGIN * o->lr;
+    return TD_OK;
+}
+
 static td_status plan_rate(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
@@ -38,14 +58,10 @@ static td_status plan_rate(job *j, int64_t steps)
     if (!is_ssd320 && o->lr_rule != TD_LR_RULE_SSD300)
         return TD_OK;
     *p = (td_lr_steps){ .lr = o->lr, .steps = steps, .warmup = o->warmup };
-    if (o->warmup < 0)
-        p->warmup = is_ssd320 ? (int64_t)floor(SSD320_WARM_SHARE * (double)steps) : 0;
-    if (is_ssd320 && p->warmup >= steps)
-        return td_error(TD_EUSAGE, "--warmup: %lld steps of warm-up do not fit into %lld",
-                        (long long)p->warmup, (long long)steps);
-    p->begin = o->warmup_lr >= 0 ? o->warmup_lr : SSD320_WARM_BEGIN * o->lr;
     if (is_ssd320)
-        return TD_OK;
+        return plan_ssd320(j, steps);
+    if (o->warmup < 0)
+        p->warmup = 0;
     p->lr = o->lr * (double)(o->batch_size * j->acc * j->n_ranks) / SSD300_BATCH;
     TD_TRY_MSG(td_lr_falls_parse(o->multistep ? o->multistep : SSD300_FALLS, p), "--multistep");
     return TD_OK;

@@ -172,7 +172,7 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
 
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
-    char scale[48];
+    char scale[48], loss_word[TD_REAL_WORD];
     td_step_sums *w = &j->sums.window;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     add_step(j, loss, data_s, compute_s);
@@ -187,10 +187,11 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
         TD_TRY(td_train_l2_loss(j, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
-               "epoch %lld, iteration %lld/%lld: loss %.5f, lr %.5g, %.1f images/s%s",
+               "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",
                (long long)j->s.epoch, (long long)j->s.iteration,
-               (long long)td_loader_batches(j->train_loader), mean, j->lr_exact,
-               td_step_sums_rate(w, j->o.raport_compat), scale_text(j, scale, sizeof scale));
+               (long long)td_loader_batches(j->train_loader), td_real_word(mean, 5, loss_word),
+               j->lr_exact, td_step_sums_rate(w, j->o.raport_compat),
+               scale_text(j, scale, sizeof scale));
     td_report_begin(j->report, 2, step);
     td_step_sums_report(w, mean, j->lr_exact, j->report);
     if (j->o.l2_loss) {
@@ -211,13 +212,13 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
 
 static void say_epoch(const td_train_job *j, int64_t epoch, bool has_verdict)
 {
-    char scores[160];
+    char scores[160], loss[TD_REAL_WORD];
     if (!is_plain(j))
         return;
     j->task->say(j, scores, sizeof scores);
-    td_log(TD_LOG_INFO, "train", "epoch %lld: loss %.4f, %.1f images/s%s%s", (long long)epoch,
-           j->s.last_train_loss, j->out->images_per_s, has_verdict ? "; val " : "",
-           has_verdict ? scores : "");
+    td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s", (long long)epoch,
+           td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s,
+           has_verdict ? "; val " : "", has_verdict ? scores : "");
 }
 
 static void note_loss(td_run_sums *s, double loss, bool is_compat)

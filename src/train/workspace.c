@@ -119,15 +119,23 @@ static td_status check_paths(const td_train_job *j)
     return TD_OK;
 }
 
+/* NULL: none; a run that saves nothing reports only where a file is named */
+static const char *report_name(const td_train_opts *o)
+{
+    if (o->raport_file)
+        return o->raport_file;
+    return o->no_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
+}
+
 /* NULL: no report, or no memory */
 static char *report_path(const td_train_job *j)
 {
-    const td_train_opts *o = &j->o;
-    if (!o->raport_file)
+    const char *const name = report_name(&j->o);
+    if (!name)
         return NULL;
-    if (j->is_folder_fresh && strcmp(o->raport_file, TD_REPORT_NAME) != 0)
-        return td_copy_text(o->raport_file);
-    return td_path_join(j->folder, o->raport_file);
+    if (j->is_folder_fresh && strcmp(name, TD_REPORT_NAME) != 0)
+        return td_copy_text(name);
+    return td_path_join(j->folder, name);
 }
 
 td_status td_workspace_name(td_train_job *j)
@@ -143,7 +151,7 @@ td_status td_workspace_name(td_train_job *j)
     j->path[TD_PATH_LOCK] = td_path_join(j->folder, TD_LOCK_NAME);
     j->path[TD_PATH_CONFIG] = td_path_join(j->folder, "config.yaml");
     for (int i = 0; i < TD_PATHS; i++)
-        if (!j->path[i] && (i != TD_PATH_REPORT || o->raport_file))
+        if (!j->path[i] && (i != TD_PATH_REPORT || report_name(o)))
             return TD_ENOMEM;
     return check_paths(j);
 }
@@ -179,7 +187,7 @@ static const char *weights_of_run(const td_train_job *j)
 static const char *report_of_run(const td_train_job *j)
 {
     const char *path = j->path[TD_PATH_REPORT];
-    const bool is_named = path && strcmp(j->o.raport_file, TD_REPORT_NAME) != 0;
+    const bool is_named = path && strcmp(report_name(&j->o), TD_REPORT_NAME) != 0;
     if (path && !is_named && td_path_is_file(path))
         return path;
     return is_config_ours(j->path[TD_PATH_CONFIG]) ? j->path[TD_PATH_CONFIG] : NULL;

@@ -132,6 +132,12 @@ for text in detection_boxes num_detections NonMaxSuppression tandem.categories h
     grep -aFq $text network.onnx || complain "network.onnx does not hold '$text'"
 done
 
+# --- every second picture is judged: their number is printed, not that of all ----------------------
+expect 0 evaluate set --weights $weights --sample_1_of_n_eval_examples 2 --threads 1
+prints '^pictures      2$'
+expect 0 evaluate set --weights $weights --sample_1_of_n_eval_examples 2 --threads 1 --json
+prints '"n": 2, '
+
 # --- other networks' weights -------------------------------------------------------------------
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 detect --weights classifier.safetensors "$one"
@@ -162,14 +168,17 @@ expect 0 train DIR --arch ssd320 -b 8 --print-config
 prints '^  lr: 0.005$'
 expect 0 train DIR --preset ssd320/8gpus --print-config
 prints '^  num_train_steps: 12500$'
+prints '^  lr_total_steps: 12500$'
 prints '^  lr: 0.16$'
 expect 0 train DIR --preset ssd320/8gpus --epochs 5 --print-config
 prints '^  num_train_steps: -1$'
+prints '^  lr_total_steps: -1$'
 prints '^  epochs: 5$'
 prints '^  warmup: -1$'
 expect 0 train DIR --pipeline-config-path "$TANDEM_SOURCE/tests/data/ssd320_full_8gpus.config" \
     --hparams-overrides train_steps=100,num_classes=3 --print-config
 prints '^  num_train_steps: 100$'
+prints '^  lr_total_steps: 12500$'
 prints '^  num_classes: 3$'
 prints '^  warmup_lr: 0.0693312$'
 printf 'model {\n  ssd {\n    encode_background_as_zeros: false } }' >p.config
@@ -177,6 +186,24 @@ expect 2 train DIR --pipeline-config-path p.config --print-config
 says "p.config: line 3: 'model.ssd.encode_background_as_zeros' is 'false', supported is true"
 expect 2 train DIR --preset ssd320/9gpus --print-config
 says "there is no configuration '9gpus', there are recipe, 1gpus, 4gpus, 8gpus, bench"
+
+# when to stop is not the length of the learning rate's curve: 1000 steps of warm-up fit, and resuming keeps both
+published="--pipeline-config-path $TANDEM_SOURCE/tests/data/ssd320_full_8gpus.config"
+expect 0 train set $published --hparams-overrides height=160,width=160 --backbone resnet18 --label-ids dense -b 2 \
+    --threads 1 --seed 1 --num_train_steps=2 --training-only --print-freq 1 --workspace short
+says 'iteration 1/6: loss [0-9.]+, lr 0.069331,'
+says 'iteration 2/6: loss [0-9.]+, lr 0.069422,'
+prints '^steps         2$'
+expect 0 train set --resume short/checkpoint.safetensors --print-config
+prints '^  num_train_steps: 2$'
+prints '^  lr_total_steps: 12500$'
+expect 0 train set $published --resume short/checkpoint.safetensors --print-config
+prints '^  num_train_steps: 2$'
+prints '^  lr_total_steps: 12500$'
+expect 0 train set $net -b 2 --num-train-steps 2 --lr-total-steps 1 --warmup 0 --lr 0.01 --training-only \
+    --print-freq 1 --no-checkpoints --workspace short
+says 'the learning rate is 0 from step 1 on, of 2'
+says 'iteration 2/6: loss [0-9.]+, lr 0,'
 
 # --- bad data and options ----------------------------------------------------------------------
 few="$net -b 2 --run-iters 1 --no-checkpoints --workspace few"

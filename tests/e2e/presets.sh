@@ -13,7 +13,8 @@ reports() {
 # --- one step of every model; the recipe of a machine, with what a small machine needs over it
 for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
     expect 0 train $small --preset $model/DGXA100/AMP/90 -b 2 --optimizer-batch-size 2 --run-iters 2 --epochs 1000 \
-        --warmup 8 --precision fp32 --training-only --no-checkpoints --workspace $model --seed 1 --prof 2 -p 1
+        --warmup 8 --precision fp32 --training-only --no-checkpoints --raport-file experiment_raport.json \
+        --workspace $model --seed 1 --prof 2 -p 1
     says "preset $model/DGXA100/AMP/90: lr "
     ! grep -q 'mixed precision\|loss scale' err || complain "$model: --precision fp32 does not win over AMP"
     reports $model momentum 0.875

@@ -6,7 +6,7 @@ set -u
 
 drawn set --classes 4 --train 64 --val 22
 small_model small.td 32 4
-small="--model small.td --threads 1 --workers 1 --seed 1 --lr 0.01 -b 8 --no-checkpoints"
+small="--model small.td --threads 1 --workers 1 --seed 1 --lr 0.01 -b 8 --no-checkpoints --raport-file experiment_raport.json"
 
 # --- lines of text: --log-format dll -------------------------------------------------------------
 when='DLL [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6} - '

@@ -121,6 +121,7 @@ static void the_published_configuration_is_read(void **state)
     assert_string_equal(s.o.model.backbone, "resnet50");
     assert_int_equal(s.o.batch_size, 32);
     assert_int_equal(s.o.num_train_steps, 12500);
+    assert_int_equal(s.o.lr_total_steps, 12500);
     assert_int_equal(s.o.warmup, 1000);
     assert_true(s.o.lr == 0.16 && s.o.warmup_lr == 0.0693312 && s.o.momentum == 0.9);
     assert_true(s.o.weight_decay == 0.0004);
@@ -143,10 +144,30 @@ static void overrides_come_last(void **state)
                     "iou_threshold=0.5,fixed_shape_resizer.height=320"));
     assert_true(s.o.lr == 0.02 && s.o.boxes.nms_iou == 0.5);
     assert_int_equal(s.o.num_train_steps, 100);
+    assert_int_equal(s.o.lr_total_steps, 12500); /* when to stop changes no learning rate */
     assert_int_equal(s.o.batch_size, 8);
     assert_int_equal(s.o.model.num_classes, 3);
     td_arena_release(&s.arena);
     td_free(text);
+}
+
+/* in either order of the two fields */
+static void the_two_numbers_of_steps_are_apart(void **state)
+{
+    (void)state;
+#define RATE                                                                                       \
+    "optimizer { momentum_optimizer { learning_rate { cosine_decay_learning_rate { "               \
+    "total_steps: 300 } } } }"
+    static const char *const texts[] = { "train_config { num_steps: 20 " RATE " }",
+                                         "train_config { " RATE " num_steps: 20 }" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        options s;
+        begin(&s);
+        expect_ok(apply(&s, texts[i], NULL));
+        assert_int_equal(s.o.num_train_steps, 20);
+        assert_int_equal(s.o.lr_total_steps, 300);
+        td_arena_release(&s.arena);
+    }
 }
 
 static void other_values_are_refused_in_words(void **state)
@@ -210,6 +231,7 @@ int main(void)
         cmocka_unit_test(texts_are_bounded),
         cmocka_unit_test(the_published_configuration_is_read),
         cmocka_unit_test(overrides_come_last),
+        cmocka_unit_test(the_two_numbers_of_steps_are_apart),
         cmocka_unit_test(other_values_are_refused_in_words),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -389,6 +389,7 @@ static times train_with(int line_ms, bool is_compat)
     o.input.workers = 1;
     o.seed = 1;
     o.no_checkpoints = true;
+    o.raport_file = "experiment_raport.json";
     o.log_format = 1;
     o.raport_compat = is_compat;
     o.workspace = td_scratch_path("timed");

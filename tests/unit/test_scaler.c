@@ -190,7 +190,8 @@ static void a_checkpoint_s_scale_goes_on(void **state)
 typedef struct {
     double fixed;
     bool is_dynamic;
-    int set; /* of td_train_opts: 0 auto */
+    int set;      /* of td_train_opts: 0 auto */
+    bool is_deaf; /* float32 was asked for: the environment does not count */
 } asked;
 
 static td_scaler chosen(asked a, td_dtype half)
@@ -201,7 +202,7 @@ static td_scaler chosen(asked a, td_dtype half)
     o.static_loss_scale = a.fixed;
     o.dynamic_loss_scale = a.is_dynamic;
     o.loss_scaler = a.set;
-    td_scaler_choose(&o, half, &s);
+    td_scaler_choose(&o, half, !a.is_deaf, &s);
     return s;
 }
 
@@ -218,35 +219,44 @@ static void options_choose(void **state)
 {
     (void)state;
     unsetenv(VARIABLE);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 1, false, 0 }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 128, false, 0 }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ 128, false, 0 }, TD_DT_F32, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ -1, true, 0 }, TD_DT_BF16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
-    expect_chosen((asked){ 128, true, 0 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ 1, true, 0 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 1 }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
-    expect_chosen((asked){ -1, false, 2 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_PYTORCH, 65536);
-    expect_chosen((asked){ -1, false, 3 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_APEX, 65536);
-    expect_chosen((asked){ -1, false, 4 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA, 1);
-    expect_chosen((asked){ 128, false, 4 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA, 128);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF,
+                  32768);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ 1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
+    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F32, TD_SCALER_STATIC, TD_SCALER_TF, 128);
+    expect_chosen((asked){ -1, true, 0, false }, TD_DT_BF16, TD_SCALER_DYNAMIC, TD_SCALER_TF,
+                  32768);
+    expect_chosen((asked){ 128, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 128);
+    expect_chosen((asked){ 1, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, 1, false }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF,
+                  32768);
+    expect_chosen((asked){ -1, false, 2, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_PYTORCH,
+                  65536);
+    expect_chosen((asked){ -1, false, 3, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_APEX,
+                  65536);
+    expect_chosen((asked){ -1, false, 4, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA,
+                  1);
+    expect_chosen((asked){ 128, false, 4, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA,
+                  128);
 }
 
 static void the_variable_decides_where_no_option_does(void **state)
 {
     (void)state;
     setenv(VARIABLE, "0", 1);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 128, false, 0 }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ -1, true, 0 }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
+    expect_chosen((asked){ -1, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
     setenv(VARIABLE, "1", 1);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
-    expect_chosen((asked){ 1, false, 0 }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF,
+                  32768);
+    expect_chosen((asked){ -1, false, 0, true }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ 1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
     setenv(VARIABLE, "", 1);
-    expect_chosen((asked){ -1, false, 0 }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
     unsetenv(VARIABLE);
 }
 

@@ -1,0 +1,68 @@
+# train_options.sh -- options of `train` that must do what they say: TensorFlow's batches are followed by a validation,
+# options of detectors are refused by classifiers, --no-amp wins over the environment, a loss that is no number is
+# named in words, a finished run is left as it is, --no-checkpoints writes nothing
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+drawn set --classes 2 --train 24 --val 8
+small_model small.td 32 2
+net="--model small.td --threads 1 --workers 1 --seed 1 -b 8 --lr 0.01"
+
+# --- train_and_evaluate, by batches --------------------------------------------------------------
+expect 0 train set $net --mode=train_and_evaluate --num_iter 4 --iter_unit batch --workspace batches
+prints '^steps +4$'
+prints '^top1 +[0-9.]+ %'
+[ -n "$(metric batches/experiment_raport.json 1 val.top1)" ] || complain "no validation in the report"
+expect 0 train set $net --mode=train_and_evaluate --num_iter 4 --run_iter 2 --iter_unit batch --workspace parts
+prints '^steps +2$'
+expect 0 train set --resume parts/checkpoint.safetensors --workspace parts
+prints '^steps +4$'
+prints '^top1 +[0-9.]+ %'
+
+# --- options of detectors ------------------------------------------------------------------------
+for option in --color-jitter '--annotations a.json' '--val-annotations a.json' '--label-ids keep' --strict '--min-score 0.1' \
+    '--nms-iou 0.5' '--max-per-class 3' '--max-boxes 3' --box-areas '--sample-1-of-n 2'; do
+    expect 2 train set $net $option --run-iters 1 --workspace refused
+    says "error: --[a-z0-9-]+ applies to detectors, 'small.td' is a classifier"
+    expect 2 evaluate set --weights batches/checkpoint.safetensors $option
+    says "error: --[a-z0-9-]+ applies to detectors, 'batches/checkpoint.safetensors' is a classifier"
+done
+[ ! -e refused ] || complain "a refused run has left a folder"
+
+# --- float32 asked for is float32 without loss scaling, also after resuming ----------------------
+export TF_ENABLE_AUTO_MIXED_PRECISION=1
+for option in --no-amp '--precision fp32' '--precision tf32'; do
+    rm -rf wide
+    expect 0 train set $net $option --run-iters 1 --training-only --workspace wide
+    ! grep -q 'loss scale' out err || complain "loss scaling in float32"
+    expect 0 train set --resume wide/checkpoint.safetensors --workspace wide
+    ! grep -q 'loss scale' out err || complain "loss scaling in float32, after resuming"
+done
+unset TF_ENABLE_AUTO_MIXED_PRECISION
+
+# --- a validation loss that is no number: in words, and never the best ---------------------------
+# two steps without norms: the second loss is a number, what it leads to overflows
+plain_model plain.td 32 4 4 2 1
+drawn four --classes 4 --train 24 --val 8
+"$TANDEM" train four --model plain.td --threads 1 --workers 1 --seed 1 -b 12 --lr 1e6 --epochs 1 --workspace nan \
+    >out 2>err </dev/null
+last="a learning rate of 1e6"
+says 'no finite number|not a number|not finite'
+! grep -Eiq '(^|[^a-z])-?nan([^a-z]|$)' out err || complain "a raw nan"
+[ ! -e nan/model_best.safetensors ] || complain "it is the best"
+
+# --- resuming a finished run ---------------------------------------------------------------------
+expect 0 train set $net --epochs 1 --workspace done
+cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors >before
+expect 0 train set --resume done/checkpoint.safetensors --threads 2 --print-freq 3 --workspace done
+says 'nothing is left to train'
+cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors | cmp -s before - ||
+    complain "a finished run was written again"
+
+# --- --no-checkpoints ----------------------------------------------------------------------------
+expect 0 train set $net --epochs 1 --no-checkpoints --workspace nothing
+[ -z "$(ls nothing)" ] || complain "it has left $(ls nothing)"
+expect 0 train set $net --epochs 1 --no-checkpoints --workspace asked --raport-file experiment_raport.json
+[ "$(ls asked)" = experiment_raport.json ] || complain "it has left $(ls asked)"
+finish
