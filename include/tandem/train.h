@@ -716,6 +716,13 @@ TD_API const struct td_field *td_ranks_fields(void);
 TD_API TD_CHECKED td_status td_ranks_run(const td_ranks_opts *opts, int n_args,
                                          const char *const *args, int *code);
 
+/**
+ * Log a command's own warnings, `lines` each ended by a newline, as messages of `module`; `spec` is
+ * the value of --log, or NULL.  Of several ranks only 0 logs.  TD_EUSAGE: `spec` is malformed.
+ */
+TD_API TD_CHECKED td_status td_command_warn(const char *spec, const char *module,
+                                            const char *lines);
+
 /** What this machine offers, as text or JSON (td_text_free). */
 TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
 

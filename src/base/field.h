@@ -204,6 +204,23 @@ TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, ch
                                       const char **rest, int *n_rest, td_arena *arena);
 
 /**
+ * Call `visit` for every option of a line that has been parsed, in order, setting nothing: its row
+ * and how it is spelled, "--no-amp".  `is_head`: as td_options_parse_head reads it.  TD_EUSAGE,
+ * TD_ENOMEM: as parsing.
+ */
+typedef void (*td_option_visit)(void *ctx, const td_field *f, const char *subject);
+TD_CHECKED td_status td_options_visit(const td_field_group *groups, int argc, char **argv,
+                                      bool is_head, td_option_visit visit, void *ctx,
+                                      td_arena *arena);
+
+/**
+ * Every row of the tables, one a line, with tabs between: `verb`, "--name", its kind (int, number,
+ * switch, choice, text, alias, accepted, refused), "=value" (its default, of an alias the row that
+ * it stands for), and all spellings with blanks between.
+ */
+void td_options_list(const td_field_group *groups, const char *verb, td_text *out);
+
+/**
  * The same up to the first argument that is no option, or to "--": it and all that follow are
  * `rest`, whatever they look like.  For commands that hand a line on.
  */

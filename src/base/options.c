@@ -185,6 +185,8 @@ typedef struct {
     int argc, next;
     char **argv;
     td_arena *arena;
+    td_option_visit visit; /* NULL: set the options */
+    void *ctx;
 } line;
 
 static bool looks_numeric(const char *s)
@@ -214,6 +216,10 @@ td_status td_option_set(const td_option *o, const char *value, td_arena *arena, 
 
 static td_status set(line *l, const option *o, const char *value, const char *subject)
 {
+    if (l->visit) {
+        l->visit(l->ctx, o->field, subject);
+        return TD_OK;
+    }
     return td_option_set(o, value, l->arena, subject);
 }
 
@@ -327,10 +333,12 @@ static td_status parse_short(line *l, const char *arg)
     return TD_OK;
 }
 
-static td_status parse_line(const td_field_group *groups, int argc, char **argv, const char **rest,
-                            int *n_rest, bool is_head, td_arena *arena)
+static td_status parse_line(line *start, const char **rest, int *n_rest, bool is_head)
 {
-    line l = { .groups = groups, .argc = argc, .argv = argv, .arena = arena };
+    line l = *start;
+    const td_field_group *groups = l.groups;
+    const int argc = l.argc;
+    char **argv = l.argv;
     bool is_over = false;
     *n_rest = 0;
     while (l.next < argc) {
@@ -361,11 +369,23 @@ static td_status parse_line(const td_field_group *groups, int argc, char **argv,
 td_status td_options_parse(const td_field_group *groups, int argc, char **argv, const char **rest,
                            int *n_rest, td_arena *arena)
 {
-    return parse_line(groups, argc, argv, rest, n_rest, false, arena);
+    line l = { .groups = groups, .argc = argc, .argv = argv, .arena = arena };
+    return parse_line(&l, rest, n_rest, false);
 }
 
 td_status td_options_parse_head(const td_field_group *groups, int argc, char **argv,
                                 const char **rest, int *n_rest, td_arena *arena)
 {
-    return parse_line(groups, argc, argv, rest, n_rest, true, arena);
+    line l = { .groups = groups, .argc = argc, .argv = argv, .arena = arena };
+    return parse_line(&l, rest, n_rest, true);
+}
+
+td_status td_options_visit(const td_field_group *groups, int argc, char **argv, bool is_head,
+                           td_option_visit visit, void *ctx, td_arena *arena)
+{
+    int n_rest;
+    const char **rest = td_arena_alloc(arena, (size_t)argc + 1, sizeof *rest);
+    line l = { .groups = groups, .argc = argc, .argv = argv, .visit = visit, .ctx = ctx };
+    l.arena = arena;
+    return rest ? parse_line(&l, rest, &n_rest, is_head) : TD_ENOMEM;
 }

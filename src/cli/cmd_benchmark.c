@@ -62,6 +62,12 @@ static td_status check(const void *opts)
     return td_amp_check(&((const td_benchmark_opts *)opts)->amp);
 }
 
+static const char *job(const td_call *call)
+{
+    static const char *const jobs[] = { NULL, NULL, "data", "op", "allreduce" };
+    return jobs[((const td_benchmark_opts *)call->opts)->mode];
+}
+
 static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
@@ -140,5 +146,6 @@ const td_verb td_verb_benchmark = {
     .preset = preset,
     .check = check,
     .settle = settle,
+    .job = job,
     .run = run,
 };

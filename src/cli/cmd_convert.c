@@ -161,6 +161,11 @@ static td_status run(const td_call *call)
     return is_to_onnx(o) ? convert_onnx(call) : convert_weights(call);
 }
 
+static const char *job(const td_call *call)
+{
+    return is_to_onnx(call->opts) ? NULL : "weights";
+}
+
 const td_verb td_verb_convert = {
     .name = "convert",
     .arguments = "IN [OUT]",
@@ -201,5 +206,6 @@ const td_verb td_verb_convert = {
     .opts_bytes = sizeof(options),
     .groups = groups,
     .settle = settle,
+    .job = job,
     .run = run,
 };

@@ -256,6 +256,11 @@ static td_status run(const td_call *call)
                     call->args[0]);
 }
 
+static const char *job(const td_call *call)
+{
+    return call->args[0];
+}
+
 const td_verb td_verb_dataset = {
     .name = "dataset",
     .arguments = "draw|check FOLDER | pack FOLDER OUT.pack",
@@ -284,5 +289,6 @@ const td_verb td_verb_dataset = {
     .has_json = true,
     .opts_bytes = sizeof(options),
     .groups = groups,
+    .job = job,
     .run = run,
 };

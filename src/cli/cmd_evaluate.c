@@ -313,10 +313,20 @@ static td_status check(const void *opts)
     return td_amp_check(&o->amp);
 }
 
+static bool is_of_files(const td_evaluate_opts *o)
+{
+    return !o->weights && !o->checkpoint_dir && o->detections;
+}
+
+static const char *job(const td_call *call)
+{
+    return is_of_files(call->opts) ? "files" : NULL;
+}
+
 static td_status run(const td_call *call)
 {
     td_evaluate_opts *o = call->opts;
-    const bool is_files = !o->weights && !o->checkpoint_dir && o->detections;
+    const bool is_files = is_of_files(o);
     if (o->checkpoint_dir && o->weights)
         return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
     if (o->run_once && !o->checkpoint_dir)
@@ -365,5 +375,6 @@ const td_verb td_verb_evaluate = {
     .preset = preset,
     .check = check,
     .settle = settle,
+    .job = job,
     .run = run,
 };

@@ -36,6 +36,29 @@ static td_status presets(td_text *out)
     return TD_OK;
 }
 
+/* every row of every verb */
+static td_status options_of_all(td_text *out)
+{
+    td_status st = TD_OK;
+    td_arena arena;
+    td_arena_init(&arena);
+    for (int i = 0; td_verb_at(i) && st == TD_OK; i++) {
+        const td_verb *verb = td_verb_at(i);
+        td_field_group groups[TD_TABLES_MAX] = { 0 };
+        td_common c = { 0 };
+        void *opts = td_arena_alloc(&arena, 1, verb->opts_bytes + 1);
+        st = opts ? TD_OK : TD_ENOMEM;
+        if (st != TD_OK)
+            break;
+        td_verb_tables(verb, opts, &c, groups);
+        for (int k = 0; groups[k].fields; k++)
+            td_fields_default(groups[k].fields, groups[k].base);
+        td_options_list(groups, verb->name, out);
+    }
+    td_arena_release(&arena);
+    return st;
+}
+
 static td_status help(const td_call *call)
 {
     const options *o = call->opts;
@@ -51,6 +74,8 @@ static td_status help(const td_call *call)
     }
     if (strcmp(call->args[0], "presets") == 0)
         return presets(call->out);
+    if (strcmp(call->args[0], "options") == 0)
+        return options_of_all(call->out);
     TD_TRY(td_verb_find(call->args[0], &verb));
     return td_verb_page(verb, form, call->out);
 }
@@ -69,10 +94,13 @@ static td_status version(const td_call *call)
 
 const td_verb td_verb_help = {
     .name = "help",
-    .arguments = "[VERB | presets]",
+    .arguments = "[VERB | presets | options]",
     .summary = "the list of verbs, or the page of one",
-    .about = "Pages, manual pages and completion are made from the same tables that read the "
-             "command line.\n'presets' lists the recipes that 'tandem train --preset' knows.",
+    .about =
+        "Pages, manual pages and completion are made from the same tables that read the "
+        "command line.\n'presets' lists the recipes that 'tandem train --preset' knows; 'options' "
+        "every option of every\nverb, one a line with tabs between: verb, option, kind, "
+        "default, all spellings.",
     .examples = "tandem help\ntandem help train\ntandem help presets\n"
                 "tandem help --man train | man -l -\n"
                 "source <(tandem help --completion bash)",

@@ -28,6 +28,11 @@ static td_status run(const td_call *call)
     return TD_OK;
 }
 
+static const char *job(const td_call *call)
+{
+    return call->args[0];
+}
+
 const td_verb td_verb_inspect = {
     .name = "inspect",
     .arguments = "THING [PATH]",
@@ -63,5 +68,6 @@ const td_verb td_verb_inspect = {
     .opts_bytes = sizeof(td_inspect_opts),
     .groups = groups,
     .check = check,
+    .job = job,
     .run = run,
 };

@@ -169,6 +169,8 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.seed = o->seed;
     e.device = o->device;
     e.threads = o->threads;
+    e.tune = o->tune;
+    e.tune_cache = o->tune_cache;
     e.skip_passes = o->skip_passes;
     e.dump_after = o->dump_after;
     e.require = o->require;
@@ -263,8 +265,12 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
     if (!c.weights)
         return td_error(TD_EUSAGE, "--mode predict wants --resume or --pretrained-weights FILE");
     c.interpolation = o->input.interpolation;
+    c.ignore_orientation = o->input.ignore_orientation;
+    c.workers = o->input.workers;
     c.device = o->device;
     c.threads = o->threads;
+    c.tune = o->tune;
+    c.tune_cache = o->tune_cache;
     c.log = o->log;
     return td_classify(&c, 1, &o->launch.to_predict, print_prediction, call->out);
 }
@@ -300,6 +306,24 @@ static td_status list_presets(const td_train_opts *o, td_text *out)
     td_text_add(out, "%s", text);
     td_text_free(text);
     return TD_OK;
+}
+
+static bool is_benchmark(const td_train_opts *o)
+{
+    return is_mode(o, "training_benchmark") || is_mode(o, "benchmark-training") ||
+           is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference") ||
+           (is_mode(o, "benchmark_inference") && !o->input.data);
+}
+
+static const char *job(const td_call *call)
+{
+    const td_train_opts *o = call->opts;
+    if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
+        return "presets";
+    return is_mode(o, "predict") ? "predict"
+           : is_benchmark(o)     ? "benchmark"
+           : is_evaluation(o)    ? "evaluate"
+                                 : NULL;
 }
 
 static td_status run(const td_call *call)
@@ -356,5 +380,6 @@ const td_verb td_verb_train = {
     .stored = stored,
     .check = check,
     .settle = settle,
+    .job = job,
     .run = run,
 };

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/scope.h"
 #include "cli/scripts.h"
 #include "tandem/train.h"
 
@@ -219,6 +220,7 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(check_network(&l, groups));
     if (c.print_config)
         return print_config(verb, opts, out);
+    TD_TRY(td_scope_report(verb, verb->job ? verb->job(&call) : NULL, groups, argc, argv, arena));
     td_status st = verb->run(&call);
     return st == TD_OK ? td_text_status(out) : st;
 }

@@ -54,6 +54,9 @@ typedef struct {
     /* When all is read: arguments and options that stand for others become options.  Before
        --print-config and before `run`; may be NULL. */
     td_status (*settle)(const td_call *call);
+
+    /* Which of the verb's jobs it is, as scope.c calls it; NULL, also as a result: the usual. */
+    const char *(*job)(const td_call *call);
     int n_kept_groups; /* the first so many are the configuration; 0: all */
 
     /* What is in call->out is printed even when this fails: leave a valid result or nothing. */

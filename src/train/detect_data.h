@@ -28,8 +28,11 @@ td_status td_boxes_categories_from_json(const char *json, const char *path, int 
                                         int64_t **out) TD_CHECKED;
 
 /** TD_EUSAGE: an option that only detectors read was set; `network` is a classifier. */
-td_status td_boxes_refuse(const td_input_opts *in, const td_boxes_opts *boxes,
-                          const char *network) TD_CHECKED;
+td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
+                          const td_boxes_opts *boxes, const char *network) TD_CHECKED;
+
+/** TD_EUSAGE: an option of images that detectors do not read was set; `network` is one. */
+td_status td_boxes_check_input(const td_input_opts *in, const char *network) TD_CHECKED;
 
 /** "AP50>=0.9" against the twelve.  TD_EUSAGE malformed, TD_EREQUIRED not met. */
 td_status td_boxes_require_check(const char *rule) TD_CHECKED;

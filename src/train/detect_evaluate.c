@@ -30,6 +30,7 @@ static td_status check(const evaluation *e)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
                             e->o.weights ? e->o.weights : e->o.model.arch);
+    TD_TRY(td_boxes_check_input(&e->o.input, e->o.weights ? e->o.weights : e->o.model.arch));
     return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;
 }
 

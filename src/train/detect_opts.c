@@ -93,34 +93,49 @@ const td_field *td_box_limits_fields(void)
     return limits_fields;
 }
 
-/* names of td_input_opts that only detectors read */
-static bool is_of_boxes(const char *name)
+/* rows that only detectors read, and rows that they do not read */
+static const char *const of_boxes[] = { "annotations",  "val_annotations", "label_ids", "strict",
+                                        "color_jitter", "backbone",        "bn_decay",  NULL };
+static const char *const of_classes[] = { "interpolation", "crop",          "antialias",
+                                          "no-antialias",  "normalization", "augmentation",
+                                          "decode",        "exact_decode",  NULL };
+
+static bool is_one_of(const char *const *names, const char *name)
 {
-    static const char *const names[] = { "annotations", "val_annotations", "label_ids", "strict",
-                                         "color_jitter" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
 }
 
-static td_status refuse(const td_field *f, const char *network)
+static td_status refuse(const td_field *f, const char *others, const char *network,
+                        const char *what)
 {
     char name[64];
     snprintf(name, sizeof name, "%s", f->name);
     for (char *p = name; *p; p++)
         *p = *p == '_' ? '-' : *p;
-    return td_error(TD_EUSAGE, "--%s applies to detectors, '%s' is a classifier", name, network);
+    return td_error(TD_EUSAGE, "--%s applies to %s, '%s' is a %s", name, others, network, what);
 }
 
-td_status td_boxes_refuse(const td_input_opts *in, const td_boxes_opts *boxes, const char *network)
+td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
+                          const td_boxes_opts *boxes, const char *network)
+{
+    const td_field_group groups[] = { { NULL, td_model_fields(), (void *)(uintptr_t)model },
+                                      { NULL, td_input_fields(), (void *)(uintptr_t)in },
+                                      { NULL, boxes_fields, (void *)(uintptr_t)boxes } };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
+            if (f->kind != TD_KIND_TITLE && (i == 2 || is_one_of(of_boxes, f->name)) &&
+                !td_field_is_default(f, groups[i].base))
+                return refuse(f, "detectors", network, "classifier");
+    return TD_OK;
+}
+
+td_status td_boxes_check_input(const td_input_opts *in, const char *network)
 {
     for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
-        if (is_of_boxes(f->name) && !td_field_is_default(f, in))
-            return refuse(f, network);
-    for (const td_field *f = boxes_fields; f->kind != TD_KIND_END; f++)
-        if (f->kind != TD_KIND_TITLE && !td_field_is_default(f, boxes))
-            return refuse(f, network);
+        if (is_one_of(of_classes, f->name) && !td_field_is_default(f, in))
+            return refuse(f, "classifiers", network, "detector");
     return TD_OK;
 }
 

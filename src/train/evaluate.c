@@ -389,7 +389,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
     if (e.o.draw)
         TD_OUT(td_error(TD_EUSAGE, "--draw is of detectors, '%s' is none", e.o.weights));
-    TD_OUT(td_boxes_refuse(&e.o.input, &e.o.boxes, e.o.weights));
+    TD_OUT(td_boxes_refuse(&e.o.model, &e.o.input, &e.o.boxes,
+                           e.o.weights ? e.o.weights : e.o.model.arch));
     TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)

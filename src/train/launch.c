@@ -330,3 +330,19 @@ td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
     td_free(path);
     return st;
 }
+
+td_status td_command_warn(const char *spec, const char *module, const char *lines)
+{
+    td_rank_place here;
+    TD_TRY(td_log_configure(spec));
+    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+        td_error_clear();
+        here.rank = 0;
+    }
+    for (const char *s = lines; here.rank == 0 && *s;) {
+        const size_t n = strcspn(s, "\n");
+        td_log(TD_LOG_WARN, module, "%.*s", (int)n, s);
+        s += n + (s[n] == '\n');
+    }
+    return TD_OK;
+}

@@ -154,7 +154,7 @@ static td_status check(const td_train_opts *o)
 {
     char network[200];
     td_model_name(&o->model, network, sizeof network);
-    TD_TRY(td_boxes_refuse(&o->input, &o->boxes, network));
+    TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
     return td_require_check(o->require, o->topk);
 }
 

@@ -193,12 +193,12 @@ static td_status check(const td_train_opts *o)
     } rows[] = { { o->mixup > 0, "--mixup" },
                  { o->label_smoothing > 0, "--label-smoothing" },
                  { o->train_logits != NULL, "--train-logits" },
-                 { o->image_size_schedule != NULL, "--image-size-schedule" },
-                 { o->input.augmentation != 0, "--augmentation" } };
+                 { o->image_size_schedule != NULL, "--image-size-schedule" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
                             o->model.arch);
+    TD_TRY(td_boxes_check_input(&o->input, o->model.arch));
     return o->require ? td_boxes_require_check(o->require) : TD_OK;
 }
 

@@ -1,0 +1,327 @@
+/*
+ * scope.c -- which options a job reads, where it does not read all of its verb's
+ *
+ *   never[]   of no effect anywhere, with the reason; rows of kind ACCEPTED carry theirs themselves
+ *   jobs[]    a verb's other jobs (train --evaluate, inspect memory ...) with the options they read
+ *   unread[]  options that no job of a verb reads
+ *   needs[]   options that only count beside another
+ */
+#include "cli/scope.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tandem/train.h"
+
+typedef struct {
+    const char *option, *why;
+} never_row;
+
+static const never_row never[] = {
+    { "use-xla", "every graph is fused and compiled" },
+    { "jit", "every graph is fused and compiled" },
+    { "memory_format", "the layout pass decides" },
+    { "trt", "there is no TensorRT" },
+    { "fused_se", "the passes decide" },
+};
+
+/* names in lists are those of rows, between blanks */
+typedef struct {
+    const char *verb, *job, *what, *reads;
+} job_row;
+
+#define MODEL " arch model num_classes image_size se_form variant backbone "
+#define AMP                                                                                        \
+    " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
+    "amp_infer_remove amp_deny_add amp_deny_remove amp_clear_add amp_clear_remove amp_log_path "
+#define RUN    " device threads tune tune_cache log "
+#define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
+#define SOURCE                                                                                     \
+    " data data_backend interpolation crop antialias no-antialias normalization workers prefetch " \
+    "max_bad ignore_orientation "
+#define BOXES                                                                                      \
+    " min_score nms_iou max_per_class max_boxes box_areas sample_1_of_n_eval_examples label_ids "  \
+    "strict "
+#define REPORT " raport_file log_format raport_compat raport_names raport_warmup "
+#define COMMON " help print_config config json "
+
+static const job_row jobs[] = {
+    { "train", "evaluate", "train --evaluate",
+      COMMON MODEL AMP RUN LAUNCH SOURCE BOXES REPORT
+      " evaluate batch_size eval_batch_size val_annotations resume pretrained_weights topk "
+      "label_smoothing mixup seed skip_passes dump_after require print_freq prof use_ema workspace "
+      "model_dir fp16 " },
+    { "train", "predict", "train --mode predict",
+      COMMON MODEL AMP RUN LAUNCH " to_predict resume pretrained_weights interpolation "
+                                  "ignore_orientation workers fp16 " },
+    { "train", "benchmark", "a benchmark mode of train",
+      COMMON MODEL AMP RUN LAUNCH SOURCE REPORT
+      " bn_decay last_bn_0_init conv_init augmentation decode exact_decode annotations label_ids "
+      "strict color_jitter batch_size num_iter iter_unit warmup_steps benchmark_iterations prof "
+      "skip_passes fp16 workspace model_dir resume pretrained_weights eval_batch_size "
+      "print_freq memory_limit trace training_only no-checkpoints " },
+    { "train", "presets", "train --preset list", COMMON " preset cfg_file log " },
+    { "evaluate", "files", "evaluate --detections without --weights",
+      COMMON " annotations detections box_areas per_class require log logits confusion raport_file "
+             "draw draw_limit draw_min_score use-ema prof sample_1_of_n_eval_examples " },
+    { "benchmark", "data", "benchmark --mode data",
+      COMMON SOURCE " arch model image_size num_classes augmentation decode exact_decode mode "
+                    "batch_size iters threads iter_unit log " },
+    { "benchmark", "op", "benchmark --mode op",
+      COMMON " mode lines filter iters warmup iter_unit device threads tune tune_cache log " },
+    { "benchmark", "allreduce", "benchmark --mode allreduce",
+      COMMON " mode iters warmup iter_unit threads log " },
+    { "inspect", "amp-stats", "inspect amp-stats", COMMON " svg log " },
+    { "inspect", "checkpoint", "inspect checkpoint", COMMON " log weights " },
+    { "inspect", "dataset", "inspect dataset", COMMON " log weights " },
+    { "inspect", "ops", "inspect ops", COMMON " log weights " },
+    { "inspect", "backends", "inspect backends", COMMON " log weights " },
+    { "dataset", "draw", "dataset draw",
+      COMMON " boxes classes train val size seed quality threads " },
+    { "dataset", "check", "dataset check",
+      COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
+             "max_bad threads " },
+    { "dataset", "pack", "dataset pack", COMMON " short_side split annotations quality threads " },
+    { "convert", "weights", "convert to weights",
+      COMMON
+      " to checkpoint_path weight_path ema log classes opset batch-size "
+      "export-preprocessing se_layers probabilities half_weights verify nms min_score nms_iou "
+      "max_per_class max_boxes " }, /* those of ONNX are refused */
+};
+
+/* of tables that several verbs share */
+static const struct {
+    const char *verb, *options, *why;
+} unread[] = {
+    { "evaluate", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "classify", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "detect", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "serve", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "convert", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
+    { "evaluate", " augmentation decode exact_decode color_jitter ", "it applies to training" },
+    { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
+    { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
+};
+
+/* `options` count where `other` has one of `values`, between '|'; "*": any but its default */
+typedef struct {
+    const char *options, *other, *values, *verb; /* NULL: of every verb that has both */
+} need_row;
+
+#define SE_NETWORKS "se-resnet50|se-resnext101-32x4d|seresnet50|seresnext101_32x4d"
+#define IMAGES                                                                                     \
+    "interpolation|crop|antialias|no-antialias|normalization|augmentation|ignore_orientation|"     \
+    "decode|exact_decode|max_bad"
+#define FOLDERS "folder|dali-cpu|dali-gpu"
+
+static const need_row needs[] = {
+    { "rmsprop_alpha|rmsprop_eps", "optimizer", "rmsprop", NULL },
+    { "nesterov", "optimizer", "sgd", NULL },
+    { "lr_decay|lr_decay_epochs", "lr_schedule", "exponential", NULL },
+    { "end_lr", "lr_schedule", "cosine", NULL },
+    { "warmup_lr|lr_total_steps", "lr_rule", "ssd320", NULL },
+    { "multistep", "lr_rule", "ssd300", NULL },
+    { "color_jitter", "arch", "ssd320", "train" }, /* ssd300 does so anyway */
+    { "se_form", "arch", SE_NETWORKS, "train" },
+    { "epochs", "num_train_steps", "-1", NULL },
+    { "mixup_mode", "mixup", "*", NULL },
+    { "final_state", "final_weights", "*", NULL },
+    { "dump_dir", "dump_after", "*", NULL },
+    { "tune_cache", "tune", "cached|full", NULL },
+    { "raport_warmup", "raport_names", "tf", NULL },
+    { "data", "data_backend", FOLDERS "|tensors", NULL },
+    { IMAGES, "data_backend", FOLDERS, NULL },
+    { IMAGES "|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
+    { "seed", "data_backend", "synthetic", "evaluate" },
+    { "eval_count|evaluation|eval_batch_size|topk|val_annotations", "training_only", "false",
+      NULL },
+    { "checkpoint_filename|gather_checkpoints", "no-checkpoints", "false", NULL },
+    { "poll_seconds", "checkpoint_dir", "*", NULL },
+    { "iter_unit", "num_iter|run_iter", "*", "train" },
+    { "ssh|remote_program", "hosts|hostfile", "*", NULL },
+    { "lines|filter", "mode", "op", "benchmark" },
+};
+
+enum { N_NEVER = sizeof never / sizeof *never, N_JOBS = sizeof jobs / sizeof *jobs };
+enum { N_NEEDS = sizeof needs / sizeof *needs };
+enum { N_UNREAD = sizeof unread / sizeof *unread };
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+static const td_field *find(const td_field_group *groups, const char *name, size_t n, void **base)
+{
+    for (; groups->fields; groups++)
+        for (const td_field *f = groups->fields; f->kind != TD_KIND_END; f++)
+            if (strlen(f->name) == n && strncmp(f->name, name, n) == 0 && f->kind < TD_KIND_TITLE) {
+                *base = groups->base;
+                return f;
+            }
+    return NULL;
+}
+
+/* is `word` one of "a|b|c"? */
+static bool is_listed(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *s = list;; s++) {
+        const size_t m = strcspn(s, "|");
+        if (m == n && strncmp(s, word, n) == 0)
+            return true;
+        s += m;
+        if (!*s)
+            return false;
+    }
+}
+
+static bool has_value(const td_field *f, const void *base, const char *values)
+{
+    td_text now = { 0 };
+    if (strcmp(values, "*") == 0)
+        return !td_field_is_default(f, base);
+    td_field_get(f, base, &now);
+    const bool is = is_listed(values, td_text_get(&now));
+    td_text_release(&now);
+    return is;
+}
+
+/* a verb without the other option has nothing to miss */
+static bool is_met(const need_row *r, const td_field_group *groups)
+{
+    bool is_any = false;
+    for (const char *s = r->other; *s; s += *s == '|') {
+        void *base;
+        const size_t n = strcspn(s, "|");
+        const td_field *f = find(groups, s, n, &base);
+        if (f && has_value(f, base, r->values))
+            return true;
+        is_any |= f != NULL;
+        s += n;
+    }
+    return !is_any;
+}
+
+/* --- what is said ----------------------------------------------------------------------------- */
+
+typedef struct {
+    const td_verb *verb;
+    const job_row *job; /* NULL: all options are read */
+    const td_field_group *groups;
+    td_text unread; /* "--lr, --epochs" */
+    td_text lines;
+} report;
+
+/* the list ends in ", ", which the log's line leaves out */
+static void add_once(td_text *list, const char *subject)
+{
+    td_text item = { 0 };
+    td_text_add(&item, "%s, ", subject);
+    const char *at = strstr(td_text_get(list), td_text_get(&item));
+    if (!at)
+        td_text_add(list, "%s", td_text_get(&item));
+    td_text_release(&item);
+}
+
+static void add_line(report *r, const char *subject, const char *why, bool is_with)
+{
+    td_text line = { 0 };
+    td_text_add(&line, "%s has no effect%s%s\n", subject, is_with ? " with " : ": ", why);
+    if (!strstr(td_text_get(&r->lines), td_text_get(&line)))
+        td_text_add(&r->lines, "%s", td_text_get(&line));
+    td_text_release(&line);
+}
+
+static bool is_word(const char *words, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *s = strstr(words, name); s; s = strstr(s + 1, name))
+        if (s > words && s[-1] == ' ' && s[n] == ' ')
+            return true;
+    return false;
+}
+
+/* "--optimizer rmsprop", "no --training-only" */
+static void add_need(report *r, const char *subject, const need_row *need)
+{
+    td_text why = { 0 };
+    char other[64];
+    snprintf(other, sizeof other, "%.*s", (int)strcspn(need->other, "|"), need->other);
+    for (char *p = other; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    const bool is_with = strcmp(need->values, "false") == 0 || strcmp(need->values, "-1") == 0;
+    if (is_with)
+        td_text_add(&why, "--%s", other);
+    else if (strcmp(need->values, "*") == 0)
+        td_text_add(&why, "it belongs to --%s", other);
+    else
+        td_text_add(&why, "it belongs to --%s %.*s", other, (int)strcspn(need->values, "|"),
+                    need->values);
+    add_line(r, subject, td_text_get(&why), is_with);
+    td_text_release(&why);
+}
+
+static bool is_of_verb(const need_row *r, const char *verb)
+{
+    return !r->verb || strcmp(r->verb, verb) == 0;
+}
+
+static void visit(void *ctx, const td_field *f, const char *subject)
+{
+    report *r = ctx;
+    if (f->kind == TD_KIND_ACCEPTED) {
+        add_line(r, subject, f->def_text, false);
+        return;
+    }
+    for (int i = 0; i < N_NEVER; i++)
+        if (strcmp(never[i].option, f->name) == 0) {
+            add_line(r, subject, never[i].why, false);
+            return;
+        }
+    if (r->job && !is_word(r->job->reads, f->name)) {
+        add_once(&r->unread, subject);
+        return;
+    }
+    for (int i = 0; i < N_UNREAD && !r->job; i++)
+        if (strcmp(unread[i].verb, r->verb->name) == 0 && is_word(unread[i].options, f->name)) {
+            add_line(r, subject, unread[i].why, false);
+            return;
+        }
+    for (int i = 0; i < N_NEEDS; i++)
+        if (is_listed(needs[i].options, f->name) && is_of_verb(&needs[i], r->verb->name) &&
+            !is_met(&needs[i], r->groups))
+            add_need(r, subject, &needs[i]);
+}
+
+static const char *log_of(const td_field_group *groups)
+{
+    void *base;
+    const td_field *f = find(groups, "log", 3, &base);
+    return f ? *(const char **)(void *)((char *)base + f->offset) : NULL;
+}
+
+/* one line of the log each */
+static td_status write(report *r)
+{
+    if (r->unread.len)
+        td_text_add(&r->lines, "no effect on %s: %.*s\n", r->job->what, (int)r->unread.len - 2,
+                    td_text_get(&r->unread));
+    TD_TRY(td_text_status(&r->unread));
+    TD_TRY(td_text_status(&r->lines));
+    return r->lines.len ? td_command_warn(log_of(r->groups), r->verb->name, td_text_get(&r->lines))
+                        : TD_OK;
+}
+
+td_status td_scope_report(const td_verb *verb, const char *job, const td_field_group *groups,
+                          int argc, char **argv, td_arena *arena)
+{
+    report r = { .verb = verb, .groups = groups };
+    for (int i = 0; job && i < N_JOBS; i++)
+        if (strcmp(jobs[i].verb, verb->name) == 0 && strcmp(jobs[i].job, job) == 0)
+            r.job = &jobs[i];
+    td_status st = td_options_visit(groups, argc, argv, verb->hands_on, visit, &r, arena);
+    if (st == TD_OK)
+        st = write(&r);
+    td_text_release(&r.unread);
+    td_text_release(&r.lines);
+    return st;
+}
