@@ -1,4 +1,4 @@
-# ctest: timeout 300
+# ctest: timeout 600
 # detect.sh -- from drawn pictures with boxes to a detector and what is done with it: train, kill -9 and resume to the
 # byte, evaluate, detect, draw, benchmark; TensorFlow's configuration; what is refused, with which words
 set -u
