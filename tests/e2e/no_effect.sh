@@ -1,0 +1,88 @@
+# ctest: timeout 240
+# no_effect.sh -- an option that is named and changes nothing is named by the log, in one line; rows that are accepted for
+# the sake of the reference programs say why, those that are refused, too; `tandem help options` lists every row
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+tab=$(printf '\t')
+
+expect 0 help options
+cp out list
+[ "$(wc -l <list)" -gt 350 ] || complain "only $(wc -l <list) rows"
+if cut -f 3 list | grep -vqE '^(int|number|switch|choice|text|alias|accepted|refused)$'; then complain "a row of no kind"; fi
+
+# the run may fail later, what counts is the line of the log
+said() {
+    last="tandem $*"
+    code=0
+    "$TANDEM" "$@" >out 2>err </dev/null || code=$?
+}
+
+# `without VERB --option ...`: with an argument that is not there, so that nothing is run; or without where the verb takes none
+without() {
+    said "$@" absent
+    grep -q -e "${2%%=*} has no effect: " err && return
+    said "$@"
+    says "${2%%=*} has no effect: "
+}
+while IFS=$tab read -r verb option kind value spellings; do
+    case $kind in
+    accepted) without "$verb" "$option=x" ;;
+    refused)
+        expect 2 "$verb" "$option"
+        says "error: $option is not supported: "
+        ;;
+    esac
+done <list
+for option in --use-xla --jit=no --memory-format=nhwc --trt=x --fused-se=x; do
+    without train "$option"
+done
+without evaluate --last-bn-0-init
+without evaluate --decode=fast
+without benchmark --bn-decay=0.9
+without convert --conv-init=fan_in --to onnx
+
+# --- options that count beside another only: "OPTIONS : why"
+while IFS= read -r line; do
+    said train absent ${line%% : *}
+    option=${line%% *}
+    says "${option%%=*} has no effect${line#* : }"
+done <<'END'
+--rmsprop-alpha=0.9 : : it belongs to --optimizer rmsprop
+--rmsprop-eps=0.1 --optimizer sgd : : it belongs to --optimizer rmsprop
+--lr-decay=0.5 : : it belongs to --lr-schedule exponential
+--lr-total-steps=5 : : it belongs to --lr-rule ssd320
+--warmup-lr=0.1 : : it belongs to --lr-rule ssd320
+--multistep=3 : : it belongs to --lr-rule ssd300
+--mixup-mode=sample : : it belongs to --mixup
+--final-state : : it belongs to --final-weights
+--crop=tf --data-backend synthetic --model absent.td : : it belongs to --data-backend folder
+--epochs=3 --num-train-steps 4 :  with --num-train-steps
+--eval-count=3 --training-only :  with --training-only
+--gather-checkpoints=3 --no-checkpoints :  with --no-checkpoints
+END
+said train absent --rmsprop-alpha 0.9 --optimizer rmsprop --final-state --final-weights w --eval-count 2 --mixup 0.2 --mixup-mode sample
+if grep -q 'no effect' err; then complain "options that count are named as without effect"; fi
+
+# --- jobs that read some options of their verb only: "ARGUMENTS : what : options that are not read"
+while IFS= read -r line; do
+    rest=${line#* : }
+    said ${line%% : *}
+    says "no effect on ${rest%% : *}: ${rest#* : }\$"
+done <<'END'
+train absent --mode predict --lr 1 --optimizer-batch-size 300 --optimizer sgd --topk 3 : train --mode predict : --lr, --optimizer-batch-size, --optimizer, --topk
+train absent --evaluate --lr 1 --epochs 2 --topk 3 : train --evaluate : --lr, --epochs
+train absent --mode training_benchmark --iter_unit batch --num_iter 2 --lr 1 --mixup 0.1 : a benchmark mode of train : --lr, --mixup
+evaluate --detections d.json --annotations a.json --arch resnet18 : evaluate --detections without --weights : --arch
+benchmark --mode op --lines absent --arch resnet18 -b 3 : benchmark --mode op : --arch, --batch-size
+inspect checkpoint absent --arch resnet18 : inspect checkpoint : --arch
+inspect ops --training : inspect ops : --training
+dataset check absent --quality 3 : dataset check : --quality
+convert absent out.safetensors --arch resnet18 : convert to weights : --arch
+END
+
+# one line each, and none that --log does not want
+said train absent --use_xla --use_xla --memory-format nhwc
+[ "$(grep -c 'has no effect' err)" = 2 ] || complain "not one line for each option"
+said train absent --use_xla --log error
+if grep -q 'no effect' err; then complain "--log error does not hold"; fi
+finish
