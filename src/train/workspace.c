@@ -235,7 +235,7 @@ static td_status check_report(const td_train_job *j)
 {
     struct stat s;
     const char *path = j->path[TD_PATH_REPORT];
-    if (!path || strcmp(j->o.raport_file, TD_REPORT_NAME) != 0 || lstat(path, &s) != 0 ||
+    if (!path || strcmp(report_name(&j->o), TD_REPORT_NAME) != 0 || lstat(path, &s) != 0 ||
         S_ISREG(s.st_mode))
         return TD_OK;
     return td_error(TD_EIO,
