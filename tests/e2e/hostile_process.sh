@@ -74,6 +74,14 @@ says "^tandem: stopped: a signal came; saved 'hang/checkpoint.safetensors' after
 expect 0 train set --resume hang/checkpoint.safetensors --final-weights hang.safetensors --final-state
 expect 0 train set $net --epochs 4 --workspace straight --final-weights straight.safetensors --final-state
 same straight.safetensors hang.safetensors
+# under nohup it stays ignored
+: >nohup.err
+(trap '' HUP && exec "$TANDEM_BUILD/tests/held" nohup.err 'epoch 0, iteration 1/' "$TANDEM" train set $net --epochs 4 -p 1 \
+    --workspace nohup --overwrite --final-weights nohup.safetensors --final-state >out </dev/null) &
+pid=$!
+waits nohup 'epoch 0, iteration 1/' && kill -HUP $pid
+ends nohup 0
+same straight.safetensors nohup.safetensors
 
 # --- names that a terminal would obey ----------------------------------------------------------------------
 name=$(printf 'x\033]0;owned\007\033[2J\r\ntandem: error: forged \302\233 \342\200\256 \351.jpg')

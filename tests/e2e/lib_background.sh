@@ -4,9 +4,14 @@
 #   waits NAME WORDS                 until stderr has WORDS; 60 s
 #   holds NAME WORDS ARGUMENTS...    both, and the command gets no further than the line with WORDS until it is let go
 #   ends NAME CODE                   let go, and how it ended
+#   process NAME RANK                the number of a rank's process; `launch --log debug` prints it
 #
 # A run that could end before a signal comes is held: who waits for words only sees them late on a busy machine.
 # Ranks of `launch` cannot be: the launcher takes their words for them.
+
+process() {
+    sed -n "s/^launch: rank $2 is process //p" "$1.err"
+}
 
 starts() {
     run=$1

@@ -7,11 +7,6 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
-# process NAME RANK: its number
-process() {
-    sed -n "s/^launch: rank $2 is process //p" "$1.err"
-}
-
 # gone NAME RANKS...: none of them lives
 gone() {
     of=$1

@@ -7,10 +7,6 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
-process() {
-    sed -n "s/^launch: rank $2 is process //p" "$1.err"
-}
-
 # the last line of stderr
 last_is() {
     tail -n 1 err | grep -Eq -e "$1" || complain "the last line is not '$1'"

@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,18 +46,24 @@ static td_status take_nothing(void *ctx, int rank, const void *bytes, size_t n)
     return TD_OK;
 }
 
-/* rank 1 announces a block of *ctx bytes */
-static int collect_from_a_liar(const td_rank_place *place, void *ctx)
+typedef struct {
+    int64_t size; /* what rank 1 announces */
+    bool is_text; /* for an agreement, not a block */
+} lie;
+
+static int hear_a_liar(const td_rank_place *place, void *ctx)
 {
-    int64_t size = *(const int64_t *)ctx, sizes[2];
+    const lie *l = ctx;
+    int64_t sizes[2];
     td_comm *c;
     WANT(td_comm_open(place, NULL, &c) == TD_OK);
     if (place->rank == 1) {
-        (void)!td_comm_gather(c, &size, sizeof size, sizes); /* rank 0 may have left */
+        (void)!td_comm_gather(c, &l->size, sizeof l->size, sizes); /* rank 0 may have left */
         td_comm_close(c, TD_OK);
         return 0;
     }
-    td_status st = td_comm_collect(c, "", 0, take_nothing, NULL);
+    td_status st = l->is_text ? td_comm_agree(c, "run", "text")
+                              : td_comm_collect(c, "", 0, take_nothing, NULL);
     WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 1 ("));
     WANT(strstr(td_error_message(), "announced"));
     td_comm_close(c, st);
@@ -67,26 +74,8 @@ static void sizes_of_blocks_are_checked(void **state)
 {
     (void)state;
     static const int64_t sizes[] = { -1, INT64_MIN, INT64_MAX, INT64_C(1) << 60 };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        int64_t size = sizes[i];
-        two_ranks_end_well(collect_from_a_liar, &size);
-    }
-}
-
-static int agree_with_a_liar(const td_rank_place *place, void *ctx)
-{
-    int64_t size = *(const int64_t *)ctx, sizes[2];
-    td_comm *c;
-    WANT(td_comm_open(place, NULL, &c) == TD_OK);
-    if (place->rank == 1) {
-        (void)!td_comm_gather(c, &size, sizeof size, sizes); /* rank 0 may have left */
-        td_comm_close(c, TD_OK);
-        return 0;
-    }
-    td_status st = td_comm_agree(c, "run", "text");
-    WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 1 ("));
-    td_comm_close(c, st);
-    return 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        two_ranks_end_well(hear_a_liar, &(lie){ .size = sizes[i] });
 }
 
 /* rank 1 sends as many bytes as it announced, and none of them ends a text */
@@ -116,10 +105,8 @@ static void texts_are_checked(void **state)
 {
     (void)state;
     static const int64_t sizes[] = { -1, 0, INT64_MAX, INT64_C(1) << 40 };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        int64_t size = sizes[i];
-        two_ranks_end_well(agree_with_a_liar, &size);
-    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        two_ranks_end_well(hear_a_liar, &(lie){ .size = sizes[i], .is_text = true });
     two_ranks_end_well(agree_without_an_end, NULL);
 }
 
