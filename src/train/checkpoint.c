@@ -370,7 +370,7 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
 }
 
 /* a file from somebody else must not make one image a matter of minutes and gigabytes */
-static int meta_image_size(const td_tensors *t)
+int td_weight_image_size(const td_tensors *t)
 {
     const int n = meta_number(t, "tandem.image_size");
     if (n <= IMAGE_SIZE_OF_FILE)
@@ -392,5 +392,5 @@ void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *m
     if (!model->num_classes)
         model->num_classes = td_weights_classes(t);
     if (!model->image_size)
-        model->image_size = meta_image_size(t);
+        model->image_size = td_weight_image_size(t);
 }

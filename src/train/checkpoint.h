@@ -96,6 +96,9 @@ void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *m
  */
 bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model);
 
+/** The side of the images that a file's network was trained on; 0: unknown, or above 2048. */
+int td_weight_image_size(const td_tensors *t);
+
 /**
  * The backbone alone, of a file of the detector that model->arch names; --backbone wins over it.
  */

@@ -166,6 +166,8 @@ static td_status open_start(job *j)
         if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start, &o->model)) {
             TD_TRY(keep_graph_text(j));
             j->is_arch_of_file = true;
+            if (!o->model.image_size && !o->image_size_schedule)
+                o->model.image_size = td_weight_image_size(j->start);
         }
         TD_TRY(check_pretrained(j, path));
         td_weight_backbone_apply(j->start, &o->model);

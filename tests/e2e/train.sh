@@ -132,9 +132,9 @@ expect 0 train other $tune --pretrained-weights weights.safetensors --run-iters 
 says 'the weights have 4 classes, the data 3: fc begins fresh'
 expect 0 inspect checkpoint begin.safetensors
 prints '^  fc.weight +f32\[3,512\]$'
-expect 0 train other --image-size 32 $fixed -b 8 --pretrained-weights weights.safetensors --run-iters 0 --no-checkpoints \
-    --workspace tuned # not --arch's resnet50, but the file's
-says '^train: resnet18, 3 classes, '
+expect 0 train other $fixed -b 8 --pretrained-weights weights.safetensors --run-iters 0 --no-checkpoints \
+    --workspace tuned # not --arch's resnet50 and its 224, but the file's
+says '^train: resnet18, 3 classes, .* 32 x 32, '
 says "^train: the network is that of 'weights.safetensors': no --arch says else$"
 expect 0 train other $tune --pretrained-weights run/checkpoint.safetensors --run-iters 0 --final-weights again.safetensors
 same begin.safetensors again.safetensors
