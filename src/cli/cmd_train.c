@@ -62,24 +62,16 @@ static td_status stored_options(const td_train_opts *o, char **json)
     return st == TD_EFORMAT && takes_any ? TD_OK : st;
 }
 
-/* --resume goes on with the checkpoint's options, in the checkpoint's own folder */
+/* --resume takes the checkpoint's options; td_train puts the results into the checkpoint's folder
+   where no workspace is named, so that one from a preset does not count */
 static td_status stored(void *opts, td_arena *arena, char **json)
 {
     td_train_opts *o = opts;
+    (void)arena;
     if (!o->resume)
         return TD_OK;
-    TD_TRY(stored_options(o, json));
-    const char *slash = strrchr(o->resume, '/');
-    char *folder = td_arena_text(arena, slash ? o->resume : "./");
-    if (!folder) {
-        td_free(*json);
-        *json = NULL;
-        return TD_ENOMEM;
-    }
-    if (slash)
-        folder[slash - o->resume + 1] = '\0';
-    o->workspace = folder;
-    return TD_OK;
+    o->workspace = NULL;
+    return stored_options(o, json);
 }
 
 static void add_json(const td_train_opts *o, const td_train_result *r, td_text *out)

@@ -55,7 +55,7 @@ static td_status choose_fresh(const td_model_opts *m, char **out)
                     stem);
 }
 
-/* "a/b" of "a/b/c", "./" of "c" */
+/* "a/b/" for the path "a/b/c", "./" for "c"; NULL: no memory */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

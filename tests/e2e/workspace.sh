@@ -78,6 +78,24 @@ prints '^checkpoint    runs/small-net-1/checkpoint.safetensors$'
 [ "$(all runs/small-net-1)" != "$first" ] || complain "nothing was continued"
 expect 0 train set --resume runs/small-net-1/checkpoint.safetensors --epochs 3 --workspace moved
 [ -f moved/checkpoint.safetensors ] || complain "no moved/checkpoint.safetensors"
+# the checkpoint's folder, then --config's, then the command line's; the checkpoint may be named in the file, too
+saved=$PWD/moved/checkpoint.safetensors
+printf 'outputs:\n  workspace: by_file\n' >place.yaml
+printf 'outputs:\n  resume: %s\n  workspace: null\n' "$saved" >resume.yaml
+while read -r folder options; do
+    expect 0 train set --epochs 3 $options
+    says "^train: files of this run go to '$folder'$"
+done <<END
+$PWD/moved/ --resume $saved
+$PWD/moved/ --config resume.yaml
+by_file --resume $saved --config place.yaml
+by_line --resume $saved --config place.yaml --workspace by_line
+by_line --config resume.yaml --workspace by_line --overwrite
+END
+(cd moved && "$TANDEM" train ../set --resume checkpoint.safetensors --epochs 4 >../out 2>../err </dev/null) || complain "fails"
+says "^train: files of this run go to './'$"
+# nor does the config.yaml of a resumed run name a folder
+grep -Eq '^  workspace: null$' moved/config.yaml || complain "config.yaml of a resumed run: $(grep workspace moved/config.yaml)"
 
 # files that the command line names are where it says
 expect 0 train set $net --epochs 1 --run-iters 1 --raport-file report.json --csv epochs.csv --final-weights w.safetensors
