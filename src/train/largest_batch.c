@@ -234,6 +234,7 @@ static td_status search_one(void *ctx, td_text *out)
     TD_OUT(td_device_open(s->o->device, &s->dev));
     TD_OUT(td_amp_resolve(&s->amp, s->dev));
     TD_OUT(measure_runtime(s));
+    s->amp.is_silent = true; /* every further plan is rewritten in the same way */
     TD_OUT(find(s, &batch, &p));
     add_result(s, batch, &p, out);
 out:

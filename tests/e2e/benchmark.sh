@@ -66,6 +66,7 @@ prints '^bf16 +[0-9]+ +[0-9]+'
 prints '^fp16 +[0-9]+ +[0-9]+'
 for precision in fp32 bf16 fp16; do
     expect 0 $tiny --largest-batch --memory-limit 60M --precision $precision --json
+    [ "$(grep -c '^amp: Converted' err)" -le 1 ] || complain "what is converted is printed for every batch tried"
     prints '^\{"memory_limit_bytes": 60000000, "image_size": 16, "largest_batch": \[\{"precision": "'$precision'"'
     batch=$(sed 's/.*"largest_batch": \([0-9]*\).*/\1/' out)
     bytes=$(member out bytes)
