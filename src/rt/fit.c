@@ -76,6 +76,8 @@ td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_o
         return TD_OK;
     if (o->least_bytes)
         *o->least_bytes = least;
-    return td_error(TD_ENOMEM, "the program takes at least %.1f MB, the limit is %.1f MB",
+    return td_error(TD_ENOMEM,
+                    "the smallest plan of the program takes at least %.1f MB, the memory limit is "
+                    "%.1f MB: a higher limit or a smaller batch is needed",
                     (double)least / 1e6, (double)o->memory_limit / 1e6);
 }

@@ -10,9 +10,12 @@
  */
 #include "train/memory_limit.h"
 
+#include <math.h>
+
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "ir/graph.h"
 #include "rt/all_reduce.h"
 #include "rt/device.h"
@@ -150,8 +153,10 @@ static td_status step_graph(const td_memory_share *m, int batch, const td_amp_op
     return td_training_graph(m->model, batch, &sgd, out);
 }
 
-/* does a step of `batch` pictures fit? */
-static td_status try_batch(const td_memory_share *m, int batch, int64_t process, bool *fits)
+/* The least bytes of a process that trains with this batch.  `limit`: where they are at most that,
+   the plan that was found may be larger than the least; *bytes is `limit` then. */
+static td_status least_bytes(const td_memory_share *m, int batch, int64_t process, int64_t limit,
+                             int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
     td_graph *g = NULL;
@@ -159,18 +164,16 @@ static td_status try_batch(const td_memory_share *m, int batch, int64_t process,
     int64_t rest, least = 0;
     td_status st = TD_OK;
     amp.is_silent = true;
-    *fits = false;
     TD_OUT(step_graph(m, batch, &amp, &g));
     TD_OUT(plan_rest(m, g, batch, &rest));
-    if (m->limit <= process + rest)
-        goto out;
+    const int64_t left = limit - process - rest;
     st = td_compile(g, m->dev,
                     &(td_compile_opts){ .amp = &amp,
                                         .skip = m->skip_passes,
-                                        .memory_limit = m->limit - process - rest,
+                                        .memory_limit = left > 0 ? left : 1,
                                         .least_bytes = &least },
                     &p);
-    *fits = st == TD_OK;
+    *bytes = st == TD_OK ? limit : process + rest + least;
     if (least)
         st = TD_OK;
 out:
@@ -185,9 +188,9 @@ static td_status find_batch(const td_memory_share *m, int64_t process, int *batc
     int fails = m->batch;
     for (*batch = 0; fails - *batch > 1;) {
         const int next = *batch + (fails - *batch) / 2;
-        bool fits;
-        TD_TRY(try_batch(m, next, process, &fits));
-        if (fits)
+        int64_t bytes;
+        TD_TRY(least_bytes(m, next, process, m->limit, &bytes));
+        if (bytes <= m->limit)
             *batch = next;
         else
             fails = next;
@@ -197,22 +200,44 @@ static td_status find_batch(const td_memory_share *m, int64_t process, int *batc
     return TD_OK;
 }
 
+/* megabytes, rounded up: as --memory-limit they suffice */
+static double megabytes(int64_t bytes)
+{
+    return ceil((double)bytes / 1e5) / 10;
+}
+
+/* "--memory-limit: 50.0 MB are too little for a batch of 4, which needs at least 358.1 MB ..." */
+static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_text *out)
+{
+    td_text_add(out,
+                "--memory-limit: %.1f MB are too little for a batch of %d, which needs at least "
+                "%.1f MB (%.1f MB for the step and %.1f MB for the rest of the process)",
+                1e-6 * (double)m->limit, m->batch, megabytes(step + others), megabytes(step),
+                megabytes(others));
+}
+
 static td_status too_little(const td_memory_share *m, int64_t step, int64_t rest, int64_t process)
 {
     int batch;
+    int64_t one = step + rest + process;
+    td_text text = { 0 };
     TD_TRY(find_batch(m, process, &batch));
-    const double mb = 1e-6;
-    if (batch == 0)
-        return td_error(TD_ENOMEM,
-                        "--memory-limit: %.1f MB do not suffice for a batch of %d, which takes at "
-                        "least %.1f MB for the step and %.1f MB beside it, nor for any smaller one",
-                        mb * (double)m->limit, m->batch, mb * (double)step,
-                        mb * (double)(rest + process));
-    return td_error(TD_ENOMEM,
-                    "--memory-limit: %.1f MB do not suffice for a batch of %d, which takes at "
-                    "least %.1f MB for the step and %.1f MB beside it; a batch of %d fits",
-                    mb * (double)m->limit, m->batch, mb * (double)step,
-                    mb * (double)(rest + process), batch);
+    if (batch == 0 && m->batch > 1)
+        TD_TRY(least_bytes(m, 1, process, 1, &one));
+    add_need(m, step, rest + process, &text);
+    if (batch)
+        td_text_add(&text, "; a batch of %d fits: use --batch-size %d or a higher limit", batch,
+                    batch);
+    else
+        td_text_add(&text,
+                    "; the smallest batch, of 1, needs %.1f MB: use a higher limit, a smaller "
+                    "--image-size or a smaller network",
+                    megabytes(one));
+    td_status st = td_text_status(&text);
+    if (st == TD_OK)
+        st = td_error(TD_ENOMEM, "%s", td_text_get(&text));
+    td_text_release(&text);
+    return st;
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

@@ -17,9 +17,9 @@ no_less() {
     [ "$1" -ge "$2" ] || complain "$1 is less than $2"
 }
 
-# megabytes that the sentence in err names: for the step, and beside it
+# megabytes that the sentence in err names: for the step, and for the rest of the process
 needs() {
-    sed -n 's/.*takes at least \([0-9]*\).* MB for the step and \([0-9]*\).* MB beside it.*/\1 \2/p' err
+    sed -n 's/.*(\([0-9]*\)\.[0-9] MB for the step and \([0-9]*\)\.[0-9] MB for the rest of the process).*/\1 \2/p' err
 }
 
 # --- train -------------------------------------------------------------------------------------
@@ -31,7 +31,10 @@ for precision in fp32 bf16; do
     cmp plain.safetensors wide.safetensors || complain "a limit far away changes weights"
 
     expect 1 $run --precision $precision --workspace never --memory-limit 1M --final-weights never.safetensors
-    says '^tandem: error: .*--memory-limit: 1.0 MB do not suffice for a batch of 32, .* nor for any smaller one$'
+    says '^tandem: error: .*--memory-limit: 1.0 MB are too little for a batch of 32, .* batch, of 1, needs [0-9.]+ MB: '
+    all=$(sed -n 's/.* needs at least \([0-9]*\)\..*/\1/p' err)
+    one=$(sed -n 's/.* of 1, needs \([0-9]*\)\..*/\1/p' err)
+    no_less "$all" "$one"
     [ "$(grep -c 'tandem: error' err)" -eq 1 ] || complain "more than one sentence"
     [ ! -e never ] && [ ! -e never.safetensors ] || complain "something was written"
     set -- $(needs)
@@ -44,8 +47,8 @@ for precision in fp32 bf16; do
     cmp plain.safetensors tight.safetensors || complain "a tight limit changes weights"
 
     expect 1 $run --precision $precision --workspace never --memory-limit $(($1 + $2 - 6))M
-    says 'do not suffice for a batch of 32, .*; a batch of [0-9]+ fits$'
-    fits=$(sed -n 's/.*; a batch of \([0-9]*\) fits$/\1/p' err)
+    says 'too little for a batch of 32, .*; a batch of [0-9]+ fits: use --batch-size [0-9]+ '
+    fits=$(sed -n 's/.*; a batch of \([0-9]*\) fits: .*/\1/p' err)
     no_less 31 "$fits"
     [ ! -e never ] || complain "something was written"
 done
@@ -55,7 +58,7 @@ expect 1 $kept --memory-limit 1M
 set -- $(needs)
 limit=$(($1 + $2 - 15))
 expect 1 $kept --memory-limit ${limit}M
-fits=$(sed -n 's/.*; a batch of \([0-9]*\) fits$/\1/p' err)
+fits=$(sed -n 's/.*; a batch of \([0-9]*\) fits: .*/\1/p' err)
 no_less "${fits:-0}" 1
 expect 0 $kept --memory-limit ${limit}M -b "${fits:-0}"
 rm -rf never
@@ -85,7 +88,7 @@ expect 0 $look --json
 all=$(($(member out param_bytes) + $(member out activation_bytes)))
 grep -q recomputed out && complain "something was recomputed without a limit"
 expect 1 $look --memory-limit 1M
-says 'the program takes at least [0-9.]+ MB, the limit is 1.0 MB$'
+says 'the program takes at least [0-9.]+ MB, the memory limit is 1.0 MB: '
 least=$(sed -n 's/.*takes at least \([0-9]*\).*/\1/p' err)
 expect 0 $look --memory-limit $((least + 1))M --json
 [ "$(member out unlimited_bytes)" -eq $all ] || complain "another plan without the limit"
