@@ -665,7 +665,10 @@ typedef struct {
 TD_API const struct td_field *td_inspect_fields(void);
 TD_API void td_inspect_defaults(td_inspect_opts *opts);
 
-/** THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file */
+/**
+ * THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file.
+ * TD_EUSAGE, with the list of things: `thing` is another name, or NULL.
+ */
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
                                        const char *path, char **text);
 

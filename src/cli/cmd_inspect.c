@@ -22,7 +22,8 @@ static td_status run(const td_call *call)
     td_inspect_opts *o = call->opts;
     char *text;
     o->json = call->json;
-    TD_TRY(td_inspect(call->args[0], o, call->n_args > 1 ? call->args[1] : NULL, &text));
+    TD_TRY(td_inspect(call->n_args > 0 ? call->args[0] : NULL, o,
+                      call->n_args > 1 ? call->args[1] : NULL, &text));
     td_text_add(call->out, "%s", text);
     td_text_free(text);
     return TD_OK;
@@ -30,7 +31,7 @@ static td_status run(const td_call *call)
 
 static const char *job(const td_call *call)
 {
-    return call->args[0];
+    return call->n_args > 0 ? call->args[0] : NULL;
 }
 
 const td_verb td_verb_inspect = {
@@ -62,7 +63,6 @@ const td_verb td_verb_inspect = {
                 "tandem inspect kernels --arch resnet50 -b 32 --training\n"
                 "tandem inspect memory --arch resnet50 -b 32 --training --svg plan.svg\n"
                 "tandem inspect checkpoint checkpoint.safetensors",
-    .n_args_min = 1,
     .n_args_max = 2,
     .has_json = true,
     .opts_bytes = sizeof(td_inspect_opts),

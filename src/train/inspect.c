@@ -371,9 +371,30 @@ static const struct {
 
 #define N_THINGS ((int)(sizeof things / sizeof *things))
 
+/* "model, graph, ..., ops or backends" */
+static td_status name_things(td_text *out)
+{
+    for (int i = 0; i < N_THINGS; i++)
+        td_text_add(out, "%s%s", i == 0 ? "" : i + 1 < N_THINGS ? ", " : " or ", things[i].name);
+    return td_text_status(out);
+}
+
+static td_status no_thing(const char *name)
+{
+    td_text all = { 0 };
+    td_status st = name_things(&all);
+    if (st == TD_OK && name)
+        st = td_error(TD_EUSAGE, "there is no thing '%s' to inspect, wanted %s", name,
+                      td_text_get(&all));
+    else if (st == TD_OK)
+        st = td_error(TD_EUSAGE, "inspect wants THING: %s", td_text_get(&all));
+    td_text_release(&all);
+    return st;
+}
+
 static td_status find_thing(const char *name, const char *path, int *out)
 {
-    for (*out = 0; *out < N_THINGS; ++*out) {
+    for (*out = 0; name && *out < N_THINGS; ++*out) {
         if (strcmp(things[*out].name, name) != 0)
             continue;
         if (things[*out].wants_path && !path)
@@ -382,10 +403,7 @@ static td_status find_thing(const char *name, const char *path, int *out)
             return td_error(TD_EUSAGE, "inspect %s does not know what to do with '%s'", name, path);
         return TD_OK;
     }
-    return td_error(TD_EUSAGE,
-                    "there is no thing '%s' to inspect, wanted model, graph, amp, amp-stats, "
-                    "kernels, memory, checkpoint, dataset, ops or backends",
-                    name);
+    return no_thing(name);
 }
 
 /* what the file says of its network, as evaluate takes it */
