@@ -11,14 +11,17 @@
 #include "io/foreign.h"
 #include "io/pth.h"
 #include "model/arch.h"
+#include "train/weight_suggest.h"
 
 td_status td_weight_file_is_torch(const char *path, bool *out)
 {
     td_blob file;
     unsigned char head[TD_PTH_HEAD_BYTES];
-    TD_TRY(td_blob_open(path, &file));
+    td_status st = td_blob_open(path, &file);
+    if (st != TD_OK)
+        return td_weight_suggest(st, path);
     size_t n = file.n_bytes < sizeof head ? (size_t)file.n_bytes : sizeof head;
-    td_status st = td_blob_read(&file, 0, n, head);
+    st = td_blob_read(&file, 0, n, head);
     *out = st == TD_OK && td_pth_is(head, n);
     td_blob_close(&file);
     return st;

@@ -251,7 +251,19 @@ fails 1 "cannot open 'absent.safetensors': No such file" train set $net --resume
 fails 1 "cannot open 'absent.safetensors': No such file" train set $net --pretrained-weights absent.safetensors --workspace tried
 fails 1 "'w.safetensors' is no checkpoint but a weight file; weights alone go to --pretrained-weights" \
     train set $net --resume w.safetensors --workspace tried
-fails 1 "'set': it is a folder" evaluate set $own --weights set
+fails 1 "'set': it is a folder, not a regular file; it has no weight file" evaluate set $own --weights set
+# a run's folder, or a name that it has not: the files that it has are named, the newest first
+mkdir -p some/inner.pth
+cp w.safetensors some/model_best.safetensors
+touch -d '2001-02-03' some/model_best.safetensors
+cp w.safetensors some/checkpoint.safetensors
+touch some/notes.txt
+named="'some/checkpoint.safetensors', 'some/model_best.safetensors'\$"
+fails 1 "'some': it is a folder, .*; its newest weight files are $named" train set $net --resume some --workspace tried
+fails 1 "'some': it is a folder, .*; its newest weight files are $named" evaluate set $own --weights some
+fails 1 "cannot open 'some/best.safetensors': No such .*; the folder's newest weight files are $named" \
+    classify $picture $own --weights some/best.safetensors
+rm -r some
 fails 1 "'text'.*(safetensors|bytes)" evaluate set $own --weights text
 fails 1 "'$picture'.*safetensors" evaluate set $own --weights $picture
 fails 1 "'zero.jpg'" evaluate set $own --weights zero.jpg
