@@ -107,6 +107,20 @@ static double validation_smoothing(const td_train_opts *o)
     return o->mixup > 0 ? 0 : o->label_smoothing;
 }
 
+/* which loss it is, where the training's has label smoothing */
+static void add_smoothing(const td_train_opts *o, td_text *out)
+{
+    const double smoothing = validation_smoothing(o);
+    if (smoothing > 0)
+        td_text_add(out,
+                    ", with label smoothing %g; 'tandem evaluate' leaves it out unless "
+                    "--label-smoothing %g",
+                    smoothing, smoothing);
+    else if (o->label_smoothing > 0)
+        td_text_add(out, ", without label smoothing, as with --mixup; the same as 'tandem "
+                         "evaluate' prints");
+}
+
 static void add_text(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
     char word[TD_REAL_WORD];
@@ -121,11 +135,7 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
                     r->boxes[TD_BOX_AP], r->best_ap, r->boxes[TD_BOX_AP50]);
     if (r->top1 >= 0) {
         td_text_add(out, "val loss      %s", td_real_word(r->val_loss, 5, word));
-        if (validation_smoothing(o) > 0)
-            td_text_add(out,
-                        ", with label smoothing %g; 'tandem evaluate' leaves it out unless "
-                        "--label-smoothing %g",
-                        validation_smoothing(o), validation_smoothing(o));
+        add_smoothing(o, out);
         td_text_add(out, "\n");
         td_text_add(out, "top1          %.2f %%", r->top1);
         if (r->best_top1 >= 0)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* how an unfinished run's epochs make one number, which is the better, and where a text is from */
-typedef enum { LAST, MOST, LEAST, MEAN, TOPK, SETTING, SECONDS, EPOCHS } kind;
+typedef enum { LAST, MOST, LEAST, MEAN, TOPK, SETTING, SECONDS, EPOCHS, SMOOTHING } kind;
 
 typedef struct {
     const char *title, *name, *source, *other; /* other: a second setting to look for */
@@ -44,6 +44,8 @@ static const table_row rows[] = {
       NULL, MOST, 1, 1, 4 },
     { "least validation loss",   "val_loss",                  "val.loss",
       NULL, LEAST, -1, 1, 4 },
+    { "its label smoothing",     "val_label_smoothing",       "val.loss",
+      NULL, SMOOTHING, 0, 1, 2 },
     { "least training loss",     "train_loss",                "train.loss",
       NULL, LEAST, -1, 1, 4 },
     { "images/s, training",      "train_images_per_s",        "train.total_ips",
@@ -139,6 +141,21 @@ static double number_of(const td_run_log *run, const table_row *r)
     return iterations ? over_epochs(iterations, k) * r->scale : (double)NAN;
 }
 
+static double setting_number(const td_run_log *run, const char *name)
+{
+    double x;
+    const char *text = td_run_log_setting(run, name);
+    return text && td_text_to_real(text, &x) ? x : 0;
+}
+
+/* of the validation loss: a training with mixup validates without it */
+static double smoothing_of(const td_run_log *run, const char *loss)
+{
+    if (!td_run_log_series(run, TD_RUN_EPOCHS, loss) && !td_run_log_series(run, TD_RUN_END, loss))
+        return (double)NAN;
+    return setting_number(run, "mixup") > 0 ? 0 : setting_number(run, "label_smoothing");
+}
+
 static double cell_number(const td_run_log *run, const table_row *r)
 {
     const td_run_series *s;
@@ -147,6 +164,8 @@ static double cell_number(const td_run_log *run, const table_row *r)
         return (double)NAN;
     case SECONDS:
         return run->seconds;
+    case SMOOTHING:
+        return smoothing_of(run, r->source);
     case EPOCHS:
         s = td_run_log_series(run, TD_RUN_EPOCHS, "train.loss");
         return s ? (double)s->points[s->n - 1].epoch + 1 : (double)NAN;
@@ -192,10 +211,23 @@ static bool is_alike(const td_run_log *runs, int n, const char *setting)
     return true;
 }
 
-/* milliseconds of a batch are less where a batch is: that is no better */
+static bool has_one_smoothing(const td_run_log *runs, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (smoothing_of(&runs[i], "val.loss") != smoothing_of(&runs[0], "val.loss"))
+            return false;
+    return true;
+}
+
+/* milliseconds of a batch are less where a batch is, and losses with other targets are other
+   losses: neither is better */
 static bool is_comparable(const td_run_log *runs, int n, const table_row *r)
 {
     const size_t len = strlen(r->name);
+    if (strcmp(r->name, "val_loss") == 0)
+        return has_one_smoothing(runs, n);
+    if (strcmp(r->name, "train_loss") == 0)
+        return is_alike(runs, n, "label_smoothing") && is_alike(runs, n, "mixup");
     return len < 3 || strcmp(r->name + len - 3, "_ms") != 0 ||
            (is_alike(runs, n, "batch_size") && is_alike(runs, n, "eval_batch_size") &&
             is_alike(runs, n, "image_size"));
@@ -247,7 +279,8 @@ static bool is_empty(const td_run_log *runs, int n, int row, td_text *out)
 {
     td_text all = { 0 };
     for (int i = 0; i < n; i++)
-        td_run_table_cell(&runs[i], row, &all);
+        if (rows[row].kind != SMOOTHING || cell_number(&runs[i], &rows[row]) > 0)
+            td_run_table_cell(&runs[i], row, &all);
     const bool is = all.len == 0;
     td_text_drop(&all, out);
     return is;

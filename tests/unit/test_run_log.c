@@ -236,6 +236,37 @@ static void times_of_unlike_batches_have_no_best(void **state)
     }
 }
 
+static void losses_of_unlike_targets_have_no_best(void **state)
+{
+    static const struct {
+        const char *settings;
+        int best_val, best_train;
+    } cases[] = {
+        { "\"label_smoothing\": 0.1, \"mixup\": 0", 0, 0 },
+        { "\"label_smoothing\": 0.1, \"mixup\": 0.2", -1, -1 }, /* validates without smoothing */
+        { "\"label_smoothing\": 0, \"mixup\": 0", -1, -1 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        td_run_log runs[2];
+        char other[400];
+        (void)snprintf(other, sizeof other,
+                       LOG("1", "\"PARAMETER\"", "%s")
+                           LOG("2", "[0]", "\"val.loss\": 3, \"train.loss\": 4"),
+                       cases[i].settings);
+        expect_ok(td_run_log_read(
+            write_report("a.json",
+                         LOG("1", "\"PARAMETER\"", "\"label_smoothing\": 0.1, \"mixup\": 0")
+                             LOG("2", "[0]", "\"val.loss\": 2, \"train.loss\": 1")),
+            &runs[0]));
+        expect_ok(td_run_log_read(write_report("b.json", other), &runs[1]));
+        assert_int_equal(best_of(runs, "val_loss"), cases[i].best_val);
+        assert_int_equal(best_of(runs, "train_loss"), cases[i].best_train);
+        td_run_log_release(&runs[0]);
+        td_run_log_release(&runs[1]);
+    }
+}
+
 static void pages_are_whole_and_quiet(void **state)
 {
     td_run_log runs[2];
@@ -433,6 +464,7 @@ int main(void)
         cmocka_unit_test(bad_reports_are_told),
         cmocka_unit_test(a_cut_last_line_is_left_out),
         cmocka_unit_test(times_of_unlike_batches_have_no_best),
+        cmocka_unit_test(losses_of_unlike_targets_have_no_best),
         cmocka_unit_test(pages_are_whole_and_quiet),
         cmocka_unit_test(classes_have_their_ap),
         cmocka_unit_test(threads_left_open_are_not_told),
