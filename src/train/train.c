@@ -389,6 +389,15 @@ static void count_unfinished(td_run_state *s)
     s->step.in_epoch = 0;
 }
 
+static void warn_nonfinite(int64_t epoch, const char *whose, const td_verdict *v)
+{
+    if (v->counts.n_nonfinite)
+        td_log(TD_LOG_WARN, "train",
+               "epoch %lld: the validation loss%s is not finite for %lld of %lld images; these "
+               "weights are not taken as the best",
+               (long long)epoch, whose, (long long)v->counts.n_nonfinite, (long long)v->counts.n);
+}
+
 /* a whole epoch lies behind us: judge it, note the best, save */
 static td_status end_epoch(job *j)
 {
@@ -409,11 +418,9 @@ static td_status end_epoch(job *j)
             j->is_over = j->out->was_stopped = true;
             return save(j);
         }
-        if (v.counts.n_nonfinite) /* and never the best */
-            td_log(TD_LOG_WARN, "train",
-                   "%lld of %lld pictures have a validation loss that is no "
-                   "finite number",
-                   (long long)v.counts.n_nonfinite, (long long)v.counts.n);
+        warn_nonfinite(epoch, "", &v); /* and never the best */
+        if (j->o.use_ema >= 0)
+            warn_nonfinite(epoch, " of the averages", &ema);
         is_best = !v.counts.n_nonfinite && j->s.last > j->s.best;
         j->epochs_without_best = is_best ? 0 : j->epochs_without_best + 1;
     }

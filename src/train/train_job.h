@@ -73,7 +73,9 @@ typedef struct {
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
     td_lock *lock;
-    char *folder;         /* the workspace */
+    char *folder;          /* the workspace */
+    uint64_t resumed_seed; /* the checkpoint's; --seed may name another */
+    bool is_seed_of_clock;
     bool is_folder_fresh; /* it is this run's own runs/ARCH-N */
     bool may_overwrite;   /* files of another run in it */
     char *path[TD_PATHS];

@@ -183,16 +183,23 @@ static td_status open_start(job *j)
 static void choose_seed(job *j)
 {
     td_train_opts *o = &j->o;
+    j->resumed_seed = j->s.seed;
     if (j->has_seed && o->seed < 0)
         o->seed = (int64_t)j->s.seed;
     if (o->seed < 0) {
         o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
-        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)o->seed);
+        j->is_seed_of_clock = true;
     }
-    if (j->has_seed && (uint64_t)o->seed != j->s.seed)
-        td_log(TD_LOG_WARN, "train", "seed %lld is not the checkpoint's %llu: the run will differ",
-               (long long)o->seed, (unsigned long long)j->s.seed);
     j->s.seed = (uint64_t)o->seed;
+}
+
+static void say_seed(const job *j)
+{
+    if (j->is_seed_of_clock)
+        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.seed);
+    if (j->has_seed && j->s.seed != j->resumed_seed)
+        td_log(TD_LOG_WARN, "train", "seed %llu is not the checkpoint's %llu: the run will differ",
+               (unsigned long long)j->s.seed, (unsigned long long)j->resumed_seed);
 }
 
 /*
@@ -338,12 +345,26 @@ static void say_groups(const job *j)
     if (td_report_has_text(j->report)) /* which says so by itself */
         return;
     if (j->o.optimizer_batch_size >= 0)
-        td_log(TD_LOG_INFO, "train", "BSM: %lld", (long long)j->acc);
+        td_log(TD_LOG_INFO, "train",
+               "batch size multiplier %lld: the weights are updated every %lld batches",
+               (long long)j->acc, (long long)j->acc);
+    if (j->o.weight_decay <= 0)
+        return;
     if (j->o.bn_weight_decay)
-        td_log(TD_LOG_INFO, "train", " ! Weight decay applied to BN parameters ");
+        td_log(TD_LOG_INFO, "train", "weight decay applies to all %zu parameters", n);
     else
-        td_log(TD_LOG_INFO, "train", " ! Weight decay NOT applied to BN parameters %d %zu",
-               j->groups.n_undecayed, n);
+        td_log(TD_LOG_INFO, "train",
+               "weight decay applies to %zu parameters, not to %d of batch norm%s", n,
+               j->groups.n_undecayed, j->s.detects ? " and biases" : "");
+}
+
+/* the reference's rule gives epoch e the share (e + 1) / warmup of the learning rate */
+static void say_warmup(const job *j)
+{
+    if (j->o.warmup == 1 && j->o.lr_rule == TD_LR_RULE_PYTORCH)
+        td_log(TD_LOG_INFO, "train",
+               "--warmup 1 leaves the learning rate as it is: epoch e of W warm-up epochs has "
+               "(e + 1) / W of it, so warm-up begins with --warmup 2");
 }
 
 static void say_frozen(const job *j)
@@ -465,8 +486,10 @@ static void say_settings(const job *j)
                o->pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
+    say_seed(j);
     say_precision(j);
     say_groups(j);
+    say_warmup(j);
     say_frozen(j);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
     if (o->resume)

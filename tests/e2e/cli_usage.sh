@@ -50,7 +50,8 @@ usage "convert wants IN OUT" convert one
 usage "what to do with 'three'" convert one two three
 usage "wants draw.check FOLDER" dataset draw
 usage "'draw', 'check' and 'pack', found 'drew'" dataset drew here
-usage "no thing 'nets' to inspect" inspect nets
+usage "no thing 'nets' to inspect, wanted model, graph, .*backends" inspect nets
+usage "inspect wants THING: model, graph, amp, amp-stats, kernels, memory, checkpoint, dataset, ops or backends" inspect
 usage "wants a PATH" inspect checkpoint
 usage "what to do with 'x'" inspect model x
 usage "output: no file" init
@@ -84,6 +85,7 @@ says "absent.conf"
 expect 1 train absent --arch resnet18 --no-checkpoints
 says "absent"
 silent
+if grep -q '^train: seed' err; then complain "a run that never began has a seed"; fi
 expect 1 evaluate absent --arch resnet18 --weights absent.safetensors
 says "absent"
 expect 1 convert absent.safetensors out.safetensors

@@ -92,7 +92,7 @@ expect 0 train set $net --resume "$files/checkpoint-zip.pth.tar" --epochs 91 -b 
 says "checkpoint-zip.pth.tar' is PyTorch's: taken from it are the weights, the state of SGD, epoch 90, best accuracy 77.125,"
 says "its averaged weights are left out without --use-ema"
 says "resumed '.*checkpoint-zip.pth.tar' at epoch 90, iteration 0"
-says "Weight decay applied to BN parameters" # one group of parameters
+says "weight decay applies to all [0-9]+ parameters" # one group of parameters
 grep -q '^ *momentum: 0.875$' resumed/config.yaml || complain "not the file's momentum"
 expect 0 train set $net --resume "$files/checkpoint-legacy.pth.tar" --epochs 91 -b 4 --lr 0.01 --seed 1 --workspace legacy
 payload resumed/checkpoint.safetensors >a

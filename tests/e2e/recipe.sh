@@ -116,4 +116,15 @@ expect 0 evaluate set --weights smooth/checkpoint.safetensors -b 8 --threads 1 -
 prints "^loss +$loss$"
 expect 0 evaluate set --weights smooth/checkpoint.safetensors -b 8 --threads 1
 if grep -q "^loss  *$loss$" out; then complain "smoothing makes no difference"; fi
+# with mixup it is without label smoothing, as the reference's, and says so; a report shows which loss is which
+expect 0 train set $small --epochs 1 --label-smoothing 0.1 --mixup 0.2 --warmup 1 --workspace mixed
+says '^train: --warmup 1 leaves the learning rate as it is: '
+loss=$(sed -n "s/^val loss  *\\([0-9.]*\\), without label smoothing, .*/\\1/p" out)
+[ -n "$loss" ] || complain "no loss with its reason"
+expect 0 evaluate set --weights mixed/checkpoint.safetensors -b 8 --threads 1
+prints "^loss +$loss$"
+expect 0 report smooth mixed
+prints '^its label smoothing +0\.10 +0\.00$'
+expect 0 report mixed
+if grep -q '^its label smoothing' out; then complain "a row of smoothing where there is none"; fi
 finish

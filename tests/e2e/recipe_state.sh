@@ -42,7 +42,7 @@ resumes() {
 }
 recipe="--mixup 0.2 --label-smoothing 0.1 --use-ema 0.99 --optimizer-batch-size 32 --nesterov"
 resumes sgd $recipe --lr-schedule cosine --warmup 1
-says '^train: BSM: 4$'
+says '^train: batch size multiplier 4: '
 resumes rmsprop --optimizer rmsprop --mixup 0.4 --mixup-mode sample --use-ema 0.9 --optimizer-batch-size 32
 resumes scaled $recipe --precision fp16 --lr-rule tf --lr-schedule cosine
 
