@@ -61,6 +61,13 @@ static const row rows[] = {
     { "bf16", 64, 8, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true}", NULL },
     { "f32",  64, 8, FILTER, "%y = conv2d_fused %x, %w, %b {stride=2, pad=1, relu=true}", NULL },
     { "f32",   3, 9, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true}", NULL },
+    { "f32",  64, 8, SMALL,  "%y = conv2d_fused %x, %w, %b {relu=true, relu6=true}", NULL },
+    { "f32",  64, 8, SMALL,  "%y = conv2d_fused %x, %w, %b, %x {relu=true, relu6=true}", NULL },
+    { "bf16", 64, 8, SMALL,  "%y = conv2d_fused %x, %w, %b {relu=true, relu6=true}", NULL },
+    { "f32",  64, 8, FILTER,
+      "%y = conv2d_fused %x, %w, %b {pad=1, relu=true, relu6=true}", "winograd" },
+    { "bf16", 64, 8, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true, relu6=true}", NULL },
+    { "f32",   3, 9, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true, relu6=true}", NULL },
     /* Winograd, which needs no fewer tiles */
     { "f32",  64, 28, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true}", NULL },
     { "f32",  64, 28, FILTER, "%y = conv2d_fused %x, %w, %b {pad=1, relu=true, relu6=true}", NULL },

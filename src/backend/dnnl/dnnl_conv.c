@@ -70,17 +70,32 @@ static void parts_release(conv_parts *p)
 }
 
 /*
- * oneDNN's relu and clip are the processor's maximum with zero, which is zero where the value is
- * NaN: a network that diverged would answer as if nothing had happened.  Its hardswish,
- * x * min(max(alpha x + beta, 0), 1), with the largest alpha and no beta is relu as well: the
- * factor is 1 from 2.9e-39 on and 0 below zero, and NaN times anything is NaN.  Zeros may be
- * negative, and an infinity below zero becomes NaN.  There is nothing of the kind for clipping at
- * six.
+ * oneDNN's relu and clip compute the processor's maximum and minimum, which replace NaN by the
+ * bound: a network that diverged would answer as if nothing had happened.  These forms keep NaN.
+ *
+ * hardswish is x * min(max(alpha x + beta, 0), 1), and NaN times anything is NaN.
+ *
+ *   relu    hardswish with the largest alpha and no beta: the factor is 1 from 2.9e-39 on and 0
+ *           below zero.  Zeros may be negative, and an infinity below zero becomes NaN.
+ *   relu6   relu; + tiny, which changes only zeros; hardswish with the factor 0 from six on and 1
+ *           below, so that zero now means "at least six"; - tiny/2, which makes those the only
+ *           negative values; a leaky relu whose slope turns -tiny/2 into six; - tiny/2, which
+ *           restores the zeros (gradients compare with them).  An infinity becomes NaN.
  */
-static td_status append_relu(dnnl_post_ops_t ops, bool relu6)
+static td_status append_relu(dnnl_post_ops_t ops)
 {
-    DNNL_TRY(relu6 ? dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_clip, 0, 6)
-                   : dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, FLT_MAX, 0));
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, FLT_MAX, 0));
+    return TD_OK;
+}
+
+static td_status append_clip_at_6(dnnl_post_ops_t ops)
+{
+    const float tiny = 0x1p-90F, steep = 0x1p30F;
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_linear, 1, tiny));
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, -steep, 6 * steep));
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_linear, 1, -tiny / 2));
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, -6 / (tiny / 2), 0));
+    DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_linear, 1, -tiny / 2));
     return TD_OK;
 }
 
@@ -88,7 +103,9 @@ static td_status append_all(dnnl_post_ops_t ops, const conv_view *v)
 {
     if (v->has_residual)
         DNNL_TRY(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef));
-    return v->relu ? append_relu(ops, v->relu6) : TD_OK;
+    if (v->relu)
+        TD_TRY(append_relu(ops));
+    return v->relu6 ? append_clip_at_6(ops) : TD_OK;
 }
 
 static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
