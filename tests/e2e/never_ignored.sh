@@ -1,16 +1,14 @@
 # ctest: timeout 300
-# never_ignored.sh -- no option of any verb is passed over in silence: `tandem help options` lists every row, and each has
-# a line in options.table that says how its effect is shown, or is refused, or the log says in one line that it has no
-# effect.  A row that is new fails here until it has its line.
+# never_ignored.sh -- no option of any verb is ignored silently: `tandem help options` lists every row, and each has a line
+# in options.table that names the proof of its effect, unless it is refused or the log names it as one without effect
+# (e2e.no_effect).  A new row fails here until it has its line.
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_options.sh"
 table=$TANDEM_SOURCE/tests/e2e/options.table
-tab=$(printf '\t')
 
-expect 0 help options
-cp out list
-[ "$(wc -l <list)" -gt 350 ] || complain "only $(wc -l <list) rows"
+lists_options
 
 # Lines of options.table:
 #   VERB --option ~ CONTEXT :: OPTION   a run differs with it
@@ -100,33 +98,11 @@ while read -r verb option sign proof; do
     esac
 done <"$table"
 
-# --- rows that are accepted say so, with the reason; those that are refused, too -------------------
-# `said VERB OPTION`: the run may fail later, what counts is the log's line
-said() {
-    last="tandem $*"
-    code=0
-    "$TANDEM" "$@" >out 2>err </dev/null || code=$?
-}
-# with an argument that is not there, so that nothing is run; or without where the verb takes none
-without_effect() {
-    said "$@" absent
-    grep -q -e "${2%%=*} has no effect: " err && return
-    said "$@"
-    says "${2%%=*} has no effect: "
-}
-while IFS=$tab read -r verb option kind value spellings; do
-    case $kind in
-    accepted) without_effect "$verb" "$option=x" ;;
-    refused)
-        expect 2 "$verb" "$option"
-        says "error: $option is not supported: "
-        ;;
-    esac
-done <list
+# --- "- REASON": the log names the option as one without effect ------------------------------------
 sed -n 's/^\([a-z]*\) \(--[a-z0-9-]*\) - .*/\1 \2/p' "$table" >without
 while read -r verb option; do
     value=$(grep "^$verb$tab$option$tab" list | cut -f 4)
-    without_effect "$verb" "$option$value"
+    has_no_effect "$verb" "$option$value"
 done <without
 
 # --- jobs that read only some options of their verb -------------------------------------------------
@@ -153,13 +129,13 @@ while IFS= read -r line; do
         case $value in
         =x)
             case " ${line#* : } " in *" $option "*) continue ;; esac
-            said $arguments "$option=x"
+            tries $arguments "$option=x"
             [ "$code" = 2 ] && echo "$option" >>unread || unread_of >>unread
             ;;
         *) set -- "$@" "$option$value" ;;
         esac
     done <list
-    said $arguments "$@"
+    tries $arguments "$@"
     unread_of >>unread
     sort -u unread >sorted
     for word in ${line#* : }; do echo "$word"; done | sort >read
@@ -169,31 +145,4 @@ while IFS= read -r line; do
     [ ! -s passed_over ] || complain "neither read nor named by the log: $(tr '\n' ' ' <passed_over)"
 done <"$table"
 
-# --- options that count beside another only --------------------------------------------------------
-needs() {
-    said train absent "$@"
-    says "$1 has no effect.* $belongs"
-}
-belongs='belongs to --optimizer rmsprop'
-needs --rmsprop-alpha 0.9
-needs --rmsprop-eps 0.1 --optimizer sgd
-belongs='belongs to --lr-schedule exponential'
-needs --lr-decay 0.5
-belongs='belongs to --lr-rule ssd320'
-needs --lr-total-steps 5
-needs --warmup-lr 0.1
-belongs='with --num-train-steps'
-needs --epochs 3 --num-train-steps 4
-belongs='belongs to --final-weights'
-needs --final-state
-belongs='with --training-only'
-needs --eval-count 3 --training-only
-said train absent --rmsprop-alpha 0.9 --optimizer rmsprop --final-state --final-weights w --eval-count 2
-! grep -q 'has no effect' err || complain "options that count are named as without effect"
-
-# one line each, and none that --log does not want
-said train absent --use_xla --use_xla --memory-format nhwc
-[ "$(grep -c 'has no effect' err)" = 2 ] || complain "not one line for each option"
-said train absent --use_xla --log error
-! grep -q 'has no effect' err || complain "--log error does not hold"
 finish

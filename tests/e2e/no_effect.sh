@@ -3,47 +3,23 @@
 # the sake of the reference programs say why, those that are refused, too; `tandem help options` lists every row
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
-tab=$(printf '\t')
+. "$TANDEM_SOURCE/tests/e2e/lib_options.sh"
 
-expect 0 help options
-cp out list
-[ "$(wc -l <list)" -gt 350 ] || complain "only $(wc -l <list) rows"
+lists_options
 if cut -f 3 list | grep -vqE '^(int|number|switch|choice|text|alias|accepted|refused)$'; then complain "a row of no kind"; fi
 
-# the run may fail later, what counts is the line of the log
-said() {
-    last="tandem $*"
-    code=0
-    "$TANDEM" "$@" >out 2>err </dev/null || code=$?
-}
-
-# `without VERB --option ...`: with an argument that is not there, so that nothing is run; or without where the verb takes none
-without() {
-    said "$@" absent
-    grep -q -e "${2%%=*} has no effect: " err && return
-    said "$@"
-    says "${2%%=*} has no effect: "
-}
-while IFS=$tab read -r verb option kind value spellings; do
-    case $kind in
-    accepted) without "$verb" "$option=x" ;;
-    refused)
-        expect 2 "$verb" "$option"
-        says "error: $option is not supported: "
-        ;;
-    esac
-done <list
+walks_refusals
 for option in --use-xla --jit=no --memory-format=nhwc --trt=x --fused-se=x; do
-    without train "$option"
+    has_no_effect train "$option"
 done
-without evaluate --last-bn-0-init
-without evaluate --decode=fast
-without benchmark --bn-decay=0.9
-without convert --conv-init=fan_in --to onnx
+has_no_effect evaluate --last-bn-0-init
+has_no_effect evaluate --decode=fast
+has_no_effect benchmark --bn-decay=0.9
+has_no_effect convert --conv-init=fan_in --to onnx
 
 # --- options that count beside another only: "OPTIONS : why"
 while IFS= read -r line; do
-    said train absent ${line%% : *}
+    tries train absent ${line%% : *}
     option=${line%% *}
     says "${option%%=*} has no effect${line#* : }"
 done <<'END'
@@ -60,13 +36,13 @@ done <<'END'
 --eval-count=3 --training-only :  with --training-only
 --gather-checkpoints=3 --no-checkpoints :  with --no-checkpoints
 END
-said train absent --rmsprop-alpha 0.9 --optimizer rmsprop --final-state --final-weights w --eval-count 2 --mixup 0.2 --mixup-mode sample
+tries train absent --rmsprop-alpha 0.9 --optimizer rmsprop --final-state --final-weights w --eval-count 2 --mixup 0.2 --mixup-mode sample
 if grep -q 'no effect' err; then complain "options that count are named as without effect"; fi
 
 # --- jobs that read some options of their verb only: "ARGUMENTS : what : options that are not read"
 while IFS= read -r line; do
     rest=${line#* : }
-    said ${line%% : *}
+    tries ${line%% : *}
     says "no effect on ${rest%% : *}: ${rest#* : }\$"
 done <<'END'
 train absent --mode predict --lr 1 --optimizer-batch-size 300 --optimizer sgd --topk 3 : train --mode predict : --lr, --optimizer-batch-size, --optimizer, --topk
@@ -81,8 +57,8 @@ convert absent out.safetensors --arch resnet18 : convert to weights : --arch
 END
 
 # one line each, and none that --log does not want
-said train absent --use_xla --use_xla --memory-format nhwc
+tries train absent --use_xla --use_xla --memory-format nhwc
 [ "$(grep -c 'has no effect' err)" = 2 ] || complain "not one line for each option"
-said train absent --use_xla --log error
+tries train absent --use_xla --log error
 if grep -q 'no effect' err; then complain "--log error does not hold"; fi
 finish
