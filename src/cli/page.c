@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/scope.h"
 #include "cli/verb.h"
 #include "tandem/graph.h"
 #include "tandem/model.h"
@@ -156,6 +157,25 @@ void td_verb_overview(td_page form, td_text *out)
         text_overview(out);
 }
 
+/* a table without the rows that the verb does not read, nor other names of them */
+static td_status keep_read(const td_verb *verb, const td_field **fields, td_arena *arena)
+{
+    size_t n = 0;
+    const td_field *f = *fields;
+    while (f[n].kind != TD_KIND_END)
+        n++;
+    td_field *kept = td_arena_alloc(arena, n + 1, sizeof *kept);
+    if (!kept)
+        return TD_ENOMEM;
+    *fields = kept;
+    for (; f->kind != TD_KIND_END; f++)
+        if (f->kind == TD_KIND_TITLE ||
+            !td_scope_is_unread(verb, f->kind == TD_KIND_ALIAS ? f->def_text : f->name))
+            *kept++ = *f;
+    *kept = *f;
+    return TD_OK;
+}
+
 /* `add` with the verb's tables over a struct of defaults that nobody reads */
 static td_status with_tables(const td_verb *verb, td_text *out, const void *detail,
                              void (*add)(const td_verb *, const td_field_group *, const void *,
@@ -166,12 +186,15 @@ static td_status with_tables(const td_verb *verb, td_text *out, const void *deta
     td_arena arena;
     td_arena_init(&arena);
     void *opts = td_arena_alloc(&arena, 1, verb->opts_bytes + 1);
-    if (!opts)
-        return TD_ENOMEM;
-    td_verb_tables(verb, opts, &c, groups);
-    add(verb, groups, detail, out);
+    td_status st = opts ? TD_OK : TD_ENOMEM;
+    if (st == TD_OK)
+        td_verb_tables(verb, opts, &c, groups);
+    for (int i = 0; groups[i].fields && st == TD_OK; i++)
+        st = keep_read(verb, &groups[i].fields, &arena);
+    if (st == TD_OK)
+        add(verb, groups, detail, out);
     td_arena_release(&arena);
-    return td_text_status(out);
+    return st == TD_OK ? td_text_status(out) : st;
 }
 
 static void add_page(const td_verb *v, const td_field_group *groups, const void *detail,

@@ -84,7 +84,7 @@ static const job_row jobs[] = {
     { "dataset", "pack", "dataset pack", COMMON " short_side split annotations quality threads " },
     { "convert", "weights", "convert to weights",
       COMMON
-      " to checkpoint_path weight_path ema log classes opset batch-size "
+      " to checkpoint_path weight_path overwrite ema log classes opset batch-size "
       "export-preprocessing se_layers probabilities half_weights verify nms min_score nms_iou "
       "max_per_class max_boxes " }, /* those of ONNX are refused */
 };
@@ -258,6 +258,14 @@ static void add_need(report *r, const char *subject, const need_row *need)
                     need->values);
     add_line(r, subject, td_text_get(&why), is_with);
     td_text_release(&why);
+}
+
+bool td_scope_is_unread(const td_verb *verb, const char *option)
+{
+    for (int i = 0; i < N_UNREAD; i++)
+        if (strcmp(unread[i].verb, verb->name) == 0 && is_word(unread[i].options, option))
+            return true;
+    return false;
 }
 
 static bool is_of_verb(const need_row *r, const char *verb)

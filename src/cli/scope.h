@@ -10,6 +10,9 @@
 
 #include "cli/verb.h"
 
+/** Does no job of `verb` read the row of this name?  The verb's page leaves such rows out. */
+bool td_scope_is_unread(const td_verb *verb, const char *option);
+
 /**
  * Log what is named in argv[0 .. argc-1] and has no effect in `job` of `verb`; NULL: its usual job.
  * `groups` hold the options in effect.  TD_EUSAGE: --log is malformed.

@@ -24,6 +24,12 @@ done
 "$TANDEM" help | awk 'length > 80 { exit 1 }' || fail "the list of verbs is wider than 80 columns"
 first=$("$TANDEM" help train | sed -n '/^Usual options:$/,/^$/s/^.*--\(\[no-\]\)\{0,1\}\([a-z-]*\).*  .*/\2/p' | head -3 | paste -s -d ' ')
 [ "$first" = "arch image-size batch-size" ] || fail "train's page does not begin with its usual options but '$first'"
+# a page lists what its verb reads, not what only training does
+for verb in evaluate classify detect serve convert; do
+    if grep -e '--conv-init' -e '--last-bn-0-init' -e '--bn-decay' -e '--augmentation' "$verb.txt"; then
+        fail "the page of $verb lists options of training"
+    fi
+done
 # a terminal gets lines of its own width
 if command -v script >/dev/null; then
     script -qec "stty cols 66; '$TANDEM' help train" /dev/null </dev/null | tr -d '\r' >narrow.txt
