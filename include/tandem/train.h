@@ -533,6 +533,7 @@ typedef struct {
     int names;  /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
     int format; /* td_convert_format; no row of its own: convert's --to */
     const char *classes; /* file of the classes' names to put in; NULL: those that IN has */
+    bool overwrite;      /* a file of the output's name is replaced; else it is TD_EARG */
     const char *log;
 } td_convert_opts;
 
@@ -569,6 +570,7 @@ typedef struct {
     td_boxes_opts boxes; /* of a detector: which are the best */
     bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
     const char *classes; /* td_convert_opts', likewise */
+    bool overwrite;      /* likewise */
 } td_onnx_opts;
 
 TD_API const struct td_field *td_onnx_fields(void); /* without `model` */

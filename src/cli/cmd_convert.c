@@ -11,6 +11,7 @@ enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH };
 typedef struct {
     int to;
     const char *in, *out; /* the arguments by name, as checkpoint2model.py and model2onnx.py do */
+    bool overwrite;
     td_convert_opts weights;
     td_onnx_opts onnx;
 } options;
@@ -23,6 +24,7 @@ static const td_field fields[] = {
     TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file",
                NULL, "FILE", "the same as IN"),
     TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "the same as OUT"),
+    TD_BOOL(options, overwrite, false, "replace OUT where there is such a file"),
     TD_ACCEPTED("device", "NAME", "a file is written; nothing depends on the device"),
     TD_ACCEPTED("trt", "FLAG", "--se-layers chooses the form of squeeze-and-excitation"),
     TD_END,
@@ -91,6 +93,7 @@ static td_status convert_onnx(const td_call *call)
     td_onnx_result r;
     if (o->weights.names)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, not an ONNX file");
+    o->onnx.overwrite = o->overwrite;
     o->onnx.use_ema = o->weights.ema;
     o->onnx.classes = o->weights.classes;
     TD_TRY(td_onnx_export(o->in, o->out, &o->onnx, &r));
@@ -142,6 +145,7 @@ static td_status convert_weights(const td_call *call)
         return td_error(TD_EUSAGE, "convert wants IN OUT; with --to onnx OUT may be left out");
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
         return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file", o->out);
+    o->weights.overwrite = o->overwrite;
     o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
                         : o->to == TO_SAFETENSORS ? TD_CONVERT_SAFETENSORS
                                                   : TD_CONVERT_BY_ENDING;
@@ -176,7 +180,9 @@ const td_verb td_verb_convert = {
         "says; nothing in it is executed.  Weights, running statistics and class names are kept,\n"
         "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's "
         "files\n"
-        "get the names of torchvision and timm.  OUT is replaced only once it is complete.\n"
+        "get the names of torchvision and timm.  That OUT exists is an error; with --overwrite it "
+        "is\n"
+        "replaced once the new file is complete.\n"
         "\n"
         "OUT.pth, OUT.pth.tar or --to pth is a file that torch.load reads with weights_only=True.\n"
         "Weights become a state_dict; a checkpoint becomes what the reference program's main.py\n"

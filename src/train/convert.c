@@ -13,6 +13,7 @@
 #include "tandem/train.h"
 #include "train/checkpoint.h"
 #include "train/class_names.h"
+#include "train/inputs.h"
 #include "train/torch_checkpoint.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
@@ -177,6 +178,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
                         "--classes: '%s' is a file of PyTorch's, which has no class names",
                         out_path);
     TD_TRY(td_log_configure(opts->log));
+    TD_TRY(td_output_check_new(out_path, opts->overwrite));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
     td_weight_file_warn(in, in_path);
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;

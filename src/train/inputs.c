@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/os.h"
 #include "base/status.h"
 #include "io/atomic.h"
 
@@ -24,6 +25,14 @@ td_status td_output_check(const char *path)
     TD_TRY(td_atomic_open(path, &a));
     td_atomic_close(a);
     return TD_OK;
+}
+
+td_status td_output_check_new(const char *path, bool may_overwrite)
+{
+    if (path && !may_overwrite && td_path_is_file(path))
+        return td_error(TD_EARG,
+                        "'%s' exists: choose another output, or replace it with --overwrite", path);
+    return td_output_check(path);
 }
 
 bool td_model_is_default(const td_model_opts *model)

@@ -538,6 +538,7 @@ td_status td_onnx_export(const char *weights, const char *out_path, const td_onn
     }
     TD_OUT(td_output_check(j.out_path));
     TD_OUT(open_network(&j, weights));
+    TD_OUT(td_output_check_new(j.out_path, j.o.overwrite)); /* after what is wrong with options */
     TD_OUT(make_model(&j));
     TD_OUT(td_onnx_write(j.model, j.out_path, j.o.verify ? verify : NULL, &j));
     if (stat(j.out_path, &file) == 0)

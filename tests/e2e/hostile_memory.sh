@@ -51,6 +51,6 @@ starves() {
 starves train train set --model small.td -b 8 $one --lr 0.01 --seed 1 --run-iters 2 --workspace work
 starves evaluate evaluate set --weights good/checkpoint.safetensors $one
 starves classify classify set/val/*/*0.jpg --weights good/checkpoint.safetensors $one
-starves onnx convert good/checkpoint.safetensors work/out.onnx
-starves convert convert good/checkpoint.safetensors work/out.safetensors
+starves onnx convert good/checkpoint.safetensors work/out.onnx --overwrite
+starves convert convert good/checkpoint.safetensors work/out.safetensors --overwrite
 finish

@@ -22,7 +22,7 @@ holds net.onnx tandem.classes
 holds net.onnx '"dots"'
 if grep -aFq momentum net.onnx; then complain "velocities are in the file"; fi
 
-expect 0 convert run/checkpoint.safetensors net.onnx --opset 21 --batch-size 3 --export-preprocessing bytes \
+expect 0 convert --overwrite run/checkpoint.safetensors net.onnx --opset 21 --batch-size 3 --export-preprocessing bytes \
     --probabilities --half-weights --json
 prints '^\{"input": "run/checkpoint.safetensors", "output": "net.onnx", "arch": ".*", "opset": 21, "nodes": [0-9]+, '
 prints '"parameters": [0-9]+, "macs": [0-9]+, "flops": [0-9]+, "difference": [0-9.e-]+\}$'
@@ -45,7 +45,7 @@ done
 expect 0 init --model "$TANDEM_SOURCE/tests/data/onnx_ops.td" -o se.safetensors
 expect 0 convert se.safetensors se.onnx --opset 13
 holds se.onnx se.fc1/Conv
-expect 0 convert se.safetensors se.onnx --se-layers linear
+expect 0 convert --overwrite se.safetensors se.onnx --se-layers linear
 holds se.onnx se.fc1/Gemm
 rm -f se.onnx
 expect 0 init --arch resnet18 --image-size 64 --num-classes 5 -o r18.safetensors
@@ -79,21 +79,21 @@ expect 2 convert r18.safetensors few.onnx --max-boxes 5
 says "options of boxes are given, 'r18.safetensors' has weights of resnet18, no detector"
 expect 2 convert r18.safetensors few.onnx --no-nms
 says 'no detector'
-expect 1 convert det.safetensors few.onnx --nms-iou 0
+expect 1 convert --overwrite det.safetensors few.onnx --nms-iou 0
 says "ONNX's NonMaxSuppression takes overlaps above 0 and up to 1, not 0"
 rm -f det.safetensors s300.safetensors ./*.onnx
 
 # what was there stays when the new file cannot be
 echo old >kept.onnx
-expect 1 convert r18.safetensors kept.onnx --arch resnet50
+expect 1 convert r18.safetensors kept.onnx --overwrite --arch resnet50
 says "r18.safetensors.*layer1"
-expect 1 convert absent.safetensors kept.onnx
+expect 1 convert absent.safetensors kept.onnx --overwrite
 says "absent.safetensors"
 printf 'no tensors' >text.safetensors
-expect 1 convert text.safetensors kept.onnx
+expect 1 convert text.safetensors kept.onnx --overwrite
 says "text.safetensors"
 [ "$(cat kept.onnx)" = old ] || complain "the old file is gone"
-(ulimit -f 8; expect 1 convert r18.safetensors kept.onnx; says "cannot write.*kept.onnx"; exit $bad) || bad=1
+(ulimit -f 8; expect 1 convert r18.safetensors kept.onnx --overwrite; says "cannot write.*kept.onnx"; exit $bad) || bad=1
 [ "$(cat kept.onnx)" = old ] || complain "the old file is gone after a full disk"
 tidy .
 

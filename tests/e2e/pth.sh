@@ -49,10 +49,10 @@ same a b
 
 # --- converted ------------------------------------------------------------------------------------
 for container in zip legacy; do
-    expect 0 convert "$files/checkpoint-$container.pth.tar" plain.safetensors
+    expect 0 convert --overwrite "$files/checkpoint-$container.pth.tar" plain.safetensors
     prints '^epoch 90$'
     prints '^best accuracy 77.125 %$'
-    expect 0 convert --ema "$files/checkpoint-$container.pth.tar" ema.safetensors
+    expect 0 convert --overwrite --ema "$files/checkpoint-$container.pth.tar" ema.safetensors
     for kind in plain ema; do
         [ $kind = ema ] && same_as=tiny-ema || same_as=tiny
         expect 0 inspect checkpoint "$files/$same_as.safetensors"
@@ -68,15 +68,15 @@ for container in zip legacy; do
     expect 0 evaluate set $net --weights "$files/tiny-ema.safetensors" --logits want.safetensors
     same want.safetensors got.safetensors
     # ONNX of the averages in one step
-    expect 0 convert --ema "$files/checkpoint-$container.pth.tar" --model "$files/tiny.td" got.onnx
-    expect 0 convert "$files/tiny-ema.safetensors" --model "$files/tiny.td" want.onnx
+    expect 0 convert --overwrite --ema "$files/checkpoint-$container.pth.tar" --model "$files/tiny.td" got.onnx
+    expect 0 convert --overwrite "$files/tiny-ema.safetensors" --model "$files/tiny.td" want.onnx
     same want.onnx got.onnx
 done
 expect 1 evaluate set $net --weights "$files/tiny.pth" --use-ema
 says "tiny.pth' has no averaged weights"
 expect 1 convert --ema "$files/tiny.pth" --model "$files/tiny.td" none.onnx
 says "tiny.pth' has no averaged weights"
-expect 0 convert --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
+expect 0 convert --overwrite --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
 says "the checkpoint has 'optimizer', a dict"
 says "the checkpoint has 'numpy', an object"
 expect 0 convert --json "$files/half-zip.pth" half.safetensors
@@ -132,6 +132,24 @@ expect 0 evaluate set $net --weights out.pt --logits got.safetensors
 expect 0 evaluate set $net --weights ours/checkpoint.safetensors --use-ema --logits want.safetensors
 same want.safetensors got.safetensors
 tidy .
+
+# --- a file is not replaced without --overwrite, in either direction and whichever way it is named -----------
+echo old >old.safetensors
+cp old.safetensors old.pth
+cp old.safetensors old.onnx
+for out in old.safetensors old.pth old.onnx; do
+    expect 1 convert "$files/tiny.safetensors" --model "$files/tiny.td" $out
+    says "^tandem: error: '$out' exists: .*--overwrite"
+    expect 1 convert --checkpoint-path "$files/tiny.safetensors" --model "$files/tiny.td" --weight-path $out
+    says "^tandem: error: '$out' exists: .*--overwrite"
+    [ "$(cat $out)" = old ] || complain "'$out' was replaced"
+    expect 0 convert "$files/tiny.safetensors" --model "$files/tiny.td" $out --overwrite
+    if [ "$(head -c 3 $out)" = old ]; then complain "'$out' was not replaced"; fi
+done
+expect 0 convert "$files/tiny.safetensors" --to onnx --model "$files/tiny.td"
+prints '^tiny.onnx$'
+expect 1 convert "$files/tiny.safetensors" --to onnx --model "$files/tiny.td"
+says "'tiny.onnx' exists"
 
 # --- refused --------------------------------------------------------------------------------------
 expect 1 convert --ema "$files/tiny.pth" none.safetensors

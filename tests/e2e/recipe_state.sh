@@ -85,12 +85,12 @@ grep -q '"val.loss": .*"val_ema.loss": ' both.json || complain "not both in one 
 expect 1 train set --evaluate --pretrained-weights bare.safetensors --model small.td --use-ema 0.9
 says "'bare.safetensors' has no averaged weights"
 for file in checkpoint model_best; do
-    expect 0 convert --ema sgd-a/$file.safetensors averaged.safetensors
+    expect 0 convert --overwrite --ema sgd-a/$file.safetensors averaged.safetensors
     for prefix in momentum. ema. accumulated. pending.; do
         lacks averaged.safetensors $prefix
     done
 done
-expect 0 convert --ema sgd-a/checkpoint.safetensors averaged.safetensors
+expect 0 convert --overwrite --ema sgd-a/checkpoint.safetensors averaged.safetensors
 expect 0 evaluate set --weights averaged.safetensors --logits converted.safetensors
 payload ema.safetensors >ema.payload
 payload converted.safetensors >converted.payload

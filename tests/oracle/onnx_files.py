@@ -96,7 +96,7 @@ def judge_arch(bench, arch, data, images, *more):
               "--precision", "fp32")
     ours = load_file(bench.folder / "l.safetensors")["logits"]
     for opset in (13, NEWEST):
-        bench.run("convert", "w.safetensors", "w.onnx", "--opset", opset)
+        bench.run("convert", "--overwrite", "w.safetensors", "w.onnx", "--opset", opset)
         path = str(bench.folder / "w.onnx")
         bench.judge(arch, f"opset {opset}, batch 64", ours, logits(path, images))
         one = session(path)
@@ -108,7 +108,7 @@ def judge_options(bench, images, raw):
     path = str(bench.folder / "o.onnx")
     bench.run("init", "--arch", "se-resnet50", "--seed", "6", "--num-classes", "10", "-o", "o.safetensors")
     unsettle(bench.folder / "o.safetensors", 8)
-    bench.run("convert", "o.safetensors", "o.onnx")
+    bench.run("convert", "--overwrite", "o.safetensors", "o.onnx")
     ours = logits(path, images[:4])
     for what, args, fed, limit in (
             ("preprocessing bytes", ["--export-preprocessing", "bytes"], raw[:4], LIMIT),
@@ -117,9 +117,9 @@ def judge_options(bench, images, raw):
             ("squeeze-excite linear", ["--se-layers", "linear"], images[:4], LIMIT),
             ("fixed batch 4", ["--batch-size", "4"], images[:4], LIMIT),
             ("half weights", ["--half-weights"], images[:4], 2e-2)):
-        bench.run("convert", "o.safetensors", "o.onnx", *args)
+        bench.run("convert", "--overwrite", "o.safetensors", "o.onnx", *args)
         bench.judge("se-resnet50", what, ours, logits(path, fed), limit)
-    bench.run("convert", "o.safetensors", "o.onnx", "--probabilities")
+    bench.run("convert", "--overwrite", "o.safetensors", "o.onnx", "--probabilities")
     e = np.exp(ours - ours.max(1, keepdims=True))
     bench.judge("se-resnet50", "probabilities", e / e.sum(1, keepdims=True), logits(path, images[:4], "probabilities"))
     names = {i.name for i in onnx.load(path).graph.initializer}
@@ -214,12 +214,12 @@ def judge_detector(bench, arch, backbone, side, n_classes, seed):
     bench.run("evaluate", "p.safetensors", "--data-backend", "tensors", "--weights", w, "-b", 3, "--precision", "fp32",
               "--detections", "found.json", *options)
     ours = ours_of(bench.folder / "found.json", 3, side)
-    bench.run("convert", w, "raw.onnx", "--no-nms")
+    bench.run("convert", "--overwrite", w, "raw.onnx", "--no-nms")
     boxes, scores = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": images})
     clipped = boxes.clip(0, 1) if is_320 else boxes
     path = str(bench.folder / "d.onnx")
     for opset in (13, NEWEST):
-        bench.run("convert", w, "d.onnx", "--opset", opset, *options)
+        bench.run("convert", "--overwrite", w, "d.onnx", "--opset", opset, *options)
         theirs = detections(path, images)
         judge_found(bench, name, f"opset {opset}, batch 3", ours, theirs, (clipped, scores))
         judge_found(bench, name, f"opset {opset}, batch 1", ours[1:2], detections(path, images[1:2]),
@@ -229,7 +229,7 @@ def judge_detector(bench, arch, backbone, side, n_classes, seed):
     raw = rng.integers(0, 256, (3, side, side, 3)).astype(np.uint8)
     mean = np.array([123.68, 116.779, 103.939], np.float32).reshape(1, 3, 1, 1) if is_320 else MEAN
     plain = (raw.transpose(0, 3, 1, 2).astype(np.float32) - mean) / (1 if is_320 else STD)
-    bench.run("convert", w, "bytes.onnx", "--no-nms", "--export-preprocessing", "bytes", "--batch-size", 3)
+    bench.run("convert", "--overwrite", w, "bytes.onnx", "--no-nms", "--export-preprocessing", "bytes", "--batch-size", 3)
     of_bytes = session(str(bench.folder / "bytes.onnx")).run(["boxes", "scores"], {"images": raw})
     of_plain = session(str(bench.folder / "raw.onnx")).run(["boxes", "scores"], {"images": plain})
     for what, a, b in zip(("boxes", "scores"), of_plain, of_bytes):
@@ -262,7 +262,7 @@ def judge_all_ops(bench):
               "-b", "8", "--logits", "l.safetensors", "--precision", "fp32")
     ours = load_file(bench.folder / "l.safetensors")["logits"]
     for opset in range(13, NEWEST + 1):
-        bench.run("convert", "a.safetensors", "a.onnx", "--opset", opset)
+        bench.run("convert", "--overwrite", "a.safetensors", "a.onnx", "--opset", opset)
         bench.judge("all ops", f"opset {opset}", ours, logits(str(bench.folder / "a.onnx"), images))
 
 

@@ -193,7 +193,7 @@ def judge(tandem, quick):
         for name, obj, want, options in cases(quick):
             for form in ({}, {"legacy": True}, {"pickle_protocol": 3}, {"pickle_protocol": 4}, {"pickle_protocol": 5}):
                 save(obj, src, **form)
-                run = subprocess.run([tandem, "convert", *options, src, dst], capture_output=True, text=True)
+                run = subprocess.run([tandem, "convert", "--overwrite", *options, src, dst], capture_output=True, text=True)
                 fault = run.stderr.strip() if run.returncode else same(safetensors.torch.load_file(dst), want)
                 n += 1
                 if fault:

@@ -214,8 +214,8 @@ def check(judge, tandem, arch, run, note):
     tandem_train(tandem, args, data, *optimizer_args(run), "--pretrained-weights", tandem.file("start.safetensors"),
                  "--workspace", tandem.file("run"))
     ours = tandem.file("run/checkpoint.safetensors")
-    tandem.run("convert", ours, file)
-    tandem.run("convert", ours, tandem.file("again.pth.tar"))
+    tandem.run("convert", "--overwrite", ours, file)
+    tandem.run("convert", "--overwrite", ours, tandem.file("again.pth.tar"))
     same = open(file, "rb").read() == open(tandem.file("again.pth.tar"), "rb").read()
     judge.fact(f"{arch} {note}", "converted twice", same, "the same bytes")
     got = tandem_train(tandem, args, data, "--resume", ours, "--no-checkpoints")

@@ -431,6 +431,8 @@ static void test_job_without_numbers(void **state)
 
     const char *out = td_scratch_path("nan.onnx");
     expect_ok(td_file_write(out, "old", 3));
+    expect_error(td_onnx_export(bad, out, &o, &r), TD_EARG, "nan.onnx' exists");
+    o.overwrite = true;
     expect_error(td_onnx_export(bad, out, &o, &r), TD_ENUMERIC, "nan.onnx' was not written");
     expect_ok(td_file_read(out, 100, &kept, &n));
     assert_int_equal(n, 3);
