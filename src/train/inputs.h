@@ -25,7 +25,7 @@ void td_model_name(const td_model_opts *model, char *out, size_t n);
 /** Can the file be written?  TD_EIO says why not; asked before the work begins.  NULL is fine. */
 td_status td_output_check(const char *path) TD_CHECKED;
 
-/** The same for a result that replaces no file unless `may_overwrite`: TD_EARG names --overwrite. */
+/** The same for a result that replaces no file unless `may_overwrite`; TD_EARG: there is one. */
 td_status td_output_check_new(const char *path, bool may_overwrite) TD_CHECKED;
 
 /** Did nobody choose a network? */
