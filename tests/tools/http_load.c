@@ -25,7 +25,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <math.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,11 +38,11 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/json.h"
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "image/image.h"
+#include "support/questions.h"
 
 #if TD_HAVE_GNUTLS
 #include <gnutls/gnutls.h>
@@ -222,26 +221,10 @@ static bool post(client *c, const char *path, const char *headers, const char *b
 /* --- what is asked ---------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t category;
-    double place[4], score;
-} box;
-
-typedef struct {
-    char *bytes;
-    size_t n;
-    int64_t label;
-    double probability;
-    box *boxes; /* of a detector */
-    size_t n_boxes, cap_boxes;
-} question;
-
-typedef struct {
     int port;
     const char *model;
     const char *path, *query; /* where pictures go */
-    bool detects;
-    question *questions;
-    int n_questions;
+    td_questions asked;
     int64_t n_requests, stop_at;
     pid_t pid;
     atomic_llong next, n_right, n_wrong, n_lost, n_busy, n_refused, n_accepted_bad, n_broken,
@@ -256,99 +239,12 @@ static void die(const char *text)
     exit(2);
 }
 
-static void read_question(const char *line, size_t n, question *q)
-{
-    td_json *doc;
-    const char *path;
-    if (td_json_parse(line, n, "answers", &doc) != TD_OK ||
-        td_json_text(doc, "path", &path) != TD_OK)
-        die("the answers");
-    const td_json *best = td_json_at(td_json_get(doc, "classes"), 0);
-    if (td_json_int(best, "label", &q->label) != TD_OK ||
-        td_json_number(best, "probability", &q->probability) != TD_OK ||
-        td_file_read(path, 1 << 26, &q->bytes, &q->n) != TD_OK)
-        die("a picture");
-    td_json_free(doc);
-}
-
-static bool read_box(const td_json *j, box *b)
-{
-    const td_json *place = td_json_get(j, "bbox");
-    bool done = td_json_int(j, "category_id", &b->category) == TD_OK &&
-                td_json_number(j, "score", &b->score) == TD_OK && td_json_count(place) == 4;
-    for (size_t i = 0; i < 4 && done; i++)
-        done = td_json_as_number(td_json_at(place, i), &b->place[i]) == TD_OK;
-    return done;
-}
-
-/* an answer's boxes, or those of picture `id` of many (0: of all) */
-static bool read_boxes(const td_json *doc, int64_t id, question *q)
-{
-    const td_json *all = td_json_get(doc, "detections");
-    q->n_boxes = 0;
-    if (!all)
-        return false;
-    for (size_t i = 0; i < td_json_count(all); i++) {
-        int64_t of;
-        if (td_json_int(td_json_at(all, i), "image_id", &of) != TD_OK)
-            return false;
-        if (id && of != id)
-            continue;
-        if (td_reserve(&q->boxes, &q->cap_boxes, q->n_boxes + 1, sizeof *q->boxes) != TD_OK ||
-            !read_box(td_json_at(all, i), &q->boxes[q->n_boxes++]))
-            return false;
-    }
-    return true;
-}
-
-static question *add_question(load *l, size_t *cap)
-{
-    if (td_reserve(&l->questions, cap, (size_t)l->n_questions + 1, sizeof *l->questions) != TD_OK)
-        die("memory");
-    l->questions[l->n_questions] = (question){ 0 };
-    return &l->questions[l->n_questions++];
-}
-
-/* what detect says, one object */
-static bool read_detections(load *l, const char *text, size_t n)
-{
-    td_json *doc = NULL;
-    const char *path;
-    size_t cap = 0;
-    if (td_json_parse(text, n, "answers", &doc) != TD_OK || !td_json_get(doc, "detections")) {
-        td_json_free(doc);
-        return false;
-    }
-    const td_json *pictures = td_json_get(doc, "images");
-    for (size_t i = 0; i < td_json_count(pictures); i++) {
-        question *q = add_question(l, &cap);
-        if (td_json_text(td_json_at(pictures, i), "file_name", &path) != TD_OK ||
-            td_file_read(path, 1 << 26, &q->bytes, &q->n) != TD_OK ||
-            !read_boxes(doc, (int64_t)i + 1, q))
-            die("a picture");
-    }
-    td_json_free(doc);
-    return true;
-}
-
 static void read_questions(load *l, const char *path)
 {
-    char *text;
-    size_t n, cap = 0;
-    if (td_file_read(path, 1 << 28, &text, &n) != TD_OK)
+    if (!td_questions_read(&l->asked, path))
         die("the answers");
-    l->detects = read_detections(l, text, n);
-    for (char *s = text, *end; *s && !l->detects; s = end + 1) {
-        end = strchr(s, '\n');
-        if (!end)
-            break;
-        read_question(s, (size_t)(end - s), add_question(l, &cap));
-    }
-    td_free(text);
-    if (!l->n_questions)
-        die("no answers");
-    l->path = l->detects ? "/detect" : "/classify";
-    l->query = l->detects ? "/detect?min_score=0&max_boxes=6" : "/classify?topk=3";
+    l->path = l->asked.detects ? "/detect" : "/classify";
+    l->query = l->asked.detects ? "/detect?min_score=0&max_boxes=6" : "/classify?topk=3";
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -370,55 +266,23 @@ static void count_lost(user *u, bool was_sent)
     close_client(&u->c);
 }
 
-static bool is_class_right(const td_json *doc, const question *q)
+/* the question of request `at` */
+static int question_of(const load *l, int64_t at)
 {
-    int64_t label = -1;
-    double probability = -1;
-    const td_json *best = td_json_at(td_json_get(doc, "classes"), 0);
-    return best && td_json_int(best, "label", &label) == TD_OK &&
-           td_json_number(best, "probability", &probability) == TD_OK && label == q->label &&
-           fabs(probability - q->probability) < 2e-3;
+    return (int)(at % l->asked.n);
 }
 
-static bool is_same_box(const box *a, const box *b)
+static void judge(user *u, int i)
 {
-    bool is_same = a->category == b->category && fabs(a->score - b->score) < 1e-5;
-    for (int i = 0; i < 4; i++)
-        is_same = is_same && fabs(a->place[i] - b->place[i]) < 0.05;
-    return is_same;
-}
-
-/* batches of another size may change the last bits, and so the order of equals */
-static bool are_boxes_right(const td_json *doc, const question *q)
-{
-    question answer = { 0 };
-    size_t n = 0;
-    bool is_read = read_boxes(doc, 0, &answer);
-    for (size_t i = 0; i < q->n_boxes; i++)
-        for (size_t k = 0; k < answer.n_boxes; k++)
-            if (is_same_box(&q->boxes[i], &answer.boxes[k])) {
-                n++;
-                answer.boxes[k].category = -1;
-                break;
-            }
-    td_free(answer.boxes);
-    return is_read && n == q->n_boxes && n == answer.n_boxes;
-}
-
-static void judge(user *u, const question *q)
-{
-    td_json *doc = NULL;
-    bool is_right = u->c.status == 200 &&
-                    td_json_parse(u->c.body, strlen(u->c.body), "answer", &doc) == TD_OK &&
-                    (u->l->detects ? are_boxes_right(doc, q) : is_class_right(doc, q));
-    td_json_free(doc);
+    const td_question *q = &u->l->asked.list[i];
+    bool is_right = u->c.status == 200 && td_questions_is_right(&u->l->asked, i, u->c.body);
     if (!is_right)
         fprintf(stderr, "http_load: wanted %lld (%.6f), or %zu boxes: %d %s", (long long)q->label,
                 q->probability, q->n_boxes, u->c.status, u->c.body);
     atomic_fetch_add(is_right ? &u->l->n_right : &u->l->n_wrong, 1);
 }
 
-static bool post_form(client *c, const char *path, const question *q)
+static bool post_form(client *c, const char *path, const td_question *q)
 {
     static const char head[] =
         "--XyZ\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\n1\r\n"
@@ -438,7 +302,7 @@ static bool post_form(client *c, const char *path, const question *q)
 
 static void ask_good(user *u, td_rng *r, int64_t i)
 {
-    const question *q = &u->l->questions[i % u->l->n_questions];
+    const td_question *q = &u->l->asked.list[question_of(u->l, i)];
     bool is_form = td_rng_below(r, 4) == 0;
     for (;;) {
         int64_t t0 = td_now_ns();
@@ -450,7 +314,7 @@ static void ask_good(user *u, td_rng *r, int64_t i)
         }
         u->l->latency[i] = (double)(td_now_ns() - t0) * 1e-6;
         if (u->c.status != 503) {
-            judge(u, q);
+            judge(u, question_of(u->l, i));
             return;
         }
         atomic_fetch_add(&u->l->n_busy, 1);
@@ -458,7 +322,7 @@ static void ask_good(user *u, td_rng *r, int64_t i)
     }
 }
 
-static bool post_bad(user *u, td_rng *r, int kind, const question *q)
+static bool post_bad(user *u, td_rng *r, int kind, const td_question *q)
 {
     char path[200], noise[300];
     static const char form[] = "--XyZ\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\nabc";
@@ -499,7 +363,7 @@ static void ask_bad(user *u, td_rng *r, int64_t i)
 {
     load *l = u->l;
     int kind = (int)td_rng_below(r, BAD_KINDS);
-    bool was_sent = post_bad(u, r, kind, &l->questions[i % l->n_questions]);
+    bool was_sent = post_bad(u, r, kind, &l->asked.list[question_of(l, i)]);
     bool is_answered = was_sent && read_answer(&u->c);
     if (is_answered) {
         bool is_refused = (u->c.status >= 400 && u->c.status < 500) || u->c.status == 503;
@@ -516,7 +380,7 @@ static void ask_bad(user *u, td_rng *r, int64_t i)
 
 static void break_off(user *u, td_rng *r, int64_t i)
 {
-    const question *q = &u->l->questions[i % u->l->n_questions];
+    const td_question *q = &u->l->asked.list[question_of(u->l, i)];
     char head[200];
     int n =
         snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: test\r\nContent-Length: %zu\r\n\r\n",
@@ -590,12 +454,6 @@ static int print_load(load *l, double seconds)
     return is_good ? 0 : 1;
 }
 
-static void free_question(question *q)
-{
-    td_free(q->bytes);
-    td_free(q->boxes);
-}
-
 static int run_load(int argc, char **argv)
 {
     load l = { 0 };
@@ -624,9 +482,7 @@ static int run_load(int argc, char **argv)
         td_free(users[i].c.answer);
     }
     int code = print_load(&l, (double)(td_now_ns() - t0) * 1e-9);
-    for (int i = 0; i < l.n_questions; i++)
-        free_question(&l.questions[i]);
-    td_free(l.questions);
+    td_questions_release(&l.asked);
     td_free(l.latency);
     td_free(users);
     return code;
