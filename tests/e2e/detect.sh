@@ -79,7 +79,7 @@ expect 0 evaluate --annotations set/annotations/instances_val.json --detections 
 [ "$(twelve)" = "$(cat of_network)" ] || complain "the file of detections has other metrics: $(cat of_network)"
 expect 0 evaluate set --weights $weights -b 3 --threads 1
 prints '^ Average Precision  \(AP\) @\[ IoU=0.50      \| area=   all \| maxDets=100 \] = [0-9.-]+$'
-expect 4 evaluate set --weights $weights --threads 1 --require 'AP50>=1.5'
+expect 4 evaluate set --weights $weights -b 3 --threads 1 --require 'AP50>=1.5'
 says '^tandem: error: AP50 is [0-9.]+, AP50>=1.5 was required$'
 expect 2 evaluate set --weights $weights --require 'top1>=1'
 says "there is no metric 'top1'; there are AP, AP50, AP75"
@@ -137,9 +137,9 @@ for text in detection_boxes num_detections NonMaxSuppression tandem.categories h
 done
 
 # --- every second picture is judged: their number is printed, not that of all ----------------------
-expect 0 evaluate set --weights $weights --sample_1_of_n_eval_examples 2 --threads 1
+expect 0 evaluate set --weights $weights -b 3 --sample_1_of_n_eval_examples 2 --threads 1
 prints '^pictures      2$'
-expect 0 evaluate set --weights $weights --sample_1_of_n_eval_examples 2 --threads 1 --json
+expect 0 evaluate set --weights $weights -b 3 --sample_1_of_n_eval_examples 2 --threads 1 --json
 prints '"n": 2, '
 
 # --- other networks' weights -------------------------------------------------------------------
