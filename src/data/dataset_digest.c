@@ -3,10 +3,13 @@
  */
 #include "data/dataset_digest.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "io/digest.h"
+#include "rt/fingerprint.h"
 
 enum { SAMPLES_MAX = 4096 };
 #define BYTES_MAX (UINT64_C(64) << 20)
@@ -43,4 +46,58 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
     *out = td_digest_value(&d);
     td_free(buffer);
     return TD_OK;
+}
+
+/* the digest of what an annotation file says of each picture */
+static uint64_t digest_boxes(const td_dataset *ds)
+{
+    td_digest d;
+    td_digest_init(&d);
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        const td_annotated of = td_dataset_annotated(ds, i);
+        const int64_t head[3] = { of.id, of.width, of.height };
+        int n;
+        const td_annotation *a = td_dataset_annotations(ds, i, &n);
+        td_digest_add(&d, head, sizeof head);
+        for (int k = 0; k < n; k++) {
+            const double box[5] = { a[k].x, a[k].y, a[k].width, a[k].height, a[k].area };
+            const int64_t what[3] = { td_dataset_category(ds, a[k].label), a[k].label,
+                                      a[k].is_crowd };
+            td_digest_add(&d, box, sizeof box);
+            td_digest_add(&d, what, sizeof what);
+        }
+    }
+    return td_digest_value(&d);
+}
+
+static void add_list(const char *what, const td_dataset *ds, td_text *out)
+{
+    td_digest d;
+    td_digest_init(&d);
+    const size_t root = strlen(td_dataset_root(ds));
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        const char *path = td_dataset_path(ds, i);
+        const int64_t label = td_dataset_label(ds, i);
+        td_digest_add(&d, &label, sizeof label);
+        if (path)
+            td_digest_add(&d, path + (strlen(path) > root ? root : 0),
+                          strlen(path) - (strlen(path) > root ? root : 0));
+    }
+    td_text_add(out, "%s: %" PRId64 " samples %d classes list %016" PRIx64 "\n", what,
+                td_dataset_count(ds), td_dataset_classes(ds), td_digest_value(&d));
+}
+
+td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out)
+{
+    uint64_t contents;
+    if (!ds)
+        return TD_OK;
+    add_list(what, ds, out);
+    TD_TRY(td_dataset_digest(ds, &contents));
+    td_text_add(out, "%s: contents %016" PRIx64 "\n", what, contents);
+    if (td_dataset_has_boxes(ds))
+        td_text_add(out, "%s: boxes %016" PRIx64 "\n", what, digest_boxes(ds));
+    if (td_dataset_backend(ds) == TD_DATA_TENSORS) /* which are the data themselves */
+        TD_TRY(td_describe_file(what, td_dataset_root(ds), out));
+    return td_text_status(out);
 }

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/os.h"
 #include "base/text.h"
 
 struct td_atomic {
@@ -324,4 +325,22 @@ td_status td_atomic_save(const char *path, const void *bytes, size_t n_bytes)
 out:
     td_atomic_close(a);
     return st;
+}
+
+td_status td_output_check(const char *path)
+{
+    td_atomic *a;
+    if (!path)
+        return TD_OK;
+    TD_TRY(td_atomic_open(path, &a));
+    td_atomic_close(a);
+    return TD_OK;
+}
+
+td_status td_output_check_new(const char *path, bool may_overwrite)
+{
+    if (path && !may_overwrite && td_path_is_file(path))
+        return td_error(TD_EARG,
+                        "'%s' exists: choose another output, or replace it with --overwrite", path);
+    return td_output_check(path);
 }

@@ -19,6 +19,7 @@
 #ifndef TD_IO_ATOMIC_H
 #define TD_IO_ATOMIC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -58,6 +59,12 @@ void td_atomic_close(td_atomic *a);
 
 /** All of the above for one block. */
 TD_CHECKED td_status td_atomic_save(const char *path, const void *bytes, size_t n_bytes);
+
+/** Can the file be written?  TD_EIO says why not; asked before the work begins.  NULL is fine. */
+td_status td_output_check(const char *path) TD_CHECKED;
+
+/** The same for a result that replaces no file unless `may_overwrite`; TD_EARG: there is one. */
+td_status td_output_check_new(const char *path, bool may_overwrite) TD_CHECKED;
 
 /* --- for tests ------------------------------------------------------------------------------- */
 

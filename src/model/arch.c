@@ -8,6 +8,7 @@
 #include "model/arch.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* clang-format off */
@@ -98,4 +99,10 @@ td_status td_arch_find(const char *name, td_arch_info *out)
     memcpy(out->layers, a->layers, sizeof out->layers);
     memcpy(out->widths, a->widths, sizeof out->widths);
     return TD_OK;
+}
+
+void td_model_name(const td_model_opts *model, char *out, size_t n)
+{
+    const char *name = model->model_text ? "own graph" : model->arch;
+    snprintf(out, n, "%s", model->model ? model->model : name);
 }

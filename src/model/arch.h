@@ -41,4 +41,7 @@ const td_arch *td_arch_known(const char *name);
 td_value *td_resnet(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
                     bool is_training, bool features);
 
+/** The architecture's name, or the graph file's, cut to `n` bytes. */
+void td_model_name(const td_model_opts *model, char *out, size_t n);
+
 #endif

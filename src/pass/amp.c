@@ -76,28 +76,6 @@ static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_
     return class;
 }
 
-static td_amp_edit edit_of(const char *add, const char *remove)
-{
-    return (td_amp_edit){ .add = { add }, .remove = { remove } };
-}
-
-td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out)
-{
-    td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
-                           .mode = td_amp_mode_of(o),
-                           .level = (td_amp_level)o->level,
-                           .allow = edit_of(o->allow_add, o->allow_remove),
-                           .infer = edit_of(o->infer_add, o->infer_remove),
-                           .deny = edit_of(o->deny_add, o->deny_remove),
-                           .clear = edit_of(o->clear_add, o->clear_remove) };
-    return td_amp_lists_new(&l, out);
-}
-
-td_amp_mode td_amp_mode_of(const td_amp_opts *o)
-{
-    return td_amp_dtype(o) == TD_DT_BF16 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16;
-}
-
 /* --- describe --------------------------------------------------------------------------------- */
 
 /* the type that a node's float tensors share; NONE: it has none */

@@ -1,7 +1,7 @@
 /*
  * amp_opts.c -- the options of mixed precision: names, defaults, and whether they name ops
  */
-#include "pass/amp.h"
+#include "pass/amp_opts.h"
 
 #include <string.h>
 
@@ -142,4 +142,26 @@ td_status td_amp_check_lists(const td_amp_opts *o)
     TD_TRY(td_amp_check_list("amp-deny-remove", o->deny_remove));
     TD_TRY(td_amp_check_list("amp-clear-add", o->clear_add));
     return td_amp_check_list("amp-clear-remove", o->clear_remove);
+}
+
+static td_amp_edit edit_of(const char *add, const char *remove)
+{
+    return (td_amp_edit){ .add = { add }, .remove = { remove } };
+}
+
+td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out)
+{
+    td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
+                           .mode = td_amp_mode_of(o),
+                           .level = (td_amp_level)o->level,
+                           .allow = edit_of(o->allow_add, o->allow_remove),
+                           .infer = edit_of(o->infer_add, o->infer_remove),
+                           .deny = edit_of(o->deny_add, o->deny_remove),
+                           .clear = edit_of(o->clear_add, o->clear_remove) };
+    return td_amp_lists_new(&l, out);
+}
+
+td_amp_mode td_amp_mode_of(const td_amp_opts *o)
+{
+    return td_amp_dtype(o) == TD_DT_BF16 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16;
 }

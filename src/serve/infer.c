@@ -13,8 +13,8 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/stats.h"
 #include "serve/kind.h"
-#include "train/metrics.h"
 
 enum {
     ID_BYTES = 256,

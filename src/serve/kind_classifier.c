@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/stats.h"
 #include "serve/kind.h"
-#include "train/metrics.h"
 
 static const char *const params[] = { "topk", NULL };
 

@@ -10,10 +10,10 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/stats.h"
 #include "rt/reduction.h"
 #include "train/benchmark.h"
 #include "train/meet.h"
-#include "train/metrics.h"
 
 /* ResNet-50's gradients are the last; training sends them in parts of 8 MiB */
 static const int64_t sizes[] = { 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 102228128 };

@@ -16,8 +16,11 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "base/stats.h"
 #include "base/text.h"
+#include "model/arch.h"
 #include "rt/device.h"
+#include "rt/program_digest.h"
 #include "rt/ranks.h"
 #include "tandem/data.h"
 #include "train/benchmark_feed.h"
@@ -27,11 +30,11 @@
 #include "train/inputs.h"
 #include "train/meet.h"
 #include "train/memory_limit.h"
-#include "train/metrics.h"
 #include "train/network.h"
 #include "train/problem.h"
 #include "train/profile.h"
 #include "train/speed_lines.h"
+#include "train/synthetic_step.h"
 #include "train/trace.h"
 #include "train/weight_file.h"
 #include "train/weights.h"
@@ -109,47 +112,12 @@ static td_status load_weights(const bench *b)
                            b->program);
 }
 
-#define LR    1e-3 /* of the steps */
-#define SCALE 128  /* of the loss, in fp16 */
-
-static bool is_scaled(const td_amp_opts *amp)
-{
-    return td_amp_dtype(amp) == TD_DT_F16;
-}
-
-static td_status step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
-                            int ranks, td_graph **out)
-{
-    const td_sgd_opts sgd = { .momentum = 0.875,
-                              .decay = 3.0517578125e-05,
-                              .smoothing = 0.1,
-                              .is_scaled = is_scaled(amp),
-                              .ranks = ranks };
-    return td_training_graph(model, batch, &sgd, out);
-}
-
-td_status td_benchmark_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
-                                  td_graph **out)
-{
-    return step_graph(model, batch, amp, 1, out);
-}
-
-td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp)
-{
-    static const float lr = (float)LR, scale = SCALE, inverse = 1.0f / SCALE;
-    TD_TRY(td_program_bind(step, "lr", &lr));
-    if (!is_scaled(amp))
-        return TD_OK;
-    TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));
-    return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
-}
-
 /* the ranks' sums become means */
 static td_status bind_ranks(bench *b)
 {
     if (!b->comm)
         return TD_OK;
-    b->inverse = 1 / (float)b->n_ranks / (is_scaled(&b->o.amp) ? SCALE : 1);
+    b->inverse = 1 / (float)b->n_ranks / td_step_scale(&b->o.amp);
     return td_program_bind(b->program, TD_INPUT_INVERSE, &b->inverse);
 }
 
@@ -188,7 +156,7 @@ static td_status compile(bench *b)
     if (!is_training && td_model_detector(&b->o.model))
         return compile_finder(b);
     if (is_training)
-        TD_TRY(step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
+        TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
     else
         TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
     const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
@@ -203,7 +171,7 @@ static td_status compile(bench *b)
     TD_TRY(load_weights(b));
     if (!is_training)
         return TD_OK;
-    TD_TRY(td_benchmark_bind_scalars(b->program, &b->o.amp));
+    TD_TRY(td_step_bind_scalars(b->program, &b->o.amp));
     TD_TRY(bind_ranks(b));
     return agree(b);
 }
@@ -251,8 +219,8 @@ static td_status open_report(bench *b)
     const td_benchmark_facts facts = { .program = b->program,
                                        .ranks = b->n_ranks,
                                        .n_images = b->feed.ds ? td_dataset_count(b->feed.ds) : 0,
-                                       .lr = LR,
-                                       .scale = is_scaled(&b->o.amp) ? SCALE : 1 };
+                                       .lr = TD_STEP_LR,
+                                       .scale = td_step_scale(&b->o.amp) };
     return td_comm_rank(b->comm) > 0 ? TD_OK : td_benchmark_report_open(&b->o, &facts, &b->report);
 }
 

@@ -13,13 +13,6 @@
  */
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
-/** The step that trains: with loss scaling for fp16, as `tandem train` has it.  Caller frees. */
-td_status td_benchmark_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp,
-                                  td_graph **out) TD_CHECKED;
-
-/** Bind what the step reads besides pictures and labels: learning rate, loss scale. */
-td_status td_benchmark_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
-
 /**
  * The four steps of NVIDIA's article on automatic mixed precision in TensorFlow: float32, mixed,
  * mixed and fused, and that with twice the batch; a table, or with !o->as_table JSON.

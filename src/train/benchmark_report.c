@@ -10,9 +10,9 @@
 #include "base/field.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/stats.h"
 #include "boxes/anchors.h"
 #include "train/judge.h"
-#include "train/metrics.h"
 #include "train/report_settings.h"
 
 #define DEFAULT_NAME "benchmark.json"

@@ -12,8 +12,8 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "tandem/data.h"
-#include "train/metrics.h"
 #include "train/predictor.h"
 
 enum { BATCH = 8 };

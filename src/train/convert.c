@@ -10,10 +10,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "io/atomic.h"
 #include "tandem/train.h"
 #include "train/checkpoint.h"
 #include "train/class_names.h"
-#include "train/inputs.h"
 #include "train/torch_checkpoint.h"
 #include "train/weight_file.h"
 #include "train/weights.h"

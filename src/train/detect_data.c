@@ -8,10 +8,10 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/rule.h"
 #include "base/text.h"
 #include "boxes/anchors.h"
 #include "train/inputs.h"
-#include "train/judge.h"
 
 /* what is left out is listed elsewhere; that something is should not surprise */
 static void warn_of_bad(const td_dataset *ds)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "io/detections.h"
+#include "model/arch.h"
 #include "train/checkpoint.h"
 #include "train/detect_data.h"
 #include "train/evaluate_boxes.h"

@@ -14,7 +14,6 @@
 #include "base/os.h"
 #include "train/bad_limit.h"
 #include "train/inputs.h"
-#include "train/metrics.h"
 #include "train/network.h"
 #include "train/shares.h"
 

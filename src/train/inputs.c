@@ -3,37 +3,11 @@
  */
 #include "train/inputs.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "io/atomic.h"
-
-void td_model_name(const td_model_opts *model, char *out, size_t n)
-{
-    const char *name = model->model_text ? "own graph" : model->arch;
-    snprintf(out, n, "%s", model->model ? model->model : name);
-}
-
-td_status td_output_check(const char *path)
-{
-    td_atomic *a;
-    if (!path)
-        return TD_OK;
-    TD_TRY(td_atomic_open(path, &a));
-    td_atomic_close(a);
-    return TD_OK;
-}
-
-td_status td_output_check_new(const char *path, bool may_overwrite)
-{
-    if (path && !may_overwrite && td_path_is_file(path))
-        return td_error(TD_EARG,
-                        "'%s' exists: choose another output, or replace it with --overwrite", path);
-    return td_output_check(path);
-}
 
 bool td_model_is_default(const td_model_opts *model)
 {

@@ -19,15 +19,6 @@ void td_say_back_end(const td_input_opts *in);
 /** model->image_size becomes what the tensors have, when it is open. */
 td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 
-/** The architecture's name, or the graph file's, cut to `n` bytes. */
-void td_model_name(const td_model_opts *model, char *out, size_t n);
-
-/** Can the file be written?  TD_EIO says why not; asked before the work begins.  NULL is fine. */
-td_status td_output_check(const char *path) TD_CHECKED;
-
-/** The same for a result that replaces no file unless `may_overwrite`; TD_EARG: there is one. */
-td_status td_output_check_new(const char *path, bool may_overwrite) TD_CHECKED;
-
 /** Did nobody choose a network? */
 bool td_model_is_default(const td_model_opts *model);
 

@@ -14,6 +14,7 @@
 #include "io/atomic.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "model/arch.h"
 #include "ops/ops.h"
 #include "tandem/program.h"
 #include "train/checkpoint.h"

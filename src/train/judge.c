@@ -12,6 +12,8 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/rule.h"
+#include "base/stats.h"
 #include "base/text.h"
 #include "io/safetensors.h"
 #include "train/bad_limit.h"
@@ -317,17 +319,6 @@ out:
     td_progress_end(&progress);
     td_shares_release(&logits);
     return st;
-}
-
-td_status td_rule_parse(const char *rule, const char *like, td_rule *out)
-{
-    size_t n = strcspn(rule, "<>");
-    if (n == 0 || n >= sizeof out->name || rule[n] == '\0' || rule[n + 1] != '=' ||
-        !td_text_to_real(rule + n + 2, &out->limit))
-        return td_error(TD_EUSAGE, "--require: '%s' is no rule like %s", rule, like);
-    out->is_at_least = rule[n] == '>';
-    snprintf(out->name, sizeof out->name, "%.*s", (int)n, rule);
-    return TD_OK;
 }
 
 typedef enum { TOP1, TOPK, LOSS } metric;

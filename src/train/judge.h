@@ -91,16 +91,6 @@ typedef struct {
     double top1, topk, loss;
 } td_scores;
 
-/* "NAME>=LIMIT" or "NAME<=LIMIT". */
-typedef struct {
-    char name[16];
-    bool is_at_least;
-    double limit;
-} td_rule;
-
-/** TD_EUSAGE: it is none; `like` is one. */
-td_status td_rule_parse(const char *rule, const char *like, td_rule *out) TD_CHECKED;
-
 /** Is the rule one that td_require can judge?  TD_EUSAGE says what is wrong; NULL is fine. */
 td_status td_require_check(const char *rule, int topk) TD_CHECKED;
 

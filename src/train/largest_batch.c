@@ -64,7 +64,7 @@ static td_status compile_step(search *s, int batch, td_program **out)
     td_graph *g;
     const td_compile_opts c = { .amp = &s->amp, .skip = s->o->skip_passes };
     *out = NULL;
-    TD_TRY(td_benchmark_step_graph(&s->model, batch, &s->amp, &g));
+    TD_TRY(td_step_graph(&s->model, batch, &s->amp, 1, &g));
     td_status st = td_compile(g, s->dev, &c, out);
     td_graph_free(g);
     return st;
@@ -118,7 +118,7 @@ static td_status run_once(search *s, td_program *p, const td_synthetic *inputs)
 {
     TD_TRY(td_program_init(p, 1));
     TD_TRY(td_synthetic_bind(inputs, p));
-    TD_TRY(td_benchmark_bind_scalars(p, &s->amp));
+    TD_TRY(td_step_bind_scalars(p, &s->amp));
     return td_program_run(p);
 }
 

@@ -1,18 +1,14 @@
 /*
- * train/meet.h -- how a job of several ranks begins: meet, and be alike
+ * train/meet.h -- how a job joins the other ranks of its run, and leaves them
  *
  *     TD_TRY(td_meet("train", &(td_meet_opts){ o->log, o->gpu_affinity, o->threads }, &comm));
- *     ...open everything...
- *     td_describe_run(config, &text);  td_describe_data("data", ds, &text);
- *     TD_TRY(td_comm_agree(comm, "run", td_text_get(&text)));
+ *     ...
+ *     td_part(comm, st);
  */
 #ifndef TD_TRAIN_MEET_H
 #define TD_TRAIN_MEET_H
 
-#include "base/text.h"
 #include "rt/comm.h"
-#include "tandem/data.h"
-#include "tandem/program.h"
 
 typedef struct {
     const char *log;      /* the job's option; NULL: ranks but 0 say only warnings */
@@ -28,14 +24,5 @@ TD_CHECKED td_status td_meet(const char *module, const td_meet_opts *o, td_comm 
 
 /** Leave them: in peace, or with this thread's message.  NULL is fine. */
 void td_part(td_comm *c, td_status st);
-
-/**
- * Lines that are the same on ranks that do the same: the version and the program file, the options
- * (a flat JSON object) but for those that may differ, data, a file's content, a compiled program.
- */
-TD_CHECKED td_status td_describe_run(const char *config, td_text *out);
-TD_CHECKED td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out);
-TD_CHECKED td_status td_describe_file(const char *what, const char *path, td_text *out);
-TD_CHECKED td_status td_describe_program(const char *what, const td_program *p, td_text *out);
 
 #endif

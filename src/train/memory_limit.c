@@ -19,7 +19,6 @@
 #include "ir/graph.h"
 #include "rt/all_reduce.h"
 #include "rt/device.h"
-#include "train/benchmark.h"
 #include "train/network.h"
 #include "train/synthetic_step.h"
 
@@ -57,7 +56,7 @@ static td_status run_once(const td_memory_share *m, td_program *p)
     TD_TRY(td_synthetic_make(m->model, 1, &inputs));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(td_synthetic_bind(&inputs, p));
-    TD_OUT(td_benchmark_bind_scalars(p, m->amp));
+    TD_OUT(td_step_bind_scalars(p, m->amp));
     st = td_program_run(p);
 out:
     td_synthetic_release(&inputs);
@@ -74,7 +73,7 @@ static td_status measure_process(const td_memory_share *m, int64_t *bytes)
     td_program *p = NULL;
     td_status st = TD_OK;
     amp.is_silent = true;
-    TD_OUT(td_benchmark_step_graph(m->model, 1, &amp, &g));
+    TD_OUT(td_step_graph(m->model, 1, &amp, 1, &g));
     TD_OUT(td_device_open(m->device, &dev));
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p));
     TD_OUT(run_once(m, p));
@@ -147,7 +146,7 @@ static td_status step_graph(const td_memory_share *m, int batch, const td_amp_op
                             td_graph **out)
 {
     if (!m->sgd)
-        return td_benchmark_step_graph(m->model, batch, amp, out);
+        return td_step_graph(m->model, batch, amp, 1, out);
     td_sgd_opts sgd = *m->sgd;
     sgd.groups = NULL;
     return td_training_graph(m->model, batch, &sgd, out);

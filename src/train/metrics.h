@@ -23,13 +23,4 @@ void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, co
 
 double td_percent(int64_t part, int64_t whole);
 
-/** The indices of the k largest of n, best first; ties to the lower index. */
-void td_top_k(const float *x, int n, int k, int *out);
-
-/** Value at quantile q of n sorted numbers, nearest rank; 0 when n is 0.  Sorts x. */
-double td_quantile(double *x, int n, double q);
-
-/** The same between the two nearest ranks, as numpy.percentile: 0 is the least, 1 the largest. */
-double td_quantile_linear(double *x, int n, double q);
-
 #endif

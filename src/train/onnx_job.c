@@ -20,6 +20,8 @@
 #include "base/rng.h"
 #include "boxes/decode.h"
 #include "image/image.h"
+#include "io/atomic.h"
+#include "model/arch.h"
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "train/checkpoint.h"

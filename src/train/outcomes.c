@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/stats.h"
 #include "train/confusion.h"
-#include "train/metrics.h"
 
 /* what a share of one image holds */
 typedef struct {

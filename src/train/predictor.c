@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/os.h"
 #include "io/safetensors.h"
+#include "model/arch.h"
 #include "train/checkpoint.h"
 #include "train/class_names.h"
 #include "train/inputs.h"

@@ -15,9 +15,9 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/stats.h"
 #include "ops/ops.h"
 #include "rt/program_parts.h"
-#include "train/metrics.h"
 
 enum {
     STEPS = 4096,  /* whose medians are known: the last ones */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/stats.h"
 
 static const char *const part_names[TD_PARTS] = { "train.loss_class", "train.loss_box",
                                                   "train.positives" };

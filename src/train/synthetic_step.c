@@ -6,6 +6,40 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "boxes/targets.h"
+#include "train/network.h"
+
+#define SCALE 128 /* of the loss, in fp16 */
+
+static bool is_scaled(const td_amp_opts *amp)
+{
+    return td_amp_dtype(amp) == TD_DT_F16;
+}
+
+td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
+                        td_graph **out)
+{
+    const td_sgd_opts sgd = { .momentum = 0.875,
+                              .decay = 3.0517578125e-05,
+                              .smoothing = 0.1,
+                              .is_scaled = is_scaled(amp),
+                              .ranks = ranks };
+    return td_training_graph(model, batch, &sgd, out);
+}
+
+float td_step_scale(const td_amp_opts *amp)
+{
+    return is_scaled(amp) ? SCALE : 1;
+}
+
+td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
+{
+    static const float lr = (float)TD_STEP_LR, scale = SCALE, inverse = 1.0F / SCALE;
+    TD_TRY(td_program_bind(step, "lr", &lr));
+    if (!is_scaled(amp))
+        return TD_OK;
+    TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));
+    return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
+}
 
 #define THINGS 7 /* in a picture: COCO's average */
 

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "model/arch.h"
 #include "train/detect_data.h"
 #include "train/inputs.h"
 #include "train/task.h"

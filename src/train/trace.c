@@ -20,7 +20,6 @@
 #include "base/text.h"
 #include "io/atomic.h"
 #include "rt/program_parts.h"
-#include "train/inputs.h"
 #include "train/profile.h"
 
 enum {

@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "train/inputs.h"
+#include "model/arch.h"
 #include "train/meet.h"
 #include "train/network.h"
 #include "train/task.h"

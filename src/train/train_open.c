@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "io/atomic.h"
+#include "model/arch.h"
 #include "pass/amp.h"
 #include "rt/device.h"
 #include "train/inputs.h"

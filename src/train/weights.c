@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "model/arch.h"
 #include "train/freeze.h"
-#include "train/inputs.h"
 #include "train/network.h"
 #include "train/weight_file.h"
 

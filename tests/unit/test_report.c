@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/stats.h"
 #include "tandem/train.h"
 #include "train/report.h"
 #include "train/report_metrics.h"

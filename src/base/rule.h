@@ -1,0 +1,21 @@
+/*
+ * base/rule.h -- a requirement on a metric, as --require takes it
+ */
+#ifndef TD_BASE_RULE_H
+#define TD_BASE_RULE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* "NAME>=LIMIT" or "NAME<=LIMIT". */
+typedef struct {
+    char name[16];
+    bool is_at_least;
+    double limit;
+} td_rule;
+
+/** TD_EUSAGE: it is none; `like` is one. */
+td_status td_rule_parse(const char *rule, const char *like, td_rule *out) TD_CHECKED;
+
+#endif

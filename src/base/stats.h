@@ -1,0 +1,16 @@
+/*
+ * base/stats.h -- the largest values and the quantiles of an array
+ */
+#ifndef TD_BASE_STATS_H
+#define TD_BASE_STATS_H
+
+/** The indices of the k largest of n, best first; ties to the lower index. */
+void td_top_k(const float *x, int n, int k, int *out);
+
+/** Value at quantile q of n sorted numbers, nearest rank; 0 when n is 0.  Sorts x. */
+double td_quantile(double *x, int n, double q);
+
+/** The same between the two nearest ranks, as numpy.percentile: 0 is the least, 1 the largest. */
+double td_quantile_linear(double *x, int n, double q);
+
+#endif
