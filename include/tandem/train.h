@@ -2,7 +2,7 @@
  * tandem/train.h -- the jobs: train, evaluate, classify, init, convert, benchmark, inspect
  *
  * A job is an options struct, a function that does it, and a result.  Every struct has a field
- * table (base/field.h) that holds names, defaults, ranges and help; the command line is nothing
+ * table (options/field.h) that holds names, defaults, ranges and help; the command line is nothing
  * but these tables.  Jobs never print: progress goes to the log, results to the result struct,
  * machine-readable records to the report file.
  *

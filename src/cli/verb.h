@@ -10,7 +10,7 @@
 #ifndef TD_CLI_VERB_H
 #define TD_CLI_VERB_H
 
-#include "base/field.h"
+#include "options/field.h"
 
 #define TD_GROUPS_MAX 7
 

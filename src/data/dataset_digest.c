@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "comm/fingerprint.h"
 #include "io/digest.h"
-#include "rt/fingerprint.h"
 
 enum { SAMPLES_MAX = 4096 };
 #define BYTES_MAX (UINT64_C(64) << 20)

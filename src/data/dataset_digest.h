@@ -22,7 +22,8 @@ TD_CHECKED td_status td_dataset_digest(const td_dataset *ds, uint64_t *out);
 
 /**
  * Lines that are equal on ranks with the same data: the number of samples and classes, and digests
- * of the names and labels, the contents and the annotations.  A NULL data set adds none.  TD_ENOMEM.
+ * of the names and labels, the contents and the annotations.  A NULL data set adds none.
+ * TD_ENOMEM.
  */
 TD_CHECKED td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out);
 

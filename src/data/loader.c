@@ -28,10 +28,10 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "data/anchor_rows.h"
 #include "data/objects.h"
 #include "data/sampler.h"
 #include "data/sizes.h"
+#include "transforms/anchor_rows.h"
 
 enum {
     BATCH = 32,

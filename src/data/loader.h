@@ -4,8 +4,8 @@
 #ifndef TD_DATA_LOADER_H
 #define TD_DATA_LOADER_H
 
-#include "data/augment.h"
 #include "data/source.h"
+#include "transforms/augment.h"
 
 /** Do item `i` with the buffers of `worker` (0 .. threads - 1). */
 typedef td_status td_item_fn(void *ctx, int worker, int64_t i);

@@ -12,9 +12,9 @@
 #define TD_DATA_OBJECTS_H
 
 #include "boxes/box.h"
-#include "data/object_row.h"
+#include "coco/coco.h"
 #include "data/source.h"
-#include "io/coco.h"
+#include "transforms/object_row.h"
 
 struct td_objects {
     const char *file;           /* in the data set's arena */

@@ -11,10 +11,10 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "data/augment.h"
 #include "io/pack.h"
 #include "io/safetensors.h"
 #include "tandem/data.h"
+#include "transforms/augment.h"
 
 typedef struct {
     const char *path; /* in the data set's arena */

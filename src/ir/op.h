@@ -7,15 +7,15 @@
 #ifndef TD_IR_OP_H
 #define TD_IR_OP_H
 
-#include "base/field.h"
 #include "ir/graph.h"
 #include "ir/type.h"
+#include "options/field.h"
 
 #define TD_IN_MAX  16 /* of any op; concat is the one that needs them */
 #define TD_OUT_MAX 4
 
 /* Precision classes of TensorFlow's auto_mixed_precision, used by the amp pass.  Which class an op
-   has depends on the rule, the half type and the user's edits: pass/amp_lists.h. */
+   has depends on the rule, the half type and the user's edits: amp/amp_lists.h. */
 typedef enum {
     TD_AMP_NONE,  /* in no list: never changed, a wall for every walk */
     TD_AMP_ALLOW, /* fast and safe in half */

@@ -14,7 +14,7 @@
  * all_reduce_end(x, sent [, update]) {bucket, at, always} -> y                      x: type only
  *
  * `x` lies in the bucket from number `at` on, in its own layout, padding included; the bucket goes
- * off when its last part is there.  What a program runs them with is in rt/all_reduce.c.
+ * off when its last part is there.  What a program runs them with is in runtime/all_reduce.c.
  * Source: Li et al. 2020, PyTorch Distributed (buckets in the order in which gradients come).
  */
 #include "ops/ops.h"

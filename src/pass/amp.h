@@ -4,9 +4,9 @@
 #ifndef TD_PASS_AMP_H
 #define TD_PASS_AMP_H
 
+#include "amp/amp_opts.h"
+#include "amp/amp_paint.h"
 #include "ir/rewrite.h"
-#include "pass/amp_opts.h"
-#include "pass/amp_paint.h"
 #include "tandem/amp.h"
 
 /** What levels autocast and O1 to O3 do with an op's operands: "half", "fp32" or "follows". */

@@ -14,10 +14,10 @@
 #define TD_SERVE_API_H
 
 #include "base/text.h"
-#include "data/augment.h"
+#include "inference/box_classes.h"
+#include "inference/nms_pool.h"
 #include "serve/serve_metrics.h"
-#include "train/box_classes.h"
-#include "train/suppressor.h"
+#include "transforms/augment.h"
 
 enum {
     TD_TOPK_MAX = 10,

@@ -15,9 +15,9 @@
 #ifndef TD_SERVE_BATCHER_H
 #define TD_SERVE_BATCHER_H
 
+#include "inference/predictor.h"
 #include "serve/kind.h"
 #include "serve/serve_metrics.h"
-#include "train/predictor.h"
 
 typedef struct td_job td_job;
 

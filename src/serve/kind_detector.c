@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/field.h"
-#include "data/object_row.h"
+#include "checkpoint/weights.h"
+#include "inference/detector.h"
+#include "onnx/onnx_detections.h"
+#include "options/field.h"
 #include "serve/kind.h"
-#include "train/finder.h"
-#include "train/onnx_detections.h"
-#include "train/weights.h"
+#include "transforms/object_row.h"
 
 enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
 

@@ -11,13 +11,13 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/field.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "options/field.h"
+#include "options/rows.h"
 #include "serve/http.h"
 #include "serve/listener.h"
 #include "serve/token.h"
-#include "train/rows.h"
 
 #define TICK_NS INT64_C(100000000) /* between two looks at signals */
 

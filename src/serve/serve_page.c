@@ -6,8 +6,8 @@
  * detector's the boxes on the picture, as SVG in shares of its size.  /?demo posts a drawn disc by
  * itself, which is how the pages are tested.
  */
+#include "inference/detector.h"
 #include "serve/kind.h"
-#include "train/finder.h"
 
 /* clang-format off */
 

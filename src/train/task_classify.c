@@ -6,11 +6,11 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/weights.h"
+#include "inference/detect_data.h"
+#include "inference/inputs.h"
 #include "model/arch.h"
-#include "train/detect_data.h"
-#include "train/inputs.h"
 #include "train/task.h"
-#include "train/weights.h"
 
 typedef td_train_job job;
 

@@ -10,11 +10,11 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "train/detect_data.h"
-#include "train/detect_judge.h"
-#include "train/inputs.h"
+#include "checkpoint/weights.h"
+#include "evaluation/detector_evaluator.h"
+#include "inference/detect_data.h"
+#include "inference/inputs.h"
 #include "train/task.h"
-#include "train/weights.h"
 
 typedef td_train_job job;
 

@@ -17,14 +17,14 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/weights.h"
+#include "comm/join.h"
 #include "model/arch.h"
-#include "train/meet.h"
-#include "train/network.h"
+#include "optim/training_graph.h"
 #include "train/task.h"
 #include "train/train_job.h"
 #include "train/train_ranks.h"
 #include "train/train_report.h"
-#include "train/weights.h"
 
 typedef td_train_job job;
 

@@ -14,13 +14,13 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/weights.h"
 #include "model/own_graph.h"
+#include "optim/freeze.h"
+#include "optim/memory_limit.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "train/freeze.h"
-#include "train/memory_limit.h"
-#include "train/network.h"
 #include "train/train_job.h"
-#include "train/weights.h"
 
 typedef td_train_job job;
 

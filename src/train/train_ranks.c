@@ -9,13 +9,13 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/weights.h"
+#include "comm/fingerprint.h"
+#include "comm/join.h"
+#include "data/bad_limit.h"
 #include "data/dataset_digest.h"
-#include "rt/all_reduce.h"
-#include "rt/fingerprint.h"
-#include "rt/program_digest.h"
-#include "train/bad_limit.h"
-#include "train/meet.h"
-#include "train/weights.h"
+#include "runtime/all_reduce.h"
+#include "runtime/program_digest.h"
 
 typedef td_train_job job;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "train/schedule.h"
+#include "optim/lr_schedule.h"
 #include "train/task.h"
 
 typedef td_train_job job;

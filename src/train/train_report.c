@@ -12,10 +12,10 @@
 
 #include "base/log.h"
 #include "base/os.h"
-#include "train/network.h"
-#include "train/outcomes.h"
-#include "train/report_settings.h"
-#include "train/speed_lines.h"
+#include "evaluation/outcomes.h"
+#include "loggers/report_settings.h"
+#include "loggers/throughput.h"
+#include "optim/training_graph.h"
 #include "train/task.h"
 
 /* the TensorFlow programs', in their normal training */

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/field.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "io/atomic.h"
+#include "options/field.h"
 #include "train/train_ranks.h"
 
 #define CONFIG_HEAD "# the configuration of a run of tandem train; --config reads it back\n"

@@ -4,15 +4,15 @@
  * The input is tried as a whole checkpoint, and as each of the texts in one (state, class names,
  * options): a checkpoint's digest keeps most damage away from them.
  */
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/field.h"
-#include "train/weights.h"
+#include "checkpoint/weights.h"
+#include "options/field.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "train/class_names.h"
+#include "checkpoint/class_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

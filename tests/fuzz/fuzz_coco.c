@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/coco.h"
+#include "coco/coco.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "io/detections.h"
+#include "coco/detections.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

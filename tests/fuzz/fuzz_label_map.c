@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "evaluation/label_match.h"
 #include "support/expect.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
-#include "train/label_match.h"
 
 enum { N_OUTPUTS = 6, N_CLASSES = 4 };
 

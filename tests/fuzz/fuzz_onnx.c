@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "train/onnx_export.h"
+#include "onnx/onnx_export.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

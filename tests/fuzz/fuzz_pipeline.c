@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "io/prototext.h"
+#include "recipes/pipeline.h"
 #include "tandem/train.h"
-#include "train/pipeline.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -4,12 +4,12 @@
  * The input is tried as a file of PyTorch's, zip or legacy, and as a bare pickle: a zip archive's
  * check values keep most damage away from what stands behind them.
  */
-#include "io/pth.h"
+#include "pth/pth.h"
 
 #include <string.h>
 
 #include "io/digest.h"
-#include "io/pickle.h"
+#include "pth/pickle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

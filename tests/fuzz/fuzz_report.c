@@ -3,9 +3,9 @@
  */
 #include <string.h>
 
-#include "train/run_log.h"
-#include "train/run_page.h"
-#include "train/run_table.h"
+#include "report/run_log.h"
+#include "report/run_page.h"
+#include "report/run_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

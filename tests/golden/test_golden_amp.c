@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "amp/amp_env.h"
+#include "amp/amp_paint.h"
 #include "base/text.h"
-#include "pass/amp_env.h"
-#include "pass/amp_paint.h"
 #include "support/expect.h"
 #include "support/golden.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "boxes/coco_metrics.h"
+#include "coco/coco_metrics.h"
 #include "support/expect.h"
 #include "support/golden.h"
 

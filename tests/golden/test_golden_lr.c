@@ -5,9 +5,9 @@
  */
 #include <math.h>
 
+#include "optim/lr_schedule.h"
 #include "support/expect.h"
 #include "support/golden.h"
-#include "train/schedule.h"
 
 #define TOLERANCE 1e-13 /* of the peak: both sides are a few roundings in double */
 

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "optim/lr_schedule.h"
 #include "support/expect.h"
 #include "support/golden.h"
-#include "train/schedule.h"
 
 #define PART      "ssd320"
 #define TOLERANCE 1e-8 /* half a unit of float32 at 0.16, where the file's numbers are rounded */

@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/field.h"
 #include "base/os.h"
+#include "options/field.h"
 #include "pass/pass.h"
 #include "support/golden.h"
 #include "support/graphs.h"

@@ -11,11 +11,11 @@
 #include "support/golden.h"
 
 #include "base/arena.h"
-#include "base/field.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "optim/lr_schedule.h"
+#include "options/field.h"
 #include "tandem/train.h"
-#include "train/schedule.h"
 
 typedef struct {
     td_train_opts o;

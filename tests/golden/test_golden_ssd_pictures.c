@@ -7,7 +7,7 @@
 #include "support/golden.h"
 
 #include "base/text.h"
-#include "data/object_row.h"
+#include "transforms/object_row.h"
 
 static const td_tensor *get(td_tensors *f, const char *name, const char *part)
 {

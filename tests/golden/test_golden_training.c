@@ -17,10 +17,10 @@
 #include <stdio.h>
 
 #include "base/os.h"
+#include "optim/training_graph.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "support/measure.h"
-#include "train/network.h"
 
 #define N_MAX 64
 

@@ -14,7 +14,7 @@
 #include "backend/ref/ref.h"
 #include "base/rng.h"
 #include "ops/problem_line.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 

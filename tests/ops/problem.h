@@ -11,7 +11,7 @@
 #define TD_TEST_PROBLEM_H
 
 #include "ops/ops.h"
-#include "rt/kernel.h"
+#include "runtime/kernel.h"
 
 typedef struct {
     td_graph *graph;

@@ -26,8 +26,8 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "problem.h"
-#include "rt/device.h"
-#include "rt/widen.h"
+#include "runtime/device.h"
+#include "runtime/emulate_half.h"
 #include "tandem/program.h"
 #include "tolerance.h"
 

@@ -19,7 +19,7 @@
 #include "backend/ref/ref.h"
 #include "base/rng.h"
 #include "pass/pass.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 #include "support/random_graph.h"
 

@@ -28,7 +28,7 @@
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 #include "support/random_graph.h"
 

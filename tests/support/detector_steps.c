@@ -8,9 +8,9 @@
 
 #include "base/text.h"
 #include "boxes/targets.h"
+#include "optim/training_graph.h"
 #include "support/expect.h"
 #include "support/golden.h"
-#include "train/network.h"
 
 void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double decay)
 {

@@ -1,5 +1,5 @@
 /*
- * network.c -- a golden classification case, and a network filled for it
+ * training_graph.c -- a golden classification case, and a network filled for it
  */
 #include "support/network.h"
 
@@ -8,10 +8,10 @@
 
 #include "base/os.h"
 #include "base/text.h"
+#include "optim/training_graph.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "tandem/model.h"
-#include "train/network.h"
 
 #define PART "classification"
 

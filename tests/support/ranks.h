@@ -4,7 +4,7 @@
 #ifndef TEST_SUPPORT_RANKS_H
 #define TEST_SUPPORT_RANKS_H
 
-#include "rt/comm.h"
+#include "comm/comm.h"
 
 /**
  * Run `body` in `size` processes, each with its place; it returns 0 when all was well, else where

@@ -4,8 +4,8 @@
 #include "support/small_training.h"
 
 #include "base/rng.h"
+#include "optim/training_graph.h"
 #include "support/expect.h"
-#include "train/network.h"
 
 static const char model_text[] =
     "%images:f32[1,3,8,8] = input\n"

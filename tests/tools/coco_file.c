@@ -14,7 +14,7 @@
 
 #include "base/os.h"
 #include "base/rng.h"
-#include "io/coco.h"
+#include "coco/coco.h"
 
 enum { CATEGORIES = 90, SIDE = 640 };
 

@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "data/object_row.h"
+#include "transforms/object_row.h"
 
 enum { TRUTHS_MAX = 100, DRAWS = 4096, COLOURS = 8 };
 

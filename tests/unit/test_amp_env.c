@@ -1,7 +1,7 @@
 /* test_amp_env.c -- Tandem's variables, TensorFlow's, which wins, what is malformed */
 #include <stdlib.h>
 
-#include "pass/amp_env.h"
+#include "amp/amp_env.h"
 #include "support/expect.h"
 
 #define TF "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_"

@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "pass/amp_lists.h"
+#include "amp/amp_lists.h"
 #include "support/expect.h"
 
 static td_amp_lists *make(td_amp_list_opts o)

@@ -13,8 +13,8 @@
  */
 #include <stdio.h>
 
+#include "amp/amp_paint.h"
 #include "base/rng.h"
-#include "pass/amp_paint.h"
 #include "support/expect.h"
 
 enum {

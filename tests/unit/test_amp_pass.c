@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
 #include "support/graphs.h"
 #include "tandem/model.h"
-#include "train/network.h"
 
 enum { BF16 = 2, FP16 = 3 }; /* td_amp_opts.precision */
 enum { CURRENT, FROM_2_15, CLASSIC };

@@ -6,10 +6,10 @@
 #include "support/small_training.h"
 
 #include "base/os.h"
-#include "train/amp_stats.h"
-#include "train/amp_stats_file.h"
-#include "train/network.h"
-#include "train/svg.h"
+#include "optim/training_graph.h"
+#include "profiler/amp_stats.h"
+#include "profiler/amp_stats_file.h"
+#include "profiler/svg.h"
 
 /* `steps` steps, every second one observed, into the scratch folder */
 static const char *write_stats(td_small_training *t, int steps, const char *name)

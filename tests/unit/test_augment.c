@@ -12,7 +12,7 @@
 #include "support/scratch.h"
 
 #include "base/os.h"
-#include "data/augment.h"
+#include "transforms/augment.h"
 
 static int64_t live_before;
 

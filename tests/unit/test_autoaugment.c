@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
-#include "data/autoaugment.h"
+#include "transforms/autoaugment.h"
 
 enum { SOURCES = 5 };
 

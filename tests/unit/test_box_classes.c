@@ -1,7 +1,7 @@
 /*
  * test_box_classes.c -- a detector's class names: of the weight file, of --classes FILE, of COCO
  */
-#include "train/box_classes.h"
+#include "inference/box_classes.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
-#include "io/coco.h"
+#include "coco/coco.h"
 
 #define IMAGE    "{\"id\": 1, \"file_name\": \"a.jpg\", \"width\": 100, \"height\": 50}"
 #define CATEGORY "{\"id\": 3, \"name\": \"cat\"}"

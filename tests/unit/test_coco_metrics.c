@@ -5,7 +5,7 @@
 #include "support/expect.h"
 
 #include "base/rng.h"
-#include "boxes/coco_metrics.h"
+#include "coco/coco_metrics.h"
 
 #define NEAR 1e-12
 

@@ -19,7 +19,7 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "rt/reduction.h"
+#include "comm/reduction.h"
 #include "support/ranks.h"
 
 /* in a rank's body: leave with the line where something is wrong */

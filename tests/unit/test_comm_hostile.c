@@ -20,8 +20,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/gather.h"
 #include "support/ranks.h"
-#include "train/shares.h"
 
 /* in a rank's body: leave with the line where something is wrong */
 #define WANT(cond)                                                                                 \

@@ -8,7 +8,7 @@
 
 #include "support/expect.h"
 
-#include "data/crop.h"
+#include "transforms/crop.h"
 
 enum { AREA, RATIO, X, Y, N_STATS, DRAWS = 50000 };
 

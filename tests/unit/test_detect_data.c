@@ -2,11 +2,11 @@
  * test_detect_data.c -- what a detector's jobs share: rules about the twelve, category ids in a
  * weight file, and what post-processing the options mean
  */
-#include "base/field.h"
+#include "inference/detect_data.h"
+#include "inference/detector.h"
+#include "options/field.h"
 #include "support/allocations.h"
 #include "support/expect.h"
-#include "train/detect_data.h"
-#include "train/finder.h"
 
 static const double boxes[TD_BOX_METRICS] = { 0.5, 0.9, 0.4, 0.3, -1,  0.6,
                                               0.1, 0.2, 0.3, 0.4, 0.5, 0.6 };

@@ -1,5 +1,5 @@
 /* test_detections.c -- result files: what is written reads back, what is wrong is named */
-#include "io/detections.h"
+#include "coco/detections.h"
 
 #include <float.h>
 #include <locale.h>

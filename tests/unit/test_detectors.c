@@ -12,15 +12,15 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "boxes/anchors.h"
+#include "checkpoint/weights.h"
 #include "ir/graph.h"
 #include "ops/ops.h"
+#include "optim/freeze.h"
+#include "optim/synthetic_step.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "tandem/model.h"
 #include "tandem/program.h"
-#include "train/freeze.h"
-#include "train/network.h"
-#include "train/synthetic_step.h"
-#include "train/weights.h"
 
 static td_model_opts opts_of(const char *arch, const char *backbone, int classes, int side)
 {

@@ -4,7 +4,7 @@
 #include "support/expect.h"
 
 #include "ops/ops.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 
 static void devices_have_names(void **state)

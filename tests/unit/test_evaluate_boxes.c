@@ -1,5 +1,5 @@
 /* test_evaluate_boxes.c -- a file of detections against a file of annotations */
-#include "train/evaluate_boxes.h"
+#include "evaluation/evaluate_boxes.h"
 
 #include <stdio.h>
 

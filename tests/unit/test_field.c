@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/field.h"
 #include "base/json.h"
+#include "options/field.h"
 
 typedef struct {
     int stride;

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "checkpoint/weights.h"
 #include "ir/graph.h"
-#include "train/freeze.h"
-#include "train/network.h"
-#include "train/weights.h"
+#include "optim/freeze.h"
+#include "optim/training_graph.h"
 
 static void patterns_match_names(void **state)
 {

@@ -10,9 +10,9 @@
 #include "support/scratch.h"
 #include "support/small_training.h"
 
-#include "rt/program_parts.h"
+#include "inspect/inspect_memory.h"
+#include "runtime/program_parts.h"
 #include "tandem/train.h"
-#include "train/inspect_memory.h"
 
 static const char weights[] = "#3b6fb6", activations[] = "#74b95c", gradients[] = "#ef8a3c",
                   weight_gradients[] = "#c9413f", prepared[] = "#a6c8ec";

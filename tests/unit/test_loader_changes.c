@@ -13,8 +13,8 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "data/augment.h"
 #include "tandem/data.h"
+#include "transforms/augment.h"
 
 enum { CLASSES = 3, PER_CLASS = 8, N = CLASSES * PER_CLASS, BATCH = 4, LARGEST = 48 };
 

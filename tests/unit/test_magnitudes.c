@@ -9,7 +9,7 @@
 
 #include "base/half.h"
 #include "ir/type.h"
-#include "train/magnitudes.h"
+#include "profiler/exponent_stats.h"
 
 #define N_OF(a) ((int64_t)(sizeof(a) / sizeof *(a)))
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/mixup.h"
+#include "optim/mixup.h"
 
 enum { N = 8, S = 3 };
 

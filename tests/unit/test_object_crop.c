@@ -4,8 +4,8 @@
 
 #include "support/expect.h"
 
-#include "data/crop.h"
-#include "data/object_crop.h"
+#include "transforms/crop.h"
+#include "transforms/object_crop.h"
 
 static td_truth truth(float ymin, float xmin, float ymax, float xmax, int label)
 {

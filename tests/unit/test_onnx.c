@@ -1,7 +1,7 @@
 /*
  * test_onnx.c -- ONNX files: written and read back, and hostile ones
  */
-#include "io/onnx.h"
+#include "onnx/onnx.h"
 
 #include <stdio.h>
 

@@ -2,16 +2,16 @@
  * test_onnx_detections.c -- what stands behind a detector in an ONNX file: the nodes, run node by
  * node, against boxes/; and nodes that make no sense
  */
-#include "train/onnx_detections.h"
+#include "onnx/onnx_detections.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "boxes/decode.h"
+#include "onnx/onnx_eval.h"
 #include "support/allocations.h"
 #include "support/expect.h"
-#include "train/onnx_eval.h"
 
 enum { PICTURES = 2, CLASSES = 3, COLUMNS = CLASSES + 1 };
 

@@ -1,19 +1,19 @@
 /*
  * test_onnx_export.c -- graphs to ONNX and back; models that are not what they declare; the job
  */
-#include "train/onnx_export.h"
+#include "onnx/onnx_export.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/os.h"
 #include "base/text.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/graphs.h"
 #include "support/scratch.h"
-#include "train/network.h"
 
 #define OPS "tests/data/onnx_ops.td"
 

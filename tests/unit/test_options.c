@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/field.h"
 #include "base/os.h"
+#include "options/field.h"
 
 typedef struct {
     int batch_size;

@@ -10,11 +10,11 @@
 #include "support/scratch.h"
 
 #include "base/os.h"
+#include "evaluation/outcomes.h"
 #include "image/image.h"
-#include "train/outcomes.h"
-#include "train/run_confusion.h"
-#include "train/run_mistakes.h"
-#include "train/thumbnail.h"
+#include "report/run_confusion.h"
+#include "report/run_mistakes.h"
+#include "report/thumbnail.h"
 
 enum { IMAGES = 60, MANY = 100 };
 

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "backend/own/own_detection.h"
+#include "backend/native/native_detection.h"
 #include "base/rng.h"
 #include "support/expect.h"
 

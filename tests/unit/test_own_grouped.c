@@ -10,12 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/own/own_grouped.h"
+#include "backend/native/native_grouped.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 
 /* --- one convolution in plain order ----------------------------------------------------------- */
@@ -76,7 +76,7 @@ static int64_t blocked(int64_t k, int64_t pixels)
     return ((nc / C * (C / 16) + c / 16) * pixels + k % pixels) * 16 + c % 16;
 }
 
-/* element (k, i, tap): the layouts of own_grouped.h */
+/* element (k, i, tap): the layouts of native_grouped.h */
 static int64_t filter_at(td_dtype d, int64_t width, int64_t k, int64_t i, int64_t tap)
 {
     const int64_t first = (k / 16 * 9 + tap) * width * 16;

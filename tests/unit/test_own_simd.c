@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "backend/own/own.h"
+#include "backend/native/native.h"
 #include "backend/ref/ref.h"
 #include "base/half.h"
 #include "base/rng.h"

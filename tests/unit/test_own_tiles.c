@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/own/own.h"
+#include "backend/native/native.h"
 
 typedef struct {
     int rank;

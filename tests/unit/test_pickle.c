@@ -1,13 +1,13 @@
 /*
  * test_pickle.c -- pickles that want more than weights: each ends in a sentence
  */
-#include "io/pickle.h"
+#include "pth/pickle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "io/pth.h"
+#include "pth/pth.h"
 #include "support/expect.h"
 
 /* a text with its NULs, without the last one */

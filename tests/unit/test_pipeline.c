@@ -4,10 +4,10 @@
  */
 #include "base/os.h"
 #include "io/prototext.h"
+#include "recipes/pipeline.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "tandem/train.h"
-#include "train/pipeline.h"
 
 #define PUBLISHED "tests/data/ssd320_full_8gpus.config"
 

@@ -7,10 +7,10 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "inference/nms_pool.h"
+#include "inference/predictor.h"
 #include "support/expect.h"
 #include "support/scratch.h"
-#include "train/predictor.h"
-#include "train/suppressor.h"
 
 enum { ROWS = 11, SIZE = 16, CLASSES = 5 };
 

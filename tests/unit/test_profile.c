@@ -7,7 +7,7 @@
 #include "support/small_training.h"
 
 #include "base/json.h"
-#include "train/profile.h"
+#include "profiler/profile.h"
 
 static void steps(td_small_training *t, td_profile *pr, int n)
 {

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "loggers/progress.h"
 #include "support/expect.h"
 #include "tandem/data.h"
-#include "train/progress.h"
 
 typedef struct {
     char lines[16][200];

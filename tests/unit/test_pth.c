@@ -3,18 +3,18 @@
  *
  * The files of tests/data/pth and the tensors that they must give come from tests/oracle/pth.py.
  */
-#include "io/pth.h"
+#include "pth/pth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/half.h"
 #include "base/os.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"
-#include "train/weight_file.h"
-#include "train/weights.h"
 
 static const char *data_path(const char *name)
 {

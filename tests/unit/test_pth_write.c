@@ -1,12 +1,12 @@
 /* test_pth_write.c -- objects as files of PyTorch's: read back, aligned, whole or not at all */
-#include "io/pth_write.h"
+#include "pth/pth_write.h"
 
 #include <stdio.h>
 
 #include "base/bytes.h"
 #include "base/os.h"
 #include "io/crc32.h"
-#include "io/pth.h"
+#include "pth/pth.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/full_disk.h"

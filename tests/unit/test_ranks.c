@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "rt/ranks.h"
+#include "comm/rank_env.h"
+#include "launch/hosts.h"
 #include "support/expect.h"
-#include "train/hosts.h"
 
 /* "NAME=value" texts, NULL at the end */
 static const char *from_list(void *ctx, const char *name)

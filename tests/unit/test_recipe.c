@@ -4,7 +4,7 @@
  */
 #include "support/expect.h"
 
-#include "base/field.h"
+#include "options/field.h"
 #include "tandem/data.h"
 #include "tandem/train.h"
 

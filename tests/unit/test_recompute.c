@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "optim/training_graph.h"
 #include "pass/pass.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
-#include "train/network.h"
 
 /* the text of `text` after the pass */
 static char *recomputed(const char *text)

@@ -11,11 +11,11 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "pass/recompute_limit.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
-#include "train/network.h"
 
 /* --- the graph -------------------------------------------------------------------------------- */
 

@@ -15,11 +15,11 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/stats.h"
+#include "evaluation/report_sums.h"
+#include "loggers/report_metrics.h"
+#include "loggers/run_logger.h"
+#include "report/run_log.h"
 #include "tandem/train.h"
-#include "train/report.h"
-#include "train/report_metrics.h"
-#include "train/report_sums.h"
-#include "train/run_log.h"
 
 /* --- a clock that somebody sets --------------------------------------------------------------- */
 

@@ -10,11 +10,11 @@
 #include "support/scratch.h"
 
 #include "base/os.h"
-#include "train/run_chart.h"
-#include "train/run_classes.h"
-#include "train/run_log.h"
-#include "train/run_page.h"
-#include "train/run_table.h"
+#include "report/run_chart.h"
+#include "report/run_classes.h"
+#include "report/run_log.h"
+#include "report/run_page.h"
+#include "report/run_table.h"
 
 #define TIME(t)                                                                                    \
     "DLLL {\"timestamp\": \"" t                                                                    \

@@ -7,8 +7,8 @@
 #include "support/allocations.h"
 #include "support/expect.h"
 
-#include "train/run_page.h"
-#include "train/run_seeds.h"
+#include "report/run_page.h"
+#include "report/run_seeds.h"
 
 enum { MAX_RUNS = 12 };
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "train/network.h"
 
 enum { STEPS = 3 };
 

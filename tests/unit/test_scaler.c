@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "train/scaler.h"
+#include "optim/loss_scaler.h"
 
 #define VARIABLE "TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING"
 

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "train/schedule.h"
+#include "optim/lr_schedule.h"
 
 /* 4 steps an epoch, 2 epochs of warm-up, 100 epochs: numbers worked out by hand */
 static const td_lr_opts base = { .schedule = TD_LR_STEP, .lr = 0.256, .warmup = 2, .epochs = 100 };

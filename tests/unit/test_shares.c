@@ -13,8 +13,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "comm/gather.h"
 #include "support/ranks.h"
-#include "train/shares.h"
 
 /* in a rank's body: leave with the line where something is wrong */
 #define WANT(cond)                                                                                 \

@@ -5,7 +5,7 @@
 
 #include "support/expect.h"
 
-#include "train/speed_lines.h"
+#include "loggers/throughput.h"
 
 #define expect_near(a, b, tolerance) assert_true(fabs((a) - (b)) <= (tolerance))
 

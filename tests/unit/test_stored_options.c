@@ -2,7 +2,7 @@
  * test_stored_options.c -- which options of a checkpoint a resumed run takes: every row of the
  * tables, so that a new one cannot be forgotten
  */
-#include "train/stored_options.h"
+#include "recipes/stored_options.h"
 
 #include "support/expect.h"
 #include "support/scratch.h"

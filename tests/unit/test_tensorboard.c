@@ -12,7 +12,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "io/crc32c.h"
-#include "train/tensorboard.h"
+#include "loggers/tensorboard.h"
 
 /* --- a reader that knows nothing of the writer ------------------------------------------------ */
 

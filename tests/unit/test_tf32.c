@@ -9,7 +9,7 @@
 
 #include "base/half.h"
 #include "pass/amp.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 

@@ -5,18 +5,18 @@
  * tests/data/pth/training* are tests/oracle/resume_pth.py's: three steps in PyTorch, saved as the
  * reference's main.py saves, and what three more in float64 make of every tensor.
  */
-#include "train/torch_checkpoint.h"
+#include "checkpoint/torch_checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "io/pth_write.h"
+#include "checkpoint/checkpoint.h"
+#include "inference/inputs.h"
+#include "pth/pth_write.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"
-#include "train/checkpoint.h"
-#include "train/inputs.h"
 
 #define DATA "tests/data/pth/"
 

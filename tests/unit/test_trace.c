@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/os.h"
-#include "train/trace.h"
+#include "profiler/trace.h"
 
 static void steps(td_small_training *t, td_trace *trace, int first, int n)
 {

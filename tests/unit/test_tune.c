@@ -9,8 +9,8 @@
 
 #include "base/os.h"
 #include "ops/ops.h"
-#include "rt/device.h"
-#include "rt/tune_cache.h"
+#include "runtime/device.h"
+#include "runtime/tune_cache.h"
 #include "support/graphs.h"
 #include "support/scratch.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/os.h"
-#include "rt/tune_cache.h"
+#include "runtime/tune_cache.h"
 #include "support/allocations.h"
 #include "support/scratch.h"
 

@@ -12,7 +12,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "ops/problem_line.h"
-#include "rt/device.h"
+#include "runtime/device.h"
 #include "support/expect.h"
 
 enum { MAX_TENSORS = TD_IN_MAX + TD_OUT_MAX };

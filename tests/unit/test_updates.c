@@ -11,9 +11,9 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "checkpoint/weights.h"
+#include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "train/network.h"
-#include "train/weights.h"
 
 enum { CLASSES = 3, SIDE = 8, PARTS = 4, N = 4, PICTURE = 3 * SIDE * SIDE };
 

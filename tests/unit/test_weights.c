@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "checkpoint/weights.h"
 #include "tandem/graph.h"
-#include "train/weights.h"
 
 static void names_lose_what_wrappers_put_before_them(void **state)
 {

@@ -14,8 +14,8 @@
 
 #include "base/half.h"
 #include "ops/ops.h"
-#include "rt/device.h"
-#include "rt/widen.h"
+#include "runtime/device.h"
+#include "runtime/emulate_half.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/own/own_winograd.h"
+#include "backend/native/native_winograd.h"
 #include "backend/ref/ref.h"
 #include "base/rng.h"
 #include "support/graphs.h"

@@ -1,13 +1,13 @@
 /*
  * test_zip.c -- archives that lie: each ends in a sentence
  */
-#include "io/zip.h"
+#include "pth/zip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "io/pth.h"
+#include "pth/pth.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 

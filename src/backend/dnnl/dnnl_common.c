@@ -49,7 +49,7 @@ td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream)
 /* --- types ------------------------------------------------------------------------------------ */
 
 /* f16 is left out on purpose: where the library has it at all, most of it is slower than float32
-   kernels between conversions (rt/widen.h) */
+   kernels between conversions (runtime/emulate_half.h) */
 bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
 {
     static const dnnl_data_type_t known[TD_N_DTYPE] = {

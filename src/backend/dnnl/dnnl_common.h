@@ -8,7 +8,7 @@
 #define TD_DNNL_COMMON_H
 
 #include "backend/dnnl/dnnl_guard.h"
-#include "rt/kernel.h"
+#include "runtime/kernel.h"
 
 #define DNNL_TRY(expr)                                                                             \
     do {                                                                                           \

@@ -16,7 +16,7 @@
 #include "backend/dnnl/dnnl_common.h"
 #include "base/arena.h"
 #include "ops/ops.h"
-#include "rt/widen.h"
+#include "runtime/emulate_half.h"
 
 /* groups a filter's layout speaks of; 1 when it speaks of none */
 static int groups_of(const td_type *t)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rt/mpi_plugin.h"
+#include "comm/mpi_plugin.h"
 
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];

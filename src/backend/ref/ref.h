@@ -16,7 +16,7 @@
 #define TD_BACKEND_REF_H
 
 #include "ops/ops.h"
-#include "rt/kernel.h"
+#include "runtime/kernel.h"
 
 typedef struct {
     td_kernel kernel; /* first, so that a td_kernel pointer is one to this */

@@ -1,0 +1,62 @@
+/*
+ * amp/amp_env.h -- mixed precision by environment variable: our names, TensorFlow's as aliases
+ *
+ *     td_amp_env e;
+ *     TD_TRY(td_amp_env_read(NULL, NULL, &e));
+ *     if (e.amp == TD_AMP_ON) ...
+ *
+ * Tandem's names; a value that is not among those allowed is an error:
+ *
+ *   TANDEM_AMP                       0 off, 1 on, bf16 or fp16: on with this half type
+ *   TANDEM_AMP_LEVEL                 default, tensor_cores_only, unsafe_force_all,
+ *                                    treat_infer_as_deny; in any case of letters
+ *   TANDEM_AMP_RULE                  current, 2.15, classic
+ *   TANDEM_AMP_{ALLOW,INFER,DENY,CLEAR}_{ADD,REMOVE}
+ *                                    op names, Tandem's or TensorFlow's, separated by commas
+ *   TANDEM_AMP_LOG_PATH              folder for graphs and lists
+ *
+ * TensorFlow's, used where Tandem's is not set (an empty variable counts as not set).  P stands for
+ * TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE:
+ *
+ *   TF_ENABLE_AUTO_MIXED_PRECISION                 rewrite and loss scaling: 0, 1, false, true
+ *   TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE   the rewrite alone; wins over the one above
+ *   TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING    loss scaling alone; wins likewise
+ *   P_{ALLOW,INFER,DENY,CLEAR}LIST_{ADD,REMOVE}    applied first
+ *   P_{WHITE,GRAY,BLACK}LIST_{ADD,REMOVE}          the older spelling, applied after them
+ *   P_LEVEL                                        an unknown level is the default, as there
+ *   P_LOG_PATH
+ *   P_EMULATE_FP16                                 half on the CPU with float32 kernels; default on
+ *
+ * Known and without effect: P_IGNORE_PERFORMANCE and P_SIMULATE_GPU ask about the GPU, and there is
+ * no such test here to skip or to fool; TF_CPP_VMODULE, because every decision is shown by
+ * `tandem inspect amp`; TF_ENABLE_{CUBLAS,CUDNN,CUDNN_RNN}_TENSOR_OP_MATH_FP32, because float32 is
+ * float32 here.
+ */
+#ifndef TD_AMP_AMP_ENV_H
+#define TD_AMP_AMP_ENV_H
+
+#include "amp/amp_lists.h"
+#include "tandem/types.h"
+
+typedef enum { TD_AMP_UNSAID, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
+
+/* All zero: nothing was said.  Texts are the environment's own, valid while it is not changed. */
+typedef struct {
+    td_amp_switch amp;          /* run the rewrite */
+    td_amp_switch loss_scaling; /* by TensorFlow's variables only */
+    td_dtype half;              /* TD_DT_F16 or TD_DT_BF16; TD_DT_NONE: not said */
+    bool has_level, has_rule;   /* else the two below are defaults */
+    td_amp_level level;
+    td_amp_rule rule;
+    td_amp_edit allow, infer, deny, clear;
+    const char *log_path; /* NULL: not said */
+    td_amp_switch emulate;
+} td_amp_env;
+
+/** A variable's value, or NULL. */
+typedef const char *(*td_amp_getenv)(void *ctx, const char *name);
+
+/** Read the variables through `get`; NULL: the process's.  TD_EUSAGE: a malformed TANDEM_ value. */
+TD_CHECKED td_status td_amp_env_read(td_amp_getenv get, void *ctx, td_amp_env *out);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * amp/amp_lists.h -- which op may run in half: TensorFlow's four lists, by rule and mode, edited
+ *
+ *     td_amp_lists *l;
+ *     TD_TRY(td_amp_lists_new(&(td_amp_list_opts){ .mode = TD_AMP_MODE_BF16 }, &l));
+ *     td_amp_lists_class(l, "Conv2D")  ->  TD_AMP_ALLOW
+ *     td_amp_lists_free(l);
+ *
+ * Names are TensorFlow's.  Edits are texts of names separated by commas; as in TensorFlow they are
+ * not trimmed ("Abs, Relu" names "Abs" and " Relu"), and they are applied in the order add[0],
+ * remove[0], add[1], remove[1], so that the older spelling of a variable can bring back what the
+ * newer one removed.
+ */
+#ifndef TD_AMP_AMP_LISTS_H
+#define TD_AMP_AMP_LISTS_H
+
+#include "base/status.h"
+#include "ir/op.h"
+
+/* Whose behaviour: the releases differ in lists, steps and names. */
+typedef enum {
+    TD_AMP_RULE_CURRENT, /* TensorFlow 2.20 and later: follow pass in every mode */
+    TD_AMP_RULE_2_15,    /* follow pass in bf16 mode only */
+    TD_AMP_RULE_CLASSIC  /* 1.15, which the published recipes ran on: no follow, no force-down */
+} td_amp_rule;
+
+/* Half type and device of the pass that is imitated. */
+typedef enum {
+    TD_AMP_MODE_FP16,    /* half on the GPU: the usual lists */
+    TD_AMP_MODE_BF16,    /* bfloat16 on the CPU: sums and means may be half too; 1.15 had no such
+                            mode, so the classic rule takes the lists of 2.15 */
+    TD_AMP_MODE_CPU,     /* half on the CPU, lists of FP16; may be emulated */
+    TD_AMP_MODE_FP16_CPU /* half on the CPU by its vector library */
+} td_amp_mode;
+
+typedef enum {
+    TD_AMP_LEVEL_DEFAULT,
+    TD_AMP_LEVEL_TENSOR_CORES_ONLY,  /* the allow list alone; bf16 mode ignores it */
+    TD_AMP_LEVEL_UNSAFE_FORCE_ALL,   /* everything that can be forced; bf16 modes refuse it */
+    TD_AMP_LEVEL_TREAT_INFER_AS_DENY /* infer ops deny; the classic rule ignores it */
+} td_amp_level;
+
+/* Edits of one list; NULL: none.  [0] is applied before [1]. */
+typedef struct {
+    const char *add[2];
+    const char *remove[2];
+} td_amp_edit;
+
+/* All zero: the current rule, fp16, default level, no edits. */
+typedef struct {
+    td_amp_rule rule;
+    td_amp_mode mode;
+    td_amp_level level;
+    td_amp_edit allow, infer, deny, clear;
+    const char *(*resolve)(const char *name); /* an edit's name -> TensorFlow's; NULL: as it is */
+} td_amp_list_opts;
+
+typedef struct td_amp_lists td_amp_lists;
+
+/**
+ * The lists; the caller frees *out.  TD_ENOMEM.  An op that the edits put in two lists is no error
+ * here: the rewrite reports it (td_amp_opts.conflict), others ask td_amp_lists_check.
+ */
+TD_CHECKED td_status td_amp_lists_new(const td_amp_list_opts *opts, td_amp_lists **out);
+void td_amp_lists_free(td_amp_lists *l);
+
+/** TD_EARG naming the first op (by name) that is in two lists, and both lists. */
+TD_CHECKED td_status td_amp_lists_check(const td_amp_lists *l);
+
+/** An op's class with the level applied; TD_AMP_NONE for names in no list and for NULL. */
+td_amp td_amp_lists_class(const td_amp_lists *l, const char *op);
+
+/** The names in a list, sorted, before the level merges infer into deny; borrowed. */
+const char *const *td_amp_lists_names(const td_amp_lists *l, td_amp list, int *n);
+
+/** Ops in more than one list, sorted, each as often as it is listed; borrowed. */
+const char *const *td_amp_lists_conflicts(const td_amp_lists *l, int *n);
+
+/** "allow", "infer", "deny", "clear"; "unlisted" for TD_AMP_NONE. */
+const char *td_amp_class_name(td_amp c);
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * amp_opts.c -- the options of mixed precision: names, defaults, and whether they name ops
+ */
+#include "amp/amp_opts.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "ops/ops.h"
+#include "options/field.h"
+
+const char *const td_amp_precisions[] = { "default", "fp32", "bf16",          "fp16", "auto",
+                                          "amp",     "tf32", "tf32-emulated", NULL };
+static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
+static const char *const levels[] = { "default",
+                                      "tensor-cores-only",
+                                      "unsafe-force-all",
+                                      "treat-infer-as-deny",
+                                      "autocast",
+                                      "O0",
+                                      "O1",
+                                      "O2",
+                                      "O3",
+                                      NULL };
+
+/* clang-format off */
+#define LIST(m, text) TD_TEXT_AS(td_amp_opts, m, "amp_" #m, NULL, NULL, "OPS", text)
+
+static const td_field fields[] = {
+    { "amp", "use-tf-amp", TD_KIND_BOOL, offsetof(td_amp_opts, amp), 0, 0, 1, NULL, NULL, "",
+      "mixed precision; --precision says which half type" },
+    TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
+               "float32, whatever TANDEM_AMP or a saved run says"),
+    TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
+               "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32; "
+               "amp: as --amp; tf32: fp32 here; tf32-emulated: fp32, factors rounded to 10 bits"),
+    TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
+               "whose rule: TensorFlow 2.21, 2.15 or 1.15"),
+    TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, 0, levels,
+               "TensorFlow's levels, PyTorch's autocast, APEX's O0 to O3"),
+    LIST(allow_add,    "ops that run in half: conv2d, or TensorFlow's Conv2D"),
+    LIST(allow_remove, "ops taken off that list"),
+    LIST(infer_add,    "ops that run in half between such ops"),
+    LIST(infer_remove, "ops taken off that list"),
+    LIST(deny_add,     "ops that stay float32, and what follows them"),
+    LIST(deny_remove,  "ops taken off that list"),
+    LIST(clear_add,    "ops that take the type of their neighbours"),
+    LIST(clear_remove, "ops taken off that list"),
+    TD_TEXT_AS(td_amp_opts, log_path, "amp_log_path", NULL, NULL, "FOLDER",
+               "put the graph before and after, and the four lists, there"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_amp_fields(void)
+{
+    return fields;
+}
+
+void td_amp_defaults(td_amp_opts *opts)
+{
+    *opts = (td_amp_opts){ 0 };
+    td_fields_default(fields, opts);
+}
+
+td_status td_amp_check(const td_amp_opts *o)
+{
+    if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
+                   o->precision == TD_PRECISION_TF32_EMULATED))
+        return td_error(TD_EUSAGE, "--amp and --precision %s contradict each other",
+                        td_amp_precisions[o->precision]);
+    if (o->amp && o->no_amp)
+        return td_error(TD_EUSAGE, "--amp and --no-amp contradict each other");
+    if (o->no_amp && o->precision != TD_PRECISION_DEFAULT && o->precision != TD_PRECISION_FP32 &&
+        o->precision != TD_PRECISION_TF32)
+        return td_error(TD_EUSAGE, "--no-amp and --precision %s contradict each other",
+                        td_amp_precisions[o->precision]);
+    return TD_OK;
+}
+
+bool td_amp_is_off(const td_amp_opts *o)
+{
+    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
+           o->precision == TD_PRECISION_TF32_EMULATED;
+}
+
+td_dtype td_amp_dtype(const td_amp_opts *o)
+{
+    if (o->level == TD_AMP_LEVEL_O0)
+        return TD_DT_F32;
+    return o->precision == TD_PRECISION_BF16   ? TD_DT_BF16
+           : o->precision == TD_PRECISION_FP16 ? TD_DT_F16
+                                               : TD_DT_F32;
+}
+
+const char *td_amp_precision_name(const td_amp_opts *o)
+{
+    td_dtype t = td_amp_dtype(o);
+    const bool is_wide = t == TD_DT_F32 && o->precision != TD_PRECISION_TF32_EMULATED;
+    return is_wide ? "fp32" : td_amp_precisions[o->precision];
+}
+
+/* --- names in lists --------------------------------------------------------------------------- */
+
+static bool is_tf_name(const char *name)
+{
+    int n;
+    const td_op *const *all = td_op_all(&n);
+    for (int i = 0; i < n; i++)
+        if (all[i]->tf_op && strcmp(all[i]->tf_op, name) == 0)
+            return true;
+    return false;
+}
+
+td_status td_amp_check_list(const char *option, const char *list)
+{
+    char name[64];
+    for (const char *s = list; s && *s;) {
+        size_t len = strcspn(s, ",");
+        if (len >= sizeof name)
+            return td_error(TD_EUSAGE, "--%s: '%.*s...' is no op", option, 40, s);
+        memcpy(name, s, len);
+        name[len] = '\0';
+        if (!td_op_find(name) && !is_tf_name(name))
+            return td_error(
+                TD_EUSAGE,
+                "--%s: '%s' is no op, neither ours nor one of TensorFlow's that we have "
+                "(tandem inspect ops lists them)",
+                option, name);
+        s += len + (s[len] == ',');
+    }
+    return TD_OK;
+}
+
+td_status td_amp_check_lists(const td_amp_opts *o)
+{
+    TD_TRY(td_amp_check_list("amp-allow-add", o->allow_add));
+    TD_TRY(td_amp_check_list("amp-allow-remove", o->allow_remove));
+    TD_TRY(td_amp_check_list("amp-infer-add", o->infer_add));
+    TD_TRY(td_amp_check_list("amp-infer-remove", o->infer_remove));
+    TD_TRY(td_amp_check_list("amp-deny-add", o->deny_add));
+    TD_TRY(td_amp_check_list("amp-deny-remove", o->deny_remove));
+    TD_TRY(td_amp_check_list("amp-clear-add", o->clear_add));
+    return td_amp_check_list("amp-clear-remove", o->clear_remove);
+}
+
+static td_amp_edit edit_of(const char *add, const char *remove)
+{
+    return (td_amp_edit){ .add = { add }, .remove = { remove } };
+}
+
+td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out)
+{
+    td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
+                           .mode = td_amp_mode_of(o),
+                           .level = (td_amp_level)o->level,
+                           .allow = edit_of(o->allow_add, o->allow_remove),
+                           .infer = edit_of(o->infer_add, o->infer_remove),
+                           .deny = edit_of(o->deny_add, o->deny_remove),
+                           .clear = edit_of(o->clear_add, o->clear_remove) };
+    return td_amp_lists_new(&l, out);
+}
+
+td_amp_mode td_amp_mode_of(const td_amp_opts *o)
+{
+    return td_amp_dtype(o) == TD_DT_BF16 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16;
+}

@@ -1,0 +1,84 @@
+/*
+ * amp_paint_parts.h -- what the files of amp_paint share: the state of one painting
+ *
+ *   amp_paint_graph.c   checks the description, sorts edges, facts of each vertex as bits
+ *   amp_paint_lists.c   clusters of tensor-list ops
+ *   amp_paint.c         the steps, each a flood or a sweep over those bits
+ *   amp_paint_casts.c   where casts go, their names, the messages
+ */
+#ifndef TD_AMP_AMP_PAINT_PARTS_H
+#define TD_AMP_AMP_PAINT_PARTS_H
+
+#include "amp/amp_paint.h"
+
+/* Bits of a vertex: facts, then what the steps have found. */
+enum {
+    BIT_ALLOW_OP = 1 << 0,
+    BIT_INFER_OP = 1 << 1,
+    BIT_DENY_OP = 1 << 2,
+    BIT_CLEAR_OP = 1 << 3,
+    BIT_SOFT_OP = 1 << 4, /* infer or clear */
+    BIT_ELIGIBLE = 1 << 5,
+    BIT_F32 = 1 << 6,
+    BIT_TYPE = 1 << 7,   /* passes the type test */
+    BIT_KERNEL = 1 << 8, /* passes the kernel test */
+    BIT_READ = 1 << 9,   /* of a node that reads a reference variable */
+    BIT_ALLOWED = 1 << 11,
+    BIT_DENIED = 1 << 12,
+    BIT_JUDGED = 1 << 13, /* denial may pass */
+    BIT_BELOW = 1 << 14,  /* downstream of an allow op */
+    BIT_BETWEEN = 1 << 15,
+    BIT_CAN_CHANGE = BIT_ELIGIBLE | BIT_F32 | BIT_TYPE | BIT_KERNEL
+};
+
+/* Edges sorted by one of their ends: those of vertex v are order[i], start[v] <= i < start[v+1]. */
+typedef struct {
+    int *start; /* [n_vertices + 1] */
+    int *order; /* [n_edges] */
+} td_amp_sorted;
+
+typedef struct {
+    int first, n;   /* into list_members */
+    bool is_unsafe; /* some of its lists come from or go to where we cannot see */
+} td_amp_cluster;
+
+typedef struct {
+    const td_amp_graph *g;
+    const td_amp_paint_opts *o;
+    td_amp_paint_result *r;
+    td_arena scratch;
+    uint32_t *bits;     /* [n_vertices] */
+    td_amp_edge *edges; /* the graph's, then temporary ones, whose ports are -1 */
+    int n_edges;
+    td_amp_sorted out, in; /* out: also by port within a vertex */
+    int *stack;            /* [n_vertices] */
+    td_amp_cluster *clusters;
+    int n_clusters;
+    int *members; /* the float vertices of clusters' list ops */
+} td_amp_painter;
+
+/** TD_EARG when the description does not hold together. */
+TD_CHECKED td_status td_amp_graph_check(const td_amp_graph *g);
+
+/** Arrays, bits and sorted edges. */
+TD_CHECKED td_status td_amp_painter_begin(td_amp_painter *p);
+
+/** Sort p->edges again. */
+TD_CHECKED td_status td_amp_painter_sort(td_amp_painter *p);
+
+/** Find the clusters and add their temporary edges. */
+TD_CHECKED td_status td_amp_find_clusters(td_amp_painter *p);
+
+/** Does the node read a reference variable (an identity behind one, an enter behind that)? */
+bool td_amp_reads_variable(const td_amp_painter *p, int node);
+
+/** Casts and the counts. */
+TD_CHECKED td_status td_amp_place_casts(td_amp_painter *p);
+
+/** "auto_mixed_precision", ... */
+const char *td_amp_pass_name(td_amp_mode mode);
+
+/** Add a message to the result. */
+TD_CHECKED td_status td_amp_say(td_amp_painter *p, const char *fmt, ...) TD_PRINTF(2, 3);
+
+#endif

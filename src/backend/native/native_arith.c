@@ -1,0 +1,225 @@
+/*
+ * native_arith.c -- sums and products, relu, casts: one stream over memory each
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend/native/native.h"
+
+/* --- element by element: any one layout ------------------------------------------------------- */
+
+/* all tensors are of one type */
+static td_status accepts_flat(const td_node *n)
+{
+    const td_type *t = td_in_type(n, 0);
+    if (!td_own_knows(t->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (!td_type_equal(i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type, t))
+            return td_error(TD_ENOKERNEL, "tensors 0 and %d are not alike", i);
+    return TD_OK;
+}
+
+/* what the loops over one flat tensor share */
+typedef struct {
+    int64_t count, each; /* elements, their bytes */
+    const td_own_simd *simd;
+} flat;
+
+static flat flat_of(const td_type *t)
+{
+    return (flat){ td_type_padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
+                   td_own_simd_for(t->dtype, 16) };
+}
+
+static td_status run_add(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0], *y = args[1];
+    char *z = args[2];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && z != x && z != y;
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->add(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each,
+                    is_streamed);
+    return TD_OK;
+}
+
+static td_status run_relu(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0];
+    char *y = args[1];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && y != x;
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->relu(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
+    return TD_OK;
+}
+
+static td_status run_relu_grad(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *dy = args[0], *y = args[1];
+    char *dx = args[2];
+    const bool is_streamed = td_own_is_streamed(f.count * f.each) && dx != dy;
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        f.simd->relu_grad(td_own_piece(i, f.count), dy + i * f.each, y + i * f.each,
+                          dx + i * f.each, is_streamed);
+    return TD_OK;
+}
+
+/* --- cast between float32 and the half types, in any one layout ------------------------------- */
+
+static td_status accepts_cast(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    if (!(td_dtype_is_half(x->dtype) && y->dtype == TD_DT_F32) &&
+        !(td_dtype_is_half(y->dtype) && x->dtype == TD_DT_F32))
+        return td_error(TD_ENOKERNEL, "from %s to %s", td_dtype_name(x->dtype),
+                        td_dtype_name(y->dtype));
+    if (strcmp(x->layout, y->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the layouts differ");
+    return TD_OK;
+}
+
+static td_status run_cast(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
+    const flat f = flat_of(td_dtype_is_half(x->dtype) ? x : y);
+    const bool is_streamed = td_own_is_streamed(td_type_bytes(y));
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE) {
+        if (y->dtype == TD_DT_F32)
+            f.simd->widen(td_own_piece(i, f.count), (const uint16_t *)args[0] + i,
+                          (float *)args[1] + i, is_streamed);
+        else
+            f.simd->narrow(td_own_piece(i, f.count), (const float *)args[0] + i,
+                           (uint16_t *)args[1] + i, is_streamed);
+    }
+    return TD_OK;
+}
+
+/* --- is every element finite? ----------------------------------------------------------------- */
+
+static td_status accepts_finite(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (!td_own_knows(x->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    if (n->n_in > 1 && td_in_type(n, 1)->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "operand 1 is %s", td_dtype_name(td_in_type(n, 1)->dtype));
+    return TD_OK;
+}
+
+static td_status run_finite(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const char *x = args[0];
+    float *y = args[p->node->n_in];
+    const bool was_finite = p->node->n_in < 2 || *(const float *)args[1] != 0;
+    atomic_bool is_finite = was_finite;
+#pragma omp parallel for if (f.count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+        if (atomic_load_explicit(&is_finite, memory_order_relaxed) &&
+            !f.simd->all_finite(td_own_piece(i, f.count), x + i * f.each))
+            atomic_store_explicit(&is_finite, false, memory_order_relaxed);
+    *y = is_finite ? 1 : 0;
+    return TD_OK;
+}
+
+/* --- a picture times a gate per channel (squeeze-excite) -------------------------------------- */
+
+/* `gate` is [N, C, 1, 1], which lies as [N, C] in every layout that fills its lanes */
+static td_status check_gate(const td_type *x, const td_type *gate)
+{
+    if (gate->rank != 4 || gate->dim[0] != x->dim[0] || gate->dim[1] != x->dim[1] ||
+        gate->dim[2] != 1 || gate->dim[3] != 1)
+        return td_error(TD_ENOKERNEL, "no gate per channel");
+    return TD_OK;
+}
+
+static td_status accepts_gate(const td_node *n)
+{
+    TD_TRY(td_own_accepts(n, td_in_type(n, 0)));
+    return check_gate(td_in_type(n, 0), td_in_type(n, 1));
+}
+
+static td_status run_gate(const td_prepared *p, void *const *args)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    s.plane.is_streamed = td_own_is_plane_streamed(&s) && args[2] != args[0];
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->mul(&s.plane, td_own_plane_at(&s, args[0], n, cb),
+                      td_own_lanes_at(&s, args[1], n, cb), td_own_plane_to(&s, args[2], n, cb));
+    return TD_OK;
+}
+
+static td_status accepts_gate_grad(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    TD_TRY(td_own_accepts(n, x));
+    if (!td_type_equal(x, td_in_type(n, 1)))
+        return td_error(TD_ENOKERNEL, "operands 0 and 1 are not alike");
+    return check_gate(x, td_in_type(n, 2));
+}
+
+static td_status run_gate_grad(const td_prepared *p, void *const *args)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            simd->dot(&s.plane, td_own_plane_at(&s, args[0], n, cb),
+                      td_own_plane_at(&s, args[1], n, cb), td_own_lanes_to(&s, args[3], n, cb));
+    return TD_OK;
+}
+
+/* --- rows times a number each: filters that a norm is folded into ----------------------------- */
+
+static td_status accepts_rows(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = td_in_type(n, 1);
+    if (x->dtype != TD_DT_F32 || y->dtype != TD_DT_F32 || !td_type_is_plain(x) ||
+        !td_type_is_plain(y))
+        return td_error(TD_ENOKERNEL, "not float32 in plain order");
+    if (x->rank < 2 || y->rank != x->rank || y->dim[0] != x->dim[0] ||
+        td_type_count(y) != y->dim[0])
+        return td_error(TD_ENOKERNEL, "not one number a row");
+    return TD_OK;
+}
+
+static td_status run_rows(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    const int64_t rows = x->dim[0], width = rows ? td_type_count(x) / rows : 0;
+    const float *from = args[0], *scale = args[1];
+    float *to = args[2];
+#pragma omp parallel for if (rows * width > TD_OWN_PIECE)
+    for (int64_t i = 0; i < rows; i++) {
+        const float s = scale[i];
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++)
+            to[i * width + k] = from[i * width + k] * s;
+    }
+    return TD_OK;
+}
+
+TD_OWN_KERNEL(add, accepts_flat, NULL, run_add);
+TD_OWN_KERNEL(relu, accepts_flat, NULL, run_relu);
+TD_OWN_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad);
+TD_OWN_KERNEL(cast, accepts_cast, NULL, run_cast);
+TD_OWN_KERNEL(all_finite, accepts_finite, NULL, run_finite);
+TD_OWN_KERNEL(mul, accepts_gate, NULL, run_gate);
+TD_OWN_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad);
+
+const td_kernel td_own_mul_rows = {
+    .name = "own_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows
+};

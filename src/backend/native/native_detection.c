@@ -1,0 +1,421 @@
+/*
+ * native_detection.c -- the losses of detectors and their gradients
+ *
+ *   sigmoid_focal_loss   rows of logits in blocks shared by the threads; in a block the loops run
+ *                        over what lies between the few columns that should fire
+ *   huber_box_loss       only positives are looked at
+ *   multibox_class_loss  all rows' losses; per picture the selection of the k-th largest; then only
+ *                        what was taken
+ *
+ * Sums of blocks and pictures are added up in order, whatever the number of threads.
+ */
+#include "backend/native/native_detection.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/native/native.h"
+
+#define BLOCK 128    /* rows of a block */
+#define FAR   -200.F /* a logit without loss or slope */
+
+/* predictions [N, A, width] and their labels */
+typedef struct {
+    int64_t N, A, width;
+    const int64_t *labels;
+} anchors;
+
+static anchors anchors_of(const td_node *n, int predictions, const void *labels)
+{
+    const td_type *t = td_in_type(n, predictions);
+    return (anchors){ t->dim[0], t->dim[1], t->dim[2], labels };
+}
+
+static td_status accepts_f32(const td_node *n)
+{
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    if (t->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
+    return TD_OK;
+}
+
+static int64_t count_positives(const int64_t *labels, int64_t n)
+{
+    int64_t positives = 0;
+    for (int64_t i = 0; i < n; i++)
+        positives += labels[i] > 0;
+    return positives;
+}
+
+static double at_least_one(int64_t n)
+{
+    return n > 1 ? (double)n : 1;
+}
+
+/* the label as a column, 0 where it is none */
+static int64_t column(int64_t label, int64_t columns)
+{
+    return label > 0 && label < columns ? label : 0;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- sigmoid_focal_loss(scores, labels) ------------------------------------------------------- */
+
+/* the loops on any number of logits, none of which should fire */
+static double focal_span(const td_own_detection_simd *f, int64_t n, const float *x)
+{
+    const int64_t whole = n / TD_OWN_STEP * TD_OWN_STEP;
+    float rest[TD_OWN_STEP];
+    for (int64_t i = 0; i < TD_OWN_STEP; i++)
+        rest[i] = whole + i < n ? x[whole + i] : FAR;
+    return f->focal(whole, x) + f->focal(TD_OWN_STEP, rest);
+}
+
+static void focal_span_grad(const td_own_detection_simd *f, int64_t n, const float *x, float by,
+                            float *dx)
+{
+    const int64_t whole = n / TD_OWN_STEP * TD_OWN_STEP;
+    float rest[TD_OWN_STEP];
+    for (int64_t i = 0; i < TD_OWN_STEP; i++)
+        rest[i] = whole + i < n ? x[whole + i] : FAR;
+    f->focal_grad(whole, x, by, dx);
+    f->focal_grad(TD_OWN_STEP, rest, by, rest);
+    if (n > whole)
+        memcpy(dx + whole, rest, (size_t)(n - whole) * sizeof *dx);
+}
+
+/* A column that should fire is one that should not at the other sign. */
+static double focal_block(const anchors *s, double alpha, int64_t from, const float *x)
+{
+    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const int64_t end = smaller(from + BLOCK, s->N * s->A);
+    int64_t at = from * s->width;
+    double hits = 0, rest = 0;
+    for (int64_t i = from; i < end; i++) {
+        const int64_t c = column(s->labels[i], s->width), k = i * s->width + c;
+        if (c == 0)
+            continue;
+        const float turned = -x[k];
+        rest += focal_span(f, k - at, x + at);
+        hits += focal_span(f, 1, &turned);
+        at = k + 1;
+    }
+    rest += focal_span(f, end * s->width - at, x + at);
+    return alpha * hits + (1 - alpha) * rest;
+}
+
+static void focal_block_grad(const anchors *s, double alpha, double by, int64_t from,
+                             const float *x, float *dx)
+{
+    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const int64_t end = smaller(from + BLOCK, s->N * s->A);
+    const float by_hit = (float)(-by * alpha), by_rest = (float)(by * (1 - alpha));
+    int64_t at = from * s->width;
+    for (int64_t i = from; i < end; i++) {
+        const int64_t c = column(s->labels[i], s->width), k = i * s->width + c;
+        if (c == 0)
+            continue;
+        const float turned = -x[k];
+        focal_span_grad(f, k - at, x + at, by_rest, dx + at);
+        focal_span_grad(f, 1, &turned, by_hit, dx + k);
+        at = k + 1;
+    }
+    focal_span_grad(f, end * s->width - at, x + at, by_rest, dx + at);
+}
+
+static int64_t n_blocks(int64_t rows)
+{
+    return (rows + BLOCK - 1) / BLOCK;
+}
+
+static td_status accepts_focal(const td_node *n)
+{
+    const td_focal_attr *at = n->attr;
+    if (at->gamma != 2)
+        return td_error(TD_ENOKERNEL, "gamma is %g", at->gamma);
+    return accepts_f32(n);
+}
+
+static td_status prepare_focal(const td_node *n, td_prepared *out)
+{
+    const td_type *t = td_in_type(n, 0);
+    out->scratch_bytes = (size_t)n_blocks(t->dim[0] * t->dim[1]) * sizeof(double);
+    return TD_OK;
+}
+
+static td_status run_focal(const td_prepared *p, void *const *args)
+{
+    const td_focal_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 0, args[1]);
+    const int64_t rows = s.N * s.A, n = n_blocks(rows);
+    const float *x = args[0];
+    double *part = args[3], sum = 0;
+#pragma omp parallel for if (n > 1)
+    for (int64_t i = 0; i < n; i++)
+        part[i] = focal_block(&s, at->alpha, i * BLOCK, x);
+    for (int64_t i = 0; i < n; i++)
+        sum += part[i];
+    *(float *)args[2] = (float)(sum / at_least_one(count_positives(s.labels, rows)));
+    return TD_OK;
+}
+
+static td_status run_focal_grad(const td_prepared *p, void *const *args)
+{
+    const td_focal_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 1, args[2]);
+    const int64_t rows = s.N * s.A, n = n_blocks(rows);
+    const double dloss = (double)*(const float *)args[0];
+    const double by = dloss / at_least_one(count_positives(s.labels, rows));
+    const float *x = args[1];
+    float *dx = args[3];
+#pragma omp parallel for if (n > 1)
+    for (int64_t i = 0; i < n; i++)
+        focal_block_grad(&s, at->alpha, by, i * BLOCK, x, dx);
+    return TD_OK;
+}
+
+/* --- huber_box_loss(codes, target, labels) ---------------------------------------------------- */
+
+static float error_of(float code, float target)
+{
+    return isnan(target) ? 0 : code - target;
+}
+
+/* what the sum of picture i is multiplied by; `all`: positives of the batch */
+static double share(const td_huber_attr *at, const anchors *s, int64_t all, int64_t i)
+{
+    if (!at->per_picture)
+        return 1 / (4 * at_least_one(all));
+    const int64_t positives = count_positives(s->labels + i * s->A, s->A);
+    return positives > 0 ? 1 / ((double)s->N * (double)positives) : 0;
+}
+
+static double huber_picture(const anchors *s, double delta, int64_t i, const float *code,
+                            const float *target)
+{
+    double sum = 0;
+    for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
+        for (int64_t c = 4 * k; s->labels[k] > 0 && c < 4 * k + 4; c++) {
+            const double e = fabs((double)error_of(code[c], target[c])), q = e > delta ? delta : e;
+            sum += q * q / 2 + delta * (e - q);
+        }
+    return sum;
+}
+
+static void huber_picture_grad(const anchors *s, float delta, double by, int64_t i,
+                               const float *code, const float *target, float *dx)
+{
+    for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
+        for (int64_t c = 4 * k; c < 4 * k + 4; c++) {
+            const float e = error_of(code[c], target[c]);
+            const float slope = e > delta ? delta : e < -delta ? -delta : e;
+            dx[c] = s->labels[k] > 0 ? (float)(by * (double)slope) : 0;
+        }
+}
+
+static td_status prepare_huber(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes = (size_t)td_in_type(n, 0)->dim[0] * sizeof(double);
+    return TD_OK;
+}
+
+static td_status run_huber(const td_prepared *p, void *const *args)
+{
+    const td_huber_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 0, args[2]);
+    const int64_t all = count_positives(s.labels, s.N * s.A);
+    const float *code = args[0], *target = args[1];
+    double *part = args[4], sum = 0;
+#pragma omp parallel for if (s.N * s.A > TD_OWN_PIECE)
+    for (int64_t i = 0; i < s.N; i++)
+        part[i] = huber_picture(&s, at->delta, i, code, target) * share(at, &s, all, i);
+    for (int64_t i = 0; i < s.N; i++)
+        sum += part[i];
+    *(float *)args[3] = (float)sum;
+    return TD_OK;
+}
+
+static td_status run_huber_grad(const td_prepared *p, void *const *args)
+{
+    const td_huber_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 1, args[3]);
+    const int64_t all = count_positives(s.labels, s.N * s.A);
+    const double dloss = (double)*(const float *)args[0];
+#pragma omp parallel for if (s.N * s.A > TD_OWN_PIECE)
+    for (int64_t i = 0; i < s.N; i++)
+        huber_picture_grad(&s, (float)at->delta, dloss * share(at, &s, all, i), i, args[1], args[2],
+                           args[4]);
+    return TD_OK;
+}
+
+/* --- multibox_class_loss(scores, labels) ------------------------------------------------------ */
+
+/* scratch: of every row the largest logit, the logarithm, a sort key, and whether it is taken */
+typedef struct {
+    float *largest, *log_sum;
+    uint64_t *key;
+    uint8_t *is_taken;
+} multibox;
+
+static size_t multibox_rows(const td_node *n)
+{
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    return (size_t)(t->dim[0] * t->dim[1]);
+}
+
+static td_status prepare_multibox(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes =
+        multibox_rows(n) * (sizeof(uint64_t) + 2 * sizeof(float) + sizeof(uint8_t));
+    return TD_OK;
+}
+
+static multibox multibox_at(void *scratch, size_t rows)
+{
+    multibox m = { .key = scratch };
+    m.largest = (float *)(void *)(m.key + rows);
+    m.log_sum = m.largest + rows;
+    m.is_taken = (uint8_t *)(m.log_sum + rows);
+    return m;
+}
+
+/* cross-entropy of row k for column c: never negative, or NaN */
+static float loss_at(const multibox *m, const anchors *s, const float *x, int64_t k, int64_t c)
+{
+    return m->log_sum[k] + (m->largest[k] - x[k * s->width + c]);
+}
+
+/* larger losses and, of equal ones, lower anchors have larger keys; NaN the largest */
+static uint64_t key_of(float loss, int64_t anchor)
+{
+    uint32_t bits;
+    if (isnan(loss))
+        loss = INFINITY;
+    memcpy(&bits, &loss, sizeof bits);
+    return (uint64_t)bits << 32 | ~(uint32_t)anchor;
+}
+
+/* Hoare's selection: the k-th largest of n different keys, k from 0; changes their order */
+static uint64_t select_key(uint64_t *key, int64_t n, int64_t k)
+{
+    int64_t lo = 0, hi = n - 1;
+    while (lo < hi) {
+        const uint64_t pivot = key[lo + (hi - lo) / 2];
+        int64_t i = lo, j = hi;
+        while (i <= j) {
+            while (key[i] > pivot)
+                i++;
+            while (key[j] < pivot)
+                j--;
+            if (i <= j) {
+                const uint64_t t = key[i];
+                key[i++] = key[j];
+                key[j--] = t;
+            }
+        }
+        if (k <= j)
+            hi = j;
+        else if (k >= i)
+            lo = i;
+        else
+            return pivot;
+    }
+    return key[k];
+}
+
+/* one picture: sets is_taken; returns its positives */
+static int64_t mine(const multibox *m, const anchors *s, int64_t picture, int ratio, const float *x)
+{
+    const int64_t from = picture * s->A;
+    uint64_t *key = m->key + from, bound = 0;
+    int64_t positives = 0;
+    for (int64_t i = 0; i < s->A; i++) {
+        const int64_t c = column(s->labels[from + i], s->width);
+        key[i] = key_of(c > 0 ? 0 : loss_at(m, s, x, from + i, 0), i);
+        m->is_taken[from + i] = c > 0;
+        positives += c > 0;
+    }
+    const int64_t wanted = smaller(ratio * positives, s->A);
+    if (wanted == 0)
+        return positives;
+    bound = select_key(key, s->A, wanted - 1);
+    for (int64_t i = 0; i < s->A; i++)
+        if (key[i] >= bound)
+            m->is_taken[from + (int64_t)(uint32_t) ~(uint32_t)key[i]] = 1;
+    return positives;
+}
+
+static void all_log_sums(const multibox *m, const anchors *s, const float *x)
+{
+    const int64_t rows = s->N * s->A;
+    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+#pragma omp parallel for if (rows > BLOCK)
+    for (int64_t i = 0; i < rows; i += BLOCK)
+        f->log_sums(smaller(BLOCK, rows - i), s->width, x + i * s->width, m->largest + i,
+                    m->log_sum + i);
+}
+
+static td_status run_multibox(const td_prepared *p, void *const *args)
+{
+    const td_multibox_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 0, args[1]);
+    const multibox m = multibox_at(args[3], multibox_rows(p->node));
+    const float *x = args[0];
+    double sum = 0;
+    all_log_sums(&m, &s, x);
+    for (int64_t i = 0; i < s.N; i++) {
+        const int64_t positives = mine(&m, &s, i, at->ratio, x);
+        double of_picture = 0;
+        for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
+            if (m.is_taken[k])
+                of_picture += (double)loss_at(&m, &s, x, k, column(s.labels[k], s.width));
+        sum += positives > 0 ? of_picture / (double)positives : 0;
+    }
+    *(float *)args[2] = (float)(sum / (double)s.N);
+    return TD_OK;
+}
+
+static void multibox_row_grad(const multibox *m, const anchors *s, int64_t k, float by,
+                              const float *x, float *dx)
+{
+    float *row = dx + k * s->width;
+    if (!m->is_taken[k] || by == 0) {
+        memset(row, 0, (size_t)s->width * sizeof *row);
+        return;
+    }
+    td_own_detection_simd_at(0)->softmax(s->width, x + k * s->width, m->largest[k], m->log_sum[k],
+                                         by, row);
+    row[column(s->labels[k], s->width)] -= by;
+}
+
+static td_status run_multibox_grad(const td_prepared *p, void *const *args)
+{
+    const td_multibox_attr *at = p->node->attr;
+    const anchors s = anchors_of(p->node, 1, args[2]);
+    const multibox m = multibox_at(args[4], multibox_rows(p->node));
+    const double dloss = (double)*(const float *)args[0];
+    const float *x = args[1];
+    float *dx = args[3];
+    all_log_sums(&m, &s, x);
+#pragma omp parallel for if (s.N * s.A > BLOCK)
+    for (int64_t i = 0; i < s.N; i++) {
+        const int64_t positives = mine(&m, &s, i, at->ratio, x);
+        const double by = positives > 0 ? dloss / (double)positives / (double)s.N : 0;
+        for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
+            multibox_row_grad(&m, &s, k, (float)by, x, dx);
+    }
+    return TD_OK;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------ */
+
+TD_OWN_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
+TD_OWN_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
+TD_OWN_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber);
+TD_OWN_KERNEL(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
+TD_OWN_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
+TD_OWN_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);

@@ -1,0 +1,79 @@
+/*
+ * native_grouped_simd.c -- native_grouped.inc compiled for float32 and bf16, and the choice
+ */
+#include "backend/native/native_grouped.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define LANES TD_GROUPED_LANES
+#define TAPS  TD_GROUPED_TAPS
+
+#define PASTE2(a, b)        a##_##b
+#define PASTE(a, b)         PASTE2(a, b)
+#define NAME(id)            PASTE(id, KIND)
+#define PASTE4(a, b, c, d)  a##_##b##_##c##_##d
+#define NAME3_(id, k, w, s) PASTE4(id, k, w, s)
+#define NAME3(id, w, s)     NAME3_(id, KIND, w, s)
+
+#define VECTOR 64 /* bytes */
+
+/* rows of pictures made ready for the loops, on the stack: most of a first-level cache */
+#define STORE_BYTES 30720
+
+/* outputs of a row that grad_w takes at once: 4 rows of them and one of inputs fit into the store,
+   (56 x 2 + 1) 128 + 4 x 56 x 64 bytes */
+#define OUTPUTS_MAX 56
+
+/* lanes_W_N[j]: which lane goes where, a group of W having N lanes in a pixel: all get lane j */
+#define FROM(w, n, j, l) ((l) / (w) * (n) + (j))
+#define FOUR(w, n, j, l)                                                                           \
+    FROM(w, n, j, l), FROM(w, n, j, l + 1), FROM(w, n, j, l + 2), FROM(w, n, j, l + 3)
+#define ROW(w, n, j)                                                                               \
+    {                                                                                              \
+        FOUR(w, n, j, 0), FOUR(w, n, j, 4), FOUR(w, n, j, 8), FOUR(w, n, j, 12)                    \
+    }
+#define TABLE static const _Alignas(VECTOR) int32_t
+/* clang-format off */
+TABLE lanes_4_2[][LANES] = { ROW(4, 2, 0), ROW(4, 2, 1) };
+TABLE lanes_4_4[][LANES] = { ROW(4, 4, 0), ROW(4, 4, 1), ROW(4, 4, 2), ROW(4, 4, 3) };
+TABLE lanes_8_4[][LANES] = { ROW(8, 4, 0), ROW(8, 4, 1), ROW(8, 4, 2), ROW(8, 4, 3) };
+TABLE lanes_8_8[][LANES] = { ROW(8, 8, 0), ROW(8, 8, 1), ROW(8, 8, 2), ROW(8, 8, 3),
+                             ROW(8, 8, 4), ROW(8, 8, 5), ROW(8, 8, 6), ROW(8, 8, 7) };
+/* clang-format on */
+
+#define KIND    f32
+#define IS_HALF 0
+#define TARGET  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#include "backend/native/native_grouped.inc"
+#undef TARGET
+#undef IS_HALF
+#undef KIND
+
+#define KIND    bf16
+#define IS_HALF 1
+#define TARGET  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#include "backend/native/native_grouped.inc"
+#undef TARGET
+#undef IS_HALF
+#undef KIND
+
+const td_grouped_loops *td_grouped_loops_for(td_dtype dtype)
+{
+    if (strncmp(td_half_simd_at(0)->name, "avx512", 6) != 0)
+        return NULL;
+    if (dtype == TD_DT_F32)
+        return &loops_f32;
+    return dtype == TD_DT_BF16 && __builtin_cpu_supports("avx512bf16") ? &loops_bf16 : NULL;
+}
+#else
+const td_grouped_loops *td_grouped_loops_for(td_dtype dtype)
+{
+    (void)dtype;
+    return NULL;
+}
+#endif

@@ -1,0 +1,371 @@
+/*
+ * native_heads.c -- biases of channels, enlarged pictures, a detector's heads as one table
+ *
+ * All on channel blocks (native.h).  Heads may have channels that do not fill their last block:
+ * what lies behind them in memory is zeros, is left out of tables, and is written as zeros.
+ *
+ * A table's rows of a pixel lie together (order pixel) or far apart (order channel); either way a
+ * pixel's channels are collected in float32 first.  Sums for the biases are made of TILE pixels in
+ * float32, of tiles in float64 and always in the same order: the bits do not depend on threads.
+ */
+#include <string.h>
+
+#include "backend/native/native.h"
+
+#define L    TD_OWN_LANES_MAX
+#define TILE 64 /* pixels */
+
+/* --- biases ----------------------------------------------------------------------------------- */
+
+static td_status accepts_bias(const td_node *n)
+{
+    return td_own_accepts(n, td_in_type(n, 0));
+}
+
+static td_status run_bias_add(const td_prepared *p, void *const *args)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const float *bias = args[1];
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+#pragma omp parallel for collapse(2)
+    for (int64_t n = 0; n < s.N; n++)
+        for (int64_t cb = 0; cb < s.CB; cb++) {
+            td_own_coefs c = { .mean = { 0 } };
+            for (int i = 0; i < s.lanes; i++) {
+                c.scale[i] = 1;
+                c.shift[i] = bias[cb * s.lanes + i];
+            }
+            simd->norm_apply(&s.plane, &c, td_own_plane_at(&s, args[0], n, cb), NULL,
+                             td_own_plane_to(&s, args[2], n, cb), 0, NULL);
+        }
+    return TD_OK;
+}
+
+static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    float *dbias = args[1];
+    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+#pragma omp parallel for
+    for (int64_t cb = 0; cb < s.CB; cb++) {
+        const td_own_coefs c = { .mean = { 0 } };
+        double total[L] = { 0 }, sum[L], dot[L];
+        for (int64_t n = 0; n < s.N; n++) {
+            const void *dy = td_own_plane_at(&s, args[0], n, cb);
+            simd->norm_grad_sums(&s.plane, &c, dy, NULL, dy, sum, dot);
+            for (int i = 0; i < s.lanes; i++)
+                total[i] += sum[i];
+        }
+        for (int i = 0; i < s.lanes; i++)
+            dbias[cb * s.lanes + i] = (float)total[i];
+    }
+    return TD_OK;
+}
+
+/* --- nearest-neighbour resize ----------------------------------------------------------------- */
+
+static td_status accepts_resize(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(x, &s));
+    if (strcmp(x->layout, y->layout) != 0 || x->dtype != y->dtype)
+        return td_error(TD_ENOKERNEL, "operand and result do not lie alike");
+    return TD_OK;
+}
+
+static td_status run_resize(const td_prepared *p, void *const *args)
+{
+    td_own_shape x, y;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &x));
+    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &y));
+    const size_t pixel = (size_t)(x.lanes * x.each);
+#pragma omp parallel for collapse(3)
+    for (int64_t n = 0; n < x.N; n++)
+        for (int64_t cb = 0; cb < x.CB; cb++)
+            for (int64_t i = 0; i < y.H; i++) {
+                const char *from = td_own_plane_at(&x, args[0], n, cb);
+                char *to = td_own_plane_to(&y, args[1], n, cb);
+                for (int64_t j = 0; j < y.W; j++)
+                    memcpy(to + (i * y.W + j) * y.plane.stride * y.each,
+                           from + (i * x.H / y.H * x.W + j * x.W / y.W) * x.plane.stride * x.each,
+                           pixel);
+            }
+    return TD_OK;
+}
+
+/* `lanes` elements of any of the types, as float32 and back */
+static void load(const td_own_simd *f, const void *x, float *to)
+{
+    if (f->widen)
+        f->widen(f->lanes, x, to, false);
+    else
+        memcpy(to, x, (size_t)f->lanes * sizeof *to);
+}
+
+static void store(const td_own_simd *f, const float *x, void *to)
+{
+    if (f->narrow)
+        f->narrow(f->lanes, x, to, false);
+    else
+        memcpy(to, x, (size_t)f->lanes * sizeof *x);
+}
+
+/* the first index of `n` that has a source of `of` not below i */
+static int64_t first_of(int64_t i, int64_t of, int64_t n)
+{
+    return (i * n + of - 1) / of;
+}
+
+static td_status run_resize_grad(const td_prepared *p, void *const *args)
+{
+    td_own_shape x, y;
+    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &y));
+    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &x));
+    const td_own_simd *simd = td_own_simd_for(x.dtype, x.lanes);
+#pragma omp parallel for collapse(3)
+    for (int64_t n = 0; n < x.N; n++)
+        for (int64_t cb = 0; cb < x.CB; cb++)
+            for (int64_t h = 0; h < x.H; h++) {
+                const char *dy = td_own_plane_at(&y, args[0], n, cb);
+                char *dx = td_own_plane_to(&x, args[2], n, cb);
+                for (int64_t w = 0; w < x.W; w++) {
+                    float sum[L] = { 0 }, one[L];
+                    for (int64_t i = first_of(h, x.H, y.H); i < first_of(h + 1, x.H, y.H); i++)
+                        for (int64_t j = first_of(w, x.W, y.W); j < first_of(w + 1, x.W, y.W);
+                             j++) {
+                            load(simd, dy + (i * y.W + j) * y.plane.stride * y.each, one);
+                            for (int k = 0; k < x.lanes; k++)
+                                sum[k] += one[k];
+                        }
+                    store(simd, sum, dx + (h * x.W + w) * x.plane.stride * x.each);
+                }
+            }
+    return TD_OK;
+}
+
+/* --- heads ------------------------------------------------------------------------------------ */
+
+/* A head, and where its rows are in the table. */
+typedef struct {
+    int64_t N, C, CB, area; /* CB blocks of `lanes` hold C channels */
+    int lanes;
+    td_dtype dtype;
+    int64_t pixel, block, image; /* bytes from one to the next */
+    int64_t columns, anchors;    /* of a pixel */
+    bool by_channel;
+    int64_t table, start; /* rows of a picture's table, the head's first */
+} head;
+
+static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
+{
+    const int lanes = strcmp(x->layout, "aBcd16b") == 0  ? 16
+                      : strcmp(x->layout, "aBcd8b") == 0 ? 8
+                                                         : 0;
+    if (!td_own_knows(x->dtype) || x->rank != 4)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    if (!lanes)
+        return td_error(TD_ENOKERNEL, "layout is %s", *x->layout ? x->layout : "plain");
+    *h = (head){ .N = x->dim[0],
+                 .C = x->dim[1],
+                 .CB = (x->dim[1] + lanes - 1) / lanes,
+                 .area = x->dim[2] * x->dim[3],
+                 .lanes = lanes,
+                 .dtype = x->dtype,
+                 .pixel = lanes * (int64_t)td_dtype_bytes(x->dtype),
+                 .columns = a->columns,
+                 .anchors = x->dim[1] / a->columns,
+                 .by_channel = a->order == TD_JOIN_CHANNEL };
+    h->block = h->area * h->pixel;
+    h->image = h->CB * h->block;
+    return TD_OK;
+}
+
+/* a pixel's channels [CB lanes] to or from what lies in blocks */
+static void take_pixel(const head *h, const td_own_simd *f, const char *x, int64_t n, int64_t p,
+                       float *to)
+{
+    const char *from = x + n * h->image + p * h->pixel;
+    for (int64_t cb = 0; cb < h->CB; cb++)
+        load(f, from + cb * h->block, to + cb * h->lanes);
+}
+
+static void put_pixel(const head *h, const td_own_simd *f, const float *from, int64_t n, int64_t p,
+                      char *x)
+{
+    char *to = x + n * h->image + p * h->pixel;
+    for (int64_t cb = 0; cb < h->CB; cb++)
+        store(f, from + cb * h->lanes, to + cb * h->block);
+}
+
+/* the table's element that is column 0 of anchor a of a pixel */
+static int64_t row_at(const head *h, int64_t n, int64_t p, int64_t a)
+{
+    const int64_t row = h->by_channel ? a * h->area + p : p * h->anchors + a;
+    return (n * h->table + h->start + row) * h->columns;
+}
+
+/* n elements of the table's type, rounded from float32 or widened to it */
+static void write_row(const td_own_simd *wide, td_dtype dtype, const float *from, int64_t n,
+                      void *table, int64_t at)
+{
+    if (dtype == TD_DT_F32)
+        memcpy((float *)table + at, from, (size_t)n * sizeof *from);
+    else
+        wide->narrow(n, from, (uint16_t *)table + at, false);
+}
+
+static void read_row(const td_own_simd *wide, td_dtype dtype, const void *table, int64_t at,
+                     int64_t n, float *to)
+{
+    if (dtype == TD_DT_F32)
+        memcpy(to, (const float *)table + at, (size_t)n * sizeof *to);
+    else
+        wide->widen(n, (const uint16_t *)table + at, to, false);
+}
+
+#define CHANNELS_MAX 4096 /* of a head that these kernels take: two pixels are on the stack */
+
+/* channel k anchors + a is column k of row a: turned into rows, or back */
+static void turn(const head *h, bool into_rows, const float *from, float *to)
+{
+    for (int64_t a = 0; a < h->anchors; a++)
+        for (int64_t k = 0; k < h->columns; k++) {
+            const int64_t channel = k * h->anchors + a, row = a * h->columns + k;
+            to[into_rows ? row : channel] = from[into_rows ? channel : row];
+        }
+}
+
+static void join_pixel(const head *h, const td_own_simd *f, const char *x, const float *bias,
+                       int64_t n, int64_t p, td_dtype dtype, void *table)
+{
+    float channels[CHANNELS_MAX + L], rows[CHANNELS_MAX];
+    take_pixel(h, f, x, n, p, channels);
+    for (int64_t c = 0; c < h->C; c++)
+        channels[c] += bias[c];
+    if (!h->by_channel) {
+        write_row(f, dtype, channels, h->C, table, row_at(h, n, p, 0));
+        return;
+    }
+    turn(h, true, channels, rows);
+    for (int64_t a = 0; a < h->anchors; a++)
+        write_row(f, dtype, rows + a * h->columns, h->columns, table, row_at(h, n, p, a));
+}
+
+static td_status run_join(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *y = &n->out[0]->type;
+    int64_t start = 0;
+    for (int k = 0; k < n->n_in; k += 2) {
+        head h;
+        TD_TRY(head_of(td_in_type(n, k), n->attr, &h));
+        const td_own_simd *f = td_own_simd_for(h.dtype, h.lanes);
+        const char *x = args[k];
+        const float *bias = args[k + 1];
+        h.table = y->dim[1];
+        h.start = start;
+#pragma omp parallel for collapse(2) if (h.area > TILE)
+        for (int64_t i = 0; i < h.N; i++)
+            for (int64_t at = 0; at < h.area; at++)
+                join_pixel(&h, f, x, bias, i, at, y->dtype, args[n->n_in]);
+        start += h.area * h.anchors;
+    }
+    return TD_OK;
+}
+
+static void part_pixel(const head *h, const td_own_simd *f, const void *table, td_dtype dtype,
+                       int64_t n, int64_t p, float *sum, char *x)
+{
+    float channels[CHANNELS_MAX + L], rows[CHANNELS_MAX];
+    if (h->by_channel) {
+        for (int64_t a = 0; a < h->anchors; a++)
+            read_row(f, dtype, table, row_at(h, n, p, a), h->columns, rows + a * h->columns);
+        turn(h, false, rows, channels);
+    } else {
+        read_row(f, dtype, table, row_at(h, n, p, 0), h->C, channels);
+    }
+    for (int64_t c = 0; c < h->C; c++)
+        sum[c] += channels[c];
+    memset(channels + h->C, 0, (size_t)(h->CB * h->lanes - h->C) * sizeof *channels);
+    put_pixel(h, f, channels, n, p, x);
+}
+
+static int64_t n_tiles(const head *h)
+{
+    return (h->area + TILE - 1) / TILE;
+}
+
+static td_status run_join_grad(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_join_attr *a = n->attr;
+    const td_type *dy = td_in_type(n, 0);
+    head h;
+    TD_TRY(head_of(&n->out[0]->type, a, &h));
+    const td_own_simd *f = td_own_simd_for(h.dtype, h.lanes);
+    float *sums = args[n->n_in + n->n_out], *dbias = args[n->n_in + 1];
+    const int64_t tiles = n_tiles(&h);
+    h.table = dy->dim[1];
+    h.start = a->start;
+#pragma omp parallel for collapse(2) if (h.area > TILE)
+    for (int64_t i = 0; i < h.N; i++)
+        for (int64_t t = 0; t < tiles; t++) {
+            float *sum = sums + (i * tiles + t) * h.C;
+            const int64_t end = (t + 1) * TILE < h.area ? (t + 1) * TILE : h.area;
+            memset(sum, 0, (size_t)h.C * sizeof *sum);
+            for (int64_t at = t * TILE; at < end; at++)
+                part_pixel(&h, f, args[0], dy->dtype, i, at, sum, args[n->n_in]);
+        }
+    for (int64_t c = 0; c < h.C; c++) {
+        double total = 0;
+        for (int64_t t = 0; t < h.N * tiles; t++)
+            total += (double)sums[t * h.C + c];
+        dbias[c] = (float)total;
+    }
+    return TD_OK;
+}
+
+static td_status check_head(const td_type *x, const td_join_attr *a, const td_type *table)
+{
+    head h;
+    TD_TRY(head_of(x, a, &h));
+    if (h.C > CHANNELS_MAX)
+        return td_error(TD_ENOKERNEL, "a head has %lld channels", (long long)h.C);
+    if (table->dtype != TD_DT_F32 && table->dtype != x->dtype)
+        return td_error(TD_ENOKERNEL, "the table is %s", td_dtype_name(table->dtype));
+    return TD_OK;
+}
+
+static td_status accepts_join(const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i += 2) {
+        TD_TRY(check_head(td_in_type(n, i), n->attr, &n->out[0]->type));
+        if (td_in_type(n, i + 1)->dtype != TD_DT_F32)
+            return td_error(TD_ENOKERNEL, "bias %d is %s", i / 2,
+                            td_dtype_name(td_in_type(n, i + 1)->dtype));
+    }
+    return TD_OK;
+}
+
+static td_status accepts_join_grad(const td_node *n)
+{
+    return check_head(&n->out[0]->type, n->attr, td_in_type(n, 0));
+}
+
+static td_status prepare_join_grad(const td_node *n, td_prepared *out)
+{
+    head h;
+    TD_TRY(head_of(&n->out[0]->type, n->attr, &h));
+    out->scratch_bytes = (size_t)(h.N * n_tiles(&h) * h.C) * sizeof(float);
+    return TD_OK;
+}
+
+TD_OWN_KERNEL(bias_add, accepts_bias, NULL, run_bias_add);
+TD_OWN_KERNEL(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
+TD_OWN_KERNEL(resize_nearest, accepts_resize, NULL, run_resize);
+TD_OWN_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
+TD_OWN_KERNEL(join_heads, accepts_join, NULL, run_join);
+TD_OWN_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);

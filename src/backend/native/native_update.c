@@ -1,0 +1,208 @@
+/*
+ * native_update.c -- the optimiser's step: one stream over memory, half copies of the weight
+ * included
+ *
+ * A copy that lies as the weight does is written on the way (own_sgd, own_rmsprop).  Convolutions
+ * in half want their filters in other layouts, tile by tile (own_sgd_copies, own_rmsprop_copies;
+ * native_tiles.c).  The two optimisers differ in their numbers and in one more tensor.
+ */
+#include <string.h>
+
+#include "backend/native/native.h"
+#include "base/arena.h"
+
+enum { W, V, G, LR, SQUARE }; /* operands; SQUARE of rmsprop; then inverse, finite, copies */
+
+static int copy_of(const td_node *n)
+{
+    return td_op_first_copy(n->op);
+}
+
+static bool is_tensor(const td_node *n, int i)
+{
+    return i < LR || (i == SQUARE && n->op == &td_op_rmsprop);
+}
+
+/* w, v, g and square alike; lr, inverse and finite one number each */
+static td_status check_operands(const td_node *n)
+{
+    const td_type *w = td_in_type(n, W);
+    for (int i = 0; i < n->n_in && i < copy_of(n); i++) {
+        const td_type *t = td_in_type(n, i);
+        if (is_tensor(n, i) && (!td_type_equal(t, w) || w->dtype != TD_DT_F32))
+            return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
+        if (!is_tensor(n, i) && (t->dtype != TD_DT_F32 || td_type_count(t) != 1))
+            return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
+    }
+    return TD_OK;
+}
+
+static td_status check_half(const td_type *copy)
+{
+    return td_dtype_is_half(copy->dtype)
+               ? TD_OK
+               : td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
+}
+
+static td_own_step numbers_of(const td_node *n)
+{
+    if (n->op == &td_op_rmsprop) {
+        const td_rmsprop_attr *at = n->attr;
+        return (td_own_step){
+            .momentum = at->momentum, .decay = at->decay, .alpha = at->alpha, .eps = at->eps
+        };
+    }
+    const td_sgd_attr *at = n->attr;
+    return (td_own_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
+}
+
+/* what a step reads and writes; copies apart */
+typedef struct {
+    td_own_step a;
+    float *w, *v, *square; /* square NULL: sgd */
+    const float *g;
+    const td_own_simd *wide, *half; /* half: of the copies' type */
+} update;
+
+/* this step's numbers; false: nothing is to be written */
+static bool begin(const td_node *n, void *const *args, update *out)
+{
+    const int inverse = copy_of(n) - 2, finite = copy_of(n) - 1;
+    const bool has_copy = n->n_in > copy_of(n);
+    *out = (update){ .a = numbers_of(n),
+                     .w = args[W],
+                     .v = args[V],
+                     .g = args[G],
+                     .square = n->op == &td_op_rmsprop ? args[SQUARE] : NULL,
+                     .wide = td_own_simd_for(TD_DT_F32, 16) };
+    out->half = has_copy ? td_own_simd_for(td_in_type(n, copy_of(n))->dtype, 16) : out->wide;
+    out->a.lr = *(const float *)args[LR];
+    out->a.inverse = n->n_in > inverse ? *(const float *)args[inverse] : 1;
+    return n->n_in <= finite || *(const float *)args[finite] != 0;
+}
+
+/* elements [i, i + n), a piece that the first cache holds; `copy` may be NULL */
+static void piece(const update *u, int64_t i, int64_t n, uint16_t *copy)
+{
+    if (!u->square) {
+        u->half->sgd(n, &u->a, u->w + i, u->v + i, u->g + i, copy);
+        return;
+    }
+    u->wide->rmsprop(n, &u->a, u->w + i, u->v + i, u->g + i, u->square + i);
+    if (copy)
+        u->half->narrow(n, u->w + i, copy, false);
+}
+
+/* --- no copy, or one that lies as the weight does --------------------------------------------- */
+
+static td_status accepts_plain(const td_node *n)
+{
+    TD_TRY(check_operands(n));
+    if (n->n_in <= copy_of(n))
+        return TD_OK;
+    if (n->n_in > copy_of(n) + 1)
+        return td_error(TD_ENOKERNEL, "there are two copies");
+    TD_TRY(check_half(td_in_type(n, copy_of(n))));
+    if (strcmp(td_in_type(n, copy_of(n))->layout, td_in_type(n, W)->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");
+    return TD_OK;
+}
+
+static td_status run_plain(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    update u;
+    if (!begin(n, args, &u))
+        return TD_OK;
+    uint16_t *copy = n->n_in > copy_of(n) ? args[copy_of(n)] : NULL;
+    const int64_t count = td_type_padded_count(td_in_type(n, W));
+#pragma omp parallel for if (count > TD_OWN_PIECE)
+    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
+        piece(&u, i, td_own_piece(i, count), copy ? copy + i : NULL);
+    return TD_OK;
+}
+
+const td_kernel td_own_sgd = {
+    .name = "own_sgd", .op = &td_op_sgd, .accepts = accepts_plain, .run = run_plain
+};
+const td_kernel td_own_rmsprop = {
+    .name = "own_rmsprop", .op = &td_op_rmsprop, .accepts = accepts_plain, .run = run_plain
+};
+
+/* --- copies in other layouts ------------------------------------------------------------------ */
+
+#define COPIES_MAX 2
+
+typedef struct {
+    int n_copies;
+    td_own_tiles to[COPIES_MAX];
+} copies_state;
+
+static td_status accepts_copies(const td_node *n)
+{
+    const int first = copy_of(n);
+    if (n->n_in <= first)
+        return td_error(TD_ENOKERNEL, "there is no copy");
+    TD_TRY(check_operands(n));
+    for (int i = first; i < n->n_in; i++) {
+        TD_TRY(check_half(td_in_type(n, i)));
+        TD_TRY(td_own_tiles_check(td_in_type(n, W), td_in_type(n, i)));
+        if (td_in_type(n, i)->dtype != td_in_type(n, first)->dtype)
+            return td_error(TD_ENOKERNEL, "the copies are of two types");
+    }
+    return TD_OK;
+}
+
+static void release(td_prepared *p)
+{
+    copies_state *s = p->state;
+    for (int c = 0; s && c < COPIES_MAX; c++)
+        td_own_tiles_release(&s->to[c]);
+    td_free(s);
+    p->state = NULL;
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    copies_state *s = TD_NEW(copies_state);
+    td_status st = s ? TD_OK : TD_ENOMEM;
+    out->state = s;
+    if (s)
+        s->n_copies = n->n_in - copy_of(n);
+    for (int c = 0; st == TD_OK && c < s->n_copies; c++)
+        st = td_own_tiles_make(td_in_type(n, W), td_in_type(n, copy_of(n) + c), &s->to[c]);
+    if (st != TD_OK)
+        release(out);
+    return st;
+}
+
+static td_status run_copies(const td_prepared *p, void *const *args)
+{
+    const copies_state *s = p->state;
+    void *const *copies = args + copy_of(p->node);
+    update u;
+    if (!begin(p->node, args, &u))
+        return TD_OK;
+    const int64_t tile = s->to[0].tile, n_tiles = s->to[0].n_tiles;
+    const int64_t group = TD_OWN_PIECE / tile; /* tiles of one job */
+#pragma omp parallel for if (n_tiles > group)
+    for (int64_t k = 0; k < n_tiles; k += group) {
+        _Alignas(64) uint16_t half[TD_OWN_PIECE];
+        const int64_t m = n_tiles - k < group ? n_tiles - k : group;
+        piece(&u, k * tile, m * tile, half);
+        for (int c = 0; c < s->n_copies; c++)
+            td_own_tiles_put(&s->to[c], k, m, half, copies[c]);
+    }
+    return TD_OK;
+}
+
+#define COPIES(op_)                                                                                \
+    const td_kernel td_own_##op_##_copies = { .name = "own_" #op_ "_copies",                       \
+                                              .op = &td_op_##op_,                                  \
+                                              .accepts = accepts_copies,                           \
+                                              .prepare = prepare,                                  \
+                                              .run = run_copies,                                   \
+                                              .release = release }
+
+COPIES(sgd);
+COPIES(rmsprop);

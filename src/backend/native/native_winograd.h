@@ -1,0 +1,61 @@
+/*
+ * native_winograd.h -- 3 x 3 convolutions by Winograd's F(4 x 4, 3 x 3): geometry and inner loops
+ *
+ * A picture is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  What is worked
+ * on at a time is a run of tiles, counted through all pictures, row by row:
+ *
+ *     input     x, aBcd16b or acdb         ->  v [36][C/16][room][16]
+ *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
+ *     output    m, bias, residual          ->  y, as x
+ *
+ * `room` is the number of tiles that v and m have room for.
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
+#define TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
+
+#include "ops/ops.h"
+
+/* How a picture lies: elements from one pixel, one block of 16 channels to the next. */
+typedef struct {
+    int64_t pixel, block;
+} td_own_wino_picture;
+
+typedef struct {
+    int64_t N, C, H, W, K, P, Q, pad;
+    int64_t rows, cols; /* tiles of a picture */
+    int64_t room;
+    td_own_wino_picture x, y;
+    bool relu;
+    float cap; /* with relu: of the results */
+} td_own_wino;
+
+/* Where results go; channels of one block of 16. */
+typedef struct {
+    const float *bias;     /* [16], or NULL */
+    const float *residual; /* as y, or NULL */
+    float *y;
+    int64_t block; /* which of the K/16 */
+} td_own_wino_end;
+
+/* Inner loops for one instruction set. */
+typedef struct {
+    const char *isa;
+    int tiles;  /* a product takes at most so many */
+    int blocks; /* and so many blocks of 16 filters */
+
+    /* `n` tiles from tile `first` on, all channels */
+    void (*input)(const td_own_wino *w, int64_t first, int64_t n, const float *x, float *v);
+
+    /* one of the 36 products: v and m of that point, `blocks` blocks of u u_step apart */
+    void (*product)(const td_own_wino *w, int tiles, int blocks, const float *v, const float *u,
+                    int64_t u_step, float *m);
+
+    /* m of one block; its points are m_step apart */
+    void (*output)(const td_own_wino *w, int64_t first, int64_t n, const float *m, int64_t m_step,
+                   const td_own_wino_end *end);
+} td_own_wino_simd;
+
+/** All that this machine can run, the best first; NULL past the end. */
+const td_own_wino_simd *td_own_wino_simd_at(int i);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * benchmark/benchmark_feed.h -- batches for steps that are to be timed: of a data set, or made up
+ *
+ *     td_feed f = { 0 };
+ *     TD_TRY(td_feed_open(&opts, &model, &f));         settles the model's classes and image size
+ *     for (...)
+ *         TD_TRY(td_feed_next(&f, program, &images));  images, labels and targets are bound
+ *     TD_TRY(td_feed_check(&f));                       were there too many unreadable images?
+ *     td_feed_release(&f);
+ */
+#ifndef TD_BENCHMARK_BENCHMARK_FEED_H
+#define TD_BENCHMARK_BENCHMARK_FEED_H
+
+#include "comm/comm.h"
+#include "optim/synthetic_step.h"
+#include "tandem/data.h"
+#include "tandem/train.h"
+
+typedef struct {
+    const td_input_opts *input; /* no `data`, or back end synthetic: made-up batches */
+    int batch;                  /* of a rank */
+    bool is_training;           /* labels and targets are wanted; the split train, else val */
+    td_comm *comm;              /* NULL: one rank */
+} td_feed_opts;
+
+typedef struct {
+    td_feed_opts o;
+    td_dataset *ds;
+    td_loader *ld; /* NULL: made-up batches */
+    td_synthetic made_up;
+    bool is_detector;
+    double wait_s; /* seconds that the last td_feed_next waited */
+} td_feed;
+
+/** Is a data set named that is to be read? */
+bool td_feed_has_data(const td_input_opts *input);
+
+/**
+ * Open the data set, if one is named.  `model` is completed: image size, and classes where they are
+ * open.  Release *out whatever happens.
+ *   TD_ENOTFOUND, TD_EFORMAT  of td_dataset_open
+ *   TD_ESHAPE  more classes than the network has
+ *   TD_EARG    fewer images than a batch
+ */
+td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out) TD_CHECKED;
+
+/**
+ * The next full batch, at the end of the data from their beginning again; *images [batch, 3, S, S],
+ * lent until the next call.  Of training, images, labels and targets are bound to `p`, else images
+ * alone; `p` NULL: nothing is.
+ */
+td_status td_feed_next(td_feed *f, td_program *p, const float **images) TD_CHECKED;
+
+/** TD_EFORMAT: the ranks together met more unreadable images than may be. */
+td_status td_feed_check(const td_feed *f) TD_CHECKED;
+
+void td_feed_release(td_feed *f);
+
+#endif

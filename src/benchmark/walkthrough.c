@@ -1,0 +1,171 @@
+/*
+ * walkthrough.c -- the four steps of an article, one after the other
+ *
+ *     float32 at B  ->  mixed at B  ->  mixed and fused at B  ->  mixed and fused at 2 B
+ *
+ * After NVIDIA, "Automatic Mixed Precision for NVIDIA Tensor Core Architecture in TensorFlow": half
+ * precision alone, then XLA on top of it, then the batch that the memory saved leaves room for.
+ * What XLA does there the pass `fuse` does here, neighbours that touch the same memory becoming one
+ * kernel; so the first two steps leave it out.  Layouts are chosen in all four, as TensorFlow does
+ * without XLA, too.
+ *
+ * Each step is a process of its own: the peak of a process's memory never falls.
+ */
+#include "benchmark/benchmark.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/child.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "pass/amp.h"
+
+enum { STEPS = 4 };
+
+static const struct {
+    const char *name, *article; /* what the article calls it */
+    bool is_mixed, is_fused;
+    int times; /* the batch */
+} steps[STEPS] = {
+    { "float32", "FP32", false, false, 1 },
+    { "mixed", "AMP", true, false, 1 },
+    { "mixed, fused", "AMP + XLA", true, true, 1 },
+    { "mixed, fused, twice the batch", "AMP + XLA, larger batch", true, true, 2 },
+};
+
+typedef struct {
+    char options[160];
+    char precision[8];
+    int batch;
+    double median, min, max; /* images/s */
+    double peak_bytes, planned_bytes;
+    td_text json; /* the measurement */
+} result;
+
+/* --- one step --------------------------------------------------------------------------------- */
+
+static td_status measure(void *ctx, td_text *out)
+{
+    return td_benchmark_network(ctx, out);
+}
+
+/* the options of a step; `skip` holds its list of passes left out, if that is not the caller's */
+static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_t room,
+                            td_benchmark_opts *out)
+{
+    *out = *o;
+    out->batch_size = o->batch_size * steps[i].times;
+    out->bound = out->kernels = false;
+    if (!steps[i].is_mixed)
+        out->amp = (td_amp_opts){ .precision = TD_PRECISION_FP32 };
+    else if (o->amp.precision == TD_PRECISION_DEFAULT)
+        out->amp.precision = TD_PRECISION_BF16;
+    if (steps[i].is_fused)
+        return TD_OK;
+    int n = snprintf(skip, room, "%s%sfuse", o->skip_passes ? o->skip_passes : "",
+                     o->skip_passes ? "," : "");
+    out->skip_passes = skip;
+    return n >= 0 && (size_t)n < room
+               ? TD_OK
+               : td_error(TD_EUSAGE, "--skip-passes: '%.40s...' is too long", o->skip_passes);
+}
+
+static td_status read_result(result *r)
+{
+    td_status st = TD_OK;
+    td_json *doc;
+    const char *precision;
+    TD_TRY(td_json_parse(td_text_get(&r->json), r->json.len, "benchmark", &doc));
+    const td_json *speed = td_json_get(doc, "images_per_s");
+    if (!speed)
+        TD_OUT(td_error(TD_EFORMAT, "benchmark: no images_per_s"));
+    TD_OUT(td_json_number(speed, "median", &r->median));
+    TD_OUT(td_json_number(speed, "min", &r->min));
+    TD_OUT(td_json_number(speed, "max", &r->max));
+    TD_OUT(td_json_number(doc, "peak_memory_bytes", &r->peak_bytes));
+    TD_OUT(td_json_number(doc, "planned_memory_bytes", &r->planned_bytes));
+    TD_OUT(td_json_text(doc, "precision", &precision));
+    snprintf(r->precision, sizeof r->precision, "%s", precision);
+out:
+    td_json_free(doc);
+    return st;
+}
+
+static td_status run_step(const td_benchmark_opts *o, int i, result *r)
+{
+    char skip[256];
+    td_benchmark_opts step;
+    TD_TRY(options_of(o, i, skip, sizeof skip, &step));
+    td_log(TD_LOG_INFO, "benchmark", "step %d of %d: %s, batch %d", i + 1, STEPS, steps[i].name,
+           step.batch_size);
+    TD_TRY_MSG(td_child_run(measure, &step, &r->json), "step %d, %s", i + 1, steps[i].name);
+    TD_TRY(read_result(r));
+    r->batch = step.batch_size;
+    int n = snprintf(r->options, sizeof r->options, "-b %d --precision %s", r->batch, r->precision);
+    if (step.skip_passes && n > 0)
+        snprintf(r->options + n, sizeof r->options - (size_t)n, " --skip-passes %s",
+                 step.skip_passes);
+    return TD_OK;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
+{
+    td_text_add(out, "%-30s %-44s %9s %9s %9s %8s %9s %10s\n", "step", "options", "images/s", "min",
+                "max", "speed-up", "peak MB", "planned MB");
+    for (int i = 0; i < STEPS; i++)
+        td_text_add(out, "%-30s %-44s %9.2f %9.2f %9.2f %7.2fx %9.1f %10.1f\n", steps[i].name,
+                    r[i].options, r[i].median, r[i].min, r[i].max, r[i].median / r[0].median,
+                    r[i].peak_bytes / 1e6, r[i].planned_bytes / 1e6);
+    td_text_add(out,
+                "\nimages/s: median, slowest and fastest of %d iterations after %d that do not "
+                "count\npeak: the most that was resident in the step's own process\nfused: by the "
+                "pass fuse, which stands for XLA\n",
+                o->iters, o->warmup);
+}
+
+static void show_json(const result *r, td_text *out)
+{
+    td_text_add(out, "{\"walkthrough\": [");
+    for (int i = 0; i < STEPS; i++) {
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "step", steps[i].name);
+        td_json_add_text(out, "article", steps[i].article);
+        td_json_add_text(out, "options", r[i].options);
+        td_text_add(out, ", \"is_fused\": %s", steps[i].is_fused ? "true" : "false");
+        td_json_add(out, "speedup", r[i].median / r[0].median);
+        td_text_add(out, ", \"result\": %s}", td_text_get(&r[i].json));
+    }
+    td_text_add(out, "]}");
+}
+
+static td_status check(const td_benchmark_opts *o)
+{
+    if (o->amp.precision != TD_PRECISION_DEFAULT && o->amp.precision != TD_PRECISION_BF16 &&
+        o->amp.precision != TD_PRECISION_FP16)
+        return td_error(TD_EUSAGE, "--walkthrough compares fp32 with a half type, --precision bf16 "
+                                   "or fp16");
+    if (o->batch_size > (1 << 20) / 2)
+        return td_error(TD_EUSAGE, "--batch-size: twice '%d' is too large", o->batch_size);
+    return TD_OK;
+}
+
+td_status td_benchmark_walkthrough(const td_benchmark_opts *o, td_text *out)
+{
+    td_status st = TD_OK;
+    result r[STEPS] = { { .batch = 0 } };
+    TD_TRY(check(o));
+    for (int i = 0; i < STEPS; i++)
+        TD_OUT(run_step(o, i, &r[i]));
+    if (o->as_table)
+        show_text(o, r, out);
+    else
+        show_json(r, out);
+    st = td_text_status(out);
+out:
+    for (int i = 0; i < STEPS; i++)
+        td_text_release(&r[i].json);
+    return st;
+}

@@ -1,0 +1,396 @@
+/*
+ * checkpoint.c -- state to file and back
+ */
+#include "checkpoint/checkpoint.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "checkpoint/weights.h"
+#include "model/arch.h"
+#include "model/own_graph.h"
+
+#define VERSION "1"
+
+enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest that a file alone may ask for */
+
+static td_status set_number(td_tensors *t, const char *key, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return td_tensors_set_meta(t, key, text);
+}
+
+/* a network of the user's own travels with its weights, as the graph text itself */
+static td_status set_graph(td_tensors *t, const td_model_opts *model)
+{
+    char *text;
+    size_t n;
+    TD_TRY(td_model_graph_text(model, &text));
+    if (text) {
+        const td_status st = td_tensors_set_meta(t, "tandem.graph", text);
+        td_text_free(text);
+        return st;
+    }
+    if (model->model_text)
+        return td_tensors_set_meta(t, "tandem.graph", model->model_text);
+    TD_TRY(td_file_read(model->model, (size_t)64 << 20, &text, &n));
+    td_status st = td_tensors_set_meta(t, "tandem.graph", text);
+    td_free(text);
+    return st;
+}
+
+static td_status set_categories(td_tensors *t, const td_weight_facts *f)
+{
+    td_text ids = { 0 };
+    td_text_add(&ids, "[");
+    for (int i = 0; i < f->n_names; i++)
+        td_text_add(&ids, i ? ", %lld" : "%lld", (long long)f->categories[i]);
+    td_text_add(&ids, "]");
+    td_status st = td_text_status(&ids);
+    if (st == TD_OK)
+        st = td_tensors_set_meta(t, "tandem.categories", td_text_get(&ids));
+    td_text_release(&ids);
+    return st;
+}
+
+static td_status set_facts(td_tensors *t, const char *kind, const td_weight_facts *f)
+{
+    td_status st = TD_OK;
+    td_text names = { 0 };
+    TD_OUT(td_tensors_set_meta(t, "format", "pt")); /* what Hugging Face's loaders look for */
+    TD_OUT(td_tensors_set_meta(t, "tandem.kind", kind));
+    TD_OUT(td_tensors_set_meta(t, "tandem.version", VERSION));
+    if (f->model->model || f->model->model_text)
+        TD_OUT(set_graph(t, f->model));
+    else
+        TD_OUT(td_tensors_set_meta(t, "tandem.arch", f->model->arch));
+    TD_OUT(set_number(t, "tandem.num_classes", f->num_classes));
+    if (f->model->image_size)
+        TD_OUT(set_number(t, "tandem.image_size", f->model->image_size));
+    TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
+    if (f->model->variant == TD_VARIANT_TENSORFLOW)
+        TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
+    if (td_model_detector(f->model))
+        TD_OUT(td_tensors_set_meta(t, "tandem.backbone", f->model->backbone));
+    if (f->n_names) {
+        TD_OUT(td_classes_to_json(f->n_names, f->names, &names));
+        TD_OUT(td_tensors_set_meta(t, "tandem.classes", td_text_get(&names)));
+    }
+    if (f->n_names && f->categories)
+        TD_OUT(set_categories(t, f));
+out:
+    td_text_release(&names);
+    return st;
+}
+
+/* a number, or null where it is none: JSON knows no others */
+static void add_real(td_text *j, const char *key, double value)
+{
+    td_text_add(j, ", \"%s\": ", key);
+    td_text_add(j, isfinite(value) ? "%.17g" : "null", value);
+}
+
+static void add_scaler(td_text *j, const td_run_state *s)
+{
+    td_text_add(j, ", \"epoch_skipped\": %lld, \"scaler\": {\"kind\": \"%s\"",
+                (long long)s->epoch_skipped, td_scaler_kind_name(s->scaler.kind));
+    add_real(j, "scale", s->scaler.scale);
+    td_text_add(j, ", \"good\": %lld, \"skipped\": %lld, \"in_row\": %lld}",
+                (long long)s->scaler.good, (long long)s->scaler.skipped,
+                (long long)s->scaler.in_row);
+}
+
+/* nothing where every step is one batch */
+static void add_step(td_text *j, const td_step_state *s)
+{
+    if (s->of <= 1)
+        return;
+    td_text_add(j, ", \"step\": {\"done\": %lld, \"of\": %lld, \"in_epoch\": %lld",
+                (long long)s->done, (long long)s->of, (long long)s->in_epoch);
+    add_real(j, "loss_sum", s->loss_sum);
+    add_real(j, "ema_before", s->ema_before);
+    td_text_add(j, "}");
+}
+
+/* of a classifier, of a detector */
+static const char *const score_names[2][3] = { { "best_top1", "top1", "topk" },
+                                               { "best_ap", "ap", "ap50" } };
+
+td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
+{
+    td_text j = { 0 };
+    td_text_add(&j, "{\"epoch\": %lld, \"iteration\": %lld, \"steps\": %lld, ", (long long)s->epoch,
+                (long long)s->iteration, (long long)s->steps);
+    td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, \"best_epoch\": %lld",
+                (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
+    add_real(&j, score_names[s->detects][0], s->best);
+    add_real(&j, "loss_sum", s->loss_sum);
+    add_real(&j, "train_loss", s->last_train_loss);
+    add_real(&j, "val_loss", s->last_val_loss);
+    add_real(&j, score_names[s->detects][1], s->last);
+    add_real(&j, score_names[s->detects][2], s->last_second);
+    add_scaler(&j, s);
+    add_step(&j, &s->step);
+    if (s->ranks > 1)
+        td_text_add(&j, ", \"ranks\": %lld", (long long)s->ranks);
+    td_text_add(&j, "}");
+    td_status st = td_text_status(&j);
+    if (st == TD_OK)
+        st = td_tensors_set_meta(t, "tandem.state", td_text_get(&j));
+    td_text_release(&j);
+    return st;
+}
+
+static td_status check_finite(const td_tensors *t, bool with_step, const char *path)
+{
+    const td_status st = td_weights_check_finite(t, with_step);
+    return st == TD_OK ? st : td_error_context(st, "'%s' is not written, what it had stays", path);
+}
+
+td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
+                             const td_weight_facts *facts, const char *config_json)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    TD_OUT(set_facts(t, "checkpoint", facts));
+    TD_OUT(td_checkpoint_set_state(t, s));
+    TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
+    TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
+                           s->batches_tracked, facts->tracked, t));
+    TD_OUT(check_finite(t, s->scaler.kind == TD_SCALER_NONE, path));
+    TD_OUT(td_tensors_write(t, path));
+out:
+    td_tensors_free(t);
+    return st;
+}
+
+td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
+                              const td_weight_facts *facts)
+{
+    td_status st = TD_OK;
+    td_tensors *t;
+    TD_TRY(td_tensors_new(&t));
+    TD_OUT(set_facts(t, "weights", facts));
+    TD_OUT(td_weights_save(p, what, batches, facts->tracked, t));
+    TD_OUT(check_finite(t, true, path));
+    TD_OUT(td_tensors_write(t, path));
+out:
+    td_tensors_free(t);
+    return st;
+}
+
+static td_status read_real(const td_json *j, const char *key, double *out)
+{
+    const td_json *v = td_json_get(j, key);
+    if (v && td_json_kind_of(v) == TD_JSON_NULL) {
+        *out = NAN;
+        return TD_OK;
+    }
+    return td_json_number(j, key, out);
+}
+
+static td_status read_kind(const td_json *j, td_scaler_kind *out)
+{
+    const char *name;
+    TD_TRY(td_json_text(j, "kind", &name));
+    for (int k = TD_SCALER_NONE; k <= TD_SCALER_DYNAMIC; k++)
+        if (strcmp(name, td_scaler_kind_name((td_scaler_kind)k)) == 0) {
+            *out = (td_scaler_kind)k;
+            return TD_OK;
+        }
+    return td_error(TD_EFORMAT, "there is no loss scaling '%s'", name);
+}
+
+/* files from before there was loss scaling have none of it */
+static td_status read_scaler(const td_json *state, td_run_state *s)
+{
+    const td_json *j = td_json_get(state, "scaler");
+    td_scaler_begin(&s->scaler, TD_SCALER_NONE, TD_SCALER_TF, 0, 0);
+    if (!j)
+        return TD_OK;
+    TD_TRY(td_json_int(state, "epoch_skipped", &s->epoch_skipped));
+    TD_TRY(read_kind(j, &s->scaler.kind));
+    TD_TRY(td_json_number(j, "scale", &s->scaler.scale));
+    TD_TRY(td_json_int(j, "good", &s->scaler.good));
+    TD_TRY(td_json_int(j, "skipped", &s->scaler.skipped));
+    TD_TRY(td_json_int(j, "in_row", &s->scaler.in_row));
+    if (!(s->scaler.scale >= (double)FLT_MIN && s->scaler.scale <= (double)FLT_MAX))
+        return td_error(TD_EFORMAT, "a loss scale of %g", s->scaler.scale);
+    if (s->scaler.good < 0 || s->scaler.skipped < 0 || s->scaler.in_row < 0 ||
+        s->epoch_skipped < 0 || s->epoch_skipped > s->iteration)
+        return td_error(TD_EFORMAT, "a counter of loss scaling is out of range");
+    return TD_OK;
+}
+
+/* steps of one batch have none of it */
+static td_status read_step(const td_json *state, td_step_state *s)
+{
+    const td_json *j = td_json_get(state, "step");
+    *s = (td_step_state){ .of = 1, .ema_before = 1 };
+    if (!j)
+        return TD_OK;
+    TD_TRY(td_json_int(j, "done", &s->done));
+    TD_TRY(td_json_int(j, "of", &s->of));
+    TD_TRY(td_json_int(j, "in_epoch", &s->in_epoch));
+    TD_TRY(read_real(j, "loss_sum", &s->loss_sum));
+    TD_TRY(td_json_number(j, "ema_before", &s->ema_before));
+    if (s->of < 1 || s->done < 0 || s->done >= s->of || s->in_epoch < 0 || s->in_epoch > s->done ||
+        !(s->ema_before >= 0 && s->ema_before <= 1))
+        return td_error(TD_EFORMAT, "a step of several batches is out of range");
+    return TD_OK;
+}
+
+static td_status read_state(const td_json *j, td_run_state *s)
+{
+    int64_t seed;
+    TD_TRY(td_json_int(j, "epoch", &s->epoch));
+    TD_TRY(td_json_int(j, "iteration", &s->iteration));
+    TD_TRY(td_json_int(j, "steps", &s->steps));
+    TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
+    TD_TRY(td_json_int(j, "seed", &seed));
+    TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
+    s->detects = td_json_get(j, score_names[true][0]) != NULL;
+    TD_TRY(td_json_number(j, score_names[s->detects][0], &s->best));
+    TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
+    TD_TRY(read_real(j, "train_loss", &s->last_train_loss));
+    TD_TRY(read_real(j, "val_loss", &s->last_val_loss));
+    TD_TRY(td_json_number(j, score_names[s->detects][1], &s->last));
+    TD_TRY(td_json_number(j, score_names[s->detects][2], &s->last_second));
+    s->seed = (uint64_t)seed;
+    s->ranks = 1;
+    if (td_json_get(j, "ranks"))
+        TD_TRY(td_json_int(j, "ranks", &s->ranks));
+    if (s->ranks < 1 || s->ranks > 1000000)
+        return td_error(TD_EFORMAT, "a run of %lld ranks", (long long)s->ranks);
+    if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
+        return td_error(TD_EFORMAT, "a counter is negative");
+    TD_TRY(read_step(j, &s->step));
+    return read_scaler(j, s);
+}
+
+td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out)
+{
+    const char *kind = td_tensors_meta(t, "tandem.kind");
+    const char *version = td_tensors_meta(t, "tandem.version");
+    const char *state = td_tensors_meta(t, "tandem.state");
+    td_json *j;
+    *out = (td_run_state){ 0 };
+    if (!kind || strcmp(kind, "checkpoint") != 0 || !version || !state)
+        return td_error(TD_EFORMAT,
+                        "'%s' is no checkpoint%s; weights alone go to --pretrained-weights", path,
+                        kind ? " but a weight file" : "");
+    if (strcmp(version, VERSION) != 0)
+        return td_error(TD_EFORMAT,
+                        "'%s' is a checkpoint of version %s, this program reads " VERSION, path,
+                        version);
+    TD_TRY_MSG(td_json_parse(state, strlen(state), "tandem.state", &j), "'%s'", path);
+    td_status st = read_state(j, out);
+    td_json_free(j);
+    return st == TD_OK ? st : td_error_context(st, "'%s': tandem.state", path);
+}
+
+static int meta_number(const td_tensors *t, const char *key)
+{
+    int64_t v;
+    const char *text = td_tensors_meta(t, key);
+    return text && td_text_to_int(text, &v) && v >= 0 && v <= 1 << 24 ? (int)v : 0;
+}
+
+/* files of ours say it where it is not PyTorch's; of another program's nothing is known */
+static int meta_variant(const td_tensors *t)
+{
+    const char *text = td_tensors_meta(t, "tandem.variant");
+    if (text && strcmp(text, td_variant_name(TD_VARIANT_TENSORFLOW)) == 0)
+        return TD_VARIANT_TENSORFLOW;
+    return td_tensors_meta(t, "tandem.arch") ? TD_VARIANT_PYTORCH : TD_VARIANT_AUTO;
+}
+
+void td_weight_variant_apply(const td_tensors *t, td_model_opts *model)
+{
+    model->weights_variant = meta_variant(t);
+    if (!model->variant && !model->model && !model->model_text)
+        model->variant = model->weights_variant;
+}
+
+/* the row of the architecture that the file says, or NULL */
+static const td_arch *meta_arch(const td_tensors *t)
+{
+    const char *arch = td_tensors_meta(t, "tandem.arch");
+    return arch ? td_arch_known(arch) : NULL;
+}
+
+void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
+{
+    td_model_opts d;
+    const td_arch *arch = meta_arch(t);
+    const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    const td_arch *row = backbone ? td_arch_known(backbone) : NULL;
+    td_model_defaults(&d); /* the same text, not an equal one: --backbone resnet50 is a choice */
+    if (row && model->backbone == d.backbone && arch && arch->detector &&
+        td_arch_known(model->arch) == arch)
+        model->backbone = row->name;
+}
+
+td_status td_weight_facts_check(const td_tensors *t, const char *path, const td_model_opts *model)
+{
+    const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
+    const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    if (!is || !wanted || model->model || model->model_text)
+        return TD_OK;
+    if (is != wanted && (is->detector || wanted->detector))
+        return td_error(TD_EUSAGE, "'%s' has weights of %s, --arch %s cannot take them", path,
+                        is->name, wanted->name);
+    if (is->detector && backbone && td_arch_known(backbone) != td_arch_known(model->backbone))
+        return td_error(TD_EUSAGE,
+                        "'%s' has weights of %s with the backbone %s, --backbone %s cannot take "
+                        "them",
+                        path, is->name, backbone, model->backbone);
+    return TD_OK;
+}
+
+bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
+{
+    const char *arch = td_tensors_meta(t, "tandem.arch");
+    model->model_text = td_tensors_meta(t, "tandem.graph");
+    if (arch)
+        model->arch = arch;
+    if (arch && td_tensors_meta(t, "tandem.se_form"))
+        model->se_form = meta_number(t, "tandem.se_form") != 0;
+    return arch || model->model_text;
+}
+
+/* a file from somebody else must not make one image a matter of minutes and gigabytes */
+int td_weight_image_size(const td_tensors *t)
+{
+    const int n = meta_number(t, "tandem.image_size");
+    if (n <= IMAGE_SIZE_OF_FILE)
+        return n;
+    td_log(TD_LOG_WARN, "weights",
+           "the file's image size of %d is above %d and not used: --image-size sets it", n,
+           IMAGE_SIZE_OF_FILE);
+    return 0;
+}
+
+void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
+{
+    if (take_arch)
+        (void)td_weight_arch_apply(t, model);
+    td_weight_backbone_apply(t, model);
+    td_weight_variant_apply(t, model);
+    if (!model->num_classes)
+        model->num_classes = meta_number(t, "tandem.num_classes");
+    if (!model->num_classes)
+        model->num_classes = td_weights_classes(t);
+    if (!model->image_size)
+        model->image_size = td_weight_image_size(t);
+}

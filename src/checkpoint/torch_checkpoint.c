@@ -1,0 +1,364 @@
+/*
+ * torch_checkpoint.c -- reading: which number is which weight, and what the groups say
+ */
+#include "checkpoint/torch_checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "optim/training_graph.h"
+#include "pth/pth.h"
+
+#define OPTIMIZER_PREFIX "optimizer." /* pth/pth.h */
+#define EPOCH_MAX        1000000000
+
+/* of a param_groups entry */
+typedef struct {
+    const td_json *params;
+    double momentum, decay, dampening, alpha, eps;
+    bool is_rmsprop, nesterov, maximize, centered;
+} group;
+
+typedef struct {
+    const char *path;
+    td_tensors *raw;          /* pth/pth.h's names */
+    td_tensors *out;          /* ours */
+    const td_tensor **params; /* [n] of the model, in its order */
+    const td_tensor **order;  /* [n] in the optimizer's */
+    size_t n;
+    td_json *doc;
+    group groups[2];
+    size_t n_groups;
+    size_t n_taken; /* tensors of the optimizer that are some parameter's */
+} reader;
+
+/* --- the groups ------------------------------------------------------------------------------- */
+
+static td_status read_group(const td_json *j, group *g)
+{
+    const struct {
+        const char *name;
+        double *real;
+        bool *flag;
+    } rows[] = { { "momentum", &g->momentum, NULL },
+                 { "weight_decay", &g->decay, NULL },
+                 { "dampening", &g->dampening, NULL },
+                 { "alpha", &g->alpha, NULL },
+                 { "eps", &g->eps, NULL },
+                 { "nesterov", NULL, &g->nesterov },
+                 { "maximize", NULL, &g->maximize },
+                 { "centered", NULL, &g->centered } };
+    *g = (group){ .params = td_json_get(j, "params"),
+                  .is_rmsprop = td_json_get(j, "alpha") != NULL };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!td_json_get(j, rows[i].name))
+            continue;
+        TD_TRY(rows[i].real ? td_json_number(j, rows[i].name, rows[i].real)
+                            : td_json_bool(j, rows[i].name, rows[i].flag));
+    }
+    if (!td_json_get(j, "momentum"))
+        return td_error(TD_EUNSUPPORTED, "a group without momentum: neither SGD nor RMSprop");
+    return TD_OK;
+}
+
+static bool is_same_rule(const group *a, const group *b)
+{
+    return a->is_rmsprop == b->is_rmsprop && a->nesterov == b->nesterov &&
+           !(a->momentum < b->momentum || a->momentum > b->momentum || a->alpha < b->alpha ||
+             a->alpha > b->alpha || a->eps < b->eps || a->eps > b->eps);
+}
+
+static td_status check_groups(const reader *r)
+{
+    const group *a = &r->groups[0], *b = &r->groups[r->n_groups - 1];
+    if (a->dampening > 0 || b->dampening > 0 || a->maximize || b->maximize || a->centered ||
+        b->centered)
+        return td_error(TD_EUNSUPPORTED, "dampening, maximize or centered is set");
+    if (!is_same_rule(a, b))
+        return td_error(TD_EUNSUPPORTED, "its two groups differ in more than weight_decay");
+    if (r->n_groups == 2 && a->decay > 0 && (a->decay < b->decay || a->decay > b->decay))
+        return td_error(TD_EUNSUPPORTED,
+                        "weight_decay is %g for batch norm and %g for the rest, wanted 0 or the "
+                        "same",
+                        a->decay, b->decay);
+    return TD_OK;
+}
+
+static td_status read_groups(reader *r)
+{
+    const char *text = td_tensors_meta(r->raw, "torch.param_groups");
+    TD_TRY(td_json_parse(text, strlen(text), "param_groups", &r->doc));
+    r->n_groups = td_json_count(r->doc);
+    TD_CHECK(r->n_groups == 1 || r->n_groups == 2);
+    for (size_t i = 0; i < r->n_groups; i++)
+        TD_TRY(read_group(td_json_at(r->doc, i), &r->groups[i]));
+    return check_groups(r);
+}
+
+/* --- the order of the parameters -------------------------------------------------------------- */
+
+static bool is_buffer(const char *name)
+{
+    return td_text_ends(name, "running_mean") || td_text_ends(name, "running_var") ||
+           td_text_ends(name, "num_batches_tracked");
+}
+
+/* a state_dict is in the order of the model's parameters, with buffers between them */
+static td_status list_params(reader *r)
+{
+    const size_t n = td_tensors_count(r->raw) + 1;
+    r->params = td_alloc(n, sizeof *r->params);
+    r->order = td_alloc(n, sizeof *r->order);
+    if (!r->params || !r->order)
+        return TD_ENOMEM;
+    for (size_t i = 0; i + 1 < n; i++) {
+        const td_tensor *x = td_tensors_at(r->raw, i);
+        if (!td_text_starts(x->name, TD_EMA_PREFIX) && !td_text_starts(x->name, OPTIMIZER_PREFIX) &&
+            !is_buffer(x->name))
+            r->params[r->n++] = x;
+    }
+    return TD_OK;
+}
+
+/* main.py's groups: names with "bn", then the others */
+static td_status order_params(reader *r)
+{
+    size_t n = 0, n_first = r->n;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < r->n; i++)
+            if (r->n_groups == 1 ? pass == 0 : td_is_undecayed(r->params[i]->name) == (pass == 0))
+                r->order[n++] = r->params[i];
+        n_first = pass == 0 ? n : n_first;
+    }
+    for (size_t i = 0; i < r->n_groups; i++) {
+        const size_t has = td_json_count(r->groups[i].params), wants = i ? r->n - n_first : n_first;
+        if (has != wants)
+            return td_error(TD_EFORMAT,
+                            "group %zu of its optimizer has %zu parameters, the state_dict has "
+                            "%zu%s",
+                            i, has, wants,
+                            r->n_groups == 1 ? ""
+                            : i == 0         ? " with 'bn' in their names"
+                                             : " without 'bn' in their names");
+    }
+    return TD_OK;
+}
+
+/* torch.save numbers the parameters from 0 across the groups */
+static td_status check_numbers(const reader *r)
+{
+    int64_t number, wanted = 0;
+    for (size_t i = 0; i < r->n_groups; i++)
+        for (size_t k = 0; k < td_json_count(r->groups[i].params); k++, wanted++) {
+            TD_TRY(td_json_as_int(td_json_at(r->groups[i].params, k), &number));
+            if (number != wanted)
+                return td_error(TD_EFORMAT,
+                                "parameter %zu of its optimizer's group %zu is number %lld, wanted "
+                                "%lld",
+                                k, i, (long long)number, (long long)wanted);
+        }
+    return TD_OK;
+}
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+static td_status copy(reader *r, const char *prefix, const char *name, const td_tensor *x)
+{
+    char own[256], full[300];
+    void *data;
+    td_weight_name(name, own);
+    snprintf(full, sizeof full, "%s%s", prefix, own);
+    TD_TRY(td_tensors_add_new(r->out, full, x->dtype, x->rank, x->dim, &data));
+    if (x->n_bytes)
+        memcpy(data, x->data, x->n_bytes);
+    return TD_OK;
+}
+
+static td_status copy_all(reader *r)
+{
+    for (size_t i = 0; i < td_tensors_count(r->raw); i++) {
+        const td_tensor *x = td_tensors_at(r->raw, i);
+        const bool is_ema = td_text_starts(x->name, TD_EMA_PREFIX);
+        const char *name = x->name + (is_ema ? strlen(TD_EMA_PREFIX) : 0);
+        if (td_text_starts(x->name, OPTIMIZER_PREFIX) ||
+            (is_ema && td_text_ends(name, "num_batches_tracked")))
+            continue;
+        TD_TRY(copy(r, is_ema ? TD_EMA_PREFIX : "", name, x));
+    }
+    return TD_OK;
+}
+
+/* equal, or equal but for ones at the end: [D, C] and [D, C, 1, 1] */
+static bool is_same_shape(const td_tensor *x, const td_tensor *w)
+{
+    for (int i = 0; i < x->rank || i < w->rank; i++)
+        if ((i < x->rank ? x->dim[i] : 1) != (i < w->rank ? w->dim[i] : 1))
+            return false;
+    return true;
+}
+
+/* one thing that the optimizer keeps of parameter `number`; zeros where it does not yet */
+static td_status add_kept(reader *r, size_t number, const char *key, const char *prefix)
+{
+    char name[80], own[256], full[300];
+    void *zeros;
+    const td_tensor *w = r->order[number];
+    snprintf(name, sizeof name, OPTIMIZER_PREFIX "%zu.%s", number, key);
+    const td_tensor *x = td_tensors_get(r->raw, name);
+    if (!x) {
+        td_weight_name(w->name, own);
+        snprintf(full, sizeof full, "%s%s", prefix, own);
+        return td_tensors_add_new(r->out, full, w->dtype, w->rank, w->dim, &zeros);
+    }
+    if (!is_same_shape(x, w) || x->dtype != w->dtype)
+        return td_error(
+            TD_EFORMAT,
+            "%s of the optimizer's parameter %zu has not the shape and type of '%.200s', "
+            "which by the order of the state_dict it belongs to",
+            key, number, w->name);
+    r->n_taken++;
+    return copy(r, prefix, w->name, x);
+}
+
+static td_status add_optimizer(reader *r)
+{
+    size_t n_there = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        TD_TRY(add_kept(r, i, "momentum_buffer", TD_MOMENTUM_PREFIX));
+        if (r->groups[0].is_rmsprop)
+            TD_TRY(add_kept(r, i, "square_avg", TD_SQUARE_PREFIX));
+    }
+    for (size_t i = 0; i < td_tensors_count(r->raw); i++)
+        n_there += td_text_starts(td_tensors_at(r->raw, i)->name, OPTIMIZER_PREFIX);
+    if (n_there != r->n_taken)
+        return td_error(TD_EFORMAT,
+                        "its optimizer keeps %zu tensors, %zu of them belong to a parameter of its "
+                        "groups",
+                        n_there, r->n_taken);
+    return TD_OK;
+}
+
+/* --- metadata --------------------------------------------------------------------------------- */
+
+static td_status set_config(reader *r)
+{
+    td_text j = { 0 };
+    const group *g = &r->groups[r->n_groups - 1];
+    const bool decays_norms = r->n_groups == 1 || r->groups[0].decay > 0;
+    td_text_add(&j, "{\"optimizer\": \"%s\", \"momentum\": %.17g, \"weight_decay\": %.17g",
+                g->is_rmsprop ? "rmsprop" : "sgd", g->momentum, g->decay);
+    td_text_add(&j, ", \"nesterov\": %s, \"bn_weight_decay\": %s", g->nesterov ? "true" : "false",
+                decays_norms ? "true" : "false");
+    if (g->is_rmsprop)
+        td_text_add(&j, ", \"rmsprop_alpha\": %.17g, \"rmsprop_eps\": %.17g", g->alpha, g->eps);
+    td_text_add(&j, "}");
+    td_status st = td_text_status(&j);
+    if (st == TD_OK)
+        st = td_tensors_set_meta(r->out, "tandem.config", td_text_get(&j));
+    td_text_release(&j);
+    return st;
+}
+
+static td_status set_state(reader *r)
+{
+    const char *epoch = td_tensors_meta(r->raw, "torch.epoch");
+    const char *best = td_tensors_meta(r->raw, "torch.best_prec1");
+    td_run_state s = {
+        .ranks = 1, .best = -1, .last = -1, .last_second = -1, .step = { .of = 1, .ema_before = 1 }
+    };
+    if (!epoch || !td_text_to_int(epoch, &s.epoch) || s.epoch < 0 || s.epoch > EPOCH_MAX)
+        return td_error(TD_EFORMAT, "its epoch is %s, wanted 0 to %d", epoch ? epoch : "absent",
+                        EPOCH_MAX);
+    if (best && (!td_text_to_real(best, &s.best) || !(s.best >= 0 && s.best <= 100)))
+        return td_error(TD_EFORMAT, "its best_prec1 is %s, wanted 0 to 100", best);
+    s.best_epoch = s.epoch - 1;
+    s.batches_tracked = td_weights_batches(r->raw);
+    td_scaler_begin(&s.scaler, TD_SCALER_NONE, TD_SCALER_TF, 0, 0);
+    return td_checkpoint_set_state(r->out, &s);
+}
+
+static td_status set_facts(reader *r)
+{
+    const char *arch = td_weight_file_arch(r->raw);
+    TD_TRY(td_tensors_set_meta(r->out, "tandem.kind", "checkpoint"));
+    TD_TRY(td_tensors_set_meta(r->out, "tandem.version", "1"));
+    for (size_t i = 0; i < td_tensors_meta_count(r->raw); i++) {
+        const char *key = td_tensors_meta_key(r->raw, i);
+        TD_TRY(td_tensors_set_meta(r->out, key, td_tensors_meta(r->raw, key)));
+    }
+    if (arch)
+        TD_TRY(td_tensors_set_meta(r->out, "tandem.arch", arch));
+    TD_TRY(set_state(r));
+    return set_config(r);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static td_status translate(reader *r)
+{
+    TD_TRY(td_tensors_widen(r->raw));
+    TD_TRY(read_groups(r));
+    TD_TRY(list_params(r));
+    TD_TRY(order_params(r));
+    TD_TRY(check_numbers(r));
+    TD_TRY(td_tensors_new(&r->out));
+    TD_TRY(copy_all(r));
+    TD_TRY(add_optimizer(r));
+    return set_facts(r);
+}
+
+static td_status read_torch(const char *path, td_tensors **out)
+{
+    reader r = { .path = path };
+    TD_TRY(td_pth_read_training(path, &r.raw));
+    td_status st = translate(&r);
+    if (st == TD_EARG) /* td_tensors_add_new: two tensors mean the same */
+        st = TD_EFORMAT;
+    if (st == TD_OK)
+        *out = r.out;
+    else
+        td_tensors_free(r.out);
+    td_json_free(r.doc);
+    td_free((void *)r.params);
+    td_free((void *)r.order);
+    td_tensors_free(r.raw);
+    return st == TD_OK ? TD_OK : td_error_context(st, "'%s'", path);
+}
+
+td_status td_checkpoint_open(const char *path, td_tensors **out)
+{
+    bool is_torch;
+    *out = NULL;
+    TD_TRY(td_weight_file_is_torch(path, &is_torch));
+    return is_torch ? read_torch(path, out) : td_weight_file_open(path, out);
+}
+
+bool td_checkpoint_is_torch(const td_tensors *t)
+{
+    return td_tensors_meta(t, "torch.param_groups") != NULL;
+}
+
+void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_train_opts *o)
+{
+    bool has_averages = false, has_arch = td_tensors_meta(t, "tandem.arch") != NULL;
+    const char *best = td_tensors_meta(t, "torch.best_prec1");
+    for (size_t i = 0; i < td_tensors_count(t); i++)
+        has_averages = has_averages || td_text_starts(td_tensors_at(t, i)->name, TD_EMA_PREFIX);
+    td_log(TD_LOG_INFO, "train",
+           "'%s' is PyTorch's: taken from it are the weights, the state of %s, epoch %s, best "
+           "accuracy %s%s%s, and the optimizer's options unless they are given; all else is the "
+           "command line's",
+           path, o->optimizer == TD_OPTIMIZER_RMSPROP ? "RMSprop" : "SGD",
+           td_tensors_meta(t, "torch.epoch"), best ? best : "(none)",
+           has_averages && o->use_ema >= 0 ? ", averages" : "", has_arch ? ", the network" : "");
+    if (has_averages && o->use_ema < 0)
+        td_log(TD_LOG_WARN, "train", "'%s': its averaged weights are left out without --use-ema",
+               path);
+}

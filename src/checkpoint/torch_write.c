@@ -1,0 +1,355 @@
+/*
+ * torch_write.c -- a set of ours as a file of PyTorch's
+ *
+ * The order of a state_dict is the order of the model's parameters, by which an optimizer numbers
+ * its own.  Ours is that of the network, which is PyTorch's, but that the reference program has
+ * squeeze-and-excitation after a block's shortcut.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/torch_checkpoint.h"
+#include "checkpoint/weights.h"
+#include "model/arch.h"
+#include "optim/training_graph.h"
+#include "pth/pth_write.h"
+
+#define TRACKED ".num_batches_tracked"
+
+typedef struct {
+    const td_tensors *t;
+    const char *what;
+    bool is_reference;       /* its names */
+    const td_tensor **order; /* [n] of a state_dict, under our names */
+    size_t n;
+    td_pth_writer out;
+    /* of a checkpoint */
+    td_run_state s;
+    td_json *config;
+} writer;
+
+/* --- the order -------------------------------------------------------------------------------- */
+
+/* and after a running variance the norm's counter, as in PyTorch */
+static void add(writer *w, const td_tensor *x)
+{
+    char name[300];
+    const char *end = ".running_var";
+    w->order[w->n++] = x;
+    if (!td_text_ends(x->name, end))
+        return;
+    snprintf(name, sizeof name, "%.*s" TRACKED, (int)(strlen(x->name) - strlen(end)), x->name);
+    const td_tensor *tracked = td_tensors_get(w->t, name);
+    if (tracked)
+        w->order[w->n++] = tracked;
+}
+
+/* `held` has a block's squeeze-and-excitation until its shortcut is over */
+static td_status order_tensors(writer *w)
+{
+    const size_t n = td_tensors_count(w->t);
+    size_t n_held = 0;
+    const td_tensor **held = td_alloc(n + 1, sizeof *held);
+    w->order = td_alloc(2 * n + 1, sizeof *w->order);
+    if (!held || !w->order) {
+        td_free((void *)held);
+        return TD_ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const td_tensor *x = td_tensors_at(w->t, i);
+        if (td_weight_prefix(x->name) || td_text_ends(x->name, TRACKED))
+            continue;
+        if (w->is_reference && strstr(x->name, ".se.")) {
+            held[n_held++] = x;
+            continue;
+        }
+        for (size_t k = 0; k < n_held && !strstr(x->name, ".downsample."); k++)
+            add(w, held[k]);
+        n_held = strstr(x->name, ".downsample.") ? n_held : 0;
+        add(w, x);
+    }
+    for (size_t k = 0; k < n_held; k++)
+        add(w, held[k]);
+    td_free((void *)held);
+    return TD_OK;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* "layer1.0.se.fc1.weight" -> "layers.0.0.squeeze.squeeze.weight" */
+static void reference_name(const char *name, char out[256])
+{
+    static const struct {
+        const char *from, *to;
+    } parts[] = { { ".se.fc1.", ".squeeze.squeeze." }, { ".se.fc2.", ".squeeze.expand." } };
+    int n = 0;
+    if (td_text_starts(name, "layer") && name[5] >= '1' && name[5] <= '4' && name[6] == '.') {
+        n = snprintf(out, 256, "layers.%d.", name[5] - '1');
+        name += 7;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = strstr(name, parts[i].from);
+        if (at) {
+            snprintf(out + n, 256 - (size_t)n, "%.*s%s%s", (int)(at - name), name, parts[i].to,
+                     at + strlen(parts[i].from));
+            return;
+        }
+    }
+    snprintf(out + n, 256 - (size_t)n, "%s", name);
+}
+
+static void name_of(const writer *w, const td_tensor *x, char out[256])
+{
+    if (w->is_reference)
+        reference_name(x->name, out);
+    else
+        snprintf(out, 256, "%s", x->name);
+}
+
+/* --- the state_dicts -------------------------------------------------------------------------- */
+
+/* as matrices, where the reference has linear layers */
+static void put_tensor(writer *w, const td_tensor *x)
+{
+    td_tensor flat = *x;
+    const bool is_gate = strstr(x->name, ".se.fc1.weight") || strstr(x->name, ".se.fc2.weight");
+    if (w->is_reference && is_gate && x->rank == 4 && x->dim[2] == 1 && x->dim[3] == 1)
+        flat.rank = 2;
+    td_pth_tensor(&w->out, &flat);
+}
+
+/* the tensor that is `prefix` of `x`; NULL: none, being frozen */
+static const td_tensor *prefixed(const writer *w, const char *prefix, const td_tensor *x)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s%s", prefix, x->name);
+    return td_tensors_get(w->t, name);
+}
+
+/* prefix "": weights and statistics; "ema.": their averages, counters as they are */
+static void put_state_dict(writer *w, const char *prefix)
+{
+    char name[256];
+    td_pth_ordered_dict(&w->out);
+    for (size_t i = 0; i < w->n; i++) {
+        const td_tensor *x = prefixed(w, prefix, w->order[i]);
+        name_of(w, w->order[i], name);
+        td_pth_text(&w->out, name);
+        put_tensor(w, x ? x : w->order[i]);
+    }
+    td_pth_end_dict(&w->out);
+}
+
+/* --- the optimizer ---------------------------------------------------------------------------- */
+
+static bool is_param(const td_tensor *x)
+{
+    return !td_text_ends(x->name, TRACKED) && !td_text_ends(x->name, ".running_mean") &&
+           !td_text_ends(x->name, ".running_var");
+}
+
+static double option_real(const writer *w, const char *name, double otherwise)
+{
+    double x;
+    const td_json *v = td_json_get(w->config, name);
+    return v && td_json_as_number(v, &x) == TD_OK ? x : otherwise;
+}
+
+static bool option_bool(const writer *w, const char *name)
+{
+    bool x;
+    const td_json *v = td_json_get(w->config, name);
+    return v && td_json_as_bool(v, &x) == TD_OK && x;
+}
+
+static bool is_rmsprop(const writer *w)
+{
+    const char *name;
+    const td_json *v = td_json_get(w->config, "optimizer");
+    return v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "rmsprop") == 0;
+}
+
+/* main.py has one group with --bn-weight-decay, but for RMSprop */
+static int count_groups(const writer *w)
+{
+    return option_bool(w, "bn_weight_decay") && !is_rmsprop(w) ? 1 : 2;
+}
+
+/* is this parameter in that group? */
+static bool is_in_group(const writer *w, const td_tensor *x, int group)
+{
+    return is_param(x) && (count_groups(w) == 1 || td_is_undecayed(x->name) == (group == 0));
+}
+
+static void put_state_of(writer *w, const td_tensor *x, int64_t number)
+{
+    const td_tensor *v = prefixed(w, TD_MOMENTUM_PREFIX, x);
+    const td_tensor *square = prefixed(w, TD_SQUARE_PREFIX, x);
+    if (!v)
+        return;
+    td_pth_int(&w->out, number);
+    td_pth_dict(&w->out);
+    if (square) {
+        td_pth_text(&w->out, "step");
+        td_pth_int(&w->out, w->s.steps);
+        td_pth_text(&w->out, "square_avg");
+        put_tensor(w, square);
+    }
+    td_pth_text(&w->out, "momentum_buffer");
+    put_tensor(w, v);
+    td_pth_end_dict(&w->out);
+}
+
+static int64_t count_group(const writer *w, int group)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        n += is_in_group(w, w->order[i], group);
+    return n;
+}
+
+static void put_real(writer *w, const char *key, double value)
+{
+    td_pth_text(&w->out, key);
+    td_pth_real(&w->out, value);
+}
+
+static void put_bool(writer *w, const char *key, bool value)
+{
+    td_pth_text(&w->out, key);
+    td_pth_bool(&w->out, value);
+}
+
+/* every setting that torch.optim.SGD and RMSprop look for; None: as PyTorch chooses */
+static void put_group(writer *w, int group, int64_t first)
+{
+    const int64_t n = count_group(w, group);
+    const bool decays = count_groups(w) == 1 || group == 1 || option_bool(w, "bn_weight_decay");
+    td_pth_dict(&w->out);
+    put_real(w, "lr", option_real(w, "lr", 0));
+    put_real(w, "momentum", option_real(w, "momentum", 0));
+    put_real(w, "weight_decay", decays ? option_real(w, "weight_decay", 0) : 0);
+    if (is_rmsprop(w)) {
+        put_real(w, "alpha", option_real(w, "rmsprop_alpha", 0.9));
+        put_real(w, "eps", option_real(w, "rmsprop_eps", 1e-3));
+        put_bool(w, "centered", false);
+        put_bool(w, "capturable", false);
+    } else {
+        put_real(w, "dampening", 0);
+        put_bool(w, "nesterov", option_bool(w, "nesterov"));
+        td_pth_text(&w->out, "fused");
+        td_pth_none(&w->out);
+    }
+    put_bool(w, "maximize", false);
+    put_bool(w, "differentiable", false);
+    td_pth_text(&w->out, "foreach");
+    td_pth_none(&w->out);
+    td_pth_text(&w->out, "params");
+    td_pth_list(&w->out);
+    for (int64_t i = 0; i < n; i++)
+        td_pth_int(&w->out, first + i);
+    td_pth_end_list(&w->out);
+    td_pth_end_dict(&w->out);
+}
+
+static void put_optimizer(writer *w)
+{
+    int64_t number = 0;
+    td_pth_dict(&w->out);
+    td_pth_text(&w->out, "state");
+    td_pth_dict(&w->out);
+    for (int group = 0; group < count_groups(w); group++)
+        for (size_t i = 0; i < w->n; i++)
+            if (is_in_group(w, w->order[i], group))
+                put_state_of(w, w->order[i], number++);
+    td_pth_end_dict(&w->out);
+    td_pth_text(&w->out, "param_groups");
+    td_pth_list(&w->out);
+    number = 0;
+    for (int group = 0; group < count_groups(w); group++) {
+        put_group(w, group, number);
+        number += count_group(w, group);
+    }
+    td_pth_end_list(&w->out);
+    td_pth_end_dict(&w->out);
+}
+
+/* --- a checkpoint ----------------------------------------------------------------------------- */
+
+static bool has_averages(const td_tensors *t)
+{
+    for (size_t i = 0; i < td_tensors_count(t); i++)
+        if (td_text_starts(td_tensors_at(t, i)->name, TD_EMA_PREFIX))
+            return true;
+    return false;
+}
+
+static td_status open_checkpoint(writer *w)
+{
+    const char *config = td_tensors_meta(w->t, "tandem.config");
+    config = config ? config : "{}";
+    TD_TRY(td_checkpoint_state(w->t, w->what, &w->s));
+    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &w->config), "'%s'", w->what);
+    if (w->s.detects)
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' is a detector's checkpoint, whose training no program of PyTorch's "
+                        "resumes: convert it to weights first",
+                        w->what);
+    if (w->s.iteration > 0 || w->s.step.done > 0)
+        td_log(TD_LOG_WARN, "train",
+               "'%s' was saved inside epoch %lld, after %lld batches, which main.py trains again",
+               w->what, (long long)w->s.epoch, (long long)w->s.iteration);
+    return TD_OK;
+}
+
+/* what main.py saves, and the network's name */
+static void put_checkpoint(writer *w)
+{
+    const char *arch = td_tensors_meta(w->t, "tandem.arch");
+    td_pth_dict(&w->out);
+    td_pth_text(&w->out, "epoch");
+    td_pth_int(&w->out, w->s.epoch);
+    td_pth_text(&w->out, "best_prec1");
+    td_pth_real(&w->out, w->s.best < 0 ? 0 : w->s.best);
+    if (arch) {
+        td_pth_text(&w->out, "arch");
+        td_pth_text(&w->out, arch);
+    }
+    td_pth_text(&w->out, "state_dict");
+    put_state_dict(w, "");
+    td_pth_text(&w->out, "optimizer");
+    put_optimizer(w);
+    if (has_averages(w->t)) {
+        td_pth_text(&w->out, "state_dict_ema");
+        put_state_dict(w, TD_EMA_PREFIX);
+    }
+    td_pth_end_dict(&w->out);
+}
+
+td_status td_torch_write(const td_tensors *t, const char *what, int names, const char *path)
+{
+    const char *kind = td_tensors_meta(t, "tandem.kind");
+    const bool is_checkpoint = kind && strcmp(kind, "checkpoint") == 0;
+    td_status st = TD_OK;
+    writer w = { .t = t, .what = what };
+
+    w.is_reference = names == TD_NAMES_REFERENCE || (names == TD_NAMES_AUTO && is_checkpoint);
+    if (is_checkpoint)
+        TD_OUT(open_checkpoint(&w));
+    TD_OUT(order_tensors(&w));
+    if (is_checkpoint)
+        put_checkpoint(&w);
+    else
+        put_state_dict(&w, "");
+    TD_OUT(td_pth_save(&w.out, path));
+out:
+    td_json_free(w.config);
+    td_free((void *)w.order);
+    td_pth_writer_release(&w.out);
+    return st;
+}

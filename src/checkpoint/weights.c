@@ -1,0 +1,688 @@
+/*
+ * weights.c -- renaming, checking, copying of weights
+ */
+#include "checkpoint/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "checkpoint/weight_file.h"
+#include "model/arch.h"
+#include "optim/freeze.h"
+#include "optim/training_graph.h"
+
+#define TRACKED ".num_batches_tracked"
+
+/* replace the first `from` in `s` (room for 256 bytes) by `to` */
+static void replace(char *s, const char *from, const char *to)
+{
+    char rest[256];
+    char *at = strstr(s, from);
+    if (!at)
+        return;
+    snprintf(rest, sizeof rest, "%s", at + strlen(from));
+    snprintf(at, 256 - (size_t)(at - s), "%s%s", to, rest);
+}
+
+size_t td_weight_prefix(const char *name)
+{
+    static const char *const prefixes[] = { TD_MOMENTUM_PREFIX,
+                                            TD_SQUARE_PREFIX,
+                                            TD_SUM_PREFIX,
+                                            TD_EMA_PREFIX,
+                                            TD_PENDING_PREFIX TD_EMA_PREFIX,
+                                            TD_PENDING_PREFIX };
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (td_text_starts(name, prefixes[i]))
+            return strlen(prefixes[i]);
+    return 0;
+}
+
+/* a file may have them or not: averages, and what belongs to a step under way */
+static bool is_optional(const char *name)
+{
+    return td_text_starts(name, TD_EMA_PREFIX) || td_text_starts(name, TD_SUM_PREFIX) ||
+           td_text_starts(name, TD_PENDING_PREFIX);
+}
+
+/* sums of a step of several batches, which loss scaling may yet drop as a whole */
+static bool is_of_step(const char *name)
+{
+    return td_text_starts(name, TD_SUM_PREFIX) || td_text_starts(name, TD_PENDING_PREFIX);
+}
+
+void td_weight_name(const char *name, char out[256])
+{
+    const int n_prefix = (int)td_weight_prefix(name);
+    const char *prefix = name;
+    name += n_prefix;
+    if (td_text_starts(name, "module.1."))
+        name += strlen("module.1.");
+    else if (td_text_starts(name, "module."))
+        name += strlen("module.");
+    snprintf(out, 256, "%.*s%s", n_prefix, prefix, name);
+    char *stage = strstr(out, "layers.");
+    if (stage == out + n_prefix && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.') {
+        char from[10], to[10];
+        snprintf(from, sizeof from, "layers.%c.", stage[7]);
+        snprintf(to, sizeof to, "layer%c.", stage[7] + 1);
+        replace(out, from, to);
+    }
+    replace(out, ".squeeze.squeeze.", ".se.fc1.");
+    replace(out, ".squeeze.expand.", ".se.fc2.");
+}
+
+/* --- loading ---------------------------------------------------------------------------------- */
+
+static bool is_skipped(const td_load_opts *o, const char *name)
+{
+    const size_t n_prefix = td_weight_prefix(name);
+    if (n_prefix && !o->with_momentum)
+        return true;
+    name += n_prefix;
+    return (o->skip[0] && strcmp(name, o->skip[0]) == 0) ||
+           (o->skip[1] && strcmp(name, o->skip[1]) == 0);
+}
+
+/* is `name` a velocity or the like of a weight that `patterns` freeze? */
+static bool is_state_of(const char *patterns, const char *name)
+{
+    const size_t n_prefix = td_weight_prefix(name);
+    return n_prefix && td_is_frozen(patterns, name + n_prefix);
+}
+
+static void print_shape(const int64_t *dim, int rank, char *out, size_t room)
+{
+    size_t n = (size_t)snprintf(out, room, "[");
+    for (int i = 0; i < rank && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, i ? ",%lld" : "%lld", (long long)dim[i]);
+    if (n < room)
+        snprintf(out + n, room - n, "]");
+}
+
+/* equal, or equal but for ones at the end: [D, C] and [D, C, 1, 1] */
+static bool shape_fits(const td_tensor *t, const td_type *type)
+{
+    for (int i = 0; i < t->rank || i < type->rank; i++) {
+        int64_t a = i < t->rank ? t->dim[i] : 1, b = i < type->rank ? type->dim[i] : 1;
+        if (a != b)
+            return false;
+    }
+    return true;
+}
+
+/* of float types those whose exponent is all ones; file data need not be aligned */
+static int64_t count_nonfinite(const td_tensor *t)
+{
+    int64_t n = 0;
+#define COUNT(name, T, exponent)                                                                   \
+    case TD_DT_##name:                                                                             \
+        for (size_t i = 0; i < t->n_bytes / sizeof(T); i++) {                                      \
+            T bits;                                                                                \
+            memcpy(&bits, (const char *)t->data + i * sizeof bits, sizeof bits);                   \
+            n += (bits & (T)(exponent)) == (T)(exponent);                                          \
+        }                                                                                          \
+        break;
+
+    switch (t->dtype) {
+        COUNT(F32, uint32_t, 0x7f800000)
+        COUNT(F64, uint64_t, 0x7ff0000000000000)
+        COUNT(BF16, uint16_t, 0x7f80)
+        COUNT(F16, uint16_t, 0x7c00)
+    default:
+        break;
+    }
+#undef COUNT
+    return n;
+}
+
+/* the least element below zero, or 0; file data need not be aligned */
+static double least_of(const td_tensor *t)
+{
+    double least = 0, d;
+    float f;
+    for (size_t i = 0; t->dtype == TD_DT_F32 && i < t->n_bytes / sizeof f; i++) {
+        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+        least = (double)f < least ? (double)f : least;
+    }
+    for (size_t i = 0; t->dtype == TD_DT_F64 && i < t->n_bytes / sizeof d; i++) {
+        memcpy(&d, (const char *)t->data + i * sizeof d, sizeof d);
+        least = d < least ? d : least;
+    }
+    return least;
+}
+
+/* a norm divides by the root of its variance, RMSprop by that of its mean square */
+static td_status check_squares(const td_tensor *t, const char *name, const char *path)
+{
+    const bool is_square =
+        td_text_ends(name, "running_var") || td_text_starts(name, TD_SQUARE_PREFIX);
+    const double least = is_square ? least_of(t) : 0;
+    if (least < 0)
+        return td_error(
+            TD_EARG, "'%s': tensor '%s' has the value %g, which no %s can be: the file is damaged",
+            path, name, least, td_text_ends(name, "running_var") ? "variance" : "mean of squares");
+    return TD_OK;
+}
+
+static td_status check_tensor(const td_tensor *t, const td_type *type, const char *name,
+                              const char *path)
+{
+    char has[96], wants[96];
+    if (!shape_fits(t, type)) {
+        print_shape(t->dim, t->rank, has, sizeof has);
+        print_shape(type->dim, type->rank, wants, sizeof wants);
+        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
+                        has, wants);
+    }
+    if (t->dtype != type->dtype)
+        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
+                        td_dtype_name(t->dtype), td_dtype_name(type->dtype));
+    /* a relu may hide them from whoever looks at logits */
+    const int64_t n = is_of_step(name) ? 0 : count_nonfinite(t);
+    if (n)
+        return td_error(TD_EARG,
+                        "'%s': tensor '%s' has %lld values that are no finite numbers, of %lld: "
+                        "its training diverged, or the file is damaged",
+                        path, name, (long long)n, (long long)td_type_count(type));
+    return check_squares(t, name, path);
+}
+
+/* with use_ema averages go by the names of what they are averages of, which are left out */
+static td_status index_file(const td_tensors *t, const char *path, bool use_ema, td_map *map)
+{
+    char name[256];
+    bool has_ema = false;
+    if (td_weight_file_is_average(t))
+        use_ema = false;
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        const bool is_ema = td_text_starts(x->name, TD_EMA_PREFIX);
+        has_ema = has_ema || is_ema;
+        if (use_ema && !is_ema && !td_text_ends(x->name, TRACKED))
+            continue;
+        td_weight_name(x->name + (use_ema && is_ema ? strlen(TD_EMA_PREFIX) : 0), name);
+        if (td_map_has(map, name))
+            return td_error(TD_EFORMAT, "'%s': two tensors mean '%s'", path, name);
+        TD_TRY(td_map_set(map, name, (void *)(uintptr_t)x));
+    }
+    if (use_ema && !has_ema)
+        return td_error(TD_EFORMAT,
+                        "'%s' has no averaged weights ('" TD_EMA_PREFIX
+                        "...'): it is of a training without --use-ema",
+                        path);
+    return TD_OK;
+}
+
+static td_status check_all(const td_map *map, const char *path, const td_load_opts *o,
+                           const td_program *p)
+{
+    td_map wanted = { 0 };
+    td_status st = TD_OK;
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        const td_type type = td_program_param_type(p, i);
+        const td_tensor *t = td_map_get(map, name);
+        TD_OUT(td_map_set(&wanted, name, NULL));
+        if (is_skipped(o, name) || (!t && (is_optional(name) || is_state_of(o->frozen_then, name))))
+            continue;
+        if (!t)
+            TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor '%s'", path, name));
+        TD_OUT(check_tensor(t, &type, name, path));
+    }
+    for (size_t i = 0; i < map->n; i++) {
+        const char *name = map->entries[i].key;
+        if (!td_map_has(&wanted, name) && !is_skipped(o, name) && !is_optional(name) &&
+            !is_state_of(o->frozen_now, name) && !td_text_ends(name, TRACKED))
+            TD_OUT(td_error(TD_EFORMAT, "'%s': the network has no parameter '%s'", path, name));
+    }
+out:
+    td_map_release(&wanted);
+    return st;
+}
+
+/* the usual reason: the file is of another network */
+static td_status other_network(const td_model_opts *model)
+{
+    char name[64];
+    td_model_name(model, name, sizeof name);
+    return td_error_context(TD_EFORMAT, "network '%s' (--arch names another)", name);
+}
+
+static td_status check_file(const td_tensors *t, const char *path, const td_load_opts *o,
+                            const td_program *p, td_map *map)
+{
+    TD_TRY(index_file(t, path, o->use_ema, map));
+    const td_status st = check_all(map, path, o, p);
+    return st == TD_EFORMAT && o->model ? other_network(o->model) : st;
+}
+
+td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,
+                           const td_program *p)
+{
+    td_map map = { 0 };
+    const td_status st = check_file(t, path, opts, p, &map);
+    td_map_release(&map);
+    return st;
+}
+
+td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
+                          td_program *p)
+{
+    td_load_opts none = { 0 };
+    const td_load_opts *o = opts ? opts : &none;
+    td_map map = { 0 };
+    td_status st = TD_OK;
+    TD_OUT(check_file(t, path, o, p, &map));
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        const td_tensor *x = td_map_get(&map, name);
+        if (x && !is_skipped(o, name))
+            TD_OUT(td_program_set(p, name, x->data));
+    }
+    TD_OUT(td_tensors_check(t)); /* was what was copied the file's? */
+out:
+    td_map_release(&map);
+    return st;
+}
+
+/* --- loading what matches --------------------------------------------------------------------- */
+
+/* the name that a classifier has for a parameter of a backbone; false: it is of no backbone */
+static bool classifier_name(const char *name, char out[256])
+{
+    static const char ssd320[] = "backbone.", ssd300[] = "feature_extractor.feature_extractor.";
+    if (td_text_starts(name, ssd320)) {
+        snprintf(out, 256, "%s", name + strlen(ssd320));
+        return true;
+    }
+    if (!td_text_starts(name, ssd300))
+        return false;
+    const char *layer = name + strlen(ssd300), *rest = strchr(layer, '.');
+    const int i = *layer - '0';
+    if (!rest || rest != layer + 1)
+        return false;
+    if (i <= 1)
+        snprintf(out, 256, "%s%s", i ? "bn1" : "conv1", rest);
+    else
+        snprintf(out, 256, "layer%d%s", i - 3,
+                 rest); /* children 4, 5, 6 of torchvision's network */
+    return true;
+}
+
+/* the tensor for a parameter; NULL: none of its name, or another shape or type */
+static const td_tensor *matching(const td_map *map, const td_program *p, int i)
+{
+    char name[256];
+    const char *own = td_program_param_name(p, i);
+    const td_type type = td_program_param_type(p, i);
+    const td_tensor *t = td_map_get(map, own);
+    if (!t && classifier_name(own, name))
+        t = td_map_get(map, name);
+    return t && shape_fits(t, &type) && t->dtype == type.dtype ? t : NULL;
+}
+
+/* "fc.weight, fc.bias and 3 more" */
+static void add_name(td_text *list, int n, const char *name)
+{
+    if (n < 3)
+        td_text_add(list, n ? ", %s" : "%s", name);
+}
+
+/* tensors of the file that the network has by name, but in another shape: not the last layers,
+   which other classes change */
+static void warn_of_shapes(const td_map *map, const td_map *used, const char *path,
+                           const td_program *p)
+{
+    char name[256];
+    td_text list = { 0 };
+    int n = 0;
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *own = td_program_param_name(p, i);
+        const td_tensor *t = td_map_get(map, own);
+        if (!t && classifier_name(own, name))
+            t = td_map_get(map, name);
+        if (t && t->rank == 4 && td_text_ends(own, "conv1.weight") && !td_map_has(used, t->name))
+            add_name(&list, n++, t->name);
+    }
+    if (n)
+        td_log(TD_LOG_WARN, "train",
+               "'%s': tensors of the network's names have other shapes, %s%s: they are of another "
+               "--arch or --backbone",
+               path, td_text_get(&list), n > 3 ? ", ..." : "");
+    td_text_release(&list);
+}
+
+static void say_matched(const char *path, int n_taken, int n_left, int n_unused,
+                        const td_text *left, const td_text *unused)
+{
+    td_log(TD_LOG_INFO, "train", "%d tensors are from '%s'; %d begin anew%s%s%s", n_taken, path,
+           n_left, n_left ? ": " : "", td_text_get(left), n_left > 3 ? ", ..." : "");
+    if (n_unused)
+        td_log(TD_LOG_INFO, "train", "'%s': %d tensors match nothing and are left out: %s%s", path,
+               n_unused, td_text_get(unused), n_unused > 3 ? ", ..." : "");
+}
+
+td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p)
+{
+    td_map map = { 0 }, used = { 0 };
+    td_text left = { 0 }, unused = { 0 };
+    int n_taken = 0, n_left = 0, n_unused = 0;
+    td_status st;
+    TD_OUT(index_file(t, path, false, &map));
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        if (td_weight_prefix(name))
+            continue;
+        const td_tensor *x = matching(&map, p, i);
+        if (!x) {
+            add_name(&left, n_left++, name);
+            continue;
+        }
+        const td_type type = td_program_param_type(p, i);
+        TD_OUT(check_tensor(x, &type, x->name, path)); /* numbers, too */
+        TD_OUT(td_program_set(p, name, x->data));
+        TD_OUT(td_map_set(&used, x->name, NULL));
+        n_taken++;
+    }
+    for (size_t i = 0; i < map.n; i++) {
+        const td_tensor *x = map.entries[i].value;
+        if (!td_map_has(&used, x->name) && !td_text_ends(x->name, TRACKED) &&
+            !td_weight_prefix(x->name))
+            add_name(&unused, n_unused++, x->name);
+    }
+    if (!n_taken)
+        TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor of the network's name and shape", path));
+    TD_OUT(td_tensors_check(t));
+    say_matched(path, n_taken, n_left, n_unused, &left, &unused);
+    warn_of_shapes(&map, &used, path, p);
+out:
+    td_text_release(&left);
+    td_text_release(&unused);
+    td_map_release(&used);
+    td_map_release(&map);
+    return st;
+}
+
+int64_t td_weights_batches(const td_tensors *t)
+{
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        int64_t n = 0;
+        if (td_text_ends(x->name, TRACKED) && x->dtype == TD_DT_I64 && x->n_bytes == sizeof n) {
+            memcpy(&n, x->data, sizeof n);
+            return n;
+        }
+    }
+    return 0;
+}
+
+int td_weights_rows(const td_tensors *t, const char *wanted)
+{
+    char name[256];
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        td_weight_name(x->name, name);
+        if (strcmp(name, wanted) == 0 && x->rank >= 2 && x->dim[0] <= 1 << 24)
+            return (int)x->dim[0];
+    }
+    return 0;
+}
+
+int td_weights_classes(const td_tensors *t)
+{
+    return td_weights_rows(t, "fc.weight");
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out)
+{
+    char name[256];
+    int64_t n;
+    out->begin = begin;
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        if (!td_text_ends(x->name, TRACKED) || x->dtype != TD_DT_I64 || x->n_bytes != sizeof n)
+            continue;
+        memcpy(&n, x->data, sizeof n);
+        td_weight_name(x->name, name);
+        if (n > 0 && n < INT64_MAX)
+            TD_TRY(td_map_set(&out->own, name, (void *)(uintptr_t)(n + 1)));
+    }
+    return TD_OK;
+}
+
+void td_tracked_release(td_tracked *k)
+{
+    td_map_release(&k->own);
+}
+
+/* do scale and shift of this norm match? */
+static bool is_still(const char *patterns, const char *norm, int n)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%.*s.weight", n, norm);
+    if (!patterns || !td_is_frozen(patterns, name))
+        return false;
+    snprintf(name, sizeof name, "%.*s.bias", n, norm);
+    return td_is_frozen(patterns, name);
+}
+
+/* of the norm whose counter is `name`; a detector may have begun with a classifier's backbone */
+static int64_t batches_of(const td_tracked *k, const char *name, int n_norm, int64_t batches)
+{
+    char classifiers[256];
+    const void *own = td_map_get(&k->own, name);
+    if (!own && classifier_name(name, classifiers))
+        own = td_map_get(&k->own, classifiers);
+    const int64_t before = own ? (int64_t)(uintptr_t)own - 1 : 0;
+    return before + (is_still(k->still, name, n_norm) ? 0 : batches - k->begin);
+}
+
+static td_status save_tracked(td_tensors *t, const char *running_var, int64_t batches,
+                              const td_tracked *tracked)
+{
+    char name[300];
+    void *data;
+    int n = (int)(strlen(running_var) - strlen(".running_var"));
+    snprintf(name, sizeof name, "%.*s" TRACKED, n, running_var);
+    if (tracked)
+        batches = batches_of(tracked, name, n, batches);
+    TD_TRY(td_tensors_add_new(t, name, TD_DT_I64, 0, NULL, &data));
+    memcpy(data, &batches, sizeof batches);
+    return TD_OK;
+}
+
+/* is a parameter of this name among `what`? */
+static bool is_saved(const char *name, unsigned what)
+{
+    if (td_weight_prefix(name) == 0)
+        return true;
+    if (td_text_starts(name, TD_EMA_PREFIX))
+        return what & TD_SAVE_EMA;
+    return what & (unsigned)(is_optional(name) ? TD_SAVE_STEP : TD_SAVE_STATE);
+}
+
+static bool has_param(const td_program *p, const char *name)
+{
+    for (int i = 0; i < td_program_param_count(p); i++)
+        if (strcmp(td_program_param_name(p, i), name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_averages(const td_program *p)
+{
+    for (int i = 0; i < td_program_param_count(p); i++)
+        if (td_text_starts(td_program_param_name(p, i), TD_EMA_PREFIX))
+            return true;
+    return false;
+}
+
+static td_status save_as(td_program *p, int i, const char *name, td_tensors *t)
+{
+    const td_type type = td_program_param_type(p, i);
+    void *data;
+    TD_TRY(td_tensors_add_new(t, name, type.dtype, type.rank, type.dim, &data));
+    return td_program_get(p, td_program_param_name(p, i), data);
+}
+
+/* what is frozen is its own average: every reader of averages finds all of them */
+static td_status save_frozen_averages(td_program *p, td_tensors *t)
+{
+    char average[300];
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        snprintf(average, sizeof average, TD_EMA_PREFIX "%s", name);
+        if (td_weight_prefix(name) == 0 && !has_param(p, average))
+            TD_TRY(save_as(p, i, average, t));
+    }
+    return TD_OK;
+}
+
+td_status td_weights_save(td_program *p, unsigned what, int64_t batches_tracked,
+                          const td_tracked *tracked, td_tensors *t)
+{
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        if (!is_saved(name, what))
+            continue;
+        TD_TRY(save_as(p, i, name, t));
+        if (td_text_ends(name, ".running_var") && td_weight_prefix(name) == 0)
+            TD_TRY(save_tracked(t, name, batches_tracked, tracked));
+    }
+    if (what & TD_SAVE_EMA && has_averages(p))
+        TD_TRY(save_frozen_averages(p, t));
+    return TD_OK;
+}
+
+td_status td_weights_check_finite(const td_tensors *t, bool with_step)
+{
+    for (size_t i = 0; i < td_tensors_count(t); i++) {
+        const td_tensor *x = td_tensors_at(t, i);
+        int64_t n, of = 1;
+        if (!with_step && is_of_step(x->name))
+            continue;
+        n = count_nonfinite(x);
+        for (int k = 0; k < x->rank; k++)
+            of *= x->dim[k];
+        if (n)
+            return td_error(TD_ENUMERIC,
+                            "tensor '%s' has %lld values that are no finite numbers, of %lld: the "
+                            "training diverged",
+                            x->name, (long long)n, (long long)of);
+    }
+    return TD_OK;
+}
+
+/* room for the largest parameter of a program */
+static void *room_for(const td_program *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const td_type t = td_program_param_type(p, i);
+        int64_t bytes = td_type_count(&t) * (int64_t)td_dtype_bytes(t.dtype);
+        most = bytes > most ? bytes : most;
+    }
+    return td_alloc((size_t)most, 1);
+}
+
+td_status td_weights_share(td_program *from, const char *prefix, td_program *to)
+{
+    td_status st = TD_OK;
+    char source[300];
+    void *buffer = room_for(to);
+    if (!buffer)
+        return TD_ENOMEM;
+    for (int i = 0; i < td_program_param_count(to); i++) {
+        const char *name = td_program_param_name(to, i);
+        snprintf(source, sizeof source, "%s%s", prefix, name);
+        if (*prefix && !has_param(from, source))
+            snprintf(source, sizeof source, "%s", name);
+        TD_OUT(td_program_get(from, source, buffer));
+        TD_OUT(td_program_set(to, name, buffer));
+    }
+out:
+    td_free(buffer);
+    return st;
+}
+
+/* averages first: what is pending may be pending for one */
+td_status td_weights_begin(td_program *p, const td_tensors *file)
+{
+    static const char *const prefixes[] = { TD_EMA_PREFIX, TD_PENDING_PREFIX };
+    td_status st = TD_OK;
+    void *buffer = room_for(p);
+    if (!buffer)
+        return TD_ENOMEM;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < td_program_param_count(p); i++) {
+            const char *name = td_program_param_name(p, i);
+            if (!td_text_starts(name, prefixes[k]) || (file && td_tensors_get(file, name)))
+                continue;
+            TD_OUT(td_program_get(p, name + strlen(prefixes[k]), buffer));
+            TD_OUT(td_program_set(p, name, buffer));
+        }
+out:
+    td_free(buffer);
+    return st;
+}
+
+/* --- class names ------------------------------------------------------------------------------ */
+
+td_status td_classes_to_json(int n, const char *const *names, td_text *out)
+{
+    td_text_add(out, "[");
+    for (int i = 0; i < n; i++) {
+        td_text_add(out, i ? ", \"" : "\"");
+        td_text_add_json(out, names[i]);
+        td_text_add(out, "\"");
+    }
+    td_text_add(out, "]");
+    return td_text_status(out);
+}
+
+void td_classes_free(int n, char **names)
+{
+    for (int i = 0; names && i < n; i++)
+        td_free(names[i]);
+    td_free(names);
+}
+
+td_status td_classes_from_json(const char *json, const char *path, int *n, char ***names)
+{
+    td_json *doc = NULL;
+    td_status st = TD_OK;
+    *n = 0;
+    *names = NULL;
+    if (!json)
+        return TD_OK;
+    TD_OUT(td_json_parse(json, strlen(json), path, &doc));
+    size_t count = td_json_count(doc);
+    if (td_json_kind_of(doc) != TD_JSON_ARRAY || count > 1 << 24)
+        TD_OUT(td_error(TD_EFORMAT, "'%s': its class names are no list", path));
+    *names = td_alloc(count + 1, sizeof **names);
+    if (!*names)
+        TD_OUT(TD_ENOMEM);
+    for (size_t i = 0; i < count; i++) {
+        const char *name;
+        TD_OUT(td_json_as_text(td_json_at(doc, i), &name));
+        (*names)[i] = td_copy_text(name);
+        if (!(*names)[i])
+            TD_OUT(TD_ENOMEM);
+        *n = (int)i + 1;
+    }
+out:
+    td_json_free(doc);
+    if (st == TD_OK)
+        return TD_OK;
+    td_classes_free(*n, *names);
+    *names = NULL;
+    *n = 0;
+    return st;
+}

@@ -1,0 +1,53 @@
+/*
+ * coco/coco_parts.h -- between coco.c, which reads, and coco_check.c, which judges
+ *
+ * Reading keeps what is well-formed by itself.  What an annotation refers to may come later in the
+ * file, so references are resolved when all is read.
+ */
+#ifndef TD_COCO_COCO_PARTS_H
+#define TD_COCO_COCO_PARTS_H
+
+#include "coco/coco.h"
+
+/** Where something began in the file. */
+typedef struct {
+    int64_t byte, line;
+} td_coco_place;
+
+/** As read: `image` and `category` of it are not set yet. */
+typedef struct {
+    td_coco_annotation a;
+    int64_t image_id, category_id;
+    td_coco_place at;
+} td_coco_raw;
+
+typedef struct {
+    td_coco *out;
+    const char *what;
+    td_coco_opts opts;
+    size_t cap_bad;
+
+    td_coco_place *image_at; /* [out->n_images] */
+    size_t cap_images, cap_image_at;
+    td_coco_place *category_at; /* [out->n_categories] */
+    size_t cap_categories, cap_category_at;
+    td_coco_raw *raw; /* [n_raw] */
+    size_t n_raw, cap_raw;
+} td_coco_reading;
+
+/** What a sentence is about; `number` counts from 0 in its section, for those without an id. */
+typedef struct {
+    const char *kind; /* "annotation" */
+    int64_t id;       /* -1: none */
+    int64_t number;
+    td_coco_place at;
+} td_coco_subject;
+
+/** List something as bad, with a sentence "its box is ...".  TD_EFORMAT with is_strict. */
+TD_CHECKED td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const char *fmt,
+                                  ...) TD_PRINTF(3, 4);
+
+/** Everything is read: drop what cannot stand and fill `out`. */
+TD_CHECKED td_status td_coco_resolve(td_coco_reading *r);
+
+#endif

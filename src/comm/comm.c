@@ -1,0 +1,509 @@
+/*
+ * comm.c -- see comm.h
+ *
+ *   caller  --- job --- job --->  [ list under one lock ]  --->  talking thread  <--->  mesh
+ *           <------------- "it is done", "rank 1 is lost" -----
+ *
+ * Between jobs the thread keeps the mesh going.
+ */
+#include "comm/comm.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "base/threads.h"
+
+enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
+
+/*
+ * Limits on what another rank may announce, so that a damaged or hostile one cannot make this rank
+ * allocate or write out of bounds.  64 GiB: the logits of ImageNet's training set take 5 GB.
+ * 16 MiB: a run's description is some KB.
+ */
+#define BLOCK_BYTES_MAX (INT64_C(1) << 36)
+#define TEXT_BYTES_MAX  (INT64_C(1) << 24)
+
+struct td_comm {
+    int rank, size, local_rank, local_size, threads;
+    td_mesh *mesh; /* the thread's */
+    td_thread thread;
+    pthread_mutex_t lock;
+    pthread_cond_t is_done;
+    td_comm_job *first, *last; /* guarded by lock, as all below */
+    bool is_closing;
+    td_status st;
+    char message[MESSAGE_BYTES];
+};
+
+int td_comm_rank(const td_comm *c)
+{
+    return c ? c->rank : 0;
+}
+
+int td_comm_size(const td_comm *c)
+{
+    return c ? c->size : 1;
+}
+
+int td_comm_local_rank(const td_comm *c)
+{
+    return c ? c->local_rank : 0;
+}
+
+int td_comm_local_size(const td_comm *c)
+{
+    return c ? c->local_size : 1;
+}
+
+int td_comm_threads(const td_comm *c)
+{
+    return c ? c->threads : td_cpu_count();
+}
+
+const char *td_comm_name(const td_comm *c, int rank)
+{
+    return c ? td_mesh_name(c->mesh, rank) : "rank 0";
+}
+
+td_mesh *td_comm_mesh(td_comm *c)
+{
+    return c->mesh;
+}
+
+/* --- the talking thread ----------------------------------------------------------------------- */
+
+/* under the lock */
+static void note(td_comm *c, td_status st)
+{
+    if (st == TD_OK || c->st != TD_OK)
+        return;
+    c->st = st;
+    snprintf(c->message, sizeof c->message, "%s", td_error_message());
+    td_ranks_blame(td_mesh_culprit(c->mesh));
+}
+
+/* the next job, or NULL; the lock is let go meanwhile by the caller */
+static td_comm_job *look(td_comm *c, bool *is_closing)
+{
+    pthread_mutex_lock(&c->lock);
+    td_comm_job *j = c->first;
+    *is_closing = c->is_closing;
+    pthread_mutex_unlock(&c->lock);
+    return j;
+}
+
+static td_status state_of(td_comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    td_status st = c->st == TD_OK ? TD_OK : td_error_set(c->st, c->message);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+static void finish(td_comm *c, td_comm_job *j, td_status st)
+{
+    pthread_mutex_lock(&c->lock);
+    note(c, st);
+    if (j) {
+        c->first = j->next;
+        c->last = c->first ? c->last : NULL;
+        j->is_done = true;
+    }
+    pthread_cond_broadcast(&c->is_done);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void talk(void *ctx)
+{
+    td_comm *c = ctx;
+    bool is_closing;
+    for (;;) {
+        td_comm_job *j = look(c, &is_closing);
+        td_status st = state_of(c);
+        if (!j && is_closing)
+            return;
+        if (j) {
+            finish(c, j, st == TD_OK ? j->run(c, j->ctx) : st);
+            continue;
+        }
+        if (st == TD_OK) {
+            st = td_mesh_pump(c->mesh, IDLE_MS);
+            if (st != TD_OK)
+                finish(c, NULL, st);
+        } else { /* nothing to listen to any more */
+            pthread_mutex_lock(&c->lock);
+            while (!c->first && !c->is_closing)
+                pthread_cond_wait(&c->is_done, &c->lock);
+            pthread_mutex_unlock(&c->lock);
+        }
+    }
+}
+
+void td_comm_begin(td_comm *c, td_comm_job *j)
+{
+    pthread_mutex_lock(&c->lock);
+    j->next = NULL;
+    j->is_done = false;
+    if (c->last)
+        c->last->next = j;
+    else
+        c->first = j;
+    c->last = j;
+    pthread_cond_broadcast(&c->is_done);
+    pthread_mutex_unlock(&c->lock);
+    td_mesh_wake(c->mesh);
+}
+
+/* under the lock */
+static void await(td_comm *c, const td_comm_job *j)
+{
+    while (!j->is_done)
+        pthread_cond_wait(&c->is_done, &c->lock);
+}
+
+td_status td_comm_wait(td_comm *c, td_comm_job *j)
+{
+    pthread_mutex_lock(&c->lock);
+    await(c, j);
+    td_status st = c->st == TD_OK ? TD_OK : td_error_set(c->st, c->message);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+td_status td_comm_check(td_comm *c)
+{
+    return c ? state_of(c) : TD_OK;
+}
+
+static td_status run_now(td_comm *c, td_status (*run)(td_comm *c, void *ctx), void *ctx)
+{
+    td_comm_job j = { .run = run, .ctx = ctx };
+    td_comm_begin(c, &j);
+    return td_comm_wait(c, &j);
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    void *data;
+    size_t n;
+    char *all; /* [size][n] */
+} bytes;
+
+static td_status broadcast(td_comm *c, void *ctx)
+{
+    const bytes *b = ctx;
+    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
+    if (!with)
+        return TD_ENOMEM;
+    for (int r = 1; c->rank == 0 && r < c->size; r++)
+        with[r] = (td_piece){ .out = b->data, .n_out = b->n };
+    if (c->rank != 0)
+        with[0] = (td_piece){ .in = b->data, .n_in = b->n };
+    td_status st = td_mesh_exchange(c->mesh, with);
+    td_free(with);
+    return st;
+}
+
+static td_status gather(td_comm *c, void *ctx)
+{
+    const bytes *b = ctx;
+    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
+    if (!with)
+        return TD_ENOMEM;
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank)
+            with[r] = (td_piece){ b->data, b->n, b->all + (size_t)r * b->n, b->n };
+    memcpy(b->all + (size_t)c->rank * b->n, b->data, b->n);
+    td_status st = td_mesh_exchange(c->mesh, with);
+    td_free(with);
+    return st;
+}
+
+td_status td_comm_broadcast(td_comm *c, void *data, size_t n)
+{
+    return c && n ? run_now(c, broadcast, &(bytes){ .data = data, .n = n }) : TD_OK;
+}
+
+td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all)
+{
+    if (c && n)
+        return run_now(c, gather, &(bytes){ .data = (void *)(uintptr_t)mine, .n = n, .all = all });
+    if (n)
+        memcpy(all, mine, n);
+    return TD_OK;
+}
+
+typedef struct {
+    int with;
+    const void *out;
+    void *in;
+    size_t n;
+} block;
+
+static td_status pass_block(td_comm *c, void *ctx)
+{
+    const block *b = ctx;
+    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
+    if (!with)
+        return TD_ENOMEM;
+    with[b->with] = b->out ? (td_piece){ .out = b->out, .n_out = b->n }
+                           : (td_piece){ .in = b->in, .n_in = b->n };
+    td_status st = td_mesh_exchange(c->mesh, with);
+    td_free(with);
+    return st;
+}
+
+/* is a size that rank r announced between min and max? */
+static td_status check_size(const td_comm *c, int r, int64_t n, int64_t min, int64_t max)
+{
+    if (n >= min && n <= max)
+        return TD_OK;
+    return td_error(TD_EDEVICE, "%s announced %lld bytes, wanted %lld .. %lld", td_comm_name(c, r),
+                    (long long)n, (long long)min, (long long)max);
+}
+
+/* rank 0: the others' blocks, sizes[size] */
+static td_status take_blocks(td_comm *c, const int64_t *sizes, td_comm_take *take, void *ctx)
+{
+    char *room = NULL;
+    size_t cap = 0;
+    td_status st = TD_OK;
+    for (int r = 1; st == TD_OK && r < c->size; r++) {
+        const size_t n = (size_t)sizes[r];
+        st = check_size(c, r, sizes[r], 0, BLOCK_BYTES_MAX);
+        if (st == TD_OK)
+            st = td_reserve(&room, &cap, n + 1, 1);
+        if (st == TD_OK && n)
+            st = run_now(c, pass_block, &(block){ .with = r, .in = room, .n = n });
+        if (st == TD_OK)
+            st = take(ctx, r, room, n);
+    }
+    td_free(room);
+    return st;
+}
+
+td_status td_comm_collect(td_comm *c, const void *mine, size_t n, td_comm_take *take, void *ctx)
+{
+    int64_t *sizes, own = (int64_t)n;
+    if (!c)
+        return take(ctx, 0, mine, n);
+    sizes = td_alloc((size_t)c->size, sizeof *sizes);
+    td_status st = sizes ? td_comm_gather(c, &own, sizeof own, sizes) : TD_ENOMEM;
+    if (st == TD_OK && c->rank > 0 && n)
+        st = run_now(c, pass_block, &(block){ .out = mine, .n = n });
+    if (st == TD_OK && c->rank == 0)
+        st = take(ctx, 0, mine, n);
+    if (st == TD_OK && c->rank == 0)
+        st = take_blocks(c, sizes, take, ctx);
+    td_free(sizes);
+    char taken = 1; /* nobody goes on, or leaves, before rank 0 has all */
+    return st == TD_OK ? td_comm_broadcast(c, &taken, sizeof taken) : st;
+}
+
+td_status td_comm_sum_i64(td_comm *c, int64_t *x, int n)
+{
+    if (!c)
+        return TD_OK;
+    int64_t *all = td_alloc((size_t)c->size * (size_t)n, sizeof *all);
+    td_status st = all ? td_comm_gather(c, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
+    for (int i = 0; st == TD_OK && i < n; i++) {
+        x[i] = 0;
+        for (int r = 0; r < c->size; r++)
+            x[i] += all[r * n + i];
+    }
+    td_free(all);
+    return st;
+}
+
+td_status td_comm_sum_f64(td_comm *c, double *x, int n)
+{
+    if (!c)
+        return TD_OK;
+    double *all = td_alloc((size_t)c->size * (size_t)n, sizeof *all);
+    td_status st = all ? td_comm_gather(c, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
+    for (int i = 0; st == TD_OK && i < n; i++) {
+        x[i] = 0;
+        for (int r = 0; r < c->size; r++)
+            x[i] += all[r * n + i];
+    }
+    td_free(all);
+    return st;
+}
+
+/* --- agreement -------------------------------------------------------------------------------- */
+
+/* from where two texts differ, back to the beginning of that line or JSON member, and to its end */
+static void show_difference(const char *a, const char *b, char *out_a, char *out_b, int room)
+{
+    size_t at = 0;
+    while (a[at] && a[at] == b[at])
+        at++;
+    while (at > 0 && a[at - 1] != '\n' && !(a[at - 1] == ' ' && at > 1 && a[at - 2] == ','))
+        at--;
+    const int n_a = (int)strcspn(a + at, ",\n"), n_b = (int)strcspn(b + at, ",\n");
+    snprintf(out_a, (size_t)room, "%.*s", n_a < room ? n_a : room - 1, a + at);
+    snprintf(out_b, (size_t)room, "%.*s", n_b < room ? n_b : room - 1, b + at);
+}
+
+static td_status compare(const td_comm *c, const char *what, const char *all, size_t n)
+{
+    for (int r = 1; r < c->size; r++) {
+        const char *other = all + (size_t)r * n;
+        char here[160], there[160];
+        if (strcmp(all, other) == 0)
+            continue;
+        show_difference(all, other, there, here, (int)sizeof here);
+        td_text_make_printable(here);
+        td_text_make_printable(there);
+        return td_error(TD_EARG, "%s has another %s than rank 0: '%s', there '%s'",
+                        td_comm_name(c, r), what, here, there);
+    }
+    return TD_OK;
+}
+
+td_status td_comm_agree(td_comm *c, const char *what, const char *text)
+{
+    int64_t *lengths = NULL, mine = (int64_t)strlen(text) + 1, n = 0;
+    char *all = NULL, *own = NULL;
+    td_status st = TD_OK;
+    if (!c)
+        return TD_OK;
+    lengths = td_alloc((size_t)c->size, sizeof *lengths);
+    TD_OUT(lengths ? TD_OK : TD_ENOMEM);
+    TD_OUT(td_comm_gather(c, &mine, sizeof mine, lengths));
+    for (int r = 0; r < c->size; r++) {
+        TD_OUT(check_size(c, r, lengths[r], 1, TEXT_BYTES_MAX));
+        n = lengths[r] > n ? lengths[r] : n;
+    }
+    own = td_alloc((size_t)n, 1);
+    all = td_alloc((size_t)n, (size_t)c->size);
+    TD_OUT(own && all ? TD_OK : TD_ENOMEM);
+    memcpy(own, text, (size_t)mine);
+    TD_OUT(td_comm_gather(c, own, (size_t)n, all));
+    for (int r = 0; r < c->size; r++)
+        all[(size_t)r * (size_t)n + (size_t)n - 1] = '\0';
+    st = compare(c, what, all, (size_t)n);
+out:
+    td_free(lengths);
+    td_free(all);
+    td_free(own);
+    return st;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* what ranks on one machine have in common, and what they may share */
+typedef struct {
+    char boot[BOOT_BYTES];
+    unsigned char cpus[MASK_BYTES];
+} whereabouts;
+
+static void find_whereabouts(whereabouts *w)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    *w = (whereabouts){ 0 };
+    if (f) {
+        if (!fgets(w->boot, sizeof w->boot, f))
+            w->boot[0] = '\0';
+        fclose(f);
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        memcpy(w->cpus, &set, sizeof set < MASK_BYTES ? sizeof set : MASK_BYTES);
+}
+
+static td_status find_neighbours(td_comm *c)
+{
+    whereabouts own, *all = td_alloc((size_t)c->size, sizeof *all);
+    int n_sharing = 0;
+    if (!all)
+        return TD_ENOMEM;
+    find_whereabouts(&own);
+    td_status st = td_comm_gather(c, &own, sizeof own, all);
+    for (int r = 0; st == TD_OK && r < c->size; r++) {
+        if (memcmp(all[r].boot, own.boot, sizeof own.boot) != 0)
+            continue;
+        c->local_size++;
+        c->local_rank += r < c->rank;
+        n_sharing += memcmp(all[r].cpus, own.cpus, sizeof own.cpus) == 0;
+    }
+    td_free(all);
+    c->threads = td_cpu_count() / (n_sharing > 0 ? n_sharing : 1);
+    c->threads = c->threads > 0 ? c->threads : 1;
+    return st;
+}
+
+static void release(td_comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_closing = true;
+    pthread_cond_broadcast(&c->is_done);
+    pthread_mutex_unlock(&c->lock);
+    if (c->mesh)
+        td_mesh_wake(c->mesh);
+    td_thread_join(&c->thread);
+    td_mesh_free(c->mesh);
+    pthread_cond_destroy(&c->is_done);
+    pthread_mutex_destroy(&c->lock);
+    td_free(c);
+}
+
+td_status td_comm_open(const td_rank_place *place, const td_mesh_opts *opts, td_comm **out)
+{
+    td_status st = TD_OK;
+    *out = NULL;
+    td_comm *c = TD_NEW(td_comm);
+    if (!c)
+        return TD_ENOMEM;
+    TD_CHECK(pthread_mutex_init(&c->lock, NULL) == 0);
+    TD_CHECK(pthread_cond_init(&c->is_done, NULL) == 0);
+    c->rank = place->rank;
+    c->size = place->size;
+    TD_OUT(td_mesh_open(place, opts, &c->mesh));
+    TD_OUT(td_thread_start(&c->thread, "ranks", talk, c));
+    TD_OUT(find_neighbours(c));
+    *out = c;
+    return TD_OK;
+out:
+    release(c);
+    return st;
+}
+
+typedef struct {
+    const char *why;
+} leaving;
+
+static td_status leave(td_comm *c, void *ctx)
+{
+    td_mesh_leave(c->mesh, ((const leaving *)ctx)->why);
+    return TD_OK;
+}
+
+void td_comm_close(td_comm *c, td_status st)
+{
+    char why[MESSAGE_BYTES], own[MESSAGE_BYTES - 200];
+    if (!c)
+        return;
+    snprintf(own, sizeof own, "%s", st == TD_OK ? "" : td_error_message());
+    pthread_mutex_lock(&c->lock);
+    if (c->st != TD_OK) /* the others learn of the first cause, not of this one's end */
+        snprintf(why, sizeof why, "%s", c->message);
+    else
+        snprintf(why, sizeof why, "%s: %s", td_comm_name(c, c->rank), own);
+    const bool is_peace = c->st == TD_OK && st == TD_OK;
+    c->st = TD_OK; /* so that the last job runs */
+    pthread_mutex_unlock(&c->lock);
+    td_comm_job j = { .run = leave, .ctx = &(leaving){ is_peace ? NULL : why } };
+    td_comm_begin(c, &j);
+    pthread_mutex_lock(&c->lock);
+    await(c, &j); /* this thread's message stays what it is */
+    pthread_mutex_unlock(&c->lock);
+    release(c);
+}

@@ -1,0 +1,158 @@
+/*
+ * gather.c -- see gather.h
+ *
+ * Two rounds.  The first tells rank 0 of every picture's sample and size, so that it knows where
+ * they go; in the second a rank's bytes come and are put there, one rank after the other.
+ */
+#include "comm/gather.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* rank 0: what comes from all ranks */
+typedef struct {
+    td_share *pictures; /* [n], as they come */
+    size_t n, cap;
+    size_t *at; /* [n] where the bytes of each go */
+    char *bytes;
+    size_t n_bytes;
+    size_t n_announced; /* bytes of all, before they come */
+    size_t n_placed;    /* pictures whose bytes are there */
+} whole;
+
+typedef struct {
+    int64_t sample;
+    size_t index;
+} place;
+
+td_status td_shares_begin(td_shares *s, int64_t sample)
+{
+    TD_TRY(td_reserve(&s->pictures, &s->cap, s->n + 1, sizeof *s->pictures));
+    s->pictures[s->n++] = (td_share){ .sample = sample };
+    return TD_OK;
+}
+
+td_status td_shares_put(td_shares *s, const void *bytes, size_t n)
+{
+    TD_TRY(td_reserve(&s->bytes, &s->cap_bytes, s->n_bytes + n, 1));
+    if (n)
+        memcpy(s->bytes + s->n_bytes, bytes, n);
+    s->n_bytes += n;
+    s->pictures[s->n - 1].n_bytes += (int64_t)n;
+    return TD_OK;
+}
+
+void td_shares_clear(td_shares *s)
+{
+    s->n = s->n_bytes = 0;
+}
+
+void td_shares_release(td_shares *s)
+{
+    td_free(s->pictures);
+    td_free(s->bytes);
+    *s = (td_shares){ 0 };
+}
+
+/* one more image's bytes to come, as a rank announces them */
+static td_status add_size(whole *w, int rank, int64_t n_bytes)
+{
+    if (n_bytes < 0 || (uint64_t)n_bytes > SIZE_MAX / 2 - w->n_announced)
+        return td_error(TD_EDEVICE, "rank %d announced an image of %" PRId64 " bytes", rank,
+                        n_bytes);
+    w->n_announced += (size_t)n_bytes;
+    return TD_OK;
+}
+
+static td_status take_pictures(void *ctx, int rank, const void *bytes, size_t n)
+{
+    whole *w = ctx;
+    const size_t n_pictures = n / sizeof *w->pictures;
+    if (n % sizeof *w->pictures)
+        return td_error(TD_EDEVICE, "rank %d sent %zu bytes, wanted a multiple of %zu", rank, n,
+                        sizeof *w->pictures);
+    TD_TRY(td_reserve(&w->pictures, &w->cap, w->n + n_pictures, sizeof *w->pictures));
+    if (n)
+        memcpy(w->pictures + w->n, bytes, n_pictures * sizeof *w->pictures);
+    for (size_t i = w->n; i < w->n + n_pictures; i++)
+        TD_TRY(add_size(w, rank, w->pictures[i].n_bytes));
+    w->n += n_pictures;
+    return TD_OK;
+}
+
+static td_status take_bytes(void *ctx, int rank, const void *bytes, size_t n)
+{
+    whole *w = ctx;
+    size_t from = 0;
+    while (from < n && w->n_placed < w->n) {
+        const size_t i = w->n_placed++, n_own = (size_t)w->pictures[i].n_bytes;
+        if (n_own > n - from)
+            break;
+        if (n_own)
+            memcpy(w->bytes + w->at[i], (const char *)bytes + from, n_own);
+        from += n_own;
+    }
+    if (from != n)
+        return td_error(TD_EDEVICE, "rank %d sent %zu bytes where %zu were said", rank, n, from);
+    return TD_OK;
+}
+
+/* of one sample twice, the lower rank's first */
+static int by_sample(const void *a, const void *b)
+{
+    const place *p = a, *q = b;
+    return p->sample != q->sample ? (p->sample > q->sample) - (p->sample < q->sample)
+                                  : (p->index > q->index) - (p->index < q->index);
+}
+
+/* where the bytes of each picture go; `sorted` becomes the pictures in their order */
+static td_status lay_out(whole *w, td_share **sorted)
+{
+    td_status st = TD_OK;
+    place *order = td_alloc(w->n + 1, sizeof *order);
+    *sorted = td_alloc(w->n + 1, sizeof **sorted);
+    w->at = td_alloc(w->n + 1, sizeof *w->at);
+    TD_OUT(order && *sorted && w->at ? TD_OK : TD_ENOMEM);
+    for (size_t i = 0; i < w->n; i++)
+        order[i] = (place){ w->pictures[i].sample, i };
+    qsort(order, w->n, sizeof *order, by_sample);
+    for (size_t k = 0; k < w->n; k++) {
+        (*sorted)[k] = w->pictures[order[k].index];
+        w->at[order[k].index] = w->n_bytes;
+        w->n_bytes += (size_t)(*sorted)[k].n_bytes;
+    }
+    w->bytes = td_alloc(w->n_bytes + 1, 1);
+    st = w->bytes ? TD_OK : TD_ENOMEM;
+out:
+    td_free(order);
+    return st;
+}
+
+td_status td_shares_gather(td_shares *s, td_comm *c)
+{
+    whole w = { 0 };
+    td_share *sorted = NULL;
+    td_status st = TD_OK;
+    if (td_comm_size(c) == 1)
+        return TD_OK;
+    TD_OUT(td_comm_collect(c, s->pictures, s->n * sizeof *s->pictures, take_pictures, &w));
+    if (td_comm_rank(c) == 0)
+        TD_OUT(lay_out(&w, &sorted));
+    TD_OUT(td_comm_collect(c, s->bytes, s->n_bytes, take_bytes, &w));
+    td_shares_clear(s);
+    if (td_comm_rank(c) > 0)
+        goto out;
+    td_shares_release(s);
+    *s = (td_shares){ sorted, w.n, w.n + 1, w.bytes, w.n_bytes, w.n_bytes + 1 };
+    sorted = NULL;
+    w.bytes = NULL;
+out:
+    td_free(sorted);
+    td_free(w.pictures);
+    td_free(w.at);
+    td_free(w.bytes);
+    return st;
+}

@@ -1,0 +1,67 @@
+/*
+ * join.c -- see join.h
+ */
+#include "comm/join.h"
+
+#include <stdlib.h>
+
+#include "base/affinity.h"
+#include "base/arena.h"
+#include "base/log.h"
+#include "comm/mpi_plugin.h"
+
+/* what `launch` has chosen stays; mpirun and srun leave it to us */
+static td_status choose_processors(const char *name, const td_rank_place *place)
+{
+    static const char *const done = "TANDEM_AFFINITY";
+    td_affinity mode;
+    int cpus[TD_CPUS_MAX], n;
+    if (!name)
+        return TD_OK;
+    TD_TRY_MSG(td_affinity_parse(name, &mode), "--gpu-affinity");
+    if (getenv(done) || mode == TD_AFFINITY_NONE)
+        return TD_OK;
+    if (place->local_size == 0) {
+        td_log(TD_LOG_WARN, "train", "--gpu-affinity: how many ranks this machine has is not told");
+        return TD_OK;
+    }
+    td_topology *t = TD_NEW(td_topology);
+    td_status st = t ? td_topology_here(t) : TD_ENOMEM;
+    if (st == TD_OK)
+        st = td_affinity_choose(t, mode, place->local_rank, place->local_size, cpus, &n);
+    if (st == TD_EARG) { /* mpirun has chosen already, or there are too few */
+        td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: left as it is", td_error_message());
+        td_free(t);
+        return TD_OK;
+    }
+    if (st == TD_OK)
+        st = td_affinity_apply(cpus, n);
+    td_free(t);
+    return st;
+}
+
+td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
+{
+    td_rank_place place;
+    *out = NULL;
+    TD_TRY(td_ranks_here(&place));
+    if (place.size == 1)
+        return TD_OK;
+    if (place.by == TD_RANKS_MPI)
+        TD_TRY(td_mpi_meet(&place));
+    TD_TRY(choose_processors(o->affinity, &place));
+    TD_TRY(td_comm_open(&place, NULL, out));
+    if (place.rank > 0 && !o->log && !getenv("TANDEM_RANK_LOGS"))
+        TD_TRY(td_log_configure("warn"));
+    td_log(TD_LOG_INFO, module, "%d ranks, %d of them on this machine, %d threads each", place.size,
+           td_comm_local_size(*out), o->threads ? o->threads : td_comm_threads(*out));
+    return TD_OK;
+}
+
+void td_part(td_comm *c, td_status st)
+{
+    const bool is_peace = c && st == TD_OK && td_comm_check(c) == TD_OK;
+    td_comm_close(c, st);
+    if (is_peace)
+        td_mpi_leave();
+}

@@ -1,0 +1,41 @@
+/*
+ * comm/mpi_plugin.h -- what libtandem_mpi.so exports, and who asks it
+ *
+ * Under mpirun nobody says where rank 0 listens: that is asked of MPI.  Everything else goes as it
+ * does without: connections of our own, which notice who is lost, and memory in common on one
+ * machine.  The library is looked for only when there are several ranks, so the program runs where
+ * there is no MPI.
+ */
+#ifndef TD_COMM_MPI_PLUGIN_H
+#define TD_COMM_MPI_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "comm/rank_env.h"
+
+#define TD_MPI_PLUGIN_VERSION 1
+#define TD_MPI_PLUGIN_SYMBOL  "td_mpi_plugin_v1"
+
+/** Calls give 0, or a text that says what is wrong. */
+typedef struct {
+    int version;
+    const char *name; /* "Open MPI v4.1.4, ..." once it is open */
+    const char *(*open)(int *rank, int *size);
+    const char *(*broadcast)(void *data, size_t n); /* rank 0's */
+    void (*close)(void);                            /* all ranks, in peace */
+} td_mpi_plugin;
+
+/**
+ * Fill place->addr, port, token and rank 0's listen_fd for a process that mpirun started.
+ * TD_ENOTFOUND: there is no libtandem_mpi.so here; TD_EDEVICE: what MPI said.
+ */
+TD_CHECKED td_status td_mpi_meet(td_rank_place *place);
+
+/** At the end of a run that went well; nothing where td_mpi_meet was not called. */
+void td_mpi_leave(void);
+
+/** For doctor: is the library there?  Its path, or why not. */
+bool td_mpi_find(char *text, size_t room);
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * comm/rendezvous.h -- how ranks find each other
+ *
+ *     rank 0   listens at the master's address <--- hello (rank, size, token, own port) --- rank r
+ *              when all are there: the table of all  --------------------------------->
+ *     rank r   connects to ranks 1 .. r - 1 and takes connections from r + 1 ... up
+ *
+ * Whoever does not say hello properly, with the run's token, is turned away.  IPv4.
+ */
+#ifndef TD_COMM_RENDEZVOUS_H
+#define TD_COMM_RENDEZVOUS_H
+
+#include "comm/rank_env.h"
+
+#define TD_HOST_BYTES 64
+
+typedef struct {
+    int fd; /* connected, blocking; -1: oneself */
+    int pid;
+    char host[TD_HOST_BYTES];
+} td_met;
+
+/** met[size]; on failure nothing is left open.  TD_EDEVICE, TD_EIO. */
+TD_CHECKED td_status td_mesh_meet(const td_rank_place *place, double wait_s, td_met *met);
+
+#endif

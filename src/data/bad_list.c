@@ -1,0 +1,137 @@
+/*
+ * bad_list.c -- writing bad.list
+ */
+#include "data/bad_list.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/os.h"
+#include "base/text.h"
+
+#define LIST_BYTES ((size_t)1 << 30)
+
+td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on)
+{
+    size_t n;
+    l->path = path;
+    if (goes_on && td_path_exists(path))
+        return td_file_read(path, LIST_BYTES, &l->known, &n);
+    unlink(path); /* of another run */
+    return TD_OK;
+}
+
+/* the lines that are there already */
+static td_status know(const char *lines, td_map *known)
+{
+    td_text line = { 0 };
+    td_status st = TD_OK;
+    for (const char *s = lines ? lines : ""; *s && st == TD_OK;) {
+        size_t n = strcspn(s, "\n");
+        line.len = 0;
+        td_text_add_bytes(&line, s, n);
+        st = td_text_status(&line);
+        if (st == TD_OK)
+            st = td_map_set(known, td_text_get(&line), NULL);
+        s += n + (s[n] == '\n');
+    }
+    td_text_release(&line);
+    return st;
+}
+
+static void add_line(const td_map *known, const char *path, const char *reason, td_text *out)
+{
+    td_text line = { 0 };
+    td_text_add_json(&line, path);
+    td_text_add(&line, "\t");
+    td_text_add_json(&line, reason);
+    if (!td_map_has(known, td_text_get(&line)))
+        td_text_add(out, "%s\n", td_text_get(&line));
+    td_text_release(&line);
+}
+
+static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
+{
+    const td_bad_picture *bad;
+    const td_bad_annotation *annotations;
+    int64_t n = ld ? td_loader_bad(ld, &bad) : 0, n_annotations = 0;
+    const td_dataset *ds = ld ? td_loader_dataset(ld) : NULL;
+    if (ds)
+        (void)td_dataset_bad_annotations(ds, &annotations, &n_annotations);
+    for (int64_t i = 0; i < n_annotations; i++)
+        add_line(known, td_dataset_annotation_file(ds), annotations[i].text, out);
+    for (int64_t i = 0; i < n; i++)
+        add_line(known, bad[i].path, bad[i].reason, out);
+}
+
+void td_bad_list_lines(const td_loader *train, const td_loader *val, td_text *out)
+{
+    const td_map none = { 0 };
+    add_lines(&none, train, out);
+    add_lines(&none, val, out);
+}
+
+/* the lines that are not known yet */
+static td_status add_missing(const char *lines, td_map *known, td_text *out)
+{
+    td_text line = { 0 };
+    td_status st = TD_OK;
+    for (const char *s = lines; *s && st == TD_OK;) {
+        size_t n = strcspn(s, "\n");
+        line.len = 0;
+        td_text_add_bytes(&line, s, n);
+        st = td_text_status(&line);
+        if (st == TD_OK && !td_map_has(known, td_text_get(&line))) {
+            td_text_add(out, "%s\n", td_text_get(&line));
+            st = td_map_set(known, td_text_get(&line), NULL);
+        }
+        s += n + (s[n] == '\n');
+    }
+    td_text_release(&line);
+    return st;
+}
+
+td_status td_bad_list_add(td_bad_list *l, const char *lines)
+{
+    char *copy = td_copy_text(lines);
+    if (!copy)
+        return TD_ENOMEM;
+    td_free(l->elsewhere);
+    l->elsewhere = copy;
+    return TD_OK;
+}
+
+td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loader *val)
+{
+    td_text own = { 0 }, all = { 0 };
+    td_map known = { 0 };
+    td_status st = TD_OK;
+    TD_OUT(know(l->known, &known));
+    add_lines(&known, train, &own);
+    add_lines(&known, val, &own);
+    if (l->elsewhere) {
+        TD_OUT(know(td_text_get(&own), &known));
+        TD_OUT(add_missing(l->elsewhere, &known, &own));
+    }
+    TD_OUT(td_text_status(&own));
+    if (own.len > l->n_written) {
+        td_text_add(&all, "%s%s", l->known ? l->known : "", td_text_get(&own));
+        TD_OUT(td_text_status(&all));
+        TD_OUT(td_file_write(l->path, td_text_get(&all), all.len));
+        l->n_written = own.len;
+    }
+out:
+    td_map_release(&known);
+    td_text_release(&own);
+    td_text_release(&all);
+    return st;
+}
+
+void td_bad_list_release(td_bad_list *l)
+{
+    td_free(l->known);
+    td_free(l->elsewhere);
+    *l = (td_bad_list){ 0 };
+}

@@ -1,0 +1,30 @@
+/*
+ * evaluation/confusion.h -- what was taken for what: the counts of `evaluate --per-class`
+ */
+#ifndef TD_EVALUATION_CONFUSION_H
+#define TD_EVALUATION_CONFUSION_H
+
+#include "checkpoint/class_names.h"
+#include "tandem/data.h"
+#include "tandem/train.h"
+
+/**
+ * Give the result a zeroed table of n classes, called as the classes of `ds` are; where these are
+ * numbers, as `names` has them.  td_evaluate_release frees it.
+ */
+td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                           const td_class_names *names) TD_CHECKED;
+
+enum { TD_CLASS_NUMBER = 24 };
+
+/** The name of output i, or in `room` "class i"; `names` may be NULL. */
+const char *td_confusion_class_name(const td_dataset *ds, const td_class_names *names, int i,
+                                    char room[TD_CLASS_NUMBER]);
+
+/**
+ * Write the table as CSV: a header of the classes' names, then for every class its name and how
+ * many of its pictures were taken for each.  Appears whole or not at all.
+ */
+td_status td_confusion_write(const td_evaluate_result *r, const char *path) TD_CHECKED;
+
+#endif

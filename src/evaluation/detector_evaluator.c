@@ -1,0 +1,281 @@
+/*
+ * detector_evaluator.c -- forward passes, boxes, counts
+ *
+ *     batch -> finder -> boxes in pixels of the picture        (on ranks: gathered by rank 0)
+ *     all of them, in the order of the data set -> metrics
+ */
+#include "evaluation/detector_evaluator.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "comm/gather.h"
+#include "data/bad_limit.h"
+#include "inference/inputs.h"
+#include "optim/training_graph.h"
+
+struct td_detect_judge {
+    td_finder *finder;
+    double *latency; /* grown */
+    size_t cap_latency;
+    td_verdict window; /* since the last record */
+    double log_s;      /* that it took to write */
+
+    td_shares found; /* td_coco_detection, of each picture that counts */
+    td_coco_truth *truths;
+    size_t n_truths, cap_truths;
+    td_coco_metrics metrics;
+};
+
+/* --- the judge -------------------------------------------------------------------------------- */
+
+td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
+                              const td_detect_judge_opts *opts, td_detect_judge **out)
+{
+    const td_finder_opts fo = { .batch = opts->batch,
+                                .amp = opts->amp,
+                                .skip_passes = opts->skip_passes,
+                                .dump_after = opts->dump_after };
+    *out = NULL;
+    td_detect_judge *j = TD_NEW(td_detect_judge);
+    if (!j)
+        return TD_ENOMEM;
+    td_status st = td_finder_new(model, dev, &fo, &j->finder);
+    if (st == TD_OK)
+        *out = j;
+    else
+        td_detect_judge_free(j);
+    return st;
+}
+
+static void forget_run(td_detect_judge *j)
+{
+    td_coco_metrics_release(&j->metrics);
+    td_shares_clear(&j->found);
+    j->n_truths = 0;
+}
+
+void td_detect_judge_free(td_detect_judge *j)
+{
+    if (!j)
+        return;
+    forget_run(j);
+    td_free(j->truths);
+    td_shares_release(&j->found);
+    td_free(j->latency);
+    td_finder_free(j->finder);
+    td_free(j);
+}
+
+td_program *td_detect_judge_program(td_detect_judge *j)
+{
+    return td_finder_program(j->finder);
+}
+
+const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j)
+{
+    return &j->metrics;
+}
+
+const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n)
+{
+    *n = j->found.n_bytes / sizeof(td_coco_detection);
+    return (const td_coco_detection *)(const void *)j->found.bytes;
+}
+
+/* --- a batch ---------------------------------------------------------------------------------- */
+
+/* boxes of a picture in its own pixels; classes that the data set does not have are dropped */
+static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sample,
+                            const td_detection *found, int n)
+{
+    const td_annotated a = td_dataset_annotated(ds, sample);
+    const double w = a.width, h = a.height;
+    TD_TRY(td_shares_begin(&j->found, sample));
+    for (int i = 0; i < n; i++) {
+        const td_rect r = found[i].box;
+        const int label = found[i].label;
+        const int64_t category =
+            label <= td_dataset_classes(ds) ? td_dataset_category(ds, label) : -1;
+        if (category < 0)
+            continue;
+        const td_coco_detection d = { .image = a.id,
+                                      .category = category,
+                                      .box = { (double)r.xmin * w, (double)r.ymin * h,
+                                               (double)(r.xmax - r.xmin) * w,
+                                               (double)(r.ymax - r.ymin) * h },
+                                      .score = (double)found[i].score };
+        TD_TRY(td_shares_put(&j->found, &d, sizeof d));
+    }
+    return TD_OK;
+}
+
+static td_status keep_truths(td_detect_judge *j, const td_dataset *ds, int64_t sample)
+{
+    int n;
+    const td_annotated a = td_dataset_annotated(ds, sample);
+    const td_annotation *t = td_dataset_annotations(ds, sample, &n);
+    TD_TRY(td_reserve(&j->truths, &j->cap_truths, j->n_truths + (size_t)n, sizeof *j->truths));
+    for (int i = 0; i < n; i++)
+        j->truths[j->n_truths++] =
+            (td_coco_truth){ .image = a.id,
+                             .category = td_dataset_category(ds, t[i].label),
+                             .box = { t[i].x, t[i].y, t[i].width, t[i].height },
+                             .area = t[i].area,
+                             .is_crowd = t[i].is_crowd };
+    return TD_OK;
+}
+
+static bool is_left_out(const td_detect_judge_opts *o, int64_t sample)
+{
+    return o->boxes->sample_1_of_n > 1 && sample % o->boxes->sample_1_of_n != 0;
+}
+
+static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
+                           const td_detect_judge_opts *o, int64_t *n_judged)
+{
+    const td_detection *found;
+    int n;
+    for (int i = 0; i < b->n; i++) {
+        if (is_left_out(o, b->samples[i]))
+            continue;
+        found = td_finder_found(j->finder, i, &n);
+        TD_TRY(keep_found(j, ds, b->samples[i], found, n));
+        ++*n_judged;
+    }
+    return TD_OK;
+}
+
+static td_status show_rows(td_detect_judge *j, const td_batch *b, const td_detect_judge_opts *o,
+                           int64_t *spent_ns)
+{
+    const int64_t t0 = td_now_ns();
+    int n;
+    for (int i = 0; o->each && i < b->n; i++) {
+        const td_detection *found = td_finder_found(j->finder, i, &n);
+        if (!is_left_out(o, b->samples[i]))
+            TD_TRY(o->each(o->ctx, b->samples[i], found, n));
+    }
+    *spent_ns += td_now_ns() - t0;
+    return TD_OK;
+}
+
+static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+{
+    v->n_batches++;
+    v->counts.n += n;
+    v->compute_s += compute_s;
+    v->data_s += data_s;
+    v->compute_rates += n / compute_s;
+    v->total_rates += n / (data_s + compute_s);
+}
+
+static td_status judge_batch(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
+                             const td_detect_judge_opts *o, td_verdict *v)
+{
+    const int64_t t0 = td_now_ns();
+    const td_nms_opts nms = td_boxes_nms(o->boxes, td_finder_anchors(j->finder)->kind);
+    TD_TRY(td_finder_run(j->finder, b->images, b->n, &nms));
+    TD_TRY(note_rows(j, ds, b, o, &v->n_judged));
+    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+    const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
+    j->log_s = 0;
+    j->latency[v->n_batches] = compute_s;
+    add_times(v, b->n, data_s, compute_s);
+    add_times(&j->window, b->n, data_s, compute_s);
+    return TD_OK;
+}
+
+/* what there was since the last record */
+static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *o,
+                                const td_verdict *v)
+{
+    if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
+        return TD_OK;
+    const int64_t t0 = td_now_ns();
+    const int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
+    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
+    j->window.detects = true;
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        j->window.boxes[i] = (double)NAN; /* of part of a data set there are none */
+    TD_TRY(td_verdict_quantiles(&j->window));
+    td_report_begin(o->report, 3, step);
+    td_verdict_report(&j->window, o->prefix, 0, o->report);
+    td_status st = td_report_end(o->report);
+    j->window = (td_verdict){ 0 };
+    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+/* every picture once, whatever rank had it; stopped if one was */
+static td_status share_counts(td_comm *comm, const td_loader *ld, td_verdict *v)
+{
+    int64_t counts[3] = { v->counts.n, v->n_judged, v->was_stopped };
+    TD_TRY(td_bad_limit_check(comm, ld));
+    TD_TRY(td_comm_sum_i64(comm, counts, 3));
+    v->counts.n = counts[0];
+    v->n_judged = counts[1];
+    v->was_stopped = counts[2] > 0;
+    return TD_OK;
+}
+
+/* by rank 0, for all */
+static td_status measure(td_detect_judge *j, const td_dataset *ds, const td_detect_judge_opts *o,
+                         td_verdict *v)
+{
+    const td_coco_metrics_opts co = { .box_areas = o->boxes->box_areas };
+    size_t n;
+    TD_TRY(td_shares_gather(&j->found, o->comm));
+    const td_coco_detection *found = td_detect_judge_found(j, &n);
+    if (td_comm_rank(o->comm) == 0) {
+        for (size_t i = 0; i < j->found.n; i++)
+            TD_TRY(keep_truths(j, ds, j->found.pictures[i].sample));
+        TD_TRY(td_coco_metrics_compute(j->truths, j->n_truths, found, n, &co, &j->metrics));
+        memcpy(v->boxes, j->metrics.value, sizeof v->boxes);
+    }
+    return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);
+}
+
+static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                     const td_detect_judge_opts *opts, td_progress *progress, td_verdict *out)
+{
+    const td_batch *b;
+    const int64_t t0 = td_now_ns();
+    int64_t shown_ns = 0;
+    *out = j->window = (td_verdict){ .detects = true };
+    forget_run(j);
+    j->log_s = 0;
+    while (!out->was_stopped && (opts->max_batches < 0 || out->n_batches < opts->max_batches)) {
+        const td_status st = td_loader_next(ld, &b);
+        if (st == TD_EEND)
+            break;
+        TD_TRY(st);
+        if (b->n == 0)
+            continue;
+        TD_TRY(judge_batch(j, ds, b, opts, out));
+        TD_TRY(show_rows(j, b, opts, &shown_ns));
+        td_progress_step(progress, out->n_batches, out->counts.n);
+        TD_TRY(report_batches(j, opts, out));
+        out->was_stopped = td_signal_caught() != 0;
+        TD_TRY(td_comm_check(opts->comm));
+    }
+    TD_TRY(share_counts(opts->comm, ld, out));
+    TD_TRY(measure(j, ds, opts, out));
+    out->seconds = (double)(td_now_ns() - t0 - shown_ns) * 1e-9;
+    out->latency = j->latency;
+    return td_verdict_quantiles(out);
+}
+
+td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                              const td_detect_judge_opts *opts, td_verdict *out)
+{
+    td_progress progress = opts->progress;
+    td_progress_begin(&progress, ld, opts->max_batches);
+    const td_status st = run(j, ds, ld, opts, &progress, out);
+    td_progress_end(&progress);
+    return st;
+}

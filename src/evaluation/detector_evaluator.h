@@ -1,0 +1,58 @@
+/*
+ * evaluation/detector_evaluator.h -- one pass of a detector over a data set: what it finds, and
+ * COCO's metrics
+ *
+ * The detector's evaluator.h: evaluate and the validation of a training share it.
+ */
+#ifndef TD_EVALUATION_DETECTOR_EVALUATOR_H
+#define TD_EVALUATION_DETECTOR_EVALUATOR_H
+
+#include "coco/coco_metrics.h"
+#include "evaluation/evaluator.h"
+#include "inference/detector.h"
+
+typedef struct td_detect_judge td_detect_judge;
+
+typedef struct {
+    int batch;
+    int64_t max_batches; /* -1: all */
+    const td_boxes_opts *boxes;
+    const td_amp_opts *amp; /* resolved */
+    td_comm *comm;          /* whose loaders share the set; NULL: one rank */
+    const char *skip_passes, *dump_after;
+    td_report *report;  /* records every print_freq batches, or NULL */
+    const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
+    int print_freq;
+    int64_t step[2]; /* epoch, iteration of the records */
+    td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
+                      int n); /* of every picture, what was found; its time counts nowhere */
+    void *ctx;
+    td_progress progress; /* who says how far it is; not begun */
+} td_detect_judge_opts;
+
+/** Compile the judging program.  `model`'s classes and image size must be settled. */
+td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
+                              const td_detect_judge_opts *opts, td_detect_judge **out) TD_CHECKED;
+void td_detect_judge_free(td_detect_judge *j);
+
+/** The program, to be given weights. */
+td_program *td_detect_judge_program(td_detect_judge *j);
+
+/**
+ * Judge everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
+ * pictures that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
+ * what all have found and judges it, as one rank would; counts and metrics are then everybody's.
+ *   TD_EFORMAT   more bad pictures than may be, on all ranks together
+ *   TD_ENUMERIC  the network gives boxes that are no finite numbers
+ */
+td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
+                              const td_detect_judge_opts *opts, td_verdict *out) TD_CHECKED;
+
+/**
+ * Of the last run: metrics with those of each class, and what was found; lent until the next.  On
+ * ranks but 0 empty.
+ */
+const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j);
+const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n);
+
+#endif

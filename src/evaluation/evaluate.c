@@ -1,0 +1,411 @@
+/*
+ * evaluate.c -- how good is a weight file on a data set: exact counts
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "comm/fingerprint.h"
+#include "comm/join.h"
+#include "data/dataset_digest.h"
+#include "evaluation/confusion.h"
+#include "evaluation/evaluation.h"
+#include "evaluation/evaluator.h"
+#include "evaluation/label_match.h"
+#include "evaluation/outcomes.h"
+#include "evaluation/report_sums.h"
+#include "inference/detect_data.h"
+#include "inference/inputs.h"
+#include "io/atomic.h"
+#include "io/safetensors.h"
+#include "loggers/report_settings.h"
+#include "model/arch.h"
+#include "runtime/program_digest.h"
+#include "tandem/data.h"
+
+typedef td_evaluation evaluation;
+
+static void release(evaluation *e)
+{
+    td_evaluation_close_drawn(e);
+    td_judge_free(e->judge);
+    td_detect_judge_free(e->detect_judge);
+    td_device_close(e->dev);
+    td_loader_free(e->ld);
+    td_dataset_free(e->ds);
+    td_class_names_release(&e->names);
+    td_tensors_free(e->weights);
+}
+
+/* no weights are named: an inference benchmark of the reference's */
+static td_status open_fresh(const evaluation *e)
+{
+    if (e->o.use_ema || e->o.ema_too)
+        return td_error(TD_EUSAGE, "--use-ema: fresh weights have no averages; --resume or "
+                                   "--pretrained-weights names a file");
+    td_log(TD_LOG_WARN, "evaluate",
+           "neither --resume nor --pretrained-weights is given: the weights are fresh ones, speeds "
+           "count, scores do not");
+    return TD_OK;
+}
+
+static td_status open_weights(evaluation *e)
+{
+    if (!e->o.weights && !e->o.is_fresh)
+        return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
+    if (!e->o.weights)
+        return open_fresh(e);
+    if (e->o.confusion && !e->o.per_class)
+        return td_error(TD_EUSAGE, "--confusion goes with --per-class");
+    TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
+    td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
+    return td_weight_facts_check(e->weights, e->o.weights, &e->o.model);
+}
+
+const char *td_evaluation_split(const td_evaluation *e)
+{
+    return e->o.eval_training_data ? "train" : "val";
+}
+
+td_status td_evaluation_count_classes(const td_evaluation *e)
+{
+    const int n = e->o.model.num_classes, n_data = td_dataset_classes(e->ds);
+    return n_data <= n ? TD_OK
+                       : td_error(TD_ESHAPE, "'%s' has %d classes, the network %d",
+                                  td_dataset_root(e->ds), n_data, n);
+}
+
+static td_status match_labels(evaluation *e)
+{
+    const int n = e->o.model.num_classes;
+    if (!e->weights) /* which know no class */
+        return td_evaluation_count_classes(e);
+    TD_TRY(td_class_names_open(&(td_class_names_opts){ .weights = e->weights,
+                                                       .path = e->o.weights,
+                                                       .classes = e->o.classes,
+                                                       .model = &e->o.model,
+                                                       .n_outputs = n },
+                               &e->names));
+    return td_label_match_apply(&(td_label_match){ .weights = e->o.weights,
+                                                   .names = &e->names,
+                                                   .n_outputs = n,
+                                                   .label_map = e->o.label_map,
+                                                   .by_order = e->o.labels_by_order },
+                                e->ds);
+}
+
+static td_status open_data(evaluation *e)
+{
+    td_say_back_end(&e->o.input);
+    TD_TRY(td_open_split(&e->o.input, td_evaluation_split(e), &e->o.model, 0, &e->ds));
+    TD_TRY(td_settle_image_size(e->ds, &e->o.model));
+    td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
+    lo.rank = td_comm_rank(e->comm);
+    lo.world = td_comm_size(e->comm);
+    lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
+    if (!e->o.model.num_classes)
+        e->o.model.num_classes = td_dataset_classes(e->ds);
+    TD_TRY(match_labels(e));
+    return td_loader_new(e->ds, &lo, &e->ld);
+}
+
+/* the TensorFlow program's --warmup_steps */
+enum { TF_WARM_BATCHES = 50 };
+
+static td_status agree(evaluation *e, const char *config, const td_program *program)
+{
+    td_text text = { 0 };
+    td_status st = TD_OK;
+    if (!e->comm)
+        return TD_OK;
+    TD_OUT(td_describe_run(config, &text));
+    TD_OUT(td_describe_data("data", e->ds, &text));
+    if (e->weights)
+        TD_OUT(td_describe_file("weights", e->o.weights, &text));
+    TD_OUT(td_describe_program("compiled network", program, &text));
+    st = td_comm_agree(e->comm, "run", td_text_get(&text));
+out:
+    td_text_release(&text);
+    return st;
+}
+
+/* of --workspace alone a name that a training does not use */
+static td_status name_report(const evaluation *e, char **path)
+{
+    const char *file = e->o.raport_file ? e->o.raport_file : "evaluation.json";
+    if (!e->o.raport_file && !e->o.workspace)
+        return TD_OK;
+    if (e->o.workspace)
+        TD_TRY(td_make_folder(e->o.workspace));
+    *path = td_path_join(e->o.workspace ? e->o.workspace : "", file);
+    return *path ? TD_OK : TD_ENOMEM;
+}
+
+td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
+{
+    td_status st = TD_OK;
+    td_text config = { 0 };
+    char *path = NULL;
+    const td_field_group groups[] = { { "Network", td_model_fields(), &e->o.model },
+                                      { "Data", td_input_fields(), &e->o.input },
+                                      { "Precision", td_amp_fields(), &e->o.amp },
+                                      { "Detection", td_boxes_fields(), &e->o.boxes },
+                                      { "Evaluation", td_evaluate_fields(), &e->o },
+                                      { NULL, NULL, NULL } };
+    const bool is_mine = td_comm_rank(e->comm) == 0;
+    if (is_mine)
+        TD_OUT(name_report(e, &path));
+    const td_report_opts ro = { .path = path,
+                                .to_log = is_mine && e->o.log_format == 1,
+                                .is_compat = e->o.raport_compat,
+                                .has_tf_names = e->o.raport_names == 1,
+                                .detects = e->detect_judge != NULL,
+                                .topk = e->o.topk };
+    const td_run_facts facts = { .job = "evaluate",
+                                 .amp = &e->o.amp,
+                                 .program = program,
+                                 .val_images = td_dataset_count(e->ds) };
+    TD_OUT(td_settings_json(groups, &config));
+    TD_OUT(agree(e, td_text_get(&config), program));
+    TD_OUT(td_report_open(&ro, &e->report));
+    TD_OUT(td_report_settings(e->report, td_text_get(&config), &e->o.model, &facts));
+out:
+    td_text_release(&config);
+    td_free(path);
+    return st;
+}
+
+td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v, const td_verdict *ema)
+{
+    const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
+    td_report_begin(e->report, 0, NULL);
+    td_verdict_report(v, "val", e->o.topk, e->report);
+    if (ema)
+        td_verdict_report(ema, "val_ema", e->o.topk, e->report);
+    if (td_report_has_tf_names(e->report))
+        TD_TRY(td_tf_verdict_report(v, e->o.topk, n_warm, e->report));
+    TD_TRY(td_report_end(e->report));
+    td_report_say(e->report, "Experiment ended");
+    return TD_OK;
+}
+
+td_progress td_evaluation_progress(const td_evaluation *e)
+{
+    return (td_progress){ .module = td_report_has_text(e->report) ? NULL : "evaluate",
+                          .what = "batch",
+                          .every = e->o.print_freq,
+                          .comm = e->comm };
+}
+
+static td_judge_opts judge_opts(const evaluation *e)
+{
+    return (td_judge_opts){ .batch = e->o.batch_size,
+                            .topk = e->o.topk,
+                            .max_batches = e->o.prof > 0 ? e->o.prof : -1,
+                            .smoothing = e->o.label_smoothing,
+                            .amp = &e->o.amp,
+                            .comm = e->comm,
+                            .skip_passes = e->o.skip_passes,
+                            .dump_after = e->o.dump_after,
+                            .print_freq = e->o.print_freq,
+                            .report = e->report,
+                            .logits = e->o.logits,
+                            .progress = td_evaluation_progress(e) };
+}
+
+/* one pass over the data, whose counts are to be believed */
+static td_status run_judge(evaluation *e, const td_judge_opts *jo, td_verdict *v)
+{
+    TD_TRY(td_judge_run(e->judge, e->ld, jo, v));
+    if (v->was_stopped)
+        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v->counts.n);
+    if (v->counts.n_nonfinite)
+        return td_error(
+            TD_EARG,
+            "%lld of %lld pictures have a loss that is no finite number (%s): weights that "
+            "diverged, or logits beyond the half type",
+            (long long)v->counts.n_nonfinite, (long long)v->counts.n,
+            td_amp_precision_name(&e->o.amp));
+    return TD_OK;
+}
+
+/* the averages, after the weights; the first verdict's times are copied, for the judge has them */
+static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, td_verdict *ema)
+{
+    td_judge_opts jo = judge_opts(e);
+    const size_t n = (size_t)v->n_batches;
+    jo.prefix = "val_ema";
+    jo.progress.what = "averages, batch";
+    jo.logits = NULL;
+    *latency = td_alloc(n + 1, sizeof **latency);
+    if (!*latency)
+        return TD_ENOMEM;
+    if (n)
+        memcpy(*latency, v->latency, n * sizeof **latency);
+    v->latency = *latency;
+    TD_TRY(td_weights_load(e->weights, e->o.weights,
+                           &(td_load_opts){ .use_ema = true, .model = &e->o.model },
+                           td_judge_program(e->judge)));
+    TD_TRY(td_loader_start_epoch(e->ld, 0));
+    return run_judge(e, &jo, ema);
+}
+
+static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema,
+                 td_evaluate_result *r)
+{
+    r->n = v->counts.n;
+    r->n_top1 = v->counts.n_top1;
+    r->n_topk = v->counts.n_topk;
+    r->top1 = td_percent(r->n_top1, r->n);
+    r->topk = td_percent(r->n_topk, r->n);
+    r->loss = r->n ? v->counts.loss_sum / (double)r->n : 0;
+    r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
+    r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
+    r->topk_k = e->o.topk;
+    td_model_name(&e->o.model, r->arch, sizeof r->arch);
+    r->has_ema = ema != NULL;
+    if (!ema)
+        return;
+    const td_counts *c = &ema->counts;
+    r->ema_top1 = td_percent(c->n_top1, c->n);
+    r->ema_topk = td_percent(c->n_topk, c->n);
+    r->ema_loss = c->n ? c->loss_sum / (double)c->n : 0;
+}
+
+td_status td_evaluation_open_device(td_evaluation *e)
+{
+    TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
+    return td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache);
+}
+
+td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p)
+{
+    if (!e->weights)
+        return td_program_init(p, e->o.seed < 0 ? 0 : (uint64_t)e->o.seed);
+    return td_weights_load(e->weights, e->o.weights,
+                           &(td_load_opts){ .use_ema = is_ema, .model = &e->o.model }, p);
+}
+
+static td_status open_judge(evaluation *e)
+{
+    const td_judge_opts jo = judge_opts(e);
+    TD_TRY(td_evaluation_open_device(e));
+    TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
+    if (e->o.ema_too) /* there or not is known before an hour has gone by */
+        TD_TRY(td_weights_check(e->weights, e->o.weights,
+                                &(td_load_opts){ .use_ema = true, .model = &e->o.model },
+                                td_judge_program(e->judge)));
+    TD_TRY(td_evaluation_load(e, e->o.use_ema, td_judge_program(e->judge)));
+    TD_TRY(td_evaluation_check_outputs(e));
+    return td_evaluation_open_report(e, td_judge_program(e->judge));
+}
+
+td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r)
+{
+    const td_bad_picture *bad;
+    r->n_bad = td_loader_bad(e->ld, &bad);
+    return td_comm_sum_i64(e->comm, &r->n_bad, 1);
+}
+
+td_status td_evaluation_check_outputs(const td_evaluation *e)
+{
+    if (td_comm_rank(e->comm) > 0)
+        return TD_OK;
+    TD_TRY(td_output_check(e->o.logits));
+    TD_TRY(td_output_check(e->o.confusion));
+    TD_TRY(td_output_check(e->o.detections));
+    return e->o.draw ? td_make_folder(e->o.draw) : TD_OK;
+}
+
+/* what the judge does not sum itself */
+static td_status sum_rest(evaluation *e, td_evaluate_result *r)
+{
+    const int classes = e->o.model.num_classes;
+    TD_TRY(td_evaluation_sum_bad(e, r));
+    for (int k = 0; r->confusion && k < classes; k++)
+        TD_TRY(td_comm_sum_i64(e->comm, r->confusion + (size_t)k * (size_t)classes, classes));
+    return TD_OK;
+}
+
+static td_status report_outcomes(const evaluation *e, const td_shares *outcomes)
+{
+    const td_outcome_facts f = { .ds = e->ds,
+                                 .folder = e->o.input.data,
+                                 .names = &e->names,
+                                 .n_classes = e->o.model.num_classes,
+                                 .epoch = -1 };
+    return td_outcomes_report(outcomes, &f, e->report);
+}
+
+static td_status judge(evaluation *e, td_evaluate_result *r)
+{
+    td_status st = TD_OK;
+    td_shares outcomes = { 0 };
+    const bool has_report = e->o.raport_file || e->o.workspace; /* on rank 0, which all know */
+    td_verdict v, ema;
+    double *latency = NULL;
+    TD_TRY(open_judge(e));
+    td_judge_opts jo = judge_opts(e);
+    jo.confusion = r->confusion;
+    jo.outcomes = has_report && !e->o.raport_compat ? &outcomes : NULL;
+    TD_OUT(run_judge(e, &jo, &v));
+    if (e->o.ema_too)
+        TD_OUT(judge_averages(e, &v, &latency, &ema));
+    TD_OUT(sum_rest(e, r));
+    note(e, &v, e->o.ema_too ? &ema : NULL, r);
+    TD_OUT(report_outcomes(e, &outcomes));
+    TD_OUT(td_evaluation_write_report(e, &v, e->o.ema_too ? &ema : NULL));
+    if (e->o.confusion && r->rank == 0)
+        TD_OUT(td_confusion_write(r, e->o.confusion));
+    td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
+    st = td_require(e->o.require, &s, e->o.topk);
+out:
+    td_shares_release(&outcomes);
+    td_free(latency);
+    return st;
+}
+
+td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
+{
+    td_status st = TD_OK;
+    evaluation e = { .o = *opts };
+    *out = (td_evaluate_result){ 0 };
+    TD_OUT(td_log_configure(opts->log));
+    td_signals_catch();
+    if (!opts->weights && opts->detections) {
+        st = td_evaluation_of_files(opts, out);
+        goto out;
+    }
+    TD_OUT(td_meet("evaluate", &(td_meet_opts){ opts->log, NULL, opts->threads }, &e.comm));
+    out->rank = td_comm_rank(e.comm);
+    td_set_threads(opts->threads ? opts->threads : td_comm_threads(e.comm));
+    TD_OUT(open_weights(&e));
+    if (td_model_detector(&e.o.model)) {
+        st = td_evaluation_of_detector(&e, out);
+        goto out;
+    }
+    if (e.o.detections)
+        TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
+    if (e.o.draw)
+        TD_OUT(td_error(TD_EUSAGE, "--draw is of detectors, '%s' is none", e.o.weights));
+    TD_OUT(td_boxes_refuse(&e.o.model, &e.o.input, &e.o.boxes,
+                           e.o.weights ? e.o.weights : e.o.model.arch));
+    TD_OUT(td_require_check(e.o.require, e.o.topk));
+    TD_OUT(open_data(&e));
+    if (e.o.per_class)
+        TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));
+    TD_OUT(judge(&e, out));
+out:
+    td_part(e.comm, st == TD_EREQUIRED ? TD_OK : st);
+    td_status closed = td_report_close(e.report);
+    release(&e);
+    if (st != TD_OK && st != TD_EREQUIRED)
+        td_evaluate_release(out);
+    return st != TD_OK ? st : closed;
+}

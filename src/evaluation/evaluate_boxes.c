@@ -1,0 +1,139 @@
+/*
+ * evaluate_boxes.c -- two files are read and compared
+ */
+#include "evaluation/evaluate_boxes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "coco/coco.h"
+#include "coco/detections.h"
+
+typedef struct {
+    td_coco *coco;
+    td_detections found;
+    td_coco_truth *truths; /* [coco->n_annotations] */
+    int64_t *images;       /* [coco->n_images], ascending ids */
+    int64_t *categories;   /* [coco->n_categories], ascending ids */
+} comparison;
+
+static void release(comparison *c)
+{
+    td_free(c->categories);
+    td_free(c->images);
+    td_free(c->truths);
+    td_detections_release(&c->found);
+    td_coco_free(c->coco);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    int64_t p = *(const int64_t *)a, q = *(const int64_t *)b;
+    return (p > q) - (p < q);
+}
+
+/* Everything as pycocotools takes it; what refers to nothing is left out there, too. */
+static td_status read_truths(comparison *c, const char *path)
+{
+    td_coco_opts opts = { .keeps_odd = true };
+    TD_TRY(td_coco_read(path, &opts, &c->coco));
+    const td_coco *k = c->coco;
+    if (k->n_bad)
+        td_log(TD_LOG_WARN, "evaluate",
+               "'%s': %" PRId64 " entries cannot be used and are left out; the first: %s", path,
+               k->n_bad, k->n_listed ? k->bad[0].text : "");
+    c->truths = td_alloc(k->n_annotations + 1, sizeof *c->truths);
+    c->images = c->truths ? td_alloc(k->n_images + 1, sizeof *c->images) : NULL;
+    c->categories = c->images ? td_alloc(k->n_categories + 1, sizeof *c->categories) : NULL;
+    if (!c->categories)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < k->n_annotations; i++) {
+        const td_coco_annotation *a = &k->annotations[i];
+        c->truths[i] = (td_coco_truth){ .image = k->images[a->image].id,
+                                        .category = k->categories[a->category].id,
+                                        .box = { a->x, a->y, a->width, a->height },
+                                        .area = a->area,
+                                        .is_crowd = a->is_crowd };
+    }
+    for (size_t i = 0; i < k->n_images; i++)
+        c->images[i] = k->images[i].id;
+    qsort(c->images, k->n_images, sizeof *c->images, by_id);
+    for (size_t i = 0; i < k->n_categories; i++)
+        c->categories[i] = k->categories[i].id; /* in order already */
+    return TD_OK;
+}
+
+/* Pictures must be known.  What is found of other categories counts nowhere, which is said. */
+static td_status read_found(comparison *c, const char *annotations, const char *detections)
+{
+    const td_coco *k = c->coco;
+    int64_t n_strange = 0, strange = 0;
+    TD_TRY(td_detections_read(detections, &c->found));
+    for (size_t i = 0; i < c->found.n; i++) {
+        const td_coco_detection *d = &c->found.items[i];
+        if (!bsearch(&d->image, c->images, k->n_images, sizeof d->image, by_id))
+            return td_error(TD_EFORMAT,
+                            "'%s': detection %zu is of image %" PRId64 ", which '%s' does not name",
+                            detections, i, d->image, annotations);
+        if (bsearch(&d->category, c->categories, k->n_categories, sizeof d->category, by_id))
+            continue;
+        strange = n_strange ? strange : d->category;
+        n_strange++;
+    }
+    if (n_strange)
+        td_log(TD_LOG_WARN, "evaluate",
+               "%" PRId64 " of %zu detections are of categories that '%s' has not and count "
+               "nowhere; the first: category %" PRId64,
+               n_strange, c->found.n, annotations, strange);
+    return TD_OK;
+}
+
+static td_status take_names(const comparison *c, td_boxes_verdict *out)
+{
+    out->names = td_alloc(out->metrics.n_classes + 1, sizeof *out->names);
+    if (!out->names)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < out->metrics.n_classes; i++) { /* both are in order of ids */
+        out->names[i] = td_copy_text(c->coco->categories[i].name);
+        if (!out->names[i])
+            return TD_ENOMEM;
+    }
+    return TD_OK;
+}
+
+td_status td_boxes_compare(const char *annotations, const char *detections, bool box_areas,
+                           td_boxes_verdict *out)
+{
+    comparison c = { 0 };
+    td_status st;
+    *out = (td_boxes_verdict){ 0 };
+    TD_OUT(read_truths(&c, annotations));
+    TD_OUT(read_found(&c, annotations, detections));
+    const td_coco_metrics_opts opts = { .box_areas = box_areas,
+                                        .categories = c.categories,
+                                        .n_categories = c.coco->n_categories };
+    st = td_coco_metrics_compute(c.truths, c.coco->n_annotations, c.found.items, c.found.n, &opts,
+                                 &out->metrics);
+    if (st != TD_OK)
+        TD_OUT(td_error_context(st, "'%s' and '%s'", annotations, detections));
+    out->n_images = (int64_t)c.coco->n_images;
+    out->n_truths = (int64_t)c.coco->n_annotations;
+    out->n_detections = (int64_t)c.found.n;
+    st = take_names(&c, out);
+out:
+    release(&c);
+    if (st != TD_OK)
+        td_boxes_verdict_release(out);
+    return st;
+}
+
+void td_boxes_verdict_release(td_boxes_verdict *v)
+{
+    for (size_t i = 0; v->names && i < v->metrics.n_classes; i++)
+        td_free(v->names[i]);
+    td_free(v->names);
+    td_coco_metrics_release(&v->metrics);
+    *v = (td_boxes_verdict){ 0 };
+}

@@ -1,0 +1,32 @@
+/*
+ * evaluation/evaluate_boxes.h -- detections in a file against annotations in a file
+ *
+ * No network and no pictures: what pycocotools computes of the same two files.
+ */
+#ifndef TD_EVALUATION_EVALUATE_BOXES_H
+#define TD_EVALUATION_EVALUATE_BOXES_H
+
+#include "coco/coco_metrics.h"
+
+/** All zero is a valid empty one. */
+typedef struct {
+    td_coco_metrics metrics; /* classes: every category of the annotations */
+    char **names;            /* [metrics.n_classes] of the categories */
+    int64_t n_images, n_truths, n_detections;
+} td_boxes_verdict;
+
+/**
+ * Compare.  Annotations that refer to nothing and detections of unknown categories count nowhere; a
+ * warning in the log says how many.  On failure *out is empty.
+ *
+ *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ELIMIT  as td_coco_read and td_detections_read
+ *   TD_EFORMAT   a detection is of a picture that the annotations do not name
+ *   TD_ENUMERIC  a number beyond 1e15
+ *   TD_ENOMEM
+ */
+TD_CHECKED td_status td_boxes_compare(const char *annotations, const char *detections,
+                                      bool box_areas, td_boxes_verdict *out);
+
+void td_boxes_verdict_release(td_boxes_verdict *v);
+
+#endif

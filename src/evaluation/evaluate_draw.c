@@ -1,0 +1,142 @@
+/*
+ * evaluate_draw.c -- evaluate --draw: pictures with what a detector found and what is annotated
+ *
+ * What is found comes in shares of the picture, what is annotated in pixels of the size that the
+ * annotations name, which a picture that was shrunk since has no longer.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "data/objects.h"
+#include "evaluation/evaluation.h"
+
+#define MIN_SCORE 0.3 /* where none is asked for: as of detect */
+
+typedef struct {
+    td_mark *marks;
+    char (*labels)[80];
+    size_t n;
+} pen;
+
+static td_status check(const td_evaluation *e)
+{
+    if (td_dataset_backend(e->ds) != TD_DATA_FOLDER)
+        return td_error(TD_EUSAGE, "--draw: '%s' has rows of numbers, wanted files of pictures",
+                        td_dataset_root(e->ds));
+    return TD_OK;
+}
+
+td_status td_evaluation_open_drawn(td_evaluation *e)
+{
+    const int64_t limit = e->o.draw_limit, n = td_dataset_count(e->ds);
+    if (!e->o.draw)
+        return TD_OK;
+    TD_TRY(check(e));
+    return td_marked_new(e->ds, e->o.draw, true, limit && limit < n ? limit : n, &e->marked);
+}
+
+/* pixels of the picture as it is drawn; *is_stored: without turning */
+static td_status find_size(const td_evaluation *e, int64_t sample, const void *bytes, size_t n,
+                           int size[2], bool *is_stored)
+{
+    td_image_info info;
+    const td_scene scene = td_dataset_scene(e->ds, sample);
+    TD_TRY_MSG(td_image_probe(bytes, n, &info), "'%s'", td_dataset_path(e->ds, sample));
+    *is_stored = e->o.input.ignore_orientation || td_scene_is_stored(&scene, &info);
+    td_image_size(&info, *is_stored, &size[0], &size[1]);
+    return TD_OK;
+}
+
+static const char *class_name(const td_evaluation *e, int label)
+{
+    return td_dataset_class_name(e->ds, label - 1);
+}
+
+/* the best on top */
+static void add_found(const td_evaluation *e, const td_detection *found, int n, const int size[2],
+                      pen *p)
+{
+    const double least = e->o.draw_min_score < 0 ? MIN_SCORE : e->o.draw_min_score;
+    for (int i = n - 1; i >= 0; i--) {
+        const td_detection *f = &found[i];
+        const td_rect r = f->box;
+        const bool is_judged =
+            f->label <= td_dataset_classes(e->ds) && td_dataset_category(e->ds, f->label) >= 0;
+        if (!is_judged || !((double)f->score > least))
+            continue;
+        snprintf(p->labels[p->n], sizeof *p->labels, "%.60s %.2f", class_name(e, f->label),
+                 (double)f->score);
+        p->marks[p->n] = (td_mark){ .box = { (double)r.xmin * size[0], (double)r.ymin * size[1],
+                                             (double)(r.xmax - r.xmin) * size[0],
+                                             (double)(r.ymax - r.ymin) * size[1] },
+                                    .label = p->labels[p->n],
+                                    .colour = f->label };
+        p->n++;
+    }
+}
+
+static void add_truths(const td_evaluation *e, int64_t sample, const int size[2], pen *p)
+{
+    int n;
+    const td_annotation *t = td_dataset_annotations(e->ds, sample, &n);
+    const td_annotated a = td_dataset_annotated(e->ds, sample);
+    const double sx = (double)size[0] / a.width, sy = (double)size[1] / a.height;
+    for (int i = 0; i < n; i++, t++) {
+        snprintf(p->labels[p->n], sizeof *p->labels, "%.60s%s", class_name(e, t->label),
+                 t->is_crowd ? " (crowd)" : "");
+        p->marks[p->n] = (td_mark){ .box = { t->x * sx, t->y * sy, t->width * sx, t->height * sy },
+                                    .label = p->labels[p->n],
+                                    .style = t->is_crowd ? TD_MARK_CROWD : TD_MARK_TRUTH };
+        p->n++;
+    }
+}
+
+td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *found, int n)
+{
+    td_evaluation *e = ctx;
+    td_status st = TD_OK;
+    pen p = { 0 };
+    int n_truths;
+    const void *bytes;
+    const char *path;
+    size_t n_bytes;
+    int size[2];
+    bool is_stored;
+    if (e->o.draw_limit && sample >= e->o.draw_limit)
+        return TD_OK;
+    (void)td_dataset_annotations(e->ds, sample, &n_truths);
+    const size_t most = (size_t)n + (size_t)n_truths + 1;
+    p.marks = td_alloc(most, sizeof *p.marks);
+    p.labels = td_alloc(most, sizeof *p.labels);
+    if (!p.marks || !p.labels)
+        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_sample_read(e->ds, sample, &e->buffers, &bytes, &n_bytes));
+    TD_OUT(find_size(e, sample, bytes, n_bytes, size, &is_stored));
+    add_found(e, found, n, size, &p);
+    add_truths(e, sample, size, &p);
+    TD_OUT(td_marked_save(e->marked, sample, bytes, n_bytes, is_stored, p.marks, p.n, &path));
+    e->n_drawn++;
+out:
+    td_free(p.marks);
+    td_free(p.labels);
+    return st;
+}
+
+td_status td_evaluation_say_drawn(const td_evaluation *e)
+{
+    int64_t n = e->n_drawn; /* of this rank */
+    if (!e->marked)
+        return TD_OK;
+    TD_TRY(td_comm_sum_i64(e->comm, &n, 1));
+    td_log(TD_LOG_INFO, "evaluate", "%lld pictures are drawn in '%s'", (long long)n, e->o.draw);
+    return TD_OK;
+}
+
+void td_evaluation_close_drawn(td_evaluation *e)
+{
+    td_marked_free(e->marked);
+    td_transformer_release(&e->buffers);
+}

@@ -1,0 +1,364 @@
+/*
+ * evaluator.c -- forward passes, counted
+ *
+ * The program has one batch size; a short batch is copied into a buffer of full size and only its
+ * own rows are counted.
+ */
+#include "evaluation/evaluator.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "base/rule.h"
+#include "base/stats.h"
+#include "base/text.h"
+#include "data/bad_limit.h"
+#include "evaluation/outcomes.h"
+#include "io/safetensors.h"
+#include "optim/training_graph.h"
+
+struct td_judge {
+    td_program *program;
+    int batch, classes;
+    size_t image_bytes;
+    float *images;   /* [batch, 3, S, S], for short batches */
+    int64_t *labels; /* [batch] */
+    double *latency; /* grown */
+    size_t cap_latency;
+    td_verdict window; /* since the last record */
+    double log_s;      /* that it took to write */
+};
+
+td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
+                       td_judge **out)
+{
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_compile_opts compile = { .amp = opts->amp,
+                                .skip = opts->skip_passes,
+                                .dump_after = opts->dump_after };
+    int size;
+    *out = NULL;
+    if (opts->topk > model->num_classes && opts->topk != TD_JUDGE_TOPK)
+        return td_error(TD_EUSAGE, "--topk is %d, but there are only %d classes", opts->topk,
+                        model->num_classes);
+    td_judge *j = TD_NEW(td_judge);
+    if (!j)
+        return TD_ENOMEM;
+    TD_OUT(td_model_image_size(model, &size));
+    TD_OUT(td_judging_graph(model, opts->batch, opts->smoothing, true, &g));
+    TD_OUT(td_compile(g, dev, &compile, &j->program));
+    j->batch = opts->batch;
+    j->classes = model->num_classes;
+    j->image_bytes = (size_t)3 * (size_t)size * (size_t)size * sizeof(float);
+    j->images = td_alloc((size_t)opts->batch, j->image_bytes);
+    j->labels = td_alloc((size_t)opts->batch, sizeof *j->labels);
+    if (!j->images || !j->labels)
+        TD_OUT(TD_ENOMEM);
+    *out = j;
+    j = NULL;
+out:
+    td_graph_free(g);
+    td_judge_free(j);
+    return st;
+}
+
+void td_judge_free(td_judge *j)
+{
+    if (!j)
+        return;
+    td_program_free(j->program);
+    td_free(j->images);
+    td_free(j->labels);
+    td_free(j->latency);
+    td_free(j);
+}
+
+td_program *td_judge_program(td_judge *j)
+{
+    return j->program;
+}
+
+static td_status feed(td_judge *j, const td_batch *b)
+{
+    const float *images = b->images;
+    const int64_t *labels = b->labels;
+    if (b->n < j->batch) {
+        memcpy(j->images, b->images, (size_t)b->n * j->image_bytes);
+        memcpy(j->labels, b->labels, (size_t)b->n * sizeof *j->labels);
+        images = j->images;
+        labels = j->labels;
+    }
+    TD_TRY(td_program_bind(j->program, "images", images));
+    return td_program_bind(j->program, "labels", labels);
+}
+
+static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+{
+    v->n_batches++;
+    v->compute_s += compute_s;
+    v->data_s += data_s;
+    v->compute_rates += n / compute_s;
+    v->total_rates += n / (data_s + compute_s);
+}
+
+/* what each picture was taken for */
+static void count_confusion(const td_judge *j, const td_batch *b, int64_t *confusion)
+{
+    const float *logits = td_program_output(j->program, "logits", NULL);
+    int best;
+    for (int i = 0; i < b->n; i++) {
+        if (b->labels[i] < 0 || b->labels[i] >= j->classes)
+            continue;
+        td_top_k(logits + (size_t)i * (size_t)j->classes, j->classes, 1, &best);
+        confusion[b->labels[i] * j->classes + best]++;
+    }
+}
+
+static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts *o, td_verdict *v)
+{
+    const td_counts before = v->counts;
+    td_counts *w = &j->window.counts;
+    int64_t t0 = td_now_ns();
+    TD_TRY(feed(j, b));
+    TD_TRY(td_program_run(j->program));
+    td_count_batch(&v->counts, td_program_output(j->program, "logits", NULL), b->labels,
+                   td_program_output(j->program, "losses", NULL), b->n, j->classes, o->topk);
+    if (o->confusion)
+        count_confusion(j, b, o->confusion);
+    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+    const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
+    /* the reference's wait contains the writing of the line before */
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
+    j->log_s = 0;
+    j->latency[v->n_batches] = compute_s;
+    add_times(v, b->n, data_s, compute_s);
+    add_times(&j->window, b->n, data_s, compute_s);
+    w->n += v->counts.n - before.n;
+    w->n_top1 += v->counts.n_top1 - before.n_top1;
+    w->n_topk += v->counts.n_topk - before.n_topk;
+    w->loss_sum += v->counts.loss_sum - before.loss_sum;
+    return TD_OK;
+}
+
+td_status td_verdict_quantiles(td_verdict *v)
+{
+    const int n = (int)v->n_batches;
+    double *sorted = td_alloc((size_t)n + 1, sizeof *sorted);
+    if (!sorted)
+        return TD_ENOMEM;
+    if (n)
+        memcpy(sorted, v->latency, (size_t)n * sizeof *sorted);
+    v->p50 = td_quantile(sorted, n, 0.5);
+    v->p90 = td_quantile(sorted, n, 0.9);
+    v->p95 = td_quantile(sorted, n, 0.95);
+    v->p99 = td_quantile(sorted, n, 0.99);
+    v->p100 = td_quantile(sorted, n, 1);
+    td_free(sorted);
+    return TD_OK;
+}
+
+static void add_metric(td_report *r, const char *prefix, const char *name, double value)
+{
+    char metric[48];
+    snprintf(metric, sizeof metric, "%s.%s", prefix ? prefix : "val", name);
+    td_report_add(r, metric, value);
+}
+
+/* what there was since the last record */
+static td_status report_batches(td_judge *j, const td_judge_opts *o, const td_verdict *v)
+{
+    if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
+        return TD_OK;
+    const int64_t t0 = td_now_ns();
+    int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
+    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
+    TD_TRY(td_verdict_quantiles(&j->window));
+    td_report_begin(o->report, 3, step);
+    td_verdict_report(&j->window, o->prefix, o->topk, o->report);
+    td_status st = td_report_end(o->report);
+    j->window = (td_verdict){ 0 };
+    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+static void add_scores(const td_verdict_scores *s, const char *prefix, int topk, td_report *r)
+{
+    char name[16];
+    snprintf(name, sizeof name, "top%d", topk);
+    add_metric(r, prefix, "top1", s->top1);
+    if (topk > 1)
+        add_metric(r, prefix, name, s->topk);
+    add_metric(r, prefix, "loss", s->loss);
+}
+
+void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
+                          int topk, td_report *r)
+{
+    if (v->detects)
+        for (int i = 0; i < TD_BOX_METRICS; i++)
+            add_metric(r, prefix, td_box_metric_name(i), v->boxes[i]);
+    else
+        add_scores(scores, prefix, topk, r);
+    td_verdict_report_times(v, prefix, r);
+}
+
+void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r)
+{
+    const bool is_compat = td_report_is_compat(r);
+    const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
+    add_metric(r, prefix, "compute_ips",
+               is_compat ? v->compute_rates / n_batches : n / v->compute_s);
+    add_metric(r, prefix, "total_ips",
+               is_compat ? v->total_rates / n_batches : n / (v->data_s + v->compute_s));
+    add_metric(r, prefix, "data_time", v->data_s / n_batches);
+    add_metric(r, prefix, "compute_latency", v->compute_s / n_batches);
+    add_metric(r, prefix, "compute_time", v->compute_s / n_batches);
+    add_metric(r, prefix, "compute_latency_at50", v->p50);
+    add_metric(r, prefix, "compute_latency_at90", v->p90);
+    add_metric(r, prefix, "compute_latency_at95", v->p95);
+    add_metric(r, prefix, "compute_latency_at99", v->p99);
+    add_metric(r, prefix, "compute_latency_at100", v->p100);
+}
+
+void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r)
+{
+    const td_counts *c = &v->counts;
+    const td_verdict_scores scores = { td_percent(c->n_top1, c->n), td_percent(c->n_topk, c->n),
+                                       c->n ? c->loss_sum / (double)c->n : 0 };
+    td_verdict_report_as(v, &scores, prefix, topk, r);
+}
+
+static td_status keep_logits(const td_judge *j, const td_batch *b, td_shares *all)
+{
+    const char *rows = td_program_output(j->program, "logits", NULL);
+    const size_t row = (size_t)j->classes * sizeof(float);
+    for (int i = 0; i < b->n; i++) {
+        TD_TRY(td_shares_begin(all, b->samples[i]));
+        TD_TRY(td_shares_put(all, rows + (size_t)i * row, row));
+    }
+    return TD_OK;
+}
+
+/* by rank 0, for all */
+static td_status write_logits(const td_judge *j, const td_judge_opts *o, td_shares *all)
+{
+    td_tensors *t;
+    TD_TRY(td_shares_gather(all, o->comm));
+    if (td_comm_rank(o->comm) > 0)
+        return TD_OK;
+    const int64_t dim[2] = { (int64_t)all->n, j->classes };
+    TD_TRY(td_tensors_new(&t));
+    td_status st = td_tensors_add(t, "logits", TD_DT_F32, 2, dim, all->bytes ? all->bytes : "");
+    if (st == TD_OK)
+        st = td_tensors_write(t, o->logits);
+    td_tensors_free(t);
+    return st;
+}
+
+/* every picture once, whatever rank had it; stopped if one was */
+static td_status sum_counts(td_comm *comm, td_verdict *v)
+{
+    td_counts *c = &v->counts;
+    int64_t counts[5] = { c->n, c->n_top1, c->n_topk, c->n_nonfinite, v->was_stopped };
+    TD_TRY(td_comm_sum_i64(comm, counts, 5));
+    TD_TRY(td_comm_sum_f64(comm, &c->loss_sum, 1));
+    c->n = counts[0];
+    c->n_top1 = counts[1];
+    c->n_topk = counts[2];
+    c->n_nonfinite = counts[3];
+    v->was_stopped = counts[4] > 0;
+    return TD_OK;
+}
+
+td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td_verdict *out)
+{
+    td_status st = TD_OK;
+    td_shares logits = { 0 };
+    const td_batch *b;
+    int64_t t0 = td_now_ns();
+    td_progress progress = opts->progress;
+    *out = j->window = (td_verdict){ 0 };
+    j->log_s = 0;
+    if (opts->outcomes)
+        td_shares_clear(opts->outcomes);
+    td_progress_begin(&progress, ld, opts->max_batches);
+    while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
+        st = td_loader_next(ld, &b);
+        if (st == TD_EEND)
+            break;
+        TD_OUT(st);
+        if (b->n == 0)
+            continue;
+        TD_OUT(judge_batch(j, b, opts, out));
+        td_progress_step(&progress, out->n_batches, out->counts.n);
+        TD_OUT(report_batches(j, opts, out));
+        if (opts->logits)
+            TD_OUT(keep_logits(j, b, &logits));
+        if (opts->outcomes)
+            TD_OUT(td_outcomes_add(opts->outcomes, b, td_program_output(j->program, "logits", NULL),
+                                   j->classes));
+        out->was_stopped = td_signal_caught() != 0;
+        if (out->was_stopped)
+            break;
+        TD_OUT(td_comm_check(opts->comm));
+    }
+    TD_OUT(td_bad_limit_check(opts->comm, ld));
+    TD_OUT(sum_counts(opts->comm, out));
+    out->seconds = (double)(td_now_ns() - t0) * 1e-9;
+    out->latency = j->latency;
+    TD_OUT(td_verdict_quantiles(out));
+    if (opts->outcomes && !out->was_stopped)
+        TD_OUT(td_shares_gather(opts->outcomes, opts->comm));
+    if (opts->logits && !out->was_stopped)
+        st = write_logits(j, opts, &logits);
+out:
+    td_progress_end(&progress);
+    td_shares_release(&logits);
+    return st;
+}
+
+typedef enum { TOP1, TOPK, LOSS } metric;
+
+static td_status parse_rule(const char *rule, int topk, td_rule *out, metric *what)
+{
+    char want_topk[16];
+    TD_TRY(td_rule_parse(rule, "top1>=95 or loss<=0.3", out));
+    snprintf(want_topk, sizeof want_topk, "top%d", topk);
+    if (strcmp(out->name, "top1") == 0)
+        *what = TOP1;
+    else if (strcmp(out->name, "topk") == 0 || strcmp(out->name, want_topk) == 0)
+        *what = TOPK;
+    else if (strcmp(out->name, "loss") == 0)
+        *what = LOSS;
+    else
+        return td_error(TD_EUSAGE, "--require: there is no metric '%s'; there are top1, %s, loss",
+                        out->name, want_topk);
+    return TD_OK;
+}
+
+td_status td_require_check(const char *rule, int topk)
+{
+    td_rule r;
+    metric what;
+    return rule ? parse_rule(rule, topk, &r, &what) : TD_OK;
+}
+
+td_status td_require(const char *rule, const td_scores *s, int topk)
+{
+    td_rule r;
+    metric what;
+    if (!rule)
+        return TD_OK;
+    TD_TRY(parse_rule(rule, topk, &r, &what));
+    double is = what == TOP1 ? s->top1 : what == TOPK ? s->topk : s->loss;
+    if (!isfinite(s->loss))
+        return td_error(TD_EREQUIRED, "the loss is no finite number, %s was required", rule);
+    if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))
+        return TD_OK;
+    return td_error(TD_EREQUIRED, "%.*s is %.3f, %s was required", (int)strcspn(rule, "<>"), rule,
+                    is, rule);
+}

@@ -1,0 +1,101 @@
+/*
+ * evaluation/evaluator.h -- one pass over a data set without learning: what evaluate and validation
+ * share
+ */
+#ifndef TD_EVALUATION_EVALUATOR_H
+#define TD_EVALUATION_EVALUATOR_H
+
+#include "comm/comm.h"
+#include "comm/gather.h"
+#include "evaluation/metrics.h"
+#include "loggers/progress.h"
+#include "loggers/run_logger.h"
+#include "tandem/data.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+typedef struct td_judge td_judge;
+
+typedef struct {
+    td_counts counts;
+    double compute_s, data_s;        /* of all batches; what else was done in between is in none */
+    double p50, p90, p95, p99, p100; /* batch latency, s, nearest rank */
+    double compute_rates,
+        total_rates; /* sums of the batches' images/s, without and with the wait */
+    double seconds;  /* from begin to end */
+    int64_t n_batches;
+    const double *latency; /* [n_batches] s, in order; the judge's until its next run */
+    bool was_stopped;
+    bool detects;     /* of a detector: `counts` has only n, images that were run, and there are: */
+    int64_t n_judged; /* of the images; fewer with --sample-1-of-n-eval-examples */
+    double boxes[TD_BOX_METRICS];
+} td_verdict;
+
+enum { TD_JUDGE_TOPK = 5 }; /* the default, of any number of classes */
+
+typedef struct {
+    int batch, topk;
+    int64_t max_batches;    /* -1: all */
+    double smoothing;       /* of the loss */
+    const td_amp_opts *amp; /* resolved */
+    td_comm *comm;          /* whose loaders share the set; counts are of all; NULL: one rank */
+    const char *skip_passes, *dump_after;
+    td_report *report;  /* records every print_freq batches, or NULL */
+    const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
+    int print_freq;
+    int64_t step[2];      /* epoch, iteration of the records */
+    td_progress progress; /* who says how far it is; not begun */
+    const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
+    td_shares *outcomes;  /* what each image was taken for (evaluation/outcomes.h), or NULL */
+    int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
+} td_judge_opts;
+
+/**
+ * Compile the judging program.  `model`'s classes and image size must be settled.  TD_EUSAGE: topk
+ * is neither the default nor at most the classes.
+ */
+td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
+                       td_judge **out) TD_CHECKED;
+void td_judge_free(td_judge *j);
+
+/** The program, to be given weights. */
+td_program *td_judge_program(td_judge *j);
+
+/**
+ * Judge everything `ld` lends in one epoch.
+ *   TD_EFORMAT  more bad pictures than may be, on all ranks together
+ */
+td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
+                       td_verdict *out) TD_CHECKED;
+
+/** Percent, percent, mean loss. */
+typedef struct {
+    double top1, topk, loss;
+} td_verdict_scores;
+
+/** p50 ... p100 from `latency`. */
+td_status td_verdict_quantiles(td_verdict *v) TD_CHECKED;
+
+/** Add what was found to the record that is begun: PREFIX.top1, PREFIX.loss and so on. */
+void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r);
+
+/** Of these the speeds and latencies alone. */
+void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r);
+
+/** The same with other scores than those of v->counts. */
+void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
+                          int topk, td_report *r);
+
+/* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
+typedef struct {
+    int64_t n;
+    double top1, topk, loss;
+} td_scores;
+
+/** Is the rule one that td_require can judge?  TD_EUSAGE says what is wrong; NULL is fine. */
+td_status td_require_check(const char *rule, int topk) TD_CHECKED;
+
+/** "top1>=95", "loss<=0.3": TD_EUSAGE malformed, TD_EREQUIRED not met; topk is "top5" for k = 5. */
+td_status td_require(const char *rule, const td_scores *s, int topk) TD_CHECKED;
+
+#endif

@@ -1,0 +1,409 @@
+/*
+ * label_match.c -- see label_match.h
+ *
+ * A map is JSON, {"folder": 7, "other": "name of an output"}, or lines "folder 7": a folder's name
+ * may have spaces, so the number is what follows the last one.
+ */
+#include "evaluation/label_match.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "data/known_classes.h"
+#include "data/source.h"
+
+#define MAP_BYTES ((size_t)64 << 20)
+
+enum { NAMES_SHOWN = 5, ID_BYTES = 9 /* n01440764 */, OUTPUTS_MAX = 1 << 20 };
+
+typedef struct {
+    const td_label_match *m;   /* lent */
+    const td_dataset *ds;      /* lent */
+    td_known_classes imagenet; /* empty unless there are as many outputs */
+    bool is_imagenet;          /* the outputs' names are ImageNet's */
+    bool trusts_names;         /* they are the outputs' names, not merely presumed */
+    td_map by_name;            /* an output's name -> its number + 1, or AMBIGUOUS */
+    int64_t *label;            /* [classes of ds] the output; -1: none */
+} matcher;
+
+#define AMBIGUOUS ((void *)(uintptr_t)-1)
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define WAYS \
+    "; 'tandem evaluate' takes --label-map FILE (the output of each class), --classes FILE (the " \
+    "names of the outputs) or --labels-by-order"
+/* clang-format on */
+
+static void add_example(td_text *out, int n, const char *name)
+{
+    if (n < NAMES_SHOWN)
+        td_text_add(out, "%s'%.100s'", n ? ", " : "", name);
+    else if (n == NAMES_SHOWN)
+        td_text_add(out, ", ...");
+}
+
+static td_status counts_differ(const matcher *x)
+{
+    return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' has %d without names%s",
+                    td_dataset_root(x->ds), td_dataset_classes(x->ds), x->m->weights,
+                    x->m->n_outputs, WAYS);
+}
+
+static td_status unknown_classes(const matcher *x)
+{
+    const td_class_names *names = x->m->names;
+    td_text unknown = { 0 }, known = { 0 };
+    int n = 0;
+    for (int i = 0; i < td_dataset_classes(x->ds); i++)
+        if (x->label[i] < 0)
+            add_example(&unknown, n++, td_dataset_class_name(x->ds, i));
+    for (int i = 0; i < names->n; i++)
+        add_example(&known, i, names->names[i]);
+    td_status st =
+        td_error(TD_EFORMAT,
+                 "'%s': %d of its %d classes are not among the %d of '%s': %s; there are "
+                 "%s%s",
+                 td_dataset_root(x->ds), n, td_dataset_classes(x->ds), x->m->n_outputs,
+                 x->m->weights, td_text_get(&unknown), td_text_get(&known), WAYS);
+    td_text_release(&unknown);
+    td_text_release(&known);
+    return st;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static bool is_wordnet_id(const char *s, size_t n)
+{
+    return n == ID_BYTES && *s == 'n' && strspn(s + 1, "0123456789") >= ID_BYTES - 1;
+}
+
+static td_status index_name(td_map *by_name, const char *name, int output)
+{
+    const void *is = td_map_get(by_name, name);
+    void *value = (void *)(uintptr_t)(output + 1);
+    return td_map_set(by_name, name, is && is != value ? AMBIGUOUS : value);
+}
+
+/* a line of a synset list, "n01440764 tench, Tinca tinca", is known by its id, too */
+static td_status index_names(matcher *x)
+{
+    const td_class_names *names = x->m->names;
+    char id[ID_BYTES + 1];
+    for (int i = 0; i < names->n; i++) {
+        const char *name = names->names[i];
+        const size_t n_word = strcspn(name, " \t,:");
+        TD_TRY(index_name(&x->by_name, name, i));
+        if (!name[n_word] || !is_wordnet_id(name, n_word))
+            continue;
+        snprintf(id, sizeof id, "%s", name);
+        TD_TRY(index_name(&x->by_name, id, i));
+    }
+    return TD_OK;
+}
+
+/* do nine of ten names begin as ImageNet's?  Lists differ in synonyms and spelling. */
+static bool names_are_imagenets(const matcher *x)
+{
+    const td_class_names *names = x->m->names;
+    int n_same = 0;
+    for (int i = 0; i < names->n && i < x->imagenet.n; i++) {
+        const char *name = names->names[i], *own = x->imagenet.names[i];
+        const size_t n = strcspn(name, ",");
+        n_same += strlen(own) == n && strncasecmp(name, own, n) == 0;
+    }
+    return n_same >= x->imagenet.n * 9 / 10;
+}
+
+/* the output of that name; -1: none.  TD_EFORMAT: several */
+static td_status find_name(const matcher *x, const char *name, int64_t *out)
+{
+    td_text changed = { 0 };
+    const void *value = td_map_get(&x->by_name, name);
+    td_status st = TD_OK;
+    if (!value) {
+        st = td_class_name_in_json(name, &changed);
+        value = st == TD_OK ? td_map_get(&x->by_name, td_text_get(&changed)) : NULL;
+    }
+    td_text_release(&changed);
+    if (value == AMBIGUOUS)
+        return td_error(TD_EFORMAT, "'%.100s' is the name of several of the %d classes of '%s'",
+                        name, x->m->n_outputs, x->m->weights);
+    *out = value ? (int64_t)(uintptr_t)value - 1 : -1;
+    if (*out < 0 && x->is_imagenet)
+        *out = td_known_classes_find(&x->imagenet, name);
+    return st;
+}
+
+/* --- ways ------------------------------------------------------------------------------------- */
+
+/* folder i is output i; `why` for the log, NULL: it is what anyone expects */
+static td_status take_order(matcher *x, const char *why)
+{
+    const int n = td_dataset_classes(x->ds);
+    if (n > x->m->n_outputs)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' only %d",
+                        td_dataset_root(x->ds), n, x->m->weights, x->m->n_outputs);
+    for (int i = 0; i < n; i++)
+        x->label[i] = i;
+    td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are outputs 0 to %d in order: %s", n,
+           td_dataset_root(x->ds), n - 1, why);
+    return TD_OK;
+}
+
+static bool is_natural_order(const matcher *x)
+{
+    const int n = td_dataset_classes(x->ds);
+    for (int i = 0; i < n; i++)
+        if (x->label[i] != i)
+            return false;
+    return n == x->m->n_outputs;
+}
+
+static void log_match(const matcher *x, int n_ids)
+{
+    const int n = td_dataset_classes(x->ds);
+    if (n_ids == n)
+        td_log(
+            TD_LOG_INFO, "classes",
+            "the %d classes of '%s' are WordNet ids of ILSVRC 2012: outputs by their sorted list",
+            n, td_dataset_root(x->ds));
+    else if (!is_natural_order(x))
+        td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are matched to %d outputs by name",
+               n, td_dataset_root(x->ds), x->m->n_outputs);
+}
+
+/* presumed names may have nothing to do with the data */
+static td_status match_by_name(matcher *x)
+{
+    const int n = td_dataset_classes(x->ds);
+    int n_found = 0, n_ids = 0;
+    TD_TRY(index_names(x));
+    x->is_imagenet = names_are_imagenets(x);
+    for (int i = 0; i < n; i++) {
+        TD_TRY(find_name(x, td_dataset_class_name(x->ds, i), &x->label[i]));
+        n_found += x->label[i] >= 0;
+        n_ids += x->label[i] >= 0 && !td_map_has(&x->by_name, td_dataset_class_name(x->ds, i));
+    }
+    const bool is_presumed = x->m->names->source == TD_NAMES_IMAGENET;
+    if (is_presumed && n_found == 0 && n == x->m->n_outputs)
+        return take_order(x, "the weight file names none");
+    if (is_presumed && n_found == 0)
+        return counts_differ(x);
+    if (n_found < n)
+        return unknown_classes(x);
+    x->trusts_names = true;
+    log_match(x, n_ids);
+    return TD_OK;
+}
+
+/* --- a map ------------------------------------------------------------------------------------ */
+
+static td_status check_output(const matcher *x, const char *folder, int64_t output)
+{
+    if (output >= 0 && output < x->m->n_outputs)
+        return TD_OK;
+    return td_error(TD_EFORMAT, "--label-map: '%s' says %lld for '%.100s', the outputs are 0 .. %d",
+                    x->m->label_map, (long long)output, folder, x->m->n_outputs - 1);
+}
+
+static td_status add_to_map(const matcher *x, td_map *map, const char *folder, int64_t output)
+{
+    if (td_map_has(map, folder))
+        return td_error(TD_EFORMAT, "--label-map: '%s' names '%.100s' twice", x->m->label_map,
+                        folder);
+    TD_TRY(check_output(x, folder, output));
+    return td_map_set(map, folder, (void *)(intptr_t)(output + 1));
+}
+
+static td_status read_json_map(matcher *x, const td_json *doc, td_map *map)
+{
+    const char *name;
+    int64_t output;
+    if (td_json_kind_of(doc) != TD_JSON_OBJECT)
+        return td_error(TD_EFORMAT, "--label-map: '%s' is no JSON object from folders to outputs",
+                        x->m->label_map);
+    TD_TRY(index_names(x));
+    for (size_t i = 0; i < td_json_count(doc); i++) {
+        const td_json *value = td_json_member(doc, i);
+        if (td_json_kind_of(value) == TD_JSON_TEXT) {
+            TD_TRY(td_json_as_text(value, &name));
+            TD_TRY_MSG(find_name(x, name, &output), "--label-map: '%s'", x->m->label_map);
+            if (output < 0)
+                return td_error(TD_EFORMAT,
+                                "--label-map: '%s' says '%.100s' for '%.100s', which is the name "
+                                "of no class of '%s'",
+                                x->m->label_map, name, td_json_key(doc, i), x->m->weights);
+        } else {
+            TD_TRY(td_json_as_int(value, &output));
+        }
+        TD_TRY(add_to_map(x, map, td_json_key(doc, i), output));
+    }
+    return TD_OK;
+}
+
+static td_status read_line_map(const matcher *x, char *text, td_map *map)
+{
+    int n_lines = 0;
+    for (char *line = text, *end; line; line = end) {
+        int64_t output;
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        n_lines++;
+        size_t n = strlen(line);
+        while (n > 0 && strchr(" \t\r", line[n - 1]))
+            line[--n] = '\0';
+        if (n == 0)
+            continue;
+        char *last = line + n;
+        while (last > line && !strchr(" \t", last[-1]))
+            last--;
+        if (last == line || !td_text_to_int(last, &output))
+            return td_error(TD_EFORMAT,
+                            "--label-map: '%s': line %d is '%.100s', wanted a class of the data "
+                            "and the number of its output",
+                            x->m->label_map, n_lines, line);
+        do
+            *--last = '\0';
+        while (last > line && strchr(" \t", last[-1]));
+        TD_TRY(add_to_map(x, map, line, output));
+    }
+    return TD_OK;
+}
+
+static td_status read_map(matcher *x, td_map *map)
+{
+    const char *path = x->m->label_map;
+    char *text;
+    size_t n;
+    td_json *doc = NULL;
+    TD_TRY_MSG(td_file_read(path, MAP_BYTES, &text, &n), "--label-map");
+    td_status st = TD_OK;
+    if (memchr(text, '\0', n) || td_text_is_utf16(text, n))
+        TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' is no text file in UTF-8", path));
+    const char *begin = text + strspn(text, " \t\r\n");
+    if (*begin == '{' || *begin == '[') {
+        TD_OUT(td_json_parse(text, n, path, &doc));
+        TD_OUT(read_json_map(x, doc, map));
+    } else {
+        TD_OUT(read_line_map(x, text, map));
+    }
+out:
+    td_json_free(doc);
+    td_free(text);
+    return st;
+}
+
+static td_status match_by_map(matcher *x)
+{
+    const int n = td_dataset_classes(x->ds);
+    td_map map = { 0 };
+    td_text changed = { 0 };
+    td_status st = TD_OK;
+    TD_OUT(read_map(x, &map));
+    for (int i = 0; i < n; i++) {
+        const char *name = td_dataset_class_name(x->ds, i);
+        intptr_t output = (intptr_t)td_map_get(&map, name);
+        td_text_release(&changed);
+        if (!output) {
+            TD_OUT(td_class_name_in_json(name, &changed));
+            output = (intptr_t)td_map_get(&map, td_text_get(&changed));
+        }
+        if (!output)
+            TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' does not name the class '%s' of '%s'",
+                            x->m->label_map, name, td_dataset_root(x->ds)));
+        x->label[i] = output - 1;
+    }
+    td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are matched to %d outputs by '%s'", n,
+           td_dataset_root(x->ds), x->m->n_outputs, x->m->label_map);
+out:
+    td_text_release(&changed);
+    td_map_release(&map);
+    return st;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static td_status decide(matcher *x)
+{
+    const td_label_match *m = x->m;
+    if (m->n_outputs >= TD_IMAGENET_CLASSES)
+        TD_TRY(td_known_classes_open(TD_KNOWN_IMAGENET, &x->imagenet));
+    if (m->label_map)
+        return match_by_map(x);
+    if (m->by_order)
+        return take_order(x, "--labels-by-order");
+    if (m->names->n)
+        return match_by_name(x);
+    if (td_dataset_classes(x->ds) != m->n_outputs)
+        return counts_differ(x);
+    return take_order(x, "the weight file names none");
+}
+
+/* outputs are called as the network has them, else as the class that they are of the data */
+static td_status relabel(const matcher *x, td_dataset *ds)
+{
+    const int n = x->m->n_outputs;
+    const td_class_names *names = x->m->names;
+    td_status st = TD_OK;
+    const char **called = td_alloc((size_t)n, sizeof *called);
+    char(*room)[24] = td_alloc((size_t)n, sizeof *room);
+    if (!called || !room)
+        TD_OUT(TD_ENOMEM);
+    for (int i = 0; i < n; i++) {
+        snprintf(room[i], sizeof room[i], "class %d", i);
+        called[i] = i < names->n && x->trusts_names ? names->names[i] : room[i];
+    }
+    for (int i = 0; i < td_dataset_classes(ds); i++)
+        if (called[x->label[i]] == room[x->label[i]])
+            called[x->label[i]] = td_dataset_class_name(ds, i);
+    st = td_dataset_relabel(ds, n, called, x->label);
+out:
+    td_free((void *)called);
+    td_free(room);
+    return st;
+}
+
+/* labels that are numbers name outputs themselves */
+static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
+{
+    if (m->label_map || m->by_order)
+        return td_error(TD_EUSAGE, "%s: the labels of '%s' are numbers of outputs already",
+                        m->label_map ? "--label-map" : "--labels-by-order", td_dataset_root(ds));
+    if (td_dataset_classes(ds) > m->n_outputs)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' only %d",
+                        td_dataset_root(ds), td_dataset_classes(ds), m->weights, m->n_outputs);
+    return TD_OK;
+}
+
+td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
+{
+    td_status st = TD_OK;
+    if (m->n_outputs > OUTPUTS_MAX)
+        return td_error(TD_ELIMIT, "the network of '%s' has %d classes, at most %d are matched",
+                        m->weights, m->n_outputs, OUTPUTS_MAX);
+    matcher x = { .m = m, .ds = ds, .trusts_names = m->names->source != TD_NAMES_IMAGENET };
+    if (td_dataset_backend(ds) != TD_DATA_FOLDER)
+        return check_numbers(m, ds);
+    if (m->label_map && m->by_order)
+        return td_error(TD_EUSAGE, "--label-map and --labels-by-order exclude each other");
+    x.label = td_alloc((size_t)td_dataset_classes(ds), sizeof *x.label);
+    if (!x.label)
+        return TD_ENOMEM;
+    TD_OUT(decide(&x));
+    TD_OUT(relabel(&x, ds));
+out:
+    td_free(x.label);
+    td_map_release(&x.by_name);
+    td_known_classes_release(&x.imagenet);
+    return st;
+}

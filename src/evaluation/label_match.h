@@ -1,0 +1,40 @@
+/*
+ * evaluation/label_match.h -- which output of a network each class of a data set is
+ *
+ *     --label-map FILE     as the file says
+ *     --labels-by-order    folder i is output i
+ *     the outputs' names   by name: the weight file's, or those of --classes FILE
+ *     1000 outputs         folders with the WordNet ids of ILSVRC 2012, or ImageNet's names: by
+ *                          these lists
+ *     neither              in order, if there are as many folders as outputs
+ *
+ * What cannot be decided is an error: scoring against the wrong outputs would look like a bad
+ * network.
+ */
+#ifndef TD_EVALUATION_LABEL_MATCH_H
+#define TD_EVALUATION_LABEL_MATCH_H
+
+#include "checkpoint/class_names.h"
+#include "tandem/data.h"
+
+typedef struct {
+    const char *weights;         /* path, for messages */
+    const td_class_names *names; /* of the outputs */
+    int n_outputs;
+    const char *label_map; /* --label-map FILE; NULL: none */
+    bool by_order;         /* --labels-by-order */
+} td_label_match;
+
+/**
+ * Number the classes of `ds` as the outputs are; afterwards it has n_outputs of them.  A data set
+ * whose labels are numbers already (tensors, synthetic) stays as it is.  One line in the log says
+ * what was decided where it is not the natural order.
+ *
+ *   TD_EUSAGE   --label-map or --labels-by-order for labels that are numbers
+ *   TD_ESHAPE   more or fewer classes than outputs, and nothing says which is which
+ *   TD_EFORMAT  a class that is none of the outputs, or that the map leaves out; a malformed map
+ *   TD_ENOTFOUND, TD_EIO, TD_ELIMIT, TD_ENOMEM
+ */
+td_status td_label_match_apply(const td_label_match *m, td_dataset *ds) TD_CHECKED;
+
+#endif

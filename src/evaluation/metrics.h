@@ -1,0 +1,26 @@
+/*
+ * evaluation/metrics.h -- exact counts of right answers, and running means
+ */
+#ifndef TD_EVALUATION_METRICS_H
+#define TD_EVALUATION_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    int64_t n, n_top1, n_topk;
+    int64_t n_nonfinite; /* samples whose loss is infinite or not a number */
+    double loss_sum;     /* of samples */
+} td_counts;
+
+/**
+ * Count a batch: logits [n, classes], labels [n], losses [n] or NULL.  A label is among the k best
+ * when fewer than k classes are better; of equal logits the lower class is better, as in torch.topk
+ * on a stable order.  A logit that is not a number never wins.
+ */
+void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, const float *losses,
+                    int n, int classes, int k);
+
+double td_percent(int64_t part, int64_t whole);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * evaluation/outcomes.h -- what each image of a validation was taken for, and its record in the
+ * report
+ *
+ *     td_shares outcomes = { 0 };
+ *     jo.outcomes = &outcomes;      td_judge_run fills it; rank 0 then has the images of all ranks
+ *     TD_TRY(td_outcomes_report(&outcomes, &facts, report));
+ *
+ * The record is bounded: all counts of at most TD_CONFUSION_CLASSES classes, of more classes the
+ * pairs that are confused most; and the mistakes that the network was surest of.
+ */
+#ifndef TD_EVALUATION_OUTCOMES_H
+#define TD_EVALUATION_OUTCOMES_H
+
+#include "checkpoint/class_names.h"
+#include "comm/gather.h"
+#include "loggers/run_logger.h"
+#include "tandem/data.h"
+
+#define TD_CONFUSION_RECORD "CONFUSION" /* the record's type */
+
+enum {
+    TD_CONFUSION_CLASSES = 64, /* most classes that have a matrix */
+    TD_CONFUSION_PAIRS = 50,   /* most pairs of more classes */
+    TD_CONFUSION_MISTAKES = 24
+};
+
+/** Add the images of a batch: logits [b->n, classes] f32.  Images without a label are left out. */
+TD_CHECKED td_status td_outcomes_add(td_shares *s, const td_batch *b, const float *logits,
+                                     int classes);
+
+typedef struct {
+    const td_dataset *ds;        /* that was judged */
+    const char *folder;          /* the data set as the user named it: paths are relative to it */
+    const td_class_names *names; /* of the outputs; NULL: those of `ds` */
+    int n_classes;
+    int64_t epoch; /* from 0; -1: of no training */
+} td_outcome_facts;
+
+/**
+ * Write the record of all images, as rank 0 has them; nothing without images.  A NULL report
+ * swallows it.  TD_EDEVICE: another rank sent what is no outcome; TD_EIO; TD_ENOMEM.
+ */
+TD_CHECKED td_status td_outcomes_report(const td_shares *s, const td_outcome_facts *f,
+                                        td_report *r);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * inference/box_classes.h -- a detector's classes as its weight file names them
+ *
+ *     td_box_classes c;
+ *     TD_TRY(td_box_classes_read(weights, path, 80, NULL, &c));
+ *     td_found_box b = td_box_classes_found(&c, &detection, width, height, room);
+ *     td_box_classes_release(&c);
+ */
+#ifndef TD_INFERENCE_BOX_CLASSES_H
+#define TD_INFERENCE_BOX_CLASSES_H
+
+#include "boxes/nms.h"
+#include "io/safetensors.h"
+#include "tandem/train.h"
+
+/** Labels are 1 .. n; the file may name fewer, or none.  All zero is empty. */
+typedef struct {
+    const char *path; /* the weight file's, lent: for messages */
+    int n;
+    int n_names, n_categories;
+    char **names;
+    int64_t *categories; /* ids in the annotations that were learned */
+} td_box_classes;
+
+/**
+ * What the file says of its n classes; `classes` (--classes FILE, class_names.h) or NULL names them
+ * instead.  A file that says nothing of 80 or 90 classes is taken for one of COCO, with a line in
+ * the log: 80 are its categories in order, of 90 the class is the category's id.
+ *   TD_EFORMAT  a file says nonsense
+ *   TD_ESHAPE   `classes` names another number
+ */
+td_status td_box_classes_read(const td_tensors *weights, const char *path, int n,
+                              const char *classes, td_box_classes *out) TD_CHECKED;
+void td_box_classes_release(td_box_classes *c);
+
+/**
+ * "RBC,WBC" -> *out [n + 1] by label (td_free): whose boxes are wanted.  A name that has a comma
+ * itself is given by its category's number.  TD_EUSAGE: no such class.
+ */
+td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool **out) TD_CHECKED;
+
+/** The box in pixels of a picture of this size; its name may be written into `room`. */
+td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d, int width,
+                                  int height, char room[24]);
+
+/** What `f` says of classes in general. */
+void td_box_classes_tell(const td_box_classes *c, td_found *f);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * detect.c -- what is where on these pictures
+ *
+ * A loader's workers decode while a finder computes.  n pictures become batches as equal as they
+ * can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad pictures out of a batch;
+ * walking along the numbers of those that are there finds each of them in its place.  A picture is
+ * read once more for its size, and decoded once more where it is to be drawn on.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "inference/annotated_images.h"
+#include "inference/box_classes.h"
+#include "inference/detector.h"
+#include "inference/inputs.h"
+#include "optim/training_graph.h"
+#include "tandem/data.h"
+
+enum { BATCH = 8, FILE_BYTES = 256 << 20 };
+
+typedef struct {
+    td_detect_opts o; /* a copy; model is completed from the file */
+    td_tensors *weights;
+    td_device *dev;
+    td_finder *finder;
+    td_nms_opts nms;
+    td_box_classes classes;
+    td_dataset *ds;
+    td_loader *ld;
+    int64_t next;  /* the picture to report */
+    int64_t n_bad; /* bad ones reported */
+    td_found_box boxes[TD_NMS_TOTAL_MAX];
+    bool *is_wanted;   /* [K + 1] by label; NULL: all are */
+    char (*room)[24];  /* [TD_NMS_TOTAL_MAX] names of classes without one */
+    td_marked *marked; /* with --draw */
+    td_status (*each)(void *ctx, const td_found *f);
+    void *ctx;
+} detector;
+
+static void release(detector *d)
+{
+    td_loader_free(d->ld);
+    td_dataset_free(d->ds);
+    td_finder_free(d->finder);
+    td_device_close(d->dev);
+    td_box_classes_release(&d->classes);
+    td_free(d->is_wanted);
+    td_free(d->room);
+    td_marked_free(d->marked);
+    td_tensors_free(d->weights);
+    td_free(d);
+}
+
+/* --- open ------------------------------------------------------------------------------------- */
+
+static td_status open_weights(detector *d)
+{
+    td_model_opts *m = &d->o.model;
+    const char *path = d->o.weights;
+    if (!path)
+        return td_error(TD_EUSAGE, "detect needs --weights FILE");
+    TD_TRY(td_weight_file_open_as(path, d->o.use_ema, &d->weights));
+    td_weight_facts_apply(d->weights, td_model_is_default(m), m);
+    TD_TRY(td_weight_facts_check(d->weights, path, m));
+    if (!td_model_detector(m) && td_model_is_default(m) &&
+        !td_tensors_meta(d->weights, "tandem.arch"))
+        return td_error(TD_EUSAGE,
+                        "'%s' does not say what network its weights are of: --arch ssd320 or "
+                        "ssd300 does",
+                        path);
+    if (!td_model_detector(m))
+        return td_error(TD_EUSAGE, "'%s' has weights of %s, which is no detector", path,
+                        m->model || m->model_text ? "a graph of its own" : m->arch);
+    if (!m->num_classes)
+        m->num_classes = td_model_default_classes(m, 0);
+    TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, d->o.classes, &d->classes));
+    if (d->o.only)
+        TD_TRY_MSG(td_box_classes_choose(&d->classes, d->o.only, &d->is_wanted), "--only");
+    return td_model_image_size(m, &m->image_size);
+}
+
+static td_status open_finder(detector *d, int batch)
+{
+    td_detect_opts *o = &d->o;
+    TD_TRY(td_device_open(o->device, &d->dev));
+    TD_TRY(td_amp_resolve(&o->amp, d->dev));
+    TD_TRY(td_device_tune(d->dev, (td_tune_mode)o->tune, o->tune_cache));
+    TD_TRY(td_finder_new(&o->model, d->dev, &(td_finder_opts){ .batch = batch, .amp = &o->amp },
+                         &d->finder));
+    TD_TRY(td_weights_load(d->weights, o->weights,
+                           &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
+                           td_finder_program(d->finder)));
+    d->nms = td_boxes_nms_shown(&o->boxes, td_finder_anchors(d->finder)->kind);
+    return o->draw ? td_make_folder(o->draw) : TD_OK;
+}
+
+static int choose_batch(int64_t n, int most)
+{
+    most = most > 0 ? most : BATCH;
+    int64_t n_batches = (n + most - 1) / most;
+    return (int)((n + n_batches - 1) / n_batches);
+}
+
+static td_status open_data(detector *d, int batch)
+{
+    const int64_t n = td_dataset_count(d->ds);
+    td_loader_opts lo = { .batch_size = batch,
+                          .image_size = d->o.model.image_size,
+                          .detector = td_model_detector(&d->o.model),
+                          .ignore_orientation = d->o.ignore_orientation,
+                          .workers = n == 1 ? 1 : d->o.workers,
+                          .prefetch = n <= batch ? 1 : 2,
+                          .nice = 5,
+                          .max_bad = 1 };
+    return td_loader_new(d->ds, &lo, &d->ld);
+}
+
+/* --- drawing ---------------------------------------------------------------------------------- */
+
+/* the picture with its boxes into the folder; *out is its path, lent */
+static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes,
+                      int64_t sample, const char **out)
+{
+    td_status st = TD_OK;
+    td_mark *marks = td_alloc((size_t)f->n + 1, sizeof *marks);
+    char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
+    if (!marks || !labels)
+        TD_OUT(TD_ENOMEM);
+    for (int i = 0; i < f->n; i++) { /* the best on top */
+        const td_found_box *b = &f->boxes[f->n - 1 - i];
+        snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
+        marks[i] = (td_mark){ .box = { b->x, b->y, b->width, b->height },
+                              .label = labels[i],
+                              .colour = b->label };
+    }
+    st = td_marked_save(d->marked, sample, bytes, n_bytes, d->o.ignore_orientation, marks,
+                        (size_t)f->n, out);
+out:
+    td_free(marks);
+    td_free(labels);
+    return st;
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static void fill(detector *d, const td_detection *found, int n_found, td_found *f)
+{
+    int n = 0;
+    for (int i = 0; i < n_found; i++)
+        if (!d->is_wanted || d->is_wanted[found[i].label])
+            d->boxes[n++] =
+                td_box_classes_found(&d->classes, &found[i], f->width, f->height, d->room[i]);
+    f->n = n;
+    f->boxes = d->boxes;
+}
+
+static td_status find_size(const detector *d, const void *bytes, size_t n, td_found *f)
+{
+    td_image_info info;
+    TD_TRY(td_image_probe(bytes, n, &info));
+    td_image_size(&info, d->o.ignore_orientation, &f->width, &f->height);
+    return TD_OK;
+}
+
+static td_status report_good(detector *d, int row)
+{
+    int n;
+    char *bytes = NULL;
+    size_t n_bytes;
+    const int64_t sample = d->next++;
+    td_found f = { .path = td_dataset_path(d->ds, sample) };
+    td_box_classes_tell(&d->classes, &f);
+    const td_detection *found = td_finder_found(d->finder, row, &n);
+    td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
+    if (st == TD_OK)
+        st = find_size(d, bytes, n_bytes, &f);
+    if (st == TD_OK) {
+        fill(d, found, n, &f);
+        if (d->o.draw)
+            TD_OUT(draw(d, &f, bytes, n_bytes, sample, &f.drawn));
+    } else { /* it was there a moment ago */
+        f.st = st;
+        f.message = td_error_message();
+    }
+    st = d->each(d->ctx, &f);
+out:
+    td_free(bytes);
+    return st;
+}
+
+/* the bad pictures before `until` */
+static td_status report_bad(detector *d, int64_t until)
+{
+    const td_bad_picture *bad;
+    int64_t n = td_loader_bad(d->ld, &bad);
+    for (; d->next < until; d->next++) {
+        const td_bad_picture unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
+        const td_bad_picture *why = d->n_bad < n ? &bad[d->n_bad] : &unknown;
+        d->n_bad++;
+        td_found f = { .path = td_dataset_path(d->ds, d->next),
+                       .st = why->st,
+                       .message = why->reason };
+        TD_TRY(d->each(d->ctx, &f));
+    }
+    return TD_OK;
+}
+
+static td_status detect_batch(detector *d, const td_batch *b)
+{
+    if (b->n)
+        TD_TRY(td_finder_run(d->finder, b->images, b->n, &d->nms));
+    for (int i = 0; i < b->n; i++) {
+        TD_TRY(report_bad(d, b->samples[i]));
+        TD_TRY(report_good(d, i));
+    }
+    return TD_OK;
+}
+
+td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *files,
+                    td_status (*each)(void *ctx, const td_found *f), void *ctx)
+{
+    td_status st = TD_OK;
+    const td_batch *b;
+    detector *d = TD_NEW(detector);
+    if (!d)
+        return TD_ENOMEM;
+    d->o = *opts;
+    d->each = each;
+    d->ctx = ctx;
+    d->room = td_alloc(TD_NMS_TOTAL_MAX, sizeof *d->room);
+    if (!d->room)
+        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
+    td_set_threads(opts->threads);
+    TD_OUT(open_weights(d));
+    TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
+    if (opts->draw)
+        TD_OUT(td_marked_new(d->ds, opts->draw, false, td_dataset_count(d->ds), &d->marked));
+    const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
+    TD_OUT(open_finder(d, batch));
+    TD_OUT(open_data(d, batch));
+    while ((st = td_loader_next(d->ld, &b)) == TD_OK)
+        TD_OUT(detect_batch(d, b));
+    if (st == TD_EEND)
+        st = report_bad(d, td_dataset_count(d->ds));
+out:
+    release(d);
+    return st;
+}

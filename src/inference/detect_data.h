@@ -1,0 +1,41 @@
+/*
+ * inference/detect_data.h -- a detector's data sets and scores, as its jobs share them
+ */
+#ifndef TD_INFERENCE_DETECT_DATA_H
+#define TD_INFERENCE_DETECT_DATA_H
+
+#include "tandem/data.h"
+#include "tandem/train.h"
+
+/** td_open_split with boxes, by the annotations that `in` names.  n_images: synthetic only. */
+td_status td_boxes_open(const td_input_opts *in, const char *split, const td_model_opts *model,
+                        int64_t n_images, td_dataset **out) TD_CHECKED;
+
+td_loader_opts td_boxes_loader_opts(const td_input_opts *in, const td_model_opts *model, int batch);
+
+/**
+ * Number the classes as `names` does, where the data set has names and categories are not kept as
+ * they are; of others, there must not be more than n.
+ */
+td_status td_boxes_use_classes(td_dataset *ds, int n, const char *const *names,
+                               bool allow_subset) TD_CHECKED;
+
+/** *out [td_dataset_classes]: category ids of classes 1, 2, ... (td_free). */
+td_status td_boxes_categories(const td_dataset *ds, int64_t **out) TD_CHECKED;
+
+/** The same from a weight file's JSON array; NULL: none.  TD_EFORMAT names `path`. */
+td_status td_boxes_categories_from_json(const char *json, const char *path, int *n,
+                                        int64_t **out) TD_CHECKED;
+
+/** TD_EUSAGE: an option that only detectors read was set; `network` is a classifier. */
+td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
+                          const td_boxes_opts *boxes, const char *network) TD_CHECKED;
+
+/** TD_EUSAGE: an option of images that detectors do not read was set; `network` is one. */
+td_status td_boxes_check_input(const td_input_opts *in, const char *network) TD_CHECKED;
+
+/** "AP50>=0.9" against the twelve.  TD_EUSAGE malformed, TD_EREQUIRED not met. */
+td_status td_boxes_require_check(const char *rule) TD_CHECKED;
+td_status td_boxes_require(const char *rule, const double boxes[TD_BOX_METRICS]) TD_CHECKED;
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * detect_opts.c -- options that all jobs of a detector share
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "boxes/nms.h"
+#include "coco/coco_metrics.h"
+#include "inference/detect_data.h"
+#include "options/field.h"
+#include "options/rows.h"
+#include "pass/amp.h"
+#include "tandem/train.h"
+
+/* clang-format off */
+/* which boxes are found */
+#define LIMIT_ROWS \
+    TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
+               "boxes with a score above stay; " \
+               "-1: ssd320 1e-8, ssd300 0.05, of detect and serve 0.3"), \
+    TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1, \
+               "overlap with a better box of the class that drops one; " \
+               "-1: ssd320 0.6, ssd300 0.5"), \
+    TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
+               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"), \
+    TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \
+               "boxes of a picture; 0: ssd320 100, ssd300 200")
+
+static const td_field limits_fields[] = {
+    LIMIT_ROWS,
+    TD_END,
+};
+static const td_field boxes_fields[] = {
+    TD_TITLE_BEHIND("Boxes that are found"),
+    LIMIT_ROWS,
+    TD_BOOL   (td_boxes_opts, box_areas, false,
+               "small, medium and large by the box, as the reference; not by the outline"),
+    TD_INT_AS (td_boxes_opts, sample_1_of_n, "sample_1_of_n_eval_examples", "sample-1-of-n", 1, 1,
+               1000000000, NULL, "judge every n-th picture only"),
+    TD_END,
+};
+static const char *const tunes[] = { "off", "cached", "full", NULL };
+
+static const td_field detect_fields[] = {
+    TD_TEXT_AS(td_detect_opts, weights, "weights",
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
+               "weight file or checkpoint of a detector"),
+    TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
+    TD_BOOL   (td_detect_opts, ignore_orientation, false,
+               "leave EXIF-rotated pictures as they are stored"),
+    TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
+    TD_TEXT   (td_detect_opts, only, NULL, "LIST",
+               "boxes of these classes alone, by name or category id: 'cat,dog'"),
+    TD_TEXT   (td_detect_opts, draw, NULL, "FOLDER",
+               "the pictures with their boxes and names drawn on them go here"),
+    TD_INT_AS (td_detect_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
+               "pictures in a batch, at most"),
+    TD_INT_AS (td_detect_opts, workers, "workers", "j", 0, 0, 1024, NULL,
+               "decoding threads; 0: chosen"),
+    TD_TEXT   (td_detect_opts, device, "cpu", "NAME",
+               "cpu, or ref: the plain C kernels, which know float64 too"),
+    TD_INT    (td_detect_opts, threads, 0, 0, 4096, "compute threads; 0: one per processor"),
+    TD_ENUM   (td_detect_opts, tune, 1, tunes,
+               "kernels and layouts as measured here: not, before, or now"),
+    TD_TEXT   (td_detect_opts, tune_cache, NULL, "FILE",
+               "where that is kept; default: in ~/.cache/tandem"),
+    TD_TEXT   (td_detect_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_detect_fields(void)
+{
+    return detect_fields;
+}
+
+void td_detect_defaults(td_detect_opts *opts)
+{
+    *opts = (td_detect_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(boxes_fields, &opts->boxes);
+    td_fields_default(detect_fields, opts);
+}
+
+const td_field *td_boxes_fields(void)
+{
+    return boxes_fields;
+}
+
+const td_field *td_box_limits_fields(void)
+{
+    return limits_fields;
+}
+
+/* rows that only detectors read, and rows that they do not read */
+static const char *const of_boxes[] = { "annotations",  "val_annotations", "label_ids", "strict",
+                                        "color_jitter", "backbone",        "bn_decay",  NULL };
+static const char *const of_classes[] = { "interpolation", "crop",          "antialias",
+                                          "no-antialias",  "normalization", "augmentation",
+                                          "decode",        "exact_decode",  NULL };
+
+static bool is_one_of(const char *const *names, const char *name)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+static td_status refuse(const td_field *f, const char *others, const char *network,
+                        const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", f->name);
+    for (char *p = name; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    return td_error(TD_EUSAGE, "--%s applies to %s, '%s' is a %s", name, others, network, what);
+}
+
+td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
+                          const td_boxes_opts *boxes, const char *network)
+{
+    const td_field_group groups[] = { { NULL, td_model_fields(), (void *)(uintptr_t)model },
+                                      { NULL, td_input_fields(), (void *)(uintptr_t)in },
+                                      { NULL, boxes_fields, (void *)(uintptr_t)boxes } };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
+            if (f->kind != TD_KIND_TITLE && (i == 2 || is_one_of(of_boxes, f->name)) &&
+                !td_field_is_default(f, groups[i].base))
+                return refuse(f, "detectors", network, "classifier");
+    return TD_OK;
+}
+
+td_status td_boxes_check_input(const td_input_opts *in, const char *network)
+{
+    for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
+        if (is_one_of(of_classes, f->name) && !td_field_is_default(f, in))
+            return refuse(f, "classifiers", network, "detector");
+    return TD_OK;
+}
+
+td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)
+{
+    td_text out = { 0 };
+    td_coco_metrics_print(boxes, &out);
+    return td_text_take(&out, TD_OK, text);
+}
+
+const char *td_box_metric_name(int metric)
+{
+    return td_coco_key(metric);
+}
+
+const char *td_box_metric_log_name(int metric)
+{
+    return td_coco_log_name(metric);
+}

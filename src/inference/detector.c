@@ -1,0 +1,147 @@
+/*
+ * detector.c -- see detector.h
+ *
+ * The program has one batch size; a short batch is copied into a buffer of full size.
+ */
+#include "inference/detector.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "inference/nms_pool.h"
+
+struct td_finder {
+    td_program *program;
+    td_anchors *anchors;
+    int batch, columns; /* columns: classes and the background */
+    size_t image_bytes;
+    float *images; /* [batch, 3, S, S], for short batches */
+    td_suppressor *suppressor;
+    td_detection *found;     /* [batch, TD_NMS_TOTAL_MAX] */
+    td_suppressor_row *rows; /* [batch] */
+    double boxes_s;          /* of the last run */
+};
+
+td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
+{
+    td_nms_opts n = td_nms_defaults(kind);
+    if (o->min_score >= 0)
+        n.score_min = o->min_score;
+    if (o->nms_iou >= 0)
+        n.iou = o->nms_iou;
+    if (o->max_per_class > 0)
+        n.per_class = o->max_per_class;
+    if (o->max_boxes > 0)
+        n.total = o->max_boxes;
+    return n;
+}
+
+td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind)
+{
+    td_nms_opts n = td_boxes_nms(o, kind);
+    if (o->min_score < 0)
+        n.score_min = 0.3; /* as SSD300's example of the reference */
+    return n;
+}
+
+static td_status compile(td_finder *f, const td_model_opts *model, td_device *dev,
+                         const td_finder_opts *opts)
+{
+    td_graph *g;
+    const td_compile_opts c = { .amp = opts->amp,
+                                .skip = opts->skip_passes,
+                                .dump_after = opts->dump_after };
+    TD_TRY(td_model_graph(model, opts->batch, false, &g));
+    td_status st = td_compile(g, dev, &c, &f->program);
+    td_graph_free(g);
+    return st;
+}
+
+static td_status make_room(td_finder *f, const td_model_opts *model)
+{
+    const size_t side = (size_t)model->image_size, n = (size_t)f->batch;
+    f->image_bytes = 3 * side * side * sizeof(float);
+    f->images = td_alloc(n, f->image_bytes);
+    f->found = td_alloc(n, TD_NMS_TOTAL_MAX * sizeof *f->found);
+    f->rows = td_alloc(n, sizeof *f->rows);
+    if (!f->images || !f->found || !f->rows)
+        return TD_ENOMEM;
+    return td_suppressor_new(f->anchors, f->columns,
+                             td_threads() < f->batch ? td_threads() : f->batch, &f->suppressor);
+}
+
+td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
+                        td_finder **out)
+{
+    td_status st = TD_OK;
+    *out = NULL;
+    td_finder *f = TD_NEW(td_finder);
+    if (!f)
+        return TD_ENOMEM;
+    f->batch = opts->batch;
+    f->columns = model->num_classes + 1;
+    TD_OUT(td_anchors_new((td_detector)td_model_detector(model), model->image_size, &f->anchors));
+    TD_OUT(compile(f, model, dev, opts));
+    TD_OUT(make_room(f, model));
+    *out = f;
+    f = NULL;
+out:
+    td_finder_free(f);
+    return st;
+}
+
+void td_finder_free(td_finder *f)
+{
+    if (!f)
+        return;
+    td_suppressor_free(f->suppressor);
+    td_free(f->found);
+    td_free(f->rows);
+    td_free(f->images);
+    td_program_free(f->program);
+    td_anchors_free(f->anchors);
+    td_free(f);
+}
+
+td_program *td_finder_program(td_finder *f)
+{
+    return f->program;
+}
+
+const td_anchors *td_finder_anchors(const td_finder *f)
+{
+    return f->anchors;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+td_status td_finder_run(td_finder *f, const float *images, int n, const td_nms_opts *nms)
+{
+    if (n < f->batch) {
+        memcpy(f->images, images, (size_t)n * f->image_bytes);
+        images = f->images;
+    }
+    TD_TRY(td_program_bind(f->program, "images", images));
+    TD_TRY(td_program_run(f->program));
+    for (int i = 0; i < n; i++)
+        f->rows[i] =
+            (td_suppressor_row){ .opts = nms, .found = f->found + (size_t)i * TD_NMS_TOTAL_MAX };
+    const float *codes = td_program_output(f->program, "codes", NULL);
+    const float *scores = td_program_output(f->program, "scores", NULL);
+    const int64_t t0 = td_now_ns();
+    const td_status st = td_suppressor_run(f->suppressor, codes, scores, n, f->rows);
+    f->boxes_s = (double)(td_now_ns() - t0) * 1e-9;
+    return st;
+}
+
+double td_finder_boxes_s(const td_finder *f)
+{
+    return f->boxes_s;
+}
+
+const td_detection *td_finder_found(const td_finder *f, int i, int *n)
+{
+    *n = f->rows[i].n_found;
+    return f->rows[i].found;
+}

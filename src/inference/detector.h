@@ -1,0 +1,52 @@
+/*
+ * inference/detector.h -- a detector ready to answer: pictures in, boxes out
+ *
+ *     td_finder *f;
+ *     TD_TRY(td_finder_new(&model, dev, &opts, &f));
+ *     TD_TRY(td_weights_load(..., td_finder_program(f)));
+ *     TD_TRY(td_finder_run(f, images, n, &nms));          n pictures, at most the batch
+ *     td_finder_found(f, i, &n_found)                     of picture i, best first
+ *
+ * The network runs on all threads; then each thread takes pictures and suppresses.
+ */
+#ifndef TD_INFERENCE_DETECTOR_H
+#define TD_INFERENCE_DETECTOR_H
+
+#include "boxes/nms.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+typedef struct td_finder td_finder;
+
+typedef struct {
+    int batch;
+    const td_amp_opts *amp; /* resolved */
+    const char *skip_passes, *dump_after;
+} td_finder_opts;
+
+/** What a detector's post-processing is by these options. */
+td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
+
+/** The same where people look at the boxes: a score above 0.3 is wanted unless another is given. */
+td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
+
+/** Compile.  `model`'s classes and image size must be settled. */
+td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
+                        td_finder **out) TD_CHECKED;
+void td_finder_free(td_finder *f);
+
+/** The program, to be given weights. */
+td_program *td_finder_program(td_finder *f);
+const td_anchors *td_finder_anchors(const td_finder *f);
+
+/** images [n, 3, S, S], 1 <= n <= the batch: what there is in each. */
+td_status td_finder_run(td_finder *f, const float *images, int n,
+                        const td_nms_opts *nms) TD_CHECKED;
+
+/** Seconds of the last run behind the network. */
+double td_finder_boxes_s(const td_finder *f);
+
+/** Of picture i of the last run; lent until the next. */
+const td_detection *td_finder_found(const td_finder *f, int i, int *n);
+
+#endif

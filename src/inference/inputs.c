@@ -1,0 +1,77 @@
+/*
+ * inputs.c -- opening a job's data
+ */
+#include "inference/inputs.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+
+bool td_model_is_default(const td_model_opts *model)
+{
+    td_model_opts d;
+    td_model_defaults(&d);
+    return !model->model &&
+           model->arch == d.arch; /* the same text, not an equal one: --arch resnet50 is a choice */
+}
+
+td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
+                        int64_t n_images, td_dataset **out)
+{
+    bool is_folder = in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
+    td_dataset_opts o = { .path = in->data,
+                          .backend = (td_data_backend)in->data_backend,
+                          .split = is_folder ? split : NULL,
+                          .allow_root = is_folder && strcmp(split, "val") == 0,
+                          .n_classes = is_folder ? 0 : model->num_classes,
+                          .n_images = n_images };
+    return td_dataset_open(&o, out);
+}
+
+static td_crop_rules rules_of(const td_input_opts *in)
+{
+    bool is_dali = in->data_backend == TD_DATA_DALI_CPU || in->data_backend == TD_DATA_DALI_GPU;
+    if (in->crop)
+        return (td_crop_rules)(in->crop - 1);
+    return is_dali ? TD_RULES_DALI : TD_RULES_TORCHVISION;
+}
+
+void td_say_back_end(const td_input_opts *in)
+{
+    if (in->data_backend == TD_DATA_DALI_GPU)
+        td_log(TD_LOG_WARN, "data", "dali-gpu: there is no GPU here, the CPU does the same");
+}
+
+td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch)
+{
+    return (td_loader_opts){ .batch_size = batch,
+                             .image_size = model->image_size,
+                             .interpolation = (td_interpolation)in->interpolation,
+                             .crop = rules_of(in),
+                             .antialias = in->antialias,
+                             .no_antialias = in->no_antialias,
+                             .normalization = (td_normalization)in->normalization,
+                             .autoaugment = in->augmentation == 1,
+                             .ignore_orientation = in->ignore_orientation,
+                             .fast_decode = in->decode == 1 && !in->exact_decode,
+                             .workers = in->workers,
+                             .prefetch = in->prefetch,
+                             .nice = 5,
+                             .max_bad = in->max_bad > 0 ? in->max_bad : -1 };
+}
+
+td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model)
+{
+    int channels, height, width;
+    td_dataset_shape(ds, &channels, &height, &width);
+    if (!channels) /* the network's own size */
+        return td_model_resolve(model);
+    if (channels != 3 || height != width)
+        return td_error(TD_ESHAPE,
+                        "'%s' holds %dx%dx%d pictures, wanted square ones with 3 channels",
+                        td_dataset_root(ds), channels, height, width);
+    model->image_size = height;
+    return td_model_resolve(model);
+}

@@ -1,0 +1,25 @@
+/*
+ * inference/inputs.h -- from a job's options to data sets and loaders
+ */
+#ifndef TD_INFERENCE_INPUTS_H
+#define TD_INFERENCE_INPUTS_H
+
+#include "tandem/data.h"
+#include "tandem/train.h"
+
+/** Open "train" or "val"; a validation folder may be the root itself.  n_images: synthetic only. */
+td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
+                        int64_t n_images, td_dataset **out) TD_CHECKED;
+
+td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
+
+/** One line in the log where the back end is not what its name says. */
+void td_say_back_end(const td_input_opts *in);
+
+/** model->image_size becomes what the tensors have, when it is open. */
+td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
+
+/** Did nobody choose a network? */
+bool td_model_is_default(const td_model_opts *model);
+
+#endif

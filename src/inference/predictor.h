@@ -1,0 +1,104 @@
+/*
+ * inference/predictor.h -- a weight file made ready to answer: rows of pictures in, results out
+ *
+ *     td_predictor *p;
+ *     TD_TRY(td_predictor_open(&opts, &p));
+ *     TD_OUT(td_predictor_keep(p, 1));             programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_keep(p, 8));
+ *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));     8, then 3 of 1 or padded
+ *     td_predictor_free(p);
+ *
+ * What it knows of the network (names, sizes, the transform) never changes once a program is kept,
+ * so any thread may ask for it.  keep, time and run belong to one thread, the one whose compute
+ * threads are meant.
+ */
+#ifndef TD_INFERENCE_PREDICTOR_H
+#define TD_INFERENCE_PREDICTOR_H
+
+#include "inference/box_classes.h"
+#include "tandem/train.h"
+#include "transforms/augment.h"
+
+enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */
+
+typedef struct td_predictor td_predictor;
+
+/** What a predictor needs to know; the texts are borrowed while it lives. */
+typedef struct {
+    td_model_opts model; /* open parts come from the weight file */
+    td_amp_opts amp;
+    const char *weights;
+    const char *classes; /* file of names (class_names.h); NULL: as the weight file has them */
+    bool use_ema;        /* the file's averaged weights */
+    int interpolation;
+    bool ignore_orientation;
+    const char *device;
+    int tune; /* td_tune_mode */
+    const char *tune_cache;
+    bool takes_detectors; /* else their weights are refused */
+} td_predictor_opts;
+
+/**
+ * Read the weights and open the device; nothing is compiled yet.  td_set_threads before it.
+ *   TD_EUSAGE  no weight file named, or weights of a detector
+ *   and the errors of td_tensors_read, td_device_open and td_amp_resolve
+ */
+td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) TD_CHECKED;
+void td_predictor_free(td_predictor *p);
+
+/**
+ * Compile for `batch` rows, unless that is kept already.  TD_ELIMIT: TD_PREDICTOR_SIZES are;
+ * TD_EARG: it is settled; and the errors of td_compile and td_weights_load.
+ */
+td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
+
+/** No more programs will be kept: the weight file's own memory is given back. */
+void td_predictor_settle(td_predictor *p);
+
+/**
+ * Time the kept programs, so that run can choose between padding a short batch and running smaller
+ * ones.  Without it short batches are padded.
+ */
+td_status td_predictor_time(td_predictor *p) TD_CHECKED;
+
+/**
+ * Run n >= 1 rows of images [n, 3, S, S] through kept programs into logits [n, K] and probabilities
+ * [n, K]; either may be NULL.  TD_EARG: nothing is kept; TD_EDEVICE.
+ */
+td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
+                           float *probabilities) TD_CHECKED;
+
+/**
+ * What to do with the results of rows from .. from + n - 1, lent for the call: of a classifier
+ * logits [n, K] and probabilities [n, K], of a detector codes [n, A, 4] and scores [n, A, K + 1].
+ */
+typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
+
+/** Run n >= 1 rows through kept programs; `take` gets the results of each run.  Errors of both. */
+td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
+                            void *ctx) TD_CHECKED;
+
+/* --- facts ------------------------------------------------------------------------------------ */
+
+/** Of a detector without the background. */
+int td_predictor_classes(const td_predictor *p);
+
+/** A classifier's name of class i, or "class 17", written into `room`, where it has none. */
+const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
+
+/** The architecture's, or the graph file's. */
+const char *td_predictor_name(const td_predictor *p);
+
+/** TD_DETECTOR_NONE of a classifier. */
+td_detector td_predictor_detector(const td_predictor *p);
+
+/** A detector's classes, by label. */
+const td_box_classes *td_predictor_box_classes(const td_predictor *p);
+
+/** How a picture becomes a row: td_transform_picture, or of a detector td_object_row. */
+const td_transform *td_predictor_transform(const td_predictor *p);
+
+/** Resolved. */
+const td_amp_opts *td_predictor_amp(const td_predictor *p);
+
+#endif

@@ -1,0 +1,220 @@
+/*
+ * doctor.c -- what this machine offers, and how fast it is
+ *
+ * The speeds are measured through compiled programs, the way training reaches the kernels, best of
+ * several runs: a matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a
+ * test for finiteness and a relu of one of its larger tensors for reading and copying memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "ops/ops.h"
+#include "pass/amp.h"
+#include "runtime/device.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+#define MEASURE_NS   (int64_t)300000000            /* for each speed */
+#define MEASURE_RUNS 5                             /* at least so many */
+#define STREAM       (INT64_C(32) * 256 * 56 * 56) /* elements, 103 MB: beyond most caches */
+
+/* rows of the report: a name, and a text or a number */
+typedef struct {
+    bool json;
+    td_text *out;
+} report;
+
+static void row_text(report *r, const char *name, const char *value)
+{
+    if (r->json)
+        td_json_add_text(r->out, name, value);
+    else
+        td_text_add(r->out, "%-24s %s\n", name, value);
+}
+
+static void row_number(report *r, const char *name, double value)
+{
+    if (r->json)
+        td_json_add(r->out, name, value);
+    else
+        td_text_add(r->out, "%-24s %.10g\n", name, value);
+}
+
+/* --- machine ---------------------------------------------------------------------------------- */
+
+static void add_machine(report *r)
+{
+    struct statvfs disk;
+    const char *isa = td_cpu_isa();
+    bool has_bf16 = strstr(isa, "bf16") != NULL || strstr(isa, "amx") != NULL;
+    const char *spin = getenv("GOMP_SPINCOUNT"), *wait = getenv("OMP_WAIT_POLICY");
+    row_text(r, "tandem", td_version());
+    row_text(r, "processor", td_cpu_name());
+    row_text(r, "instruction_set", isa);
+    row_text(r, "half_types", has_bf16 ? "bf16 in hardware" : "none in hardware");
+    row_number(r, "processors", td_cpu_count());
+    row_number(r, "threads", td_threads());
+    row_text(r, "wait_policy",
+             wait   ? wait
+             : spin ? "spin for a moment, then sleep"
+                    : "the runtime's");
+    row_number(r, "memory_gb", (double)(td_memory_total_bytes() / 10000000) / 100);
+    if (statvfs(".", &disk) == 0)
+        row_number(r, "disk_free_gb",
+                   (double)((int64_t)((double)disk.f_bavail * (double)disk.f_frsize / 1e7)) / 100);
+}
+
+static void add_backends(report *r)
+{
+    const td_backend *b;
+    if (r->json)
+        td_text_add(r->out, ", \"backends\": [");
+    for (int i = 0; (b = td_backend_at(i)); i++) {
+        td_text library = { 0 };
+        if (b->describe)
+            b->describe(&library);
+        size_t n = strcspn(td_text_get(&library), "\n");
+        if (r->json) {
+            td_text_add(r->out, i ? ", {" : "{");
+            td_json_add_text(r->out, "name", b->name);
+            td_json_add_text(r->out, "summary", b->description);
+            td_json_add_text(r->out, "library", library.len ? td_text_get(&library) : NULL);
+            td_text_add(r->out, "}");
+        } else {
+            td_text_add(r->out, "%s%-*s %s%s%.*s\n", "backend ", 16, b->name, b->description,
+                        n ? "; " : "", (int)n, td_text_get(&library));
+        }
+        td_text_release(&library);
+    }
+    if (r->json)
+        td_text_add(r->out, "]");
+}
+
+/* --- speed ------------------------------------------------------------------------------------ */
+
+/* an input, not a parameter: what depends on parameters alone runs only once */
+static td_value *product(td_builder *b, td_dtype t)
+{
+    td_value *x = td_input(b, "x", td_type_2d(t, 1024, 1024));
+    td_value *w = td_param(b, "w", t, 2, (int64_t[]){ 1024, 1024 }, "init=uniform");
+    return td_linear(b, x, w, NULL);
+}
+
+static td_value *convolution(td_builder *b, td_dtype t)
+{
+    td_value *x = td_input(b, "x", td_type_4d(t, 16, 256, 14, 14));
+    td_value *w = td_param(b, "w", t, 4, (int64_t[]){ 256, 256, 3, 3 }, "init=uniform");
+    return td_conv2d(b, x, w, "pad=1");
+}
+
+static td_value *stream(td_builder *b, td_dtype t)
+{
+    return td_input(b, "x", td_type_4d(t, 32, 256, 56, 56));
+}
+
+static td_value *reading(td_builder *b, td_dtype t)
+{
+    return td_emit(b, &td_op_all_finite, NULL, stream(b, t));
+}
+
+static td_value *copying(td_builder *b, td_dtype t)
+{
+    return td_relu(b, stream(b, t));
+}
+
+static td_status best_run(td_program *p, double *seconds)
+{
+    int64_t start = td_now_ns();
+    *seconds = 1e30;
+    TD_TRY(td_program_run(p)); /* not counted: weights settle into their layout */
+    for (int i = 0; i < MEASURE_RUNS || td_now_ns() - start < MEASURE_NS; i++) {
+        int64_t before = td_now_ns();
+        TD_TRY(td_program_run(p));
+        double s = (double)(td_now_ns() - before) / 1e9;
+        *seconds = s < *seconds ? s : *seconds;
+    }
+    return TD_OK;
+}
+
+/* one op with one input; bytes 0: its arithmetic counts */
+typedef struct {
+    const char *name;
+    td_value *(*op)(td_builder *b, td_dtype t);
+    td_dtype dtype;
+    double bytes;
+} speed;
+
+static td_status build(const speed *v, td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    if (!b)
+        return TD_ENOMEM;
+    td_output(b, "y", v->op(b, v->dtype));
+    return td_build_end(b, out);
+}
+
+/* 10^9 operations or bytes a second on the device "cpu"; x: room for every input */
+static td_status measure(const speed *v, const float *x, double *giga)
+{
+    td_graph *g = NULL;
+    td_device *dev = NULL;
+    td_program *p = NULL;
+    td_status st;
+    double seconds;
+    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 }; /* as it is written */
+    TD_OUT(build(v, &g));
+    TD_OUT(td_device_open("cpu", &dev));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
+    TD_OUT(td_program_init(p, 1));
+    TD_OUT(td_program_bind(p, "x", x));
+    TD_OUT(best_run(p, &seconds));
+    *giga = (v->bytes > 0 ? v->bytes : 2 * (double)td_graph_macs(g)) / seconds / 1e9;
+out:
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    return st;
+}
+
+static td_status add_speed(report *r)
+{
+    static const speed speeds[] = {
+        { "matrix_product_gflops", product, TD_DT_F32, 0 },
+        { "convolution_gflops", convolution, TD_DT_F32, 0 },
+        { "bf16_product_gflops", product, TD_DT_BF16, 0 },
+        { "bf16_convolution_gflops", convolution, TD_DT_BF16, 0 },
+        { "memory_read_gbs", reading, TD_DT_F32, 4 * (double)STREAM },
+        { "memory_copy_gbs", copying, TD_DT_F32, 8 * (double)STREAM },
+    };
+    float *x = td_pages_alloc((size_t)STREAM * sizeof *x);
+    td_status st = x ? TD_OK : TD_ENOMEM;
+    for (int64_t i = 0; x && i < STREAM; i++)
+        x[i] = (float)(i % 7) - 3;
+    for (size_t i = 0; st == TD_OK && i < sizeof speeds / sizeof *speeds; i++) {
+        double giga;
+        st = measure(&speeds[i], x, &giga);
+        if (st == TD_OK)
+            row_number(r, speeds[i].name, (double)(int64_t)giga);
+        else
+            st = td_error_context(st, "measuring %s", speeds[i].name);
+    }
+    td_pages_free(x, (size_t)STREAM * sizeof *x);
+    return st;
+}
+
+td_status td_doctor(bool json, char **text)
+{
+    td_text out = { 0 };
+    report r = { .json = json, .out = &out };
+    *text = NULL;
+    td_set_threads(0);
+    td_text_add(&out, json ? "{" : "");
+    add_machine(&r);
+    add_backends(&r);
+    const td_status st = add_speed(&r);
+    td_text_add(&out, json ? "}\n" : "");
+    return td_text_take(&out, st, text);
+}

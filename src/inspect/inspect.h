@@ -1,0 +1,28 @@
+/*
+ * inspect/inspect.h -- the things that `tandem inspect` shows, one function each
+ */
+#ifndef TD_INSPECT_INSPECT_H
+#define TD_INSPECT_INSPECT_H
+
+#include "base/text.h"
+#include "io/safetensors.h"
+#include "tandem/train.h"
+
+/* What is asked for; every function appends text, or one JSON object when opts->json is set. */
+typedef struct {
+    const td_inspect_opts *opts;
+    const char *path;
+    const td_tensors *weights; /* that `opts->model` was taken from, or NULL */
+} td_inspection;
+
+/** The forward graph, or with opts->training the whole step before any pass. */
+td_status td_inspect_build(const td_inspection *q, td_graph **out) TD_CHECKED;
+
+td_status td_inspect_amp(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_amp_stats(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_dataset(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_ops(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_backends(const td_inspection *q, td_text *out) TD_CHECKED;
+
+#endif

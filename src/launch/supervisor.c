@@ -1,0 +1,374 @@
+/*
+ * supervisor.c -- processes of `tandem launch`: started, heard, told, ended together
+ */
+#include "launch/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+
+#define MS INT64_C(1000000)
+enum {
+    TURN_MS = 50,
+    SEIZE_MS = 1000, /* after a failure: SIGKILL to those that are stopped */
+    TERM_MS = 2000,  /* SIGTERM to the others */
+    KILL_MS = 3000,  /* and SIGKILL */
+    STOP_MS = 30000  /* after one that a signal stopped: the others are saving, too */
+};
+
+td_status td_children_make(int n, td_children *out)
+{
+    *out = (td_children){ .n = n, .lifeline = -1 };
+    out->at = td_alloc((size_t)n, sizeof *out->at);
+    if (!out->at)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++)
+        out->at[i].out = out->at[i].file = out->at[i].lifeline = -1;
+    return TD_OK;
+}
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void td_children_release(td_children *c)
+{
+    for (int i = 0; c && c->at && i < c->n; i++) {
+        close_one(&c->at[i].out);
+        close_one(&c->at[i].file);
+        close_one(&c->at[i].lifeline);
+    }
+    if (c)
+        td_free(c->at);
+}
+
+/* --- starting --------------------------------------------------------------------------------- */
+
+/* in the new process: 0, 1, 2 are what they shall be, or it ends */
+static void become(pid_t parent, int in, int out)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    setpgid(0, 0);
+    if (in < 0)
+        in = open("/dev/null", O_RDONLY);
+    if (in < 0 || dup2(in, 0) < 0 || (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
+        _exit(1);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_child)
+{
+    td_child *x = &c->at[i];
+    int in[2] = { -1, -1 }, out[2] = { -1, -1 };
+    const pid_t parent = getpid();
+    td_status st = TD_OK;
+    *is_child = false;
+    if ((ways.is_heard && pipe2(out, O_CLOEXEC) != 0) ||
+        (ways.has_lifeline && pipe2(in, O_CLOEXEC) != 0))
+        TD_OUT(td_error_errno(TD_EIO, "%s: no pipe", x->name));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        become(parent, in[0], out[1]);
+        *is_child = true;
+        return TD_OK;
+    }
+    if (pid < 0)
+        TD_OUT(td_error_errno(TD_EIO, "%s cannot be started", x->name));
+    if (out[0] >= 0)
+        (void)fcntl(out[0], F_SETFL, O_NONBLOCK);
+    x->out = out[0];
+    x->lifeline = in[1];
+    out[0] = in[1] = -1;
+    x->pid = pid;
+    c->n_living++;
+    td_log(TD_LOG_DEBUG, "launch", "%s is process %d", x->name, (int)pid);
+out:
+    close_one(&in[0]);
+    close_one(&in[1]);
+    close_one(&out[0]);
+    close_one(&out[1]);
+    return st;
+}
+
+/* --- watching --------------------------------------------------------------------------------- */
+
+static void keep_tail(td_child *c, const char *bytes, size_t n)
+{
+    if (n > TD_CHILD_TAIL) {
+        bytes += n - TD_CHILD_TAIL;
+        n = TD_CHILD_TAIL;
+    }
+    const size_t over = c->n_tail + n > TD_CHILD_TAIL ? c->n_tail + n - TD_CHILD_TAIL : 0;
+    memmove(c->tail, c->tail + over, c->n_tail - over);
+    c->n_tail -= over;
+    memcpy(c->tail + c->n_tail, bytes, n);
+    c->n_tail += n;
+}
+
+static void hear(td_child *c)
+{
+    char bytes[4096];
+    for (;;) {
+        ssize_t n = read(c->out, bytes, sizeof bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0) {
+            close(c->out);
+            c->out = -1;
+            return;
+        }
+        keep_tail(c, bytes, (size_t)n);
+        for (ssize_t at = 0; c->file >= 0 && at < n;) {
+            ssize_t k = write(c->file, bytes + at, (size_t)(n - at));
+            if (k < 0 && errno == EINTR)
+                continue;
+            if (k <= 0) {
+                td_log(TD_LOG_WARN, "launch", "%s: its log cannot be written: %s", c->name,
+                       strerror(errno));
+                close(c->file);
+                c->file = -1;
+                break;
+            }
+            at += k;
+        }
+    }
+}
+
+static void hear_all(td_children *l, struct pollfd *polls)
+{
+    nfds_t n = 0;
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].out >= 0)
+            polls[n++] = (struct pollfd){ .fd = l->at[i].out, .events = POLLIN };
+    (void)poll(polls, n, TURN_MS);
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].out >= 0)
+            hear(&l->at[i]);
+}
+
+/* SIGINT, SIGTERM: a wish, which a line on a lifeline tells as well */
+static void hand_on(const td_children *l, int sig)
+{
+    for (int i = 0; i < l->n; i++) {
+        const td_child *c = &l->at[i];
+        if (c->pid > 0 && (c->lifeline < 0 || write(c->lifeline, "stop\n", 5) != 5))
+            kill(c->pid, sig);
+    }
+}
+
+void td_children_signal(const td_children *l, int sig)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].pid > 0)
+            kill(l->at[i].pid, sig);
+}
+
+bool td_child_is_quiet(int code)
+{
+    return code == 3 || code == 4;
+}
+
+/* killed, or refused its line: never because of another rank */
+static bool is_own_fault(int code)
+{
+    return code == 2 || code >= 128;
+}
+
+/*
+ * Is `c` rather the cause than the one that is thought so far?  Who ends in a quiet way is none,
+ * and whose fault it was comes before who ended because of it, in the same turn perhaps.
+ */
+static bool is_cause(const td_children *l, const td_child *c)
+{
+    const td_child *first = l->first_failed;
+    if (c->code == 0 || c->is_ended)
+        return false;
+    if (!first)
+        return true;
+    if (td_child_is_quiet(first->code))
+        return !td_child_is_quiet(c->code);
+    return is_own_fault(c->code) && !is_own_fault(first->code) &&
+           td_now_ns() - l->failed_ns < TERM_MS * MS;
+}
+
+/* whoever ended since */
+static void reap(td_children *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        td_child *c = &l->at[i];
+        int how;
+        if (c->pid <= 0 || waitpid(c->pid, &how, WNOHANG) != c->pid)
+            continue;
+        td_log(TD_LOG_DEBUG, "launch", "%s has ended", c->name);
+        c->pid = 0;
+        c->by_signal = WIFSIGNALED(how);
+        c->code = c->by_signal ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        l->n_living--;
+        if (is_cause(l, c)) {
+            l->first_failed = c;
+            l->failed_ns = td_now_ns();
+        }
+    }
+}
+
+/* by SIGSTOP or a debugger */
+static bool is_stopped(pid_t pid)
+{
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return false;
+    if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    fclose(f);
+    return state == 'T' || state == 't';
+}
+
+static void end_stopped(const td_children *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].pid > 0 && is_stopped(l->at[i].pid)) {
+            l->at[i].is_ended = true;
+            kill(l->at[i].pid, SIGKILL);
+        }
+}
+
+static void end_others(td_children *l, int *sent)
+{
+    const int64_t since = (td_now_ns() - l->failed_ns) / MS;
+    const bool is_stop = td_child_is_quiet(l->first_failed->code);
+    if (!is_stop && since >= SEIZE_MS)
+        end_stopped(l);
+    if (*sent < 1 && since >= (is_stop ? STOP_MS : TERM_MS)) {
+        for (int i = 0; i < l->n; i++)
+            l->at[i].is_ended |= l->at[i].pid > 0;
+        td_children_signal(l, SIGTERM);
+        *sent = 1;
+    } else if (*sent < 2 && since >= (is_stop ? STOP_MS + TERM_MS : KILL_MS)) {
+        td_children_signal(l, SIGKILL);
+        *sent = 2;
+    }
+}
+
+/* what came by the parent's own lifeline: 0 nothing, SIGINT a wish to stop, SIGKILL it is gone */
+static int hear_lifeline(td_children *l)
+{
+    char bytes[64];
+    struct pollfd p = { .fd = l->lifeline, .events = POLLIN };
+    if (l->lifeline < 0 || poll(&p, 1, 0) <= 0)
+        return 0;
+    const ssize_t n = read(l->lifeline, bytes, sizeof bytes);
+    if (n > 0)
+        return SIGINT;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    l->lifeline = -1;
+    return SIGKILL;
+}
+
+static void obey(td_children *l)
+{
+    int sig = hear_lifeline(l);
+    if (sig == SIGKILL) {
+        td_log(TD_LOG_ERROR, "launch", "who started this is gone: all ranks here are ended");
+        td_children_signal(l, SIGKILL);
+        return;
+    }
+    if (sig == 0)
+        sig = td_signal_caught();
+    if (sig && !l->was_told) {
+        hand_on(l, sig);
+        l->was_told = true;
+    }
+}
+
+td_status td_children_watch(td_children *l)
+{
+    int sent = 0;
+    struct pollfd *polls = td_alloc((size_t)l->n, sizeof *polls);
+    if (!polls)
+        return TD_ENOMEM;
+    while (l->n_living > 0) {
+        obey(l);
+        hear_all(l, polls);
+        reap(l);
+        if (l->first_failed)
+            end_others(l, &sent);
+    }
+    hear_all(l, polls);
+    td_free(polls);
+    return TD_OK;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* the last whole lines that it said */
+static void show_tail(const td_child *c)
+{
+    enum { LINES = 8 };
+    size_t from = c->n_tail;
+    int lines = 0;
+    while (from > 0 && lines < LINES) {
+        from--;
+        lines += from > 0 && c->tail[from - 1] == '\n';
+    }
+    for (size_t at = from; at < c->n_tail;) {
+        size_t n = 0;
+        while (at + n < c->n_tail && c->tail[at + n] != '\n')
+            n++;
+        fprintf(stderr, "%s: %.*s\n", c->name, (int)n, c->tail + at);
+        at += n + 1;
+    }
+}
+
+const td_child *td_children_cause(const td_children *l)
+{
+    const td_child *first = l->first_failed;
+    if (!first || !l->blamed || td_child_is_quiet(first->code) || is_own_fault(first->code))
+        return first;
+    return l->blamed;
+}
+
+/* the last line of a launch that failed names the cause */
+static void name_cause(const td_child *c)
+{
+    if (c->is_ended)
+        td_log(TD_LOG_ERROR, "launch", "%s stopped responding and was ended", c->name);
+    else if (c->by_signal)
+        td_log(TD_LOG_ERROR, "launch", "%s was ended by signal %d (%s)", c->name, c->code - 128,
+               strsignal(c->code - 128));
+    else
+        td_log(TD_LOG_ERROR, "launch", "%s ended with code %d", c->name, c->code);
+}
+
+int td_children_tell(const td_children *l, bool is_shown)
+{
+    const td_child *first = l->first_failed, *c = td_children_cause(l);
+    if (!c)
+        return 0;
+    if (td_child_is_quiet(first->code)) /* which it has said itself */
+        return first->code;
+    if (is_shown)
+        show_tail(c);
+    name_cause(c);
+    return c->is_ended || !c->code ? first->code : c->code;
+}

@@ -1,0 +1,39 @@
+/*
+ * loggers/report_csv.h -- a run's metrics as a table of comma-separated values
+ *
+ * One table has a row for every epoch, the other one for every record inside an epoch.  The columns
+ * are always the same: those of the place, then every metric, empty where it was not measured.
+ */
+#ifndef TD_LOGGERS_REPORT_CSV_H
+#define TD_LOGGERS_REPORT_CSV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct td_report_csv td_report_csv;
+
+typedef struct {
+    const char *path;
+    int n_step; /* 1: epoch; 2: epoch, iteration */
+    int topk;
+    bool has_l2_loss, detects; /* as td_report_opts */
+    /* a run that goes on: rows from this place on, which it makes again, are dropped; else NULL,
+       and the file is begun anew */
+    const int64_t *goes_on_at; /* [2] next epoch, and iterations of it that are done */
+} td_report_csv_opts;
+
+/** TD_EIO; TD_EFORMAT: a file to go on with that has other columns. */
+td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out) TD_CHECKED;
+
+/** A value of the row that comes next; names without a column are left out. */
+void td_report_csv_set(td_report_csv *c, const char *metric, double value);
+
+/** Write the row of a step; TD_EIO names the file. */
+td_status td_report_csv_row(td_report_csv *c, const int64_t *step) TD_CHECKED;
+
+/** NULL is fine. */
+td_status td_report_csv_close(td_report_csv *c) TD_CHECKED;
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * loggers/report_settings.h -- a report's first records: options, the network's options, the
+ * machine
+ */
+#ifndef TD_LOGGERS_REPORT_SETTINGS_H
+#define TD_LOGGERS_REPORT_SETTINGS_H
+
+#include "loggers/run_logger.h"
+#include "options/field.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+/* What is known of a run besides its options; 0 and NULL: unknown. */
+typedef struct {
+    const char *job; /* "train", "evaluate" */
+    const td_amp_opts *amp;
+    td_program *program;
+    int ranks; /* written where there are several */
+    int64_t train_images, val_images, epoch_batches, begin_epoch;
+} td_run_facts;
+
+/** One flat JSON object of several tables over their structs; a NULL table ends them. */
+td_status td_settings_json(const td_field_group *groups, td_text *out) TD_CHECKED;
+
+/**
+ * Three records: the options `config_json`, "model." and the network's, "run." and the facts; the
+ * third is left out by a report that does as the reference.
+ */
+td_status td_report_settings(td_report *r, const char *config_json, const td_model_opts *model,
+                             const td_run_facts *facts) TD_CHECKED;
+
+#endif

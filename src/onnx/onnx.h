@@ -1,0 +1,167 @@
+/*
+ * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, without knowing what a node computes
+ *
+ *     ModelProto   ir_version, producer, opset_import, metadata_props, graph
+ *     GraphProto   node[] in order, initializer[], input[], output[], value_info[]
+ *
+ * Written and read are inference graphs of one domain (ai.onnx) with all numbers inside the file:
+ *
+ *     td_onnx *m;  TD_TRY(td_onnx_new(&m));
+ *     td_onnx_add_node(m, "Relu", "relu_1", 1, (const char *[]){ "x" }, "y");
+ *     ...
+ *     TD_OUT(td_onnx_write(m, "net.onnx", check, ctx));
+ *
+ * Adding is sticky: the first failure is kept in m->st, later calls do nothing, writing reports it.
+ * Reading refuses what could reach outside the file or means more than one thing: external data,
+ * subgraphs, functions, other domains, sparse tensors, numbers elsewhere than in raw_data.
+ *
+ * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
+ */
+#ifndef TD_ONNX_ONNX_H
+#define TD_ONNX_ONNX_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "io/safetensors.h" /* td_tensor */
+
+#define TD_ONNX_OPSET_MIN 13
+#define TD_ONNX_OPSET_MAX 21
+#define TD_ONNX_RANK_MAX  TD_TENSOR_RANK_MAX
+
+/* a protobuf message has less than 2 GiB */
+#define TD_ONNX_BYTES_MAX ((int64_t)INT32_MAX)
+
+typedef struct {
+    int64_t value;     /* -1: open */
+    const char *param; /* the name of an open one, "N"; NULL: it has none */
+} td_onnx_dim;
+
+/** What is known of an edge: name, type, shape. */
+typedef struct {
+    const char *name;
+    td_dtype dtype;
+    int rank;
+    td_onnx_dim dim[TD_ONNX_RANK_MAX];
+} td_onnx_value;
+
+typedef enum {
+    TD_ONNX_FLOAT = 1,
+    TD_ONNX_INT = 2,
+    TD_ONNX_TEXT = 3,
+    TD_ONNX_INTS = 7
+} td_onnx_kind;
+
+typedef struct {
+    const char *name;
+    td_onnx_kind kind;
+    float f;
+    int64_t i;
+    const char *text;
+    int n;
+    int64_t *ints;
+} td_onnx_attr;
+
+typedef struct {
+    const char *op, *name;
+    int n_in, n_out, n_attr;
+    const char **in; /* "" where an operand is left out */
+    const char **out;
+    td_onnx_attr *attr;
+} td_onnx_node;
+
+typedef struct {
+    td_onnx_value *at;
+    size_t n, cap;
+} td_onnx_values;
+
+typedef struct {
+    const char *key, *value;
+} td_onnx_meta;
+
+typedef struct {
+    td_arena arena; /* owns every text and array below but `file` */
+    td_status st;   /* of adding */
+    int64_t ir_version, opset;
+    const char *producer, *producer_version, *graph_name;
+    td_onnx_node *nodes;
+    size_t n_nodes, cap_nodes;
+    td_tensor *tensors; /* initialisers; of a file read: not aligned */
+    size_t n_tensors, cap_tensors;
+    td_onnx_values inputs, outputs, values; /* values: what lies between */
+    td_onnx_meta *meta;
+    size_t n_meta, cap_meta;
+    char *file; /* of a file read: its bytes */
+} td_onnx;
+
+td_status td_onnx_new(td_onnx **out) TD_CHECKED;
+void td_onnx_free(td_onnx *m);
+
+/* --- building --------------------------------------------------------------------------------- */
+
+/** Texts are copied, tensors' data is borrowed.  `out` names the one result. */
+void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
+                      const char *out);
+
+/** A second result of the node added last. */
+void td_onnx_add_result(td_onnx *m, const char *out);
+
+/** Attributes of the node added last: at most 8. */
+void td_onnx_attr_int(td_onnx *m, const char *name, int64_t value);
+void td_onnx_attr_float(td_onnx *m, const char *name, float value);
+void td_onnx_attr_text(td_onnx *m, const char *name, const char *value);
+void td_onnx_attr_ints(td_onnx *m, const char *name, int n, const int64_t *values);
+
+void td_onnx_add_tensor(td_onnx *m, const char *name, td_dtype dtype, int rank, const int64_t *dim,
+                        const void *data);
+void td_onnx_add_value(td_onnx *m, td_onnx_values *list, const td_onnx_value *v);
+void td_onnx_set_meta(td_onnx *m, const char *key, const char *value);
+
+/** A copy of `text` that lives as long as the model; "" after a failure. */
+const char *td_onnx_text(td_onnx *m, const char *text);
+
+/** ONNX's number of an element type, and back: 0 and TD_DT_NONE where there is none. */
+int td_onnx_dtype_number(td_dtype d);
+td_dtype td_onnx_dtype_of(int64_t number);
+
+/** The IR version that came with an opset. */
+int td_onnx_ir_version(int opset);
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+/**
+ * Write atomically.  `check`, or NULL, sees the path of the whole new file before it takes the
+ * place of `path`; where it fails, `path` stays as it was.
+ *
+ *   TD_ELIMIT  more than protobuf's 2 GiB
+ *   TD_EIO     could not be written
+ *   TD_ENOMEM  or what adding failed with
+ */
+td_status td_onnx_write(const td_onnx *m, const char *path,
+                        td_status (*check)(void *ctx, const char *written), void *ctx) TD_CHECKED;
+
+/**
+ * Read and check (td_onnx_check) a whole file.
+ *
+ *   TD_ENOTFOUND, TD_EIO
+ *   TD_EFORMAT       malformed: the message names the place or the node
+ *   TD_ELIMIT        more than 2 GiB, or than 1,000,000 nodes, tensors, names and numbers
+ *   TD_EUNSUPPORTED  external data, subgraphs, functions, other domains, opsets not 13 .. 21, ...
+ *   TD_ENOMEM
+ */
+td_status td_onnx_read(const char *path, td_onnx **out) TD_CHECKED;
+
+/** The same from memory, borrowed until td_onnx_free; `what` names it in messages. */
+td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what,
+                        td_onnx **out) TD_CHECKED;
+
+/**
+ * Is it one graph?  Every operand is an input, a tensor or the result of a node above, so that
+ * there is no circle; no name is given twice; every tensor has as many bytes as its type and shape
+ * say; attributes of a node differ in name; outputs exist and have a type.
+ */
+td_status td_onnx_check(const td_onnx *m, const char *what) TD_CHECKED;
+
+const td_onnx_attr *td_onnx_attr_find(const td_onnx_node *n, const char *name); /* or NULL */
+const char *td_onnx_meta_find(const td_onnx *m, const char *key);               /* or NULL */
+
+#endif

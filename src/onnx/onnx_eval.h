@@ -1,0 +1,54 @@
+/*
+ * onnx/onnx_eval.h -- nodes of an ONNX model in plain loops, as ONNX says what they are
+ *
+ * What stands behind a network: box decoding, suppression, sorting.  Nothing here is fast, nothing
+ * knows the exporter, and arrays of f32 and i64 are all there is.
+ *
+ *     td_onnx_eval *e;
+ *     TD_TRY(td_onnx_eval_new(m, "the file", batch, &e));
+ *     TD_OUT(td_onnx_eval_set(e, "codes", &array));           numbers that are there; copied
+ *     TD_OUT(td_onnx_eval_run(e, first));                      nodes from `first` on
+ *     td_onnx_eval_get(e, "boxes")                             lent until td_onnx_eval_free
+ */
+#ifndef TD_ONNX_ONNX_EVAL_H
+#define TD_ONNX_ONNX_EVAL_H
+
+#include "onnx/onnx.h"
+
+typedef struct {
+    td_dtype dtype; /* f32 or i64 */
+    int rank;
+    int64_t dim[TD_ONNX_RANK_MAX];
+    union {
+        float *f;
+        int64_t *i;
+        void *data;
+    };
+} td_onnx_array;
+
+typedef struct td_onnx_eval td_onnx_eval;
+
+/** `m` and `what`, its name in messages, are lent.  `batch` is what "N" stands for. */
+td_status td_onnx_eval_new(const td_onnx *m, const char *what, int batch,
+                           td_onnx_eval **out) TD_CHECKED;
+void td_onnx_eval_free(td_onnx_eval *e);
+
+td_status td_onnx_eval_set(td_onnx_eval *e, const char *name, const td_onnx_array *a) TD_CHECKED;
+
+/**
+ * Every node from `first` on, in order.  A result's type is compared with the declared one.
+ *
+ *   TD_EFORMAT       operands that do not fit, places outside of an array, another type
+ *   TD_EUNSUPPORTED  an operator or an attribute that is not known here
+ *   TD_ELIMIT        an array of more than 2^31 elements
+ *   TD_ENOMEM
+ */
+td_status td_onnx_eval_run(td_onnx_eval *e, size_t first) TD_CHECKED;
+
+/** NULL: there is none of that name. */
+const td_onnx_array *td_onnx_eval_get(const td_onnx_eval *e, const char *name);
+
+/** Is this a node that can be run here, as far as its operator and its attributes say? */
+bool td_onnx_eval_knows(const td_onnx_node *n);
+
+#endif

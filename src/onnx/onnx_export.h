@@ -1,0 +1,85 @@
+/*
+ * onnx/onnx_export.h -- a judging graph as an ONNX model, and an ONNX model as a graph
+ *
+ *     graph, program ---- td_onnx_of_graph ---->  td_onnx  ----> file
+ *     graph, program <--- td_graph_of_onnx -----  td_onnx  <---- file
+ *
+ * The second way exists to prove the first: it reads nothing but the ONNX model and goes by what
+ * ONNX says its operators are.  It takes what the first one writes, and little more.
+ */
+#ifndef TD_ONNX_ONNX_EXPORT_H
+#define TD_ONNX_ONNX_EXPORT_H
+
+#include "image/image.h"
+#include "onnx/onnx.h"
+#include "onnx/onnx_eval.h"
+#include "tandem/program.h"
+#include "tandem/train.h"
+
+/* What comes in under the name `images`; td_onnx_opts.input. */
+typedef enum {
+    TD_ONNX_IN_NORMALISED, /* f32 [N, 3, H, W], as the network wants it */
+    TD_ONNX_IN_FLOAT,      /* f32 [N, 3, H, W], 0 .. 255 */
+    TD_ONNX_IN_BYTES       /* u8 [N, H, W, 3] */
+} td_onnx_input;
+
+/* How squeeze-and-excitation is written; td_onnx_opts.se_layers. */
+typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
+
+/** What pictures are normalised by before this network. */
+const td_norm *td_onnx_norm(const td_model_opts *model);
+
+/**
+ * Fill `m` from the inference graph `g`: input `images`, output `logits`, and `probabilities` if
+ * the graph has it and opts->probabilities asks for it; of a graph without `logits` the outputs
+ * `codes` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from
+ * `p`, a program of that graph, and are copied into m's arena.  With `other`, the same graph for
+ * one picture more, the batch is left open: what differs between the two is "N".
+ *
+ *   TD_EUNSUPPORTED  an op without a counterpart in ONNX; the message names it
+ *   TD_ENOMEM
+ */
+td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
+                           const td_onnx_opts *opts, td_onnx *m) TD_CHECKED;
+
+/** A model read back. */
+typedef struct {
+    td_graph *graph; /* input images f32, params under the tensors' names; owned */
+    const td_onnx *model;
+    const char *images; /* the value that is the graph's input: behind what was done to pictures */
+    size_t n_prepared;  /* nodes in front of it */
+    size_t behind;      /* the first node that is no part of it any more; n_nodes: none */
+    int batch;
+} td_onnx_graph;
+
+/**
+ * For `batch` pictures where the model leaves that open.  The type that every value is declared to
+ * have is compared with what comes out.  `m` is kept, `what` names it in messages.  From the first
+ * node on that no graph can have, the rest is left to td_onnx_finish.  The values that `also`
+ * names, NULL at its end, are outputs of the graph besides the model's own; NULL: none.
+ *
+ *   TD_EFORMAT       a declared type is another; a node's operands or attributes make no sense
+ *   TD_EUNSUPPORTED  an operator, or an attribute of one, that the exporter does not write
+ *   TD_ENOMEM
+ */
+td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, const char *const *also,
+                           td_onnx_graph *out) TD_CHECKED;
+void td_onnx_graph_release(td_onnx_graph *g);
+
+/** Give a program of that graph the model's tensors. */
+td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;
+
+/**
+ * What the model does to pictures before the network: `in` as its input says (u8 or f32), `out`
+ * f32 [batch, 3, H, W].
+ */
+td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out) TD_CHECKED;
+
+/**
+ * What the model does behind the network, from a run of its program on: every value that comes out
+ * there, and those outputs of the graph that are read there.
+ */
+td_status td_onnx_finish(const td_onnx_graph *g, const char *what, const td_program *p,
+                         td_onnx_eval **out) TD_CHECKED;
+
+#endif

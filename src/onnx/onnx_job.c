@@ -1,0 +1,556 @@
+/*
+ * onnx_job.c -- tandem convert WEIGHTS OUT.onnx
+ *
+ *     weights -> program -> ONNX model -> OUT.onnx.tmp.PID -> rename
+ *                   |                            |
+ *                   |        read back, checked, made a graph of our own again, compiled
+ *                   +---- the same pictures ---- + : the same logits, or nothing is renamed
+ *
+ * Of a detector: the same codes and logits; of these the same boxes and scores; and what is left of
+ * these has to be what boxes/nms.h leaves of them, to the bit.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "boxes/decode.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/class_names.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "image/image.h"
+#include "inference/detector.h"
+#include "inference/inputs.h"
+#include "io/atomic.h"
+#include "model/arch.h"
+#include "onnx/onnx_detections.h"
+#include "onnx/onnx_export.h"
+#include "ops/ops.h"
+#include "optim/training_graph.h"
+#include "options/field.h"
+#include "pass/amp.h"
+
+#define CHECK_BATCH 2    /* pictures of a file whose batch is open */
+#define TOLERANCE   1e-4 /* of the largest logit: kernels and their order of sums differ, no more */
+
+#define TOLERANCE_BEHIND 1e-6 /* of the same numbers, by the same arithmetic */
+
+static const char *const input_names[] = { "normalised", "float", "bytes", NULL };
+static const char *const se_names[] = { "conv", "linear", NULL };
+
+/* clang-format off */
+static const td_field fields[] = {
+    TD_INT    (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX,
+               "version of ONNX's operators"),
+    TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
+               "pictures a run; 0: any number"),
+    TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, 0, input_names,
+               "what comes in: f32 [N,3,H,W] as the network wants it; the same as 0..255; or u8 "
+               "[N,H,W,3]"),
+    TD_ENUM   (td_onnx_opts, se_layers, 0, se_names,
+               "squeeze-and-excitation as 1x1 convolutions or linear layers"),
+    TD_BOOL   (td_onnx_opts, probabilities, false, "a second output, softmax of the logits"),
+    TD_BOOL   (td_onnx_opts, half_weights, false,
+               "filters and matrices as fp16, cast to f32 when they are read"),
+    TD_BOOL   (td_onnx_opts, verify, true,
+               "read the file back, run it and compare before it is put in place"),
+    TD_BOOL   (td_onnx_opts, nms, true,
+               "of a detector: the best boxes of each picture; without, all boxes and scores"),
+    TD_REAL_AS(td_onnx_opts, boxes.min_score, "min_score", NULL, -1, -1, 1, NULL,
+               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05"),
+    TD_REAL_AS(td_onnx_opts, boxes.nms_iou, "nms_iou", NULL, -1, -1, 1, NULL,
+               "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"),
+    TD_INT_AS (td_onnx_opts, boxes.max_per_class, "max_per_class", NULL, 0, 0, TD_NMS_TOTAL_MAX,
+               NULL,
+               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"),
+    TD_INT_AS (td_onnx_opts, boxes.max_boxes, "max_boxes", NULL, 0, 0, TD_NMS_TOTAL_MAX, NULL,
+               "boxes of a picture; 0: ssd320 100, ssd300 200"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_onnx_fields(void)
+{
+    return fields;
+}
+
+void td_onnx_defaults(td_onnx_opts *opts)
+{
+    *opts = (td_onnx_opts){ 0 };
+    td_fields_default(fields, opts);
+    td_model_defaults(&opts->model);
+}
+
+typedef struct {
+    td_onnx_opts o;
+    const char *out_path;
+    td_tensors *weights;
+    td_device *dev;
+    td_graph *graph;
+    td_program *program;
+    td_onnx *model;
+    td_anchors *anchors; /* of a detector, else NULL */
+    td_nms_opts nms;
+    int batch;
+    td_onnx_result *r;
+} job;
+
+/* --- the output's name ------------------------------------------------------------------------ */
+
+/* the base name, its ending replaced by .onnx */
+static td_status output_name(const char *weights, char *out, size_t room)
+{
+    static const char *const endings[] = { ".pth.tar", ".safetensors", ".pth", ".pt" };
+    const char *base = td_path_base(weights), *dot = strrchr(base, '.');
+    size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (td_text_ends(base, endings[i]) && strlen(base) > strlen(endings[i])) {
+            n = strlen(base) - strlen(endings[i]);
+            break;
+        }
+    if (n + sizeof ".onnx" > room)
+        return td_error(TD_EARG, "the name '%.80s' is too long", base);
+    snprintf(out, room, "%.*s.onnx", (int)n, base);
+    return TD_OK;
+}
+
+/* --- the program ------------------------------------------------------------------------------ */
+
+static td_status compile(job *j, const td_graph *g, const char *skip, td_program **out)
+{
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    return td_compile(g, j->dev, &(td_compile_opts){ .amp = &float32, .skip = skip }, out);
+}
+
+/* do the options go with the network? */
+static td_status check_options(const job *j, const char *weights)
+{
+    td_onnx_opts d;
+    const td_boxes_opts *b = &j->o.boxes;
+    td_onnx_defaults(&d);
+    const bool has_limits =
+        b->min_score >= 0 || b->nms_iou >= 0 || b->max_per_class > 0 || b->max_boxes > 0;
+    if (j->anchors && j->o.probabilities)
+        return td_error(TD_EUSAGE, "--probabilities is of classifiers, '%s' has weights of %s",
+                        weights, j->o.model.arch);
+    if (!j->anchors && (has_limits || !j->o.nms))
+        return td_error(TD_EUSAGE,
+                        "options of boxes are given, '%s' has weights of %s, no detector", weights,
+                        j->r->arch);
+    if (has_limits && !j->o.nms)
+        return td_error(TD_EUSAGE, "limits of boxes are given with --no-nms, which keeps them all");
+    return TD_OK;
+}
+
+static td_status open_detector(job *j)
+{
+    const td_model_opts *model = &j->o.model;
+    const td_detector kind = (td_detector)td_model_detector(model);
+    j->r->is_detector = kind != TD_DETECTOR_NONE;
+    if (!j->r->is_detector)
+        return TD_OK;
+    j->nms = td_boxes_nms(&j->o.boxes, kind);
+    return td_anchors_new(kind, model->image_size, &j->anchors);
+}
+
+/* weights that are trained, and what a picture takes */
+static void count(job *j)
+{
+    const td_graph *g = j->graph;
+    for (int i = 0; i < g->n_values; i++) {
+        const td_value *v = g->values[i];
+        if (td_value_is_param(v) &&
+            ((const td_param_attr *)v->producer->attr)->role == TD_ROLE_WEIGHT)
+            j->r->parameters += td_type_count(&v->type);
+    }
+    j->r->macs = td_graph_macs(g) / j->batch;
+}
+
+static td_status open_network(job *j, const char *weights)
+{
+    td_model_opts *model = &j->o.model;
+    TD_TRY(td_weight_file_open_as(weights, j->o.use_ema, &j->weights));
+    /* of PyTorch's file the averages were read instead, ours has both */
+    const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
+    td_weight_facts_apply(j->weights, td_model_is_default(model), model);
+    TD_TRY(td_model_image_size(model, &model->image_size));
+    td_model_name(model, j->r->arch, sizeof j->r->arch);
+    TD_TRY(open_detector(j));
+    TD_TRY(check_options(j, weights));
+    if (j->o.classes)
+        TD_TRY(td_class_names_put(j->o.classes, weights, model, td_class_names_outputs(model),
+                                  j->weights));
+    j->batch = j->o.batch_size ? j->o.batch_size : CHECK_BATCH;
+    TD_TRY(td_device_open("cpu", &j->dev));
+    TD_TRY(td_judging_graph(model, j->batch, 0, false, &j->graph));
+    count(j);
+    TD_TRY(compile(j, j->graph, NULL, &j->program));
+    return td_weights_load(j->weights, weights,
+                           &(td_load_opts){ .use_ema = j->o.use_ema && is_ours, .model = model },
+                           j->program);
+}
+
+/* --- the model -------------------------------------------------------------------------------- */
+
+static void add_channels(td_onnx *m, const char *key, const float values[3])
+{
+    char text[80];
+    snprintf(text, sizeof text, "[%.9g, %.9g, %.9g]", (double)values[0], (double)values[1],
+             (double)values[2]);
+    td_onnx_set_meta(m, key, text);
+}
+
+static void add_facts(job *j)
+{
+    char text[32];
+    td_onnx *m = j->model;
+    static const char *const kept[] = { "tandem.classes", "tandem.categories" };
+    const td_norm *norm = td_onnx_norm(&j->o.model);
+    td_onnx_set_meta(m, "tandem.arch", j->r->arch);
+    if (j->anchors)
+        td_onnx_set_meta(m, "tandem.backbone", j->o.model.backbone);
+    if (j->o.model.variant == TD_VARIANT_TENSORFLOW)
+        td_onnx_set_meta(m, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW));
+    snprintf(text, sizeof text, "%d", j->o.model.image_size);
+    td_onnx_set_meta(m, "tandem.image_size", text);
+    td_onnx_set_meta(m, "tandem.input", input_names[j->o.input]);
+    add_channels(m, "tandem.mean", norm->mean);
+    add_channels(m, "tandem.std", norm->std);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (td_tensors_meta(j->weights, kept[i]))
+            td_onnx_set_meta(m, kept[i], td_tensors_meta(j->weights, kept[i]));
+}
+
+static td_status make_model(job *j)
+{
+    td_status st = TD_OK;
+    td_graph *other = NULL;
+    TD_TRY(td_onnx_new(&j->model));
+    j->model->opset = j->o.opset;
+    j->model->ir_version = td_onnx_ir_version(j->o.opset);
+    j->model->producer = td_onnx_text(j->model, "tandem");
+    j->model->producer_version = td_onnx_text(j->model, td_version());
+    j->model->graph_name = td_onnx_text(j->model, j->r->arch);
+    if (!j->o.batch_size)
+        TD_OUT(td_judging_graph(&j->o.model, j->batch + 1, 0, false, &other));
+    TD_OUT(td_onnx_of_graph(j->graph, other, j->program, &j->o, j->model));
+    if (j->anchors)
+        TD_OUT(td_onnx_add_detections(j->model, j->anchors, j->o.nms ? &j->nms : NULL));
+    add_facts(j);
+    j->r->n_nodes = (int)j->model->n_nodes;
+out:
+    td_graph_free(other);
+    return st == TD_OK ? j->model->st : st;
+}
+
+/* --- the proof -------------------------------------------------------------------------------- */
+
+/* Pictures as the file wants them, and as the program does, each in its own way. */
+typedef struct {
+    void *raw;
+    float *plain, *prepared; /* [batch, 3, H, W] */
+} pictures;
+
+static void fill(const job *j, pictures *p)
+{
+    td_rng rng = td_rng_make(1, TD_RNG_SYNTH, 0, 0);
+    const td_norm *norm = td_onnx_norm(&j->o.model);
+    int64_t side = j->o.model.image_size, plane = side * side;
+    for (int64_t i = 0; i < j->batch * 3 * plane; i++) {
+        int64_t c = i / plane % 3;
+        if (j->o.input == TD_ONNX_IN_NORMALISED) {
+            float x = (float)td_rng_normal(&rng) * td_image_std[c] / norm->std[c];
+            p->plain[i] = ((float *)p->raw)[i] = x;
+            continue;
+        }
+        uint8_t byte = (uint8_t)td_rng_below(&rng, 256);
+        p->plain[i] = ((float)byte - norm->mean[c]) / norm->std[c];
+        if (j->o.input == TD_ONNX_IN_FLOAT)
+            ((float *)p->raw)[i] = byte;
+        else
+            ((uint8_t *)p->raw)[(i / (3 * plane) * plane + i % plane) * 3 + c] = byte;
+    }
+}
+
+/* numbers of ours and of the file's: how far apart, in units of the largest */
+static td_status compare(const char *name, const float *a, const float *b, int64_t n, double most,
+                         double *relative)
+{
+    double largest = 0, apart = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(a[i]) || !isfinite(b[i]))
+            return td_error(TD_ENUMERIC, "the network's %s are not all finite numbers", name);
+        apart = fmax(apart, fabs((double)a[i] - (double)b[i]));
+        largest = fmax(largest, fabs((double)a[i]));
+    }
+    *relative = largest > 0 ? apart / largest : apart;
+    if (*relative > most)
+        return td_error(TD_EFORMAT, "the file's %s differ by %.2g of the largest, wanted %.2g",
+                        name, *relative, most);
+    return TD_OK;
+}
+
+/* an output of the network, which has this name, too, in the file */
+static td_status compare_output(const job *j, const char *output, const td_program *back,
+                                const char *name)
+{
+    td_type type, other;
+    double relative;
+    const float *a = td_program_output(j->program, output, &type);
+    const float *b = td_program_output(back, name, &other);
+    if (!a || !b || !td_type_same_shape(&type, &other))
+        return td_error(TD_EFORMAT, "the file has another output '%s'", name);
+    TD_TRY(compare(name, a, b, td_type_count(&type), TOLERANCE, &relative));
+    if (strcmp(name, "probabilities") != 0)
+        j->r->difference = fmax(j->r->difference, relative);
+    return TD_OK;
+}
+
+static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, pictures *p)
+{
+    fill(j, p);
+    TD_TRY(td_onnx_prepare(g, p->raw, p->prepared));
+    TD_TRY(td_program_bind(j->program, "images", p->plain));
+    TD_TRY(td_program_bind(back, "images", p->prepared));
+    TD_TRY(td_program_run(j->program));
+    return td_program_run(back);
+}
+
+/* --- of detectors ----------------------------------------------------------------------------- */
+
+/* logits [N, A, C + 1] -> scores [N, A, C] */
+static void scores_of(const job *j, const float *logits, int64_t n, int n_columns, float *scores)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = logits + i * n_columns;
+        double sum = 0, most = (double)x[0];
+        for (int c = 1; c < n_columns; c++)
+            most = fmax(most, (double)x[c]);
+        for (int c = 0; c < n_columns; c++)
+            sum += exp((double)x[c] - most);
+        for (int c = 1; c < n_columns; c++)
+            *scores++ =
+                (float)(j->anchors->kind == TD_DETECTOR_SSD300 ? exp((double)x[c] - most) / sum
+                                                               : 1 / (1 + exp(-(double)x[c])));
+    }
+}
+
+/* the value of that name, of that type; NULL and an error: there is none */
+static const td_onnx_array *value_of(const td_onnx_eval *e, const char *name, td_dtype d, int rank)
+{
+    const td_onnx_array *a = td_onnx_eval_get(e, name);
+    if (a && a->dtype == d && a->rank == rank)
+        return a;
+    (void)!td_error(TD_EFORMAT, "the file has no '%s' as it was written", name);
+    return NULL;
+}
+
+/* boxes and scores of the file, and what we make of its codes and logits */
+static td_status compare_boxes(const job *j, const td_program *back, const td_onnx_eval *e)
+{
+    td_status st = TD_OK;
+    double relative;
+    td_type type;
+    const td_onnx_array *boxes = value_of(e, TD_ONNX_BOXES, TD_DT_F32, 3);
+    const td_onnx_array *scores = value_of(e, TD_ONNX_SCORES, TD_DT_F32, 3);
+    const float *codes = td_program_output(back, "codes", NULL);
+    const float *logits = td_program_output(back, "logits", &type);
+    const int n_columns = (int)type.dim[2];
+    const int64_t a = j->anchors->n, rows = j->batch * a;
+    if (!boxes || !scores)
+        return TD_EFORMAT;
+    td_rect *own = td_alloc((size_t)rows, sizeof *own);
+    float *own_scores = td_alloc((size_t)rows * (size_t)n_columns, sizeof *own_scores);
+    if (!own || !own_scores)
+        TD_OUT(TD_ENOMEM);
+    for (int64_t i = 0; i < j->batch; i++)
+        td_boxes_decode(j->anchors, codes + i * a * 4, own + i * a);
+    scores_of(j, logits, rows, n_columns, own_scores);
+    TD_OUT(compare(TD_ONNX_BOXES, &own->ymin, boxes->f, rows * 4, TOLERANCE_BEHIND, &relative));
+    TD_OUT(compare(TD_ONNX_SCORES, own_scores, scores->f, rows * (n_columns - 1), TOLERANCE_BEHIND,
+                   &relative));
+out:
+    td_free(own);
+    td_free(own_scores);
+    return st;
+}
+
+typedef struct {
+    const td_onnx_array *boxes, *scores, *found, *score, *label, *n;
+} detections;
+
+static td_status get_detections(const td_onnx_eval *e, detections *d)
+{
+    d->boxes = value_of(e, TD_ONNX_BOXES, TD_DT_F32, 3);
+    d->scores = value_of(e, TD_ONNX_SCORES, TD_DT_F32, 3);
+    d->found = value_of(e, TD_ONNX_DETECTION_BOXES, TD_DT_F32, 3);
+    d->score = value_of(e, TD_ONNX_DETECTION_SCORES, TD_DT_F32, 2);
+    d->label = value_of(e, TD_ONNX_DETECTION_CLASSES, TD_DT_I64, 2);
+    d->n = value_of(e, TD_ONNX_NUM_DETECTIONS, TD_DT_I64, 1);
+    const bool is_there = d->boxes && d->scores && d->found && d->score && d->label && d->n;
+    return is_there ? TD_OK : TD_EFORMAT;
+}
+
+/* are these picture i's?  To the bit. */
+static bool same_detections(const detections *d, int i, const td_detection *own, int n)
+{
+    const int64_t k = d->score->dim[1];
+    bool same = d->n->i[i] == n && n <= k;
+    for (int r = 0; same && r < n; r++) {
+        const int64_t at = i * k + r;
+        same = d->label->i[at] == own[r].label &&
+               memcmp(&d->score->f[at], &own[r].score, sizeof(float)) == 0 &&
+               memcmp(&d->found->f[4 * at], &own[r].box, sizeof own[r].box) == 0;
+    }
+    for (int64_t r = n; same && r < k; r++)
+        same = d->label->i[i * k + r] == 0 && d->score->f[i * k + r] <= 0;
+    return same;
+}
+
+/* SSD300's rule has a box without an area, or with an infinite one, drop others like it, which
+   NonMaxSuppression does not: weights that were never trained give such boxes */
+static bool is_comparable(const job *j, const td_rect *boxes)
+{
+    bool is_sound = true;
+    for (int r = 0; r < j->anchors->n && is_sound; r++)
+        is_sound = td_rect_area(boxes[r]) > 0 && isfinite(td_rect_area(boxes[r]));
+    return is_sound || j->anchors->kind != TD_DETECTOR_SSD300;
+}
+
+static td_status compare_picture(const job *j, td_nms *nms, const detections *d, int i,
+                                 float *columns, td_detection *own)
+{
+    const int64_t a = j->anchors->n, classes = d->scores->dim[2];
+    const td_rect *boxes = (const td_rect *)(const void *)d->boxes->f + i * a;
+    int n;
+    if (!is_comparable(j, boxes)) {
+        td_log(TD_LOG_WARN, "convert",
+               "picture %d has boxes without an area: what is left of them is not compared", i);
+        return TD_OK;
+    }
+    for (int64_t r = 0; r < a; r++) /* column 0 is the background's */
+        memcpy(columns + r * (classes + 1) + 1, d->scores->f + (i * a + r) * classes,
+               (size_t)classes * sizeof *columns);
+    TD_TRY(td_nms_run_scores(nms, &j->nms, boxes, columns, own, &n));
+    return same_detections(d, i, own, n)
+               ? TD_OK
+               : td_error(TD_EFORMAT, "the file's detections of picture %d are others", i);
+}
+
+/* the best of the file's boxes, and what we take for the best of them */
+static td_status compare_detections(const job *j, const td_onnx_eval *e)
+{
+    td_status st = TD_OK;
+    td_nms *nms = NULL;
+    float *columns = NULL;
+    td_detection *own = NULL;
+    detections d;
+    TD_OUT(get_detections(e, &d));
+    const int n_columns = (int)d.scores->dim[2] + 1;
+    columns = td_alloc((size_t)j->anchors->n * (size_t)n_columns, sizeof *columns);
+    own = td_alloc(TD_NMS_TOTAL_MAX, sizeof *own);
+    if (!columns || !own)
+        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_nms_new(j->anchors, n_columns, &nms));
+    for (int i = 0; i < j->batch; i++)
+        TD_OUT(compare_picture(j, nms, &d, i, columns, own));
+out:
+    td_nms_free(nms);
+    td_free(columns);
+    td_free(own);
+    return st;
+}
+
+/* --- either ----------------------------------------------------------------------------------- */
+
+static td_status compare_all(job *j, const td_onnx_graph *g, const td_program *back)
+{
+    td_onnx_eval *e;
+    if (!j->anchors) {
+        TD_TRY(compare_output(j, "logits", back, "logits"));
+        return j->o.probabilities ? compare_output(j, "probabilities", back, "probabilities")
+                                  : TD_OK;
+    }
+    TD_TRY(compare_output(j, "codes", back, "codes"));
+    TD_TRY(compare_output(j, "scores", back, "logits"));
+    TD_TRY(td_onnx_finish(g, "the file read back", back, &e));
+    td_status st = compare_boxes(j, back, e);
+    if (st == TD_OK && j->o.nms)
+        st = compare_detections(j, e);
+    td_onnx_eval_free(e);
+    return st;
+}
+
+static td_status verify_model(job *j, const td_onnx *m)
+{
+    static const char *const heads[] = { "codes", "logits", NULL };
+    td_status st = TD_OK;
+    td_onnx_graph g = { 0 };
+    td_program *back = NULL;
+    pictures p = { 0 };
+    size_t side = (size_t)j->o.model.image_size, n = (size_t)j->batch * 3 * side * side;
+    p.raw = td_alloc(n, sizeof(float));
+    p.plain = td_alloc(n, sizeof(float));
+    p.prepared = td_alloc(n, sizeof(float));
+    if (!p.raw || !p.plain || !p.prepared)
+        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_graph_of_onnx(m, "the file read back", j->batch, j->anchors ? heads : NULL, &g));
+    TD_OUT(compile(j, g.graph, "fold,fuse,winograd", &back));
+    TD_OUT(td_onnx_set_weights(&g, back));
+    TD_OUT(run_both(j, &g, back, &p));
+    TD_OUT(compare_all(j, &g, back));
+    j->r->was_verified = true;
+out:
+    td_program_free(back);
+    td_onnx_graph_release(&g);
+    td_free(p.raw);
+    td_free(p.plain);
+    td_free(p.prepared);
+    return st;
+}
+
+static td_status verify(void *ctx, const char *written)
+{
+    td_onnx *m = NULL;
+    td_status st = td_onnx_read(written, &m);
+    if (st == TD_OK)
+        st = verify_model(ctx, m);
+    td_onnx_free(m);
+    return st == TD_OK ? st : td_error_context(st, "'%s' was not written", ((job *)ctx)->out_path);
+}
+
+/* --- the job ---------------------------------------------------------------------------------- */
+
+td_status td_onnx_export(const char *weights, const char *out_path, const td_onnx_opts *opts,
+                         td_onnx_result *out)
+{
+    td_status st = TD_OK;
+    struct stat file;
+    job j = { .o = *opts, .out_path = out_path, .r = out };
+    *out = (td_onnx_result){ 0 };
+    if (!out_path) {
+        TD_OUT(output_name(weights, out->output, sizeof out->output));
+        j.out_path = out->output;
+    } else if (strlen(out_path) < sizeof out->output) {
+        memcpy(out->output, out_path, strlen(out_path) + 1);
+    }
+    TD_OUT(td_output_check(j.out_path));
+    TD_OUT(open_network(&j, weights));
+    TD_OUT(td_output_check_new(j.out_path, j.o.overwrite)); /* after what is wrong with options */
+    TD_OUT(make_model(&j));
+    TD_OUT(td_onnx_write(j.model, j.out_path, j.o.verify ? verify : NULL, &j));
+    if (stat(j.out_path, &file) == 0)
+        out->bytes = file.st_size;
+out:
+    td_onnx_free(j.model);
+    td_program_free(j.program);
+    td_graph_free(j.graph);
+    td_anchors_free(j.anchors);
+    td_device_close(j.dev);
+    td_tensors_free(j.weights);
+    return st;
+}

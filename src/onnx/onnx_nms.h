@@ -1,0 +1,23 @@
+/*
+ * onnx/onnx_nms.h -- ONNX's operator NonMaxSuppression, for the evaluation of nodes (onnx_eval.h)
+ */
+#ifndef TD_ONNX_ONNX_NMS_H
+#define TD_ONNX_ONNX_NMS_H
+
+#include "onnx/onnx_eval.h"
+
+typedef struct {
+    int64_t most;         /* boxes of a class in a picture */
+    float iou, score_min; /* an overlap above drops, a score has to be above */
+} td_onnx_nms_limits;
+
+typedef struct {
+    int64_t *at; /* [n, 3]: picture, class, box; for td_free, after a failure too */
+    size_t n, cap;
+} td_onnx_selection;
+
+/** boxes f32 [N, A, 4], two corners each; scores f32 [N, C, A].  TD_ENOMEM. */
+td_status td_onnx_nms(const td_onnx_array *boxes, const td_onnx_array *scores,
+                      const td_onnx_nms_limits *limits, td_onnx_selection *s) TD_CHECKED;
+
+#endif

@@ -1,0 +1,487 @@
+/*
+ * onnx_read.c -- from bytes to a model; shares with the writer the table of types and nothing else
+ *
+ * One function per message.  A message with arrays in it is read twice: counted, then filled.  All
+ * that is counted goes down from one budget, so that memory is bounded by the file and by it.
+ */
+#include <string.h>
+
+#include "base/os.h"
+#include "io/protobuf.h"
+#include "onnx/onnx.h"
+
+#define ITEMS_MAX 1000000 /* nodes, tensors, names, attributes and numbers of a file, together */
+
+typedef struct {
+    td_onnx *m;
+    const char *what;
+    int64_t n_left; /* of ITEMS_MAX */
+    bool has_graph, has_opset;
+} reader;
+
+static td_status spend(reader *r, int64_t n)
+{
+    r->n_left -= n;
+    if (r->n_left < 0)
+        return td_error(TD_ELIMIT, "'%s' has more than %d nodes, tensors, names and numbers",
+                        r->what, ITEMS_MAX);
+    return TD_OK;
+}
+
+static td_status refuse(const reader *r, const char *what)
+{
+    return td_error(TD_EUNSUPPORTED, "'%s' has %s, which is not read here", r->what, what);
+}
+
+static td_status get_text(reader *r, const td_pb *pb, const td_pb_field *f, const char **out)
+{
+    return td_pb_text(pb, f, &r->m->arena, out);
+}
+
+/* how often each of the fields 1 .. 15 stands in a message */
+static td_status count_fields(td_pb pb, int n[16])
+{
+    td_pb_field f;
+    memset(n, 0, 16 * sizeof *n);
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number < 16)
+            n[f.number]++;
+    }
+    return TD_OK;
+}
+
+static void *new_array(reader *r, int n, size_t each)
+{
+    return td_arena_alloc(&r->m->arena, (size_t)n + 1, each);
+}
+
+/* --- attributes and nodes --------------------------------------------------------------------- */
+
+static td_status count_ints(td_pb pb, int field, size_t *n)
+{
+    td_pb_field f;
+    *n = 0;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == field)
+            TD_TRY(td_pb_ints(&pb, &f, NULL, 0, n));
+    }
+    return TD_OK;
+}
+
+static td_status read_attr_field(reader *r, const td_pb *pb, const td_pb_field *f, size_t room,
+                                 size_t *n, td_onnx_attr *a)
+{
+    int64_t kind;
+    switch (f->number) {
+    case 1:
+        return get_text(r, pb, f, &a->name);
+    case 2:
+        return td_pb_float(pb, f, &a->f);
+    case 3:
+        return td_pb_int(pb, f, &a->i);
+    case 4:
+        return get_text(r, pb, f, &a->text);
+    case 8:
+        return td_pb_ints(pb, f, a->ints, room, n);
+    case 20:
+        TD_TRY(td_pb_int(pb, f, &kind));
+        if (kind != TD_ONNX_FLOAT && kind != TD_ONNX_INT && kind != TD_ONNX_TEXT &&
+            kind != TD_ONNX_INTS)
+            return refuse(r, "an attribute that is no number, text or list of integers");
+        a->kind = (td_onnx_kind)kind;
+        return TD_OK;
+    case 5:
+    case 6:
+    case 10:
+    case 11:
+        return refuse(r, "an attribute with a tensor or a graph inside");
+    case 21:
+        return refuse(r, "a function's attribute");
+    default:
+        return TD_OK;
+    }
+}
+
+static td_status read_attr(reader *r, td_pb pb, td_onnx_attr *a)
+{
+    td_pb_field f;
+    size_t room, n = 0;
+    *a = (td_onnx_attr){ .name = "", .text = "" };
+    TD_TRY(count_ints(pb, 8, &room));
+    TD_TRY(spend(r, room > ITEMS_MAX ? ITEMS_MAX + 1 : (int64_t)room));
+    a->ints = new_array(r, (int)room, sizeof *a->ints);
+    if (!a->ints)
+        return TD_ENOMEM;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_attr_field(r, &pb, &f, room, &n, a));
+    }
+    a->n = (int)n;
+    if (!a->kind)
+        return td_error(TD_EFORMAT, "'%s': attribute '%s' has no type", r->what, a->name);
+    return TD_OK;
+}
+
+static td_status read_node_field(reader *r, const td_pb *pb, const td_pb_field *f, td_onnx_node *n)
+{
+    td_pb inner;
+    const char *domain;
+    switch (f->number) {
+    case 1:
+        return get_text(r, pb, f, &n->in[n->n_in++]);
+    case 2:
+        return get_text(r, pb, f, &n->out[n->n_out++]);
+    case 3:
+        return get_text(r, pb, f, &n->name);
+    case 4:
+        return get_text(r, pb, f, &n->op);
+    case 5:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_attr(r, inner, &n->attr[n->n_attr++]);
+    case 7:
+        TD_TRY(get_text(r, pb, f, &domain));
+        return *domain ? refuse(r, "a node of another domain") : TD_OK;
+    case 8:
+        return refuse(r, "a node that is an overload");
+    default:
+        return TD_OK;
+    }
+}
+
+static td_status read_node(reader *r, td_pb pb)
+{
+    int n[16];
+    td_pb_field f;
+    td_onnx *m = r->m;
+    td_onnx_node node = { .op = "", .name = "" };
+    TD_TRY(count_fields(pb, n));
+    TD_TRY(spend(r, 1 + (int64_t)n[1] + n[2] + n[5]));
+    node.in = new_array(r, n[1], sizeof *node.in);
+    node.out = new_array(r, n[2], sizeof *node.out);
+    node.attr = new_array(r, n[5], sizeof *node.attr);
+    if (!node.in || !node.out || !node.attr)
+        return TD_ENOMEM;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_node_field(r, &pb, &f, &node));
+    }
+    TD_TRY(td_reserve(&m->nodes, &m->cap_nodes, m->n_nodes + 1, sizeof *m->nodes));
+    m->nodes[m->n_nodes++] = node;
+    return TD_OK;
+}
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+static td_status read_dim(reader *r, td_pb pb, td_onnx_dim *d)
+{
+    td_pb_field f;
+    *d = (td_onnx_dim){ .value = -1 };
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1) {
+            TD_TRY(td_pb_int(&pb, &f, &d->value));
+            if (d->value < 0)
+                return td_error(TD_EFORMAT, "'%s' has a dimension of %lld", r->what,
+                                (long long)d->value);
+        } else if (f.number == 2) {
+            TD_TRY(get_text(r, &pb, &f, &d->param));
+        }
+    }
+    return TD_OK;
+}
+
+static td_status read_shape(reader *r, td_pb pb, td_onnx_value *v)
+{
+    td_pb_field f;
+    td_pb inner;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number != 1)
+            continue;
+        if (v->rank == TD_ONNX_RANK_MAX)
+            return td_error(TD_ELIMIT, "'%s': '%s' has more than %d dimensions", r->what, v->name,
+                            TD_ONNX_RANK_MAX);
+        TD_TRY(td_pb_enter(&pb, &f, &inner));
+        TD_TRY(read_dim(r, inner, &v->dim[v->rank++]));
+    }
+    return TD_OK;
+}
+
+static td_status read_tensor_type(reader *r, td_pb pb, td_onnx_value *v)
+{
+    td_pb_field f;
+    td_pb inner;
+    int64_t number;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1) {
+            TD_TRY(td_pb_int(&pb, &f, &number));
+            v->dtype = td_onnx_dtype_of(number);
+        } else if (f.number == 2) {
+            TD_TRY(td_pb_enter(&pb, &f, &inner));
+            TD_TRY(read_shape(r, inner, v));
+        }
+    }
+    return TD_OK;
+}
+
+static td_status read_type(reader *r, td_pb pb, td_onnx_value *v)
+{
+    td_pb_field f;
+    td_pb inner;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number != 1)
+            return refuse(r, "a value that is no tensor");
+        TD_TRY(td_pb_enter(&pb, &f, &inner));
+        TD_TRY(read_tensor_type(r, inner, v));
+    }
+    return TD_OK;
+}
+
+static td_status read_value(reader *r, td_pb pb, td_onnx_values *list)
+{
+    td_pb_field f;
+    td_pb inner;
+    td_onnx_value v = { .name = "" };
+    TD_TRY(spend(r, 1));
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1) {
+            TD_TRY(get_text(r, &pb, &f, &v.name));
+        } else if (f.number == 2) {
+            TD_TRY(td_pb_enter(&pb, &f, &inner));
+            TD_TRY(read_type(r, inner, &v));
+        }
+    }
+    TD_TRY(td_reserve(&list->at, &list->cap, list->n + 1, sizeof *list->at));
+    list->at[list->n++] = v;
+    return TD_OK;
+}
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+static td_status read_dims(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
+{
+    size_t n = (size_t)t->rank, first = n;
+    TD_TRY(td_pb_ints(pb, f, t->dim, TD_ONNX_RANK_MAX, &n));
+    if (n > TD_ONNX_RANK_MAX)
+        return td_error(TD_ELIMIT, "'%s' has a tensor of more than %d dimensions", r->what,
+                        TD_ONNX_RANK_MAX);
+    t->rank = (int)n;
+    for (size_t i = first; i < n; i++)
+        if (t->dim[i] < 0)
+            return td_error(TD_EFORMAT, "'%s' has a tensor with a dimension of %lld", r->what,
+                            (long long)t->dim[i]);
+    return TD_OK;
+}
+
+static td_status read_tensor_field(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
+{
+    int64_t number;
+    switch (f->number) {
+    case 1:
+        return read_dims(r, pb, f, t);
+    case 2:
+        TD_TRY(td_pb_int(pb, f, &number));
+        t->dtype = td_onnx_dtype_of(number);
+        return t->dtype ? TD_OK : refuse(r, "a tensor of a type that td_dtype has not");
+    case 8:
+        return get_text(r, pb, f, &t->name);
+    case 9:
+        if (f->wire != 2 || t->data)
+            return td_error(TD_EFORMAT, "'%s': a tensor's bytes are no bytes, or stand twice",
+                            r->what);
+        t->data = f->bytes;
+        t->n_bytes = f->n_bytes;
+        return TD_OK;
+    case 13:
+        return refuse(r, "a tensor in a file of its own (external data)");
+    case 14:
+        TD_TRY(td_pb_int(pb, f, &number));
+        return number ? refuse(r, "a tensor in a file of its own (external data)") : TD_OK;
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 10:
+    case 11:
+        return refuse(r, "a tensor whose numbers are not in raw_data");
+    default:
+        return TD_OK;
+    }
+}
+
+static td_status read_tensor(reader *r, td_pb pb)
+{
+    td_pb_field f;
+    td_onnx *m = r->m;
+    td_tensor t = { .name = "" };
+    TD_TRY(spend(r, 1));
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_tensor_field(r, &pb, &f, &t));
+    }
+    TD_TRY(td_reserve(&m->tensors, &m->cap_tensors, m->n_tensors + 1, sizeof *m->tensors));
+    m->tensors[m->n_tensors++] = t;
+    return TD_OK;
+}
+
+/* --- graph and model -------------------------------------------------------------------------- */
+
+static td_status read_graph_field(reader *r, const td_pb *pb, const td_pb_field *f)
+{
+    td_pb inner;
+    switch (f->number) {
+    case 1:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_node(r, inner);
+    case 2:
+        return get_text(r, pb, f, &r->m->graph_name);
+    case 5:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_tensor(r, inner);
+    case 11:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_value(r, inner, &r->m->inputs);
+    case 12:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_value(r, inner, &r->m->outputs);
+    case 13:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_value(r, inner, &r->m->values);
+    case 14:
+    case 15:
+        return refuse(r, "sparse tensors or quantisation annotations");
+    default:
+        return TD_OK;
+    }
+}
+
+static td_status read_graph(reader *r, td_pb pb)
+{
+    td_pb_field f;
+    if (r->has_graph)
+        return td_error(TD_EFORMAT, "'%s' has two graphs", r->what);
+    r->has_graph = true;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_graph_field(r, &pb, &f));
+    }
+    return TD_OK;
+}
+
+static td_status read_opset(reader *r, td_pb pb)
+{
+    td_pb_field f;
+    const char *domain = "";
+    if (r->has_opset)
+        return refuse(r, "operators of two domains");
+    r->has_opset = true;
+    r->m->opset = 0;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1)
+            TD_TRY(get_text(r, &pb, &f, &domain));
+        else if (f.number == 2)
+            TD_TRY(td_pb_int(&pb, &f, &r->m->opset));
+    }
+    if (*domain)
+        return refuse(r, "operators of another domain");
+    if (r->m->opset < TD_ONNX_OPSET_MIN || r->m->opset > TD_ONNX_OPSET_MAX)
+        return td_error(TD_EUNSUPPORTED, "'%s' is of opset %lld, wanted %d to %d", r->what,
+                        (long long)r->m->opset, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX);
+    return TD_OK;
+}
+
+static td_status read_meta(reader *r, td_pb pb)
+{
+    td_pb_field f;
+    td_onnx *m = r->m;
+    td_onnx_meta pair = { "", "" };
+    TD_TRY(spend(r, 1));
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1)
+            TD_TRY(get_text(r, &pb, &f, &pair.key));
+        else if (f.number == 2)
+            TD_TRY(get_text(r, &pb, &f, &pair.value));
+    }
+    TD_TRY(td_reserve(&m->meta, &m->cap_meta, m->n_meta + 1, sizeof *m->meta));
+    m->meta[m->n_meta++] = pair;
+    return TD_OK;
+}
+
+static td_status read_model_field(reader *r, const td_pb *pb, const td_pb_field *f)
+{
+    td_pb inner;
+    switch (f->number) {
+    case 1:
+        return td_pb_int(pb, f, &r->m->ir_version);
+    case 2:
+        return get_text(r, pb, f, &r->m->producer);
+    case 3:
+        return get_text(r, pb, f, &r->m->producer_version);
+    case 7:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_graph(r, inner);
+    case 8:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_opset(r, inner);
+    case 14:
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_meta(r, inner);
+    case 20:
+    case 25:
+        return refuse(r, "training information or functions of its own");
+    default:
+        return TD_OK;
+    }
+}
+
+static td_status read_model(reader *r, td_pb pb)
+{
+    td_pb_field f;
+    r->m->ir_version = 0;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_model_field(r, &pb, &f));
+    }
+    if (!r->has_graph || !r->has_opset)
+        return td_error(TD_EFORMAT, "'%s' is no ONNX model: it has no %s", r->what,
+                        r->has_graph ? "opset" : "graph");
+    return td_onnx_check(r->m, r->what);
+}
+
+td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what, td_onnx **out)
+{
+    td_onnx *m;
+    *out = NULL;
+    if (n_bytes > (size_t)TD_ONNX_BYTES_MAX)
+        return td_error(TD_ELIMIT, "'%s' has more than 2 GiB", what);
+    TD_TRY(td_onnx_new(&m));
+    reader r = { .m = m, .what = what, .n_left = ITEMS_MAX };
+    td_status st = read_model(&r, td_pb_open(bytes, n_bytes, what));
+    if (st == TD_OK)
+        *out = m;
+    else
+        td_onnx_free(m);
+    return st;
+}
+
+td_status td_onnx_read(const char *path, td_onnx **out)
+{
+    char *bytes;
+    size_t n_bytes;
+    *out = NULL;
+    TD_TRY(td_file_read(path, (size_t)TD_ONNX_BYTES_MAX, &bytes, &n_bytes));
+    td_status st = td_onnx_parse(bytes, n_bytes, path, out);
+    if (st == TD_OK)
+        (*out)->file = bytes;
+    else
+        td_free(bytes);
+    return st;
+}

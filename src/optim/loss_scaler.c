@@ -1,0 +1,136 @@
+/*
+ * loss_scaler.c -- the loss scale from step to step
+ *
+ *                    tf       pytorch   apex      nvidia
+ *     start          2^15     2^16      2^16      --static-loss-scale, else 1
+ *     grows after    2000     2000      2000      100        good steps in a row, by 2
+ *     at overflow    S / 2    S / 2     S / 2     S / 2
+ *     never below    1        -         -         -
+ *     never above    -        -         2^24      -
+ *
+ * "-": nothing but the type's own ends: S stays between 2^-126 and 2^127, where both S and 1/S are
+ * normal float32 numbers.  The floor of 1 is tf's, which is the default; the other programs have
+ * none and so they have none here.  An overflow and a growth both start the count of good steps
+ * again, also a growth that an end of the range held up.
+ *
+ * A static scale never changes, but its overflows are skipped all the same.  TensorFlow's wrapper
+ * with a fixed scale applies them, which destroys the weights; a step that is skipped costs a step.
+ *
+ * Sources: TensorFlow DynamicLossScale, torch.amp.GradScaler, apex.amp.scaler; nvidia: main.py of
+ * DeepLearningExamples' classifiers, a GradScaler with an interval of its own.
+ */
+#include "optim/loss_scaler.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "amp/amp_env.h"
+
+typedef struct {
+    double start;
+    int64_t interval;
+    double floor, ceiling;
+} numbers;
+
+/* clang-format off */
+static const numbers sets[] = {
+    [TD_SCALER_TF]      = { 32768, 2000, 1,       FLT_MAX },
+    [TD_SCALER_PYTORCH] = { 65536, 2000, FLT_MIN, FLT_MAX },
+    [TD_SCALER_APEX]    = { 65536, 2000, FLT_MIN, 16777216 },
+    [TD_SCALER_NVIDIA]  = { 1,     100,  FLT_MIN, FLT_MAX },
+};
+/* clang-format on */
+
+void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
+                     int64_t interval)
+{
+    const double own = kind == TD_SCALER_DYNAMIC ? sets[set].start : 1;
+    *s = (td_scaler){ .kind = kind,
+                      .set = set,
+                      .interval = interval > 0 ? interval : sets[set].interval,
+                      .scale = start > 0 && kind != TD_SCALER_NONE ? start : own };
+}
+
+/* TensorFlow's switch of loss scaling alone; a malformed variable was refused by td_amp_resolve */
+static td_amp_switch environment_says(void)
+{
+    td_amp_env e;
+    return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
+}
+
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out)
+{
+    const bool is_given = o->static_loss_scale > 0;
+    const double start = is_given ? o->static_loss_scale : 0;
+    const td_scaler_set set = o->loss_scaler ? (td_scaler_set)(o->loss_scaler - 1) : TD_SCALER_TF;
+    td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
+    const td_amp_switch said = asks_environment ? environment_says() : TD_AMP_UNSAID;
+    if (said == TD_AMP_OFF)
+        kind = TD_SCALER_NONE;
+    else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */
+        kind = TD_SCALER_DYNAMIC;
+    if (is_given)
+        kind = o->static_loss_scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;
+    if (o->dynamic_loss_scale || o->loss_scaler)
+        kind = TD_SCALER_DYNAMIC;
+    td_scaler_begin(out, kind, set, start, o->loss_scale_interval);
+}
+
+void td_scaler_resume(td_scaler *s, const td_scaler *saved)
+{
+    s->skipped = saved->skipped;
+    s->in_row = saved->in_row;
+    if (s->kind != TD_SCALER_DYNAMIC || saved->kind != TD_SCALER_DYNAMIC)
+        return;
+    s->scale = saved->scale;
+    s->good = saved->good;
+}
+
+static void grow(td_scaler *s)
+{
+    const double twice = 2 * s->scale, ceiling = sets[s->set].ceiling;
+    s->good = 0;
+    if (twice <= (double)FLT_MAX)
+        s->scale = twice < ceiling ? twice : ceiling;
+}
+
+static void back_off(td_scaler *s)
+{
+    const double half = s->scale / 2, floor = sets[s->set].floor;
+    s->good = 0;
+    if (s->scale > floor)
+        s->scale = half > floor ? half : floor;
+}
+
+bool td_scaler_step(td_scaler *s, bool finite)
+{
+    if (s->kind == TD_SCALER_NONE)
+        return false;
+    if (!finite) {
+        s->skipped++;
+        s->in_row++;
+        if (s->kind == TD_SCALER_DYNAMIC)
+            back_off(s);
+        return true;
+    }
+    s->in_row = 0;
+    if (s->kind == TD_SCALER_DYNAMIC && ++s->good >= s->interval)
+        grow(s);
+    return false;
+}
+
+float td_scaler_scale(const td_scaler *s)
+{
+    return (float)s->scale;
+}
+
+float td_scaler_inverse(const td_scaler *s)
+{
+    return (float)(1 / s->scale);
+}
+
+const char *td_scaler_kind_name(td_scaler_kind kind)
+{
+    static const char *const names[] = { "none", "static", "dynamic" };
+    return names[kind];
+}

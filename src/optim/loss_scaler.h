@@ -1,0 +1,62 @@
+/*
+ * optim/loss_scaler.h -- loss scaling: which number the loss is multiplied by, and how it adapts
+ *
+ *     scale S -> gradients of S * loss -> all finite?  yes: update with 1/S     no: skip the step
+ *                                              S grows after `interval` yes in a row, else S falls
+ *
+ *     td_scaler s;
+ *     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_TF, 0, 0);
+ *     ... run a step at td_scaler_scale(&s) and td_scaler_inverse(&s) ...
+ *     if (td_scaler_step(&s, finite)) ... skipped ...
+ *
+ * A state machine and nothing else: it knows no graph and no program, its whole state is in the
+ * struct, and it cannot fail.
+ */
+#ifndef TD_OPTIM_LOSS_SCALER_H
+#define TD_OPTIM_LOSS_SCALER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/train.h"
+
+typedef enum { TD_SCALER_NONE, TD_SCALER_STATIC, TD_SCALER_DYNAMIC } td_scaler_kind;
+
+/* Whose rule dynamic scaling follows; loss_scaler.c has their numbers. */
+typedef enum { TD_SCALER_TF, TD_SCALER_PYTORCH, TD_SCALER_APEX, TD_SCALER_NVIDIA } td_scaler_set;
+
+typedef struct {
+    td_scaler_kind kind;
+    td_scaler_set set;
+    int64_t interval; /* good steps in a row that double the scale */
+    double scale;     /* S, of the next step */
+    int64_t good;     /* good steps in a row since the scale last changed */
+    int64_t skipped;  /* in all */
+    int64_t in_row;   /* skipped steps since the last good one */
+} td_scaler;
+
+/** Begin.  start 0: the set's own, and 1 of a static scale; interval 0: the set's own. */
+void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
+                     int64_t interval);
+
+/**
+ * What the options of a run ask for: a fixed scale, a set of numbers or --dynamic-loss-scale as
+ * given; else, with `asks_environment`, what TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING says, but
+ * for bf16, where 1 means nothing; else dynamic for `half` f16 and none for bf16 and float32.
+ */
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out);
+
+/** Go on from `saved`, of a checkpoint: its counts, and its scale where both adapt theirs. */
+void td_scaler_resume(td_scaler *s, const td_scaler *saved);
+
+/** Account for a step; `finite`: its loss and gradients were.  Returns whether it was skipped. */
+bool td_scaler_step(td_scaler *s, bool finite);
+
+/** S and 1 / S of the next step, formed in double and rounded once. */
+float td_scaler_scale(const td_scaler *s);
+float td_scaler_inverse(const td_scaler *s);
+
+/** "none", "static", "dynamic". */
+const char *td_scaler_kind_name(td_scaler_kind kind);
+
+#endif

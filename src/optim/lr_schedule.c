@@ -1,0 +1,111 @@
+/*
+ * lr_schedule.c -- learning-rate curves
+ */
+#include "optim/lr_schedule.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+static double step(const td_lr_opts *o, int epoch)
+{
+    static const int boundaries[] = { 30, 60, 80 };
+    double lr = o->lr;
+    for (int i = 0; i < 3; i++)
+        if (epoch >= boundaries[i])
+            lr *= 0.1;
+    return lr;
+}
+
+static double exponential(const td_lr_opts *o, int epoch)
+{
+    const int every = o->decay_epochs > 0 ? o->decay_epochs : 1;
+    const int times = (o->epochs - o->warmup) / every;
+    double factor = o->decay;
+    if (factor <= 0)
+        factor = times > 0 ? pow(0.001, 1.0 / times) : 1;
+    return o->lr * pow(factor, (epoch - o->warmup) / every);
+}
+
+double td_lr_at(const td_lr_opts *o, int epoch)
+{
+    if (epoch < o->warmup)
+        return o->lr * (epoch + 1) / o->warmup;
+    int length = o->epochs - o->warmup;
+    double t = length > 0 ? (double)(epoch - o->warmup) / length : 0;
+    switch (o->schedule) {
+    case TD_LR_STEP:
+        return step(o, epoch);
+    case TD_LR_LINEAR:
+        return o->lr * (1 - t);
+    case TD_LR_COSINE:
+        return o->end_lr + 0.5 * (1 + cos(pi * t)) * (o->lr - o->end_lr);
+    case TD_LR_EXPONENTIAL:
+        return exponential(o, epoch);
+    }
+    return o->lr;
+}
+
+double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch)
+{
+    static const struct {
+        int epoch;
+        double factor;
+    } boundaries[] = { { 30, 0.1 }, { 60, 0.01 }, { 80, 1e-3 }, { 90, 1e-4 } };
+    const double base = o->lr * (double)batch / 256;
+    const int64_t warmup = (int64_t)(steps_per_epoch * o->warmup);
+    if (t < warmup)
+        return base * (double)t / (double)warmup;
+    if (o->schedule != TD_LR_STEP) {
+        const double total = steps_per_epoch * o->epochs, at = (double)t;
+        return base * 0.5 * (1 + cos(pi * (at < total ? at / total : 1)));
+    }
+    double factor = 1;
+    for (int i = 0; i < 4; i++)
+        if (t > (int64_t)(steps_per_epoch * boundaries[i].epoch))
+            factor = boundaries[i].factor;
+    return base * factor;
+}
+
+double td_lr_ssd320(const td_lr_steps *o, int64_t t)
+{
+    if (t < o->warmup)
+        return o->begin + (o->lr - o->begin) / (double)o->warmup * (double)t;
+    if (t >= o->steps)
+        return 0;
+    const double length = (double)(o->steps - o->warmup);
+    return 0.5 * o->lr * (1 + cos(pi * (double)(t - o->warmup) / length));
+}
+
+double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch)
+{
+    double lr = o->lr;
+    if (t < o->warmup)
+        return lr * (double)t / (double)o->warmup;
+    for (int i = 0; i < o->n_falls; i++)
+        if (epoch >= o->falls[i])
+            lr *= 0.1;
+    return lr;
+}
+
+td_status td_lr_falls_parse(const char *text, td_lr_steps *o)
+{
+    const char *s = text;
+    o->n_falls = 0;
+    while (*s) {
+        char *end;
+        const size_t digits = strspn(s, "0123456789");
+        const long long epoch = digits && digits < 10 ? strtoll(s, &end, 10) : -1;
+        const bool is_rising = o->n_falls == 0 || epoch > o->falls[o->n_falls - 1];
+        if (epoch < 0 || !is_rising || (*end && (*end != ',' || !end[1])))
+            return td_error(TD_EUSAGE, "'%s' is no list of rising epochs like 43,54", text);
+        if (o->n_falls == TD_LR_FALLS_MAX)
+            return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_FALLS_MAX);
+        o->falls[o->n_falls++] = epoch;
+        s = *end ? end + 1 : end;
+    }
+    return TD_OK;
+}

@@ -1,0 +1,84 @@
+/*
+ * optim/lr_schedule.h -- the learning rate of an epoch, or of a step
+ */
+#ifndef TD_OPTIM_LR_SCHEDULE_H
+#define TD_OPTIM_LR_SCHEDULE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { TD_LR_FALLS_MAX = 32 };
+
+typedef enum { TD_LR_STEP, TD_LR_LINEAR, TD_LR_COSINE, TD_LR_EXPONENTIAL } td_lr_schedule;
+
+/* Whose rule: a function of the epoch, or of the optimiser step. */
+typedef enum { TD_LR_RULE_PYTORCH, TD_LR_RULE_TF, TD_LR_RULE_SSD320, TD_LR_RULE_SSD300 } td_lr_rule;
+
+typedef struct {
+    td_lr_schedule schedule;
+    double lr, end_lr; /* peak; end of the cosine */
+    int warmup;        /* epochs */
+    int epochs;        /* planned total, whatever this run does of it */
+    double decay;      /* exponential: factor; 0: what makes 0.001 of the whole */
+    int decay_epochs;  /* exponential: epochs from one factor to the next; 0: 1 */
+} td_lr_opts;
+
+/**
+ * Learning rate of epoch e, counted from 0.  It depends on the epoch only.
+ *
+ *   e < warmup   lr (e + 1) / warmup
+ *   step         lr 0.1^(number of {30, 60, 80} <= e)
+ *   linear       lr (1 - (e - warmup) / (epochs - warmup))
+ *   cosine       end + (lr - end) (1 + cos(pi (e - warmup) / (epochs - warmup))) / 2
+ *   exponential  lr decay^floor((e - warmup) / decay_epochs)
+ *                where decay is not given, 0.001^(1 / floor((epochs - warmup) / decay_epochs))
+ *
+ * Source: NVIDIA DeepLearningExamples, ConvNets, lr policies.
+ */
+double td_lr_at(const td_lr_opts *o, int epoch);
+
+/**
+ * Learning rate of optimiser step t, counted from 0, by the rule of the TensorFlow programs; S is
+ * the steps of an epoch.  The base is lr batch / 256.
+ *
+ *   t < floor(S warmup)   base t / floor(S warmup): the first step has 0
+ *   step                  base 0.1^(number of floor(S {30, 60, 80, 90}) < t)
+ *   cosine                base (1 + cos(pi min(t, T) / T)) / 2, T = S epochs: counted from step 0,
+ *                         not from the end of the warm-up
+ *
+ * Other schedules have no such form: as cosine.  Source: the same, TensorFlow/Classification.
+ */
+double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch);
+
+/* What the detectors' rules go by: optimiser steps, and for SSD300's falls epochs. */
+typedef struct {
+    double lr;      /* peak */
+    double begin;   /* ssd320: where the warm-up begins; ssd300: it begins at 0 */
+    int64_t warmup; /* steps */
+    int64_t steps;  /* ssd320: planned in all */
+    int n_falls;    /* ssd300: epochs from which on the rate is a tenth of before, rising */
+    int64_t falls[TD_LR_FALLS_MAX];
+} td_lr_steps;
+
+/**
+ * Learning rate of optimiser step t, counted from 0, by the rule of SSD320: cosine after a linear
+ * warm-up, 0 from the last step on.
+ *
+ *   t < W      begin + (lr - begin) t / W
+ *   otherwise  lr (1 + cos(pi (t - W) / (T - W))) / 2
+ *
+ * Source: TensorFlow's object detection API, cosine_decay_with_warmup.
+ */
+double td_lr_ssd320(const td_lr_steps *o, int64_t t);
+
+/**
+ * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update changes
+ * nothing but velocities; then lr 0.1^(number of falls <= epoch).
+ */
+double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
+
+/** "43,54": rising epochs.  TD_EUSAGE: anything else, or more than TD_LR_FALLS_MAX. */
+td_status td_lr_falls_parse(const char *text, td_lr_steps *o) TD_CHECKED;
+
+#endif

@@ -1,0 +1,265 @@
+/*
+ * memory_limit.c -- what is left for the step when a process has a limit, and what to say if that
+ * is too little
+ *
+ *     limit = step + validation + input + checkpoint + sums over ranks + runtime
+ *                                                      as in largest_batch.c, but for the ranks
+ *
+ * Here the process itself is measured in place: a step of one picture is compiled, run and freed;
+ * what the process holds then are libraries, kernels and whatever the job has loaded.
+ */
+#include "optim/memory_limit.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "ir/graph.h"
+#include "optim/synthetic_step.h"
+#include "optim/training_graph.h"
+#include "runtime/all_reduce.h"
+#include "runtime/device.h"
+
+/* what kernels for more pictures keep for themselves, and the ends of huge pages */
+enum { ALLOWANCE = 8 << 20 };
+
+void td_log_recomputed(const td_program *p)
+{
+    const td_memory_report m = td_program_memory(p);
+    int64_t macs = -m.recomputed_macs;
+    for (int i = 0; i < td_program_node_count(p); i++)
+        macs += td_program_node(p, i).macs;
+    if (m.n_recomputed)
+        td_log(TD_LOG_INFO, "memory",
+               "recomputing %d results, %.2f GFLOP (%.1f %%) more a step: %.1f MB instead of "
+               "%.1f MB",
+               m.n_recomputed, 2e-9 * (double)m.recomputed_macs,
+               100.0 * (double)m.recomputed_macs / (double)(macs ? macs : 1),
+               (double)(m.param_bytes + m.activation_bytes) / 1e6, (double)m.unlimited_bytes / 1e6);
+}
+
+/* --- beside the step -------------------------------------------------------------------------- */
+
+static int64_t picture_bytes(const td_memory_share *m)
+{
+    const int64_t n = td_synthetic_bytes(m->model, 1);
+    const int64_t judged = m->judged ? td_synthetic_bytes(m->judged, 1) : 0;
+    return judged > n ? judged : n;
+}
+
+static td_status run_once(const td_memory_share *m, td_program *p)
+{
+    td_synthetic inputs;
+    td_status st = TD_OK;
+    TD_TRY(td_synthetic_make(m->model, 1, &inputs));
+    TD_OUT(td_program_init(p, 1));
+    TD_OUT(td_synthetic_bind(&inputs, p));
+    TD_OUT(td_step_bind_scalars(p, m->amp));
+    st = td_program_run(p);
+out:
+    td_synthetic_release(&inputs);
+    return st;
+}
+
+/* what a step of one picture holds beside its plan; on a device of its own, so that no kernel is
+   timed for it */
+static td_status measure_process(const td_memory_share *m, int64_t *bytes)
+{
+    td_amp_opts amp = *m->amp;
+    td_graph *g = NULL;
+    td_device *dev = NULL;
+    td_program *p = NULL;
+    td_status st = TD_OK;
+    amp.is_silent = true;
+    TD_OUT(td_step_graph(m->model, 1, &amp, 1, &g));
+    TD_OUT(td_device_open(m->device, &dev));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p));
+    TD_OUT(run_once(m, p));
+    const td_memory_report r = td_program_memory(p);
+    *bytes = td_memory_now_bytes() - r.param_bytes - r.activation_bytes + ALLOWANCE;
+out:
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    if (st == TD_OK && *bytes < td_memory_now_bytes() + ALLOWANCE)
+        *bytes = td_memory_now_bytes() + ALLOWANCE;
+    return st;
+}
+
+/* ranks compile the same step only if they have as much left for it: as the one with least has */
+static td_status share_largest(td_comm *c, int64_t *bytes)
+{
+    const int64_t own = *bytes;
+    int64_t *all = td_alloc((size_t)td_comm_size(c), sizeof *all);
+    td_status st = all ? td_comm_gather(c, &own, sizeof own, all) : TD_ENOMEM;
+    for (int r = 0; st == TD_OK && r < td_comm_size(c); r++)
+        *bytes = all[r] > *bytes ? all[r] : *bytes;
+    td_free(all);
+    return st;
+}
+
+static td_status plan_judge(const td_memory_share *m, int batch, int64_t *bytes)
+{
+    td_amp_opts amp = *m->amp;
+    td_graph *g;
+    td_program *p;
+    amp.is_silent = true;
+    TD_TRY(td_judging_graph(m->judged ? m->judged : m->model, batch, 0, true, &g));
+    td_status st =
+        td_compile(g, m->dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p);
+    td_graph_free(g);
+    if (st != TD_OK)
+        return st;
+    const td_memory_report r = td_program_memory(p);
+    *bytes = r.param_bytes + r.activation_bytes;
+    td_program_free(p);
+    return TD_OK;
+}
+
+static int64_t saved_bytes(const td_graph *g)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < td_graph_param_count(g); i++) {
+        const td_type t = td_graph_param_type(g, i);
+        sum += td_type_count(&t) * (int64_t)td_dtype_bytes(t.dtype);
+    }
+    return sum;
+}
+
+/* everything that grows with the batch, and the checkpoint */
+static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batch, int64_t *bytes)
+{
+    int64_t judge = 0;
+    if (m->judges)
+        TD_TRY(plan_judge(m, batch, &judge));
+    *bytes = judge + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
+             td_collective_bytes(g, m->dev->comm);
+    return TD_OK;
+}
+
+/* --- when it does not fit --------------------------------------------------------------------- */
+
+/* the groups of the run are counted already */
+static td_status step_graph(const td_memory_share *m, int batch, const td_amp_opts *amp,
+                            td_graph **out)
+{
+    if (!m->sgd)
+        return td_step_graph(m->model, batch, amp, 1, out);
+    td_sgd_opts sgd = *m->sgd;
+    sgd.groups = NULL;
+    return td_training_graph(m->model, batch, &sgd, out);
+}
+
+/* The least bytes of a process that trains with this batch.  `limit`: where they are at most that,
+   the plan that was found may be larger than the least; *bytes is `limit` then. */
+static td_status least_bytes(const td_memory_share *m, int batch, int64_t process, int64_t limit,
+                             int64_t *bytes)
+{
+    td_amp_opts amp = *m->amp;
+    td_graph *g = NULL;
+    td_program *p = NULL;
+    int64_t rest, least = 0;
+    td_status st = TD_OK;
+    amp.is_silent = true;
+    TD_OUT(step_graph(m, batch, &amp, &g));
+    TD_OUT(plan_rest(m, g, batch, &rest));
+    const int64_t left = limit - process - rest;
+    st = td_compile(g, m->dev,
+                    &(td_compile_opts){ .amp = &amp,
+                                        .skip = m->skip_passes,
+                                        .memory_limit = left > 0 ? left : 1,
+                                        .least_bytes = &least },
+                    &p);
+    *bytes = st == TD_OK ? limit : process + rest + least;
+    if (least)
+        st = TD_OK;
+out:
+    td_program_free(p);
+    td_graph_free(g);
+    return st;
+}
+
+/* the largest batch below m->batch that fits, 0: none */
+static td_status find_batch(const td_memory_share *m, int64_t process, int *batch)
+{
+    int fails = m->batch;
+    for (*batch = 0; fails - *batch > 1;) {
+        const int next = *batch + (fails - *batch) / 2;
+        int64_t bytes;
+        TD_TRY(least_bytes(m, next, process, m->limit, &bytes));
+        if (bytes <= m->limit)
+            *batch = next;
+        else
+            fails = next;
+        if (td_signal_caught())
+            return td_error(TD_ESTOPPED, "a signal came");
+    }
+    return TD_OK;
+}
+
+/* megabytes, rounded up: as --memory-limit they suffice */
+static double megabytes(int64_t bytes)
+{
+    return ceil((double)bytes / 1e5) / 10;
+}
+
+/* "--memory-limit: 50.0 MB are too little for a batch of 4, which needs at least 358.1 MB ..." */
+static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_text *out)
+{
+    td_text_add(out,
+                "--memory-limit: %.1f MB are too little for a batch of %d, which needs at least "
+                "%.1f MB (%.1f MB for the step and %.1f MB for the rest of the process)",
+                1e-6 * (double)m->limit, m->batch, megabytes(step + others), megabytes(step),
+                megabytes(others));
+}
+
+static td_status too_little(const td_memory_share *m, int64_t step, int64_t rest, int64_t process)
+{
+    int batch;
+    int64_t one = step + rest + process;
+    td_text text = { 0 };
+    TD_TRY(find_batch(m, process, &batch));
+    if (batch == 0 && m->batch > 1)
+        TD_TRY(least_bytes(m, 1, process, 1, &one));
+    add_need(m, step, rest + process, &text);
+    if (batch)
+        td_text_add(&text, "; a batch of %d fits: use --batch-size %d or a higher limit", batch,
+                    batch);
+    else
+        td_text_add(&text,
+                    "; the smallest batch, of 1, needs %.1f MB: use a higher limit, a smaller "
+                    "--image-size or a smaller network",
+                    megabytes(one));
+    td_status st = td_text_status(&text);
+    if (st == TD_OK)
+        st = td_error(TD_ENOMEM, "%s", td_text_get(&text));
+    td_text_release(&text);
+    return st;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,
+                            td_program **out)
+{
+    int64_t process = 0, rest = 0, least = 0;
+    *out = NULL;
+    if (!m->limit)
+        return td_compile(g, m->dev, c, out);
+    TD_TRY(measure_process(m, &process));
+    TD_TRY(share_largest(m->dev->comm, &process));
+    TD_TRY(plan_rest(m, g, m->batch, &rest));
+    c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;
+    c->least_bytes = &least;
+    td_log(TD_LOG_DEBUG, "memory", "%.1f MB for the process, %.1f MB beside the step: %.1f MB left",
+           (double)process / 1e6, (double)rest / 1e6, (double)c->memory_limit / 1e6);
+    const td_status st = td_compile(g, m->dev, c, out);
+    c->least_bytes = NULL;
+    if (st != TD_OK && least)
+        return too_little(m, least, rest, process);
+    if (st == TD_OK)
+        td_log_recomputed(*out);
+    return st;
+}

@@ -1,0 +1,329 @@
+/*
+ * optimizer.c -- see optimizer.h
+ */
+#include "optim/optimizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "ir/rewrite.h"
+#include "ops/ops.h"
+#include "optim/freeze.h"
+
+static td_role role_of(const td_value *v)
+{
+    return (td_role)((const td_param_attr *)v->producer->attr)->role;
+}
+
+static bool is_trained(const td_sgd_opts *o, const td_value *v)
+{
+    return role_of(v) == TD_ROLE_WEIGHT && !td_is_frozen(o->frozen, td_value_name(v));
+}
+
+/* a parameter beside another: its type, zeros */
+static td_value *beside(td_builder *b, const char *prefix, const td_value *v)
+{
+    char name[320];
+    const td_type t = td_value_type(v);
+    snprintf(name, sizeof name, "%s%s", prefix, td_value_name(v));
+    return td_param(b, name, t.dtype, t.rank, t.dim, "role=momentum");
+}
+
+/* --- which weights are decayed ---------------------------------------------------------------- */
+
+/* [values up to `loss`] scale and shift of a norm; walks what the loss depends on */
+static bool *find_norms(td_builder *b, const td_value *loss)
+{
+    const size_t n = (size_t)loss->id + 1;
+    bool *is_norm = td_alloc(n, sizeof *is_norm), *is_seen = td_alloc(n, sizeof *is_seen);
+    const td_value **stack = td_alloc(n, sizeof *stack);
+    size_t depth = 0;
+    if (!is_norm || !is_seen || !stack) {
+        td_build_fail(b, TD_ENOMEM);
+    } else {
+        stack[depth++] = loss;
+        is_seen[loss->id] = true;
+    }
+    while (depth) {
+        const td_node *from = stack[--depth]->producer;
+        for (int i = 0; i < from->n_in; i++) {
+            const td_value *v = from->in[i];
+            if (from->op == &td_op_batch_norm && (i == 1 || i == 2))
+                is_norm[v->id] = true;
+            if (!is_seen[v->id])
+                stack[depth++] = v;
+            is_seen[v->id] = true;
+        }
+    }
+    td_free(is_seen);
+    td_free(stack);
+    return is_norm;
+}
+
+static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value *w)
+{
+    if (o->decays_norms)
+        return true;
+    if (o->decay_rule == TD_DECAY_KERNELS)
+        return w->type.rank > 1;
+    return o->decay_rule == TD_DECAY_README ? !is_norm[w->id] : !td_is_undecayed(td_value_name(w));
+}
+
+/* --- updates ---------------------------------------------------------------------------------- */
+
+/* What the updates of a step read.  NULL: there is no such thing in this step. */
+typedef struct {
+    td_builder *b;
+    const td_sgd_opts *o;
+    const bool *is_norm;
+    td_value *lr, *inverse;
+    td_value *guard;                               /* of updates: 0, and nothing is written */
+    td_value *update;                              /* several batches: 1 on the last */
+    td_value *keep, *share, *before, *before_rest; /* averages */
+} step;
+
+static void average(const step *s, td_value *v, td_value *avg, bool of_before, td_value *guard)
+{
+    td_emit(s->b, &td_op_ema, NULL, v, avg, of_before ? s->before : s->keep,
+            of_before ? s->before_rest : s->share, guard);
+}
+
+static void optimise(const step *s, td_value *w, td_value *grad)
+{
+    const td_sgd_opts *o = s->o;
+    const bool decays = is_decayed(o, s->is_norm, w);
+    const td_sgd_attr sgd = { .momentum = o->momentum,
+                              .decay = decays ? o->decay : 0,
+                              .nesterov = o->nesterov };
+    const td_rmsprop_attr rmsprop = {
+        .momentum = o->momentum, .decay = sgd.decay, .alpha = o->alpha, .eps = o->eps
+    };
+    td_value *v = beside(s->b, TD_MOMENTUM_PREFIX, w);
+    if (o->optimizer == TD_OPTIMIZER_RMSPROP)
+        td_emit(s->b, &td_op_rmsprop, &rmsprop, w, v, grad, s->lr,
+                beside(s->b, TD_SQUARE_PREFIX, w), s->inverse, s->guard);
+    else
+        td_emit(s->b, &td_op_sgd, &sgd, w, v, grad, s->lr, s->inverse, s->guard);
+    if (o->groups && !decays)
+        o->groups->n_undecayed++;
+    else if (o->groups && td_map_set(&o->groups->decayed, td_value_name(w), w) != TD_OK)
+        td_build_fail(s->b, TD_ENOMEM);
+}
+
+/* What became of a gradient.  NULL where a step is one batch: sum. */
+typedef struct {
+    td_value *sum;   /* parameter: of the step's batches before */
+    td_value *kept;  /* what it becomes, unless the step is over */
+    td_value *total; /* what the update is given: of all ranks */
+} gradient;
+
+/*
+ * The gradient, or its sum with those of the step's batches before; and of ranks the sum of theirs.
+ * They exchange it once a step, or, so that one batch after the other is added whatever rank it is
+ * of, once a batch.
+ */
+static gradient summed(const step *s, td_value *sum, td_value *grad)
+{
+    const td_all_reduce_attr each = { .always = true };
+    gradient g = { .sum = sum, .kept = grad };
+    if (sum && s->o->ranks > 1 && s->o->sums_in_order) {
+        g.kept = td_emit(s->b, &td_op_all_reduce, &each, grad, s->update, sum);
+        g.total = g.kept;
+        return g;
+    }
+    if (sum)
+        g.kept = td_emit(s->b, &td_op_accumulate, NULL, sum, grad);
+    g.total = s->o->ranks < 2 ? g.kept
+              : sum           ? td_emit(s->b, &td_op_all_reduce, NULL, g.kept, s->update)
+                              : td_emit(s->b, &td_op_all_reduce, NULL, g.kept);
+    return g;
+}
+
+static void update(const step *s, td_value *w, gradient g)
+{
+    td_value *avg = s->o->averages ? beside(s->b, TD_EMA_PREFIX, w) : NULL;
+    if (avg && s->before)
+        average(s, w, avg, true, s->guard);
+    optimise(s, w, g.total);
+    if (g.sum)
+        td_emit(s->b, &td_op_carry, NULL, w, g.sum, g.kept, s->update);
+    if (avg)
+        average(s, w, avg, false, s->guard);
+}
+
+/* each gradient is followed by its update, which frees it */
+static void add_plain(const step *s, td_value *loss)
+{
+    const int n = td_build_param_count(s->b);
+    for (int i = 0; i < n && td_build_ok(s->b); i++) {
+        td_value *w = td_build_param(s->b, i);
+        if (!is_trained(s->o, w))
+            continue;
+        td_value *sum = s->o->accumulates ? beside(s->b, TD_SUM_PREFIX, w) : NULL;
+        update(s, w, summed(s, sum, td_gradient(s->b, loss, w)));
+    }
+}
+
+/*
+ * All gradients of the scaled loss first, then whether they are finite, then the updates.  The loss
+ * is asked too: one that is not finite is worth no update, whatever its gradients are.  Of several
+ * batches it is the sums that are asked: infinities and NaN never leave a sum.
+ */
+static void add_scaled(step *s, td_value *loss)
+{
+    td_builder *b = s->b;
+    const int n = td_build_param_count(b);
+    gradient *grad = td_alloc((size_t)n + 1, sizeof *grad), of_loss = { .total = loss };
+    td_value *scaled = td_mul(b, loss, td_input(b, TD_INPUT_SCALE, td_value_type(s->lr)));
+    td_value *losses = NULL;
+    if (!grad) {
+        td_build_fail(b, TD_ENOMEM);
+        return;
+    }
+    if (s->o->accumulates) {
+        const td_type t = td_value_type(loss);
+        losses = td_param(b, TD_SUM_PREFIX "loss", t.dtype, t.rank, t.dim, "role=momentum");
+    }
+    of_loss = summed(s, losses, loss);
+    s->guard = td_emit(b, &td_op_all_finite, NULL, of_loss.total, s->update);
+    for (int i = 0; i < n && td_build_ok(b); i++) {
+        td_value *w = td_build_param(b, i);
+        if (!is_trained(s->o, w))
+            continue;
+        td_value *sum = s->o->accumulates ? beside(b, TD_SUM_PREFIX, w) : NULL;
+        grad[i] = summed(s, sum, td_gradient(b, scaled, w));
+        s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i].total, s->guard);
+    }
+    for (int i = 0; i < n && td_build_ok(b); i++)
+        if (grad[i].total)
+            update(s, td_build_param(b, i), grad[i]);
+    if (losses)
+        td_emit(b, &td_op_carry, NULL, of_loss.kept, losses, of_loss.kept, s->update);
+    td_output(b, TD_OUTPUT_FINITE, s->guard);
+    td_free(grad);
+}
+
+static void average_statistics(const step *s)
+{
+    const int n = td_build_param_count(s->b);
+    for (int i = 0; i < n && td_build_ok(s->b); i++) {
+        td_value *v = td_build_param(s->b, i);
+        if (role_of(v) == TD_ROLE_STAT)
+            average(s, v, beside(s->b, TD_EMA_PREFIX, v), false, NULL);
+    }
+}
+
+void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o)
+{
+    const td_type scalar = td_value_type(lr);
+    bool *is_norm = td_build_ok(b) ? find_norms(b, loss) : NULL;
+    step s = { .b = b, .o = o, .is_norm = is_norm, .lr = lr };
+    if (!td_build_ok(b)) {
+        td_free(is_norm);
+        return;
+    }
+    if (o->is_scaled || o->accumulates || o->ranks > 1)
+        s.inverse = td_input(b, TD_INPUT_INVERSE, scalar);
+    if (o->accumulates)
+        s.guard = s.update = td_input(b, TD_INPUT_UPDATE, scalar);
+    if (o->averages) {
+        s.keep = td_input(b, TD_INPUT_EMA_KEEP, scalar);
+        s.share = td_input(b, TD_INPUT_EMA_SHARE, scalar);
+    }
+    if (o->averages && o->accumulates) {
+        s.before = td_input(b, TD_INPUT_EMA_BEFORE, scalar);
+        s.before_rest = td_input(b, TD_INPUT_EMA_REST, scalar);
+    }
+    if (o->is_scaled)
+        add_scaled(&s, loss);
+    else
+        add_plain(&s, loss);
+    if (o->averages && !o->is_scaled)
+        average_statistics(&s);
+    td_free(is_norm);
+}
+
+/* --- running statistics with loss scaling ----------------------------------------------------- */
+
+static bool is_statistics(const td_node *n)
+{
+    return n->op == &td_op_batch_norm_update;
+}
+
+/* what the guarded part reads, in the new graph */
+typedef struct {
+    td_rewriter *rw;
+    const td_sgd_opts *o;
+    td_value *finite, *update, *keep, *share;
+} guard;
+
+static td_value *input_of(const guard *s, const char *name)
+{
+    return td_rw_get(s->rw, td_graph_find(s->rw->old, name));
+}
+
+/* of one batch: moved if the step counts */
+static void guard_one(const guard *s, const td_node *n)
+{
+    td_value *in[TD_IN_MAX];
+    td_rw_operands(s->rw, n, in);
+    in[n->n_in] = s->finite;
+    td_emit_n(s->rw->b, n->op, n->attr, n->n_in + 1, in, NULL);
+    for (int i = 0; i < 2 && s->o->averages; i++)
+        td_emit(s->rw->b, &td_op_ema, NULL, in[i], beside(s->rw->b, TD_EMA_PREFIX, in[i]), s->keep,
+                s->share, s->finite);
+}
+
+/* of several: moved aside, and taken over or dropped with the last */
+static void guard_several(const guard *s, const td_node *n)
+{
+    td_builder *b = s->rw->b;
+    td_value *in[TD_IN_MAX], *stat[2];
+    td_rw_operands(s->rw, n, in);
+    for (int i = 0; i < 2; i++) {
+        stat[i] = in[i];
+        in[i] = beside(b, TD_PENDING_PREFIX, stat[i]);
+    }
+    td_emit_n(b, n->op, n->attr, n->n_in, in, NULL);
+    for (int i = 0; i < 2 && td_build_ok(b); i++) {
+        if (s->o->averages) {
+            td_value *avg = beside(b, TD_EMA_PREFIX, stat[i]);
+            td_value *pending = beside(b, TD_PENDING_PREFIX, avg);
+            td_emit(b, &td_op_ema, NULL, in[i], pending, s->keep, s->share);
+            td_emit(b, &td_op_commit, NULL, avg, pending, s->update, s->finite);
+        }
+        td_emit(b, &td_op_commit, NULL, stat[i], in[i], s->update, s->finite);
+    }
+}
+
+/*
+ * The forward part asks for the update of running statistics, long before it is known whether the
+ * step counts: move those nodes to the end, where `finite` is there for them to obey.
+ */
+td_status td_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out)
+{
+    td_rewriter rw = { .old = g, .b = td_build_begin() };
+    guard s = { .rw = &rw, .o = o };
+    rw.map = td_alloc((size_t)g->n_values + 1, sizeof *rw.map);
+    if (!rw.map)
+        td_build_fail(rw.b, TD_ENOMEM);
+    for (int i = 0; i < g->n_nodes && td_build_ok(rw.b); i++)
+        if (!is_statistics(g->nodes[i]))
+            td_rw_copy(&rw, g->nodes[i]);
+    if (td_build_ok(rw.b)) {
+        s.finite = td_rw_get(&rw, td_graph_output_value(g, TD_OUTPUT_FINITE));
+        s.update = o->accumulates ? input_of(&s, TD_INPUT_UPDATE) : NULL;
+        s.keep = o->averages ? input_of(&s, TD_INPUT_EMA_KEEP) : NULL;
+        s.share = o->averages ? input_of(&s, TD_INPUT_EMA_SHARE) : NULL;
+    }
+    for (int i = 0; i < g->n_nodes && td_build_ok(rw.b); i++)
+        if (is_statistics(g->nodes[i]) && o->accumulates)
+            guard_several(&s, g->nodes[i]);
+        else if (is_statistics(g->nodes[i]))
+            guard_one(&s, g->nodes[i]);
+    for (int i = 0; i < g->n_outputs && td_build_ok(rw.b); i++)
+        td_output(rw.b, g->outputs[i].name, td_rw_get(&rw, g->outputs[i].value));
+    td_free(rw.map);
+    return td_build_end(rw.b, out);
+}

@@ -1,0 +1,131 @@
+/*
+ * synthetic_step.c -- see synthetic_step.h
+ */
+#include "optim/synthetic_step.h"
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "boxes/targets.h"
+#include "optim/training_graph.h"
+
+#define SCALE 128 /* of the loss, in fp16 */
+
+static bool is_scaled(const td_amp_opts *amp)
+{
+    return td_amp_dtype(amp) == TD_DT_F16;
+}
+
+td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
+                        td_graph **out)
+{
+    const td_sgd_opts sgd = { .momentum = 0.875,
+                              .decay = 3.0517578125e-05,
+                              .smoothing = 0.1,
+                              .is_scaled = is_scaled(amp),
+                              .ranks = ranks };
+    return td_training_graph(model, batch, &sgd, out);
+}
+
+float td_step_scale(const td_amp_opts *amp)
+{
+    return is_scaled(amp) ? SCALE : 1;
+}
+
+td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
+{
+    static const float lr = (float)TD_STEP_LR, scale = SCALE, inverse = 1.0F / SCALE;
+    TD_TRY(td_program_bind(step, "lr", &lr));
+    if (!is_scaled(amp))
+        return TD_OK;
+    TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));
+    return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
+}
+
+#define THINGS 7 /* in a picture: COCO's average */
+
+/* a thing that fills a tenth to a half of each side */
+static td_truth thing(td_rng *r, int classes)
+{
+    const float h = (float)(0.1 + 0.4 * td_rng_uniform(r));
+    const float w = (float)(0.1 + 0.4 * td_rng_uniform(r));
+    const float y = (1 - h) * (float)td_rng_uniform(r), x = (1 - w) * (float)td_rng_uniform(r);
+    return (td_truth){ .box = { y, x, y + h, x + w },
+                       .label = 1 + (int64_t)td_rng_below(r, (uint64_t)classes) };
+}
+
+static int classes_of(const td_model_opts *model)
+{
+    return model->num_classes ? model->num_classes : td_model_default_classes(model, 1000);
+}
+
+static td_status make_targets(const td_model_opts *model, int batch, td_rng *r, td_synthetic *s)
+{
+    td_anchors *anchors;
+    TD_TRY(td_anchors_new((td_detector)td_model_detector(model), model->image_size, &anchors));
+    const size_t n = (size_t)batch * (size_t)anchors->n;
+    void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));
+    s->labels = td_alloc(n, sizeof *s->labels);
+    s->targets = td_alloc(n, 4 * sizeof *s->targets);
+    const bool has_room = scratch && s->labels && s->targets;
+    for (int i = 0; i < batch && has_room; i++) {
+        td_truth truths[THINGS];
+        const size_t from = (size_t)i * (size_t)anchors->n;
+        for (int k = 0; k < THINGS; k++)
+            truths[k] = thing(r, classes_of(model));
+        td_targets_assign(anchors, truths, THINGS, scratch, s->labels + from,
+                          s->targets + 4 * from);
+    }
+    td_free(scratch);
+    td_anchors_free(anchors);
+    return has_room ? TD_OK : TD_ENOMEM;
+}
+
+static td_status make_labels(const td_model_opts *model, int batch, td_rng *r, td_synthetic *s)
+{
+    s->labels = td_alloc((size_t)batch, sizeof *s->labels);
+    if (!s->labels)
+        return TD_ENOMEM;
+    for (int i = 0; i < batch; i++)
+        s->labels[i] = (int64_t)td_rng_below(r, (uint64_t)classes_of(model));
+    return TD_OK;
+}
+
+td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic *out)
+{
+    const size_t side = (size_t)model->image_size, n = (size_t)batch * 3 * side * side;
+    td_rng r = td_rng_make(0, TD_RNG_SYNTH, 0, 0);
+    *out = (td_synthetic){ .images = td_alloc(n, sizeof *out->images) };
+    td_status st = out->images ? TD_OK : TD_ENOMEM;
+    for (size_t i = 0; i < n && st == TD_OK; i++)
+        out->images[i] = (float)(td_rng_uniform(&r) * 3.4641 - 1.7321);
+    if (st == TD_OK)
+        st = td_model_detector(model) ? make_targets(model, batch, &r, out)
+                                      : make_labels(model, batch, &r, out);
+    if (st != TD_OK)
+        td_synthetic_release(out);
+    return st;
+}
+
+td_status td_synthetic_bind(const td_synthetic *s, td_program *step)
+{
+    TD_TRY(td_program_bind(step, "images", s->images));
+    TD_TRY(td_program_bind(step, "labels", s->labels));
+    return s->targets ? td_program_bind(step, "targets", s->targets) : TD_OK;
+}
+
+int64_t td_synthetic_bytes(const td_model_opts *model, int batch)
+{
+    const td_detector detector = (td_detector)td_model_detector(model);
+    const int64_t side = model->image_size, anchors = td_anchors_count(detector, model->image_size);
+    const int64_t target = (int64_t)sizeof(int64_t) + 4 * (int64_t)sizeof(float);
+    return batch * (3 * side * side * (int64_t)sizeof(float) +
+                    (detector ? anchors * target : (int64_t)sizeof(int64_t)));
+}
+
+void td_synthetic_release(td_synthetic *s)
+{
+    td_free(s->images);
+    td_free(s->labels);
+    td_free(s->targets);
+    *s = (td_synthetic){ 0 };
+}

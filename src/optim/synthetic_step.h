@@ -1,0 +1,51 @@
+/*
+ * optim/synthetic_step.h -- a training step that is only timed: its graph, images and targets
+ *
+ *     TD_TRY(td_step_graph(&model, batch, &amp, 1, &g));     ...compile it...
+ *     TD_TRY(td_step_bind_scalars(step, &amp));
+ *     td_synthetic s;
+ *     TD_TRY(td_synthetic_make(&model, batch, &s));
+ *     st = td_synthetic_bind(&s, step);            images, labels, and a detector's targets
+ *     td_synthetic_release(&s);
+ */
+#ifndef TD_OPTIM_SYNTHETIC_STEP_H
+#define TD_OPTIM_SYNTHETIC_STEP_H
+
+#include "tandem/amp.h"
+#include "tandem/model.h"
+#include "tandem/program.h"
+
+#define TD_STEP_LR 1e-3 /* the learning rate of such steps */
+
+/**
+ * The step: SGD with momentum, weight decay and label smoothing; with loss scaling for fp16, as
+ * `tandem train` has it; with the sums of `ranks` ranks.  Caller frees.  Errors of
+ * td_training_graph.
+ */
+td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
+                        td_graph **out) TD_CHECKED;
+
+/** The loss scale: 128 in fp16, else 1. */
+float td_step_scale(const td_amp_opts *amp);
+
+/** Bind the inputs besides images and labels: the learning rate, the loss scale. */
+td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
+
+typedef struct {
+    float *images;   /* [batch, 3, size, size], uniform with the variance of normalised pictures */
+    int64_t *labels; /* [batch], or of a detector [batch, A] */
+    float *targets;  /* of a detector [batch, A, 4], else NULL */
+} td_synthetic;
+
+/** `model` is complete (td_model_resolve); a detector's pictures show seven things. */
+td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic *out) TD_CHECKED;
+
+/** To a step with all inputs of these names; they are borrowed. */
+td_status td_synthetic_bind(const td_synthetic *s, td_program *step) TD_CHECKED;
+
+/** Bytes that the inputs of a step take. */
+int64_t td_synthetic_bytes(const td_model_opts *model, int batch);
+
+void td_synthetic_release(td_synthetic *s);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * training_graph.c -- from a model to the graphs that a job runs
+ */
+#include "optim/training_graph.h"
+
+#include <string.h>
+
+#include "boxes/anchors.h"
+#include "ops/ops.h"
+#include "optim/freeze.h"
+#include "optim/optimizer.h"
+
+bool td_is_undecayed(const char *name)
+{
+    return strstr(name, "bn") != NULL;
+}
+
+td_status td_model_image_size(const td_model_opts *opts, int *out)
+{
+    td_model_opts o = *opts;
+    TD_TRY(td_model_resolve(&o)); /* the architecture's size, or the graph file's */
+    *out = o.image_size;
+    return TD_OK;
+}
+
+/* --- a graph that trains ---------------------------------------------------------------------- */
+
+static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype)
+{
+    return td_input(b, "images", td_type_4d(dtype ? dtype : TD_DT_F32, batch, 3, size, size));
+}
+
+static td_value *targets(td_builder *b, int batch, td_value *logits, double smoothing)
+{
+    td_value *labels = td_input(b, "labels", td_type_1d(TD_DT_I64, batch));
+    int classes = (int)logits->type.dim[logits->type.rank > 1];
+    return td_cast(b, td_one_hot(b, labels, classes, smoothing), logits->type.dtype);
+}
+
+static td_status plain_training_graph(const td_model_opts *model, int batch, int size,
+                                      const td_sgd_opts *sgd, td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
+    td_value *images = image_input(b, batch, size, dtype), *lambda = NULL, *partner = NULL;
+    td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
+    if (sgd->mixes) {
+        lambda = td_input(b, TD_INPUT_LAMBDA, td_type_1d(dtype, batch));
+        partner = td_input(b, TD_INPUT_PARTNER, td_type_1d(TD_DT_I64, batch));
+        images = td_emit(b, &td_op_mixup, NULL, images, lambda, partner);
+    }
+    td_value *logits = td_model_forward(b, model, images, true);
+    if (td_build_ok(b)) {
+        td_value *q = targets(b, batch, logits, sgd->smoothing);
+        if (sgd->mixes)
+            q = td_emit(b, &td_op_mixup, NULL, q, lambda, partner);
+        td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
+        td_add_updates(b, loss, lr, sgd);
+        td_output(b, "loss", loss);
+        td_output(b, "logits", logits);
+    }
+    return td_build_end(b, out);
+}
+
+/* frozen norms and guarded statistics; takes `plain` over, made with `st` */
+static td_status finish_training_graph(td_status st, int size, const td_sgd_opts *sgd,
+                                       td_graph *plain, td_graph **out)
+{
+    if (st == TD_OK && sgd->freezes_norms) {
+        td_graph *all = plain;
+        st = td_freeze_norms(all, sgd->frozen, &plain);
+        td_graph_free(all);
+    }
+    if (st == TD_OK && sgd->is_scaled) {
+        st = td_guard_statistics(plain, sgd, out);
+        td_graph_free(plain);
+    } else {
+        *out = plain;
+    }
+    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
+}
+
+/* --- detectors -------------------------------------------------------------------------------- */
+
+/* emits the outputs loss_class and loss_box; returns their sum */
+static td_value *detector_loss(td_builder *b, td_detector detector, td_value *codes,
+                               td_value *scores, td_value *targets, td_value *labels)
+{
+    td_value *of_class, *of_box;
+    if (detector == TD_DETECTOR_SSD300) {
+        of_class = td_multibox_class_loss(b, scores, labels, NULL);
+        of_box = td_huber_box_loss(b, codes, targets, labels, "per_picture=true");
+    } else {
+        of_class = td_sigmoid_focal_loss(b, scores, labels, NULL);
+        of_box = td_huber_box_loss(b, codes, targets, labels, NULL);
+    }
+    td_output(b, "loss_class", of_class);
+    td_output(b, "loss_box", of_box);
+    return td_add(b, of_class, of_box);
+}
+
+static td_status plain_detector_graph(const td_model_opts *model, int batch, int size,
+                                      const td_sgd_opts *sgd, td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    td_sgd_opts kernels = *sgd;
+    td_value *images = image_input(b, batch, size, model->dtype), *codes, *scores;
+    td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
+    td_detector_forward(b, model, images, true, &codes, &scores);
+    if (td_build_ok(b)) {
+        const int64_t rows[3] = { batch, codes->type.dim[1], 4 };
+        td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, rows));
+        td_value *boxes = td_input(b, "targets", td_type_of(codes->type.dtype, 3, rows));
+        const td_detector kind = (td_detector)td_model_detector(model);
+        td_value *loss = detector_loss(b, kind, codes, scores, boxes, labels);
+        kernels.decay_rule = TD_DECAY_KERNELS;
+        if (td_build_ok(b))
+            td_add_updates(b, loss, lr, &kernels);
+        td_output(b, "loss", loss);
+    }
+    return td_build_end(b, out);
+}
+
+td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                                     td_graph **out)
+{
+    int size;
+    td_graph *plain = NULL;
+    *out = NULL;
+    TD_TRY(td_model_image_size(model, &size));
+    const td_status st = plain_detector_graph(model, batch, size, sgd, &plain);
+    return finish_training_graph(st, size, sgd, plain, out);
+}
+
+/* --- either ----------------------------------------------------------------------------------- */
+
+td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+                            td_graph **out)
+{
+    int size;
+    td_graph *plain = NULL;
+    *out = NULL;
+    if (td_model_detector(model))
+        return td_detector_training_graph(model, batch, sgd, out);
+    TD_TRY(td_model_image_size(model, &size));
+    const td_status st = plain_training_graph(model, batch, size, sgd, &plain);
+    return finish_training_graph(st, size, sgd, plain, out);
+}
+
+/* --- a graph that judges ---------------------------------------------------------------------- */
+
+td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
+                           td_graph **out)
+{
+    int size;
+    *out = NULL;
+    if (td_model_detector(model))
+        return td_model_graph(model, batch, false, out);
+    TD_TRY(td_model_image_size(model, &size));
+
+    td_builder *b = td_build_begin();
+    td_value *images = image_input(b, batch, size, model->dtype);
+    td_value *logits = td_model_forward(b, model, images, false);
+    if (td_build_ok(b)) {
+        if (has_labels)
+            td_output(b, "losses",
+                      td_softmax_cross_entropy(b, logits, targets(b, batch, logits, smoothing)));
+        else
+            td_output(b, "probabilities", td_softmax(b, logits));
+        td_output(b, "logits", logits);
+    }
+    td_status st = td_build_end(b, out);
+    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
+}

@@ -1,0 +1,80 @@
+/*
+ * options/field_parts.h -- what field.c, options.c and options_help.c share; nobody else's business
+ */
+#ifndef TD_OPTIONS_FIELD_PARTS_H
+#define TD_OPTIONS_FIELD_PARTS_H
+
+#include "options/field.h"
+
+/** Equal, with '_' and '-' the same. */
+bool td_name_equal(const char *a, size_t n_a, const char *b, size_t n_b);
+
+/**
+ * Walk over a list "a|b|c": returns the next piece and its length, NULL at the end.  Start with
+ * *rest = list; a NULL list is empty.
+ */
+const char *td_name_next(const char **rest, size_t *n);
+
+/** "1 to 65536", "0 or more", "any"; the names of an ENUM, "a, b, c"; "" for BOOL and TEXT. */
+void td_field_range(const td_field *f, td_text *out);
+
+/** How many edits between `wrong` and `name` still look like a slip; false when too many. */
+bool td_name_is_near(const char *wrong, const char *name, int *distance);
+
+/** A real in the fewest digits that read back as the same. */
+void td_real_print(double x, td_text *out);
+
+/* --- rows of several tables ------------------------------------------------------------------ */
+
+/** Has the row a member, or is it one of the four kinds that have none? */
+bool td_field_has_member(const td_field *f);
+
+/** All zero but `group` is a start. */
+typedef struct {
+    const td_field_group *group;
+    const td_field *field; /* the present row */
+    const char *title;     /* what it stands under */
+    bool is_started;
+} td_row_walk;
+
+/** The next row with a member; false at the end. */
+bool td_row_next(td_row_walk *w);
+
+/** Is this the first row under its title for which `wanted` holds? */
+bool td_row_opens_title(const td_field_group *groups, const td_row_walk *at,
+                        bool (*wanted)(const td_row_walk *));
+
+/** An option that was found: its row, its struct, and whether "no-" stood before its name. */
+typedef struct {
+    const td_field *field;
+    void *base;
+    bool is_negated;
+} td_option;
+
+/** By any spelling, exactly; a row of kind ALIAS is followed. */
+bool td_option_find(const td_field_group *groups, const char *name, size_t n, td_option *out);
+
+/**
+ * TD_EUSAGE with the nearest spelling.  `word` is what the user wrote, up to '='; `dashes` false: a
+ * name in a config file.
+ */
+TD_CHECKED td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes);
+
+/** Set it from text; what is accepted does nothing, what is refused says why (TD_EUSAGE). */
+TD_CHECKED td_status td_option_set(const td_option *o, const char *value, td_arena *arena,
+                                   const char *subject);
+
+/** "--batch-size" of "batch_size", "-b" of "b", "--no-x" when negated. */
+#define TD_OPTION_BYTES 80
+void td_option_spell(const char *name, size_t n, bool is_negated, char out[TD_OPTION_BYTES]);
+
+/** What a page shows for the value, "N", "FILE"; "" for a BOOL. */
+const char *td_field_meta(const td_field *f);
+
+/** Does the pages' row read "[no-]"? */
+bool td_field_has_no(const td_field *f);
+
+/** "pictures in a step (default 256, 1 to 65536)" */
+void td_field_meaning(const td_field *f, td_text *out);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * profiler/exponent_stats.h -- how large the numbers of a tensor are, and what a half type would
+ * lose
+ *
+ *     td_magnitudes m;
+ *     TD_TRY(td_magnitudes_count(&type, data, &m));
+ *     ... m.n_over[TD_HALF_FP16] of m.n elements do not fit into fp16 ...
+ *
+ * The bounds are those of mixed-precision training: NVIDIA's "Training with Mixed Precision" draws
+ * the same histogram of a network's gradients.
+ */
+#ifndef TD_PROFILER_EXPONENT_STATS_H
+#define TD_PROFILER_EXPONENT_STATS_H
+
+#include "tandem/program.h"
+
+/* The half types, and where their ranges end. */
+typedef enum { TD_HALF_FP16, TD_HALF_BF16, TD_N_HALF } td_half_type;
+
+typedef struct {
+    const char *name;      /* "fp16" */
+    double largest;        /* finite */
+    int normal, subnormal; /* the smallest ones are 2^normal and 2^subnormal */
+} td_half_range;
+
+extern const td_half_range td_half_ranges[TD_N_HALF];
+
+/* Exponents of float32: bin i counts 2^(i + TD_EXPONENT_MIN) <= |x| < twice that. */
+#define TD_EXPONENT_MIN  (-149)
+#define TD_EXPONENT_MAX  127
+#define TD_EXPONENT_BINS (TD_EXPONENT_MAX - TD_EXPONENT_MIN + 1)
+
+/* Exact counts; the padding of a layout is left out. */
+typedef struct {
+    int64_t n, n_zero, n_infinite, n_nan;
+    double largest;                     /* finite magnitude; 0 where there is none */
+    int64_t n_over[TD_N_HALF];          /* above the type's largest; infinite ones are */
+    int64_t n_lost[TD_N_HALF];          /* not zero, below its smallest subnormal */
+    int64_t n_below_normal[TD_N_HALF];  /* not zero, below its smallest normal; lost ones are */
+    int64_t exponent[TD_EXPONENT_BINS]; /* of what is finite and not zero */
+} td_magnitudes;
+
+/**
+ * Count the elements of `data`, which lies as `type` says; float64 is rounded to float32 first.
+ * TD_EARG: no float type; TD_ENOMEM.
+ */
+td_status td_magnitudes_count(const td_type *type, const void *data, td_magnitudes *out) TD_CHECKED;
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * profiler/trace.h -- the last steps of a run, kernel by kernel, for a viewer
+ *
+ *     td_trace *t;
+ *     TD_TRY(td_trace_open("trace.json", "train resnet50", program, &t));
+ *     ...  td_program_run(program);  td_trace_step(t, &step);  ...
+ *     return td_trace_close(t, st);
+ *
+ * The file is in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing
+ * show; docs/formats.md says what is in it.  It is written at the end, whole or not at all.
+ */
+#ifndef TD_PROFILER_TRACE_H
+#define TD_PROFILER_TRACE_H
+
+#include "tandem/program.h"
+
+typedef struct td_trace td_trace;
+
+/* A step that has just ended; its kernels ran between begin and end. */
+typedef struct {
+    int64_t step;             /* of this run, from 1; less: warm-up */
+    int64_t epoch, iteration; /* epoch -1: there is none */
+    int64_t begin_ns, end_ns;
+    int64_t wait_ns; /* for the batch, just before begin_ns; 0: none */
+    double decode_s; /* that all workers spent on the batch */
+    double loss;     /* NaN: there is none */
+} td_trace_place;
+
+/**
+ * Switch the timing of `p` (borrowed) on and get ready to keep its last steps.  `what` names the
+ * run and is copied.  Where `path` is NULL so is *out.  TD_ENOMEM; TD_EIO: `path` cannot be
+ * written.
+ */
+td_status td_trace_open(const char *path, const char *what, td_program *p,
+                        td_trace **out) TD_CHECKED;
+
+/** Steps that are kept: as many as the file has room for. */
+int td_trace_room(const td_trace *t);
+
+/** Keep the times of the run that has just ended.  Allocates nothing.  NULL is fine. */
+void td_trace_step(td_trace *t, const td_trace_place *at);
+
+/** Something else that was done, now ended: "validate", a literal.  NULL is fine. */
+void td_trace_span(td_trace *t, const char *name, int64_t begin_ns);
+
+/**
+ * Write the file and let go of `t`.  `st` is how the run ended and is returned, with its message,
+ * unless it is TD_OK and writing fails: TD_EIO, TD_ENOMEM.  A run that failed before its first step
+ * leaves no file.  NULL is fine.
+ */
+td_status td_trace_close(td_trace *t, td_status st) TD_CHECKED;
+
+#endif

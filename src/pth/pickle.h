@@ -1,0 +1,114 @@
+/*
+ * pth/pickle.h -- Python's pickles, as far as PyTorch's weight files need them
+ *
+ * A pickle is a program for a machine with a stack and a memo; Python's own reader calls whatever
+ * it names.  This one has a fixed table of opcodes and a fixed table of names (pickle_names.c), and
+ * calls nothing: every opcode and every name only makes a value of the kinds below.  All else is
+ * refused with its name and the byte where it stands.
+ *
+ *     td_pickle *p;
+ *     TD_TRY(td_pickle_load(bytes, n, 0, "w.pth", &p));
+ *     const td_pvalue *v = td_pickle_get(td_pickle_root(p), "state_dict");
+ *     td_pickle_free(p);
+ *
+ * Values can form loops (a list in itself is one): walk to a fixed depth only.
+ */
+#ifndef TD_PTH_PICKLE_H
+#define TD_PTH_PICKLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tandem/types.h"
+
+#define TD_PICKLE_RANK_MAX 8
+
+typedef enum {
+    TD_PICKLE_NONE,
+    TD_PICKLE_BOOL,
+    TD_PICKLE_INT,
+    TD_PICKLE_REAL,
+    TD_PICKLE_TEXT,
+    TD_PICKLE_TUPLE,
+    TD_PICKLE_LIST,
+    TD_PICKLE_DICT,
+    TD_PICKLE_NAME,    /* of the table: a class or a function */
+    TD_PICKLE_STORAGE, /* where a tensor's elements are */
+    TD_PICKLE_TENSOR,
+    TD_PICKLE_OPAQUE, /* known by name, never looked into: a numpy scalar, a device, ... */
+} td_pickle_kind;
+
+typedef struct td_pvalue td_pvalue;
+typedef struct td_pickle_name td_pickle_name;
+
+typedef struct {
+    const char *bytes; /* in the pickle; not terminated */
+    size_t len;
+} td_ptext;
+
+typedef struct {
+    td_pvalue **at; /* of a dict: key, value, key, value */
+    size_t n, cap;
+} td_plist;
+
+typedef struct {
+    const td_pickle_name *type; /* its class */
+    td_ptext key;
+    int64_t n; /* elements */
+} td_pstorage;
+
+/** offset and strides in elements; checked: every element lies in the storage. */
+typedef struct {
+    const td_pvalue *storage;
+    td_dtype dtype;   /* TD_DT_NONE: one that nothing here computes with */
+    const char *type; /* its name in the file, for messages */
+    int64_t offset;
+    int rank;
+    int64_t dim[TD_PICKLE_RANK_MAX], stride[TD_PICKLE_RANK_MAX];
+    int64_t n; /* elements */
+} td_ptensor;
+
+struct td_pvalue {
+    td_pickle_kind kind;
+    td_pvalue *next; /* all of a pickle */
+    union {
+        int64_t whole; /* and BOOL */
+        double real;
+        td_ptext text;
+        td_plist list; /* TUPLE, LIST, DICT */
+        const td_pickle_name *name;
+        td_pstorage storage;
+        td_ptensor tensor;
+    };
+};
+
+typedef struct td_pickle td_pickle;
+
+/**
+ * Read the pickle that starts at `at`.  `bytes` is borrowed until td_pickle_free: texts lie in it.
+ *
+ *   TD_EFORMAT       malformed: the message has the byte
+ *   TD_EUNSUPPORTED  an opcode or a name outside the tables
+ *   TD_ELIMIT        more than 1,000,000 values, 100,000 deep, memo numbers above 1,000,000
+ *   TD_ENOMEM
+ */
+TD_CHECKED td_status td_pickle_load(const void *bytes, size_t n_bytes, size_t at, const char *what,
+                                    td_pickle **out);
+void td_pickle_free(td_pickle *p);
+
+const td_pvalue *td_pickle_root(const td_pickle *p);
+const td_pvalue *td_pickle_values(const td_pickle *p); /* all of them, by ->next */
+size_t td_pickle_end(const td_pickle *p);              /* the byte after it */
+
+/** Value of a text key in a dict, the last when there are several; NULL: no dict, or not there. */
+const td_pvalue *td_pickle_get(const td_pvalue *dict, const char *key);
+
+/** Is it this text? */
+bool td_pvalue_is(const td_pvalue *v, const char *text);
+
+/** "a tuple", "a tensor" */
+const char *td_pickle_kind_name(td_pickle_kind kind);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * pth/zip.h -- entries of a zip archive that are stored as they are
+ *
+ * libzip reads the directory and the entries; before it sees a byte, the layout is checked here:
+ * the directory ends where its end record says, and no two entries share a byte of the file, which
+ * libzip does not ask.  Entries that are compressed or encrypted are refused, so that an archive
+ * never yields more bytes than it has.  So are names that mean another folder, and the same name
+ * twice.
+ *
+ *     td_zip *z;
+ *     TD_TRY(td_zip_open(&blob, &z));
+ *     size_t i;
+ *     if (td_zip_find(z, "archive/data.pkl", &i))
+ *         TD_OUT(td_zip_read(z, i, to));        td_zip_bytes(z, i) of them
+ *     td_zip_close(z);
+ */
+#ifndef TD_PTH_ZIP_H
+#define TD_PTH_ZIP_H
+
+#include <stdbool.h>
+
+#include "io/blob.h"
+
+typedef struct td_zip td_zip;
+
+/**
+ * `b` is borrowed until td_zip_close.
+ *
+ *   TD_EFORMAT       malformed, overlapping, a name twice, a name with ".."
+ *   TD_EUNSUPPORTED  an entry is compressed or encrypted
+ *   TD_ELIMIT        more than 100,000 entries
+ *   TD_EIO, TD_ENOMEM
+ */
+TD_CHECKED td_status td_zip_open(const td_blob *b, td_zip **out);
+void td_zip_close(td_zip *z);
+
+size_t td_zip_count(const td_zip *z);
+const char *td_zip_name(const td_zip *z, size_t i);
+uint64_t td_zip_bytes(const td_zip *z, size_t i); /* at most the file's own size */
+bool td_zip_find(const td_zip *z, const char *name, size_t *i);
+
+/** A whole entry; its CRC is checked: TD_EFORMAT "... was damaged". */
+TD_CHECKED td_status td_zip_read(td_zip *z, size_t i, void *to);
+
+#endif

@@ -1,0 +1,723 @@
+/*
+ * preset.c -- names to settings
+ *
+ *   1. What is asked for: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
+ *   2. The sections of the table that they name, merged; what is missing is an error that lists
+ *      what exists.
+ *   3. The settings go through the same door as a configuration file's.
+ */
+#include "recipes/preset.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "base/yaml.h"
+#include "inference/inputs.h"
+#include "options/field.h"
+#include "pass/amp.h"
+#include "recipes/pipeline.h"
+
+#define TABLE_BYTES ((size_t)1 << 20)
+#define EDITION     "2019-12"
+#define PART_BYTES  64
+
+/* what is asked for; "" where nothing is said */
+typedef struct {
+    char model[PART_BYTES], platform[PART_BYTES], precision[PART_BYTES], mode[PART_BYTES];
+    char epochs[PART_BYTES];
+    bool is_2019;
+} choice;
+
+typedef struct {
+    const char *path; /* names the table in messages */
+    td_yaml *doc;
+} table;
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static td_status open_table(const char *cfg_file, table *out)
+{
+    char *text = NULL;
+    size_t n = strlen(td_preset_table);
+    out->path = cfg_file ? cfg_file : "the built-in presets";
+    if (!cfg_file)
+        return td_yaml_parse(td_preset_table, n, out->path, &out->doc);
+    TD_TRY(td_file_read(cfg_file, TABLE_BYTES, &text, &n));
+    td_status st = td_yaml_parse(text, n, cfg_file, &out->doc);
+    td_free(text);
+    return st;
+}
+
+/* a list in the place of a map has no keys */
+static const char *key_of(const td_yaml *map, size_t i)
+{
+    const char *key = td_yaml_key(map, i);
+    return key ? key : "-";
+}
+
+static void add_names(const td_yaml *map, td_text *out)
+{
+    for (size_t i = 0; i < td_yaml_count(map); i++)
+        td_text_add(out, "%s%s", i ? ", " : "", key_of(map, i));
+}
+
+static const td_yaml *find_any_case(const td_yaml *map, const char *name, const char **key)
+{
+    for (size_t i = 0; i < td_yaml_count(map); i++) {
+        *key = td_yaml_key(map, i);
+        if (*key && strcasecmp(*key, name) == 0)
+            return td_yaml_member(map, i);
+    }
+    return NULL;
+}
+
+/* the section of a name; TD_EUSAGE lists the names that there are */
+static td_status pick(const table *t, const td_yaml *map, const char *what, const char *name,
+                      const char *where, const td_yaml **out)
+{
+    const char *key;
+    td_text names = { 0 };
+    *out = find_any_case(map, name, &key);
+    if (*out)
+        return TD_OK;
+    add_names(map, &names);
+    td_status st = td_text_status(&names);
+    if (st == TD_OK)
+        st = td_error(TD_EUSAGE, "%s: there is no %s '%s'%s, there %s %s", t->path, what, name,
+                      where, td_yaml_count(map) ? "are" : "is", names.len ? names.data : "none");
+    td_text_release(&names);
+    return st;
+}
+
+static const td_yaml *edition(const table *t, const choice *c)
+{
+    return c->is_2019 ? td_yaml_get(t->doc, EDITION) : t->doc;
+}
+
+/* --- what is asked for ------------------------------------------------------------------------ */
+
+static bool is_number(const char *s)
+{
+    return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+static bool has(const td_yaml *map, const char *name)
+{
+    const char *key;
+    return find_any_case(map, name, &key) != NULL;
+}
+
+static void keep(char to[PART_BYTES], const char *word)
+{
+    snprintf(to, PART_BYTES, "%s", word);
+}
+
+/* a part is named once: "resnet50/AMP/FP32" wants two things at a time */
+static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
+{
+    if (*to)
+        return td_error(TD_EUSAGE, "--preset: '%s' and '%s' are two %s, wanted one", to, part,
+                        what);
+    keep(to, part);
+    return TD_OK;
+}
+
+/* a part of --preset after the model says by itself what it is */
+static td_status take_part(const table *t, const char *part, choice *c)
+{
+    const td_yaml *ed = edition(t, c);
+    if (strcmp(part, EDITION) == 0 && td_yaml_get(t->doc, EDITION))
+        return TD_OK; /* is_edition_named has seen it */
+    if (is_number(part))
+        return keep_one(c->epochs, part, "numbers of epochs");
+    if (has(td_yaml_get(ed, "platform"), part))
+        return keep_one(c->platform, part, "platforms");
+    if (has(td_yaml_get(ed, "precision"), part))
+        return keep_one(c->precision, part, "precisions");
+    if (has(td_yaml_get(ed, "mode"), part))
+        return keep_one(c->mode, part, "modes");
+    return td_error(TD_EUSAGE,
+                    "--preset: '%s' is no platform, precision, mode or number of epochs; "
+                    "'--preset list' shows what there is",
+                    part);
+}
+
+static bool is_edition_named(const char *preset)
+{
+    return strstr(preset, "/" EDITION) != NULL;
+}
+
+static td_status take_preset(const table *t, const char *preset, choice *c)
+{
+    char part[PART_BYTES];
+    const char *s = preset;
+    c->is_2019 = is_edition_named(preset);
+    for (int i = 0; *s; i++) {
+        size_t n = strcspn(s, "/");
+        if (n == 0 || n >= sizeof part)
+            return td_error(TD_EUSAGE, "--preset: '%.80s' has an empty or overlong part", preset);
+        snprintf(part, sizeof part, "%.*s", (int)n, s);
+        if (i == 0)
+            keep(c->model, part);
+        else
+            TD_TRY(take_part(t, part, c));
+        s += n;
+        if (*s == '/' && *++s == '\0')
+            return td_error(TD_EUSAGE, "--preset: '%.80s' has an empty or overlong part", preset);
+    }
+    return *c->model ? TD_OK : td_error(TD_EUSAGE, "--preset: no model is named");
+}
+
+/* the launcher's word for --precision; bf16 and auto are mixed precision too */
+static const char *precision_word(const td_amp_opts *o)
+{
+    switch (o->precision) {
+    case TD_PRECISION_FP32:
+        return "FP32";
+    case TD_PRECISION_TF32:
+    case TD_PRECISION_TF32_EMULATED:
+        return "TF32";
+    case TD_PRECISION_FP16:
+        return "FP16";
+    case TD_PRECISION_BF16:
+    case TD_PRECISION_AMP:
+        return "AMP";
+    default:
+        return o->amp ? "AMP" : "";
+    }
+}
+
+/* Is --model the name of a network in the table, and no file? */
+static bool is_model_name(const table *t, const char *model)
+{
+    return model && (!td_path_exists(model) || td_path_is_folder(model)) &&
+           (has(td_yaml_get(t->doc, "models"), model) || td_text_starts(model, "efficientnet"));
+}
+
+static td_status choose(const table *t, const td_train_opts *o, choice *c)
+{
+    *c = (choice){ .model = "" };
+    if (o->launch.preset)
+        TD_TRY(take_preset(t, o->launch.preset, c));
+    if (!*c->model && is_model_name(t, o->model.model))
+        keep(c->model, o->model.model);
+    if (!*c->platform && o->launch.platform)
+        keep(c->platform, o->launch.platform);
+    if (!*c->mode && o->launch.mode)
+        keep(c->mode, o->launch.mode);
+    if (!*c->precision)
+        keep(c->precision, precision_word(&o->amp));
+    if (strcmp(c->precision, "FP16") == 0 && !has(td_yaml_get(edition(t, c), "precision"), "FP16"))
+        keep(c->precision, "AMP");
+    return TD_OK;
+}
+
+/* --- merging ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    td_map lines; /* name, with '_' -> the node that holds the value and knows its line */
+    const table *table;
+} settings;
+
+static td_status put(settings *s, const char *name, const td_yaml *y)
+{
+    char plain[PART_BYTES];
+    if (!td_yaml_text(y))
+        return td_error(TD_EFORMAT, "%s: line %d: '%s' is no single value", s->table->path,
+                        td_yaml_line(y), name);
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *p = plain; *p; p++)
+        if (*p == '-')
+            *p = '_';
+    union {
+        const td_yaml *in;
+        void *out;
+    } node = { .in = y };
+    return td_map_set(&s->lines, plain, node.out);
+}
+
+static td_status merge(settings *s, const td_yaml *section)
+{
+    if (td_yaml_kind_of(section) != TD_YAML_MAP)
+        return td_error(TD_EFORMAT, "%s: line %d: found no settings", s->table->path,
+                        td_yaml_line(section));
+    for (size_t i = 0; i < td_yaml_count(section); i++)
+        TD_TRY(put(s, td_yaml_key(section, i), td_yaml_member(section, i)));
+    return TD_OK;
+}
+
+static td_status merge_named(settings *s, const td_yaml *ed, const char *kind, const char *name)
+{
+    const td_yaml *section;
+    if (!*name)
+        return TD_OK;
+    TD_TRY(pick(s->table, td_yaml_get(ed, kind), kind, name, "", &section));
+    return merge(s, section);
+}
+
+/* the row of a machine, or the rule of thumb's where no machine is named */
+static td_status merge_model(settings *s, const choice *c)
+{
+    const td_yaml *ed = edition(s->table, c), *section = td_yaml_get(s->table->doc, "rule");
+    char where[3 * PART_BYTES];
+    if (*c->platform) {
+        TD_TRY(pick(s->table, td_yaml_get(ed, "models"), "model", c->model, "", &section));
+        snprintf(where, sizeof where, " for '%s'", c->model);
+        TD_TRY(pick(s->table, section, "platform", c->platform, where, &section));
+        snprintf(where, sizeof where, " for '%s' on '%s'", c->model, c->platform);
+        TD_TRY(pick(s->table, section, "precision", c->precision, where, &section));
+    } else {
+        TD_TRY(pick(s->table, section, "model", c->model, "", &section));
+    }
+    return merge(s, section);
+}
+
+/* "50-epoch scripts for resnet50" only */
+static td_status merge_epochs(settings *s, const choice *c)
+{
+    const td_yaml *section, *all = td_yaml_get(s->table->doc, "epochs");
+    if (!*c->epochs)
+        return TD_OK;
+    if (strcmp(c->epochs, "50") == 0 && strcasecmp(c->model, "resnet50") != 0)
+        return td_error(TD_EUSAGE, "there is no recipe of 50 epochs for '%s', there are 90, 250",
+                        c->model);
+    TD_TRY(pick(s->table, all, "recipe of this number of epochs", c->epochs,
+                " (--epochs takes any)", &section));
+    return merge(s, section);
+}
+
+static td_status check_complete(const choice *c, const td_train_opts *o)
+{
+    if (td_text_starts(c->model, "efficientnet"))
+        return td_error(TD_EUSAGE,
+                        "'%s': EfficientNet is not among the networks of this program; "
+                        "presets are there for resnet50, resnext101-32x4d and "
+                        "se-resnext101-32x4d",
+                        c->model);
+    if (!*c->model && o->model.model)
+        return td_error(TD_EUSAGE,
+                        "--model: '%s' is no network of the presets ('--preset list' shows them), "
+                        "nor a file",
+                        o->model.model);
+    if (!*c->model)
+        return td_error(TD_EUSAGE, "--platform and --cfg_file need --model: 'resnet50'");
+    if (*c->platform && !*c->precision)
+        return td_error(TD_EUSAGE, "'%s' on '%s' needs a precision: --precision AMP, FP32 or TF32",
+                        c->model, c->platform);
+    if ((o->launch.cfg_file || c->is_2019) && !*c->platform)
+        return td_error(TD_EUSAGE, "%s needs --platform: 'DGX1V', ...",
+                        c->is_2019 ? "a preset of 2019-12" : "--cfg_file");
+    return TD_OK;
+}
+
+/* --- what a setting means here ---------------------------------------------------------------- */
+
+static bool is_true(const settings *s, const char *name)
+{
+    const char *text = td_yaml_text(td_map_get(&s->lines, name));
+    return text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "yes") == 0 ||
+                    strcasecmp(text, "on") == 0);
+}
+
+static td_status set(const settings *s, const td_field_group *groups, const char *name,
+                     const td_yaml *y, td_arena *arena)
+{
+    const char *value = td_yaml_text(y);
+    if (td_yaml_is_null(y))
+        return TD_OK; /* None: as if it were not there */
+    if (strcmp(name, "save_checkpoints") == 0) {
+        name = "no_checkpoints";
+        value = is_true(s, "save_checkpoints") ? "false" : "true";
+    }
+    TD_TRY_MSG(td_options_set(groups, name, value, arena), "%s: line %d", s->table->path,
+               td_yaml_line(y));
+    return TD_OK;
+}
+
+/* since 2022 the reference's scale always adapts, and --static-loss-scale is where it starts */
+static td_status set_scaler(const settings *s, const td_field_group *groups, td_arena *arena)
+{
+    if (!is_true(s, "amp") || !td_map_has(&s->lines, "static_loss_scale") ||
+        td_map_has(&s->lines, "dynamic_loss_scale"))
+        return TD_OK;
+    TD_TRY(td_options_set(groups, "dynamic_loss_scale", "true", arena));
+    return td_options_set(groups, "loss_scaler", "nvidia", arena);
+}
+
+/* "amp: false" alone would leave the precision to the environment */
+static td_status set_precision(const choice *c, const td_field_group *groups, td_arena *arena)
+{
+    if (strcasecmp(c->precision, "FP32") == 0 || strcasecmp(c->precision, "TF32") == 0)
+        return td_options_set(groups, "precision", c->precision, arena);
+    return TD_OK;
+}
+
+/* a recipe that saves no checkpoints is there to be measured */
+static void note_report(td_train_opts *o, const settings *s)
+{
+    o->launch.keeps_report =
+        td_map_has(&s->lines, "save_checkpoints") && !is_true(s, "save_checkpoints");
+}
+
+/* the rule of thumb for the batch that is asked for: 0.256 for 256 pictures */
+static td_status set_rule(td_train_opts *o, double batch, const td_field_group *groups,
+                          td_arena *arena)
+{
+    char text[40];
+    o->launch.rule_lr = 0.256 * batch / 256;
+    snprintf(text, sizeof text, "%.17g", o->launch.rule_lr);
+    return td_options_set(groups, "lr", text, arena);
+}
+
+/* the line asked for float32: the scale of mixed precision goes too, unless it is said there */
+static td_status set_wide(const td_field_group *groups, td_arena *arena)
+{
+    static const char *const values[][2] = { { "amp", "false" },
+                                             { "fp16", "false" },
+                                             { "static_loss_scale", "-1" },
+                                             { "dynamic_loss_scale", "false" },
+                                             { "loss_scaler", "auto" } };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        TD_TRY(td_options_set(groups, values[i][0], values[i][1], arena));
+    return TD_OK;
+}
+
+static td_status apply(td_train_opts *o, const settings *s, const choice *c,
+                       const td_field_group *groups, td_arena *arena)
+{
+    const double batch = td_train_step_pictures(o);
+    const bool wants_wide = td_amp_is_off(&o->amp); /* nothing but the line has spoken yet */
+    for (size_t i = 0; i < s->lines.n; i++)
+        TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
+    note_report(o, s);
+    TD_TRY(set_scaler(s, groups, arena));
+    TD_TRY(set_precision(c, groups, arena));
+    if (wants_wide)
+        TD_TRY(set_wide(groups, arena));
+    if (*c->model && !*c->platform)
+        TD_TRY(set_rule(o, batch, groups, arena));
+    snprintf(o->launch.name, sizeof o->launch.name, "%s%s%s%s%s%s%s%s", c->model,
+             *c->platform ? "/" : "", c->platform, *c->precision ? "/" : "", c->precision,
+             *c->epochs ? "/" : "", c->epochs, c->is_2019 ? "/" EDITION : "");
+    return TD_OK;
+}
+
+static td_status merge_all(settings *s, const choice *c)
+{
+    const td_yaml *ed = edition(s->table, c);
+    TD_TRY(merge_named(s, ed, "precision", c->precision));
+    TD_TRY(merge_named(s, ed, "platform", c->platform));
+    TD_TRY(merge_model(s, c));
+    TD_TRY(merge_named(s, ed, "mode", *c->mode ? c->mode : "convergence"));
+    return merge_epochs(s, c);
+}
+
+/* --- detectors -------------------------------------------------------------------------------- */
+
+/* the detector that --preset or --arch names: its section, and what follows in --preset */
+static const td_yaml *find_detector(const table *t, const td_train_opts *o, const char **parts)
+{
+    const td_yaml *all = td_yaml_get(t->doc, "detectors");
+    const char *name = o->launch.preset ? o->launch.preset : o->model.arch, *key;
+    char model[PART_BYTES];
+    snprintf(model, sizeof model, "%.*s", (int)strcspn(name, "/"), name);
+    *parts = o->launch.preset ? name + strcspn(name, "/") : "";
+    return o->model.model ? NULL : find_any_case(all, model, &key);
+}
+
+/* "/8gpus/AMP" */
+static td_status merge_parts(settings *s, const td_yaml *detector, const char *parts, choice *c)
+{
+    while (*parts) {
+        char part[PART_BYTES];
+        const td_yaml *config;
+        const size_t n = strcspn(++parts, "/");
+        if (n == 0 || n >= sizeof part)
+            return td_error(TD_EUSAGE, "--preset: it has an empty or overlong part");
+        snprintf(part, sizeof part, "%.*s", (int)n, parts);
+        parts += n;
+        if (has(td_yaml_get(s->table->doc, "precision"), part)) {
+            TD_TRY(keep_one(c->precision, part, "precisions"));
+            continue;
+        }
+        TD_TRY(pick(s->table, detector, "configuration", part, "", &config));
+        TD_TRY(keep_one(c->platform, part, "configurations"));
+        TD_TRY(merge(s, config));
+    }
+    return TD_OK;
+}
+
+/* a configuration's steps take the place of the epochs of its recipe */
+static void note_preset_steps(td_train_opts *o)
+{
+    o->launch.preset_steps = o->num_train_steps;
+    o->launch.preset_lr_steps = o->lr_total_steps;
+    o->launch.preset_warmup = o->warmup;
+    o->epochs = TD_PRESET_OPEN;
+}
+
+/*
+ * What is only known when all options are: the learning rate of SSD320 is for 32 pictures where no
+ * configuration says it, and --epochs takes the place of a configuration's steps.
+ */
+static void leave_open(td_train_opts *o, const settings *s)
+{
+    if (!td_map_has(&s->lines, "lr"))
+        o->lr = TD_PRESET_OPEN;
+    o->launch.preset_steps = 0;
+    if (!td_map_has(&s->lines, "num_train_steps"))
+        return;
+    note_preset_steps(o);
+}
+
+static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *detector,
+                                const char *parts, const td_field_group *groups, td_arena *arena)
+{
+    choice c = { .model = "" };
+    const bool wants_wide = td_amp_is_off(&o->amp);
+    TD_TRY(merge(s, td_yaml_get(detector, "recipe")));
+    TD_TRY(merge_parts(s, detector, parts, &c));
+    for (size_t i = 0; i < s->lines.n; i++)
+        TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
+    if (strcasecmp(c.precision, "AMP") == 0 && !wants_wide)
+        TD_TRY(td_options_set(groups, "amp", "true", arena));
+    TD_TRY(set_precision(&c, groups, arena));
+    leave_open(o, s);
+    note_report(o, s);
+    if (o->launch.preset)
+        snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
+    return TD_OK;
+}
+
+static bool is_tf_mode(const char *mode)
+{
+    static const char *const modes[] = { "train", "train_and_evaluate", "predict",
+                                         "training_benchmark", "inference_benchmark" };
+    for (size_t i = 0; mode && i < sizeof modes / sizeof *modes; i++)
+        if (strcmp(mode, modes[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_ssd300_mode(const char *mode)
+{
+    return strcmp(mode, "training") == 0 || strcmp(mode, "evaluation") == 0 ||
+           strcmp(mode, "benchmark-training") == 0 || strcmp(mode, "benchmark-inference") == 0;
+}
+
+/* modes that are no sections of the table: the job itself knows them */
+static td_status leave_mode(const td_train_opts *o, choice *c)
+{
+    if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
+        return td_error(TD_EUSAGE,
+                        "--mode %s is of SSD300's program, which trains no other network: "
+                        "--arch ssd300 names it, here as well",
+                        c->mode);
+    if (is_tf_mode(c->mode) || is_ssd300_mode(c->mode))
+        *c->mode = '\0';
+    return TD_OK;
+}
+
+static td_status run(const table *t, td_train_opts *o, const td_field_group *groups,
+                     td_arena *arena)
+{
+    choice c;
+    settings s = { .table = t };
+    const char *parts;
+    const td_yaml *detector = find_detector(t, o, &parts);
+    if (detector) {
+        const td_status st = apply_detector(o, &s, detector, parts, groups, arena);
+        td_map_release(&s.lines);
+        return st;
+    }
+    TD_TRY(choose(t, o, &c));
+    bool is_launch = o->launch.preset || o->launch.cfg_file || *c.platform || *c.model;
+    TD_TRY(leave_mode(o, &c));
+    if (!is_launch && !*c.mode)
+        return TD_OK;
+    td_status st = is_launch ? check_complete(&c, o) : TD_OK;
+    if (st == TD_OK)
+        st = is_launch ? merge_all(&s, &c) : merge_named(&s, edition(t, &c), "mode", c.mode);
+    if (st == TD_OK)
+        st = apply(o, &s, &c, groups, arena);
+    td_map_release(&s.lines);
+    return st;
+}
+
+/* the configuration is SSD320's, whatever else names a network */
+static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_group *groups,
+                              td_arena *arena)
+{
+    const char *const path = o->launch.pipeline_config_path, *key;
+    const td_launch_opts said = o->launch;
+    settings s = { .table = t };
+    const td_yaml *d = find_any_case(td_yaml_get(t->doc, "detectors"), "ssd320", &key);
+    td_status st = apply_detector(o, &s, d, "", groups, arena);
+    td_map_release(&s.lines);
+    if (st == TD_OK)
+        st = td_options_set(groups, "label_ids", "keep", arena);
+    if (st == TD_OK)
+        st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
+    if (o->num_train_steps <= 0) /* the training ends where the learning rate does */
+        o->num_train_steps = o->lr_total_steps;
+    o->launch.preset_steps = 0;
+    if (st == TD_OK && o->num_train_steps > 0)
+        note_preset_steps(o);
+    return st;
+}
+
+td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_arena *arena)
+{
+    table t;
+    const td_launch_opts *l = &o->launch;
+    if (l->pipeline_config_path && l->preset)
+        return td_error(TD_EUSAGE, "--preset and --pipeline-config-path exclude each other");
+    if (l->hparams_overrides && !l->pipeline_config_path)
+        return td_error(TD_EUSAGE, "--hparams-overrides belongs to --pipeline-config-path");
+    if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
+        return TD_OK;
+    TD_TRY(open_table(o->launch.cfg_file, &t));
+    td_status st =
+        l->pipeline_config_path ? run_pipeline(&t, o, groups, arena) : run(&t, o, groups, arena);
+    td_yaml_free(t.doc);
+    return st;
+}
+
+/* --- the list --------------------------------------------------------------------------------- */
+
+static const char *value_of(const td_yaml *row, const char *name)
+{
+    const char *text = td_yaml_text(td_yaml_get(row, name));
+    return text ? text : "-";
+}
+
+/* "resnet50/T4/AMP   256   2048   2.048 ..." */
+static void add_recipe(const char *model, const char *platform, const char *precision,
+                       const char *tail, const td_yaml *row, td_text *out)
+{
+    td_text name = { 0 };
+    td_text_add(&name, "%s/%s/%s%s", model, platform, precision, tail);
+    td_text_add(out, "%-44s %6s %6s %7s %-16s %4s\n", td_text_get(&name),
+                value_of(row, "batch_size"), value_of(row, "optimizer_batch_size"),
+                value_of(row, "lr"), value_of(row, "weight_decay"), value_of(row, "warmup"));
+    if (td_text_status(&name) != TD_OK && out->st == TD_OK)
+        out->st = td_text_status(&name);
+    td_text_release(&name);
+}
+
+static void add_models(const td_yaml *models, const char *tail, td_text *out)
+{
+    for (size_t m = 0; m < td_yaml_count(models); m++) {
+        const td_yaml *model = td_yaml_member(models, m);
+        for (size_t p = 0; p < td_yaml_count(model); p++)
+            for (size_t q = 0; q < td_yaml_count(td_yaml_member(model, p)); q++)
+                add_recipe(key_of(models, m), key_of(model, p), key_of(td_yaml_member(model, p), q),
+                           tail, td_yaml_member(td_yaml_member(model, p), q), out);
+    }
+}
+
+/* "ssd320/8gpus" */
+static void add_detectors(const td_yaml *detectors, td_text *out)
+{
+    for (size_t m = 0; m < td_yaml_count(detectors); m++) {
+        const td_yaml *configs = td_yaml_member(detectors, m);
+        for (size_t i = 0; i < td_yaml_count(configs); i++)
+            if (strcmp(key_of(configs, i), "recipe") == 0)
+                td_text_add(out, "%s\n", key_of(detectors, m));
+            else
+                td_text_add(out, "%s/%s\n", key_of(detectors, m), key_of(configs, i));
+    }
+}
+
+static void add_line(const char *head, const td_yaml *map, td_text *out)
+{
+    td_text_add(out, "%s", head);
+    add_names(map, out);
+    td_text_add(out, "\n");
+}
+
+static void add_list(const table *t, td_text *out)
+{
+    const td_yaml *old = td_yaml_get(t->doc, EDITION), *rule = td_yaml_get(t->doc, "rule");
+    if (rule)
+        td_text_add(out,
+                    "MODEL or MODEL/EPOCHS: for any machine, lr 0.256 for every 256 pictures\n");
+    for (size_t i = 0; i < td_yaml_count(rule); i++)
+        td_text_add(out, "%s\n", key_of(rule, i));
+    td_text_add(out, "\n%-44s %6s %6s %7s %-16s %4s\n", "MODEL/PLATFORM/PRECISION", "batch", "step",
+                "lr", "weight decay", "warm-up");
+    add_models(td_yaml_get(t->doc, "models"), "", out);
+    if (old)
+        add_models(td_yaml_get(old, "models"), "/" EDITION, out);
+    add_detectors(td_yaml_get(t->doc, "detectors"), out);
+    td_text_add(out, "\nbatch: pictures at a time; step: pictures in an optimiser step\n");
+    add_line("further parts, epochs: ", td_yaml_get(t->doc, "epochs"), out);
+    add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
+}
+
+/* " resnet50/T4/AMP ..." */
+static void add_recipe_names(const td_yaml *models, const char *tail, td_text *out)
+{
+    for (size_t m = 0; m < td_yaml_count(models); m++) {
+        const td_yaml *model = td_yaml_member(models, m);
+        for (size_t p = 0; p < td_yaml_count(model); p++)
+            for (size_t q = 0; q < td_yaml_count(td_yaml_member(model, p)); q++)
+                td_text_add(out, " %s/%s/%s%s", key_of(models, m), key_of(model, p),
+                            key_of(td_yaml_member(model, p), q), tail);
+    }
+}
+
+td_status td_train_preset_names(char **text)
+{
+    table t;
+    td_text out = { 0 };
+    *text = NULL;
+    TD_TRY(open_table(NULL, &t));
+    const td_yaml *old = td_yaml_get(t.doc, EDITION), *rule = td_yaml_get(t.doc, "rule");
+    const td_yaml *epochs = td_yaml_get(t.doc, "epochs");
+    td_text_add(&out, "list");
+    for (size_t i = 0; i < td_yaml_count(rule); i++) {
+        td_text_add(&out, " %s", key_of(rule, i));
+        for (size_t k = 0; k < td_yaml_count(epochs); k++)
+            td_text_add(&out, " %s/%s", key_of(rule, i), key_of(epochs, k));
+    }
+    add_recipe_names(td_yaml_get(t.doc, "models"), "", &out);
+    if (old)
+        add_recipe_names(td_yaml_get(old, "models"), "/" EDITION, &out);
+    td_yaml_free(t.doc);
+    return td_text_take(&out, TD_OK, text);
+}
+
+td_status td_train_presets(const char *cfg_file, char **text)
+{
+    table t;
+    td_text out = { 0 };
+    *text = NULL;
+    TD_TRY(open_table(cfg_file, &t));
+    add_list(&t, &out);
+    td_yaml_free(t.doc);
+    return td_text_take(&out, TD_OK, text);
+}
+
+const char *td_train_preset_yaml(void)
+{
+    return td_preset_table;
+}
+
+bool td_train_is_preset_model(const td_train_opts *o)
+{
+    table t;
+    if (!o->model.model)
+        return false;
+    if (open_table(o->launch.cfg_file, &t) != TD_OK)
+        return false;
+    bool is_name = is_model_name(&t, o->model.model);
+    td_yaml_free(t.doc);
+    return is_name;
+}

@@ -1,0 +1,25 @@
+/*
+ * recipes/stored_options.h -- the options that a checkpoint gives to the run that resumes from it
+ *
+ * A checkpoint may come from anybody, so it decides how a training goes on and nothing else: no
+ * file or folder, read or written, is ever named by a checkpoint.  (td_train_stored_options, in
+ * tandem/train.h, returns the options that are taken.)
+ */
+#ifndef TD_RECIPES_STORED_OPTIONS_H
+#define TD_RECIPES_STORED_OPTIONS_H
+
+#include "io/safetensors.h"
+#include "options/field.h"
+#include "tandem/train.h"
+
+/** May a checkpoint set the option of this row of td_train_groups? */
+bool td_option_is_stored(const td_field *f);
+
+/**
+ * One warning naming the paths that checkpoint `t`, read from `path`, was made with and that `opts`
+ * leaves at their defaults.  TD_EFORMAT, TD_ENOMEM: its options cannot be read.
+ */
+TD_CHECKED td_status td_stored_paths_warn(const td_tensors *t, const char *path,
+                                          const td_train_opts *opts);
+
+#endif

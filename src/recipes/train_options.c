@@ -1,0 +1,659 @@
+/*
+ * train_options.c -- the options of all jobs: names, defaults, ranges, one line of help each
+ *
+ * Names and defaults are those of NVIDIA's DeepLearningExamples (classification, main.py of 2024;
+ * the spellings of 2019 are aliases), so that a script written for it keeps working.
+ */
+#include "tandem/train.h"
+
+#include "base/status.h"
+#include "data/sizes.h"
+#include "evaluation/evaluator.h"
+#include "loggers/run_logger.h"
+#include "options/field.h"
+#include "options/rows.h"
+#include "pass/amp.h"
+
+static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
+                                        "dali-cpu",       "dali-gpu",           NULL };
+static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
+static const char *const norms[] = { "torch", "tf", NULL };
+static const char *const shuffles[] = { "permutation", "buffer", NULL };
+static const char *const samplers[] = { "dealt", "padded", NULL };
+static const char *const decodes[] = { "exact", "fast", NULL };
+const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
+static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
+static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
+static const char *const label_ids[] = { "dense", "keep", NULL };
+static const char *const mixup_modes[] = { "batch", "sample", NULL };
+static const char *const decay_rules[] = { "code", "readme", NULL };
+static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
+static const char *const augmentations[] = { "none", "autoaugment", NULL };
+static const char *const memory_formats[] = { "nchw|channels_first", "nhwc|channels_last", NULL };
+static const char *const jits[] = { "no", "script", NULL };
+static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
+const char *const td_tune_names[] = { "off", "cached", "full", NULL };
+static const char *const iter_units[] = { "batch", NULL };
+static const char *const log_formats[] = { "plain", "dll", NULL };
+static const char *const raport_names[] = { "pytorch", "tf", NULL };
+static const char *const modes[] = { "training", "inference", "data", "op", "allreduce", NULL };
+
+#define MANY 1e12 /* no real limit: images, steps, iterations */
+
+enum { AMP_STATS_EVERY = 100 };
+
+/* clang-format off */
+
+/* rows that several jobs have, each for its own struct */
+#define PASS_ROWS(T) \
+    TD_TEXT   (T, skip_passes, NULL, "LIST", \
+               "passes to leave out, 'fuse,layout'"), \
+    TD_TEXT   (T, dump_after, NULL, "LIST", "passes whose result is logged, or 'all'")
+
+#define LOG_ROW(T) \
+    TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
+
+/* how a run is told, besides --raport-file */
+#define REPORT_ROWS(T) \
+    TD_ENUM   (T, log_format, 0, log_formats, \
+               "lines of progress: ours, or those of the reference programs"), \
+    TD_BOOL   (T, raport_compat, false, \
+               "report as the reference: means of rates, waits with the logging in them"), \
+    TD_ENUM   (T, raport_names, 0, raport_names, \
+               "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
+    TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
+               "first iterations that TensorFlow's times leave out; -1: as its program does")
+
+/* TensorFlow's configuration of a detector, for jobs that do not train */
+#define PIPELINE_ROWS(T) \
+    TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
+               "network and image size of a detector's pipeline.config"), \
+    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", "other values of its fields")
+
+static const td_field input_fields[] = {
+    TD_TEXT   (td_input_opts, data, NULL, "PATH",
+               "folder of train/ and val/, or a .safetensors; same as DATA"),
+    TD_ENUM   (td_input_opts, data_backend, 0, backends,
+               "where pictures come from; dali-cpu and dali-gpu: a folder, by DALI's rules"),
+    TD_ENUM   (td_input_opts, interpolation, 0, td_interpolation_names, "of the resize"),
+    TD_ENUM   (td_input_opts, crop, 0, crops,
+               "whose rules crop and resize; auto: torchvision's, or of the back end"),
+    TD_BOOL   (td_input_opts, antialias, false,
+               "average what shrinks: torchvision's rule, not dali's but for triangular"),
+    TD_BOOL_AS(td_input_opts, no_antialias, "no-antialias", NULL, false,
+               "take what stands at a place instead"),
+    TD_ENUM   (td_input_opts, normalization, 0, norms, "whose means and deviations"),
+    TD_ENUM   (td_input_opts, augmentation, 0, augmentations,
+               "of training pictures besides crop and flip"),
+    TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 1024, NULL,
+               "decoding threads; 0: chosen"),
+    TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "batches prepared ahead"),
+    TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "share of the pictures that may be unreadable"),
+    TD_BOOL   (td_input_opts, ignore_orientation, false,
+               "leave EXIF-rotated pictures as they are stored"),
+    TD_ENUM   (td_input_opts, decode, 0, decodes,
+               "of training JPEGs; exact: as PIL, to the bit; fast: reduced size, plain colours"),
+    TD_BOOL   (td_input_opts, exact_decode, false, "the same as --decode exact"),
+    TD_TITLE_BEHIND("Boxes"),
+    TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
+               "detectors: COCO instances; default: where data sets have them"),
+    TD_TEXT   (td_input_opts, val_annotations, NULL, "FILE",
+               "detectors: the same for validation while training"),
+    TD_ENUM   (td_input_opts, label_ids, 0, label_ids,
+               "detectors: categories become classes 1, 2, ... in order, or keep their ids"),
+    TD_BOOL   (td_input_opts, strict, false,
+               "detectors: a bad annotation is an error; else it is listed and left out"),
+    TD_BOOL   (td_input_opts, color_jitter, false,
+               "detectors: change colours of training pictures; ssd300 does so anyway"),
+    TD_END,
+};
+
+static const td_field train_fields[] = {
+    TD_TITLE("Recipe"),
+    TD_INT_AS (td_train_opts, batch_size, "batch_size", "b", 256, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
+               "pictures in an optimiser step, by accumulation; -1: a batch"),
+    TD_BOOL   (td_train_opts, reproducible, false,
+               "several ranks add gradients up batch by batch: the same bits on any number"),
+    TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
+               "planned in all; the learning rate's curve spans them"),
+    TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000, "epochs of this run; -1: to the end"),
+    TD_LONG   (td_train_opts, run_iters, -1, -1, MANY, "optimiser steps of this run; -1: no limit"),
+    TD_INT    (td_train_opts, early_stopping_patience, -1, -1, 1000000,
+               "stop after so many epochs without a new best; -1: never"),
+    TD_REAL_AS(td_train_opts, lr, "lr", "learning-rate", 0.1, 0, 1e6, NULL, "peak learning rate"),
+    TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "where the cosine ends"),
+    TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "how the learning rate falls"),
+    TD_ENUM   (td_train_opts, lr_rule, 0, lr_rules,
+               "pytorch: by epoch; tf: by step, --lr for 256 pictures; ssd320: by step; ssd300: by "
+               "step, --lr for 32"),
+    TD_REAL   (td_train_opts, lr_decay, 0, 0, 1,
+               "exponential: factor of each fall; 0: what makes 0.001 of the whole"),
+    TD_INT    (td_train_opts, lr_decay_epochs, 1, 1, 1000000,
+               "exponential: epochs from fall to fall"),
+    TD_INT    (td_train_opts, warmup, 0, -1, 100000000,
+               "epochs of linear warm-up; of --lr-rule ssd320, ssd300: steps, -1: the recipe's"),
+    TD_REAL   (td_train_opts, label_smoothing, 0, 0, 1,
+               "share of the target spread over all classes"),
+    TD_REAL   (td_train_opts, mixup, 0, 0, 100,
+               "alpha of mixup: coefficients are drawn from Beta(alpha, alpha); 0: none"),
+    TD_ENUM   (td_train_opts, mixup_mode, 0, mixup_modes,
+               "one coefficient a batch and random partners, or one a sample and reversed order"),
+    TD_TEXT   (td_train_opts, mixup_file, NULL, "FILE",
+               "a .safetensors of lambda and perm by batch, in place of drawn ones; for tests"),
+    TD_ENUM   (td_train_opts, optimizer, 0, optimizers, "update rule"),
+    TD_REAL   (td_train_opts, momentum, 0.9, 0, 1, "share of the velocity kept"),
+    TD_REAL_AS(td_train_opts, weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
+               "of all parameters but BN's"),
+    TD_BOOL   (td_train_opts, bn_weight_decay, false, "decay BN's parameters too"),
+    TD_ENUM   (td_train_opts, decay_rule, 0, decay_rules,
+               "BN's parameters by name: those with 'bn', which leaves out shortcuts; or all"),
+    TD_BOOL   (td_train_opts, l2_loss, false,
+               "report what weight decay adds to the loss, as the TensorFlow programs do"),
+    TD_BOOL   (td_train_opts, nesterov, false, "look one step ahead"),
+    TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1, "rmsprop: share of the mean square kept"),
+    TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 1e-30, 1, "rmsprop: added to the root"),
+    TD_REAL   (td_train_opts, use_ema, -1, -1, 1,
+               "decay of averaged weights, which are validated and saved too; -1: none"),
+    TD_TEXT   (td_train_opts, freeze, NULL, "PATTERN,...",
+               "weights that are not trained, by name: 'conv1*,bn1*,layer1.*'"),
+    TD_BOOL   (td_train_opts, freeze_bn, false,
+               "norms that --freeze names keep their running statistics, and normalise by them"),
+    TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
+               "order of training; buffer: DALI's, 1024 places and a range per rank"),
+    TD_ENUM   (td_train_opts, sampler, 0, samplers,
+               "shares of the ranks; padded: PyTorch's, some pictures twice"),
+    TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
+               "size of training pictures by epoch, '0:128,30:160'"),
+    TD_TITLE("Outputs"),
+    TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
+               "iterations between two lines of progress; of a validation, one in 10 s at most"),
+    TD_TITLE("Start"),
+    TD_TEXT   (td_train_opts, resume, NULL, "FILE", "checkpoint to go on from"),
+    TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
+               NULL, "FILE",
+               "weights to begin with, ours or PyTorch's; without --arch their network"),
+    TD_BOOL   (td_train_opts, pretrained, false, NULL),
+    TD_TITLE("Precision"),
+    TD_BOOL   (td_train_opts, fp16, false, "same as --precision fp16"),
+    TD_REAL   (td_train_opts, static_loss_scale, -1, -1, 1e30,
+               "fixed loss scale, 1: none; -1: dynamic for fp16, none for others"),
+    TD_BOOL   (td_train_opts, dynamic_loss_scale, false,
+               "loss scale that adapts, from --static-loss-scale where that is given"),
+    TD_BOOL_AS(td_train_opts, no_dynamic_loss_scale, "no-dynamic-loss-scale", NULL, false,
+               "one that does not adapt: --static-loss-scale, or where none is given no scaling"),
+    TD_ENUM   (td_train_opts, loss_scaler, 0, scalers,
+               "whose numbers a dynamic loss scale follows; auto: tf, where there is one"),
+    TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, MANY,
+               "good steps that double the loss scale; 0: the scaler's own, 2000 or 100"),
+    TD_LONG   (td_train_opts, max_skips, 50, 0, MANY,
+               "skipped steps in a row that end the run; 0: no limit"),
+    TD_TITLE("Machine"),
+    TD_LONG   (td_train_opts, memory_limit, 0, 0, MANY * 1000,
+               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30, for the "
+               "price of time; 0: no limit"),
+    TD_TITLE("Outputs"),
+    TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
+               "iterations of every training and validation loop, then a table of times; -1: all"),
+    TD_TITLE("Recipe"),
+    TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
+               "of everything random; -1: from the clock, and said"),
+    TD_TITLE("Outputs"),
+    TD_INT_OR_SWITCH(td_train_opts, gather_checkpoints, 0, -2, 1000000, "-2",
+               "epoch checkpoints kept beside the last and the best; -1: all; -2, or no number: "
+               "the first ten epochs and every tenth"),
+    TD_TEXT   (td_train_opts, raport_file, NULL, "FILE",
+               "JSON lines of the run, inside the workspace; default: "
+               TD_REPORT_NAME ", none with --no-checkpoints"),
+    REPORT_ROWS(td_train_opts),
+    TD_TEXT   (td_train_opts, tensorboard, NULL, "FOLDER", "event files for TensorBoard"),
+    TD_TEXT   (td_train_opts, csv, NULL, "FILE", "the metrics of every epoch as a table"),
+    TD_TEXT   (td_train_opts, csv_iterations, NULL, "FILE",
+               "the metrics every --print-freq iterations as a table"),
+    TD_TITLE("Start"),
+    TD_BOOL   (td_train_opts, evaluate, false,
+               "validate once and stop; weights from --resume or --pretrained-weights"),
+    TD_BOOL   (td_train_opts, training_only, false, "no validation"),
+    TD_TITLE("Outputs"),
+    TD_BOOL_AS(td_train_opts, no_checkpoints, "no-checkpoints", NULL, false, "save nothing"),
+    TD_TEXT_AS(td_train_opts, checkpoint_filename, "checkpoint_filename", "checkpoint",
+               "checkpoint.safetensors", "FILE",
+               "the latest checkpoint, inside the workspace"),
+    TD_LONG   (td_train_opts, checkpoint_every, 0, 0, MANY,
+               "optimiser steps between two checkpoints; 0: at ends of epochs only"),
+    TD_TEXT   (td_train_opts, workspace, NULL, "FOLDER",
+               "where the run's files go; default: a new folder runs/ARCH-N, or where --resume's "
+               "checkpoint is"),
+    TD_BOOL   (td_train_opts, overwrite, false,
+               "replace the files of another run in --workspace"),
+    TD_TITLE("Machine"),
+    TD_ENUM   (td_train_opts, memory_format, 0, memory_formats,
+               "accepted; the layout pass decides"),
+    TD_ENUM   (td_train_opts, jit, 0, jits, NULL),
+    TD_TEXT   (td_train_opts, gpu_affinity, NULL, "NAME", NULL),
+    TD_TEXT   (td_train_opts, trt, NULL, "FLAG", NULL),
+    TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
+    TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
+    TD_TITLE("Outputs"),
+    TD_INT    (td_train_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
+               "second accuracy: the label is among the k best"),
+    TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
+    TD_BOOL   (td_train_opts, final_state, false, "momentum buffers in --final-weights too"),
+    TD_TEXT   (td_train_opts, train_logits, NULL, "FILE", "logits of the run's first step"),
+    TD_TEXT   (td_train_opts, amp_stats, NULL, "FILE",
+               "what tensors hold and a half type would lose, a JSON line for an observed step"),
+    TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, MANY,
+               "steps from one observed step to the next; the first is one"),
+    TD_TEXT   (td_train_opts, trace, NULL, "FILE",
+               "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
+    TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
+               "exit 4 when the last validation is below, 'top1>=95'"),
+    TD_TITLE("Machine"),
+    TD_DEVICE_ROWS(td_train_opts),
+    TD_TITLE("Compiler"),
+    PASS_ROWS (td_train_opts),
+    TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
+               "put --dump-after here, a file a pass, instead of into the log"),
+    TD_TITLE("Outputs"),
+    LOG_ROW   (td_train_opts),
+    TD_TITLE_BEHIND("Detectors"),
+    TD_LONG   (td_train_opts, num_train_steps, -1, -1, MANY,
+               "optimiser steps planned in all, in place of --epochs; -1: --epochs counts"),
+    TD_LONG   (td_train_opts, lr_total_steps, -1, -1, MANY,
+               "steps that ssd320's learning rate takes to 0, wherever the training stops; -1: the "
+               "whole training"),
+    TD_REAL   (td_train_opts, warmup_lr, -1, -1, 1e6,
+               "where ssd320's warm-up begins; -1: at 0.43332 of --lr"),
+    TD_TEXT   (td_train_opts, multistep, NULL, TD_META_NUMBERS,
+               "epochs from which on ssd300's learning rate is a tenth of before"),
+    TD_INT    (td_train_opts, eval_count, 0, 0, 1000000,
+               "validations of the whole training, spread evenly; 0: one after every epoch"),
+    TD_TEXT   (td_train_opts, evaluation, NULL, TD_META_NUMBERS,
+               "validate after these epochs only, counted from 0, and at the end"),
+    TD_INT    (td_train_opts, eval_batch_size, 0, 0, 1 << 20,
+               "pictures in a batch of validation; 0: --batch-size"),
+    TD_END,
+};
+
+static const td_field evaluate_fields[] = {
+    TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_WEIGHTS_ROW(td_evaluate_opts),
+    TD_CLASSES_ROW(td_evaluate_opts, "those in the weights"),
+    TD_TEXT   (td_evaluate_opts, label_map, NULL, "FILE",
+               "class of the data -> output: lines 'folder 7' or JSON; else by name"),
+    TD_BOOL   (td_evaluate_opts, labels_by_order, false,
+               "class i of the data is output i, whatever their names and numbers"),
+    TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
+               "raw outputs in input order, a .safetensors"),
+    TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
+               "second accuracy: the label is among the k best"),
+    TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
+    TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
+    TD_LONG   (td_evaluate_opts, seed, -1, -1, 9e15, "of synthetic data; -1: 0"),
+    TD_TEXT   (td_evaluate_opts, require, NULL, "METRIC>=X",
+               "exit 4 when the result is below, 'top1>=95'"),
+    TD_TEXT   (td_evaluate_opts, raport_file, NULL, "FILE", "JSON lines of the run"),
+    REPORT_ROWS(td_evaluate_opts),
+    TD_INT_AS (td_evaluate_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
+               "batches between two lines of progress, or records"),
+    TD_INT    (td_evaluate_opts, prof, -1, -1, 1000000000, "batches to judge; -1: all"),
+    TD_BOOL   (td_evaluate_opts, per_class, false,
+               "accuracy of every class, and what was taken for what"),
+    TD_TEXT   (td_evaluate_opts, confusion, NULL, "FILE",
+               "with --per-class: what was taken for what, as CSV"),
+    TD_DEVICE_ROWS(td_evaluate_opts),
+    PASS_ROWS (td_evaluate_opts),
+    LOG_ROW   (td_evaluate_opts),
+    TD_TITLE_BEHIND("What is judged"),
+    TD_TEXT   (td_evaluate_opts, detections, NULL, "FILE",
+               "detectors: what was found, as COCO's results"),
+    TD_TEXT   (td_evaluate_opts, draw, NULL, "FOLDER",
+               "detectors: the pictures go here with what was found, and dashed what is annotated"),
+    TD_LONG   (td_evaluate_opts, draw_limit, 0, 0, MANY,
+               "with --draw: the first so many pictures; 0: all"),
+    TD_REAL   (td_evaluate_opts, draw_min_score, -1, -1, 1,
+               "with --draw: boxes with a score above; -1: 0.3, whatever is judged"),
+    TD_BOOL   (td_evaluate_opts, eval_training_data, false, "judge the training split"),
+    TD_TEXT   (td_evaluate_opts, checkpoint_dir, NULL, "FOLDER",
+               "of a training: judge its checkpoint, and every new one until the last"),
+    TD_BOOL   (td_evaluate_opts, run_once, false, "with --checkpoint-dir: only the one of now"),
+    TD_INT    (td_evaluate_opts, poll_seconds, 180, 1, 1000000,
+               "with --checkpoint-dir: between two looks for a new one"),
+    TD_TITLE_BEHIND("Names of the reference programs"),
+    TD_TEXT_AS(td_evaluate_opts, workspace, "workspace", "results_dir|save", NULL, "FOLDER",
+               "where --raport-file goes; alone, evaluation.json there"),
+    TD_TEXT   (td_evaluate_opts, model_dir, NULL, "FOLDER",
+               "--workspace; without weights, the checkpoint that is there is judged"),
+    PIPELINE_ROWS(td_evaluate_opts),
+    TD_ALIAS  ("data_dir", "data"),
+    TD_ALIAS  ("log_filename", "raport-file"),
+    TD_ALIAS  ("json_summary", "raport-file"),
+    TD_ALIAS  ("eval_batch_size", "batch-size"),
+    TD_ALIAS  ("num_workers", "workers"),
+    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
+    TD_ACCEPTED("sample_1_of_n_eval_on_train_examples", "N", "--sample-1-of-n is for both"),
+    TD_LOGGING_ROWS,
+    TD_END,
+};
+
+static const td_field classify_fields[] = {
+    TD_WEIGHTS_ROW(td_classify_opts),
+    TD_CLASSES_ROW(td_classify_opts, "those in the weights"),
+    TD_BOOL_AS(td_classify_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
+    TD_PICTURE_ROWS(td_classify_opts),
+    TD_INT_AS (td_classify_opts, topk, "topk", "top", 5, 1, 10, NULL,
+               "classes named for each picture"),
+    TD_INT_AS (td_classify_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
+               "pictures in a batch, at most"),
+    TD_INT_AS (td_classify_opts, workers, "workers", "j", 0, 0, 1024, NULL,
+               "decoding threads; 0: chosen"),
+    TD_BOOL   (td_classify_opts, json_lines, false,
+               "a JSON object for each picture, on a line of its own"),
+    TD_TEXT   (td_classify_opts, image, NULL, "FILE", NULL),
+    TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
+    TD_DEVICE_ROWS(td_classify_opts),
+    LOG_ROW   (td_classify_opts),
+    TD_END,
+};
+
+static const char *const tensor_names[] = { "auto", "torchvision", "reference", NULL };
+
+static const td_field convert_fields[] = {
+    TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
+    TD_ENUM   (td_convert_opts, names, 0, tensor_names,
+               "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
+    TD_CLASSES_ROW(td_convert_opts, "those in IN"),
+    LOG_ROW   (td_convert_opts),
+    TD_END,
+};
+
+static const td_field benchmark_fields[] = {
+    TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
+    TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_TEXT   (td_benchmark_opts, batch_sizes, NULL, "LIST",
+               "several instead, '1,2,4,8': a table with a row for each"),
+    TD_TEXT   (td_benchmark_opts, nproc, NULL, "LIST",
+               "numbers of ranks that train, '1,2,4', with as many threads each: the same table"),
+    TD_TEXT   (td_benchmark_opts, precisions, NULL, "LIST",
+               "of fp32, bf16, fp16: the same table, with the speed-up over fp32"),
+    TD_INT_AS (td_benchmark_opts, iters, "iters", "num-iter|benchmark-iters", 20, 1, 1000000,
+               NULL,
+               "measured iterations"),
+    TD_INT_AS (td_benchmark_opts, warmup, "warmup", "warmup-steps|warmup-iters", 3, 0, 1000000,
+               NULL,
+               "iterations before them that do not count"),
+    TD_ENUM   (td_benchmark_opts, iter_unit, 0, iter_units, "what is counted there"),
+    TD_ACCEPTED("percentiles", "LIST", "90, 95 and 99 are always there"),
+    TD_TEXT_AS(td_benchmark_opts, weights, "weights",
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
+               "inference: of this file; else fresh ones"),
+    TD_TEXT   (td_benchmark_opts, checkpoint_dir, NULL, "FOLDER",
+               "inference: of the checkpoint of a training in this folder"),
+    TD_BOOL   (td_benchmark_opts, walkthrough, false,
+               "fp32, mixed, mixed and fused, that at twice the batch: a table"),
+    TD_BOOL   (td_benchmark_opts, largest_batch, false,
+               "the largest batch that trains within --memory-limit, by precision"),
+    TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, MANY * 1000,
+               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30; 0: no "
+               "limit, or what the machine has"),
+    TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: problem lines"),
+    TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
+               "op mode: only ops whose names match, 'conv*'"),
+    TD_BOOL   (td_benchmark_opts, bound, true, "measure bound_images_per_s too"),
+    TD_BOOL   (td_benchmark_opts, kernels, false, "time of every kernel in the result"),
+    TD_INT    (td_benchmark_opts, prof, -1, -1, 1000000,
+               "measured iterations, then a table of times; -1: as --num-iter says, no table"),
+    TD_TEXT   (td_benchmark_opts, trace, NULL, "FILE",
+               "the last iterations kernel by kernel, JSON for Perfetto or chrome://tracing"),
+    TD_DEVICE_ROWS(td_benchmark_opts),
+    TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    LOG_ROW   (td_benchmark_opts),
+    TD_TITLE_BEHIND("Report"),
+    TD_TEXT_AS(td_benchmark_opts, workspace, "workspace", "results_dir|model_dir|save", NULL,
+               "FOLDER",
+               "where --raport-file goes; alone, benchmark.json there"),
+    TD_TEXT_AS(td_benchmark_opts, raport_file, "raport_file", "log_filename|json_summary", NULL,
+               "FILE",
+               "JSON lines of the measured iterations"),
+    TD_INT_AS (td_benchmark_opts, print_freq, "print_freq", "p|display_every|log_interval", 10, 1,
+               1000000000, NULL,
+               "iterations between two of its records"),
+    TD_ENUM   (td_benchmark_opts, log_format, 0, log_formats,
+               "dll: the records as lines of the reference programs, too"),
+    TD_BOOL   (td_benchmark_opts, raport_compat, false,
+               "report as the reference: means of rates"),
+    TD_ENUM   (td_benchmark_opts, raport_names, 0, raport_names,
+               "names in the report; tf: train_throughput, eval_latency_avg ... beside the others"),
+    TD_TITLE_BEHIND("Names of the reference programs"),
+    PIPELINE_ROWS(td_benchmark_opts),
+    TD_ALIAS  ("data_dir", "data"),
+    TD_ALIAS  ("synthetic_data_size", "image-size"),
+    TD_ALIAS  ("benchmark_iterations", "iters"),
+    TD_ALIAS  ("benchmark_warmup", "warmup"),
+    TD_ALIAS  ("num_workers", "workers"),
+    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
+    TD_LOGGING_ROWS,
+    TD_END,
+};
+
+static const td_field inspect_fields[] = {
+    TD_INT_AS (td_inspect_opts, batch_size, "batch_size", "b", 1, 1, 1 << 20, NULL,
+               "pictures in a batch"),
+    TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
+    TD_LONG   (td_inspect_opts, memory_limit, 0, 0, MANY * 1000,
+               "bytes for the program, '1G': results are worked out twice to stay below; 0: none"),
+    TD_DEVICE_ROWS(td_inspect_opts),
+    TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
+    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also drawn, as SVG"),
+    TD_TEXT_AS(td_inspect_opts, weights, "weights",
+               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
+               "model, graph, amp, kernels, memory: of the network of this file"),
+    LOG_ROW   (td_inspect_opts),
+    TD_END,
+};
+
+/* clang-format on */
+
+const td_field *td_input_fields(void)
+{
+    return input_fields;
+}
+
+const td_field *td_train_fields(void)
+{
+    return train_fields;
+}
+
+const td_field *td_evaluate_fields(void)
+{
+    return evaluate_fields;
+}
+
+const td_field *td_classify_fields(void)
+{
+    return classify_fields;
+}
+
+const td_field *td_convert_fields(void)
+{
+    return convert_fields;
+}
+
+const td_field *td_benchmark_fields(void)
+{
+    return benchmark_fields;
+}
+
+const td_field *td_inspect_fields(void)
+{
+    return inspect_fields;
+}
+
+void td_train_defaults(td_train_opts *opts)
+{
+    *opts = (td_train_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(td_launch_fields(), &opts->launch);
+    td_fields_default(td_boxes_fields(), &opts->boxes);
+    td_fields_default(train_fields, opts);
+}
+
+void td_evaluate_defaults(td_evaluate_opts *opts)
+{
+    *opts = (td_evaluate_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(td_boxes_fields(), &opts->boxes);
+    td_fields_default(evaluate_fields, opts);
+}
+
+void td_classify_defaults(td_classify_opts *opts)
+{
+    *opts = (td_classify_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(classify_fields, opts);
+}
+
+void td_benchmark_defaults(td_benchmark_opts *opts)
+{
+    *opts = (td_benchmark_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_fields_default(input_fields, &opts->input);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(benchmark_fields, opts);
+}
+
+void td_inspect_defaults(td_inspect_opts *opts)
+{
+    *opts = (td_inspect_opts){ 0 };
+    td_model_defaults(&opts->model);
+    td_amp_defaults(&opts->amp);
+    td_fields_default(inspect_fields, opts);
+}
+
+td_amp_opts td_train_amp(const td_train_opts *opts)
+{
+    td_amp_opts amp = opts->amp;
+    if (opts->fp16)
+        amp.precision = TD_PRECISION_FP16;
+    return amp;
+}
+
+/* --- what does not go together, or is not there yet ------------------------------------------- */
+
+static td_status check_recipe(const td_train_opts *o)
+{
+    if (o->use_ema < 0 && o->use_ema != -1)
+        return td_error(TD_EUSAGE, "--use-ema: '%g' is not between 0 and 1, nor -1", o->use_ema);
+    if (o->optimizer_batch_size >= 0 && o->optimizer_batch_size < o->batch_size)
+        return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
+                        o->optimizer_batch_size, o->batch_size);
+    if (o->mixup_file && o->mixup <= 0)
+        return td_error(TD_EUSAGE, "--mixup-file belongs to --mixup");
+    if (o->lr_rule == 1 && (o->lr_schedule == 1 || o->lr_schedule == 3))
+        return td_error(TD_EUSAGE, "--lr-rule tf knows the schedules step and cosine, not %s",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule == 1 && o->end_lr > 0)
+        return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->end_lr);
+    if (o->lr_rule == 2 && o->lr_schedule != 2)
+        return td_error(TD_EUSAGE, "--lr-rule ssd320 is a cosine, --lr-schedule %s contradicts it",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule == 3 && o->lr_schedule != 0)
+        return td_error(TD_EUSAGE,
+                        "--lr-rule ssd300 falls in steps, --lr-schedule %s contradicts "
+                        "it",
+                        schedules[o->lr_schedule]);
+    if (o->lr_rule >= 2 && o->end_lr > 0)
+        return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr_rule]);
+    if (o->num_train_steps == 0)
+        return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
+    if (o->lr_total_steps == 0)
+        return td_error(TD_EUSAGE, "--lr-total-steps: 0 is out of range, wanted 1 or more, or -1");
+    if (o->evaluation && o->eval_count)
+        return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
+    if (o->freeze_bn && !(o->freeze && *o->freeze))
+        return td_error(TD_EUSAGE, "--freeze-bn belongs to --freeze");
+    if (o->decay_rule == 1 && o->bn_weight_decay)
+        return td_error(TD_EUSAGE,
+                        "--decay-rule readme and --bn-weight-decay contradict each other");
+    return TD_OK;
+}
+
+/* what is said about one program, where there are several */
+static td_status check_sizes(const td_train_opts *o)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = { { o->prof > 0, "--prof" },
+                 { o->trace != NULL, "--trace" },
+                 { o->amp_stats != NULL, "--amp-stats" } };
+    td_sizes sizes;
+    TD_TRY_MSG(td_sizes_parse(o->image_size_schedule, &sizes), "--image-size-schedule");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && sizes.n; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE,
+                            "%s looks at one program, --image-size-schedule makes one for every "
+                            "size",
+                            rows[i].what);
+    return TD_OK;
+}
+
+td_status td_train_check(const td_train_opts *o)
+{
+    const struct {
+        bool is_set;
+        const char *what;
+    } rows[] = {
+        { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
+    if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
+        return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
+                        o->static_loss_scale);
+    if (o->resume && !o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE,
+                        "--resume '%s' needs DATA too: a checkpoint does not choose which files "
+                        "are read",
+                        o->resume);
+    TD_TRY(check_sizes(o));
+    return check_recipe(o);
+}
+
+td_status td_train_check_line(const td_train_opts *o)
+{
+    if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
+        return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
+    if (o->fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
+        o->amp.precision != TD_PRECISION_FP16)
+        return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
+    if (o->dynamic_loss_scale && o->no_dynamic_loss_scale)
+        return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale contradict "
+                                   "each other");
+    if (o->no_dynamic_loss_scale && o->loss_scaler)
+        return td_error(TD_EUSAGE, "--loss-scaler is of a dynamic loss scale, "
+                                   "--no-dynamic-loss-scale wants none");
+    if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
+        return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
+    if (o->shuffle && o->sampler)
+        return td_error(TD_EUSAGE,
+                        "--shuffle buffer has shares of its own, --sampler padded others");
+    if (o->trace && o->evaluate)
+        return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
+    if (o->no_checkpoints && o->checkpoint_every)
+        return td_error(TD_EUSAGE, "--no-checkpoints and --checkpoint-every exclude each other");
+    if (o->training_only && o->early_stopping_patience >= 0)
+        return td_error(TD_EUSAGE, "--early-stopping-patience needs a validation, --training-only "
+                                   "leaves it out");
+    td_amp_opts amp = td_train_amp(o);
+    return td_amp_check(&amp);
+}

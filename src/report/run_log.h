@@ -1,0 +1,77 @@
+/*
+ * report/run_log.h -- a run's report read back: its settings, its curves, its results
+ *
+ *     td_run_log run;
+ *     TD_TRY(td_run_log_read("runs/a", &run));
+ *     const td_run_series *s = td_run_log_series(&run, TD_RUN_EPOCHS, "val.top1");
+ *     td_run_log_release(&run);
+ *
+ * Read are our own reports and those of the reference programs, whose records are the same.  Where
+ * a run was resumed and made steps again, the later record counts.
+ */
+#ifndef TD_REPORT_RUN_LOG_H
+#define TD_REPORT_RUN_LOG_H
+
+#include "base/arena.h"
+
+typedef enum { TD_RUN_ITERATIONS, TD_RUN_EPOCHS, TD_RUN_END, TD_RUN_LEVELS } td_run_level;
+
+typedef struct {
+    int64_t epoch, iteration; /* iteration 0: the end of the epoch */
+    double value;             /* finite */
+} td_run_point;
+
+typedef struct {
+    const char *metric;
+    td_run_point *points; /* in order */
+    size_t n, cap;
+} td_run_series;
+
+typedef struct {
+    const char *name, *value; /* a text as it is; numbers as Python prints them */
+} td_run_setting;
+
+typedef struct {
+    const char *path, *label; /* the label is unique only if the paths are */
+    const char *file;         /* the report itself, which a workspace holds; NULL: from memory */
+    td_run_series *series[TD_RUN_LEVELS];
+    size_t n_series[TD_RUN_LEVELS], cap_series[TD_RUN_LEVELS];
+    td_run_setting *settings;
+    size_t n_settings, cap_settings;
+    double seconds;        /* from the first record to the last, pauses before resuming left out */
+    const char *began;     /* "2020-01-01 00:00:00", or "" */
+    int64_t epoch_batches; /* most iterations of an epoch; at least 1 */
+    bool is_cut;           /* the last line was no whole record and is left out */
+    bool has_ended;        /* the record of the whole run is there, and the run did not go on */
+    struct td_run_confusion *confusion; /* of a classifier, the last that was recorded; or NULL */
+    td_arena arena;                     /* of all texts */
+} td_run_log;
+
+/**
+ * Read a report, or the report of a workspace folder.  All of it is ready to be released, whatever
+ * happens.
+ *
+ *   TD_ENOTFOUND, TD_EIO   no such file; unreadable
+ *   TD_EFORMAT             empty, or a line that is no record (the message has its number), or no
+ *                          metrics at all
+ *   TD_ELIMIT              more than a report can be
+ */
+td_status td_run_log_read(const char *path, td_run_log *out) TD_CHECKED;
+
+/** The same from memory; `path` names it in messages. */
+td_status td_run_log_parse(const char *text, size_t n, const char *path,
+                           td_run_log *out) TD_CHECKED;
+
+void td_run_log_release(td_run_log *run);
+
+/** NULL: none, or no point. */
+const td_run_series *td_run_log_series(const td_run_log *run, td_run_level level,
+                                       const char *metric);
+
+/** "val.top5", or whatever K the run has; NULL: none.  `prefix` "val." or "val_ema." */
+const char *td_run_log_topk(const td_run_log *run, const char *prefix);
+
+/** A setting's value, or NULL. */
+const char *td_run_log_setting(const td_run_log *run, const char *name);
+
+#endif

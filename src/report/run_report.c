@@ -1,0 +1,156 @@
+/*
+ * run_report.c -- the job behind `tandem report`: read runs, write what they came to
+ */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "io/atomic.h"
+#include "options/field.h"
+#include "report/run_log.h"
+#include "report/run_page.h"
+#include "report/run_seeds.h"
+#include "tandem/train.h"
+
+enum { AUTO, HTML, TEXT, MARKDOWN, CSV, JSON };
+
+static const char *const formats[] = { "auto", "html", "text", "markdown|md", "csv", "json", NULL };
+
+/* clang-format off */
+static const td_field fields[] = {
+    TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
+               "where it goes; default: standard output"),
+    TD_ENUM   (td_run_report_opts, format, 0, formats,
+               "a page with curves, or the tables of results; auto: as --output ends, or text"),
+    TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
+    TD_TEXT   (td_run_report_opts, images, NULL, "FOLDER",
+               "data of the run: the page shows the images of mistakes that are found in it"),
+    TD_TEXT   (td_run_report_opts, log, NULL, "SPEC",
+               "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_run_report_fields(void)
+{
+    return fields;
+}
+
+void td_run_report_defaults(td_run_report_opts *opts)
+{
+    *opts = (td_run_report_opts){ 0 };
+    td_fields_default(fields, opts);
+}
+
+static int format_of(const td_run_report_opts *o)
+{
+    static const struct {
+        const char *end;
+        int format;
+    } ends[] = {
+        { ".html", HTML }, { ".htm", HTML }, { ".md", MARKDOWN }, { ".csv", CSV }, { ".json", JSON }
+    };
+    if (o->format != AUTO || o->json)
+        return o->json ? JSON : o->format;
+    for (size_t i = 0; o->output && i < sizeof ends / sizeof *ends; i++)
+        if (td_text_ends(o->output, ends[i].end))
+            return ends[i].format;
+    return TEXT;
+}
+
+/* the table of results, and but for CSV those of seeds and precisions */
+static td_status write_tables(const td_run_log *runs, int n, int format, td_text *out)
+{
+    static const td_run_table_form forms[] = {
+        [TEXT] = TD_RUN_TEXT, [MARKDOWN] = TD_RUN_MARKDOWN, [CSV] = TD_RUN_CSV, [JSON] = TD_RUN_JSON
+    };
+    td_seeds seeds;
+    td_status st = td_seeds_find(runs, n, &seeds);
+    TD_OUT(st);
+    td_text_add(out, format == JSON ? "{\"runs\": " : "");
+    TD_OUT(td_run_table(runs, n, forms[format], out));
+    if (format == JSON) {
+        td_text_add(out, ", ");
+        td_seeds_json(&seeds, out);
+        td_text_add(out, "}\n");
+    } else if (format != CSV) {
+        td_seeds_text(&seeds, forms[format], out);
+    }
+    st = td_text_status(out);
+out:
+    td_seeds_release(&seeds);
+    return st;
+}
+
+static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, int n, td_text *out)
+{
+    td_text title = { 0 };
+    const int format = format_of(o);
+    if (format != HTML)
+        return write_tables(runs, n, format, out);
+    if (o->title)
+        td_text_add(&title, "%s", o->title);
+    else if (n == 1)
+        td_text_add(&title, "%s", runs[0].label);
+    else
+        td_text_add(&title, "%d runs", n);
+    td_status st = td_text_status(&title);
+    if (st == TD_OK)
+        st = td_run_page(runs, n, td_text_get(&title), o->images, out);
+    td_text_release(&title);
+    return st;
+}
+
+static td_status check(const td_run_report_opts *o, int n)
+{
+    const int most = format_of(o) == HTML ? TD_RUN_PAGE_MAX : TD_SEED_RUNS;
+    if (o->json && o->format != AUTO && o->format != JSON)
+        return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
+                        o->format == MARKDOWN ? "markdown" : formats[o->format]);
+    if (o->images && format_of(o) != HTML)
+        return td_error(TD_EUSAGE, "--images goes with a page, --format html or -o FILE.html");
+    if (o->images && !td_path_is_folder(o->images))
+        return td_error(TD_ENOTFOUND, "--images: '%s' is no folder", o->images);
+    if (n <= most)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "%s takes at most %d runs, found %d",
+                    most == TD_SEED_RUNS ? "report" : "a page", most, n);
+}
+
+td_status td_run_report(const td_run_report_opts *opts, int n, const char *const *paths,
+                        char **text)
+{
+    td_status st = TD_OK;
+    td_text out = { 0 };
+    int n_read = 0;
+    *text = NULL;
+    TD_TRY(td_log_configure(opts->log));
+    TD_TRY(check(opts, n));
+    td_run_log *runs = td_alloc((size_t)n + 1, sizeof *runs);
+    if (!runs)
+        return TD_ENOMEM;
+    for (; n_read < n; n_read++) {
+        st = td_run_log_read(paths[n_read], &runs[n_read]);
+        if (st == TD_OK && opts->output && td_path_is_same(opts->output, runs[n_read].file))
+            st = td_error(TD_EUSAGE, "--output: '%s' is a report that is read", opts->output);
+        if (st != TD_OK) {
+            td_run_log_release(&runs[n_read]);
+            goto out;
+        }
+        if (runs[n_read].is_cut)
+            td_log(TD_LOG_WARN, "report", "'%s': the last line is cut off and is left out",
+                   paths[n_read]);
+    }
+    TD_OUT(write_all(opts, runs, n, &out));
+    if (opts->output)
+        TD_OUT(td_atomic_save(opts->output, td_text_get(&out), out.len));
+out:
+    for (int i = 0; i < n_read; i++)
+        td_run_log_release(&runs[i]);
+    td_free(runs);
+    if (opts->output || st != TD_OK) {
+        td_text_release(&out);
+        return st;
+    }
+    return td_text_take(&out, st, text);
+}

@@ -1,0 +1,46 @@
+/*
+ * report/run_table.h -- what runs came to, side by side
+ *
+ * The rows are those of the reference's tables of results: network, precision, batch; accuracy and
+ * loss; images/s and batch latency of training and of inference.
+ */
+#ifndef TD_REPORT_RUN_TABLE_H
+#define TD_REPORT_RUN_TABLE_H
+
+#include "base/text.h"
+#include "report/run_log.h"
+
+/** Release a piece that went into `out`; its failure is that of `out`. */
+static inline void td_text_drop(td_text *piece, td_text *out)
+{
+    if (out->st == TD_OK)
+        out->st = piece->st;
+    td_text_release(piece);
+}
+
+/** Rows of the table. */
+int td_run_table_rows(void);
+const char *td_run_table_name(int row); /* "train_images_per_s" */
+
+/** "images/s, training"; where K matters it is the first run's that has one. */
+void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out);
+
+/** A cell as text, "" where the run has no such thing. */
+void td_run_table_cell(const td_run_log *run, int row, td_text *out);
+
+/**
+ * Is run `i` the best in this row, or one of several, but not of all?  Times of a batch have no
+ * best where batches differ in images or their size.
+ */
+bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i);
+
+typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV, TD_RUN_JSON } td_run_table_form;
+
+/**
+ * All of it; CSV has a line for every run, text and Markdown a column, JSON an object: the list
+ * that they make is a value, `[{"run": "runs/a", "arch": "resnet18", "top1": 71.5, ...}, ...]`.
+ */
+td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form,
+                       td_text *out) TD_CHECKED;
+
+#endif

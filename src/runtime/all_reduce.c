@@ -1,0 +1,122 @@
+/*
+ * all_reduce.c -- see all_reduce.h
+ *
+ *     all_reduce_begin   copies its part into the bucket; the last part of a bucket sends it off
+ *     all_reduce_end     waits for the bucket; copies its part of the sum out
+ */
+#include "runtime/all_reduce.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "ops/ops.h"
+
+/* is there anything to exchange in this run?  `update` is operand i, if there is one */
+static bool is_wanted(const td_node *n, int i, void *const *args)
+{
+    const td_all_reduce_attr *a = n->attr;
+    return a->always || n->n_in <= i || *(const float *)args[i] != 0;
+}
+
+static int64_t floats_of(const td_node *n)
+{
+    return td_type_bytes(td_in_type(n, 0)) / (int64_t)sizeof(float);
+}
+
+static td_status run_begin(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_all_reduce_attr *a = n->attr;
+    const size_t bytes = (size_t)floats_of(n) * sizeof(float);
+    if (!is_wanted(n, 1, args))
+        return TD_OK;
+    memcpy(td_reduction_own(p->reduction, a->bucket) + a->at, args[0], bytes);
+    if (n->n_in > 2)
+        memcpy(td_reduction_start(p->reduction, a->bucket) + a->at, args[2], bytes);
+    if (a->is_last)
+        td_reduction_begin(p->reduction, a->bucket);
+    return TD_OK;
+}
+
+static td_status run_end(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_all_reduce_attr *a = n->attr;
+    const float *sum;
+    if (!is_wanted(n, 2, args))
+        return TD_OK;
+    TD_TRY(td_reduction_wait(p->reduction, a->bucket, &sum));
+    memcpy(args[n->n_in], sum + a->at, (size_t)floats_of(n) * sizeof(float));
+    return TD_OK;
+}
+
+static td_status accepts(const td_node *n)
+{
+    (void)n;
+    return TD_OK;
+}
+
+static const td_kernel begin_kernel = {
+    .name = "ranks_begin",
+    .op = &td_op_all_reduce_begin,
+    .accepts = accepts,
+    .run = run_begin,
+};
+
+static const td_kernel end_kernel = {
+    .name = "ranks_end",
+    .op = &td_op_all_reduce_end,
+    .accepts = accepts,
+    .run = run_end,
+};
+
+const td_kernel *td_collective_select(const td_node *n)
+{
+    return n->op == begin_kernel.op ? &begin_kernel : n->op == end_kernel.op ? &end_kernel : NULL;
+}
+
+/* --- buckets ---------------------------------------------------------------------------------- */
+
+int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
+{
+    enum { LINE = 16, COPIES = 3 }; /* as reduction.c lays them out */
+    int64_t floats = 0;
+    bool starts = false;
+    for (int i = 0; c && i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op != &td_op_all_reduce && n->op != begin_kernel.op)
+            continue;
+        floats += (floats_of(n) + LINE - 1) / LINE * LINE;
+        starts = starts || n->n_in > 2;
+    }
+    return floats * (int64_t)sizeof(float) * (COPIES + starts);
+}
+
+td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
+{
+    int n_buckets = 0;
+    bool starts = false;
+    *out = NULL;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op != begin_kernel.op)
+            continue;
+        const int bucket = ((const td_all_reduce_attr *)n->attr)->bucket;
+        n_buckets = bucket >= n_buckets ? bucket + 1 : n_buckets;
+        starts = starts || n->n_in > 2;
+    }
+    if (n_buckets == 0)
+        return TD_OK;
+    int64_t *floats = td_alloc((size_t)n_buckets, sizeof *floats);
+    if (!floats)
+        return TD_ENOMEM;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        const td_all_reduce_attr *a = n->attr;
+        if (n->op == begin_kernel.op && a->at + floats_of(n) > floats[a->bucket])
+            floats[a->bucket] = a->at + floats_of(n);
+    }
+    td_status st = td_reduction_new(c, n_buckets, floats, starts, out);
+    td_free(floats);
+    return st;
+}

@@ -1,0 +1,635 @@
+/*
+ * autotune.c -- see autotune.h
+ *
+ * A layout helps one node and costs its neighbours reorders, so what is compared is the whole
+ * graph: the sum of its nodes' times, reorders among them, after layout, clean and copies.  The
+ * search starts from every node's first wish and tries, in this order, another wish for all nodes,
+ * for all with pictures of one size, for single ones; a change stays where the sum falls by more
+ * than timings scatter.
+ *
+ * Another program may have slowed a single timing down.  So what the first wishes and the changes
+ * found are about is timed again, the shorter time counts, and the search goes on from there; at
+ * the end the changes have to be better still, or all of them are dropped.
+ */
+#include "runtime/autotune.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+#include "pass/plan.h"
+#include "runtime/device.h"
+#include "runtime/emulate_half.h"
+#include "runtime/tune_cache.h"
+
+enum { WISHES_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
+
+#define RUN_NS_MAX   40000000   /* of one kernel's timing, once it ran RUNS_MIN times */
+#define SAY_NS       5000000000 /* between two lines about a search */
+#define GAIN_MIN     0.001      /* of the graph's sum, for a change to stay */
+#define GAIN_WANTED  0.01       /* of it, for all changes together */
+#define FILL_BYTE    0x3c       /* 0.0115 as float32, 0.0115 as bf16, 1.06 as fp16 */
+#define PROBLEM_HEAD "time "
+
+/* a problem whose layouts can be chosen */
+typedef struct {
+    char *key;    /* the map's */
+    int64_t side; /* of the pictures: height of operand 0 */
+    int choice, best;
+    unsigned offers; /* bit k: wish k is there and differs from those before */
+    bool is_used;    /* in the variant last looked at */
+} wish_state;
+
+struct td_tuner {
+    td_device *dev;
+    td_tune_mode mode;
+    td_tune_cache *cache;
+    char graph[24];  /* hash of the graph being compiled */
+    bool is_settled; /* there are choices for it in the cache */
+    bool is_searching;
+    bool is_timing_again;
+    td_map timed_again; /* keys that were, since this began */
+    td_map wishes;      /* problem -> wish_state, while searching */
+    td_arena arena;
+    td_status st; /* the first failure inside of a hook that cannot report */
+};
+
+/* --- problems --------------------------------------------------------------------------------- */
+
+/* "conv2d bf16[..]@aBcd16b bf16[..] {pad=1} -> bf16[..]" */
+static void print_problem(const td_node *n, td_text *out)
+{
+    td_text_add(out, "%s", n->op->name);
+    for (int i = 0; i < n->n_in; i++) {
+        td_text_add(out, " ");
+        td_type_print(&n->in[i]->type, out);
+    }
+    if (n->op->fields) {
+        td_text_add(out, " ");
+        td_fields_print(n->op->fields, n->attr, out);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        td_text_add(out, i ? " " : " -> ");
+        td_type_print(&n->out[i]->type, out);
+    }
+}
+
+static td_status time_key(const td_kernel *k, const td_node *n, td_text *out)
+{
+    td_text_add(out, PROBLEM_HEAD "%s ", k->name);
+    print_problem(n, out);
+    return td_text_status(out);
+}
+
+static bool has_macs(const td_node *n)
+{
+    return n->op->macs && n->op->macs(n) > 0;
+}
+
+/* may it be run on made-up numbers, and does its layout matter? */
+static bool is_timed(const td_node *n)
+{
+    if (n->op->is_leaf || n->op->is_alias || td_node_has_effect(n) || n->n_in == 0 || n->n_out == 0)
+        return false;
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_dtype d = (i < n->n_in ? n->in[i] : n->out[i - n->n_in])->type.dtype;
+        if (!td_dtype_is_float(d) && d != TD_DT_U8)
+            return false;
+    }
+    return td_in_type(n, 0)->rank == 4 || has_macs(n);
+}
+
+static int list_kernels(const td_device *dev, const td_node *n, const td_kernel **out)
+{
+    int count = 0;
+    for (int b = 0; b < dev->n_backends; b++) {
+        const td_backend *backend = dev->backends[b];
+        if (strcmp(backend->name, "ref") == 0)
+            continue;
+        for (int k = 0; k < backend->n_kernels && count < CANDIDATES_MAX; k++)
+            if (backend->kernels[k]->op == n->op && backend->kernels[k]->accepts(n) == TD_OK)
+                out[count++] = backend->kernels[k];
+    }
+    if (dev->emulates && count < CANDIDATES_MAX && (!count || has_macs(n)) &&
+        td_widen.accepts(n) == TD_OK)
+        out[count++] = &td_widen;
+    return count;
+}
+
+/* --- timing ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    void *args[TD_IN_MAX + TD_OUT_MAX + 1];
+    size_t bytes[TD_IN_MAX + TD_OUT_MAX + 1];
+    int n;
+} arguments;
+
+static void free_arguments(arguments *a)
+{
+    for (int i = 0; i < a->n; i++)
+        td_pages_free(a->args[i], a->bytes[i]);
+}
+
+static td_status make_arguments(const td_node *n, size_t scratch, arguments *a)
+{
+    *a = (arguments){ 0 };
+    for (int i = 0; i < n->n_in + n->n_out + 1; i++) {
+        const bool is_scratch = i == n->n_in + n->n_out;
+        const td_type *t = i < n->n_in  ? &n->in[i]->type
+                           : is_scratch ? NULL
+                                        : &n->out[i - n->n_in]->type;
+        a->bytes[i] = t ? (size_t)td_type_bytes(t) : scratch;
+        a->args[i] = a->bytes[i] ? td_pages_alloc(a->bytes[i]) : NULL;
+        a->n = i + 1;
+        if (a->bytes[i] && !a->args[i]) {
+            free_arguments(a);
+            return td_error(TD_ENOMEM, "timing a %s takes %.1f MB more", n->op->name,
+                            (double)a->bytes[i] / 1e6);
+        }
+        if (a->args[i])
+            memset(a->args[i], FILL_BYTE, a->bytes[i]);
+    }
+    return TD_OK;
+}
+
+static td_status run_for_best(const td_prepared *p, void *const *args, double *best)
+{
+    int64_t begin = td_now_ns(), least = INT64_MAX;
+    for (int i = 0; i < RUNS_MAX; i++) {
+        int64_t t0 = td_now_ns();
+        TD_TRY(p->kernel->run(p, args));
+        int64_t t1 = td_now_ns();
+        if (i && t1 - t0 < least) /* the first one warms up */
+            least = t1 - t0;
+        if (i >= RUNS_MIN && t1 - begin > RUN_NS_MAX)
+            break;
+    }
+    *best = (double)least * 1e-9;
+    return TD_OK;
+}
+
+static td_status time_kernel(const td_kernel *k, const td_node *n, double *seconds)
+{
+    arguments a = { 0 };
+    td_prepared p = { .kernel = k, .node = n };
+    td_status st = k->prepare ? k->prepare(n, &p) : TD_OK;
+    if (st != TD_OK)
+        return st;
+    st = make_arguments(n, p.scratch_bytes, &a);
+    if (st == TD_OK)
+        st = run_for_best(&p, a.args, seconds);
+    free_arguments(&a);
+    if (k->release)
+        k->release(&p);
+    return st;
+}
+
+/* once more, unless that was done in this round; the shorter time is kept */
+static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, const char *key,
+                            double *seconds)
+{
+    double again;
+    if (td_map_has(&t->timed_again, key))
+        return TD_OK;
+    TD_TRY(td_map_set(&t->timed_again, key, NULL));
+    TD_TRY(time_kernel(k, n, &again));
+    if (again >= *seconds)
+        return TD_OK;
+    *seconds = again;
+    return td_tune_cache_put(t->cache, key, again);
+}
+
+/* from the cache, else measured where that is allowed; *is_known tells */
+static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, double *seconds,
+                             bool *is_known)
+{
+    td_text key = { 0 };
+    td_status st = time_key(k, n, &key);
+    *is_known = st == TD_OK && td_tune_cache_get(t->cache, td_text_get(&key), seconds);
+    if (st == TD_OK && !*is_known && t->mode == TD_TUNE_FULL) {
+        st = time_kernel(k, n, seconds);
+        if (st == TD_OK)
+            st = td_tune_cache_put(t->cache, td_text_get(&key), *seconds);
+        *is_known = st == TD_OK;
+    } else if (*is_known && t->is_timing_again) {
+        st = time_again(t, k, n, td_text_get(&key), seconds);
+    }
+    td_text_release(&key);
+    return st;
+}
+
+/* the fastest of list[count]; *out is NULL where not all times are known */
+static td_status choose(td_tuner *t, const td_node *n, const td_kernel *const *list, int count,
+                        const td_kernel **out, double *best, td_text *why)
+{
+    *out = NULL;
+    *best = 0;
+    for (int i = 0; i < count; i++) {
+        double seconds;
+        bool is_known;
+        TD_TRY(kernel_time(t, list[i], n, &seconds, &is_known));
+        if (!is_known) {
+            *out = NULL;
+            return TD_OK;
+        }
+        if (why)
+            td_text_add(why, "%s%s %.3g ms", why->len ? ", " : "measured: ", list[i]->name,
+                        seconds * 1e3);
+        if (!*out || seconds < *best) {
+            *out = list[i];
+            *best = seconds;
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_tune_choose(td_tuner *t, const td_node *n, const td_kernel **out, td_text *why)
+{
+    const td_kernel *list[CANDIDATES_MAX];
+    double best;
+    td_text said = { 0 };
+    *out = NULL;
+    const int count = t->mode == TD_TUNE_OFF || !is_timed(n) ? 0 : list_kernels(t->dev, n, list);
+    if (count < 2)
+        return TD_OK;
+    td_status st = choose(t, n, list, count, out, &best, &said);
+    if (*out && why)
+        td_text_add(why, "%s%s", why->len ? "; " : "", td_text_get(&said));
+    td_text_release(&said);
+    return st;
+}
+
+/* --- what a variant of the graph takes -------------------------------------------------------- */
+
+static td_status add_nodes(td_tuner *t, const td_graph *g, double *sum)
+{
+    td_status st = TD_OK;
+    bool *is_setup = td_alloc((size_t)g->n_nodes + 1, sizeof *is_setup);
+    if (!is_setup)
+        return TD_ENOMEM;
+    td_plan_mark_setup(g, is_setup);
+    for (int i = 0; i < g->n_nodes && !td_signal_caught(); i++) {
+        const td_node *n = g->nodes[i];
+        const td_kernel *k, *list[CANDIDATES_MAX];
+        double seconds;
+        if (is_setup[i] || !is_timed(n))
+            continue;
+        TD_OUT(choose(t, n, list, list_kernels(t->dev, n, list), &k, &seconds, NULL));
+        *sum += seconds;
+    }
+out:
+    td_free(is_setup);
+    return st;
+}
+
+static td_status run_pass(const td_pass *pass, const char *skip, td_tuner *t, td_graph **g)
+{
+    td_graph *next;
+    if (td_pass_in_list(skip, pass->name))
+        return TD_OK;
+    TD_TRY(td_pass_run(pass, *g, &t->dev->target, NULL, &next));
+    td_graph_free(*g);
+    *g = next;
+    return TD_OK;
+}
+
+static void set_unused(td_tuner *t)
+{
+    for (size_t i = 0; i < t->wishes.n; i++)
+        ((wish_state *)t->wishes.entries[i].value)->is_used = false;
+}
+
+static td_status cost(td_tuner *t, const td_graph *g, const char *skip, double *sum)
+{
+    td_graph *now = NULL;
+    *sum = 0;
+    set_unused(t);
+    TD_TRY(td_pass_run(&td_pass_layout, g, &t->dev->target, NULL, &now));
+    td_status st = run_pass(&td_pass_clean, skip, t, &now);
+    if (st == TD_OK)
+        st = run_pass(&td_pass_copies, skip, t, &now);
+    if (st == TD_OK)
+        st = t->st;
+    if (st == TD_OK)
+        st = add_nodes(t, now, sum);
+    td_graph_free(now);
+    return st;
+}
+
+/* --- the search ------------------------------------------------------------------------------- */
+
+/* offers that differ */
+static unsigned list_offers(const td_node *n)
+{
+    td_layout_wish w[WISHES_MAX];
+    unsigned offers = 0;
+    for (int k = 0; k < WISHES_MAX; k++) {
+        memset(&w[k], 0, sizeof w[k]);
+        bool is_new = td_native_offer(n, k, &w[k]);
+        for (int j = 0; is_new && j < k; j++)
+            is_new = memcmp(&w[j], &w[k], sizeof w[k]) != 0;
+        offers |= (unsigned)is_new << k;
+    }
+    return offers;
+}
+
+static wish_state *note_wish(td_tuner *t, const td_node *n, const char *key)
+{
+    wish_state *w = td_map_get(&t->wishes, key);
+    if (w)
+        return w;
+    w = td_arena_alloc(&t->arena, 1, sizeof *w);
+    if (!w || td_map_set(&t->wishes, key, w) != TD_OK) {
+        t->st = TD_ENOMEM;
+        return NULL;
+    }
+    *w = (wish_state){ .key = t->wishes.entries[t->wishes.n - 1].key,
+                       .side = td_in_type(n, 0)->rank == 4 ? td_in_type(n, 0)->dim[2] : 0,
+                       .offers = list_offers(n) };
+    return w;
+}
+
+static void choice_key(const td_tuner *t, const char *problem, td_text *out)
+{
+    td_text_add(out, "layout %s %s", t->graph, problem);
+}
+
+int td_tune_wish(td_tuner *t, const td_node *n)
+{
+    td_text problem = { 0 }, key = { 0 };
+    double kept = 0;
+    int choice = 0;
+    if (!t->is_searching && !t->is_settled)
+        return 0;
+    print_problem(n, &problem);
+    if (td_text_status(&problem) != TD_OK) {
+        t->st = TD_ENOMEM;
+    } else if (t->is_searching) {
+        wish_state *w = note_wish(t, n, td_text_get(&problem));
+        if (w) {
+            w->is_used = true;
+            choice = w->choice;
+        }
+    } else {
+        choice_key(t, td_text_get(&problem), &key);
+        if (td_tune_cache_get(t->cache, td_text_get(&key), &kept) && kept >= 0 && kept < WISHES_MAX)
+            choice = (int)kept;
+    }
+    td_text_release(&problem);
+    td_text_release(&key);
+    return choice;
+}
+
+typedef struct {
+    const td_graph *g;
+    const char *skip;
+    double first, best; /* sums of seconds */
+    int n_tried, n_kept;
+    int64_t began_ns, said_ns;
+} search;
+
+static void say(search *s)
+{
+    s->said_ns = td_now_ns();
+    td_log(TD_LOG_INFO, "tune",
+           "%d changes of layouts tried, %d kept; the nodes take %.1f ms of %.1f ms (%.1f s)",
+           s->n_tried, s->n_kept, s->best * 1e3, s->first * 1e3,
+           (double)(s->said_ns - s->began_ns) * 1e-9);
+}
+
+/* give wish k to all of `side` (-1: any), or to `only`; true when that changes something */
+static bool move(td_tuner *t, int k, int64_t side, const wish_state *only)
+{
+    bool any = false;
+    for (size_t i = 0; i < t->wishes.n; i++) {
+        wish_state *w = t->wishes.entries[i].value;
+        if (!(w->offers >> k & 1) || w->choice == k || (side >= 0 && w->side != side) ||
+            (only && w != only) || !w->is_used)
+            continue;
+        w->choice = k;
+        any = true;
+    }
+    return any;
+}
+
+static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const wish_state *only)
+{
+    double sum;
+    if (td_signal_caught() || !move(t, k, side, only))
+        return TD_OK;
+    TD_TRY(cost(t, s->g, s->skip, &sum));
+    const bool stays = sum < s->best * (1 - GAIN_MIN) && !td_signal_caught();
+    s->n_tried++;
+    s->n_kept += stays;
+    if (stays)
+        s->best = sum;
+    if (td_now_ns() - s->said_ns > SAY_NS)
+        say(s);
+    for (size_t i = 0; i < t->wishes.n; i++) {
+        wish_state *w = t->wishes.entries[i].value;
+        if (stays)
+            w->best = w->choice;
+        else
+            w->choice = w->best;
+    }
+    return TD_OK;
+}
+
+/* is this the first problem with pictures of this size? */
+static bool is_first_of_side(const td_tuner *t, size_t i)
+{
+    const int64_t side = ((const wish_state *)t->wishes.entries[i].value)->side;
+    for (size_t j = 0; j < i; j++)
+        if (((const wish_state *)t->wishes.entries[j].value)->side == side)
+            return false;
+    return true;
+}
+
+static td_status search_layouts(td_tuner *t, search *s)
+{
+    for (int k = 1; k < WISHES_MAX; k++)
+        TD_TRY(try_move(t, s, k, -1, NULL));
+    const size_t n = t->wishes.n;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < WISHES_MAX && is_first_of_side(t, i); k++)
+            TD_TRY(try_move(t, s, k, ((wish_state *)t->wishes.entries[i].value)->side, NULL));
+    for (size_t i = 0; i < t->wishes.n; i++)
+        for (int k = 0; k < WISHES_MAX; k++)
+            TD_TRY(try_move(t, s, k, -1, t->wishes.entries[i].value));
+    return TD_OK;
+}
+
+/* 0 for all, or what the search found best; false where that is the same */
+static bool set_choices(td_tuner *t, bool to_best)
+{
+    bool any = false;
+    for (size_t i = 0; i < t->wishes.n; i++) {
+        wish_state *w = t->wishes.entries[i].value;
+        w->choice = to_best ? w->best : 0;
+        any = any || w->best;
+    }
+    return any;
+}
+
+/* the sums of both, by times taken again */
+static td_status compare_again(td_tuner *t, search *s)
+{
+    td_status st = TD_OK;
+    if (!set_choices(t, false) || td_signal_caught())
+        return TD_OK;
+    t->is_timing_again = true;
+    st = cost(t, s->g, s->skip, &s->first);
+    set_choices(t, true);
+    if (st == TD_OK)
+        st = cost(t, s->g, s->skip, &s->best);
+    t->is_timing_again = false;
+    td_map_release(&t->timed_again);
+    return st;
+}
+
+static void drop_choices(td_tuner *t, search *s)
+{
+    for (size_t i = 0; i < t->wishes.n; i++)
+        ((wish_state *)t->wishes.entries[i].value)->best = 0;
+    s->best = s->first;
+    s->n_kept = 0;
+}
+
+static td_status keep_choices(td_tuner *t)
+{
+    td_text key = { 0 };
+    td_status st = TD_OK;
+    TD_TRY(td_tune_cache_put(t->cache, t->graph, 1));
+    for (size_t i = 0; st == TD_OK && i < t->wishes.n; i++) {
+        const wish_state *w = t->wishes.entries[i].value;
+        if (!w->best)
+            continue;
+        td_text_release(&key);
+        choice_key(t, w->key, &key);
+        st = td_text_status(&key);
+        if (st == TD_OK)
+            st = td_tune_cache_put(t->cache, td_text_get(&key), w->best);
+    }
+    td_text_release(&key);
+    return st;
+}
+
+static td_status search_all(td_tuner *t, const td_graph *g, const char *skip)
+{
+    search s = { .g = g, .skip = skip, .began_ns = td_now_ns() };
+    td_log(TD_LOG_INFO, "tune", "kernels and layouts are measured, once for this graph");
+    TD_TRY(cost(t, g, skip, &s.first));
+    s.best = s.first;
+    for (int round = 0; round < ROUNDS && !td_signal_caught(); round++) {
+        const int n_kept = s.n_kept;
+        TD_TRY(search_layouts(t, &s));
+        if (round && n_kept == s.n_kept)
+            break;
+        TD_TRY(compare_again(t, &s));
+    }
+    if (td_signal_caught())
+        return TD_OK;
+    if (s.best > s.first * (1 - GAIN_WANTED))
+        drop_choices(t, &s);
+    say(&s);
+    return keep_choices(t);
+}
+
+static td_status name_graph(td_tuner *t, const td_graph *g)
+{
+    char *text;
+    TD_TRY(td_graph_print(g, &text));
+    (void)snprintf(t->graph, sizeof t->graph, "%016" PRIx64, td_hash_text(text));
+    td_text_free(text);
+    return TD_OK;
+}
+
+td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
+{
+    double one;
+    t->is_settled = false;
+    t->st = TD_OK;
+    if (t->mode == TD_TUNE_OFF || td_pass_in_list(skip, "layout"))
+        return TD_OK;
+    TD_TRY(name_graph(t, g));
+    t->is_settled = td_tune_cache_get(t->cache, t->graph, &one);
+    if (t->is_settled || t->mode != TD_TUNE_FULL)
+        return TD_OK;
+    t->is_searching = true;
+    td_status st = search_all(t, g, skip);
+    t->is_searching = false;
+    td_map_release(&t->wishes);
+    td_arena_release(&t->arena);
+    t->arena = (td_arena){ 0 };
+    t->is_settled = st == TD_OK;
+    return st;
+}
+
+/* --- the tuner -------------------------------------------------------------------------------- */
+
+/* everything that times depend on and a problem does not say */
+static td_status name_machine(const td_device *dev, td_text *out)
+{
+    td_text_add(out, "%s; %s; %d threads", td_cpu_name(), td_cpu_isa(), td_threads());
+    for (int b = 0; b < dev->n_backends; b++)
+        if (dev->backends[b]->describe) {
+            td_text_add(out, "; ");
+            dev->backends[b]->describe(out);
+        }
+    td_text_add(out, "; Tandem %s", td_version());
+    return td_text_status(out);
+}
+
+td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path, td_tuner **out)
+{
+    td_status st = TD_OK;
+    td_text machine = { 0 };
+    char *place = NULL;
+    *out = NULL;
+    td_tuner *t = TD_NEW(td_tuner);
+    if (!t)
+        return TD_ENOMEM;
+    t->dev = dev;
+    t->mode = mode;
+    TD_OUT(name_machine(dev, &machine));
+    if (!path) {
+        place = td_tune_cache_default(td_text_get(&machine));
+        if (!place)
+            TD_OUT(TD_ENOMEM);
+        if (!*place && mode == TD_TUNE_FULL)
+            td_log(TD_LOG_WARN, "tune",
+                   "what is measured is not kept: neither XDG_CACHE_HOME nor "
+                   "HOME says where");
+    }
+    TD_OUT(td_tune_cache_open(path ? path : place, td_text_get(&machine), &t->cache));
+    if (mode == TD_TUNE_CACHED && td_tune_cache_is_empty(t->cache))
+        goto out;
+    *out = t;
+    t = NULL;
+out:
+    td_text_release(&machine);
+    td_free(place);
+    td_tuner_free(t);
+    return st;
+}
+
+void td_tune_save(td_tuner *t)
+{
+    if (td_tune_cache_save(t->cache) != TD_OK)
+        td_log(TD_LOG_WARN, "tune", "what was measured is not kept: %s", td_error_message());
+}
+
+void td_tuner_free(td_tuner *t)
+{
+    if (!t)
+        return;
+    td_map_release(&t->wishes);
+    td_map_release(&t->timed_again);
+    td_arena_release(&t->arena);
+    td_tune_cache_free(t->cache);
+    td_free(t);
+}

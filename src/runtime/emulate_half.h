@@ -1,0 +1,27 @@
+/*
+ * runtime/emulate_half.h -- half precision on a device that computes in float32: emulation of any
+ * kernel
+ */
+#ifndef TD_RUNTIME_EMULATE_HALF_H
+#define TD_RUNTIME_EMULATE_HALF_H
+
+#include "runtime/kernel.h"
+
+/**
+ * Takes any node with bf16 or f16 tensors that some backend other than `ref` takes with float32 in
+ * their place: it widens the operands, runs that kernel and rounds the results, to nearest even,
+ * overflow to infinity.  Refuses what only `ref` computes, and nodes that overwrite a half operand
+ * or whose attributes name a half type.  In no backend's list; its impl is "emulated: INNER".
+ */
+extern const td_kernel td_widen;
+
+/** The layouts that the float32 form of `n` wishes for. */
+bool td_widen_wish(const td_node *n, td_layout_wish *out);
+
+/**
+ * `n` elements from float32 to bf16 or f16 or back, on all threads.  The memory must not overlap;
+ * other pairs of types are a bug.
+ */
+void td_widen_copy(td_dtype from, const void *src, td_dtype to, void *dst, int64_t n);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * params.c -- a program's inputs, outputs and parameters: in and out in plain order, and how
+ * parameters begin
+ *
+ * Outside, a parameter that is stored in half (amp level O3) is float32: files and callers see one
+ * type whatever the precision.
+ */
+#include <string.h>
+
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "runtime/emulate_half.h"
+#include "runtime/program_parts.h"
+
+/* --- data in and out -------------------------------------------------------------------------- */
+
+td_status td_program_bind(td_program *p, const char *input, const void *data)
+{
+    td_value *v = td_graph_find(p->graph, input);
+    if (!v || !td_value_is_input(v))
+        return td_error(TD_ENOTFOUND, "the program has no input '%s'", input);
+    if (!data)
+        return td_error(TD_EARG, "input '%s': no data", input);
+    memcpy(&p->address[v->id], &data, sizeof data);
+    return TD_OK;
+}
+
+const void *td_program_output(const td_program *p, const char *name, td_type *type)
+{
+    const td_value *v = td_graph_output_value(p->graph, name);
+    if (v && type)
+        *type = v->type;
+    return v ? p->address[v->id] : NULL;
+}
+
+int td_program_param_count(const td_program *p)
+{
+    return p->n_params;
+}
+
+const char *td_program_param_name(const td_program *p, int i)
+{
+    return i >= 0 && i < p->n_params ? p->params[i]->name : NULL;
+}
+
+static td_type outside_type(const td_type *t)
+{
+    td_type plain = td_type_plain(t);
+    return td_dtype_is_half(t->dtype) ? td_type_as(&plain, TD_DT_F32) : plain;
+}
+
+td_type td_program_param_type(const td_program *p, int i)
+{
+    return i >= 0 && i < p->n_params ? outside_type(&p->params[i]->type) : (td_type){ 0 };
+}
+
+const char *td_program_param_role(const td_program *p, int i)
+{
+    static const char *const names[] = { "weight", "stat", "momentum" };
+    const td_param_attr *a = i >= 0 && i < p->n_params ? p->params[i]->producer->attr : NULL;
+    return a ? names[a->role] : NULL;
+}
+
+static td_status find_param(const td_program *p, const char *name, td_value **out)
+{
+    td_value *v = td_graph_find(p->graph, name);
+    if (!v || !td_value_is_param(v))
+        return td_error(TD_ENOTFOUND, "the program has no parameter '%s'", name);
+    *out = v;
+    return TD_OK;
+}
+
+/* where index i of dimension d lies: an element's offset is the sum over its dimensions */
+static int64_t part_offset(const td_blocking *bl, const td_type *t, int d, int64_t i)
+{
+    int64_t at[TD_RANK_MAX] = { 0 };
+    at[d] = i;
+    return td_blocking_offset(bl, t, at);
+}
+
+static void copy_elements(char *to, const char *from, size_t each)
+{
+    if (each == 4)
+        memcpy(to, from, 4);
+    else if (each == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, each);
+}
+
+/* offsets of all indices of every dimension, one behind the other */
+static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[TD_RANK_MAX])
+{
+    td_blocking bl;
+    int64_t n = 0;
+    TD_CHECK(td_type_blocking(t, &bl));
+    for (int d = 0; d < t->rank; d++)
+        n += t->dim[d];
+    *table = td_alloc((size_t)n, sizeof **table);
+    if (!*table)
+        return TD_ENOMEM;
+    int64_t *next = *table;
+    for (int d = 0; d < t->rank; d++) {
+        part[d] = next;
+        for (int64_t i = 0; i < t->dim[d]; i++)
+            *next++ = part_offset(&bl, t, d, i);
+    }
+    return TD_OK;
+}
+
+/* copy between a parameter's own layout and plain order */
+static td_status copy_param(const td_value *v, char *inside, char *plain, bool to_plain)
+{
+    const td_type *t = &v->type;
+    size_t each = td_dtype_bytes(t->dtype);
+    int64_t n = td_type_count(t), at[TD_RANK_MAX] = { 0 }, *table, *part[TD_RANK_MAX];
+
+    if (td_type_is_plain(t)) {
+        memcpy(to_plain ? plain : inside, to_plain ? inside : plain, (size_t)n * each);
+        return TD_OK;
+    }
+    TD_TRY(offset_table(t, &table, part));
+    int last = t->rank - 1;
+    for (int64_t i = 0; i < n; i += t->dim[last]) {
+        int64_t row = 0;
+        for (int d = 0; d < last; d++)
+            row += part[d][at[d]];
+        for (int64_t k = 0; k < t->dim[last]; k++) {
+            char *here = inside + (size_t)(row + part[last][k]) * each;
+            char *there = plain + (size_t)(i + k) * each;
+            copy_elements(to_plain ? there : here, to_plain ? here : there, each);
+        }
+        for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
+            at[d] = 0;
+    }
+    td_free(table);
+    return TD_OK;
+}
+
+/* copy between a parameter and plain float32 (float64) outside */
+static td_status exchange(td_program *p, const td_value *v, char *outside, bool to_outside)
+{
+    const td_dtype d = v->type.dtype;
+    const int64_t n = td_type_count(&v->type);
+    if (!td_dtype_is_half(d))
+        return copy_param(v, p->address[v->id], outside, to_outside);
+    uint16_t *half = td_alloc((size_t)n, sizeof *half);
+    if (!half)
+        return TD_ENOMEM;
+    if (!to_outside)
+        td_widen_copy(TD_DT_F32, outside, d, half, n);
+    td_status st = copy_param(v, p->address[v->id], (char *)half, to_outside);
+    if (st == TD_OK && to_outside)
+        td_widen_copy(d, half, TD_DT_F32, outside, n);
+    td_free(half);
+    return st;
+}
+
+td_status td_program_get(td_program *p, const char *param, void *data)
+{
+    td_value *v;
+    TD_TRY(find_param(p, param, &v));
+    return exchange(p, v, data, true);
+}
+
+td_status td_program_set(td_program *p, const char *param, const void *data)
+{
+    td_value *v;
+    char *from;
+    TD_TRY(find_param(p, param, &v));
+    memcpy(&from, &data, sizeof from);
+    p->needs_setup = true;
+    return exchange(p, v, from, false);
+}
+
+/* --- initial values --------------------------------------------------------------------------- */
+
+/* elements of one stream of random numbers: parts are drawn in parallel, the bits stay the same */
+#define INIT_PART 65536
+
+/* standard deviation of a standard normal that is cut at +-2 */
+#define CUT_DEVIATION 0.87962566103423978
+
+/* values beyond two deviations are drawn again; what comes out has deviation 1 */
+static double draw_truncated(td_rng *r)
+{
+    double x;
+    do
+        x = td_rng_normal(r);
+    while (x < -2 || x > 2);
+    return x / CUT_DEVIATION;
+}
+
+static double draw(td_rng *r, const td_param_attr *a)
+{
+    switch ((td_init)a->init) {
+    case TD_INIT_NORMAL:
+        return a->scale * td_rng_normal(r);
+    case TD_INIT_TRUNCATED_NORMAL:
+        return a->scale * draw_truncated(r);
+    case TD_INIT_UNIFORM:
+        return a->scale * (2 * td_rng_uniform(r) - 1);
+    case TD_INIT_ONES:
+        return 1;
+    case TD_INIT_CONSTANT:
+        return a->scale;
+    case TD_INIT_ZEROS:
+        break;
+    }
+    return 0;
+}
+
+/* elements from .. to - 1; float64 begins with the same numbers as float32 */
+static void draw_part(const td_value *v, uint64_t seed, int64_t from, int64_t to, char *plain)
+{
+    bool is_wide = v->type.dtype == TD_DT_F64;
+    td_rng r = td_rng_make(seed, TD_RNG_INIT, td_hash_text(v->name), (uint64_t)(from / INIT_PART));
+    for (int64_t i = from; i < to; i++) {
+        float x = (float)draw(&r, v->producer->attr);
+        double wide = x;
+        if (is_wide)
+            memcpy(plain + i * 8, &wide, 8);
+        else
+            memcpy(plain + i * 4, &x, 4);
+    }
+}
+
+static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
+{
+    int64_t n = td_type_count(&v->type);
+    if (!td_dtype_is_float(v->type.dtype))
+        return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
+                        td_dtype_name(v->type.dtype));
+    if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS) {
+        memset(p->address[v->id], 0, (size_t)td_type_bytes(&v->type));
+        return TD_OK;
+    }
+    const td_type outside = outside_type(&v->type);
+    char *plain = td_alloc((size_t)n, td_dtype_bytes(outside.dtype));
+    if (!plain)
+        return TD_ENOMEM;
+#pragma omp parallel for if (n > INIT_PART)
+    for (int64_t i = 0; i < n; i += INIT_PART)
+        draw_part(v, seed, i, i + INIT_PART < n ? i + INIT_PART : n, plain);
+    td_status st = exchange(p, v, plain, false);
+    td_free(plain);
+    return st;
+}
+
+td_status td_program_init(td_program *p, uint64_t seed)
+{
+    for (int i = 0; i < p->n_params; i++)
+        TD_TRY(init_param(p, p->params[i], seed));
+    p->needs_setup = true;
+    return TD_OK;
+}

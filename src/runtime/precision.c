@@ -1,0 +1,195 @@
+/*
+ * precision.c -- which half type: what the options say, else the environment, else a measurement
+ *
+ * `auto` runs one typical convolution (3x3, 256 channels, 14x14, batch 4) forward and both
+ * gradients in float32 and in bfloat16, and takes bfloat16 if it is faster.  fp16 is never chosen:
+ * on a CPU it is half storage around float32 arithmetic, which costs time.
+ */
+#include <string.h>
+
+#include "amp/amp_env.h"
+#include "base/log.h"
+#include "ops/ops.h"
+#include "pass/amp.h"
+#include "runtime/device.h"
+
+#define PROBE_RUNS 8
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+static td_status probe_graph(td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    td_value *x = td_input(b, "x", td_type_4d(TD_DT_F32, 4, 256, 14, 14));
+    td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 256, 256, 3, 3 }, NULL);
+    td_value *v = td_param(b, "v", TD_DT_F32, 4, (int64_t[]){ 256, 256, 3, 3 }, NULL);
+    td_value *y = td_conv2d(b, td_conv2d(b, x, w, "pad=1"), v, "pad=1");
+    td_value *loss = td_sum(b, td_mul(b, y, y));
+    td_output(b, "dw", td_gradient(b, loss, w));
+    td_output(b, "dv", td_gradient(b, loss, v));
+    return td_build_end(b, out);
+}
+
+/*
+ * The convolutions of a few runs, added up, in seconds.  A mean, not the best: beside other busy
+ * processes some bf16 kernels wait for each other, and that is what the training would meet.
+ */
+static td_status probe(td_device *dev, const td_graph *g, int precision, double *mean)
+{
+    td_status st = TD_OK;
+    td_program *p = NULL;
+    td_amp_opts amp = { .precision = precision, .is_silent = true };
+    float *x = td_alloc((size_t)4 * 256 * 14 * 14, sizeof *x);
+    if (!x)
+        return TD_ENOMEM;
+    *mean = 0;
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
+    TD_OUT(td_program_init(p, 1));
+    TD_OUT(td_program_bind(p, "x", x));
+    TD_OUT(td_program_run(p));
+    td_program_profile(p, true);
+    for (int i = 0; i < PROBE_RUNS; i++)
+        TD_OUT(td_program_run(p));
+    for (int i = 0; i < td_program_node_count(p); i++) {
+        td_node_report r = td_program_node(p, i);
+        *mean += r.macs ? r.seconds / PROBE_RUNS : 0;
+    }
+out:
+    td_program_free(p);
+    td_free(x);
+    return st;
+}
+
+static td_status measure(td_device *dev, int *precision)
+{
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    double wide, half;
+    *precision = TD_PRECISION_FP32;
+    if (strcmp(dev->name, "cpu") != 0) {
+        td_log(TD_LOG_INFO, "amp", "precision: fp32, device %s is not for speed", dev->name);
+        return TD_OK;
+    }
+    TD_OUT(probe_graph(&g));
+    TD_OUT(probe(dev, g, TD_PRECISION_FP32, &wide));
+    TD_OUT(probe(dev, g, TD_PRECISION_BF16, &half));
+    *precision = half < wide ? TD_PRECISION_BF16 : TD_PRECISION_FP32;
+    td_log(TD_LOG_INFO, "amp",
+           "precision: %s, convolutions take %.1f ms in bf16 and %.1f ms in fp32",
+           td_amp_precisions[*precision], half * 1e3, wide * 1e3);
+out:
+    td_graph_free(g);
+    return st;
+}
+
+/* --- the environment -------------------------------------------------------------------------- */
+
+/* an edit that no option made; both spellings of a variable at once: the newer one counts */
+static void use(const char **option, const char *const edit[2], const char *what)
+{
+    if (*option || (!edit[0] && !edit[1]))
+        return;
+    *option = edit[0] ? edit[0] : edit[1];
+    if (edit[0] && edit[1])
+        td_log(TD_LOG_WARN, "amp", "%s: both spellings of the variable are set, the newer counts",
+               what);
+    if (td_amp_check_list(what, *option) != TD_OK) /* TensorFlow's ops that no graph here has */
+        td_log(TD_LOG_WARN, "amp", "environment: %s", td_error_message());
+}
+
+static td_status apply_environment(td_amp_opts *o)
+{
+    td_amp_env e;
+    TD_TRY(td_amp_env_read(NULL, NULL, &e));
+    if (o->precision == TD_PRECISION_DEFAULT && !o->amp && e.amp == TD_AMP_ON) {
+        o->amp = e.half != TD_DT_F16 && e.half != TD_DT_BF16;
+        o->precision = e.half == TD_DT_F16    ? TD_PRECISION_FP16
+                       : e.half == TD_DT_BF16 ? TD_PRECISION_BF16
+                                              : TD_PRECISION_DEFAULT;
+    }
+    if (o->level == 0 && e.has_level)
+        o->level = (int)e.level;
+    if (o->rule == 0 && e.has_rule)
+        o->rule = (int)e.rule;
+    if (!o->log_path)
+        o->log_path = e.log_path;
+    use(&o->allow_add, e.allow.add, "amp-allow-add");
+    use(&o->allow_remove, e.allow.remove, "amp-allow-remove");
+    use(&o->infer_add, e.infer.add, "amp-infer-add");
+    use(&o->infer_remove, e.infer.remove, "amp-infer-remove");
+    use(&o->deny_add, e.deny.add, "amp-deny-add");
+    use(&o->deny_remove, e.deny.remove, "amp-deny-remove");
+    use(&o->clear_add, e.clear.add, "amp-clear-add");
+    use(&o->clear_remove, e.clear.remove, "amp-clear-remove");
+    return TD_OK;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+/* what TensorFlow's rewrite would give up, and what would leave the run in float32, is an error */
+static td_status check_painting(const td_amp_opts *o)
+{
+    td_amp_lists *lists;
+    if (o->level >= TD_AMP_LEVEL_AUTOCAST)
+        return TD_OK;
+    if (o->level == TD_AMP_LEVEL_UNSAFE_FORCE_ALL && o->precision == TD_PRECISION_BF16)
+        return td_error(TD_EUSAGE, "--amp-level unsafe-force-all is for fp16; TensorFlow's bf16 "
+                                   "rewrite refuses it");
+    TD_TRY(td_amp_lists_of(o, &lists));
+    td_status st = td_amp_lists_check(lists);
+    td_amp_lists_free(lists);
+    return st == TD_OK ? TD_OK
+                       : td_error(TD_EUSAGE,
+                                  "mixed precision: %s; TensorFlow's names are added to one list "
+                                  "and removed from the other, ours (relu) move by themselves",
+                                  td_error_message());
+}
+
+/* options of the command line against those of a checkpoint, which td_amp_check has not seen */
+static void settle(td_amp_opts *o)
+{
+    if (o->precision == TD_PRECISION_TF32) {
+        o->precision = TD_PRECISION_FP32;
+        if (!o->is_silent)
+            td_log(TD_LOG_INFO, "amp",
+                   "tf32: this device has none, float32 is used; "
+                   "--precision tf32-emulated rounds as one that has it");
+    } else if (o->precision == TD_PRECISION_AMP) {
+        o->precision = TD_PRECISION_DEFAULT;
+        o->amp = true;
+    }
+    if (o->no_amp) {
+        o->amp = o->no_amp = false;
+        o->precision = TD_PRECISION_FP32;
+    } else if (o->amp &&
+               (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32_EMULATED)) {
+        o->precision = TD_PRECISION_DEFAULT;
+    }
+}
+
+/* of the options alone: the environment's may be there for other programs */
+static bool says_how(const td_amp_opts *o)
+{
+    return o->rule || o->level || o->allow_add || o->allow_remove || o->infer_add ||
+           o->infer_remove || o->deny_add || o->deny_remove || o->clear_add || o->clear_remove ||
+           o->log_path;
+}
+
+td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
+{
+    const bool is_how_said = says_how(o);
+    settle(o);
+    TD_TRY(td_amp_check_lists(o));
+    TD_TRY(apply_environment(o));
+    TD_TRY(check_painting(o));
+    bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one asks for it */
+    if (o->precision == TD_PRECISION_DEFAULT && !o->amp &&
+        !(is_policy && o->level != TD_AMP_LEVEL_O0))
+        o->precision = TD_PRECISION_FP32;
+    if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
+        TD_TRY(measure(dev, &o->precision));
+    if (is_how_said && td_amp_dtype(o) == TD_DT_F32 && o->level != TD_AMP_LEVEL_O0 && !o->is_silent)
+        td_log(TD_LOG_WARN, "amp", "the precision is %s: the other --amp options do nothing",
+               td_amp_precision_name(o));
+    return TD_OK;
+}

@@ -1,0 +1,67 @@
+/*
+ * runtime/program_parts.h -- a program inside: program.c compiles and runs it, params.c fills it
+ */
+#ifndef TD_RUNTIME_PROGRAM_PARTS_H
+#define TD_RUNTIME_PROGRAM_PARTS_H
+
+#include "pass/plan.h"
+#include "pass/recompute_limit.h"
+#include "runtime/all_reduce.h"
+#include "runtime/device.h"
+
+typedef struct {
+    td_prepared prepared;
+    int n_args;
+    int *value;  /* [n_in + n_out] value whose pointer an argument is */
+    void **args; /* operands, results, scratch */
+    const char *why;
+    const char *text;
+    td_span span; /* of the last profiled run */
+    double seconds;
+} td_call_slot;
+
+/* a half copy of a parameter: filled when that was set, kept by the update from then on */
+typedef struct {
+    td_node node; /* assign copy, weight; in no graph */
+    td_value *in[2];
+    td_prepared prepared;
+} td_copy_slot;
+
+struct td_program {
+    td_device *dev;
+    td_graph *graph;
+    td_arena arena;
+    td_plan plan;
+    td_recomputed recomputed; /* for a limit of memory */
+    int64_t unlimited_bytes;  /* what the plan would take without it */
+    td_call_slot *calls;      /* [graph nodes]; leaves and aliases have no kernel */
+    bool *is_setup;
+    void **address; /* [graph values] */
+    char *slab;
+    size_t slab_bytes;
+    bool needs_setup, is_profiled;
+    void (*observe)(void *ctx, const td_observation *o); /* NULL: nobody looks */
+    void *observe_ctx;
+    td_span span; /* of the last run */
+    int64_t n_runs;
+    td_value **params; /* in order, without copies */
+    int n_params;
+    td_copy_slot *copies;
+    int n_copies;
+    td_reduction *reduction; /* NULL: no collective node */
+};
+
+/** Kernels and a plan for p->graph; p has none yet.  td_program_unplan after a failure too. */
+td_status td_program_plan(td_program *p) TD_CHECKED;
+void td_program_unplan(td_program *p);
+
+/** Parameters and activations, as planned. */
+int64_t td_program_planned_bytes(const td_program *p);
+
+/**
+ * Have a planned program planned within o->memory_limit, from `full`, the graph before pass
+ * recompute; NULL: nothing can be done.  TD_ENOMEM with *o->least_bytes set: it cannot be done.
+ */
+td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_opts *o) TD_CHECKED;
+
+#endif

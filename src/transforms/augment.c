@@ -1,0 +1,298 @@
+/*
+ * augment.c -- one picture file -> one row of a batch
+ *
+ * The scaled decoder makes big pictures cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
+ * pixels instead of 8 x 8.  It is used in training where the crop is at least twice the output on
+ * both sides, so that resizing still shrinks (or keeps) what was decoded.
+ *
+ *     upright picture          covers (decoded, 1/scale)         cut            sized
+ *     +----------------+       +----------+                      +------+       +----+
+ *     |   +------+     |  -->  | +------+ |                 -->  |      |  -->  |    |
+ *     |   | crop |     |       | |      | |                      +------+       +----+
+ *     |   +------+     |       +----------+
+ *     +----------------+
+ *
+ * Without antialiasing nothing is left out before: all of the crop is decoded and looked at in
+ * places.  DALI's filters see the pixels around the crop too, so a few more are decoded.
+ */
+#include "transforms/augment.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "transforms/autoaugment.h"
+
+enum {
+    AROUND = 2, /* pixels beside the crop that a cubic filter sees */
+    FILE_BYTES_MAX = 256 << 20,
+    SIZED_PIXELS_MAX =
+        16 << 20 /* beyond it only the crop is made: a 1 x 60000 strip grows 256-fold */
+};
+
+void td_transformer_release(td_transformer *w)
+{
+    td_free(w->bytes);
+    td_free(w->packed.bytes);
+    td_image_release(&w->stored);
+    td_image_release(&w->decoded);
+    td_image_release(&w->cut);
+    td_image_release(&w->sized);
+    td_resampler_release(&w->resampler);
+    td_taps_release(&w->taps);
+    td_free(w->values);
+    td_free(w->truths);
+    td_free(w->scratch);
+    *w = (td_transformer){ 0 };
+}
+
+td_status td_transform_read(td_transformer *w, const char *path)
+{
+    return td_file_read_into(path, FILE_BYTES_MAX, &w->bytes, &w->cap_bytes, &w->n_bytes);
+}
+
+td_status td_filter_of(td_interpolation i, td_filter *out)
+{
+    switch (i) {
+    case TD_INTERPOLATE_BILINEAR:
+    case TD_INTERPOLATE_TRIANGULAR: /* what PIL calls bilinear is one */
+        *out = TD_BILINEAR;
+        return TD_OK;
+    case TD_INTERPOLATE_BICUBIC:
+        *out = TD_BICUBIC;
+        return TD_OK;
+    }
+    return td_error(TD_EARG, "interpolation %d is unknown", (int)i);
+}
+
+td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
+{
+    bool is_triangular = o->interpolation == TD_INTERPOLATE_TRIANGULAR;
+    TD_TRY(td_filter_of(o->interpolation, &t->filter));
+    if ((unsigned)o->crop > TD_RULES_TF || (unsigned)o->normalization > TD_NORMALIZE_TF)
+        return td_error(TD_EARG, "crop rules %d or normalization %d are unknown", (int)o->crop,
+                        (int)o->normalization);
+    if (o->antialias && o->no_antialias)
+        return td_error(TD_EUSAGE, "--antialias and --no-antialias exclude each other");
+    if (is_triangular && o->no_antialias)
+        return td_error(TD_EUSAGE,
+                        "--interpolation triangular is antialiased, --no-antialias is not");
+    if (o->crop == TD_RULES_TF && (o->interpolation != TD_INTERPOLATE_BILINEAR || o->antialias))
+        return td_error(TD_EUSAGE,
+                        "--crop tf: TensorFlow's rules know bilinear without antialiasing only");
+    if (o->crop == TD_RULES_TF && o->autoaugment && o->is_training)
+        return td_error(TD_EUSAGE,
+                        "--crop tf: autoaugment wants bytes, which TensorFlow's rules do not make");
+    t->rules = o->crop;
+    t->is_point = o->no_antialias || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
+    t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;
+    t->is_autoaugmented = o->autoaugment && o->is_training;
+    return TD_OK;
+}
+
+/* --- the two ways ---------------------------------------------------------------------------- */
+
+/*
+ * Cut `crop` (of the upright picture) out of what was decoded and resize it to S x S.  At scale 1
+ * nothing outside the crop is seen, as when PIL crops before it resizes.  At a smaller scale the
+ * crop has fractional edges and the pixels they fall into are kept.
+ */
+static td_status cut_and_size(td_transformer *w, const td_transform *t, td_box crop,
+                              const td_decoded *at)
+{
+    double s = at->scale;
+    double x0 = (crop.x - at->covers.x) / s, x1 = x0 + crop.width / s;
+    double y0 = (crop.y - at->covers.y) / s, y1 = y0 + crop.height / s;
+    x1 = fmin(x1, w->decoded.width);
+    y1 = fmin(y1, w->decoded.height);
+    td_box cut = { .x = (int)floor(x0), .y = (int)floor(y0) };
+    cut.width = (int)ceil(x1) - cut.x;
+    cut.height = (int)ceil(y1) - cut.y;
+
+    const td_image *src = &w->decoded;
+    if (cut.width != src->width || cut.height != src->height) {
+        TD_TRY(td_image_crop(src, cut, &w->cut));
+        src = &w->cut;
+    }
+    return td_image_resample(&w->resampler, src, x0 - cut.x, y0 - cut.y, x1 - x0, y1 - y0,
+                             t->filter, t->size, t->size, &w->sized);
+}
+
+static const td_norm *norm_of(const td_transform *t)
+{
+    return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;
+}
+
+static bool is_legacy(const td_transform *t)
+{
+    return t->rules == TD_RULES_TF;
+}
+
+static td_status size_legacy(td_transformer *w, const td_transform *t, const td_sampling *s,
+                             bool flip, float *dst)
+{
+    size_t n = 3 * (size_t)t->size * (size_t)t->size;
+    TD_TRY(td_reserve(&w->values, &w->cap_values, n, sizeof *w->values));
+    TD_TRY(td_image_sample_legacy(&w->taps, &w->decoded, s, w->values));
+    td_values_normalise(w->values, t->size, t->size, norm_of(t), flip, dst);
+    return TD_OK;
+}
+
+static bool turns_on_its_side(int orientation)
+{
+    return orientation >= 5;
+}
+
+/* the crop and what a filter sees beside it */
+static td_box region_of(const td_transform *t, td_box crop, int width, int height)
+{
+    if (!t->is_point || t->rules != TD_RULES_DALI)
+        return crop;
+    int x0 = crop.x > AROUND ? crop.x - AROUND : 0, y0 = crop.y > AROUND ? crop.y - AROUND : 0;
+    int x1 = crop.x + crop.width + AROUND, y1 = crop.y + crop.height + AROUND;
+    x1 = x1 > width ? width : x1;
+    y1 = y1 > height ? height : y1;
+    return (td_box){ .x = x0, .y = y0, .width = x1 - x0, .height = y1 - y0 };
+}
+
+/* the crop, which lies in what was decoded at full size, as S x S */
+static td_sampling sampling_of(const td_transform *t, td_box crop, const td_decoded *at)
+{
+    return (td_sampling){ .x = crop.x - at->covers.x,
+                          .y = crop.y - at->covers.y,
+                          .width = crop.width,
+                          .height = crop.height,
+                          .out_width = t->size,
+                          .out_height = t->size,
+                          .window = { .width = t->size, .height = t->size } };
+}
+
+/* the same as bytes without antialiasing */
+static td_status sample_crop(td_transformer *w, const td_transform *t, td_box crop,
+                             const td_decoded *at)
+{
+    td_sampling s = sampling_of(t, crop, at);
+    if (t->rules == TD_RULES_DALI)
+        return td_image_sample(&w->taps, &w->decoded, &s, t->filter, &w->sized);
+    TD_TRY(td_image_crop(&w->decoded, (td_box){ (int)s.x, (int)s.y, crop.width, crop.height },
+                         &w->cut));
+    s.x = s.y = 0;
+    return td_image_sample(&w->taps, &w->cut, &s, t->filter, &w->sized);
+}
+
+static td_status size_crop_legacy(td_transformer *w, const td_transform *t, td_box crop,
+                                  const td_decoded *at, bool flip, float *dst)
+{
+    td_sampling s = sampling_of(t, crop, at);
+    return size_legacy(w, t, &s, flip, dst);
+}
+
+/* what is random: where to cut and whether to flip, and besides, AutoAugment's choice */
+typedef struct {
+    td_rng *crop;
+    td_autoaugment change;
+} chance;
+
+static td_status train_row(td_transformer *w, const td_transform *t, const void *bytes,
+                           size_t n_bytes, chance *random, float *dst)
+{
+    td_image_info info;
+    TD_TRY(td_image_probe(bytes, n_bytes, &info));
+    bool turns = !t->ignore_orientation && turns_on_its_side(info.orientation);
+    int width = turns ? info.height : info.width, height = turns ? info.width : info.height;
+    td_box crop = td_random_crop(t->rules, random->crop, width, height);
+    bool flip = td_rng_uniform(random->crop) < 0.5;
+
+    bool is_big = crop.width >= 2 * t->size && crop.height >= 2 * t->size;
+    bool sees_all = t->is_point || is_legacy(t);
+    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
+                            .region = region_of(t, crop, width, height),
+                            .allow_scale = is_big && t->is_fast && !sees_all,
+                            .out_size = t->size,
+                            .scratch = &w->stored,
+                            .is_fast = t->is_fast };
+    td_decoded at;
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, &at));
+    if (is_legacy(t))
+        return size_crop_legacy(w, t, crop, &at, flip, dst);
+    TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : cut_and_size(w, t, crop, &at));
+    if (t->is_autoaugmented) {
+        if (flip)
+            td_image_flip(&w->sized);
+        flip = false;
+        TD_TRY(td_autoaugment_apply(&random->change, &w->sized, &w->cut));
+    }
+    td_image_normalise_by(&w->sized, norm_of(t), flip, dst);
+    return TD_OK;
+}
+
+/* resize all of it, then cut: the order in which torchvision rounds */
+static td_status size_and_cut(td_transformer *w, const td_transform *t, int width, int height)
+{
+    const td_image *sized = &w->decoded;
+    if (width != sized->width || height != sized->height) {
+        TD_TRY(td_image_resample(&w->resampler, &w->decoded, 0, 0, w->decoded.width,
+                                 w->decoded.height, t->filter, width, height, &w->sized));
+        sized = &w->sized;
+    }
+    return td_image_crop(sized, td_centre_crop(t->rules, width, height, t->size), &w->cut);
+}
+
+/* the same where the picture resized would be huge: only the crop is made */
+static td_status size_the_cut(td_transformer *w, const td_transform *t, int width, int height)
+{
+    td_box crop = td_centre_crop(t->rules, width, height, t->size);
+    double sx = (double)w->decoded.width / width, sy = (double)w->decoded.height / height;
+    return td_image_resample(&w->resampler, &w->decoded, crop.x * sx, crop.y * sy, crop.width * sx,
+                             crop.height * sy, t->filter, t->size, t->size, &w->cut);
+}
+
+static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
+                          size_t n_bytes, float *dst)
+{
+    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
+                            .max_pixels = t->max_pixels,
+                            .max_scans = t->max_scans,
+                            .by_library = t->by_library,
+                            .scratch = &w->stored };
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
+    int width, height;
+    td_short_side(t->rules, w->decoded.width, w->decoded.height, t->size + t->padding, t->size,
+                  &width, &height);
+    td_sampling s = { .width = w->decoded.width,
+                      .height = w->decoded.height,
+                      .out_width = width,
+                      .out_height = height,
+                      .window = td_centre_crop(t->rules, width, height, t->size) };
+    if (is_legacy(t))
+        return size_legacy(w, t, &s, false, dst);
+    if (t->is_point)
+        TD_TRY(td_image_sample(&w->taps, &w->decoded, &s, t->filter, &w->cut));
+    else if ((int64_t)width * height <= SIZED_PIXELS_MAX)
+        TD_TRY(size_and_cut(w, t, width, height));
+    else
+        TD_TRY(size_the_cut(w, t, width, height));
+    td_image_normalise_by(&w->cut, norm_of(t), false, dst);
+    return TD_OK;
+}
+
+td_status td_transform_picture(td_transformer *w, const td_transform *t, const void *bytes,
+                               size_t n_bytes, int64_t epoch, int64_t sample, float *dst)
+{
+    if (!t->is_training)
+        return eval_row(w, t, bytes, n_bytes, dst);
+    td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
+    chance random = { .crop = &r };
+    if (t->is_autoaugmented) { /* from a stream of its own: crops stay what they are without it */
+        td_rng a = td_rng_make(t->seed, TD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)sample);
+        random.change = td_autoaugment_draw(&a);
+    }
+    return train_row(w, t, bytes, n_bytes, &random, dst);
+}
+
+td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
+                            int64_t epoch, int64_t sample, float *dst)
+{
+    TD_TRY(td_transform_read(w, path));
+    return td_transform_picture(w, t, w->bytes, w->n_bytes, epoch, sample, dst);
+}

@@ -1,0 +1,77 @@
+/*
+ * transforms/augment.h -- one picture file -> one row of a batch
+ *
+ *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, maybe
+ *                AutoAugment, normalise
+ *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
+ *
+ * Sizes, offsets and pixels agree with torchvision's RandomResizedCrop, Resize and CenterCrop on
+ * PIL pictures, or with the other rules of crop.h; only the random numbers are our own.
+ */
+#ifndef TD_TRANSFORMS_AUGMENT_H
+#define TD_TRANSFORMS_AUGMENT_H
+
+#include "boxes/anchors.h"
+#include "io/pack.h"
+#include "transforms/crop.h"
+
+/** How; all rows of a loader share it. */
+typedef struct {
+    bool is_training;
+    int size;    /* S */
+    int padding; /* evaluation */
+    td_filter filter;
+    td_crop_rules rules;
+    bool is_point; /* resize without antialiasing; TensorFlow's rules have a resize of their own */
+    bool is_tf_norm;
+    bool is_autoaugmented;
+    bool ignore_orientation;
+    int64_t
+        max_pixels; /* as in td_decode_opts, and the next two: of files that nobody vouches for */
+    int max_scans;
+    bool by_library;
+    bool is_fast;         /* training: decode at reduced size and without smoothing of colours */
+    td_detector detector; /* whose rows (object_row.h); with one, the crop rules say nothing */
+    bool is_jittered;     /* detectors in training: colours */
+    uint64_t seed;
+} td_transform;
+
+/** Buffers of one thread, kept between pictures.  All zero is valid. */
+typedef struct {
+    char *bytes;
+    size_t cap_bytes, n_bytes;
+    td_pack_buffer packed;
+    td_image stored, decoded, cut, sized; /* in this order, those that are needed */
+    td_resampler resampler;
+    td_taps taps;
+    float *values; /* pixels that are no bytes, [size, size, 3] */
+    size_t cap_values;
+    td_truth *truths; /* of the row, as training sees them */
+    size_t cap_truths;
+    void *scratch; /* of td_targets_assign; the loader's */
+} td_transformer;
+
+void td_transformer_release(td_transformer *w);
+
+/** Read a file into w->bytes.  TD_ENOTFOUND, TD_EIO, TD_ELIMIT (256 MiB), TD_ENOMEM. */
+TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
+
+/** Transform a picture file's bytes and normalise into dst [3, size, size].  Errors of decoding. */
+TD_CHECKED td_status td_transform_picture(td_transformer *w, const td_transform *t,
+                                          const void *bytes, size_t n_bytes, int64_t epoch,
+                                          int64_t sample, float *dst);
+
+/** Read, transform and normalise into dst [3, size, size].  Errors of reading and decoding. */
+TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
+                                       int64_t epoch, int64_t sample, float *dst);
+
+/**
+ * Rules, filter, antialiasing, constants and augmentation from a loader's options.
+ * TD_EARG: unknown values, or some that contradict each other.
+ */
+TD_CHECKED td_status td_transform_choose(td_transform *t, const td_loader_opts *opts);
+
+/** The TD_INTERPOLATE_ value as image.h names it; TD_EARG. */
+TD_CHECKED td_status td_filter_of(td_interpolation i, td_filter *out);
+
+#endif

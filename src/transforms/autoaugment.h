@@ -1,0 +1,34 @@
+/*
+ * transforms/autoaugment.h -- AutoAugment's 25 policies for ImageNet
+ *
+ * A policy is two operations, each with a level 0 .. 10 and a probability of its own.  One policy
+ * is drawn for a picture, its operations are done or not, one after the other.
+ *
+ *     td_rng r = td_rng_make(seed, TD_RNG_AUGMENT, epoch, sample);
+ *     td_autoaugment a = td_autoaugment_draw(&r);
+ *     TD_TRY(td_autoaugment_apply(&a, &picture, &scratch));
+ */
+#ifndef TD_TRANSFORMS_AUTOAUGMENT_H
+#define TD_TRANSFORMS_AUTOAUGMENT_H
+
+#include "image/image.h"
+
+enum { TD_AUTOAUGMENT_POLICIES = 25, TD_AUTOAUGMENT_LEVELS = 11 };
+
+/** What was drawn for a picture. */
+typedef struct {
+    int policy;          /* 0 .. 24 */
+    bool is_done[2];     /* each of its operations */
+    bool is_negative[2]; /* shears, translations and rotations go the other way */
+} td_autoaugment;
+
+td_autoaugment td_autoaugment_draw(td_rng *r);
+
+/** Do it.  The pictures' buffers may be exchanged.  TD_ENOMEM. */
+TD_CHECKED td_status td_autoaugment_apply(const td_autoaugment *a, td_image *img,
+                                          td_image *scratch);
+
+/** The amount td_image_alter takes for a level 0 .. 10. */
+double td_autoaugment_amount(td_alteration op, int level);
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * object_crop.c -- see object_crop.h
+ */
+#include "transforms/object_crop.h"
+
+#include "transforms/crop.h"
+
+enum { DRAWS_MAX = 1000 };
+
+void td_truths_flip(td_truth *truths, int n)
+{
+    for (int i = 0; i < n; i++) {
+        td_rect *b = &truths[i].box;
+        float xmin = 1 - b->xmax;
+        b->xmax = 1 - b->xmin;
+        b->xmin = xmin;
+    }
+}
+
+/* --- SSD320 ----------------------------------------------------------------------------------- */
+
+static const td_distortion distortion = {
+    .min_area = 0.75, .max_area = 1.0, .min_ratio = 0.75, .max_ratio = 3.0
+};
+
+static int pixel(float share, int side)
+{
+    float clipped = share < 0 ? 0 : share > 1 ? 1 : share;
+    return (int)(clipped * (float)side);
+}
+
+/* does the sampler see this box: is there a pixel between its edges? */
+static bool covers_a_pixel(td_rect b, int width, int height)
+{
+    return pixel(b.ymax, height) > pixel(b.ymin, height) &&
+           pixel(b.xmax, width) > pixel(b.xmin, width);
+}
+
+td_box td_distorted_crop(td_rng *r, int width, int height, const td_truth *truths, int n)
+{
+    bool is_seen = n == 0; /* then the whole picture stands for the box */
+    for (int i = 0; i < n && !is_seen; i++)
+        is_seen = covers_a_pixel(truths[i].box, width, height);
+    td_box window = { .width = width, .height = height };
+    if (is_seen)
+        (void)td_crop_distorted(r, width, height, &distortion, &window);
+    return window;
+}
+
+static float clipped(float v)
+{
+    return v < 0 ? 0 : v > 1 ? 1 : v;
+}
+
+static td_rect relative(td_rect b, td_rect window)
+{
+    float y_scale = 1 / (window.ymax - window.ymin), x_scale = 1 / (window.xmax - window.xmin);
+    return (td_rect){ .ymin = clipped(y_scale * (b.ymin - window.ymin)),
+                      .xmin = clipped(x_scale * (b.xmin - window.xmin)),
+                      .ymax = clipped(y_scale * (b.ymax - window.ymin)),
+                      .xmax = clipped(x_scale * (b.xmax - window.xmin)) };
+}
+
+int td_truths_crop(td_truth *truths, int n, td_box window, int width, int height)
+{
+    int n_kept = 0;
+    float h = (float)height, w = (float)width;
+    const td_rect win = { .ymin = (float)window.y / h,
+                          .xmin = (float)window.x / w,
+                          .ymax = (float)(window.y + window.height) / h,
+                          .xmax = (float)(window.x + window.width) / w };
+    for (int i = 0; i < n; i++) {
+        td_rect b = truths[i].box;
+        if (b.ymin >= win.ymax || b.xmin >= win.xmax || b.ymax <= win.ymin || b.xmax <= win.xmin)
+            continue;
+        if (td_rect_area(b) == 0) /* overlap over own area is 0/0 there, and no number is >= 0 */
+            continue;
+        truths[n_kept] = truths[i];
+        truths[n_kept++].box = relative(b, win);
+    }
+    return n_kept;
+}
+
+/* --- SSD300 ----------------------------------------------------------------------------------- */
+
+static bool has_centre_in(td_rect b, td_rect window)
+{
+    float y = (b.ymin + b.ymax) / 2, x = (b.xmin + b.xmax) / 2;
+    return y >= window.ymin && y <= window.ymax && x >= window.xmin && x <= window.xmax;
+}
+
+/* one try: sides, ratio, place; every box must overlap enough, and one have its centre there */
+static bool try_window(td_rng *r, const td_truth *truths, int n, float least, td_rect *out)
+{
+    const double min_side = 0.3, min_ratio = 0.5, max_ratio = 2;
+    double w = min_side + (1 - min_side) * td_rng_uniform(r);
+    double h = min_side + (1 - min_side) * td_rng_uniform(r);
+    if (w / h < min_ratio || w / h > max_ratio)
+        return false;
+    double x = (1 - w) * td_rng_uniform(r), y = (1 - h) * td_rng_uniform(r);
+    const td_rect window = { (float)y, (float)x, (float)(y + h), (float)(x + w) };
+    int n_inside = 0;
+    for (int i = 0; i < n; i++) {
+        if (td_rect_iou(truths[i].box, window) < least)
+            return false;
+        n_inside += has_centre_in(truths[i].box, window);
+    }
+    *out = window;
+    return n_inside > 0;
+}
+
+td_rect td_overlap_crop(td_rng *r, const td_truth *truths, int n)
+{
+    static const float least[] = { -1, 0, 0.1F, 0.3F, 0.5F, 0.7F, 0.9F }; /* -1: no crop */
+    enum { OPTIONS = sizeof least / sizeof *least };
+    const td_rect whole = { 0, 0, 1, 1 };
+    td_rect window;
+    for (int i = 0; i < DRAWS_MAX && n > 0; i++) {
+        float bound = least[td_rng_below(r, OPTIONS)];
+        if (bound < 0)
+            return whole;
+        if (try_window(r, truths, n, bound, &window))
+            return window;
+    }
+    return whole;
+}
+
+int td_truths_crop_centres(td_truth *truths, int n, td_rect window)
+{
+    int n_kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (!has_centre_in(truths[i].box, window))
+            continue;
+        truths[n_kept] = truths[i];
+        truths[n_kept++].box = relative(truths[i].box, window);
+    }
+    return n_kept;
+}

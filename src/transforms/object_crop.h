@@ -1,0 +1,39 @@
+/*
+ * transforms/object_crop.h -- pictures with boxes: mirrored, cropped, and what becomes of the boxes
+ *
+ *                    SSD320                               SSD300
+ *   flip             probability 1/2, first               probability 1/2, after the crop
+ *   window           75 .. 100 % of the area, ratio       one of: none, or IoU of at least 0, .1,
+ *                    .75 .. 3; 100 tries, then the        .3, .5, .7, .9 with every box; sides
+ *                    whole picture                        30 .. 100 %, ratio .5 .. 2 of these; one
+ *                                                         try each
+ *   boxes kept       that overlap the window              whose centre lies inside
+ *   those become     relative to it, clipped              the same
+ *
+ * Boxes are normalised float32, and so is the arithmetic on them, in the order of the references.
+ * Sources: TensorFlow's sample_distorted_bounding_box_op.cc and the object detection API's
+ * preprocessor.py; DALI's random bounding box crop; Liu et al. 2016, section 2.2.
+ */
+#ifndef TD_TRANSFORMS_OBJECT_CROP_H
+#define TD_TRANSFORMS_OBJECT_CROP_H
+
+#include "base/rng.h"
+#include "boxes/box.h"
+#include "image/image.h"
+
+/** Mirror left to right. */
+void td_truths_flip(td_truth *truths, int n);
+
+/** SSD320's window, in pixels of a width x height picture. */
+td_box td_distorted_crop(td_rng *r, int width, int height, const td_truth *truths, int n);
+
+/** Keep what overlaps the window, relative to it; returns how many are left, closed up. */
+int td_truths_crop(td_truth *truths, int n, td_box window, int width, int height);
+
+/** SSD300's window, in shares of the picture. */
+td_rect td_overlap_crop(td_rng *r, const td_truth *truths, int n);
+
+/** Keep what has its centre in the window, relative to it; returns how many are left. */
+int td_truths_crop_centres(td_truth *truths, int n, td_rect window);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * object_row.c -- see object_row.h
+ *
+ * The random numbers of a row are those of (seed, epoch, sample): one stream for place, one for
+ * colours, so that --color-jitter moves no crop.
+ */
+#include "transforms/object_row.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "transforms/object_crop.h"
+
+bool td_scene_is_stored(const td_scene *s, const td_image_info *info)
+{
+    bool turns = info->orientation >= 5;
+    return turns && info->width != info->height && s->width == info->width &&
+           s->height == info->height;
+}
+
+/* what a row is made of */
+typedef struct {
+    td_transformer *w;
+    const td_transform *t;
+    const td_object_source *from;
+    bool is_stored;    /* decode without turning */
+    int width, height; /* then */
+    td_rng place, colour;
+    int n; /* truths in w->truths */
+} row;
+
+static td_status look_at(row *r)
+{
+    td_image_info info;
+    const td_scene *s = &r->from->scene;
+    TD_TRY(td_image_probe(r->from->bytes, r->from->n_bytes, &info));
+    r->is_stored = r->t->ignore_orientation || td_scene_is_stored(s, &info);
+    td_image_size(&info, r->is_stored, &r->width, &r->height);
+    TD_TRY(td_reserve(&r->w->truths, &r->w->cap_truths, (size_t)s->n + 1, sizeof(td_truth)));
+    if (s->n > 0)
+        memcpy(r->w->truths, s->truths, (size_t)s->n * sizeof(td_truth));
+    r->n = s->n;
+    return TD_OK;
+}
+
+/* `window` of the picture, mirrored on request, into w->cut */
+static td_status cut_out(row *r, td_box window, bool flip)
+{
+    td_decoded at;
+    const td_decode_opts opts = { .ignore_orientation = r->is_stored,
+                                  .max_pixels = r->t->max_pixels,
+                                  .max_scans = r->t->max_scans,
+                                  .by_library = r->t->by_library,
+                                  .region = window,
+                                  .scratch = &r->w->stored,
+                                  .is_fast = r->t->is_fast && r->t->is_training };
+    TD_TRY(td_image_decode(r->from->bytes, r->from->n_bytes, &opts, &r->w->decoded, &at));
+    const td_box inside = { .x = window.x - at.covers.x,
+                            .y = window.y - at.covers.y,
+                            .width = window.width,
+                            .height = window.height };
+    TD_TRY(td_image_crop(&r->w->decoded, inside, &r->w->cut));
+    if (flip)
+        td_image_flip(&r->w->cut);
+    return TD_OK;
+}
+
+static double between(td_rng *r, double low, double high)
+{
+    return low + (high - low) * td_rng_uniform(r);
+}
+
+/* --- SSD320 ----------------------------------------------------------------------------------- */
+
+/* w->cut -> dst */
+static td_status size_legacy(row *r, const td_twist *colours, float *dst)
+{
+    td_transformer *w = r->w;
+    int size = r->t->size;
+    size_t n = (size_t)size * (size_t)size;
+    const td_sampling s = { .width = w->cut.width,
+                            .height = w->cut.height,
+                            .out_width = size,
+                            .out_height = size,
+                            .window = { .width = size, .height = size } };
+    TD_TRY(td_reserve(&w->values, &w->cap_values, 3 * n, sizeof *w->values));
+    TD_TRY(td_image_sample_legacy(&w->taps, &w->cut, &s, w->values));
+    if (colours)
+        td_twist_values(colours, w->values, n);
+    td_values_normalise(w->values, size, size, &td_norm_vgg, false, dst);
+    return TD_OK;
+}
+
+/* the ranges of TensorFlow's random_distort_color */
+static td_twist jitter(td_rng *r)
+{
+    double hue = between(r, -72, 72), saturation = between(r, 0.5, 1.5);
+    double contrast = between(r, 0.5, 1.5), shift = between(r, -32, 32);
+    return td_twist_make(hue, saturation, contrast, 1, shift);
+}
+
+static td_status train_ssd320(row *r, float *dst)
+{
+    td_truth *truths = r->w->truths;
+    bool flip = td_rng_uniform(&r->place) > 0.5;
+    if (flip)
+        td_truths_flip(truths, r->n);
+    td_box window = td_distorted_crop(&r->place, r->width, r->height, truths, r->n);
+    r->n = td_truths_crop(truths, r->n, window, r->width, r->height);
+    if (flip)
+        window.x = r->width - window.x - window.width; /* where it lies in what is decoded */
+    TD_TRY(cut_out(r, window, flip));
+    const td_twist colours = jitter(&r->colour);
+    return size_legacy(r, r->t->is_jittered ? &colours : NULL, dst);
+}
+
+/* --- SSD300 ----------------------------------------------------------------------------------- */
+
+static td_status size_smooth(row *r, const td_twist *colours, float *dst)
+{
+    td_transformer *w = r->w;
+    int size = r->t->size;
+    TD_TRY(td_image_resample(&w->resampler, &w->cut, 0, 0, w->cut.width, w->cut.height, TD_BILINEAR,
+                             size, size, &w->sized));
+    if (colours)
+        td_twist_image(colours, &w->sized);
+    td_image_normalise_by(&w->sized, &td_norm_torch, false, dst);
+    return TD_OK;
+}
+
+static td_twist twist(td_rng *r)
+{
+    double hue = between(r, -0.5, 0.5), saturation = between(r, 0.5, 1.5);
+    double contrast = between(r, 0.5, 1.5), brightness = between(r, 0.875, 1.125);
+    return td_twist_make(hue, saturation, contrast, brightness, 0);
+}
+
+/* shares -> whole pixels, one at least */
+static td_box in_pixels(td_rect window, int width, int height)
+{
+    int x0 = (int)rint((double)window.xmin * width), x1 = (int)rint((double)window.xmax * width);
+    int y0 = (int)rint((double)window.ymin * height), y1 = (int)rint((double)window.ymax * height);
+    x1 = x1 > width ? width : x1;
+    y1 = y1 > height ? height : y1;
+    x0 = x0 >= x1 ? x1 - 1 : x0;
+    y0 = y0 >= y1 ? y1 - 1 : y0;
+    return (td_box){ .x = x0 < 0 ? 0 : x0,
+                     .y = y0 < 0 ? 0 : y0,
+                     .width = x1 - x0 < 1 ? 1 : x1 - x0,
+                     .height = y1 - y0 < 1 ? 1 : y1 - y0 };
+}
+
+static td_status train_ssd300(row *r, float *dst)
+{
+    td_truth *truths = r->w->truths;
+    td_rect window = td_overlap_crop(&r->place, truths, r->n);
+    r->n = td_truths_crop_centres(truths, r->n, window);
+    bool flip = td_rng_uniform(&r->place) < 0.5;
+    if (flip)
+        td_truths_flip(truths, r->n);
+    TD_TRY(cut_out(r, in_pixels(window, r->width, r->height), flip));
+    const td_twist colours = twist(&r->colour);
+    return size_smooth(r, &colours, dst);
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+td_status td_object_row(td_transformer *w, const td_transform *t, const td_object_source *from,
+                        float *dst, int *n)
+{
+    uint64_t e = (uint64_t)from->epoch, s = (uint64_t)from->sample;
+    row r = { .w = w,
+              .t = t,
+              .from = from,
+              .place = td_rng_make(t->seed, TD_RNG_CROP, e, s),
+              .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
+    bool is_ssd300 = t->detector == TD_DETECTOR_SSD300;
+    TD_TRY(look_at(&r));
+    if (t->is_training) {
+        TD_TRY(is_ssd300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
+    } else {
+        TD_TRY(cut_out(&r, (td_box){ .width = r.width, .height = r.height }, false));
+        TD_TRY(is_ssd300 ? size_smooth(&r, NULL, dst) : size_legacy(&r, NULL, dst));
+    }
+    *n = r.n;
+    return TD_OK;
+}
