@@ -329,7 +329,7 @@ static unsigned list_offers(const td_node *n)
     unsigned offers = 0;
     for (int k = 0; k < WISHES_MAX; k++) {
         memset(&w[k], 0, sizeof w[k]);
-        bool is_new = td_native_offer(n, k, &w[k]);
+        bool is_new = td_direct_offer(n, k, &w[k]);
         for (int j = 0; is_new && j < k; j++)
             is_new = memcmp(&w[j], &w[k], sizeof w[k]) != 0;
         offers |= (unsigned)is_new << k;

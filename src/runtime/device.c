@@ -62,7 +62,7 @@ static const td_kernel *select_from(const td_backend *b, const td_node *n, td_te
     return NULL;
 }
 
-const td_kernel *td_native_select(const td_node *n, td_text *why)
+const td_kernel *td_direct_select(const td_node *n, td_text *why)
 {
     const td_kernel *k = NULL;
     for (int b = 0; !k && b < N_BACKENDS; b++)
@@ -70,7 +70,7 @@ const td_kernel *td_native_select(const td_node *n, td_text *why)
     return k;
 }
 
-bool td_native_wish(const td_node *n, td_layout_wish *out)
+bool td_direct_wish(const td_node *n, td_layout_wish *out)
 {
     for (int b = 0; b < N_BACKENDS; b++)
         if (all[b]->wish && all[b]->wish(n, out))
@@ -78,7 +78,7 @@ bool td_native_wish(const td_node *n, td_layout_wish *out)
     return false;
 }
 
-bool td_native_offer(const td_node *n, int k, td_layout_wish *out)
+bool td_direct_offer(const td_node *n, int k, td_layout_wish *out)
 {
     for (int b = 0; b < N_BACKENDS; b++)
         if (all[b]->wish && all[b]->wish(n, out) && k-- == 0)
@@ -132,9 +132,9 @@ static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
 {
     const td_device *dev = ctx;
     const int k = dev->tuner ? td_tune_wish(dev->tuner, n) : 0;
-    if (k && td_native_offer(n, k, out))
+    if (k && td_direct_offer(n, k, out))
         return true;
-    return dev->emulates && (td_native_wish(n, out) || td_widen_wish(n, out));
+    return dev->emulates && (td_direct_wish(n, out) || td_widen_wish(n, out));
 }
 
 td_status td_device_open(const char *name, td_device **out)

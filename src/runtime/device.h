@@ -41,16 +41,21 @@ const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_tex
 td_status td_device_choose(const td_device *dev, const td_node *n, const td_kernel **out,
                            td_text *why) TD_CHECKED;
 
-/** The same among the kernels of all backends but `ref`, without emulation. */
-const td_kernel *td_native_select(const td_node *n, td_text *why);
+/*
+ * Direct: what backends do with the types that a node has.  The kernel reads and writes these types
+ * itself, without emulation, and `ref` is not asked.
+ */
 
-/** What those backends wish for; false: none has an opinion. */
-bool td_native_wish(const td_node *n, td_layout_wish *out);
+/** The first kernel of any backend but `ref` that accepts `n`; `why` as in td_device_select. */
+const td_kernel *td_direct_select(const td_node *n, td_text *why);
+
+/** The layouts that the first backend with a preference prefers; false: none has one. */
+bool td_direct_wish(const td_node *n, td_layout_wish *out);
 
 /**
- * All that they wish for and offer, k = 0, 1, ...: 0 is td_native_wish; the same layouts may come
- * twice.  false past the end.
+ * All layouts that the backends prefer or have kernels for, k = 0, 1, ...: 0 is td_direct_wish; the
+ * same layouts may come twice.  false past the end.
  */
-bool td_native_offer(const td_node *n, int k, td_layout_wish *out);
+bool td_direct_offer(const td_node *n, int k, td_layout_wish *out);
 
 #endif

@@ -64,7 +64,7 @@ static td_status make_shadow(const td_node *n, td_probe *s)
 
 static const td_kernel *inner_kernel(const td_probe *s)
 {
-    return td_native_select(&s->node, NULL);
+    return td_direct_select(&s->node, NULL);
 }
 
 static td_status widen_accepts(const td_node *n)
@@ -77,7 +77,7 @@ static td_status widen_accepts(const td_node *n)
 bool td_widen_wish(const td_node *n, td_layout_wish *out)
 {
     td_probe s;
-    return make_shadow(n, &s) == TD_OK && td_native_wish(&s.node, out);
+    return make_shadow(n, &s) == TD_OK && td_direct_wish(&s.node, out);
 }
 
 /* --- conversion ------------------------------------------------------------------------------- */
