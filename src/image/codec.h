@@ -1,5 +1,5 @@
 /*
- * image/codec.h -- what the picture formats and the orientation code offer to image.c
+ * image/codec.h -- what the image formats, the orientation code and the buffer offer to image.c
  *
  * A codec works in coordinates of the picture as stored; image.c turns the result upright.
  */

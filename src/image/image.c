@@ -1,5 +1,5 @@
 /*
- * image/image.c -- the picture's buffer, the choice of decoder, and what needs no format
+ * image/image.c -- chooses the decoder of a file, and flips and crops images
  *
  * Decoding is: look at the first bytes, read the orientation, let the codec decode what is needed
  * of the picture as stored, turn the result upright.
@@ -8,43 +8,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "image/codec.h"
-
-/* --- the buffer ------------------------------------------------------------------------------- */
-
-enum {
-    MAX_SIDE = 1 << 24,
-    PAD_BYTES = 64 /* behind the pixels, so that vector loads may read past the last one */
-};
-
-void td_image_release(td_image *img)
-{
-    td_free(img->px);
-    *img = (td_image){ 0 };
-}
-
-td_status td_image_resize_buffer(td_image *img, int width, int height)
-{
-    if (width < 1 || height < 1)
-        return td_error(TD_EARG, "picture of %d x %d pixels", width, height);
-    if (width > MAX_SIDE || height > MAX_SIDE || (int64_t)width * height > INT32_MAX)
-        return td_error(TD_ELIMIT, "picture of %d x %d pixels, the limit is %d", width, height,
-                        INT32_MAX);
-
-    size_t bytes = 3 * (size_t)width * (size_t)height + PAD_BYTES;
-    if (bytes > img->cap_bytes) {
-        uint8_t *px = td_alloc(bytes, 1);
-        if (!px)
-            return TD_ENOMEM;
-        td_free(img->px);
-        img->px = px;
-        img->cap_bytes = bytes;
-    }
-    img->width = width;
-    img->height = height;
-    return TD_OK;
-}
 
 /* --- what do these bytes look like? ----------------------------------------------------------- */
 
@@ -164,30 +128,6 @@ static td_status choose(const uint8_t *bytes, size_t n_bytes, codec *out)
 }
 
 /* --- decoding --------------------------------------------------------------------------------- */
-
-td_status td_image_check_size(int64_t width, int64_t height, int64_t max_pixels)
-{
-    if (width < 1 || height < 1)
-        return td_error(TD_EFORMAT, "header says %lld x %lld pixels", (long long)width,
-                        (long long)height);
-    if (width > MAX_SIDE || height > MAX_SIDE || width * height > max_pixels)
-        return td_error(TD_ELIMIT, "header says %lld x %lld pixels, the limit is %lld",
-                        (long long)width, (long long)height, (long long)max_pixels);
-    return TD_OK;
-}
-
-td_status td_image_check_region(td_box *b, int width, int height)
-{
-    if (b->x == 0 && b->y == 0 && b->width == 0 && b->height == 0) {
-        *b = (td_box){ .width = width, .height = height };
-        return TD_OK;
-    }
-    if (b->x < 0 || b->y < 0 || b->width < 1 || b->height < 1 || b->width > width ||
-        b->height > height || b->x > width - b->width || b->y > height - b->height)
-        return td_error(TD_EARG, "region %d x %d at (%d, %d) leaves the picture of %d x %d",
-                        b->width, b->height, b->x, b->y, width, height);
-    return TD_OK;
-}
 
 td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
 {
