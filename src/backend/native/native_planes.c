@@ -1,0 +1,83 @@
+/*
+ * native_planes.c -- which tensors the kernels take, and where their planes are in memory
+ */
+#include "backend/native/native.h"
+
+#include <string.h>
+
+bool td_own_knows(td_dtype dtype)
+{
+    return dtype == TD_DT_F32 || dtype == TD_DT_BF16 || dtype == TD_DT_F16;
+}
+
+td_status td_own_shape_of(const td_type *t, td_own_shape *s)
+{
+    if (!td_own_knows(t->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
+    if (t->rank != 4)
+        return td_error(TD_ENOKERNEL, "rank is %d", t->rank);
+
+    const bool is_last = strcmp(t->layout, "acdb") == 0;
+    *s = (td_own_shape){ .dtype = t->dtype,
+                         .each = (int64_t)td_dtype_bytes(t->dtype),
+                         .N = t->dim[0],
+                         .C = t->dim[1],
+                         .H = t->dim[2],
+                         .W = t->dim[3] };
+    if (strcmp(t->layout, "aBcd16b") == 0 || (is_last && s->C % 16 == 0))
+        s->lanes = 16;
+    else if (strcmp(t->layout, "aBcd8b") == 0 || is_last)
+        s->lanes = 8;
+    else
+        return td_error(TD_ENOKERNEL, "layout is %s", *t->layout ? t->layout : "plain");
+    if (s->C % s->lanes)
+        return td_error(TD_ENOKERNEL, "%lld channels do not fill lanes of %d", (long long)s->C,
+                        s->lanes);
+
+    const int64_t area = s->H * s->W;
+    s->channels = s->lanes;
+    s->CB = s->C / s->lanes;
+    s->plane.n_pixels = area;
+    s->plane.stride = is_last ? s->C : s->lanes;
+    s->image = s->C * area;
+    s->block = is_last ? s->lanes : s->lanes * area;
+    return TD_OK;
+}
+
+/* [N, C, 1, 1] lies as [N, C] in plain order and in every layout whose lanes C fills */
+static bool lies_plain(const td_type *t)
+{
+    return t->rank != 4 || (t->dim[2] == 1 && t->dim[3] == 1);
+}
+
+td_status td_own_check_alike(const td_node *n, const td_type *t)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
+        if (td_is_shape_only(n, i))
+            continue;
+        if (td_dtype_is_float(u->dtype) && u->dtype != (u->rank == 1 ? TD_DT_F32 : t->dtype))
+            return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));
+        if (strcmp(u->layout, t->layout) != 0 && !(lies_plain(u) && td_type_is_plain(u)))
+            return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
+    }
+    return TD_OK;
+}
+
+td_status td_own_accepts(const td_node *n, const td_type *t)
+{
+    td_own_shape s;
+    TD_TRY(td_own_shape_of(t, &s));
+    return td_own_check_alike(n, t);
+}
+
+bool td_own_is_streamed(int64_t n_bytes)
+{
+    return n_bytes > (int64_t)24 << 20; /* 24 MiB: what a shared last-level cache holds on to */
+}
+
+bool td_own_is_plane_streamed(const td_own_shape *s)
+{
+    const bool fills_lines = s->plane.stride == s->lanes || s->lanes * s->each >= 64;
+    return fills_lines && td_own_is_streamed(s->N * s->image * s->each);
+}
