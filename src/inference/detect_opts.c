@@ -39,7 +39,6 @@ static const td_field boxes_fields[] = {
                1000000000, NULL, "judge every n-th picture only"),
     TD_END,
 };
-static const char *const tunes[] = { "off", "cached", "full", NULL };
 
 static const td_field detect_fields[] = {
     TD_TEXT_AS(td_detect_opts, weights, "weights",
@@ -57,14 +56,8 @@ static const td_field detect_fields[] = {
                "pictures in a batch, at most"),
     TD_INT_AS (td_detect_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
-    TD_TEXT   (td_detect_opts, device, "cpu", "NAME",
-               "cpu, or ref: the plain C kernels, which know float64 too"),
-    TD_INT    (td_detect_opts, threads, 0, 0, 4096, "compute threads; 0: one per processor"),
-    TD_ENUM   (td_detect_opts, tune, 1, tunes,
-               "kernels and layouts as measured here: not, before, or now"),
-    TD_TEXT   (td_detect_opts, tune_cache, NULL, "FILE",
-               "where that is kept; default: in ~/.cache/tandem"),
-    TD_TEXT   (td_detect_opts, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_DEVICE_ROWS(td_detect_opts),
+    TD_LOG_ROW(td_detect_opts),
     TD_END,
 };
 /* clang-format on */

@@ -1,12 +1,20 @@
 /*
  * options/rows.h -- rows of options that several jobs have, each for its own struct T
+ *
+ * The table of a job is in the room of the job: train_options.c in recipes/, evaluate_options.c in
+ * evaluation/, and so on.
  */
 #ifndef TD_OPTIONS_ROWS_H
 #define TD_OPTIONS_ROWS_H
 
 #include "options/field.h"
 
-extern const char *const td_tune_names[], *const td_interpolation_names[]; /* train_options.c */
+extern const char *const td_tune_names[];          /* td_tune_mode */
+extern const char *const td_interpolation_names[]; /* td_interpolation */
+extern const char *const td_log_format_names[];    /* --log-format */
+extern const char *const td_report_names[];        /* --raport-names */
+
+#define TD_MANY 1e12 /* no real limit: images, steps, iterations */
 
 /* clang-format off */
 #define TD_DEVICE_ROWS(T) \
@@ -38,6 +46,33 @@ extern const char *const td_tune_names[], *const td_interpolation_names[]; /* tr
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
     TD_BOOL   (T, ignore_orientation, false, \
                "leave EXIF-rotated pictures as they are stored")
+
+#define TD_SKIP_ROW(T) \
+    TD_TEXT   (T, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'")
+
+#define TD_PASS_ROWS(T) \
+    TD_SKIP_ROW(T), \
+    TD_TEXT   (T, dump_after, NULL, "LIST", "passes whose result is logged, or 'all'")
+
+#define TD_LOG_ROW(T) \
+    TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
+
+/* how a run is reported, besides --raport-file */
+#define TD_REPORT_ROWS(T) \
+    TD_ENUM   (T, log_format, 0, td_log_format_names, \
+               "lines of progress: ours, or those of the reference programs"), \
+    TD_BOOL   (T, raport_compat, false, \
+               "report as the reference: means of rates, waits with the logging in them"), \
+    TD_ENUM   (T, raport_names, 0, td_report_names, \
+               "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
+    TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
+               "first iterations that TensorFlow's times leave out; -1: as its program does")
+
+/* TensorFlow's configuration of a detector, for jobs that do not train */
+#define TD_PIPELINE_ROWS(T) \
+    TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
+               "network and image size of a detector's pipeline.config"), \
+    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", "other values of its fields")
 /* clang-format on */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * train_options.c -- the options of all jobs: names, defaults, ranges, one line of help each
+ * train_options.c -- the options of `tandem train`: names, defaults, ranges, one line of help each
  *
  * Names and defaults are those of NVIDIA's DeepLearningExamples (classification, main.py of 2024;
  * the spellings of 2019 are aliases), so that a script written for it keeps working.
@@ -14,99 +14,20 @@
 #include "options/rows.h"
 #include "pass/amp.h"
 
-static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
-                                        "dali-cpu",       "dali-gpu",           NULL };
-static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
-static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
-static const char *const decodes[] = { "exact", "fast", NULL };
-const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
 static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
-static const char *const label_ids[] = { "dense", "keep", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
-static const char *const augmentations[] = { "none", "autoaugment", NULL };
 static const char *const memory_formats[] = { "nchw|channels_first", "nhwc|channels_last", NULL };
 static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
-const char *const td_tune_names[] = { "off", "cached", "full", NULL };
-static const char *const iter_units[] = { "batch", NULL };
-static const char *const log_formats[] = { "plain", "dll", NULL };
-static const char *const raport_names[] = { "pytorch", "tf", NULL };
-static const char *const modes[] = { "training", "inference", "data", "op", "allreduce", NULL };
-
-#define MANY 1e12 /* no real limit: images, steps, iterations */
 
 enum { AMP_STATS_EVERY = 100 };
 
 /* clang-format off */
-
-/* rows that several jobs have, each for its own struct */
-#define PASS_ROWS(T) \
-    TD_TEXT   (T, skip_passes, NULL, "LIST", \
-               "passes to leave out, 'fuse,layout'"), \
-    TD_TEXT   (T, dump_after, NULL, "LIST", "passes whose result is logged, or 'all'")
-
-#define LOG_ROW(T) \
-    TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
-
-/* how a run is told, besides --raport-file */
-#define REPORT_ROWS(T) \
-    TD_ENUM   (T, log_format, 0, log_formats, \
-               "lines of progress: ours, or those of the reference programs"), \
-    TD_BOOL   (T, raport_compat, false, \
-               "report as the reference: means of rates, waits with the logging in them"), \
-    TD_ENUM   (T, raport_names, 0, raport_names, \
-               "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
-    TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
-               "first iterations that TensorFlow's times leave out; -1: as its program does")
-
-/* TensorFlow's configuration of a detector, for jobs that do not train */
-#define PIPELINE_ROWS(T) \
-    TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
-               "network and image size of a detector's pipeline.config"), \
-    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", "other values of its fields")
-
-static const td_field input_fields[] = {
-    TD_TEXT   (td_input_opts, data, NULL, "PATH",
-               "folder of train/ and val/, or a .safetensors; same as DATA"),
-    TD_ENUM   (td_input_opts, data_backend, 0, backends,
-               "where pictures come from; dali-cpu and dali-gpu: a folder, by DALI's rules"),
-    TD_ENUM   (td_input_opts, interpolation, 0, td_interpolation_names, "of the resize"),
-    TD_ENUM   (td_input_opts, crop, 0, crops,
-               "whose rules crop and resize; auto: torchvision's, or of the back end"),
-    TD_BOOL   (td_input_opts, antialias, false,
-               "average what shrinks: torchvision's rule, not dali's but for triangular"),
-    TD_BOOL_AS(td_input_opts, no_antialias, "no-antialias", NULL, false,
-               "take what stands at a place instead"),
-    TD_ENUM   (td_input_opts, normalization, 0, norms, "whose means and deviations"),
-    TD_ENUM   (td_input_opts, augmentation, 0, augmentations,
-               "of training pictures besides crop and flip"),
-    TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 1024, NULL,
-               "decoding threads; 0: chosen"),
-    TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "batches prepared ahead"),
-    TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "share of the pictures that may be unreadable"),
-    TD_BOOL   (td_input_opts, ignore_orientation, false,
-               "leave EXIF-rotated pictures as they are stored"),
-    TD_ENUM   (td_input_opts, decode, 0, decodes,
-               "of training JPEGs; exact: as PIL, to the bit; fast: reduced size, plain colours"),
-    TD_BOOL   (td_input_opts, exact_decode, false, "the same as --decode exact"),
-    TD_TITLE_BEHIND("Boxes"),
-    TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
-               "detectors: COCO instances; default: where data sets have them"),
-    TD_TEXT   (td_input_opts, val_annotations, NULL, "FILE",
-               "detectors: the same for validation while training"),
-    TD_ENUM   (td_input_opts, label_ids, 0, label_ids,
-               "detectors: categories become classes 1, 2, ... in order, or keep their ids"),
-    TD_BOOL   (td_input_opts, strict, false,
-               "detectors: a bad annotation is an error; else it is listed and left out"),
-    TD_BOOL   (td_input_opts, color_jitter, false,
-               "detectors: change colours of training pictures; ssd300 does so anyway"),
-    TD_END,
-};
 
 static const td_field train_fields[] = {
     TD_TITLE("Recipe"),
@@ -119,7 +40,8 @@ static const td_field train_fields[] = {
     TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
                "planned in all; the learning rate's curve spans them"),
     TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000, "epochs of this run; -1: to the end"),
-    TD_LONG   (td_train_opts, run_iters, -1, -1, MANY, "optimiser steps of this run; -1: no limit"),
+    TD_LONG   (td_train_opts, run_iters, -1, -1, TD_MANY,
+               "optimiser steps of this run; -1: no limit"),
     TD_INT    (td_train_opts, early_stopping_patience, -1, -1, 1000000,
                "stop after so many epochs without a new best; -1: never"),
     TD_REAL_AS(td_train_opts, lr, "lr", "learning-rate", 0.1, 0, 1e6, NULL, "peak learning rate"),
@@ -185,12 +107,12 @@ static const td_field train_fields[] = {
                "one that does not adapt: --static-loss-scale, or where none is given no scaling"),
     TD_ENUM   (td_train_opts, loss_scaler, 0, scalers,
                "whose numbers a dynamic loss scale follows; auto: tf, where there is one"),
-    TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, MANY,
+    TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, TD_MANY,
                "good steps that double the loss scale; 0: the scaler's own, 2000 or 100"),
-    TD_LONG   (td_train_opts, max_skips, 50, 0, MANY,
+    TD_LONG   (td_train_opts, max_skips, 50, 0, TD_MANY,
                "skipped steps in a row that end the run; 0: no limit"),
     TD_TITLE("Machine"),
-    TD_LONG   (td_train_opts, memory_limit, 0, 0, MANY * 1000,
+    TD_LONG   (td_train_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30, for the "
                "price of time; 0: no limit"),
     TD_TITLE("Outputs"),
@@ -206,7 +128,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, raport_file, NULL, "FILE",
                "JSON lines of the run, inside the workspace; default: "
                TD_REPORT_NAME ", none with --no-checkpoints"),
-    REPORT_ROWS(td_train_opts),
+    TD_REPORT_ROWS(td_train_opts),
     TD_TEXT   (td_train_opts, tensorboard, NULL, "FOLDER", "event files for TensorBoard"),
     TD_TEXT   (td_train_opts, csv, NULL, "FILE", "the metrics of every epoch as a table"),
     TD_TEXT   (td_train_opts, csv_iterations, NULL, "FILE",
@@ -220,7 +142,7 @@ static const td_field train_fields[] = {
     TD_TEXT_AS(td_train_opts, checkpoint_filename, "checkpoint_filename", "checkpoint",
                "checkpoint.safetensors", "FILE",
                "the latest checkpoint, inside the workspace"),
-    TD_LONG   (td_train_opts, checkpoint_every, 0, 0, MANY,
+    TD_LONG   (td_train_opts, checkpoint_every, 0, 0, TD_MANY,
                "optimiser steps between two checkpoints; 0: at ends of epochs only"),
     TD_TEXT   (td_train_opts, workspace, NULL, "FOLDER",
                "where the run's files go; default: a new folder runs/ARCH-N, or where --resume's "
@@ -243,7 +165,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, train_logits, NULL, "FILE", "logits of the run's first step"),
     TD_TEXT   (td_train_opts, amp_stats, NULL, "FILE",
                "what tensors hold and a half type would lose, a JSON line for an observed step"),
-    TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, MANY,
+    TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, TD_MANY,
                "steps from one observed step to the next; the first is one"),
     TD_TEXT   (td_train_opts, trace, NULL, "FILE",
                "the last steps kernel by kernel, JSON for Perfetto or chrome://tracing"),
@@ -252,15 +174,15 @@ static const td_field train_fields[] = {
     TD_TITLE("Machine"),
     TD_DEVICE_ROWS(td_train_opts),
     TD_TITLE("Compiler"),
-    PASS_ROWS (td_train_opts),
+    TD_PASS_ROWS(td_train_opts),
     TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
                "put --dump-after here, a file a pass, instead of into the log"),
     TD_TITLE("Outputs"),
-    LOG_ROW   (td_train_opts),
+    TD_LOG_ROW(td_train_opts),
     TD_TITLE_BEHIND("Detectors"),
-    TD_LONG   (td_train_opts, num_train_steps, -1, -1, MANY,
+    TD_LONG   (td_train_opts, num_train_steps, -1, -1, TD_MANY,
                "optimiser steps planned in all, in place of --epochs; -1: --epochs counts"),
-    TD_LONG   (td_train_opts, lr_total_steps, -1, -1, MANY,
+    TD_LONG   (td_train_opts, lr_total_steps, -1, -1, TD_MANY,
                "steps that ssd320's learning rate takes to 0, wherever the training stops; -1: the "
                "whole training"),
     TD_REAL   (td_train_opts, warmup_lr, -1, -1, 1e6,
@@ -276,266 +198,22 @@ static const td_field train_fields[] = {
     TD_END,
 };
 
-static const td_field evaluate_fields[] = {
-    TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
-               "pictures in a batch"),
-    TD_WEIGHTS_ROW(td_evaluate_opts),
-    TD_CLASSES_ROW(td_evaluate_opts, "those in the weights"),
-    TD_TEXT   (td_evaluate_opts, label_map, NULL, "FILE",
-               "class of the data -> output: lines 'folder 7' or JSON; else by name"),
-    TD_BOOL   (td_evaluate_opts, labels_by_order, false,
-               "class i of the data is output i, whatever their names and numbers"),
-    TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
-               "raw outputs in input order, a .safetensors"),
-    TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
-               "second accuracy: the label is among the k best"),
-    TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
-    TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
-    TD_LONG   (td_evaluate_opts, seed, -1, -1, 9e15, "of synthetic data; -1: 0"),
-    TD_TEXT   (td_evaluate_opts, require, NULL, "METRIC>=X",
-               "exit 4 when the result is below, 'top1>=95'"),
-    TD_TEXT   (td_evaluate_opts, raport_file, NULL, "FILE", "JSON lines of the run"),
-    REPORT_ROWS(td_evaluate_opts),
-    TD_INT_AS (td_evaluate_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
-               "batches between two lines of progress, or records"),
-    TD_INT    (td_evaluate_opts, prof, -1, -1, 1000000000, "batches to judge; -1: all"),
-    TD_BOOL   (td_evaluate_opts, per_class, false,
-               "accuracy of every class, and what was taken for what"),
-    TD_TEXT   (td_evaluate_opts, confusion, NULL, "FILE",
-               "with --per-class: what was taken for what, as CSV"),
-    TD_DEVICE_ROWS(td_evaluate_opts),
-    PASS_ROWS (td_evaluate_opts),
-    LOG_ROW   (td_evaluate_opts),
-    TD_TITLE_BEHIND("What is judged"),
-    TD_TEXT   (td_evaluate_opts, detections, NULL, "FILE",
-               "detectors: what was found, as COCO's results"),
-    TD_TEXT   (td_evaluate_opts, draw, NULL, "FOLDER",
-               "detectors: the pictures go here with what was found, and dashed what is annotated"),
-    TD_LONG   (td_evaluate_opts, draw_limit, 0, 0, MANY,
-               "with --draw: the first so many pictures; 0: all"),
-    TD_REAL   (td_evaluate_opts, draw_min_score, -1, -1, 1,
-               "with --draw: boxes with a score above; -1: 0.3, whatever is judged"),
-    TD_BOOL   (td_evaluate_opts, eval_training_data, false, "judge the training split"),
-    TD_TEXT   (td_evaluate_opts, checkpoint_dir, NULL, "FOLDER",
-               "of a training: judge its checkpoint, and every new one until the last"),
-    TD_BOOL   (td_evaluate_opts, run_once, false, "with --checkpoint-dir: only the one of now"),
-    TD_INT    (td_evaluate_opts, poll_seconds, 180, 1, 1000000,
-               "with --checkpoint-dir: between two looks for a new one"),
-    TD_TITLE_BEHIND("Names of the reference programs"),
-    TD_TEXT_AS(td_evaluate_opts, workspace, "workspace", "results_dir|save", NULL, "FOLDER",
-               "where --raport-file goes; alone, evaluation.json there"),
-    TD_TEXT   (td_evaluate_opts, model_dir, NULL, "FOLDER",
-               "--workspace; without weights, the checkpoint that is there is judged"),
-    PIPELINE_ROWS(td_evaluate_opts),
-    TD_ALIAS  ("data_dir", "data"),
-    TD_ALIAS  ("log_filename", "raport-file"),
-    TD_ALIAS  ("json_summary", "raport-file"),
-    TD_ALIAS  ("eval_batch_size", "batch-size"),
-    TD_ALIAS  ("num_workers", "workers"),
-    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
-    TD_ACCEPTED("sample_1_of_n_eval_on_train_examples", "N", "--sample-1-of-n is for both"),
-    TD_LOGGING_ROWS,
-    TD_END,
-};
-
-static const td_field classify_fields[] = {
-    TD_WEIGHTS_ROW(td_classify_opts),
-    TD_CLASSES_ROW(td_classify_opts, "those in the weights"),
-    TD_BOOL_AS(td_classify_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
-    TD_PICTURE_ROWS(td_classify_opts),
-    TD_INT_AS (td_classify_opts, topk, "topk", "top", 5, 1, 10, NULL,
-               "classes named for each picture"),
-    TD_INT_AS (td_classify_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
-               "pictures in a batch, at most"),
-    TD_INT_AS (td_classify_opts, workers, "workers", "j", 0, 0, 1024, NULL,
-               "decoding threads; 0: chosen"),
-    TD_BOOL   (td_classify_opts, json_lines, false,
-               "a JSON object for each picture, on a line of its own"),
-    TD_TEXT   (td_classify_opts, image, NULL, "FILE", NULL),
-    TD_ACCEPTED("cpu", NULL, "everything runs on the CPU"),
-    TD_DEVICE_ROWS(td_classify_opts),
-    LOG_ROW   (td_classify_opts),
-    TD_END,
-};
-
-static const char *const tensor_names[] = { "auto", "torchvision", "reference", NULL };
-
-static const td_field convert_fields[] = {
-    TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
-    TD_ENUM   (td_convert_opts, names, 0, tensor_names,
-               "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
-    TD_CLASSES_ROW(td_convert_opts, "those in IN"),
-    LOG_ROW   (td_convert_opts),
-    TD_END,
-};
-
-static const td_field benchmark_fields[] = {
-    TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
-    TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
-               "pictures in a batch"),
-    TD_TEXT   (td_benchmark_opts, batch_sizes, NULL, "LIST",
-               "several instead, '1,2,4,8': a table with a row for each"),
-    TD_TEXT   (td_benchmark_opts, nproc, NULL, "LIST",
-               "numbers of ranks that train, '1,2,4', with as many threads each: the same table"),
-    TD_TEXT   (td_benchmark_opts, precisions, NULL, "LIST",
-               "of fp32, bf16, fp16: the same table, with the speed-up over fp32"),
-    TD_INT_AS (td_benchmark_opts, iters, "iters", "num-iter|benchmark-iters", 20, 1, 1000000,
-               NULL,
-               "measured iterations"),
-    TD_INT_AS (td_benchmark_opts, warmup, "warmup", "warmup-steps|warmup-iters", 3, 0, 1000000,
-               NULL,
-               "iterations before them that do not count"),
-    TD_ENUM   (td_benchmark_opts, iter_unit, 0, iter_units, "what is counted there"),
-    TD_ACCEPTED("percentiles", "LIST", "90, 95 and 99 are always there"),
-    TD_TEXT_AS(td_benchmark_opts, weights, "weights",
-               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
-               "inference: of this file; else fresh ones"),
-    TD_TEXT   (td_benchmark_opts, checkpoint_dir, NULL, "FOLDER",
-               "inference: of the checkpoint of a training in this folder"),
-    TD_BOOL   (td_benchmark_opts, walkthrough, false,
-               "fp32, mixed, mixed and fused, that at twice the batch: a table"),
-    TD_BOOL   (td_benchmark_opts, largest_batch, false,
-               "the largest batch that trains within --memory-limit, by precision"),
-    TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, MANY * 1000,
-               "bytes that the process may hold, '4G' or '4GB' of 10^9, '4GiB' of 2^30; 0: no "
-               "limit, or what the machine has"),
-    TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: problem lines"),
-    TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
-               "op mode: only ops whose names match, 'conv*'"),
-    TD_BOOL   (td_benchmark_opts, bound, true, "measure bound_images_per_s too"),
-    TD_BOOL   (td_benchmark_opts, kernels, false, "time of every kernel in the result"),
-    TD_INT    (td_benchmark_opts, prof, -1, -1, 1000000,
-               "measured iterations, then a table of times; -1: as --num-iter says, no table"),
-    TD_TEXT   (td_benchmark_opts, trace, NULL, "FILE",
-               "the last iterations kernel by kernel, JSON for Perfetto or chrome://tracing"),
-    TD_DEVICE_ROWS(td_benchmark_opts),
-    TD_TEXT   (td_benchmark_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
-    LOG_ROW   (td_benchmark_opts),
-    TD_TITLE_BEHIND("Report"),
-    TD_TEXT_AS(td_benchmark_opts, workspace, "workspace", "results_dir|model_dir|save", NULL,
-               "FOLDER",
-               "where --raport-file goes; alone, benchmark.json there"),
-    TD_TEXT_AS(td_benchmark_opts, raport_file, "raport_file", "log_filename|json_summary", NULL,
-               "FILE",
-               "JSON lines of the measured iterations"),
-    TD_INT_AS (td_benchmark_opts, print_freq, "print_freq", "p|display_every|log_interval", 10, 1,
-               1000000000, NULL,
-               "iterations between two of its records"),
-    TD_ENUM   (td_benchmark_opts, log_format, 0, log_formats,
-               "dll: the records as lines of the reference programs, too"),
-    TD_BOOL   (td_benchmark_opts, raport_compat, false,
-               "report as the reference: means of rates"),
-    TD_ENUM   (td_benchmark_opts, raport_names, 0, raport_names,
-               "names in the report; tf: train_throughput, eval_latency_avg ... beside the others"),
-    TD_TITLE_BEHIND("Names of the reference programs"),
-    PIPELINE_ROWS(td_benchmark_opts),
-    TD_ALIAS  ("data_dir", "data"),
-    TD_ALIAS  ("synthetic_data_size", "image-size"),
-    TD_ALIAS  ("benchmark_iterations", "iters"),
-    TD_ALIAS  ("benchmark_warmup", "warmup"),
-    TD_ALIAS  ("num_workers", "workers"),
-    TD_ACCEPTED("allow_xla", NULL, "every graph is fused and compiled"),
-    TD_LOGGING_ROWS,
-    TD_END,
-};
-
-static const td_field inspect_fields[] = {
-    TD_INT_AS (td_inspect_opts, batch_size, "batch_size", "b", 1, 1, 1 << 20, NULL,
-               "pictures in a batch"),
-    TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
-    TD_LONG   (td_inspect_opts, memory_limit, 0, 0, MANY * 1000,
-               "bytes for the program, '1G': results are worked out twice to stay below; 0: none"),
-    TD_DEVICE_ROWS(td_inspect_opts),
-    TD_TEXT   (td_inspect_opts, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'"),
-    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also drawn, as SVG"),
-    TD_TEXT_AS(td_inspect_opts, weights, "weights",
-               "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
-               "model, graph, amp, kernels, memory: of the network of this file"),
-    LOG_ROW   (td_inspect_opts),
-    TD_END,
-};
-
 /* clang-format on */
-
-const td_field *td_input_fields(void)
-{
-    return input_fields;
-}
 
 const td_field *td_train_fields(void)
 {
     return train_fields;
 }
 
-const td_field *td_evaluate_fields(void)
-{
-    return evaluate_fields;
-}
-
-const td_field *td_classify_fields(void)
-{
-    return classify_fields;
-}
-
-const td_field *td_convert_fields(void)
-{
-    return convert_fields;
-}
-
-const td_field *td_benchmark_fields(void)
-{
-    return benchmark_fields;
-}
-
-const td_field *td_inspect_fields(void)
-{
-    return inspect_fields;
-}
-
 void td_train_defaults(td_train_opts *opts)
 {
     *opts = (td_train_opts){ 0 };
     td_model_defaults(&opts->model);
-    td_fields_default(input_fields, &opts->input);
+    td_fields_default(td_input_fields(), &opts->input);
     td_amp_defaults(&opts->amp);
     td_fields_default(td_launch_fields(), &opts->launch);
     td_fields_default(td_boxes_fields(), &opts->boxes);
     td_fields_default(train_fields, opts);
-}
-
-void td_evaluate_defaults(td_evaluate_opts *opts)
-{
-    *opts = (td_evaluate_opts){ 0 };
-    td_model_defaults(&opts->model);
-    td_fields_default(input_fields, &opts->input);
-    td_amp_defaults(&opts->amp);
-    td_fields_default(td_boxes_fields(), &opts->boxes);
-    td_fields_default(evaluate_fields, opts);
-}
-
-void td_classify_defaults(td_classify_opts *opts)
-{
-    *opts = (td_classify_opts){ 0 };
-    td_model_defaults(&opts->model);
-    td_amp_defaults(&opts->amp);
-    td_fields_default(classify_fields, opts);
-}
-
-void td_benchmark_defaults(td_benchmark_opts *opts)
-{
-    *opts = (td_benchmark_opts){ 0 };
-    td_model_defaults(&opts->model);
-    td_fields_default(input_fields, &opts->input);
-    td_amp_defaults(&opts->amp);
-    td_fields_default(benchmark_fields, opts);
-}
-
-void td_inspect_defaults(td_inspect_opts *opts)
-{
-    *opts = (td_inspect_opts){ 0 };
-    td_model_defaults(&opts->model);
-    td_amp_defaults(&opts->amp);
-    td_fields_default(inspect_fields, opts);
 }
 
 td_amp_opts td_train_amp(const td_train_opts *opts)

@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "io/atomic.h"
 #include "options/field.h"
+#include "options/rows.h"
 #include "report/run_log.h"
 #include "report/run_page.h"
 #include "report/run_seeds.h"
@@ -25,8 +26,7 @@ static const td_field fields[] = {
     TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
     TD_TEXT   (td_run_report_opts, images, NULL, "FOLDER",
                "data of the run: the page shows the images of mistakes that are found in it"),
-    TD_TEXT   (td_run_report_opts, log, NULL, "SPEC",
-               "what to talk about: 'info', 'warn,pass=debug'"),
+    TD_LOG_ROW(td_run_report_opts),
     TD_END,
 };
 /* clang-format on */

@@ -1,0 +1,24 @@
+/*
+ * convert_options.c -- the options of `tandem convert` for weights
+ */
+#include "options/field.h"
+#include "options/rows.h"
+#include "tandem/train.h"
+
+static const char *const tensor_names[] = { "auto", "torchvision", "reference", NULL };
+
+/* clang-format off */
+static const td_field convert_fields[] = {
+    TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
+    TD_ENUM   (td_convert_opts, names, 0, tensor_names,
+               "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
+    TD_CLASSES_ROW(td_convert_opts, "those in IN"),
+    TD_LOG_ROW(td_convert_opts),
+    TD_END,
+};
+/* clang-format on */
+
+const td_field *td_convert_fields(void)
+{
+    return convert_fields;
+}

@@ -1,0 +1,9 @@
+/*
+ * rows.c -- the names of values that options of several jobs have
+ */
+#include "options/rows.h"
+
+const char *const td_tune_names[] = { "off", "cached", "full", NULL };
+const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
+const char *const td_log_format_names[] = { "plain", "dll", NULL };
+const char *const td_report_names[] = { "pytorch", "tf", NULL };
