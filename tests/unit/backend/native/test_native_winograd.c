@@ -1,0 +1,312 @@
+/*
+ * test_native_winograd.c -- convolutions in tiles of 4 x 4: what they cost in accuracy, and what
+ * must not change a bit
+ *
+ * The inner loops of all instruction sets are compared with each other; the problem lines
+ * (tests/ops) compare the best with the reference.
+ */
+#include "support/expect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/native/native_winograd.h"
+#include "backend/ref/ref.h"
+#include "base/rng.h"
+#include "support/graphs.h"
+#include "tandem/program.h"
+
+static float *normal(int64_t n, uint64_t seed, double scale)
+{
+    float *x = td_alloc((size_t)n, sizeof *x);
+    td_rng r = td_rng_make(seed, TD_RNG_TEST, 0, 0);
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(scale * td_rng_normal(&r));
+    return x;
+}
+
+/* --- instruction sets ------------------------------------------------------------------------- */
+
+#define PICTURES 2
+#define CHANNELS 48
+#define SIDE     9
+#define TILES    (PICTURES * 3 * 3)
+#define COUNT    (PICTURES * CHANNELS * SIDE * SIDE)
+
+/* a whole convolution, `piece` tiles at a time */
+static void convolve(const td_own_wino_simd *f, td_own_wino w, int64_t piece, const float *x,
+                     const float *u, const float *bias, const float *z, float *y)
+{
+    static float v[TD_WINO_POINTS * CHANNELS * TILES], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
+    const int64_t v_step = CHANNELS * w.room, m_step = w.room * TD_WINO_LANES;
+    for (int64_t first = 0; first < TILES; first += piece) {
+        const int64_t n = TILES - first < piece ? TILES - first : piece;
+        f->input(&w, first, n, x, v);
+        for (int64_t kb = 0; kb < CHANNELS / TD_WINO_LANES; kb++) {
+            for (int64_t p = 0; p < TD_WINO_POINTS; p++)
+                for (int64_t i = 0; i < n; i += f->tiles)
+                    f->product(&w, (int)(n - i < f->tiles ? n - i : f->tiles), 1,
+                               v + p * v_step + i * TD_WINO_LANES,
+                               u + (kb * TD_WINO_POINTS + p) * CHANNELS * TD_WINO_LANES, 0,
+                               m + p * m_step + i * TD_WINO_LANES);
+            const td_own_wino_end end = { bias + kb * TD_WINO_LANES, z, y, kb };
+            f->output(&w, first, n, m, m_step, &end);
+        }
+    }
+}
+
+static double largest_gap(const float *a, const float *b, int64_t n)
+{
+    double gap = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        gap = fmax(gap, fabs((double)a[i] - (double)b[i]));
+        most = fmax(most, fabs((double)a[i]));
+    }
+    return gap / most;
+}
+
+/* those that fuse multiplications and additions agree to the bit, whatever the runs of tiles */
+static void instruction_sets_agree(void **state)
+{
+    (void)state;
+    const td_own_wino_picture layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
+                                            { CHANNELS, TD_WINO_LANES } };
+    float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
+    float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
+    float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
+    for (int l = 0; l < 2; l++) {
+        const td_own_wino_simd *f;
+        td_own_wino w = { .N = PICTURES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
+        w.P = w.Q = SIDE;
+        w.pad = 1;
+        w.rows = w.cols = 3;
+        w.room = TILES;
+        w.x = w.y = layouts[l];
+        w.relu = true;
+        w.cap = INFINITY;
+        convolve(td_own_wino_simd_at(0), w, TILES, x, u, bias, z, best);
+        for (int i = 0; (f = td_own_wino_simd_at(i)); i++)
+            for (int piece = 1; piece <= TILES; piece += 4) {
+                const bool is_plain = strcmp(f->isa, "plain") == 0;
+                memset(y, 0xff, COUNT * sizeof *y);
+                convolve(f, w, piece, x, u, bias, z, y);
+                if (is_plain)
+                    assert_true(largest_gap(best, y, COUNT) < 1e-5);
+                else
+                    assert_memory_equal(best, y, COUNT * sizeof *y);
+            }
+    }
+    td_free(x);
+    td_free(z);
+    td_free(bias);
+    td_free(u);
+    td_free(y);
+    td_free(best);
+}
+
+/* --- programs --------------------------------------------------------------------------------- */
+
+/* y = relu(conv(x, w) + b + x) */
+static td_graph *layer(int batch, int channels, int side, const char *dtype)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%%x:%s[%d,%d,%d,%d] = input\n%%w:%s[%d,%d,3,3] = param\n%%b:%s[%d] = param\n"
+             "%%y = conv2d_fused %%x, %%w, %%b, %%x {pad=1, relu=true}\noutput y = %%y\n",
+             dtype, batch, channels, side, side, dtype, channels, channels, dtype, channels);
+    return td_test_graph(text);
+}
+
+static bool has_op(const td_program *p, const char *op)
+{
+    for (int i = 0; i < td_program_node_count(p); i++)
+        if (strcmp(td_program_node(p, i).op, op) == 0)
+            return true;
+    return false;
+}
+
+/* the layer's result; `x`, `w` and `b` are float, or double where dtype is f64 */
+static void *run_layer(const char *device, const char *skip, int batch, int channels, int side,
+                       const char *dtype, const void *x, const void *w, const void *b)
+{
+    td_device *dev;
+    td_program *p;
+    td_type t;
+    td_graph *g = layer(batch, channels, side, dtype);
+    expect_ok(td_device_open(device, &dev));
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip }, &p));
+    assert_int_equal(has_op(p, "conv2d_winograd"), strcmp(device, "cpu") == 0 && !skip);
+    expect_ok(td_program_set(p, "w", w));
+    expect_ok(td_program_set(p, "b", b));
+    expect_ok(td_program_bind(p, "x", x));
+    expect_ok(td_program_run(p));
+    const void *y = td_program_output(p, "y", &t);
+    const size_t n_bytes = (size_t)td_type_bytes(&t);
+    void *copy = td_alloc(n_bytes, 1);
+    assert_non_null(copy);
+    memcpy(copy, y, n_bytes);
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    return copy;
+}
+
+static double *widened(const float *x, int64_t n)
+{
+    double *y = td_alloc((size_t)n, sizeof *y);
+    assert_non_null(y);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (double)x[i];
+    return y;
+}
+
+/* largest and root mean square error over the root mean square of the true result */
+static void measure(const float *y, const double *truth, int64_t n, double *most, double *rms)
+{
+    double squares = 0, errors = 0;
+    *most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double e = (double)y[i] - truth[i];
+        squares += truth[i] * truth[i];
+        errors += e * e;
+        *most = fmax(*most, fabs(e));
+    }
+    *most /= sqrt(squares / (double)n);
+    *rms = sqrt(errors / squares);
+}
+
+/* what docs/numerics.md states; TANDEM_WINOGRAD_PRINT=1 shows the figures */
+static void accuracy_is_as_stated(void **state)
+{
+    (void)state;
+    static const int layers[][3] = { { 1, 64, 56 }, { 1, 128, 28 }, { 1, 256, 14 }, { 2, 512, 7 } };
+    for (int l = 0; l < 4; l++) {
+        const int batch = layers[l][0], channels = layers[l][1], side = layers[l][2];
+        const int64_t n = (int64_t)batch * channels * side * side;
+        const int64_t n_w = 9 * (int64_t)channels * channels;
+        float *x = normal(n, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * channels)));
+        float *b = normal(channels, 3, 0.1);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = x[i] > 0 ? x[i] : 0;
+        double *x64 = widened(x, n), *w64 = widened(w, n_w), *b64 = widened(b, channels);
+        double *truth = run_layer("ref", NULL, batch, channels, side, "f64", x64, w64, b64);
+        for (int i = 0; i < 2; i++) {
+            double most, rms;
+            float *y =
+                run_layer("cpu", i ? "winograd" : NULL, batch, channels, side, "f32", x, w, b);
+            measure(y, truth, n, &most, &rms);
+            if (getenv("TANDEM_WINOGRAD_PRINT"))
+                print_message("%d channels, %s: largest %.2g, rms %.2g\n", channels,
+                              i ? "direct" : "winograd", most, rms);
+            assert_true(most < 2e-5 && rms < 1.5e-6);
+            td_free(y);
+        }
+        td_free(x);
+        td_free(w);
+        td_free(b);
+        td_free(x64);
+        td_free(w64);
+        td_free(b64);
+        td_free(truth);
+    }
+}
+
+/* odd sides; a picture's bits are the same alone and in a batch, with one, two and three threads */
+static void neither_threads_nor_batch_matter(void **state)
+{
+    (void)state;
+    const int before = td_threads();
+    for (int side = 7; side <= 14; side++) {
+        const int64_t picture = 64 * (int64_t)side * side;
+        float *x = normal(11 * picture, 1, 1), *w = normal(9 * 64 * 64, 2, 0.1);
+        float *b = normal(64, 3, 1);
+        td_set_threads(1);
+        float *y = run_layer("cpu", NULL, 11, 64, side, "f32", x, w, b);
+        for (int threads = 1; threads <= 3; threads++) {
+            td_set_threads(threads);
+            float *all = run_layer("cpu", NULL, 11, 64, side, "f32", x, w, b);
+            float *few = run_layer("cpu", NULL, 3, 64, side, "f32", x + 4 * picture, w, b);
+            assert_memory_equal(all, y, (size_t)(11 * picture) * sizeof *y);
+            assert_memory_equal(few, y + 4 * picture, (size_t)(3 * picture) * sizeof *y);
+            td_free(all);
+            td_free(few);
+        }
+        td_free(x);
+        td_free(w);
+        td_free(b);
+        td_free(y);
+    }
+    td_set_threads(before);
+}
+
+/* NaN is not clipped away, and infinity does not vanish */
+static void what_is_not_finite_shows(void **state)
+{
+    (void)state;
+    const float bad[] = { NAN, INFINITY };
+    for (int i = 0; i < 2; i++) {
+        float *x = normal(2 * 32 * 12 * 12, 1, 1), *w = normal(9 * 32 * 32, 2, 0.1);
+        float *b = normal(32, 3, 1);
+        x[5 * 144 + 17] = bad[i];
+        float *y = run_layer("cpu", NULL, 2, 32, 12, "f32", x, w, b);
+        int n = 0;
+        for (int k = 0; k < 2 * 32 * 144; k++) {
+            n += !isfinite(y[k]);
+            assert_true(k < 32 * 144 || isfinite(y[k])); /* the other picture */
+        }
+        assert_true(n >= 32 * 4);
+        td_free(x);
+        td_free(w);
+        td_free(b);
+        td_free(y);
+    }
+}
+
+static td_status compile_once(const char *text)
+{
+    td_graph *g = NULL;
+    td_device *dev = NULL;
+    td_program *p = NULL;
+    td_status st = td_graph_parse(text, "text", &g);
+    if (st == TD_OK)
+        st = td_device_open("cpu", &dev);
+    if (st == TD_OK)
+        st = td_compile(g, dev, NULL, &p);
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    return st;
+}
+
+static void memory_may_fail_at_every_call(void **state)
+{
+    (void)state;
+    const char *text = "%x:f32[2,64,8,8] = input\n%w:f32[64,64,3,3] = param\n"
+                       "%y = conv2d_fused %x, %w {pad=1}\noutput y = %y\n";
+    expect_ok(compile_once(text)); /* what a library keeps is there now */
+    const int64_t live = td_alloc_live();
+    td_status st = TD_ENOMEM;
+    int n = 1;
+    for (; st != TD_OK; n++) {
+        td_alloc_fail_at(n);
+        st = compile_once(text);
+        td_alloc_fail_at(0);
+        assert_true(st == TD_OK || st == TD_ENOMEM);
+        assert_int_equal(td_alloc_live(), live);
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(instruction_sets_agree),
+        cmocka_unit_test(accuracy_is_as_stated),
+        cmocka_unit_test(neither_threads_nor_batch_matter),
+        cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(memory_may_fail_at_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

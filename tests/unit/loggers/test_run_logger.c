@@ -1,0 +1,449 @@
+/*
+ * test_run_logger.c -- records as JSON, lines and tables; what values add up to; times without
+ * logging
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/allocations.h"
+#include "support/expect.h"
+#include "support/scratch.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/stats.h"
+#include "evaluation/report_sums.h"
+#include "loggers/report_metrics.h"
+#include "loggers/run_logger.h"
+#include "report/run_log.h"
+#include "tandem/train.h"
+
+/* --- a clock that somebody sets --------------------------------------------------------------- */
+
+static time_t set_by_s; /* what the wall clock was moved by */
+
+/* in the C library's place: this program and the library under test call it */
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    const long code = syscall(SYS_clock_gettime, clock, t);
+    if (code == 0 && clock == CLOCK_REALTIME)
+        t->tv_sec += set_by_s;
+    return (int)code;
+}
+
+/* --- lines of text ---------------------------------------------------------------------------- */
+
+static td_text lines;
+static long delay_ns;
+
+static void keep_line(void *ctx, td_log_level level, const char *module, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    td_text_add(&lines, "%s%s%s\n", module ? module : "", module ? ": " : "", text);
+    nanosleep(&(struct timespec){ 0, delay_ns }, NULL);
+}
+
+static bool is_said(const char *line)
+{
+    char pattern[1000];
+    snprintf(pattern, sizeof pattern, "*%s\n*", line);
+    return td_text_glob(pattern, td_text_get(&lines));
+}
+
+static void listen(void)
+{
+    td_text_release(&lines);
+    td_log_set_sink(keep_line, NULL);
+}
+
+#define WHEN "DLL 20*-*-* *:*:*.* - "
+
+static void lines_are_the_references(void **state)
+{
+    td_report *r;
+    const td_report_opts o = { .to_log = true, .topk = 3 };
+    const int64_t step[] = { 2, 40, 7 };
+    (void)state;
+    listen();
+    expect_ok(td_report_open(&o, &r));
+    expect_ok(td_report_parameters(
+        r, "{\"batch_size\": 256, \"lr\": 0.1, \"arch\": \"a b\", \"amp\": true, \"x\": null}"));
+    td_report_begin(r, 2, step);
+    td_report_add(r, "train.loss", 1.234564);
+    td_report_add(r, "train.compute_ips", 100.126);
+    td_report_add(r, "train.data_time", 0.5);
+    td_report_add(r, "train.lr", 0.1);
+    td_report_add(r, "train.grad_scale", 65536);
+    expect_ok(td_report_end(r));
+    td_report_begin(r, 3, step);
+    td_report_add(r, "val.top1", 12.346);
+    td_report_add(r, "val.top3", (double)NAN);
+    td_report_add(r, "val.compute_latency_at95", 1);
+    expect_ok(td_report_end(r));
+    td_report_begin(r, 1, step);
+    td_report_add(r, "val.compute_latency", 0.25);
+    td_report_add(r, "val.compute_latency_at95", 0.5);
+    expect_ok(td_report_end(r));
+    td_report_begin(r, 0, NULL);
+    td_report_add(r, "train.loss", 3);
+    expect_ok(td_report_end(r));
+    td_report_say(r, "SAVING %s", "a/b");
+    expect_ok(td_report_close(r));
+    td_log_set_sink(NULL, NULL);
+    assert_true(
+        is_said(WHEN "PARAMETER batch_size : 256  lr : 0.1  arch : a b  amp : True  x : None "));
+    assert_true(is_said(WHEN
+                        "Epoch: 2 Iteration: 40  train.loss : 1.23456 None train.compute_ips : "
+                        "100.13 images/s train.lr : 0.1  train.grad_scale : 65536.0 None"));
+    assert_true(is_said(WHEN "Epoch: 2 Iteration: 40  Validation Iteration: 7  val.top1 : 12.35 % "
+                             "val.top3 : None %"));
+    assert_true(is_said(WHEN "Epoch: 2  val.compute_latency : 0.25000 s\n" WHEN
+                             "Epoch: 2  val.compute_latency_at95 : 0.50000 s"));
+    assert_true(is_said(WHEN "Summary: train.loss : 3.00000 None\nSAVING a/b"));
+}
+
+static void numbers_are_pythons(void **state)
+{
+    static const struct {
+        double x;
+        const char *text;
+    } cases[] = { { 0.1, "0.1" },    { 0.0025000000000000014, "0.0025000000000000014" },
+                  { 1, "1.0" },      { 65536, "65536.0" },
+                  { 1e-5, "1e-05" }, { -2.5, "-2.5" },
+                  { 0, "0.0" },      { 0.256, "0.256" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        td_text t = { 0 };
+        td_metric_add_real(&t, cases[i].x);
+        assert_string_equal(td_text_get(&t), cases[i].text);
+        td_text_release(&t);
+    }
+}
+
+static void metrics_have_names_for_any_k(void **state)
+{
+    (void)state;
+    assert_string_equal(td_metric_find("train.loss")->unit, TD_UNIT_NULL);
+    assert_null(td_metric_find("train.lr")->unit);
+    assert_string_equal(td_metric_find("val.top17")->unit, "%");
+    assert_string_equal(td_metric_find("val_ema.top5")->unit, "%");
+    assert_string_equal(td_metric_find("top3_accuracy")->name, "top5_accuracy");
+    assert_int_equal(td_metric_find("val.compute_latency_at99")->level, 1);
+    assert_int_equal(td_metric_find("val.compute_latency")->level, 0);
+    assert_null(td_metric_find("val.topmost"));
+    assert_null(td_metric_find("train.top1"));
+    assert_null(td_metric_find("val_ema.lr"));
+}
+
+/* --- sums ------------------------------------------------------------------------------------- */
+
+static void rates_are_pictures_over_seconds(void **state)
+{
+    td_step_sums s = { 0 };
+    (void)state;
+    td_step_sums_add(&s, &(td_step_facts){ 1, 1, 10, 1, 1, { 0 } }); /* 5 and 10 images/s */
+    td_step_sums_add(&s, &(td_step_facts){ (double)NAN, 1, 10, 0, 4, { 0 } }); /* skipped; 2.5 */
+    td_step_sums_add(&s, &(td_step_facts){ 4, 1, 10, 0, 5, { 0 } });           /* 2 */
+    assert_float_equal(td_step_sums_loss(&s), 2.5, 1e-12);
+    assert_float_equal(td_step_sums_rate(&s, false), 30.0 / 11, 1e-12);
+    assert_float_equal(td_step_sums_rate(&s, true), (5 + 2.5 + 2) / 3, 1e-12);
+}
+
+static td_verdict verdict(int n, int n_top1, double loss_sum, double *latency, int n_batches)
+{
+    td_verdict v = { .counts = { .n = n, .n_top1 = n_top1, .n_topk = n, .loss_sum = loss_sum },
+                     .n_batches = n_batches,
+                     .latency = latency };
+    for (int i = 0; i < n_batches; i++) {
+        v.compute_s += latency[i];
+        v.compute_rates += (double)n / n_batches / latency[i];
+    }
+    v.total_rates = v.compute_rates;
+    return v;
+}
+
+/* the value of a metric at the end of a run of two validations */
+static double end_value(bool is_compat, const char *metric)
+{
+    double first[] = { 0.4, 0.1 }, second[] = { 0.3, 0.2 };
+    const char *path = td_scratch_path("sums.json");
+    const td_report_opts o = { .path = path, .is_compat = is_compat };
+    td_val_sums s = { 0 };
+    td_report *r;
+    td_run_log run;
+    td_verdict a = verdict(10, 6, 20, first, 2), b = verdict(10, 4, 30, second, 2);
+    expect_ok(td_report_open(&o, &r));
+    expect_ok(td_val_sums_add(&s, &a, is_compat));
+    expect_ok(td_val_sums_add(&s, &b, is_compat));
+    td_report_begin(r, 0, NULL);
+    expect_ok(td_val_sums_report(&s, "val", 5, r));
+    expect_ok(td_report_end(r));
+    expect_ok(td_report_close(r));
+    td_val_sums_release(&s);
+    expect_ok(td_run_log_read(path, &run));
+    const td_run_series *series = td_run_log_series(&run, TD_RUN_END, metric);
+    assert_non_null(series);
+    const double x = series->points[0].value;
+    td_run_log_release(&run);
+    return x;
+}
+
+static void runs_have_the_most_and_the_least(void **state)
+{
+    (void)state;
+    assert_float_equal(end_value(false, "val.top1"), 60, 1e-6);
+    assert_float_equal(end_value(false, "val.loss"), 2, 1e-6);
+    assert_float_equal(end_value(true, "val.loss"), 3, 1e-6); /* the reference's "min" */
+    assert_float_equal(end_value(false, "val.compute_latency"), 0.25, 1e-6);
+    assert_float_equal(end_value(false, "val.compute_ips"), 20, 1e-6);
+    assert_float_equal(end_value(true, "val.compute_ips"),
+                       (5 / 0.4 + 5 / 0.1 + 5 / 0.3 + 5 / 0.2) / 4, 1e-6);
+    /* nearest rank, over all epochs */
+    assert_float_equal(end_value(false, "val.compute_latency_at50"), 0.2, 1e-6);
+    assert_float_equal(end_value(false, "val.compute_latency_at90"), 0.4, 1e-6);
+    assert_float_equal(end_value(false, "val.compute_latency_at100"), 0.4, 1e-6);
+}
+
+static void quantiles_are_as_numpys(void **state)
+{
+    double x[] = { 4, 1, 3, 2 }, one[] = { 7 };
+    (void)state;
+    assert_float_equal(td_quantile_linear(x, 4, 0.9), 3.7, 1e-12);
+    assert_float_equal(td_quantile_linear(x, 4, 0.5), 2.5, 1e-12);
+    assert_float_equal(td_quantile_linear(x, 4, 1), 4, 0);
+    assert_float_equal(td_quantile_linear(one, 1, 0.95), 7, 0);
+    assert_float_equal(td_quantile(x, 4, 0.95), 4, 0);
+    assert_float_equal(td_quantile(x, 4, 0.5), 2, 0);
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static td_status write_table(const char *path, bool goes_on, int from, int to, int topk)
+{
+    td_report *r;
+    td_status st = TD_OK;
+    const td_report_opts o = { .csv = path, .goes_on = goes_on, .at = { from, 0 }, .topk = topk };
+    TD_TRY(td_report_open(&o, &r));
+    for (int64_t e = from; e < to && st == TD_OK; e++) {
+        td_report_begin(r, 1, &e);
+        td_report_add(r, "train.loss", 10 + (double)e);
+        td_report_add(r, "val.top1", (double)NAN);
+        td_report_add(r, "cross_entropy", 1); /* has no column */
+        st = td_report_end(r);
+    }
+    const td_status closed = td_report_close(r);
+    return st != TD_OK ? st : closed;
+}
+
+/* first column of every row, and the second */
+static void expect_rows(const char *path, const char *wanted)
+{
+    char *text;
+    size_t n;
+    td_text found = { 0 };
+    expect_ok(td_file_read(path, 1 << 20, &text, &n));
+    for (char *row = text, *end; (end = strchr(row, '\n')) != NULL; row = end + 1) {
+        const size_t first = strcspn(row, ","), second = strcspn(row + first + 1, ",");
+        td_text_add(&found, "%.*s ", (int)(first + 1 + second), row);
+    }
+    assert_string_equal(td_text_get(&found), wanted);
+    td_text_release(&found);
+    td_free(text);
+}
+
+static void tables_go_on_where_the_run_does(void **state)
+{
+    const char *path = td_scratch_path("epochs.csv");
+    (void)state;
+    expect_ok(write_table(path, false, 0, 4, 5));
+    expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 3,13 ");
+    expect_ok(write_table(path, true, 2, 3, 5)); /* epoch 2 again: not twice */
+    expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 ");
+    FILE *f = fopen(path, "a");
+    fputs("3,1", f); /* half a row, as kill -9 leaves it */
+    fclose(f);
+    expect_ok(write_table(path, true, 3, 5, 5));
+    expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 3,13 4,14 ");
+    expect_error(write_table(path, true, 5, 6, 3), TD_EFORMAT, "other columns");
+    expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 3,13 4,14 ");
+    expect_ok(write_table(path, false, 0, 1, 3));
+    expect_rows(path, "epoch,train.loss 0,10 ");
+    expect_error(write_table(td_scratch_path("absent/x.csv"), false, 0, 1, 5), TD_EIO,
+                 "absent/x.csv");
+}
+
+/* the value of a member of the last record */
+static double last_number(const char *path, const char *member)
+{
+    char *text, *at, key[64];
+    size_t n;
+    double value;
+    snprintf(key, sizeof key, "\"%s\": \"", member);
+    expect_ok(td_file_read(path, 1 << 20, &text, &n));
+    for (at = text; strstr(at, key); at = strstr(at, key) + strlen(key))
+        ;
+    assert_ptr_not_equal(at, text);
+    value = strtod(at, NULL);
+    td_free(text);
+    return value;
+}
+
+static void durations_do_not_follow_the_wall_clock(void **state)
+{
+    (void)state;
+    char path[4096];
+    td_report *r;
+    snprintf(path, sizeof path, "%s", td_scratch_path("clock.json"));
+    expect_ok(td_report_open(&(td_report_opts){ .path = path }, &r));
+    const double begin_s = td_wall_s();
+    set_by_s = -7200; /* two hours back, as at the end of summer */
+    td_report_begin(r, 0, NULL);
+    expect_ok(td_report_end(r));
+    expect_ok(td_report_close(r));
+    const double elapsed_s = last_number(path, "elapsedtime");
+    const double stamp_s = last_number(path, "timestamp");
+    set_by_s = 0;
+    assert_true(elapsed_s >= 0 && elapsed_s < 600);
+    assert_true(stamp_s < begin_s - 6600); /* the time of day is what the clock says */
+}
+
+static td_status write_everything(void)
+{
+    td_report *r;
+    char json[4096], csv[4096], folder[4096];
+    snprintf(json, sizeof json, "%s", td_scratch_path("f.json"));
+    snprintf(csv, sizeof csv, "%s", td_scratch_path("f.csv"));
+    snprintf(folder, sizeof folder, "%s", td_scratch_path("f.events"));
+    const td_report_opts o = { .path = json,
+                               .to_log = true,
+                               .csv = csv,
+                               .tensorboard = folder,
+                               .goes_on = true,
+                               .has_tf_names = true };
+    const int64_t epoch = 0;
+    TD_TRY(td_report_open(&o, &r));
+    td_status st = td_report_parameters(r, "{\"a\": 1, \"b\": \"x\"}");
+    td_report_begin(r, 1, &epoch);
+    td_report_add(r, "train.loss", 1);
+    if (st == TD_OK)
+        st = td_report_end(r);
+    const td_status closed = td_report_close(r);
+    return st != TD_OK ? st : closed;
+}
+
+static void hear_nothing(void *ctx, td_log_level level, const char *module, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    (void)module;
+    (void)text;
+}
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    td_log_set_sink(hear_nothing, NULL);
+    assert_true(td_test_allocations(write_everything, 2000) > 10);
+    td_log_set_sink(NULL, NULL);
+}
+
+/* --- times ------------------------------------------------------------------------------------ */
+
+enum { N_STEPS = 4, LINE_MS = 60 };
+
+typedef struct {
+    double data_s, compute_s; /* the shortest of the steps but the first */
+    double val_data_s;        /* the mean of the batches */
+} times;
+
+static double shortest(const td_run_log *run, const char *metric)
+{
+    const td_run_series *s = td_run_log_series(run, TD_RUN_ITERATIONS, metric);
+    assert_non_null(s);
+    assert_int_equal(s->n, N_STEPS);
+    double x = s->points[1].value;
+    for (size_t i = 2; i < s->n; i++)
+        x = fmin(x, s->points[i].value);
+    return x;
+}
+
+/* train with a log that takes its time for every line */
+static times train_with(int line_ms, bool is_compat)
+{
+    td_train_opts o;
+    td_train_result result;
+    td_run_log run;
+    td_train_defaults(&o);
+    o.model.arch = "resnet18";
+    o.model.image_size = 32;
+    o.model.num_classes = 4;
+    o.input.data_backend = 1; /* synthetic */
+    o.batch_size = 2;
+    o.epochs = 1;
+    o.prof = N_STEPS;
+    o.print_freq = 1;
+    o.threads = 1;
+    o.input.workers = 1;
+    o.seed = 1;
+    o.no_checkpoints = true;
+    o.raport_file = "experiment_raport.json";
+    o.log_format = 1;
+    o.raport_compat = is_compat;
+    o.workspace = td_scratch_path("timed");
+    listen();
+    delay_ns = line_ms * 1000000L;
+    expect_ok(td_train(&o, &result));
+    td_text_free(result.profile);
+    delay_ns = 0;
+    td_log_set_sink(NULL, NULL);
+    expect_ok(td_run_log_read(o.workspace, &run));
+    const td_run_series *v = td_run_log_series(&run, TD_RUN_EPOCHS, "val.data_time");
+    assert_non_null(v);
+    const times t = { shortest(&run, "train.data_time"), shortest(&run, "train.compute_time"),
+                      v->points[0].value };
+    td_run_log_release(&run);
+    return t;
+}
+
+/* every line in a time would make it 60 ms longer; other programs may hold up some runs, not all */
+static void writing_is_in_no_time(void **state)
+{
+    const double line_s = LINE_MS * 1e-3;
+    bool is_good = false;
+    (void)state;
+    for (int i = 0; i < 12 && !is_good; i++) {
+        const times quiet = train_with(0, false);
+        const times slow = train_with(LINE_MS, false);
+        print_message("a step: waits %.4f s, computes %.4f s; %.4f s, %.4f s with a slow log\n",
+                      quiet.data_s, quiet.compute_s, slow.data_s, slow.compute_s);
+        is_good = slow.data_s < quiet.data_s + 0.8 * line_s &&
+                  slow.compute_s < quiet.compute_s + 0.8 * line_s &&
+                  slow.val_data_s < quiet.val_data_s + 0.6 * line_s;
+    }
+    assert_true(is_good);
+    const times compat = train_with(LINE_MS, true); /* the reference's wait contains them */
+    assert_true(compat.data_s > 0.9 * line_s);
+    assert_true(compat.val_data_s > 0.6 * line_s); /* all but the first batch */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_the_references),
+        cmocka_unit_test(numbers_are_pythons),
+        cmocka_unit_test(metrics_have_names_for_any_k),
+        cmocka_unit_test(rates_are_pictures_over_seconds),
+        cmocka_unit_test(runs_have_the_most_and_the_least),
+        cmocka_unit_test(quantiles_are_as_numpys),
+        cmocka_unit_test(tables_go_on_where_the_run_does),
+        cmocka_unit_test(durations_do_not_follow_the_wall_clock),
+        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(writing_is_in_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
