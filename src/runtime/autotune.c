@@ -108,15 +108,15 @@ static int list_kernels(const td_device *dev, const td_node *n, const td_kernel 
     int count = 0;
     for (int b = 0; b < dev->n_backends; b++) {
         const td_backend *backend = dev->backends[b];
-        if (strcmp(backend->name, "ref") == 0)
+        if (td_backend_is_ref(backend))
             continue;
         for (int k = 0; k < backend->n_kernels && count < CANDIDATES_MAX; k++)
             if (backend->kernels[k]->op == n->op && backend->kernels[k]->accepts(n) == TD_OK)
                 out[count++] = backend->kernels[k];
     }
     if (dev->emulates && count < CANDIDATES_MAX && (!count || has_macs(n)) &&
-        td_widen.accepts(n) == TD_OK)
-        out[count++] = &td_widen;
+        td_emulate_half.accepts(n) == TD_OK)
+        out[count++] = &td_emulate_half;
     return count;
 }
 

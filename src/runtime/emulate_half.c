@@ -19,7 +19,7 @@
 #include "base/arena.h"
 #include "base/half.h"
 #include "ir/probe.h"
-#include "runtime/device.h"
+#include "runtime/backends.h"
 
 #define MAX_TENSORS (TD_IN_MAX + TD_OUT_MAX)
 #define PART        32768 /* elements a thread converts at once */
@@ -67,14 +67,14 @@ static const td_kernel *inner_kernel(const td_probe *s)
     return td_direct_select(&s->node, NULL);
 }
 
-static td_status widen_accepts(const td_node *n)
+static td_status emulate_accepts(const td_node *n)
 {
     td_probe s;
     TD_TRY(make_shadow(n, &s));
     return inner_kernel(&s) ? TD_OK : td_error(TD_ENOKERNEL, "no kernel computes it in float32");
 }
 
-bool td_widen_wish(const td_node *n, td_layout_wish *out)
+bool td_emulate_half_wish(const td_node *n, td_layout_wish *out)
 {
     td_probe s;
     return make_shadow(n, &s) == TD_OK && td_direct_wish(&s.node, out);
@@ -96,7 +96,7 @@ static void convert_part(td_dtype from, const char *src, td_dtype to, char *dst,
         TD_CHECK(false && "not float32 and half");
 }
 
-void td_widen_copy(td_dtype from, const void *src, td_dtype to, void *dst, int64_t n)
+void td_emulate_half_convert(td_dtype from, const void *src, td_dtype to, void *dst, int64_t n)
 {
     const int64_t from_bytes = (int64_t)td_dtype_bytes(from);
     const int64_t to_bytes = (int64_t)td_dtype_bytes(to);
@@ -144,7 +144,7 @@ static void place_buffers(widened *w, const td_node *n, size_t *scratch_bytes)
     *scratch_bytes = end;
 }
 
-static void widen_release(td_prepared *p)
+static void emulate_release(td_prepared *p)
 {
     widened *w = p->state;
     if (!w)
@@ -168,7 +168,7 @@ static td_status prepare_inner(widened *w, const td_node *n)
     return st;
 }
 
-static td_status widen_prepare(const td_node *n, td_prepared *out)
+static td_status emulate_prepare(const td_node *n, td_prepared *out)
 {
     widened *w = TD_NEW(widened);
     if (!w)
@@ -176,7 +176,7 @@ static td_status widen_prepare(const td_node *n, td_prepared *out)
     out->state = w;
     td_status st = prepare_inner(w, n);
     if (st != TD_OK) {
-        widen_release(out);
+        emulate_release(out);
         return st;
     }
     place_buffers(w, n, &out->scratch_bytes);
@@ -185,7 +185,7 @@ static td_status widen_prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static td_status widen_run(const td_prepared *p, void *const *args)
+static td_status emulate_run(const td_prepared *p, void *const *args)
 {
     const widened *w = p->state;
     const td_node *n = p->node;
@@ -195,20 +195,21 @@ static td_status widen_run(const td_prepared *p, void *const *args)
     for (int i = 0; i < n_tensors; i++) {
         wide[i] = w->is_widened[i] ? scratch + w->offset[i] : args[i];
         if (w->is_widened[i] && i < n->n_in)
-            td_widen_copy(n->in[i]->type.dtype, args[i], TD_DT_F32, wide[i], w->count[i]);
+            td_emulate_half_convert(n->in[i]->type.dtype, args[i], TD_DT_F32, wide[i], w->count[i]);
     }
     wide[n_tensors] = w->inner.scratch_bytes ? scratch : NULL;
     TD_TRY(w->inner.kernel->run(&w->inner, wide));
     for (int i = n->n_in; i < n_tensors; i++)
         if (w->is_widened[i])
-            td_widen_copy(TD_DT_F32, wide[i], tensor(n, i)->type.dtype, args[i], w->count[i]);
+            td_emulate_half_convert(TD_DT_F32, wide[i], tensor(n, i)->type.dtype, args[i],
+                                    w->count[i]);
     return TD_OK;
 }
 
-const td_kernel td_widen = {
+const td_kernel td_emulate_half = {
     .name = "widen",
-    .accepts = widen_accepts,
-    .prepare = widen_prepare,
-    .run = widen_run,
-    .release = widen_release,
+    .accepts = emulate_accepts,
+    .prepare = emulate_prepare,
+    .run = emulate_run,
+    .release = emulate_release,
 };

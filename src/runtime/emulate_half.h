@@ -13,15 +13,15 @@
  * overflow to infinity.  Refuses what only `ref` computes, and nodes that overwrite a half operand
  * or whose attributes name a half type.  In no backend's list; its impl is "emulated: INNER".
  */
-extern const td_kernel td_widen;
+extern const td_kernel td_emulate_half;
 
 /** The layouts that the float32 form of `n` wishes for. */
-bool td_widen_wish(const td_node *n, td_layout_wish *out);
+bool td_emulate_half_wish(const td_node *n, td_layout_wish *out);
 
 /**
  * `n` elements from float32 to bf16 or f16 or back, on all threads.  The memory must not overlap;
  * other pairs of types are a bug.
  */
-void td_widen_copy(td_dtype from, const void *src, td_dtype to, void *dst, int64_t n);
+void td_emulate_half_convert(td_dtype from, const void *src, td_dtype to, void *dst, int64_t n);
 
 #endif

@@ -148,10 +148,10 @@ static td_status exchange(td_program *p, const td_value *v, char *outside, bool 
     if (!half)
         return TD_ENOMEM;
     if (!to_outside)
-        td_widen_copy(TD_DT_F32, outside, d, half, n);
+        td_emulate_half_convert(TD_DT_F32, outside, d, half, n);
     td_status st = copy_param(v, p->address[v->id], (char *)half, to_outside);
     if (st == TD_OK && to_outside)
-        td_widen_copy(d, half, TD_DT_F32, outside, n);
+        td_emulate_half_convert(d, half, TD_DT_F32, outside, n);
     td_free(half);
     return st;
 }

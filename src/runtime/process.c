@@ -1,6 +1,6 @@
 /*
- * process.c -- what is settled before anything else: standard files, OpenMP's wait policy, file
- * size limits
+ * process.c -- what a process settles before anything else: standard files, OpenMP's wait policy,
+ * file size limits; and its number of compute threads
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
  * this process image; exec gives the same process a second start.  5000 spins are a few
@@ -8,6 +8,10 @@
  */
 #include <stdlib.h>
 #include <unistd.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "base/os.h"
 #include "tandem/program.h"
@@ -23,4 +27,22 @@ void td_process_setup(char **argv)
     if (setenv("GOMP_SPINCOUNT", "5000", 1) != 0 || setenv(MARK, "1", 1) != 0)
         return;
     execv("/proc/self/exe", argv); /* returns only on failure, and then all goes on as it was */
+}
+
+void td_set_threads(int n)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(n > 0 ? n : td_cpu_count());
+#else
+    (void)n;
+#endif
+}
+
+int td_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
 }

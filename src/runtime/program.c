@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
+#include "runtime/kernel_choice.h"
 #include "runtime/program_parts.h"
 
 /* --- compile ---------------------------------------------------------------------------------- */

@@ -426,8 +426,8 @@ static void check_backend(run *r, const variant *v, const td_backend *b, void *c
 static void check_emulation(run *r, const variant *v, void *const *plain, void *const *wanted)
 {
     static const td_backend stand_in = { .name = "dnnl" };
-    if (td_widen.accepts(&v->node) == TD_OK)
-        check_kernel(r, v, &stand_in, &td_widen, plain, wanted);
+    if (td_emulate_half.accepts(&v->node) == TD_OK)
+        check_kernel(r, v, &stand_in, &td_emulate_half, plain, wanted);
 }
 
 /* oneDNN shares work out differently among two threads, and there are kernels for that alone */
@@ -561,7 +561,7 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
         for (int i = 0; i < (n->op == &td_op_conv2d_winograd ? 2 : 1); i++)
             if (variant_wish(n, b->wish, i ? "acdb" : "", &v))
                 check_variant(r, &v, plain, wanted);
-    if (variant_wish(n, td_widen_wish, "", &v))
+    if (variant_wish(n, td_emulate_half_wish, "", &v))
         check_variant(r, &v, plain, wanted);
     buffers_release(&changed);
 }

@@ -226,14 +226,14 @@ static td_status move(const td_prepared *p, void *in, void *out, char *scratch)
     if (r->is_converted_after)
         after = r->is_moved ? scratch + s->after_at : before;
     if (r->is_converted_before)
-        td_widen_copy(from->dtype, in, r->moved, before, s->from_count);
+        td_emulate_half_convert(from->dtype, in, r->moved, before, s->from_count);
     void *const args[] = { before, after, scratch };
     if (r->is_moved)
         TD_TRY(td_dnnl_run(&s->primitive, args));
     else if (!r->is_converted_before && !r->is_converted_after)
         memcpy(out, in, (size_t)td_type_bytes(to));
     if (r->is_converted_after)
-        td_widen_copy(r->moved, after, to->dtype, out, s->to_count);
+        td_emulate_half_convert(r->moved, after, to->dtype, out, s->to_count);
     return TD_OK;
 }
 

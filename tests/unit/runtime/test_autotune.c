@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "ops/ops.h"
 #include "runtime/device.h"
+#include "runtime/kernel_choice.h"
 #include "runtime/tune_cache.h"
 #include "support/graphs.h"
 #include "support/scratch.h"

@@ -5,6 +5,7 @@
 
 #include "ops/ops.h"
 #include "runtime/device.h"
+#include "runtime/kernel_choice.h"
 #include "support/graphs.h"
 
 static void devices_have_names(void **state)

@@ -16,6 +16,7 @@
 #include "ops/ops.h"
 #include "runtime/device.h"
 #include "runtime/emulate_half.h"
+#include "runtime/kernel_choice.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 
@@ -217,12 +218,13 @@ static void refusals_have_reasons(void **state)
         "%a = relu %z\n%b = cast %x {to=bf16}\n%s = softmax %x\n"
         "sgd %w, %v, %z, %lr, %one, %one, %c\n"
         "output a = %a\noutput b = %b\noutput s = %s\n");
-    expect_error(td_widen.accepts(node_of(g, &td_op_relu)), TD_ENOKERNEL, "no tensor is half");
-    expect_error(td_widen.accepts(node_of(g, &td_op_cast)), TD_ENOKERNEL,
+    expect_error(td_emulate_half.accepts(node_of(g, &td_op_relu)), TD_ENOKERNEL,
+                 "no tensor is half");
+    expect_error(td_emulate_half.accepts(node_of(g, &td_op_cast)), TD_ENOKERNEL,
                  "its attributes name the type of a result");
-    expect_error(td_widen.accepts(node_of(g, &td_op_softmax)), TD_ENOKERNEL,
+    expect_error(td_emulate_half.accepts(node_of(g, &td_op_softmax)), TD_ENOKERNEL,
                  "no kernel computes it in float32");
-    expect_error(td_widen.accepts(node_of(g, &td_op_sgd)), TD_ENOKERNEL,
+    expect_error(td_emulate_half.accepts(node_of(g, &td_op_sgd)), TD_ENOKERNEL,
                  "operand 6 is half and overwritten");
     td_graph_free(g);
 }
@@ -312,12 +314,12 @@ static void buffers_are_shared(void **state)
     if (!TD_HAVE_DNNL)
         skip();
     td_graph *g = td_test_graph(SUM_TEXT("f16"));
-    td_prepared p = { .kernel = &td_widen, .node = node_of(g, &td_op_conv2d_fused) };
-    expect_ok(td_widen.prepare(p.node, &p));
+    td_prepared p = { .kernel = &td_emulate_half, .node = node_of(g, &td_op_conv2d_fused) };
+    expect_ok(td_emulate_half.prepare(p.node, &p));
     const size_t operands = 4 * (2 * 2048 + 256 + 16);
     assert_true(p.scratch_bytes >= operands);
     assert_true(p.scratch_bytes < operands + inner_scratch() + 4 * 2048);
-    td_widen.release(&p);
+    td_emulate_half.release(&p);
     td_graph_free(g);
 }
 
@@ -330,12 +332,12 @@ static void preparing_survives_failed_allocations(void **state)
     const int64_t before = td_alloc_live();
     td_status st = TD_ENOMEM;
     for (int64_t i = 1; st == TD_ENOMEM; i++) {
-        td_prepared p = { .kernel = &td_widen, .node = node_of(g, &td_op_conv2d_fused) };
+        td_prepared p = { .kernel = &td_emulate_half, .node = node_of(g, &td_op_conv2d_fused) };
         td_alloc_fail_at(i);
-        st = td_widen.prepare(p.node, &p);
+        st = td_emulate_half.prepare(p.node, &p);
         td_alloc_fail_at(0);
         if (st == TD_OK)
-            td_widen.release(&p);
+            td_emulate_half.release(&p);
         assert_int_equal(td_alloc_live(), before);
     }
     expect_ok(st);

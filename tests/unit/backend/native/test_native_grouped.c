@@ -16,6 +16,7 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "runtime/device.h"
+#include "runtime/kernel_choice.h"
 #include "support/graphs.h"
 
 /* --- one convolution in plain order ----------------------------------------------------------- */

@@ -1,0 +1,23 @@
+/*
+ * runtime/kernel_choice.h -- the kernel that runs a node on a device
+ */
+#ifndef TD_RUNTIME_KERNEL_CHOICE_H
+#define TD_RUNTIME_KERNEL_CHOICE_H
+
+#include "runtime/device.h"
+
+/**
+ * The first kernel that accepts `n`: a direct one of the device's backends, then emulation by a
+ * float32 kernel, `ref` at last; NULL when none does.  When `why` is not NULL it collects
+ * "dnnl_conv: groups is 1; ..." of every kernel that refused before.
+ */
+const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why);
+
+/**
+ * The kernel that node `n` of a program gets: the one measured as fastest, otherwise the one of
+ * td_device_select.  *out is NULL where there is none.
+ */
+td_status td_device_choose(const td_device *dev, const td_node *n, const td_kernel **out,
+                           td_text *why) TD_CHECKED;
+
+#endif
