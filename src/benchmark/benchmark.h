@@ -7,6 +7,15 @@
 #include "base/text.h"
 #include "tandem/train.h"
 
+/** td_benchmark_opts.mode, in the order of the option's names. */
+typedef enum {
+    TD_BENCHMARK_TRAINING,
+    TD_BENCHMARK_INFERENCE,
+    TD_BENCHMARK_DATA,
+    TD_BENCHMARK_OP,
+    TD_BENCHMARK_ALLREDUCE,
+} td_benchmark_mode;
+
 /**
  * Measure training or inference of one network as `o` says; one JSON object.  Of several ranks
  * (`tandem launch`) training alone, all of them together; ranks but 0 add nothing.

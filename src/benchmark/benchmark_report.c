@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/stats.h"
+#include "benchmark/benchmark.h"
 #include "boxes/anchors.h"
 #include "evaluation/evaluator.h"
 #include "loggers/report_settings.h"
@@ -76,7 +77,7 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmar
                                    td_benchmark_report *out)
 {
     *out = (td_benchmark_report){ .o = o,
-                                  .is_training = o->mode == 0,
+                                  .is_training = o->mode == TD_BENCHMARK_TRAINING,
                                   .detector = td_model_detector(&o->model),
                                   .batch = (double)o->batch_size * facts->ranks,
                                   .lr = facts->lr,

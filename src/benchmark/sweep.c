@@ -291,7 +291,7 @@ static void add_ratio(td_text *out, int width, double x, const char *unit)
 
 static void show_row(const sweep *s, const row *r, td_text *out)
 {
-    const bool is_training = s->o->mode == 0;
+    const bool is_training = s->o->mode == TD_BENCHMARK_TRAINING;
     td_text_add(out, "%-9s", r->precision_name);
     if (s->o->nproc)
         td_text_add(out, " %5d %7.0f", r->ranks, r->threads);
@@ -311,7 +311,7 @@ static void show_row(const sweep *s, const row *r, td_text *out)
 static void show_text(const sweep *s, td_text *out)
 {
     const td_benchmark_opts *o = s->o;
-    const bool is_training = o->mode == 0;
+    const bool is_training = o->mode == TD_BENCHMARK_TRAINING;
     const int each = td_speed_line_steps(o->iters), n_lines = o->iters / each;
     td_text_add(out, "%-9s", "precision");
     if (o->nproc)
@@ -341,7 +341,7 @@ static void show_text(const sweep *s, td_text *out)
 static void show_json(const sweep *s, td_text *out)
 {
     td_text_add(out, "{");
-    td_json_add_text(out, "mode", s->o->mode == 0 ? "training" : "inference");
+    td_json_add_text(out, "mode", s->o->mode == TD_BENCHMARK_TRAINING ? "training" : "inference");
     td_text_add(out, ", \"rows\": [");
     for (int i = 0; i < s->n; i++) {
         const row *r = &s->rows[i];

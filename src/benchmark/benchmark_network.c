@@ -1,0 +1,439 @@
+/*
+ * benchmark_network.c -- training or inference of one network, measured
+ *
+ * Warm-up runs do not count.  The result is the median with its spread, and the bound: the batch
+ * divided by the summed best times of the step's convolutions and matrix products alone, each
+ * measured by itself in the layout it runs in.  No program on the same kernels can be faster
+ * without doing less work.
+ */
+#include "benchmark/benchmark.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/stats.h"
+#include "base/text.h"
+#include "benchmark/benchmark_feed.h"
+#include "benchmark/benchmark_report.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "comm/join.h"
+#include "inference/detector.h"
+#include "inference/inputs.h"
+#include "loggers/throughput.h"
+#include "model/arch.h"
+#include "optim/memory_limit.h"
+#include "optim/synthetic_step.h"
+#include "optim/training_graph.h"
+#include "profiler/profile.h"
+#include "profiler/trace.h"
+#include "runtime/device.h"
+#include "runtime/program_digest.h"
+#include "tandem/data.h"
+
+typedef struct {
+    td_benchmark_opts o; /* a copy; model is completed */
+    td_comm *comm;       /* NULL: one rank */
+    int n_ranks;
+    float inverse; /* of the loss scale and of the ranks, whose gradients are averaged */
+    td_device *dev;
+    td_graph *graph;
+    td_program *program;
+    td_profile *profile; /* NULL without --prof */
+    td_trace *trace;     /* NULL without --trace */
+    td_tensors *weights; /* NULL: fresh ones */
+    char *checkpoint;    /* path, with --checkpoint-dir */
+    td_feed feed;
+    td_benchmark_report report;
+    td_finder *finder; /* of a detector's inference: has the program */
+    double boxes_s;    /* of the measured iterations, spent on boxes */
+    double wait_s;     /* likewise, waiting for data */
+    double *seconds;   /* [iters], in order, with the wait for data */
+    double first_step_s, bound_s;
+    int64_t peak_bytes;
+} bench;
+
+static void release(bench *b)
+{
+    td_profile_free(b->profile);
+    if (!b->finder)
+        td_program_free(b->program);
+    td_finder_free(b->finder);
+    td_graph_free(b->graph);
+    td_device_close(b->dev);
+    td_feed_release(&b->feed);
+    td_tensors_free(b->weights);
+    td_free(b->checkpoint);
+    td_free(b->seconds);
+}
+
+static td_status open_feed(bench *b)
+{
+    const td_feed_opts f = { .input = &b->o.input,
+                             .batch = b->o.batch_size,
+                             .is_training = b->o.mode == TD_BENCHMARK_TRAINING,
+                             .comm = b->comm };
+    b->seconds = td_alloc((size_t)b->o.iters, sizeof *b->seconds);
+    return b->seconds ? td_feed_open(&f, &b->o.model, &b->feed) : TD_ENOMEM;
+}
+
+static td_status open_weights(bench *b)
+{
+    if (b->o.checkpoint_dir) {
+        b->checkpoint = td_path_join(b->o.checkpoint_dir, TD_CHECKPOINT_NAME);
+        if (!b->checkpoint)
+            return TD_ENOMEM;
+        b->o.weights = b->checkpoint;
+    }
+    if (!b->o.weights)
+        return TD_OK;
+    TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
+    td_weight_facts_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
+    return td_weight_facts_check(b->weights, b->o.weights, &b->o.model);
+}
+
+static td_status load_weights(const bench *b)
+{
+    if (!b->weights)
+        return td_program_init(b->program, 1);
+    return td_weights_load(b->weights, b->o.weights, &(td_load_opts){ .model = &b->o.model },
+                           b->program);
+}
+
+/* the ranks' sums become means */
+static td_status bind_ranks(bench *b)
+{
+    if (!b->comm)
+        return TD_OK;
+    b->inverse = 1 / (float)b->n_ranks / td_step_scale(&b->o.amp);
+    return td_program_bind(b->program, TD_INPUT_INVERSE, &b->inverse);
+}
+
+/* have all compiled the same step? */
+static td_status agree(const bench *b)
+{
+    td_text text = { 0 };
+    if (!b->comm)
+        return TD_OK;
+    td_status st = td_describe_program("compiled step", b->program, &text);
+    if (st == TD_OK)
+        st = td_comm_agree(b->comm, "benchmark", td_text_get(&text));
+    td_text_release(&text);
+    return st;
+}
+
+/* a detector's inference ends with boxes, which a finder makes of what the program gives */
+static td_status compile_finder(bench *b)
+{
+    const td_finder_opts fo = { .batch = b->o.batch_size,
+                                .amp = &b->o.amp,
+                                .skip_passes = b->o.skip_passes };
+    TD_TRY(td_finder_new(&b->o.model, b->dev, &fo, &b->finder));
+    b->program = td_finder_program(b->finder);
+    return load_weights(b);
+}
+
+static td_status compile(bench *b)
+{
+    bool is_training = b->o.mode == TD_BENCHMARK_TRAINING;
+    td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.skip_passes };
+    TD_TRY(td_device_open(b->o.device, &b->dev));
+    TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
+    td_device_join(b->dev, b->comm);
+    TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
+    if (!is_training && td_model_detector(&b->o.model))
+        return compile_finder(b);
+    if (is_training)
+        TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
+    else
+        TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
+    const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
+                                    .model = &b->o.model,
+                                    .amp = &b->o.amp,
+                                    .dev = b->dev,
+                                    .device = b->o.device,
+                                    .skip_passes = b->o.skip_passes,
+                                    .batch = b->o.batch_size,
+                                    .n_batches = 1 };
+    TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
+    TD_TRY(load_weights(b));
+    if (!is_training)
+        return TD_OK;
+    TD_TRY(td_step_bind_scalars(b->program, &b->o.amp));
+    TD_TRY(bind_ranks(b));
+    return agree(b);
+}
+
+static td_status open_trace(bench *b)
+{
+    char model[200], what[256];
+    td_model_name(&b->o.model, model, sizeof model);
+    snprintf(what, sizeof what, "benchmark %s", model);
+    return td_trace_open(b->o.trace, what, b->program, &b->trace);
+}
+
+static void trace_iteration(bench *b, int i, int64_t begin_ns)
+{
+    td_trace_step(b->trace, &(td_trace_place){ .step = i + 1,
+                                               .epoch = -1,
+                                               .begin_ns = begin_ns,
+                                               .end_ns = td_now_ns(),
+                                               .loss = (double)NAN });
+}
+
+/* one iteration */
+static td_status run_once(bench *b)
+{
+    const float *images;
+    TD_TRY(td_feed_next(&b->feed, b->finder ? NULL : b->program, &images));
+    if (!b->finder)
+        return td_program_run(b->program);
+    const td_nms_opts nms = td_nms_defaults(td_finder_anchors(b->finder)->kind);
+    TD_TRY(td_finder_run(b->finder, images, b->o.batch_size, &nms));
+    b->boxes_s += td_finder_boxes_s(b->finder);
+    return TD_OK;
+}
+
+/* a signal to one rank is a signal to all; of several, the step begins when the last is there */
+static td_status check_signals(const bench *b)
+{
+    int64_t n = td_signal_caught() ? 1 : 0;
+    TD_TRY(td_comm_sum_i64(b->comm, &n, 1));
+    return n ? td_error(TD_ESTOPPED, "a signal came") : TD_OK;
+}
+
+static td_status open_report(bench *b)
+{
+    const td_benchmark_facts facts = { .program = b->program,
+                                       .ranks = b->n_ranks,
+                                       .n_images = b->feed.ds ? td_dataset_count(b->feed.ds) : 0,
+                                       .lr = TD_STEP_LR,
+                                       .scale = td_step_scale(&b->o.amp) };
+    return td_comm_rank(b->comm) > 0 ? TD_OK : td_benchmark_report_open(&b->o, &facts, &b->report);
+}
+
+/* of one rank; of several each has a loss of its own */
+static double loss_of(const bench *b)
+{
+    const float *loss = b->comm || b->o.mode != TD_BENCHMARK_TRAINING
+                            ? NULL
+                            : td_program_output(b->program, "loss", NULL);
+    return loss ? (double)*loss : (double)NAN;
+}
+
+static td_status note_iteration(bench *b, int i, double seconds)
+{
+    if (i < 0)
+        return TD_OK;
+    b->seconds[i] = seconds;
+    b->wait_s += b->feed.wait_s;
+    return td_benchmark_report_step(&b->report, i, seconds, b->feed.wait_s, loss_of(b));
+}
+
+static td_status measure(bench *b)
+{
+    TD_TRY(open_report(b));
+    TD_TRY(open_trace(b));
+    for (int i = -b->o.warmup; i < b->o.iters; i++) {
+        if (i == 0 && b->o.prof > 0)
+            TD_TRY(td_profile_new(b->program, b->o.warmup == 0, &b->profile));
+        else if (i == 0 && b->o.kernels)
+            td_program_profile(b->program, true);
+        if (i == 0)
+            b->boxes_s = 0;
+        int64_t t0 = td_now_ns();
+        TD_TRY(check_signals(b));
+        TD_TRY(run_once(b));
+        TD_TRY(note_iteration(b, i, (double)(td_now_ns() - t0) * 1e-9));
+        td_profile_step(b->profile, -1);
+        trace_iteration(b, i, t0);
+        if (i == -b->o.warmup)
+            b->first_step_s = (double)td_since_start_ns() * 1e-9;
+        td_log(TD_LOG_DEBUG, "benchmark", "iteration %d: %.2f ms", i,
+               (double)(td_now_ns() - t0) * 1e-6);
+    }
+    b->peak_bytes = td_memory_peak_bytes();
+    TD_TRY(td_feed_check(&b->feed));
+    return td_benchmark_report_end(&b->report, b->seconds);
+}
+
+static void add_kernels(const bench *b, td_text *out)
+{
+    int64_t runs = td_program_run_count(b->program);
+    bool first = true;
+    td_text_add(out, ", \"kernels\": [");
+    for (int i = 0; i < td_program_node_count(b->program); i++) {
+        td_node_report r = td_program_node(b->program, i);
+        if (!*r.kernel)
+            continue;
+        td_text_add(out,
+                    "%s{\"label\": \"%s\", \"op\": \"%s\", \"kernel\": \"%s\", \"impl\": \"%s\", ",
+                    first ? "" : ", ", r.label, r.op, r.kernel, r.impl);
+        td_text_add(out, "\"ms\": %.4f, \"gmac\": %.4f}",
+                    r.seconds * 1e3 / (double)(runs ? runs : 1), (double)r.macs * 1e-9);
+        first = false;
+    }
+    td_text_add(out, "]");
+}
+
+static void add_memory(const bench *b, td_text *out)
+{
+    const td_memory_report m = td_program_memory(b->program);
+    td_json_add(out, "peak_memory_bytes", (double)b->peak_bytes);
+    td_json_add(out, "planned_memory_bytes", (double)(m.param_bytes + m.activation_bytes));
+    td_json_add(out, "planned_parameter_bytes", (double)m.param_bytes);
+    td_json_add(out, "planned_activation_bytes", (double)m.activation_bytes);
+    if (!m.n_recomputed)
+        return;
+    td_json_add(out, "unlimited_memory_bytes", (double)m.unlimited_bytes);
+    td_json_add(out, "recomputed_results", m.n_recomputed);
+    td_json_add(out, "recomputed_macs", (double)m.recomputed_macs);
+}
+
+/* the reference's names of a detector's results; `rate` images/s, `latency` s */
+static void add_detector(const bench *b, double rate, double latency, td_text *out)
+{
+    const int n = b->o.iters;
+    double *s = b->seconds;
+    td_json_add_text(out, "backbone", b->o.model.backbone);
+    if (!b->finder) {
+        td_json_add(out, "train_throughput", rate);
+        return;
+    }
+    td_json_add(out, "boxes_ms", b->boxes_s / n * 1e3);
+    td_json_add(out, "infer_throughput", rate);
+    td_json_add(out, "eval_avg_latency", latency * 1e3);
+    td_json_add(out, "eval_90%_latency", td_quantile(s, n, 0.9) * 1e3);
+    td_json_add(out, "eval_95%_latency", td_quantile(s, n, 0.95) * 1e3);
+    td_json_add(out, "eval_99%_latency", td_quantile(s, n, 0.99) * 1e3);
+}
+
+/* the reference's figure of a detector's training, which any network can have */
+static void add_last_quarter(const bench *b, double batch, td_text *out)
+{
+    const td_last_quarter q = td_last_quarter_of_steps(b->seconds, b->o.iters);
+    td_text_add(out, ", \"last_quarter\": {");
+    td_json_add(out, "images_per_s", batch * q.mean);
+    td_json_add(out, "lines", q.n);
+    td_json_add(out, "lines_kept", q.n_kept);
+    td_json_add(out, "line_steps", td_speed_line_steps(b->o.iters));
+    td_text_add(out, "}");
+}
+
+/* of a data set; with made-up images there is no such member */
+static void add_data(const bench *b, td_text *out)
+{
+    if (!b->feed.ds)
+        return;
+    td_text_add(out, ", \"data\": {\"path\": \"");
+    td_text_add_json(out, td_dataset_root(b->feed.ds));
+    td_text_add(out, "\"");
+    td_json_add(out, "images", (double)td_dataset_count(b->feed.ds));
+    td_json_add(out, "wait_ms", b->wait_s / b->o.iters * 1e3);
+    td_text_add(out, "}");
+}
+
+static void add_network(bench *b, td_text *out)
+{
+    int n = b->o.iters;
+    double batch = (double)b->o.batch_size * b->n_ranks, sum = 0;
+    td_text last_quarter = { 0 };
+    if (b->o.mode == TD_BENCHMARK_TRAINING) /* before the steps are sorted */
+        add_last_quarter(b, batch, &last_quarter);
+    for (int i = 0; i < n; i++)
+        sum += b->seconds[i];
+    double *s = b->seconds, p50 = td_quantile(s, n, 0.5), slowest = td_quantile(s, n, 1);
+    td_text_add(out, "{\"arch\": \"");
+    td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
+    td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d",
+                b->o.mode == TD_BENCHMARK_TRAINING ? "training" : "inference",
+                td_amp_precision_name(&b->o.amp), b->o.batch_size);
+    td_json_add(out, "ranks", b->n_ranks);
+    td_text_add(out, ", \"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
+                b->o.model.image_size, td_threads(), n, b->o.warmup);
+    td_text_add(out, "\"images_per_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}, ",
+                batch / p50, batch / slowest, batch / s[0]);
+    td_text_add(out, "\"latency_ms\": {\"avg\": %.4f, \"p50\": %.4f, \"p90\": %.4f, ",
+                sum / n * 1e3, p50 * 1e3, td_quantile(s, n, 0.9) * 1e3);
+    td_text_add(out, "\"p95\": %.4f, \"p99\": %.4f, \"max\": %.4f}", td_quantile(s, n, 0.95) * 1e3,
+                td_quantile(s, n, 0.99) * 1e3, slowest * 1e3);
+    td_text_add_bytes(out, last_quarter.data, last_quarter.len);
+    if (out->st == TD_OK)
+        out->st = last_quarter.st;
+    td_text_release(&last_quarter);
+    if (td_model_detector(&b->o.model))
+        add_detector(b, batch / p50, sum / n, out);
+    add_data(b, out);
+    add_memory(b, out);
+    td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
+    td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
+    if (b->o.kernels)
+        add_kernels(b, out);
+    if (b->profile && !b->o.profile) {
+        td_text_add(out, ", \"profile\": ");
+        td_profile_json(b->profile, out);
+    }
+    td_text_add(out, "}");
+}
+
+static td_status show_profile(const bench *b)
+{
+    td_text text = { 0 };
+    if (!b->profile || !b->o.profile)
+        return TD_OK;
+    td_profile_text(b->profile, &text);
+    return td_text_take(&text, TD_OK, b->o.profile);
+}
+
+static td_status run_network(bench *b, td_text *out)
+{
+    TD_TRY(open_weights(b));
+    TD_TRY(open_feed(b));
+    TD_TRY(compile(b));
+    TD_TRY(measure(b));
+    if (b->o.bound)
+        TD_TRY(td_profile_bound(b->program, b->profile, &b->bound_s));
+    if (td_comm_rank(b->comm) == 0)
+        add_network(b, out);
+    else
+        td_text_add(out, "%s", ""); /* rank 0 speaks for all */
+    return td_text_status(out);
+}
+
+/* the ranks that whoever started this process says that there are */
+static td_status meet(bench *b)
+{
+    if (b->o.mode != TD_BENCHMARK_TRAINING)
+        return TD_OK;
+    TD_TRY(td_meet("benchmark", &(td_meet_opts){ .log = b->o.log, .threads = b->o.threads },
+                   &b->comm));
+    if (!b->comm)
+        return TD_OK;
+    b->n_ranks = td_comm_size(b->comm);
+    if (b->o.tune == TD_TUNE_FULL)
+        b->o.tune = TD_TUNE_CACHED; /* what one rank leaves in the cache */
+    td_set_threads(b->o.threads ? b->o.threads : td_comm_threads(b->comm));
+    return TD_OK;
+}
+
+td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
+{
+    bench b = { .o = *o, .n_ranks = 1 };
+    if (o->prof > 0)
+        b.o.iters = o->prof;
+    td_status st = meet(&b);
+    if (st == TD_OK)
+        st = run_network(&b, out);
+    st = td_trace_close(b.trace, st);
+    st = td_benchmark_report_close(&b.report, st);
+    if (st == TD_OK)
+        st = show_profile(&b);
+    release(&b);
+    td_part(b.comm, st);
+    return st;
+}
