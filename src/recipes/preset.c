@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -22,6 +23,9 @@
 #include "options/field.h"
 #include "pass/amp.h"
 #include "recipes/pipeline.h"
+#include "recipes/train_options.h"
+
+extern const char td_embedded_presets[]; /* presets.yaml */
 
 #define TABLE_BYTES ((size_t)1 << 20)
 #define EDITION     "2019-12"
@@ -44,10 +48,10 @@ typedef struct {
 static td_status open_table(const char *cfg_file, table *out)
 {
     char *text = NULL;
-    size_t n = strlen(td_preset_table);
+    size_t n = strlen(td_embedded_presets);
     out->path = cfg_file ? cfg_file : "the built-in presets";
     if (!cfg_file)
-        return td_yaml_parse(td_preset_table, n, out->path, &out->doc);
+        return td_yaml_parse(td_embedded_presets, n, out->path, &out->doc);
     TD_TRY(td_file_read(cfg_file, TABLE_BYTES, &text, &n));
     td_status st = td_yaml_parse(text, n, cfg_file, &out->doc);
     td_free(text);
@@ -589,6 +593,20 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
     return st;
 }
 
+void td_train_say_preset(const td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    const double batch = td_train_step_pictures(o);
+    if (!*l->name)
+        return;
+    if (l->rule_lr > 0 && o->lr == l->rule_lr)
+        td_log(TD_LOG_INFO, "train",
+               "preset %s: lr %g for %g pictures a step, by the rule of 0.256 for 256", l->name,
+               o->lr, batch);
+    else
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g pictures a step", l->name, o->lr, batch);
+}
+
 /* --- the list --------------------------------------------------------------------------------- */
 
 static const char *value_of(const td_yaml *row, const char *name)
@@ -707,7 +725,7 @@ td_status td_train_presets(const char *cfg_file, char **text)
 
 const char *td_train_preset_yaml(void)
 {
-    return td_preset_table;
+    return td_embedded_presets;
 }
 
 bool td_train_is_preset_model(const td_train_opts *o)

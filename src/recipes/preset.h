@@ -1,8 +1,9 @@
 /*
  * recipes/preset.h -- recipes by name: a model, a platform, a precision, a mode
  *
- * A table has the structure of the reference launcher's configs.yml; what it says about the four
- * names is merged in the launcher's order, each over the ones before:
+ * The built-in table is presets.yaml.  A table has the structure of the reference launcher's
+ * configs.yml; what it says about the four names is merged in the launcher's order, each over the
+ * ones before:
  *
  *     precision[AMP]  <  platform[DGXA100]  <  models[resnet50][DGXA100][AMP]  <  mode[convergence]
  *
@@ -13,17 +14,11 @@
 
 #include "tandem/train.h"
 
-/** The built-in table, YAML. */
-extern const char td_preset_table[];
-
 /** What a preset leaves to td_train_settle: opts->lr, opts->epochs. */
 #define TD_PRESET_OPEN (-1)
 
 /** Is opts->model.model the name of a network in the table, and no file? */
 bool td_train_is_preset_model(const td_train_opts *opts);
-
-/** Pictures of an optimiser step as far as the options and the environment say: all ranks'. */
-double td_train_step_pictures(const td_train_opts *opts);
 
 /** Tell the log which preset was taken, and its learning rate; nothing when none was. */
 void td_train_say_preset(const td_train_opts *opts);

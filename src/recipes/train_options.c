@@ -4,9 +4,10 @@
  * Names and defaults are those of NVIDIA's DeepLearningExamples (classification, main.py of 2024;
  * the spellings of 2019 are aliases), so that a script written for it keeps working.
  */
-#include "tandem/train.h"
+#include "recipes/train_options.h"
 
 #include "base/status.h"
+#include "comm/rank_env.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
 #include "loggers/run_logger.h"
@@ -214,6 +215,42 @@ void td_train_defaults(td_train_opts *opts)
     td_fields_default(td_launch_fields(), &opts->launch);
     td_fields_default(td_boxes_fields(), &opts->boxes);
     td_fields_default(train_fields, opts);
+}
+
+void td_train_groups(td_train_opts *o, td_field_group *out)
+{
+    out[0] = (td_field_group){ "Network", td_model_fields(), &o->model };
+    out[1] = (td_field_group){ "Data", td_input_fields(), &o->input };
+    out[2] = (td_field_group){ "Precision", td_amp_fields(), &o->amp };
+    out[3] = (td_field_group){ "Training", td_train_fields(), o };
+    out[4] = (td_field_group){ "Detection", td_boxes_fields(), &o->boxes };
+    out[5] = (td_field_group){ "Presets", td_launch_fields(), &o->launch };
+    out[6] = (td_field_group){ NULL, NULL, NULL };
+}
+
+td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
+{
+    td_train_opts copy = *opts;
+    td_field_group groups[7];
+    td_text out = { 0 };
+    td_train_groups(&copy, groups);
+    groups[5].fields = NULL; /* what they stood for is in the others */
+    if (!copy.evaluate)
+        copy.resume = NULL; /* a run that was interrupted ends as one that was not */
+    td_options_yaml(groups, &out);
+    return td_text_take(&out, TD_OK, yaml);
+}
+
+double td_train_step_pictures(const td_train_opts *o)
+{
+    td_rank_place here;
+    if (o->optimizer_batch_size > 0)
+        return o->optimizer_batch_size;
+    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+        td_error_clear();
+        here.size = 1;
+    }
+    return (double)o->batch_size * here.size;
 }
 
 td_amp_opts td_train_amp(const td_train_opts *opts)

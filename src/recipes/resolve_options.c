@@ -1,0 +1,194 @@
+/*
+ * resolve_options.c -- what the options of other programs and of presets stand for
+ *
+ * Members of td_launch_opts become options of the training, when all options have been read.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "boxes/anchors.h"
+#include "comm/rank_env.h"
+#include "options/field.h"
+#include "recipes/preset.h"
+#include "recipes/train_options.h"
+#include "tandem/train.h"
+
+#define SSD320_LR    0.02 /* for so many pictures a step */
+#define SSD320_BATCH 32
+
+static bool is_mode(const td_train_opts *o, const char *mode)
+{
+    return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
+}
+
+static td_status settle_iterations(td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    const char *what = NULL;
+    if (l->num_iter == 0)
+        what = "--num-iter";
+    else if (l->run_iter == 0)
+        what = "--run-iter";
+    if (what)
+        return td_error(TD_EUSAGE, "%s: 0 is out of range, wanted 1 or more, or -1", what);
+    if (l->iter_unit == 0) {
+        if (l->num_iter > 1000000 || l->run_iter > 1000000)
+            return td_error(TD_EUSAGE, "--num-iter: more than 1000000 epochs");
+        if (l->num_iter > 0)
+            o->epochs = l->num_iter;
+        if (l->run_iter > 0)
+            o->run_epochs = l->run_iter;
+        return TD_OK;
+    }
+    if (l->num_iter > 0)
+        o->num_train_steps = l->num_iter;
+    if (l->run_iter > 0)
+        o->run_iters = l->run_iter;
+    return TD_OK;
+}
+
+/* what a detector's preset left open */
+static void settle_detector(td_train_opts *o, double batch)
+{
+    td_launch_opts *l = &o->launch;
+    if (o->lr == TD_PRESET_OPEN)
+        o->lr = SSD320_LR * batch / SSD320_BATCH;
+    if (o->epochs == TD_PRESET_OPEN) {
+        o->epochs = 1; /* the steps say how many */
+    } else if (l->preset_steps && !o->resume && o->num_train_steps == l->preset_steps) {
+        o->num_train_steps = -1; /* --epochs takes their place */
+        o->lr_total_steps = o->lr_total_steps == l->preset_lr_steps ? -1 : o->lr_total_steps;
+        o->warmup = o->warmup == l->preset_warmup ? -1 : o->warmup;
+    }
+}
+
+/* what is saved is what it means: a fixed scale, 1 where none is named */
+static void settle_scaler(td_train_opts *o)
+{
+    if (!o->no_dynamic_loss_scale)
+        return;
+    o->no_dynamic_loss_scale = o->dynamic_loss_scale = false;
+    o->loss_scaler = 0;
+    if (o->static_loss_scale < 0)
+        o->static_loss_scale = 1;
+}
+
+/* TensorFlow's programs have two folders, of results and of checkpoints; a run has one here */
+static td_status settle_workspace(td_train_opts *o)
+{
+    const char *const dir = o->launch.model_dir, *const other = o->launch.named_workspace;
+    if (!dir)
+        return TD_OK;
+    if (other && strcmp(other, dir) != 0 && !td_path_is_same(other, dir))
+        return td_error(TD_EUSAGE,
+                        "--model-dir '%s' and --workspace (--results-dir) '%s' are two folders: a "
+                        "run has one, for results and checkpoints; name it once",
+                        dir, other);
+    o->workspace = dir;
+    return TD_OK;
+}
+
+/* what --checkpoint names in SSD300's program is read there, and a file to be written here */
+static td_status check_checkpoint(const td_train_opts *o)
+{
+    const char *const name = o->checkpoint_filename;
+    if (td_model_detector(&o->model) != TD_DETECTOR_SSD300 || o->resume ||
+        !td_text_ends(name, ".pt"))
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "--checkpoint '%s': --resume goes on with a checkpoint or evaluates it; "
+                    "--checkpoint-filename names the one that is written in --workspace",
+                    name);
+}
+
+td_status td_train_settle(td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    const double batch = td_train_step_pictures(o);
+    if (td_train_is_preset_model(o))
+        o->model.model = NULL;
+    if (l->to_predict && !is_mode(o, "predict"))
+        return td_error(TD_EUSAGE, "--to-predict belongs to --mode predict");
+    if (is_mode(o, "train"))
+        o->training_only = true;
+    TD_TRY(settle_iterations(o));
+    settle_detector(o, batch);
+    settle_scaler(o);
+    if (l->lr_init >= 0)
+        o->lr = l->lr_init * batch / 256;
+    if (l->cosine_lr)
+        o->lr_schedule = 2;
+    TD_TRY(check_checkpoint(o));
+    return settle_workspace(o);
+}
+
+td_status td_pipeline_options(const char *path, const char *overrides, td_model_opts *model,
+                              td_input_opts *input, td_boxes_opts *boxes, td_arena *arena)
+{
+    td_train_opts t;
+    td_field_group groups[7];
+    td_train_defaults(&t);
+    td_train_groups(&t, groups);
+    t.launch.pipeline_config_path = path;
+    t.launch.hparams_overrides = overrides;
+    TD_TRY(td_train_preset(&t, groups, arena));
+    *model = t.model;
+    *boxes = t.boxes;
+    input->label_ids = t.input.label_ids;
+    return TD_OK;
+}
+
+/* the folder whose checkpoint is meant where no weights are named */
+static const char *folder_of_checkpoint(const td_train_opts *o)
+{
+    td_train_opts d;
+    if (o->launch.model_dir)
+        return o->launch.model_dir;
+    td_train_defaults(&d);
+    return is_mode(o, "evaluate") && o->workspace != d.workspace ? o->workspace : NULL;
+}
+
+td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
+{
+    static const char *const modes[] = { "evaluate", "evaluation", "predict",
+                                         "inference_benchmark" };
+    const char *const folder = folder_of_checkpoint(o);
+    bool is_wanted = o->evaluate;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        is_wanted = is_wanted || is_mode(o, modes[i]);
+    if (!is_wanted || !folder || o->resume || o->pretrained_weights)
+        return TD_OK;
+    char *path = td_path_join(folder, o->checkpoint_filename);
+    if (!path)
+        return TD_ENOMEM;
+    td_status st = TD_OK;
+    if (td_path_exists(path))
+        st = (o->resume = td_arena_text(arena, path)) ? TD_OK : TD_ENOMEM;
+    else if (o->launch.model_dir && !is_mode(o, "inference_benchmark"))
+        st = td_error(TD_ENOTFOUND,
+                      "--model-dir: there is no '%s', and neither --resume nor "
+                      "--pretrained-weights names weights",
+                      path);
+    td_free(path);
+    return st;
+}
+
+td_status td_command_warn(const char *spec, const char *module, const char *lines)
+{
+    td_rank_place here;
+    TD_TRY(td_log_configure(spec));
+    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+        td_error_clear();
+        here.rank = 0;
+    }
+    for (const char *s = lines; here.rank == 0 && *s;) {
+        const size_t n = strcspn(s, "\n");
+        td_log(TD_LOG_WARN, module, "%.*s", (int)n, s);
+        s += n + (s[n] == '\n');
+    }
+    return TD_OK;
+}
