@@ -25,7 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/text.h"
 
 #define PROC_BYTES 4096 /* enough of any file of /proc that is read here */
@@ -321,6 +320,18 @@ char *td_path_join(const char *a, const char *b)
     memcpy(path, a, n);
     path[n] = '/';
     memcpy(path + n + !has_slash, b, m + 1);
+    return path;
+}
+
+char *td_path_append(td_arena *a, const char *folder, const char *name)
+{
+    size_t n = strlen(folder), m = strlen(name);
+    char *path = td_arena_alloc(a, n + m + 2, 1);
+    if (!path)
+        return NULL;
+    memcpy(path, folder, n);
+    path[n] = '/';
+    memcpy(path + n + 1, name, m + 1);
     return path;
 }
 

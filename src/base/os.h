@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 /** Monotonic clock. */
@@ -56,6 +57,9 @@ TD_CHECKED td_status td_make_new_folder(const char *path, bool *is_new);
 
 /** "a/b", td_alloc'ed; `b` alone when it is absolute or `a` is "".  NULL: no memory. */
 char *td_path_join(const char *a, const char *b) TD_CHECKED;
+
+/** "folder/name" in the arena, whatever the two are.  NULL: no memory. */
+char *td_path_append(td_arena *a, const char *folder, const char *name) TD_CHECKED;
 
 /**
  * Do two paths name one file?  Existing ones are compared as the system does, through links; of

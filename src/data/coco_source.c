@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
+#include "data/source.h"
 #include "io/foreign.h"
 
 enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
@@ -229,12 +230,10 @@ out:
     return st;
 }
 
-bool td_dataset_is_annotated(const char *path, const char *split)
+bool td_annotated_exists(const char *path, const char *split)
 {
     char file[PATH_BYTES];
     if (is_file(path) && td_text_ends(path, ".json"))
         return !split;
-    if (td_pack_is(path))
-        return td_pack_is_annotated(path, split);
     return find_file(path, split, false, file);
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
-#include "data/source.h"
+#include "data/dataset.h"
 
 /**
  * The digest (XXH3, 64 bits) of the images of a folder, or the one stored in a pack.  Reading is

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "data/objects.h"
+#include "data/source.h"
 #include "image/image.h"
 #include "io/foreign.h"
 
@@ -165,23 +165,10 @@ typedef struct {
     int64_t label;
 } walk;
 
-/* "folder/name" in the data set's memory */
-static char *keep_path(td_dataset *ds, const char *folder, const char *name)
-{
-    size_t n = strlen(folder), m = strlen(name);
-    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
-    if (!path)
-        return NULL;
-    memcpy(path, folder, n);
-    path[n] = '/';
-    memcpy(path + n + 1, name, m);
-    return path;
-}
-
 static td_status add_sample(walk *w, const char *folder, const char *name)
 {
     td_dataset *ds = w->ds;
-    const char *path = keep_path(ds, folder, name);
+    const char *path = td_path_append(&ds->arena, folder, name);
     if (!path)
         return TD_ENOMEM;
     TD_TRY(td_reserve(&ds->samples, &w->cap, (size_t)ds->n + 1, sizeof *ds->samples));
@@ -196,7 +183,7 @@ static td_status add_other(walk *w, const char *folder, const char *name)
         ds->n_others++;
         return TD_OK;
     }
-    const char *path = keep_path(ds, folder, name);
+    const char *path = td_path_append(&ds->arena, folder, name);
     if (!path)
         return TD_ENOMEM;
     ds->others[ds->n_others++] = path;
@@ -250,13 +237,6 @@ static int by_place(const void *a, const void *b)
     if (order == 0 && n != m)
         order = n < m ? -1 : 1;
     return order ? order : strcmp(p + n, q + m);
-}
-
-int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed)
-{
-    *out = ds->others;
-    *n_listed = (int)(ds->n_others < TD_OTHERS_LISTED ? ds->n_others : TD_OTHERS_LISTED);
-    return ds->n_others;
 }
 
 td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
@@ -317,13 +297,9 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
     return TD_OK;
 }
 
-static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
+td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     char *root = NULL;
-    if (td_pack_is(opts->path))
-        return td_packed_open(opts, ds);
-    if (opts->has_boxes || opts->annotations)
-        return td_annotated_open(opts, ds);
     TD_TRY(find_root(opts, &root));
     ds->root = td_arena_text(&ds->arena, root);
     td_free(root);
@@ -336,11 +312,3 @@ static td_status folder_open(const td_dataset_opts *opts, td_dataset *ds)
     td_listing_release(&l);
     return st;
 }
-
-static const char *const names[] = { "folder", "pytorch", NULL };
-static const char *const dali_cpu_names[] = { "dali-cpu", NULL };
-static const char *const dali_gpu_names[] = { "dali-gpu", NULL };
-
-const td_source td_source_folder = { .names = names, .open = folder_open };
-const td_source td_source_dali_cpu = { .names = dali_cpu_names, .open = folder_open };
-const td_source td_source_dali_gpu = { .names = dali_gpu_names, .open = folder_open };

@@ -31,6 +31,7 @@
 #include "data/objects.h"
 #include "data/sampler.h"
 #include "data/sizes.h"
+#include "data/source.h"
 #include "transforms/anchor_rows.h"
 
 enum {

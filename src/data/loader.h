@@ -4,7 +4,7 @@
 #ifndef TD_DATA_LOADER_H
 #define TD_DATA_LOADER_H
 
-#include "data/source.h"
+#include "data/dataset.h"
 #include "transforms/augment.h"
 
 /** Do item `i` with the buffers of `worker` (0 .. threads - 1). */

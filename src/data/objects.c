@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/os.h"
+
 enum { KEPT_ID_MAX = 100000 };
 
 td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes, struct td_objects **out)
@@ -219,7 +221,7 @@ static td_status take_pictures(td_dataset *ds, const td_dataset_opts *opts, cons
         const td_coco_image *p = &c->images[i];
         if (opts->skip_empty && c->first[i] == c->first[i + 1])
             continue;
-        char *path = td_dataset_joined(ds, folder, p->file_name);
+        char *path = td_path_append(&ds->arena, folder, p->file_name);
         if (!path)
             return TD_ENOMEM;
         if (places)

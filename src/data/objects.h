@@ -13,7 +13,7 @@
 
 #include "boxes/box.h"
 #include "coco/coco.h"
-#include "data/source.h"
+#include "data/dataset.h"
 #include "transforms/object_row.h"
 
 struct td_objects {
@@ -56,8 +56,5 @@ void td_objects_free(struct td_objects *o);
 /** Class l becomes new_label[l - 1] + 1 of `n`; NULL: it stays, and there are more.  TD_ENOMEM. */
 TD_CHECKED td_status td_objects_renumber(td_dataset *ds, int n_old, int n,
                                          const int64_t *new_label);
-
-/** Open a folder, or an annotation file itself, with has_boxes or `annotations`. */
-TD_CHECKED td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds);
 
 #endif

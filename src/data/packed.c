@@ -6,8 +6,10 @@
  */
 #include <string.h>
 
+#include "base/os.h"
 #include "base/text.h"
 #include "data/objects.h"
+#include "data/source.h"
 
 static const td_pack_split *find_split(const td_pack *p, const char *name)
 {
@@ -57,7 +59,7 @@ static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char 
         return TD_ENOMEM;
     for (int i = 0; i < s->n_classes; i++) {
         ds->class_names[i] = td_arena_text(&ds->arena, s->classes[i]);
-        (*folders)[i] = td_dataset_joined(ds, ds->root, s->classes[i]);
+        (*folders)[i] = td_path_append(&ds->arena, ds->root, s->classes[i]);
         if (!ds->class_names[i] || !(*folders)[i])
             return TD_ENOMEM;
     }
@@ -73,7 +75,8 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
         return TD_ENOMEM;
     for (uint64_t i = 0; i < s->n_pictures; i++) {
         td_pack_picture x = td_pack_picture_at(ds->pack, s->first + i);
-        ds->samples[i] = (td_sample){ td_dataset_joined(ds, folders[x.label], x.name), x.label };
+        ds->samples[i] =
+            (td_sample){ td_path_append(&ds->arena, folders[x.label], x.name), x.label };
         if (!ds->samples[i].path)
             return TD_ENOMEM;
     }
@@ -134,7 +137,7 @@ out:
     return st;
 }
 
-bool td_pack_is_annotated(const char *path, const char *split)
+bool td_packed_is_annotated(const char *path, const char *split)
 {
     td_pack *p;
     if (td_pack_open(path, &p) != TD_OK)
@@ -167,7 +170,7 @@ td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds)
     TD_OUT(td_pack_open(opts->path, &ds->pack));
     TD_OUT(check_kind(ds, opts));
     TD_OUT(choose_split(ds->pack, opts, &s));
-    ds->root = *s->name ? td_dataset_joined(ds, opts->path, s->name)
+    ds->root = *s->name ? td_path_append(&ds->arena, opts->path, s->name)
                         : td_arena_text(&ds->arena, opts->path);
     TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
     if (opts->has_boxes) {

@@ -1,26 +1,38 @@
 /*
- * source.c -- data sets as their users see them: open, ask, number the classes, free
+ * source.c -- opens a data set: the list of the kinds that there are
  */
 #include "data/source.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/json.h"
-#include "base/map.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "data/objects.h"
 
-static const td_source *const sources[] = {
-    [TD_DATA_FOLDER] = &td_source_folder,     [TD_DATA_SYNTHETIC] = &td_source_synthetic,
-    [TD_DATA_TENSORS] = &td_source_tensors,   [TD_DATA_DALI_CPU] = &td_source_dali_cpu,
-    [TD_DATA_DALI_GPU] = &td_source_dali_gpu,
+/* One value of --data-backend. */
+typedef struct {
+    const char *names[3]; /* NULL-terminated; the first is the proper one */
+    td_status (*open)(const td_dataset_opts *opts, td_dataset *ds);
+} source;
+
+static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
+{
+    if (td_pack_is(opts->path))
+        return td_packed_open(opts, ds);
+    if (opts->has_boxes || opts->annotations)
+        return td_annotated_open(opts, ds);
+    return td_folder_open(opts, ds);
+}
+
+/* clang-format off */
+static const source sources[] = {
+    [TD_DATA_FOLDER]    = { { "folder", "pytorch" },      open_images },
+    [TD_DATA_SYNTHETIC] = { { "synthetic", "syntetic" },  td_synthetic_open },
+    [TD_DATA_TENSORS]   = { { "tensors" },                td_tensor_rows_open },
+    [TD_DATA_DALI_CPU]  = { { "dali-cpu" },               open_images },
+    [TD_DATA_DALI_GPU]  = { { "dali-gpu" },               open_images },
 };
+/* clang-format on */
 
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
@@ -28,7 +40,7 @@ static td_status unknown_backend(const char *name)
 {
     td_text known = { 0 };
     for (int i = 0; i < N_SOURCES; i++) {
-        for (const char *const *s = sources[i]->names; *s; s++)
+        for (const char *const *s = sources[i].names; *s; s++)
             td_text_add(&known, "%s%s", known.len ? ", " : "", *s);
     }
     td_status st = td_text_status(&known);
@@ -42,7 +54,7 @@ static td_status unknown_backend(const char *name)
 td_status td_data_backend_parse(const char *name, td_data_backend *out)
 {
     for (int i = 0; i < N_SOURCES; i++) {
-        for (const char *const *s = sources[i]->names; *s; s++) {
+        for (const char *const *s = sources[i].names; *s; s++) {
             if (strcmp(name, *s) == 0) {
                 *out = (td_data_backend)i;
                 return TD_OK;
@@ -67,7 +79,7 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
         return TD_ENOMEM;
     bool is_ready = opts->backend == TD_DATA_SYNTHETIC || opts->backend == TD_DATA_TENSORS;
     ds->backend = is_ready ? opts->backend : TD_DATA_FOLDER;
-    td_status st = sources[opts->backend]->open(opts, ds);
+    td_status st = sources[opts->backend].open(opts, ds);
     if (st == TD_OK)
         *out = ds;
     else
@@ -109,254 +121,8 @@ td_status td_dataset_from_files(const char *const *paths, int64_t n, td_dataset 
     return st;
 }
 
-void td_dataset_free(td_dataset *ds)
+bool td_dataset_is_annotated(const char *path, const char *split)
 {
-    if (!ds)
-        return;
-    td_objects_free(ds->objects);
-    td_tensors_free(ds->file);
-    td_pack_close(ds->pack);
-    td_free(ds->places);
-    td_free(ds->samples);
-    td_free(ds->class_names);
-    td_arena_release(&ds->arena);
-    td_free(ds);
-}
-
-/* where a sample's picture is in the pack */
-static uint64_t place_in_pack(const td_dataset *ds, int64_t sample)
-{
-    return ds->pack_first + (uint64_t)(ds->places ? ds->places[sample] : sample);
-}
-
-td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
-                         const void **bytes, size_t *n_bytes)
-{
-    if (ds->pack)
-        return td_pack_read(ds->pack, place_in_pack(ds, sample), &w->packed, bytes, n_bytes);
-    TD_TRY(td_transform_read(w, ds->samples[sample].path));
-    *bytes = w->bytes;
-    *n_bytes = w->n_bytes;
-    return TD_OK;
-}
-
-/* O_NONBLOCK: a pipe among the pictures must not hold up anyone */
-static void read_file_ahead(const char *path)
-{
-    struct stat s;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode))
-        (void)posix_fadvise(fd, 0, s.st_size, POSIX_FADV_WILLNEED);
-    (void)close(fd);
-}
-
-void td_sample_read_ahead(const td_dataset *ds, int64_t sample)
-{
-    if (sample >= ds->n)
-        return;
-    if (ds->pack)
-        td_pack_read_ahead(ds->pack, place_in_pack(ds, sample));
-    else
-        read_file_ahead(ds->samples[sample].path);
-}
-
-/* --- questions ------------------------------------------------------------------------------- */
-
-int64_t td_dataset_count(const td_dataset *ds)
-{
-    return ds->n;
-}
-
-int td_dataset_classes(const td_dataset *ds)
-{
-    return ds->n_classes;
-}
-
-const char *td_dataset_class_name(const td_dataset *ds, int i)
-{
-    TD_CHECK(i >= 0 && i < ds->n_classes);
-    return ds->class_names[i];
-}
-
-int64_t td_dataset_label(const td_dataset *ds, int64_t sample)
-{
-    TD_CHECK(sample >= 0 && sample < ds->n);
-    if (ds->samples)
-        return ds->samples[sample].label;
-    return ds->labels ? ds->labels[sample] : -1;
-}
-
-const char *td_dataset_path(const td_dataset *ds, int64_t sample)
-{
-    TD_CHECK(sample >= 0 && sample < ds->n);
-    return ds->samples ? ds->samples[sample].path : NULL;
-}
-
-const char *td_dataset_root(const td_dataset *ds)
-{
-    return ds->root;
-}
-
-td_data_backend td_dataset_backend(const td_dataset *ds)
-{
-    return ds->backend;
-}
-
-void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width)
-{
-    *channels = ds->channels;
-    *height = ds->height;
-    *width = ds->width;
-}
-
-char *td_dataset_joined(td_dataset *ds, const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    char *path = td_arena_alloc(&ds->arena, n + m + 2, 1);
-    if (!path)
-        return NULL;
-    memcpy(path, a, n);
-    path[n] = '/';
-    memcpy(path + n + 1, b, m);
-    return path;
-}
-
-/* --- classes --------------------------------------------------------------------------------- */
-
-td_status td_dataset_number_classes(td_dataset *ds, int n_classes)
-{
-    enum { DIGITS = 12 };
-    char digits[DIGITS];
-    const char **names = td_alloc((size_t)n_classes, sizeof *names);
-    if (!names)
-        return TD_ENOMEM;
-    for (int i = 0; i < n_classes; i++) {
-        (void)snprintf(digits, sizeof digits, "%d", i);
-        names[i] = td_arena_text(&ds->arena, digits);
-        if (!names[i]) {
-            td_free(names);
-            return TD_ENOMEM;
-        }
-    }
-    td_free(ds->class_names);
-    ds->class_names = names;
-    ds->n_classes = n_classes;
-    return TD_OK;
-}
-
-td_status td_class_name_in_json(const char *name, td_text *out)
-{
-    td_text text = { 0 };
-    td_json *doc = NULL;
-    const char *back;
-    td_status st;
-    td_text_add(&text, "[\"");
-    td_text_add_json(&text, name);
-    td_text_add(&text, "\"]");
-    TD_OUT(td_text_status(&text));
-    TD_OUT(td_json_parse(td_text_get(&text), text.len, "class name", &doc));
-    TD_OUT(td_json_as_text(td_json_at(doc, 0), &back));
-    td_text_add(out, "%s", back);
-    st = td_text_status(out);
-out:
-    td_json_free(doc);
-    td_text_release(&text);
-    return st;
-}
-
-/* new_label[i] = place of class i of the data set in the wanted names */
-static td_status match(const td_dataset *ds, int n, const char *const *names, bool allow_subset,
-                       int64_t *new_label)
-{
-    td_map own = { 0 }, wanted = { 0 };
-    td_text changed = { 0 };
-    td_status st = TD_OK;
-    for (int i = 0; i < n; i++)
-        TD_OUT(td_map_set(&wanted, names[i], (void *)(intptr_t)(i + 1)));
-    for (int i = 0; i < ds->n_classes; i++) {
-        const char *name = ds->class_names[i];
-        td_text_release(&changed);
-        if (!td_map_has(&wanted, name)) {
-            TD_OUT(td_class_name_in_json(name, &changed));
-            name = td_text_get(&changed);
-        }
-        TD_OUT(td_map_set(&own, name, (void *)(intptr_t)(i + 1)));
-        new_label[i] = (intptr_t)td_map_get(&wanted, name) - 1;
-        if (new_label[i] < 0)
-            TD_OUT(td_error(TD_EFORMAT, "'%s' has a class '%s', which is not among the %d wanted",
-                            ds->root, ds->class_names[i], n));
-    }
-    for (int i = 0; i < n && !allow_subset; i++) {
-        if (!td_map_has(&own, names[i]))
-            TD_OUT(td_error(TD_EFORMAT, "'%s' has no class '%s', one of the %d wanted", ds->root,
-                            names[i], n));
-    }
-out:
-    td_text_release(&changed);
-    td_map_release(&own);
-    td_map_release(&wanted);
-    return st;
-}
-
-static td_status copy_names(td_dataset *ds, int n, const char *const *names, const char ***out)
-{
-    const char **copy = td_alloc((size_t)n, sizeof *copy);
-    if (!copy)
-        return TD_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        copy[i] = td_arena_text(&ds->arena, names[i]);
-        if (!copy[i]) {
-            td_free(copy);
-            return TD_ENOMEM;
-        }
-    }
-    *out = copy;
-    return TD_OK;
-}
-
-td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names, bool allow_subset)
-{
-    if (n < 1)
-        return td_error(TD_EARG, "%d classes are wanted, at least one is needed", n);
-    if (!ds->has_class_names && ds->n_classes > n)
-        return td_error(TD_EFORMAT, "'%s' has %d classes, wanted %d at most", ds->root,
-                        ds->n_classes, n);
-    int64_t *new_label = NULL;
-    const char **copy = NULL;
-    td_status st = TD_OK;
-    if (ds->has_class_names) {
-        new_label = td_alloc((size_t)ds->n_classes, sizeof *new_label);
-        if (!new_label)
-            return TD_ENOMEM;
-        TD_OUT(match(ds, n, names, allow_subset, new_label));
-    }
-    TD_OUT(copy_names(ds, n, names, &copy));
-    if (ds->objects)
-        TD_OUT(td_objects_renumber(ds, ds->n_classes, n, new_label));
-    for (int64_t i = 0; new_label && !ds->objects && i < ds->n; i++)
-        ds->samples[i].label = new_label[ds->samples[i].label];
-    td_free(ds->class_names);
-    ds->class_names = copy;
-    ds->n_classes = n;
-    copy = NULL;
-out:
-    td_free(copy);
-    td_free(new_label);
-    return st;
-}
-
-td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
-                             const int64_t *new_label)
-{
-    const char **copy;
-    TD_CHECK(ds->has_class_names && ds->samples && !ds->objects);
-    TD_TRY(copy_names(ds, n, names, &copy));
-    for (int64_t i = 0; i < ds->n; i++)
-        ds->samples[i].label = new_label[ds->samples[i].label];
-    td_free(ds->class_names);
-    ds->class_names = copy;
-    ds->n_classes = n;
-    return TD_OK;
+    return td_pack_is(path) ? td_packed_is_annotated(path, split)
+                            : td_annotated_exists(path, split);
 }

@@ -1,69 +1,19 @@
 /*
- * data/source.h -- what a data set is inside, and what a back end must do
+ * data/source.h -- the kinds of data sets: what each must do, and what each offers
  *
- * A source fills a td_dataset when it is opened.  Sources of pictures (folder, which may be a pack)
- * fill `samples`; the loader's workers turn those into rows.  Sources of ready rows (tensors,
- * synthetic) need no work.
+ *     source.c                          opens a data set: knows all kinds
+ *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c      know none of the others
+ *     dataset.c  objects.c              a data set of any kind
+ *
+ * An opener fills a zeroed data set; on failure the caller frees it.
  */
 #ifndef TD_DATA_SOURCE_H
 #define TD_DATA_SOURCE_H
 
-#include "base/arena.h"
-#include "base/status.h"
-#include "base/text.h"
-#include "io/pack.h"
-#include "io/safetensors.h"
-#include "tandem/data.h"
-#include "transforms/augment.h"
+#include "data/dataset.h"
 
-typedef struct {
-    const char *path; /* in the data set's arena */
-    int64_t label;    /* -1: unknown */
-} td_sample;
-
-enum { TD_OTHERS_LISTED = 20 };
-
-struct td_dataset {
-    td_data_backend backend;
-    const char *root;
-    int64_t n;
-    int n_classes;
-    const char **class_names; /* [n_classes]; NULL: "0", "1", ... are made when asked for */
-    bool has_class_names;     /* they come from the data, and labels follow them */
-    td_arena arena;           /* names and paths */
-
-    td_sample *samples; /* folder: [n] */
-    int64_t n_others;   /* folder: files that are no images; the first of them: */
-    const char *others[TD_OTHERS_LISTED];
-    td_pack *pack;       /* where they are, unless in files of their own */
-    uint64_t pack_first; /* sample i is its picture pack_first + i, or + places[i] */
-    int64_t *places;     /* [n]; NULL: none is left out */
-
-    td_tensors *file;      /* tensors: owns the two below */
-    const float *images;   /* [n, channels, height, width] */
-    const int64_t *labels; /* [n] */
-    int channels, height, width;
-
-    struct td_objects *objects; /* objects.h; NULL: a data set of classes */
-};
-
-/** One back end.  `open` fills a zeroed data set; on failure the caller frees it. */
-typedef struct {
-    const char *const *names; /* NULL-terminated; the first is the proper one */
-    td_status (*open)(const td_dataset_opts *opts, td_dataset *ds);
-} td_source;
-
-extern const td_source td_source_folder;
-extern const td_source td_source_dali_cpu; /* folders, too */
-extern const td_source td_source_dali_gpu;
-extern const td_source td_source_synthetic;
-extern const td_source td_source_tensors;
-
-/** Does a pack hold this split ("" for NULL), with boxes? */
-bool td_pack_is_annotated(const char *path, const char *split);
-
-/** The pack `opts->path`, in the place of a folder. */
-TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);
+/** A folder of images for each class.  TD_ENOTFOUND, TD_EFORMAT, TD_EIO, TD_ELIMIT, TD_ENOMEM. */
+TD_CHECKED td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds);
 
 /**
  * Append the pictures below a folder, by folder, then by name, without labels.  *cap: of
@@ -71,46 +21,26 @@ TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds)
  */
 TD_CHECKED td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder);
 
-/**
- * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
- * td_transform_read, or from the pack, as td_pack_read.
- */
-TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
-                                    const void **bytes, size_t *n_bytes);
+/** A folder of images with an annotation file, or the annotation file itself. */
+TD_CHECKED td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds);
 
-/**
- * Have the system fetch the bytes of a sample's picture soon.  A hint: nothing can fail, and a
- * sample behind the last one is none.
- */
-void td_sample_read_ahead(const td_dataset *ds, int64_t sample);
+/** Is there an annotation file for this split (NULL: none), or is `path` one itself? */
+bool td_annotated_exists(const char *path, const char *split);
 
-enum { TD_SAMPLES_AHEAD = 16 }; /* how far, where samples are read in order */
+/** A pack (io/pack.h), with or without boxes, as the folder from which it was made. */
+TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);
 
-/** Does this data set hold files to decode (and not ready rows)? */
-static inline bool td_dataset_decodes(const td_dataset *ds)
-{
-    return ds->samples != NULL;
-}
+/** Does a pack hold this split ("" for NULL), with boxes? */
+bool td_packed_is_annotated(const char *path, const char *split);
+
+/** A .safetensors file of ready rows. */
+TD_CHECKED td_status td_tensor_rows_open(const td_dataset_opts *opts, td_dataset *ds);
+
+/** Noise with random labels, or with random boxes. */
+TD_CHECKED td_status td_synthetic_open(const td_dataset_opts *opts, td_dataset *ds);
 
 /** Fill `images` [n, 3, size, size] and `labels` [n] of rows first .. first + n - 1 with noise. */
 void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
                        float *images, int64_t *labels);
-
-/** "a/b" in the data set's arena; NULL: no memory. */
-char *td_dataset_joined(td_dataset *ds, const char *a, const char *b);
-
-/** A class name as a weight file has it: JSON holds UTF-8 only, other bytes are changed there. */
-TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
-
-/**
- * Class i of a data set of named classes becomes class new_label[i] of n (0 .. n - 1, the caller
- * has checked), which are called `names` from here on; several may become one.  The names are
- * copied.
- */
-TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
-                                        const int64_t *new_label);
-
-/** Names "0", "1", ... for a data set without any. */
-TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "base/rng.h"
 #include "data/objects.h"
+#include "data/source.h"
 
 enum {
     CLASSES = 1000,
@@ -63,7 +64,7 @@ static td_status make_objects(td_dataset *ds)
     return TD_OK;
 }
 
-static td_status synthetic_open(const td_dataset_opts *opts, td_dataset *ds)
+td_status td_synthetic_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     ds->root = "synthetic";
     ds->n = opts->n_images ? opts->n_images : IMAGES;
@@ -71,7 +72,3 @@ static td_status synthetic_open(const td_dataset_opts *opts, td_dataset *ds)
     TD_TRY(td_dataset_number_classes(ds, opts->n_classes ? opts->n_classes : usual));
     return opts->has_boxes ? make_objects(ds) : TD_OK;
 }
-
-static const char *const names[] = { "synthetic", "syntetic", NULL };
-
-const td_source td_source_synthetic = { .names = names, .open = synthetic_open };

@@ -20,6 +20,7 @@
 
 #include "base/os.h"
 #include "data/objects.h"
+#include "data/source.h"
 #include "io/foreign.h"
 
 enum { SIDE_MAX = 65536, CLASSES_MAX = 1 << 24 };
@@ -203,7 +204,7 @@ static td_status take_boxes(td_dataset *ds, int n_classes)
     return TD_OK;
 }
 
-static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
+td_status td_tensor_rows_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     if (td_path_is_folder(opts->path))
         return td_error(TD_EFORMAT, "data set '%s' is a folder, back end tensors wants a file",
@@ -219,7 +220,3 @@ static td_status tensors_open(const td_dataset_opts *opts, td_dataset *ds)
         return take_boxes(ds, opts->n_classes);
     return read_labels(ds, opts->path, opts->n_classes);
 }
-
-static const char *const names[] = { "tensors", NULL };
-
-const td_source td_source_tensors = { .names = names, .open = tensors_open };

@@ -16,8 +16,8 @@
 #include "base/map.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "data/dataset.h"
 #include "data/known_classes.h"
-#include "data/source.h"
 
 #define MAP_BYTES ((size_t)64 << 20)
 

@@ -8,7 +8,7 @@
 #include "support/imagenet_sample.h"
 #include "support/pictures.h"
 
-#include "data/source.h"
+#include "data/dataset.h"
 #include "transforms/augment.h"
 
 enum { PICTURES = TD_TEST_SAMPLE_PICTURES, S = 224, ROW = 3 * S * S };

@@ -1,0 +1,85 @@
+/*
+ * data/dataset.h -- the members of a data set, and what can be asked of one of any kind
+ *
+ * A kind of data set (source.h) fills a td_dataset when it is opened.  Kinds that read image files
+ * (folders, annotated folders, packs) fill `samples`; the loader's workers turn those into rows.
+ * Kinds that hold ready rows (tensors, synthetic) need no work.
+ */
+#ifndef TD_DATA_DATASET_H
+#define TD_DATA_DATASET_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/pack.h"
+#include "io/safetensors.h"
+#include "tandem/data.h"
+#include "transforms/augment.h"
+
+typedef struct {
+    const char *path; /* in the data set's arena */
+    int64_t label;    /* -1: unknown */
+} td_sample;
+
+enum { TD_OTHERS_LISTED = 20 };
+
+struct td_dataset {
+    td_data_backend backend;
+    const char *root;
+    int64_t n;
+    int n_classes;
+    const char **class_names; /* [n_classes]; NULL: "0", "1", ... are made when asked for */
+    bool has_class_names;     /* they come from the data, and labels follow them */
+    td_arena arena;           /* names and paths */
+
+    td_sample *samples; /* folder: [n] */
+    int64_t n_others;   /* folder: files that are no images; the first of them: */
+    const char *others[TD_OTHERS_LISTED];
+    td_pack *pack;       /* where they are, unless in files of their own */
+    uint64_t pack_first; /* sample i is its picture pack_first + i, or + places[i] */
+    int64_t *places;     /* [n]; NULL: none is left out */
+
+    td_tensors *file;      /* tensors: owns the two below */
+    const float *images;   /* [n, channels, height, width] */
+    const int64_t *labels; /* [n] */
+    int channels, height, width;
+
+    struct td_objects *objects; /* objects.h; NULL: a data set of classes */
+};
+
+/**
+ * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
+ * td_transform_read, or from the pack, as td_pack_read.
+ */
+TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
+                                    const void **bytes, size_t *n_bytes);
+
+/**
+ * Have the system fetch the bytes of a sample's picture soon.  A hint: nothing can fail, and a
+ * sample behind the last one is none.
+ */
+void td_sample_read_ahead(const td_dataset *ds, int64_t sample);
+
+enum { TD_SAMPLES_AHEAD = 16 }; /* how far, where samples are read in order */
+
+/** Does this data set hold files to decode (and not ready rows)? */
+static inline bool td_dataset_decodes(const td_dataset *ds)
+{
+    return ds->samples != NULL;
+}
+
+/** A class name as a weight file has it: JSON holds UTF-8 only, other bytes are changed there. */
+TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
+
+/**
+ * Class i of a data set of named classes becomes class new_label[i] of n (0 .. n - 1, the caller
+ * has checked), which are called `names` from here on; several may become one.  The names are
+ * copied.
+ */
+TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
+                                        const int64_t *new_label);
+
+/** Names "0", "1", ... for a data set without any. */
+TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);
+
+#endif
