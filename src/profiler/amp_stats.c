@@ -42,7 +42,8 @@ struct td_amp_stats {
     uint8_t *kinds;  /* [graph values] */
     const char **of; /* [graph values] the parameter that a gradient updates, or NULL */
     const td_graph *graph;
-    td_text line; /* the step being observed */
+    bool is_observing; /* between begin and end of an observed step */
+    td_text line;      /* of that step */
     int n_tensors;
     td_status st; /* first failure while observing */
 };
@@ -238,14 +239,21 @@ static void end_line(td_amp_stats *s, const td_program *p)
     td_text_add(&s->line, ", \"skipped\": %s}", finite && *finite == 0 ? "true" : "false");
 }
 
-td_status td_amp_stats_run(td_amp_stats *s, td_program *p, const td_amp_place *at)
+void td_amp_stats_begin(td_amp_stats *s, td_program *p, const td_amp_place *at)
 {
     if (!s || (at->step - 1) % s->every)
-        return td_program_run(p);
+        return;
     begin_line(s, at);
+    s->is_observing = true;
     td_program_observe(p, observe, s);
-    td_status st = td_program_run(p);
+}
+
+td_status td_amp_stats_end(td_amp_stats *s, td_program *p, td_status st)
+{
+    if (!s || !s->is_observing)
+        return st;
     td_program_observe(p, NULL, NULL);
+    s->is_observing = false;
     if (st == TD_OK)
         st = s->st;
     if (st == TD_OK) {

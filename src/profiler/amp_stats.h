@@ -1,9 +1,10 @@
 /*
- * profiler/amp_stats.h -- writing down what a training step's tensors hold
+ * profiler/amp_stats.h -- statistics of the tensors of a training step
  *
  *     td_amp_stats *s;
  *     TD_TRY(td_amp_stats_open("stats.jsonl", 100, "fp16", program, &s));
- *     TD_OUT(td_amp_stats_run(s, program, &(td_amp_place){ .step = 1, .loss_scale = 32768 }));
+ *     td_amp_stats_begin(s, program, &(td_amp_place){ .step = 1, .loss_scale = 32768 });
+ *     TD_OUT(td_amp_stats_end(s, program, td_program_run(program)));
  *     st = td_amp_stats_close(s);
  *
  * One JSON object a line for every observed step; docs/formats.md has its members.  Numbers are
@@ -31,8 +32,14 @@ typedef struct {
 td_status td_amp_stats_open(const char *path, int64_t every, const char *precision, td_program *p,
                             td_amp_stats **out) TD_CHECKED;
 
-/** td_program_run, observed when it is the step's turn; `s` NULL: never. */
-td_status td_amp_stats_run(td_amp_stats *s, td_program *p, const td_amp_place *at) TD_CHECKED;
+/** Before a run of `p`: observe its tensors if it is the step's turn.  `s` NULL: never. */
+void td_amp_stats_begin(td_amp_stats *s, td_program *p, const td_amp_place *at);
+
+/**
+ * After that run: write the line of an observed step.  `st` is how the run ended and is returned,
+ * unless it is TD_OK and the statistics fail: TD_EIO, TD_ENOMEM.  `s` NULL is fine.
+ */
+td_status td_amp_stats_end(td_amp_stats *s, td_program *p, td_status st) TD_CHECKED;
 
 /** NULL is fine.  TD_EIO: not everything reached the file. */
 td_status td_amp_stats_close(td_amp_stats *s) TD_CHECKED;

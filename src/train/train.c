@@ -250,7 +250,8 @@ static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied
     TD_TRY(j->task->bind(j, b));
     const int64_t n = j->run_batches + 1;
     const td_amp_place place = { n, j->s.epoch, j->s.iteration + 1, (double)j->scale };
-    TD_TRY(td_amp_stats_run(j->amp_stats, j->program, &place));
+    td_amp_stats_begin(j->amp_stats, j->program, &place);
+    TD_TRY(td_amp_stats_end(j->amp_stats, j->program, td_program_run(j->program)));
     td_profile_step(j->profile, data_s);
     double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
     TD_TRY(td_train_share_step(j, &loss));

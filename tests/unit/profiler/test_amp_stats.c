@@ -5,11 +5,18 @@
 #include "support/scratch.h"
 #include "support/small_training.h"
 
+#include "base/arena.h"
 #include "base/os.h"
 #include "optim/training_graph.h"
 #include "profiler/amp_stats.h"
 #include "profiler/amp_stats_file.h"
 #include "profiler/svg.h"
+
+static td_status run_step(td_amp_stats *s, td_program *p, const td_amp_place *at)
+{
+    td_amp_stats_begin(s, p, at);
+    return td_amp_stats_end(s, p, td_program_run(p));
+}
 
 /* `steps` steps, every second one observed, into the scratch folder */
 static const char *write_stats(td_small_training *t, int steps, const char *name)
@@ -19,7 +26,7 @@ static const char *write_stats(td_small_training *t, int steps, const char *name
     expect_ok(td_amp_stats_open(path, 2, "fp32", t->program, &s));
     for (int i = 0; i < steps; i++) {
         const td_amp_place at = { i + 1, i / 4, i % 4 + 1, (double)t->scale };
-        expect_ok(td_amp_stats_run(s, t->program, &at));
+        expect_ok(run_step(s, t->program, &at));
     }
     expect_ok(td_amp_stats_close(s));
     return path;
@@ -174,12 +181,33 @@ static void observing_changes_nothing(void **state)
     td_small_training_begin(&plain, "cpu", 1, 8);
     write_stats(&seen, 5, "seen.jsonl");
     for (int i = 0; i < 5; i++)
-        expect_ok(td_amp_stats_run(NULL, plain.program, &(td_amp_place){ .step = i + 1 }));
+        expect_ok(run_step(NULL, plain.program, &(td_amp_place){ .step = i + 1 }));
     expect_ok(td_program_get(seen.program, "conv1.weight", x));
     expect_ok(td_program_get(plain.program, "conv1.weight", y));
     assert_memory_equal(x, y, sizeof x);
     td_small_training_end(&seen);
     td_small_training_end(&plain);
+}
+
+static void a_run_that_fails_writes_no_line(void **state)
+{
+    (void)state;
+    td_small_training t;
+    td_amp_stats *s;
+    char *text;
+    size_t n;
+    const char *path = td_scratch_path("failed.jsonl");
+    td_small_training_begin(&t, "ref", 1, 1);
+    expect_ok(td_amp_stats_open(path, 1, "fp32", t.program, &s));
+    td_amp_stats_begin(s, t.program, &(td_amp_place){ 1, 0, 1, 1 });
+    expect_ok(td_program_run(t.program));
+    assert_int_equal(td_amp_stats_end(s, t.program, TD_EDEVICE), TD_EDEVICE);
+    expect_ok(td_program_run(t.program)); /* is not observed */
+    expect_ok(td_amp_stats_close(s));
+    expect_ok(td_file_read(path, 1000, &text, &n));
+    assert_int_equal(n, 0);
+    td_free(text);
+    td_small_training_end(&t);
 }
 
 /* --- files that are wrong --------------------------------------------------------------------- */
@@ -261,8 +289,7 @@ static void a_path_that_cannot_be_written_is_an_error(void **state)
     assert_null(s);
     expect_ok(td_amp_stats_close(s));
     expect_ok(td_amp_stats_open("/dev/full", 1, "fp32", t.program, &s));
-    expect_error(td_amp_stats_run(s, t.program, &(td_amp_place){ 1, 0, 1, 1 }), TD_EIO,
-                 "/dev/full");
+    expect_error(run_step(s, t.program, &(td_amp_place){ 1, 0, 1, 1 }), TD_EIO, "/dev/full");
     if (td_amp_stats_close(s) != TD_OK)
         print_message("%s\n", td_error_message());
     td_small_training_end(&t);
@@ -327,7 +354,7 @@ static td_status write_and_read(td_small_training *t, const char *path)
     td_amp_stats *s;
     td_stats_file f;
     TD_TRY(td_amp_stats_open(path, 1, "fp32", t->program, &s));
-    td_status st = td_amp_stats_run(s, t->program, &(td_amp_place){ 1, 0, 1, 8 });
+    td_status st = run_step(s, t->program, &(td_amp_place){ 1, 0, 1, 8 });
     td_status closed = td_amp_stats_close(s);
     if (st == TD_OK)
         st = closed;
@@ -368,6 +395,7 @@ int main(void)
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(the_loss_scale_moves_gradients),
         cmocka_unit_test(observing_changes_nothing),
+        cmocka_unit_test(a_run_that_fails_writes_no_line),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(a_last_line_cut_off_is_left_out),
         cmocka_unit_test(a_path_that_cannot_be_written_is_an_error),
