@@ -1,8 +1,9 @@
 /*
- * train/task.h -- what a training job learns: the part of it that classes and boxes do not share
+ * train/task.h -- the task of a training job: the part in which classification and detection differ
  *
- * The job (train.c) is one loop: batches, steps, validations, checkpoints.  A task says where the
- * batches come from, which of their arrays the program reads, and how good the weights are.
+ * The job (train.c) is one loop: batches, steps, validations, checkpoints.  A task opens the data
+ * sets, binds a batch's arrays to the program and evaluates the weights.  A task is defined in
+ * task_classify.c or task_detect.c, and train_open.c chooses one.
  */
 #ifndef TD_TRAIN_TASK_H
 #define TD_TRAIN_TASK_H
@@ -40,13 +41,5 @@ struct td_task {
 
 extern const td_task td_task_classify;
 extern const td_task td_task_detect;
-
-enum { TD_TASK_WHAT = 64 };
-
-/** Who says how far a validation is, of weights as td_task.judge has them; it lends `what`. */
-td_progress td_task_progress(const td_train_job *j, const char *prefix, char what[TD_TASK_WHAT]);
-
-/** The task of a network; td_model_opts names one that exists. */
-const td_task *td_task_of(const td_model_opts *model);
 
 #endif

@@ -3,14 +3,15 @@
  */
 #include <stdio.h>
 
-#include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "checkpoint/weights.h"
 #include "inference/detect_data.h"
 #include "inference/inputs.h"
 #include "model/arch.h"
 #include "train/task.h"
+#include "train/train_data.h"
+#include "train/train_rate.h"
+#include "train/train_report.h"
 
 typedef td_train_job job;
 
@@ -116,10 +117,10 @@ static td_judge_opts judge_opts(const job *j)
 
 static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
-    char what[TD_TASK_WHAT];
+    char what[TD_TRAIN_WHAT];
     td_judge_opts jo = judge_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
-    jo.progress = td_task_progress(j, prefix, what);
+    jo.progress = td_train_progress_validation(j, prefix, what);
     jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->outcomes;
     if (!j->judge)
         TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
@@ -166,19 +167,3 @@ const td_task td_task_classify = { .metric = "top1",
                                    .judge = judge,
                                    .say = say,
                                    .require = require };
-
-td_progress td_task_progress(const td_train_job *j, const char *prefix, char what[TD_TASK_WHAT])
-{
-    snprintf(what, TD_TASK_WHAT, "epoch %lld, validation%s", (long long)j->s.epoch,
-             *prefix ? " of the averages" : "");
-    return (td_progress){ .module = td_report_has_text(j->report) ? NULL : "train",
-                          .what = what,
-                          .every = j->o.print_freq,
-                          .rest_s = 10, /* quick ones in many epochs say nothing */
-                          .comm = j->comm };
-}
-
-const td_task *td_task_of(const td_model_opts *model)
-{
-    return td_model_detector(model) ? &td_task_detect : &td_task_classify;
-}

@@ -15,6 +15,9 @@
 #include "inference/detect_data.h"
 #include "inference/inputs.h"
 #include "train/task.h"
+#include "train/train_data.h"
+#include "train/train_rate.h"
+#include "train/train_report.h"
 
 typedef td_train_job job;
 
@@ -148,7 +151,7 @@ static void note_classes(job *j)
 static td_status judge(job *j, const char *prefix, td_verdict *v)
 {
     const td_train_opts *o = &j->o;
-    char what[TD_TASK_WHAT];
+    char what[TD_TRAIN_WHAT];
     const td_detect_judge_opts jo = { .batch = td_train_eval_batch(o),
                                       .max_batches = o->prof > 0 ? o->prof : -1,
                                       .boxes = &o->boxes,
@@ -159,7 +162,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
                                       .prefix = *prefix ? "val_ema" : "val",
                                       .print_freq = o->print_freq,
                                       .step = { j->s.epoch, j->s.iteration },
-                                      .progress = td_task_progress(j, prefix, what) };
+                                      .progress = td_train_progress_validation(j, prefix, what) };
     if (!j->detect_judge)
         TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->detect_judge));
     TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->detect_judge)));

@@ -1,117 +1,43 @@
 /*
  * train.c -- the training job
  *
- *     open     checkpoint or weights -> data sets -> program -> loaders      nothing is written yet
- *     epoch    step, step, step ... -> validate -> save
+ *     open     checkpoint or weights -> data sets -> program -> loaders        train_open.c
+ *     step     bind -> run -> observe -> log
+ *     epoch    step, step, step ... -> validate -> report -> save
  *     close    final weights, report
  *
  * A signal ends the loop after the step that is running; the checkpoint then holds the place inside
  * the epoch.  Everything that decides the next step's bits is in td_run_state and the parameters.
- * train_open.c opens, train_report.c tells.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "checkpoint/weights.h"
 #include "comm/join.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
 #include "train/task.h"
-#include "train/train_job.h"
+#include "train/train_open.h"
+#include "train/train_program.h"
 #include "train/train_ranks.h"
+#include "train/train_rate.h"
 #include "train/train_report.h"
+#include "train/train_save.h"
 
 typedef td_train_job job;
 
-/* --- saving ----------------------------------------------------------------------------------- */
-
-static td_weight_facts facts_of(const job *j)
-{
-    return (td_weight_facts){ .model = &j->o.model,
-                              .num_classes = j->o.model.num_classes,
-                              .n_names = td_dataset_backend(j->train_set) == TD_DATA_FOLDER
-                                             ? td_dataset_classes(j->train_set)
-                                             : 0,
-                              .names = j->class_names,
-                              .categories = j->categories,
-                              .tracked = &j->tracked };
-}
-
-/* when it was that something could not be saved */
-static td_status at_step(const job *j, td_status st)
-{
-    if (st != TD_ENUMERIC)
-        return st;
-    return td_error_context(st, "after step %lld", (long long)j->s.steps);
-}
-
-/* once more at the end, for runs that save nothing */
-static td_status check_finite(const job *j)
-{
-    td_status st = TD_OK;
-    td_tensors *t;
-    TD_TRY(td_tensors_new(&t));
-    TD_OUT(td_weights_save(j->program, TD_SAVE_EMA, j->s.batches_tracked, &j->tracked, t));
-    TD_OUT(td_weights_check_finite(t, false));
-out:
-    td_tensors_free(t);
-    return at_step(j, st);
-}
-
-static td_status save(job *j)
-{
-    td_weight_facts f = facts_of(j);
-    if (!td_train_writes(j))
-        return TD_OK;
-    const int64_t begin_ns = td_now_ns();
-    TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
-    td_train_report_saving(j, j->path[TD_PATH_CHECKPOINT]);
-    TD_TRY(at_step(j, td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
-                                         td_text_get(&j->config))));
-    snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);
-    td_trace_span(j->trace, "save the checkpoint", begin_ns);
-    return TD_OK;
-}
-
-static td_status epoch_path(const job *j, int64_t epoch, char **out)
-{
-    char name[48];
-    snprintf(name, sizeof name, "checkpoint_%04lld.safetensors", (long long)epoch);
-    *out = td_path_join(j->folder, name);
-    return *out ? TD_OK : TD_ENOMEM;
-}
-
-enum { GATHER_TENTHS = -2, FIRST_EPOCHS = 10 };
-
-/* --gather-checkpoints: N last epochs beside the last and the best, -1 all, -2 as in 2019 */
-static td_status keep_epoch(job *j, int64_t epoch)
-{
-    char *now = NULL, *old = NULL;
-    td_weight_facts f = facts_of(j);
-    int keep = j->o.gather_checkpoints;
-    td_status st = TD_OK;
-    if (keep == 0 || !td_train_writes(j))
-        return TD_OK;
-    if (keep == GATHER_TENTHS && epoch >= FIRST_EPOCHS && epoch % FIRST_EPOCHS)
-        return TD_OK;
-    TD_OUT(epoch_path(j, epoch, &now));
-    TD_OUT(at_step(j, td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config))));
-    if (keep > 0 && epoch >= keep) {
-        TD_OUT(epoch_path(j, epoch - keep, &old));
-        unlink(old);
-    }
-out:
-    td_free(now);
-    td_free(old);
-    return st;
-}
-
 /* --- one step --------------------------------------------------------------------------------- */
+
+/* One batch on its way through the program. */
+typedef struct {
+    int64_t begin_ns;
+    double data_s;    /* time waited for the batch */
+    double compute_s; /* from bind to the loss */
+    double loss;      /* mean of all ranks */
+    bool is_last;     /* batch of an optimizer step */
+    bool is_skipped;  /* it is, and its gradients overflowed: nothing was applied */
+} batch_step;
 
 static td_status write_train_logits(const job *j)
 {
@@ -188,8 +114,8 @@ static double ema_factor(const job *j)
     return j->o.use_ema < ramp ? j->o.use_ema : ramp;
 }
 
-/* what the program is told about this batch beside pictures and labels */
-static td_status tell_batch(job *j)
+/* the inputs of the program that are not data: loss scale, averages, mixup */
+static td_status set_scalars(job *j)
 {
     const double m = ema_factor(j), before = j->s.step.ema_before;
     j->scale = td_scaler_scale(&j->s.scaler);
@@ -213,21 +139,23 @@ static td_status tell_batch(job *j)
  * What a step that was applied moves on; batches, and with them the learning rate, go on anyway.
  * The norms of a step that may yet be dropped have seen nothing.
  */
-static void count_step(job *j, double loss, bool is_skipped)
+static void count_step(job *j, const batch_step *b)
 {
     td_step_state *st = &j->s.step;
-    const bool is_last = is_last_batch(j), is_sure = j->s.scaler.kind == TD_SCALER_NONE;
+    const bool is_sure = j->s.scaler.kind == TD_SCALER_NONE;
     st->ema_before *= ema_factor(j);
     j->s.iteration++;
     j->run_batches++;
     j->epoch_batches++;
+    j->data_s += b->data_s;
+    j->compute_s += b->compute_s;
     st->done++;
     st->in_epoch++;
-    st->loss_sum += loss;
-    j->s.batches_tracked += is_sure ? 1 : is_last && !is_skipped ? j->acc : 0;
-    if (!is_last)
+    st->loss_sum += b->loss;
+    j->s.batches_tracked += is_sure ? 1 : b->is_last && !b->is_skipped ? j->acc : 0;
+    if (!b->is_last)
         return;
-    if (is_skipped) {
+    if (b->is_skipped) {
         j->s.epoch_skipped += st->in_epoch;
         j->run_skipped++;
     } else {
@@ -238,70 +166,80 @@ static void count_step(job *j, double loss, bool is_skipped)
     *st = (td_step_state){ .of = st->of, .ema_before = 1 };
 }
 
-/* `is_applied`: it was the last batch of an optimiser step, which was not skipped */
-static td_status step(job *j, const td_batch *b, double data_s, bool *is_applied)
+/* the batch and the scalars to the program's inputs */
+static td_status bind(job *j, const td_batch *batch)
 {
-    int64_t t0 = td_now_ns();
-    if (b->height != j->size || b->width != j->size)
-        return td_error(TD_ESHAPE, "a batch of %d x %d, the program is for %d x %d", b->width,
-                        b->height, j->size, j->size);
-    TD_TRY(tell_batch(j));
-    const bool is_last = is_last_batch(j);
-    TD_TRY(j->task->bind(j, b));
-    const int64_t n = j->run_batches + 1;
-    const td_amp_place place = { n, j->s.epoch, j->s.iteration + 1, (double)j->scale };
+    if (batch->height != j->size || batch->width != j->size)
+        return td_error(TD_ESHAPE, "a batch of %d x %d, the program is for %d x %d", batch->width,
+                        batch->height, j->size, j->size);
+    TD_TRY(set_scalars(j));
+    return j->task->bind(j, batch);
+}
+
+/* the number of this batch in the run, from 1 */
+static int64_t batch_number(const job *j)
+{
+    return j->run_batches + 1;
+}
+
+static td_status run_program(job *j)
+{
+    const td_amp_place place = { batch_number(j), j->s.epoch, j->s.iteration + 1,
+                                 (double)j->scale };
     td_amp_stats_begin(j->amp_stats, j->program, &place);
-    TD_TRY(td_amp_stats_end(j->amp_stats, j->program, td_program_run(j->program)));
-    td_profile_step(j->profile, data_s);
+    const td_status st = td_program_run(j->program);
+    return td_amp_stats_end(j->amp_stats, j->program, st);
+}
+
+/* what the program computed: the loss of all ranks, and whether it applied the step */
+static td_status read_result(job *j, batch_step *b)
+{
     double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
     TD_TRY(td_train_share_step(j, &loss));
-    loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
-    if (!isfinite(loss) && j->s.scaler.kind == TD_SCALER_NONE)
-        return loss_failed(j, loss);
-    if (j->run_batches == 0 && j->o.train_logits)
-        TD_TRY(write_train_logits(j));
-    double compute_s = (double)(td_now_ns() - t0) * 1e-9;
-    const bool is_skipped = is_last && td_scaler_step(&j->s.scaler, was_finite(j));
-    *is_applied = is_last && !is_skipped;
-    td_trace_step(j->trace, &(td_trace_place){ .step = n,
+    b->loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
+    if (!isfinite(b->loss) && j->s.scaler.kind == TD_SCALER_NONE)
+        return loss_failed(j, b->loss);
+    b->compute_s = (double)(td_now_ns() - b->begin_ns) * 1e-9;
+    b->is_skipped = b->is_last && td_scaler_step(&j->s.scaler, was_finite(j));
+    return TD_OK;
+}
+
+/* --prof, --trace and --train-logits, of the run that has ended */
+static td_status observe(job *j, const td_batch *batch, const batch_step *b)
+{
+    td_profile_step(j->profile, b->data_s);
+    td_trace_step(j->trace, &(td_trace_place){ .step = batch_number(j),
                                                .epoch = j->s.epoch,
                                                .iteration = j->s.iteration + 1,
-                                               .begin_ns = t0,
+                                               .begin_ns = b->begin_ns,
                                                .end_ns = td_now_ns(),
-                                               .wait_ns = (int64_t)(data_s * 1e9),
-                                               .decode_s = b->decode_s,
-                                               .loss = loss });
-    count_step(j, loss, is_skipped);
-    j->data_s += data_s;
-    j->compute_s += compute_s;
-    if (is_skipped)
+                                               .wait_ns = (int64_t)(b->data_s * 1e9),
+                                               .decode_s = batch->decode_s,
+                                               .loss = b->loss });
+    return j->run_batches == 0 && j->o.train_logits ? write_train_logits(j) : TD_OK;
+}
+
+static td_status log_step(job *j, const batch_step *b)
+{
+    if (b->is_skipped)
         TD_TRY(after_skip(j));
-    return td_train_report_step(j, loss, data_s, compute_s);
+    return td_train_report_step(j, b->loss, b->data_s, b->compute_s);
+}
+
+/* `is_applied`: it was the last batch of an optimizer step, which was not skipped */
+static td_status step(job *j, const td_batch *batch, double data_s, bool *is_applied)
+{
+    batch_step b = { .begin_ns = td_now_ns(), .data_s = data_s, .is_last = is_last_batch(j) };
+    TD_TRY(bind(j, batch));
+    TD_TRY(run_program(j));
+    TD_TRY(read_result(j, &b));
+    TD_TRY(observe(j, batch, &b));
+    count_step(j, &b);
+    *is_applied = b.is_last && !b.is_skipped;
+    return log_step(j, &b);
 }
 
 /* --- one epoch -------------------------------------------------------------------------------- */
-
-td_status td_train_l2_loss(td_train_job *j, double *out)
-{
-    double sum = 0;
-    for (int i = 0; i < td_program_param_count(j->program); i++) {
-        const char *name = td_program_param_name(j->program, i);
-        const td_type t = td_program_param_type(j->program, i);
-        if (!td_map_has(&j->groups.decayed, name))
-            continue;
-        const int64_t n = td_type_count(&t);
-        float *w = td_alloc((size_t)n, sizeof *w);
-        if (!w)
-            return TD_ENOMEM;
-        const td_status st = td_program_get(j->program, name, w);
-        for (int64_t k = 0; st == TD_OK && k < n; k++)
-            sum += (double)w[k] * (double)w[k];
-        td_free(w);
-        TD_TRY(st);
-    }
-    *out = 0.5 * j->o.weight_decay * sum;
-    return TD_OK;
-}
 
 static bool wants_to_stop(job *j)
 {
@@ -335,7 +273,7 @@ static td_status train_batches(job *j, bool *is_whole)
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
         td_progress_step(&j->progress, j->epoch_batches, j->epoch_batches * j->o.batch_size);
         if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
-            TD_TRY(save(j));
+            TD_TRY(td_train_save(j));
     }
     return TD_OK;
 }
@@ -359,16 +297,6 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     TD_TRY(j->task->judge(j, prefix, v));
     TD_TRY(td_train_share_stop(j, &v->was_stopped));
     td_trace_span(j->trace, *prefix ? "validate the averages" : "validate", begin_ns);
-    return TD_OK;
-}
-
-static td_status validate(job *j, td_verdict *v, td_verdict *ema)
-{
-    TD_TRY(judge(j, "", v));
-    if (j->o.use_ema >= 0 && !v->was_stopped) {
-        TD_TRY(judge(j, TD_EMA_PREFIX, ema));
-        v->was_stopped = ema->was_stopped;
-    }
     return TD_OK;
 }
 
@@ -399,49 +327,80 @@ static void warn_nonfinite(int64_t epoch, const char *whose, const td_verdict *v
                (long long)epoch, whose, (long long)v->counts.n_nonfinite, (long long)v->counts.n);
 }
 
-/* a whole epoch lies behind us: judge it, note the best, save */
-static td_status end_epoch(job *j)
+/* The validation of an epoch. */
+typedef struct {
+    bool is_due, is_best, has_averages;
+    td_verdict trained, averages;
+} validation;
+
+static td_status validate(job *j, validation *v)
 {
-    td_verdict v, ema;
-    td_weight_facts f = facts_of(j);
-    int64_t epoch = j->s.epoch;
-    const bool is_judged = td_train_is_due(j);
-    bool is_best = false;
+    v->has_averages = j->o.use_ema >= 0;
+    TD_TRY(judge(j, "", &v->trained));
+    if (v->has_averages && !v->trained.was_stopped) {
+        TD_TRY(judge(j, TD_EMA_PREFIX, &v->averages));
+        v->trained.was_stopped = v->averages.was_stopped;
+    }
+    if (v->trained.was_stopped)
+        return TD_OK;
+    warn_nonfinite(j->s.epoch, "", &v->trained); /* and never the best */
+    if (v->has_averages)
+        warn_nonfinite(j->s.epoch, " of the averages", &v->averages);
+    v->is_best = !v->trained.counts.n_nonfinite && j->s.last > j->s.best;
+    j->epochs_without_best = v->is_best ? 0 : j->epochs_without_best + 1;
+    return TD_OK;
+}
+
+/* the statistics of all ranks and the mean loss of the epoch */
+static td_status sum_epoch(job *j)
+{
     TD_TRY(td_train_say_stragglers(j));
     TD_TRY(td_train_share_sums(j));
     TD_TRY(td_train_share_statistics(j));
     count_unfinished(&j->s);
-    const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
     j->s.last_train_loss = mean_loss(&j->s);
-    if (is_judged) {
-        TD_TRY(validate(j, &v, &ema));
-        if (v.was_stopped) { /* judge again after resuming: this epoch is not over */
-            j->is_over = j->out->was_stopped = true;
-            return save(j);
-        }
-        warn_nonfinite(epoch, "", &v); /* and never the best */
-        if (j->o.use_ema >= 0)
-            warn_nonfinite(epoch, " of the averages", &ema);
-        is_best = !v.counts.n_nonfinite && j->s.last > j->s.best;
-        j->epochs_without_best = is_best ? 0 : j->epochs_without_best + 1;
+    return TD_OK;
+}
+
+/* the place moves to the next epoch; what is saved from here on says so */
+static void count_epoch(job *j, bool is_best)
+{
+    if (is_best) {
+        j->s.best = j->s.last;
+        j->s.best_epoch = j->s.epoch;
     }
-    TD_TRY(td_train_share_bad(j));
     j->s.epoch++;
     j->s.iteration = 0;
     j->s.loss_sum = 0;
     j->s.epoch_skipped = 0;
-    if (is_best) {
-        j->s.best = j->s.last;
-        j->s.best_epoch = epoch;
+}
+
+/* the checkpoint last: it says that the others are there */
+static td_status save_epoch(job *j, int64_t epoch, bool is_best)
+{
+    if (is_best)
+        TD_TRY(td_train_save_best(j));
+    TD_TRY(td_train_save_epoch(j, epoch));
+    return td_train_save(j);
+}
+
+static td_status end_epoch(job *j)
+{
+    const int64_t epoch = j->s.epoch;
+    validation v = { .is_due = td_train_is_due(j) };
+    TD_TRY(sum_epoch(j));
+    const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
+    if (v.is_due)
+        TD_TRY(validate(j, &v));
+    if (v.trained.was_stopped) { /* validate again after resuming: this epoch is not over */
+        j->is_over = j->out->was_stopped = true;
+        return td_train_save(j);
     }
-    TD_TRY(td_train_report_epoch(j, is_judged ? &v : NULL,
-                                 is_judged && j->o.use_ema >= 0 ? &ema : NULL, n_skipped));
-    /* the checkpoint last: it says that the others are there */
-    if (is_best && td_train_writes(j))
-        TD_TRY(at_step(j, td_weight_file_save(j->path[TD_PATH_BEST], j->program, TD_SAVE_EMA,
-                                              j->s.batches_tracked, &f)));
-    TD_TRY(keep_epoch(j, epoch));
-    TD_TRY(save(j));
+    TD_TRY(td_train_share_bad(j));
+    count_epoch(j, v.is_best);
+    TD_TRY(td_train_report_epoch(j, v.is_due ? &v.trained : NULL,
+                                 v.has_averages ? &v.averages : NULL, n_skipped));
+    TD_TRY(save_epoch(j, epoch, v.is_best));
     return td_loader_start_epoch(j->train_loader, j->s.epoch);
 }
 
@@ -457,21 +416,24 @@ static bool runs_out(job *j)
            (o->run_epochs >= 0 && j->run_epochs >= o->run_epochs);
 }
 
-static td_status run(job *j)
+/* a step limit or a signal inside the epoch: keep the place */
+static td_status leave_epoch(job *j)
+{
+    const double seconds = j->data_s + j->compute_s;
+    if (j->s.iteration) /* else that of the epoch before */
+        j->s.last_train_loss = mean_loss(&j->s);
+    if (seconds > 0)
+        j->out->images_per_s = (double)j->epoch_batches * j->o.batch_size * j->n_ranks / seconds;
+    return td_train_save(j);
+}
+
+static td_status run_epochs(job *j)
 {
     bool is_whole;
     while (!runs_out(j)) {
         TD_TRY(train_epoch(j, &is_whole));
-        if (!is_whole) {
-            /* a step limit or a signal inside the epoch: keep the place */
-            if (j->s.iteration) /* else that of the epoch before */
-                j->s.last_train_loss = mean_loss(&j->s);
-            double seconds = j->data_s + j->compute_s;
-            if (seconds > 0)
-                j->out->images_per_s =
-                    (double)j->epoch_batches * j->o.batch_size * j->n_ranks / seconds;
-            return save(j);
-        }
+        if (!is_whole)
+            return leave_epoch(j);
         TD_TRY(end_epoch(j));
         j->run_epochs++;
     }
@@ -481,7 +443,7 @@ static td_status run(job *j)
 /* bad.list is there whatever ended the run, most of all when it was too many bad pictures */
 static td_status run_and_list(job *j)
 {
-    td_status st = run(j);
+    td_status st = run_epochs(j);
     if (j->rank > 0)
         return st;
     if (st == TD_OK)
@@ -536,40 +498,45 @@ static td_status check_skips(const job *j)
     return TD_OK;
 }
 
-static td_status finish(job *j)
+static void fill_result(const job *j, td_train_result *out)
 {
-    td_weight_facts f = facts_of(j);
-    if (j->o.final_weights && !j->out->was_stopped)
-        TD_TRY(at_step(j, td_weight_file_save(j->o.final_weights, j->program,
-                                              j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0,
-                                              j->s.batches_tracked, &f)));
-    if (j->rank == 0 && !td_train_writes(j))
-        TD_TRY(check_finite(j));
-    j->out->epoch = j->s.epoch;
-    td_model_name(&j->o.model, j->out->arch, sizeof j->out->arch);
-    j->out->steps = j->s.steps;
-    j->out->skipped = j->s.scaler.skipped;
-    j->out->loss_scale = j->s.scaler.scale;
-    j->out->train_loss = j->s.last_train_loss;
-    j->out->val_loss = j->s.last_val_loss;
-    j->out->detects = j->s.detects;
+    out->epoch = j->s.epoch;
+    td_model_name(&j->o.model, out->arch, sizeof out->arch);
+    out->steps = j->s.steps;
+    out->skipped = j->s.scaler.skipped;
+    out->loss_scale = j->s.scaler.scale;
+    out->train_loss = j->s.last_train_loss;
+    out->val_loss = j->s.last_val_loss;
+    out->detects = j->s.detects;
     if (j->s.detects) {
-        memcpy(j->out->boxes, j->boxes, sizeof j->boxes);
-        j->out->best_ap = j->s.best;
+        memcpy(out->boxes, j->boxes, sizeof j->boxes);
+        out->best_ap = j->s.best;
     } else {
-        j->out->top1 = j->s.last;
-        j->out->topk = j->s.last_second;
-        j->out->best_top1 = j->s.best;
+        out->top1 = j->s.last;
+        out->topk = j->s.last_second;
+        out->best_top1 = j->s.best;
     }
-    TD_TRY(td_train_report_run(j));
-    TD_TRY(show_profile(j));
-    TD_TRY(check_skips(j));
+}
+
+/* --require */
+static td_status check_required(const job *j)
+{
     if (!j->o.require || j->out->was_stopped)
         return TD_OK;
     if (j->s.last < 0)
         return td_error(TD_EREQUIRED, "no epoch was finished and validated, %s was required",
                         j->o.require);
     return j->task->require(j, j->o.require);
+}
+
+static td_status finish(job *j)
+{
+    TD_TRY(td_train_save_final(j));
+    fill_result(j, j->out);
+    TD_TRY(td_train_report_run(j));
+    TD_TRY(show_profile(j));
+    TD_TRY(check_skips(j));
+    return check_required(j);
 }
 
 td_status td_train(const td_train_opts *opts, td_train_result *out)

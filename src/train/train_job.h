@@ -1,6 +1,15 @@
 /*
- * train/train_job.h -- a training job inside: train_open.c and train_program.c fill it,
- * train.c runs it
+ * train/train_job.h -- the state of a training job
+ *
+ * Files of this room, each uses only those above it and td_task:
+ *
+ *     train_job.h, task.h                        the state; what classification and detection do
+ *     train_rate, train_data, train_ranks        plan and learning rate; loaders; exchange of ranks
+ *     workspace, train_settings, train_report    files; options; log lines and records
+ *     train_start, train_program, train_save     parameters: from a file, in the program, to a file
+ *     task_classify, task_detect                 the two tasks
+ *     train_open                                 opens all of these, in phases
+ *     train                                      runs the steps and epochs
  */
 #ifndef TD_TRAIN_TRAIN_JOB_H
 #define TD_TRAIN_TRAIN_JOB_H
@@ -111,47 +120,5 @@ typedef struct {
     double waited_s;     /* that the program had waited for others when it was last asked */
     td_train_result *out;
 } td_train_job;
-
-/** j->lr, j->lr_exact: the learning rate of the next step. */
-void td_train_set_rate(td_train_job *j);
-
-/** Is the training's last planned step behind it? */
-bool td_train_is_through(const td_train_job *j);
-
-/** After epoch j->s.epoch, is it time to validate? */
-bool td_train_is_due(const td_train_job *j);
-
-/** Pictures in a batch of validation. */
-int td_train_eval_batch(const td_train_opts *o);
-
-/** The planned length in epochs and steps, and what follows for the learning rate. */
-td_status td_train_plan(td_train_job *j) TD_CHECKED;
-
-/** Pictures of a synthetic data set: as many as the run reads. */
-int64_t td_train_synthetic_images(const td_train_job *j);
-
-/** j->class_names: those of j->train_set. */
-td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
-
-/** What loaders of training data have beside td_loader_opts_of: order, seed, the place to begin. */
-void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
-
-/** Weight decay's part of the loss: half of it times the squares of all decayed weights. */
-td_status td_train_l2_loss(td_train_job *j, double *out) TD_CHECKED;
-
-/** Read, check and open everything a run needs; j->o and j->out are set, the rest is zero. */
-td_status td_train_open(td_train_job *j) TD_CHECKED;
-
-/** Compile the program for the size of epoch j->s.epoch, and fill it with what it begins with. */
-td_status td_train_program_open(td_train_job *j) TD_CHECKED;
-
-/**
- * Where epoch j->s.epoch has pictures of another size: another program, with every parameter of the
- * old one.  After a failure there may be none.
- */
-td_status td_train_program_fit(td_train_job *j) TD_CHECKED;
-
-/** Let go of what td_train_open took, however far it came; the report has been closed. */
-void td_train_release(td_train_job *j);
 
 #endif

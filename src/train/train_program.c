@@ -9,44 +9,20 @@
  * that resumes at the boundary is the run that went across it.  The old program goes before the new
  * one comes: the peak is one program and one copy of its parameters.
  */
+#include "train/train_program.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/weights.h"
-#include "model/own_graph.h"
 #include "optim/freeze.h"
 #include "optim/memory_limit.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "train/train_job.h"
 
 typedef td_train_job job;
-
-/* The last layer's parameters, by name. */
-typedef struct {
-    char weight[256], bias[256];
-} head_names;
-
-/* weights of a network with another number of classes begin with a fresh head */
-static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
-{
-    TD_TRY(td_model_head(&j->o.model, head->weight, head->bias));
-    const int has = td_weights_rows(j->start, head->weight);
-    const char *end = strrchr(head->weight, '.');
-    const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
-    if (j->o.resume || !has || has == j->o.model.num_classes)
-        return TD_OK;
-    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: %.*s begins fresh", has,
-           j->o.model.num_classes, n, head->weight);
-    if (td_is_frozen(j->o.freeze, head->weight))
-        td_log(TD_LOG_WARN, "train", "%.*s begins fresh and --freeze '%s' keeps it so", n,
-               head->weight, j->o.freeze);
-    load->skip[0] = head->weight;
-    load->skip[1] = *head->bias ? head->bias : NULL;
-    return TD_OK;
-}
 
 static void write_dump(void *ctx, const char *pass, const char *text)
 {
@@ -194,30 +170,6 @@ out:
     return st;
 }
 
-static td_status load_start(job *j)
-{
-    const td_train_opts *o = &j->o;
-    const bool is_partial = !o->resume && td_model_detector(&o->model);
-    if (!j->start || !o->resume)
-        TD_TRY(td_program_init(j->program, j->s.seed));
-    if (j->start && is_partial) {
-        TD_TRY(td_weights_load_matching(j->start, o->pretrained_weights, j->program));
-    } else if (j->start) {
-        head_names head;
-        td_load_opts load = { .with_momentum = o->resume != NULL,
-                              .model = &o->model,
-                              .frozen_then = j->frozen_then,
-                              .frozen_now = o->freeze };
-        TD_TRY(fresh_head(j, &head, &load));
-        const char *path = o->resume ? o->resume : o->pretrained_weights;
-        TD_TRY(td_weights_load(j->start, path, &load, j->program));
-    }
-    TD_TRY(td_weights_begin(j->program, o->resume ? j->start : NULL));
-    td_tensors_free(j->start);
-    j->start = NULL;
-    return TD_OK;
-}
-
 td_status td_train_program_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -232,7 +184,6 @@ td_status td_train_program_open(td_train_job *j)
     TD_OUT(td_freeze_count(g, o->freeze, o->freeze_bn, &j->frozen));
     TD_OUT(compile_first(j, g, &c));
     TD_OUT(bind_scalars(j));
-    TD_OUT(load_start(j));
 out:
     td_graph_free(g);
     return st;

@@ -4,13 +4,14 @@
  * The length is planned in epochs, or in optimiser steps: then the last epoch ends where they do.
  * SSD320's learning rate has a length of its own, --lr-total-steps: a training may stop before.
  */
+#include "train/train_rate.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "optim/lr_schedule.h"
-#include "train/task.h"
 
 typedef td_train_job job;
 

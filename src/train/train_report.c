@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "evaluation/outcomes.h"
@@ -131,6 +132,18 @@ void td_train_progress_begin(td_train_job *j)
     p->later = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
 }
 
+td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
+                                         char what[TD_TRAIN_WHAT])
+{
+    snprintf(what, TD_TRAIN_WHAT, "epoch %lld, validation%s", (long long)j->s.epoch,
+             *prefix ? " of the averages" : "");
+    return (td_progress){ .module = td_report_has_text(j->report) ? NULL : "train",
+                          .what = what,
+                          .every = j->o.print_freq,
+                          .rest_s = 10, /* quick ones in many epochs say nothing */
+                          .comm = j->comm };
+}
+
 /* --- a step ----------------------------------------------------------------------------------- */
 
 /* ", loss scale 32768", or nothing where there is none */
@@ -170,6 +183,29 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
         td_step_sums_add(&s->warm, &f);
 }
 
+/* weight decay's part of the loss: half of it times the squares of all decayed weights */
+static td_status l2_loss(const td_train_job *j, double *out)
+{
+    double sum = 0;
+    for (int i = 0; i < td_program_param_count(j->program); i++) {
+        const char *name = td_program_param_name(j->program, i);
+        const td_type t = td_program_param_type(j->program, i);
+        if (!td_map_has(&j->groups.decayed, name))
+            continue;
+        const int64_t n = td_type_count(&t);
+        float *w = td_alloc((size_t)n, sizeof *w);
+        if (!w)
+            return TD_ENOMEM;
+        const td_status st = td_program_get(j->program, name, w);
+        for (int64_t k = 0; st == TD_OK && k < n; k++)
+            sum += (double)w[k] * (double)w[k];
+        td_free(w);
+        TD_TRY(st);
+    }
+    *out = 0.5 * j->o.weight_decay * sum;
+    return TD_OK;
+}
+
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
     char scale[48], loss_word[TD_REAL_WORD];
@@ -184,7 +220,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     if (j->s.detects && w->n == j->o.print_freq) /* a whole line */
         TD_TRY(td_run_sums_add_line(&j->sums, td_step_sums_rate(w, j->o.raport_compat)));
     if (j->o.l2_loss)
-        TD_TRY(td_train_l2_loss(j, &l2));
+        TD_TRY(l2_loss(j, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",

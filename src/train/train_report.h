@@ -9,6 +9,15 @@
 /** Open the report, with the settings: everything else of the job is there. */
 td_status td_train_report_open(td_train_job *j) TD_CHECKED;
 
+enum { TD_TRAIN_WHAT = 64 };
+
+/**
+ * The progress of a validation, of weights as td_task.judge has them; `what` holds its label and
+ * must outlive it.
+ */
+td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
+                                         char what[TD_TRAIN_WHAT]);
+
 /** Epoch j->s.epoch of training begins, on the terminal; td_progress_end when it has ended. */
 void td_train_progress_begin(td_train_job *j);
 

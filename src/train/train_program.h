@@ -1,0 +1,18 @@
+/*
+ * train/train_program.h -- the compiled step of a training job
+ */
+#ifndef TD_TRAIN_TRAIN_PROGRAM_H
+#define TD_TRAIN_TRAIN_PROGRAM_H
+
+#include "train/train_job.h"
+
+/** Compile the program for the image size of epoch j->s.epoch and bind its scalar inputs. */
+td_status td_train_program_open(td_train_job *j) TD_CHECKED;
+
+/**
+ * Where epoch j->s.epoch has images of another size: another program, with every parameter of the
+ * old one.  After a failure there may be none.
+ */
+td_status td_train_program_fit(td_train_job *j) TD_CHECKED;
+
+#endif

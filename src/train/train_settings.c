@@ -1,0 +1,164 @@
+/*
+ * train_settings.c -- see train_settings.h
+ */
+#include "train/train_settings.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "model/arch.h"
+#include "options/field.h"
+#include "pass/amp.h"
+
+typedef td_train_job job;
+
+td_status td_train_settings_check(const td_train_opts *o)
+{
+    TD_TRY(td_train_check(o));
+    if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
+    if (o->resume && o->pretrained_weights)
+        return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
+    if (o->lr_rule >= TD_LR_RULE_SSD320)
+        return TD_OK; /* it counts steps */
+    if (o->warmup < 0)
+        return td_error(TD_EUSAGE, "--warmup: -1 is of --lr-rule ssd320 and ssd300");
+    if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
+        td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
+               o->epochs, o->warmup);
+    else if (o->warmup > o->epochs)
+        return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
+                        o->warmup, o->epochs);
+    if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
+        return td_error(TD_EUSAGE, "--require needs a validation");
+    return TD_OK;
+}
+
+/* one flat JSON object of all tables */
+td_status td_train_settings_store(td_train_job *j)
+{
+    enum { N = 5 };
+    td_text parts[N] = { { 0 } };
+    td_status st = TD_OK;
+    td_model_opts model = j->o.model;
+    if (model.model || model.model_text)
+        model.arch = NULL; /* not what was trained */
+    td_fields_json(td_model_fields(), &model, &parts[0]);
+    td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
+    td_fields_json(td_amp_fields(), &j->o.amp, &parts[2]);
+    td_fields_json(td_train_fields(), &j->o, &parts[3]);
+    td_fields_json(td_boxes_fields(), &j->o.boxes, &parts[4]);
+    td_text_add(&j->config, "{");
+    for (int i = 0; i < N; i++) {
+        TD_OUT(td_text_status(&parts[i]));
+        td_text_add(&j->config, "%s", i ? ", " : "");
+        td_text_add_bytes(&j->config, parts[i].data + 1, parts[i].len - 2);
+    }
+    td_text_add(&j->config, "}");
+    st = td_text_status(&j->config);
+out:
+    for (int i = 0; i < N; i++)
+        td_text_release(&parts[i]);
+    return st;
+}
+
+/* --- logged ----------------------------------------------------------------------------------- */
+
+static void log_seed(const job *j)
+{
+    if (j->is_seed_of_clock)
+        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.seed);
+    if (j->has_seed && j->s.seed != j->resumed_seed)
+        td_log(TD_LOG_WARN, "train", "seed %llu is not the checkpoint's %llu: the run will differ",
+               (unsigned long long)j->s.seed, (unsigned long long)j->resumed_seed);
+}
+
+static void log_groups(const job *j)
+{
+    const size_t n = j->groups.decayed.n;
+    if (j->o.optimizer == TD_OPTIMIZER_RMSPROP && j->o.nesterov)
+        td_log(TD_LOG_WARN, "train", "rmsprop has no Nesterov form: --nesterov is ignored");
+    if (td_report_has_text(j->report)) /* which says so by itself */
+        return;
+    if (j->o.optimizer_batch_size >= 0)
+        td_log(TD_LOG_INFO, "train",
+               "batch size multiplier %lld: the weights are updated every %lld batches",
+               (long long)j->acc, (long long)j->acc);
+    if (j->o.weight_decay <= 0)
+        return;
+    if (j->o.bn_weight_decay)
+        td_log(TD_LOG_INFO, "train", "weight decay applies to all %zu parameters", n);
+    else
+        td_log(TD_LOG_INFO, "train",
+               "weight decay applies to %zu parameters, not to %d of batch norm%s", n,
+               j->groups.n_undecayed, j->s.detects ? " and biases" : "");
+}
+
+/* the reference's rule gives epoch e the share (e + 1) / warmup of the learning rate */
+static void log_warmup(const job *j)
+{
+    if (j->o.warmup == 1 && j->o.lr_rule == TD_LR_RULE_PYTORCH)
+        td_log(TD_LOG_INFO, "train",
+               "--warmup 1 leaves the learning rate as it is: epoch e of W warm-up epochs has "
+               "(e + 1) / W of it, so warm-up begins with --warmup 2");
+}
+
+static void log_frozen(const job *j)
+{
+    const td_freeze_counts *f = &j->frozen;
+    if (f->n)
+        td_log(TD_LOG_INFO, "train", "frozen: %d of %d weights, %lld of %lld numbers", f->n, f->of,
+               (long long)f->n_values, (long long)f->of_values);
+    if (f->n_norms)
+        td_log(TD_LOG_INFO, "train", "frozen: the statistics of %d norms", f->n_norms);
+    if (f->n && !j->o.resume && !j->o.pretrained_weights)
+        td_log(TD_LOG_WARN, "train",
+               "--freeze without --pretrained-weights: what is frozen stays as it was drawn");
+}
+
+static void log_precision(const job *j)
+{
+    static const char *const sets[] = { "tf", "pytorch", "apex", "nvidia" };
+    const td_scaler *s = &j->s.scaler;
+    const td_dtype half = td_amp_dtype(&j->o.amp);
+    if (half != TD_DT_F32)
+        td_log(TD_LOG_INFO, "train", "mixed precision with %s", td_amp_precision_name(&j->o.amp));
+    if (s->kind == TD_SCALER_STATIC)
+        td_log(TD_LOG_INFO, "train", "loss scale %g, fixed", s->scale);
+    else if (s->kind == TD_SCALER_DYNAMIC)
+        td_log(TD_LOG_INFO, "train",
+               "loss scale %g, by the rule of %s: twice that after %lld steps", s->scale,
+               sets[s->set], (long long)s->interval);
+    else if (half == TD_DT_F16)
+        td_log(
+            TD_LOG_WARN, "train",
+            "f16 without loss scaling: gradients below 3e-8 become zero; --static-loss-scale 128 "
+            "fixes a scale, --dynamic-loss-scale adapts one");
+}
+
+void td_train_settings_log(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    char name[256];
+    td_model_name(&o->model, name, sizeof name);
+    td_memory_report m = td_program_memory(j->program);
+    td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
+           name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
+           o->model.image_size, o->model.image_size, o->batch_size, td_threads());
+    if (j->is_arch_of_file)
+        td_log(TD_LOG_INFO, "train", "the network is that of '%s': no --arch says else",
+               o->pretrained_weights);
+    td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
+           (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
+    log_seed(j);
+    log_precision(j);
+    log_groups(j);
+    log_warmup(j);
+    log_frozen(j);
+    td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
+    if (o->resume)
+        td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
+               (long long)j->s.epoch, (long long)j->s.iteration);
+}

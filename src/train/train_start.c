@@ -1,0 +1,213 @@
+/*
+ * train_start.c -- what a training job starts from: a checkpoint, weights, or initial values
+ *
+ * The file is opened and checked before anything else of the job, because it decides the network
+ * and the place in the training; its tensors are loaded when the program exists.
+ */
+#include "train/train_start.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/torch_checkpoint.h"
+#include "checkpoint/weight_file.h"
+#include "checkpoint/weights.h"
+#include "inference/inputs.h"
+#include "model/arch.h"
+#include "model/own_graph.h"
+#include "optim/freeze.h"
+#include "recipes/stored_options.h"
+#include "train/train_ranks.h"
+
+typedef td_train_job job;
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+/* the file is let go once its weights are loaded, the network's text is needed to the end */
+static td_status keep_graph_text(job *j)
+{
+    const char *text = j->o.model.model_text;
+    j->graph_text = text ? td_copy_text(text) : NULL;
+    j->o.model.model_text = j->graph_text;
+    return text && !j->graph_text ? TD_ENOMEM : TD_OK;
+}
+
+/* inside an epoch, the place is counted in batches: their size must be the one that was */
+static td_status check_place(job *j, const char *path)
+{
+    const char *config = td_tensors_meta(j->start, "tandem.config");
+    td_json *doc;
+    int64_t batch;
+    if ((j->s.iteration == 0 && j->s.step.done == 0) || !config)
+        return TD_OK;
+    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
+    td_status st = td_json_int(doc, "batch_size", &batch);
+    td_json_free(doc);
+    if (st != TD_OK)
+        return td_error_context(st, "'%s': tandem.config", path);
+    const int64_t of = j->o.optimizer_batch_size > 0
+                           ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->n_ranks)
+                           : 1;
+    if (j->s.step.done && of != j->s.step.of)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
+                        "cannot go on with %lld",
+                        path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
+    if (j->s.ranks != j->n_ranks)
+        return td_train_move_place(j, path, batch);
+    if (batch != j->o.batch_size)
+        return td_error(TD_EARG,
+                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
+                        "on with --batch-size %d",
+                        path, (long long)j->s.iteration, (long long)batch, j->o.batch_size);
+    return TD_OK;
+}
+
+/* --arch on the command line, and a checkpoint of a graph of the user's own */
+static td_status check_network(const job *j, const char *path)
+{
+    td_model_opts d;
+    td_model_defaults(&d);
+    if (td_tensors_meta(j->start, "tandem.graph") && j->o.model.arch != d.arch)
+        return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
+                        path, j->o.model.arch);
+    return TD_OK;
+}
+
+/* a classifier's weights begin a detector, not the other way round */
+static td_status check_pretrained(const job *j, const char *path)
+{
+    const char *arch = td_tensors_meta(j->start, "tandem.arch");
+    const td_model_opts of = { .arch = arch };
+    if (!arch || td_model_detector(&j->o.model) || !td_model_detector(&of))
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "'%s' has weights of %s, a detector, which begin no classifier: "
+                    "--arch %s goes on with them",
+                    path, arch, arch);
+}
+
+/* epochs that the checkpoint has finished */
+static td_status check_epoch(const job *j, const char *path)
+{
+    const td_train_opts *o = &j->o;
+    if (j->s.epoch > o->epochs)
+        return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
+                        (long long)j->s.epoch, o->epochs);
+    if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
+        td_log(TD_LOG_WARN, "train", "'%s' has finished all %d epochs: nothing is left to train",
+               path, o->epochs);
+    return TD_OK;
+}
+
+/* --resume */
+static td_status read_checkpoint(job *j, const char *path)
+{
+    td_train_opts *o = &j->o;
+    td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
+    TD_TRY(td_weight_facts_check(j->start, path, &o->model));
+    TD_TRY(keep_graph_text(j));
+    TD_TRY(td_checkpoint_state(j->start, path, &j->s));
+    TD_TRY(td_stored_paths_warn(j->start, path, o));
+    TD_TRY(check_place(j, path));
+    TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
+    TD_TRY(check_network(j, path));
+    j->has_seed = !td_checkpoint_is_torch(j->start);
+    if (td_checkpoint_is_torch(j->start))
+        td_torch_checkpoint_log(j->start, path, o);
+    if (j->s.best >= 0)
+        j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
+    return check_epoch(j, path);
+}
+
+/* --pretrained-weights */
+static td_status read_weights(job *j, const char *path)
+{
+    td_train_opts *o = &j->o;
+    if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start, &o->model)) {
+        TD_TRY(keep_graph_text(j));
+        j->is_arch_of_file = true;
+        if (!o->model.image_size && !o->image_size_schedule)
+            o->model.image_size = td_weight_image_size(j->start);
+    }
+    TD_TRY(check_pretrained(j, path));
+    td_weight_backbone_apply(j->start, &o->model);
+    if (!td_model_detector(&o->model)) /* of a backbone only values matter */
+        td_weight_variant_apply(j->start, &o->model);
+    j->s.batches_tracked = td_weights_batches(j->start);
+    return TD_OK;
+}
+
+static void set_defaults(job *j)
+{
+    j->s.best = j->s.last = j->s.last_second = -1;
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        j->boxes[i] = -1;
+    j->s.step.ema_before = 1;
+    j->tracked.still = j->o.freeze_bn ? j->o.freeze : NULL;
+}
+
+td_status td_train_start_open(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const char *path = o->resume ? o->resume : o->pretrained_weights;
+    set_defaults(j);
+    if (!path)
+        return TD_OK;
+    TD_TRY(o->resume ? td_checkpoint_open(path, &j->start) : td_weight_file_open(path, &j->start));
+    TD_TRY(o->resume ? read_checkpoint(j, path) : read_weights(j, path));
+    TD_TRY(td_tracked_read(j->start, j->s.batches_tracked, &j->tracked));
+    return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
+                                &j->names);
+}
+
+/* --- the parameters --------------------------------------------------------------------------- */
+
+/* The last layer's parameters, by name. */
+typedef struct {
+    char weight[256], bias[256];
+} head_names;
+
+/* weights of a network with another number of classes begin with a fresh head */
+static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
+{
+    TD_TRY(td_model_head(&j->o.model, head->weight, head->bias));
+    const int has = td_weights_rows(j->start, head->weight);
+    const char *end = strrchr(head->weight, '.');
+    const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
+    if (j->o.resume || !has || has == j->o.model.num_classes)
+        return TD_OK;
+    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: %.*s begins fresh", has,
+           j->o.model.num_classes, n, head->weight);
+    if (td_is_frozen(j->o.freeze, head->weight))
+        td_log(TD_LOG_WARN, "train", "%.*s begins fresh and --freeze '%s' keeps it so", n,
+               head->weight, j->o.freeze);
+    load->skip[0] = head->weight;
+    load->skip[1] = *head->bias ? head->bias : NULL;
+    return TD_OK;
+}
+
+td_status td_train_start_load(td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    const bool is_partial = !o->resume && td_model_detector(&o->model);
+    if (!j->start || !o->resume)
+        TD_TRY(td_program_init(j->program, j->s.seed));
+    if (j->start && is_partial) {
+        TD_TRY(td_weights_load_matching(j->start, o->pretrained_weights, j->program));
+    } else if (j->start) {
+        head_names head;
+        td_load_opts load = { .with_momentum = o->resume != NULL,
+                              .model = &o->model,
+                              .frozen_then = j->frozen_then,
+                              .frozen_now = o->freeze };
+        TD_TRY(fresh_head(j, &head, &load));
+        const char *path = o->resume ? o->resume : o->pretrained_weights;
+        TD_TRY(td_weights_load(j->start, path, &load, j->program));
+    }
+    TD_TRY(td_weights_begin(j->program, o->resume ? j->start : NULL));
+    td_tensors_free(j->start);
+    j->start = NULL;
+    return TD_OK;
+}
