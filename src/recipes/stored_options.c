@@ -1,7 +1,7 @@
 /*
  * stored_options.c -- which of a checkpoint's options a resumed run takes
  *
- * Taken are rows of the tables that a checkpoint is written from (make_config in train_open.c),
+ * Taken are rows of the tables that a checkpoint is written from (td_train_settings_store),
  * under their names or aliases, that describe the training: numbers, switches, choices and texts
  * that are no paths.  Not taken: paths, the options of one run, and everything that the other
  * tables of the command have.  Values are checked against their rows as those of a --config file.
