@@ -18,6 +18,10 @@ typedef struct {
 /** The forward graph, or with opts->training the whole step before any pass. */
 td_status td_inspect_build(const td_inspection *q, td_graph **out) TD_CHECKED;
 
+td_status td_inspect_model(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_graph(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_kernels(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_memory(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_amp(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_amp_stats(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;

@@ -1,0 +1,209 @@
+/*
+ * inspect_program.c -- the graph, the kernels and the memory of a compiled network
+ *
+ * Everything is asked of the code that decides: the graph is the one that would run, the kernels
+ * are those of the compiled program.
+ */
+#include "inspect/inspect.h"
+
+#include <stdio.h>
+
+#include "base/os.h"
+#include "inspect/inspect_memory.h"
+#include "io/atomic.h"
+#include "ir/graph.h"
+#include "model/arch.h"
+#include "optim/memory_limit.h"
+#include "optim/training_graph.h"
+#include "tandem/program.h"
+
+td_status td_inspect_build(const td_inspection *q, td_graph **out)
+{
+    const td_inspect_opts *o = q->opts;
+    if (!o->training)
+        return td_model_graph(&o->model, o->batch_size, false, out);
+    td_train_opts t;
+    td_train_defaults(&t);
+    const td_sgd_opts sgd = { .momentum = t.momentum, .decay = t.weight_decay };
+    return td_training_graph(&o->model, o->batch_size, &sgd, out);
+}
+
+/* compile it and hand the program to `show` */
+static td_status with_program(const td_inspection *q, td_text *out,
+                              td_status (*show)(const td_inspection *, const td_program *,
+                                                td_text *))
+{
+    td_graph *g = NULL;
+    td_device *dev = NULL;
+    td_program *p = NULL;
+    td_amp_opts amp = q->opts->amp;
+    td_status st;
+    td_set_threads(q->opts->threads);
+    TD_OUT(td_inspect_build(q, &g));
+    TD_OUT(td_device_open(q->opts->device, &dev));
+    TD_OUT(td_amp_resolve(&amp, dev));
+    TD_OUT(td_device_tune(dev, (td_tune_mode)q->opts->tune, q->opts->tune_cache));
+    TD_OUT(td_compile(g, dev,
+                      &(td_compile_opts){ .amp = &amp,
+                                          .skip = q->opts->skip_passes,
+                                          .memory_limit = q->opts->memory_limit },
+                      &p));
+    td_log_recomputed(p);
+    st = show(q, p, out);
+out:
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    return st;
+}
+
+static void add_source(const td_inspection *q, char *source, td_text *out)
+{
+    if (q->opts->json) {
+        td_text_add(out, "{");
+        td_json_add_text(out, "graph", source);
+        td_text_add(out, "}\n");
+    } else {
+        td_text_add(out, "%s", source);
+    }
+    td_text_free(source);
+}
+
+static td_status show_graph(const td_inspection *q, const td_program *p, td_text *out)
+{
+    char *source;
+    TD_TRY(td_program_print(p, &source));
+    add_source(q, source, out);
+    return TD_OK;
+}
+
+td_status td_inspect_graph(const td_inspection *q, td_text *out)
+{
+    td_graph *g;
+    char *source;
+    if (q->opts->training)
+        return with_program(q, out, show_graph);
+    TD_TRY(td_inspect_build(q, &g));
+    td_status st = td_graph_print(g, &source);
+    if (st == TD_OK)
+        add_source(q, source, out);
+    td_graph_free(g);
+    return st;
+}
+
+static void kernel_json(const td_node_report *r, td_text *out)
+{
+    td_json_add_text(out, "name", r->label);
+    td_json_add_text(out, "op", r->op);
+    td_json_add_text(out, "kernel", r->kernel);
+    td_json_add_text(out, "implementation", r->impl);
+    td_json_add_text(out, "refused", r->why);
+    td_json_add_text(out, "node", r->text);
+    td_json_add(out, "scratch_bytes", (double)r->scratch_bytes);
+    td_json_add(out, "macs", (double)r->macs);
+    td_text_add(out, ", \"is_setup\": %s}", r->is_setup ? "true" : "false");
+}
+
+static void kernel_text(const td_node_report *r, td_text *out)
+{
+    td_text_add(out, "%-28s %-24s %s%s%s%s\n", r->label, r->op, *r->kernel ? r->kernel : "-",
+                *r->impl ? " " : "", r->impl, r->is_setup ? " (once)" : "");
+    if (*r->why)
+        td_text_add(out, "    refused: %s\n", r->why);
+}
+
+static td_status show_kernels(const td_inspection *q, const td_program *p, td_text *out)
+{
+    if (q->opts->json)
+        td_text_add(out, "{\"nodes\": [");
+    for (int i = 0, n = 0; i < td_program_node_count(p); i++) {
+        td_node_report r = td_program_node(p, i);
+        if (!*r.kernel) /* inputs, parameters: nothing runs */
+            continue;
+        if (q->opts->json) {
+            td_text_add(out, n++ ? ", {" : "{");
+            kernel_json(&r, out);
+        } else {
+            kernel_text(&r, out);
+        }
+    }
+    if (q->opts->json)
+        td_text_add(out, "]}\n");
+    return TD_OK;
+}
+
+td_status td_inspect_kernels(const td_inspection *q, td_text *out)
+{
+    return with_program(q, out, show_kernels);
+}
+
+static td_status write_plan(const td_inspection *q, const td_program *p)
+{
+    const td_inspect_opts *o = q->opts;
+    char model[200], what[256];
+    td_text svg = { 0 };
+    if (!o->svg)
+        return TD_OK;
+    td_model_name(&o->model, model, sizeof model);
+    snprintf(what, sizeof what, "%s, %s, batch %d", model, o->training ? "training" : "inference",
+             o->batch_size);
+    td_status st = td_memory_draw(p, what, &svg);
+    if (st == TD_OK)
+        st = td_atomic_save(o->svg, svg.data, svg.len);
+    td_text_release(&svg);
+    return st;
+}
+
+/* what a limit changed */
+static void add_recomputed(const td_inspection *q, const td_memory_report *m, td_text *out)
+{
+    if (!m->n_recomputed)
+        return;
+    if (q->opts->json) {
+        td_json_add(out, "unlimited_bytes", (double)m->unlimited_bytes);
+        td_json_add(out, "recomputed_results", m->n_recomputed);
+        td_json_add(out, "recomputed_macs", (double)m->recomputed_macs);
+        return;
+    }
+    td_text_add(out, "%-18s %12.2f MB   parameters and activations without the limit\n",
+                "unlimited_bytes", (double)m->unlimited_bytes / 1e6);
+    td_text_add(out, "%-18s %12d      worked out twice\n", "recomputed_results", m->n_recomputed);
+    td_text_add(out, "%-18s %12.3f GMAC of that\n", "recomputed_macs",
+                (double)m->recomputed_macs / 1e9);
+}
+
+static td_status show_memory(const td_inspection *q, const td_program *p, td_text *out)
+{
+    td_memory_report m = td_program_memory(p);
+    const struct {
+        const char *name, *meaning;
+        int64_t bytes;
+    } rows[] = {
+        { "param_bytes", "parameters, statistics, momentum", m.param_bytes },
+        { "activation_bytes", "everything between them, as planned", m.activation_bytes },
+        { "unplanned_bytes", "the same without sharing memory", m.unplanned_bytes },
+        { "peak_live_bytes", "alive at once: no plan can be smaller", m.peak_live_bytes },
+        { "scratch_bytes", "largest scratch of a kernel", m.scratch_bytes },
+    };
+    td_text_add(out, q->opts->json ? "{" : "");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (q->opts->json)
+            td_json_add(out, rows[i].name, (double)rows[i].bytes);
+        else
+            td_text_add(out, "%-18s %12.2f MB   %s\n", rows[i].name, (double)rows[i].bytes / 1e6,
+                        rows[i].meaning);
+    add_recomputed(q, &m, out);
+    td_text_add(out, q->opts->json ? "}\n" : "");
+    return write_plan(q, p);
+}
+
+td_status td_inspect_memory(const td_inspection *q, td_text *out)
+{
+    const td_inspect_opts *o = q->opts;
+    if (o->svg && o->model.model && td_path_is_same(o->svg, o->model.model))
+        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+    if (o->svg && o->weights && td_path_is_same(o->svg, o->weights))
+        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+    TD_TRY(td_output_check(o->svg));
+    return with_program(q, out, show_memory);
+}
