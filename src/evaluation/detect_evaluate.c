@@ -6,8 +6,6 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/weights.h"
 #include "coco/detections.h"
 #include "evaluation/evaluate_boxes.h"

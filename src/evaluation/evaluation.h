@@ -1,6 +1,8 @@
 /*
- * evaluation/evaluation.h -- an evaluation inside: evaluate.c begins it, and for a detector
- * detect_evaluate.c goes on, with evaluate_draw.c for --draw
+ * evaluation/evaluation.h -- the state of an evaluation, and the steps that both kinds have
+ *
+ * evaluate.c is the verb and evaluates a classifier; detect_evaluate.c evaluates a detector, with
+ * evaluate_draw.c for --draw.
  */
 #ifndef TD_EVALUATION_EVALUATION_H
 #define TD_EVALUATION_EVALUATION_H
