@@ -16,6 +16,14 @@ gone() {
     done
 }
 
+# dies PROCESS: until it is gone; for one that stays there is ctest's time limit
+dies() {
+    [ -n "$1" ] || complain "a process without a number"
+    while grep -qs '^State:.[^ZX]' "/proc/$1/status"; do
+        sleep 0.01
+    done
+}
+
 drawn set --classes 4 --train 96 --val 23
 plain_model plain.td 32 16 32 1 0.1 # without norms: running statistics are every rank's own, all else is bytes
 small_model small.td 32 4
@@ -166,25 +174,22 @@ rm -rf int term
 endless="--model small.td $long --workspace run --overwrite"
 starts kill launch --log debug --nproc 3 train set $endless
 waits kill 'epoch 2, ' && kill -KILL "$(process kill 1)"
-began=$(date +%s)
 ends kill 137
 says 'rank 1 \(.*, process [0-9]+\) is gone'
 says 'rank 1 was ended by signal 9'
-[ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
 gone kill 0 1 2
 starts stop launch --log debug --nproc 2 train set $endless
 waits stop 'epoch 2, ' && kill -STOP "$(process stop 1)"
-began=$(date +%s)
 ends stop 1
 says 'rank 1 \(.*\) hangs: no sign of life for [0-9]+ s'
-[ $(($(date +%s) - began)) -le 10 ] || complain "took $(($(date +%s) - began)) s"
 gone stop 0 1
 # the launcher is killed: the ranks go with it
 starts orphan launch --log debug --nproc 2 train set $endless
 waits orphan 'epoch 2, ' && kill -KILL $pid
 wait $pid 2>/dev/null
-sleep 0.5
-gone orphan 0 1
+for r in 0 1; do
+    dies "$(process orphan $r)"
+done
 
 # by_hand OPTIONS OF RANK 1...: two ranks without a launcher
 by_hand() {
@@ -271,10 +276,8 @@ gone hosts 0
 starts hosts launch --log debug --hosts a,b $hosts train set $endless
 waits hosts 'epoch 2, ' && left=$(second) && kill -KILL $pid
 wait $pid 2>/dev/null
-sleep 0.5
-gone hosts 0
-for process in $left; do
-    grep -qs '^State:.[^ZX]' "/proc/$process/status" && complain "rank 1 is left behind"
+for left in "$(process hosts 0)" $left; do
+    dies "$left"
 done
 expect 2 launch --hosts a:2,b $hosts train set
 says "'a' with 2 ranks and 'b' with 0: wanted as many"

@@ -93,7 +93,7 @@ head -c 1100000 /dev/zero >long
 ask 413 POST /classify <long
 says_error '1100000 bytes, 1000000 are allowed'
 last=drip
-lived=$("$load" drip $port 20) || complain "a request sent byte by byte may take $lived s"
+"$load" drip $port || complain "no connection" # ends when the server closes it; ctest's time limit, where it does not
 ask 200 GET /metrics
 prints '^tandem_requests_total\{code="413"\} 1$'
 prints '^tandem_batch_rows_count [1-9]'

@@ -1,5 +1,5 @@
 /*
- * support/ranks.c -- see rank_env.h
+ * support/ranks.c -- see ranks.h
  */
 #include "support/ranks.h"
 

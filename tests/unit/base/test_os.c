@@ -66,11 +66,11 @@ static void clocks_run(void **state)
     int64_t start = td_now_ns(), since = td_since_start_ns();
     double wall = td_wall_s();
     pause_ms(30);
-    assert_in_range(td_now_ns() - start, 30 * 1000000, 5 * INT64_C(1000000000));
-    assert_true(td_wall_s() > wall && td_wall_s() < wall + 5);
+    assert_true(td_now_ns() - start >= 30 * 1000000);
+    assert_true(td_wall_s() > wall);
     assert_true(td_wall_s() > 1.7e9);
-    assert_in_range(td_since_start_ns() - since, 10 * 1000000, 5 * INT64_C(1000000000));
-    assert_in_range(since, 0, 300 * INT64_C(1000000000));
+    assert_true(td_since_start_ns() - since >= 10 * 1000000);
+    assert_true(since >= 0 && since < start);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */

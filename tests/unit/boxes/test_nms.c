@@ -3,7 +3,6 @@
  */
 #include <math.h>
 
-#include "base/os.h"
 #include "base/rng.h"
 #include "boxes/decode.h"
 #include "boxes/nms.h"
@@ -256,10 +255,8 @@ static void the_worst_case_ends(void **state)
     assert_true(codes && logits);
     for (int i = 0; i < a->n; i++)
         codes[4 * i] = 1000;
-    const int64_t start = td_now_ns();
     expect_ok(td_nms_run(m, &opts, codes, logits, found, &n));
     assert_int_equal(n, 0);
-    assert_true(td_now_ns() - start < (int64_t)60 * 1000000000);
     td_nms_free(m);
     td_anchors_free(a);
     td_free(codes);

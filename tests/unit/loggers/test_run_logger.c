@@ -22,9 +22,10 @@
 #include "report/run_log.h"
 #include "tandem/train.h"
 
-/* --- a clock that somebody sets --------------------------------------------------------------- */
+/* --- clocks that the test sets ---------------------------------------------------------------- */
 
-static time_t set_by_s; /* what the wall clock was moved by */
+static time_t set_by_s;          /* what the wall clock was moved by */
+static _Atomic int64_t passed_s; /* time that has passed besides */
 
 /* in the C library's place: this program and the library under test call it */
 int clock_gettime(clockid_t clock, struct timespec *t)
@@ -32,20 +33,22 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     const long code = syscall(SYS_clock_gettime, clock, t);
     if (code == 0 && clock == CLOCK_REALTIME)
         t->tv_sec += set_by_s;
+    if (code == 0)
+        t->tv_sec += passed_s;
     return (int)code;
 }
 
 /* --- lines of text ---------------------------------------------------------------------------- */
 
 static td_text lines;
-static long delay_ns;
+static int line_takes_s;
 
 static void keep_line(void *ctx, td_log_level level, const char *module, const char *text)
 {
     (void)ctx;
     (void)level;
     td_text_add(&lines, "%s%s%s\n", module ? module : "", module ? ": " : "", text);
-    nanosleep(&(struct timespec){ 0, delay_ns }, NULL);
+    passed_s += line_takes_s;
 }
 
 static bool is_said(const char *line)
@@ -308,7 +311,7 @@ static void durations_do_not_follow_the_wall_clock(void **state)
     const double elapsed_s = last_number(path, "elapsedtime");
     const double stamp_s = last_number(path, "timestamp");
     set_by_s = 0;
-    assert_true(elapsed_s >= 0 && elapsed_s < 600);
+    assert_true(elapsed_s >= 0);
     assert_true(stamp_s < begin_s - 6600); /* the time of day is what the clock says */
 }
 
@@ -354,26 +357,26 @@ static void memory_may_run_out(void **state)
 
 /* --- times ------------------------------------------------------------------------------------ */
 
-enum { N_STEPS = 4, LINE_MS = 60 };
+enum { N_STEPS = 4, LINE_S = 10000 };
 
 typedef struct {
-    double data_s, compute_s; /* the shortest of the steps but the first */
-    double val_data_s;        /* the mean of the batches */
+    double least_data_s, most_data_s, most_compute_s; /* of the steps but the first */
+    double val_data_s;                                /* the mean of the batches */
 } times;
 
-static double shortest(const td_run_log *run, const char *metric)
+static double extreme(const td_run_log *run, const char *metric, double (*choose)(double, double))
 {
     const td_run_series *s = td_run_log_series(run, TD_RUN_ITERATIONS, metric);
     assert_non_null(s);
     assert_int_equal(s->n, N_STEPS);
     double x = s->points[1].value;
     for (size_t i = 2; i < s->n; i++)
-        x = fmin(x, s->points[i].value);
+        x = choose(x, s->points[i].value);
     return x;
 }
 
-/* train with a log that takes its time for every line */
-static times train_with(int line_ms, bool is_compat)
+/* train with a log that takes so long for every line */
+static times train_with(int line_s, bool is_compat)
 {
     td_train_opts o;
     td_train_result result;
@@ -396,39 +399,32 @@ static times train_with(int line_ms, bool is_compat)
     o.raport_compat = is_compat;
     o.workspace = td_scratch_path("timed");
     listen();
-    delay_ns = line_ms * 1000000L;
+    line_takes_s = line_s;
     expect_ok(td_train(&o, &result));
     td_text_free(result.profile);
-    delay_ns = 0;
+    line_takes_s = 0;
     td_log_set_sink(NULL, NULL);
     expect_ok(td_run_log_read(o.workspace, &run));
     const td_run_series *v = td_run_log_series(&run, TD_RUN_EPOCHS, "val.data_time");
     assert_non_null(v);
-    const times t = { shortest(&run, "train.data_time"), shortest(&run, "train.compute_time"),
-                      v->points[0].value };
+    const times t = { extreme(&run, "train.data_time", fmin),
+                      extreme(&run, "train.data_time", fmax),
+                      extreme(&run, "train.compute_time", fmax), v->points[0].value };
     td_run_log_release(&run);
     return t;
 }
 
-/* every line in a time would make it 60 ms longer; other programs may hold up some runs, not all */
+/* a line takes hours by the test's clock, so that real times do not matter beside it */
 static void writing_is_in_no_time(void **state)
 {
-    const double line_s = LINE_MS * 1e-3;
-    bool is_good = false;
     (void)state;
-    for (int i = 0; i < 12 && !is_good; i++) {
-        const times quiet = train_with(0, false);
-        const times slow = train_with(LINE_MS, false);
-        print_message("a step: waits %.4f s, computes %.4f s; %.4f s, %.4f s with a slow log\n",
-                      quiet.data_s, quiet.compute_s, slow.data_s, slow.compute_s);
-        is_good = slow.data_s < quiet.data_s + 0.8 * line_s &&
-                  slow.compute_s < quiet.compute_s + 0.8 * line_s &&
-                  slow.val_data_s < quiet.val_data_s + 0.6 * line_s;
-    }
-    assert_true(is_good);
-    const times compat = train_with(LINE_MS, true); /* the reference's wait contains them */
-    assert_true(compat.data_s > 0.9 * line_s);
-    assert_true(compat.val_data_s > 0.6 * line_s); /* all but the first batch */
+    const times t = train_with(LINE_S, false);
+    assert_true(t.most_data_s < LINE_S);
+    assert_true(t.most_compute_s < LINE_S);
+    assert_true(t.val_data_s < LINE_S);
+    const times compat = train_with(LINE_S, true); /* the reference's wait contains them */
+    assert_true(compat.least_data_s >= LINE_S);
+    assert_true(compat.val_data_s >= 0.6 * LINE_S); /* all but the first batch */
 }
 
 int main(void)
