@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "ops/ops.h"
 #include "pass/amp.h"
-#include "runtime/device.h"
+#include "runtime/program_parts.h"
 
 #define PROBE_RUNS 8
 
@@ -43,7 +43,7 @@ static td_status probe(td_device *dev, const td_graph *g, int precision, double 
     if (!x)
         return TD_ENOMEM;
     *mean = 0;
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
+    TD_OUT(td_program_new(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(td_program_bind(p, "x", x));
     TD_OUT(td_program_run(p));

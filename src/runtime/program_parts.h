@@ -1,5 +1,12 @@
 /*
- * runtime/program_parts.h -- a program inside: program.c compiles and runs it, params.c fills it
+ * runtime/program_parts.h -- a program inside: for src/runtime only
+ *
+ *     compile.c ----> precision.c           which half type; `auto` measures programs
+ *         |               |
+ *         '-> program_new.c                 passes, slab, copies
+ *                 |-> memory_fit.c          less memory, by working results out twice
+ *                 '-----> program_plan.c    kernels and the plan
+ *     program.c runs it, params.c fills it
  */
 #ifndef TD_RUNTIME_PROGRAM_PARTS_H
 #define TD_RUNTIME_PROGRAM_PARTS_H
@@ -50,6 +57,18 @@ struct td_program {
     int n_copies;
     td_reduction *reduction; /* NULL: no collective node */
 };
+
+static inline bool td_node_has_kernel(const td_node *n)
+{
+    return !n->op->is_leaf && !n->op->is_alias;
+}
+
+/** td_compile with a resolved precision: `o` and o->amp are not NULL. */
+td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
+                         td_program **out) TD_CHECKED;
+
+/** The error for a node that no kernel accepts, with the reasons of those that were asked. */
+td_status td_program_no_kernel(const td_node *n, const td_text *why);
 
 /** Kernels and a plan for p->graph; p has none yet.  td_program_unplan after a failure too. */
 td_status td_program_plan(td_program *p) TD_CHECKED;

@@ -1,0 +1,166 @@
+/*
+ * program_new.c -- a program from a graph: passes, kernels, plan, slab
+ *
+ *     slab:  [ parameters and what follows from them | activations, scratch at planned offsets ]
+ *
+ * Nodes that depend on parameters alone, and on none that the graph changes, are setup nodes
+ * (td_plan_mark_setup): folded filters, reordered weights; in training what is frozen.
+ */
+#include "base/log.h"
+#include "base/os.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+#include "runtime/kernel_choice.h"
+#include "runtime/program_parts.h"
+
+static td_status make_args(td_program *p, const td_node *n)
+{
+    td_call_slot *c = &p->calls[n->id];
+    c->n_args = n->n_in + n->n_out;
+    c->value = td_arena_alloc(&p->arena, (size_t)c->n_args + 1, sizeof *c->value);
+    c->args = td_arena_alloc(&p->arena, (size_t)c->n_args + 1, sizeof *c->args);
+    if (!c->value || !c->args)
+        return TD_ENOMEM;
+    for (int i = 0; i < n->n_in; i++)
+        c->value[i] = n->in[i]->id;
+    for (int i = 0; i < n->n_out; i++)
+        c->value[n->n_in + i] = n->out[i]->id;
+    int scratch = p->plan.scratch[n->id];
+    c->args[c->n_args] = scratch < 0 ? NULL : p->slab + p->plan.buffers[scratch].offset;
+    return TD_OK;
+}
+
+static td_status take_slab(td_program *p)
+{
+    p->slab_bytes = (size_t)(p->plan.persistent_bytes + p->plan.transient_bytes) + TD_HOST_ALIGN;
+    p->slab = td_pages_alloc(p->slab_bytes);
+    if (!p->slab)
+        return td_error(TD_ENOMEM, "the plan needs %.1f MB and the system does not give them",
+                        (double)p->slab_bytes / 1e6);
+    for (int v = 0; v < p->graph->n_values; v++) {
+        int b = p->plan.slots[v].buffer;
+        if (b >= 0)
+            p->address[v] = p->slab + p->plan.buffers[b].offset;
+    }
+    return TD_OK;
+}
+
+static td_status add_copy(td_program *p, td_value *copy)
+{
+    const char *of = ((const td_param_attr *)copy->producer->attr)->of;
+    td_value *source = of ? td_graph_find(p->graph, of) : NULL;
+    td_text why = { 0 };
+    td_status st = TD_OK;
+    if (!source || !td_value_is_param(source) || !td_type_same_shape(&source->type, &copy->type))
+        return td_error(TD_ESHAPE, "'%s' is no copy of a parameter '%s'", copy->name, of ? of : "");
+    td_copy_slot *c = &p->copies[p->n_copies];
+    c->in[0] = copy;
+    c->in[1] = source;
+    c->node = (td_node){ .op = &td_op_assign, .n_in = 2, .in = c->in };
+    const td_kernel *k = td_device_select(p->dev, &c->node, &why);
+    c->prepared = (td_prepared){ .kernel = k, .node = &c->node };
+    if (!k)
+        st = td_program_no_kernel(&c->node, &why);
+    else if (k->prepare)
+        st = k->prepare(&c->node, &c->prepared);
+    td_text_release(&why);
+    p->n_copies += k && st == TD_OK;
+    return st;
+}
+
+static td_status list_params(td_program *p)
+{
+    p->params = td_arena_alloc(&p->arena, (size_t)p->graph->n_values + 1, sizeof *p->params);
+    p->copies = td_arena_alloc(&p->arena, (size_t)p->graph->n_values + 1, sizeof *p->copies);
+    if (!p->params || !p->copies)
+        return TD_ENOMEM;
+    for (int v = 0; v < p->graph->n_values; v++) {
+        td_value *value = p->graph->values[v];
+        if (!td_value_is_param(value))
+            continue;
+        if (((const td_param_attr *)value->producer->attr)->role == TD_ROLE_COPY)
+            TD_TRY(add_copy(p, value));
+        else
+            p->params[p->n_params++] = value;
+    }
+    return TD_OK;
+}
+
+/* memory for the plan, and everything in it where it belongs */
+static td_status place(td_program *p)
+{
+    p->address = td_alloc((size_t)p->graph->n_values + 1, sizeof *p->address);
+    if (!p->address)
+        return TD_ENOMEM;
+    TD_TRY(take_slab(p));
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        TD_TRY(make_args(p, p->graph->nodes[i]));
+    TD_TRY(list_params(p));
+    TD_TRY(td_collective_open(p->graph, p->dev->comm, &p->reduction));
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        p->calls[i].prepared.reduction = p->reduction;
+    p->needs_setup = true;
+    return TD_OK;
+}
+
+static td_status resolve_layouts(void *ctx, const td_graph *g, const char *skip)
+{
+    return td_tune_layouts(ctx, g, skip);
+}
+
+td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
+                         td_program **out)
+{
+    td_status st = TD_OK;
+    td_pass_opts passes = { .amp = o->amp,
+                            .skip = o->skip,
+                            .dump_after = o->dump_after,
+                            .dump = o->dump,
+                            .dump_ctx = o->dump_ctx };
+    const int64_t t0 = td_now_ns(), n_failed = td_alloc_failed_count();
+    td_graph *full = NULL; /* before pass recompute */
+
+    if (o->memory_limit > 0)
+        passes.before_recompute = &full;
+    if (dev->tuner)
+        passes.before_layout = resolve_layouts, passes.before_layout_ctx = dev->tuner;
+    *out = NULL;
+    td_program *p = TD_NEW(td_program);
+    if (!p)
+        return TD_ENOMEM;
+    p->dev = dev;
+    TD_OUT(td_graph_verify(g));
+    TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
+    TD_OUT(td_program_plan(p));
+    if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
+        TD_OUT(td_program_fit(p, full, o));
+    TD_OUT(place(p));
+    if (td_alloc_failed_count() != n_failed) /* a layout or kernel may have been refused for it */
+        TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
+    if (dev->tuner)
+        td_tune_save(dev->tuner);
+    td_log(TD_LOG_DEBUG, "program", "%d nodes, %.1f MB parameters, %.1f MB activations (%.0f ms)",
+           p->graph->n_nodes, (double)p->plan.persistent_bytes / 1e6,
+           (double)p->plan.transient_bytes / 1e6, (double)(td_now_ns() - t0) * 1e-6);
+    *out = p;
+out:
+    td_graph_free(full);
+    if (st != TD_OK)
+        td_program_free(p);
+    return st;
+}
+
+void td_program_free(td_program *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n_copies; i++)
+        if (p->copies[i].prepared.kernel->release)
+            p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
+    td_reduction_free(p->reduction);
+    td_pages_free(p->slab, p->slab_bytes);
+    td_program_unplan(p);
+    td_free(p->address);
+    td_graph_free(p->graph);
+    td_free(p);
+}

@@ -1,0 +1,95 @@
+/*
+ * program_plan.c -- a kernel for every node of a program's graph, and a place for every value
+ */
+#include "base/log.h"
+#include "runtime/kernel_choice.h"
+#include "runtime/program_parts.h"
+
+td_status td_program_no_kernel(const td_node *n, const td_text *why)
+{
+    td_text text = { 0 };
+    td_node_print(n, &text);
+    td_status st = td_error(TD_ENOKERNEL, "no kernel for '%.400s' (%.400s)", td_text_get(&text),
+                            why->len ? td_text_get(why) : "none knows the op");
+    td_text_release(&text);
+    return st;
+}
+
+static td_status keep_text(td_program *p, const td_text *t, const char **out)
+{
+    *out = td_text_status(t) == TD_OK ? td_arena_text(&p->arena, td_text_get(t)) : NULL;
+    return *out ? TD_OK : TD_ENOMEM;
+}
+
+static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
+{
+    td_status st = TD_OK;
+    td_text why = { 0 }, text = { 0 };
+    td_call_slot *c = &p->calls[n->id];
+    const td_kernel *k;
+    TD_OUT(td_device_choose(p->dev, n, &k, &why));
+    if (!k) {
+        st = td_program_no_kernel(n, &why);
+        goto out;
+    }
+    c->prepared = (td_prepared){ .kernel = k, .node = n };
+    if (k->prepare) {
+        st = k->prepare(n, &c->prepared);
+        if (st != TD_OK) {
+            c->prepared.kernel = NULL;
+            st = td_error_context(st, "%s for %s", k->name, td_node_label(n));
+            goto out;
+        }
+    }
+    *scratch = c->prepared.scratch_bytes;
+    td_node_print(n, &text);
+    TD_OUT(keep_text(p, &why, &c->why));
+    TD_OUT(keep_text(p, &text, &c->text));
+out:
+    td_text_release(&why);
+    td_text_release(&text);
+    return st;
+}
+
+td_status td_program_plan(td_program *p)
+{
+    const td_graph *g = p->graph;
+    td_status st = TD_OK;
+    size_t n_nodes = (size_t)g->n_nodes + 1;
+    size_t *scratch = td_alloc(n_nodes, sizeof *scratch);
+    p->calls = td_alloc(n_nodes, sizeof *p->calls);
+    p->is_setup = td_alloc(n_nodes, sizeof *p->is_setup);
+    if (!scratch || !p->calls || !p->is_setup) {
+        st = TD_ENOMEM;
+        goto out;
+    }
+    td_plan_mark_setup(g, p->is_setup);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (td_node_has_kernel(g->nodes[i]))
+            TD_OUT(prepare_call(p, g->nodes[i], &scratch[i]));
+    TD_OUT(td_plan_make(&p->plan, g, p->is_setup, scratch));
+    TD_OUT(td_plan_check(&p->plan, g, p->is_setup));
+out:
+    td_free(scratch);
+    return st;
+}
+
+void td_program_unplan(td_program *p)
+{
+    for (int i = 0; p->graph && p->calls && i < p->graph->n_nodes; i++) {
+        td_prepared *prepared = &p->calls[i].prepared;
+        if (prepared->kernel && prepared->kernel->release)
+            prepared->kernel->release(prepared);
+    }
+    td_plan_release(&p->plan);
+    td_free(p->calls);
+    td_free(p->is_setup);
+    td_arena_release(&p->arena);
+    p->calls = NULL;
+    p->is_setup = NULL;
+}
+
+int64_t td_program_planned_bytes(const td_program *p)
+{
+    return p->plan.persistent_bytes + p->plan.transient_bytes;
+}
