@@ -25,7 +25,7 @@
 #include "optim/training_graph.h"
 #include "profiler/profile.h"
 #include "profiler/svg.h"
-#include "runtime/program_parts.h"
+#include "runtime/program_view.h"
 
 enum {
     WIDTH = 1200,
@@ -78,6 +78,7 @@ typedef struct {
     const td_program *p;
     const td_graph *g;
     const td_plan *plan;
+    const bool *is_setup; /* [nodes] */
     td_text *out;
     uint8_t *value_kinds;   /* [values] */
     int *turn;              /* [nodes + 2] kernels before each node: the time axis */
@@ -160,7 +161,7 @@ static td_status name_kinds(drawing *d)
     d->backward = -1;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        const kind k = kind_of(n, forward[i], d->p->is_setup[i], d->value_kinds);
+        const kind k = kind_of(n, forward[i], d->is_setup[i], d->value_kinds);
         for (int o = 0; o < n->n_out; o++)
             d->value_kinds[n->out[o]->id] = (uint8_t)k;
         if (k == GRADIENT && n->n_out && d->backward < 0)
@@ -237,7 +238,7 @@ static void number_turns(drawing *d)
 {
     const int n = d->g->n_nodes;
     for (int i = 0; i < n; i++)
-        d->turn[i + 1] = d->turn[i] + (d->p->calls[i].prepared.kernel != NULL);
+        d->turn[i + 1] = d->turn[i] + (td_node_has_kernel(d->g->nodes[i]));
     d->turn[n + 1] = d->turn[n] + 1;
 }
 
@@ -549,17 +550,21 @@ static td_status draw(drawing *d, const char *what)
 td_status td_memory_draw(const td_program *p, const char *what, td_text *svg)
 {
     td_status st = TD_ENOMEM;
-    const td_plan *plan = &p->plan;
+    const td_program_view view = td_program_view_of(p);
+    const td_plan *plan = view.plan;
     const size_t n_buffers = (size_t)plan->n_buffers + 1;
     const int64_t total = plan->persistent_bytes + plan->transient_bytes;
-    drawing d = {
-        .p = p, .g = p->graph, .plan = plan, .out = svg, .total_bytes = total ? total : 1
-    };
-    d.value_kinds = td_alloc((size_t)p->graph->n_values + 1, sizeof *d.value_kinds);
-    d.turn = td_alloc((size_t)p->graph->n_nodes + 2, sizeof *d.turn);
+    drawing d = { .p = p,
+                  .g = view.graph,
+                  .plan = plan,
+                  .is_setup = view.is_setup,
+                  .out = svg,
+                  .total_bytes = total ? total : 1 };
+    d.value_kinds = td_alloc((size_t)view.graph->n_values + 1, sizeof *d.value_kinds);
+    d.turn = td_alloc((size_t)view.graph->n_nodes + 2, sizeof *d.turn);
     d.value = td_alloc(n_buffers, sizeof *d.value);
     d.n_values = td_alloc(n_buffers, sizeof *d.n_values);
-    d.live = td_alloc((size_t)p->graph->n_nodes + 2, sizeof *d.live);
+    d.live = td_alloc((size_t)view.graph->n_nodes + 2, sizeof *d.live);
     if (d.value_kinds && d.turn && d.value && d.n_values && d.live)
         st = draw(&d, what);
     td_free(d.value_kinds);

@@ -19,7 +19,7 @@
 #include "ops/ops.h"
 #include "optim/training_graph.h"
 #include "profiler/exponent_stats.h"
-#include "runtime/program_parts.h"
+#include "runtime/program_view.h"
 
 typedef enum {
     KIND_OTHER,
@@ -294,7 +294,7 @@ td_status td_amp_stats_open(const char *path, int64_t every, const char *precisi
     if (!s)
         return TD_ENOMEM;
     s->every = every;
-    s->graph = p->graph;
+    s->graph = td_program_view_of(p).graph;
     snprintf(s->precision, sizeof s->precision, "%s", precision);
     td_status st = name_kinds(s);
     if (st == TD_OK)

@@ -17,7 +17,7 @@
 #include "base/os.h"
 #include "base/stats.h"
 #include "ops/ops.h"
-#include "runtime/program_parts.h"
+#include "runtime/program_view.h"
 
 enum {
     STEPS = 4096,  /* whose medians are known: the last ones */
@@ -53,7 +53,7 @@ static const td_node *parameter_of(const td_value *v)
 
 void td_profile_layer(const td_program *p, int i, char *out, size_t room)
 {
-    const td_node *n = p->graph->nodes[i], *param = NULL;
+    const td_node *n = td_program_view_of(p).graph->nodes[i], *param = NULL;
     for (int k = 0; k < n->n_in && !param; k++)
         param = parameter_of(n->in[k]);
     if (!param) {

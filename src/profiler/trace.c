@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "io/atomic.h"
 #include "profiler/profile.h"
-#include "runtime/program_parts.h"
+#include "runtime/program_view.h"
 
 enum {
     STEPS = 20,     /* kept at most ... */
@@ -165,7 +165,7 @@ static void add_node(const td_trace *t, int node, td_span s, td_text *out)
     td_json_add_text(out, "op", r.op);
     td_json_add_text(out, "kernel", r.kernel);
     td_json_add_text(out, "impl", r.impl);
-    add_shapes(t->program->graph->nodes[node], out);
+    add_shapes(td_program_view_of(t->program).graph->nodes[node], out);
     td_json_add(out, "macs", (double)r.macs);
     td_json_add(out, "bytes", (double)(r.bytes_read + r.bytes_written));
     if (r.macs && s.end_ns > s.begin_ns)

@@ -24,7 +24,4 @@ TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduct
  */
 int64_t td_collective_bytes(const td_graph *g, const td_comm *c);
 
-/** How long the runs of a program so far have waited for sums over ranks. */
-double td_program_waited_s(const struct td_program *p);
-
 #endif

@@ -11,11 +11,6 @@
 #include "ops/ops.h"
 #include "runtime/program_parts.h"
 
-double td_program_waited_s(const td_program *p)
-{
-    return p->reduction ? td_reduction_waited_s(p->reduction) : 0;
-}
-
 /* --- run -------------------------------------------------------------------------------------- */
 
 static td_status run_call(td_program *p, int i)
@@ -210,6 +205,16 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
 }
 
 /* --- looking inside --------------------------------------------------------------------------- */
+
+double td_program_waited_s(const td_program *p)
+{
+    return p->reduction ? td_reduction_waited_s(p->reduction) : 0;
+}
+
+td_program_view td_program_view_of(const td_program *p)
+{
+    return (td_program_view){ .graph = p->graph, .plan = &p->plan, .is_setup = p->is_setup };
+}
 
 int td_program_node_count(const td_program *p)
 {

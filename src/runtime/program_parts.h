@@ -15,6 +15,7 @@
 #include "pass/recompute_limit.h"
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
+#include "runtime/program_view.h"
 
 typedef struct {
     td_prepared prepared;
@@ -57,11 +58,6 @@ struct td_program {
     int n_copies;
     td_reduction *reduction; /* NULL: no collective node */
 };
-
-static inline bool td_node_has_kernel(const td_node *n)
-{
-    return !n->op->is_leaf && !n->op->is_alias;
-}
 
 /** td_compile with a resolved precision: `o` and o->amp are not NULL. */
 td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,

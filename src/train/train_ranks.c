@@ -14,8 +14,8 @@
 #include "comm/join.h"
 #include "data/bad_limit.h"
 #include "data/dataset_digest.h"
-#include "runtime/all_reduce.h"
 #include "runtime/program_digest.h"
+#include "runtime/program_view.h"
 
 typedef td_train_job job;
 

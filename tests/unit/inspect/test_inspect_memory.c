@@ -11,7 +11,7 @@
 #include "support/small_training.h"
 
 #include "inspect/inspect_memory.h"
-#include "runtime/program_parts.h"
+#include "runtime/program_view.h"
 #include "tandem/train.h"
 
 static const char weights[] = "#3b6fb6", activations[] = "#74b95c", gradients[] = "#ef8a3c",
@@ -84,7 +84,7 @@ static void every_buffer_has_a_place_of_its_own(void **state)
         for (int k = 0; k < n; k++)
             assert_false(overlap(&all[k], &all[n]));
     }
-    assert_int_equal(n, t.program->plan.n_buffers);
+    assert_int_equal(n, td_program_view_of(t.program).plan->n_buffers);
     assert_true(n > 20);
     td_text_release(&svg);
     td_small_training_end(&t);
@@ -132,7 +132,8 @@ static void numbers_are_those_of_the_report(void **state)
              (double)(m.param_bytes + m.peak_live_bytes) / 1e6);
     expect_part(&svg, part);
     snprintf(part, sizeof part, ">a &lt;b&gt; &amp; &quot;c&quot;: %.1f MB planned, %d buffers; ",
-             (double)(m.param_bytes + m.activation_bytes) / 1e6, t.program->plan.n_buffers);
+             (double)(m.param_bytes + m.activation_bytes) / 1e6,
+             td_program_view_of(t.program).plan->n_buffers);
     expect_part(&svg, part);
     expect_part(&svg, ">address, MB</text>");
     expect_part(&svg, ">time: kernels in the order in which they run</text>");

@@ -1,0 +1,28 @@
+/*
+ * runtime/program_view.h -- a compiled program, read only: for reports, traces and drawings
+ */
+#ifndef TD_RUNTIME_PROGRAM_VIEW_H
+#define TD_RUNTIME_PROGRAM_VIEW_H
+
+#include "pass/plan.h"
+#include "tandem/program.h"
+
+/** Lent by the program, as long as it lives. */
+typedef struct {
+    const td_graph *graph; /* after all passes */
+    const td_plan *plan;
+    const bool *is_setup; /* [graph nodes] runs once after parameters change */
+} td_program_view;
+
+td_program_view td_program_view_of(const td_program *p);
+
+/** Does a kernel run for this node?  Leaves and aliases have none. */
+static inline bool td_node_has_kernel(const td_node *n)
+{
+    return !n->op->is_leaf && !n->op->is_alias;
+}
+
+/** How long the runs of a program so far have waited for sums over ranks. */
+double td_program_waited_s(const td_program *p);
+
+#endif
