@@ -4,6 +4,7 @@
 #ifndef TD_DATA_LOADER_H
 #define TD_DATA_LOADER_H
 
+#include "data/bad_images.h"
 #include "data/dataset.h"
 #include "transforms/augment.h"
 
@@ -18,8 +19,5 @@ TD_CHECKED td_status td_parallel(int64_t n, int threads, td_item_fn *fn, void *c
 
 /** `threads`, or one per CPU when that is 0; TD_EARG outside 0 .. 1024. */
 TD_CHECKED td_status td_threads_wanted(int threads, int *out);
-
-/** May this failure be a picture's own fault (and not, say, memory's)? */
-bool td_is_bad_picture(td_status st);
 
 #endif

@@ -1,0 +1,295 @@
+/*
+ * loader_ring.c -- see loader_ring.h
+ */
+#include "data/loader_ring.h"
+
+#include "base/os.h"
+#include "base/text.h"
+#include "data/objects.h"
+
+typedef struct {
+    td_ring *ring;
+    td_thread thread;
+    td_transformer buffers;
+} worker;
+
+struct td_ring {
+    td_load_plan *plan;
+    td_slot *slots; /* [n_slots] */
+    int n_slots;
+    int64_t n_queued, n_lent;         /* batches ever queued; batches given back by the caller */
+    bool is_lent;                     /* slot n_lent % n_slots is with the caller */
+    int64_t queue_epoch, queue_index; /* the next batch to queue */
+    td_queue *work;
+    worker *workers; /* [opts.workers] */
+};
+
+/* --- workers --------------------------------------------------------------------------------- */
+
+size_t td_slot_row_floats(const td_slot *s)
+{
+    return 3 * (size_t)s->size * (size_t)s->size;
+}
+
+static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *dst)
+{
+    const td_load_plan *p = w->ring->plan;
+    td_transform t = p->transform;
+    t.size = r->home->size;
+    const void *bytes;
+    size_t n_bytes;
+    TD_TRY(td_sample_read(p->ds, sample, &w->buffers, &bytes, &n_bytes));
+    if (p->anchors) {
+        int n;
+        const td_object_source from = { .bytes = bytes,
+                                        .n_bytes = n_bytes,
+                                        .scene = td_dataset_scene(p->ds, sample),
+                                        .epoch = r->home->epoch,
+                                        .sample = sample };
+        TD_TRY(td_object_row(&w->buffers, &t, &from, dst, &n));
+        return td_anchor_rows_fill(&r->home->anchors, r->i, p->anchors, &w->buffers,
+                                   w->buffers.truths, n);
+    }
+    return td_transform_picture(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
+}
+
+/* Fill the row with the wanted sample or, in training, with the next good one. */
+static td_status make_row(worker *w, td_row *r)
+{
+    const td_load_plan *p = w->ring->plan;
+    float *dst = r->home->images + td_slot_row_floats(r->home) * (size_t)r->i;
+    r->got = -1;
+    for (int64_t k = 0; k < p->n_tries && k < p->ds->n; k++) {
+        int64_t sample = (r->wanted + k) % p->ds->n;
+        td_status st = make_sample(w, r, sample, dst);
+        if (st == TD_OK) {
+            r->got = sample;
+            return TD_OK;
+        }
+        if (!td_is_bad_picture(st))
+            return td_error_context(st, "'%s'", p->ds->samples[sample].path);
+        TD_TRY(td_bad_notes_add(&r->bad, p->ds, sample, st));
+    }
+    return TD_OK;
+}
+
+/* one row less to do; the last one delivers the slot */
+static void finish_row(td_slot *s)
+{
+    if (atomic_fetch_sub_explicit(&s->n_left, 1, memory_order_acq_rel) == 1)
+        TD_CHECK(td_queue_push(s->done, s));
+}
+
+static void work(void *ctx)
+{
+    worker *w = ctx;
+    td_thread_be_nice(w->ring->plan->opts.nice);
+    td_row *r;
+    while ((r = td_queue_pop(w->ring->work))) {
+        int64_t start_ns = td_now_ns();
+        if (r->ahead >= 0)
+            td_sample_read_ahead(w->ring->plan->ds, r->ahead);
+        r->st = make_row(w, r);
+        if (r->st != TD_OK)
+            r->error = td_copy_text(td_error_message());
+        atomic_fetch_add_explicit(&r->home->work_ns, td_now_ns() - start_ns, memory_order_relaxed);
+        finish_row(r->home);
+    }
+}
+
+/* --- queueing and taking --------------------------------------------------------------------- */
+
+static td_slot *slot_at(const td_ring *r, int64_t i)
+{
+    return &r->slots[i % r->n_slots];
+}
+
+void td_slot_clear_rows(td_slot *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        td_row *r = &s->rows[i];
+        td_bad_notes_clear(&r->bad);
+        td_free(r->error);
+        r->error = NULL;
+        r->st = TD_OK;
+    }
+}
+
+static void queue_batch(td_ring *ring)
+{
+    td_load_plan *p = ring->plan;
+    td_slot *s = slot_at(ring, ring->n_queued++);
+    s->epoch = ring->queue_epoch;
+    s->index = ring->queue_index;
+    s->size = td_sizes_at(&p->sizes, s->epoch, p->opts.image_size);
+    s->n = td_sampler_rows(&p->sampler, s->epoch, s->index, s->wanted);
+    bool is_last = s->index + 1 == p->n_batches; /* what comes then has another order */
+    int n_ahead = is_last ? 0 : td_sampler_rows(&p->sampler, s->epoch, s->index + 1, s->ahead);
+    atomic_store_explicit(&s->work_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->n_left, s->n, memory_order_relaxed); /* the queue's lock orders it */
+    for (int i = 0; i < s->n; i++) {
+        s->rows[i].wanted = s->wanted[i];
+        s->rows[i].ahead = i < n_ahead ? s->ahead[i] : -1;
+        TD_CHECK(td_queue_push(ring->work, &s->rows[i])); /* there is room for every row */
+    }
+    if (s->n == 0)
+        TD_CHECK(td_queue_push(s->done, s));
+    ring->queue_index++;
+}
+
+void td_ring_fill(td_ring *r, int64_t epoch)
+{
+    const bool is_training = r->plan->opts.is_training;
+    while (r->n_queued - r->n_lent < r->n_slots) {
+        if (r->queue_index == r->plan->n_batches) {
+            if (!is_training && r->queue_epoch == epoch)
+                return;
+            r->queue_epoch++;
+            r->queue_index = 0;
+        }
+        if (!is_training && r->queue_epoch != epoch)
+            return;
+        queue_batch(r);
+    }
+}
+
+td_slot *td_ring_take(td_ring *r)
+{
+    td_slot *s = td_queue_pop(slot_at(r, r->n_lent)->done);
+    r->is_lent = true;
+    return s;
+}
+
+void td_ring_give_back(td_ring *r)
+{
+    if (!r->is_lent)
+        return;
+    r->is_lent = false;
+    r->n_lent++;
+}
+
+/* Take back every batch that was queued: unbegun rows are dropped, begun ones waited for. */
+static void cancel(td_ring *ring)
+{
+    td_ring_give_back(ring);
+    td_row *r;
+    while ((r = td_queue_try_pop(ring->work)))
+        finish_row(r->home);
+    for (; ring->n_lent < ring->n_queued; ring->n_lent++) {
+        td_slot *s = td_queue_pop(slot_at(ring, ring->n_lent)->done);
+        TD_CHECK(s == slot_at(ring, ring->n_lent));
+        td_slot_clear_rows(s);
+    }
+}
+
+void td_ring_restart(td_ring *r, int64_t epoch)
+{
+    cancel(r);
+    r->queue_epoch = epoch;
+    r->queue_index = 0;
+}
+
+/* --- making one ------------------------------------------------------------------------------ */
+
+static td_status set_up_slot(const td_load_plan *p, td_slot *s)
+{
+    size_t batch = (size_t)p->opts.batch_size;
+    s->rows = td_alloc(batch, sizeof *s->rows);
+    s->wanted = s->rows ? td_alloc(batch, sizeof *s->wanted) : NULL;
+    s->ahead = s->wanted ? td_alloc(batch, sizeof *s->ahead) : NULL;
+    s->labels = s->ahead ? td_alloc(batch, sizeof *s->labels) : NULL;
+    s->samples = s->labels ? td_alloc(batch, sizeof *s->samples) : NULL;
+    s->images = s->samples ? td_pages_alloc(p->images_bytes) : NULL;
+    if (!s->images)
+        return TD_ENOMEM;
+    for (size_t i = 0; i < batch; i++)
+        s->rows[i] = (td_row){ .home = s, .i = (int)i };
+    if (p->anchors)
+        TD_TRY(td_anchor_rows_init(&s->anchors, p->anchors, p->opts.batch_size));
+    return td_queue_new(1, &s->done);
+}
+
+static td_status start_workers(td_ring *r)
+{
+    int n = r->plan->opts.workers;
+    r->workers = td_alloc((size_t)n, sizeof *r->workers);
+    if (!r->workers)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        r->workers[i].ring = r;
+        TD_TRY(td_thread_start(&r->workers[i].thread, "loader", work, &r->workers[i]));
+    }
+    return TD_OK;
+}
+
+static td_status set_up(td_ring *r)
+{
+    const td_loader_opts *o = &r->plan->opts;
+    int n_slots = o->prefetch + 1;
+    r->slots = td_alloc((size_t)n_slots, sizeof *r->slots);
+    if (!r->slots)
+        return TD_ENOMEM;
+    r->n_slots = n_slots;
+    for (int i = 0; i < n_slots; i++)
+        TD_TRY(set_up_slot(r->plan, &r->slots[i]));
+    TD_TRY(td_queue_new((size_t)n_slots * (size_t)o->batch_size, &r->work));
+    return start_workers(r);
+}
+
+td_status td_ring_new(td_load_plan *plan, td_ring **out)
+{
+    *out = NULL;
+    td_ring *r = TD_NEW(td_ring);
+    if (!r)
+        return TD_ENOMEM;
+    r->plan = plan;
+    r->queue_epoch = plan->opts.start_epoch;
+    r->queue_index = plan->opts.start_batch;
+    td_status st = set_up(r);
+    if (st == TD_OK)
+        *out = r;
+    else
+        td_ring_free(r);
+    return st;
+}
+
+static void release_slot(const td_load_plan *p, td_slot *s)
+{
+    for (int i = 0; s->rows && i < p->opts.batch_size; i++)
+        td_bad_notes_release(&s->rows[i].bad);
+    td_free(s->rows);
+    td_free(s->wanted);
+    td_free(s->ahead);
+    td_free(s->labels);
+    td_free(s->samples);
+    if (s->images)
+        td_pages_free(s->images, p->images_bytes);
+    td_anchor_rows_release(&s->anchors);
+    td_queue_free(s->done);
+}
+
+static void stop_workers(td_ring *r)
+{
+    if (!r->workers)
+        return;
+    if (r->workers[0].thread.is_running)
+        cancel(r);
+    td_queue_close(r->work);
+    for (int i = 0; i < r->plan->opts.workers; i++) {
+        td_thread_join(&r->workers[i].thread);
+        td_transformer_release(&r->workers[i].buffers);
+    }
+    td_free(r->workers);
+}
+
+void td_ring_free(td_ring *r)
+{
+    if (!r)
+        return;
+    stop_workers(r);
+    td_queue_free(r->work);
+    for (int i = 0; i < r->n_slots; i++)
+        release_slot(r->plan, &r->slots[i]);
+    td_free(r->slots);
+    td_free(r);
+}
