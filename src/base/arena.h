@@ -68,7 +68,7 @@ void td_arena_release(td_arena *a);
 void *td_arena_alloc(td_arena *a, size_t n, size_t each) TD_CHECKED;
 char *td_arena_text(td_arena *a, const char *text) TD_CHECKED;
 
-/* --- for the other doors to memory (base/os.c, base/json.c) ----------------------------------- */
+/* --- for the other ways to memory (base/machine.c, base/json.c) ------------------------------- */
 
 /** Count one allocation; true when the tests want it to fail. */
 bool td_alloc_refused(void);

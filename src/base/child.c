@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/os.h"
+#include "base/signals.h"
 
 enum { POLL_MS = 200 };
 

@@ -15,7 +15,7 @@
 /**
  * Fork, run `work` there, append what it adds to its text to `out`, and return its status with its
  * message.  The child is gone when this returns.  A signal that this process catches meanwhile
- * (base/os.h) goes to the child, too.
+ * (base/signals.h) goes to the child, too.
  *
  *   TD_EIO     no process or pipe; the child was killed (by the system for its memory, say)
  *   any other  what `work` returned

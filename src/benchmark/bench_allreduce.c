@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/signals.h"
 #include "base/stats.h"
 #include "benchmark/benchmark.h"
 #include "comm/join.h"

@@ -4,7 +4,8 @@
 #include "benchmark/benchmark.h"
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "benchmark/benchmark_feed.h"
 #include "benchmark/problem.h"
 #include "comm/rank_env.h"

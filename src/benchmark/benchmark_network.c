@@ -13,8 +13,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "base/stats.h"
 #include "base/text.h"
 #include "benchmark/benchmark_feed.h"

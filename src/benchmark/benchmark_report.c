@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/stats.h"
 #include "benchmark/benchmark.h"
 #include "boxes/anchors.h"

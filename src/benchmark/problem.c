@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "ops/problem_line.h"
 #include "pass/amp.h"
 #include "tandem/program.h"

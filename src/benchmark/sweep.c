@@ -18,9 +18,10 @@
 
 #include "base/arena.h"
 #include "base/child.h"
+#include "base/file_io.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "base/threads.h"
 #include "benchmark/benchmark.h"
 #include "loggers/throughput.h"

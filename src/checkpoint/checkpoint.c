@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "checkpoint/weights.h"
 #include "model/arch.h"

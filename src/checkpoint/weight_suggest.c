@@ -9,7 +9,8 @@
 #include <time.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 enum { N_NAMED = 3, MESSAGE_BYTES = 1024 };

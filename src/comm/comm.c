@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/threads.h"
 

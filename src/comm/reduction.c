@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
 
 enum { BLOCK = 2048 }; /* floats that are summed over all ranks at a time: they stay in the cache */
 

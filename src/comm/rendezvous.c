@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/signals.h"
 #include "base/text.h"
 
 #define MAGIC UINT64_C(0x314b4e41524454) /* "TDRANK1" */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "comm/rendezvous.h"
 

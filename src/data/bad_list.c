@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 #define LIST_BYTES ((size_t)1 << 30)

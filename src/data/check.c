@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/clock.h"
 #include "data/loader.h"
 #include "data/objects.h"
 

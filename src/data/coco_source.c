@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/objects.h"
 #include "data/source.h"

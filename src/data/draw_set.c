@@ -15,7 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "data/loader.h"
 

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/source.h"
 #include "image/image.h"

@@ -11,7 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "data/loader_ring.h"
 #include "data/objects.h"
 #include "data/source.h"

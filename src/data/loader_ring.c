@@ -3,7 +3,8 @@
  */
 #include "data/loader_ring.h"
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "data/objects.h"
 

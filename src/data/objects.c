@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 
 enum { KEPT_ID_MAX = 100000 };
 

@@ -11,8 +11,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "data/loader.h"
 #include "data/objects.h"
 

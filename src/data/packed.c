@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/objects.h"
 #include "data/source.h"

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 /* One value of --data-backend. */

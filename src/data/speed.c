@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/clock.h"
 #include "data/loader.h"
 
 enum { ROUNDS = 10, ROUNDS_MAX = 10000, BATCH = 32 };

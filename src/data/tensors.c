@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "data/objects.h"
 #include "data/source.h"
 #include "io/foreign.h"

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/signals.h"
 #include "comm/gather.h"
 #include "data/bad_limit.h"
 #include "inference/inputs.h"

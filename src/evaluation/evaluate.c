@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"

@@ -9,7 +9,6 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "data/objects.h"
 #include "evaluation/evaluation.h"
 

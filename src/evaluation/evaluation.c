@@ -4,7 +4,7 @@
 #include "evaluation/evaluation.h"
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "checkpoint/weights.h"
 #include "comm/fingerprint.h"
 #include "data/dataset_digest.h"

@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
 #include "base/rule.h"
+#include "base/signals.h"
 #include "base/stats.h"
 #include "base/text.h"
 #include "data/bad_limit.h"

@@ -11,10 +11,10 @@
 #include <strings.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/known_classes.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/stats.h"
 #include "evaluation/confusion.h"
 

@@ -7,9 +7,11 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "comm/rank_env.h"

@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "io/atomic.h"
 

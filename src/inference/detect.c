@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"

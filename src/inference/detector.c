@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
 #include "inference/nms_pool.h"
 
 struct td_finder {

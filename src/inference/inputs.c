@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/os.h"
 #include "base/status.h"
 
 bool td_model_is_default(const td_model_opts *model)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/class_names.h"
 #include "checkpoint/weight_file.h"

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "ops/ops.h"
 #include "pass/amp.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "io/atomic.h"
 #include "profiler/amp_stats_file.h"
 

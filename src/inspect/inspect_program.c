@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "inspect/inspect_memory.h"
 #include "io/atomic.h"
 #include "ir/graph.h"

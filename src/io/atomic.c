@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 struct td_atomic {

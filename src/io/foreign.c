@@ -8,7 +8,8 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "io/blob.h"
 #include "io/crc32c.h"

@@ -14,8 +14,9 @@
 
 #include "base/affinity.h"
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "comm/rank_env.h"
 #include "launch/supervisor.h"

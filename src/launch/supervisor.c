@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 
 #define MS INT64_C(1000000)
 enum {

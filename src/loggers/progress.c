@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 
 #define DRAW_NS 100000000 /* between two drawings: quick batches are not held up by a terminal */
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "io/atomic.h"
 #include "loggers/report_metrics.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/os.h"
+#include "base/machine.h"
 #include "checkpoint/weights.h"
 
 td_status td_settings_json(const td_field_group *groups, td_text *out)

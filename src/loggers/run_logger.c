@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "loggers/report_csv.h"
 #include "loggers/report_metrics.h"
 #include "loggers/tensorboard.h"

@@ -20,7 +20,8 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "io/crc32c.h"
 #include "io/protobuf.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "base/text.h"
 #include "model/head.h"
 #include "model/own_graph.h"

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/rng.h"
 #include "boxes/decode.h"
 #include "checkpoint/checkpoint.h"

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "io/protobuf.h"
 #include "onnx/onnx.h"
 

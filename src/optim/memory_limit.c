@@ -14,7 +14,8 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "ir/graph.h"
 #include "optim/synthetic_step.h"

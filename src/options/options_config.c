@@ -9,8 +9,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
 #include "base/yaml.h"
 #include "options/field_parts.h"
 

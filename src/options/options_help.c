@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "options/field_parts.h"
 
 #define HELP_COLUMN 32 /* where the meaning starts */

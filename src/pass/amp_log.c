@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_io.h"
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "pass/amp.h"
 

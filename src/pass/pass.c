@@ -13,8 +13,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "pass/amp.h"
 
 static const td_pass *const passes[] = {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_io.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/os.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40) /* of a tensor; sums over a graph still fit */
 

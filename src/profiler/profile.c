@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "base/stats.h"
 #include "ops/ops.h"
 #include "runtime/program_view.h"

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "io/atomic.h"
 #include "profiler/profile.h"

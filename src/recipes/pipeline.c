@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "io/prototext.h"
 
 typedef enum {

@@ -14,9 +14,10 @@
 #include <strings.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "inference/inputs.h"

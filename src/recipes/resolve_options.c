@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "boxes/anchors.h"

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "loggers/report_metrics.h"
 #include "loggers/run_logger.h"

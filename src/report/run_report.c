@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "io/atomic.h"
 #include "options/field.h"
 #include "options/rows.h"

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "image/image.h"
 
 enum { QUALITY = 80, MAX_FILE_BYTES = 64 << 20, MAX_PIXELS = 50000000 };

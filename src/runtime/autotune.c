@@ -17,8 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
+#include "base/signals.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "pass/plan.h"

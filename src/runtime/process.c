@@ -13,7 +13,9 @@
 #include <omp.h>
 #endif
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/machine.h"
+#include "base/signals.h"
 #include "tandem/program.h"
 
 #define MARK "TANDEM_STARTED" /* set on the second start: never a third */

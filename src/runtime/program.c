@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/clock.h"
 #include "ops/ops.h"
 #include "runtime/program_parts.h"
 

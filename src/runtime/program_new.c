@@ -6,8 +6,9 @@
  * Nodes that depend on parameters alone, and on none that the graph changes, are setup nodes
  * (td_plan_mark_setup): folded filters, reordered weights; in training what is frozen.
  */
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "runtime/kernel_choice.h"

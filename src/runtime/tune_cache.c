@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "io/atomic.h"
 

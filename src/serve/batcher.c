@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "base/threads.h"
 
 enum { KEPT_BYTES = 8 << 20 }; /* of pixels, that a worker keeps between images */

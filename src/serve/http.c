@@ -25,8 +25,8 @@
 #include <strings.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "serve/encoding.h"
 #include "serve/listener.h"
 #include "serve/token.h"

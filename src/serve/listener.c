@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/threads.h"
 
 #define MS INT64_C(1000000)

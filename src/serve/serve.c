@@ -11,8 +11,12 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/machine.h"
+#include "base/paths.h"
+#include "base/signals.h"
 #include "options/field.h"
 #include "options/rows.h"
 #include "serve/http.h"

@@ -3,7 +3,8 @@
  */
 #include "serve/serve_metrics.h"
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "base/status.h"
 
 static const double second_bounds[TD_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,

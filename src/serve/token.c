@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 
 enum { FILE_BYTES_MAX = 4096 };
 

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "comm/join.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"

@@ -9,8 +9,10 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "inference/inputs.h"
 #include "io/atomic.h"
 #include "model/arch.h"

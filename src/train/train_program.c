@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "checkpoint/weights.h"
 #include "optim/freeze.h"
 #include "optim/memory_limit.h"

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/signals.h"
 #include "checkpoint/weights.h"
 #include "comm/fingerprint.h"
 #include "comm/join.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "evaluation/outcomes.h"
 #include "loggers/report_settings.h"
 #include "loggers/throughput.h"

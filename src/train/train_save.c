@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/paths.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"

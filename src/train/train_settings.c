@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "model/arch.h"
 #include "options/field.h"

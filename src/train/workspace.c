@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "io/atomic.h"
 #include "options/field.h"
 #include "train/train_ranks.h"

@@ -20,7 +20,7 @@
 #include <math.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "transforms/autoaugment.h"
 
 enum {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "evaluation/label_match.h"
 #include "support/expect.h"
 #include "support/picture_sets.h"

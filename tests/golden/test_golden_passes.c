@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "options/field.h"
 #include "pass/pass.h"
 #include "support/golden.h"

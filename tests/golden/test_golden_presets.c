@@ -11,7 +11,6 @@
 #include "support/golden.h"
 
 #include "base/arena.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "optim/lr_schedule.h"
 #include "options/field.h"

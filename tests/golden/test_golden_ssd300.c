@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-#include "base/os.h"
-
 #define PART  "ssd300"
 #define DECAY 5e-4
 

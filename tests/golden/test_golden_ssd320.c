@@ -9,8 +9,6 @@
 #include "support/detector_run.h"
 #include "support/detector_steps.h"
 
-#include "base/os.h"
-
 #define PART  "ssd320"
 #define DECAY 4e-4
 

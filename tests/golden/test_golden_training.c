@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/clock.h"
 #include "optim/training_graph.h"
 #include "support/expect.h"
 #include "support/golden.h"

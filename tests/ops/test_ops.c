@@ -23,7 +23,6 @@
 #endif
 
 #include "backend/ref/ref.h"
-#include "base/os.h"
 #include "base/rng.h"
 #include "problem.h"
 #include "runtime/device.h"

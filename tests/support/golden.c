@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "support/expect.h"
 
 const char *td_golden_path(const char *part, const char *file)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "support/scratch.h"
 
 int td_test_sample_open(td_dataset **out)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "base/text.h"
 #include "optim/training_graph.h"
 #include "support/expect.h"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/clock.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "support/measure.h"

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "image/image.h"
 #include "support/expect.h"

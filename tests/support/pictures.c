@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "support/expect.h"
 
 td_test_file td_test_copy(const uint8_t *bytes, size_t n)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
 
 #define IMAGE_BYTES ((size_t)1 << 26)
 #define FILE_BYTES  ((size_t)1 << 28)

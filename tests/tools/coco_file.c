@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "coco/coco.h"
 

@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "image/image.h"

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "base/child.h"
-#include "base/os.h"
+#include "base/machine.h"
+#include "base/signals.h"
 
 static int touched; /* by the child, in its own memory */
 static char name[] = "child", x[] = "x";

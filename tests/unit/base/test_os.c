@@ -20,7 +20,11 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/file_io.h"
+#include "base/machine.h"
+#include "base/paths.h"
+#include "base/signals.h"
 
 static char scratch[] = "/tmp/td-test-os-XXXXXX";
 static int64_t live_before;

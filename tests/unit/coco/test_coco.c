@@ -6,7 +6,6 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
 #include "base/text.h"
 #include "coco/coco.h"
 

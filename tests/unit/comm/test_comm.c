@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "base/os.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "comm/reduction.h"

@@ -6,7 +6,6 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
 #include "io/safetensors.h"
 #include "tandem/data.h"
 

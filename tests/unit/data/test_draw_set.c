@@ -7,7 +7,8 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "image/image.h"
 #include "tandem/data.h"
 

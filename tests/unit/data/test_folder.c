@@ -8,7 +8,7 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/paths.h"
 #include "tandem/data.h"
 
 static int64_t live_before;

@@ -8,8 +8,8 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "tandem/data.h"
 
 enum { S = 16, B = 4, ROW = 3 * S * S, CLASSES = 3, PER_CLASS = 7, N = CLASSES * PER_CLASS };

@@ -12,7 +12,6 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "tandem/data.h"
 #include "transforms/augment.h"
 

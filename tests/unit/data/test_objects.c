@@ -12,7 +12,8 @@
 #include "support/pictures.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "boxes/targets.h"
 #include "data/objects.h"

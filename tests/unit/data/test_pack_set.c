@@ -8,7 +8,6 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
 #include "data/loader.h"
 
 static char folder[4096], packed[4096];

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"

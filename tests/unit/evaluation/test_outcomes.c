@@ -9,7 +9,7 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "evaluation/outcomes.h"
 #include "image/image.h"
 #include "report/run_confusion.h"

@@ -10,7 +10,7 @@
 #include "support/expect.h"
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "image/image.h"
 
 enum { W = 53, H = 41, LEGACY = 2 };

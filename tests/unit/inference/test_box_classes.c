@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "support/expect.h"
 #include "support/scratch.h"
 

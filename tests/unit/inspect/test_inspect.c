@@ -4,8 +4,9 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "io/safetensors.h"
 #include "pass/amp.h"
 #include "tandem/train.h"

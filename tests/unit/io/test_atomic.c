@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "support/expect.h"
 #include "support/scratch.h"
 

@@ -9,8 +9,8 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "io/json_tokens.h"

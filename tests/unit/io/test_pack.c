@@ -7,7 +7,7 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "io/digest.h"
 #include "io/pack.h"
 

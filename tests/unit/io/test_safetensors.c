@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "base/text.h"
 #include "io/atomic.h"
 #include "support/allocations.h"

@@ -13,8 +13,9 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "base/stats.h"
 #include "evaluation/report_sums.h"
 #include "loggers/report_metrics.h"

@@ -9,7 +9,8 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/text.h"
 #include "io/crc32c.h"
 #include "loggers/tensorboard.h"

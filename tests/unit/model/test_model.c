@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "ir/graph.h"
 #include "model/arch.h"
 #include "ops/ops.h"

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/os.h"
 #include "boxes/anchors.h"
 #include "checkpoint/weights.h"
 #include "ir/graph.h"

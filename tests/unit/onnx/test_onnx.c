@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "io/atomic.h"
 #include "io/protobuf.h"
 #include "support/allocations.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "options/field.h"
 
 typedef struct {

@@ -6,7 +6,7 @@
 #include "support/small_training.h"
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "optim/training_graph.h"
 #include "profiler/amp_stats.h"
 #include "profiler/amp_stats_file.h"

@@ -9,8 +9,10 @@
 #include "support/scratch.h"
 #include "support/small_training.h"
 
+#include "base/clock.h"
+#include "base/file_io.h"
 #include "base/json.h"
-#include "base/os.h"
+#include "base/paths.h"
 #include "profiler/trace.h"
 
 static void steps(td_small_training *t, td_trace *trace, int first, int n)

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file_io.h"
 #include "base/half.h"
-#include "base/os.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "support/allocations.h"

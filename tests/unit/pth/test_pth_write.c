@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "io/crc32.h"
 #include "pth/pth.h"
 #include "support/allocations.h"

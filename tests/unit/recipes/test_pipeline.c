@@ -2,7 +2,7 @@
  * test_pipeline.c -- pipeline.config: the text form, the published configuration, overrides, and
  * what is refused with which words
  */
-#include "base/os.h"
+#include "base/file_io.h"
 #include "io/prototext.h"
 #include "recipes/pipeline.h"
 #include "support/allocations.h"

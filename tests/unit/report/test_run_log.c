@@ -9,7 +9,7 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "report/run_chart.h"
 #include "report/run_classes.h"
 #include "report/run_log.h"

@@ -7,7 +7,8 @@
 
 #include <stdio.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "ops/ops.h"
 #include "runtime/device.h"
 #include "runtime/kernel_choice.h"

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/os.h"
+#include "base/file_io.h"
+#include "base/paths.h"
 #include "runtime/tune_cache.h"
 #include "support/allocations.h"
 #include "support/scratch.h"

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/os.h"
 #include "serve/listener.h"
 #include "support/expect.h"
 

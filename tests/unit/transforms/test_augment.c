@@ -11,7 +11,7 @@
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
-#include "base/os.h"
+#include "base/file_io.h"
 #include "transforms/augment.h"
 
 static int64_t live_before;

@@ -8,7 +8,7 @@
 #include "support/expect.h"
 
 #include "base/arena.h"
-#include "base/os.h"
+#include "base/file_io.h"
 #include "transforms/autoaugment.h"
 
 enum { SOURCES = 5 };
