@@ -158,7 +158,6 @@ TD_API TD_CHECKED td_status td_graph_parse(const char *text, const char *what, t
 
 /** The text form, owned by the caller (td_text_free). */
 TD_API TD_CHECKED td_status td_graph_print(const td_graph *g, char **out);
-TD_API void td_text_free(char *text);
 
 /** Check every invariant; TD_ESHAPE names the first bad node. */
 TD_API TD_CHECKED td_status td_graph_verify(const td_graph *g);

@@ -58,6 +58,9 @@ TD_API const char *td_status_name(td_status st);
  */
 TD_API const char *td_error_message(void);
 
+/** Free a text that a call handed over to its caller.  NULL is fine. */
+TD_API void td_text_free(char *text);
+
 /** The library's version, "0.1.0". */
 TD_API const char *td_version(void);
 

@@ -18,6 +18,11 @@ void td_text_release(td_text *t)
     *t = (td_text){ 0 };
 }
 
+void td_text_free(char *text)
+{
+    td_free(text);
+}
+
 static bool make_room(td_text *t, size_t more)
 {
     if (t->st != TD_OK)

@@ -5,7 +5,7 @@
 
 #include "checkpoint/weight_file.h"
 #include "io/safetensors.h"
-#include "ir/op.h"
+#include "ops/ops.h"
 #include "options/field.h"
 #include "tandem/data.h"
 #include "tandem/program.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "ir/leaf.h"
 
 struct td_builder {
     td_arena arena; /* becomes the graph's */
@@ -25,8 +26,6 @@ struct td_builder {
     td_value dummy;
     td_node dummy_node;
 };
-
-extern const td_op td_op_input, td_op_param;
 
 /* what td_build_begin gives when there is no memory for a builder: it has failed already, so that
    no call changes it */
@@ -59,6 +58,11 @@ void td_build_fail(td_builder *b, td_status st)
 bool td_build_ok(const td_builder *b)
 {
     return b && b->st == TD_OK;
+}
+
+td_value *td_build_dummy(td_builder *b)
+{
+    return b ? &b->dummy : NULL;
 }
 
 void td_build_abandon(td_builder *b)
@@ -295,29 +299,6 @@ td_value *td_emit_leaf(td_builder *b, const td_op *op, const void *attr, const c
         return v;
     td_build_fail(b, st);
     return &b->dummy;
-}
-
-void td_apply(td_builder *b, const char *name, int n_in, td_value *const *in, const char *attrs,
-              int n_out, td_value **out)
-{
-    const td_op *op = td_op_find(name);
-    for (int i = 0; i < n_out; i++)
-        out[i] = b ? &b->dummy : NULL;
-    if (!td_build_ok(b))
-        return;
-    if (!op)
-        td_build_fail(b, td_error(TD_EARG, "there is no op '%s'", name));
-    else if (op->is_leaf)
-        td_build_fail(b, td_error(TD_EARG, "%s: takes a name, wanted td_input or td_param", name));
-    else if (n_out != op->n_out)
-        td_build_fail(b,
-                      td_error(TD_EARG, "%s: has %d results, wanted %d", name, op->n_out, n_out));
-    else if (n_in > TD_IN_MAX)
-        td_build_fail(b, td_error(TD_EARG, "%s: more than %d operands", name, TD_IN_MAX));
-    else if (attrs && !op->attr_bytes)
-        td_build_fail(b, td_error(TD_EARG, "%s: has no attributes", name));
-    else
-        td_emit_n(b, op, attrs ? td_build_attr(b, op, attrs) : NULL, n_in, in, out);
 }
 
 td_value *td_input(td_builder *b, const char *name, td_type type)

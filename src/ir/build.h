@@ -37,6 +37,9 @@ void td_build_set_name(td_builder *b, td_value *v, const char *name);
 void td_build_fail(td_builder *b, td_status st);
 bool td_build_ok(const td_builder *b);
 
+/** The value that calls return after a failure. */
+td_value *td_build_dummy(td_builder *b);
+
 /** Finish without the verifier (the pass driver verifies itself). */
 td_status td_build_finish(td_builder *b, td_graph **out) TD_CHECKED;
 void td_build_abandon(td_builder *b);

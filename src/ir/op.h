@@ -2,7 +2,8 @@
  * ir/op.h -- what an op is: columns of facts and a few hooks, one constant struct per op
  *
  * Everything the passes, the verifier, the planner and the text form know about an op stands here.
- * The structs are at the bottom of the files in ops/; ops/ops.def is the one list of them.
+ * The structs are at the bottom of ir/leaf.c and of the files in ops/; ops/ops.def is the one list
+ * of them.
  */
 #ifndef TD_IR_OP_H
 #define TD_IR_OP_H
@@ -77,11 +78,5 @@ static inline bool td_is_shape_only(const td_node *n, int i)
 {
     return i < n->n_in && (n->op->shape_only >> i & 1);
 }
-
-/** The op of a name, or NULL. */
-const td_op *td_op_find(const char *name);
-
-/** All ops, in the order of ops.def. */
-const td_op *const *td_op_all(int *n);
 
 #endif

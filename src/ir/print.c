@@ -52,8 +52,3 @@ td_status td_graph_print(const td_graph *g, char **out)
     td_text_add(&t, "%s", "");
     return td_text_take(&t, TD_OK, out);
 }
-
-void td_text_free(char *text)
-{
-    td_free(text);
-}

@@ -4,11 +4,18 @@
 #ifndef TD_OPS_OPS_H
 #define TD_OPS_OPS_H
 
+#include "ir/leaf.h"
 #include "ir/op.h"
 
 #define OP(name) extern const td_op td_op_##name;
 #include "ops/ops.def"
 #undef OP
+
+/** The op of a name, or NULL. */
+const td_op *td_op_find(const char *name);
+
+/** All ops, in the order of ops.def. */
+const td_op *const *td_op_all(int *n);
 
 /* conv2d, conv2d_grad_x, conv2d_grad_w, conv2d_fused */
 typedef struct {
@@ -63,23 +70,6 @@ typedef struct {
     int64_t count;   /* batch_norm_update: N * H * W */
     bool relu6;      /* of kinds with relu: clipped at 6 too */
 } td_norm_attr;
-
-/* param */
-typedef enum { TD_ROLE_WEIGHT, TD_ROLE_STAT, TD_ROLE_MOMENTUM, TD_ROLE_COPY } td_role;
-typedef enum {
-    TD_INIT_ZEROS,
-    TD_INIT_ONES,
-    TD_INIT_NORMAL,
-    TD_INIT_UNIFORM,
-    TD_INIT_TRUNCATED_NORMAL,
-    TD_INIT_CONSTANT
-} td_init;
-typedef struct {
-    int role; /* td_role */
-    int init; /* td_init */
-    double scale;
-    const char *of; /* role copy: the parameter it is a copy of */
-} td_param_attr;
 
 typedef struct {
     double by;

@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "ir/build.h"
+#include "ops/ops.h"
 
 #define NAME_MAX_BYTES 256
 #define LINES_MAX      1000000
