@@ -2,11 +2,12 @@
 #
 #   embed_text(OUT data/imagenet_classes.txt)
 #
-# makes build/embedded/imagenet_classes.c, which defines `const char td_embedded_imagenet_classes[]` with the bytes of
-# the file and a NUL byte after them, and appends its path to the list OUT.
+# makes build/embedded/imagenet_classes_txt.c, which defines `const char td_embedded_imagenet_classes_txt[]` with the
+# bytes of the file and a NUL byte after them, and appends its path to the list OUT.
 function(embed_text out file)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
-    get_filename_component(name ${file} NAME_WE)
+    get_filename_component(name ${file} NAME)
+    string(MAKE_C_IDENTIFIER ${name} name)
     file(READ ${CMAKE_SOURCE_DIR}/${file} bytes HEX)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
     string(REGEX REPLACE "((0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,))" "\\1\n" bytes "${bytes}")

@@ -8,7 +8,7 @@
 #include "base/arena.h"
 
 /* made of data/ by cmake/embed.cmake */
-extern const char td_embedded_imagenet_classes[], td_embedded_coco_classes[];
+extern const char td_embedded_imagenet_classes_txt[], td_embedded_coco_classes_txt[];
 
 static int count_lines(const char *text)
 {
@@ -21,7 +21,7 @@ static int count_lines(const char *text)
 td_status td_known_classes_open(td_known_list list, td_known_classes *out)
 {
     const char *text =
-        list == TD_KNOWN_COCO ? td_embedded_coco_classes : td_embedded_imagenet_classes;
+        list == TD_KNOWN_COCO ? td_embedded_coco_classes_txt : td_embedded_imagenet_classes_txt;
     const size_t n = (size_t)count_lines(text);
     *out = (td_known_classes){ .text = td_copy_text(text) };
     out->ids = td_alloc(n, sizeof *out->ids);

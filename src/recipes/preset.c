@@ -26,7 +26,7 @@
 #include "recipes/pipeline.h"
 #include "recipes/train_options.h"
 
-extern const char td_embedded_presets[]; /* presets.yaml */
+extern const char td_embedded_presets_yaml[];
 
 #define TABLE_BYTES ((size_t)1 << 20)
 #define EDITION     "2019-12"
@@ -49,10 +49,10 @@ typedef struct {
 static td_status open_table(const char *cfg_file, table *out)
 {
     char *text = NULL;
-    size_t n = strlen(td_embedded_presets);
+    size_t n = strlen(td_embedded_presets_yaml);
     out->path = cfg_file ? cfg_file : "the built-in presets";
     if (!cfg_file)
-        return td_yaml_parse(td_embedded_presets, n, out->path, &out->doc);
+        return td_yaml_parse(td_embedded_presets_yaml, n, out->path, &out->doc);
     TD_TRY(td_file_read(cfg_file, TABLE_BYTES, &text, &n));
     td_status st = td_yaml_parse(text, n, cfg_file, &out->doc);
     td_free(text);
@@ -726,7 +726,7 @@ td_status td_train_presets(const char *cfg_file, char **text)
 
 const char *td_train_preset_yaml(void)
 {
-    return td_embedded_presets;
+    return td_embedded_presets_yaml;
 }
 
 bool td_train_is_preset_model(const td_train_opts *o)

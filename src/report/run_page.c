@@ -24,61 +24,7 @@ enum {
     MAX_NUMBER_ROWS = 400
 };
 
-static const char *const style =
-    ":root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1d2126;--soft:#5c6670;"
-    "--line:#dfe3e6;--grid:#eceff1;--best:#e3f4e7;--diff:#fff3d6;"
-    "--k0:#1f5fd0;--k1:#cf4a12;--k2:#0b7d56;--k3:#8a3ad1;--k4:#a16207;--k5:#0e7490;--k6:#be185d;"
-    "--k7:#4d6b0a}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#14171a;--card:#1c2024;--ink:#e8eaec;"
-    "--soft:#a2abb4;--line:#363c42;--grid:#2a2f34;--best:#17391f;--diff:#41350f;"
-    "--k0:#7aa7ff;--k1:#ff9361;--k2:#4fd6a0;--k3:#c79bff;--k4:#f3c04b;--k5:#4fcbe0;--k6:#ff86bd;"
-    "--k7:#b4d65f}}\n"
-    "*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--ink);"
-    "font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\n"
-    "main{max-width:1180px;margin:0 auto;padding:20px 16px 48px}"
-    "h1{font-size:1.6rem;line-height:1.25;margin:.2em 0;overflow-wrap:anywhere}"
-    "h2{font-size:1.2rem;margin:1.8em 0 .5em}h3{font-size:1rem;margin:0 0 .3em}"
-    "p{margin:.3em 0}.soft{color:var(--soft)}\n"
-    ".warn{background:var(--diff);border-radius:8px;padding:8px 12px;margin:12px 0}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;"
-    "margin:16px 0}.tile,.card{background:var(--card);border:1px solid var(--line);"
-    "border-radius:10px}.tile{padding:10px 14px}.tile b{display:block;font-size:1.45rem;"
-    "font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);"
-    "font-size:.85rem}\n"
-    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));"
-    "gap:14px}.card{padding:12px 14px;min-width:0}.chart{display:block;width:100%;height:auto}\n"
-    ".tick{font-size:12px;fill:var(--soft)}.grid{stroke:var(--grid)}.axis{stroke:var(--line)}"
-    ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}"
-    ".thin{stroke-width:1.2;opacity:.38}.d1{stroke-dasharray:6 4}.d2{stroke-dasharray:1.5 4}\n"
-    ".c0{stroke:var(--k0)}.c1{stroke:var(--k1)}.c2{stroke:var(--k2)}.c3{stroke:var(--k3)}"
-    ".c4{stroke:var(--k4)}.c5{stroke:var(--k5)}.c6{stroke:var(--k6)}.c7{stroke:var(--k7)}"
-    ".f0{fill:var(--k0)}.f1{fill:var(--k1)}.f2{fill:var(--k2)}.f3{fill:var(--k3)}"
-    ".f4{fill:var(--k4)}.f5{fill:var(--k5)}.f6{fill:var(--k6)}.f7{fill:var(--k7)}\n"
-    ".key{display:flex;flex-wrap:wrap;gap:2px 16px;margin:4px 0 6px;padding:0;list-style:none;"
-    "font-size:.88rem}.key li{display:flex;align-items:center;gap:6px;overflow-wrap:anywhere}"
-    ".key svg{width:26px;height:10px;flex:none}\n"
-    ".swatch{width:26px;height:10px;margin-right:6px}"
-    ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.92rem;"
-    "font-variant-numeric:tabular-nums}th,td{padding:4px 12px 4px 0;text-align:left;"
-    "border-bottom:1px solid var(--line);vertical-align:top}td+td,thead th+th{padding-left:8px}"
-    ".num td,.num thead th+th{text-align:right}.num td{white-space:nowrap}"
-    "th{font-weight:550}tbody th{color:var(--soft);font-weight:400}"
-    ".best{background:var(--best);font-weight:600}.diff td{background:var(--diff)}"
-    ".set td{overflow-wrap:anywhere;min-width:8em}\n"
-    "caption{text-align:left;color:var(--soft);padding:4px 0}.matrix td{padding:4px 8px}"
-    ".scroll+h3{margin-top:1em}"
-    ".matrix thead th{vertical-align:bottom}.matrix thead th span{display:inline-block;"
-    "writing-mode:vertical-rl;max-height:12em;overflow-wrap:anywhere}"
-    ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:10px;"
-    "margin:.5em 0;padding:0;list-style:none;font-size:.88rem}.mistakes li{display:flex;gap:10px;"
-    "align-items:flex-start;overflow-wrap:anywhere}.mistakes img{flex:none;border-radius:4px}"
-    ".mistakes div{min-width:0}\n"
-    "details{margin:.5em 0}summary{cursor:pointer;color:var(--soft)}"
-    "summary:focus-visible{outline:2px solid var(--k0);outline-offset:2px}\n"
-    "@media(max-width:480px){main{padding:12px 10px 32px}h1{font-size:1.3rem}"
-    ".tile b{font-size:1.2rem}.card{padding:10px 8px}"
-    ".tick{font-size:14px}}\n"
-    "@media print{.card{break-inside:avoid}}\n";
+extern const char td_embedded_run_page_css[];
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
@@ -569,7 +515,8 @@ static void add_head(const td_run_log *runs, int n, const char *title, td_text *
                      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                      "style-src 'unsafe-inline'; img-src data:\">\n<title>");
     td_html_add(out, title);
-    td_text_add(out, "</title>\n<style>%s</style></head>\n<body><main>\n<h1>", style);
+    td_text_add(out, "</title>\n<style>%s</style></head>\n<body><main>\n<h1>",
+                td_embedded_run_page_css);
     td_html_add(out, title);
     td_text_add(out, "</h1>\n");
     if (n == 1 && *runs[0].began) {
