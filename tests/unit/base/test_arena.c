@@ -8,23 +8,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-
-static int64_t live_before, bytes_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    bytes_before = td_alloc_live_bytes();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before || td_alloc_live_bytes() != bytes_before;
-}
+#include "support/leaks.h"
 
 static void blocks_are_zero_and_aligned(void **state)
 {
@@ -45,6 +29,8 @@ static void blocks_are_zero_and_aligned(void **state)
 static void counters_count(void **state)
 {
     (void)state;
+    const int64_t live_before = td_alloc_live();
+    const int64_t bytes_before = td_alloc_live_bytes();
     int64_t calls = td_alloc_count();
     void *p = td_alloc(10, 100);
     assert_int_equal(td_alloc_count(), calls + 1);
@@ -131,6 +117,7 @@ static void texts_are_copied(void **state)
 static void an_arena_gives_many_blocks(void **state)
 {
     (void)state;
+    const int64_t live_before = td_alloc_live();
     td_arena a;
     td_arena_init(&a);
     unsigned char *blocks[2000];
@@ -193,27 +180,27 @@ static void the_nth_call_fails_and_all_after(void **state)
 static void other_memory_is_noted(void **state)
 {
     (void)state;
+    const int64_t live_before = td_alloc_live();
+    const int64_t bytes_before = td_alloc_live_bytes();
     td_alloc_note(1, 4096);
     assert_int_equal(td_alloc_live(), live_before + 1);
     assert_int_equal(td_alloc_live_bytes(), bytes_before + 4096);
     td_alloc_note(-1, -4096);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, remember, nothing_leaks)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(blocks_are_zero_and_aligned),
-        TEST(counters_count),
-        TEST(overflow_is_an_error),
-        TEST(resizing_keeps_the_content),
-        TEST(reserving_doubles),
-        TEST(texts_are_copied),
-        TEST(an_arena_gives_many_blocks),
-        TEST(an_arena_can_fail),
-        TEST(the_nth_call_fails_and_all_after),
-        TEST(other_memory_is_noted),
+        leak_checked_test(blocks_are_zero_and_aligned),
+        leak_checked_test(counters_count),
+        leak_checked_test(overflow_is_an_error),
+        leak_checked_test(resizing_keeps_the_content),
+        leak_checked_test(reserving_doubles),
+        leak_checked_test(texts_are_copied),
+        leak_checked_test(an_arena_gives_many_blocks),
+        leak_checked_test(an_arena_can_fail),
+        leak_checked_test(the_nth_call_fails_and_all_after),
+        leak_checked_test(other_memory_is_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

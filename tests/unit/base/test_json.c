@@ -12,22 +12,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/text.h"
-
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
-}
+#include "support/leaks.h"
 
 static td_json *parse(const char *text)
 {
@@ -262,18 +247,16 @@ static void memory_may_fail_at_every_call(void **state)
     td_text_release(&t);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, remember, nothing_leaks)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_kind_is_read),
-        TEST(messages_name_the_path),
-        TEST(a_real_is_no_whole_number),
-        TEST(malformed_text_is_refused),
-        TEST(depth_is_limited),
-        TEST(large_objects_find_every_key),
-        TEST(memory_may_fail_at_every_call),
+        leak_checked_test(every_kind_is_read),
+        leak_checked_test(messages_name_the_path),
+        leak_checked_test(a_real_is_no_whole_number),
+        leak_checked_test(malformed_text_is_refused),
+        leak_checked_test(depth_is_limited),
+        leak_checked_test(large_objects_find_every_key),
+        leak_checked_test(memory_may_fail_at_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,9 @@
 #include "base/machine.h"
 #include "base/paths.h"
 #include "base/signals.h"
+#include "support/leaks.h"
 
 static char scratch[] = "/tmp/td-test-os-XXXXXX";
-static int64_t live_before;
 
 static int enter_scratch(void **state)
 {
@@ -41,20 +41,6 @@ static int leave_scratch(void **state)
     char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", scratch);
     return chdir("/") != 0 || system(command) != 0;
-}
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
 }
 
 static void pause_ms(int ms)
@@ -471,29 +457,27 @@ static void the_first_signal_is_noted_the_second_ends(void **state)
     assert_int_equal(td_signal_caught(), 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, remember, nothing_leaks)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(clocks_run),
-        TEST(files_come_back),
-        TEST(a_buffer_is_kept_and_grown),
-        TEST(what_is_no_file_is_refused),
-        TEST(too_long_is_refused),
-        TEST(writing_can_fail),
-        TEST(reading_survives_failing_memory),
-        TEST(folders_are_made_with_parents),
-        TEST(paths_are_joined),
-        TEST(a_folder_is_listed_in_order),
-        TEST(listing_can_fail),
-        TEST(processors_are_those_allowed),
-        TEST(control_groups_are_honoured),
-        TEST(the_processor_has_a_name),
-        TEST(memory_is_measured),
-        TEST(pages_are_zero_and_aligned),
-        TEST(pages_can_fail),
-        TEST(the_first_signal_is_noted_the_second_ends),
+        leak_checked_test(clocks_run),
+        leak_checked_test(files_come_back),
+        leak_checked_test(a_buffer_is_kept_and_grown),
+        leak_checked_test(what_is_no_file_is_refused),
+        leak_checked_test(too_long_is_refused),
+        leak_checked_test(writing_can_fail),
+        leak_checked_test(reading_survives_failing_memory),
+        leak_checked_test(folders_are_made_with_parents),
+        leak_checked_test(paths_are_joined),
+        leak_checked_test(a_folder_is_listed_in_order),
+        leak_checked_test(listing_can_fail),
+        leak_checked_test(processors_are_those_allowed),
+        leak_checked_test(control_groups_are_honoured),
+        leak_checked_test(the_processor_has_a_name),
+        leak_checked_test(memory_is_measured),
+        leak_checked_test(pages_are_zero_and_aligned),
+        leak_checked_test(pages_can_fail),
+        leak_checked_test(the_first_signal_is_noted_the_second_ends),
     };
     return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
@@ -10,22 +11,6 @@
 #include "tandem/data.h"
 
 static char root[4096];
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
-}
-
 static int make_folder(void **state)
 {
     (void)state;
@@ -172,11 +157,11 @@ static void speed_is_measured(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(everything_is_counted, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(the_dump_is_what_evaluation_sees, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(options_are_checked, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(speed_is_measured, remember, nothing_leaks),
+        leak_checked_test(everything_is_counted),
+        leak_checked_test(the_dump_is_what_evaluation_sees),
+        leak_checked_test(options_are_checked),
+        leak_checked_test(survives_every_failing_allocation),
+        leak_checked_test(speed_is_measured),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
@@ -11,22 +12,6 @@
 #include "base/paths.h"
 #include "image/image.h"
 #include "tandem/data.h"
-
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
-}
 
 static void counts_are_exact(void **state)
 {
@@ -151,11 +136,11 @@ static void a_failure_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(counts_are_exact, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(bytes_depend_on_the_seed_alone, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(only_new_or_empty_folders, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(options_are_checked, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, remember, nothing_leaks),
+        leak_checked_test(counts_are_exact),
+        leak_checked_test(bytes_depend_on_the_seed_alone),
+        leak_checked_test(only_new_or_empty_folders),
+        leak_checked_test(options_are_checked),
+        leak_checked_test(a_failure_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,29 +5,12 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/paths.h"
 #include "tandem/data.h"
-
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    if (td_alloc_live() != live_before)
-        print_error("%lld blocks leak\n", (long long)(td_alloc_live() - live_before));
-    return td_alloc_live() != live_before;
-}
 
 /* files are not opened by td_dataset_open, so any text does */
 static void touch(const char *root, const char *name)
@@ -292,16 +275,16 @@ static void survives_every_failing_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(order_is_torchvisions, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(roots, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(bad_folders, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(links, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(odd_names, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(classes_are_numbered_as_wanted, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(single_files, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(backends_have_names, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(synthetic_needs_nothing, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember, nothing_leaks),
+        leak_checked_test(order_is_torchvisions),
+        leak_checked_test(roots),
+        leak_checked_test(bad_folders),
+        leak_checked_test(links),
+        leak_checked_test(odd_names),
+        leak_checked_test(classes_are_numbered_as_wanted),
+        leak_checked_test(single_files),
+        leak_checked_test(backends_have_names),
+        leak_checked_test(synthetic_needs_nothing),
+        leak_checked_test(survives_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

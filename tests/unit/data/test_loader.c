@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
@@ -15,24 +16,6 @@
 enum { S = 16, B = 4, ROW = 3 * S * S, CLASSES = 3, PER_CLASS = 7, N = CLASSES * PER_CLASS };
 
 static char good_root[4096], bad_root[4096];
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    if (td_alloc_live() != live_before)
-        print_error("%lld blocks leak\n", (long long)(td_alloc_live() - live_before));
-    return td_alloc_live() != live_before;
-}
-
 static int make_folders(void **state)
 {
     (void)state;
@@ -497,22 +480,20 @@ int main(void)
 {
     td_log_set_sink(hush, NULL); /* every bad picture is a warning */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(workers_change_nothing, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(resuming_changes_nothing, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(ranks_join_to_one, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(epochs_end_and_go_on, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(epochs_can_be_chosen, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(loaders_can_be_left_at_any_time, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(bad_pictures_are_replaced_in_training, remember,
-                                        nothing_leaks),
-        cmocka_unit_test_setup_teardown(bad_pictures_are_left_out_in_evaluation, remember,
-                                        nothing_leaks),
-        cmocka_unit_test_setup_teardown(a_batch_may_be_empty, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(the_cap_ends_the_run, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(nothing_but_bad_pictures, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(options_are_checked, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(no_allocation_once_warm, remember, nothing_leaks),
+        leak_checked_test(workers_change_nothing),
+        leak_checked_test(resuming_changes_nothing),
+        leak_checked_test(ranks_join_to_one),
+        leak_checked_test(epochs_end_and_go_on),
+        leak_checked_test(epochs_can_be_chosen),
+        leak_checked_test(loaders_can_be_left_at_any_time),
+        leak_checked_test(bad_pictures_are_replaced_in_training),
+        leak_checked_test(bad_pictures_are_left_out_in_evaluation),
+        leak_checked_test(a_batch_may_be_empty),
+        leak_checked_test(the_cap_ends_the_run),
+        leak_checked_test(nothing_but_bad_pictures),
+        leak_checked_test(options_are_checked),
+        leak_checked_test(survives_every_failing_allocation),
+        leak_checked_test(no_allocation_once_warm),
     };
     return cmocka_run_group_tests(tests, make_folders, NULL);
 }

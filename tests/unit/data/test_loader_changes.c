@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
@@ -16,22 +17,6 @@
 #include "transforms/augment.h"
 
 enum { CLASSES = 3, PER_CLASS = 8, N = CLASSES * PER_CLASS, BATCH = 4, LARGEST = 48 };
-
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
-}
 
 static td_dataset *open_set(const char *root)
 {
@@ -285,14 +270,12 @@ int main(void)
 {
     td_log_set_sink(hush, NULL); /* every bad picture is a warning */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sizes_follow_the_epochs, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(workers_change_nothing_whatever_the_rules, remember,
-                                        nothing_leaks),
-        cmocka_unit_test_setup_teardown(contradictions_are_refused, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(vanished_files_are_replaced_and_listed, remember,
-                                        nothing_leaks),
-        cmocka_unit_test_setup_teardown(a_vanished_folder_ends_the_run, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(a_pack_cut_off_in_use_is_no_crash, remember, nothing_leaks),
+        leak_checked_test(sizes_follow_the_epochs),
+        leak_checked_test(workers_change_nothing_whatever_the_rules),
+        leak_checked_test(contradictions_are_refused),
+        leak_checked_test(vanished_files_are_replaced_and_listed),
+        leak_checked_test(a_vanished_folder_ends_the_run),
+        leak_checked_test(a_pack_cut_off_in_use_is_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
@@ -13,24 +14,15 @@ enum { N = 11, C = 3, H = 4, W = 4, ROW = C * H * W };
 
 static float images[N * ROW];
 static int64_t labels[N];
-static int64_t live_before;
-
 static int remember(void **state)
 {
     (void)state;
-    live_before = td_alloc_live();
+    (void)td_test_leaks_begin(state);
     for (int i = 0; i < N * ROW; i++)
         images[i] = (float)i;
     for (int i = 0; i < N; i++)
         labels[i] = i % 5;
     return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
 }
 
 typedef struct {
@@ -252,12 +244,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(values_that_are_not_finite_are_named, remember,
-                                        nothing_leaks),
-        cmocka_unit_test_setup_teardown(rows_come_in_order, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(resuming_and_choosing_epochs, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(malformed_files, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(noise_is_one_fixed_batch, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember, nothing_leaks),
+                                        td_test_leaks_end),
+        cmocka_unit_test_setup_teardown(rows_come_in_order, remember, td_test_leaks_end),
+        cmocka_unit_test_setup_teardown(resuming_and_choosing_epochs, remember, td_test_leaks_end),
+        cmocka_unit_test_setup_teardown(malformed_files, remember, td_test_leaks_end),
+        cmocka_unit_test_setup_teardown(noise_is_one_fixed_batch, remember, td_test_leaks_end),
+        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember,
+                                        td_test_leaks_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,27 +8,12 @@
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/leaks.h"
 #include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/file_io.h"
 #include "transforms/augment.h"
-
-static int64_t live_before;
-
-static int remember(void **state)
-{
-    (void)state;
-    live_before = td_alloc_live();
-    return 0;
-}
-
-static int nothing_leaks(void **state)
-{
-    (void)state;
-    td_alloc_fail_at(0);
-    return td_alloc_live() != live_before;
-}
 
 /* --- crops ------------------------------------------------------------------------------------ */
 
@@ -369,14 +354,14 @@ int main(void)
         cmocka_unit_test(crops_are_distributed_as_torchvisions),
         cmocka_unit_test(thin_pictures_are_cropped_in_the_centre),
         cmocka_unit_test(sizes_are_torchvisions),
-        cmocka_unit_test_setup_teardown(training_rows_are_exact, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(scaled_decoding_is_close, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(about_half_are_flipped, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(evaluation_rows_are_exact, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(thin_pictures_need_little_memory, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(bad_files_are_errors, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(buffers_are_kept, remember, nothing_leaks),
-        cmocka_unit_test_setup_teardown(survives_every_failing_allocation, remember, nothing_leaks),
+        leak_checked_test(training_rows_are_exact),
+        leak_checked_test(scaled_decoding_is_close),
+        leak_checked_test(about_half_are_flipped),
+        leak_checked_test(evaluation_rows_are_exact),
+        leak_checked_test(thin_pictures_need_little_memory),
+        leak_checked_test(bad_files_are_errors),
+        leak_checked_test(buffers_are_kept),
+        leak_checked_test(survives_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
