@@ -19,11 +19,12 @@ typedef td_train_job job;
 
 static td_status name_classes(job *j)
 {
-    td_dataset *d = j->train_set;
+    td_dataset *d = j->data.train_set;
     int n = td_dataset_classes(d);
     td_model_opts *m = &j->o.model;
-    if (j->o.resume && j->n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
-        TD_TRY(td_dataset_use_classes(d, j->n_names, (const char *const *)j->names, false));
+    if (j->o.resume && j->start.n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
+        TD_TRY(td_dataset_use_classes(d, j->start.n_names, (const char *const *)j->start.names,
+                                      false));
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, n);
     if (n > m->num_classes)
@@ -37,16 +38,17 @@ static td_status open_validation(job *j)
     td_train_opts *o = &j->o;
     if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
         return TD_OK;
-    TD_TRY(td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(j), &j->val_set));
-    if (td_dataset_backend(j->val_set) == TD_DATA_FOLDER)
-        TD_TRY_MSG(td_dataset_use_classes(j->val_set, td_dataset_classes(j->train_set),
-                                          j->class_names, false),
+    TD_TRY(
+        td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set));
+    if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
+        TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
+                                          j->data.class_names, false),
                    "train and val differ");
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
-    lo.rank = j->rank;
-    lo.world = j->n_ranks;
-    return td_loader_new(j->val_set, &lo, &j->val_loader);
+    lo.rank = j->ranks.rank;
+    lo.world = j->ranks.n;
+    return td_loader_new(j->data.val_set, &lo, &j->data.val_loader);
 }
 
 /* a graph of the user's own: labels that are numbers count as its outputs, folders as classes */
@@ -57,13 +59,13 @@ static td_status choose_classes(job *j)
         return TD_OK;
     TD_TRY(td_model_resolve(&own));
     m->num_classes = own.num_classes;
-    if (!j->train_set || td_dataset_backend(j->train_set) != TD_DATA_FOLDER)
+    if (!j->data.train_set || td_dataset_backend(j->data.train_set) != TD_DATA_FOLDER)
         return TD_OK;
-    m->num_classes = td_dataset_classes(j->train_set);
+    m->num_classes = td_dataset_classes(j->data.train_set);
     if (m->num_classes != own.num_classes)
         td_log(TD_LOG_INFO, "train",
                "the network was written for %d classes, its last layer gets the %d of '%s'",
-               own.num_classes, m->num_classes, td_dataset_root(j->train_set));
+               own.num_classes, m->num_classes, td_dataset_root(j->data.train_set));
     return TD_OK;
 }
 
@@ -73,8 +75,8 @@ static td_status open_train_set(job *j)
     const int backend = o->input.data_backend;
     if (backend == TD_DATA_SYNTHETIC || backend == TD_DATA_TENSORS)
         TD_TRY(choose_classes(j));
-    TD_TRY(
-        td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
+    TD_TRY(td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j),
+                         &j->data.train_set));
     return choose_classes(j);
 }
 
@@ -82,11 +84,11 @@ static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
     TD_TRY(open_train_set(j));
-    TD_TRY(td_settle_image_size(j->train_set, &o->model));
+    TD_TRY(td_settle_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
     td_train_loader_opts(j, &lo);
-    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
+    TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
 }
 
@@ -108,9 +110,9 @@ static td_judge_opts judge_opts(const job *j)
                             .max_batches = o->prof > 0 ? o->prof : -1,
                             .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
                             .amp = &o->amp,
-                            .comm = j->comm,
+                            .comm = j->ranks.comm,
                             .skip_passes = o->skip_passes,
-                            .report = j->report,
+                            .report = j->log.report,
                             .print_freq = o->print_freq,
                             .step = { j->s.epoch, j->s.iteration } };
 }
@@ -121,15 +123,15 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     td_judge_opts jo = judge_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
     jo.progress = td_train_progress_validation(j, prefix, what);
-    jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->outcomes;
-    if (!j->judge)
-        TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->judge));
-    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->judge)));
-    TD_TRY(td_loader_start_epoch(j->val_loader, 0));
-    TD_TRY(td_judge_run(j->judge, j->val_loader, &jo, v));
+    jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->eval.outcomes;
+    if (!j->eval.judge)
+        TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->eval.judge));
+    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->eval.judge)));
+    TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
+    TD_TRY(td_judge_run(j->eval.judge, j->data.val_loader, &jo, v));
     if (*prefix)
         return TD_OK;
-    j->outcomes_epoch = j->s.epoch;
+    j->eval.outcomes_epoch = j->s.epoch;
     j->s.last = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
     j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
@@ -145,7 +147,7 @@ static void say(const job *j, char *out, size_t n)
 
 static td_status require(const job *j, const char *rule)
 {
-    const td_scores s = { .n = td_dataset_count(j->val_set),
+    const td_scores s = { .n = td_dataset_count(j->data.val_set),
                           .top1 = j->s.last,
                           .topk = j->s.last_second,
                           .loss = j->s.last_val_loss };

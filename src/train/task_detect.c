@@ -25,24 +25,25 @@ typedef td_train_job job;
 
 static td_status name_classes(job *j)
 {
-    td_dataset *d = j->train_set;
+    td_dataset *d = j->data.train_set;
     td_model_opts *m = &j->o.model;
     const int n = td_dataset_classes(d);
-    if (j->o.resume && j->n_names)
-        TD_TRY(td_boxes_use_classes(d, j->n_names, (const char *const *)j->names, false));
+    if (j->o.resume && j->start.n_names)
+        TD_TRY(
+            td_boxes_use_classes(d, j->start.n_names, (const char *const *)j->start.names, false));
     if (!m->num_classes)
         m->num_classes = n;
     if (n > m->num_classes)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
                         m->num_classes);
     TD_TRY(td_train_list_classes(j));
-    return td_boxes_categories(d, &j->categories);
+    return td_boxes_categories(d, &j->data.categories);
 }
 
 /* a class that no picture shows is never found; where there is no box at all, nothing is */
 static td_status warn_of_unseen(const job *j)
 {
-    const td_dataset *ds = j->train_set;
+    const td_dataset *ds = j->data.train_set;
     const int n_classes = td_dataset_classes(ds);
     int n, n_unseen = 0;
     td_text list = { 0 };
@@ -56,7 +57,7 @@ static td_status warn_of_unseen(const job *j)
     }
     for (int label = 1; label <= n_classes; label++)
         if (!is_seen[label] && td_dataset_category(ds, label) >= 0 && n_unseen++ < 3)
-            td_text_add(&list, "%s'%s'", list.len ? ", " : "", j->class_names[label - 1]);
+            td_text_add(&list, "%s'%s'", list.len ? ", " : "", j->data.class_names[label - 1]);
     td_free(is_seen);
     if (n_unseen)
         td_log(TD_LOG_WARN, "train", "'%s' has no box of %s%s: %s", td_dataset_root(ds),
@@ -74,32 +75,33 @@ static td_status open_validation(job *j)
         in.data_backend == TD_DATA_SYNTHETIC)
         return TD_OK;
     in.annotations = in.val_annotations;
-    TD_TRY(td_boxes_open(&in, "val", &o->model, 0, &j->val_set));
-    TD_TRY_MSG(
-        td_boxes_use_classes(j->val_set, td_dataset_classes(j->train_set), j->class_names, true),
-        "train and val differ");
+    TD_TRY(td_boxes_open(&in, "val", &o->model, 0, &j->data.val_set));
+    TD_TRY_MSG(td_boxes_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
+                                    j->data.class_names, true),
+               "train and val differ");
     td_loader_opts lo = td_boxes_loader_opts(&in, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
-    lo.rank = j->rank;
-    lo.world = j->n_ranks;
-    j->class_ap = td_alloc((size_t)td_dataset_classes(j->train_set) + 1, sizeof *j->class_ap);
-    if (!j->class_ap)
+    lo.rank = j->ranks.rank;
+    lo.world = j->ranks.n;
+    j->eval.class_ap =
+        td_alloc((size_t)td_dataset_classes(j->data.train_set) + 1, sizeof *j->eval.class_ap);
+    if (!j->eval.class_ap)
         return TD_ENOMEM;
-    return td_loader_new(j->val_set, &lo, &j->val_loader);
+    return td_loader_new(j->data.val_set, &lo, &j->data.val_loader);
 }
 
 static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
-    TD_TRY(
-        td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(j), &j->train_set));
-    TD_TRY(td_settle_image_size(j->train_set, &o->model));
+    TD_TRY(td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(j),
+                         &j->data.train_set));
+    TD_TRY(td_settle_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
-    if (td_dataset_backend(j->train_set) == TD_DATA_FOLDER)
+    if (td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER)
         TD_TRY(warn_of_unseen(j));
     td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch_size);
     td_train_loader_opts(j, &lo);
-    TD_TRY(td_loader_new(j->train_set, &lo, &j->train_loader));
+    TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
 }
 
@@ -110,10 +112,11 @@ static td_status bind(job *j, const td_batch *b)
     const size_t n = (size_t)b->n * (size_t)b->n_anchors;
     int64_t positives = 0;
     if (!b->anchor_labels || !b->anchor_targets)
-        return td_error(TD_EFORMAT, "'%s' has no boxes to learn", td_dataset_root(j->train_set));
+        return td_error(TD_EFORMAT, "'%s' has no boxes to learn",
+                        td_dataset_root(j->data.train_set));
     for (size_t i = 0; i < n; i++)
         positives += b->anchor_labels[i] > 0;
-    j->positives = (double)positives / b->n;
+    j->log.positives = (double)positives / b->n;
     TD_TRY(td_program_bind(j->program, "images", b->images));
     TD_TRY(td_program_bind(j->program, "labels", b->anchor_labels));
     return td_program_bind(j->program, "targets", b->anchor_targets);
@@ -129,7 +132,7 @@ static void note_step(const job *j, td_step_facts *f)
 {
     f->parts[TD_PART_CLASS] = output(j, "loss_class");
     f->parts[TD_PART_BOX] = output(j, "loss_box");
-    f->parts[TD_PART_POSITIVES] = j->positives;
+    f->parts[TD_PART_POSITIVES] = j->log.positives;
 }
 
 /* --- validation ------------------------------------------------------------------------------- */
@@ -137,14 +140,14 @@ static void note_step(const job *j, td_step_facts *f)
 /* each class's AP; on ranks but 0 none, which report nothing */
 static void note_classes(job *j)
 {
-    const td_coco_metrics *m = td_detect_judge_metrics(j->detect_judge);
-    for (int label = 1; label <= td_dataset_classes(j->train_set); label++) {
-        const bool is_judged = label <= td_dataset_classes(j->val_set);
-        const int64_t category = is_judged ? td_dataset_category(j->val_set, label) : -1;
-        j->class_ap[label - 1] = -1;
+    const td_coco_metrics *m = td_detect_judge_metrics(j->eval.detect_judge);
+    for (int label = 1; label <= td_dataset_classes(j->data.train_set); label++) {
+        const bool is_judged = label <= td_dataset_classes(j->data.val_set);
+        const int64_t category = is_judged ? td_dataset_category(j->data.val_set, label) : -1;
+        j->eval.class_ap[label - 1] = -1;
         for (size_t i = 0; category >= 0 && i < m->n_classes; i++)
             if (m->classes[i].category == category)
-                j->class_ap[label - 1] = m->classes[i].ap;
+                j->eval.class_ap[label - 1] = m->classes[i].ap;
     }
 }
 
@@ -156,21 +159,21 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
                                       .max_batches = o->prof > 0 ? o->prof : -1,
                                       .boxes = &o->boxes,
                                       .amp = &o->amp,
-                                      .comm = j->comm,
+                                      .comm = j->ranks.comm,
                                       .skip_passes = o->skip_passes,
-                                      .report = j->report,
+                                      .report = j->log.report,
                                       .prefix = *prefix ? "val_ema" : "val",
                                       .print_freq = o->print_freq,
                                       .step = { j->s.epoch, j->s.iteration },
                                       .progress = td_train_progress_validation(j, prefix, what) };
-    if (!j->detect_judge)
-        TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->detect_judge));
-    TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->detect_judge)));
-    TD_TRY(td_loader_start_epoch(j->val_loader, 0));
-    TD_TRY(td_detect_judge_run(j->detect_judge, j->val_set, j->val_loader, &jo, v));
+    if (!j->eval.detect_judge)
+        TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->eval.detect_judge));
+    TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->eval.detect_judge)));
+    TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
+    TD_TRY(td_detect_judge_run(j->eval.detect_judge, j->data.val_set, j->data.val_loader, &jo, v));
     if (*prefix)
         return TD_OK;
-    memcpy(j->boxes, v->boxes, sizeof j->boxes);
+    memcpy(j->eval.boxes, v->boxes, sizeof j->eval.boxes);
     note_classes(j);
     j->s.last = v->boxes[TD_BOX_AP];
     j->s.last_second = v->boxes[TD_BOX_AP50];
@@ -179,13 +182,13 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
 
 static void say(const job *j, char *out, size_t n)
 {
-    snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", j->boxes[TD_BOX_AP],
-             j->boxes[TD_BOX_AP50], j->boxes[TD_BOX_AP75], j->boxes[TD_BOX_AR100]);
+    snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", j->eval.boxes[TD_BOX_AP],
+             j->eval.boxes[TD_BOX_AP50], j->eval.boxes[TD_BOX_AP75], j->eval.boxes[TD_BOX_AR100]);
 }
 
 static td_status require(const job *j, const char *rule)
 {
-    return td_boxes_require(rule, j->boxes);
+    return td_boxes_require(rule, j->eval.boxes);
 }
 
 static td_status check(const td_train_opts *o)
@@ -207,9 +210,9 @@ static td_status check(const td_train_opts *o)
 
 static void release(job *j)
 {
-    td_detect_judge_free(j->detect_judge);
-    td_free(j->class_ap);
-    td_free(j->categories);
+    td_detect_judge_free(j->eval.detect_judge);
+    td_free(j->eval.class_ap);
+    td_free(j->data.categories);
 }
 
 const td_task td_task_detect = { .metric = "AP",

@@ -62,8 +62,8 @@ static td_status skips_failed(job *j)
         TD_ENUMERIC,
         "epoch %lld, iteration %lld: %lld steps in a row were skipped, the last at loss "
         "scale %g, where %s is the first that is not finite; nothing of them was saved",
-        (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->in_row, (double)j->scale,
-        *where ? where : "nothing");
+        (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->in_row,
+        (double)j->inputs.scale, *where ? where : "nothing");
 }
 
 /* the step that is over at iteration j->s.iteration changed nothing: say so, and count */
@@ -81,7 +81,7 @@ static td_status after_skip(job *j)
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld: gradients overflow at loss scale %g, step skipped; the "
                "next one has %g",
-               epoch, iteration, (double)j->scale, s->scale);
+               epoch, iteration, (double)j->inputs.scale, s->scale);
     return TD_OK;
 }
 
@@ -103,13 +103,14 @@ static bool was_finite(const job *j)
 /* the last batch of an optimiser step? */
 static bool is_last_batch(const job *j)
 {
-    return j->s.step.done + 1 == j->acc;
+    return j->s.step.done + 1 == j->plan.acc;
 }
 
 /* of the averages after this batch: mu, but less at the beginning */
 static double ema_factor(const job *j)
 {
-    const double t = (double)(j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration);
+    const double t =
+        (double)(j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration);
     const double ramp = (1 + t) / (10 + t);
     return j->o.use_ema < ramp ? j->o.use_ema : ramp;
 }
@@ -118,21 +119,21 @@ static double ema_factor(const job *j)
 static td_status set_scalars(job *j)
 {
     const double m = ema_factor(j), before = j->s.step.ema_before;
-    j->scale = td_scaler_scale(&j->s.scaler);
-    j->inverse = td_scaler_inverse(&j->s.scaler);
-    if (j->acc * j->n_ranks > 1)
-        j->inverse /= (float)(j->acc * j->n_ranks);
-    j->update = is_last_batch(j) ? 1 : 0;
-    j->ema[0] = (float)m;
-    j->ema[1] = (float)(1 - m);
-    j->ema[2] = (float)before;
-    j->ema[3] = (float)(1 - before);
-    if (j->mixup.batch == 0)
+    j->inputs.scale = td_scaler_scale(&j->s.scaler);
+    j->inputs.inverse = td_scaler_inverse(&j->s.scaler);
+    if (j->plan.acc * j->ranks.n > 1)
+        j->inputs.inverse /= (float)(j->plan.acc * j->ranks.n);
+    j->inputs.update = is_last_batch(j) ? 1 : 0;
+    j->inputs.ema[0] = (float)m;
+    j->inputs.ema[1] = (float)(1 - m);
+    j->inputs.ema[2] = (float)before;
+    j->inputs.ema[3] = (float)(1 - before);
+    if (j->data.mixup.batch == 0)
         return TD_OK;
     /* a batch of its own for every rank, as one rank has that accumulates them */
-    const int64_t batch = j->s.iteration * j->n_ranks + j->rank;
-    return td_mixup_draw(&j->mixup, j->s.epoch, batch,
-                         j->s.epoch * td_loader_batches(j->train_loader) * j->n_ranks + batch);
+    const int64_t batch = j->s.iteration * j->ranks.n + j->ranks.rank;
+    return td_mixup_draw(&j->data.mixup, j->s.epoch, batch,
+                         j->s.epoch * td_loader_batches(j->data.train_loader) * j->ranks.n + batch);
 }
 
 /*
@@ -145,23 +146,23 @@ static void count_step(job *j, const batch_step *b)
     const bool is_sure = j->s.scaler.kind == TD_SCALER_NONE;
     st->ema_before *= ema_factor(j);
     j->s.iteration++;
-    j->run_batches++;
-    j->epoch_batches++;
-    j->data_s += b->data_s;
-    j->compute_s += b->compute_s;
+    j->run.batches++;
+    j->run.epoch_batches++;
+    j->run.data_s += b->data_s;
+    j->run.compute_s += b->compute_s;
     st->done++;
     st->in_epoch++;
     st->loss_sum += b->loss;
-    j->s.batches_tracked += is_sure ? 1 : b->is_last && !b->is_skipped ? j->acc : 0;
+    j->s.batches_tracked += is_sure ? 1 : b->is_last && !b->is_skipped ? j->plan.acc : 0;
     if (!b->is_last)
         return;
     if (b->is_skipped) {
         j->s.epoch_skipped += st->in_epoch;
-        j->run_skipped++;
+        j->run.skipped++;
     } else {
         j->s.steps++;
         j->s.loss_sum += st->loss_sum;
-        j->run_steps++;
+        j->run.steps++;
     }
     *st = (td_step_state){ .of = st->of, .ema_before = 1 };
 }
@@ -169,9 +170,9 @@ static void count_step(job *j, const batch_step *b)
 /* the batch and the scalars to the program's inputs */
 static td_status bind(job *j, const td_batch *batch)
 {
-    if (batch->height != j->size || batch->width != j->size)
+    if (batch->height != j->compiled.size || batch->width != j->compiled.size)
         return td_error(TD_ESHAPE, "a batch of %d x %d, the program is for %d x %d", batch->width,
-                        batch->height, j->size, j->size);
+                        batch->height, j->compiled.size, j->compiled.size);
     TD_TRY(set_scalars(j));
     return j->task->bind(j, batch);
 }
@@ -179,16 +180,16 @@ static td_status bind(job *j, const td_batch *batch)
 /* the number of this batch in the run, from 1 */
 static int64_t batch_number(const job *j)
 {
-    return j->run_batches + 1;
+    return j->run.batches + 1;
 }
 
 static td_status run_program(job *j)
 {
     const td_amp_place place = { batch_number(j), j->s.epoch, j->s.iteration + 1,
-                                 (double)j->scale };
-    td_amp_stats_begin(j->amp_stats, j->program, &place);
+                                 (double)j->inputs.scale };
+    td_amp_stats_begin(j->observers.amp_stats, j->program, &place);
     const td_status st = td_program_run(j->program);
-    return td_amp_stats_end(j->amp_stats, j->program, st);
+    return td_amp_stats_end(j->observers.amp_stats, j->program, st);
 }
 
 /* what the program computed: the loss of all ranks, and whether it applied the step */
@@ -207,16 +208,16 @@ static td_status read_result(job *j, batch_step *b)
 /* --prof, --trace and --train-logits, of the run that has ended */
 static td_status observe(job *j, const td_batch *batch, const batch_step *b)
 {
-    td_profile_step(j->profile, b->data_s);
-    td_trace_step(j->trace, &(td_trace_place){ .step = batch_number(j),
-                                               .epoch = j->s.epoch,
-                                               .iteration = j->s.iteration + 1,
-                                               .begin_ns = b->begin_ns,
-                                               .end_ns = td_now_ns(),
-                                               .wait_ns = (int64_t)(b->data_s * 1e9),
-                                               .decode_s = batch->decode_s,
-                                               .loss = b->loss });
-    return j->run_batches == 0 && j->o.train_logits ? write_train_logits(j) : TD_OK;
+    td_profile_step(j->observers.profile, b->data_s);
+    td_trace_step(j->observers.trace, &(td_trace_place){ .step = batch_number(j),
+                                                         .epoch = j->s.epoch,
+                                                         .iteration = j->s.iteration + 1,
+                                                         .begin_ns = b->begin_ns,
+                                                         .end_ns = td_now_ns(),
+                                                         .wait_ns = (int64_t)(b->data_s * 1e9),
+                                                         .decode_s = batch->decode_s,
+                                                         .loss = b->loss });
+    return j->run.batches == 0 && j->o.train_logits ? write_train_logits(j) : TD_OK;
 }
 
 static td_status log_step(job *j, const batch_step *b)
@@ -245,11 +246,11 @@ static bool wants_to_stop(job *j)
 {
     if (td_train_may_stop(j)) {
         j->out->was_stopped = true;
-        j->is_over = true;
+        j->run.is_over = true;
     }
-    if (j->o.run_iters >= 0 && j->run_steps >= j->o.run_iters)
-        j->is_over = true;
-    return j->is_over;
+    if (j->o.run_iters >= 0 && j->run.steps >= j->o.run_iters)
+        j->run.is_over = true;
+    return j->run.is_over;
 }
 
 static td_status train_batches(job *j, bool *is_whole)
@@ -263,7 +264,7 @@ static td_status train_batches(job *j, bool *is_whole)
             break;
         }
         int64_t t0 = td_now_ns();
-        td_status st = td_loader_next(j->train_loader, &b);
+        td_status st = td_loader_next(j->data.train_loader, &b);
         if (st == TD_EEND) {
             *is_whole = true;
             break;
@@ -271,7 +272,8 @@ static td_status train_batches(job *j, bool *is_whole)
         TD_TRY(st);
         td_train_set_rate(j);
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
-        td_progress_step(&j->progress, j->epoch_batches, j->epoch_batches * j->o.batch_size);
+        td_progress_step(&j->log.progress, j->run.epoch_batches,
+                         j->run.epoch_batches * j->o.batch_size);
         if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
             TD_TRY(td_train_save(j));
     }
@@ -282,12 +284,12 @@ static td_status train_epoch(job *j, bool *is_whole)
 {
     TD_TRY(td_train_program_fit(j));
     td_train_set_rate(j);
-    j->data_s = j->compute_s = 0;
-    j->epoch_batches = 0;
+    j->run.data_s = j->run.compute_s = 0;
+    j->run.epoch_batches = 0;
     *is_whole = false;
     td_train_progress_begin(j);
     const td_status st = train_batches(j, is_whole);
-    td_progress_end(&j->progress);
+    td_progress_end(&j->log.progress);
     return st;
 }
 
@@ -296,7 +298,7 @@ static td_status judge(job *j, const char *prefix, td_verdict *v)
     const int64_t begin_ns = td_now_ns();
     TD_TRY(j->task->judge(j, prefix, v));
     TD_TRY(td_train_share_stop(j, &v->was_stopped));
-    td_trace_span(j->trace, *prefix ? "validate the averages" : "validate", begin_ns);
+    td_trace_span(j->observers.trace, *prefix ? "validate the averages" : "validate", begin_ns);
     return TD_OK;
 }
 
@@ -347,7 +349,7 @@ static td_status validate(job *j, validation *v)
     if (v->has_averages)
         warn_nonfinite(j->s.epoch, " of the averages", &v->averages);
     v->is_best = !v->trained.counts.n_nonfinite && j->s.last > j->s.best;
-    j->epochs_without_best = v->is_best ? 0 : j->epochs_without_best + 1;
+    j->eval.epochs_without_best = v->is_best ? 0 : j->eval.epochs_without_best + 1;
     return TD_OK;
 }
 
@@ -389,11 +391,11 @@ static td_status end_epoch(job *j)
     const int64_t epoch = j->s.epoch;
     validation v = { .is_due = td_train_is_due(j) };
     TD_TRY(sum_epoch(j));
-    const int64_t n_skipped = (j->s.epoch_skipped + j->acc - 1) / j->acc;
+    const int64_t n_skipped = (j->s.epoch_skipped + j->plan.acc - 1) / j->plan.acc;
     if (v.is_due)
         TD_TRY(validate(j, &v));
     if (v.trained.was_stopped) { /* validate again after resuming: this epoch is not over */
-        j->is_over = j->out->was_stopped = true;
+        j->run.is_over = j->out->was_stopped = true;
         return td_train_save(j);
     }
     TD_TRY(td_train_share_bad(j));
@@ -401,29 +403,31 @@ static td_status end_epoch(job *j)
     TD_TRY(td_train_report_epoch(j, v.is_due ? &v.trained : NULL,
                                  v.has_averages ? &v.averages : NULL, n_skipped));
     TD_TRY(save_epoch(j, epoch, v.is_best));
-    return td_loader_start_epoch(j->train_loader, j->s.epoch);
+    return td_loader_start_epoch(j->data.train_loader, j->s.epoch);
 }
 
 static bool runs_out(job *j)
 {
     const td_train_opts *o = &j->o;
-    if (o->early_stopping_patience > 0 && j->epochs_without_best >= o->early_stopping_patience) {
+    if (o->early_stopping_patience > 0 &&
+        j->eval.epochs_without_best >= o->early_stopping_patience) {
         td_log(TD_LOG_INFO, "train", "no new best for %d epochs: stopping early",
                o->early_stopping_patience);
         return true;
     }
-    return j->is_over || j->s.epoch >= o->epochs ||
-           (o->run_epochs >= 0 && j->run_epochs >= o->run_epochs);
+    return j->run.is_over || j->s.epoch >= o->epochs ||
+           (o->run_epochs >= 0 && j->run.epochs >= o->run_epochs);
 }
 
 /* a step limit or a signal inside the epoch: keep the place */
 static td_status leave_epoch(job *j)
 {
-    const double seconds = j->data_s + j->compute_s;
+    const double seconds = j->run.data_s + j->run.compute_s;
     if (j->s.iteration) /* else that of the epoch before */
         j->s.last_train_loss = mean_loss(&j->s);
     if (seconds > 0)
-        j->out->images_per_s = (double)j->epoch_batches * j->o.batch_size * j->n_ranks / seconds;
+        j->out->images_per_s =
+            (double)j->run.epoch_batches * j->o.batch_size * j->ranks.n / seconds;
     return td_train_save(j);
 }
 
@@ -435,7 +439,7 @@ static td_status run_epochs(job *j)
         if (!is_whole)
             return leave_epoch(j);
         TD_TRY(end_epoch(j));
-        j->run_epochs++;
+        j->run.epochs++;
     }
     return TD_OK;
 }
@@ -444,12 +448,12 @@ static td_status run_epochs(job *j)
 static td_status run_and_list(job *j)
 {
     td_status st = run_epochs(j);
-    if (j->rank > 0)
+    if (j->ranks.rank > 0)
         return st;
     if (st == TD_OK)
-        return td_bad_list_write(&j->bad, j->train_loader, j->val_loader);
+        return td_bad_list_write(&j->files.bad, j->data.train_loader, j->data.val_loader);
     char *message = td_copy_text(td_error_message());
-    if (td_bad_list_write(&j->bad, j->train_loader, j->val_loader) != TD_OK)
+    if (td_bad_list_write(&j->files.bad, j->data.train_loader, j->data.val_loader) != TD_OK)
         td_log(TD_LOG_WARN, "train", "%s", td_error_message());
     st = td_error_set(st, message ? message : td_status_text(st));
     td_free(message);
@@ -461,17 +465,17 @@ static td_status show_profile(job *j)
 {
     double bound_s;
     td_text out = { 0 };
-    if (!j->profile)
+    if (!j->observers.profile)
         return TD_OK;
-    if (td_profile_steps(j->profile) > 0 && !j->out->was_stopped) {
-        td_status st = td_profile_bound(j->program, j->profile, &bound_s);
+    if (td_profile_steps(j->observers.profile) > 0 && !j->out->was_stopped) {
+        td_status st = td_profile_bound(j->program, j->observers.profile, &bound_s);
         if (st != TD_OK && st != TD_ESTOPPED)
             return st;
     }
     if (j->o.json)
-        td_profile_json(j->profile, &out);
+        td_profile_json(j->observers.profile, &out);
     else
-        td_profile_text(j->profile, &out);
+        td_profile_text(j->observers.profile, &out);
     return td_text_take(&out, TD_OK, &j->out->profile);
 }
 
@@ -481,17 +485,17 @@ static td_status show_profile(job *j)
  */
 static td_status check_skips(const job *j)
 {
-    const long long skipped = j->run_skipped, of = skipped + j->run_steps;
+    const long long skipped = j->run.skipped, of = skipped + j->run.steps;
     if (skipped > 0 && skipped == of && !j->out->was_stopped)
         return td_error(TD_EARG,
                         "every one of %lld steps was skipped: at loss scale %g nothing is "
                         "finite",
-                        skipped, (double)j->scale);
+                        skipped, (double)j->inputs.scale);
     if (10 * (of - skipped) < of && !j->out->was_stopped)
         return td_error(TD_ENUMERIC,
                         "loss scaling skipped %lld of %lld steps, the last loss scale is %g: fewer "
                         "than one step in ten was applied",
-                        skipped, of, (double)j->scale);
+                        skipped, of, (double)j->inputs.scale);
     if (4 * skipped > of)
         td_log(TD_LOG_WARN, "train", "loss scaling skipped %lld of %lld steps of this run", skipped,
                of);
@@ -509,7 +513,7 @@ static void fill_result(const job *j, td_train_result *out)
     out->val_loss = j->s.last_val_loss;
     out->detects = j->s.detects;
     if (j->s.detects) {
-        memcpy(out->boxes, j->boxes, sizeof j->boxes);
+        memcpy(out->boxes, j->eval.boxes, sizeof j->eval.boxes);
         out->best_ap = j->s.best;
     } else {
         out->top1 = j->s.last;
@@ -548,10 +552,10 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(run_and_list(&j));
     TD_OUT(finish(&j));
 out:
-    st = td_trace_close(j.trace, st);
-    td_part(j.comm, st == TD_EREQUIRED ? TD_OK : st);
-    td_status closed = td_report_close(j.report);
-    td_status stats_closed = td_amp_stats_close(j.amp_stats);
+    st = td_trace_close(j.observers.trace, st);
+    td_part(j.ranks.comm, st == TD_EREQUIRED ? TD_OK : st);
+    td_status closed = td_report_close(j.log.report);
+    td_status stats_closed = td_amp_stats_close(j.observers.amp_stats);
     td_train_release(&j);
     st = st != TD_OK ? st : closed != TD_OK ? closed : stats_closed;
     if (st != TD_OK && st != TD_EREQUIRED) {

@@ -9,17 +9,17 @@ int64_t td_train_synthetic_images(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
-    return batches * o->batch_size * j->n_ranks;
+    return batches * o->batch_size * j->ranks.n;
 }
 
 td_status td_train_list_classes(td_train_job *j)
 {
-    const int n = td_dataset_classes(j->train_set);
-    j->class_names = td_alloc((size_t)n + 1, sizeof *j->class_names);
-    if (!j->class_names)
+    const int n = td_dataset_classes(j->data.train_set);
+    j->data.class_names = td_alloc((size_t)n + 1, sizeof *j->data.class_names);
+    if (!j->data.class_names)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        j->class_names[i] = td_dataset_class_name(j->train_set, i);
+        j->data.class_names[i] = td_dataset_class_name(j->data.train_set, i);
     return TD_OK;
 }
 
@@ -28,8 +28,8 @@ void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
     const td_train_opts *o = &j->o;
     lo->is_training = true;
     lo->seed = j->s.seed;
-    lo->rank = j->rank;
-    lo->world = j->n_ranks;
+    lo->rank = j->ranks.rank;
+    lo->world = j->ranks.n;
     lo->image_sizes = o->image_size_schedule;
     lo->start_epoch = j->s.epoch;
     lo->start_batch = j->s.iteration;

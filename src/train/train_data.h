@@ -9,7 +9,7 @@
 /** Images of a synthetic data set: as many as the run reads. */
 int64_t td_train_synthetic_images(const td_train_job *j);
 
-/** j->class_names: those of j->train_set.  TD_ENOMEM. */
+/** j->data.class_names: those of j->data.train_set.  TD_ENOMEM. */
 td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
 
 /** Options of the training data's loader that td_loader_opts_of leaves out: order, seed, place. */

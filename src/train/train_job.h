@@ -51,73 +51,129 @@ enum {
 struct td_task;
 typedef struct td_task td_task; /* train/task.h */
 
+/* What the job starts from: train_start.c. */
 typedef struct {
-    td_train_opts o; /* a copy; model and seed are completed */
-    const td_task *task;
-    td_run_state s;
-    td_tensors *start;    /* checkpoint or weights to begin with */
-    td_tracked tracked;   /* batches that norms have seen */
-    bool is_arch_of_file; /* weights to begin with said which network they are of */
-    bool has_seed;        /* the checkpoint to go on from has one, in `s` */
+    td_tensors *tensors;   /* of the file; NULL once they are loaded */
+    bool is_arch_of_file;  /* the file named the network, not --arch */
+    bool has_seed;         /* the checkpoint has one */
+    bool is_seed_of_clock; /* neither the checkpoint nor --seed has one */
+    uint64_t resumed_seed; /* the checkpoint's; --seed may name another */
+    char *frozen_then;     /* --freeze of the run that is resumed; NULL: none */
+    int n_names;
+    char **names; /* [n_names] classes in the file */
+} td_train_start;
+
+/* Data sets and loaders: the task's open_data. */
+typedef struct {
     td_dataset *train_set, *val_set;
     td_loader *train_loader, *val_loader;
-    td_device *dev;
-    td_program *program;
-    td_sizes sizes;     /* of training pictures by epoch; n 0: one size */
-    int size;           /* that `program` is for */
-    int64_t step_limit; /* bytes that a program may take; 0: no limit */
+    const char **class_names; /* [classes of train_set], lent by it */
+    int64_t *categories;      /* [classes] of a detector: their ids */
+    td_sizes sizes;           /* of training images by epoch; n 0: one size */
+    td_mixup mixup;           /* batch 0: none */
+} td_train_data;
+
+/* Length and learning rate: train_rate.c. */
+typedef struct {
+    td_lr_steps by_step;   /* the detectors' rules of the learning rate */
+    double lr_exact;       /* of the next step */
+    int64_t planned_steps; /* where the training ends inside an epoch; 0: at an epoch's end */
+    int64_t acc;           /* batches of an optimizer step */
+    bool asks_environment; /* for loss scaling, where no option decides about it */
+} td_train_schedule;
+
+/* The compiled step: train_program.c. */
+typedef struct {
+    int size;               /* of its images */
+    int64_t step_limit;     /* bytes that a program may take; 0: no limit */
+    td_decay_groups groups; /* which weights are decayed */
+    td_freeze_counts frozen;
+} td_train_compiled;
+
+/* Scalar inputs, bound to the program. */
+typedef struct {
+    float lr;
+    float scale, inverse; /* of the loss */
+    float update;         /* 1 on the last batch of an optimizer step, else 0 */
+    float ema[4];         /* ema_keep, ema_share, ema_before, ema_rest */
+} td_train_inputs;
+
+/* Validation: the task's judge. */
+typedef struct {
     td_judge *judge;
     struct td_detect_judge *detect_judge; /* of a detector */
-    int64_t *categories;                  /* of a detector: ids of its classes */
     double boxes[TD_BOX_METRICS];         /* of its last validation */
     double *class_ap;                     /* likewise, [classes]; -1: none; NULL: no detector */
     td_shares outcomes;                   /* of a classifier's last validation, on rank 0 ... */
     int64_t outcomes_epoch;               /* ... and its epoch */
-    double positives;                     /* anchors with an object, a picture of this batch */
+    int64_t epochs_without_best;
+} td_train_evaluation;
+
+/* Log lines and records: train_report.c. */
+typedef struct {
     td_report *report;
-    td_run_sums sums; /* what is reported */
+    td_run_sums sums;
     td_progress progress;
     char progress_what[64];
+    double positives; /* anchors with an object, per image of this batch */
+} td_train_log;
+
+/* Observers of the program's runs; each may be NULL. */
+typedef struct {
     td_amp_stats *amp_stats;
-    td_profile *profile; /* NULL without --prof */
-    td_trace *trace;     /* NULL without --trace */
+    td_profile *profile; /* --prof */
+    td_trace *trace;
+} td_train_observers;
+
+/* The workspace and what goes there: workspace.c. */
+typedef struct {
     td_lock *lock;
-    char *folder;          /* the workspace */
-    uint64_t resumed_seed; /* the checkpoint's; --seed may name another */
-    bool is_seed_of_clock;
+    char *folder;
     bool is_folder_fresh; /* it is this run's own runs/ARCH-N */
     bool may_overwrite;   /* files of another run in it */
     char *path[TD_PATHS];
     td_bad_list bad;
-    char *graph_text; /* of a checkpoint's own network */
-    td_text config;
-    int n_names;
-    char **names;             /* of the file we began with */
-    const char **class_names; /* of the data set, lent */
-    td_lr_steps by_step;      /* what the detectors' rules of the learning rate go by */
-    double lr_exact;          /* of this epoch */
-    float lr;                 /* the same, bound to the program */
-    float scale, inverse;     /* of the loss in the step that runs, bound too */
-    int64_t acc;              /* batches of an optimiser step */
-    float update;             /* bound: 1 on the last of them */
-    float ema[4];             /* bound: ema_keep, ema_share, ema_before, ema_rest */
-    td_mixup mixup;           /* batch 0: none */
-    td_decay_groups groups;   /* which weights are decayed */
-    char *frozen_then;        /* patterns of the run that it goes on from; NULL: none */
-    td_freeze_counts frozen;  /* of this run */
-    int64_t run_steps, run_epochs, epochs_without_best;
-    int64_t run_skipped;      /* steps of this run that were skipped */
-    int64_t run_batches;      /* as run_steps, skipped steps and all their batches included */
-    double data_s, compute_s; /* of this epoch in this run */
-    int64_t epoch_batches;    /* likewise */
-    int64_t planned_steps;    /* where the training ends inside an epoch; 0: at an epoch's end */
-    bool asks_environment;    /* where no option decides about loss scaling */
-    bool is_over;
+    char *graph_text; /* of a network from a graph file or a checkpoint; NULL: none */
+    td_text config;   /* all resolved options, JSON */
+} td_train_files;
+
+/* This rank among the others: train_ranks.c. */
+typedef struct {
     td_comm *comm; /* NULL: one rank */
-    int rank, n_ranks;
+    int rank, n;
     bool is_stop_wanted; /* a signal came to some rank */
-    int64_t n_bad_met;   /* of the training set by all ranks, when it was last looked at */
-    double waited_s;     /* that the program had waited for others when it was last asked */
+    int64_t n_bad_met;   /* bad images of the training set on all ranks, when last exchanged */
+    double waited_s;     /* that the program had waited for others, when last asked */
+} td_train_ranks;
+
+/* Counts of this run, without those of the run that it resumes. */
+typedef struct {
+    int64_t steps, epochs;
+    int64_t skipped;          /* optimizer steps */
+    int64_t batches;          /* of all steps, skipped ones included */
+    double data_s, compute_s; /* of this epoch */
+    int64_t epoch_batches;    /* likewise */
+    bool is_over;
+} td_train_counts;
+
+typedef struct {
+    td_train_opts o; /* a copy; model and seed are completed */
+    const td_task *task;
+    td_run_state s;     /* what a checkpoint holds */
+    td_tracked tracked; /* batches that norms have seen */
+    td_device *dev;
+    td_program *program;
+    td_train_start start;
+    td_train_data data;
+    td_train_schedule plan;
+    td_train_compiled compiled;
+    td_train_inputs inputs;
+    td_train_evaluation eval;
+    td_train_log log;
+    td_train_observers observers;
+    td_train_files files;
+    td_train_ranks ranks;
+    td_train_counts run;
     td_train_result *out;
 } td_train_job;
 

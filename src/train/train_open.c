@@ -35,7 +35,7 @@ typedef td_train_job job;
 static td_status open_settings(job *j)
 {
     TD_TRY(td_log_configure(j->o.log));
-    j->may_overwrite = j->o.overwrite;
+    j->files.may_overwrite = j->o.overwrite;
     j->o.overwrite = false; /* applies to this run alone: not saved with its options */
     td_train_say_preset(&j->o);
     return td_train_settings_check(&j->o);
@@ -45,19 +45,19 @@ static td_status open_ranks(job *j)
 {
     td_signals_catch();
     TD_TRY(td_train_meet(j));
-    td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->comm));
+    td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->ranks.comm));
     return TD_OK;
 }
 
 static void choose_seed(job *j)
 {
     td_train_opts *o = &j->o;
-    j->resumed_seed = j->s.seed;
-    if (j->has_seed && o->seed < 0)
+    j->start.resumed_seed = j->s.seed;
+    if (j->start.has_seed && o->seed < 0)
         o->seed = (int64_t)j->s.seed;
     if (o->seed < 0) {
         o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
-        j->is_seed_of_clock = true;
+        j->start.is_seed_of_clock = true;
     }
     j->s.seed = (uint64_t)o->seed;
 }
@@ -78,8 +78,8 @@ static td_status open_seed(job *j)
 static td_status open_sizes(job *j)
 {
     td_train_opts *o = &j->o;
-    const td_sizes *s = &j->sizes;
-    TD_TRY(td_sizes_parse(o->image_size_schedule, &j->sizes));
+    const td_sizes *s = &j->data.sizes;
+    TD_TRY(td_sizes_parse(o->image_size_schedule, &j->data.sizes));
     if (s->n && (o->model.model || o->model.model_text))
         return td_error(TD_EUSAGE,
                         "--image-size-schedule: a network of a graph file has one size, that of "
@@ -102,8 +102,8 @@ static td_status read_own_graph(job *j)
     size_t n;
     if (!j->o.model.model || j->o.model.model_text)
         return TD_OK;
-    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->graph_text, &n));
-    j->o.model.model_text = j->graph_text;
+    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->files.graph_text, &n));
+    j->o.model.model_text = j->files.graph_text;
     return TD_OK;
 }
 
@@ -132,17 +132,17 @@ static td_status choose_precision(job *j)
 {
     j->o.amp = td_train_amp(&j->o);
     j->o.fp16 = false;
-    j->asks_environment = !td_amp_is_off(&j->o.amp) || j->o.resume;
+    j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was settled */
-    if (j->comm && j->o.tune == TD_TUNE_FULL) {
+    if (j->ranks.comm && j->o.tune == TD_TUNE_FULL) {
         td_log(TD_LOG_WARN, "train",
                "--tune full is for one rank, which leaves its times in the "
                "cache: several take what is there");
         j->o.tune = TD_TUNE_CACHED;
     }
-    td_device_join(j->dev, j->comm);
+    td_device_join(j->dev, j->ranks.comm);
     return td_device_tune(j->dev, (td_tune_mode)j->o.tune, j->o.tune_cache);
 }
 
@@ -158,7 +158,7 @@ static void choose_scaler(job *j)
     const td_scaler saved = j->s.scaler;
     const bool is_settled = j->o.resume && saved.kind == TD_SCALER_NONE;
     const td_dtype half = td_amp_dtype(&j->o.amp);
-    td_scaler_choose(&j->o, half, j->asks_environment && !is_settled, &j->s.scaler);
+    td_scaler_choose(&j->o, half, j->plan.asks_environment && !is_settled, &j->s.scaler);
     if (j->o.resume)
         td_scaler_resume(&j->s.scaler, &saved);
     if (j->o.loss_scale_interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
@@ -169,22 +169,22 @@ static void choose_scaler(job *j)
 /* one optimiser step for so many batches */
 static td_status plan_accumulation(job *j)
 {
-    const int64_t n = (int64_t)j->o.batch_size * j->n_ranks, of = j->o.optimizer_batch_size;
-    j->acc = of > 0 ? of / n : 1;
-    j->s.step.of = j->acc;
-    j->s.ranks = j->n_ranks;
+    const int64_t n = (int64_t)j->o.batch_size * j->ranks.n, of = j->o.optimizer_batch_size;
+    j->plan.acc = of > 0 ? of / n : 1;
+    j->s.step.of = j->plan.acc;
+    j->s.ranks = j->ranks.n;
     if (of < 0)
         return TD_OK;
     if (of < n)
         return td_error(TD_EUSAGE,
                         "--optimizer-batch-size: %lld is less than a batch of all "
                         "ranks, %d x %d",
-                        (long long)of, j->n_ranks, j->o.batch_size);
+                        (long long)of, j->ranks.n, j->o.batch_size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",
                "the optimiser's batch of %lld is no multiple of the batch of %lld: a step is of "
                "%lld",
-               (long long)of, (long long)n, (long long)(j->acc * n));
+               (long long)of, (long long)n, (long long)(j->plan.acc * n));
     return TD_OK;
 }
 
@@ -192,11 +192,11 @@ static td_status open_mixup(job *j)
 {
     if (j->o.mixup <= 0)
         return TD_OK;
-    j->mixup = (td_mixup){ .mode = (td_mixup_mode)j->o.mixup_mode,
-                           .alpha = j->o.mixup,
-                           .batch = j->o.batch_size,
-                           .seed = j->s.seed };
-    return td_mixup_open(&j->mixup, j->o.mixup_file);
+    j->data.mixup = (td_mixup){ .mode = (td_mixup_mode)j->o.mixup_mode,
+                                .alpha = j->o.mixup,
+                                .batch = j->o.batch_size,
+                                .seed = j->s.seed };
+    return td_mixup_open(&j->data.mixup, j->o.mixup_file);
 }
 
 /* what a step consists of: loss scale, batches, learning rate, mixup */
@@ -221,8 +221,8 @@ static td_status open_agreement(job *j)
 static void keep_files_shut(job *j)
 {
     td_train_opts *o = &j->o;
-    td_free(j->path[TD_PATH_REPORT]);
-    j->path[TD_PATH_REPORT] = NULL;
+    td_free(j->files.path[TD_PATH_REPORT]);
+    j->files.path[TD_PATH_REPORT] = NULL;
     o->final_weights = o->train_logits = o->amp_stats = o->trace = NULL;
     o->tensorboard = o->csv = o->csv_iterations = NULL;
     o->log_format = 0;
@@ -231,15 +231,16 @@ static void keep_files_shut(job *j)
 static td_status open_files(job *j)
 {
     const td_train_opts *o = &j->o;
-    if (j->rank > 0)
+    if (j->ranks.rank > 0)
         keep_files_shut(j);
     TD_TRY(td_workspace_open(j));
     TD_TRY(td_output_check(o->final_weights));
     TD_TRY(td_output_check(o->train_logits));
     if (td_train_writes(j))
-        TD_TRY(td_output_check(j->path[TD_PATH_CHECKPOINT]));
-    return j->rank == 0 ? td_bad_list_open(&j->bad, j->path[TD_PATH_BAD], o->resume != NULL)
-                        : TD_OK;
+        TD_TRY(td_output_check(j->files.path[TD_PATH_CHECKPOINT]));
+    return j->ranks.rank == 0
+               ? td_bad_list_open(&j->files.bad, j->files.path[TD_PATH_BAD], o->resume != NULL)
+               : TD_OK;
 }
 
 static td_status open_report(job *j)
@@ -257,10 +258,10 @@ static td_status open_observers(job *j)
     td_model_name(&o->model, model, sizeof model);
     snprintf(what, sizeof what, "train %s", model);
     TD_TRY(td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
-                             j->program, &j->amp_stats));
+                             j->program, &j->observers.amp_stats));
     if (o->prof > 0)
-        TD_TRY(td_profile_new(j->program, true, &j->profile));
-    return td_trace_open(o->trace, what, j->program, &j->trace);
+        TD_TRY(td_profile_new(j->program, true, &j->observers.profile));
+    return td_trace_open(o->trace, what, j->program, &j->observers.trace);
 }
 
 /* --- the phases ------------------------------------------------------------------------------- */
@@ -290,28 +291,28 @@ void td_train_release(td_train_job *j)
 {
     if (j->task && j->task->release)
         j->task->release(j);
-    td_lock_close(j->lock);
-    td_mixup_close(&j->mixup);
-    td_map_release(&j->groups.decayed);
+    td_lock_close(j->files.lock);
+    td_mixup_close(&j->data.mixup);
+    td_map_release(&j->compiled.groups.decayed);
     td_tracked_release(&j->tracked);
-    td_judge_free(j->judge);
-    td_profile_free(j->profile);
+    td_judge_free(j->eval.judge);
+    td_profile_free(j->observers.profile);
     td_program_free(j->program);
     td_device_close(j->dev);
-    td_loader_free(j->train_loader);
-    td_loader_free(j->val_loader);
-    td_dataset_free(j->train_set);
-    td_dataset_free(j->val_set);
-    td_classes_free(j->n_names, j->names);
-    td_tensors_free(j->start);
+    td_loader_free(j->data.train_loader);
+    td_loader_free(j->data.val_loader);
+    td_dataset_free(j->data.train_set);
+    td_dataset_free(j->data.val_set);
+    td_classes_free(j->start.n_names, j->start.names);
+    td_tensors_free(j->start.tensors);
     for (int i = 0; i < TD_PATHS; i++)
-        td_free(j->path[i]);
-    td_free(j->folder);
-    td_bad_list_release(&j->bad);
-    td_run_sums_release(&j->sums);
-    td_shares_release(&j->outcomes);
-    td_free(j->graph_text);
-    td_free(j->frozen_then);
-    td_free(j->class_names);
-    td_text_release(&j->config);
+        td_free(j->files.path[i]);
+    td_free(j->files.folder);
+    td_bad_list_release(&j->files.bad);
+    td_run_sums_release(&j->log.sums);
+    td_shares_release(&j->eval.outcomes);
+    td_free(j->files.graph_text);
+    td_free(j->start.frozen_then);
+    td_free(j->data.class_names);
+    td_text_release(&j->files.config);
 }

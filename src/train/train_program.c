@@ -51,16 +51,17 @@ static td_status bind_scalars(job *j)
         bool is_there;
         const char *name;
         const void *data;
-    } rows[] = { { true, "lr", &j->lr },
-                 { scales, TD_INPUT_SCALE, &j->scale },
-                 { scales || j->acc > 1 || j->comm, TD_INPUT_INVERSE, &j->inverse },
-                 { j->acc > 1, TD_INPUT_UPDATE, &j->update },
-                 { averages, TD_INPUT_EMA_KEEP, &j->ema[0] },
-                 { averages, TD_INPUT_EMA_SHARE, &j->ema[1] },
-                 { averages && j->acc > 1, TD_INPUT_EMA_BEFORE, &j->ema[2] },
-                 { averages && j->acc > 1, TD_INPUT_EMA_REST, &j->ema[3] },
-                 { j->mixup.batch > 0, TD_INPUT_LAMBDA, j->mixup.lambda },
-                 { j->mixup.batch > 0, TD_INPUT_PARTNER, j->mixup.partner } };
+    } rows[] = { { true, "lr", &j->inputs.lr },
+                 { scales, TD_INPUT_SCALE, &j->inputs.scale },
+                 { scales || j->plan.acc > 1 || j->ranks.comm, TD_INPUT_INVERSE,
+                   &j->inputs.inverse },
+                 { j->plan.acc > 1, TD_INPUT_UPDATE, &j->inputs.update },
+                 { averages, TD_INPUT_EMA_KEEP, &j->inputs.ema[0] },
+                 { averages, TD_INPUT_EMA_SHARE, &j->inputs.ema[1] },
+                 { averages && j->plan.acc > 1, TD_INPUT_EMA_BEFORE, &j->inputs.ema[2] },
+                 { averages && j->plan.acc > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
+                 { j->data.mixup.batch > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
+                 { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
             TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
@@ -71,7 +72,8 @@ static td_status bind_scalars(job *j)
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
-        (j->acc == 1 && !j->comm && j->o.use_ema < 0 && j->o.optimizer == TD_OPTIMIZER_SGD))
+        (j->plan.acc == 1 && !j->ranks.comm && j->o.use_ema < 0 &&
+         j->o.optimizer == TD_OPTIMIZER_SGD))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
                                "averages, no RMSprop and one rank");
@@ -81,7 +83,7 @@ static td_status check_half_weights(const job *j)
 static int batches_held(const job *j)
 {
     const int ring = j->o.input.prefetch + 1;
-    return ring + (j->val_set ? ring + 1 : 0);
+    return ring + (j->data.val_set ? ring + 1 : 0);
 }
 
 static td_sgd_opts sgd_opts(const job *j)
@@ -97,8 +99,8 @@ static td_sgd_opts sgd_opts(const job *j)
                           .alpha = o->rmsprop_alpha,
                           .eps = o->rmsprop_eps,
                           .decay_rule = (td_decay_rule)o->decay_rule,
-                          .accumulates = j->acc > 1,
-                          .ranks = j->n_ranks,
+                          .accumulates = j->plan.acc > 1,
+                          .ranks = j->ranks.n,
                           .sums_in_order = o->reproducible,
                           .averages = o->use_ema >= 0,
                           .mixes = o->mixup > 0,
@@ -125,9 +127,9 @@ static td_status graph_at(const job *j, int size, td_decay_groups *groups, td_gr
 /* a size that the network cannot take is found before the first epoch, not in the thirtieth */
 static td_status check_sizes(const job *j)
 {
-    for (int i = 0; i < j->sizes.n; i++) {
+    for (int i = 0; i < j->data.sizes.n; i++) {
         td_graph *g;
-        TD_TRY_MSG(graph_at(j, j->sizes.size[i], NULL, &g), "--image-size-schedule");
+        TD_TRY_MSG(graph_at(j, j->data.sizes.size[i], NULL, &g), "--image-size-schedule");
         td_graph_free(g);
     }
     return TD_OK;
@@ -140,7 +142,7 @@ static td_status check_sizes(const job *j)
 static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
 {
     const td_train_opts *o = &j->o;
-    const int largest = td_sizes_largest(&j->sizes, j->size);
+    const int largest = td_sizes_largest(&j->data.sizes, j->compiled.size);
     const td_model_opts model = model_at(j, largest);
     const td_sgd_opts sgd = sgd_opts(j);
     const td_memory_share share = { .limit = o->memory_limit,
@@ -153,11 +155,11 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
                                     .skip_passes = o->skip_passes,
                                     .batch = o->batch_size,
                                     .n_batches = batches_held(j),
-                                    .judges = j->val_set != NULL,
-                                    .saves = !o->no_checkpoints || j->sizes.n > 0 };
+                                    .judges = j->data.val_set != NULL,
+                                    .saves = !o->no_checkpoints || j->data.sizes.n > 0 };
     td_status st = TD_OK;
     td_graph *most = NULL;
-    if (!o->memory_limit || largest == j->size) {
+    if (!o->memory_limit || largest == j->compiled.size) {
         st = td_compile_within(g, &share, c, &j->program);
     } else {
         TD_OUT(graph_at(j, largest, NULL, &most));
@@ -166,7 +168,7 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
         j->program = NULL;
         st = td_compile(g, j->dev, c, &j->program);
     }
-    j->step_limit = c->memory_limit;
+    j->compiled.step_limit = c->memory_limit;
 out:
     td_graph_free(most);
     return st;
@@ -178,12 +180,12 @@ td_status td_train_program_open(td_train_job *j)
     td_status st = TD_OK;
     td_graph *g = NULL;
     td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
-    j->size = td_sizes_at(&j->sizes, j->s.epoch, o->model.image_size);
+    j->compiled.size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
     TD_OUT(check_half_weights(j));
     TD_OUT(check_sizes(j));
     TD_OUT(dump_to_folder(j, &c));
-    TD_OUT(graph_at(j, j->size, &j->groups, &g));
-    TD_OUT(td_freeze_count(g, o->freeze, o->freeze_bn, &j->frozen));
+    TD_OUT(graph_at(j, j->compiled.size, &j->compiled.groups, &g));
+    TD_OUT(td_freeze_count(g, o->freeze, o->freeze_bn, &j->compiled.frozen));
     TD_OUT(compile_first(j, g, &c));
     TD_OUT(bind_scalars(j));
 out:
@@ -196,15 +198,15 @@ out:
 td_status td_train_program_fit(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    const int size = td_sizes_at(&j->sizes, j->s.epoch, o->model.image_size);
+    const int size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
     const int64_t begin_ns = td_now_ns();
     const td_compile_opts c = { .amp = &o->amp,
                                 .skip = o->skip_passes,
-                                .memory_limit = j->step_limit };
+                                .memory_limit = j->compiled.step_limit };
     td_status st = TD_OK;
     td_graph *g = NULL;
     td_tensors *kept = NULL;
-    if (size == j->size)
+    if (size == j->compiled.size)
         return TD_OK;
     TD_OUT(graph_at(j, size, NULL, &g));
     TD_OUT(td_tensors_new(&kept));
@@ -218,12 +220,12 @@ td_status td_train_program_fit(td_train_job *j)
         &(td_load_opts){ .with_momentum = true, .frozen_then = o->freeze, .frozen_now = o->freeze },
         j->program));
     TD_OUT(bind_scalars(j));
-    j->waited_s = 0;
+    j->ranks.waited_s = 0;
     td_log(TD_LOG_INFO, "train",
            "epoch %lld: pictures of %d x %d after %d x %d, compiled in %.1f s",
-           (long long)j->s.epoch, size, size, j->size, j->size,
+           (long long)j->s.epoch, size, size, j->compiled.size, j->compiled.size,
            (double)(td_now_ns() - begin_ns) * 1e-9);
-    j->size = size;
+    j->compiled.size = size;
 out:
     td_tensors_free(kept);
     td_graph_free(g);

@@ -23,24 +23,24 @@ typedef td_train_job job;
 
 td_status td_train_meet(td_train_job *j)
 {
-    j->n_ranks = 1;
-    TD_TRY(
-        td_meet("train", &(td_meet_opts){ j->o.log, j->o.gpu_affinity, j->o.threads }, &j->comm));
-    j->rank = j->out->rank = td_comm_rank(j->comm);
-    j->n_ranks = td_comm_size(j->comm);
+    j->ranks.n = 1;
+    TD_TRY(td_meet("train", &(td_meet_opts){ j->o.log, j->o.gpu_affinity, j->o.threads },
+                   &j->ranks.comm));
+    j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
+    j->ranks.n = td_comm_size(j->ranks.comm);
     return TD_OK;
 }
 
 td_status td_train_share_seed(td_train_job *j)
 {
-    TD_TRY(td_comm_broadcast(j->comm, &j->o.seed, sizeof j->o.seed));
+    TD_TRY(td_comm_broadcast(j->ranks.comm, &j->o.seed, sizeof j->o.seed));
     j->s.seed = (uint64_t)j->o.seed;
     return TD_OK;
 }
 
 td_status td_train_share_precision(td_train_job *j)
 {
-    return td_comm_broadcast(j->comm, &j->o.amp.precision, sizeof j->o.amp.precision);
+    return td_comm_broadcast(j->ranks.comm, &j->o.amp.precision, sizeof j->o.amp.precision);
 }
 
 /* --- one run ---------------------------------------------------------------------------------- */
@@ -48,9 +48,9 @@ td_status td_train_share_precision(td_train_job *j)
 /* line by line, so that the message shows what differs */
 static td_status describe(const job *j, td_text *out)
 {
-    TD_TRY(td_describe_run(td_text_get(&j->config), out));
-    TD_TRY(td_describe_data("training data", j->train_set, out));
-    TD_TRY(td_describe_data("validation data", j->val_set, out));
+    TD_TRY(td_describe_run(td_text_get(&j->files.config), out));
+    TD_TRY(td_describe_data("training data", j->data.train_set, out));
+    TD_TRY(td_describe_data("validation data", j->data.val_set, out));
     td_text_add(out, "place: epoch %" PRId64 " iteration %" PRId64 " step %" PRId64 "\n",
                 j->s.epoch, j->s.iteration, j->s.steps);
     return td_describe_program("compiled step", j->program, out);
@@ -63,10 +63,10 @@ static td_status share_param(job *j, int i, float **room, size_t *cap)
     const td_type t = td_program_param_type(j->program, i);
     const size_t bytes = (size_t)td_type_count(&t) * td_dtype_bytes(t.dtype);
     TD_TRY(td_reserve(room, cap, bytes / sizeof **room + 1, sizeof **room));
-    if (j->rank == 0)
+    if (j->ranks.rank == 0)
         TD_TRY(td_program_get(j->program, name, *room));
-    TD_TRY(td_comm_broadcast(j->comm, *room, bytes));
-    return j->rank == 0 ? TD_OK : td_program_set(j->program, name, *room);
+    TD_TRY(td_comm_broadcast(j->ranks.comm, *room, bytes));
+    return j->ranks.rank == 0 ? TD_OK : td_program_set(j->program, name, *room);
 }
 
 static td_status share_params(job *j, bool (*wants)(const job *j, int i))
@@ -74,7 +74,7 @@ static td_status share_params(job *j, bool (*wants)(const job *j, int i))
     float *room = NULL;
     size_t cap = 0;
     td_status st = TD_OK;
-    for (int i = 0; st == TD_OK && j->comm && i < td_program_param_count(j->program); i++)
+    for (int i = 0; st == TD_OK && j->ranks.comm && i < td_program_param_count(j->program); i++)
         if (wants(j, i))
             st = share_param(j, i, &room, &cap);
     td_free(room);
@@ -91,11 +91,11 @@ static bool is_any(const job *j, int i)
 td_status td_train_agree(td_train_job *j)
 {
     td_text text = { 0 };
-    if (!j->comm)
+    if (!j->ranks.comm)
         return TD_OK;
     td_status st = describe(j, &text);
     if (st == TD_OK)
-        st = td_comm_agree(j->comm, "run", td_text_get(&text));
+        st = td_comm_agree(j->ranks.comm, "run", td_text_get(&text));
     td_text_release(&text);
     TD_TRY(st);
     TD_TRY(share_params(j, is_any));
@@ -104,7 +104,7 @@ td_status td_train_agree(td_train_job *j)
 
 bool td_train_writes(const td_train_job *j)
 {
-    return !j->o.no_checkpoints && j->rank == 0;
+    return !j->o.no_checkpoints && j->ranks.rank == 0;
 }
 
 /* --- step and epoch --------------------------------------------------------------------------- */
@@ -112,32 +112,32 @@ bool td_train_writes(const td_train_job *j)
 /* `n_met`: bad pictures of all ranks, those that two have met counted twice */
 static td_status share_bad_limit(job *j, int64_t n_met)
 {
-    if (n_met == j->n_bad_met)
+    if (n_met == j->ranks.n_bad_met)
         return TD_OK;
-    j->n_bad_met = n_met;
-    if (n_met <= td_loader_bad_allowed(j->train_loader))
+    j->ranks.n_bad_met = n_met;
+    if (n_met <= td_loader_bad_allowed(j->data.train_loader))
         return TD_OK;
     TD_TRY(td_train_share_bad(j)); /* for bad.list, which is written when the run has failed */
-    return td_bad_limit_check(j->comm, j->train_loader);
+    return td_bad_limit_check(j->ranks.comm, j->data.train_loader);
 }
 
 td_status td_train_share_step(td_train_job *j, double *loss)
 {
     const td_bad_picture *bad;
-    const int64_t n_bad = td_loader_bad(j->train_loader, &bad);
+    const int64_t n_bad = td_loader_bad(j->data.train_loader, &bad);
     double sums[3] = { *loss, td_signal_caught() ? 1 : 0, (double)n_bad };
-    if (!j->comm)
+    if (!j->ranks.comm)
         return TD_OK;
-    TD_TRY(td_comm_sum_f64(j->comm, sums, 3));
-    *loss = sums[0] / j->n_ranks;
-    j->is_stop_wanted = sums[1] > 0;
+    TD_TRY(td_comm_sum_f64(j->ranks.comm, sums, 3));
+    *loss = sums[0] / j->ranks.n;
+    j->ranks.is_stop_wanted = sums[1] > 0;
     return share_bad_limit(j, (int64_t)sums[2]);
 }
 
 td_status td_train_share_stop(td_train_job *j, bool *was_stopped)
 {
     int64_t n = *was_stopped;
-    TD_TRY(td_comm_sum_i64(j->comm, &n, 1));
+    TD_TRY(td_comm_sum_i64(j->ranks.comm, &n, 1));
     *was_stopped = n > 0;
     return TD_OK;
 }
@@ -145,7 +145,7 @@ td_status td_train_share_stop(td_train_job *j, bool *was_stopped)
 bool td_train_may_stop(const td_train_job *j)
 {
     /* inside a step every rank has sums of its own, and one checkpoint cannot hold them all */
-    return j->comm ? j->is_stop_wanted && j->s.step.done == 0 : td_signal_caught() != 0;
+    return j->ranks.comm ? j->ranks.is_stop_wanted && j->s.step.done == 0 : td_signal_caught() != 0;
 }
 
 static bool is_statistic(const job *j, int i)
@@ -168,7 +168,7 @@ td_status td_train_share_statistics(td_train_job *j)
 
 static bool has_own_sums(const job *j)
 {
-    return j->comm && j->acc > 1 && j->s.step.done > 0 && !j->o.reproducible;
+    return j->ranks.comm && j->plan.acc > 1 && j->s.step.done > 0 && !j->o.reproducible;
 }
 
 /* every sum of a step under way, through `change` */
@@ -193,11 +193,11 @@ static td_status each_sum(job *j, td_status (*change)(job *j, float *x, int64_t 
 
 static td_status put_together(job *j, float *x, int64_t n)
 {
-    float *all = td_alloc((size_t)n, (size_t)j->n_ranks * sizeof *all);
-    td_status st = all ? td_comm_gather(j->comm, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
+    float *all = td_alloc((size_t)n, (size_t)j->ranks.n * sizeof *all);
+    td_status st = all ? td_comm_gather(j->ranks.comm, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
     for (int64_t i = 0; st == TD_OK && i < n; i++) {
         x[i] = 0;
-        for (int r = 0; r < j->n_ranks && j->rank == 0; r++)
+        for (int r = 0; r < j->ranks.n && j->ranks.rank == 0; r++)
             x[i] += all[r * n + i];
     }
     td_free(all);
@@ -218,7 +218,7 @@ td_status td_train_share_sums(td_train_job *j)
 
 td_status td_train_split_sums(td_train_job *j)
 {
-    return has_own_sums(j) && j->rank > 0 ? each_sum(j, forget) : TD_OK;
+    return has_own_sums(j) && j->ranks.rank > 0 ? each_sum(j, forget) : TD_OK;
 }
 
 /* rank 0: the lines of the others */
@@ -234,13 +234,13 @@ td_status td_train_share_bad(td_train_job *j)
 {
     td_text own = { 0 }, all = { 0 };
     td_status st = TD_OK;
-    if (!j->comm)
+    if (!j->ranks.comm)
         return TD_OK;
-    td_bad_list_lines(j->train_loader, j->val_loader, &own);
+    td_bad_list_lines(j->data.train_loader, j->data.val_loader, &own);
     TD_OUT(td_text_status(&own));
-    TD_OUT(td_comm_collect(j->comm, td_text_get(&own), own.len, take_lines, &all));
-    if (j->rank == 0 && all.len)
-        st = td_bad_list_add(&j->bad, td_text_get(&all));
+    TD_OUT(td_comm_collect(j->ranks.comm, td_text_get(&own), own.len, take_lines, &all));
+    if (j->ranks.rank == 0 && all.len)
+        st = td_bad_list_add(&j->files.bad, td_text_get(&all));
 out:
     td_text_release(&own);
     td_text_release(&all);
@@ -251,7 +251,7 @@ out:
 
 td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 {
-    const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch_size * j->n_ranks;
+    const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch_size * j->ranks.n;
     const int64_t samples = j->s.iteration * then;
     const bool is_dealt = !j->o.shuffle && !j->o.sampler;
     if (is_dealt && then == now)
@@ -260,7 +260,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %" PRId64 " batches of %" PRId64
                         " on %" PRId64 " ranks: it cannot go on with %d of %d",
-                        path, j->s.iteration, batch, j->s.ranks, j->n_ranks, j->o.batch_size);
+                        path, j->s.iteration, batch, j->s.ranks, j->ranks.n, j->o.batch_size);
     const int64_t iteration = samples / now;
     if (j->s.iteration) /* a sum of means over batches */
         j->s.loss_sum *= (double)iteration / (double)j->s.iteration;
@@ -273,24 +273,24 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 td_status td_train_say_stragglers(td_train_job *j)
 {
     const double worth = 0.1, worth_s = 1; /* of the epoch, and at least */
-    double own = td_program_waited_s(j->program) - j->waited_s;
-    double *all = j->comm ? td_alloc((size_t)j->n_ranks, sizeof *all) : NULL;
+    double own = td_program_waited_s(j->program) - j->ranks.waited_s;
+    double *all = j->ranks.comm ? td_alloc((size_t)j->ranks.n, sizeof *all) : NULL;
     int least = 0;
     double most = 0;
-    if (!j->comm)
+    if (!j->ranks.comm)
         return TD_OK;
     if (!all)
         return TD_ENOMEM;
-    j->waited_s += own;
-    td_status st = td_comm_gather(j->comm, &own, sizeof own, all);
-    for (int r = 0; st == TD_OK && r < j->n_ranks; r++) {
+    j->ranks.waited_s += own;
+    td_status st = td_comm_gather(j->ranks.comm, &own, sizeof own, all);
+    for (int r = 0; st == TD_OK && r < j->ranks.n; r++) {
         least = all[r] < all[least] ? r : least;
         most = all[r] > most ? all[r] : most;
     }
     const double late = st == TD_OK ? most - all[least] : 0;
-    if (late > worth_s && late > worth * (j->data_s + j->compute_s))
+    if (late > worth_s && late > worth * (j->run.data_s + j->run.compute_s))
         td_log(TD_LOG_INFO, "train", "%s is slow: others have waited %.1f s of %.1f s for it",
-               td_comm_name(j->comm, least), late, j->data_s + j->compute_s);
+               td_comm_name(j->ranks.comm, least), late, j->run.data_s + j->run.compute_s);
     td_free(all);
     return st;
 }

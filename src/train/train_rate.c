@@ -23,12 +23,12 @@ typedef td_train_job job;
 /* optimiser steps of which the whole training would consist, by its epochs */
 static int64_t steps_of(const job *j, int64_t epochs)
 {
-    return epochs * td_loader_batches(j->train_loader) / j->acc;
+    return epochs * td_loader_batches(j->data.train_loader) / j->plan.acc;
 }
 
 static int64_t step_now(const job *j)
 {
-    return (j->s.epoch * td_loader_batches(j->train_loader) + j->s.iteration) / j->acc;
+    return (j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration) / j->plan.acc;
 }
 
 /* --- length ----------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static int64_t step_now(const job *j)
 static td_status plan_ssd320(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
-    td_lr_steps *p = &j->by_step;
+    td_lr_steps *p = &j->plan.by_step;
     p->steps = o->lr_total_steps > 0 ? o->lr_total_steps : steps;
     if (o->warmup < 0)
         p->warmup = (int64_t)floor(SSD320_WARM_SHARE * (double)p->steps);
@@ -54,7 +54,7 @@ static td_status plan_ssd320(job *j, int64_t steps)
 static td_status plan_rate(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
-    td_lr_steps *p = &j->by_step;
+    td_lr_steps *p = &j->plan.by_step;
     const bool is_ssd320 = o->lr_rule == TD_LR_RULE_SSD320;
     if (!is_ssd320 && o->lr_rule != TD_LR_RULE_SSD300)
         return TD_OK;
@@ -63,7 +63,7 @@ static td_status plan_rate(job *j, int64_t steps)
         return plan_ssd320(j, steps);
     if (o->warmup < 0)
         p->warmup = 0;
-    p->lr = o->lr * (double)(o->batch_size * j->acc * j->n_ranks) / SSD300_BATCH;
+    p->lr = o->lr * (double)(o->batch_size * j->plan.acc * j->ranks.n) / SSD300_BATCH;
     TD_TRY_MSG(td_lr_falls_parse(o->multistep ? o->multistep : SSD300_FALLS, p), "--multistep");
     return TD_OK;
 }
@@ -71,26 +71,26 @@ static td_status plan_rate(job *j, int64_t steps)
 td_status td_train_plan(td_train_job *j)
 {
     td_train_opts *o = &j->o;
-    const int64_t batches = td_loader_batches(j->train_loader);
+    const int64_t batches = td_loader_batches(j->data.train_loader);
     td_lr_steps epochs;
     if (o->evaluation)
         TD_TRY_MSG(td_lr_falls_parse(o->evaluation, &epochs), "--evaluation");
-    j->planned_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
-    if (j->planned_steps) {
-        const int64_t all = (j->planned_steps * j->acc + batches - 1) / batches;
+    j->plan.planned_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
+    if (j->plan.planned_steps) {
+        const int64_t all = (j->plan.planned_steps * j->plan.acc + batches - 1) / batches;
         if (all > 1000000)
             return td_error(TD_EUSAGE,
                             "--num-train-steps: %lld steps are %lld epochs, more than "
                             "1000000",
-                            (long long)j->planned_steps, (long long)all);
+                            (long long)j->plan.planned_steps, (long long)all);
         o->epochs = (int)all;
     }
-    return plan_rate(j, j->planned_steps ? j->planned_steps : steps_of(j, o->epochs));
+    return plan_rate(j, j->plan.planned_steps ? j->plan.planned_steps : steps_of(j, o->epochs));
 }
 
 bool td_train_is_through(const td_train_job *j)
 {
-    return j->planned_steps && step_now(j) >= j->planned_steps;
+    return j->plan.planned_steps && step_now(j) >= j->plan.planned_steps;
 }
 
 /* --- validations ------------------------------------------------------------------------------ */
@@ -105,7 +105,7 @@ bool td_train_is_due(const td_train_job *j)
     const td_train_opts *o = &j->o;
     const int64_t epoch = j->s.epoch, n = o->epochs;
     td_lr_steps at = { 0 };
-    if (!j->val_loader)
+    if (!j->data.val_loader)
         return false;
     if (epoch + 1 >= n || (!o->evaluation && !o->eval_count))
         return true;
@@ -135,16 +135,16 @@ static td_lr_opts by_epoch(const td_train_opts *o)
 static double rate(const job *j)
 {
     const td_lr_opts lr = by_epoch(&j->o);
-    const int64_t batches = td_loader_batches(j->train_loader);
+    const int64_t batches = td_loader_batches(j->data.train_loader);
     const int64_t step = step_now(j);
     switch ((td_lr_rule)j->o.lr_rule) {
     case TD_LR_RULE_TF:
-        return td_lr_at_step(&lr, step, (double)batches / (double)j->acc,
-                             j->o.batch_size * j->acc * j->n_ranks);
+        return td_lr_at_step(&lr, step, (double)batches / (double)j->plan.acc,
+                             j->o.batch_size * j->plan.acc * j->ranks.n);
     case TD_LR_RULE_SSD320:
-        return td_lr_ssd320(&j->by_step, step);
+        return td_lr_ssd320(&j->plan.by_step, step);
     case TD_LR_RULE_SSD300:
-        return td_lr_ssd300(&j->by_step, step, j->s.epoch);
+        return td_lr_ssd300(&j->plan.by_step, step, j->s.epoch);
     case TD_LR_RULE_PYTORCH:
         break;
     }
@@ -153,6 +153,6 @@ static double rate(const job *j)
 
 void td_train_set_rate(td_train_job *j)
 {
-    j->lr_exact = rate(j);
-    j->lr = (float)j->lr_exact;
+    j->plan.lr_exact = rate(j);
+    j->inputs.lr = (float)j->plan.lr_exact;
 }

@@ -18,7 +18,7 @@ bool td_train_is_due(const td_train_job *j);
 /** Images in a batch of validation. */
 int td_train_eval_batch(const td_train_opts *o);
 
-/** j->lr, j->lr_exact: the learning rate of the next step. */
+/** j->inputs.lr, j->plan.lr_exact: the learning rate of the next step. */
 void td_train_set_rate(td_train_job *j);
 
 #endif

@@ -24,7 +24,7 @@ enum { TF_WARM_STEPS = 20, TF_WARM_STEPS_OF_DETECTOR = 100 };
 
 static bool is_plain(const td_train_job *j)
 {
-    return !td_report_has_text(j->report);
+    return !td_report_has_text(j->log.report);
 }
 
 /* steps, and batches of a validation, whose times TensorFlow's names leave out */
@@ -39,9 +39,9 @@ static int n_warm(const td_train_job *j)
 
 static void say_decay_groups(td_train_job *j)
 {
-    td_report_say(j->report, " ! Weight decay NOT applied to BN parameters ");
-    td_report_say(j->report, "%d", j->groups.n_undecayed);
-    td_report_say(j->report, "%zu", j->groups.decayed.n);
+    td_report_say(j->log.report, " ! Weight decay NOT applied to BN parameters ");
+    td_report_say(j->log.report, "%d", j->compiled.groups.n_undecayed);
+    td_report_say(j->log.report, "%zu", j->compiled.groups.decayed.n);
 }
 
 /* the reference's fixed messages, in its order */
@@ -51,23 +51,24 @@ static void say_begin(td_train_job *j)
     const int64_t from = j->s.epoch;
     const int64_t to =
         o->run_epochs >= 0 && from + o->run_epochs < o->epochs ? from + o->run_epochs : o->epochs;
-    td_report_say(j->report, "Using seed = %lld", (long long)o->seed);
+    td_report_say(j->log.report, "Using seed = %lld", (long long)o->seed);
     if (o->resume) {
-        td_report_say(j->report, "=> loading checkpoint '%s'", o->resume);
-        td_report_say(j->report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
+        td_report_say(j->log.report, "=> loading checkpoint '%s'", o->resume);
+        td_report_say(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
                       (long long)from);
     }
-    td_report_say(j->report, "BSM: %lld", (long long)j->acc);
-    if (!o->bn_weight_decay && td_report_has_text(j->report))
+    td_report_say(j->log.report, "BSM: %lld", (long long)j->plan.acc);
+    if (!o->bn_weight_decay && td_report_has_text(j->log.report))
         say_decay_groups(j);
-    td_report_say(j->report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from, (long long)to);
+    td_report_say(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
+                  (long long)to);
 }
 
 td_status td_train_report_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    const int64_t batches = td_loader_batches(j->train_loader);
-    const td_report_opts ro = { .path = j->path[TD_PATH_REPORT],
+    const int64_t batches = td_loader_batches(j->data.train_loader);
+    const td_report_opts ro = { .path = j->files.path[TD_PATH_REPORT],
                                 .to_log = o->log_format == 1,
                                 .tensorboard = o->tensorboard,
                                 .csv = o->csv,
@@ -77,29 +78,31 @@ td_status td_train_report_open(td_train_job *j)
                                 .has_l2_loss = o->l2_loss,
                                 .detects = j->s.detects,
                                 .topk = o->topk,
-                                .n_classes = j->class_ap ? td_dataset_classes(j->train_set) : 0,
-                                .classes = j->class_names,
+                                .n_classes =
+                                    j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
+                                .classes = j->data.class_names,
                                 .goes_on = o->resume != NULL,
                                 .at = { j->s.epoch, j->s.iteration },
                                 .batches = o->prof > 0 && o->prof < batches ? o->prof : batches };
     const td_run_facts facts = { .job = "train",
                                  .amp = &o->amp,
                                  .program = j->program,
-                                 .ranks = j->n_ranks,
-                                 .train_images = td_dataset_count(j->train_set),
-                                 .val_images = j->val_set ? td_dataset_count(j->val_set) : 0,
+                                 .ranks = j->ranks.n,
+                                 .train_images = td_dataset_count(j->data.train_set),
+                                 .val_images =
+                                     j->data.val_set ? td_dataset_count(j->data.val_set) : 0,
                                  .epoch_batches = batches,
                                  .begin_epoch = j->s.epoch };
-    j->sums.skipped_seen = j->s.scaler.skipped;
-    TD_TRY(td_report_open(&ro, &j->report));
-    TD_TRY(td_report_settings(j->report, td_text_get(&j->config), &o->model, &facts));
+    j->log.sums.skipped_seen = j->s.scaler.skipped;
+    TD_TRY(td_report_open(&ro, &j->log.report));
+    TD_TRY(td_report_settings(j->log.report, td_text_get(&j->files.config), &o->model, &facts));
     say_begin(j);
     return TD_OK;
 }
 
 void td_train_report_saving(td_train_job *j, const char *path)
 {
-    td_report_say(j->report, "SAVING %s", path);
+    td_report_say(j->log.report, "SAVING %s", path);
 }
 
 /* --- the terminal ----------------------------------------------------------------------------- */
@@ -112,23 +115,23 @@ static int64_t least(int64_t a, int64_t b)
 void td_train_progress_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    td_progress *p = &j->progress;
+    td_progress *p = &j->log.progress;
     int64_t epochs = o->epochs - j->s.epoch - 1; /* that follow */
-    int64_t whole = td_loader_batches(j->train_loader), left = INT64_MAX;
+    int64_t whole = td_loader_batches(j->data.train_loader), left = INT64_MAX;
     if (o->prof > 0)
         whole = least(whole, o->prof);
     if (o->run_epochs >= 0)
-        epochs = least(epochs, o->run_epochs - j->run_epochs - 1);
+        epochs = least(epochs, o->run_epochs - j->run.epochs - 1);
     if (o->run_iters >= 0)
-        left = (o->run_iters - j->run_steps) * j->acc - j->s.step.done;
+        left = (o->run_iters - j->run.steps) * j->plan.acc - j->s.step.done;
     const int64_t here = least(whole, j->s.iteration + least(left, whole));
-    snprintf(j->progress_what, sizeof j->progress_what, "epoch %lld, iteration",
+    snprintf(j->log.progress_what, sizeof j->log.progress_what, "epoch %lld, iteration",
              (long long)j->s.epoch);
-    *p = (td_progress){ .module = j->rank == 0 ? "train" : NULL,
-                        .what = j->progress_what,
+    *p = (td_progress){ .module = j->ranks.rank == 0 ? "train" : NULL,
+                        .what = j->log.progress_what,
                         .before = j->s.iteration,
-                        .comm = j->comm };
-    td_progress_begin(p, j->train_loader, here);
+                        .comm = j->ranks.comm };
+    td_progress_begin(p, j->data.train_loader, here);
     p->later = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
 }
 
@@ -137,11 +140,11 @@ td_progress td_train_progress_validation(const td_train_job *j, const char *pref
 {
     snprintf(what, TD_TRAIN_WHAT, "epoch %lld, validation%s", (long long)j->s.epoch,
              *prefix ? " of the averages" : "");
-    return (td_progress){ .module = td_report_has_text(j->report) ? NULL : "train",
+    return (td_progress){ .module = td_report_has_text(j->log.report) ? NULL : "train",
                           .what = what,
                           .every = j->o.print_freq,
                           .rest_s = 10, /* quick ones in many epochs say nothing */
-                          .comm = j->comm };
+                          .comm = j->ranks.comm };
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
@@ -151,7 +154,7 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
 {
     *room = '\0';
     if (j->s.scaler.kind != TD_SCALER_NONE)
-        snprintf(room, n, ", loss scale %g", (double)j->scale);
+        snprintf(room, n, ", loss scale %g", (double)j->inputs.scale);
     return room;
 }
 
@@ -159,16 +162,16 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
 static double logged_loss(const td_train_job *j, double loss)
 {
     const td_train_opts *o = &j->o;
-    return o->raport_compat ? loss / (double)j->acc : loss;
+    return o->raport_compat ? loss / (double)j->plan.acc : loss;
 }
 
 static void add_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
-    td_run_sums *s = &j->sums;
+    td_run_sums *s = &j->log.sums;
     const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
     td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
-                        .scale = (double)j->scale,
-                        .n_images = j->o.batch_size * j->n_ranks,
+                        .scale = (double)j->inputs.scale,
+                        .n_images = j->o.batch_size * j->ranks.n,
                         .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
                         .compute_s = compute_s,
                         .parts = { (double)NAN, (double)NAN, (double)NAN } };
@@ -190,7 +193,7 @@ static td_status l2_loss(const td_train_job *j, double *out)
     for (int i = 0; i < td_program_param_count(j->program); i++) {
         const char *name = td_program_param_name(j->program, i);
         const td_type t = td_program_param_type(j->program, i);
-        if (!td_map_has(&j->groups.decayed, name))
+        if (!td_map_has(&j->compiled.groups.decayed, name))
             continue;
         const int64_t n = td_type_count(&t);
         float *w = td_alloc((size_t)n, sizeof *w);
@@ -209,7 +212,7 @@ static td_status l2_loss(const td_train_job *j, double *out)
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
     char scale[48], loss_word[TD_REAL_WORD];
-    td_step_sums *w = &j->sums.window;
+    td_step_sums *w = &j->log.sums.window;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     add_step(j, loss, data_s, compute_s);
     if (j->s.iteration % j->o.print_freq)
@@ -218,29 +221,29 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     const double mean = td_step_sums_loss(w);
     double l2 = 0;
     if (j->s.detects && w->n == j->o.print_freq) /* a whole line */
-        TD_TRY(td_run_sums_add_line(&j->sums, td_step_sums_rate(w, j->o.raport_compat)));
+        TD_TRY(td_run_sums_add_line(&j->log.sums, td_step_sums_rate(w, j->o.raport_compat)));
     if (j->o.l2_loss)
         TD_TRY(l2_loss(j, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",
                (long long)j->s.epoch, (long long)j->s.iteration,
-               (long long)td_loader_batches(j->train_loader), td_real_word(mean, 5, loss_word),
-               j->lr_exact, td_step_sums_rate(w, j->o.raport_compat),
+               (long long)td_loader_batches(j->data.train_loader), td_real_word(mean, 5, loss_word),
+               j->plan.lr_exact, td_step_sums_rate(w, j->o.raport_compat),
                scale_text(j, scale, sizeof scale));
-    td_report_begin(j->report, 2, step);
-    td_step_sums_report(w, mean, j->lr_exact, j->report);
+    td_report_begin(j->log.report, 2, step);
+    td_step_sums_report(w, mean, j->plan.lr_exact, j->log.report);
     if (j->o.l2_loss) {
-        td_report_add(j->report, "train.l2_loss", l2);
-        td_report_add(j->report, "train.total_loss", mean + l2);
-        if (td_report_has_tf_names(j->report)) {
-            td_report_add(j->report, "l2_loss", l2);
-            td_report_add(j->report, "total_loss", mean + l2);
+        td_report_add(j->log.report, "train.l2_loss", l2);
+        td_report_add(j->log.report, "train.total_loss", mean + l2);
+        if (td_report_has_tf_names(j->log.report)) {
+            td_report_add(j->log.report, "l2_loss", l2);
+            td_report_add(j->log.report, "total_loss", mean + l2);
         }
     }
-    td_status st = td_report_end(j->report);
+    td_status st = td_report_end(j->log.report);
     *w = (td_step_sums){ 0 };
-    j->sums.log_s = (double)(td_now_ns() - t0) * 1e-9;
+    j->log.sums.log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
@@ -268,31 +271,31 @@ static void note_loss(td_run_sums *s, double loss, bool is_compat)
 td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
                                 int64_t n_skipped)
 {
-    td_run_sums *s = &j->sums;
+    td_run_sums *s = &j->log.sums;
     const bool is_compat = j->o.raport_compat;
     const int64_t epoch = j->s.epoch - 1;
     const double loss = logged_loss(j, j->s.last_train_loss);
     j->out->images_per_s = s->epoch.n ? td_step_sums_rate(&s->epoch, is_compat) : 0;
     note_loss(s, loss, is_compat);
-    td_report_begin(j->report, 1, &epoch);
-    td_step_sums_report(&s->epoch, loss, j->lr_exact, j->report);
-    td_report_add(j->report, "train.skipped_steps", (double)n_skipped);
+    td_report_begin(j->log.report, 1, &epoch);
+    td_step_sums_report(&s->epoch, loss, j->plan.lr_exact, j->log.report);
+    td_report_add(j->log.report, "train.skipped_steps", (double)n_skipped);
     if (v) {
-        td_verdict_report(v, "val", j->o.topk, j->report);
-        for (int i = 0; j->class_ap && i < td_dataset_classes(j->train_set); i++)
-            if (j->class_ap[i] >= 0)
-                td_report_add_class(j->report, i, j->class_ap[i]);
+        td_verdict_report(v, "val", j->o.topk, j->log.report);
+        for (int i = 0; j->eval.class_ap && i < td_dataset_classes(j->data.train_set); i++)
+            if (j->eval.class_ap[i] >= 0)
+                td_report_add_class(j->log.report, i, j->eval.class_ap[i]);
         TD_TRY(td_val_sums_add(&s->val, v, is_compat));
     }
     if (ema) {
-        td_verdict_report(ema, "val_ema", j->o.topk, j->report);
+        td_verdict_report(ema, "val_ema", j->o.topk, j->log.report);
         TD_TRY(td_val_sums_add(&s->val_ema, ema, is_compat));
     }
-    if (v && td_report_has_tf_names(j->report))
-        TD_TRY(td_tf_verdict_report(v, j->o.topk, n_warm(j), j->report));
+    if (v && td_report_has_tf_names(j->log.report))
+        TD_TRY(td_tf_verdict_report(v, j->o.topk, n_warm(j), j->log.report));
     s->window = s->epoch = (td_step_sums){ 0 };
     say_epoch(j, epoch, v != NULL);
-    return td_report_end(j->report);
+    return td_report_end(j->log.report);
 }
 
 /* --- the run ---------------------------------------------------------------------------------- */
@@ -300,60 +303,61 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_v
 /* TensorFlow's end: throughput without the first steps, and the last validation */
 static td_status report_tf(td_train_job *j)
 {
-    const td_run_sums *s = &j->sums;
+    const td_run_sums *s = &j->log.sums;
     td_verdict v = s->val.all;
-    td_report_add(j->report, "train_throughput", td_step_sums_rate(&s->warm, j->o.raport_compat));
+    td_report_add(j->log.report, "train_throughput",
+                  td_step_sums_rate(&s->warm, j->o.raport_compat));
     if (v.n_batches == 0)
         return TD_OK;
     v.latency = s->val.latency;
     v.counts = s->val.last;
     memcpy(v.boxes, s->val.last_boxes, sizeof v.boxes);
-    return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->report);
+    return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->log.report);
 }
 
 /* the figure of the reference's training benchmark, which its own report has not */
 static void report_last_quarter(td_train_job *j)
 {
-    const td_last_quarter q = td_last_quarter_of(j->sums.line_rates, (int)j->sums.n_lines);
+    const td_last_quarter q = td_last_quarter_of(j->log.sums.line_rates, (int)j->log.sums.n_lines);
     if (!j->s.detects)
         return;
     j->out->last_quarter_ips = q.mean;
     j->out->n_lines = q.n;
     j->out->n_lines_kept = q.n_kept;
     if (!j->o.raport_compat)
-        td_report_add(j->report, "train.last_quarter_ips", q.mean);
+        td_report_add(j->log.report, "train.last_quarter_ips", q.mean);
 }
 
 /* of the last validation of a classifier, on rank 0 */
 static td_status report_outcomes(td_train_job *j)
 {
-    const td_outcome_facts f = { .ds = j->val_set,
+    const td_outcome_facts f = { .ds = j->data.val_set,
                                  .folder = j->o.input.data,
                                  .n_classes = j->o.model.num_classes,
-                                 .epoch = j->outcomes_epoch };
-    return td_outcomes_report(&j->outcomes, &f, j->report);
+                                 .epoch = j->eval.outcomes_epoch };
+    return td_outcomes_report(&j->eval.outcomes, &f, j->log.report);
 }
 
 td_status td_train_report_run(td_train_job *j)
 {
-    td_run_sums *s = &j->sums;
+    td_run_sums *s = &j->log.sums;
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
     if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
         s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
-        td_report_say(j->report, "Received SIGTERM");
+        td_report_say(j->log.report, "Received SIGTERM");
     TD_TRY(report_outcomes(j));
-    td_report_begin(j->report, 0, NULL);
-    td_step_sums_report(&s->run, so_far, j->lr_exact, j->report);
-    td_report_add(j->report, "train.skipped_steps", (double)j->s.scaler.skipped);
+    td_report_begin(j->log.report, 0, NULL);
+    td_step_sums_report(&s->run, so_far, j->plan.lr_exact, j->log.report);
+    td_report_add(j->log.report, "train.skipped_steps", (double)j->s.scaler.skipped);
     report_last_quarter(j);
-    TD_TRY(td_val_sums_report(&s->val, "val", j->o.topk, j->report));
-    TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.topk, j->report));
-    if (td_report_has_tf_names(j->report))
+    TD_TRY(td_val_sums_report(&s->val, "val", j->o.topk, j->log.report));
+    TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.topk, j->log.report));
+    if (td_report_has_tf_names(j->log.report))
         TD_TRY(report_tf(j));
-    TD_TRY(td_report_end(j->report));
-    td_report_say(j->report, "Experiment ended");
+    TD_TRY(td_report_end(j->log.report));
+    td_report_say(j->log.report, "Experiment ended");
     return TD_OK;
 }

@@ -21,11 +21,11 @@ static td_weight_facts facts_of(const job *j)
 {
     return (td_weight_facts){ .model = &j->o.model,
                               .num_classes = j->o.model.num_classes,
-                              .n_names = td_dataset_backend(j->train_set) == TD_DATA_FOLDER
-                                             ? td_dataset_classes(j->train_set)
+                              .n_names = td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER
+                                             ? td_dataset_classes(j->data.train_set)
                                              : 0,
-                              .names = j->class_names,
-                              .categories = j->categories,
+                              .names = j->data.class_names,
+                              .categories = j->data.categories,
                               .tracked = &j->tracked };
 }
 
@@ -45,12 +45,13 @@ td_status td_train_save(td_train_job *j)
     if (!td_train_writes(j))
         return TD_OK;
     const int64_t begin_ns = td_now_ns();
-    TD_TRY(td_bad_list_write(&j->bad, j->train_loader, j->val_loader));
-    td_train_report_saving(j, j->path[TD_PATH_CHECKPOINT]);
-    TD_TRY(at_step(j, td_checkpoint_save(j->path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
-                                         td_text_get(&j->config))));
-    snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s", j->path[TD_PATH_CHECKPOINT]);
-    td_trace_span(j->trace, "save the checkpoint", begin_ns);
+    TD_TRY(td_bad_list_write(&j->files.bad, j->data.train_loader, j->data.val_loader));
+    td_train_report_saving(j, j->files.path[TD_PATH_CHECKPOINT]);
+    TD_TRY(at_step(j, td_checkpoint_save(j->files.path[TD_PATH_CHECKPOINT], j->program, &j->s, &f,
+                                         td_text_get(&j->files.config))));
+    snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s",
+             j->files.path[TD_PATH_CHECKPOINT]);
+    td_trace_span(j->observers.trace, "save the checkpoint", begin_ns);
     return TD_OK;
 }
 
@@ -58,7 +59,7 @@ static td_status epoch_path(const job *j, int64_t epoch, char **out)
 {
     char name[48];
     snprintf(name, sizeof name, "checkpoint_%04lld.safetensors", (long long)epoch);
-    *out = td_path_join(j->folder, name);
+    *out = td_path_join(j->files.folder, name);
     return *out ? TD_OK : TD_ENOMEM;
 }
 
@@ -76,7 +77,8 @@ td_status td_train_save_epoch(td_train_job *j, int64_t epoch)
     if (keep == GATHER_TENTHS && epoch >= FIRST_EPOCHS && epoch % FIRST_EPOCHS)
         return TD_OK;
     TD_OUT(epoch_path(j, epoch, &now));
-    TD_OUT(at_step(j, td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->config))));
+    TD_OUT(
+        at_step(j, td_checkpoint_save(now, j->program, &j->s, &f, td_text_get(&j->files.config))));
     if (keep > 0 && epoch >= keep) {
         TD_OUT(epoch_path(j, epoch - keep, &old));
         unlink(old);
@@ -97,7 +99,7 @@ static td_status save_weights(const job *j, const char *path, unsigned what)
 
 td_status td_train_save_best(td_train_job *j)
 {
-    return td_train_writes(j) ? save_weights(j, j->path[TD_PATH_BEST], TD_SAVE_EMA) : TD_OK;
+    return td_train_writes(j) ? save_weights(j, j->files.path[TD_PATH_BEST], TD_SAVE_EMA) : TD_OK;
 }
 
 /* at the end of a run that saves nothing */
@@ -118,5 +120,5 @@ td_status td_train_save_final(td_train_job *j)
     if (j->o.final_weights && !j->out->was_stopped)
         TD_TRY(save_weights(j, j->o.final_weights,
                             j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0));
-    return j->rank == 0 && !td_train_writes(j) ? check_finite(j) : TD_OK;
+    return j->ranks.rank == 0 && !td_train_writes(j) ? check_finite(j) : TD_OK;
 }

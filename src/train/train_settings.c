@@ -49,14 +49,14 @@ td_status td_train_settings_store(td_train_job *j)
     td_fields_json(td_amp_fields(), &j->o.amp, &parts[2]);
     td_fields_json(td_train_fields(), &j->o, &parts[3]);
     td_fields_json(td_boxes_fields(), &j->o.boxes, &parts[4]);
-    td_text_add(&j->config, "{");
+    td_text_add(&j->files.config, "{");
     for (int i = 0; i < N; i++) {
         TD_OUT(td_text_status(&parts[i]));
-        td_text_add(&j->config, "%s", i ? ", " : "");
-        td_text_add_bytes(&j->config, parts[i].data + 1, parts[i].len - 2);
+        td_text_add(&j->files.config, "%s", i ? ", " : "");
+        td_text_add_bytes(&j->files.config, parts[i].data + 1, parts[i].len - 2);
     }
-    td_text_add(&j->config, "}");
-    st = td_text_status(&j->config);
+    td_text_add(&j->files.config, "}");
+    st = td_text_status(&j->files.config);
 out:
     for (int i = 0; i < N; i++)
         td_text_release(&parts[i]);
@@ -67,24 +67,24 @@ out:
 
 static void log_seed(const job *j)
 {
-    if (j->is_seed_of_clock)
+    if (j->start.is_seed_of_clock)
         td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.seed);
-    if (j->has_seed && j->s.seed != j->resumed_seed)
+    if (j->start.has_seed && j->s.seed != j->start.resumed_seed)
         td_log(TD_LOG_WARN, "train", "seed %llu is not the checkpoint's %llu: the run will differ",
-               (unsigned long long)j->s.seed, (unsigned long long)j->resumed_seed);
+               (unsigned long long)j->s.seed, (unsigned long long)j->start.resumed_seed);
 }
 
 static void log_groups(const job *j)
 {
-    const size_t n = j->groups.decayed.n;
+    const size_t n = j->compiled.groups.decayed.n;
     if (j->o.optimizer == TD_OPTIMIZER_RMSPROP && j->o.nesterov)
         td_log(TD_LOG_WARN, "train", "rmsprop has no Nesterov form: --nesterov is ignored");
-    if (td_report_has_text(j->report)) /* which says so by itself */
+    if (td_report_has_text(j->log.report)) /* which says so by itself */
         return;
     if (j->o.optimizer_batch_size >= 0)
         td_log(TD_LOG_INFO, "train",
                "batch size multiplier %lld: the weights are updated every %lld batches",
-               (long long)j->acc, (long long)j->acc);
+               (long long)j->plan.acc, (long long)j->plan.acc);
     if (j->o.weight_decay <= 0)
         return;
     if (j->o.bn_weight_decay)
@@ -92,7 +92,7 @@ static void log_groups(const job *j)
     else
         td_log(TD_LOG_INFO, "train",
                "weight decay applies to %zu parameters, not to %d of batch norm%s", n,
-               j->groups.n_undecayed, j->s.detects ? " and biases" : "");
+               j->compiled.groups.n_undecayed, j->s.detects ? " and biases" : "");
 }
 
 /* the reference's rule gives epoch e the share (e + 1) / warmup of the learning rate */
@@ -106,7 +106,7 @@ static void log_warmup(const job *j)
 
 static void log_frozen(const job *j)
 {
-    const td_freeze_counts *f = &j->frozen;
+    const td_freeze_counts *f = &j->compiled.frozen;
     if (f->n)
         td_log(TD_LOG_INFO, "train", "frozen: %d of %d weights, %lld of %lld numbers", f->n, f->of,
                (long long)f->n_values, (long long)f->of_values);
@@ -144,9 +144,9 @@ void td_train_settings_log(const td_train_job *j)
     td_model_name(&o->model, name, sizeof name);
     td_memory_report m = td_program_memory(j->program);
     td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
-           name, o->model.num_classes, (long long)td_dataset_count(j->train_set),
+           name, o->model.num_classes, (long long)td_dataset_count(j->data.train_set),
            o->model.image_size, o->model.image_size, o->batch_size, td_threads());
-    if (j->is_arch_of_file)
+    if (j->start.is_arch_of_file)
         td_log(TD_LOG_INFO, "train", "the network is that of '%s': no --arch says else",
                o->pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
@@ -156,7 +156,7 @@ void td_train_settings_log(const td_train_job *j)
     log_groups(j);
     log_warmup(j);
     log_frozen(j);
-    td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->config));
+    td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->files.config));
     if (o->resume)
         td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
                (long long)j->s.epoch, (long long)j->s.iteration);

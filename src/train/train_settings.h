@@ -9,7 +9,7 @@
 /** Options that contradict each other: TD_EUSAGE. */
 td_status td_train_settings_check(const td_train_opts *o) TD_CHECKED;
 
-/** j->config: all resolved options as one flat JSON object. */
+/** j->files.config: all resolved options as one flat JSON object. */
 td_status td_train_settings_store(td_train_job *j) TD_CHECKED;
 
 /** The lines at the start of a run. */

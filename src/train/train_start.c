@@ -28,15 +28,15 @@ typedef td_train_job job;
 static td_status keep_graph_text(job *j)
 {
     const char *text = j->o.model.model_text;
-    j->graph_text = text ? td_copy_text(text) : NULL;
-    j->o.model.model_text = j->graph_text;
-    return text && !j->graph_text ? TD_ENOMEM : TD_OK;
+    j->files.graph_text = text ? td_copy_text(text) : NULL;
+    j->o.model.model_text = j->files.graph_text;
+    return text && !j->files.graph_text ? TD_ENOMEM : TD_OK;
 }
 
 /* inside an epoch, the place is counted in batches: their size must be the one that was */
 static td_status check_place(job *j, const char *path)
 {
-    const char *config = td_tensors_meta(j->start, "tandem.config");
+    const char *config = td_tensors_meta(j->start.tensors, "tandem.config");
     td_json *doc;
     int64_t batch;
     if ((j->s.iteration == 0 && j->s.step.done == 0) || !config)
@@ -47,14 +47,14 @@ static td_status check_place(job *j, const char *path)
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
     const int64_t of = j->o.optimizer_batch_size > 0
-                           ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->n_ranks)
+                           ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->ranks.n)
                            : 1;
     if (j->s.step.done && of != j->s.step.of)
         return td_error(TD_EARG,
                         "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
                         "cannot go on with %lld",
                         path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
-    if (j->s.ranks != j->n_ranks)
+    if (j->s.ranks != j->ranks.n)
         return td_train_move_place(j, path, batch);
     if (batch != j->o.batch_size)
         return td_error(TD_EARG,
@@ -69,7 +69,7 @@ static td_status check_network(const job *j, const char *path)
 {
     td_model_opts d;
     td_model_defaults(&d);
-    if (td_tensors_meta(j->start, "tandem.graph") && j->o.model.arch != d.arch)
+    if (td_tensors_meta(j->start.tensors, "tandem.graph") && j->o.model.arch != d.arch)
         return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
                         path, j->o.model.arch);
     return TD_OK;
@@ -78,7 +78,7 @@ static td_status check_network(const job *j, const char *path)
 /* a classifier's weights begin a detector, not the other way round */
 static td_status check_pretrained(const job *j, const char *path)
 {
-    const char *arch = td_tensors_meta(j->start, "tandem.arch");
+    const char *arch = td_tensors_meta(j->start.tensors, "tandem.arch");
     const td_model_opts of = { .arch = arch };
     if (!arch || td_model_detector(&j->o.model) || !td_model_detector(&of))
         return TD_OK;
@@ -105,19 +105,19 @@ static td_status check_epoch(const job *j, const char *path)
 static td_status read_checkpoint(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
-    td_weight_facts_apply(j->start, td_model_is_default(&o->model), &o->model);
-    TD_TRY(td_weight_facts_check(j->start, path, &o->model));
+    td_weight_facts_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
+    TD_TRY(td_weight_facts_check(j->start.tensors, path, &o->model));
     TD_TRY(keep_graph_text(j));
-    TD_TRY(td_checkpoint_state(j->start, path, &j->s));
-    TD_TRY(td_stored_paths_warn(j->start, path, o));
+    TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
+    TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));
     TD_TRY(check_place(j, path));
-    TD_TRY(td_freeze_resume(j->start, path, o, j->s.step.done > 0, &j->frozen_then));
+    TD_TRY(td_freeze_resume(j->start.tensors, path, o, j->s.step.done > 0, &j->start.frozen_then));
     TD_TRY(check_network(j, path));
-    j->has_seed = !td_checkpoint_is_torch(j->start);
-    if (td_checkpoint_is_torch(j->start))
-        td_torch_checkpoint_log(j->start, path, o);
+    j->start.has_seed = !td_checkpoint_is_torch(j->start.tensors);
+    if (td_checkpoint_is_torch(j->start.tensors))
+        td_torch_checkpoint_log(j->start.tensors, path, o);
     if (j->s.best >= 0)
-        j->epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
+        j->eval.epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
     return check_epoch(j, path);
 }
 
@@ -125,17 +125,17 @@ static td_status read_checkpoint(job *j, const char *path)
 static td_status read_weights(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
-    if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start, &o->model)) {
+    if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start.tensors, &o->model)) {
         TD_TRY(keep_graph_text(j));
-        j->is_arch_of_file = true;
+        j->start.is_arch_of_file = true;
         if (!o->model.image_size && !o->image_size_schedule)
-            o->model.image_size = td_weight_image_size(j->start);
+            o->model.image_size = td_weight_image_size(j->start.tensors);
     }
     TD_TRY(check_pretrained(j, path));
-    td_weight_backbone_apply(j->start, &o->model);
+    td_weight_backbone_apply(j->start.tensors, &o->model);
     if (!td_model_detector(&o->model)) /* of a backbone only values matter */
-        td_weight_variant_apply(j->start, &o->model);
-    j->s.batches_tracked = td_weights_batches(j->start);
+        td_weight_variant_apply(j->start.tensors, &o->model);
+    j->s.batches_tracked = td_weights_batches(j->start.tensors);
     return TD_OK;
 }
 
@@ -143,7 +143,7 @@ static void set_defaults(job *j)
 {
     j->s.best = j->s.last = j->s.last_second = -1;
     for (int i = 0; i < TD_BOX_METRICS; i++)
-        j->boxes[i] = -1;
+        j->eval.boxes[i] = -1;
     j->s.step.ema_before = 1;
     j->tracked.still = j->o.freeze_bn ? j->o.freeze : NULL;
 }
@@ -155,11 +155,12 @@ td_status td_train_start_open(td_train_job *j)
     set_defaults(j);
     if (!path)
         return TD_OK;
-    TD_TRY(o->resume ? td_checkpoint_open(path, &j->start) : td_weight_file_open(path, &j->start));
+    TD_TRY(o->resume ? td_checkpoint_open(path, &j->start.tensors)
+                     : td_weight_file_open(path, &j->start.tensors));
     TD_TRY(o->resume ? read_checkpoint(j, path) : read_weights(j, path));
-    TD_TRY(td_tracked_read(j->start, j->s.batches_tracked, &j->tracked));
-    return td_classes_from_json(td_tensors_meta(j->start, "tandem.classes"), path, &j->n_names,
-                                &j->names);
+    TD_TRY(td_tracked_read(j->start.tensors, j->s.batches_tracked, &j->tracked));
+    return td_classes_from_json(td_tensors_meta(j->start.tensors, "tandem.classes"), path,
+                                &j->start.n_names, &j->start.names);
 }
 
 /* --- the parameters --------------------------------------------------------------------------- */
@@ -173,7 +174,7 @@ typedef struct {
 static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
 {
     TD_TRY(td_model_head(&j->o.model, head->weight, head->bias));
-    const int has = td_weights_rows(j->start, head->weight);
+    const int has = td_weights_rows(j->start.tensors, head->weight);
     const char *end = strrchr(head->weight, '.');
     const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
     if (j->o.resume || !has || has == j->o.model.num_classes)
@@ -192,22 +193,22 @@ td_status td_train_start_load(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const bool is_partial = !o->resume && td_model_detector(&o->model);
-    if (!j->start || !o->resume)
+    if (!j->start.tensors || !o->resume)
         TD_TRY(td_program_init(j->program, j->s.seed));
-    if (j->start && is_partial) {
-        TD_TRY(td_weights_load_matching(j->start, o->pretrained_weights, j->program));
-    } else if (j->start) {
+    if (j->start.tensors && is_partial) {
+        TD_TRY(td_weights_load_matching(j->start.tensors, o->pretrained_weights, j->program));
+    } else if (j->start.tensors) {
         head_names head;
         td_load_opts load = { .with_momentum = o->resume != NULL,
                               .model = &o->model,
-                              .frozen_then = j->frozen_then,
+                              .frozen_then = j->start.frozen_then,
                               .frozen_now = o->freeze };
         TD_TRY(fresh_head(j, &head, &load));
         const char *path = o->resume ? o->resume : o->pretrained_weights;
-        TD_TRY(td_weights_load(j->start, path, &load, j->program));
+        TD_TRY(td_weights_load(j->start.tensors, path, &load, j->program));
     }
-    TD_TRY(td_weights_begin(j->program, o->resume ? j->start : NULL));
-    td_tensors_free(j->start);
-    j->start = NULL;
+    TD_TRY(td_weights_begin(j->program, o->resume ? j->start.tensors : NULL));
+    td_tensors_free(j->start.tensors);
+    j->start.tensors = NULL;
     return TD_OK;
 }

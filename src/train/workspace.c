@@ -74,16 +74,16 @@ static bool is_default_checkpoint(const td_train_opts *o)
 static td_status choose_folder(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    td_free(j->folder);
-    j->folder = NULL;
-    j->is_folder_fresh =
+    td_free(j->files.folder);
+    j->files.folder = NULL;
+    j->files.is_folder_fresh =
         !o->workspace && !o->resume && td_train_writes(j) && is_default_checkpoint(o);
-    if (j->is_folder_fresh)
-        return choose_fresh(&o->model, &j->folder);
-    j->folder = o->workspace ? td_copy_text(o->workspace)
-                : o->resume  ? folder_of(o->resume)
-                             : td_copy_text("./");
-    return j->folder ? TD_OK : TD_ENOMEM;
+    if (j->files.is_folder_fresh)
+        return choose_fresh(&o->model, &j->files.folder);
+    j->files.folder = o->workspace ? td_copy_text(o->workspace)
+                      : o->resume  ? folder_of(o->resume)
+                                   : td_copy_text("./");
+    return j->files.folder ? TD_OK : TD_ENOMEM;
 }
 
 /* --- which files ------------------------------------------------------------------------------ */
@@ -93,21 +93,23 @@ static td_status check_paths(const td_train_job *j)
 {
     const struct {
         const char *what, *path;
-    } outputs[] = { { "the checkpoint", j->o.no_checkpoints ? NULL : j->path[TD_PATH_CHECKPOINT] },
-                    { "the best weights", j->o.no_checkpoints ? NULL : j->path[TD_PATH_BEST] },
-                    { "the report", j->path[TD_PATH_REPORT] },
-                    { "the list of bad pictures", j->path[TD_PATH_BAD] },
-                    { "the final weights", j->o.final_weights },
-                    { "the logits", j->o.train_logits },
-                    { "the statistics", j->o.amp_stats },
-                    { "the trace", j->o.trace },
-                    { "the table of epochs", j->o.csv },
-                    { "the table of iterations", j->o.csv_iterations },
-                    { "the lock", j->path[TD_PATH_LOCK] },
-                    { "the configuration", j->path[TD_PATH_CONFIG] },
-                    { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
-                    { "the weights to begin with", j->o.pretrained_weights },
-                    { "the network", j->o.model.model } };
+    } outputs[] = {
+        { "the checkpoint", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_CHECKPOINT] },
+        { "the best weights", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_BEST] },
+        { "the report", j->files.path[TD_PATH_REPORT] },
+        { "the list of bad pictures", j->files.path[TD_PATH_BAD] },
+        { "the final weights", j->o.final_weights },
+        { "the logits", j->o.train_logits },
+        { "the statistics", j->o.amp_stats },
+        { "the trace", j->o.trace },
+        { "the table of epochs", j->o.csv },
+        { "the table of iterations", j->o.csv_iterations },
+        { "the lock", j->files.path[TD_PATH_LOCK] },
+        { "the configuration", j->files.path[TD_PATH_CONFIG] },
+        { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
+        { "the weights to begin with", j->o.pretrained_weights },
+        { "the network", j->o.model.model }
+    };
     enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
     for (int i = 0; i < N_WRITTEN; i++)
         for (int k = i + 1; k < N; k++) {
@@ -134,9 +136,9 @@ static char *report_path(const td_train_job *j)
     const char *const name = report_name(&j->o);
     if (!name)
         return NULL;
-    if (j->is_folder_fresh && strcmp(name, TD_REPORT_NAME) != 0)
+    if (j->files.is_folder_fresh && strcmp(name, TD_REPORT_NAME) != 0)
         return td_copy_text(name);
-    return td_path_join(j->folder, name);
+    return td_path_join(j->files.folder, name);
 }
 
 td_status td_workspace_name(td_train_job *j)
@@ -144,15 +146,15 @@ td_status td_workspace_name(td_train_job *j)
     const td_train_opts *o = &j->o;
     TD_TRY(choose_folder(j));
     for (int i = 0; i < TD_PATHS; i++)
-        td_free(j->path[i]);
-    j->path[TD_PATH_CHECKPOINT] = td_path_join(j->folder, o->checkpoint_filename);
-    j->path[TD_PATH_BEST] = td_path_join(j->folder, "model_best.safetensors");
-    j->path[TD_PATH_REPORT] = report_path(j);
-    j->path[TD_PATH_BAD] = td_path_join(j->folder, "bad.list");
-    j->path[TD_PATH_LOCK] = td_path_join(j->folder, TD_LOCK_NAME);
-    j->path[TD_PATH_CONFIG] = td_path_join(j->folder, "config.yaml");
+        td_free(j->files.path[i]);
+    j->files.path[TD_PATH_CHECKPOINT] = td_path_join(j->files.folder, o->checkpoint_filename);
+    j->files.path[TD_PATH_BEST] = td_path_join(j->files.folder, "model_best.safetensors");
+    j->files.path[TD_PATH_REPORT] = report_path(j);
+    j->files.path[TD_PATH_BAD] = td_path_join(j->files.folder, "bad.list");
+    j->files.path[TD_PATH_LOCK] = td_path_join(j->files.folder, TD_LOCK_NAME);
+    j->files.path[TD_PATH_CONFIG] = td_path_join(j->files.folder, "config.yaml");
     for (int i = 0; i < TD_PATHS; i++)
-        if (!j->path[i] && (i != TD_PATH_REPORT || report_name(o)))
+        if (!j->files.path[i] && (i != TD_PATH_REPORT || report_name(o)))
             return TD_ENOMEM;
     return check_paths(j);
 }
@@ -180,18 +182,18 @@ static bool is_config_ours(const char *path)
 static const char *weights_of_run(const td_train_job *j)
 {
     for (int i = TD_PATH_CHECKPOINT; i <= TD_PATH_BEST; i++)
-        if (td_path_is_file(j->path[i]))
-            return j->path[i];
+        if (td_path_is_file(j->files.path[i]))
+            return j->files.path[i];
     return NULL;
 }
 
 static const char *report_of_run(const td_train_job *j)
 {
-    const char *path = j->path[TD_PATH_REPORT];
+    const char *path = j->files.path[TD_PATH_REPORT];
     const bool is_named = path && strcmp(report_name(&j->o), TD_REPORT_NAME) != 0;
     if (path && !is_named && td_path_is_file(path))
         return path;
-    return is_config_ours(j->path[TD_PATH_CONFIG]) ? j->path[TD_PATH_CONFIG] : NULL;
+    return is_config_ours(j->files.path[TD_PATH_CONFIG]) ? j->files.path[TD_PATH_CONFIG] : NULL;
 }
 
 /* does this run continue the one in its folder? */
@@ -203,7 +205,7 @@ static td_status is_continued(const td_train_job *j, bool *out)
     char *folder = folder_of(j->o.resume);
     if (!folder)
         return TD_ENOMEM;
-    *out = td_path_is_same(folder, j->folder);
+    *out = td_path_is_same(folder, j->files.folder);
     td_free(folder);
     return TD_OK;
 }
@@ -215,16 +217,16 @@ static td_status check_free(const td_train_job *j)
     TD_TRY(is_continued(j, &goes_on));
     if (goes_on || !(weights || report))
         return TD_OK;
-    if (weights && !j->may_overwrite)
+    if (weights && !j->files.may_overwrite)
         return td_error(TD_EARG,
                         "'%s' holds a run already, see '%s': choose another --workspace, continue "
                         "that run with --resume CHECKPOINT, or replace it with --overwrite",
-                        j->folder, weights);
-    if (!j->may_overwrite)
+                        j->files.folder, weights);
+    if (!j->files.may_overwrite)
         td_log(TD_LOG_WARN, "train", "'%s' of a run that saved no weights is replaced", report);
     /* would pass for this run's until it has validated */
-    if (unlink(j->path[TD_PATH_BEST]) != 0 && td_path_exists(j->path[TD_PATH_BEST]))
-        return td_error_errno(TD_EIO, "cannot remove '%s'", j->path[TD_PATH_BEST]);
+    if (unlink(j->files.path[TD_PATH_BEST]) != 0 && td_path_exists(j->files.path[TD_PATH_BEST]))
+        return td_error_errno(TD_EIO, "cannot remove '%s'", j->files.path[TD_PATH_BEST]);
     return TD_OK;
 }
 
@@ -235,7 +237,7 @@ static td_status check_free(const td_train_job *j)
 static td_status check_report(const td_train_job *j)
 {
     struct stat s;
-    const char *path = j->path[TD_PATH_REPORT];
+    const char *path = j->files.path[TD_PATH_REPORT];
     if (!path || strcmp(report_name(&j->o), TD_REPORT_NAME) != 0 || lstat(path, &s) != 0 ||
         S_ISREG(s.st_mode))
         return TD_OK;
@@ -253,7 +255,7 @@ static td_status make_fresh(td_train_job *j)
     bool is_new = false;
     TD_TRY(td_make_folder(FRESH));
     while (!is_new) {
-        TD_TRY(td_make_new_folder(j->folder, &is_new));
+        TD_TRY(td_make_new_folder(j->files.folder, &is_new));
         if (!is_new)
             TD_TRY(td_workspace_name(j));
     }
@@ -262,21 +264,21 @@ static td_status make_fresh(td_train_job *j)
 
 td_status td_workspace_open(td_train_job *j)
 {
-    if (j->rank > 0)
+    if (j->ranks.rank > 0)
         return TD_OK;
-    TD_TRY(j->is_folder_fresh ? make_fresh(j) : td_make_folder(j->folder));
+    TD_TRY(j->files.is_folder_fresh ? make_fresh(j) : td_make_folder(j->files.folder));
     TD_TRY(check_report(j));
     if (!td_train_writes(j))
         return TD_OK;
-    TD_TRY(td_lock_open(j->folder, &j->lock));
+    TD_TRY(td_lock_open(j->files.folder, &j->files.lock));
     TD_TRY(check_free(j));
-    td_log(TD_LOG_INFO, "train", "files of this run go to '%s'", j->folder);
+    td_log(TD_LOG_INFO, "train", "files of this run go to '%s'", j->files.folder);
     return TD_OK;
 }
 
 td_status td_workspace_write_config(const td_train_job *j)
 {
-    const char *path = j->path[TD_PATH_CONFIG];
+    const char *path = j->files.path[TD_PATH_CONFIG];
     td_text file = { 0 };
     char *yaml;
     if (td_path_exists(path) && !is_config_ours(path)) {
