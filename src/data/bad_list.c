@@ -67,13 +67,6 @@ static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
         add_line(known, bad[i].path, bad[i].reason, out);
 }
 
-void td_bad_list_lines(const td_loader *train, const td_loader *val, td_text *out)
-{
-    const td_map none = { 0 };
-    add_lines(&none, train, out);
-    add_lines(&none, val, out);
-}
-
 /* the lines that are not known yet */
 static td_status add_missing(const char *lines, td_map *known, td_text *out)
 {
@@ -92,16 +85,6 @@ static td_status add_missing(const char *lines, td_map *known, td_text *out)
     }
     td_text_release(&line);
     return st;
-}
-
-td_status td_bad_list_add(td_bad_list *l, const char *lines)
-{
-    char *copy = td_copy_text(lines);
-    if (!copy)
-        return TD_ENOMEM;
-    td_free(l->elsewhere);
-    l->elsewhere = copy;
-    return TD_OK;
 }
 
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loader *val)
@@ -125,6 +108,46 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
     }
 out:
     td_map_release(&known);
+    td_text_release(&own);
+    td_text_release(&all);
+    return st;
+}
+
+/* rank 0: the lines of the others */
+static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
+{
+    td_text *all = ctx;
+    if (rank > 0)
+        td_text_add_bytes(all, bytes, n);
+    return td_text_status(all);
+}
+
+/* all lines of the other ranks so far take the place of those before */
+static td_status set_elsewhere(td_bad_list *l, const char *lines)
+{
+    char *copy = td_copy_text(lines);
+    if (!copy)
+        return TD_ENOMEM;
+    td_free(l->elsewhere);
+    l->elsewhere = copy;
+    return TD_OK;
+}
+
+td_status td_bad_list_gather(td_bad_list *l, td_comm *c, const td_loader *train,
+                             const td_loader *val)
+{
+    const td_map none = { 0 };
+    td_text own = { 0 }, all = { 0 };
+    td_status st = TD_OK;
+    if (!c)
+        return TD_OK;
+    add_lines(&none, train, &own);
+    add_lines(&none, val, &own);
+    TD_OUT(td_text_status(&own));
+    TD_OUT(td_comm_collect(c, td_text_get(&own), own.len, take_lines, &all));
+    if (td_comm_rank(c) == 0 && all.len)
+        st = set_elsewhere(l, td_text_get(&all));
+out:
     td_text_release(&own);
     td_text_release(&all);
     return st;

@@ -9,7 +9,7 @@
 #define TD_DATA_BAD_LIST_H
 
 #include "base/status.h"
-#include "base/text.h"
+#include "comm/comm.h"
 #include "tandem/data.h"
 
 /* All zero is an empty list without a file. */
@@ -27,11 +27,12 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on) TD_CH
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train,
                             const td_loader *val) TD_CHECKED;
 
-/** The lines of what the loaders have found; appended to `out`. */
-void td_bad_list_lines(const td_loader *train, const td_loader *val, td_text *out);
-
-/** Other ranks' lines, all of them so far; in the next write those are left out that rank 0 has. */
-td_status td_bad_list_add(td_bad_list *l, const char *lines) TD_CHECKED;
+/**
+ * On rank 0: take what the loaders of all ranks have found; the next write leaves out what rank 0
+ * has itself.  `c` NULL: one rank, nothing to do.  TD_ENOMEM; errors of td_comm_collect.
+ */
+td_status td_bad_list_gather(td_bad_list *l, td_comm *c, const td_loader *train,
+                             const td_loader *val) TD_CHECKED;
 
 void td_bad_list_release(td_bad_list *l);
 

@@ -108,6 +108,40 @@ td_status td_boxes_categories_from_json(const char *json, const char *path, int 
     return td_error_context(st, "'%s': tandem.categories", path);
 }
 
+/* --- classes without boxes -------------------------------------------------------------------- */
+
+static void log_unseen(const td_dataset *ds, const bool *is_seen)
+{
+    const int n_classes = td_dataset_classes(ds);
+    int n_unseen = 0;
+    td_text list = { 0 };
+    for (int label = 1; label <= n_classes; label++)
+        if (!is_seen[label] && td_dataset_category(ds, label) >= 0 && n_unseen++ < 3)
+            td_text_add(&list, "%s'%s'", list.len ? ", " : "",
+                        td_dataset_class_name(ds, label - 1));
+    if (n_unseen)
+        td_log(TD_LOG_WARN, "train", "'%s' has no box of %s%s: %s", td_dataset_root(ds),
+               td_text_get(&list), n_unseen > 3 ? ", ..." : "",
+               n_unseen < n_classes ? "they cannot be learned" : "there is nothing to learn");
+    td_text_release(&list);
+}
+
+td_status td_boxes_warn_unseen(const td_dataset *ds)
+{
+    int n;
+    bool *is_seen = td_alloc((size_t)td_dataset_classes(ds) + 1, sizeof *is_seen);
+    if (!is_seen)
+        return TD_ENOMEM;
+    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
+        const td_annotation *t = td_dataset_annotations(ds, i, &n);
+        for (int k = 0; k < n; k++)
+            is_seen[t[k].label] = true;
+    }
+    log_unseen(ds, is_seen);
+    td_free(is_seen);
+    return TD_OK;
+}
+
 /* --- --require -------------------------------------------------------------------------------- */
 
 static td_status parse_rule(const char *rule, td_rule *out, int *metric)

@@ -20,6 +20,9 @@ td_loader_opts td_boxes_loader_opts(const td_input_opts *in, const td_model_opts
 td_status td_boxes_use_classes(td_dataset *ds, int n, const char *const *names,
                                bool allow_subset) TD_CHECKED;
 
+/** Before a training: a warning that names the classes of which no image has a box.  TD_ENOMEM. */
+td_status td_boxes_warn_unseen(const td_dataset *ds) TD_CHECKED;
+
 /** *out [td_dataset_classes]: category ids of classes 1, 2, ... (td_free). */
 td_status td_boxes_categories(const td_dataset *ds, int64_t **out) TD_CHECKED;
 

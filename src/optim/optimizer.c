@@ -327,3 +327,27 @@ td_status td_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph 
     td_free(rw.map);
     return td_build_end(rw.b, out);
 }
+
+/* --- the value of weight decay ---------------------------------------------------------------- */
+
+td_status td_l2_loss(td_program *p, const td_decay_groups *groups, double decay, double *out)
+{
+    double sum = 0;
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        const td_type t = td_program_param_type(p, i);
+        if (!td_map_has(&groups->decayed, name))
+            continue;
+        const int64_t n = td_type_count(&t);
+        float *w = td_alloc((size_t)n, sizeof *w);
+        if (!w)
+            return TD_ENOMEM;
+        const td_status st = td_program_get(p, name, w);
+        for (int64_t k = 0; st == TD_OK && k < n; k++)
+            sum += (double)w[k] * (double)w[k];
+        td_free(w);
+        TD_TRY(st);
+    }
+    *out = 0.5 * decay * sum;
+    return TD_OK;
+}

@@ -25,6 +25,7 @@
 
 #include "ir/build.h"
 #include "optim/training_graph.h"
+#include "tandem/program.h"
 
 /**
  * Emit everything behind `loss`: updates of all weights that are not frozen and, but with loss
@@ -37,5 +38,9 @@ void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_op
  * the step counts.  Caller frees *out.
  */
 td_status td_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out) TD_CHECKED;
+
+/** Weight decay's part of the loss: half of `decay` times the squares of all decayed weights. */
+td_status td_l2_loss(td_program *p, const td_decay_groups *groups, double decay,
+                     double *out) TD_CHECKED;
 
 #endif

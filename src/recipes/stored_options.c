@@ -1,7 +1,7 @@
 /*
- * stored_options.c -- which of a checkpoint's options a resumed run takes
+ * stored_options.c -- options written to a checkpoint, and which of them a resumed run takes
  *
- * Taken are rows of the tables that a checkpoint is written from (td_train_settings_store),
+ * Taken are rows of the tables that a checkpoint is written from (td_train_options_json),
  * under their names or aliases, that describe the training: numbers, switches, choices and texts
  * that are no paths.  Not taken: paths, the options of one run, and everything that the other
  * tables of the command have.  Values are checked against their rows as those of a --config file.
@@ -17,6 +17,35 @@
 #include "checkpoint/torch_checkpoint.h"
 
 enum { N_STORED_GROUPS = 5 }; /* network, data, precision, training, detection */
+
+td_status td_train_options_json(const td_train_opts *opts, td_text *out)
+{
+    td_model_opts model = opts->model;
+    const struct {
+        const td_field *fields;
+        const void *base;
+    } groups[N_STORED_GROUPS] = {
+        { td_model_fields(), &model },       { td_input_fields(), &opts->input },
+        { td_amp_fields(), &opts->amp },     { td_train_fields(), opts },
+        { td_boxes_fields(), &opts->boxes },
+    };
+    if (model.model || model.model_text)
+        model.arch = NULL; /* not what was trained */
+    td_text_add(out, "{");
+    for (int i = 0; i < N_STORED_GROUPS; i++) {
+        td_text part = { 0 };
+        td_fields_json(groups[i].fields, groups[i].base, &part);
+        const td_status st = td_text_status(&part);
+        if (st == TD_OK) {
+            td_text_add(out, "%s", i ? ", " : "");
+            td_text_add_bytes(out, part.data + 1, part.len - 2); /* without its braces */
+        }
+        td_text_release(&part);
+        TD_TRY(st);
+    }
+    td_text_add(out, "}");
+    return td_text_status(out);
+}
 
 /* options of one run, not of the training; the checkpoint has the graph of --model itself */
 static bool is_of_one_run(const char *name)

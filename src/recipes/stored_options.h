@@ -1,5 +1,5 @@
 /*
- * recipes/stored_options.h -- the options that a checkpoint gives to the run that resumes from it
+ * recipes/stored_options.h -- options in a checkpoint, and which of them the resumed run takes
  *
  * A checkpoint may come from anybody, so it decides how a training goes on and nothing else: no
  * file or folder, read or written, is ever named by a checkpoint.  (td_train_stored_options, in
@@ -8,9 +8,13 @@
 #ifndef TD_RECIPES_STORED_OPTIONS_H
 #define TD_RECIPES_STORED_OPTIONS_H
 
+#include "base/text.h"
 #include "io/safetensors.h"
 #include "options/field.h"
 #include "tandem/train.h"
+
+/** All resolved options as one flat JSON object, appended to `out`.  TD_ENOMEM. */
+TD_CHECKED td_status td_train_options_json(const td_train_opts *opts, td_text *out);
 
 /** May a checkpoint set the option of this row of td_train_groups? */
 bool td_option_is_stored(const td_field *f);

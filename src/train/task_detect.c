@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/log.h"
 #include "checkpoint/weights.h"
 #include "evaluation/detector_evaluator.h"
 #include "inference/detect_data.h"
@@ -38,33 +37,6 @@ static td_status name_classes(job *j)
                         m->num_classes);
     TD_TRY(td_train_list_classes(j));
     return td_boxes_categories(d, &j->data.categories);
-}
-
-/* a class that no picture shows is never found; where there is no box at all, nothing is */
-static td_status warn_of_unseen(const job *j)
-{
-    const td_dataset *ds = j->data.train_set;
-    const int n_classes = td_dataset_classes(ds);
-    int n, n_unseen = 0;
-    td_text list = { 0 };
-    bool *is_seen = td_alloc((size_t)n_classes + 1, sizeof *is_seen);
-    if (!is_seen)
-        return TD_ENOMEM;
-    for (int64_t i = 0; i < td_dataset_count(ds); i++) {
-        const td_annotation *t = td_dataset_annotations(ds, i, &n);
-        for (int k = 0; k < n; k++)
-            is_seen[t[k].label] = true;
-    }
-    for (int label = 1; label <= n_classes; label++)
-        if (!is_seen[label] && td_dataset_category(ds, label) >= 0 && n_unseen++ < 3)
-            td_text_add(&list, "%s'%s'", list.len ? ", " : "", j->data.class_names[label - 1]);
-    td_free(is_seen);
-    if (n_unseen)
-        td_log(TD_LOG_WARN, "train", "'%s' has no box of %s%s: %s", td_dataset_root(ds),
-               td_text_get(&list), n_unseen > 3 ? ", ..." : "",
-               n_unseen < n_classes ? "they cannot be learned" : "there is nothing to learn");
-    td_text_release(&list);
-    return TD_OK;
 }
 
 static td_status open_validation(job *j)
@@ -98,7 +70,7 @@ static td_status open_data(job *j)
     TD_TRY(td_settle_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
     if (td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER)
-        TD_TRY(warn_of_unseen(j));
+        TD_TRY(td_boxes_warn_unseen(j->data.train_set));
     td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch_size);
     td_train_loader_opts(j, &lo);
     TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));

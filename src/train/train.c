@@ -398,7 +398,8 @@ static td_status end_epoch(job *j)
         j->run.is_over = j->out->was_stopped = true;
         return td_train_save(j);
     }
-    TD_TRY(td_train_share_bad(j));
+    TD_TRY(
+        td_bad_list_gather(&j->files.bad, j->ranks.comm, j->data.train_loader, j->data.val_loader));
     count_epoch(j, v.is_best);
     TD_TRY(td_train_report_epoch(j, v.is_due ? &v.trained : NULL,
                                  v.has_averages ? &v.averages : NULL, n_skipped));

@@ -18,6 +18,7 @@
 #include "model/arch.h"
 #include "pass/amp.h"
 #include "recipes/preset.h"
+#include "recipes/stored_options.h"
 #include "runtime/device.h"
 #include "train/task.h"
 #include "train/train_program.h"
@@ -213,7 +214,7 @@ static td_status open_schedule(job *j)
 /* all ranks run the same thing, from rank 0's parameters */
 static td_status open_agreement(job *j)
 {
-    TD_TRY(td_train_settings_store(j));
+    TD_TRY(td_train_options_json(&j->o, &j->files.config));
     return td_train_agree(j);
 }
 

@@ -117,7 +117,9 @@ static td_status share_bad_limit(job *j, int64_t n_met)
     j->ranks.n_bad_met = n_met;
     if (n_met <= td_loader_bad_allowed(j->data.train_loader))
         return TD_OK;
-    TD_TRY(td_train_share_bad(j)); /* for bad.list, which is written when the run has failed */
+    TD_TRY(td_bad_list_gather(
+        &j->files.bad, j->ranks.comm, j->data.train_loader,
+        j->data.val_loader)); /* for bad.list, which is written when the run has failed */
     return td_bad_limit_check(j->ranks.comm, j->data.train_loader);
 }
 
@@ -219,32 +221,6 @@ td_status td_train_share_sums(td_train_job *j)
 td_status td_train_split_sums(td_train_job *j)
 {
     return has_own_sums(j) && j->ranks.rank > 0 ? each_sum(j, forget) : TD_OK;
-}
-
-/* rank 0: the lines of the others */
-static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
-{
-    td_text *all = ctx;
-    if (rank > 0)
-        td_text_add_bytes(all, bytes, n);
-    return td_text_status(all);
-}
-
-td_status td_train_share_bad(td_train_job *j)
-{
-    td_text own = { 0 }, all = { 0 };
-    td_status st = TD_OK;
-    if (!j->ranks.comm)
-        return TD_OK;
-    td_bad_list_lines(j->data.train_loader, j->data.val_loader, &own);
-    TD_OUT(td_text_status(&own));
-    TD_OUT(td_comm_collect(j->ranks.comm, td_text_get(&own), own.len, take_lines, &all));
-    if (j->ranks.rank == 0 && all.len)
-        st = td_bad_list_add(&j->files.bad, td_text_get(&all));
-out:
-    td_text_release(&own);
-    td_text_release(&all);
-    return st;
 }
 
 /* --- going on with other ranks ---------------------------------------------------------------- */

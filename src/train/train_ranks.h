@@ -30,8 +30,8 @@ td_status td_train_agree(td_train_job *j) TD_CHECKED;
 bool td_train_writes(const td_train_job *j);
 
 /**
- * The mean of the ranks' losses; j->ranks.is_stop_wanted, if a signal came to one of them.  TD_EFORMAT:
- * all ranks together met more bad pictures than may be.
+ * The mean of the ranks' losses; j->ranks.is_stop_wanted, if a signal came to one of them.
+ * TD_EFORMAT: all ranks together met more bad pictures than may be.
  */
 td_status td_train_share_step(td_train_job *j, double *loss) TD_CHECKED;
 
@@ -56,9 +56,6 @@ td_status td_train_split_sums(td_train_job *j) TD_CHECKED;
  * none.
  */
 td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch) TD_CHECKED;
-
-/** What pictures the other ranks could not use, for rank 0's bad.list. */
-td_status td_train_share_bad(td_train_job *j) TD_CHECKED;
 
 /** One line where a rank keeps the others waiting. */
 td_status td_train_say_stragglers(td_train_job *j) TD_CHECKED;

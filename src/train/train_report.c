@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "evaluation/outcomes.h"
 #include "loggers/report_settings.h"
 #include "loggers/throughput.h"
-#include "optim/training_graph.h"
+#include "optim/optimizer.h"
 #include "train/task.h"
 
 /* the TensorFlow programs', in their normal training */
@@ -186,29 +185,6 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
         td_step_sums_add(&s->warm, &f);
 }
 
-/* weight decay's part of the loss: half of it times the squares of all decayed weights */
-static td_status l2_loss(const td_train_job *j, double *out)
-{
-    double sum = 0;
-    for (int i = 0; i < td_program_param_count(j->program); i++) {
-        const char *name = td_program_param_name(j->program, i);
-        const td_type t = td_program_param_type(j->program, i);
-        if (!td_map_has(&j->compiled.groups.decayed, name))
-            continue;
-        const int64_t n = td_type_count(&t);
-        float *w = td_alloc((size_t)n, sizeof *w);
-        if (!w)
-            return TD_ENOMEM;
-        const td_status st = td_program_get(j->program, name, w);
-        for (int64_t k = 0; st == TD_OK && k < n; k++)
-            sum += (double)w[k] * (double)w[k];
-        td_free(w);
-        TD_TRY(st);
-    }
-    *out = 0.5 * j->o.weight_decay * sum;
-    return TD_OK;
-}
-
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
     char scale[48], loss_word[TD_REAL_WORD];
@@ -223,7 +199,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     if (j->s.detects && w->n == j->o.print_freq) /* a whole line */
         TD_TRY(td_run_sums_add_line(&j->log.sums, td_step_sums_rate(w, j->o.raport_compat)));
     if (j->o.l2_loss)
-        TD_TRY(l2_loss(j, &l2));
+        TD_TRY(td_l2_loss(j->program, &j->compiled.groups, j->o.weight_decay, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",

@@ -6,9 +6,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "model/arch.h"
-#include "options/field.h"
 #include "pass/amp.h"
 
 typedef td_train_job job;
@@ -33,34 +31,6 @@ td_status td_train_settings_check(const td_train_opts *o)
     if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
         return td_error(TD_EUSAGE, "--require needs a validation");
     return TD_OK;
-}
-
-/* one flat JSON object of all tables */
-td_status td_train_settings_store(td_train_job *j)
-{
-    enum { N = 5 };
-    td_text parts[N] = { { 0 } };
-    td_status st = TD_OK;
-    td_model_opts model = j->o.model;
-    if (model.model || model.model_text)
-        model.arch = NULL; /* not what was trained */
-    td_fields_json(td_model_fields(), &model, &parts[0]);
-    td_fields_json(td_input_fields(), &j->o.input, &parts[1]);
-    td_fields_json(td_amp_fields(), &j->o.amp, &parts[2]);
-    td_fields_json(td_train_fields(), &j->o, &parts[3]);
-    td_fields_json(td_boxes_fields(), &j->o.boxes, &parts[4]);
-    td_text_add(&j->files.config, "{");
-    for (int i = 0; i < N; i++) {
-        TD_OUT(td_text_status(&parts[i]));
-        td_text_add(&j->files.config, "%s", i ? ", " : "");
-        td_text_add_bytes(&j->files.config, parts[i].data + 1, parts[i].len - 2);
-    }
-    td_text_add(&j->files.config, "}");
-    st = td_text_status(&j->files.config);
-out:
-    for (int i = 0; i < N; i++)
-        td_text_release(&parts[i]);
-    return st;
 }
 
 /* --- logged ----------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * train/train_settings.h -- the settings of a training job: checked, stored and logged
+ * train/train_settings.h -- the settings of a training job: checked and logged
  */
 #ifndef TD_TRAIN_TRAIN_SETTINGS_H
 #define TD_TRAIN_TRAIN_SETTINGS_H
@@ -8,9 +8,6 @@
 
 /** Options that contradict each other: TD_EUSAGE. */
 td_status td_train_settings_check(const td_train_opts *o) TD_CHECKED;
-
-/** j->files.config: all resolved options as one flat JSON object. */
-td_status td_train_settings_store(td_train_job *j) TD_CHECKED;
 
 /** The lines at the start of a run. */
 void td_train_settings_log(const td_train_job *j);

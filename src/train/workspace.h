@@ -16,8 +16,8 @@
 #include "train/train_job.h"
 
 /**
- * Set j->files.folder and j->files.path; nothing is created.  The architecture must be known.  TD_EUSAGE: two
- * outputs, or an output and an input, have the same path.
+ * Set j->files.folder and j->files.path; nothing is created.  The architecture must be known.
+ * TD_EUSAGE: two outputs, or an output and an input, have the same path.
  */
 td_status td_workspace_name(td_train_job *j) TD_CHECKED;
 
