@@ -3,18 +3,18 @@
  */
 #include "backend/native/native.h"
 
-#define POINTER(name) &td_own_##name,
-static const td_kernel *const kernels[] = { TD_OWN_LIST(POINTER) };
+#define POINTER(name) &td_native_##name,
+static const td_kernel *const kernels[] = { TD_NATIVE_LIST(POINTER) };
 #undef POINTER
 
 static bool wish(const td_node *n, td_layout_wish *out)
 {
-    return td_own_winograd_wish(n, out) || td_own_grouped_wish(n, out);
+    return td_native_winograd_wish(n, out) || td_native_grouped_wish(n, out);
 }
 
-extern const td_backend td_backend_own;
-const td_backend td_backend_own = {
-    .name = "own",
+extern const td_backend td_backend_native;
+const td_backend td_backend_native = {
+    .name = "native",
     .description = "our own vector kernels for what memory bounds",
     .kernels = kernels,
     .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),

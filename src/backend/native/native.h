@@ -12,7 +12,7 @@
  * The inner loops (native_simd.inc) are written once with vector types and compiled for AVX-512,
  * AVX2 and the plain machine, and there for each dtype: elements are widened to float32 when they
  * are loaded and rounded to nearest even when they are stored, all arithmetic between is float32,
- * sums go on in float64. td_own_simd_for picks one at run time.  No two of them fuse a
+ * sums go on in float64. td_native_simd_for picks one at run time.  No two of them fuse a
  * multiplication with an addition, and each sum has a fixed tree, so all give the same bits, with
  * any number of threads.
  */
@@ -22,34 +22,34 @@
 #include "ops/ops.h"
 #include "runtime/kernel.h"
 
-#define TD_OWN_LANES_MAX 16
+#define TD_NATIVE_LANES_MAX 16
 
 /* One plane, or several tensors' planes that lie alike. */
 typedef struct {
     int64_t n_pixels;
     int64_t stride;   /* elements from one pixel to the next: lanes, or C in acdb */
     bool is_streamed; /* write around the caches: nobody will find it in them anyway */
-} td_own_plane;
+} td_native_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */
 typedef struct {
-    float mean[TD_OWN_LANES_MAX];
-    float scale[TD_OWN_LANES_MAX]; /* gamma / sqrt(var + eps) */
-    float shift[TD_OWN_LANES_MAX]; /* forward: beta; backward: mean of dy */
-    float slope[TD_OWN_LANES_MAX]; /* backward: share of (x - mean) taken off */
-} td_own_coefs;
+    float mean[TD_NATIVE_LANES_MAX];
+    float scale[TD_NATIVE_LANES_MAX]; /* gamma / sqrt(var + eps) */
+    float shift[TD_NATIVE_LANES_MAX]; /* forward: beta; backward: mean of dy */
+    float slope[TD_NATIVE_LANES_MAX]; /* backward: share of (x - mean) taken off */
+} td_native_coefs;
 
 typedef struct {
     int64_t H, W, P, Q, kernel, stride, pad; /* below 2^31, as graphs are checked */
-    bool is_streamed;                        /* dx, as in td_own_plane */
-} td_own_window;
+    bool is_streamed;                        /* dx, as in td_native_plane */
+} td_native_window;
 
 typedef struct {
     double momentum, decay;
     float lr, inverse; /* inverse: what g is multiplied by first */
     bool nesterov;
     double alpha, eps; /* rmsprop */
-} td_own_step;
+} td_native_step;
 
 /* Inner loops for one instruction set, dtype and number of lanes; void is an element of that dtype.
    `n` elements may be in any order, their results may be operands. */
@@ -59,34 +59,36 @@ typedef struct {
     int lanes;
 
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
-    void (*norm_stats)(const td_own_plane *v, const void *x, double *mean, double *m2);
+    void (*norm_stats)(const td_native_plane *v, const void *x, double *mean, double *m2);
 
     /* y = (x - mean) scale + shift (+ z), unless cap is 0 clipped to 0 .. cap (INFINITY: relu);
        `mask`, NULL or where it was within */
-    void (*norm_apply)(const td_own_plane *v, const td_own_coefs *c, const void *x, const void *z,
-                       void *y, float cap, uint8_t *mask);
+    void (*norm_apply)(const td_native_plane *v, const td_native_coefs *c, const void *x,
+                       const void *z, void *y, float cap, uint8_t *mask);
 
     /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
-    void (*norm_grad_sums)(const td_own_plane *v, const td_own_coefs *c, const void *dy,
+    void (*norm_grad_sums)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                            const uint8_t *mask, const void *x, double *sum, double *dot);
 
     /* dx = scale (g - shift - slope (x - mean)); dz = g where dz is not NULL */
-    void (*norm_grad_apply)(const td_own_plane *v, const td_own_coefs *c, const void *dy,
+    void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
 
     /* z = x + y where the pixel's bits of `mask` are set, else 0; z may be x or y. */
-    void (*add_masked)(const td_own_plane *v, const void *x, const void *y, const uint8_t *mask,
+    void (*add_masked)(const td_native_plane *v, const void *x, const void *y, const uint8_t *mask,
                        void *z);
 
-    void (*sum)(const td_own_plane *v, const void *x, double by, void *y);        /* y[lanes] */
-    void (*dot)(const td_own_plane *v, const void *x, const void *y, void *z);    /* z[lanes] */
-    void (*mul)(const td_own_plane *v, const void *x, const void *gate, void *y); /* gate[lanes] */
-    void (*fill)(const td_own_plane *v, const void *value, float by, void *y);    /* value[lanes] */
+    void (*sum)(const td_native_plane *v, const void *x, double by, void *y);     /* y[lanes] */
+    void (*dot)(const td_native_plane *v, const void *x, const void *y, void *z); /* z[lanes] */
+    void (*mul)(const td_native_plane *v, const void *x, const void *gate,
+                void *y);                                                         /* gate[lanes] */
+    void (*fill)(const td_native_plane *v, const void *value, float by, void *y); /* value[lanes] */
 
     /* one row p of the result; `where` in bytes, lanes to a pixel */
-    void (*max_pool_row)(const td_own_window *v, const void *x, int64_t p, void *y, uint8_t *where);
+    void (*max_pool_row)(const td_native_window *v, const void *x, int64_t p, void *y,
+                         uint8_t *where);
     /* one row h of dx */
-    void (*max_pool_grad_row)(const td_own_window *v, const void *dy, const uint8_t *where,
+    void (*max_pool_grad_row)(const td_native_window *v, const void *dy, const uint8_t *where,
                               int64_t h, void *dx);
 
     void (*add)(int64_t n, const void *x, const void *y, void *z, bool is_streamed);
@@ -94,11 +96,11 @@ typedef struct {
     void (*relu_grad)(int64_t n, const void *dy, const void *y, void *dx, bool is_streamed);
 
     /* `copy` gets w rounded; may be NULL */
-    void (*sgd)(int64_t n, const td_own_step *a, float *w, float *v, const float *g, void *copy);
+    void (*sgd)(int64_t n, const td_native_step *a, float *w, float *v, const float *g, void *copy);
     bool (*all_finite)(int64_t n, const void *x);
 
     /* NULL where dtype is not f32 */
-    void (*rmsprop)(int64_t n, const td_own_step *a, float *w, float *u, const float *g,
+    void (*rmsprop)(int64_t n, const td_native_step *a, float *w, float *u, const float *g,
                     float *square);
     void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
     void (*blend)(int64_t n, float l, const float *x, const float *z, float *y); /* l x + (1-l) z */
@@ -106,13 +108,13 @@ typedef struct {
     /* to and from float32; NULL where dtype is that */
     void (*widen)(int64_t n, const void *x, float *y, bool is_streamed);
     void (*narrow)(int64_t n, const float *x, void *y, bool is_streamed);
-} td_own_simd;
+} td_native_simd;
 
 /** The inner loops for this machine; `lanes` is 16 or 8, `dtype` one of f32, bf16, f16. */
-const td_own_simd *td_own_simd_for(td_dtype dtype, int lanes);
+const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes);
 
 /** All that this machine can run, the best instruction set first; NULL past the end. */
-const td_own_simd *td_own_simd_at(int i);
+const td_native_simd *td_native_simd_at(int i);
 
 /* --- tensors as planes ------------------------------------------------------------------------ */
 
@@ -122,100 +124,103 @@ typedef struct {
     int64_t N, C, CB, H, W;
     int lanes;
     int channels; /* of a block: one per lane, or 1 where the lanes are pixels (native_norm.c) */
-    td_own_plane plane;
+    td_native_plane plane;
     int64_t image, block; /* elements from one image, one channel block to the next */
-} td_own_shape;
+} td_native_shape;
 
 /** f32, bf16 or f16? */
-bool td_own_knows(td_dtype dtype);
+bool td_native_knows(td_dtype dtype);
 
 /**
  * TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes.
  */
-td_status td_own_shape_of(const td_type *t, td_own_shape *out) TD_CHECKED;
+td_status td_native_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
 
 /**
  * Every other tensor of `n` that is read lies like t or is plain, and is of t's dtype where it is a
  * float, but that those of rank 1 (gamma, mean, ...) are f32.
  */
-td_status td_own_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
+td_status td_native_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
 
-/** td_own_shape_of t and td_own_check_alike. */
-td_status td_own_accepts(const td_node *n, const td_type *t) TD_CHECKED;
+/** td_native_shape_of t and td_native_check_alike. */
+td_status td_native_accepts(const td_node *n, const td_type *t) TD_CHECKED;
 
 /** Elements before plane (n, cb). */
-static inline int64_t td_own_offset(const td_own_shape *s, int64_t n, int64_t cb)
+static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int64_t cb)
 {
     return n * s->image + cb * s->block;
 }
 
 /** Where plane (n, cb) of `tensor` begins, and the channels of that block in a tensor [N, C]. */
-static inline const void *td_own_plane_at(const td_own_shape *s, const void *tensor, int64_t n,
-                                          int64_t cb)
+static inline const void *td_native_plane_at(const td_native_shape *s, const void *tensor,
+                                             int64_t n, int64_t cb)
 {
-    return (const char *)tensor + td_own_offset(s, n, cb) * s->each;
+    return (const char *)tensor + td_native_offset(s, n, cb) * s->each;
 }
 
-static inline const void *td_own_lanes_at(const td_own_shape *s, const void *tensor, int64_t n,
-                                          int64_t cb)
+static inline const void *td_native_lanes_at(const td_native_shape *s, const void *tensor,
+                                             int64_t n, int64_t cb)
 {
     return (const char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
 /** The same to be written. */
-static inline void *td_own_plane_to(const td_own_shape *s, void *tensor, int64_t n, int64_t cb)
+static inline void *td_native_plane_to(const td_native_shape *s, void *tensor, int64_t n,
+                                       int64_t cb)
 {
-    return (char *)tensor + td_own_offset(s, n, cb) * s->each;
+    return (char *)tensor + td_native_offset(s, n, cb) * s->each;
 }
 
-static inline void *td_own_lanes_to(const td_own_shape *s, void *tensor, int64_t n, int64_t cb)
+static inline void *td_native_lanes_to(const td_native_shape *s, void *tensor, int64_t n,
+                                       int64_t cb)
 {
     return (char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
 /** Should a result of that many bytes be written around the caches? */
-bool td_own_is_streamed(int64_t n_bytes);
+bool td_native_is_streamed(int64_t n_bytes);
 
 /** The same for a result of planes: not where a pixel is only a part of a cache line. */
-bool td_own_is_plane_streamed(const td_own_shape *s);
+bool td_native_is_plane_streamed(const td_native_shape *s);
 
 /* How the tiles of one blocked layout lie in another: native_tiles.c. */
 typedef struct {
     int tile; /* elements */
     int64_t n_tiles;
-    int32_t *place;                 /* [n_tiles] where a tile begins, in elements */
-    uint16_t *order;                /* [tile] where an element is behind that */
-    struct td_own_shuffle *shuffle; /* the same for AVX-512, or NULL */
-} td_own_tiles;
+    int32_t *place;                    /* [n_tiles] where a tile begins, in elements */
+    uint16_t *order;                   /* [tile] where an element is behind that */
+    struct td_native_shuffle *shuffle; /* the same for AVX-512, or NULL */
+} td_native_tiles;
 
 /** TD_ENOKERNEL: one of them has padding, or they have no tiles in common. */
-td_status td_own_tiles_check(const td_type *from, const td_type *to) TD_CHECKED;
+td_status td_native_tiles_check(const td_type *from, const td_type *to) TD_CHECKED;
 
 /** For layouts that passed the check; dtypes do not matter. */
-td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles *out) TD_CHECKED;
-void td_own_tiles_release(td_own_tiles *t);
+td_status td_native_tiles_make(const td_type *from, const td_type *to,
+                               td_native_tiles *out) TD_CHECKED;
+void td_native_tiles_release(td_native_tiles *t);
 
 /** n tiles from tile `first` on: `from` is where that one lies, `to` the other tensor. */
-void td_own_tiles_put(const td_own_tiles *t, int64_t first, int64_t n, const uint16_t *from,
-                      uint16_t *to);
+void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, const uint16_t *from,
+                         uint16_t *to);
 
 /* Elements of one job: long enough to stream, short enough to share out evenly. */
-#define TD_OWN_PIECE 16384
+#define TD_NATIVE_PIECE 16384
 
 /** Elements of the job that begins at `from` of `count`. */
-static inline int64_t td_own_piece(int64_t from, int64_t count)
+static inline int64_t td_native_piece(int64_t from, int64_t count)
 {
-    return count - from < TD_OWN_PIECE ? count - from : TD_OWN_PIECE;
+    return count - from < TD_NATIVE_PIECE ? count - from : TD_NATIVE_PIECE;
 }
 
 /** Layouts of conv2d_winograd; false for other ops. */
-bool td_own_winograd_wish(const td_node *n, td_layout_wish *out);
+bool td_native_winograd_wish(const td_node *n, td_layout_wish *out);
 
 /** The same of native_grouped.c; false for other ops, and where it has no loops. */
-bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
+bool td_native_grouped_wish(const td_node *n, td_layout_wish *out);
 
 /* clang-format off */
-#define TD_OWN_LIST(K)                                                                             \
+#define TD_NATIVE_LIST(K)                                                                          \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
     K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad)                         \
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
@@ -231,16 +236,16 @@ bool td_own_grouped_wish(const td_node *n, td_layout_wish *out);
     K(join_heads) K(join_heads_grad)
 /* clang-format on */
 
-#define TD_OWN_DECLARE(name) extern const td_kernel td_own_##name;
-TD_OWN_LIST(TD_OWN_DECLARE)
-#undef TD_OWN_DECLARE
+#define TD_NATIVE_DECLARE(name) extern const td_kernel td_native_##name;
+TD_NATIVE_LIST(TD_NATIVE_DECLARE)
+#undef TD_NATIVE_DECLARE
 
 /* The kernel of an op of that name. */
-#define TD_OWN_KERNEL(op_, accepts_, prepare_, run_)                                               \
-    const td_kernel td_own_##op_ = { .name = "own_" #op_,                                          \
-                                     .op = &td_op_##op_,                                           \
-                                     .accepts = accepts_,                                          \
-                                     .prepare = prepare_,                                          \
-                                     .run = run_ }
+#define TD_NATIVE_KERNEL(op_, accepts_, prepare_, run_)                                            \
+    const td_kernel td_native_##op_ = { .name = "native_" #op_,                                    \
+                                        .op = &td_op_##op_,                                        \
+                                        .accepts = accepts_,                                       \
+                                        .prepare = prepare_,                                       \
+                                        .run = run_ }
 
 #endif

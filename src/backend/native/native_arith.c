@@ -12,7 +12,7 @@
 static td_status accepts_flat(const td_node *n)
 {
     const td_type *t = td_in_type(n, 0);
-    if (!td_own_knows(t->dtype))
+    if (!td_native_knows(t->dtype))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
     for (int i = 0; i < n->n_in + n->n_out; i++)
         if (!td_type_equal(i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type, t))
@@ -23,13 +23,13 @@ static td_status accepts_flat(const td_node *n)
 /* what the loops over one flat tensor share */
 typedef struct {
     int64_t count, each; /* elements, their bytes */
-    const td_own_simd *simd;
+    const td_native_simd *simd;
 } flat;
 
 static flat flat_of(const td_type *t)
 {
     return (flat){ td_type_padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
-                   td_own_simd_for(t->dtype, 16) };
+                   td_native_simd_for(t->dtype, 16) };
 }
 
 static td_status run_add(const td_prepared *p, void *const *args)
@@ -37,10 +37,10 @@ static td_status run_add(const td_prepared *p, void *const *args)
     const flat f = flat_of(td_in_type(p->node, 0));
     const char *x = args[0], *y = args[1];
     char *z = args[2];
-    const bool is_streamed = td_own_is_streamed(f.count * f.each) && z != x && z != y;
-#pragma omp parallel for if (f.count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
-        f.simd->add(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each,
+    const bool is_streamed = td_native_is_streamed(f.count * f.each) && z != x && z != y;
+#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
+        f.simd->add(td_native_piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each,
                     is_streamed);
     return TD_OK;
 }
@@ -50,10 +50,10 @@ static td_status run_relu(const td_prepared *p, void *const *args)
     const flat f = flat_of(td_in_type(p->node, 0));
     const char *x = args[0];
     char *y = args[1];
-    const bool is_streamed = td_own_is_streamed(f.count * f.each) && y != x;
-#pragma omp parallel for if (f.count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
-        f.simd->relu(td_own_piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
+    const bool is_streamed = td_native_is_streamed(f.count * f.each) && y != x;
+#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
+        f.simd->relu(td_native_piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
     return TD_OK;
 }
 
@@ -62,10 +62,10 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
     const flat f = flat_of(td_in_type(p->node, 0));
     const char *dy = args[0], *y = args[1];
     char *dx = args[2];
-    const bool is_streamed = td_own_is_streamed(f.count * f.each) && dx != dy;
-#pragma omp parallel for if (f.count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
-        f.simd->relu_grad(td_own_piece(i, f.count), dy + i * f.each, y + i * f.each,
+    const bool is_streamed = td_native_is_streamed(f.count * f.each) && dx != dy;
+#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
+        f.simd->relu_grad(td_native_piece(i, f.count), dy + i * f.each, y + i * f.each,
                           dx + i * f.each, is_streamed);
     return TD_OK;
 }
@@ -88,14 +88,14 @@ static td_status run_cast(const td_prepared *p, void *const *args)
 {
     const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
     const flat f = flat_of(td_dtype_is_half(x->dtype) ? x : y);
-    const bool is_streamed = td_own_is_streamed(td_type_bytes(y));
-#pragma omp parallel for if (f.count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE) {
+    const bool is_streamed = td_native_is_streamed(td_type_bytes(y));
+#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE) {
         if (y->dtype == TD_DT_F32)
-            f.simd->widen(td_own_piece(i, f.count), (const uint16_t *)args[0] + i,
+            f.simd->widen(td_native_piece(i, f.count), (const uint16_t *)args[0] + i,
                           (float *)args[1] + i, is_streamed);
         else
-            f.simd->narrow(td_own_piece(i, f.count), (const float *)args[0] + i,
+            f.simd->narrow(td_native_piece(i, f.count), (const float *)args[0] + i,
                            (uint16_t *)args[1] + i, is_streamed);
     }
     return TD_OK;
@@ -106,7 +106,7 @@ static td_status run_cast(const td_prepared *p, void *const *args)
 static td_status accepts_finite(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
-    if (!td_own_knows(x->dtype))
+    if (!td_native_knows(x->dtype))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
     if (n->n_in > 1 && td_in_type(n, 1)->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "operand 1 is %s", td_dtype_name(td_in_type(n, 1)->dtype));
@@ -120,10 +120,10 @@ static td_status run_finite(const td_prepared *p, void *const *args)
     float *y = args[p->node->n_in];
     const bool was_finite = p->node->n_in < 2 || *(const float *)args[1] != 0;
     atomic_bool is_finite = was_finite;
-#pragma omp parallel for if (f.count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_OWN_PIECE)
+#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
         if (atomic_load_explicit(&is_finite, memory_order_relaxed) &&
-            !f.simd->all_finite(td_own_piece(i, f.count), x + i * f.each))
+            !f.simd->all_finite(td_native_piece(i, f.count), x + i * f.each))
             atomic_store_explicit(&is_finite, false, memory_order_relaxed);
     *y = is_finite ? 1 : 0;
     return TD_OK;
@@ -142,28 +142,29 @@ static td_status check_gate(const td_type *x, const td_type *gate)
 
 static td_status accepts_gate(const td_node *n)
 {
-    TD_TRY(td_own_accepts(n, td_in_type(n, 0)));
+    TD_TRY(td_native_accepts(n, td_in_type(n, 0)));
     return check_gate(td_in_type(n, 0), td_in_type(n, 1));
 }
 
 static td_status run_gate(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
-    s.plane.is_streamed = td_own_is_plane_streamed(&s) && args[2] != args[0];
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
+    s.plane.is_streamed = td_native_is_plane_streamed(&s) && args[2] != args[0];
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->mul(&s.plane, td_own_plane_at(&s, args[0], n, cb),
-                      td_own_lanes_at(&s, args[1], n, cb), td_own_plane_to(&s, args[2], n, cb));
+            simd->mul(&s.plane, td_native_plane_at(&s, args[0], n, cb),
+                      td_native_lanes_at(&s, args[1], n, cb),
+                      td_native_plane_to(&s, args[2], n, cb));
     return TD_OK;
 }
 
 static td_status accepts_gate_grad(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
-    TD_TRY(td_own_accepts(n, x));
+    TD_TRY(td_native_accepts(n, x));
     if (!td_type_equal(x, td_in_type(n, 1)))
         return td_error(TD_ENOKERNEL, "operands 0 and 1 are not alike");
     return check_gate(x, td_in_type(n, 2));
@@ -171,14 +172,15 @@ static td_status accepts_gate_grad(const td_node *n)
 
 static td_status run_gate_grad(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->dot(&s.plane, td_own_plane_at(&s, args[0], n, cb),
-                      td_own_plane_at(&s, args[1], n, cb), td_own_lanes_to(&s, args[3], n, cb));
+            simd->dot(&s.plane, td_native_plane_at(&s, args[0], n, cb),
+                      td_native_plane_at(&s, args[1], n, cb),
+                      td_native_lanes_to(&s, args[3], n, cb));
     return TD_OK;
 }
 
@@ -202,7 +204,7 @@ static td_status run_rows(const td_prepared *p, void *const *args)
     const int64_t rows = x->dim[0], width = rows ? td_type_count(x) / rows : 0;
     const float *from = args[0], *scale = args[1];
     float *to = args[2];
-#pragma omp parallel for if (rows * width > TD_OWN_PIECE)
+#pragma omp parallel for if (rows * width > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < rows; i++) {
         const float s = scale[i];
 #pragma omp simd
@@ -212,14 +214,14 @@ static td_status run_rows(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-TD_OWN_KERNEL(add, accepts_flat, NULL, run_add);
-TD_OWN_KERNEL(relu, accepts_flat, NULL, run_relu);
-TD_OWN_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad);
-TD_OWN_KERNEL(cast, accepts_cast, NULL, run_cast);
-TD_OWN_KERNEL(all_finite, accepts_finite, NULL, run_finite);
-TD_OWN_KERNEL(mul, accepts_gate, NULL, run_gate);
-TD_OWN_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad);
+TD_NATIVE_KERNEL(add, accepts_flat, NULL, run_add);
+TD_NATIVE_KERNEL(relu, accepts_flat, NULL, run_relu);
+TD_NATIVE_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad);
+TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast);
+TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite);
+TD_NATIVE_KERNEL(mul, accepts_gate, NULL, run_gate);
+TD_NATIVE_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad);
 
-const td_kernel td_own_mul_rows = {
-    .name = "own_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows
+const td_kernel td_native_mul_rows = {
+    .name = "native_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows
 };

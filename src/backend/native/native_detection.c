@@ -66,24 +66,24 @@ static int64_t smaller(int64_t a, int64_t b)
 /* --- sigmoid_focal_loss(scores, labels) ------------------------------------------------------- */
 
 /* the loops on any number of logits, none of which should fire */
-static double focal_span(const td_own_detection_simd *f, int64_t n, const float *x)
+static double focal_span(const td_native_detection_simd *f, int64_t n, const float *x)
 {
-    const int64_t whole = n / TD_OWN_STEP * TD_OWN_STEP;
-    float rest[TD_OWN_STEP];
-    for (int64_t i = 0; i < TD_OWN_STEP; i++)
+    const int64_t whole = n / TD_NATIVE_STEP * TD_NATIVE_STEP;
+    float rest[TD_NATIVE_STEP];
+    for (int64_t i = 0; i < TD_NATIVE_STEP; i++)
         rest[i] = whole + i < n ? x[whole + i] : FAR;
-    return f->focal(whole, x) + f->focal(TD_OWN_STEP, rest);
+    return f->focal(whole, x) + f->focal(TD_NATIVE_STEP, rest);
 }
 
-static void focal_span_grad(const td_own_detection_simd *f, int64_t n, const float *x, float by,
+static void focal_span_grad(const td_native_detection_simd *f, int64_t n, const float *x, float by,
                             float *dx)
 {
-    const int64_t whole = n / TD_OWN_STEP * TD_OWN_STEP;
-    float rest[TD_OWN_STEP];
-    for (int64_t i = 0; i < TD_OWN_STEP; i++)
+    const int64_t whole = n / TD_NATIVE_STEP * TD_NATIVE_STEP;
+    float rest[TD_NATIVE_STEP];
+    for (int64_t i = 0; i < TD_NATIVE_STEP; i++)
         rest[i] = whole + i < n ? x[whole + i] : FAR;
     f->focal_grad(whole, x, by, dx);
-    f->focal_grad(TD_OWN_STEP, rest, by, rest);
+    f->focal_grad(TD_NATIVE_STEP, rest, by, rest);
     if (n > whole)
         memcpy(dx + whole, rest, (size_t)(n - whole) * sizeof *dx);
 }
@@ -91,7 +91,7 @@ static void focal_span_grad(const td_own_detection_simd *f, int64_t n, const flo
 /* A column that should fire is one that should not at the other sign. */
 static double focal_block(const anchors *s, double alpha, int64_t from, const float *x)
 {
-    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const td_native_detection_simd *f = td_native_detection_simd_at(0);
     const int64_t end = smaller(from + BLOCK, s->N * s->A);
     int64_t at = from * s->width;
     double hits = 0, rest = 0;
@@ -111,7 +111,7 @@ static double focal_block(const anchors *s, double alpha, int64_t from, const fl
 static void focal_block_grad(const anchors *s, double alpha, double by, int64_t from,
                              const float *x, float *dx)
 {
-    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const td_native_detection_simd *f = td_native_detection_simd_at(0);
     const int64_t end = smaller(from + BLOCK, s->N * s->A);
     const float by_hit = (float)(-by * alpha), by_rest = (float)(by * (1 - alpha));
     int64_t at = from * s->width;
@@ -230,7 +230,7 @@ static td_status run_huber(const td_prepared *p, void *const *args)
     const int64_t all = count_positives(s.labels, s.N * s.A);
     const float *code = args[0], *target = args[1];
     double *part = args[4], sum = 0;
-#pragma omp parallel for if (s.N * s.A > TD_OWN_PIECE)
+#pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
         part[i] = huber_picture(&s, at->delta, i, code, target) * share(at, &s, all, i);
     for (int64_t i = 0; i < s.N; i++)
@@ -245,7 +245,7 @@ static td_status run_huber_grad(const td_prepared *p, void *const *args)
     const anchors s = anchors_of(p->node, 1, args[3]);
     const int64_t all = count_positives(s.labels, s.N * s.A);
     const double dloss = (double)*(const float *)args[0];
-#pragma omp parallel for if (s.N * s.A > TD_OWN_PIECE)
+#pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
         huber_picture_grad(&s, (float)at->delta, dloss * share(at, &s, all, i), i, args[1], args[2],
                            args[4]);
@@ -352,7 +352,7 @@ static int64_t mine(const multibox *m, const anchors *s, int64_t picture, int ra
 static void all_log_sums(const multibox *m, const anchors *s, const float *x)
 {
     const int64_t rows = s->N * s->A;
-    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const td_native_detection_simd *f = td_native_detection_simd_at(0);
 #pragma omp parallel for if (rows > BLOCK)
     for (int64_t i = 0; i < rows; i += BLOCK)
         f->log_sums(smaller(BLOCK, rows - i), s->width, x + i * s->width, m->largest + i,
@@ -387,8 +387,8 @@ static void multibox_row_grad(const multibox *m, const anchors *s, int64_t k, fl
         memset(row, 0, (size_t)s->width * sizeof *row);
         return;
     }
-    td_own_detection_simd_at(0)->softmax(s->width, x + k * s->width, m->largest[k], m->log_sum[k],
-                                         by, row);
+    td_native_detection_simd_at(0)->softmax(s->width, x + k * s->width, m->largest[k],
+                                            m->log_sum[k], by, row);
     row[column(s->labels[k], s->width)] -= by;
 }
 
@@ -413,9 +413,9 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
 
 /* --- the kernels ------------------------------------------------------------------------------ */
 
-TD_OWN_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
-TD_OWN_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
-TD_OWN_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber);
-TD_OWN_KERNEL(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
-TD_OWN_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
-TD_OWN_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);
+TD_NATIVE_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
+TD_NATIVE_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
+TD_NATIVE_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber);
+TD_NATIVE_KERNEL(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
+TD_NATIVE_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
+TD_NATIVE_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);

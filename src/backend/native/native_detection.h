@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-#define TD_OWN_STEP 16 /* numbers; n of focal and focal_grad is a multiple */
+#define TD_NATIVE_STEP 16 /* numbers; n of focal and focal_grad is a multiple */
 
 /* Of one number, with p = sigmoid(x): the loss of a column that should not fire, without weight. */
 typedef struct {
@@ -27,9 +27,9 @@ typedef struct {
     /* dx = by exp(x - largest - log_sum) */
     void (*softmax)(int64_t columns, const float *x, float largest, float log_sum, float by,
                     float *dx);
-} td_own_detection_simd;
+} td_native_detection_simd;
 
 /** All that this machine can run, the best first; NULL past the end. */
-const td_own_detection_simd *td_own_detection_simd_at(int i);
+const td_native_detection_simd *td_native_detection_simd_at(int i);
 
 #endif

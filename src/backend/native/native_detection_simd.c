@@ -43,9 +43,9 @@
 #include "backend/native/native_detection.inc"
 
 /* best first; which of them this machine can run was found out by base/half.c */
-const td_own_detection_simd *td_own_detection_simd_at(int i)
+const td_native_detection_simd *td_native_detection_simd_at(int i)
 {
-    static const td_own_detection_simd *const all[] = {
+    static const td_native_detection_simd *const all[] = {
 #if HAVE_X86
         &simd_avx512,
         &simd_avx2,

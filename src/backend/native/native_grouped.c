@@ -115,7 +115,7 @@ static td_status accepts(const td_node *n)
     return check_layouts(&t);
 }
 
-bool td_own_grouped_wish(const td_node *n, td_layout_wish *out)
+bool td_native_grouped_wish(const td_node *n, td_layout_wish *out)
 {
     td_grouped v;
     char filter[TD_LAYOUT_BYTES] = "";
@@ -246,23 +246,23 @@ static td_status run_grad_w(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-const td_kernel td_own_grouped_conv = {
-    .name = "own_grouped_conv", .op = &td_op_conv2d, .accepts = accepts, .run = run_forward
+const td_kernel td_native_grouped_conv = {
+    .name = "native_grouped_conv", .op = &td_op_conv2d, .accepts = accepts, .run = run_forward
 };
 
-const td_kernel td_own_grouped_conv_fused = { .name = "own_grouped_conv_fused",
-                                              .op = &td_op_conv2d_fused,
-                                              .accepts = accepts,
-                                              .run = run_forward };
+const td_kernel td_native_grouped_conv_fused = { .name = "native_grouped_conv_fused",
+                                                 .op = &td_op_conv2d_fused,
+                                                 .accepts = accepts,
+                                                 .run = run_forward };
 
-const td_kernel td_own_grouped_conv_grad_x = { .name = "own_grouped_conv_grad_x",
-                                               .op = &td_op_conv2d_grad_x,
-                                               .accepts = accepts,
-                                               .prepare = prepare_grad_x,
-                                               .run = run_grad_x };
+const td_kernel td_native_grouped_conv_grad_x = { .name = "native_grouped_conv_grad_x",
+                                                  .op = &td_op_conv2d_grad_x,
+                                                  .accepts = accepts,
+                                                  .prepare = prepare_grad_x,
+                                                  .run = run_grad_x };
 
-const td_kernel td_own_grouped_conv_grad_w = { .name = "own_grouped_conv_grad_w",
-                                               .op = &td_op_conv2d_grad_w,
-                                               .accepts = accepts,
-                                               .prepare = prepare_grad_w,
-                                               .run = run_grad_w };
+const td_kernel td_native_grouped_conv_grad_w = { .name = "native_grouped_conv_grad_w",
+                                                  .op = &td_op_conv2d_grad_w,
+                                                  .accepts = accepts,
+                                                  .prepare = prepare_grad_w,
+                                                  .run = run_grad_w };

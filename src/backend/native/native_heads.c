@@ -12,48 +12,48 @@
 
 #include "backend/native/native.h"
 
-#define L    TD_OWN_LANES_MAX
+#define L    TD_NATIVE_LANES_MAX
 #define TILE 64 /* pixels */
 
 /* --- biases ----------------------------------------------------------------------------------- */
 
 static td_status accepts_bias(const td_node *n)
 {
-    return td_own_accepts(n, td_in_type(n, 0));
+    return td_native_accepts(n, td_in_type(n, 0));
 }
 
 static td_status run_bias_add(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     const float *bias = args[1];
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t cb = 0; cb < s.CB; cb++) {
-            td_own_coefs c = { .mean = { 0 } };
+            td_native_coefs c = { .mean = { 0 } };
             for (int i = 0; i < s.lanes; i++) {
                 c.scale[i] = 1;
                 c.shift[i] = bias[cb * s.lanes + i];
             }
-            simd->norm_apply(&s.plane, &c, td_own_plane_at(&s, args[0], n, cb), NULL,
-                             td_own_plane_to(&s, args[2], n, cb), 0, NULL);
+            simd->norm_apply(&s.plane, &c, td_native_plane_at(&s, args[0], n, cb), NULL,
+                             td_native_plane_to(&s, args[2], n, cb), 0, NULL);
         }
     return TD_OK;
 }
 
 static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     float *dbias = args[1];
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for
     for (int64_t cb = 0; cb < s.CB; cb++) {
-        const td_own_coefs c = { .mean = { 0 } };
+        const td_native_coefs c = { .mean = { 0 } };
         double total[L] = { 0 }, sum[L], dot[L];
         for (int64_t n = 0; n < s.N; n++) {
-            const void *dy = td_own_plane_at(&s, args[0], n, cb);
+            const void *dy = td_native_plane_at(&s, args[0], n, cb);
             simd->norm_grad_sums(&s.plane, &c, dy, NULL, dy, sum, dot);
             for (int i = 0; i < s.lanes; i++)
                 total[i] += sum[i];
@@ -69,8 +69,8 @@ static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
 static td_status accepts_resize(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(x, &s));
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(x, &s));
     if (strcmp(x->layout, y->layout) != 0 || x->dtype != y->dtype)
         return td_error(TD_ENOKERNEL, "operand and result do not lie alike");
     return TD_OK;
@@ -78,16 +78,16 @@ static td_status accepts_resize(const td_node *n)
 
 static td_status run_resize(const td_prepared *p, void *const *args)
 {
-    td_own_shape x, y;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &x));
-    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &y));
+    td_native_shape x, y;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &x));
+    TD_TRY(td_native_shape_of(&p->node->out[0]->type, &y));
     const size_t pixel = (size_t)(x.lanes * x.each);
 #pragma omp parallel for collapse(3)
     for (int64_t n = 0; n < x.N; n++)
         for (int64_t cb = 0; cb < x.CB; cb++)
             for (int64_t i = 0; i < y.H; i++) {
-                const char *from = td_own_plane_at(&x, args[0], n, cb);
-                char *to = td_own_plane_to(&y, args[1], n, cb);
+                const char *from = td_native_plane_at(&x, args[0], n, cb);
+                char *to = td_native_plane_to(&y, args[1], n, cb);
                 for (int64_t j = 0; j < y.W; j++)
                     memcpy(to + (i * y.W + j) * y.plane.stride * y.each,
                            from + (i * x.H / y.H * x.W + j * x.W / y.W) * x.plane.stride * x.each,
@@ -97,7 +97,7 @@ static td_status run_resize(const td_prepared *p, void *const *args)
 }
 
 /* `lanes` elements of any of the types, as float32 and back */
-static void load(const td_own_simd *f, const void *x, float *to)
+static void load(const td_native_simd *f, const void *x, float *to)
 {
     if (f->widen)
         f->widen(f->lanes, x, to, false);
@@ -105,7 +105,7 @@ static void load(const td_own_simd *f, const void *x, float *to)
         memcpy(to, x, (size_t)f->lanes * sizeof *to);
 }
 
-static void store(const td_own_simd *f, const float *x, void *to)
+static void store(const td_native_simd *f, const float *x, void *to)
 {
     if (f->narrow)
         f->narrow(f->lanes, x, to, false);
@@ -121,16 +121,16 @@ static int64_t first_of(int64_t i, int64_t of, int64_t n)
 
 static td_status run_resize_grad(const td_prepared *p, void *const *args)
 {
-    td_own_shape x, y;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &y));
-    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &x));
-    const td_own_simd *simd = td_own_simd_for(x.dtype, x.lanes);
+    td_native_shape x, y;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &y));
+    TD_TRY(td_native_shape_of(&p->node->out[0]->type, &x));
+    const td_native_simd *simd = td_native_simd_for(x.dtype, x.lanes);
 #pragma omp parallel for collapse(3)
     for (int64_t n = 0; n < x.N; n++)
         for (int64_t cb = 0; cb < x.CB; cb++)
             for (int64_t h = 0; h < x.H; h++) {
-                const char *dy = td_own_plane_at(&y, args[0], n, cb);
-                char *dx = td_own_plane_to(&x, args[2], n, cb);
+                const char *dy = td_native_plane_at(&y, args[0], n, cb);
+                char *dx = td_native_plane_to(&x, args[2], n, cb);
                 for (int64_t w = 0; w < x.W; w++) {
                     float sum[L] = { 0 }, one[L];
                     for (int64_t i = first_of(h, x.H, y.H); i < first_of(h + 1, x.H, y.H); i++)
@@ -164,7 +164,7 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
     const int lanes = strcmp(x->layout, "aBcd16b") == 0  ? 16
                       : strcmp(x->layout, "aBcd8b") == 0 ? 8
                                                          : 0;
-    if (!td_own_knows(x->dtype) || x->rank != 4)
+    if (!td_native_knows(x->dtype) || x->rank != 4)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
     if (!lanes)
         return td_error(TD_ENOKERNEL, "layout is %s", *x->layout ? x->layout : "plain");
@@ -184,7 +184,7 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
 }
 
 /* a pixel's channels [CB lanes] to or from what lies in blocks */
-static void take_pixel(const head *h, const td_own_simd *f, const char *x, int64_t n, int64_t p,
+static void take_pixel(const head *h, const td_native_simd *f, const char *x, int64_t n, int64_t p,
                        float *to)
 {
     const char *from = x + n * h->image + p * h->pixel;
@@ -192,8 +192,8 @@ static void take_pixel(const head *h, const td_own_simd *f, const char *x, int64
         load(f, from + cb * h->block, to + cb * h->lanes);
 }
 
-static void put_pixel(const head *h, const td_own_simd *f, const float *from, int64_t n, int64_t p,
-                      char *x)
+static void put_pixel(const head *h, const td_native_simd *f, const float *from, int64_t n,
+                      int64_t p, char *x)
 {
     char *to = x + n * h->image + p * h->pixel;
     for (int64_t cb = 0; cb < h->CB; cb++)
@@ -208,7 +208,7 @@ static int64_t row_at(const head *h, int64_t n, int64_t p, int64_t a)
 }
 
 /* n elements of the table's type, rounded from float32 or widened to it */
-static void write_row(const td_own_simd *wide, td_dtype dtype, const float *from, int64_t n,
+static void write_row(const td_native_simd *wide, td_dtype dtype, const float *from, int64_t n,
                       void *table, int64_t at)
 {
     if (dtype == TD_DT_F32)
@@ -217,7 +217,7 @@ static void write_row(const td_own_simd *wide, td_dtype dtype, const float *from
         wide->narrow(n, from, (uint16_t *)table + at, false);
 }
 
-static void read_row(const td_own_simd *wide, td_dtype dtype, const void *table, int64_t at,
+static void read_row(const td_native_simd *wide, td_dtype dtype, const void *table, int64_t at,
                      int64_t n, float *to)
 {
     if (dtype == TD_DT_F32)
@@ -238,7 +238,7 @@ static void turn(const head *h, bool into_rows, const float *from, float *to)
         }
 }
 
-static void join_pixel(const head *h, const td_own_simd *f, const char *x, const float *bias,
+static void join_pixel(const head *h, const td_native_simd *f, const char *x, const float *bias,
                        int64_t n, int64_t p, td_dtype dtype, void *table)
 {
     float channels[CHANNELS_MAX + L], rows[CHANNELS_MAX];
@@ -262,7 +262,7 @@ static td_status run_join(const td_prepared *p, void *const *args)
     for (int k = 0; k < n->n_in; k += 2) {
         head h;
         TD_TRY(head_of(td_in_type(n, k), n->attr, &h));
-        const td_own_simd *f = td_own_simd_for(h.dtype, h.lanes);
+        const td_native_simd *f = td_native_simd_for(h.dtype, h.lanes);
         const char *x = args[k];
         const float *bias = args[k + 1];
         h.table = y->dim[1];
@@ -276,7 +276,7 @@ static td_status run_join(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-static void part_pixel(const head *h, const td_own_simd *f, const void *table, td_dtype dtype,
+static void part_pixel(const head *h, const td_native_simd *f, const void *table, td_dtype dtype,
                        int64_t n, int64_t p, float *sum, char *x)
 {
     float channels[CHANNELS_MAX + L], rows[CHANNELS_MAX];
@@ -305,7 +305,7 @@ static td_status run_join_grad(const td_prepared *p, void *const *args)
     const td_type *dy = td_in_type(n, 0);
     head h;
     TD_TRY(head_of(&n->out[0]->type, a, &h));
-    const td_own_simd *f = td_own_simd_for(h.dtype, h.lanes);
+    const td_native_simd *f = td_native_simd_for(h.dtype, h.lanes);
     float *sums = args[n->n_in + n->n_out], *dbias = args[n->n_in + 1];
     const int64_t tiles = n_tiles(&h);
     h.table = dy->dim[1];
@@ -363,9 +363,9 @@ static td_status prepare_join_grad(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-TD_OWN_KERNEL(bias_add, accepts_bias, NULL, run_bias_add);
-TD_OWN_KERNEL(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
-TD_OWN_KERNEL(resize_nearest, accepts_resize, NULL, run_resize);
-TD_OWN_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
-TD_OWN_KERNEL(join_heads, accepts_join, NULL, run_join);
-TD_OWN_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);
+TD_NATIVE_KERNEL(bias_add, accepts_bias, NULL, run_bias_add);
+TD_NATIVE_KERNEL(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
+TD_NATIVE_KERNEL(resize_nearest, accepts_resize, NULL, run_resize);
+TD_NATIVE_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
+TD_NATIVE_KERNEL(join_heads, accepts_join, NULL, run_join);
+TD_NATIVE_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);

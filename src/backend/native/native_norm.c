@@ -15,7 +15,7 @@
 #include "backend/native/native.h"
 #include "tandem/program.h"
 
-#define L TD_OWN_LANES_MAX
+#define L TD_NATIVE_LANES_MAX
 
 /* sums of one plane: forward mean and m2, backward sum and dot */
 typedef struct {
@@ -23,8 +23,8 @@ typedef struct {
 } plane_sums;
 
 typedef struct {
-    const td_own_simd *simd;
-    td_own_shape s;
+    const td_native_simd *simd;
+    td_native_shape s;
     double eps;
     const void *x, *z, *dy, *dy2; /* dy2: added to dy, which is then masked into dz */
     const float *gamma, *beta, *mean_in, *var_in;
@@ -36,17 +36,17 @@ typedef struct {
     plane_sums *sums; /* [CB, N] */
 } job;
 
-/* as td_own_shape_of, and plain order */
-static td_status shape_of(const td_type *t, td_own_shape *s)
+/* as td_native_shape_of, and plain order */
+static td_status shape_of(const td_type *t, td_native_shape *s)
 {
-    if (!td_own_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t))
-        return td_own_shape_of(t, s);
+    if (!td_native_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t))
+        return td_native_shape_of(t, s);
     const int64_t area = t->dim[2] * t->dim[3];
     const int lanes = area % 16 == 0 ? 16 : 8;
     if (area % lanes)
         return td_error(TD_ENOKERNEL, "plain planes of %lld do not fill lanes of 8",
                         (long long)area);
-    *s = (td_own_shape){
+    *s = (td_native_shape){
         .dtype = t->dtype,
         .each = (int64_t)td_dtype_bytes(t->dtype),
         .N = t->dim[0],
@@ -64,7 +64,7 @@ static td_status shape_of(const td_type *t, td_own_shape *s)
 }
 
 /* the channel of a block's lane */
-static int64_t channel_of(const td_own_shape *s, int64_t cb, int lane)
+static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
 {
     return cb * s->channels + lane % s->channels;
 }
@@ -73,8 +73,8 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 {
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
     TD_CHECK(shape_of(x, &j.s) == TD_OK);
-    j.simd = td_own_simd_for(j.s.dtype, j.s.lanes);
-    j.s.plane.is_streamed = td_own_is_plane_streamed(&j.s);
+    j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
+    j.s.plane.is_streamed = td_native_is_plane_streamed(&j.s);
     return j;
 }
 
@@ -83,13 +83,13 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 /* sum: one plane into *out;  join: a block's planes into its coefficients;  apply: one plane */
 typedef struct {
     void (*sum)(const job *j, int64_t n, int64_t cb, plane_sums *out);
-    void (*join)(const job *j, int64_t cb, td_own_coefs *c);
-    void (*apply)(const job *j, int64_t n, int64_t cb, const td_own_coefs *c);
+    void (*join)(const job *j, int64_t cb, td_native_coefs *c);
+    void (*apply)(const job *j, int64_t n, int64_t cb, const td_native_coefs *c);
 } steps;
 
 static void run_block(const job *j, const steps *f, int64_t cb)
 {
-    td_own_coefs c;
+    td_native_coefs c;
     for (int64_t n = 0; n < j->s.N; n++)
         f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
     f->join(j, cb, &c);
@@ -105,17 +105,18 @@ static void run_in_phases(const job *j, const steps *f)
             f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
 #pragma omp parallel for
     for (int64_t cb = 0; cb < j->s.CB; cb++) {
-        td_own_coefs c;
+        td_native_coefs c;
         f->join(j, cb, &c);
         memcpy(&j->sums[cb * j->s.N], &c, sizeof c); /* the sums are used up */
     }
 #pragma omp parallel for collapse(2)
     for (int64_t cb = 0; cb < j->s.CB; cb++)
         for (int64_t n = 0; n < j->s.N; n++)
-            f->apply(j, n, cb, (const td_own_coefs *)&j->sums[cb * j->s.N]);
+            f->apply(j, n, cb, (const td_native_coefs *)&j->sums[cb * j->s.N]);
 }
 
-_Static_assert(sizeof(td_own_coefs) <= sizeof(plane_sums), "run_in_phases keeps one in the other");
+_Static_assert(sizeof(td_native_coefs) <= sizeof(plane_sums),
+               "run_in_phases keeps one in the other");
 
 static void run_steps(const job *j, const steps *f)
 {
@@ -132,7 +133,7 @@ static void run_steps(const job *j, const steps *f)
 
 static void forward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
-    j->simd->norm_stats(&j->s.plane, td_own_plane_at(&j->s, j->x, n, cb), out->a, out->b);
+    j->simd->norm_stats(&j->s.plane, td_native_plane_at(&j->s, j->x, n, cb), out->a, out->b);
 }
 
 /* planes of one size: Chan et al. 1983 */
@@ -168,7 +169,7 @@ static void join_lanes(const job *j, double *mean, double *m2)
     }
 }
 
-static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
+static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
 {
     const double total = (double)(j->s.H * j->s.W * j->s.N);
     double mean[L], m2[L];
@@ -186,13 +187,13 @@ static void forward_join(const job *j, int64_t cb, td_own_coefs *c)
     }
 }
 
-static void forward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
+static void forward_apply(const job *j, int64_t n, int64_t cb, const td_native_coefs *c)
 {
-    const td_own_shape *s = &j->s;
-    j->simd->norm_apply(&s->plane, c, td_own_plane_at(s, j->x, n, cb),
-                        j->z ? td_own_plane_at(s, j->z, n, cb) : NULL,
-                        td_own_plane_to(s, j->y, n, cb), j->cap,
-                        j->mask ? j->mask + td_own_offset(s, n, cb) / 8 : NULL);
+    const td_native_shape *s = &j->s;
+    j->simd->norm_apply(&s->plane, c, td_native_plane_at(s, j->x, n, cb),
+                        j->z ? td_native_plane_at(s, j->z, n, cb) : NULL,
+                        td_native_plane_to(s, j->y, n, cb), j->cap,
+                        j->mask ? j->mask + td_native_offset(s, n, cb) / 8 : NULL);
 }
 
 static float cap_of(const td_node *n)
@@ -232,7 +233,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < j.s.N; n++)
         for (int64_t cb = 0; cb < j.s.CB; cb++) {
-            td_own_coefs c;
+            td_native_coefs c;
             for (int i = 0; i < j.s.lanes; i++) {
                 const int64_t k = channel_of(&j.s, cb, i);
                 c.mean[i] = mean[k];
@@ -248,7 +249,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 
 static const uint8_t *mask_at(const job *j, int64_t n, int64_t cb)
 {
-    return j->mask_in && !j->dy2 ? j->mask_in + td_own_offset(&j->s, n, cb) / 8 : NULL;
+    return j->mask_in && !j->dy2 ? j->mask_in + td_native_offset(&j->s, n, cb) / 8 : NULL;
 }
 
 /*
@@ -258,22 +259,22 @@ static const uint8_t *mask_at(const job *j, int64_t n, int64_t cb)
  */
 static void join_gradients(const job *j, int64_t n, int64_t cb)
 {
-    const td_own_shape *s = &j->s;
-    j->simd->add_masked(&s->plane, td_own_plane_at(s, j->dy, n, cb),
-                        td_own_plane_at(s, j->dy2, n, cb), j->mask_in + td_own_offset(s, n, cb) / 8,
-                        td_own_plane_to(s, j->dz, n, cb));
+    const td_native_shape *s = &j->s;
+    j->simd->add_masked(
+        &s->plane, td_native_plane_at(s, j->dy, n, cb), td_native_plane_at(s, j->dy2, n, cb),
+        j->mask_in + td_native_offset(s, n, cb) / 8, td_native_plane_to(s, j->dz, n, cb));
 }
 
 static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
 {
-    const td_own_shape *s = &j->s;
-    td_own_coefs c;
+    const td_native_shape *s = &j->s;
+    td_native_coefs c;
     if (j->dy2)
         join_gradients(j, n, cb);
     for (int i = 0; i < s->lanes; i++)
         c.mean[i] = j->mean_in[channel_of(s, cb, i)];
-    j->simd->norm_grad_sums(&s->plane, &c, td_own_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
-                            mask_at(j, n, cb), td_own_plane_at(s, j->x, n, cb), out->a, out->b);
+    j->simd->norm_grad_sums(&s->plane, &c, td_native_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
+                            mask_at(j, n, cb), td_native_plane_at(s, j->x, n, cb), out->a, out->b);
 }
 
 static void add_lanes(const job *j, double *x)
@@ -285,7 +286,7 @@ static void add_lanes(const job *j, double *x)
         x[i] = sum;
 }
 
-static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
+static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
 {
     const double total = (double)(j->s.H * j->s.W * j->s.N);
     double sum[L] = { 0 }, dot[L] = { 0 };
@@ -310,13 +311,13 @@ static void backward_join(const job *j, int64_t cb, td_own_coefs *c)
     }
 }
 
-static void backward_apply(const job *j, int64_t n, int64_t cb, const td_own_coefs *c)
+static void backward_apply(const job *j, int64_t n, int64_t cb, const td_native_coefs *c)
 {
-    const td_own_shape *s = &j->s;
-    j->simd->norm_grad_apply(&s->plane, c, td_own_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
-                             mask_at(j, n, cb), td_own_plane_at(s, j->x, n, cb),
-                             td_own_plane_to(s, j->dx, n, cb),
-                             j->dz && !j->dy2 ? td_own_plane_to(s, j->dz, n, cb) : NULL);
+    const td_native_shape *s = &j->s;
+    j->simd->norm_grad_apply(&s->plane, c, td_native_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
+                             mask_at(j, n, cb), td_native_plane_at(s, j->x, n, cb),
+                             td_native_plane_to(s, j->dx, n, cb),
+                             j->dz && !j->dy2 ? td_native_plane_to(s, j->dz, n, cb) : NULL);
 }
 
 static const steps backward_steps = { backward_sum, backward_join, backward_apply };
@@ -346,25 +347,25 @@ static td_status run_backward(const td_prepared *p, void *const *args)
 
 static td_status accepts(const td_node *n)
 {
-    td_own_shape s;
+    td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
-    return td_own_check_alike(n, td_in_type(n, 0));
+    return td_native_check_alike(n, td_in_type(n, 0));
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
 {
-    td_own_shape s;
+    td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
     out->scratch_bytes = (size_t)(s.N * s.CB) * sizeof(plane_sums);
     return TD_OK;
 }
 
-TD_OWN_KERNEL(batch_norm, accepts, prepare, run_forward);
-TD_OWN_KERNEL(batch_norm_relu, accepts, prepare, run_forward);
-TD_OWN_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward);
-TD_OWN_KERNEL(batch_norm_grad, accepts, prepare, run_backward);
-TD_OWN_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward);
-TD_OWN_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward);
-TD_OWN_KERNEL(batch_norm_infer, accepts, prepare, run_infer);
-TD_OWN_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer);
-TD_OWN_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer);
+TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward);
+TD_NATIVE_KERNEL(batch_norm_relu, accepts, prepare, run_forward);
+TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward);
+TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward);
+TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward);
+TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward);
+TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare, run_infer);
+TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer);
+TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer);

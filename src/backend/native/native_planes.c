@@ -5,25 +5,25 @@
 
 #include <string.h>
 
-bool td_own_knows(td_dtype dtype)
+bool td_native_knows(td_dtype dtype)
 {
     return dtype == TD_DT_F32 || dtype == TD_DT_BF16 || dtype == TD_DT_F16;
 }
 
-td_status td_own_shape_of(const td_type *t, td_own_shape *s)
+td_status td_native_shape_of(const td_type *t, td_native_shape *s)
 {
-    if (!td_own_knows(t->dtype))
+    if (!td_native_knows(t->dtype))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
     if (t->rank != 4)
         return td_error(TD_ENOKERNEL, "rank is %d", t->rank);
 
     const bool is_last = strcmp(t->layout, "acdb") == 0;
-    *s = (td_own_shape){ .dtype = t->dtype,
-                         .each = (int64_t)td_dtype_bytes(t->dtype),
-                         .N = t->dim[0],
-                         .C = t->dim[1],
-                         .H = t->dim[2],
-                         .W = t->dim[3] };
+    *s = (td_native_shape){ .dtype = t->dtype,
+                            .each = (int64_t)td_dtype_bytes(t->dtype),
+                            .N = t->dim[0],
+                            .C = t->dim[1],
+                            .H = t->dim[2],
+                            .W = t->dim[3] };
     if (strcmp(t->layout, "aBcd16b") == 0 || (is_last && s->C % 16 == 0))
         s->lanes = 16;
     else if (strcmp(t->layout, "aBcd8b") == 0 || is_last)
@@ -50,7 +50,7 @@ static bool lies_plain(const td_type *t)
     return t->rank != 4 || (t->dim[2] == 1 && t->dim[3] == 1);
 }
 
-td_status td_own_check_alike(const td_node *n, const td_type *t)
+td_status td_native_check_alike(const td_node *n, const td_type *t)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *u = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
@@ -64,20 +64,20 @@ td_status td_own_check_alike(const td_node *n, const td_type *t)
     return TD_OK;
 }
 
-td_status td_own_accepts(const td_node *n, const td_type *t)
+td_status td_native_accepts(const td_node *n, const td_type *t)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(t, &s));
-    return td_own_check_alike(n, t);
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(t, &s));
+    return td_native_check_alike(n, t);
 }
 
-bool td_own_is_streamed(int64_t n_bytes)
+bool td_native_is_streamed(int64_t n_bytes)
 {
     return n_bytes > (int64_t)24 << 20; /* 24 MiB: what a shared last-level cache holds on to */
 }
 
-bool td_own_is_plane_streamed(const td_own_shape *s)
+bool td_native_is_plane_streamed(const td_native_shape *s)
 {
     const bool fills_lines = s->plane.stride == s->lanes || s->lanes * s->each >= 64;
-    return fills_lines && td_own_is_streamed(s->N * s->image * s->each);
+    return fills_lines && td_native_is_streamed(s->N * s->image * s->each);
 }

@@ -7,24 +7,24 @@
 
 /* --- max pooling: blocked layouts, one row at a time ------------------------------------------ */
 
-static td_own_window window_of(const td_node *n, const td_type *x, const td_type *y)
+static td_native_window window_of(const td_node *n, const td_type *x, const td_type *y)
 {
     const td_pool_attr *a = n->attr;
-    return (td_own_window){ .H = x->dim[2],
-                            .W = x->dim[3],
-                            .P = y->dim[2],
-                            .Q = y->dim[3],
-                            .kernel = a->kernel,
-                            .stride = a->stride,
-                            .pad = a->pad };
+    return (td_native_window){ .H = x->dim[2],
+                               .W = x->dim[3],
+                               .P = y->dim[2],
+                               .Q = y->dim[3],
+                               .kernel = a->kernel,
+                               .stride = a->stride,
+                               .pad = a->pad };
 }
 
 static td_status accepts_max(const td_node *n)
 {
-    td_own_shape s;
+    td_native_shape s;
     const td_type *x = td_in_type(n, 0);
-    TD_TRY(td_own_accepts(n, x));
-    TD_TRY(td_own_shape_of(x, &s));
+    TD_TRY(td_native_accepts(n, x));
+    TD_TRY(td_native_shape_of(x, &s));
     if (s.plane.stride != s.lanes)
         return td_error(TD_ENOKERNEL, "layout is %s", x->layout);
     return TD_OK;
@@ -32,14 +32,14 @@ static td_status accepts_max(const td_node *n)
 
 static td_status run_max(const td_prepared *p, void *const *args)
 {
-    const td_own_window v = window_of(p->node, td_in_type(p->node, 0), &p->node->out[0]->type);
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    const td_native_window v = window_of(p->node, td_in_type(p->node, 0), &p->node->out[0]->type);
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     const int64_t pixel = s.lanes * s.each;
     const char *x = args[0];
     char *y = args[1];
     uint8_t *where = args[2];
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t plane = 0; plane < s.N * s.CB; plane++)
         for (int64_t row = 0; row < v.P; row++) {
@@ -52,15 +52,15 @@ static td_status run_max(const td_prepared *p, void *const *args)
 
 static td_status run_max_grad(const td_prepared *p, void *const *args)
 {
-    td_own_window v = window_of(p->node, &p->node->out[0]->type, td_in_type(p->node, 0));
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    td_native_window v = window_of(p->node, &p->node->out[0]->type, td_in_type(p->node, 0));
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     const int64_t pixel = s.lanes * s.each;
     const char *dy = args[0];
     const uint8_t *where = args[1];
     char *dx = args[3];
-    v.is_streamed = td_own_is_streamed(s.N * s.CB * v.H * v.W * pixel);
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    v.is_streamed = td_native_is_streamed(s.N * s.CB * v.H * v.W * pixel);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t plane = 0; plane < s.N * s.CB; plane++)
         for (int64_t row = 0; row < v.H; row++) {
@@ -75,28 +75,28 @@ static td_status run_max_grad(const td_prepared *p, void *const *args)
 
 static td_status accepts_global(const td_node *n)
 {
-    return td_own_accepts(n, td_in_type(n, 0));
+    return td_native_accepts(n, td_in_type(n, 0));
 }
 
 static td_status run_global(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(td_in_type(p->node, 0), &s));
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     const double by = 1.0 / (double)s.plane.n_pixels;
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->sum(&s.plane, td_own_plane_at(&s, args[0], n, cb), by,
-                      td_own_lanes_to(&s, args[1], n, cb));
+            simd->sum(&s.plane, td_native_plane_at(&s, args[0], n, cb), by,
+                      td_native_lanes_to(&s, args[1], n, cb));
     return TD_OK;
 }
 
 static td_status accepts_global_grad(const td_node *n)
 {
-    td_own_shape s;
+    td_native_shape s;
     const td_type *dx = &n->out[0]->type, *dy = td_in_type(n, 0);
-    TD_TRY(td_own_shape_of(dx, &s));
+    TD_TRY(td_native_shape_of(dx, &s));
     if (dy->dtype != dx->dtype || !td_type_is_plain(dy))
         return td_error(TD_ENOKERNEL, "dy is not plain %s", td_dtype_name(dx->dtype));
     return TD_OK;
@@ -104,20 +104,20 @@ static td_status accepts_global_grad(const td_node *n)
 
 static td_status run_global_grad(const td_prepared *p, void *const *args)
 {
-    td_own_shape s;
-    TD_TRY(td_own_shape_of(&p->node->out[0]->type, &s));
-    s.plane.is_streamed = td_own_is_plane_streamed(&s);
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(&p->node->out[0]->type, &s));
+    s.plane.is_streamed = td_native_is_plane_streamed(&s);
     const float by = 1.0f / (float)s.plane.n_pixels;
-    const td_own_simd *simd = td_own_simd_for(s.dtype, s.lanes);
+    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->fill(&s.plane, td_own_lanes_at(&s, args[0], n, cb), by,
-                       td_own_plane_to(&s, args[2], n, cb));
+            simd->fill(&s.plane, td_native_lanes_at(&s, args[0], n, cb), by,
+                       td_native_plane_to(&s, args[2], n, cb));
     return TD_OK;
 }
 
-TD_OWN_KERNEL(max_pool2d, accepts_max, NULL, run_max);
-TD_OWN_KERNEL(max_pool2d_grad, accepts_max, NULL, run_max_grad);
-TD_OWN_KERNEL(global_avg_pool, accepts_global, NULL, run_global);
-TD_OWN_KERNEL(global_avg_pool_grad, accepts_global_grad, NULL, run_global_grad);
+TD_NATIVE_KERNEL(max_pool2d, accepts_max, NULL, run_max);
+TD_NATIVE_KERNEL(max_pool2d_grad, accepts_max, NULL, run_max_grad);
+TD_NATIVE_KERNEL(global_avg_pool, accepts_global, NULL, run_global);
+TD_NATIVE_KERNEL(global_avg_pool_grad, accepts_global_grad, NULL, run_global_grad);

@@ -39,12 +39,12 @@ static td_status accepts_accumulate(const td_node *n)
 static td_status run_accumulate(const td_prepared *p, void *const *args)
 {
     const int64_t count = td_type_padded_count(td_in_type(p->node, 0));
-    const td_own_simd *simd = td_own_simd_for(TD_DT_F32, 16);
+    const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float *sum = args[0], *g = args[1];
     float *s = args[2];
-#pragma omp parallel for if (count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
-        simd->add(td_own_piece(i, count), sum + i, g + i, s + i, false);
+#pragma omp parallel for if (count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
+        simd->add(td_native_piece(i, count), sum + i, g + i, s + i, false);
     return TD_OK;
 }
 
@@ -59,9 +59,9 @@ static td_status run_carry(const td_prepared *p, void *const *args)
     const bool is_last = number(args[3]) != 0;
     float *sum = args[1];
     const float *s = args[2];
-#pragma omp parallel for if (count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < count; i += TD_OWN_PIECE) {
-        const size_t bytes = (size_t)td_own_piece(i, count) * sizeof *sum;
+#pragma omp parallel for if (count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE) {
+        const size_t bytes = (size_t)td_native_piece(i, count) * sizeof *sum;
         if (is_last)
             memset(sum + i, 0, bytes);
         else
@@ -80,14 +80,14 @@ static td_status accepts_ema(const td_node *n)
 static td_status run_ema(const td_prepared *p, void *const *args)
 {
     const int64_t count = td_type_padded_count(td_in_type(p->node, 0));
-    const td_own_simd *simd = td_own_simd_for(TD_DT_F32, 16);
+    const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float keep = number(args[2]), share = number(args[3]), *value = args[0];
     float *average = args[1];
     if (p->node->n_in > 4 && number(args[4]) == 0)
         return TD_OK;
-#pragma omp parallel for if (count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
-        simd->ema(td_own_piece(i, count), keep, share, value + i, average + i);
+#pragma omp parallel for if (count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
+        simd->ema(td_native_piece(i, count), keep, share, value + i, average + i);
     return TD_OK;
 }
 
@@ -105,25 +105,25 @@ static td_status run_mixup(const td_prepared *p, void *const *args)
 {
     const td_type *t = td_in_type(p->node, 0);
     const int64_t rows = t->dim[0], width = rows ? td_type_count(t) / rows : 0;
-    const int64_t pieces = (width + TD_OWN_PIECE - 1) / TD_OWN_PIECE;
-    const td_own_simd *simd = td_own_simd_for(TD_DT_F32, 16);
+    const int64_t pieces = (width + TD_NATIVE_PIECE - 1) / TD_NATIVE_PIECE;
+    const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float *x = args[0], *lambda = args[1];
     const int64_t *partner = args[2];
     float *y = args[3];
-#pragma omp parallel for collapse(2) if (rows * width > TD_OWN_PIECE)
+#pragma omp parallel for collapse(2) if (rows * width > TD_NATIVE_PIECE)
     for (int64_t n = 0; n < rows; n++)
         for (int64_t k = 0; k < pieces; k++) {
             const int64_t other = partner[n] >= 0 && partner[n] < rows ? partner[n] : n;
-            const int64_t i = k * TD_OWN_PIECE;
-            simd->blend(td_own_piece(i, width), lambda[n], x + n * width + i, x + other * width + i,
-                        y + n * width + i);
+            const int64_t i = k * TD_NATIVE_PIECE;
+            simd->blend(td_native_piece(i, width), lambda[n], x + n * width + i,
+                        x + other * width + i, y + n * width + i);
         }
     return TD_OK;
 }
 
 #define RECIPE(op_)                                                                                \
-    const td_kernel td_own_##op_ = {                                                               \
-        .name = "own_" #op_, .op = &td_op_##op_, .accepts = accepts_##op_, .run = run_##op_        \
+    const td_kernel td_native_##op_ = {                                                            \
+        .name = "native_" #op_, .op = &td_op_##op_, .accepts = accepts_##op_, .run = run_##op_     \
     }
 
 RECIPE(accumulate);

@@ -87,9 +87,9 @@
         &simd_##isa##_16_f16, &simd_##isa##_8_f16
 
 /* best first; which of them this machine can run was found out by base/half.c, all but the first */
-const td_own_simd *td_own_simd_at(int i)
+const td_native_simd *td_native_simd_at(int i)
 {
-    static const td_own_simd *const all[] = {
+    static const td_native_simd *const all[] = {
 #if HAVE_X86
         &simd_avx512bf16_16_bf16,
         SIMD_OF(avx512),
@@ -110,10 +110,10 @@ const td_own_simd *td_own_simd_at(int i)
     return first + i < n ? all[first + i] : NULL;
 }
 
-const td_own_simd *td_own_simd_for(td_dtype dtype, int lanes)
+const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes)
 {
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++)
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++)
         if (f->dtype == dtype && f->lanes == lanes)
             return f;
     TD_CHECK(false && "no such loops");

@@ -6,7 +6,7 @@
  *
  *     tile k, element e   ->   to[place[k] + order[e]]
  *
- * own_reorder moves a half filter from the forward convolution's layout to the backward one's.
+ * native_reorder moves a half filter from the forward convolution's layout to the backward one's.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static bool has_padding(const td_blocking *b)
     return false;
 }
 
-td_status td_own_tiles_check(const td_type *from, const td_type *to)
+td_status td_native_tiles_check(const td_type *from, const td_type *to)
 {
     int64_t box[TD_RANK_MAX + 1], other[TD_RANK_MAX + 1];
     td_blocking bf, bt;
@@ -73,7 +73,7 @@ static td_type split_type(const td_blocking *b)
 }
 
 /* visit every tile, and every element of one, in the memory order of bw: where is it in bc? */
-static void fill_tables(td_own_tiles *s, const td_blocking *bw, const td_blocking *bc)
+static void fill_tables(td_native_tiles *s, const td_blocking *bw, const td_blocking *bc)
 {
     const td_type t = split_type(bw);
     int64_t outer[TD_RANK_MAX + 1], at[TD_RANK_MAX + 1], n[TD_RANK_MAX + 1];
@@ -114,19 +114,19 @@ enum { WORDS = 32, REGISTERS = 8, PAIRS = REGISTERS / 2, SHUFFLED = WORDS * REGI
  * A tile is 8 registers of 32 words.  Each register of the result is chosen from the four pairs of
  * them, one after the other: vpermi2w takes any word of a pair, a mask says which words are meant.
  */
-struct td_own_shuffle {
+struct td_native_shuffle {
     uint16_t index[REGISTERS][PAIRS][WORDS]; /* 0 to 63: of the pair */
     uint32_t mask[REGISTERS][PAIRS];
 };
 
 static bool has_shuffle(void)
 {
-    return HAVE_X86 && strncmp(td_own_simd_for(TD_DT_BF16, 16)->isa, "avx512", 6) == 0;
+    return HAVE_X86 && strncmp(td_native_simd_for(TD_DT_BF16, 16)->isa, "avx512", 6) == 0;
 }
 
-static td_status make_shuffle(td_own_tiles *t)
+static td_status make_shuffle(td_native_tiles *t)
 {
-    struct td_own_shuffle *s = TD_NEW(struct td_own_shuffle);
+    struct td_native_shuffle *s = TD_NEW(struct td_native_shuffle);
     if (!s)
         return TD_ENOMEM;
     for (int e = 0; e < SHUFFLED; e++) {
@@ -140,7 +140,7 @@ static td_status make_shuffle(td_own_tiles *t)
 
 #if HAVE_X86
 __attribute__((target("avx512f,avx512bw"))) static void
-put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, uint16_t *to)
+put_shuffled(const struct td_native_shuffle *s, const uint16_t *from, uint16_t *to)
 {
     __m512i x[REGISTERS];
     for (int i = 0; i < REGISTERS; i++)
@@ -156,7 +156,7 @@ put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, uint16_t *to)
     }
 }
 #else
-static void put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, uint16_t *to)
+static void put_shuffled(const struct td_native_shuffle *s, const uint16_t *from, uint16_t *to)
 {
     (void)s, (void)from, (void)to;
 }
@@ -164,17 +164,17 @@ static void put_shuffled(const struct td_own_shuffle *s, const uint16_t *from, u
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles *out)
+td_status td_native_tiles_make(const td_type *from, const td_type *to, td_native_tiles *out)
 {
     td_blocking bf, bt;
     int64_t box[TD_RANK_MAX + 1];
     TD_CHECK(td_type_blocking(from, &bf) && td_type_blocking(to, &bt));
-    *out = (td_own_tiles){ .tile = tile_of(&bf, box) };
+    *out = (td_native_tiles){ .tile = tile_of(&bf, box) };
     out->n_tiles = td_type_count(from) / out->tile;
     out->place = td_alloc((size_t)out->n_tiles, sizeof *out->place);
     out->order = td_alloc((size_t)out->tile, sizeof *out->order);
     if (!out->place || !out->order) {
-        td_own_tiles_release(out);
+        td_native_tiles_release(out);
         return TD_ENOMEM;
     }
     fill_tables(out, &bf, &bt);
@@ -182,20 +182,20 @@ td_status td_own_tiles_make(const td_type *from, const td_type *to, td_own_tiles
         return TD_OK;
     const td_status st = make_shuffle(out);
     if (st != TD_OK)
-        td_own_tiles_release(out);
+        td_native_tiles_release(out);
     return st;
 }
 
-void td_own_tiles_release(td_own_tiles *t)
+void td_native_tiles_release(td_native_tiles *t)
 {
     td_free(t->place);
     td_free(t->order);
     td_free(t->shuffle);
-    *t = (td_own_tiles){ 0 };
+    *t = (td_native_tiles){ 0 };
 }
 
-void td_own_tiles_put(const td_own_tiles *t, int64_t first, int64_t n, const uint16_t *from,
-                      uint16_t *to)
+void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, const uint16_t *from,
+                         uint16_t *to)
 {
     const uint16_t *order = t->order;
     for (int64_t k = 0; k < n; k++, from += t->tile) {
@@ -219,13 +219,13 @@ static td_status accepts_reorder(const td_node *n)
         return td_error(TD_ENOKERNEL, "not from one half type to the same");
     if (!td_type_blocking(x, &b) || b.n_blocks == 0)
         return td_error(TD_ENOKERNEL, "layout '%s' has no tiles", x->layout);
-    return td_own_tiles_check(x, y);
+    return td_native_tiles_check(x, y);
 }
 
 static td_status prepare_reorder(const td_node *n, td_prepared *out)
 {
-    td_own_tiles *t = TD_NEW(td_own_tiles);
-    td_status st = t ? td_own_tiles_make(td_in_type(n, 0), &n->out[0]->type, t) : TD_ENOMEM;
+    td_native_tiles *t = TD_NEW(td_native_tiles);
+    td_status st = t ? td_native_tiles_make(td_in_type(n, 0), &n->out[0]->type, t) : TD_ENOMEM;
     out->state = t;
     if (st != TD_OK) {
         td_free(t);
@@ -236,28 +236,28 @@ static td_status prepare_reorder(const td_node *n, td_prepared *out)
 
 static td_status run_reorder(const td_prepared *p, void *const *args)
 {
-    const td_own_tiles *t = p->state;
+    const td_native_tiles *t = p->state;
     const uint16_t *from = args[0];
     uint16_t *to = args[1];
-    const int64_t group = TD_OWN_PIECE / t->tile; /* tiles of one job */
+    const int64_t group = TD_NATIVE_PIECE / t->tile; /* tiles of one job */
 #pragma omp parallel for if (t->n_tiles > group)
     for (int64_t k = 0; k < t->n_tiles; k += group)
-        td_own_tiles_put(t, k, t->n_tiles - k < group ? t->n_tiles - k : group, from + k * t->tile,
-                         to);
+        td_native_tiles_put(t, k, t->n_tiles - k < group ? t->n_tiles - k : group,
+                            from + k * t->tile, to);
     return TD_OK;
 }
 
 static void release_reorder(td_prepared *p)
 {
     if (p->state)
-        td_own_tiles_release(p->state);
+        td_native_tiles_release(p->state);
     td_free(p->state);
     p->state = NULL;
 }
 
-const td_kernel td_own_reorder = { .name = "own_reorder",
-                                   .op = &td_op_reorder,
-                                   .accepts = accepts_reorder,
-                                   .prepare = prepare_reorder,
-                                   .run = run_reorder,
-                                   .release = release_reorder };
+const td_kernel td_native_reorder = { .name = "native_reorder",
+                                      .op = &td_op_reorder,
+                                      .accepts = accepts_reorder,
+                                      .prepare = prepare_reorder,
+                                      .run = run_reorder,
+                                      .release = release_reorder };

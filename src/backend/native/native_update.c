@@ -2,9 +2,10 @@
  * native_update.c -- the optimiser's step: one stream over memory, half copies of the weight
  * included
  *
- * A copy that lies as the weight does is written on the way (own_sgd, own_rmsprop).  Convolutions
- * in half want their filters in other layouts, tile by tile (own_sgd_copies, own_rmsprop_copies;
- * native_tiles.c).  The two optimisers differ in their numbers and in one more tensor.
+ * A copy that lies as the weight does is written on the way (native_sgd, native_rmsprop).
+ * Convolutions in half want their filters in other layouts, tile by tile (native_sgd_copies,
+ * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their numbers and in one
+ * more tensor.
  */
 #include <string.h>
 
@@ -44,24 +45,25 @@ static td_status check_half(const td_type *copy)
                : td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(copy->dtype));
 }
 
-static td_own_step numbers_of(const td_node *n)
+static td_native_step numbers_of(const td_node *n)
 {
     if (n->op == &td_op_rmsprop) {
         const td_rmsprop_attr *at = n->attr;
-        return (td_own_step){
+        return (td_native_step){
             .momentum = at->momentum, .decay = at->decay, .alpha = at->alpha, .eps = at->eps
         };
     }
     const td_sgd_attr *at = n->attr;
-    return (td_own_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
+    return (
+        td_native_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
 }
 
 /* what a step reads and writes; copies apart */
 typedef struct {
-    td_own_step a;
+    td_native_step a;
     float *w, *v, *square; /* square NULL: sgd */
     const float *g;
-    const td_own_simd *wide, *half; /* half: of the copies' type */
+    const td_native_simd *wide, *half; /* half: of the copies' type */
 } update;
 
 /* this step's numbers; false: nothing is to be written */
@@ -74,8 +76,8 @@ static bool begin(const td_node *n, void *const *args, update *out)
                      .v = args[V],
                      .g = args[G],
                      .square = n->op == &td_op_rmsprop ? args[SQUARE] : NULL,
-                     .wide = td_own_simd_for(TD_DT_F32, 16) };
-    out->half = has_copy ? td_own_simd_for(td_in_type(n, copy_of(n))->dtype, 16) : out->wide;
+                     .wide = td_native_simd_for(TD_DT_F32, 16) };
+    out->half = has_copy ? td_native_simd_for(td_in_type(n, copy_of(n))->dtype, 16) : out->wide;
     out->a.lr = *(const float *)args[LR];
     out->a.inverse = n->n_in > inverse ? *(const float *)args[inverse] : 1;
     return n->n_in <= finite || *(const float *)args[finite] != 0;
@@ -116,17 +118,17 @@ static td_status run_plain(const td_prepared *p, void *const *args)
         return TD_OK;
     uint16_t *copy = n->n_in > copy_of(n) ? args[copy_of(n)] : NULL;
     const int64_t count = td_type_padded_count(td_in_type(n, W));
-#pragma omp parallel for if (count > TD_OWN_PIECE)
-    for (int64_t i = 0; i < count; i += TD_OWN_PIECE)
-        piece(&u, i, td_own_piece(i, count), copy ? copy + i : NULL);
+#pragma omp parallel for if (count > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
+        piece(&u, i, td_native_piece(i, count), copy ? copy + i : NULL);
     return TD_OK;
 }
 
-const td_kernel td_own_sgd = {
-    .name = "own_sgd", .op = &td_op_sgd, .accepts = accepts_plain, .run = run_plain
+const td_kernel td_native_sgd = {
+    .name = "native_sgd", .op = &td_op_sgd, .accepts = accepts_plain, .run = run_plain
 };
-const td_kernel td_own_rmsprop = {
-    .name = "own_rmsprop", .op = &td_op_rmsprop, .accepts = accepts_plain, .run = run_plain
+const td_kernel td_native_rmsprop = {
+    .name = "native_rmsprop", .op = &td_op_rmsprop, .accepts = accepts_plain, .run = run_plain
 };
 
 /* --- copies in other layouts ------------------------------------------------------------------ */
@@ -135,7 +137,7 @@ const td_kernel td_own_rmsprop = {
 
 typedef struct {
     int n_copies;
-    td_own_tiles to[COPIES_MAX];
+    td_native_tiles to[COPIES_MAX];
 } copies_state;
 
 static td_status accepts_copies(const td_node *n)
@@ -146,7 +148,7 @@ static td_status accepts_copies(const td_node *n)
     TD_TRY(check_operands(n));
     for (int i = first; i < n->n_in; i++) {
         TD_TRY(check_half(td_in_type(n, i)));
-        TD_TRY(td_own_tiles_check(td_in_type(n, W), td_in_type(n, i)));
+        TD_TRY(td_native_tiles_check(td_in_type(n, W), td_in_type(n, i)));
         if (td_in_type(n, i)->dtype != td_in_type(n, first)->dtype)
             return td_error(TD_ENOKERNEL, "the copies are of two types");
     }
@@ -157,7 +159,7 @@ static void release(td_prepared *p)
 {
     copies_state *s = p->state;
     for (int c = 0; s && c < COPIES_MAX; c++)
-        td_own_tiles_release(&s->to[c]);
+        td_native_tiles_release(&s->to[c]);
     td_free(s);
     p->state = NULL;
 }
@@ -170,7 +172,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     if (s)
         s->n_copies = n->n_in - copy_of(n);
     for (int c = 0; st == TD_OK && c < s->n_copies; c++)
-        st = td_own_tiles_make(td_in_type(n, W), td_in_type(n, copy_of(n) + c), &s->to[c]);
+        st = td_native_tiles_make(td_in_type(n, W), td_in_type(n, copy_of(n) + c), &s->to[c]);
     if (st != TD_OK)
         release(out);
     return st;
@@ -184,25 +186,25 @@ static td_status run_copies(const td_prepared *p, void *const *args)
     if (!begin(p->node, args, &u))
         return TD_OK;
     const int64_t tile = s->to[0].tile, n_tiles = s->to[0].n_tiles;
-    const int64_t group = TD_OWN_PIECE / tile; /* tiles of one job */
+    const int64_t group = TD_NATIVE_PIECE / tile; /* tiles of one job */
 #pragma omp parallel for if (n_tiles > group)
     for (int64_t k = 0; k < n_tiles; k += group) {
-        _Alignas(64) uint16_t half[TD_OWN_PIECE];
+        _Alignas(64) uint16_t half[TD_NATIVE_PIECE];
         const int64_t m = n_tiles - k < group ? n_tiles - k : group;
         piece(&u, k * tile, m * tile, half);
         for (int c = 0; c < s->n_copies; c++)
-            td_own_tiles_put(&s->to[c], k, m, half, copies[c]);
+            td_native_tiles_put(&s->to[c], k, m, half, copies[c]);
     }
     return TD_OK;
 }
 
 #define COPIES(op_)                                                                                \
-    const td_kernel td_own_##op_##_copies = { .name = "own_" #op_ "_copies",                       \
-                                              .op = &td_op_##op_,                                  \
-                                              .accepts = accepts_copies,                           \
-                                              .prepare = prepare,                                  \
-                                              .run = run_copies,                                   \
-                                              .release = release }
+    const td_kernel td_native_##op_##_copies = { .name = "native_" #op_ "_copies",                 \
+                                                 .op = &td_op_##op_,                               \
+                                                 .accepts = accepts_copies,                        \
+                                                 .prepare = prepare,                               \
+                                                 .run = run_copies,                                \
+                                                 .release = release }
 
 COPIES(sgd);
 COPIES(rmsprop);

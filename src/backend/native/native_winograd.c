@@ -86,8 +86,8 @@ static td_status run_filter(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-const td_kernel td_own_winograd_filter = {
-    .name = "own_winograd_filter",
+const td_kernel td_native_winograd_filter = {
+    .name = "native_winograd_filter",
     .op = &td_op_winograd_filter,
     .accepts = accepts_filter,
     .run = run_filter,
@@ -96,8 +96,8 @@ const td_kernel td_own_winograd_filter = {
 /* --- convolution: how it is divided ----------------------------------------------------------- */
 
 typedef struct {
-    const td_own_wino_simd *simd;
-    td_own_wino w;
+    const td_native_wino_simd *simd;
+    td_native_wino w;
     int64_t tiles, runs, shares; /* jobs are runs x shares */
     int threads;
     size_t v_bytes, job_bytes; /* of v; of v and m: one thread's scratch */
@@ -127,11 +127,11 @@ static td_status accepts_conv(const td_node *n)
     return TD_OK;
 }
 
-static td_own_wino_picture picture_of(const td_type *t)
+static td_native_wino_picture picture_of(const td_type *t)
 {
     if (strcmp(t->layout, LAST) == 0)
-        return (td_own_wino_picture){ .pixel = t->dim[1], .block = LANES };
-    return (td_own_wino_picture){ .pixel = LANES, .block = LANES * t->dim[2] * t->dim[3] };
+        return (td_native_wino_picture){ .pixel = t->dim[1], .block = LANES };
+    return (td_native_wino_picture){ .pixel = LANES, .block = LANES * t->dim[2] * t->dim[3] };
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -139,24 +139,24 @@ static int64_t divided_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-static td_own_wino geometry_of(const td_node *n)
+static td_native_wino geometry_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     const td_winograd_attr *a = n->attr;
-    return (td_own_wino){ .N = x->dim[0],
-                          .C = x->dim[1],
-                          .H = x->dim[2],
-                          .W = x->dim[3],
-                          .K = y->dim[1],
-                          .P = y->dim[2],
-                          .Q = y->dim[3],
-                          .pad = a->pad,
-                          .rows = divided_up(y->dim[2], TD_WINO_TILE),
-                          .cols = divided_up(y->dim[3], TD_WINO_TILE),
-                          .x = picture_of(x),
-                          .y = picture_of(y),
-                          .relu = a->relu,
-                          .cap = a->relu6 ? 6 : INFINITY };
+    return (td_native_wino){ .N = x->dim[0],
+                             .C = x->dim[1],
+                             .H = x->dim[2],
+                             .W = x->dim[3],
+                             .K = y->dim[1],
+                             .P = y->dim[2],
+                             .Q = y->dim[3],
+                             .pad = a->pad,
+                             .rows = divided_up(y->dim[2], TD_WINO_TILE),
+                             .cols = divided_up(y->dim[3], TD_WINO_TILE),
+                             .x = picture_of(x),
+                             .y = picture_of(y),
+                             .relu = a->relu,
+                             .cap = a->relu6 ? 6 : INFINITY };
 }
 
 /* runs of equal length, a multiple of the threads; where they are too few, filters are divided */
@@ -180,7 +180,7 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     state *s = TD_NEW(state);
     if (!s)
         return TD_ENOMEM;
-    s->simd = td_own_wino_simd_at(0);
+    s->simd = td_native_wino_simd_at(0);
     s->threads = td_threads();
     s->w = geometry_of(n);
     divide(s, td_type_bytes(td_in_type(n, 1)));
@@ -210,7 +210,7 @@ typedef struct {
 static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const float *v,
                      const tensors *t, float *m)
 {
-    const td_own_wino *w = &s->w;
+    const td_native_wino *w = &s->w;
     const int64_t v_step = w->C * w->room, m_step = blocks * w->room * LANES;
     const int64_t panels = divided_up(n, s->simd->tiles);
     for (int64_t p = 0; p < POINTS; p++) {
@@ -225,7 +225,7 @@ static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const fl
 
 static void run_job(const state *s, int64_t job, const tensors *t, char *scratch)
 {
-    const td_own_wino *w = &s->w;
+    const td_native_wino *w = &s->w;
     const int64_t run = job / s->shares, share = job % s->shares;
     const int64_t first = s->tiles * run / s->runs, n = s->tiles * (run + 1) / s->runs - first;
     const int64_t groups = divided_up(w->K / LANES, s->simd->blocks);
@@ -239,8 +239,8 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
         const int blocks = (int)(to - kb < s->simd->blocks ? to - kb : s->simd->blocks);
         multiply(s, n, kb, blocks, v, t, m);
         for (int b = 0; b < blocks; b++) {
-            const td_own_wino_end out = { t->bias ? t->bias + (kb + b) * LANES : NULL, t->residual,
-                                          t->y, kb + b };
+            const td_native_wino_end out = { t->bias ? t->bias + (kb + b) * LANES : NULL,
+                                             t->residual, t->y, kb + b };
             s->simd->output(w, first, n, m + b * w->room * LANES, blocks * w->room * LANES, &out);
         }
     }
@@ -264,8 +264,8 @@ static td_status run_conv(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-const td_kernel td_own_conv2d_winograd = {
-    .name = "own_conv2d_winograd",
+const td_kernel td_native_conv2d_winograd = {
+    .name = "native_conv2d_winograd",
     .op = &td_op_conv2d_winograd,
     .accepts = accepts_conv,
     .prepare = prepare_conv,
@@ -274,7 +274,7 @@ const td_kernel td_own_conv2d_winograd = {
 };
 
 /* the pictures' layout stays as it is */
-bool td_own_winograd_wish(const td_node *n, td_layout_wish *out)
+bool td_native_winograd_wish(const td_node *n, td_layout_wish *out)
 {
     const td_type *x = td_in_type(n, 0);
     if (n->op != &td_op_conv2d_winograd || x->dtype != TD_DT_F32)

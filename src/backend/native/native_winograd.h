@@ -18,16 +18,16 @@
 /* How a picture lies: elements from one pixel, one block of 16 channels to the next. */
 typedef struct {
     int64_t pixel, block;
-} td_own_wino_picture;
+} td_native_wino_picture;
 
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
     int64_t rows, cols; /* tiles of a picture */
     int64_t room;
-    td_own_wino_picture x, y;
+    td_native_wino_picture x, y;
     bool relu;
     float cap; /* with relu: of the results */
-} td_own_wino;
+} td_native_wino;
 
 /* Where results go; channels of one block of 16. */
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
     const float *residual; /* as y, or NULL */
     float *y;
     int64_t block; /* which of the K/16 */
-} td_own_wino_end;
+} td_native_wino_end;
 
 /* Inner loops for one instruction set. */
 typedef struct {
@@ -44,18 +44,18 @@ typedef struct {
     int blocks; /* and so many blocks of 16 filters */
 
     /* `n` tiles from tile `first` on, all channels */
-    void (*input)(const td_own_wino *w, int64_t first, int64_t n, const float *x, float *v);
+    void (*input)(const td_native_wino *w, int64_t first, int64_t n, const float *x, float *v);
 
     /* one of the 36 products: v and m of that point, `blocks` blocks of u u_step apart */
-    void (*product)(const td_own_wino *w, int tiles, int blocks, const float *v, const float *u,
+    void (*product)(const td_native_wino *w, int tiles, int blocks, const float *v, const float *u,
                     int64_t u_step, float *m);
 
     /* m of one block; its points are m_step apart */
-    void (*output)(const td_own_wino *w, int64_t first, int64_t n, const float *m, int64_t m_step,
-                   const td_own_wino_end *end);
-} td_own_wino_simd;
+    void (*output)(const td_native_wino *w, int64_t first, int64_t n, const float *m,
+                   int64_t m_step, const td_native_wino_end *end);
+} td_native_wino_simd;
 
 /** All that this machine can run, the best first; NULL past the end. */
-const td_own_wino_simd *td_own_wino_simd_at(int i);
+const td_native_wino_simd *td_native_wino_simd_at(int i);
 
 #endif

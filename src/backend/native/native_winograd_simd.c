@@ -68,9 +68,9 @@
 #include "backend/native/native_winograd.inc"
 
 /* best first; base/half.c found out what this machine has, but for AVX2's fused multiply-add */
-const td_own_wino_simd *td_own_wino_simd_at(int i)
+const td_native_wino_simd *td_native_wino_simd_at(int i)
 {
-    static const td_own_wino_simd *const all[] = {
+    static const td_native_wino_simd *const all[] = {
 #if HAVE_X86
         &simd_avx512,
         &simd_avx2,

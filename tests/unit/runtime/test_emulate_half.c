@@ -241,7 +241,7 @@ static void native_comes_first(void **state)
     static const struct {
         const td_op *op;
         const char *kernel;
-    } rows[] = { { &td_op_relu, "own_relu" },
+    } rows[] = { { &td_op_relu, "native_relu" },
                  { &td_op_linear, TD_HAVE_DNNL ? "widen" : "ref_linear" },
                  { &td_op_softmax, "ref_softmax" } };
     for (int i = 0; i < 3; i++) {

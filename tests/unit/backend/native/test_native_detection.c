@@ -29,7 +29,7 @@ static void fill(float *x)
         x[200 * i + 7] = special[i];
 }
 
-static void work_out(const td_own_detection_simd *f, const float *x, results *r)
+static void work_out(const td_native_detection_simd *f, const float *x, results *r)
 {
     r->sum = f->focal(N / 2, x);
     f->focal_grad(N, x, 0.37F, r->slope);
@@ -42,13 +42,13 @@ static void work_out(const td_own_detection_simd *f, const float *x, results *r)
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const td_own_detection_simd *f;
+    const td_native_detection_simd *f;
     float *x = td_alloc(N, sizeof *x);
     results *first = TD_NEW(results), *other = TD_NEW(results);
     assert_true(x && first && other);
     fill(x);
-    work_out(td_own_detection_simd_at(0), x, first);
-    for (int i = 1; (f = td_own_detection_simd_at(i)); i++) {
+    work_out(td_native_detection_simd_at(0), x, first);
+    for (int i = 1; (f = td_native_detection_simd_at(i)); i++) {
         work_out(f, x, other);
         assert_memory_equal(first, other, sizeof *first);
     }
@@ -61,16 +61,16 @@ static void instruction_sets_agree(void **state)
 static void near_the_truth(void **state)
 {
     (void)state;
-    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const td_native_detection_simd *f = td_native_detection_simd_at(0);
     for (int i = -10000; i <= 10000; i++) {
-        float x[TD_OWN_STEP], slope[TD_OWN_STEP];
-        for (int l = 0; l < TD_OWN_STEP; l++)
+        float x[TD_NATIVE_STEP], slope[TD_NATIVE_STEP];
+        for (int l = 0; l < TD_NATIVE_STEP; l++)
             x[l] = l ? -200 : 0.01F * (float)i;
         const double v = (double)x[0], p = 1 / (1 + exp(-v)), q = 1 / (1 + exp(v));
         const double softplus = (v > 0 ? v : 0) + log1p(exp(-fabs(v)));
         const double loss = p * p * softplus, wanted = p * p * (p + 2 * q * softplus);
-        f->focal_grad(TD_OWN_STEP, x, 1, slope);
-        assert_true(fabs(f->focal(TD_OWN_STEP, x) - loss) <= 1e-6 * loss + 1e-37);
+        f->focal_grad(TD_NATIVE_STEP, x, 1, slope);
+        assert_true(fabs(f->focal(TD_NATIVE_STEP, x) - loss) <= 1e-6 * loss + 1e-37);
         assert_true(fabs((double)slope[0] - wanted) <= 1e-6 * wanted + 1e-37);
         assert_true(slope[1] == 0);
     }
@@ -79,7 +79,7 @@ static void near_the_truth(void **state)
 static void softmax_is_near_the_truth(void **state)
 {
     (void)state;
-    const td_own_detection_simd *f = td_own_detection_simd_at(0);
+    const td_native_detection_simd *f = td_native_detection_simd_at(0);
     td_rng r = td_rng_make(5, TD_RNG_TEST, 1, 0);
     for (int columns = 1; columns < 100; columns++) {
         float x[100], y[100], largest, log_sum;

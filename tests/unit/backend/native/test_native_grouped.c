@@ -257,7 +257,8 @@ static void a_network_needs_no_reorders(void **state)
         if (n->op == &td_op_reorder && n->out[0]->type.dim[2] == 16)
             assert_true(n->in[0]->producer->op == &td_op_input);
         if (is_conv(n) && ((const td_conv_attr *)n->attr)->groups == 16)
-            n_grouped += strncmp(td_device_select(dev, n, NULL)->name, "own_grouped_conv", 16) == 0;
+            n_grouped +=
+                strncmp(td_device_select(dev, n, NULL)->name, "native_grouped_conv", 16) == 0;
     }
     assert_int_equal(n_grouped, 3);
     td_graph_free(out);

@@ -61,9 +61,9 @@ static area *new_area(td_dtype d)
     return m;
 }
 
-static td_own_coefs coefs(void)
+static td_native_coefs coefs(void)
 {
-    td_own_coefs c;
+    td_native_coefs c;
     for (int i = 0; i < 16; i++) {
         c.mean[i] = 3 + 0.01f * (float)i;
         c.scale[i] = 0.5f + 0.1f * (float)i;
@@ -73,96 +73,96 @@ static td_own_coefs coefs(void)
     return c;
 }
 
-typedef void (*step)(const td_own_simd *f, area *m);
+typedef void (*step)(const td_native_simd *f, area *m);
 
-static td_own_plane plane_of(const td_own_simd *f, bool is_streamed)
+static td_native_plane plane_of(const td_native_simd *f, bool is_streamed)
 {
-    return (td_own_plane){ PIXELS, f->lanes, is_streamed };
+    return (td_native_plane){ PIXELS, f->lanes, is_streamed };
 }
 
-static void stats(const td_own_simd *f, area *m)
+static void stats(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
+    const td_native_plane v = plane_of(f, false);
     f->norm_stats(&v, m->x, m->s, m->t);
 }
 
-static void apply_each(const td_own_simd *f, area *m, bool is_streamed)
+static void apply_each(const td_native_simd *f, area *m, bool is_streamed)
 {
-    const td_own_plane v = plane_of(f, is_streamed);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, is_streamed);
+    const td_native_coefs c = coefs();
     f->norm_apply(&v, &c, m->y, m->z, m->a, INFINITY, m->mask);
     f->norm_apply(&v, &c, m->x, NULL, m->b, 0, NULL);
 }
 
-static void apply(const td_own_simd *f, area *m)
+static void apply(const td_native_simd *f, area *m)
 {
     apply_each(f, m, false);
 }
 
-static void apply_streamed(const td_own_simd *f, area *m)
+static void apply_streamed(const td_native_simd *f, area *m)
 {
     apply_each(f, m, true);
 }
 
-static void apply_relu(const td_own_simd *f, area *m)
+static void apply_relu(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, false);
+    const td_native_coefs c = coefs();
     f->norm_apply(&v, &c, m->y, NULL, m->a, 6, m->mask);
 }
 
-static void grad_sums(const td_own_simd *f, area *m)
+static void grad_sums(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, false);
+    const td_native_coefs c = coefs();
     f->norm_grad_sums(&v, &c, m->z, m->mask_in, m->x, m->s, m->t);
 }
 
-static void grad_sums_unmasked(const td_own_simd *f, area *m)
+static void grad_sums_unmasked(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, false);
+    const td_native_coefs c = coefs();
     f->norm_grad_sums(&v, &c, m->z, NULL, m->x, m->s, m->t);
 }
 
-static void grad_apply(const td_own_simd *f, area *m)
+static void grad_apply(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, false);
+    const td_native_coefs c = coefs();
     f->norm_grad_apply(&v, &c, m->y, m->mask_in, m->x, m->a, m->b);
 }
 
-static void grad_apply_streamed(const td_own_simd *f, area *m)
+static void grad_apply_streamed(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, true);
-    const td_own_coefs c = coefs();
+    const td_native_plane v = plane_of(f, true);
+    const td_native_coefs c = coefs();
     f->norm_grad_apply(&v, &c, m->z, m->mask_in, m->x, m->a, NULL);
     f->norm_grad_apply(&v, &c, m->z, NULL, m->x, m->b, NULL);
 }
 
-static void sum(const td_own_simd *f, area *m)
+static void sum(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
+    const td_native_plane v = plane_of(f, false);
     f->sum(&v, m->x, 1.0 / 3, m->lanes);
 }
 
-static void dot(const td_own_simd *f, area *m)
+static void dot(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, false);
+    const td_native_plane v = plane_of(f, false);
     f->dot(&v, m->x, m->z, m->lanes);
 }
 
-static void mul_and_fill(const td_own_simd *f, area *m)
+static void mul_and_fill(const td_native_simd *f, area *m)
 {
-    const td_own_plane v = plane_of(f, true), w = plane_of(f, false);
+    const td_native_plane v = plane_of(f, true), w = plane_of(f, false);
     f->mul(&v, m->y, m->z, m->a);
     f->fill(&w, m->z, 0.25f, m->b);
 }
 
-static void max_pool(const td_own_simd *f, area *m)
+static void max_pool(const td_native_simd *f, area *m)
 {
-    const td_own_window v = { SIDE, SIDE, WINDOWS, WINDOWS, 3, 2, 1, false };
-    const td_own_window small = { SIDE, SIDE, SIDE - 1, SIDE - 1, 2, 1, 0, true };
+    const td_native_window v = { SIDE, SIDE, WINDOWS, WINDOWS, 3, 2, 1, false };
+    const td_native_window small = { SIDE, SIDE, SIDE - 1, SIDE - 1, 2, 1, 0, true };
     const size_t pixel = (size_t)f->lanes * td_dtype_bytes(f->dtype);
     char *a = (char *)m->a, *b = (char *)m->b;
     for (int p = 0; p < WINDOWS; p++)
@@ -175,17 +175,17 @@ static void max_pool(const td_own_simd *f, area *m)
         f->max_pool_grad_row(&small, m->z, m->where, h, b + (size_t)h * SIDE * pixel);
 }
 
-static void flat(const td_own_simd *f, area *m)
+static void flat(const td_native_simd *f, area *m)
 {
     f->add(FLOATS - 3, m->x, m->y, m->a, true);
     f->relu(FLOATS - 3, m->y, m->b, false);
     f->relu_grad(FLOATS - 5, m->x, m->y, m->a, false);
 }
 
-static void sgd(const td_own_simd *f, area *m)
+static void sgd(const td_native_simd *f, area *m)
 {
-    const td_own_step plain = { .momentum = 0.875, .decay = 3e-5, .lr = 0.1f, .inverse = 1 };
-    const td_own_step nesterov = {
+    const td_native_step plain = { .momentum = 0.875, .decay = 3e-5, .lr = 0.1f, .inverse = 1 };
+    const td_native_step nesterov = {
         .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-10f, .nesterov = true
     };
     f->sgd(FLOATS - 3, &plain, m->w, m->v, m->g, m->a);
@@ -193,9 +193,9 @@ static void sgd(const td_own_simd *f, area *m)
     f->sgd(100, &plain, m->w, m->v, m->g, NULL);
 }
 
-static void recipe(const td_own_simd *f, area *m)
+static void recipe(const td_native_simd *f, area *m)
 {
-    const td_own_step a = {
+    const td_native_step a = {
         .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-3f, .alpha = 0.9, .eps = 0.01
     };
     if (f->dtype != TD_DT_F32)
@@ -207,7 +207,7 @@ static void recipe(const td_own_simd *f, area *m)
     f->rmsprop(100, &a, m->w, m->v, m->g, m->a);
 }
 
-static void casts(const td_own_simd *f, area *m)
+static void casts(const td_native_simd *f, area *m)
 {
     if (f->dtype == TD_DT_F32)
         return;
@@ -217,10 +217,10 @@ static void casts(const td_own_simd *f, area *m)
     f->narrow(64, m->w, m->b, true);
 }
 
-static const td_own_simd *plain_simd(td_dtype dtype, int lanes)
+static const td_native_simd *plain_simd(td_dtype dtype, int lanes)
 {
-    const td_own_simd *f = NULL;
-    for (int i = 0; (f = td_own_simd_at(i)); i++)
+    const td_native_simd *f = NULL;
+    for (int i = 0; (f = td_native_simd_at(i)); i++)
         if (strcmp(f->isa, "plain") == 0 && f->lanes == lanes && f->dtype == dtype)
             return f;
     fail_msg("no plain loops");
@@ -229,8 +229,8 @@ static const td_own_simd *plain_simd(td_dtype dtype, int lanes)
 
 static void compare_all(step run)
 {
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++) {
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++) {
         area *wanted = new_area(f->dtype), *found = new_area(f->dtype);
         run(plain_simd(f->dtype, f->lanes), wanted);
         run(f, found);
@@ -274,7 +274,7 @@ static uint32_t bits_of(float x)
 }
 
 /* every 16-bit pattern, as base/half.h widens it */
-static void check_widen(const td_own_simd *f)
+static void check_widen(const td_native_simd *f)
 {
     enum { N = 65536 };
     uint16_t *x = td_alloc(N, sizeof *x);
@@ -293,7 +293,7 @@ static void check_widen(const td_own_simd *f)
 
 /* every sign, exponent and upper fraction, with what decides the rounding below it, as base/half.h
    narrows it; runs of subnormals, of zeros and of others come side by side */
-static void check_narrow(const td_own_simd *f)
+static void check_narrow(const td_native_simd *f)
 {
     static const uint16_t low[] = { 0,      1,      0x0fff, 0x1000, 0x1001, 0x2fff,
                                     0x3000, 0x7fff, 0x8000, 0x8001, 0xefff, 0xffff };
@@ -317,8 +317,8 @@ static void check_narrow(const td_own_simd *f)
 static void test_elements_are_those_of_half_h(void **state)
 {
     (void)state;
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++)
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++)
         if (f->dtype != TD_DT_F32) {
             check_widen(f);
             check_narrow(f);
@@ -329,8 +329,8 @@ static void test_elements_are_those_of_half_h(void **state)
 static void test_the_range_is_the_dtypes(void **state)
 {
     (void)state;
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++) {
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++) {
         double v[32];
         uint32_t x[32], y[32], z[32];
         for (int k = 0; k < 32; k++)
@@ -346,7 +346,8 @@ static void test_the_range_is_the_dtypes(void **state)
     }
 }
 
-static void expect_finite(const td_own_simd *f, const void *x, int64_t n, bool wanted, int64_t at)
+static void expect_finite(const td_native_simd *f, const void *x, int64_t n, bool wanted,
+                          int64_t at)
 {
     if (f->all_finite(n, x) != wanted)
         fail_msg("%s %s, %d lanes: %lld elements, special at %lld", f->isa, td_dtype_name(f->dtype),
@@ -358,8 +359,8 @@ static void test_all_finite(void **state)
 {
     (void)state;
     const double bad[] = { INFINITY, -INFINITY, NAN };
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++) {
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++) {
         const size_t each = td_dtype_bytes(f->dtype);
         const double most = f->dtype == TD_DT_F16 ? 65504 : 3.38e38;
         double v[70];
@@ -385,9 +386,9 @@ static void test_all_finite(void **state)
 static void test_sgd_copies(void **state)
 {
     (void)state;
-    const td_own_step a = { .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-7f };
-    const td_own_simd *f;
-    for (int i = 0; (f = td_own_simd_at(i)); i++) {
+    const td_native_step a = { .momentum = 0.9, .decay = 1e-4, .lr = 0.1f, .inverse = 0x1p-7f };
+    const td_native_simd *f;
+    for (int i = 0; (f = td_native_simd_at(i)); i++) {
         area *m = new_area(f->dtype), *alone = new_area(f->dtype);
         const uint16_t *copy = (const uint16_t *)m->a;
         f->sgd(FLOATS - 3, &a, m->w, m->v, m->g, m->a);
@@ -410,8 +411,8 @@ static void test_sgd_copies(void **state)
 static void test_stats_far_from_zero(void **state)
 {
     (void)state;
-    const td_own_simd *f = td_own_simd_for(TD_DT_F32, 16);
-    const td_own_plane v = plane_of(f, false);
+    const td_native_simd *f = td_native_simd_for(TD_DT_F32, 16);
+    const td_native_plane v = plane_of(f, false);
     area *m = new_area(TD_DT_F32);
     for (int i = 0; i < FLOATS; i++)
         m->x[i] = 4096 + (float)(i / 16 % 4); /* variance 1.25 */

@@ -31,7 +31,7 @@ static td_type type_of(const row *r, const char *layout)
 }
 
 /* every element is where the other layout's own formula has it */
-static void check(const row *r, const td_own_tiles *t)
+static void check(const row *r, const td_native_tiles *t)
 {
     const td_type from = type_of(r, r->from), to = type_of(r, r->to);
     const int64_t n = td_type_count(&from);
@@ -41,7 +41,7 @@ static void check(const row *r, const td_own_tiles *t)
     for (int64_t i = 0; i < n; i++)
         x[i] = (uint16_t)(i * 40503 + 7);
     for (int64_t k = 0; k < t->n_tiles; k += 3)
-        td_own_tiles_put(t, k, t->n_tiles - k < 3 ? t->n_tiles - k : 3, x + k * t->tile, y);
+        td_native_tiles_put(t, k, t->n_tiles - k < 3 ? t->n_tiles - k : 3, x + k * t->tile, y);
     for (int64_t i = 0; i < n; i++) {
         int64_t at[TD_RANK_MAX], rest = i;
         for (int d = r->rank - 1; d >= 0; d--) {
@@ -60,14 +60,14 @@ static void every_element_finds_its_place(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const td_type from = type_of(&rows[i], rows[i].from), to = type_of(&rows[i], rows[i].to);
-        td_own_tiles t;
-        expect_ok(td_own_tiles_check(&from, &to));
-        expect_ok(td_own_tiles_make(&from, &to, &t));
+        td_native_tiles t;
+        expect_ok(td_native_tiles_check(&from, &to));
+        expect_ok(td_native_tiles_make(&from, &to, &t));
         check(&rows[i], &t);
         td_free(t.shuffle); /* and as on a machine without AVX-512 */
         t.shuffle = NULL;
         check(&rows[i], &t);
-        td_own_tiles_release(&t);
+        td_native_tiles_release(&t);
     }
 }
 
@@ -81,7 +81,7 @@ static void other_tiles_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         const td_type from = type_of(&odd[i], odd[i].from), to = type_of(&odd[i], odd[i].to);
-        assert_int_equal(td_own_tiles_check(&from, &to), TD_ENOKERNEL);
+        assert_int_equal(td_native_tiles_check(&from, &to), TD_ENOKERNEL);
     }
 }
 

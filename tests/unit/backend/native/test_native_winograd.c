@@ -36,7 +36,7 @@ static float *normal(int64_t n, uint64_t seed, double scale)
 #define COUNT    (PICTURES * CHANNELS * SIDE * SIDE)
 
 /* a whole convolution, `piece` tiles at a time */
-static void convolve(const td_own_wino_simd *f, td_own_wino w, int64_t piece, const float *x,
+static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const float *x,
                      const float *u, const float *bias, const float *z, float *y)
 {
     static float v[TD_WINO_POINTS * CHANNELS * TILES], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
@@ -51,7 +51,7 @@ static void convolve(const td_own_wino_simd *f, td_own_wino w, int64_t piece, co
                                v + p * v_step + i * TD_WINO_LANES,
                                u + (kb * TD_WINO_POINTS + p) * CHANNELS * TD_WINO_LANES, 0,
                                m + p * m_step + i * TD_WINO_LANES);
-            const td_own_wino_end end = { bias + kb * TD_WINO_LANES, z, y, kb };
+            const td_native_wino_end end = { bias + kb * TD_WINO_LANES, z, y, kb };
             f->output(&w, first, n, m, m_step, &end);
         }
     }
@@ -71,14 +71,14 @@ static double largest_gap(const float *a, const float *b, int64_t n)
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const td_own_wino_picture layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
-                                            { CHANNELS, TD_WINO_LANES } };
+    const td_native_wino_picture layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
+                                               { CHANNELS, TD_WINO_LANES } };
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
     float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
     for (int l = 0; l < 2; l++) {
-        const td_own_wino_simd *f;
-        td_own_wino w = { .N = PICTURES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
+        const td_native_wino_simd *f;
+        td_native_wino w = { .N = PICTURES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
         w.P = w.Q = SIDE;
         w.pad = 1;
         w.rows = w.cols = 3;
@@ -86,8 +86,8 @@ static void instruction_sets_agree(void **state)
         w.x = w.y = layouts[l];
         w.relu = true;
         w.cap = INFINITY;
-        convolve(td_own_wino_simd_at(0), w, TILES, x, u, bias, z, best);
-        for (int i = 0; (f = td_own_wino_simd_at(i)); i++)
+        convolve(td_native_wino_simd_at(0), w, TILES, x, u, bias, z, best);
+        for (int i = 0; (f = td_native_wino_simd_at(i)); i++)
             for (int piece = 1; piece <= TILES; piece += 4) {
                 const bool is_plain = strcmp(f->isa, "plain") == 0;
                 memset(y, 0xff, COUNT * sizeof *y);
