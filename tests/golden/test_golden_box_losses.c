@@ -289,8 +289,8 @@ static void losses_of_ssd320(void **state)
     td_tensors *batch0 = td_golden_tensors("ssd320", "targets.safetensors");
     td_json *doc = td_golden_json("ssd320", "heads_loss.json");
     heads h = heads_new(2 * (int64_t)N_320, 91);
-    const uint64_t seed = td_fill_seed("", "heads.class_predictions");
-    td_fill_range("", "heads.box_encodings", -2, 2, 8 * (int64_t)N_320, h.codes);
+    const uint64_t seed = td_fill_seed(td_fill_prefix(), "heads.class_predictions");
+    td_fill_range(td_fill_prefix(), "heads.box_encodings", -2, 2, 8 * (int64_t)N_320, h.codes);
     for (int64_t i = 0; i < 182 * (int64_t)N_320; i++)
         h.scores[i] =
             (float)(-8 - log(1 - td_fill_u(seed, i)) + (i % 91 >= 1 && i % 91 <= 3 ? 4 : 0));
@@ -380,7 +380,8 @@ static void losses_of_ssd300(void **state)
     td_tensors *truths = td_golden_tensors("ssd300", "targets.safetensors");
     td_json *doc = td_golden_json("ssd300", "heads_loss.json");
     heads h = heads_new(4 * (int64_t)N_300, 81);
-    const uint64_t loc = td_fill_seed("", "heads.loc"), conf = td_fill_seed("", "heads.conf");
+    const uint64_t loc = td_fill_seed(td_fill_prefix(), "heads.loc"),
+                   conf = td_fill_seed(td_fill_prefix(), "heads.conf");
     for (int64_t i = 0; i < 16 * (int64_t)N_300; i++)
         h.codes[turned(i, 4)] = (float)(2 * td_fill_u(loc, i) - 1);
     for (int64_t i = 0; i < 324 * (int64_t)N_300; i++)

@@ -85,7 +85,7 @@ static int judge(const char *run, int64_t t, const char *name, td_program *p, bo
 
 static int run_tensor(const td_json *run, const char *name, int64_t n, const char *device)
 {
-    const td_json *decay = td_json_get(run, "decay");
+    const td_json *decay = td_golden_rows(run, "decay");
     float value[N_MAX], keep, share;
     char key[256];
     td_device *dev;
@@ -116,7 +116,7 @@ static int run_tensor(const td_json *run, const char *name, int64_t n, const cha
 
 static void run_all(const char *device)
 {
-    const td_json *runs = td_json_get(doc, "runs"), *names = td_json_get(doc, "state");
+    const td_json *runs = td_golden_rows(doc, "runs"), *names = td_golden_rows(doc, "state");
     int n_checked = 0;
     for (size_t i = 0; i < td_json_count(runs); i++)
         for (size_t k = 0; k < td_json_count(names); k++) {

@@ -60,7 +60,7 @@ static void check_tensor(const td_json *j)
     int64_t dim[8];
     int rank;
     int64_t n = read_shape(j, dim, &rank);
-    uint64_t seed = td_fill_seed("", name);
+    uint64_t seed = td_fill_seed(td_fill_prefix(), name);
     char hex[17];
 
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)seed);
@@ -72,9 +72,9 @@ static void check_tensor(const td_json *j)
     }
     float *v = td_alloc((size_t)n, sizeof *v);
     assert_non_null(v);
-    td_fill_tensor(TD_FILL_PLAIN, false, "", name, rank, dim, v);
+    td_fill_tensor(TD_FILL_PLAIN, false, td_fill_prefix(), name, rank, dim, v);
     check_values(td_json_get(j, "plain"), td_golden_number(j, "plain_sum"), v, n);
-    td_fill_tensor(TD_FILL_MARGIN, false, "", name, rank, dim, v);
+    td_fill_tensor(TD_FILL_MARGIN, false, td_fill_prefix(), name, rank, dim, v);
     check_values(td_json_get(j, "margin"), td_golden_number(j, "margin_sum"), v, n);
     td_free(v);
 }
@@ -82,7 +82,7 @@ static void check_tensor(const td_json *j)
 static void tensors(void **state)
 {
     (void)state;
-    const td_json *all = td_json_get(doc, "tensors");
+    const td_json *all = td_golden_rows(doc, "tensors");
     assert_non_null(all);
     assert_true(td_json_count(all) > 0);
     for (size_t i = 0; i < td_json_count(all); i++)
@@ -98,7 +98,7 @@ static void images(void **state)
     int64_t n = read_shape(j, dim, &rank);
     float *v = td_alloc((size_t)n, sizeof *v);
     assert_non_null(v);
-    td_fill_images("", td_golden_text(j, "name"), n, v);
+    td_fill_images(td_fill_prefix(), td_golden_text(j, "name"), n, v);
     check_values(td_json_get(j, "first"), td_golden_number(j, "sum"), v, n);
     td_free(v);
 }
@@ -110,7 +110,7 @@ static void check_labels(const td_json *j, const char *key, int64_t classes)
     assert_non_null(list);
     size_t n = td_json_count(list);
     assert_in_range(n, 1, 64);
-    td_fill_labels("", td_golden_text(j, "name"), (int64_t)n, classes, v);
+    td_fill_labels(td_fill_prefix(), td_golden_text(j, "name"), (int64_t)n, classes, v);
     for (size_t i = 0; i < n; i++) {
         expect_ok(td_json_as_int(td_json_at(list, i), &wanted));
         assert_int_equal(v[i], wanted);

@@ -230,7 +230,7 @@ static void run_case(const loss_case *c, const char *device, td_dtype dtype, sou
 
 static void run_all(const char *device, td_dtype dtype, source from)
 {
-    const td_json *losses = td_json_get(doc, "losses");
+    const td_json *losses = td_golden_rows(doc, "losses");
     int n_run = 0;
     assert_non_null(losses);
     for (size_t i = 0; i < td_json_count(losses); i++) {
@@ -277,7 +277,7 @@ static void targets_in_double(void **state)
 static void stored_targets(void **state)
 {
     (void)state;
-    const td_json *losses = td_json_get(doc, "losses");
+    const td_json *losses = td_golden_rows(doc, "losses");
     for (size_t i = 0; i < td_json_count(losses); i++) {
         loss_case c = read_case(td_json_at(losses, i));
         for (int64_t e = 0; c.mixed && e < c.n * c.k; e++)

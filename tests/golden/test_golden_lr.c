@@ -52,7 +52,7 @@ static bool has_our_steps(const td_json *curve)
 static bool check_curve(const td_json *curve)
 {
     const char *policy = td_golden_text(curve, "policy");
-    const td_json *lr = td_json_get(curve, "lr");
+    const td_json *lr = td_golden_rows(curve, "lr");
     td_lr_opts o = {
         .lr = td_golden_number(curve, "base_lr"),
         .warmup = whole(curve, "warmup"),
@@ -89,7 +89,7 @@ static void curves(void **state)
 {
     (void)state;
     td_json *doc = td_golden_json("classification", "lr.json");
-    const td_json *all = td_json_get(doc, "curves");
+    const td_json *all = td_golden_rows(doc, "curves");
     int n_checked = 0;
     assert_non_null(all);
     for (size_t i = 0; i < td_json_count(all); i++)

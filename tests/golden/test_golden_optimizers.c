@@ -114,7 +114,7 @@ static void check(const param_case *c, td_program *p, const char *param, const t
 /* number of stored tensors compared */
 static int run_param(const param_case *c)
 {
-    const td_json *lrs = td_json_get(doc, "lr");
+    const td_json *lrs = td_golden_rows(doc, "lr");
     double values[N_MAX], lr, zeros[N_MAX] = { 0 };
     char name[256];
     td_device *dev;
@@ -151,7 +151,7 @@ static int run_param(const param_case *c)
 
 static int run_group(const td_json *run, const td_json *group, const char *device, td_dtype dtype)
 {
-    const td_json *params = td_json_get(group, "params");
+    const td_json *params = td_golden_rows(group, "params");
     const bool is_rmsprop = strcmp(td_golden_text(run, "optimizer"), "rmsprop") == 0;
     bool is_nesterov = false;
     char more[80] = "";
@@ -186,11 +186,11 @@ static int run_group(const td_json *run, const td_json *group, const char *devic
 
 static void run_all(const char *device, td_dtype dtype)
 {
-    const td_json *runs = td_json_get(doc, "runs");
+    const td_json *runs = td_golden_rows(doc, "runs");
     int n_checked = 0;
     assert_non_null(runs);
     for (size_t i = 0; i < td_json_count(runs); i++) {
-        const td_json *run = td_json_at(runs, i), *groups = td_json_get(run, "groups");
+        const td_json *run = td_json_at(runs, i), *groups = td_golden_rows(run, "groups");
         for (size_t k = 0; k < td_json_count(groups); k++)
             n_checked += run_group(run, td_json_at(groups, k), device, dtype);
     }

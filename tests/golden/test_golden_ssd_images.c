@@ -63,7 +63,7 @@ static void make_picture(td_text *png)
 {
     enum { WIDTH = 380, HEIGHT = 213 };
     td_image img = { 0 };
-    uint64_t seed = td_fill_seed("", "unit.preprocess");
+    uint64_t seed = td_fill_seed(td_fill_prefix(), "unit.preprocess");
     expect_ok(td_image_resize_buffer(&img, WIDTH, HEIGHT));
     for (int64_t i = 0; i < 3 * WIDTH * HEIGHT; i++)
         img.px[i] = (uint8_t)floor(256 * td_fill_u(seed, i));

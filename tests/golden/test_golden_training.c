@@ -135,7 +135,7 @@ static void run_steps(td_network *n, td_findings *r)
 /* the reference's groups against our rule */
 static void check_groups(const td_network_case *c)
 {
-    const td_json *params = td_json_get(c->doc, "parameters");
+    const td_json *params = td_golden_rows(c->doc, "parameters");
     const char *name, *group;
     for (size_t i = 0; i < td_json_count(params); i++) {
         expect_ok(td_json_as_text(td_json_at(td_json_at(params, i), 0), &name));

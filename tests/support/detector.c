@@ -185,7 +185,7 @@ float *td_detector_fill(const td_detector_case *c, const char *name, const td_ty
         fail_msg("no golden variable '%s' for '%s'", golden, name);
     check_shape(c, row, t);
     const char *kind = td_golden_text(row, "fill");
-    const uint64_t seed = td_fill_seed("", golden);
+    const uint64_t seed = td_fill_seed(td_fill_prefix(), golden);
     const int64_t n = td_type_count(t);
     float *out = td_alloc((size_t)n, sizeof *out);
     assert_non_null(out);
@@ -214,7 +214,7 @@ float *td_detector_images(const td_detector_case *c, const char *name)
 {
     static const float mean[3] = { 123.68f, 116.779f, 103.939f };
     const int64_t area = (int64_t)c->side * c->side, n = c->batch * 3 * area;
-    const uint64_t seed = td_fill_seed("", name);
+    const uint64_t seed = td_fill_seed(td_fill_prefix(), name);
     float *out = td_alloc((size_t)n, sizeof *out);
     assert_non_null(out);
     for (int64_t i = 0; i < n; i++) {

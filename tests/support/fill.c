@@ -4,6 +4,7 @@
 #include "support/fill.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -24,6 +25,12 @@ static uint64_t fnv1a(uint64_t h, const char *text)
     for (; *text; text++)
         h = (h ^ (unsigned char)*text) * 0x100000001b3u;
     return h;
+}
+
+const char *td_fill_prefix(void)
+{
+    const char *prefix = getenv("TANDEM_GOLDEN_PREFIX");
+    return prefix ? prefix : "";
 }
 
 uint64_t td_fill_seed(const char *prefix, const char *name)

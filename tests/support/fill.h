@@ -24,6 +24,12 @@ bool td_fill_kind_parse(const char *text, td_fill_kind *out);
 /** Are the architecture's blocks basic ones (resnet18, resnet34), which end with bn2, not bn3? */
 bool td_fill_has_basic_blocks(const char *arch);
 
+/**
+ * What stands before the names of files without a `prefix` of their own: $TANDEM_GOLDEN_PREFIX, or
+ * "".
+ */
+const char *td_fill_prefix(void);
+
 /** The seed of a tensor. */
 uint64_t td_fill_seed(const char *prefix, const char *name);
 

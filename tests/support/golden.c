@@ -47,6 +47,14 @@ td_tensors *td_golden_tensors(const char *part, const char *file)
     return t;
 }
 
+const td_json *td_golden_rows(const td_json *object, const char *key)
+{
+    const td_json *rows = td_json_get(object, key);
+    if (td_json_count(rows) == 0)
+        fail_msg("a golden file has no '%s'", key);
+    return rows;
+}
+
 double td_golden_number(const td_json *object, const char *key)
 {
     double v;

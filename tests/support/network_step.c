@@ -168,6 +168,10 @@ int td_network_step_main(const char *group, const td_step_run *run, const char *
 
     td_golden_require("classification");
     const int n = td_network_cases("step", N_MAX, names);
+    if (n == 0) {
+        fprintf(stderr, "the folder of golden files has no case\n");
+        return 1;
+    }
     for (int i = 0; i < n; i++) {
         state[i] = (step_test){ run, &names[i] };
         tests[i] = (struct CMUnitTest){ names[i], check_case, NULL, NULL, &state[i] };
