@@ -5,9 +5,9 @@
 
 #include "checkpoint/weights.h"
 #include "ir/graph.h"
+#include "ir/leaf.h"
 #include "ir/op.h"
 #include "model/arch.h"
-#include "ops/ops.h"
 
 enum { SOME_CLASSES = 20 /* that a line of text names */ };
 

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "amp/amp_opts.h"
 #include "base/arena.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -22,7 +23,6 @@
 #include "base/yaml.h"
 #include "inference/inputs.h"
 #include "options/field.h"
-#include "pass/amp.h"
 #include "recipes/pipeline.h"
 #include "recipes/train_options.h"
 

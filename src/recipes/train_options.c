@@ -6,6 +6,7 @@
  */
 #include "recipes/train_options.h"
 
+#include "amp/amp_opts.h"
 #include "base/status.h"
 #include "comm/rank_env.h"
 #include "data/sizes.h"
@@ -13,7 +14,6 @@
 #include "loggers/run_logger.h"
 #include "options/field.h"
 #include "options/rows.h"
-#include "pass/amp.h"
 
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
