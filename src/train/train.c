@@ -177,15 +177,9 @@ static td_status bind(job *j, const td_batch *batch)
     return j->task->bind(j, batch);
 }
 
-/* the number of this batch in the run, from 1 */
-static int64_t batch_number(const job *j)
-{
-    return j->run.batches + 1;
-}
-
 static td_status run_program(job *j)
 {
-    const td_amp_place place = { batch_number(j), j->s.epoch, j->s.iteration + 1,
+    const td_amp_place place = { j->run.batches + 1, j->s.epoch, j->s.iteration + 1,
                                  (double)j->inputs.scale };
     td_amp_stats_begin(j->observers.amp_stats, j->program, &place);
     const td_status st = td_program_run(j->program);
@@ -209,7 +203,7 @@ static td_status read_result(job *j, batch_step *b)
 static td_status observe(job *j, const td_batch *batch, const batch_step *b)
 {
     td_profile_step(j->observers.profile, b->data_s);
-    td_trace_step(j->observers.trace, &(td_trace_place){ .step = batch_number(j),
+    td_trace_step(j->observers.trace, &(td_trace_place){ .step = j->run.batches + 1,
                                                          .epoch = j->s.epoch,
                                                          .iteration = j->s.iteration + 1,
                                                          .begin_ns = b->begin_ns,

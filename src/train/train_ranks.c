@@ -4,12 +4,11 @@
 #include "train/train_ranks.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "checkpoint/weights.h"
+#include "checkpoint/weights_ranks.h"
 #include "comm/fingerprint.h"
 #include "comm/join.h"
 #include "data/bad_limit.h"
@@ -56,38 +55,6 @@ static td_status describe(const job *j, td_text *out)
     return td_describe_program("compiled step", j->program, out);
 }
 
-/* one parameter, by way of plain memory */
-static td_status share_param(job *j, int i, float **room, size_t *cap)
-{
-    const char *name = td_program_param_name(j->program, i);
-    const td_type t = td_program_param_type(j->program, i);
-    const size_t bytes = (size_t)td_type_count(&t) * td_dtype_bytes(t.dtype);
-    TD_TRY(td_reserve(room, cap, bytes / sizeof **room + 1, sizeof **room));
-    if (j->ranks.rank == 0)
-        TD_TRY(td_program_get(j->program, name, *room));
-    TD_TRY(td_comm_broadcast(j->ranks.comm, *room, bytes));
-    return j->ranks.rank == 0 ? TD_OK : td_program_set(j->program, name, *room);
-}
-
-static td_status share_params(job *j, bool (*wants)(const job *j, int i))
-{
-    float *room = NULL;
-    size_t cap = 0;
-    td_status st = TD_OK;
-    for (int i = 0; st == TD_OK && j->ranks.comm && i < td_program_param_count(j->program); i++)
-        if (wants(j, i))
-            st = share_param(j, i, &room, &cap);
-    td_free(room);
-    return st;
-}
-
-static bool is_any(const job *j, int i)
-{
-    (void)j;
-    (void)i;
-    return true;
-}
-
 td_status td_train_agree(td_train_job *j)
 {
     td_text text = { 0 };
@@ -98,7 +65,7 @@ td_status td_train_agree(td_train_job *j)
         st = td_comm_agree(j->ranks.comm, "run", td_text_get(&text));
     td_text_release(&text);
     TD_TRY(st);
-    TD_TRY(share_params(j, is_any));
+    TD_TRY(td_weights_broadcast(j->program, j->ranks.comm, false));
     return td_train_split_sums(j);
 }
 
@@ -150,22 +117,9 @@ bool td_train_may_stop(const td_train_job *j)
     return j->ranks.comm ? j->ranks.is_stop_wanted && j->s.step.done == 0 : td_signal_caught() != 0;
 }
 
-static bool is_statistic(const job *j, int i)
-{
-    const char *name = td_program_param_name(j->program, i);
-    if (strcmp(td_program_param_role(j->program, i), "stat") == 0)
-        return true;
-    if (!td_text_starts(name, TD_EMA_PREFIX))
-        return false;
-    for (int k = 0; k < td_program_param_count(j->program); k++)
-        if (strcmp(td_program_param_name(j->program, k), name + strlen(TD_EMA_PREFIX)) == 0)
-            return strcmp(td_program_param_role(j->program, k), "stat") == 0;
-    return false;
-}
-
 td_status td_train_share_statistics(td_train_job *j)
 {
-    return share_params(j, is_statistic);
+    return td_weights_broadcast(j->program, j->ranks.comm, true);
 }
 
 static bool has_own_sums(const job *j)
@@ -173,54 +127,14 @@ static bool has_own_sums(const job *j)
     return j->ranks.comm && j->plan.acc > 1 && j->s.step.done > 0 && !j->o.reproducible;
 }
 
-/* every sum of a step under way, through `change` */
-static td_status each_sum(job *j, td_status (*change)(job *j, float *x, int64_t n))
-{
-    td_status st = TD_OK;
-    for (int i = 0; st == TD_OK && i < td_program_param_count(j->program); i++) {
-        const char *name = td_program_param_name(j->program, i);
-        const td_type t = td_program_param_type(j->program, i);
-        if (!td_text_starts(name, TD_SUM_PREFIX))
-            continue;
-        float *x = td_alloc((size_t)td_type_count(&t), sizeof *x);
-        st = x ? td_program_get(j->program, name, x) : TD_ENOMEM;
-        if (st == TD_OK)
-            st = change(j, x, td_type_count(&t));
-        if (st == TD_OK)
-            st = td_program_set(j->program, name, x);
-        td_free(x);
-    }
-    return st;
-}
-
-static td_status put_together(job *j, float *x, int64_t n)
-{
-    float *all = td_alloc((size_t)n, (size_t)j->ranks.n * sizeof *all);
-    td_status st = all ? td_comm_gather(j->ranks.comm, x, (size_t)n * sizeof *x, all) : TD_ENOMEM;
-    for (int64_t i = 0; st == TD_OK && i < n; i++) {
-        x[i] = 0;
-        for (int r = 0; r < j->ranks.n && j->ranks.rank == 0; r++)
-            x[i] += all[r * n + i];
-    }
-    td_free(all);
-    return st;
-}
-
-static td_status forget(job *j, float *x, int64_t n)
-{
-    (void)j;
-    memset(x, 0, (size_t)n * sizeof *x);
-    return TD_OK;
-}
-
 td_status td_train_share_sums(td_train_job *j)
 {
-    return has_own_sums(j) ? each_sum(j, put_together) : TD_OK;
+    return has_own_sums(j) ? td_weights_gather_sums(j->program, j->ranks.comm) : TD_OK;
 }
 
 td_status td_train_split_sums(td_train_job *j)
 {
-    return has_own_sums(j) && j->ranks.rank > 0 ? each_sum(j, forget) : TD_OK;
+    return has_own_sums(j) && j->ranks.rank > 0 ? td_weights_clear_sums(j->program) : TD_OK;
 }
 
 /* --- going on with other ranks ---------------------------------------------------------------- */
