@@ -236,6 +236,18 @@ bool td_text_glob(const char *pattern, const char *s)
     return *pattern == '\0';
 }
 
+bool td_text_in_list(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *s = list; s && *s;) {
+        size_t len = strcspn(s, ",");
+        if (len == n && strncmp(s, word, n) == 0)
+            return true;
+        s += len + (s[len] == ',');
+    }
+    return false;
+}
+
 #define DISTANCE_MAX 64 /* longer words are never a near miss */
 
 int td_text_distance(const char *a, const char *b)

@@ -61,6 +61,9 @@ td_status td_text_take(td_text *t, td_status st, char **out) TD_CHECKED;
 /** The text, never NULL. */
 const char *td_text_get(const td_text *t);
 
+/** Is `word` one of the comma-separated words of `list`?  `list` may be NULL. */
+bool td_text_in_list(const char *list, const char *word);
+
 bool td_text_starts(const char *s, const char *prefix);
 bool td_text_ends(const char *s, const char *suffix);
 

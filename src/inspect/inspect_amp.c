@@ -18,7 +18,7 @@ static const td_pass *pass_named(const char *name)
 {
     const td_pass *p = NULL;
     for (int i = 0; (p = td_pass_at(i)) != NULL; i++)
-        if (td_pass_in_list(p->name, name))
+        if (td_text_in_list(p->name, name))
             break;
     return p;
 }

@@ -32,6 +32,11 @@ static td_value *beside(td_builder *b, const char *prefix, const td_value *v)
 
 /* --- which weights are decayed ---------------------------------------------------------------- */
 
+bool td_is_undecayed(const char *name)
+{
+    return strstr(name, "bn") != NULL;
+}
+
 /* [values up to `loss`] scale and shift of a norm; walks what the loss depends on */
 static bool *find_norms(td_builder *b, const td_value *loss)
 {
@@ -214,7 +219,7 @@ static void average_statistics(const step *s)
     }
 }
 
-void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o)
+void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o)
 {
     const td_type scalar = td_value_type(lr);
     bool *is_norm = td_build_ok(b) ? find_norms(b, loss) : NULL;
@@ -301,7 +306,7 @@ static void guard_several(const guard *s, const td_node *n)
  * The forward part asks for the update of running statistics, long before it is known whether the
  * step counts: move those nodes to the end, where `finite` is there for them to obey.
  */
-td_status td_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out)
+td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out)
 {
     td_rewriter rw = { .old = g, .b = td_build_begin() };
     guard s = { .rw = &rw, .o = o };

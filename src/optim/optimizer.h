@@ -1,6 +1,6 @@
 /*
  * optim/optimizer.h -- the part of a training step behind the loss: gradients, their sums over
- * several batches, the optimiser, running statistics and averages of weights
+ * several batches, the optimizer, running statistics and averages of weights
  *
  * Everything is nodes and parameters of the one graph.  Beside the model's own parameters:
  *
@@ -23,21 +23,83 @@
 #ifndef TD_OPTIM_OPTIMIZER_H
 #define TD_OPTIM_OPTIMIZER_H
 
-#include "ir/build.h"
-#include "optim/training_graph.h"
+#include "base/map.h"
+#include "tandem/graph.h"
 #include "tandem/program.h"
+
+typedef enum { TD_OPTIMIZER_SGD, TD_OPTIMIZER_RMSPROP } td_optimizer;
+
+/* Which weights are decayed: by name, as the reference's code does, or no norm's, as it says; or,
+   of detectors, those of more than one dimension. */
+typedef enum { TD_DECAY_CODE, TD_DECAY_README, TD_DECAY_KERNELS } td_decay_rule;
+
+/* Names of decayed weights; how many others there are. */
+typedef struct {
+    td_map decayed; /* td_map_release */
+    int n_undecayed;
+} td_decay_groups;
+
+typedef struct td_sgd_opts {
+    double momentum, decay, smoothing;
+    bool nesterov, decays_norms;
+    bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
+    td_optimizer optimizer;
+    double alpha, eps; /* RMSprop */
+    td_decay_rule decay_rule;
+    bool accumulates;        /* a step is several batches: input `update` */
+    bool averages;           /* averages of weights and statistics */
+    bool mixes;              /* mixup of pictures and targets */
+    const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
+    bool freezes_norms;      /* and their norms keep their statistics */
+    int ranks;               /* that train together: gradients are summed over them; 0: one */
+    bool sums_in_order;      /* batch by batch, whatever rank has which: --reproducible */
+    td_decay_groups *groups; /* filled, where not NULL */
+} td_sgd_opts;
+
+/** What a step with loss scaling has in addition: two inputs f32[], an output f32[], 1 or 0. */
+#define TD_INPUT_SCALE   "loss_scale"
+#define TD_INPUT_INVERSE "inverse_scale"
+#define TD_OUTPUT_FINITE "finite"
+
+/**
+ * What other steps have, f32[]: `accumulates`: update, 1 on the last batch of a step, and
+ * inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`: ema_keep
+ * m and ema_share 1 - m of this batch; with both, ema_before the product of m over the step's
+ * batches before, ema_rest 1 - that.  `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
+ */
+#define TD_INPUT_UPDATE     "update"
+#define TD_INPUT_EMA_KEEP   "ema_keep"
+#define TD_INPUT_EMA_SHARE  "ema_share"
+#define TD_INPUT_EMA_BEFORE "ema_before"
+#define TD_INPUT_EMA_REST   "ema_rest"
+#define TD_INPUT_LAMBDA     "mixup_lambda"
+#define TD_INPUT_PARTNER    "mixup_partner"
+
+/** Prefixes of what a step keeps for each parameter, before its name. */
+#define TD_MOMENTUM_PREFIX "momentum."
+#define TD_SQUARE_PREFIX   "square_avg."
+#define TD_SUM_PREFIX      "accumulated."
+#define TD_EMA_PREFIX      "ema."
+#define TD_PENDING_PREFIX  "pending."
+
+/**
+ * Is this parameter left out of weight decay?  The reference's rule: its name contains "bn"; so the
+ * shortcut's norm ("downsample.1") and all biases of linear layers are decayed.
+ */
+bool td_is_undecayed(const char *name);
 
 /**
  * Emit everything behind `loss`: updates of all weights that are not frozen and, but with loss
  * scaling, averages of the statistics.  `lr` is a scalar.
  */
-void td_add_updates(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);
+void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);
 
 /**
  * With loss scaling: the graph again, in which running statistics and their averages obey whether
  * the step counts.  Caller frees *out.
  */
-td_status td_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out) TD_CHECKED;
+td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o,
+                                        td_graph **out) TD_CHECKED;
 
 /** Weight decay's part of the loss: half of `decay` times the squares of all decayed weights. */
 td_status td_l2_loss(td_program *p, const td_decay_groups *groups, double decay,

@@ -6,14 +6,9 @@
 #include <string.h>
 
 #include "boxes/anchors.h"
+#include "ir/build.h"
 #include "ops/ops.h"
 #include "optim/freeze.h"
-#include "optim/optimizer.h"
-
-bool td_is_undecayed(const char *name)
-{
-    return strstr(name, "bn") != NULL;
-}
 
 td_status td_model_image_size(const td_model_opts *opts, int *out)
 {
@@ -55,7 +50,7 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
         if (sgd->mixes)
             q = td_emit(b, &td_op_mixup, NULL, q, lambda, partner);
         td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
-        td_add_updates(b, loss, lr, sgd);
+        td_optimizer_emit(b, loss, lr, sgd);
         td_output(b, "loss", loss);
         td_output(b, "logits", logits);
     }
@@ -72,7 +67,7 @@ static td_status finish_training_graph(td_status st, int size, const td_sgd_opts
         td_graph_free(all);
     }
     if (st == TD_OK && sgd->is_scaled) {
-        st = td_guard_statistics(plain, sgd, out);
+        st = td_optimizer_guard_statistics(plain, sgd, out);
         td_graph_free(plain);
     } else {
         *out = plain;
@@ -115,7 +110,7 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
         td_value *loss = detector_loss(b, kind, codes, scores, boxes, labels);
         kernels.decay_rule = TD_DECAY_KERNELS;
         if (td_build_ok(b))
-            td_add_updates(b, loss, lr, &kernels);
+            td_optimizer_emit(b, loss, lr, &kernels);
         td_output(b, "loss", loss);
     }
     return td_build_end(b, out);

@@ -45,7 +45,7 @@ typedef struct {
 
 static bool is_named(const char *list, const char *name)
 {
-    return td_pass_in_list(list, name);
+    return td_text_in_list(list, name);
 }
 
 /* conv2d names its folded form too */

@@ -30,18 +30,6 @@ const td_pass *td_pass_at(int i)
     return i >= 0 && i < N_PASSES ? passes[i] : NULL;
 }
 
-bool td_pass_in_list(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *s = list; s && *s;) {
-        size_t len = strcspn(s, ",");
-        if (len == n && strncmp(s, name, n) == 0)
-            return true;
-        s += len + (s[len] == ',');
-    }
-    return false;
-}
-
 td_status td_pass_check_list(const char *list, const char *option, bool may_be_required)
 {
     for (const char *s = list; s && *s;) {
@@ -188,7 +176,7 @@ td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *t
 
 static td_status dump(const td_pass *pass, const td_graph *g, const td_pass_opts *opts)
 {
-    if (!td_pass_in_list(opts->dump_after, pass->name) && !td_pass_in_list(opts->dump_after, "all"))
+    if (!td_text_in_list(opts->dump_after, pass->name) && !td_text_in_list(opts->dump_after, "all"))
         return TD_OK;
     char *text;
     TD_TRY(td_graph_print(g, &text));
@@ -211,7 +199,7 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
     for (int i = 0; i < N_PASSES; i++) {
         int n_changed = 0;
         int64_t t0 = td_now_ns();
-        if (td_pass_in_list(opts->skip, passes[i]->name))
+        if (td_text_in_list(opts->skip, passes[i]->name))
             continue;
         if (passes[i] == &td_pass_layout && opts->before_layout)
             TD_OUT(opts->before_layout(opts->before_layout_ctx, now ? now : g, opts->skip));

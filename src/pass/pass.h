@@ -64,6 +64,4 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
 /** TD_EUSAGE when `list` ("fuse,layout", NULL) names something that is no pass. */
 td_status td_pass_check_list(const char *list, const char *option, bool may_be_required) TD_CHECKED;
 
-bool td_pass_in_list(const char *list, const char *name);
-
 #endif

@@ -291,7 +291,7 @@ out:
 static td_status run_pass(const td_pass *pass, const char *skip, td_tuner *t, td_graph **g)
 {
     td_graph *next;
-    if (td_pass_in_list(skip, pass->name))
+    if (td_text_in_list(skip, pass->name))
         return TD_OK;
     TD_TRY(td_pass_run(pass, *g, &t->dev->target, NULL, &next));
     td_graph_free(*g);
@@ -555,7 +555,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
     double one;
     t->is_settled = false;
     t->st = TD_OK;
-    if (t->mode == TD_TUNE_OFF || td_pass_in_list(skip, "layout"))
+    if (t->mode == TD_TUNE_OFF || td_text_in_list(skip, "layout"))
         return TD_OK;
     TD_TRY(name_graph(t, g));
     t->is_settled = td_tune_cache_get(t->cache, t->graph, &one);

@@ -108,6 +108,17 @@ static void globs_match(void **state)
         td_text_glob("*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
+static void words_of_a_list_are_found(void **state)
+{
+    (void)state;
+    assert_true(td_text_in_list("fuse,layout", "fuse"));
+    assert_true(td_text_in_list("fuse,layout", "layout"));
+    assert_false(td_text_in_list("fuse,layout", "lay"));
+    assert_false(td_text_in_list("fuse,layout", "fuse,layout"));
+    assert_false(td_text_in_list("", "fuse"));
+    assert_false(td_text_in_list(NULL, "fuse"));
+}
+
 static void distances_are_edits(void **state)
 {
     (void)state;
@@ -205,6 +216,7 @@ int main(void)
         cmocka_unit_test(json_members_are_joined),
         cmocka_unit_test(starts_and_ends),
         cmocka_unit_test(globs_match),
+        cmocka_unit_test(words_of_a_list_are_found),
         cmocka_unit_test(distances_are_edits),
         cmocka_unit_test(what_a_terminal_would_obey_is_visible),
         cmocka_unit_test(integers_are_whole_words),
