@@ -15,34 +15,34 @@ step="--image-size 160 --batch-size 1 --run-iters 1 --lr 0.01 --threads 1 --seed
 expect 0 detect --weights fresh.safetensors --arch ssd320 --threads 1 --min-score 0 --max-boxes 1 "$one" # the file's backbone
 prints '^  class [1-4]: '
 expect 2 detect --weights fresh.safetensors --backbone resnet50 "$one"
-says "'fresh.safetensors' has weights of ssd320 with the backbone resnet18, --backbone resnet50 cannot take them"
+error_names "'fresh.safetensors'" "ssd320" "resnet18" "--backbone" "resnet50"
 expect 2 detect --weights fresh.safetensors --arch ssd300 "$one"
-says "'fresh.safetensors' has weights of ssd320, --arch ssd300 cannot take them"
+error_names "'fresh.safetensors'" "ssd320" "--arch" "ssd300"
 expect 2 evaluate set --weights fresh.safetensors --arch resnet18
-says "'fresh.safetensors' has weights of ssd320, --arch resnet18 cannot take them"
+error_names "'fresh.safetensors'" "ssd320" "--arch" "resnet18"
 expect 2 classify --weights classifier.safetensors --arch ssd320 "$one"
-says "'classifier.safetensors' has weights of resnet18, --arch ssd320 cannot take them"
+error_names "'classifier.safetensors'" "resnet18" "--arch" "ssd320"
 # more classes than the data have, and none of them named; pictures in folders are drawn in such folders
 mkdir -p deep/val/a && cp set/val/* deep/val/a
 sed 's|"file_name": *"|&a/|g' set/annotations/instances_val.json >deep/annotations.json
 expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2
-says "'[^']*' has 2 classes, the network of 'fresh.safetensors' has 4 without names; --classes FILE names these, "
+error_names "2" "'fresh.safetensors'" "4" "--classes" "FILE"
 expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --draw drawn/deep --labels-by-order
 [ "$(ls drawn/deep/a)" = "$(ls set/val)" ] || complain "not drawn as they lie: $(find drawn)"
 says "^classes: the 2 classes of '[^']*' are those of the network in order"
 printf 'a\n%s\nb\n%s\n' $(tr ',' '\n' <set/annotations/instances_val.json | sed -n 's/.*"name": *"\([a-z]*\)".*/\1/p' | sort -r) >four.names
 expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes four.names --per-class
 expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes "$TANDEM_SOURCE/data/imagenet_classes.txt"
-says 'has 1000 names, the network of .fresh.safetensors. has 4 classes'
+error_names '1000' 'fresh.safetensors' '4'
 expect 2 evaluate deep --weights fresh.safetensors --label-map four.names
-says '\-\-label-map is of classification'
+error_names '--label-map'
 
 # --- detect: classes, lists, folders ------------------------------------------------------------------
 find_one="detect --weights fresh.safetensors --threads 1 --min-score 0 --max-boxes 30"
 expect 0 $find_one --only 3 --max-per-class 5 "$one"
 [ "$(grep -c ' at ' out)" = "$(grep -c '^  class 3: ' out)" ] || complain "--only 3 shows others"
 expect 2 $find_one --only 5 "$one"
-says "^tandem: error: --only: 'fresh.safetensors' has no class '5'$"
+error_names "--only" "'fresh.safetensors'" "'5'"
 printf '{"2": "dog", "1": "cat", "4": "owl", "3": "fox"}' >names.json
 expect 0 $find_one --only fox --classes names.json "$one"
 [ "$(grep -c ' at ' out)" = "$(grep -c '^  fox: ' out)" ] && [ -s out ] || complain "--only fox shows others: $(cat out)"
@@ -51,15 +51,15 @@ expect 0 inspect checkpoint four.safetensors
 prints 'tandem.classes: \["cat", "dog", "fox", "owl"\]'
 printf '{"0": "dog", "1": "cat", "2": "owl", "3": "fox"}' >zero.json
 expect 1 $find_one --classes zero.json "$one"
-says "has 4 classes, and one of the number 0: wanted 1 .. 4"
+error_names "4" "0" "1"
 expect 1 $find_one --classes cat,dog "$one"
-says "'cat,dog'"
+error_names "'cat,dog'"
 last="detect - <list"
 printf '%s\r\n' "$one" >list
 "$TANDEM" $find_one - <list >out 2>err || complain "a list with carriage returns fails"
 mkdir own other && cp "$one" own/p.jpg && cp "$one" other/p.jpg && cp "$one" other/BIG.JPG
 expect 1 $find_one --draw own other/p.jpg own/p.jpg # the first would take the place of the second
-says "'own/p.jpg' would be written over"
+error_names "'own/p.jpg'"
 same "$one" own/p.jpg
 expect 0 $find_one --draw own other/BIG.JPG
 prints '^  drawn: own/BIG.JPG$'
@@ -86,7 +86,7 @@ expect 0 train set --pretrained-weights fresh.safetensors $step
 says "^train: the network is that of 'fresh.safetensors': no --arch says else$"
 says '^train: ssd320, 2 classes, '
 expect 2 train set --arch resnet18 --pretrained-weights fresh.safetensors $step
-says "has weights of ssd320, a detector, which begin no classifier: --arch ssd320 goes on with them"
+error_names "ssd320" "--arch"
 
 # --- what is left out is said -------------------------------------------------------------------------
 cp -r set few

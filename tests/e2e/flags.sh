@@ -59,48 +59,48 @@ check_setting 'lr: 0.5'
 check_setting 'warmup: 2'
 printf '{"arch": "resnet18",\n "lrr": 1}' >c.json
 expect 2 train --config c.json --print-config
-says "c.json', line 2: unknown option 'lrr', did you mean 'lr'"
+error_names "c.json" "2" "'lrr'" "'lr'"
 printf 'arch: resnet18\nrecip:\n  lr: 1\n' >c.yaml
 expect 2 train --config c.yaml --print-config
-says "c.yaml', line 2: unknown section 'recip', did you mean 'recipe'"
+error_names "c.yaml" "2" "'recip'" "'recipe'"
 printf 'lr: 1\nlr: 2\n' >c.yaml
 expect 1 train --config c.yaml --print-config
-says "c.yaml: line 2: 'lr' is there already, in line 1"
+error_names "c.yaml" "2" "'lr'" "1"
 for name in config help print_config; do
     printf '%s: c.yaml\n' $name >c.yaml
     expect 2 train --config c.yaml --print-config
-    says "c.yaml', line 1: unknown option '$name'"
+    error_names "c.yaml" "1" "'$name'"
 done
 printf 'quantize: true\n' >c.yaml
 expect 2 train --config c.yaml --print-config
 says "quantize is not supported"
 printf 'models: {net: {P: {AMP: {lrr: 3}}}}\nprecision: {AMP: {}}\nplatform: {P: {}}\nmode: {m: {}}\n' >bad.yml
 expect 2 train --cfg_file bad.yml --model net --platform P --precision AMP --mode m --print-config
-says "bad.yml: line 1: unknown option 'lrr'"
+error_names "bad.yml" "1" "'lrr'"
 printf 'models: [\n' >bad.yml
 expect 1 train --cfg_file bad.yml --preset net/P/AMP --print-config
-says "bad.yml: line "
+error_names "bad.yml"
 printf 'models: [[[3]], {a: {b: 1}}]\nrule: [x]\nmode: 3\n' >bad.yml
 expect 0 train --cfg_file bad.yml --preset list
 expect 2 train --cfg_file bad.yml --preset net --platform P --precision AMP --print-config
-says "there is no precision 'AMP', there is none"
+error_names "'AMP'"
 printf 'precision: {AMP: [1]}\nplatform: {P: {lr: [1, 2]}}\n' >bad.yml
 expect 1 train --cfg_file bad.yml --preset net/P/AMP --print-config
-says "bad.yml: line 1: found no settings"
+error_names "bad.yml" "1"
 expect 1 train --cfg_file absent.yml --preset net/P/AMP --print-config
-says "absent.yml"
+error_names "absent.yml"
 
 # what is named twice, or not there
 expect 2 train --preset resnet50/90/50 --print-config
-says "'90' and '50' are two numbers of epochs, wanted one"
+error_names "'90'" "'50'"
 expect 2 train --preset resnet50/T4/DGXA100/AMP --print-config
-says "'T4' and 'DGXA100' are two platforms"
+error_names "'T4'" "'DGXA100'"
 expect 2 train --preset resnet50/T4/AMP/FP32 --print-config
-says "'AMP' and 'FP32' are two precisions"
+error_names "'AMP'" "'FP32'"
 expect 2 train --preset resnet50/evaluate/convergence --print-config
-says "'evaluate' and 'convergence' are two modes"
+error_names "'evaluate'" "'convergence'"
 expect 2 train --model resnet51 --precision AMP --platform T4 --print-config
-says "model: 'resnet51' is no network of the presets"
+error_names "model" "'resnet51'"
 
 # the options of every verb, without what it works on
 for verb in classify convert inspect dataset report; do

@@ -55,7 +55,7 @@ done
 # the data set is not read from where a checkpoint says
 "$edit" good/checkpoint.safetensors went/checkpoint.safetensors "config.data=\"$WORK/box/set\"" || complain "cannot edit"
 expect 2 train --resume went/checkpoint.safetensors
-says "needs DATA"
+error_names "DATA"
 expect 2 train --resume went/checkpoint.safetensors --evaluate
 
 # a folder in which a link stands in a file's place: nothing is written through it
@@ -74,7 +74,7 @@ done
 for name in $foreign; do
     "$edit" good/checkpoint.safetensors went/checkpoint.safetensors "config.$name=\"x\"" || complain "cannot edit"
     expect 1 train set --resume went/checkpoint.safetensors
-    says "^tandem: error: 'went/checkpoint.safetensors': tandem.config: '$name' is no option of a checkpoint$"
+    error_names "'went/checkpoint.safetensors'" "tandem.config" "'$name'"
 done
 for wrong in threads=4097 threads=-1 batch_size=0 batch_size=1e9 workers=2000 workers=-1 prefetch=0 prefetch=100000 \
     image_size=100000 num_classes=-5 epochs=0 lr=-1 'lr="nan"' momentum=7 device='"/dev/sda"' arch='"../x"' \

@@ -2,9 +2,12 @@
 #
 #   expect CODE ARGUMENTS...     run; stdout goes to ./out, stderr to ./err
 #   says PATTERN                 stderr of the last run matches (grep -E)
+#   error_names WORD...          an error on stderr of the last run has every WORD, none as part of a longer one
 #   prints PATTERN               stdout of the last run matches
 #   silent                       stdout of the last run is empty
 #   finish                       at the end: exit 1 when anything was wrong
+#
+# A message may be reworded, but not name less: error_names for files, options, numbers and names.
 bad=0
 last=
 
@@ -26,6 +29,13 @@ expect() {
 
 says() {
     grep -Eq -e "$1" err || complain "stderr does not say '$1'"
+}
+
+error_names() {
+    errors=$(grep -a '^tandem: error: ' err) || complain "stderr has no error"
+    for word; do
+        errors=$(printf '%s\n' "$errors" | grep -aFw -e "$word") || complain "the error does not name $word"
+    done
 }
 
 prints() {
