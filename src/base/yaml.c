@@ -72,13 +72,14 @@ static int line_of(const yaml_event_t *e)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static td_status new_node(builder *b, td_yaml_kind kind, int line, td_yaml **out)
+/* NULL: no memory */
+static td_yaml *new_node(builder *b, td_yaml_kind kind, int line)
 {
-    *out = td_arena_alloc(b->arena, 1, sizeof **out);
-    if (!*out)
-        return TD_ENOMEM;
-    **out = (td_yaml){ .kind = kind, .line = line, .weight = 1, .is_open = kind != TD_YAML_TEXT };
-    return TD_OK;
+    td_yaml *node = td_arena_alloc(b->arena, 1, sizeof *node);
+    if (node)
+        *node =
+            (td_yaml){ .kind = kind, .line = line, .weight = 1, .is_open = kind != TD_YAML_TEXT };
+    return node;
 }
 
 /* room for one more; the arena has no resize, and doubling wastes as much as is used */
@@ -214,13 +215,14 @@ static td_status check_tag(const builder *b, const yaml_char_t *tag, int line)
 
 static td_status scalar(builder *b, const yaml_event_t *e)
 {
-    td_yaml *node;
     int line = line_of(e);
     const char *value = (const char *)e->data.scalar.value;
     TD_TRY(check_tag(b, e->data.scalar.tag, line));
     if (strlen(value) != e->data.scalar.length)
         return bad(b, line, "a text holds a zero byte", NULL);
-    TD_TRY(new_node(b, TD_YAML_TEXT, line, &node));
+    td_yaml *node = new_node(b, TD_YAML_TEXT, line);
+    if (!node)
+        return TD_ENOMEM;
     node->is_plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     node->text = td_arena_text(b->arena, value);
     if (!node->text)
@@ -238,7 +240,9 @@ static td_status open(builder *b, td_yaml_kind kind, const yaml_char_t *name,
         return too_much(b, line, "nested too deep", DEPTH_MAX);
     if (b->depth && b->stack[b->depth - 1]->kind == TD_YAML_MAP && !b->key[b->depth - 1])
         return bad(b, line, "a key is a map or a list, wanted a word", NULL);
-    TD_TRY(new_node(b, kind, line, &node));
+    node = new_node(b, kind, line);
+    if (!node)
+        return TD_ENOMEM;
     TD_TRY(add_anchor(b, name, node));
     b->key[b->depth] = NULL;
     b->stack[b->depth++] = node;
@@ -328,7 +332,7 @@ static td_status build(builder *b, const char *text, size_t n)
     td_status st = read_events(b, &p);
     yaml_parser_delete(&p);
     if (st == TD_OK && (!b->root || td_yaml_is_null(b->root)))
-        st = new_node(b, TD_YAML_MAP, 1, &b->root);
+        st = (b->root = new_node(b, TD_YAML_MAP, 1)) ? TD_OK : TD_ENOMEM;
     return st;
 }
 

@@ -163,18 +163,22 @@ static int dims(const td_service *s, const td_work *w, int i, int dim[2])
     return i == BOXES ? 2 : i == COUNT ? 0 : 1;
 }
 
-/* of one row; `out` is all 0 */
-static void fill_row(const td_work *w, int row, int i, float *reals, int64_t *whole)
+/* boxes or scores of one row; `out` is all 0 */
+static void fill_reals(const td_work *w, int row, int i, float *out)
 {
     const td_detection *found = found_at(w, row);
-    for (int k = 0; k < w->n_found[row]; k++) {
+    for (int k = 0; k < w->n_found[row]; k++)
         if (i == BOXES)
-            memcpy(reals + 4 * k, &found[k].box, 4 * sizeof *reals); /* ymin, xmin, ymax, xmax */
-        else if (i == SCORES)
-            reals[k] = found[k].score;
+            memcpy(out + 4 * k, &found[k].box, 4 * sizeof *out); /* ymin, xmin, ymax, xmax */
         else
-            whole[k] = found[k].label;
-    }
+            out[k] = found[k].score;
+}
+
+static void fill_classes(const td_work *w, int row, int64_t *out)
+{
+    const td_detection *found = found_at(w, row);
+    for (int k = 0; k < w->n_found[row]; k++)
+        out[k] = found[k].label;
 }
 
 static void fill(const td_service *s, const td_work *w, int i, void *out)
@@ -185,9 +189,9 @@ static void fill(const td_service *s, const td_work *w, int i, void *out)
         if (i == COUNT)
             ((int64_t *)out)[row] = w->n_found[row];
         else if (i == CLASSES)
-            fill_row(w, row, i, NULL, (int64_t *)out + at);
+            fill_classes(w, row, (int64_t *)out + at);
         else
-            fill_row(w, row, i, (float *)out + at, NULL);
+            fill_reals(w, row, i, (float *)out + at);
     }
 }
 
