@@ -11,9 +11,10 @@
 #ifndef TD_SERVE_H
 #define TD_SERVE_H
 
+#include "tandem/amp.h"
+#include "tandem/detection.h"
 #include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -11,7 +11,9 @@
 #include "comm/rank_env.h"
 #include "inference/inputs.h"
 #include "optim/training_graph.h"
-#include "tandem/data.h"
+#include "tandem/benchmark.h"
+#include "tandem/dataset.h"
+#include "tandem/loader.h"
 
 /* --- the input pipeline ----------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #define TD_BENCHMARK_BENCHMARK_H
 
 #include "base/text.h"
-#include "tandem/train.h"
+#include "tandem/benchmark.h"
 
 /** td_benchmark_opts.mode, in the order of the option's names. */
 typedef enum {

@@ -13,8 +13,11 @@
 
 #include "comm/comm.h"
 #include "optim/synthetic_step.h"
-#include "tandem/data.h"
-#include "tandem/train.h"
+#include "tandem/dataset.h"
+#include "tandem/input.h"
+#include "tandem/loader.h"
+#include "tandem/model.h"
+#include "tandem/program.h"
 
 typedef struct {
     const td_input_opts *input; /* no `data`, or back end synthetic: made-up batches */

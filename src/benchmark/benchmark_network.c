@@ -37,7 +37,8 @@
 #include "profiler/trace.h"
 #include "runtime/device.h"
 #include "runtime/program_digest.h"
-#include "tandem/data.h"
+#include "tandem/benchmark.h"
+#include "tandem/dataset.h"
 
 typedef struct {
     td_benchmark_opts o; /* a copy; model is completed */

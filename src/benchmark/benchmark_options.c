@@ -3,7 +3,10 @@
  */
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/benchmark.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 static const char *const modes[] = { "training", "inference", "data", "op", "allreduce", NULL };
 static const char *const iter_units[] = { "batch", NULL };

@@ -13,8 +13,8 @@
 
 #include "evaluation/report_sums.h"
 #include "loggers/run_logger.h"
+#include "tandem/benchmark.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /* All zero and never opened, its functions do nothing. */
 typedef struct {

@@ -27,6 +27,8 @@
 #include "loggers/throughput.h"
 #include "options/field.h"
 #include "pass/amp.h"
+#include "tandem/launch.h"
+#include "tandem/program.h"
 
 enum { MAX_LIST = 64, MAX_ROWS = 256 };
 

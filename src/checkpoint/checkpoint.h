@@ -24,8 +24,8 @@
 
 #include "io/safetensors.h"
 #include "optim/loss_scaler.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /* Inside an optimiser step of several batches. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */

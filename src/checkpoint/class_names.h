@@ -17,7 +17,7 @@
 #define TD_CHECKPOINT_CLASS_NAMES_H
 
 #include "io/safetensors.h"
-#include "tandem/train.h"
+#include "tandem/model.h"
 
 typedef enum {
     TD_NAMES_NONE,

@@ -16,7 +16,8 @@
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "io/atomic.h"
-#include "tandem/train.h"
+#include "tandem/convert.h"
+#include "tandem/model.h"
 
 #define EMA_PREFIX "ema."
 

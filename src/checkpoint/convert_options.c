@@ -3,7 +3,7 @@
  */
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/convert.h"
 
 static const char *const tensor_names[] = { "auto", "torchvision", "reference", NULL };
 

@@ -4,7 +4,11 @@
 #include "checkpoint/checkpoint.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/convert.h"
+#include "tandem/graph.h"
+#include "tandem/model.h"
+#include "tandem/program.h"
 
 td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char *out_path)
 {

@@ -11,8 +11,8 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "io/safetensors.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /** The canonical name of a tensor in a file; `out` has room for 256 bytes. */
 void td_weight_name(const char *name, char out[256]);

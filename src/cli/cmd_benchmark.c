@@ -5,7 +5,12 @@
 
 #include "cli/evaluation.h"
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/benchmark.h"
+#include "tandem/detection.h"
+#include "tandem/graph.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 static void groups(void *opts, td_field_group *out)
 {

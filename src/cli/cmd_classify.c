@@ -2,7 +2,9 @@
  * cmd_classify.c -- tandem classify FILE...
  */
 #include "cli/files.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/inference.h"
+#include "tandem/model.h"
 
 /* What the pictures' results go through. */
 typedef struct {

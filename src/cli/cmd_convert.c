@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/convert.h"
+#include "tandem/model.h"
+#include "tandem/onnx.h"
 
 enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH };
 

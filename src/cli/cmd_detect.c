@@ -2,7 +2,11 @@
  * cmd_detect.c -- tandem detect FILE...
  */
 #include "cli/files.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/graph.h"
+#include "tandem/inference.h"
+#include "tandem/model.h"
 
 /* What the pictures' results go through.  JSON has three lists, so two of them wait. */
 typedef struct {

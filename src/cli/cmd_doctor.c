@@ -2,7 +2,8 @@
  * cmd_doctor.c -- tandem doctor
  */
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
 
 static td_status run(const td_call *call)
 {

@@ -2,6 +2,7 @@
  * cmd_evaluate.c -- tandem evaluate DATA
  */
 #include "cli/evaluation.h"
+#include "tandem/recipes.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/graph.h"
+#include "tandem/recipes.h"
 
 typedef struct {
     bool markdown, man;

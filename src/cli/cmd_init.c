@@ -2,7 +2,8 @@
  * cmd_init.c -- tandem init: fresh weights
  */
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/convert.h"
+#include "tandem/model.h"
 
 typedef struct {
     td_model_opts model;

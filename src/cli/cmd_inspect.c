@@ -2,7 +2,10 @@
  * cmd_inspect.c -- tandem inspect THING [PATH]
  */
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
+#include "tandem/model.h"
 
 static void groups(void *opts, td_field_group *out)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/launch.h"
 
 static void groups(void *opts, td_field_group *out)
 {

@@ -2,7 +2,8 @@
  * cmd_report.c -- tandem report RUN...
  */
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/graph.h"
+#include "tandem/report.h"
 
 static void groups(void *opts, td_field_group *out)
 {

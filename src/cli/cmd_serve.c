@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/model.h"
 
 static void groups(void *opts, td_field_group *out)
 {

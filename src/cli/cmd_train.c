@@ -6,6 +6,12 @@
 
 #include "cli/evaluation.h"
 #include "cli/verb.h"
+#include "tandem/benchmark.h"
+#include "tandem/detection.h"
+#include "tandem/evaluate.h"
+#include "tandem/graph.h"
+#include "tandem/inference.h"
+#include "tandem/recipes.h"
 #include "tandem/train.h"
 
 static void groups(void *opts, td_field_group *out)

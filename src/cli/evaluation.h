@@ -5,7 +5,10 @@
 #define TD_CLI_EVALUATION_H
 
 #include "cli/verb.h"
-#include "tandem/train.h"
+#include "tandem/detection.h"
+#include "tandem/evaluate.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 /** DATA becomes input->data; TD_EUSAGE when a data set is needed and none is named. */
 td_status td_cli_data(td_input_opts *input, const td_call *call) TD_CHECKED;

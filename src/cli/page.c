@@ -10,7 +10,7 @@
 #include "cli/verb.h"
 #include "tandem/graph.h"
 #include "tandem/model.h"
-#include "tandem/train.h"
+#include "tandem/recipes.h"
 
 static void add_words(const char *text, int indent, int columns, td_text *out)
 {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tandem/train.h"
+#include "tandem/launch.h"
 
 typedef struct {
     const char *option, *why;

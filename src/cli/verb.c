@@ -13,7 +13,8 @@
 
 #include "cli/scope.h"
 #include "cli/scripts.h"
-#include "tandem/train.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 /* clang-format off */
 static const td_field common_fields[] = {

@@ -10,7 +10,7 @@
 #define TD_DATA_BAD_LIMIT_H
 
 #include "comm/comm.h"
-#include "tandem/data.h"
+#include "tandem/loader.h"
 
 /**
  * May there be as many?  Every rank calls it; of one rank (NULL) it does nothing.

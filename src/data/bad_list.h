@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "comm/comm.h"
-#include "tandem/data.h"
+#include "tandem/loader.h"
 
 /* All zero is an empty list without a file. */
 typedef struct {

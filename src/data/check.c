@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "data/loader.h"
 #include "data/objects.h"
+#include "tandem/dataset_tools.h"
 
 /* What was found in one picture. */
 typedef struct {

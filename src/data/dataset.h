@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "io/pack.h"
 #include "io/safetensors.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 #include "transforms/augment.h"
 
 typedef struct {

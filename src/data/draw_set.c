@@ -20,6 +20,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "data/loader.h"
+#include "tandem/dataset_tools.h"
 
 enum {
     CLASSES = 8,

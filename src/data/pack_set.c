@@ -17,6 +17,7 @@
 #include "base/signals.h"
 #include "data/loader.h"
 #include "data/objects.h"
+#include "tandem/dataset_tools.h"
 
 enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
 

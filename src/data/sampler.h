@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "tandem/data.h"
+#include "tandem/loader.h"
 
 typedef struct {
     int64_t n; /* samples */

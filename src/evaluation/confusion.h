@@ -5,8 +5,8 @@
 #define TD_EVALUATION_CONFUSION_H
 
 #include "checkpoint/class_names.h"
-#include "tandem/data.h"
-#include "tandem/train.h"
+#include "tandem/dataset.h"
+#include "tandem/evaluate.h"
 
 /**
  * Give the result a zeroed table of n classes, called as the classes of `ds` are; where these are

@@ -20,7 +20,9 @@
 #include "inference/inputs.h"
 #include "io/safetensors.h"
 #include "model/arch.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/evaluate.h"
+#include "tandem/loader.h"
 
 typedef td_evaluation evaluation;
 

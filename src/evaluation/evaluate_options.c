@@ -4,7 +4,11 @@
 #include "evaluation/evaluator.h"
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/evaluate.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 /* clang-format off */
 static const td_field evaluate_fields[] = {

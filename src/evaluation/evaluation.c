@@ -14,7 +14,11 @@
 #include "loggers/report_settings.h"
 #include "options/field.h"
 #include "runtime/program_digest.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/detection.h"
+#include "tandem/evaluate.h"
+#include "tandem/input.h"
+#include "tandem/loader.h"
 
 const char *td_evaluation_split(const td_evaluation *e)
 {

@@ -14,7 +14,9 @@
 #include "inference/annotated_images.h"
 #include "io/safetensors.h"
 #include "loggers/run_logger.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/evaluate.h"
+#include "tandem/loader.h"
 #include "transforms/augment.h"
 
 typedef struct {

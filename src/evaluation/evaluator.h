@@ -10,9 +10,11 @@
 #include "evaluation/metrics.h"
 #include "loggers/progress.h"
 #include "loggers/run_logger.h"
-#include "tandem/data.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/loader.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 typedef struct td_judge td_judge;
 

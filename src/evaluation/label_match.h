@@ -15,7 +15,7 @@
 #define TD_EVALUATION_LABEL_MATCH_H
 
 #include "checkpoint/class_names.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 
 typedef struct {
     const char *weights;         /* path, for messages */

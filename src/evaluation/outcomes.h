@@ -15,7 +15,8 @@
 #include "checkpoint/class_names.h"
 #include "comm/gather.h"
 #include "loggers/run_logger.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/loader.h"
 
 #define TD_CONFUSION_RECORD "CONFUSION" /* the record's type */
 

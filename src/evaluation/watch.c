@@ -16,6 +16,7 @@
 #include "checkpoint/weight_file.h"
 #include "comm/rank_env.h"
 #include "io/safetensors.h"
+#include "tandem/evaluate.h"
 
 enum { NAP_MS = 200 };
 

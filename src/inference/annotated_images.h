@@ -13,7 +13,7 @@
 #define TD_INFERENCE_ANNOTATED_IMAGES_H
 
 #include "image/marks.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 
 typedef struct td_marked td_marked;
 

@@ -11,7 +11,7 @@
 
 #include "boxes/nms.h"
 #include "io/safetensors.h"
-#include "tandem/train.h"
+#include "tandem/inference.h"
 
 /** Labels are 1 .. n; the file may name fewer, or none.  All zero is empty. */
 typedef struct {

@@ -14,7 +14,10 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "inference/predictor.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/inference.h"
+#include "tandem/loader.h"
+#include "tandem/program.h"
 
 enum { BATCH = 8 };
 

@@ -3,7 +3,9 @@
  */
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/inference.h"
+#include "tandem/model.h"
 
 /* clang-format off */
 static const td_field classify_fields[] = {

@@ -6,7 +6,7 @@
  */
 #include "base/arena.h"
 #include "base/text.h"
-#include "tandem/train.h"
+#include "tandem/inference.h"
 
 struct td_found_lists {
     td_text detections, categories;

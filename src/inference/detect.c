@@ -22,7 +22,9 @@
 #include "inference/detector.h"
 #include "inference/inputs.h"
 #include "optim/training_graph.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/inference.h"
+#include "tandem/loader.h"
 
 enum { BATCH = 8, FILE_BYTES = 256 << 20 };
 

@@ -4,8 +4,11 @@
 #ifndef TD_INFERENCE_DETECT_DATA_H
 #define TD_INFERENCE_DETECT_DATA_H
 
-#include "tandem/data.h"
-#include "tandem/train.h"
+#include "tandem/dataset.h"
+#include "tandem/detection.h"
+#include "tandem/input.h"
+#include "tandem/loader.h"
+#include "tandem/model.h"
 
 /** td_open_split with boxes, by the annotations that `in` names.  n_images: synthetic only. */
 td_status td_boxes_open(const td_input_opts *in, const char *split, const td_model_opts *model,

@@ -10,7 +10,11 @@
 #include "options/field.h"
 #include "options/rows.h"
 #include "pass/amp.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/inference.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
 
 /* clang-format off */
 /* which boxes are found */

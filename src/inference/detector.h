@@ -13,8 +13,10 @@
 #define TD_INFERENCE_DETECTOR_H
 
 #include "boxes/nms.h"
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 typedef struct td_finder td_finder;
 

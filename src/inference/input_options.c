@@ -3,7 +3,7 @@
  */
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/input.h"
 
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
                                         "dali-cpu",       "dali-gpu",           NULL };

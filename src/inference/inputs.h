@@ -4,8 +4,10 @@
 #ifndef TD_INFERENCE_INPUTS_H
 #define TD_INFERENCE_INPUTS_H
 
-#include "tandem/data.h"
-#include "tandem/train.h"
+#include "tandem/dataset.h"
+#include "tandem/input.h"
+#include "tandem/loader.h"
+#include "tandem/model.h"
 
 /** Open "train" or "val"; a validation folder may be the root itself.  n_images: synthetic only. */
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,

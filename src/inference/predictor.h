@@ -16,7 +16,8 @@
 #define TD_INFERENCE_PREDICTOR_H
 
 #include "inference/box_classes.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/model.h"
 #include "transforms/augment.h"
 
 enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */

@@ -15,8 +15,10 @@
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "runtime/device.h"
+#include "tandem/amp.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 #define MEASURE_NS   (int64_t)300000000            /* for each speed */
 #define MEASURE_RUNS 5                             /* at least so many */

@@ -6,7 +6,8 @@
 
 #include "base/text.h"
 #include "io/safetensors.h"
-#include "tandem/train.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
 
 /* What is asked for; every function appends text, or one JSON object when opts->json is set. */
 typedef struct {

@@ -7,7 +7,7 @@
 #include "io/safetensors.h"
 #include "ops/ops.h"
 #include "options/field.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 #include "tandem/program.h"
 
 /* --- checkpoint ------------------------------------------------------------------------------- */

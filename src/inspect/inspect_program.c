@@ -16,6 +16,7 @@
 #include "optim/memory_limit.h"
 #include "optim/training_graph.h"
 #include "tandem/program.h"
+#include "tandem/train.h"
 
 td_status td_inspect_build(const td_inspection *q, td_graph **out)
 {

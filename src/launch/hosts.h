@@ -11,7 +11,9 @@
 #ifndef TD_LAUNCH_HOSTS_H
 #define TD_LAUNCH_HOSTS_H
 
-#include "tandem/train.h"
+#include <stdbool.h>
+
+#include "tandem/launch.h"
 
 /** Set for a `launch` that another one started: its stdin is a lifeline. */
 #define TD_ENV_LIFELINE "TANDEM_LIFELINE"

@@ -27,7 +27,7 @@
 #include "launch/hosts.h"
 #include "launch/supervisor.h"
 #include "options/field.h"
-#include "tandem/train.h"
+#include "tandem/launch.h"
 
 enum { PORT = 29500 };
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
-#include "tandem/data.h"
+#include "tandem/loader.h"
 
 typedef struct {
     const char *module; /* of the lines; NULL: nothing is said */

@@ -7,8 +7,9 @@
 
 #include "loggers/run_logger.h"
 #include "options/field.h"
+#include "tandem/amp.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /* What is known of a run besides its options; 0 and NULL: unknown. */
 typedef struct {

@@ -13,8 +13,10 @@
 #include "image/image.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_eval.h"
+#include "tandem/graph.h"
+#include "tandem/model.h"
+#include "tandem/onnx.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /* What comes in under the name `images`; td_onnx_opts.input. */
 typedef enum {

@@ -5,8 +5,10 @@
 #define TD_OPTIM_MEMORY_LIMIT_H
 
 #include "optim/training_graph.h"
+#include "tandem/amp.h"
+#include "tandem/graph.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /* What a process that trains holds beside its step. */
 typedef struct {

@@ -11,8 +11,9 @@
 #define TD_OPTIM_TRAINING_GRAPH_H
 
 #include "optim/optimizer.h"
+#include "tandem/graph.h"
+#include "tandem/model.h"
 #include "tandem/program.h"
-#include "tandem/train.h"
 
 /**
  * A classifier's; for a detector td_detector_training_graph is called.

@@ -7,7 +7,7 @@
  */
 #include "options/field.h"
 #include "options/rows.h"
-#include "tandem/train.h"
+#include "tandem/compat.h"
 
 static const char *const units[] = { "epoch", "batch", NULL };
 

@@ -25,6 +25,7 @@
 #include "options/field.h"
 #include "recipes/pipeline.h"
 #include "recipes/train_options.h"
+#include "tandem/recipes.h"
 
 extern const char td_embedded_presets_yaml[];
 

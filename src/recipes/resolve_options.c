@@ -15,6 +15,12 @@
 #include "options/field.h"
 #include "recipes/preset.h"
 #include "recipes/train_options.h"
+#include "tandem/compat.h"
+#include "tandem/detection.h"
+#include "tandem/input.h"
+#include "tandem/launch.h"
+#include "tandem/model.h"
+#include "tandem/recipes.h"
 #include "tandem/train.h"
 
 #define SSD320_LR    0.02 /* for so many pictures a step */

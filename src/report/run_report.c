@@ -11,7 +11,7 @@
 #include "report/run_log.h"
 #include "report/run_page.h"
 #include "report/run_seeds.h"
-#include "tandem/train.h"
+#include "tandem/report.h"
 
 enum { AUTO, HTML, TEXT, MARKDOWN, CSV, JSON };
 

@@ -32,7 +32,10 @@
 #include "profiler/amp_stats.h"
 #include "profiler/profile.h"
 #include "profiler/trace.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/detection.h"
+#include "tandem/loader.h"
+#include "tandem/train.h"
 
 /* Defaults of --checkpoint-filename and --raport-file. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors"

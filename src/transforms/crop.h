@@ -17,7 +17,7 @@
 
 #include "base/rng.h"
 #include "image/image.h"
-#include "tandem/data.h"
+#include "tandem/loader.h"
 
 /** A training crop of a width x height picture by these rules. */
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height);

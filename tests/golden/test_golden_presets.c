@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "optim/lr_schedule.h"
 #include "options/field.h"
+#include "tandem/recipes.h"
 #include "tandem/train.h"
 
 typedef struct {

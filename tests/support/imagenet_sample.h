@@ -4,7 +4,7 @@
 #ifndef TD_TEST_IMAGENET_SAMPLE_H
 #define TD_TEST_IMAGENET_SAMPLE_H
 
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 
 enum { TD_TEST_SAMPLE_PICTURES = 334, TD_TEST_SKIPPED = 77 };
 

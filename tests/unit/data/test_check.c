@@ -8,7 +8,9 @@
 #include "support/scratch.h"
 
 #include "io/safetensors.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/dataset_tools.h"
+#include "tandem/loader.h"
 
 static char root[4096];
 static int make_folder(void **state)

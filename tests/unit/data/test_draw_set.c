@@ -11,7 +11,8 @@
 #include "base/file_io.h"
 #include "base/paths.h"
 #include "image/image.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/dataset_tools.h"
 
 static void counts_are_exact(void **state)
 {

@@ -10,7 +10,7 @@
 #include "support/scratch.h"
 
 #include "base/paths.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
 
 /* files are not opened by td_dataset_open, so any text does */
 static void touch(const char *root, const char *name)

@@ -11,7 +11,8 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/loader.h"
 
 enum { S = 16, B = 4, ROW = 3 * S * S, CLASSES = 3, PER_CLASS = 7, N = CLASSES * PER_CLASS };
 

@@ -13,7 +13,9 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/dataset_tools.h"
+#include "tandem/loader.h"
 #include "transforms/augment.h"
 
 enum { CLASSES = 3, PER_CLASS = 8, N = CLASSES * PER_CLASS, BATCH = 4, LARGEST = 48 };

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "boxes/targets.h"
 #include "data/objects.h"
+#include "tandem/dataset_tools.h"
 
 enum { TRAIN = 13, VAL = 5, SIZE = 96, S = 64 };
 

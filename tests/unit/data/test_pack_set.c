@@ -9,6 +9,7 @@
 #include "support/scratch.h"
 
 #include "data/loader.h"
+#include "tandem/dataset_tools.h"
 
 static char folder[4096], packed[4096];
 

@@ -7,6 +7,7 @@
 #include "support/imagenet_sample.h"
 
 #include "data/loader.h"
+#include "tandem/dataset_tools.h"
 
 enum { PICTURES = TD_TEST_SAMPLE_PICTURES };
 

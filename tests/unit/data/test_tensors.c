@@ -8,7 +8,8 @@
 #include "support/scratch.h"
 
 #include "io/safetensors.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/loader.h"
 
 enum { N = 11, C = 3, H = 4, W = 4, ROW = C * H * W };
 

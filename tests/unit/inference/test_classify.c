@@ -8,8 +8,11 @@
 #include "base/file_io.h"
 #include "support/expect.h"
 #include "support/scratch.h"
-#include "tandem/data.h"
-#include "tandem/train.h"
+#include "tandem/convert.h"
+#include "tandem/dataset.h"
+#include "tandem/dataset_tools.h"
+#include "tandem/inference.h"
+#include "tandem/model.h"
 
 enum { FILES = 5 };
 

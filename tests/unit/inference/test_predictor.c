@@ -11,6 +11,8 @@
 #include "inference/predictor.h"
 #include "support/expect.h"
 #include "support/scratch.h"
+#include "tandem/convert.h"
+#include "tandem/program.h"
 
 enum { ROWS = 11, SIZE = 16, CLASSES = 5 };
 

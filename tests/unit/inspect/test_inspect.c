@@ -9,7 +9,8 @@
 #include "base/paths.h"
 #include "io/safetensors.h"
 #include "pass/amp.h"
-#include "tandem/train.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
 
 static td_inspect_opts opts(void)
 {

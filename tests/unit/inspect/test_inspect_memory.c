@@ -12,7 +12,10 @@
 
 #include "inspect/inspect_memory.h"
 #include "runtime/program_view.h"
-#include "tandem/train.h"
+#include "tandem/amp.h"
+#include "tandem/graph.h"
+#include "tandem/inspect.h"
+#include "tandem/program.h"
 
 static const char weights[] = "#3b6fb6", activations[] = "#74b95c", gradients[] = "#ef8a3c",
                   weight_gradients[] = "#c9413f", prepared[] = "#a6c8ec";

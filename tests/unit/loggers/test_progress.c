@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "loggers/progress.h"
 #include "support/expect.h"
-#include "tandem/data.h"
+#include "tandem/dataset.h"
+#include "tandem/loader.h"
 
 typedef struct {
     char lines[16][200];

@@ -21,6 +21,7 @@
 #include "loggers/report_metrics.h"
 #include "loggers/run_logger.h"
 #include "report/run_log.h"
+#include "tandem/graph.h"
 #include "tandem/train.h"
 
 /* --- clocks that the test sets ---------------------------------------------------------------- */

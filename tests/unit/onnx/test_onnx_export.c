@@ -14,6 +14,7 @@
 #include "support/expect.h"
 #include "support/graphs.h"
 #include "support/scratch.h"
+#include "tandem/convert.h"
 
 #define OPS "tests/data/onnx_ops.td"
 

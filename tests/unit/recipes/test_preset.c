@@ -16,6 +16,7 @@
 #include "support/expect.h"
 #include "support/leaks.h"
 #include "support/scratch.h"
+#include "tandem/recipes.h"
 
 typedef struct {
     td_train_opts o;

@@ -5,7 +5,15 @@
 #include "support/expect.h"
 
 #include "options/field.h"
-#include "tandem/data.h"
+#include "tandem/amp.h"
+#include "tandem/benchmark.h"
+#include "tandem/dataset.h"
+#include "tandem/evaluate.h"
+#include "tandem/inference.h"
+#include "tandem/input.h"
+#include "tandem/inspect.h"
+#include "tandem/loader.h"
+#include "tandem/model.h"
 #include "tandem/train.h"
 
 static const td_field_group *train_groups(td_train_opts *o)

@@ -1,0 +1,65 @@
+/*
+ * tandem/benchmark.h -- measure training, inference, the input pipeline, single ops and sums over
+ * ranks
+ */
+#ifndef TD_BENCHMARK_H
+#define TD_BENCHMARK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/amp.h"
+#include "tandem/input.h"
+#include "tandem/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    int mode; /* 0 training, 1 inference, 2 data, 3 op, 4 allreduce */
+    td_model_opts model;
+    td_input_opts input;
+    td_amp_opts amp;
+    int batch_size;
+    const char *batch_sizes; /* "1,2,4": all of these, one after the other; NULL: batch_size */
+    const char *nproc;       /* likewise, "1,2": ranks, started as td_ranks_run does; NULL: one */
+    const char *precisions;  /* likewise, "fp32,bf16"; NULL: as amp says */
+    int iters, warmup;
+    int iter_unit; /* 0 batch: what iters and warmup count */
+    bool walkthrough, largest_batch;
+    int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
+    bool as_table;        /* of walkthrough, largest_batch and lists: a table, not JSON */
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *device;
+    const char *lines;          /* op mode: file of problem lines */
+    const char *filter;         /* op mode: glob on op names */
+    bool bound;                 /* measure bound_images_per_s too */
+    bool kernels;               /* per-node times in the result */
+    const char *weights;        /* inference: these, in place of fresh ones */
+    const char *checkpoint_dir; /* inference: the checkpoint of a training in this folder */
+    const char *workspace;      /* where a relative raport_file is; alone, "benchmark.json" there */
+    const char *raport_file;    /* a record every print_freq iterations, and of all; NULL: none */
+    int print_freq, log_format; /* as td_train_opts, as the next two */
+    bool raport_compat;
+    int raport_names;
+    const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
+    const char *trace; /* the last iterations' kernels, for a viewer */
+    int prof;          /* iterations to measure, with a profile; -1: iters, and none */
+    char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
+    const char *skip_passes;
+    const char *log;
+} td_benchmark_opts;
+
+TD_API const struct td_field *td_benchmark_fields(void);
+TD_API void td_benchmark_defaults(td_benchmark_opts *opts);
+
+/** Run it; *json is one JSON object, or with as_table a table (td_text_free). */
+TD_API TD_CHECKED td_status td_benchmark(const td_benchmark_opts *opts, char **json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

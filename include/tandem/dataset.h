@@ -1,0 +1,165 @@
+/*
+ * tandem/dataset.h -- data sets: a folder of images, a pack, tensors or synthetic samples
+ */
+#ifndef TD_DATASET_H
+#define TD_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_dataset td_dataset;
+
+typedef enum {
+    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture>; or a pack made of that */
+    TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
+    TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
+    TD_DATA_DALI_CPU,  /* a folder; jobs take DALI's rules with it */
+    TD_DATA_DALI_GPU   /* the same: there is no GPU to do it */
+} td_data_backend;
+
+/**
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu.  TD_EUSAGE lists them.  The
+ * back end of an open data set is one of the first three.
+ */
+TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
+
+/** All zero but `path` is a folder whose sub-folders are the classes. */
+typedef struct {
+    const char *path; /* the folder, pack or file; unused by synthetic */
+    td_data_backend backend;
+    const char *split; /* "train" or "val": use <path>/<split>; NULL: `path` itself */
+    bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
+    int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
+    int64_t n_images;  /* synthetic: pictures in an epoch; 0 means 1024 */
+
+    /* pictures with boxes in place of classes: for detectors */
+    bool has_boxes;          /* find the annotations in `path`; tensors, synthetic: with boxes */
+    const char *annotations; /* COCO instances as JSON, pictures below `path`; implies has_boxes */
+    bool keep_ids;           /* class = category id; else categories in order of id, 1 .. K */
+    bool strict;             /* a bad annotation is an error; else it is listed and left out */
+    bool skip_empty;         /* leave out pictures without a box, as SSD300 does in training */
+} td_dataset_opts;
+
+/**
+ * Open a data set.  Nothing is decoded.  Folder: classes are the sub-folders in byte order; samples
+ * are the files below one whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
+ * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
+ * skipped.  A pack (td_dataset_pack) is taken wherever a folder is, and gives the same samples.
+ *
+ * With boxes: the pictures that the annotation file names, in its order.  Without `annotations`
+ * it is <path>/annotations/instances_<split>2017.json, .../instances_<split>.json,
+ * <path>/<split>/_annotations.coco.json or <path>/annotations.json (docs/formats.md has all); the
+ * pictures lie in <path>/<split>2017, <path>/<split>, <path>/images, <path> or beside the file.
+ *
+ *   TD_EARG      no path
+ *   TD_ENOTFOUND path or split is absent; the message names the folders that are there.  No
+ *                annotation file, or none of its first pictures is there
+ *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed;
+ *                annotations that are no JSON, cut off, or without what they must have; with
+ *                `strict`, a bad one
+ *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
+ *   TD_EUNSUPPORTED  a pack of another version
+ */
+TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
+
+/**
+ * A data set of single files, labels -1, no classes; the paths are copied.  For prediction.  A
+ * folder stands for the pictures below it (names as in td_dataset_open), by folder, then by name.
+ *   TD_EARG     no paths
+ *   TD_EFORMAT  a folder without a picture
+ *   TD_ELIMIT   folders nested deeper than 32
+ */
+TD_API TD_CHECKED td_status td_dataset_from_files(const char *const *paths, int64_t n,
+                                                  td_dataset **out);
+
+/** Release it.  NULL is fine. */
+TD_API void td_dataset_free(td_dataset *ds);
+
+TD_API int64_t td_dataset_count(const td_dataset *ds);
+TD_API int td_dataset_classes(const td_dataset *ds);
+
+/** The name of class `i` ("0", "1", ... where there are none); lent until td_dataset_free. */
+TD_API const char *td_dataset_class_name(const td_dataset *ds, int i);
+TD_API int64_t td_dataset_label(const td_dataset *ds, int64_t sample);
+
+/** The file of a sample; in a pack, its place there; NULL when it has none (synthetic, tensors). */
+TD_API const char *td_dataset_path(const td_dataset *ds, int64_t sample);
+
+/** The folder or file it was read from; "synthetic" for synthetic. */
+TD_API const char *td_dataset_root(const td_dataset *ds);
+TD_API td_data_backend td_dataset_backend(const td_dataset *ds);
+
+/** Channels, height and width of all pictures; 0 where the loader decides (folder, synthetic). */
+TD_API void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width);
+
+/**
+ * Number the classes as `names` does (a training set's, or a checkpoint's); labels follow.  With
+ * `allow_subset` the data set may hold fewer.  One without class names may have n at most.
+ *   TD_EFORMAT   a class is missing or unknown; the message names the first
+ */
+TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names,
+                                                   bool allow_subset);
+
+/* --- boxes ------------------------------------------------------------------------------------ */
+
+/** One annotated object of a picture. */
+typedef struct {
+    double x, y, width, height; /* pixels, as annotated; x, y: the upper left corner */
+    double area;                /* pixels, as annotated: of the outline; without one, of the box */
+    int64_t id;                 /* of the annotation */
+    int label;                  /* class, 1 .. td_dataset_classes; class_name(label - 1) */
+    bool is_crowd;
+} td_annotation;
+
+/** What an annotation file says of a picture.  In `tensors` and `synthetic` the id is the row. */
+typedef struct {
+    int64_t id;
+    int width, height; /* pixels that the annotations are in */
+} td_annotated;
+
+/** An annotation, picture or category that is not used, and why: one clear sentence. */
+typedef struct {
+    const char *text; /* "annotation 17: box is 0 wide (byte 10233, line 1)" */
+    int64_t id;       /* of the annotation, picture or category; -1: it has none */
+    int64_t byte;     /* of the file, where it begins */
+} td_bad_annotation;
+
+/** Does it hold boxes (opened with has_boxes, from annotations or a pack of them)? */
+TD_API bool td_dataset_has_boxes(const td_dataset *ds);
+
+/** The annotation file, or what was found instead of one; NULL without boxes. */
+TD_API const char *td_dataset_annotation_file(const td_dataset *ds);
+
+/** The objects of a picture in the order of the file, *n of them; lent. */
+TD_API const td_annotation *td_dataset_annotations(const td_dataset *ds, int64_t sample, int *n);
+TD_API td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample);
+
+/** The category id of class `label`, 1 .. td_dataset_classes; -1 where this data set has none. */
+TD_API int64_t td_dataset_category(const td_dataset *ds, int label);
+
+/**
+ * What was left out, in the order of the file; returns how many there are, of which *n_listed are
+ * in *out (10,000 at most).
+ */
+TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_annotation **out,
+                                          int64_t *n_listed);
+
+/**
+ * Files in the class folders that are no images: neither JPEG nor PNG, by their first bytes, nor
+ * named as such.  Returns how many there are, of which *n_listed paths are in *out (20 at most).
+ */
+TD_API int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed);
+
+/** Would td_dataset_open with has_boxes find annotations (of this split) in folder or pack? */
+TD_API bool td_dataset_is_annotated(const char *path, const char *split);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,129 @@
+/*
+ * tandem/inference.h -- classify image files, and detect objects in them
+ */
+#ifndef TD_INFERENCE_H
+#define TD_INFERENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/amp.h"
+#include "tandem/detection.h"
+#include "tandem/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    td_model_opts model;
+    td_amp_opts amp;
+    const char *weights;
+    const char *classes; /* file of the classes' names; NULL: the weight file's, or ImageNet's */
+    bool use_ema;        /* the file's averaged weights */
+    int interpolation;
+    bool ignore_orientation;
+    int topk;
+    int batch_size;    /* at most; 0: 8 */
+    int workers;       /* decoding threads; 0: chosen */
+    bool json_lines;   /* how the command shows results */
+    const char *image; /* one more file of the command's, as the reference spells it */
+    const char *device;
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *log;
+} td_classify_opts;
+
+TD_API const struct td_field *td_classify_fields(void);
+TD_API void td_classify_defaults(td_classify_opts *opts);
+
+typedef struct {
+    const char *path;
+    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    const char *message; /* when st is not TD_OK */
+    int n;               /* entries below */
+    int label[10];
+    const char *name[10]; /* class names, "class 17" when there is none */
+    double probability[10];
+} td_prediction;
+
+/**
+ * Call `each` for every file in order; a folder stands for the pictures below it, by folder, then
+ * by name.  A bad picture is reported through it and does not end the job; a failure that `each`
+ * returns does.
+ */
+TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
+                                        const char *const *files,
+                                        td_status (*each)(void *ctx, const td_prediction *p),
+                                        void *ctx);
+
+/** td_detect: options, and what it finds. */
+typedef struct {
+    td_model_opts model;
+    td_amp_opts amp;
+    td_boxes_opts boxes; /* min_score -1: 0.3 */
+    const char *weights;
+    bool use_ema; /* the file's averaged weights */
+    bool ignore_orientation;
+    const char *only;    /* "RBC,WBC": boxes of these classes alone; NULL: of all */
+    const char *classes; /* file of the classes' names; NULL: the weight file's, or COCO's */
+    const char *draw;    /* folder for the pictures with their boxes; NULL: none */
+    int batch_size;      /* at most; 0: 8 */
+    int workers;         /* decoding threads; 0: chosen */
+    const char *device;
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *log;
+} td_detect_opts;
+
+TD_API const struct td_field *td_detect_fields(void);
+TD_API void td_detect_defaults(td_detect_opts *opts);
+
+typedef struct {
+    int label; /* class, 1 .. K */
+    int64_t
+        category; /* its id in the annotations that were learned; the label where none is known */
+    const char *name; /* "class 17" when the weight file has no names */
+    double score;
+    double x, y, width, height; /* pixels of the upright picture */
+} td_found_box;
+
+typedef struct {
+    const char *path;
+    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    const char *message; /* when st is not TD_OK */
+    int width, height;   /* of the upright picture */
+    int n;
+    const td_found_box *boxes; /* [n], best first */
+    const char *drawn;         /* the picture with its boxes, or NULL */
+    int n_classes;             /* that the weight file names: all that may be found; 0: unknown */
+    const char *const *class_names; /* [n_classes] */
+    const int64_t *categories;      /* [n_classes] */
+} td_found;
+
+/**
+ * Call `each` for every file in order, as td_classify does.  TD_EUSAGE: the weights are of no
+ * detector.
+ */
+TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
+                                      const char *const *files,
+                                      td_status (*each)(void *ctx, const td_found *f), void *ctx);
+
+/** COCO's lists of what was found, for JSON: categories, and detections of many pictures. */
+typedef struct td_found_lists td_found_lists;
+TD_API TD_CHECKED td_status td_found_lists_new(td_found_lists **out);
+TD_API void td_found_lists_free(td_found_lists *l);
+
+/** Add a picture's boxes under this id.  TD_ENOMEM. */
+TD_API TD_CHECKED td_status td_found_lists_add(td_found_lists *l, const td_found *f,
+                                               int64_t image_id);
+
+/** The text "categories": [...], "detections": [...] (td_text_free). */
+TD_API TD_CHECKED td_status td_found_lists_text(const td_found_lists *l, char **text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,51 @@
+/*
+ * tandem/inspect.h -- print what there is and what was decided: networks, graphs, kernels, memory,
+ * files, the machine
+ */
+#ifndef TD_INSPECT_H
+#define TD_INSPECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/amp.h"
+#include "tandem/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    td_model_opts model;
+    td_amp_opts amp;
+    int batch_size;
+    bool training;
+    int64_t memory_limit; /* bytes for the program; 0: none */
+    const char *device;
+    int threads;
+    int tune;               /* td_tune_mode */
+    const char *tune_cache; /* NULL: the default place */
+    const char *skip_passes;
+    const char *svg;     /* amp-stats, memory: also drawn, into this file */
+    const char *weights; /* whose network it is, with its backbone; NULL: as options say */
+    bool json;
+    const char *log;
+} td_inspect_opts;
+
+TD_API const struct td_field *td_inspect_fields(void);
+TD_API void td_inspect_defaults(td_inspect_opts *opts);
+
+/**
+ * THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file.
+ * TD_EUSAGE, with the list of things: `thing` is another name, or NULL.
+ */
+TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
+                                       const char *path, char **text);
+
+/** What this machine offers, as text or JSON (td_text_free). */
+TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

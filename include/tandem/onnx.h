@@ -1,0 +1,68 @@
+/*
+ * tandem/onnx.h -- a network as an ONNX file
+ */
+#ifndef TD_ONNX_H
+#define TD_ONNX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/detection.h"
+#include "tandem/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** How a network becomes an ONNX file; td_onnx_defaults first. */
+typedef struct {
+    td_model_opts model; /* what the weight file does not say itself */
+    int opset;           /* 13 .. 21 */
+    int batch_size;      /* pictures a run; 0: left open, "N" */
+    int input;           /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
+    int se_layers;       /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
+    bool probabilities;  /* a second output: softmax of logits */
+    bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
+    bool verify;         /* read the file back, run it, compare, before it is put in place */
+    bool nms;            /* of a detector: the best boxes; else all boxes and scores */
+    td_boxes_opts boxes; /* of a detector: which are the best */
+    bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
+    const char *classes; /* td_convert_opts', likewise */
+    bool overwrite;      /* likewise */
+} td_onnx_opts;
+
+TD_API const struct td_field *td_onnx_fields(void); /* without `model` */
+TD_API void td_onnx_defaults(td_onnx_opts *opts);
+
+typedef struct {
+    char output[512]; /* the file written */
+    char arch[64];
+    int n_nodes;
+    int64_t bytes;
+    int64_t parameters; /* that are trained */
+    int64_t macs;       /* multiplications with an addition for one picture */
+    bool is_detector;
+    bool was_verified;
+    double difference; /* largest of the logits read back, over the largest logit; or that of a
+                          detector's codes over the largest code */
+} td_onnx_result;
+
+/**
+ * Weights -> ONNX file: input `images`, output `logits`; of a detector `detection_boxes`,
+ * `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and `scores` of all anchors
+ * (docs/formats.md).  out_path NULL: the weights' base name with its ending replaced by .onnx,
+ * here.
+ *
+ *   TD_EUSAGE        options of the other kind of network
+ *   TD_EUNSUPPORTED  an op that ONNX has no counterpart of, by name
+ *   TD_ELIMIT        more than 2 GiB
+ *   TD_EFORMAT       the file read back is not the network; out_path is as it was
+ *   and what reading weights, compiling and writing can say
+ */
+TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
+                                           const td_onnx_opts *opts, td_onnx_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
