@@ -52,10 +52,10 @@ typedef struct {
  * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
  * skipped.  A pack (td_dataset_pack) is taken wherever a folder is, and gives the same samples.
  *
- * With boxes: the pictures that the annotation file names, in its order.  Without `annotations`
- * it is <path>/annotations/instances_<split>2017.json, .../instances_<split>.json,
- * <path>/<split>/_annotations.coco.json or <path>/annotations.json (docs/formats.md has all); the
- * pictures lie in <path>/<split>2017, <path>/<split>, <path>/images, <path> or beside the file.
+ * With boxes: the images that the annotation file names, in its order.  Without `annotations` it
+ * is <path>/annotations/instances_<split>2017.json, .../instances_<split>.json,
+ * <path>/<split>/_annotations.coco.json or <path>/annotations.json (docs/formats/annotations.md
+ * has all); images are in <path>/<split>2017, <path>/<split>, <path>/images, <path> or its folder.
  *
  *   TD_EARG      no path
  *   TD_ENOTFOUND path or split is absent; the message names the folders that are there.  No

@@ -36,7 +36,7 @@ typedef enum {
     TD_INTERPOLATE_TRIANGULAR
 } td_interpolation;
 
-/** Whose random crops, resizing and centre crops; docs/formats.md has them side by side. */
+/** Whose random crops, resizing and centre crops; docs/formats/transforms.md compares them. */
 typedef enum {
     TD_RULES_TORCHVISION, /* antialiased, as PIL */
     TD_RULES_DALI,        /* 100 tries; not antialiased */
@@ -46,7 +46,7 @@ typedef enum {
 /** Means and deviations: torchvision's, or those of TensorFlow's ResNet. */
 typedef enum { TD_NORMALIZE_TORCH, TD_NORMALIZE_TF } td_normalization;
 
-/** Order and shares of the ranks in training; docs/formats.md. */
+/** Order and shares of the ranks in training; docs/formats/datasets.md. */
 typedef enum {
     TD_ORDER_PERMUTATION, /* a permutation of all, dealt in batches: no sample twice */
     TD_ORDER_PADDED, /* the same, padded to a multiple of the ranks; rank r takes r, r + W, ... */

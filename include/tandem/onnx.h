@@ -50,7 +50,7 @@ typedef struct {
 /**
  * Weights -> ONNX file: input `images`, output `logits`; of a detector `detection_boxes`,
  * `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and `scores` of all anchors
- * (docs/formats.md).  out_path NULL: the weights' base name with its ending replaced by .onnx,
+ * (docs/formats/onnx.md).  out_path NULL: the weights' base name with its ending replaced by .onnx,
  * here.
  *
  *   TD_EUSAGE        options of the other kind of network

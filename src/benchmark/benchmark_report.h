@@ -6,7 +6,7 @@
  *     [0, 0, i]   inference: val.compute_ips, val.compute_latency ... likewise
  *     []          the same of all, and the figures that the reference's benchmarks print
  *
- * Their shapes and names are those of a run's report (run_logger.h, docs/formats.md).
+ * Their shapes and names are those of a run's report (run_logger.h, docs/formats/reports.md).
  */
 #ifndef TD_BENCHMARK_BENCHMARK_REPORT_H
 #define TD_BENCHMARK_BENCHMARK_REPORT_H

@@ -5,7 +5,7 @@
  *   <path>/val/circle/00000.jpg ...
  *
  *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures a picture, and
- *   <path>/annotations/instances_train.json    where they are (docs/formats.md, "Annotations")
+ *   <path>/annotations/instances_train.json    where they are (docs/formats/annotations.md)
  *
  * Picture i of a split shows kind i % classes and has random numbers of its own, so the bytes do
  * not depend on the threads.  Everything is made in <path>.part.<pid> and renamed when it is whole.

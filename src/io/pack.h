@@ -1,9 +1,9 @@
 /*
  * io/pack.h -- all pictures of a data set in one file: names, classes, index, check values
  *
- * The pictures lie one after the other as the files they were; behind them stand the index and a
- * tail that says where it is (docs/formats.md, "Packs").  A pack holds one or more splits ("train",
- * "val"; or one without a name), each with classes of its own and pictures in the order of the data
+ * The image files follow each other unchanged; after them come the index and a tail with the place
+ * of the index (docs/formats/datasets.md, "Packs").  A pack holds one or more splits ("train",
+ * "val"; or one without a name), each with classes of its own and images in the order of the data
  * set: class after class.
  *
  *     td_pack *p;

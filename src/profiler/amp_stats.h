@@ -7,9 +7,9 @@
  *     TD_OUT(td_amp_stats_end(s, program, td_program_run(program)));
  *     st = td_amp_stats_close(s);
  *
- * One JSON object a line for every observed step; docs/formats.md has its members.  Numbers are
- * those in memory: gradients of a scaled loss are multiplied by the loss scale S, which stands
- * beside them; a true gradient's exponent is the stored one less log2 S.
+ * One JSON object a line for every observed step; docs/formats/profiles.md has its members.
+ * Numbers are those in memory: gradients of a scaled loss are multiplied by the loss scale S, which
+ * the object contains; a true gradient's exponent is the stored one less log2 S.
  */
 #ifndef TD_PROFILER_AMP_STATS_H
 #define TD_PROFILER_AMP_STATS_H

@@ -7,7 +7,7 @@
  *     return td_trace_close(t, st);
  *
  * The file is in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing
- * show; docs/formats.md says what is in it.  It is written at the end, whole or not at all.
+ * show; docs/formats/profiles.md lists the events.  It is written at the end, whole or not at all.
  */
 #ifndef TD_PROFILER_TRACE_H
 #define TD_PROFILER_TRACE_H

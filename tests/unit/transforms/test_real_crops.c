@@ -42,7 +42,7 @@ static void crops_equal_the_whole(void **state)
     td_image_release(&part);
 }
 
-/* docs/formats.md states these, of 255: found 0.13 in the mean, 3.0 in the worst row */
+/* docs/formats/transforms.md states these, of 255: found 0.13 in the mean, 3.0 in the worst row */
 static void fast_decoding_is_close(void **state)
 {
     (void)state;
