@@ -14,9 +14,11 @@
 
 static bool folds(const td_graph *g, const td_uses *u, const td_node *n)
 {
-    const td_node *conv = n->n_in ? n->in[0]->producer : NULL;
-    return n->op == &td_op_batch_norm_infer && conv->op == &td_op_conv2d &&
-           td_uses_only(u, n->in[0]) == n && td_in_type(n, 1)->dtype == td_in_type(n, 0)->dtype &&
+    if (n->op != &td_op_batch_norm_infer)
+        return false;
+    const td_node *conv = n->in[0]->producer;
+    return conv->op == &td_op_conv2d && td_uses_only(u, n->in[0]) == n &&
+           td_in_type(n, 1)->dtype == td_in_type(n, 0)->dtype &&
            !td_overwritten_between(g, conv->id, n->id, conv);
 }
 

@@ -126,9 +126,11 @@ static void find_peak(recompute_state *s)
 /* a batch norm with relu whose result is alive at the peak only to be read behind it */
 static bool is_candidate(const recompute_state *s, const td_node *n)
 {
-    const reading *r = n->n_out ? &s->read[n->out[0]->id] : NULL;
-    return n->op == &td_op_batch_norm_relu && !r->is_kept && !r->late && n->id < s->peak &&
-           r->last > s->peak && td_type_bytes(&n->out[0]->type) >= s->peak_bytes / WORTH;
+    if (n->op != &td_op_batch_norm_relu)
+        return false;
+    const reading *r = &s->read[n->out[0]->id];
+    return !r->is_kept && !r->late && n->id < s->peak && r->last > s->peak &&
+           td_type_bytes(&n->out[0]->type) >= s->peak_bytes / WORTH;
 }
 
 /* the operands have to be there at node `at`, and as they were */
