@@ -50,7 +50,7 @@ test: setup ## everything, or what matches T='conv*'
 	@$(MAKE) --no-print-directory tests
 	@$(call run_tests,release,-R '$(call pattern,$(T))' $(CTEST_ARGS))
 
-check: ## layers, limits, style, headers, formatting, docs, a clang build
+check: build ## layers, limits, style, headers, formatting, docs, a clang build, static analysis
 	@scripts/check
 
 # sanitizers: what runs in seconds there; LeakSanitizer is part of asan

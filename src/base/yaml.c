@@ -11,6 +11,7 @@
 #include <yaml.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "base/text.h"
 
 #define TEXT_MAX   ((size_t)1 << 20)
@@ -110,6 +111,7 @@ static td_status append(builder *b, td_yaml *parent, member m)
 {
     if (parent->kind == TD_YAML_MAP && parent->n >= MEMBER_MAX)
         return too_much(b, m.line, "too many members in one map", MEMBER_MAX);
+    TD_CHECK(m.node);
     TD_TRY(grow(b, parent));
     parent->members[parent->n++] = m;
     parent->weight += m.node->weight;
@@ -252,6 +254,7 @@ static td_status open(builder *b, td_yaml_kind kind, const yaml_char_t *name,
 static td_status close_top(builder *b)
 {
     td_yaml *node = b->stack[--b->depth];
+    TD_CHECK(node);
     node->is_open = false;
     if (node->kind == TD_YAML_MAP)
         TD_TRY(merge(b, node));

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "image/image.h"
 
 /* --- figures ---------------------------------------------------------------------------------- */
@@ -347,6 +348,7 @@ static colour contrasting(td_rng *rng, colour other)
 
 static scene compose(td_rng *rng, const kind *k, int width, int height)
 {
+    TD_CHECK(k);
     scene s = { .blotch = 0 };
     double side = width < height ? width : height;
     s.unit = side * (k->is_texture ? between(rng, 0.13, 0.24) : between(rng, 0.55, 0.92) / 2);

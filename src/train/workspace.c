@@ -130,6 +130,13 @@ static const char *report_name(const td_train_opts *o)
     return o->no_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
 }
 
+/* does the report have the name that it has by default? */
+static bool is_report_default(const td_train_opts *o)
+{
+    const char *name = report_name(o);
+    return name && strcmp(name, TD_REPORT_NAME) == 0;
+}
+
 /* NULL: no report, or no memory */
 static char *report_path(const td_train_job *j)
 {
@@ -190,8 +197,7 @@ static const char *weights_of_run(const td_train_job *j)
 static const char *report_of_run(const td_train_job *j)
 {
     const char *path = j->files.path[TD_PATH_REPORT];
-    const bool is_named = path && strcmp(report_name(&j->o), TD_REPORT_NAME) != 0;
-    if (path && !is_named && td_path_is_file(path))
+    if (path && is_report_default(&j->o) && td_path_is_file(path))
         return path;
     return is_config_ours(j->files.path[TD_PATH_CONFIG]) ? j->files.path[TD_PATH_CONFIG] : NULL;
 }
@@ -238,8 +244,7 @@ static td_status check_report(const td_train_job *j)
 {
     struct stat s;
     const char *path = j->files.path[TD_PATH_REPORT];
-    if (!path || strcmp(report_name(&j->o), TD_REPORT_NAME) != 0 || lstat(path, &s) != 0 ||
-        S_ISREG(s.st_mode))
+    if (!path || !is_report_default(&j->o) || lstat(path, &s) != 0 || S_ISREG(s.st_mode))
         return TD_OK;
     return td_error(TD_EIO,
                     "'%s' is not a regular file: the report is not written through it; "
