@@ -1,5 +1,5 @@
 /*
- * small_cnn.c -- a small network through the C API: build it, train it, judge it
+ * small_cnn.c -- a small network through the C API: build it, train it, evaluate it
  *
  * The pictures are 16 x 16 noise with a brighter stripe, upright in class 0 and level in class 1.
  * Ends with 0 when at least nine of ten fresh pictures are told apart.
@@ -76,7 +76,7 @@ static int count_right(const float *logits, const int64_t *labels)
 static td_status train(td_program *p, float *images, int64_t *labels, double *accuracy)
 {
     float lr = 0.05f;
-    int right = 0, judged = 0;
+    int right = 0, evaluated = 0;
     td_status st = td_program_bind(p, "lr", &lr);
     for (int step = 0; step < STEPS && st == TD_OK; step++) {
         draw(images, labels);
@@ -89,10 +89,10 @@ static td_status train(td_program *p, float *images, int64_t *labels, double *ac
                    *(const float *)td_program_output(p, "loss", NULL));
         if (step >= STEPS - 10) {
             right += count_right(td_program_output(p, "logits", NULL), labels);
-            judged += BATCH;
+            evaluated += BATCH;
         }
     }
-    *accuracy = judged ? 100.0 * right / judged : 0;
+    *accuracy = evaluated ? 100.0 * right / evaluated : 0;
     return st;
 }
 

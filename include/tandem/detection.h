@@ -12,18 +12,18 @@
 extern "C" {
 #endif
 
-/** From a detector's raw outputs to boxes, and how they are judged. */
+/** From a detector's raw outputs to boxes, and how they are evaluated. */
 typedef struct {
     double min_score;             /* a score has to be above; -1: the detector's own */
     double nms_iou;               /* overlap that suppresses; -1: likewise */
     int max_per_class, max_boxes; /* of a picture; 0: likewise */
     bool box_areas;               /* small, medium, large by the box, not by the outline */
-    int sample_1_of_n;            /* judge every n-th picture only */
+    int sample_1_of_n;            /* evaluate every n-th picture only */
 } td_boxes_opts;
 
 TD_API const struct td_field *td_boxes_fields(void);
 
-/** Those of them that say which boxes are found, without how they are judged. */
+/** Those of them that say which boxes are found, without how they are evaluated. */
 TD_API const struct td_field *td_box_limits_fields(void);
 
 /** The twelve results of COCO's metric, in the order of its lines. */

@@ -43,7 +43,7 @@ typedef struct {
     const char *draw;        /* of a detector: pictures with boxes drawn on them go here; NULL */
     int64_t draw_limit;      /* of the first so many; 0: of all */
     double draw_min_score;   /* what was found with a score above; -1: 0.3 */
-    bool eval_training_data; /* judge the training split */
+    bool eval_training_data; /* evaluate the training split */
     const char *checkpoint_dir; /* td_evaluate_watch: the folder of a training */
     bool run_once;              /* its checkpoint as it is now, not every new one */
     int poll_seconds;           /* between two looks for another */
@@ -56,7 +56,7 @@ typedef struct {
     int prof;              /* batches; -1: all */
     const char *workspace; /* where a relative raport_file is, or evaluation.json; NULL: here */
     const char
-        *model_dir; /* the same, and the checkpoint there is judged where no other is named */
+        *model_dir; /* the same, and the checkpoint there is evaluated where no other is named */
     const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
     bool is_fresh; /* no weights are named: fresh ones, drawn from `seed`, for speeds */
     bool ema_too;  /* made by train --evaluate --use-ema: the averages after the weights, val_ema */
@@ -103,8 +103,8 @@ typedef struct {
 TD_API void td_evaluate_release(td_evaluate_result *r);
 
 /**
- * Judge weights on a data set whose classes are matched to the network's outputs: by label_map, in
- * order with labels_by_order, by the outputs' names, or ILSVRC's folders and 1000 outputs by id.
+ * Evaluate weights on a data set whose classes are matched to the network's outputs: by label_map,
+ * in order with labels_by_order, by the outputs' names, or ILSVRC's folders and 1000 outputs by id.
  *   TD_ESHAPE   the numbers of classes differ and nothing says which is which, or `classes` has
  *               another number of names than the network has outputs
  *   TD_EFORMAT  a class of the data that is none of the network's
@@ -112,9 +112,9 @@ TD_API void td_evaluate_release(td_evaluate_result *r);
 TD_API TD_CHECKED td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out);
 
 /**
- * Judge the checkpoint in opts->checkpoint_dir, and then every one that takes its place, until one
- * that has done all epochs its training planned; `each` sees every result.  TD_EREQUIRED: the last
- * is below `require`.  TD_ESTOPPED: a signal came.
+ * Evaluate the checkpoint in opts->checkpoint_dir, and then every one that takes its place, until
+ * one that has done all epochs its training planned; `each` sees every result.  TD_EREQUIRED: the
+ * last is below `require`.  TD_ESTOPPED: a signal came.
  */
 TD_API TD_CHECKED td_status td_evaluate_watch(const td_evaluate_opts *opts,
                                               td_status (*each)(void *ctx,

@@ -1,7 +1,7 @@
 /*
  * amp/amp_paint.h -- mixed precision's decision: paint a bare type graph, say where casts go
  *
- * This is the whole judgement of TensorFlow's auto_mixed_precision, apart from any rewriting.  It
+ * This is the whole analysis of TensorFlow's auto_mixed_precision, apart from any rewriting.  It
  * knows no graph of ours: the amp pass and the golden tests describe theirs in three arrays.
  *
  *   node      an op: class, eligible, and what special rules look at

@@ -155,7 +155,7 @@ static td_status compile(bench *b)
     if (is_training)
         TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
     else
-        TD_TRY(td_judging_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
+        TD_TRY(td_inference_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
     const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
                                     .model = &b->o.model,
                                     .amp = &b->o.amp,

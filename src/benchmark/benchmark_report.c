@@ -97,7 +97,7 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmar
 
 /* --- iterations ------------------------------------------------------------------------------- */
 
-static void add_pass(td_verdict *v, double images, double seconds, double wait_s)
+static void add_pass(td_eval_result *v, double images, double seconds, double wait_s)
 {
     v->counts.n += (int64_t)images;
     v->n_batches++;
@@ -110,7 +110,7 @@ static void add_pass(td_verdict *v, double images, double seconds, double wait_s
 /* images/s of a window or of all, the wait for data included */
 static double rate(const td_benchmark_report *r, int which)
 {
-    const td_verdict *v = &r->passes[which];
+    const td_eval_result *v = &r->passes[which];
     if (r->is_training)
         return td_step_sums_rate(&r->steps[which], r->o->raport_compat);
     return r->o->raport_compat ? v->total_rates / (double)v->n_batches
@@ -124,10 +124,10 @@ static td_status add_sums(td_benchmark_report *r, int which, int last)
                             r->report);
         return TD_OK;
     }
-    td_verdict *v = &r->passes[which];
+    td_eval_result *v = &r->passes[which];
     v->latency = r->compute_s + last - v->n_batches;
-    TD_TRY(td_verdict_quantiles(v));
-    td_verdict_report_times(v, "val", r->report);
+    TD_TRY(td_eval_result_quantiles(v));
+    td_eval_result_report_times(v, "val", r->report);
     return TD_OK;
 }
 
@@ -139,7 +139,7 @@ static td_status report_window(td_benchmark_report *r, int i)
     if (td_report_has_tf_names(r->report))
         td_report_add(r->report, "total_ips", rate(r, WINDOW));
     r->steps[WINDOW] = (td_step_sums){ 0 };
-    r->passes[WINDOW] = (td_verdict){ 0 };
+    r->passes[WINDOW] = (td_eval_result){ 0 };
     return td_report_end(r->report);
 }
 
@@ -208,9 +208,10 @@ static td_status add_figures(td_benchmark_report *r, const double *seconds)
     else if (td_report_has_tf_names(r->report) && r->detector == TD_DETECTOR_SSD320)
         add_ssd320_inference(r, sorted, n);
     else if (td_report_has_tf_names(r->report))
-        st = td_tf_times_report(
-            &(td_verdict){ .counts = r->passes[ALL].counts, .n_batches = n, .latency = seconds }, 0,
-            r->report);
+        st = td_tf_times_report(&(td_eval_result){ .counts = r->passes[ALL].counts,
+                                                   .n_batches = n,
+                                                   .latency = seconds },
+                                0, r->report);
     td_free(sorted);
     return st;
 }

@@ -22,12 +22,12 @@ typedef struct {
     td_report *report; /* NULL: none is asked for */
     char *path;        /* of the file, or NULL */
     bool is_training;
-    int detector;          /* td_model_detector */
-    double batch;          /* images an iteration, of all ranks */
-    double lr, scale;      /* of the step that is measured */
-    td_step_sums steps[2]; /* since the last record, and of all: of training */
-    td_verdict passes[2];  /* likewise: of inference */
-    double *compute_s;     /* [iters] seconds without the wait for data */
+    int detector;             /* td_model_detector */
+    double batch;             /* images an iteration, of all ranks */
+    double lr, scale;         /* of the step that is measured */
+    td_step_sums steps[2];    /* since the last record, and of all: of training */
+    td_eval_result passes[2]; /* likewise: of inference */
+    double *compute_s;        /* [iters] seconds without the wait for data */
 } td_benchmark_report;
 
 typedef struct {

@@ -4,8 +4,8 @@
  * What `tandem train` would hold is added up from plans; nothing of that size is run:
  *
  *     step         parameters, velocities, activations, scratch: the plan of the training step
- *     validation   the plan of the network that judges, at the same batch, beside it
- *     input        both loaders' rings, prefetch + 1 batches each, and the judge's own batch
+ *     validation   the plan of the network that evaluates, at the same batch, beside it
+ *     input        both loaders' rings, prefetch + 1 batches each, and the evaluator's own batch
  *     checkpoint   copies of all parameters while a checkpoint is written
  *     runtime      the process itself, libraries and kernels: measured, at a batch of 1
  *
@@ -71,12 +71,12 @@ static td_status compile_step(search *s, int batch, td_program **out)
     return st;
 }
 
-static td_status compile_judge(search *s, int batch, td_program **out)
+static td_status compile_evaluator(search *s, int batch, td_program **out)
 {
     td_graph *g;
     const td_compile_opts c = { .amp = &s->amp, .skip = s->o->skip_passes };
     *out = NULL;
-    TD_TRY(td_judging_graph(&s->model, batch, 0, true, &g));
+    TD_TRY(td_inference_graph(&s->model, batch, 0, true, &g));
     td_status st = td_compile(g, s->dev, &c, out);
     td_graph_free(g);
     return st;
@@ -102,7 +102,7 @@ static td_status plan(search *s, int batch, parts *out)
     out->bytes[STEP] = m.param_bytes + m.activation_bytes;
     out->bytes[CHECKPOINT] = saved_bytes(p);
     td_program_free(p);
-    TD_TRY_MSG(compile_judge(s, batch, &p), "batch %d", batch);
+    TD_TRY_MSG(compile_evaluator(s, batch, &p), "batch %d", batch);
     m = td_program_memory(p);
     td_program_free(p);
     out->bytes[VALIDATION] = m.param_bytes + m.activation_bytes;

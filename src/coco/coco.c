@@ -2,7 +2,7 @@
  * coco.c -- reading the three sections; see coco.h
  *
  * An entry of a section is read in one go: members that are wanted are kept as tokens in a small
- * record, and when the entry ends the record is judged.  So members may come in any order, too.
+ * record, and when the entry ends the record is checked.  So members may come in any order, too.
  */
 #include "coco/coco.h"
 

@@ -158,7 +158,7 @@ out:
 /* --- annotations ------------------------------------------------------------------------------ */
 
 /* the box by itself and in its picture; listed where it cannot stand */
-static td_status judge_box(td_coco_reading *r, const td_coco_raw *x, const td_coco_subject *about,
+static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_coco_subject *about,
                            bool *is_good)
 {
     const td_coco_annotation *a = &x->a;
@@ -181,7 +181,7 @@ typedef struct {
     key *images, *ids;
 } keys_of;
 
-static td_status judge(td_coco_reading *r, const keys_of *k, size_t i, bool *is_good)
+static td_status check(td_coco_reading *r, const keys_of *k, size_t i, bool *is_good)
 {
     td_coco *c = r->out;
     td_coco_raw *x = &r->raw[i];
@@ -199,7 +199,7 @@ static td_status judge(td_coco_reading *r, const keys_of *k, size_t i, bool *is_
         return td_coco_list(r, &about, "its category %" PRId64 " is not among the categories",
                             x->category_id);
     x->a.category = (int32_t)(category - c->categories);
-    return judge_box(r, x, &about, is_good);
+    return check_box(r, x, &about, is_good);
 }
 
 /* by picture, in the order of the file within one */
@@ -220,7 +220,7 @@ static td_status sort_annotations(td_coco_reading *r, size_t n)
     return TD_OK;
 }
 
-static td_status judge_annotations(td_coco_reading *r, keys_of *k)
+static td_status check_annotations(td_coco_reading *r, keys_of *k)
 {
     size_t n = 0;
     bool is_good;
@@ -232,7 +232,7 @@ static td_status judge_annotations(td_coco_reading *r, keys_of *k)
         k->ids[i] = (key){ r->raw[i].a.id, (int32_t)i };
     qsort(k->ids, r->n_raw, sizeof *k->ids, by_id);
     for (size_t i = 0; i < r->n_raw; i++) {
-        TD_TRY(judge(r, k, i, &is_good));
+        TD_TRY(check(r, k, i, &is_good));
         if (is_good)
             r->raw[n++] = r->raw[i];
     }
@@ -245,7 +245,7 @@ td_status td_coco_resolve(td_coco_reading *r)
     td_status st;
     TD_TRY(drop_double_images(r));
     TD_TRY(order_categories(r));
-    st = judge_annotations(r, &k);
+    st = check_annotations(r, &k);
     td_free(k.images);
     td_free(k.ids);
     if (st == TD_OK && r->out->n_listed > 0)

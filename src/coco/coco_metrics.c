@@ -67,11 +67,11 @@ typedef struct {
 typedef struct {
     int rank; /* among its picture's and class's */
     uint16_t matched[AREAS], ignored[AREAS];
-} verdict;
+} match;
 
 typedef struct {
     double score;
-    size_t at; /* in verdicts */
+    size_t at; /* in matches */
 } ranked;
 
 /* Precision at the recalls and the last recall of one class, area range and cap. */
@@ -88,11 +88,11 @@ typedef struct {
     place *truth_order, *detection_order;
     size_t n_truths, n_detections;
 
-    /* one class: a verdict for each detection within the cap */
-    verdict *verdicts;
+    /* one class: a match for each detection within the cap */
+    match *matches;
     ranked *by_score;
-    double *recall, *precision; /* [n_verdicts], as detections come in */
-    size_t n_verdicts;
+    double *recall, *precision; /* [n_matches], as detections come in */
+    size_t n_matches;
     int64_t n_wanted[AREAS]; /* truths that are to be found */
 
     /* one class in one picture; the truths of it are numbered from 0 */
@@ -253,7 +253,7 @@ static ptrdiff_t best_match(const work *w, int area, int t, const place *truths,
     return found;
 }
 
-static void match_area(work *w, int area, const place *truths, size_t n_truths, verdict *v)
+static void match_area(work *w, int area, const place *truths, size_t n_truths, match *v)
 {
     for (int t = 0; t < THRESHOLDS; t++) {
         ptrdiff_t i = best_match(w, area, t, truths, n_truths);
@@ -280,7 +280,7 @@ static bool overlap_all(work *w, const double box[4], const place *truths, size_
 }
 
 static void match_detection(work *w, const double box[4], const place *truths, size_t n_truths,
-                            verdict *v)
+                            match *v)
 {
     if (overlap_all(w, box, truths, n_truths)) {
         for (int area = 0; area < AREAS; area++)
@@ -305,11 +305,11 @@ static td_status match_picture(work *w, const place *truths, size_t n_truths,
     for (int area = 0; area < AREAS && n_truths; area++)
         order_truths(w, area, truths, n_truths);
     for (size_t d = 0; d < n_detections; d++) {
-        verdict *v = &w->verdicts[w->n_verdicts];
-        *v = (verdict){ .rank = (int)d };
+        match *v = &w->matches[w->n_matches];
+        *v = (match){ .rank = (int)d };
         match_detection(w, w->detections[detections[d].at].box, truths, n_truths, v);
-        w->by_score[w->n_verdicts] = (ranked){ detections[d].score, w->n_verdicts };
-        w->n_verdicts++;
+        w->by_score[w->n_matches] = (ranked){ detections[d].score, w->n_matches };
+        w->n_matches++;
     }
     return TD_OK;
 }
@@ -327,7 +327,7 @@ static size_t same_image(const place *p, size_t n, int64_t image)
 static td_status match_class(work *w, const place *truths, size_t n_truths, const place *detections,
                              size_t n_detections)
 {
-    w->n_verdicts = 0;
+    w->n_matches = 0;
     memset(w->n_wanted, 0, sizeof w->n_wanted);
     while (n_truths || n_detections) {
         int64_t image = !n_truths                           ? detections->image
@@ -342,7 +342,7 @@ static td_status match_class(work *w, const place *truths, size_t n_truths, cons
         detections += d;
         n_detections -= d;
     }
-    qsort(w->by_score, w->n_verdicts, sizeof *w->by_score, by_rank);
+    qsort(w->by_score, w->n_matches, sizeof *w->by_score, by_rank);
     return TD_OK;
 }
 
@@ -351,8 +351,8 @@ static size_t run_counts(work *w, int area, int cap, int t)
 {
     size_t n = 0;
     double right = 0, wrong = 0, wanted = (double)w->n_wanted[area];
-    for (size_t i = 0; i < w->n_verdicts; i++) {
-        const verdict *v = &w->verdicts[w->by_score[i].at];
+    for (size_t i = 0; i < w->n_matches; i++) {
+        const match *v = &w->matches[w->by_score[i].at];
         if (v->rank >= cap)
             continue;
         bool is_matched = v->matched[area] >> t & 1, counts = !(v->ignored[area] >> t & 1);
@@ -449,21 +449,21 @@ static td_status make_room(work *w)
         n = i && w->detection_order[i].category == w->detection_order[i - 1].category ? n + 1 : 1;
         most = n > most ? n : most;
     }
-    w->verdicts = td_alloc(most, sizeof *w->verdicts);
-    w->by_score = w->verdicts ? td_alloc(most, sizeof *w->by_score) : NULL;
+    w->matches = td_alloc(most, sizeof *w->matches);
+    w->by_score = w->matches ? td_alloc(most, sizeof *w->by_score) : NULL;
     w->recall = w->by_score ? td_alloc(most, sizeof *w->recall) : NULL;
     w->precision = w->recall ? td_alloc(most, sizeof *w->precision) : NULL;
     return w->precision ? TD_OK : TD_ENOMEM;
 }
 
-static td_status judge_class(work *w, td_coco_class *c, double value[TD_COCO_VALUES])
+static td_status evaluate_class(work *w, td_coco_class *c, double value[TD_COCO_VALUES])
 {
     const place *t = w->truth_order, *d = w->detection_order;
     size_t first_t = first_of(t, w->n_truths, c->category);
     size_t first_d = first_of(d, w->n_detections, c->category);
     size_t end_t = end_of(t, w->n_truths, first_t, c->category);
     size_t end_d = end_of(d, w->n_detections, first_d, c->category);
-    w->n_verdicts = 0;
+    w->n_matches = 0;
     memset(w->n_wanted, 0, sizeof w->n_wanted);
     if (end_t > first_t) /* without truths nothing is wanted, whatever was found */
         TD_TRY(match_class(w, t + first_t, end_t - first_t, d + first_d, end_d - first_d));
@@ -477,7 +477,7 @@ static td_status judge_class(work *w, td_coco_class *c, double value[TD_COCO_VAL
     return TD_OK;
 }
 
-static td_status judge_all(work *w, const td_coco_metrics_opts *opts, td_coco_metrics *out)
+static td_status evaluate_all(work *w, const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
     double sum[TD_COCO_VALUES] = { 0 };
     int64_t n[TD_COCO_VALUES] = { 0 };
@@ -487,7 +487,7 @@ static td_status judge_all(work *w, const td_coco_metrics_opts *opts, td_coco_me
     TD_TRY(make_room(w));
     for (size_t k = 0; k < out->n_classes; k++) {
         double value[TD_COCO_VALUES];
-        TD_TRY(judge_class(w, &out->classes[k], value));
+        TD_TRY(evaluate_class(w, &out->classes[k], value));
         for (int i = 0; i < TD_COCO_VALUES; i++) {
             sum[i] += value[i] < 0 ? 0 : value[i];
             n[i] += value[i] >= 0;
@@ -520,14 +520,14 @@ td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
                .box_areas = opts->box_areas };
     *out = (td_coco_metrics){ 0 };
     fill_grids(&w);
-    td_status st = judge_all(&w, opts, out);
+    td_status st = evaluate_all(&w, opts, out);
     td_free(w.taken);
     td_free(w.walk);
     td_free(w.iou);
     td_free(w.precision);
     td_free(w.recall);
     td_free(w.by_score);
-    td_free(w.verdicts);
+    td_free(w.matches);
     td_free(w.detection_order);
     td_free(w.truth_order);
     if (st != TD_OK) {

@@ -1,5 +1,5 @@
 /*
- * coco/coco_parts.h -- between coco.c, which reads, and coco_check.c, which judges
+ * coco/coco_parts.h -- between coco.c, which reads, and coco_check.c, which checks
  *
  * Reading keeps what is well-formed by itself.  What an annotation refers to may come later in the
  * file, so references are resolved when all is read.

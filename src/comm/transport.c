@@ -86,7 +86,7 @@ static void fail(td_mesh *m, const char *who, const char *what)
         m->culprit = -1;
 }
 
-static td_status verdict(const td_mesh *m)
+static td_status outcome(const td_mesh *m)
 {
     return m->st == TD_OK ? TD_OK : td_error_set(m->st, m->message);
 }
@@ -271,7 +271,7 @@ static void look_behind(td_mesh *m, peer *p)
         lose(m, p);
 }
 
-static void judge(td_mesh *m, int64_t now)
+static void evaluate(td_mesh *m, int64_t now)
 {
     for (int r = 0; r < m->size; r++) {
         peer *p = &m->peers[r];
@@ -320,7 +320,7 @@ static void serve(td_mesh *m, int n)
         (void)!read(m->wake_fd, &count, sizeof count);
 }
 
-/* time passed in which this process did not run: nobody can be judged by it */
+/* time passed in which this process did not run: nobody can be blamed for it */
 static void forgive(td_mesh *m, int64_t now)
 {
     if (now - m->pumped_ns < OWN_STOP_S * SECOND)
@@ -343,14 +343,14 @@ static void turn(td_mesh *m, int ms)
     const int64_t now = td_now_ns();
     forgive(m, now);
     m->pumped_ns = now;
-    judge(m, now);
+    evaluate(m, now);
 }
 
 td_status td_mesh_pump(td_mesh *m, int ms)
 {
     if (m->st == TD_OK)
         turn(m, ms);
-    return verdict(m);
+    return outcome(m);
 }
 
 void td_mesh_wake(td_mesh *m)
@@ -403,7 +403,7 @@ td_status td_mesh_exchange(td_mesh *m, const td_piece *with)
             begin_piece(m, &m->peers[r], &with[r]);
     while (m->st == TD_OK && is_busy(m))
         turn(m, BEAT_MS);
-    return verdict(m);
+    return outcome(m);
 }
 
 /* --- beginning and end ------------------------------------------------------------------------ */

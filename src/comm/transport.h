@@ -11,7 +11,7 @@
  *     BYE    the sender ends, all is well  ABORT  the sender ends; the body says why
  *
  * A rank is lost when its connection ends without BYE, when it says ABORT, or when nothing comes
- * from it for `stall_s`.  A process that was itself stopped judges nobody: it begins to count anew.
+ * from it for `stall_s`.  A process that was itself stopped blames nobody: it begins to count anew.
  * A mesh belongs to one thread at a time; td_mesh_wake may be called from any.
  */
 #ifndef TD_COMM_TRANSPORT_H
@@ -57,7 +57,7 @@ const char *td_mesh_name(const td_mesh *m, int rank);
  */
 TD_CHECKED td_status td_mesh_exchange(td_mesh *m, const td_piece *with);
 
-/** Send, hear and judge for up to `ms` milliseconds; earlier when td_mesh_wake is called. */
+/** Send, receive and check for up to `ms` milliseconds; earlier when td_mesh_wake is called. */
 TD_CHECKED td_status td_mesh_pump(td_mesh *m, int ms);
 void td_mesh_wake(td_mesh *m);
 

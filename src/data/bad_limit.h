@@ -2,8 +2,8 @@
  * data/bad_limit.h -- --max-bad where ranks share a data set: is it too many on all of them?
  *
  * A loader counts what it met itself; in evaluation it fails where that alone is too much, in
- * training it leaves the question to all ranks.  What the ranks met together is judged here, each
- * picture once, although ranks may meet the same one in different epochs.  Every rank fails or
+ * training it leaves the question to all ranks.  What the ranks met together is counted here,
+ * each picture once, although ranks may meet the same one in different epochs.  Every rank fails or
  * none, with the same message.
  */
 #ifndef TD_DATA_BAD_LIMIT_H

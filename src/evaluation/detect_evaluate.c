@@ -82,31 +82,31 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_detect_judge_opts judge_opts(evaluation *e)
+static td_detector_evaluator_opts evaluator_opts(evaluation *e)
 {
-    return (td_detect_judge_opts){ .batch = e->o.batch_size,
-                                   .max_batches = e->o.prof > 0 ? e->o.prof : -1,
-                                   .boxes = &e->o.boxes,
-                                   .amp = &e->o.amp,
-                                   .comm = e->comm,
-                                   .skip_passes = e->o.skip_passes,
-                                   .dump_after = e->o.dump_after,
-                                   .print_freq = e->o.print_freq,
-                                   .report = e->report,
-                                   .each = e->marked ? td_evaluation_draw : NULL,
-                                   .ctx = e,
-                                   .progress = td_evaluation_progress(e) };
+    return (td_detector_evaluator_opts){ .batch = e->o.batch_size,
+                                         .max_batches = e->o.prof > 0 ? e->o.prof : -1,
+                                         .boxes = &e->o.boxes,
+                                         .amp = &e->o.amp,
+                                         .comm = e->comm,
+                                         .skip_passes = e->o.skip_passes,
+                                         .dump_after = e->o.dump_after,
+                                         .print_freq = e->o.print_freq,
+                                         .report = e->report,
+                                         .each = e->marked ? td_evaluation_draw : NULL,
+                                         .ctx = e,
+                                         .progress = td_evaluation_progress(e) };
 }
 
-static td_status open_judge(evaluation *e)
+static td_status open_evaluator(evaluation *e)
 {
-    const td_detect_judge_opts jo = judge_opts(e);
+    const td_detector_evaluator_opts jo = evaluator_opts(e);
     TD_TRY(td_evaluation_open_device(e));
-    TD_TRY(td_detect_judge_new(&e->o.model, e->dev, &jo, &e->detect_judge));
+    TD_TRY(td_detector_evaluator_new(&e->o.model, e->dev, &jo, &e->detector_evaluator));
     TD_TRY(td_evaluation_load(e, e->o.use_ema || e->o.ema_too,
-                              td_detect_judge_program(e->detect_judge)));
+                              td_detector_evaluator_program(e->detector_evaluator)));
     TD_TRY(td_evaluation_check_outputs(e));
-    return td_evaluation_open_report(e, td_detect_judge_program(e->detect_judge));
+    return td_evaluation_open_report(e, td_detector_evaluator_program(e->detector_evaluator));
 }
 
 /* --- results ---------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static td_status write_detections(const evaluation *e)
     td_status st = TD_OK;
     td_detections_file *f = NULL;
     size_t n;
-    const td_coco_detection *found = td_detect_judge_found(e->detect_judge, &n);
+    const td_coco_detection *found = td_detector_evaluator_found(e->detector_evaluator, &n);
     if (!e->o.detections || td_comm_rank(e->comm) > 0)
         return TD_OK;
     TD_OUT(td_detections_create(e->o.detections, &f));
@@ -160,18 +160,18 @@ static td_status note_classes(const evaluation *e, td_evaluate_result *r)
 {
     if (!e->o.per_class)
         return TD_OK;
-    TD_TRY(keep_classes(td_detect_judge_metrics(e->detect_judge), r));
+    TD_TRY(keep_classes(td_detector_evaluator_metrics(e->detector_evaluator), r));
     for (int i = 0; i < r->n_class_boxes; i++)
         name_class(e, &r->class_boxes[i]);
     return TD_OK;
 }
 
-static td_status note(const evaluation *e, const td_verdict *v, td_evaluate_result *r)
+static td_status note(const evaluation *e, const td_eval_result *v, td_evaluate_result *r)
 {
     size_t n_found;
-    td_detect_judge_found(e->detect_judge, &n_found);
+    td_detector_evaluator_found(e->detector_evaluator, &n_found);
     r->detects = true;
-    r->n = v->n_judged;
+    r->n = v->n_evaluated;
     r->n_found = (int64_t)n_found;
     memcpy(r->boxes, v->boxes, sizeof r->boxes);
     r->images_per_s = v->seconds > 0 ? (double)v->counts.n / v->seconds : 0;
@@ -180,29 +180,29 @@ static td_status note(const evaluation *e, const td_verdict *v, td_evaluate_resu
     return note_classes(e, r);
 }
 
-/* the averages, where they are wanted too, come first: the judge keeps what the weights find */
-static td_status judge_averages(evaluation *e, td_verdict *ema)
+/* the averages, where they are wanted too, come first: the evaluator keeps what the weights find */
+static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
 {
-    td_detect_judge_opts jo = judge_opts(e);
+    td_detector_evaluator_opts jo = evaluator_opts(e);
     jo.prefix = "val_ema";
     jo.each = NULL;
     jo.progress.what = "averages, batch";
-    TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, ema));
-    TD_TRY(td_evaluation_load(e, false, td_detect_judge_program(e->detect_judge)));
+    TD_TRY(td_detector_evaluator_run(e->detector_evaluator, e->ds, e->ld, &jo, ema));
+    TD_TRY(td_evaluation_load(e, false, td_detector_evaluator_program(e->detector_evaluator)));
     return td_loader_start_epoch(e->ld, 0);
 }
 
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
 {
-    td_verdict v, ema;
+    td_eval_result v, ema;
     TD_TRY(check(e));
     TD_TRY(open_data(e));
     TD_TRY(td_evaluation_open_drawn(e));
-    TD_TRY(open_judge(e));
-    const td_detect_judge_opts jo = judge_opts(e);
+    TD_TRY(open_evaluator(e));
+    const td_detector_evaluator_opts jo = evaluator_opts(e);
     if (e->o.ema_too)
-        TD_TRY(judge_averages(e, &ema));
-    TD_TRY(td_detect_judge_run(e->detect_judge, e->ds, e->ld, &jo, &v));
+        TD_TRY(evaluator_averages(e, &ema));
+    TD_TRY(td_detector_evaluator_run(e->detector_evaluator, e->ds, e->ld, &jo, &v));
     if (v.was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
     TD_TRY(td_evaluation_sum_bad(e, out));
@@ -218,7 +218,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
 
 /* --- two files -------------------------------------------------------------------------------- */
 
-static td_status note_files(const td_evaluate_opts *o, const td_boxes_verdict *v,
+static td_status note_files(const td_evaluate_opts *o, const td_boxes_eval *v,
                             td_evaluate_result *r)
 {
     const td_coco_metrics *m = &v->metrics;
@@ -263,10 +263,10 @@ static td_status check_files(const td_evaluate_opts *o)
 
 td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out)
 {
-    td_boxes_verdict v;
+    td_boxes_eval v;
     TD_TRY(check_files(o));
     TD_TRY(td_boxes_compare(o->input.annotations, o->detections, o->boxes.box_areas, &v));
     td_status st = note_files(o, &v, out);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
     return st == TD_OK && o->require ? td_boxes_require(o->require, out->boxes) : st;
 }

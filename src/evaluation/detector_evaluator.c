@@ -18,12 +18,12 @@
 #include "inference/inputs.h"
 #include "optim/training_graph.h"
 
-struct td_detect_judge {
+struct td_detector_evaluator {
     td_finder *finder;
     double *latency; /* grown */
     size_t cap_latency;
-    td_verdict window; /* since the last record */
-    double log_s;      /* that it took to write */
+    td_eval_result window; /* since the last record */
+    double log_s;          /* that it took to write */
 
     td_shares found; /* td_coco_detection, of each picture that counts */
     td_coco_truth *truths;
@@ -31,35 +31,36 @@ struct td_detect_judge {
     td_coco_metrics metrics;
 };
 
-/* --- the judge -------------------------------------------------------------------------------- */
+/* --- the evaluator ---------------------------------------------------------------------------- */
 
-td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
-                              const td_detect_judge_opts *opts, td_detect_judge **out)
+td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
+                                    const td_detector_evaluator_opts *opts,
+                                    td_detector_evaluator **out)
 {
     const td_finder_opts fo = { .batch = opts->batch,
                                 .amp = opts->amp,
                                 .skip_passes = opts->skip_passes,
                                 .dump_after = opts->dump_after };
     *out = NULL;
-    td_detect_judge *j = TD_NEW(td_detect_judge);
+    td_detector_evaluator *j = TD_NEW(td_detector_evaluator);
     if (!j)
         return TD_ENOMEM;
     td_status st = td_finder_new(model, dev, &fo, &j->finder);
     if (st == TD_OK)
         *out = j;
     else
-        td_detect_judge_free(j);
+        td_detector_evaluator_free(j);
     return st;
 }
 
-static void forget_run(td_detect_judge *j)
+static void forget_run(td_detector_evaluator *j)
 {
     td_coco_metrics_release(&j->metrics);
     td_shares_clear(&j->found);
     j->n_truths = 0;
 }
 
-void td_detect_judge_free(td_detect_judge *j)
+void td_detector_evaluator_free(td_detector_evaluator *j)
 {
     if (!j)
         return;
@@ -71,17 +72,17 @@ void td_detect_judge_free(td_detect_judge *j)
     td_free(j);
 }
 
-td_program *td_detect_judge_program(td_detect_judge *j)
+td_program *td_detector_evaluator_program(td_detector_evaluator *j)
 {
     return td_finder_program(j->finder);
 }
 
-const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j)
+const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j)
 {
     return &j->metrics;
 }
 
-const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n)
+const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *j, size_t *n)
 {
     *n = j->found.n_bytes / sizeof(td_coco_detection);
     return (const td_coco_detection *)(const void *)j->found.bytes;
@@ -90,7 +91,7 @@ const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
 /* boxes of a picture in its own pixels; classes that the data set does not have are dropped */
-static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sample,
+static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int64_t sample,
                             const td_detection *found, int n)
 {
     const td_annotated a = td_dataset_annotated(ds, sample);
@@ -114,7 +115,7 @@ static td_status keep_found(td_detect_judge *j, const td_dataset *ds, int64_t sa
     return TD_OK;
 }
 
-static td_status keep_truths(td_detect_judge *j, const td_dataset *ds, int64_t sample)
+static td_status keep_truths(td_detector_evaluator *j, const td_dataset *ds, int64_t sample)
 {
     int n;
     const td_annotated a = td_dataset_annotated(ds, sample);
@@ -130,13 +131,13 @@ static td_status keep_truths(td_detect_judge *j, const td_dataset *ds, int64_t s
     return TD_OK;
 }
 
-static bool is_left_out(const td_detect_judge_opts *o, int64_t sample)
+static bool is_left_out(const td_detector_evaluator_opts *o, int64_t sample)
 {
     return o->boxes->sample_1_of_n > 1 && sample % o->boxes->sample_1_of_n != 0;
 }
 
-static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
-                           const td_detect_judge_opts *o, int64_t *n_judged)
+static td_status note_rows(td_detector_evaluator *j, const td_dataset *ds, const td_batch *b,
+                           const td_detector_evaluator_opts *o, int64_t *n_evaluated)
 {
     const td_detection *found;
     int n;
@@ -145,13 +146,13 @@ static td_status note_rows(td_detect_judge *j, const td_dataset *ds, const td_ba
             continue;
         found = td_finder_found(j->finder, i, &n);
         TD_TRY(keep_found(j, ds, b->samples[i], found, n));
-        ++*n_judged;
+        ++*n_evaluated;
     }
     return TD_OK;
 }
 
-static td_status show_rows(td_detect_judge *j, const td_batch *b, const td_detect_judge_opts *o,
-                           int64_t *spent_ns)
+static td_status show_rows(td_detector_evaluator *j, const td_batch *b,
+                           const td_detector_evaluator_opts *o, int64_t *spent_ns)
 {
     const int64_t t0 = td_now_ns();
     int n;
@@ -164,7 +165,7 @@ static td_status show_rows(td_detect_judge *j, const td_batch *b, const td_detec
     return TD_OK;
 }
 
-static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
 {
     v->n_batches++;
     v->counts.n += n;
@@ -174,13 +175,13 @@ static void add_times(td_verdict *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
-static td_status judge_batch(td_detect_judge *j, const td_dataset *ds, const td_batch *b,
-                             const td_detect_judge_opts *o, td_verdict *v)
+static td_status evaluate_batch(td_detector_evaluator *j, const td_dataset *ds, const td_batch *b,
+                                const td_detector_evaluator_opts *o, td_eval_result *v)
 {
     const int64_t t0 = td_now_ns();
     const td_nms_opts nms = td_boxes_nms(o->boxes, td_finder_anchors(j->finder)->kind);
     TD_TRY(td_finder_run(j->finder, b->images, b->n, &nms));
-    TD_TRY(note_rows(j, ds, b, o, &v->n_judged));
+    TD_TRY(note_rows(j, ds, b, o, &v->n_evaluated));
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
     const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
@@ -192,8 +193,8 @@ static td_status judge_batch(td_detect_judge *j, const td_dataset *ds, const td_
 }
 
 /* what there was since the last record */
-static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *o,
-                                const td_verdict *v)
+static td_status report_batches(td_detector_evaluator *j, const td_detector_evaluator_opts *o,
+                                const td_eval_result *v)
 {
     if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
         return TD_OK;
@@ -203,35 +204,35 @@ static td_status report_batches(td_detect_judge *j, const td_detect_judge_opts *
     j->window.detects = true;
     for (int i = 0; i < TD_BOX_METRICS; i++)
         j->window.boxes[i] = (double)NAN; /* of part of a data set there are none */
-    TD_TRY(td_verdict_quantiles(&j->window));
+    TD_TRY(td_eval_result_quantiles(&j->window));
     td_report_begin(o->report, 3, step);
-    td_verdict_report(&j->window, o->prefix, 0, o->report);
+    td_eval_result_report(&j->window, o->prefix, 0, o->report);
     td_status st = td_report_end(o->report);
-    j->window = (td_verdict){ 0 };
+    j->window = (td_eval_result){ 0 };
     j->log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
 /* every picture once, whatever rank had it; stopped if one was */
-static td_status share_counts(td_comm *comm, const td_loader *ld, td_verdict *v)
+static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result *v)
 {
-    int64_t counts[3] = { v->counts.n, v->n_judged, v->was_stopped };
+    int64_t counts[3] = { v->counts.n, v->n_evaluated, v->was_stopped };
     TD_TRY(td_bad_limit_check(comm, ld));
     TD_TRY(td_comm_sum_i64(comm, counts, 3));
     v->counts.n = counts[0];
-    v->n_judged = counts[1];
+    v->n_evaluated = counts[1];
     v->was_stopped = counts[2] > 0;
     return TD_OK;
 }
 
 /* by rank 0, for all */
-static td_status measure(td_detect_judge *j, const td_dataset *ds, const td_detect_judge_opts *o,
-                         td_verdict *v)
+static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
+                         const td_detector_evaluator_opts *o, td_eval_result *v)
 {
     const td_coco_metrics_opts co = { .box_areas = o->boxes->box_areas };
     size_t n;
     TD_TRY(td_shares_gather(&j->found, o->comm));
-    const td_coco_detection *found = td_detect_judge_found(j, &n);
+    const td_coco_detection *found = td_detector_evaluator_found(j, &n);
     if (td_comm_rank(o->comm) == 0) {
         for (size_t i = 0; i < j->found.n; i++)
             TD_TRY(keep_truths(j, ds, j->found.pictures[i].sample));
@@ -241,13 +242,14 @@ static td_status measure(td_detect_judge *j, const td_dataset *ds, const td_dete
     return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);
 }
 
-static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
-                     const td_detect_judge_opts *opts, td_progress *progress, td_verdict *out)
+static td_status run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+                     const td_detector_evaluator_opts *opts, td_progress *progress,
+                     td_eval_result *out)
 {
     const td_batch *b;
     const int64_t t0 = td_now_ns();
     int64_t shown_ns = 0;
-    *out = j->window = (td_verdict){ .detects = true };
+    *out = j->window = (td_eval_result){ .detects = true };
     forget_run(j);
     j->log_s = 0;
     while (!out->was_stopped && (opts->max_batches < 0 || out->n_batches < opts->max_batches)) {
@@ -257,7 +259,7 @@ static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
         TD_TRY(st);
         if (b->n == 0)
             continue;
-        TD_TRY(judge_batch(j, ds, b, opts, out));
+        TD_TRY(evaluate_batch(j, ds, b, opts, out));
         TD_TRY(show_rows(j, b, opts, &shown_ns));
         td_progress_step(progress, out->n_batches, out->counts.n);
         TD_TRY(report_batches(j, opts, out));
@@ -268,11 +270,11 @@ static td_status run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
     TD_TRY(measure(j, ds, opts, out));
     out->seconds = (double)(td_now_ns() - t0 - shown_ns) * 1e-9;
     out->latency = j->latency;
-    return td_verdict_quantiles(out);
+    return td_eval_result_quantiles(out);
 }
 
-td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
-                              const td_detect_judge_opts *opts, td_verdict *out)
+td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+                                    const td_detector_evaluator_opts *opts, td_eval_result *out)
 {
     td_progress progress = opts->progress;
     td_progress_begin(&progress, ld, opts->max_batches);

@@ -11,7 +11,7 @@
 #include "evaluation/evaluator.h"
 #include "inference/detector.h"
 
-typedef struct td_detect_judge td_detect_judge;
+typedef struct td_detector_evaluator td_detector_evaluator;
 
 typedef struct {
     int batch;
@@ -28,31 +28,33 @@ typedef struct {
                       int n); /* of every picture, what was found; its time counts nowhere */
     void *ctx;
     td_progress progress; /* who says how far it is; not begun */
-} td_detect_judge_opts;
+} td_detector_evaluator_opts;
 
-/** Compile the judging program.  `model`'s classes and image size must be settled. */
-td_status td_detect_judge_new(const td_model_opts *model, td_device *dev,
-                              const td_detect_judge_opts *opts, td_detect_judge **out) TD_CHECKED;
-void td_detect_judge_free(td_detect_judge *j);
+/** Compile the evaluation program.  `model`'s classes and image size must be settled. */
+td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
+                                    const td_detector_evaluator_opts *opts,
+                                    td_detector_evaluator **out) TD_CHECKED;
+void td_detector_evaluator_free(td_detector_evaluator *j);
 
 /** The program, to be given weights. */
-td_program *td_detect_judge_program(td_detect_judge *j);
+td_program *td_detector_evaluator_program(td_detector_evaluator *j);
 
 /**
- * Judge everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
+ * Evaluate everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
  * pictures that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
- * what all have found and judges it, as one rank would; counts and metrics are then everybody's.
+ * what all have found and evaluates it, as one rank would; counts and metrics are then everybody's.
  *   TD_EFORMAT   more bad pictures than may be, on all ranks together
  *   TD_ENUMERIC  the network gives boxes that are no finite numbers
  */
-td_status td_detect_judge_run(td_detect_judge *j, const td_dataset *ds, td_loader *ld,
-                              const td_detect_judge_opts *opts, td_verdict *out) TD_CHECKED;
+td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+                                    const td_detector_evaluator_opts *opts,
+                                    td_eval_result *out) TD_CHECKED;
 
 /**
  * Of the last run: metrics with those of each class, and what was found; lent until the next.  On
  * ranks but 0 empty.
  */
-const td_coco_metrics *td_detect_judge_metrics(const td_detect_judge *j);
-const td_coco_detection *td_detect_judge_found(const td_detect_judge *j, size_t *n);
+const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j);
+const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *j, size_t *n);
 
 #endif

@@ -29,8 +29,8 @@ typedef td_evaluation evaluation;
 static void release(evaluation *e)
 {
     td_evaluation_close_drawn(e);
-    td_judge_free(e->judge);
-    td_detect_judge_free(e->detect_judge);
+    td_evaluator_free(e->evaluator);
+    td_detector_evaluator_free(e->detector_evaluator);
     td_device_close(e->dev);
     td_loader_free(e->ld);
     td_dataset_free(e->ds);
@@ -97,26 +97,26 @@ static td_status open_data(evaluation *e)
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
-static td_judge_opts judge_opts(const evaluation *e)
+static td_evaluator_opts evaluator_opts(const evaluation *e)
 {
-    return (td_judge_opts){ .batch = e->o.batch_size,
-                            .topk = e->o.topk,
-                            .max_batches = e->o.prof > 0 ? e->o.prof : -1,
-                            .smoothing = e->o.label_smoothing,
-                            .amp = &e->o.amp,
-                            .comm = e->comm,
-                            .skip_passes = e->o.skip_passes,
-                            .dump_after = e->o.dump_after,
-                            .print_freq = e->o.print_freq,
-                            .report = e->report,
-                            .logits = e->o.logits,
-                            .progress = td_evaluation_progress(e) };
+    return (td_evaluator_opts){ .batch = e->o.batch_size,
+                                .topk = e->o.topk,
+                                .max_batches = e->o.prof > 0 ? e->o.prof : -1,
+                                .smoothing = e->o.label_smoothing,
+                                .amp = &e->o.amp,
+                                .comm = e->comm,
+                                .skip_passes = e->o.skip_passes,
+                                .dump_after = e->o.dump_after,
+                                .print_freq = e->o.print_freq,
+                                .report = e->report,
+                                .logits = e->o.logits,
+                                .progress = td_evaluation_progress(e) };
 }
 
 /* one pass over the data, whose counts are to be believed */
-static td_status run_judge(evaluation *e, const td_judge_opts *jo, td_verdict *v)
+static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_eval_result *v)
 {
-    TD_TRY(td_judge_run(e->judge, e->ld, jo, v));
+    TD_TRY(td_evaluator_run(e->evaluator, e->ld, jo, v));
     if (v->was_stopped)
         return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v->counts.n);
     if (v->counts.n_nonfinite)
@@ -129,10 +129,13 @@ static td_status run_judge(evaluation *e, const td_judge_opts *jo, td_verdict *v
     return TD_OK;
 }
 
-/* the averages, after the weights; the first verdict's times are copied, for the judge has them */
-static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, td_verdict *ema)
+/*
+ * the averages, after the weights; the first result's times are copied, for the evaluator has them
+ */
+static td_status evaluator_averages(evaluation *e, td_eval_result *v, double **latency,
+                                    td_eval_result *ema)
 {
-    td_judge_opts jo = judge_opts(e);
+    td_evaluator_opts jo = evaluator_opts(e);
     const size_t n = (size_t)v->n_batches;
     jo.prefix = "val_ema";
     jo.progress.what = "averages, batch";
@@ -145,12 +148,12 @@ static td_status judge_averages(evaluation *e, td_verdict *v, double **latency, 
     v->latency = *latency;
     TD_TRY(td_weights_load(e->weights, e->o.weights,
                            &(td_load_opts){ .use_ema = true, .model = &e->o.model },
-                           td_judge_program(e->judge)));
+                           td_evaluator_program(e->evaluator)));
     TD_TRY(td_loader_start_epoch(e->ld, 0));
-    return run_judge(e, &jo, ema);
+    return run_evaluator(e, &jo, ema);
 }
 
-static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema,
+static void note(const evaluation *e, const td_eval_result *v, const td_eval_result *ema,
                  td_evaluate_result *r)
 {
     r->n = v->counts.n;
@@ -172,21 +175,21 @@ static void note(const evaluation *e, const td_verdict *v, const td_verdict *ema
     r->ema_loss = c->n ? c->loss_sum / (double)c->n : 0;
 }
 
-static td_status open_judge(evaluation *e)
+static td_status open_evaluator(evaluation *e)
 {
-    const td_judge_opts jo = judge_opts(e);
+    const td_evaluator_opts jo = evaluator_opts(e);
     TD_TRY(td_evaluation_open_device(e));
-    TD_TRY(td_judge_new(&e->o.model, e->dev, &jo, &e->judge));
+    TD_TRY(td_evaluator_new(&e->o.model, e->dev, &jo, &e->evaluator));
     if (e->o.ema_too) /* there or not is known before an hour has gone by */
         TD_TRY(td_weights_check(e->weights, e->o.weights,
                                 &(td_load_opts){ .use_ema = true, .model = &e->o.model },
-                                td_judge_program(e->judge)));
-    TD_TRY(td_evaluation_load(e, e->o.use_ema, td_judge_program(e->judge)));
+                                td_evaluator_program(e->evaluator)));
+    TD_TRY(td_evaluation_load(e, e->o.use_ema, td_evaluator_program(e->evaluator)));
     TD_TRY(td_evaluation_check_outputs(e));
-    return td_evaluation_open_report(e, td_judge_program(e->judge));
+    return td_evaluation_open_report(e, td_evaluator_program(e->evaluator));
 }
 
-/* what the judge does not sum itself */
+/* what the evaluator does not sum itself */
 static td_status sum_rest(evaluation *e, td_evaluate_result *r)
 {
     const int classes = e->o.model.num_classes;
@@ -206,20 +209,20 @@ static td_status report_outcomes(const evaluation *e, const td_shares *outcomes)
     return td_outcomes_report(outcomes, &f, e->report);
 }
 
-static td_status judge(evaluation *e, td_evaluate_result *r)
+static td_status evaluate(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
     td_shares outcomes = { 0 };
     const bool has_report = e->o.raport_file || e->o.workspace; /* on rank 0, which all know */
-    td_verdict v, ema;
+    td_eval_result v, ema;
     double *latency = NULL;
-    TD_TRY(open_judge(e));
-    td_judge_opts jo = judge_opts(e);
+    TD_TRY(open_evaluator(e));
+    td_evaluator_opts jo = evaluator_opts(e);
     jo.confusion = r->confusion;
     jo.outcomes = has_report && !e->o.raport_compat ? &outcomes : NULL;
-    TD_OUT(run_judge(e, &jo, &v));
+    TD_OUT(run_evaluator(e, &jo, &v));
     if (e->o.ema_too)
-        TD_OUT(judge_averages(e, &v, &latency, &ema));
+        TD_OUT(evaluator_averages(e, &v, &latency, &ema));
     TD_OUT(sum_rest(e, r));
     note(e, &v, e->o.ema_too ? &ema : NULL, r);
     TD_OUT(report_outcomes(e, &outcomes));
@@ -263,7 +266,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(open_data(&e));
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));
-    TD_OUT(judge(&e, out));
+    TD_OUT(evaluate(&e, out));
 out:
     td_part(e.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(e.report);

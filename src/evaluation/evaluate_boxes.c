@@ -90,7 +90,7 @@ static td_status read_found(comparison *c, const char *annotations, const char *
     return TD_OK;
 }
 
-static td_status take_names(const comparison *c, td_boxes_verdict *out)
+static td_status take_names(const comparison *c, td_boxes_eval *out)
 {
     out->names = td_alloc(out->metrics.n_classes + 1, sizeof *out->names);
     if (!out->names)
@@ -104,11 +104,11 @@ static td_status take_names(const comparison *c, td_boxes_verdict *out)
 }
 
 td_status td_boxes_compare(const char *annotations, const char *detections, bool box_areas,
-                           td_boxes_verdict *out)
+                           td_boxes_eval *out)
 {
     comparison c = { 0 };
     td_status st;
-    *out = (td_boxes_verdict){ 0 };
+    *out = (td_boxes_eval){ 0 };
     TD_OUT(read_truths(&c, annotations));
     TD_OUT(read_found(&c, annotations, detections));
     const td_coco_metrics_opts opts = { .box_areas = box_areas,
@@ -125,15 +125,15 @@ td_status td_boxes_compare(const char *annotations, const char *detections, bool
 out:
     release(&c);
     if (st != TD_OK)
-        td_boxes_verdict_release(out);
+        td_boxes_eval_release(out);
     return st;
 }
 
-void td_boxes_verdict_release(td_boxes_verdict *v)
+void td_boxes_eval_release(td_boxes_eval *v)
 {
     for (size_t i = 0; v->names && i < v->metrics.n_classes; i++)
         td_free(v->names[i]);
     td_free(v->names);
     td_coco_metrics_release(&v->metrics);
-    *v = (td_boxes_verdict){ 0 };
+    *v = (td_boxes_eval){ 0 };
 }

@@ -13,7 +13,7 @@ typedef struct {
     td_coco_metrics metrics; /* classes: every category of the annotations */
     char **names;            /* [metrics.n_classes] of the categories */
     int64_t n_images, n_truths, n_detections;
-} td_boxes_verdict;
+} td_boxes_eval;
 
 /**
  * Compare.  Annotations that refer to nothing and detections of unknown categories count nowhere; a
@@ -25,8 +25,8 @@ typedef struct {
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_boxes_compare(const char *annotations, const char *detections,
-                                      bool box_areas, td_boxes_verdict *out);
+                                      bool box_areas, td_boxes_eval *out);
 
-void td_boxes_verdict_release(td_boxes_verdict *v);
+void td_boxes_eval_release(td_boxes_eval *v);
 
 #endif

@@ -62,9 +62,9 @@ static void add_found(const td_evaluation *e, const td_detection *found, int n, 
     for (int i = n - 1; i >= 0; i--) {
         const td_detection *f = &found[i];
         const td_rect r = f->box;
-        const bool is_judged =
+        const bool is_evaluated =
             f->label <= td_dataset_classes(e->ds) && td_dataset_category(e->ds, f->label) >= 0;
-        if (!is_judged || !((double)f->score > least))
+        if (!is_evaluated || !((double)f->score > least))
             continue;
         snprintf(p->labels[p->n], sizeof *p->labels, "%.60s %.2f", class_name(e, f->label),
                  (double)f->score);

@@ -22,7 +22,7 @@ static const td_field evaluate_fields[] = {
                "class i of the data is output i, whatever their names and numbers"),
     TD_TEXT   (td_evaluate_opts, logits, NULL, "FILE",
                "raw outputs in input order, a .safetensors"),
-    TD_INT    (td_evaluate_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
+    TD_INT    (td_evaluate_opts, topk, TD_EVALUATOR_TOPK, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "of the loss"),
     TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),

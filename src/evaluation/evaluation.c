@@ -65,7 +65,7 @@ td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r)
     return td_comm_sum_i64(e->comm, &r->n_bad, 1);
 }
 
-/* --- the report ------------------------------------------------------------------------------ */
+/* --- the report ------------------------------------------------------------------------------- */
 
 /* the TensorFlow program's --warmup_steps */
 enum { TF_WARM_BATCHES = 50 };
@@ -117,7 +117,7 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
                                 .to_log = is_mine && e->o.log_format == 1,
                                 .is_compat = e->o.raport_compat,
                                 .has_tf_names = e->o.raport_names == 1,
-                                .detects = e->detect_judge != NULL,
+                                .detects = e->detector_evaluator != NULL,
                                 .topk = e->o.topk };
     const td_run_facts facts = { .job = "evaluate",
                                  .amp = &e->o.amp,
@@ -133,15 +133,16 @@ out:
     return st;
 }
 
-td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v, const td_verdict *ema)
+td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
+                                     const td_eval_result *ema)
 {
     const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
     td_report_begin(e->report, 0, NULL);
-    td_verdict_report(v, "val", e->o.topk, e->report);
+    td_eval_result_report(v, "val", e->o.topk, e->report);
     if (ema)
-        td_verdict_report(ema, "val_ema", e->o.topk, e->report);
+        td_eval_result_report(ema, "val_ema", e->o.topk, e->report);
     if (td_report_has_tf_names(e->report))
-        TD_TRY(td_tf_verdict_report(v, e->o.topk, n_warm, e->report));
+        TD_TRY(td_tf_eval_report(v, e->o.topk, n_warm, e->report));
     TD_TRY(td_report_end(e->report));
     td_report_say(e->report, "Experiment ended");
     return TD_OK;

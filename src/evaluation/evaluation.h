@@ -25,8 +25,8 @@ typedef struct {
     td_dataset *ds;
     td_loader *ld;
     td_device *dev;
-    td_judge *judge;               /* of a classifier ... */
-    td_detect_judge *detect_judge; /* ... or of a detector */
+    td_evaluator *evaluator;                   /* of a classifier ... */
+    td_detector_evaluator *detector_evaluator; /* ... or of a detector */
     td_report *report;
     td_class_names names; /* of the outputs */
     td_comm *comm;        /* NULL: one rank */
@@ -60,8 +60,8 @@ td_progress td_evaluation_progress(const td_evaluation *e);
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program) TD_CHECKED;
 
 /** The record of the whole; ema: of the averages, or NULL. */
-td_status td_evaluation_write_report(td_evaluation *e, const td_verdict *v,
-                                     const td_verdict *ema) TD_CHECKED;
+td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
+                                     const td_eval_result *ema) TD_CHECKED;
 
 /** Go on where the weights, which are a detector's, are open. */
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
@@ -69,13 +69,13 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) T
 /** --draw: are there pictures, and would none of them be written over? */
 td_status td_evaluation_open_drawn(td_evaluation *e) TD_CHECKED;
 
-/** td_detect_judge_opts.each of a td_evaluation: one picture of --draw. */
+/** td_detector_evaluator_opts.each of a td_evaluation: one picture of --draw. */
 td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *found,
                              int n) TD_CHECKED;
 td_status td_evaluation_say_drawn(const td_evaluation *e) TD_CHECKED;
 void td_evaluation_close_drawn(td_evaluation *e);
 
-/** Judge --detections by --annotations, two files, without a network. */
+/** Evaluate --detections by --annotations, two files, without a network. */
 td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out) TD_CHECKED;
 
 #endif

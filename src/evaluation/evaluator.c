@@ -21,7 +21,7 @@
 #include "io/safetensors.h"
 #include "optim/training_graph.h"
 
-struct td_judge {
+struct td_evaluator {
     td_program *program;
     int batch, classes;
     size_t image_bytes;
@@ -29,12 +29,12 @@ struct td_judge {
     int64_t *labels; /* [batch] */
     double *latency; /* grown */
     size_t cap_latency;
-    td_verdict window; /* since the last record */
-    double log_s;      /* that it took to write */
+    td_eval_result window; /* since the last record */
+    double log_s;          /* that it took to write */
 };
 
-td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
-                       td_judge **out)
+td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
+                           const td_evaluator_opts *opts, td_evaluator **out)
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
@@ -43,14 +43,14 @@ td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judg
                                 .dump_after = opts->dump_after };
     int size;
     *out = NULL;
-    if (opts->topk > model->num_classes && opts->topk != TD_JUDGE_TOPK)
+    if (opts->topk > model->num_classes && opts->topk != TD_EVALUATOR_TOPK)
         return td_error(TD_EUSAGE, "--topk is %d, but there are only %d classes", opts->topk,
                         model->num_classes);
-    td_judge *j = TD_NEW(td_judge);
+    td_evaluator *j = TD_NEW(td_evaluator);
     if (!j)
         return TD_ENOMEM;
     TD_OUT(td_model_image_size(model, &size));
-    TD_OUT(td_judging_graph(model, opts->batch, opts->smoothing, true, &g));
+    TD_OUT(td_inference_graph(model, opts->batch, opts->smoothing, true, &g));
     TD_OUT(td_compile(g, dev, &compile, &j->program));
     j->batch = opts->batch;
     j->classes = model->num_classes;
@@ -63,11 +63,11 @@ td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judg
     j = NULL;
 out:
     td_graph_free(g);
-    td_judge_free(j);
+    td_evaluator_free(j);
     return st;
 }
 
-void td_judge_free(td_judge *j)
+void td_evaluator_free(td_evaluator *j)
 {
     if (!j)
         return;
@@ -78,12 +78,12 @@ void td_judge_free(td_judge *j)
     td_free(j);
 }
 
-td_program *td_judge_program(td_judge *j)
+td_program *td_evaluator_program(td_evaluator *j)
 {
     return j->program;
 }
 
-static td_status feed(td_judge *j, const td_batch *b)
+static td_status feed(td_evaluator *j, const td_batch *b)
 {
     const float *images = b->images;
     const int64_t *labels = b->labels;
@@ -97,7 +97,7 @@ static td_status feed(td_judge *j, const td_batch *b)
     return td_program_bind(j->program, "labels", labels);
 }
 
-static void add_times(td_verdict *v, int n, double data_s, double compute_s)
+static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
 {
     v->n_batches++;
     v->compute_s += compute_s;
@@ -107,7 +107,7 @@ static void add_times(td_verdict *v, int n, double data_s, double compute_s)
 }
 
 /* what each picture was taken for */
-static void count_confusion(const td_judge *j, const td_batch *b, int64_t *confusion)
+static void count_confusion(const td_evaluator *j, const td_batch *b, int64_t *confusion)
 {
     const float *logits = td_program_output(j->program, "logits", NULL);
     int best;
@@ -119,7 +119,8 @@ static void count_confusion(const td_judge *j, const td_batch *b, int64_t *confu
     }
 }
 
-static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts *o, td_verdict *v)
+static td_status evaluate_batch(td_evaluator *j, const td_batch *b, const td_evaluator_opts *o,
+                                td_eval_result *v)
 {
     const td_counts before = v->counts;
     td_counts *w = &j->window.counts;
@@ -145,7 +146,7 @@ static td_status judge_batch(td_judge *j, const td_batch *b, const td_judge_opts
     return TD_OK;
 }
 
-td_status td_verdict_quantiles(td_verdict *v)
+td_status td_eval_result_quantiles(td_eval_result *v)
 {
     const int n = (int)v->n_batches;
     double *sorted = td_alloc((size_t)n + 1, sizeof *sorted);
@@ -170,23 +171,24 @@ static void add_metric(td_report *r, const char *prefix, const char *name, doubl
 }
 
 /* what there was since the last record */
-static td_status report_batches(td_judge *j, const td_judge_opts *o, const td_verdict *v)
+static td_status report_batches(td_evaluator *j, const td_evaluator_opts *o,
+                                const td_eval_result *v)
 {
     if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
         return TD_OK;
     const int64_t t0 = td_now_ns();
     int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
     j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
-    TD_TRY(td_verdict_quantiles(&j->window));
+    TD_TRY(td_eval_result_quantiles(&j->window));
     td_report_begin(o->report, 3, step);
-    td_verdict_report(&j->window, o->prefix, o->topk, o->report);
+    td_eval_result_report(&j->window, o->prefix, o->topk, o->report);
     td_status st = td_report_end(o->report);
-    j->window = (td_verdict){ 0 };
+    j->window = (td_eval_result){ 0 };
     j->log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
-static void add_scores(const td_verdict_scores *s, const char *prefix, int topk, td_report *r)
+static void add_scores(const td_eval_result_scores *s, const char *prefix, int topk, td_report *r)
 {
     char name[16];
     snprintf(name, sizeof name, "top%d", topk);
@@ -196,18 +198,18 @@ static void add_scores(const td_verdict_scores *s, const char *prefix, int topk,
     add_metric(r, prefix, "loss", s->loss);
 }
 
-void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
-                          int topk, td_report *r)
+void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scores *scores,
+                              const char *prefix, int topk, td_report *r)
 {
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
             add_metric(r, prefix, td_box_metric_name(i), v->boxes[i]);
     else
         add_scores(scores, prefix, topk, r);
-    td_verdict_report_times(v, prefix, r);
+    td_eval_result_report_times(v, prefix, r);
 }
 
-void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r)
+void td_eval_result_report_times(const td_eval_result *v, const char *prefix, td_report *r)
 {
     const bool is_compat = td_report_is_compat(r);
     const double n = (double)v->counts.n, n_batches = (double)v->n_batches;
@@ -225,15 +227,15 @@ void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report 
     add_metric(r, prefix, "compute_latency_at100", v->p100);
 }
 
-void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r)
+void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk, td_report *r)
 {
     const td_counts *c = &v->counts;
-    const td_verdict_scores scores = { td_percent(c->n_top1, c->n), td_percent(c->n_topk, c->n),
-                                       c->n ? c->loss_sum / (double)c->n : 0 };
-    td_verdict_report_as(v, &scores, prefix, topk, r);
+    const td_eval_result_scores scores = { td_percent(c->n_top1, c->n), td_percent(c->n_topk, c->n),
+                                           c->n ? c->loss_sum / (double)c->n : 0 };
+    td_eval_result_report_as(v, &scores, prefix, topk, r);
 }
 
-static td_status keep_logits(const td_judge *j, const td_batch *b, td_shares *all)
+static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_shares *all)
 {
     const char *rows = td_program_output(j->program, "logits", NULL);
     const size_t row = (size_t)j->classes * sizeof(float);
@@ -245,7 +247,7 @@ static td_status keep_logits(const td_judge *j, const td_batch *b, td_shares *al
 }
 
 /* by rank 0, for all */
-static td_status write_logits(const td_judge *j, const td_judge_opts *o, td_shares *all)
+static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_shares *all)
 {
     td_tensors *t;
     TD_TRY(td_shares_gather(all, o->comm));
@@ -261,7 +263,7 @@ static td_status write_logits(const td_judge *j, const td_judge_opts *o, td_shar
 }
 
 /* every picture once, whatever rank had it; stopped if one was */
-static td_status sum_counts(td_comm *comm, td_verdict *v)
+static td_status sum_counts(td_comm *comm, td_eval_result *v)
 {
     td_counts *c = &v->counts;
     int64_t counts[5] = { c->n, c->n_top1, c->n_topk, c->n_nonfinite, v->was_stopped };
@@ -275,14 +277,15 @@ static td_status sum_counts(td_comm *comm, td_verdict *v)
     return TD_OK;
 }
 
-td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td_verdict *out)
+td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_opts *opts,
+                           td_eval_result *out)
 {
     td_status st = TD_OK;
     td_shares logits = { 0 };
     const td_batch *b;
     int64_t t0 = td_now_ns();
     td_progress progress = opts->progress;
-    *out = j->window = (td_verdict){ 0 };
+    *out = j->window = (td_eval_result){ 0 };
     j->log_s = 0;
     if (opts->outcomes)
         td_shares_clear(opts->outcomes);
@@ -294,7 +297,7 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
         TD_OUT(st);
         if (b->n == 0)
             continue;
-        TD_OUT(judge_batch(j, b, opts, out));
+        TD_OUT(evaluate_batch(j, b, opts, out));
         td_progress_step(&progress, out->n_batches, out->counts.n);
         TD_OUT(report_batches(j, opts, out));
         if (opts->logits)
@@ -311,7 +314,7 @@ td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts, td
     TD_OUT(sum_counts(opts->comm, out));
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
     out->latency = j->latency;
-    TD_OUT(td_verdict_quantiles(out));
+    TD_OUT(td_eval_result_quantiles(out));
     if (opts->outcomes && !out->was_stopped)
         TD_OUT(td_shares_gather(opts->outcomes, opts->comm));
     if (opts->logits && !out->was_stopped)

@@ -16,7 +16,7 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-typedef struct td_judge td_judge;
+typedef struct td_evaluator td_evaluator;
 
 typedef struct {
     td_counts counts;
@@ -26,14 +26,14 @@ typedef struct {
         total_rates; /* sums of the batches' images/s, without and with the wait */
     double seconds;  /* from begin to end */
     int64_t n_batches;
-    const double *latency; /* [n_batches] s, in order; the judge's until its next run */
+    const double *latency; /* [n_batches] s, in order; the evaluator's until its next run */
     bool was_stopped;
-    bool detects;     /* of a detector: `counts` has only n, images that were run, and there are: */
-    int64_t n_judged; /* of the images; fewer with --sample-1-of-n-eval-examples */
+    bool detects; /* of a detector: `counts` has only n, images that were run, and there are: */
+    int64_t n_evaluated; /* of the images; fewer with --sample-1-of-n-eval-examples */
     double boxes[TD_BOX_METRICS];
-} td_verdict;
+} td_eval_result;
 
-enum { TD_JUDGE_TOPK = 5 }; /* the default, of any number of classes */
+enum { TD_EVALUATOR_TOPK = 5 }; /* the default, of any number of classes */
 
 typedef struct {
     int batch, topk;
@@ -50,43 +50,43 @@ typedef struct {
     const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
     td_shares *outcomes;  /* what each image was taken for (evaluation/outcomes.h), or NULL */
     int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
-} td_judge_opts;
+} td_evaluator_opts;
 
 /**
- * Compile the judging program.  `model`'s classes and image size must be settled.  TD_EUSAGE: topk
- * is neither the default nor at most the classes.
+ * Compile the evaluation program.  `model`'s classes and image size must be settled.  TD_EUSAGE:
+ * topk is neither the default nor at most the classes.
  */
-td_status td_judge_new(const td_model_opts *model, td_device *dev, const td_judge_opts *opts,
-                       td_judge **out) TD_CHECKED;
-void td_judge_free(td_judge *j);
+td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
+                           const td_evaluator_opts *opts, td_evaluator **out) TD_CHECKED;
+void td_evaluator_free(td_evaluator *j);
 
 /** The program, to be given weights. */
-td_program *td_judge_program(td_judge *j);
+td_program *td_evaluator_program(td_evaluator *j);
 
 /**
- * Judge everything `ld` lends in one epoch.
+ * Evaluate everything `ld` lends in one epoch.
  *   TD_EFORMAT  more bad pictures than may be, on all ranks together
  */
-td_status td_judge_run(td_judge *j, td_loader *ld, const td_judge_opts *opts,
-                       td_verdict *out) TD_CHECKED;
+td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_opts *opts,
+                           td_eval_result *out) TD_CHECKED;
 
 /** Percent, percent, mean loss. */
 typedef struct {
     double top1, topk, loss;
-} td_verdict_scores;
+} td_eval_result_scores;
 
 /** p50 ... p100 from `latency`. */
-td_status td_verdict_quantiles(td_verdict *v) TD_CHECKED;
+td_status td_eval_result_quantiles(td_eval_result *v) TD_CHECKED;
 
 /** Add what was found to the record that is begun: PREFIX.top1, PREFIX.loss and so on. */
-void td_verdict_report(const td_verdict *v, const char *prefix, int topk, td_report *r);
+void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk, td_report *r);
 
 /** Of these the speeds and latencies alone. */
-void td_verdict_report_times(const td_verdict *v, const char *prefix, td_report *r);
+void td_eval_result_report_times(const td_eval_result *v, const char *prefix, td_report *r);
 
 /** The same with other scores than those of v->counts. */
-void td_verdict_report_as(const td_verdict *v, const td_verdict_scores *scores, const char *prefix,
-                          int topk, td_report *r);
+void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scores *scores,
+                              const char *prefix, int topk, td_report *r);
 
 /* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
 typedef struct {
@@ -94,7 +94,7 @@ typedef struct {
     double top1, topk, loss;
 } td_scores;
 
-/** Is the rule one that td_require can judge?  TD_EUSAGE says what is wrong; NULL is fine. */
+/** Is the rule one that td_require can parse?  TD_EUSAGE says what is wrong; NULL is fine. */
 td_status td_require_check(const char *rule, int topk) TD_CHECKED;
 
 /** "top1>=95", "loss<=0.3": TD_EUSAGE malformed, TD_EREQUIRED not met; topk is "top5" for k = 5. */

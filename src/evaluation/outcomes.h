@@ -3,7 +3,7 @@
  * report
  *
  *     td_shares outcomes = { 0 };
- *     jo.outcomes = &outcomes;      td_judge_run fills it; rank 0 then has the images of all ranks
+ *     jo.outcomes = &outcomes;   td_evaluator_run fills it; rank 0 then has the images of all ranks
  *     TD_TRY(td_outcomes_report(&outcomes, &facts, report));
  *
  * The record is bounded: all counts of at most TD_CONFUSION_CLASSES classes, of more classes the
@@ -31,7 +31,7 @@ TD_CHECKED td_status td_outcomes_add(td_shares *s, const td_batch *b, const floa
                                      int classes);
 
 typedef struct {
-    const td_dataset *ds;        /* that was judged */
+    const td_dataset *ds;        /* that was evaluated */
     const char *folder;          /* the data set as the user named it: paths are relative to it */
     const td_class_names *names; /* of the outputs; NULL: those of `ds` */
     int n_classes;

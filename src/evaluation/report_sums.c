@@ -70,7 +70,7 @@ void td_step_sums_report(const td_step_sums *s, double loss, double lr, td_repor
 
 /* --- validations ------------------------------------------------------------------------------ */
 
-td_status td_val_sums_add(td_val_sums *s, const td_verdict *v, bool is_compat)
+td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compat)
 {
     const double n = (double)v->counts.n;
     const double loss = n > 0 ? v->counts.loss_sum / n : (double)NAN;
@@ -104,13 +104,13 @@ td_status td_val_sums_add(td_val_sums *s, const td_verdict *v, bool is_compat)
 
 td_status td_val_sums_report(const td_val_sums *s, const char *prefix, int topk, td_report *r)
 {
-    td_verdict v = s->all;
+    td_eval_result v = s->all;
     if (v.n_batches == 0)
         return TD_OK;
     v.latency = s->latency;
-    TD_TRY(td_verdict_quantiles(&v));
-    const td_verdict_scores best = { s->top1, s->topk, s->loss };
-    td_verdict_report_as(&v, &best, prefix, topk, r);
+    TD_TRY(td_eval_result_quantiles(&v));
+    const td_eval_result_scores best = { s->top1, s->topk, s->loss };
+    td_eval_result_report_as(&v, &best, prefix, topk, r);
     return TD_OK;
 }
 
@@ -158,7 +158,7 @@ static td_status tf_times(const double *x, int n, double *sum, double *at, const
     return TD_OK;
 }
 
-static void add_accuracies(const td_verdict *v, int topk, td_report *r)
+static void add_accuracies(const td_eval_result *v, int topk, td_report *r)
 {
     char name[32];
     td_report_add(r, "top1_accuracy", td_percent(v->counts.n_top1, v->counts.n) / 100);
@@ -167,7 +167,7 @@ static void add_accuracies(const td_verdict *v, int topk, td_report *r)
         td_report_add(r, name, td_percent(v->counts.n_topk, v->counts.n) / 100);
 }
 
-td_status td_tf_times_report(const td_verdict *v, int n_warm, td_report *r)
+td_status td_tf_times_report(const td_eval_result *v, int n_warm, td_report *r)
 {
     static const double q[] = { 0.9, 0.95, 0.99 };
     static const char *const names[] = { "eval_latency_p90", "eval_latency_p95",
@@ -184,7 +184,7 @@ td_status td_tf_times_report(const td_verdict *v, int n_warm, td_report *r)
     return TD_OK;
 }
 
-td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r)
+td_status td_tf_eval_report(const td_eval_result *v, int topk, int n_warm, td_report *r)
 {
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)

@@ -42,7 +42,7 @@ double td_step_sums_rate(const td_step_sums *s, bool is_compat);
 
 /* Validations of a run. */
 typedef struct {
-    td_verdict all;                    /* sums; its latency is ours */
+    td_eval_result all;                /* sums; its latency is ours */
     double top1, topk, loss;           /* the most, the most, the least (compat: the most) */
     td_counts last;                    /* of the last validation */
     double last_boxes[TD_BOX_METRICS]; /* likewise, of a detector; those of `all` are the best */
@@ -50,7 +50,7 @@ typedef struct {
     size_t n_latency, cap_latency;
 } td_val_sums;
 
-td_status td_val_sums_add(td_val_sums *s, const td_verdict *v, bool is_compat) TD_CHECKED;
+td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compat) TD_CHECKED;
 td_status td_val_sums_report(const td_val_sums *s, const char *prefix, int topk,
                              td_report *r) TD_CHECKED;
 void td_val_sums_release(td_val_sums *s);
@@ -75,9 +75,9 @@ td_status td_run_sums_add_line(td_run_sums *s, double rate) TD_CHECKED;
 /**
  * TensorFlow's names of a validation's results into the record that is begun: latencies in ms with
  * quantiles between the two nearest, the first `n_warm` batches left out of the times; NaN where
- * nothing is left.  td_tf_verdict_report has the accuracies before them, as fractions.
+ * nothing is left.  td_tf_eval_report has the accuracies before them, as fractions.
  */
-td_status td_tf_times_report(const td_verdict *v, int n_warm, td_report *r) TD_CHECKED;
-td_status td_tf_verdict_report(const td_verdict *v, int topk, int n_warm, td_report *r) TD_CHECKED;
+td_status td_tf_times_report(const td_eval_result *v, int n_warm, td_report *r) TD_CHECKED;
+td_status td_tf_eval_report(const td_eval_result *v, int topk, int n_warm, td_report *r) TD_CHECKED;
 
 #endif

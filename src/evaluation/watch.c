@@ -1,5 +1,5 @@
 /*
- * watch.c -- judge a training from outside: every new checkpoint of its folder, until its last
+ * watch.c -- evaluate a training from outside: every new checkpoint of its folder, until its last
  */
 #include <stdio.h>
 #include <string.h>
@@ -81,8 +81,8 @@ static bool wait_for_other(const char *path, const version *seen, int poll_s)
     return false;
 }
 
-static td_status judge_once(const td_evaluate_opts *o,
-                            td_status (*each)(void *ctx, const td_evaluate_result *r), void *ctx)
+static td_status evaluate_once(const td_evaluate_opts *o,
+                               td_status (*each)(void *ctx, const td_evaluate_result *r), void *ctx)
 {
     td_evaluate_result r;
     td_status st = td_evaluate(o, &r);
@@ -128,7 +128,7 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
             continue;
         TD_OUT(is_last(path, &is_over));
         is_over = is_over || o.run_once;
-        st = judge_once(&o, each, ctx);
+        st = evaluate_once(&o, each, ctx);
         if (st == TD_EREQUIRED && !is_over) {
             td_log(TD_LOG_WARN, "evaluate", "%s", td_error_message());
             st = TD_OK;

@@ -135,7 +135,7 @@ static td_status compile(td_predictor *p, int batch, td_program **out)
     td_graph *g = NULL;
     td_type type;
     *out = NULL;
-    TD_OUT(td_judging_graph(&p->o.model, batch, 0, false, &g));
+    TD_OUT(td_inference_graph(&p->o.model, batch, 0, false, &g));
     TD_OUT(td_compile(g, p->dev, &(td_compile_opts){ .amp = &p->o.amp }, out));
     TD_OUT(td_weights_load(p->weights, p->o.weights,
                            &(td_load_opts){ .use_ema = p->o.use_ema, .model = &p->o.model }, *out));

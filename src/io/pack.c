@@ -21,7 +21,7 @@
  * yet opening reads no picture.  A picture is compared with its own digest each time it is used,
  * which costs a hundredth of decoding it.
  *
- * Head, tail and index are read into memory before they are judged, and each picture is read into
+ * Head, tail and index are read into memory before they are checked, and each picture is read into
  * its reader's buffer.  It is not used in a mapping: there, a file that was cut off or a disk that
  * fails would end the process by SIGBUS; here it is an error of one picture.  The copy takes some
  * hundredths of a millisecond where decoding takes one.
@@ -63,7 +63,7 @@ typedef struct {
     uint32_t n_bytes, label, name;
 } record;
 
-/* --- numbers --------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static uint32_t get32(const unsigned char *p)
 {
@@ -109,7 +109,7 @@ static bool is_class_name(const char *name)
     return *name && *name != '.' && !strchr(name, '/');
 }
 
-/* --- what is open ---------------------------------------------------------------------------- */
+/* --- what is open ----------------------------------------------------------------------------- */
 
 struct td_pack {
     char *what;   /* the path, for messages */
@@ -162,7 +162,7 @@ void td_pack_close(td_pack *p)
     td_free(p);
 }
 
-/* --- checking the ends ----------------------------------------------------------------------- */
+/* --- checking the ends ------------------------------------------------------------------------ */
 
 static td_status check_head(td_pack *p, const unsigned char *head)
 {
@@ -211,7 +211,7 @@ static td_status check_tail(td_pack *p, const unsigned char *head, const unsigne
     return TD_OK;
 }
 
-/* --- checking the index ---------------------------------------------------------------------- */
+/* --- checking the index ----------------------------------------------------------------------- */
 
 static td_status check_name(const td_pack *p, uint32_t name, const char *of)
 {
@@ -320,7 +320,7 @@ static td_status read_index(td_pack *p, uint64_t digest)
     return TD_OK;
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static td_status read_all(td_pack *p)
 {
@@ -404,7 +404,7 @@ bool td_pack_is(const char *path)
     return is;
 }
 
-/* --- pictures -------------------------------------------------------------------------------- */
+/* --- pictures --------------------------------------------------------------------------------- */
 
 void td_pack_read_ahead(const td_pack *p, uint64_t i)
 {
@@ -438,7 +438,7 @@ td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, con
     return TD_OK;
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct {
     uint64_t n_pictures;

@@ -1,5 +1,5 @@
 /*
- * onnx/onnx_export.h -- a judging graph as an ONNX model, and an ONNX model as a graph
+ * onnx/onnx_export.h -- an inference graph as an ONNX model, and an ONNX model as a graph
  *
  *     graph, program ---- td_onnx_of_graph ---->  td_onnx  ----> file
  *     graph, program <--- td_graph_of_onnx -----  td_onnx  <---- file

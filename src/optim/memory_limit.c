@@ -46,8 +46,8 @@ void td_log_recomputed(const td_program *p)
 static int64_t picture_bytes(const td_memory_share *m)
 {
     const int64_t n = td_synthetic_bytes(m->model, 1);
-    const int64_t judged = m->judged ? td_synthetic_bytes(m->judged, 1) : 0;
-    return judged > n ? judged : n;
+    const int64_t evaluated = m->evaluated ? td_synthetic_bytes(m->evaluated, 1) : 0;
+    return evaluated > n ? evaluated : n;
 }
 
 static td_status run_once(const td_memory_share *m, td_program *p)
@@ -101,13 +101,13 @@ static td_status share_largest(td_comm *c, int64_t *bytes)
     return st;
 }
 
-static td_status plan_judge(const td_memory_share *m, int batch, int64_t *bytes)
+static td_status plan_evaluator(const td_memory_share *m, int batch, int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
     td_graph *g;
     td_program *p;
     amp.is_silent = true;
-    TD_TRY(td_judging_graph(m->judged ? m->judged : m->model, batch, 0, true, &g));
+    TD_TRY(td_inference_graph(m->evaluated ? m->evaluated : m->model, batch, 0, true, &g));
     td_status st =
         td_compile(g, m->dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p);
     td_graph_free(g);
@@ -132,10 +132,10 @@ static int64_t saved_bytes(const td_graph *g)
 /* everything that grows with the batch, and the checkpoint */
 static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batch, int64_t *bytes)
 {
-    int64_t judge = 0;
-    if (m->judges)
-        TD_TRY(plan_judge(m, batch, &judge));
-    *bytes = judge + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
+    int64_t evaluator = 0;
+    if (m->evaluates)
+        TD_TRY(plan_evaluator(m, batch, &evaluator));
+    *bytes = evaluator + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
              td_collective_bytes(g, m->dev->comm);
     return TD_OK;
 }

@@ -12,18 +12,18 @@
 
 /* What a process that trains holds beside its step. */
 typedef struct {
-    int64_t limit;               /* bytes of the process; 0: none */
-    const td_model_opts *model;  /* that trains, completed */
-    const td_model_opts *judged; /* that validates, where its size is another; or NULL */
-    const td_sgd_opts *sgd;      /* that the step has; or NULL: the benchmark's */
-    const td_amp_opts *amp;      /* resolved */
+    int64_t limit;                  /* bytes of the process; 0: none */
+    const td_model_opts *model;     /* that trains, completed */
+    const td_model_opts *evaluated; /* that validates, where its size is another; or NULL */
+    const td_sgd_opts *sgd;         /* that the step has; or NULL: the benchmark's */
+    const td_amp_opts *amp;         /* resolved */
     td_device *dev;
     const char *device; /* its name */
     const char *skip_passes;
     int batch;
-    int n_batches; /* batches of pictures beside the one that a program reads */
-    bool judges;   /* the network that validates, at the same batch */
-    bool saves;    /* copies of all parameters while a checkpoint is written */
+    int n_batches;  /* batches of pictures beside the one that a program reads */
+    bool evaluates; /* the network that validates, at the same batch */
+    bool saves;     /* copies of all parameters while a checkpoint is written */
 } td_memory_share;
 
 /**

@@ -142,10 +142,10 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
     return finish_training_graph(st, size, sgd, plain, out);
 }
 
-/* --- a graph that judges ---------------------------------------------------------------------- */
+/* --- a graph that evaluates ------------------------------------------------------------------- */
 
-td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
-                           td_graph **out)
+td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
+                             bool has_labels, td_graph **out)
 {
     int size;
     *out = NULL;

@@ -1,11 +1,11 @@
 /*
- * optim/training_graph.h -- the two graphs of a job: one that trains, one that judges
+ * optim/training_graph.h -- the two graphs of a job: one that trains, one that infers
  *
  *     training:  images, labels, lr -> loss, logits; every weight and statistic updated in place
  *                with loss scaling: also loss_scale, inverse_scale -> finite; updated if it is 1
- *     judging:   images, labels -> losses [N], logits [N, K]
+ *     inference: images, labels -> losses [N], logits [N, K]
  *
- * Of detectors: images, labels, targets, lr -> loss; td_model_graph is the one that judges.
+ * Of detectors: images, labels, targets, lr -> loss; td_model_graph is the one that infers.
  */
 #ifndef TD_OPTIM_TRAINING_GRAPH_H
 #define TD_OPTIM_TRAINING_GRAPH_H
@@ -40,8 +40,8 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch, cons
  * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities;
  * of a detector, with labels or without, codes and scores.
  */
-td_status td_judging_graph(const td_model_opts *model, int batch, double smoothing, bool has_labels,
-                           td_graph **out) TD_CHECKED;
+td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
+                             bool has_labels, td_graph **out) TD_CHECKED;
 
 /** opts->image_size, or the architecture's own. */
 td_status td_model_image_size(const td_model_opts *opts, int *out) TD_CHECKED;

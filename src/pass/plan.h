@@ -56,7 +56,7 @@ td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
 void td_plan_release(td_plan *p);
 
 /**
- * Judge a plan on its own, from the graph alone: everything is inside the slab; no two values that
+ * Check a plan on its own, from the graph alone: everything is inside the slab; no two values that
  * are alive together share a byte, unless one is the other (a reshape) or took its place in the
  * moment it died (in place); no scratch lies on what is alive while it is used.  TD_EARG names
  * what does.

@@ -17,9 +17,9 @@
  * stay, everything else by the same node: the same kernel, the same bits.
  *
  * Greedy: find the place where most is alive; of the values that cross it, drop the one that saves
- * most bytes for its time; go on until the goal is met.  Each choice is judged by going through the
- * whole graph as the planner would, takeovers of memory included.  At the end whatever turned out
- * not to be needed is kept after all, the most expensive first.
+ * most bytes for its time; go on until the goal is met.  Each choice is assessed by going through
+ * the whole graph as the planner would, takeovers of memory included.  At the end whatever turned
+ * out not to be needed is kept after all, the most expensive first.
  *
  * Source: Chen et al. 2016, Training deep nets with sublinear memory cost; greedy by cost as in
  * Kirisame et al. 2021, Dynamic tensor rematerialization.

@@ -7,9 +7,9 @@
  * where w follows from parameters alone, so that winograd_filter runs once, not in every run, and
  * where the device has a kernel for it over channel blocks, which the reference device has not.
  *
- * Whether it is faster is judged by counts.  A tile costs 36 C K multiplications for up to 144 C K
- * of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the filters,
- * four times as large, are read once per run of tiles, which few tiles cannot make up for.
+ * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
+ * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
+ * filters, four times as large, are read once per run of tiles, which few tiles cannot make up for.
  */
 #include <string.h>
 

@@ -159,7 +159,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
     TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
     TD_TITLE("Outputs"),
-    TD_INT    (td_train_opts, topk, TD_JUDGE_TOPK, 1, 1000000,
+    TD_INT    (td_train_opts, topk, TD_EVALUATOR_TOPK, 1, 1000000,
                "second accuracy: the label is among the k best"),
     TD_TEXT   (td_train_opts, final_weights, NULL, "FILE", "weights after the last step"),
     TD_BOOL   (td_train_opts, final_state, false, "momentum buffers in --final-weights too"),

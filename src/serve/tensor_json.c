@@ -3,7 +3,7 @@
  *
  * A picture of 224 x 224 is 150,528 numbers.  As nodes of a JSON document they would take a hundred
  * times the memory of the text, so one walk over the text takes them out as float32 and leaves null
- * in their place; what is left is small and goes to base/json.h, which judges it.
+ * in their place; what is left is small and goes to base/json.h, which parses it.
  *
  *     {"inputs": [{"name": "images", "shape": [1,3,2,2], "data": [[1,2],[3,4], ...]}]}
  *     depth 1     2 3                                    ^ taken when it is inputs' at depth 3

@@ -28,7 +28,7 @@ struct td_task {
 
     /* One pass over the validation set with the weights of `prefix`: "" the trained, "ema." the
        averaged ones. */
-    td_status (*judge)(td_train_job *j, const char *prefix, td_verdict *v);
+    td_status (*evaluate)(td_train_job *j, const char *prefix, td_eval_result *v);
 
     /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation in the line of an epoch. */
     void (*say)(const td_train_job *j, char *out, size_t n);

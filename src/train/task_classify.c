@@ -102,33 +102,33 @@ static td_status bind(job *j, const td_batch *b)
 
 /* --- validation ------------------------------------------------------------------------------- */
 
-static td_judge_opts judge_opts(const job *j)
+static td_evaluator_opts evaluator_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
-    return (td_judge_opts){ .batch = td_train_eval_batch(o),
-                            .topk = o->topk,
-                            .max_batches = o->prof > 0 ? o->prof : -1,
-                            .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
-                            .amp = &o->amp,
-                            .comm = j->ranks.comm,
-                            .skip_passes = o->skip_passes,
-                            .report = j->log.report,
-                            .print_freq = o->print_freq,
-                            .step = { j->s.epoch, j->s.iteration } };
+    return (td_evaluator_opts){ .batch = td_train_eval_batch(o),
+                                .topk = o->topk,
+                                .max_batches = o->prof > 0 ? o->prof : -1,
+                                .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
+                                .amp = &o->amp,
+                                .comm = j->ranks.comm,
+                                .skip_passes = o->skip_passes,
+                                .report = j->log.report,
+                                .print_freq = o->print_freq,
+                                .step = { j->s.epoch, j->s.iteration } };
 }
 
-static td_status judge(job *j, const char *prefix, td_verdict *v)
+static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 {
     char what[TD_TRAIN_WHAT];
-    td_judge_opts jo = judge_opts(j);
+    td_evaluator_opts jo = evaluator_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
     jo.progress = td_train_progress_validation(j, prefix, what);
     jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->eval.outcomes;
-    if (!j->eval.judge)
-        TD_TRY(td_judge_new(&j->o.model, j->dev, &jo, &j->eval.judge));
-    TD_TRY(td_weights_share(j->program, prefix, td_judge_program(j->eval.judge)));
+    if (!j->eval.evaluator)
+        TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
+    TD_TRY(td_weights_share(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
-    TD_TRY(td_judge_run(j->eval.judge, j->data.val_loader, &jo, v));
+    TD_TRY(td_evaluator_run(j->eval.evaluator, j->data.val_loader, &jo, v));
     if (*prefix)
         return TD_OK;
     j->eval.outcomes_epoch = j->s.epoch;
@@ -166,6 +166,6 @@ const td_task td_task_classify = { .metric = "top1",
                                    .check = check,
                                    .open_data = open_data,
                                    .bind = bind,
-                                   .judge = judge,
+                                   .evaluate = evaluate,
                                    .say = say,
                                    .require = require };

@@ -112,10 +112,10 @@ static void note_step(const job *j, td_step_facts *f)
 /* each class's AP; on ranks but 0 none, which report nothing */
 static void note_classes(job *j)
 {
-    const td_coco_metrics *m = td_detect_judge_metrics(j->eval.detect_judge);
+    const td_coco_metrics *m = td_detector_evaluator_metrics(j->eval.detector_evaluator);
     for (int label = 1; label <= td_dataset_classes(j->data.train_set); label++) {
-        const bool is_judged = label <= td_dataset_classes(j->data.val_set);
-        const int64_t category = is_judged ? td_dataset_category(j->data.val_set, label) : -1;
+        const bool is_evaluated = label <= td_dataset_classes(j->data.val_set);
+        const int64_t category = is_evaluated ? td_dataset_category(j->data.val_set, label) : -1;
         j->eval.class_ap[label - 1] = -1;
         for (size_t i = 0; category >= 0 && i < m->n_classes; i++)
             if (m->classes[i].category == category)
@@ -123,26 +123,29 @@ static void note_classes(job *j)
     }
 }
 
-static td_status judge(job *j, const char *prefix, td_verdict *v)
+static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 {
     const td_train_opts *o = &j->o;
     char what[TD_TRAIN_WHAT];
-    const td_detect_judge_opts jo = { .batch = td_train_eval_batch(o),
-                                      .max_batches = o->prof > 0 ? o->prof : -1,
-                                      .boxes = &o->boxes,
-                                      .amp = &o->amp,
-                                      .comm = j->ranks.comm,
-                                      .skip_passes = o->skip_passes,
-                                      .report = j->log.report,
-                                      .prefix = *prefix ? "val_ema" : "val",
-                                      .print_freq = o->print_freq,
-                                      .step = { j->s.epoch, j->s.iteration },
-                                      .progress = td_train_progress_validation(j, prefix, what) };
-    if (!j->eval.detect_judge)
-        TD_TRY(td_detect_judge_new(&o->model, j->dev, &jo, &j->eval.detect_judge));
-    TD_TRY(td_weights_share(j->program, prefix, td_detect_judge_program(j->eval.detect_judge)));
+    const td_detector_evaluator_opts jo = { .batch = td_train_eval_batch(o),
+                                            .max_batches = o->prof > 0 ? o->prof : -1,
+                                            .boxes = &o->boxes,
+                                            .amp = &o->amp,
+                                            .comm = j->ranks.comm,
+                                            .skip_passes = o->skip_passes,
+                                            .report = j->log.report,
+                                            .prefix = *prefix ? "val_ema" : "val",
+                                            .print_freq = o->print_freq,
+                                            .step = { j->s.epoch, j->s.iteration },
+                                            .progress =
+                                                td_train_progress_validation(j, prefix, what) };
+    if (!j->eval.detector_evaluator)
+        TD_TRY(td_detector_evaluator_new(&o->model, j->dev, &jo, &j->eval.detector_evaluator));
+    TD_TRY(td_weights_share(j->program, prefix,
+                            td_detector_evaluator_program(j->eval.detector_evaluator)));
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
-    TD_TRY(td_detect_judge_run(j->eval.detect_judge, j->data.val_set, j->data.val_loader, &jo, v));
+    TD_TRY(td_detector_evaluator_run(j->eval.detector_evaluator, j->data.val_set,
+                                     j->data.val_loader, &jo, v));
     if (*prefix)
         return TD_OK;
     memcpy(j->eval.boxes, v->boxes, sizeof j->eval.boxes);
@@ -182,7 +185,7 @@ static td_status check(const td_train_opts *o)
 
 static void release(job *j)
 {
-    td_detect_judge_free(j->eval.detect_judge);
+    td_detector_evaluator_free(j->eval.detector_evaluator);
     td_free(j->eval.class_ap);
     td_free(j->data.categories);
 }
@@ -193,7 +196,7 @@ const td_task td_task_detect = { .metric = "AP",
                                  .open_data = open_data,
                                  .bind = bind,
                                  .note_step = note_step,
-                                 .judge = judge,
+                                 .evaluate = evaluate,
                                  .say = say,
                                  .require = require,
                                  .release = release };

@@ -287,10 +287,10 @@ static td_status train_epoch(job *j, bool *is_whole)
     return st;
 }
 
-static td_status judge(job *j, const char *prefix, td_verdict *v)
+static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 {
     const int64_t begin_ns = td_now_ns();
-    TD_TRY(j->task->judge(j, prefix, v));
+    TD_TRY(j->task->evaluate(j, prefix, v));
     TD_TRY(td_train_share_stop(j, &v->was_stopped));
     td_trace_span(j->observers.trace, *prefix ? "validate the averages" : "validate", begin_ns);
     return TD_OK;
@@ -314,7 +314,7 @@ static void count_unfinished(td_run_state *s)
     s->step.in_epoch = 0;
 }
 
-static void warn_nonfinite(int64_t epoch, const char *whose, const td_verdict *v)
+static void warn_nonfinite(int64_t epoch, const char *whose, const td_eval_result *v)
 {
     if (v->counts.n_nonfinite)
         td_log(TD_LOG_WARN, "train",
@@ -326,15 +326,15 @@ static void warn_nonfinite(int64_t epoch, const char *whose, const td_verdict *v
 /* The validation of an epoch. */
 typedef struct {
     bool is_due, is_best, has_averages;
-    td_verdict trained, averages;
+    td_eval_result trained, averages;
 } validation;
 
 static td_status validate(job *j, validation *v)
 {
     v->has_averages = j->o.use_ema >= 0;
-    TD_TRY(judge(j, "", &v->trained));
+    TD_TRY(evaluate(j, "", &v->trained));
     if (v->has_averages && !v->trained.was_stopped) {
-        TD_TRY(judge(j, TD_EMA_PREFIX, &v->averages));
+        TD_TRY(evaluate(j, TD_EMA_PREFIX, &v->averages));
         v->trained.was_stopped = v->averages.was_stopped;
     }
     if (v->trained.was_stopped)

@@ -101,14 +101,14 @@ typedef struct {
     float ema[4];         /* ema_keep, ema_share, ema_before, ema_rest */
 } td_train_inputs;
 
-/* Validation: the task's judge. */
+/* Validation: the task's evaluator. */
 typedef struct {
-    td_judge *judge;
-    struct td_detect_judge *detect_judge; /* of a detector */
-    double boxes[TD_BOX_METRICS];         /* of its last validation */
-    double *class_ap;                     /* likewise, [classes]; -1: none; NULL: no detector */
-    td_shares outcomes;                   /* of a classifier's last validation, on rank 0 ... */
-    int64_t outcomes_epoch;               /* ... and its epoch */
+    td_evaluator *evaluator;
+    struct td_detector_evaluator *detector_evaluator; /* of a detector */
+    double boxes[TD_BOX_METRICS];                     /* of its last validation */
+    double *class_ap;       /* likewise, [classes]; -1: none; NULL: no detector */
+    td_shares outcomes;     /* of a classifier's last validation, on rank 0 ... */
+    int64_t outcomes_epoch; /* ... and its epoch */
     int64_t epochs_without_best;
 } td_train_evaluation;
 

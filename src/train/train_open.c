@@ -296,7 +296,7 @@ void td_train_release(td_train_job *j)
     td_mixup_close(&j->data.mixup);
     td_map_release(&j->compiled.groups.decayed);
     td_tracked_release(&j->tracked);
-    td_judge_free(j->eval.judge);
+    td_evaluator_free(j->eval.evaluator);
     td_profile_free(j->observers.profile);
     td_program_free(j->program);
     td_device_close(j->dev);

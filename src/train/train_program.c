@@ -79,7 +79,7 @@ static td_status check_half_weights(const job *j)
                                "averages, no RMSprop and one rank");
 }
 
-/* both loaders' rings and the judge's own batch */
+/* both loaders' rings and the evaluator's own batch */
 static int batches_held(const job *j)
 {
     const int ring = j->o.input.prefetch + 1;
@@ -147,7 +147,7 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
     const td_sgd_opts sgd = sgd_opts(j);
     const td_memory_share share = { .limit = o->memory_limit,
                                     .model = &model,
-                                    .judged = &o->model,
+                                    .evaluated = &o->model,
                                     .sgd = &sgd,
                                     .amp = &o->amp,
                                     .dev = j->dev,
@@ -155,7 +155,7 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
                                     .skip_passes = o->skip_passes,
                                     .batch = o->batch_size,
                                     .n_batches = batches_held(j),
-                                    .judges = j->data.val_set != NULL,
+                                    .evaluates = j->data.val_set != NULL,
                                     .saves = !o->no_checkpoints || j->data.sizes.n > 0 };
     td_status st = TD_OK;
     td_graph *most = NULL;

@@ -1,5 +1,5 @@
 /*
- * train_rate.c -- how long a training is, when it is judged, and the learning rate of each step
+ * train_rate.c -- how long a training is, when it is evaluated, and the learning rate of each step
  *
  * The length is planned in epochs, or in optimiser steps: then the last epoch ends where they do.
  * SSD320's learning rate has a length of its own, --lr-total-steps: a training may stop before.

@@ -225,7 +225,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
-static void say_epoch(const td_train_job *j, int64_t epoch, bool has_verdict)
+static void say_epoch(const td_train_job *j, int64_t epoch, bool has_eval_result)
 {
     char scores[160], loss[TD_REAL_WORD];
     if (!is_plain(j))
@@ -233,7 +233,7 @@ static void say_epoch(const td_train_job *j, int64_t epoch, bool has_verdict)
     j->task->say(j, scores, sizeof scores);
     td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s", (long long)epoch,
            td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s,
-           has_verdict ? "; val " : "", has_verdict ? scores : "");
+           has_eval_result ? "; val " : "", has_eval_result ? scores : "");
 }
 
 static void note_loss(td_run_sums *s, double loss, bool is_compat)
@@ -244,7 +244,7 @@ static void note_loss(td_run_sums *s, double loss, bool is_compat)
         s->loss = is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);
 }
 
-td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
+td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const td_eval_result *ema,
                                 int64_t n_skipped)
 {
     td_run_sums *s = &j->log.sums;
@@ -257,18 +257,18 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_v
     td_step_sums_report(&s->epoch, loss, j->plan.lr_exact, j->log.report);
     td_report_add(j->log.report, "train.skipped_steps", (double)n_skipped);
     if (v) {
-        td_verdict_report(v, "val", j->o.topk, j->log.report);
+        td_eval_result_report(v, "val", j->o.topk, j->log.report);
         for (int i = 0; j->eval.class_ap && i < td_dataset_classes(j->data.train_set); i++)
             if (j->eval.class_ap[i] >= 0)
                 td_report_add_class(j->log.report, i, j->eval.class_ap[i]);
         TD_TRY(td_val_sums_add(&s->val, v, is_compat));
     }
     if (ema) {
-        td_verdict_report(ema, "val_ema", j->o.topk, j->log.report);
+        td_eval_result_report(ema, "val_ema", j->o.topk, j->log.report);
         TD_TRY(td_val_sums_add(&s->val_ema, ema, is_compat));
     }
     if (v && td_report_has_tf_names(j->log.report))
-        TD_TRY(td_tf_verdict_report(v, j->o.topk, n_warm(j), j->log.report));
+        TD_TRY(td_tf_eval_report(v, j->o.topk, n_warm(j), j->log.report));
     s->window = s->epoch = (td_step_sums){ 0 };
     say_epoch(j, epoch, v != NULL);
     return td_report_end(j->log.report);
@@ -280,7 +280,7 @@ td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_v
 static td_status report_tf(td_train_job *j)
 {
     const td_run_sums *s = &j->log.sums;
-    td_verdict v = s->val.all;
+    td_eval_result v = s->val.all;
     td_report_add(j->log.report, "train_throughput",
                   td_step_sums_rate(&s->warm, j->o.raport_compat));
     if (v.n_batches == 0)
@@ -288,7 +288,7 @@ static td_status report_tf(td_train_job *j)
     v.latency = s->val.latency;
     v.counts = s->val.last;
     memcpy(v.boxes, s->val.last_boxes, sizeof v.boxes);
-    return td_tf_verdict_report(&v, j->o.topk, n_warm(j), j->log.report);
+    return td_tf_eval_report(&v, j->o.topk, n_warm(j), j->log.report);
 }
 
 /* the figure of the reference's training benchmark, which its own report has not */

@@ -12,7 +12,7 @@ td_status td_train_report_open(td_train_job *j) TD_CHECKED;
 enum { TD_TRAIN_WHAT = 64 };
 
 /**
- * The progress of a validation, of weights as td_task.judge has them; `what` holds its label and
+ * The progress of a validation, of weights as td_task.evaluate has them; `what` holds its label and
  * must outlive it.
  */
 td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
@@ -29,7 +29,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s,
  * After an epoch; v: its validation, or NULL; ema: that of the averaged weights, or NULL (its
  * metrics are val_ema.top1 and so on); n_skipped: its skipped steps.
  */
-td_status td_train_report_epoch(td_train_job *j, const td_verdict *v, const td_verdict *ema,
+td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const td_eval_result *ema,
                                 int64_t n_skipped) TD_CHECKED;
 
 /** After the run. */

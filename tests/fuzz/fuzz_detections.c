@@ -1,7 +1,7 @@
 /*
  * fuzz_detections.c -- any bytes as a result file: an error in words, or detections that count
  *
- * What was read is judged against truths made of it, which must not fail unless a number is too
+ * What was read is compared with truths made of it, which must not fail unless a number is too
  * large for areas.
  */
 #include <math.h>
@@ -20,7 +20,7 @@ static void check_one(const td_coco_detection *d)
 }
 
 /* Every third detection is there, too. */
-static void judge(const td_detections *d)
+static void evaluate(const td_detections *d)
 {
     td_coco_metrics m;
     size_t n = (d->n + 2) / 3;
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     }
     for (size_t i = 0; i < d.n; i++)
         check_one(&d.items[i]);
-    judge(&d);
+    evaluate(&d);
     td_detections_release(&d);
     return 0;
 }

@@ -2,7 +2,7 @@
  * test_golden_ema.c -- averages of a small state over ten steps against ema.json
  *
  * Every tensor is a graph of its own: ema(value, average, keep, share), on both devices.  The batch
- * counters are never averaged and not judged.
+ * counters are never averaged and not compared.
  */
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static td_program *compile(td_device *dev, int64_t n)
 }
 
 /* number of stored averages compared */
-static int judge(const char *run, int64_t t, const char *name, td_program *p, bool is_exact)
+static int evaluate(const char *run, int64_t t, const char *name, td_program *p, bool is_exact)
 {
     char key[256];
     float found[N_MAX];
@@ -107,7 +107,7 @@ static int run_tensor(const td_json *run, const char *name, int64_t n, const cha
         fill(key, n, value);
         expect_ok(td_program_run(p));
         n_checked +=
-            judge(td_golden_text(run, "name"), (int64_t)t, name, p, strcmp(device, "cpu") == 0);
+            evaluate(td_golden_text(run, "name"), (int64_t)t, name, p, strcmp(device, "cpu") == 0);
     }
     td_program_free(p);
     td_device_close(dev);

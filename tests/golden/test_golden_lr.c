@@ -32,7 +32,7 @@ static int whole(const td_json *j, const char *key)
     return (int)v;
 }
 
-/* the schedule's steps are fixed; a curve with others judges nothing */
+/* the schedule's steps are fixed; a curve with others tests nothing */
 static bool has_our_steps(const td_json *curve)
 {
     static const double ours[] = { 30, 60, 80 };

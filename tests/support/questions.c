@@ -122,7 +122,7 @@ void td_questions_release(td_questions *all)
     *all = (td_questions){ 0 };
 }
 
-/* --- judging ---------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------- */
 
 static bool is_class_right(const td_json *doc, const td_question *q)
 {

@@ -4,7 +4,7 @@
  *     http_load load PORT MODEL ANSWERS REQUESTS CONNECTIONS [PID STOP]
  *         ANSWERS has what `tandem classify --json-lines` says of pictures, or `tandem detect
  *         --json --min-score 0 --max-boxes 6`; they are posted in turn, 5 in 100 bodies malformed,
- *         5 in 100 requests broken off, and every answer is judged.  Once STOP requests were made,
+ *         5 in 100 requests broken off, and every answer is checked.  Once STOP requests were made,
  *         SIGTERM goes to PID and the client ends with what is then open.  Prints one JSON object;
  *         exit code 1: an answer was wrong or did not come.
  *     http_load ask PORT METHOD PATH [HEADER]...
@@ -272,7 +272,7 @@ static int question_of(const load *l, int64_t at)
     return (int)(at % l->asked.n);
 }
 
-static void judge(user *u, int i)
+static void check_answers(user *u, int i)
 {
     const td_question *q = &u->l->asked.list[i];
     bool is_right = u->c.status == 200 && td_questions_is_right(&u->l->asked, i, u->c.body);
@@ -314,7 +314,7 @@ static void ask_good(user *u, td_rng *r, int64_t i)
         }
         u->l->latency[i] = (double)(td_now_ns() - t0) * 1e-6;
         if (u->c.status != 503) {
-            judge(u, question_of(u->l, i));
+            check_answers(u, question_of(u->l, i));
             return;
         }
         atomic_fetch_add(&u->l->n_busy, 1);

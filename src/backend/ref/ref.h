@@ -4,7 +4,7 @@
  * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run
  * converts operands of any float dtype to double and rounds the results to their own dtype, so
  * that one body serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and
- * a result is as near to the true one as its dtype allows: the judge of all other backends.
+ * a result is as near to the true one as its dtype allows: the reference for all other backends.
  *
  *     static void relu(const td_node *n, int64_t count, double *const *a)   a[0] = x, a[1] = y
  *     const td_ref_kernel td_ref_relu = TD_REF_EACH(relu, relu);

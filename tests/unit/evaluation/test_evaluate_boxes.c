@@ -30,7 +30,7 @@ static const char *put(const char *name, const char *text)
     return path;
 }
 
-static td_status compare(const char *annotations, const char *detections, td_boxes_verdict *v)
+static td_status compare(const char *annotations, const char *detections, td_boxes_eval *v)
 {
     const char *gt = put("gt.json", annotations);
     return td_boxes_compare(gt, put("dt.json", detections), false, v);
@@ -57,7 +57,7 @@ static int hush(void **state)
 static void files_are_compared(void **state)
 {
     (void)state;
-    td_boxes_verdict v;
+    td_boxes_eval v;
     expect_ok(compare(truths, "[" FOUND("7", "90", SQUARE, "0.5") "]", &v));
     assert_string_equal(said, "");
     assert_true(v.metrics.value[TD_COCO_AP] > 0.499 && v.metrics.value[TD_COCO_AP] < 0.501);
@@ -71,17 +71,17 @@ static void files_are_compared(void **state)
     assert_true(v.metrics.classes[0].ap == 0);
     assert_true(v.metrics.classes[1].ap == -1);
     assert_true(v.metrics.classes[2].ap > 0.999);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
 
     expect_ok(compare(truths, "[]", &v));
     assert_true(v.metrics.value[TD_COCO_AP] == 0 && v.metrics.value[TD_COCO_APL] == -1);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
 }
 
 static void what_counts_nowhere_is_said(void **state)
 {
     (void)state;
-    td_boxes_verdict v;
+    td_boxes_eval v;
     expect_ok(compare(truths,
                       "[" FOUND("7", "90", SQUARE, "0.5") ", " FOUND(
                           "7", "5", SQUARE, "0.9") ", " FOUND("0", "91", SQUARE, "0.9") "]",
@@ -89,7 +89,7 @@ static void what_counts_nowhere_is_said(void **state)
     assert_non_null(strstr(said, "2 of 3 detections are of categories that '"));
     assert_non_null(strstr(said, "the first: category 5"));
     assert_true(v.metrics.classes[2].ap > 0.999);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
 
     said[0] = 0;
     expect_ok(compare(
@@ -100,7 +100,7 @@ static void what_counts_nowhere_is_said(void **state)
     assert_non_null(
         strstr(said, "2 entries cannot be used and are left out; the first: annotation 2"));
     assert_true(v.metrics.value[TD_COCO_AP] > 0.999);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
 }
 
 static void what_is_wrong_is_an_error(void **state)
@@ -118,7 +118,7 @@ static void what_is_wrong_is_an_error(void **state)
         { "[" FOUND("7", "4", SQUARE, "1"), TD_EFORMAT, "dt.json" },
         { "", TD_EFORMAT, "dt.json' is empty" },
     };
-    td_boxes_verdict v;
+    td_boxes_eval v;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         expect_error(compare(truths, rows[i].detections, &v), rows[i].st, rows[i].part);
         assert_null(v.names);
@@ -134,10 +134,10 @@ static void what_is_wrong_is_an_error(void **state)
 
 static td_status run_once(void)
 {
-    td_boxes_verdict v;
+    td_boxes_eval v;
     td_status st =
         td_boxes_compare(td_scratch_path("gt.json"), td_scratch_path("dt.json"), true, &v);
-    td_boxes_verdict_release(&v);
+    td_boxes_eval_release(&v);
     return st;
 }
 

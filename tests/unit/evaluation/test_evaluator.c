@@ -23,8 +23,8 @@ typedef struct {
     td_device *dev;
     td_dataset *ds;
     td_loader *ld;
-    td_judge *j;
-    td_judge_opts o;
+    td_evaluator *j;
+    td_evaluator_opts o;
     td_amp_opts amp;
     int64_t labels[N];
 } bench;
@@ -55,18 +55,18 @@ static void begin(bench *b)
 {
     td_model_opts model;
     *b = (bench){ .amp = { .precision = TD_PRECISION_FP32 } };
-    b->o = (td_judge_opts){ .batch = BATCH, .topk = 2, .max_batches = -1, .amp = &b->amp };
+    b->o = (td_evaluator_opts){ .batch = BATCH, .topk = 2, .max_batches = -1, .amp = &b->amp };
     b->ds = open_rows(b->labels);
     td_small_training_model(&model);
     expect_ok(td_device_open("ref", &b->dev));
-    expect_ok(td_judge_new(&model, b->dev, &b->o, &b->j));
-    expect_ok(td_program_init(td_judge_program(b->j), 3));
+    expect_ok(td_evaluator_new(&model, b->dev, &b->o, &b->j));
+    expect_ok(td_program_init(td_evaluator_program(b->j), 3));
     expect_ok(td_loader_new(b->ds, &(td_loader_opts){ .batch_size = BATCH }, &b->ld));
 }
 
 static void end(bench *b)
 {
-    td_judge_free(b->j);
+    td_evaluator_free(b->j);
     td_loader_free(b->ld);
     td_dataset_free(b->ds);
     td_device_close(b->dev);
@@ -78,7 +78,7 @@ static void counts_are_those_of_the_outputs(void **state)
 {
     (void)state;
     bench b;
-    td_verdict v;
+    td_eval_result v;
     td_tensors *t;
     int64_t confusion[K * K] = { 0 }, wanted[K * K] = { 0 };
     int64_t top1 = 0, top2 = 0;
@@ -88,7 +88,7 @@ static void counts_are_those_of_the_outputs(void **state)
     begin(&b);
     b.o.logits = path;
     b.o.confusion = confusion;
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &v));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &v));
     expect_ok(td_tensors_read(path, &t));
     const td_tensor *logits = td_tensors_get(t, "logits");
     assert_non_null(logits);
@@ -126,21 +126,21 @@ static void a_pass_can_be_repeated_and_cut_short(void **state)
 {
     (void)state;
     bench b;
-    td_verdict whole, again, part;
+    td_eval_result whole, again, part;
     begin(&b);
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &whole));
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &again));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &whole));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &again));
     assert_int_equal(again.counts.n, N);
     assert_int_equal(again.counts.n_top1, whole.counts.n_top1);
     assert_true(again.counts.loss_sum == whole.counts.loss_sum);
     b.o.max_batches = 1;
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &part));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &part));
     assert_int_equal(part.counts.n, BATCH);
     assert_int_equal(part.n_batches, 1);
     b.o.max_batches = 0;
     td_loader_free(b.ld);
     expect_ok(td_loader_new(b.ds, &(td_loader_opts){ .batch_size = BATCH }, &b.ld));
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &part));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &part));
     assert_int_equal(part.counts.n, 0);
     assert_true(part.counts.loss_sum == 0 && part.p100 == 0);
     end(&b);
@@ -150,11 +150,11 @@ static void outputs_that_are_not_finite_are_counted(void **state)
 {
     (void)state;
     bench b;
-    td_verdict v;
+    td_eval_result v;
     const float bias[K] = { NAN, NAN, NAN };
     begin(&b);
-    expect_ok(td_program_set(td_judge_program(b.j), "fc.bias", bias));
-    expect_ok(td_judge_run(b.j, b.ld, &b.o, &v));
+    expect_ok(td_program_set(td_evaluator_program(b.j), "fc.bias", bias));
+    expect_ok(td_evaluator_run(b.j, b.ld, &b.o, &v));
     assert_int_equal(v.counts.n, N);
     assert_int_equal(v.counts.n_nonfinite, N);
     assert_true(!isfinite(v.counts.loss_sum));
@@ -165,17 +165,17 @@ static void k_is_at_most_the_classes(void **state)
 {
     (void)state;
     bench b;
-    td_judge *j;
+    td_evaluator *j;
     td_model_opts model;
     begin(&b);
     td_small_training_model(&model);
     b.o.topk = K + 1;
-    expect_error(td_judge_new(&model, b.dev, &b.o, &j), TD_EUSAGE, "--topk");
+    expect_error(td_evaluator_new(&model, b.dev, &b.o, &j), TD_EUSAGE, "--topk");
     assert_null(j);
-    b.o.topk = TD_JUDGE_TOPK; /* the default, of any number of classes */
-    expect_ok(td_judge_new(&model, b.dev, &b.o, &j));
-    td_judge_free(j);
-    td_judge_free(NULL);
+    b.o.topk = TD_EVALUATOR_TOPK; /* the default, of any number of classes */
+    expect_ok(td_evaluator_new(&model, b.dev, &b.o, &j));
+    td_evaluator_free(j);
+    td_evaluator_free(NULL);
     end(&b);
 }
 
@@ -183,12 +183,12 @@ static void quantiles_are_of_the_batches(void **state)
 {
     (void)state;
     const double latency[] = { 0.4, 0.1, 0.3, 0.2 };
-    td_verdict v = { .latency = latency, .n_batches = 4 };
-    expect_ok(td_verdict_quantiles(&v));
+    td_eval_result v = { .latency = latency, .n_batches = 4 };
+    expect_ok(td_eval_result_quantiles(&v));
     assert_true(v.p100 == 0.4 && v.p50 >= 0.2 && v.p50 <= 0.3);
     assert_true(latency[0] == 0.4); /* its order stays */
     td_alloc_fail_at(1);
-    assert_int_equal(td_verdict_quantiles(&v), TD_ENOMEM);
+    assert_int_equal(td_eval_result_quantiles(&v), TD_ENOMEM);
     td_alloc_fail_at(0);
 }
 
@@ -213,7 +213,7 @@ static void rules_are_met_or_not(void **state)
         else
             expect_error(td_require(rows[i].rule, &s, 5), TD_EREQUIRED, rows[i].rule);
     }
-    expect_error(td_require("top1>=0", &none, 5), TD_EREQUIRED, "top1"); /* nothing was judged */
+    expect_error(td_require("top1>=0", &none, 5), TD_EREQUIRED, "top1"); /* nothing was evaluated */
     expect_error(td_require("top1>=0", &nan, 5), TD_EREQUIRED, "top1>=0");
     expect_ok(td_require(NULL, &nan, 5));
 }

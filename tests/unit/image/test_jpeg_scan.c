@@ -120,7 +120,7 @@ static void noise_is_the_same(void **state)
 }
 
 /* damage is found, or not, as libjpeg finds it; of a box libjpeg reads a few rows more */
-static void damaged_ones_are_judged_the_same(void **state)
+static void damaged_ones_are_read_the_same(void **state)
 {
     (void)state;
     enum { ROUNDS = 3000 };
@@ -184,7 +184,7 @@ static void the_largest_numbers_do_no_harm(void **state)
                               .orientation = 1,
                               .region = { .width = 16, .height = 16 } };
     const td_status st = td_jpeg_decode(bytes, n, &o, &img, &r);
-    assert_true(st == TD_OK || st == TD_EFORMAT); /* libjpeg's verdict */
+    assert_true(st == TD_OK || st == TD_EFORMAT); /* libjpeg's result */
     td_image_release(&img);
 }
 
@@ -194,7 +194,7 @@ int main(void)
         cmocka_unit_test(files_are_the_same),
         cmocka_unit_test(drawn_ones_are_the_same),
         cmocka_unit_test(noise_is_the_same),
-        cmocka_unit_test(damaged_ones_are_judged_the_same),
+        cmocka_unit_test(damaged_ones_are_read_the_same),
         cmocka_unit_test(the_largest_numbers_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

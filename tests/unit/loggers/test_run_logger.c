@@ -159,11 +159,12 @@ static void rates_are_pictures_over_seconds(void **state)
     assert_float_equal(td_step_sums_rate(&s, true), (5 + 2.5 + 2) / 3, 1e-12);
 }
 
-static td_verdict verdict(int n, int n_top1, double loss_sum, double *latency, int n_batches)
+static td_eval_result eval_result(int n, int n_top1, double loss_sum, double *latency,
+                                  int n_batches)
 {
-    td_verdict v = { .counts = { .n = n, .n_top1 = n_top1, .n_topk = n, .loss_sum = loss_sum },
-                     .n_batches = n_batches,
-                     .latency = latency };
+    td_eval_result v = { .counts = { .n = n, .n_top1 = n_top1, .n_topk = n, .loss_sum = loss_sum },
+                         .n_batches = n_batches,
+                         .latency = latency };
     for (int i = 0; i < n_batches; i++) {
         v.compute_s += latency[i];
         v.compute_rates += (double)n / n_batches / latency[i];
@@ -181,7 +182,7 @@ static double end_value(bool is_compat, const char *metric)
     td_val_sums s = { 0 };
     td_report *r;
     td_run_log run;
-    td_verdict a = verdict(10, 6, 20, first, 2), b = verdict(10, 4, 30, second, 2);
+    td_eval_result a = eval_result(10, 6, 20, first, 2), b = eval_result(10, 4, 30, second, 2);
     expect_ok(td_report_open(&o, &r));
     expect_ok(td_val_sums_add(&s, &a, is_compat));
     expect_ok(td_val_sums_add(&s, &b, is_compat));

@@ -1,6 +1,6 @@
 /*
  * test_lr_schedule.c -- learning rates by step, as the TensorFlow programs have them; those by
- * epoch are judged by golden.lr
+ * epoch are evaluated by golden.lr
  */
 #include "support/expect.h"
 

@@ -165,7 +165,7 @@ static void the_last_result_takes_a_place_too(void **state)
     for (int i = 0; i < 3; i++) {
         char text[1024];
         snprintf(text, sizeof text, "%s%s%s", head, calls[i], tail);
-        planned p = plan_of(text); /* judged there */
+        planned p = plan_of(text); /* evaluated there */
         assert_false(share(&p, "dx", "ds"));
         assert_true(share(&p, "dx", "d1"));
         assert_int_equal(share(&p, "ds", "d2"), i == 0);

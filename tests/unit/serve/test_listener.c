@@ -76,7 +76,7 @@ static void wait_for(int n)
     assert_int_equal(atomic_load(&taken.n), n);
 }
 
-static void addresses_are_judged(void **state)
+static void addresses_are_checked(void **state)
 {
     static const char *const here[] = { "127.0.0.1", "127.3.2.1", "localhost", "::1",
                                         "::ffff:127.0.0.1" };
@@ -152,7 +152,7 @@ static void idle_connections_make_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_judged),
+        cmocka_unit_test(addresses_are_checked),
         cmocka_unit_test(draining_loses_nobody),
         cmocka_unit_test(idle_connections_make_room),
     };
