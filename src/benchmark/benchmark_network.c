@@ -54,10 +54,10 @@ typedef struct {
     char *checkpoint;    /* path, with --checkpoint-dir */
     td_feed feed;
     td_benchmark_report report;
-    td_finder *finder; /* of a detector's inference: has the program */
-    double boxes_s;    /* of the measured iterations, spent on boxes */
-    double wait_s;     /* likewise, waiting for data */
-    double *seconds;   /* [iters], in order, with the wait for data */
+    td_detector_runner *runner; /* of a detector's inference: has the program */
+    double boxes_s;             /* of the measured iterations, spent on boxes */
+    double wait_s;              /* likewise, waiting for data */
+    double *seconds;            /* [iters], in order, with the wait for data */
     double first_step_s, bound_s;
     int64_t peak_bytes;
 } bench;
@@ -65,9 +65,9 @@ typedef struct {
 static void release(bench *b)
 {
     td_profile_free(b->profile);
-    if (!b->finder)
+    if (!b->runner)
         td_program_free(b->program);
-    td_finder_free(b->finder);
+    td_detector_runner_free(b->runner);
     td_graph_free(b->graph);
     td_device_close(b->dev);
     td_feed_release(&b->feed);
@@ -131,14 +131,16 @@ static td_status agree(const bench *b)
     return st;
 }
 
-/* a detector's inference ends with boxes, which a finder makes of what the program gives */
-static td_status compile_finder(bench *b)
+/*
+ * a detector's inference ends with boxes, which a detector runner makes of what the program gives
+ */
+static td_status compile_detector_runner(bench *b)
 {
-    const td_finder_opts fo = { .batch = b->o.batch_size,
-                                .amp = &b->o.amp,
-                                .skip_passes = b->o.skip_passes };
-    TD_TRY(td_finder_new(&b->o.model, b->dev, &fo, &b->finder));
-    b->program = td_finder_program(b->finder);
+    const td_detector_runner_opts fo = { .batch = b->o.batch_size,
+                                         .amp = &b->o.amp,
+                                         .skip_passes = b->o.skip_passes };
+    TD_TRY(td_detector_runner_new(&b->o.model, b->dev, &fo, &b->runner));
+    b->program = td_detector_runner_program(b->runner);
     return load_weights(b);
 }
 
@@ -151,7 +153,7 @@ static td_status compile(bench *b)
     td_device_join(b->dev, b->comm);
     TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
     if (!is_training && td_model_detector(&b->o.model))
-        return compile_finder(b);
+        return compile_detector_runner(b);
     if (is_training)
         TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
     else
@@ -194,12 +196,12 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
 static td_status run_once(bench *b)
 {
     const float *images;
-    TD_TRY(td_feed_next(&b->feed, b->finder ? NULL : b->program, &images));
-    if (!b->finder)
+    TD_TRY(td_feed_next(&b->feed, b->runner ? NULL : b->program, &images));
+    if (!b->runner)
         return td_program_run(b->program);
-    const td_nms_opts nms = td_nms_defaults(td_finder_anchors(b->finder)->kind);
-    TD_TRY(td_finder_run(b->finder, images, b->o.batch_size, &nms));
-    b->boxes_s += td_finder_boxes_s(b->finder);
+    const td_nms_opts nms = td_nms_defaults(td_detector_runner_anchors(b->runner)->kind);
+    TD_TRY(td_detector_runner_run(b->runner, images, b->o.batch_size, &nms));
+    b->boxes_s += td_detector_runner_boxes_s(b->runner);
     return TD_OK;
 }
 
@@ -305,7 +307,7 @@ static void add_detector(const bench *b, double rate, double latency, td_text *o
     const int n = b->o.iters;
     double *s = b->seconds;
     td_json_add_text(out, "backbone", b->o.model.backbone);
-    if (!b->finder) {
+    if (!b->runner) {
         td_json_add(out, "train_throughput", rate);
         return;
     }

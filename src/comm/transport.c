@@ -271,7 +271,7 @@ static void look_behind(td_mesh *m, peer *p)
         lose(m, p);
 }
 
-static void evaluate(td_mesh *m, int64_t now)
+static void check_peers(td_mesh *m, int64_t now)
 {
     for (int r = 0; r < m->size; r++) {
         peer *p = &m->peers[r];
@@ -343,7 +343,7 @@ static void turn(td_mesh *m, int ms)
     const int64_t now = td_now_ns();
     forgive(m, now);
     m->pumped_ns = now;
-    evaluate(m, now);
+    check_peers(m, now);
 }
 
 td_status td_mesh_pump(td_mesh *m, int ms)

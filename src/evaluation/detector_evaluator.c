@@ -1,7 +1,7 @@
 /*
  * detector_evaluator.c -- forward passes, boxes, counts
  *
- *     batch -> finder -> boxes in pixels of the picture        (on ranks: gathered by rank 0)
+ *     batch -> detector runner -> boxes in pixels of the picture   (on ranks: gathered by rank 0)
  *     all of them, in the order of the data set -> metrics
  */
 #include "evaluation/detector_evaluator.h"
@@ -19,7 +19,7 @@
 #include "optim/training_graph.h"
 
 struct td_detector_evaluator {
-    td_finder *finder;
+    td_detector_runner *runner;
     double *latency; /* grown */
     size_t cap_latency;
     td_eval_result window; /* since the last record */
@@ -37,15 +37,15 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                     const td_detector_evaluator_opts *opts,
                                     td_detector_evaluator **out)
 {
-    const td_finder_opts fo = { .batch = opts->batch,
-                                .amp = opts->amp,
-                                .skip_passes = opts->skip_passes,
-                                .dump_after = opts->dump_after };
+    const td_detector_runner_opts fo = { .batch = opts->batch,
+                                         .amp = opts->amp,
+                                         .skip_passes = opts->skip_passes,
+                                         .dump_after = opts->dump_after };
     *out = NULL;
     td_detector_evaluator *j = TD_NEW(td_detector_evaluator);
     if (!j)
         return TD_ENOMEM;
-    td_status st = td_finder_new(model, dev, &fo, &j->finder);
+    td_status st = td_detector_runner_new(model, dev, &fo, &j->runner);
     if (st == TD_OK)
         *out = j;
     else
@@ -68,13 +68,13 @@ void td_detector_evaluator_free(td_detector_evaluator *j)
     td_free(j->truths);
     td_shares_release(&j->found);
     td_free(j->latency);
-    td_finder_free(j->finder);
+    td_detector_runner_free(j->runner);
     td_free(j);
 }
 
 td_program *td_detector_evaluator_program(td_detector_evaluator *j)
 {
-    return td_finder_program(j->finder);
+    return td_detector_runner_program(j->runner);
 }
 
 const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j)
@@ -144,7 +144,7 @@ static td_status note_rows(td_detector_evaluator *j, const td_dataset *ds, const
     for (int i = 0; i < b->n; i++) {
         if (is_left_out(o, b->samples[i]))
             continue;
-        found = td_finder_found(j->finder, i, &n);
+        found = td_detector_runner_found(j->runner, i, &n);
         TD_TRY(keep_found(j, ds, b->samples[i], found, n));
         ++*n_evaluated;
     }
@@ -157,7 +157,7 @@ static td_status show_rows(td_detector_evaluator *j, const td_batch *b,
     const int64_t t0 = td_now_ns();
     int n;
     for (int i = 0; o->each && i < b->n; i++) {
-        const td_detection *found = td_finder_found(j->finder, i, &n);
+        const td_detection *found = td_detector_runner_found(j->runner, i, &n);
         if (!is_left_out(o, b->samples[i]))
             TD_TRY(o->each(o->ctx, b->samples[i], found, n));
     }
@@ -179,8 +179,8 @@ static td_status evaluate_batch(td_detector_evaluator *j, const td_dataset *ds, 
                                 const td_detector_evaluator_opts *o, td_eval_result *v)
 {
     const int64_t t0 = td_now_ns();
-    const td_nms_opts nms = td_boxes_nms(o->boxes, td_finder_anchors(j->finder)->kind);
-    TD_TRY(td_finder_run(j->finder, b->images, b->n, &nms));
+    const td_nms_opts nms = td_boxes_nms(o->boxes, td_detector_runner_anchors(j->runner)->kind);
+    TD_TRY(td_detector_runner_run(j->runner, b->images, b->n, &nms));
     TD_TRY(note_rows(j, ds, b, o, &v->n_evaluated));
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;

@@ -1,10 +1,10 @@
 /*
  * detect.c -- what is where on these pictures
  *
- * A loader's workers decode while a finder computes.  n pictures become batches as equal as they
- * can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad pictures out of a batch;
- * walking along the numbers of those that are there finds each of them in its place.  A picture is
- * read once more for its size, and decoded once more where it is to be drawn on.
+ * A loader's workers decode while a detector runner computes.  n pictures become batches as equal
+ * as they can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad pictures out of a
+ * batch; walking along the numbers of those that are there finds each of them in its place.  A
+ * picture is read once more for its size, and decoded once more where it is to be drawn on.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ typedef struct {
     td_detect_opts o; /* a copy; model is completed from the file */
     td_tensors *weights;
     td_device *dev;
-    td_finder *finder;
+    td_detector_runner *runner;
     td_nms_opts nms;
     td_box_classes classes;
     td_dataset *ds;
@@ -51,7 +51,7 @@ static void release(detector *d)
 {
     td_loader_free(d->ld);
     td_dataset_free(d->ds);
-    td_finder_free(d->finder);
+    td_detector_runner_free(d->runner);
     td_device_close(d->dev);
     td_box_classes_release(&d->classes);
     td_free(d->is_wanted);
@@ -89,18 +89,19 @@ static td_status open_weights(detector *d)
     return td_model_image_size(m, &m->image_size);
 }
 
-static td_status open_finder(detector *d, int batch)
+static td_status open_detector_runner(detector *d, int batch)
 {
     td_detect_opts *o = &d->o;
     TD_TRY(td_device_open(o->device, &d->dev));
     TD_TRY(td_amp_resolve(&o->amp, d->dev));
     TD_TRY(td_device_tune(d->dev, (td_tune_mode)o->tune, o->tune_cache));
-    TD_TRY(td_finder_new(&o->model, d->dev, &(td_finder_opts){ .batch = batch, .amp = &o->amp },
-                         &d->finder));
+    TD_TRY(td_detector_runner_new(&o->model, d->dev,
+                                  &(td_detector_runner_opts){ .batch = batch, .amp = &o->amp },
+                                  &d->runner));
     TD_TRY(td_weights_load(d->weights, o->weights,
                            &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
-                           td_finder_program(d->finder)));
-    d->nms = td_boxes_nms_shown(&o->boxes, td_finder_anchors(d->finder)->kind);
+                           td_detector_runner_program(d->runner)));
+    d->nms = td_boxes_nms_shown(&o->boxes, td_detector_runner_anchors(d->runner)->kind);
     return o->draw ? td_make_folder(o->draw) : TD_OK;
 }
 
@@ -180,7 +181,7 @@ static td_status report_good(detector *d, int row)
     const int64_t sample = d->next++;
     td_found f = { .path = td_dataset_path(d->ds, sample) };
     td_box_classes_tell(&d->classes, &f);
-    const td_detection *found = td_finder_found(d->finder, row, &n);
+    const td_detection *found = td_detector_runner_found(d->runner, row, &n);
     td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
     if (st == TD_OK)
         st = find_size(d, bytes, n_bytes, &f);
@@ -218,7 +219,7 @@ static td_status report_bad(detector *d, int64_t until)
 static td_status detect_batch(detector *d, const td_batch *b)
 {
     if (b->n)
-        TD_TRY(td_finder_run(d->finder, b->images, b->n, &d->nms));
+        TD_TRY(td_detector_runner_run(d->runner, b->images, b->n, &d->nms));
     for (int i = 0; i < b->n; i++) {
         TD_TRY(report_bad(d, b->samples[i]));
         TD_TRY(report_good(d, i));
@@ -247,7 +248,7 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     if (opts->draw)
         TD_OUT(td_marked_new(d->ds, opts->draw, false, td_dataset_count(d->ds), &d->marked));
     const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
-    TD_OUT(open_finder(d, batch));
+    TD_OUT(open_detector_runner(d, batch));
     TD_OUT(open_data(d, batch));
     while ((st = td_loader_next(d->ld, &b)) == TD_OK)
         TD_OUT(detect_batch(d, b));

@@ -11,16 +11,16 @@
 #include "base/clock.h"
 #include "inference/nms_pool.h"
 
-struct td_finder {
+struct td_detector_runner {
     td_program *program;
     td_anchors *anchors;
     int batch, columns; /* columns: classes and the background */
     size_t image_bytes;
     float *images; /* [batch, 3, S, S], for short batches */
-    td_suppressor *suppressor;
-    td_detection *found;     /* [batch, TD_NMS_TOTAL_MAX] */
-    td_suppressor_row *rows; /* [batch] */
-    double boxes_s;          /* of the last run */
+    td_nms_pool *nms_pool;
+    td_detection *found;   /* [batch, TD_NMS_TOTAL_MAX] */
+    td_nms_pool_row *rows; /* [batch] */
+    double boxes_s;        /* of the last run */
 };
 
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
@@ -45,8 +45,8 @@ td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind)
     return n;
 }
 
-static td_status compile(td_finder *f, const td_model_opts *model, td_device *dev,
-                         const td_finder_opts *opts)
+static td_status compile(td_detector_runner *f, const td_model_opts *model, td_device *dev,
+                         const td_detector_runner_opts *opts)
 {
     td_graph *g;
     const td_compile_opts c = { .amp = opts->amp,
@@ -58,7 +58,7 @@ static td_status compile(td_finder *f, const td_model_opts *model, td_device *de
     return st;
 }
 
-static td_status make_room(td_finder *f, const td_model_opts *model)
+static td_status make_room(td_detector_runner *f, const td_model_opts *model)
 {
     const size_t side = (size_t)model->image_size, n = (size_t)f->batch;
     f->image_bytes = 3 * side * side * sizeof(float);
@@ -67,16 +67,16 @@ static td_status make_room(td_finder *f, const td_model_opts *model)
     f->rows = td_alloc(n, sizeof *f->rows);
     if (!f->images || !f->found || !f->rows)
         return TD_ENOMEM;
-    return td_suppressor_new(f->anchors, f->columns,
-                             td_threads() < f->batch ? td_threads() : f->batch, &f->suppressor);
+    return td_nms_pool_new(f->anchors, f->columns,
+                           td_threads() < f->batch ? td_threads() : f->batch, &f->nms_pool);
 }
 
-td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
-                        td_finder **out)
+td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
+                                 const td_detector_runner_opts *opts, td_detector_runner **out)
 {
     td_status st = TD_OK;
     *out = NULL;
-    td_finder *f = TD_NEW(td_finder);
+    td_detector_runner *f = TD_NEW(td_detector_runner);
     if (!f)
         return TD_ENOMEM;
     f->batch = opts->batch;
@@ -87,15 +87,15 @@ td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_fin
     *out = f;
     f = NULL;
 out:
-    td_finder_free(f);
+    td_detector_runner_free(f);
     return st;
 }
 
-void td_finder_free(td_finder *f)
+void td_detector_runner_free(td_detector_runner *f)
 {
     if (!f)
         return;
-    td_suppressor_free(f->suppressor);
+    td_nms_pool_free(f->nms_pool);
     td_free(f->found);
     td_free(f->rows);
     td_free(f->images);
@@ -104,19 +104,20 @@ void td_finder_free(td_finder *f)
     td_free(f);
 }
 
-td_program *td_finder_program(td_finder *f)
+td_program *td_detector_runner_program(td_detector_runner *f)
 {
     return f->program;
 }
 
-const td_anchors *td_finder_anchors(const td_finder *f)
+const td_anchors *td_detector_runner_anchors(const td_detector_runner *f)
 {
     return f->anchors;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-td_status td_finder_run(td_finder *f, const float *images, int n, const td_nms_opts *nms)
+td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
+                                 const td_nms_opts *nms)
 {
     if (n < f->batch) {
         memcpy(f->images, images, (size_t)n * f->image_bytes);
@@ -126,21 +127,21 @@ td_status td_finder_run(td_finder *f, const float *images, int n, const td_nms_o
     TD_TRY(td_program_run(f->program));
     for (int i = 0; i < n; i++)
         f->rows[i] =
-            (td_suppressor_row){ .opts = nms, .found = f->found + (size_t)i * TD_NMS_TOTAL_MAX };
+            (td_nms_pool_row){ .opts = nms, .found = f->found + (size_t)i * TD_NMS_TOTAL_MAX };
     const float *codes = td_program_output(f->program, "codes", NULL);
     const float *scores = td_program_output(f->program, "scores", NULL);
     const int64_t t0 = td_now_ns();
-    const td_status st = td_suppressor_run(f->suppressor, codes, scores, n, f->rows);
+    const td_status st = td_nms_pool_run(f->nms_pool, codes, scores, n, f->rows);
     f->boxes_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
-double td_finder_boxes_s(const td_finder *f)
+double td_detector_runner_boxes_s(const td_detector_runner *f)
 {
     return f->boxes_s;
 }
 
-const td_detection *td_finder_found(const td_finder *f, int i, int *n)
+const td_detection *td_detector_runner_found(const td_detector_runner *f, int i, int *n)
 {
     *n = f->rows[i].n_found;
     return f->rows[i].found;

@@ -1,11 +1,11 @@
 /*
  * inference/detector.h -- a detector ready to answer: pictures in, boxes out
  *
- *     td_finder *f;
- *     TD_TRY(td_finder_new(&model, dev, &opts, &f));
- *     TD_TRY(td_weights_load(..., td_finder_program(f)));
- *     TD_TRY(td_finder_run(f, images, n, &nms));          n pictures, at most the batch
- *     td_finder_found(f, i, &n_found)                     of picture i, best first
+ *     td_detector_runner *f;
+ *     TD_TRY(td_detector_runner_new(&model, dev, &opts, &f));
+ *     TD_TRY(td_weights_load(..., td_detector_runner_program(f)));
+ *     TD_TRY(td_detector_runner_run(f, images, n, &nms));          n pictures, at most the batch
+ *     td_detector_runner_found(f, i, &n_found)                     of picture i, best first
  *
  * The network runs on all threads; then each thread takes pictures and suppresses.
  */
@@ -18,13 +18,13 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-typedef struct td_finder td_finder;
+typedef struct td_detector_runner td_detector_runner;
 
 typedef struct {
     int batch;
     const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
-} td_finder_opts;
+} td_detector_runner_opts;
 
 /** What a detector's post-processing is by these options. */
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
@@ -33,22 +33,23 @@ td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
 
 /** Compile.  `model`'s classes and image size must be settled. */
-td_status td_finder_new(const td_model_opts *model, td_device *dev, const td_finder_opts *opts,
-                        td_finder **out) TD_CHECKED;
-void td_finder_free(td_finder *f);
+td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
+                                 const td_detector_runner_opts *opts,
+                                 td_detector_runner **out) TD_CHECKED;
+void td_detector_runner_free(td_detector_runner *f);
 
 /** The program, to be given weights. */
-td_program *td_finder_program(td_finder *f);
-const td_anchors *td_finder_anchors(const td_finder *f);
+td_program *td_detector_runner_program(td_detector_runner *f);
+const td_anchors *td_detector_runner_anchors(const td_detector_runner *f);
 
 /** images [n, 3, S, S], 1 <= n <= the batch: what there is in each. */
-td_status td_finder_run(td_finder *f, const float *images, int n,
-                        const td_nms_opts *nms) TD_CHECKED;
+td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
+                                 const td_nms_opts *nms) TD_CHECKED;
 
 /** Seconds of the last run behind the network. */
-double td_finder_boxes_s(const td_finder *f);
+double td_detector_runner_boxes_s(const td_detector_runner *f);
 
 /** Of picture i of the last run; lent until the next. */
-const td_detection *td_finder_found(const td_finder *f, int i, int *n);
+const td_detection *td_detector_runner_found(const td_detector_runner *f, int i, int *n);
 
 #endif

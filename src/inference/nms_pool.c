@@ -8,21 +8,20 @@
 #include "base/arena.h"
 #include "data/loader.h"
 
-struct td_suppressor {
+struct td_nms_pool {
     const td_anchors *anchors;
     int columns, n_threads;
     td_nms **nms; /* [n_threads] */
 };
 
-td_status td_suppressor_new(const td_anchors *anchors, int columns, int n_threads,
-                            td_suppressor **out)
+td_status td_nms_pool_new(const td_anchors *anchors, int columns, int n_threads, td_nms_pool **out)
 {
     td_status st = TD_OK;
     *out = NULL;
-    td_suppressor *s = TD_NEW(td_suppressor);
+    td_nms_pool *s = TD_NEW(td_nms_pool);
     if (!s)
         return TD_ENOMEM;
-    *s = (td_suppressor){ .anchors = anchors, .columns = columns, .n_threads = n_threads };
+    *s = (td_nms_pool){ .anchors = anchors, .columns = columns, .n_threads = n_threads };
     s->nms = td_alloc((size_t)n_threads, sizeof(td_nms *));
     if (!s->nms)
         TD_OUT(TD_ENOMEM);
@@ -31,11 +30,11 @@ td_status td_suppressor_new(const td_anchors *anchors, int columns, int n_thread
     *out = s;
     s = NULL;
 out:
-    td_suppressor_free(s);
+    td_nms_pool_free(s);
     return st;
 }
 
-void td_suppressor_free(td_suppressor *s)
+void td_nms_pool_free(td_nms_pool *s)
 {
     if (!s)
         return;
@@ -46,9 +45,9 @@ void td_suppressor_free(td_suppressor *s)
 }
 
 typedef struct {
-    td_suppressor *s;
+    td_nms_pool *s;
     const float *codes, *scores;
-    td_suppressor_row *rows;
+    td_nms_pool_row *rows;
 } batch;
 
 /* an exponent of ones is infinity or NaN */
@@ -66,8 +65,8 @@ static bool are_finite(const float *x, size_t n)
 static td_status find_one(void *ctx, int worker, int64_t i)
 {
     const batch *b = ctx;
-    td_suppressor *s = b->s;
-    td_suppressor_row *row = &b->rows[i];
+    td_nms_pool *s = b->s;
+    td_nms_pool_row *row = &b->rows[i];
     const size_t a = (size_t)s->anchors->n, n_scores = a * (size_t)s->columns;
     const float *codes = b->codes + (size_t)i * a * 4, *scores = b->scores + (size_t)i * n_scores;
     if (row->wants_finite)
@@ -75,8 +74,8 @@ static td_status find_one(void *ctx, int worker, int64_t i)
     return td_nms_run(s->nms[worker], row->opts, codes, scores, row->found, &row->n_found);
 }
 
-td_status td_suppressor_run(td_suppressor *s, const float *codes, const float *scores, int n,
-                            td_suppressor_row *rows)
+td_status td_nms_pool_run(td_nms_pool *s, const float *codes, const float *scores, int n,
+                          td_nms_pool_row *rows)
 {
     batch b = { .s = s, .codes = codes, .scores = scores, .rows = rows };
     return n == 1 ? find_one(&b, 0, 0) : td_parallel(n, s->n_threads, find_one, &b);

@@ -52,7 +52,7 @@ typedef struct {
     const bool *is_wanted;         /* [n_classes + 1] by label; NULL: all are */
     const td_box_classes *classes; /* their names */
     int n_anchors;
-    td_suppressor *suppressor; /* of the thread that computes */
+    td_nms_pool *nms_pool; /* of the thread that computes */
 } td_service;
 
 /** ?name=value; the value may be NULL. */

@@ -96,14 +96,14 @@ static void keep_wanted(const td_service *s, td_work *w, int row, int n)
 
 static td_status take(const td_service *s, const td_row *rows, int n, const float *const results[2])
 {
-    td_suppressor_row *pictures = td_alloc((size_t)n, sizeof *pictures);
+    td_nms_pool_row *pictures = td_alloc((size_t)n, sizeof *pictures);
     if (!pictures)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        pictures[i] = (td_suppressor_row){ .opts = &rows[i].work->nms,
-                                           .found = found_at(rows[i].work, rows[i].i),
-                                           .wants_finite = true };
-    td_status st = td_suppressor_run(s->suppressor, results[0], results[1], n, pictures);
+        pictures[i] = (td_nms_pool_row){ .opts = &rows[i].work->nms,
+                                         .found = found_at(rows[i].work, rows[i].i),
+                                         .wants_finite = true };
+    td_status st = td_nms_pool_run(s->nms_pool, results[0], results[1], n, pictures);
     for (int i = 0; i < n && st == TD_OK; i++) {
         keep_wanted(s, rows[i].work, rows[i].i, pictures[i].n_found);
         rows[i].work->n_bad += !pictures[i].is_finite;

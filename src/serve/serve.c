@@ -89,7 +89,7 @@ typedef struct {
     td_predictor *predictor;
     td_service service;
     td_anchors *anchors; /* of a detector, as the next two */
-    td_suppressor *suppressor;
+    td_nms_pool *nms_pool;
     bool *is_wanted;
     td_metrics metrics;
     td_batcher *batcher;
@@ -147,8 +147,8 @@ static td_status open_detector(server *s)
     service->is_wanted = s->is_wanted;
     TD_TRY(td_anchors_new(service->transform.detector, service->transform.size, &s->anchors));
     service->n_anchors = s->anchors->n;
-    TD_TRY(td_suppressor_new(s->anchors, service->n_classes + 1, td_threads(), &s->suppressor));
-    service->suppressor = s->suppressor;
+    TD_TRY(td_nms_pool_new(s->anchors, service->n_classes + 1, td_threads(), &s->nms_pool));
+    service->nms_pool = s->nms_pool;
     return TD_OK;
 }
 
@@ -280,7 +280,7 @@ static void release(server *s)
 {
     td_http_close(s->http);
     td_batcher_free(s->batcher);
-    td_suppressor_free(s->suppressor);
+    td_nms_pool_free(s->nms_pool);
     td_anchors_free(s->anchors);
     td_free(s->is_wanted);
     td_predictor_free(s->predictor);

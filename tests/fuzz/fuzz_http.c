@@ -65,7 +65,7 @@ static void open_detector(td_service *s)
     if (anchors)
         return;
     TD_CHECK(td_anchors_new(TD_DETECTOR_SSD320, 32, &anchors) == TD_OK);
-    TD_CHECK(td_suppressor_new(anchors, CLASSES + 1, 1, &s->suppressor) == TD_OK);
+    TD_CHECK(td_nms_pool_new(anchors, CLASSES + 1, 1, &s->nms_pool) == TD_OK);
     s->classes = &classes;
     s->n_anchors = anchors->n;
 }

@@ -124,7 +124,7 @@ static void a_detector_hands_out_its_results(void **state)
     td_predictor_opts o = { .device = "cpu" };
     td_predictor *p;
     td_anchors *anchors;
-    td_suppressor *s;
+    td_nms_pool *s;
     results one, cut;
     td_rng r = td_rng_make(7, TD_RNG_TEST, 0, 0);
     const size_t n = (size_t)PICTURES * 3 * SIDE * SIDE;
@@ -168,21 +168,21 @@ static void a_detector_hands_out_its_results(void **state)
     static td_detection found[PICTURES][5];
     const td_nms_opts few = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 3 };
     const td_nms_opts many = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 5 };
-    td_suppressor_row rows[PICTURES] = {
+    td_nms_pool_row rows[PICTURES] = {
         { .opts = &few, .found = found[0], .wants_finite = true },
         { .opts = &many, .found = found[1], .wants_finite = true },
         { .opts = &few, .found = found[2], .wants_finite = true },
     };
     one.kept[1][2 * one.floats[1] + 5] = INFINITY;
-    expect_ok(td_suppressor_new(anchors, 3, 2, &s));
-    expect_ok(td_suppressor_run(s, one.kept[0], one.kept[1], PICTURES, rows));
+    expect_ok(td_nms_pool_new(anchors, 3, 2, &s));
+    expect_ok(td_nms_pool_run(s, one.kept[0], one.kept[1], PICTURES, rows));
     assert_true(rows[0].n_found == 3 && rows[1].n_found == 5 && rows[2].n_found == 3);
     assert_true(rows[0].is_finite && rows[1].is_finite && !rows[2].is_finite);
-    td_suppressor_row alone = { .opts = &few, .found = found[2] };
-    expect_ok(td_suppressor_run(s, one.kept[0], one.kept[1], 1, &alone));
+    td_nms_pool_row alone = { .opts = &few, .found = found[2] };
+    expect_ok(td_nms_pool_run(s, one.kept[0], one.kept[1], 1, &alone));
     assert_memory_equal(found[2], found[0], 3 * sizeof *found[0]);
 
-    td_suppressor_free(s);
+    td_nms_pool_free(s);
     td_anchors_free(anchors);
     td_predictor_free(p);
     for (int k = 0; k < 2; k++) {

@@ -368,7 +368,7 @@ static void open_detector(td_service *s, td_anchors **anchors)
                        .boxes = { .min_score = -1, .nms_iou = -1, .max_boxes = 3 },
                        .classes = &classes,
                        .n_anchors = ANCHORS };
-    expect_ok(td_suppressor_new(*anchors, CLASSES + 1, 1, &s->suppressor));
+    expect_ok(td_nms_pool_new(*anchors, CLASSES + 1, 1, &s->nms_pool));
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
         scores[i] = -20;
     memset(codes, 0, sizeof codes);
@@ -378,7 +378,7 @@ static void open_detector(td_service *s, td_anchors **anchors)
 
 static void close_detector(td_service *s, td_anchors *anchors)
 {
-    td_suppressor_free(s->suppressor);
+    td_nms_pool_free(s->nms_pool);
     td_anchors_free(anchors);
 }
 
@@ -532,7 +532,7 @@ static void pictures_have_boxes(void **state)
         status = reply.status;
         td_text_release(&reply.body);
         assert_true(status == 200 || status == 500);
-        assert_true(td_alloc_live() >= live); /* the suppressor keeps what it has grown */
+        assert_true(td_alloc_live() >= live); /* the NMS pool keeps what it has grown */
     } while (status != 200 && n < 300);
     assert_int_equal(status, 200);
     assert_true(n > 10);
