@@ -412,11 +412,11 @@ static td_status run_network(bench *b, td_text *out)
 }
 
 /* the ranks that whoever started this process says that there are */
-static td_status meet(bench *b)
+static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)
         return TD_OK;
-    TD_TRY(td_meet("benchmark", &(td_meet_opts){ .log = b->o.log, .threads = b->o.threads },
+    TD_TRY(td_join("benchmark", &(td_join_opts){ .log = b->o.log, .threads = b->o.threads },
                    &b->comm));
     if (!b->comm)
         return TD_OK;
@@ -432,7 +432,7 @@ td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
     bench b = { .o = *o, .n_ranks = 1 };
     if (o->prof > 0)
         b.o.iters = o->prof;
-    td_status st = meet(&b);
+    td_status st = join_ranks(&b);
     if (st == TD_OK)
         st = run_network(&b, out);
     st = td_trace_close(b.trace, st);
@@ -440,6 +440,6 @@ td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
     if (st == TD_OK)
         st = show_profile(&b);
     release(&b);
-    td_part(b.comm, st);
+    td_leave(b.comm, st);
     return st;
 }

@@ -1,10 +1,10 @@
 /*
  * comm.c -- see comm.h
  *
- *   caller  --- job --- job --->  [ list under one lock ]  --->  talking thread  <--->  mesh
+ *   caller  --- job --- job --->  [ list under one lock ]  ---> communication thread <---> transport
  *           <------------- "it is done", "rank 1 is lost" -----
  *
- * Between jobs the thread keeps the mesh going.
+ * Between jobs the thread keeps the transport going.
  */
 #include "comm/comm.h"
 
@@ -30,7 +30,7 @@ enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
 
 struct td_comm {
     int rank, size, local_rank, local_size, threads;
-    td_mesh *mesh; /* the thread's */
+    td_transport *transport; /* the thread's */
     td_thread thread;
     pthread_mutex_t lock;
     pthread_cond_t is_done;
@@ -67,15 +67,15 @@ int td_comm_threads(const td_comm *c)
 
 const char *td_comm_name(const td_comm *c, int rank)
 {
-    return c ? td_mesh_name(c->mesh, rank) : "rank 0";
+    return c ? td_transport_name(c->transport, rank) : "rank 0";
 }
 
-td_mesh *td_comm_mesh(td_comm *c)
+td_transport *td_comm_transport(td_comm *c)
 {
-    return c->mesh;
+    return c->transport;
 }
 
-/* --- the talking thread ----------------------------------------------------------------------- */
+/* --- the communication thread ----------------------------------------------------------------- */
 
 /* under the lock */
 static void note(td_comm *c, td_status st)
@@ -84,7 +84,7 @@ static void note(td_comm *c, td_status st)
         return;
     c->st = st;
     snprintf(c->message, sizeof c->message, "%s", td_error_message());
-    td_ranks_blame(td_mesh_culprit(c->mesh));
+    td_ranks_blame(td_transport_culprit(c->transport));
 }
 
 /* the next job, or NULL; the lock is let go meanwhile by the caller */
@@ -118,7 +118,7 @@ static void finish(td_comm *c, td_comm_job *j, td_status st)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void talk(void *ctx)
+static void communicate(void *ctx)
 {
     td_comm *c = ctx;
     bool is_closing;
@@ -132,7 +132,7 @@ static void talk(void *ctx)
             continue;
         }
         if (st == TD_OK) {
-            st = td_mesh_pump(c->mesh, IDLE_MS);
+            st = td_transport_pump(c->transport, IDLE_MS);
             if (st != TD_OK)
                 finish(c, NULL, st);
         } else { /* nothing to listen to any more */
@@ -156,7 +156,7 @@ void td_comm_begin(td_comm *c, td_comm_job *j)
     c->last = j;
     pthread_cond_broadcast(&c->is_done);
     pthread_mutex_unlock(&c->lock);
-    td_mesh_wake(c->mesh);
+    td_transport_wake(c->transport);
 }
 
 /* under the lock */
@@ -205,7 +205,7 @@ static td_status broadcast(td_comm *c, void *ctx)
         with[r] = (td_piece){ .out = b->data, .n_out = b->n };
     if (c->rank != 0)
         with[0] = (td_piece){ .in = b->data, .n_in = b->n };
-    td_status st = td_mesh_exchange(c->mesh, with);
+    td_status st = td_transport_exchange(c->transport, with);
     td_free(with);
     return st;
 }
@@ -220,7 +220,7 @@ static td_status gather(td_comm *c, void *ctx)
         if (r != c->rank)
             with[r] = (td_piece){ b->data, b->n, b->all + (size_t)r * b->n, b->n };
     memcpy(b->all + (size_t)c->rank * b->n, b->data, b->n);
-    td_status st = td_mesh_exchange(c->mesh, with);
+    td_status st = td_transport_exchange(c->transport, with);
     td_free(with);
     return st;
 }
@@ -254,7 +254,7 @@ static td_status pass_block(td_comm *c, void *ctx)
         return TD_ENOMEM;
     with[b->with] = b->out ? (td_piece){ .out = b->out, .n_out = b->n }
                            : (td_piece){ .in = b->in, .n_in = b->n };
-    td_status st = td_mesh_exchange(c->mesh, with);
+    td_status st = td_transport_exchange(c->transport, with);
     td_free(with);
     return st;
 }
@@ -446,16 +446,16 @@ static void release(td_comm *c)
     c->is_closing = true;
     pthread_cond_broadcast(&c->is_done);
     pthread_mutex_unlock(&c->lock);
-    if (c->mesh)
-        td_mesh_wake(c->mesh);
+    if (c->transport)
+        td_transport_wake(c->transport);
     td_thread_join(&c->thread);
-    td_mesh_free(c->mesh);
+    td_transport_free(c->transport);
     pthread_cond_destroy(&c->is_done);
     pthread_mutex_destroy(&c->lock);
     td_free(c);
 }
 
-td_status td_comm_open(const td_rank_place *place, const td_mesh_opts *opts, td_comm **out)
+td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts, td_comm **out)
 {
     td_status st = TD_OK;
     *out = NULL;
@@ -466,8 +466,8 @@ td_status td_comm_open(const td_rank_place *place, const td_mesh_opts *opts, td_
     TD_CHECK(pthread_cond_init(&c->is_done, NULL) == 0);
     c->rank = place->rank;
     c->size = place->size;
-    TD_OUT(td_mesh_open(place, opts, &c->mesh));
-    TD_OUT(td_thread_start(&c->thread, "ranks", talk, c));
+    TD_OUT(td_transport_open(place, opts, &c->transport));
+    TD_OUT(td_thread_start(&c->thread, "ranks", communicate, c));
     TD_OUT(find_neighbours(c));
     *out = c;
     return TD_OK;
@@ -482,7 +482,7 @@ typedef struct {
 
 static td_status leave(td_comm *c, void *ctx)
 {
-    td_mesh_leave(c->mesh, ((const leaving *)ctx)->why);
+    td_transport_leave(c->transport, ((const leaving *)ctx)->why);
     return TD_OK;
 }
 

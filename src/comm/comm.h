@@ -8,9 +8,10 @@
  *     TD_OUT(td_comm_sum_i64(c, counts, 3));              every rank gets the sums
  *     td_comm_close(c, st);                               and the others learn how it ended
  *
- * Every rank makes the same calls in the same order.  A thread of its own does the talking, so that
- * sums of gradients (reduction.h) go on while the caller computes, and so that a rank which is lost
- * is noticed by the others whatever they do.  NULL is a run of one rank: sums are what they were.
+ * Every rank makes the same calls in the same order.  A communication thread of its own does the
+ * work, so that sums of gradients (reduction.h) go on while the caller computes, and so that a rank
+ * which is lost is noticed by the others whatever they do.  NULL is a run of one rank: sums are
+ * what they were.
  *
  * All functions but td_comm_close: TD_EDEVICE, a rank was lost or has failed, by name.
  */
@@ -26,7 +27,7 @@
 
 typedef struct td_comm td_comm;
 
-TD_CHECKED td_status td_comm_open(const td_rank_place *place, const td_mesh_opts *opts,
+TD_CHECKED td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts,
                                   td_comm **out);
 
 /**
@@ -75,7 +76,7 @@ TD_CHECKED td_status td_comm_sum_f64(td_comm *c, double *x, int n);
  */
 TD_CHECKED td_status td_comm_agree(td_comm *c, const char *what, const char *text);
 
-/* --- for reduction.c: work that the talking thread does in its turn --------------------------- */
+/* --- for reduction.c: work that the communication thread does in its turn --------------------- */
 
 typedef struct td_comm_job td_comm_job;
 struct td_comm_job {
@@ -90,6 +91,6 @@ void td_comm_begin(td_comm *c, td_comm_job *j);
 TD_CHECKED td_status td_comm_wait(td_comm *c, td_comm_job *j);
 
 /** Inside a job only. */
-td_mesh *td_comm_mesh(td_comm *c);
+td_transport *td_comm_transport(td_comm *c);
 
 #endif

@@ -14,7 +14,7 @@
 
 /* rank 0: what comes from all ranks */
 typedef struct {
-    td_share *pictures; /* [n], as they come */
+    td_gather_sample *pictures; /* [n], as they come */
     size_t n, cap;
     size_t *at; /* [n] where the bytes of each go */
     char *bytes;
@@ -28,14 +28,14 @@ typedef struct {
     size_t index;
 } place;
 
-td_status td_shares_begin(td_shares *s, int64_t sample)
+td_status td_gather_begin(td_gather *s, int64_t sample)
 {
     TD_TRY(td_reserve(&s->pictures, &s->cap, s->n + 1, sizeof *s->pictures));
-    s->pictures[s->n++] = (td_share){ .sample = sample };
+    s->pictures[s->n++] = (td_gather_sample){ .sample = sample };
     return TD_OK;
 }
 
-td_status td_shares_put(td_shares *s, const void *bytes, size_t n)
+td_status td_gather_put(td_gather *s, const void *bytes, size_t n)
 {
     TD_TRY(td_reserve(&s->bytes, &s->cap_bytes, s->n_bytes + n, 1));
     if (n)
@@ -45,16 +45,16 @@ td_status td_shares_put(td_shares *s, const void *bytes, size_t n)
     return TD_OK;
 }
 
-void td_shares_clear(td_shares *s)
+void td_gather_clear(td_gather *s)
 {
     s->n = s->n_bytes = 0;
 }
 
-void td_shares_release(td_shares *s)
+void td_gather_release(td_gather *s)
 {
     td_free(s->pictures);
     td_free(s->bytes);
-    *s = (td_shares){ 0 };
+    *s = (td_gather){ 0 };
 }
 
 /* one more image's bytes to come, as a rank announces them */
@@ -109,7 +109,7 @@ static int by_sample(const void *a, const void *b)
 }
 
 /* where the bytes of each picture go; `sorted` becomes the pictures in their order */
-static td_status lay_out(whole *w, td_share **sorted)
+static td_status lay_out(whole *w, td_gather_sample **sorted)
 {
     td_status st = TD_OK;
     place *order = td_alloc(w->n + 1, sizeof *order);
@@ -131,10 +131,10 @@ out:
     return st;
 }
 
-td_status td_shares_gather(td_shares *s, td_comm *c)
+td_status td_gather_run(td_gather *s, td_comm *c)
 {
     whole w = { 0 };
-    td_share *sorted = NULL;
+    td_gather_sample *sorted = NULL;
     td_status st = TD_OK;
     if (td_comm_size(c) == 1)
         return TD_OK;
@@ -142,11 +142,11 @@ td_status td_shares_gather(td_shares *s, td_comm *c)
     if (td_comm_rank(c) == 0)
         TD_OUT(lay_out(&w, &sorted));
     TD_OUT(td_comm_collect(c, s->bytes, s->n_bytes, take_bytes, &w));
-    td_shares_clear(s);
+    td_gather_clear(s);
     if (td_comm_rank(c) > 0)
         goto out;
-    td_shares_release(s);
-    *s = (td_shares){ sorted, w.n, w.n + 1, w.bytes, w.n_bytes, w.n_bytes + 1 };
+    td_gather_release(s);
+    *s = (td_gather){ sorted, w.n, w.n + 1, w.bytes, w.n_bytes, w.n_bytes + 1 };
     sorted = NULL;
     w.bytes = NULL;
 out:

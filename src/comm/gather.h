@@ -1,9 +1,9 @@
 /*
  * comm/gather.h -- what each picture of a pass came to, put together from the ranks that had them
  *
- *     TD_TRY(td_shares_begin(&s, sample));                    for each picture
- *     TD_TRY(td_shares_put(&s, logits, n * sizeof *logits));  as often as one likes
- *     TD_TRY(td_shares_gather(&s, comm));                     rank 0 has all, the others none
+ *     TD_TRY(td_gather_begin(&s, sample));                    for each picture
+ *     TD_TRY(td_gather_put(&s, logits, n * sizeof *logits));  as often as one likes
+ *     TD_TRY(td_gather_run(&s, comm));                        rank 0 has all, the others none
  *
  * Rank 0 then has the pictures in the order of the data set, which is the one that a run of one
  * rank meets them in: what is made of them is the same, byte by byte.
@@ -16,28 +16,28 @@
 /** A picture: its index in the data set, and how many bytes are its own. */
 typedef struct {
     int64_t sample, n_bytes;
-} td_share;
+} td_gather_sample;
 
 /** All zero is a valid empty one. */
 typedef struct {
-    td_share *pictures; /* [n] */
+    td_gather_sample *pictures; /* [n] */
     size_t n, cap;
     char *bytes; /* [n_bytes], one picture's behind the other's; aligned as td_alloc does */
     size_t n_bytes, cap_bytes;
-} td_shares;
+} td_gather;
 
 /** A picture more, and bytes of the last one.  TD_ENOMEM. */
-TD_CHECKED td_status td_shares_begin(td_shares *s, int64_t sample);
-TD_CHECKED td_status td_shares_put(td_shares *s, const void *bytes, size_t n);
+TD_CHECKED td_status td_gather_begin(td_gather *s, int64_t sample);
+TD_CHECKED td_status td_gather_put(td_gather *s, const void *bytes, size_t n);
 
 /**
  * Everybody's to rank 0; every rank calls it.  Rank 0 needs room for all and for the largest share
  * of another; of one rank (NULL) nothing changes.  TD_EDEVICE a rank was lost; TD_ENOMEM.
  */
-TD_CHECKED td_status td_shares_gather(td_shares *s, td_comm *c);
+TD_CHECKED td_status td_gather_run(td_gather *s, td_comm *c);
 
 /** Empty it: for another pass, or for good. */
-void td_shares_clear(td_shares *s);
-void td_shares_release(td_shares *s);
+void td_gather_clear(td_gather *s);
+void td_gather_release(td_gather *s);
 
 #endif

@@ -40,7 +40,7 @@ static td_status choose_processors(const char *name, const td_rank_place *place)
     return st;
 }
 
-td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
+td_status td_join(const char *module, const td_join_opts *o, td_comm **out)
 {
     td_rank_place place;
     *out = NULL;
@@ -48,7 +48,7 @@ td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
     if (place.size == 1)
         return TD_OK;
     if (place.by == TD_RANKS_MPI)
-        TD_TRY(td_mpi_meet(&place));
+        TD_TRY(td_mpi_join(&place));
     TD_TRY(choose_processors(o->affinity, &place));
     TD_TRY(td_comm_open(&place, NULL, out));
     if (place.rank > 0 && !o->log && !getenv("TANDEM_RANK_LOGS"))
@@ -58,7 +58,7 @@ td_status td_meet(const char *module, const td_meet_opts *o, td_comm **out)
     return TD_OK;
 }
 
-void td_part(td_comm *c, td_status st)
+void td_leave(td_comm *c, td_status st)
 {
     const bool is_peace = c && st == TD_OK && td_comm_check(c) == TD_OK;
     td_comm_close(c, st);

@@ -19,7 +19,7 @@
 #define TD_PRIVATE_DIR "../lib/tandem" /* from the program to where it is installed */
 #endif
 
-static const td_mpi_plugin *opened; /* between td_mpi_meet and td_mpi_leave */
+static const td_mpi_plugin *opened; /* between td_mpi_join and td_mpi_leave */
 
 /* --- the library ------------------------------------------------------------------------------ */
 
@@ -129,7 +129,7 @@ static td_status announce(td_rank_place *place, announcement *a)
     return TD_OK;
 }
 
-td_status td_mpi_meet(td_rank_place *place)
+td_status td_mpi_join(td_rank_place *place)
 {
     const td_mpi_plugin *p;
     announcement a = { .port = 0 };

@@ -30,9 +30,9 @@ typedef struct {
  * Fill place->addr, port, token and rank 0's listen_fd for a process that mpirun started.
  * TD_ENOTFOUND: there is no libtandem_mpi.so here; TD_EDEVICE: what MPI said.
  */
-TD_CHECKED td_status td_mpi_meet(td_rank_place *place);
+TD_CHECKED td_status td_mpi_join(td_rank_place *place);
 
-/** At the end of a run that went well; nothing where td_mpi_meet was not called. */
+/** At the end of a run that went well; nothing where td_mpi_join was not called. */
 void td_mpi_leave(void);
 
 /** For doctor: is the library there?  Its path, or why not. */

@@ -100,7 +100,7 @@ static td_status all_are_here(td_reduction *r)
     for (int k = 0; k < r->size; k++)
         r->with[k] = (td_piece){ &out, 1, &r->token, 1 };
     r->with[r->rank] = (td_piece){ 0 };
-    return td_mesh_exchange(td_comm_mesh(r->c), r->with);
+    return td_transport_exchange(td_comm_transport(r->c), r->with);
 }
 
 static td_status reduce_shared(td_reduction *r, const bucket *b)
@@ -127,7 +127,7 @@ static td_status reduce_sent(td_reduction *r, const bucket *b)
         r->parts[k] = k == r->rank ? own + begin : in;
     }
     r->with[r->rank] = (td_piece){ 0 };
-    TD_TRY(td_mesh_exchange(td_comm_mesh(r->c), r->with));
+    TD_TRY(td_transport_exchange(td_comm_transport(r->c), r->with));
     sum_parts(sums + begin, r->starts ? r->start + b->first + begin : NULL, r->parts, r->size,
               end - begin);
     for (int k = 0; k < r->size; k++) {
@@ -136,7 +136,7 @@ static td_status reduce_sent(td_reduction *r, const bucket *b)
             (td_piece){ sums + begin, mine, sums + from, (size_t)(to - from) * sizeof(float) };
     }
     r->with[r->rank] = (td_piece){ 0 };
-    return td_mesh_exchange(td_comm_mesh(r->c), r->with);
+    return td_transport_exchange(td_comm_transport(r->c), r->with);
 }
 
 static td_status reduce(td_comm *c, void *ctx)

@@ -52,13 +52,13 @@ typedef struct {
 
 typedef struct {
     const td_rank_place *place;
-    td_met *met;
+    td_connected_rank *met;
     int64_t until_ns;
     int listener;
     struct sockaddr_in master;
     guest guests[GUESTS_MAX]; /* the oldest first */
     int n_guests;
-} meeting;
+} rendezvous;
 
 /* --- bytes with a deadline -------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ static bool write_all(int fd, const void *data, size_t n)
 
 /* --- addresses -------------------------------------------------------------------------------- */
 
-static td_status find_master(meeting *m)
+static td_status find_master(rendezvous *m)
 {
     /* a machine without /etc/hosts may not know its own name for itself */
     const char *name = strcmp(m->place->addr, "localhost") == 0 ? "127.0.0.1" : m->place->addr;
@@ -124,7 +124,7 @@ static bool is_loopback(uint32_t ip)
     return ntohl(ip) >> 24 == 127;
 }
 
-static td_status listen_at(meeting *m, int port)
+static td_status listen_at(rendezvous *m, int port)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
     const int on = 1;
@@ -148,7 +148,7 @@ static int port_of(int listener)
     return getsockname(listener, (struct sockaddr *)&at, &n) == 0 ? ntohs(at.sin_port) : 0;
 }
 
-static hello own_hello(const meeting *m)
+static hello own_hello(const rendezvous *m)
 {
     hello h = {
         .magic = MAGIC, .rank = m->place->rank, .size = m->place->size, .pid = (int32_t)getpid()
@@ -161,7 +161,7 @@ static hello own_hello(const meeting *m)
 }
 
 /* until it works or time is over: the other may not be there yet */
-static td_status connect_to(const meeting *m, const struct sockaddr_in *at, const char *who,
+static td_status connect_to(const rendezvous *m, const struct sockaddr_in *at, const char *who,
                             int *out)
 {
     const int on = 1;
@@ -195,7 +195,7 @@ static bool is_token(const char *a, const char *b)
 }
 
 /* is it a rank of this run? */
-static bool is_ours(const meeting *m, hello *h)
+static bool is_ours(const rendezvous *m, hello *h)
 {
     char token[sizeof h->token] = "", given[sizeof h->token] = "";
     h->token[sizeof h->token - 1] = h->host[sizeof h->host - 1] = '\0';
@@ -205,20 +205,20 @@ static bool is_ours(const meeting *m, hello *h)
     return h->magic == MAGIC && is_token(token, given);
 }
 
-static void forget_guest(meeting *m, int i)
+static void forget_guest(rendezvous *m, int i)
 {
     m->n_guests--;
     memmove(&m->guests[i], &m->guests[i + 1], (size_t)(m->n_guests - i) * sizeof *m->guests);
 }
 
-static void turn_away(meeting *m, int i)
+static void turn_away(rendezvous *m, int i)
 {
     close(m->guests[i].fd);
     forget_guest(m, i);
 }
 
 /* where there are too many, the one that has been silent longest goes */
-static void accept_guest(meeting *m)
+static void accept_guest(rendezvous *m)
 {
     struct sockaddr_in from = { 0 };
     socklen_t n = sizeof from;
@@ -239,7 +239,7 @@ static void accept_guest(meeting *m)
 }
 
 /* read what there is; false: the guest is no rank of this run, or has gone */
-static bool hear_guest(const meeting *m, guest *g)
+static bool hear_guest(const rendezvous *m, guest *g)
 {
     ssize_t n = recv(g->fd, (char *)&g->h + g->got, sizeof g->h - g->got, MSG_DONTWAIT);
     if (n < 0)
@@ -248,7 +248,7 @@ static bool hear_guest(const meeting *m, guest *g)
     return n > 0 && (g->got < sizeof g->h || is_ours(m, &g->h));
 }
 
-static td_status check_hello(const meeting *m, const hello *h, int first)
+static td_status check_hello(const rendezvous *m, const hello *h, int first)
 {
     if (h->size != m->place->size)
         return td_error(TD_EDEVICE, "rank %d on %s counts %d ranks, rank %d counts %d", h->rank,
@@ -262,7 +262,7 @@ static td_status check_hello(const meeting *m, const hello *h, int first)
     return TD_OK;
 }
 
-static td_status not_all_came(const meeting *m, int first)
+static td_status not_all_came(const rendezvous *m, int first)
 {
     char missing[160] = "";
     int n = 0;
@@ -278,7 +278,7 @@ static td_status not_all_came(const meeting *m, int first)
 }
 
 /* wait up to 200 ms for connections and bytes; guests that are heard in full stay in the list */
-static void hear_guests(meeting *m)
+static void hear_guests(rendezvous *m)
 {
     struct pollfd w[GUESTS_MAX + 1] = { { .fd = m->listener, .events = POLLIN } };
     const int n = m->n_guests, ms = ms_left(m->until_ns);
@@ -298,7 +298,7 @@ static void hear_guests(meeting *m)
 }
 
 /* one connection from the ranks first .. size - 1; *h says whose */
-static td_status take_one(meeting *m, int first, hello *h, uint32_t *ip)
+static td_status take_one(rendezvous *m, int first, hello *h, uint32_t *ip)
 {
     for (;;) {
         for (int i = 0; i < m->n_guests; i++) {
@@ -324,7 +324,7 @@ static td_status take_one(meeting *m, int first, hello *h, uint32_t *ip)
 
 /* --- the two sides ---------------------------------------------------------------------------- */
 
-static td_status host_meeting(meeting *m, entry *table)
+static td_status host_rendezvous(rendezvous *m, entry *table)
 {
     const hello own = own_hello(m);
     const int size = m->place->size;
@@ -348,7 +348,7 @@ static td_status host_meeting(meeting *m, entry *table)
     return TD_OK;
 }
 
-static td_status join_meeting(meeting *m, entry *table)
+static td_status join_rendezvous(rendezvous *m, entry *table)
 {
     const int size = m->place->size, rank = m->place->rank;
     TD_TRY(listen_at(m, 0));
@@ -390,7 +390,7 @@ static td_status join_meeting(meeting *m, entry *table)
  * Whoever reaches the port and knows the token is a rank.  Without a token that is everybody, so
  * nothing listens beyond this machine then.
  */
-static td_status check_token(const meeting *m)
+static td_status check_token(const rendezvous *m)
 {
     if (m->place->token[0] || is_loopback(m->master.sin_addr.s_addr))
         return TD_OK;
@@ -400,25 +400,25 @@ static td_status check_token(const meeting *m)
                     m->place->addr);
 }
 
-td_status td_mesh_meet(const td_rank_place *place, double wait_s, td_met *met)
+td_status td_transport_join(const td_rank_place *place, double wait_s, td_connected_rank *met)
 {
     td_status st = TD_OK;
     entry *table = td_alloc((size_t)place->size, sizeof *table);
-    meeting *m = TD_NEW(meeting);
+    rendezvous *m = TD_NEW(rendezvous);
     for (int r = 0; r < place->size; r++)
-        met[r] = (td_met){ .fd = -1 };
+        met[r] = (td_connected_rank){ .fd = -1 };
     if (!table || !m) {
         td_free(table);
         td_free(m);
         return TD_ENOMEM;
     }
-    *m = (meeting){ .place = place,
-                    .met = met,
-                    .until_ns = td_now_ns() + (int64_t)(wait_s * 1e9),
-                    .listener = -1 };
+    *m = (rendezvous){ .place = place,
+                       .met = met,
+                       .until_ns = td_now_ns() + (int64_t)(wait_s * 1e9),
+                       .listener = -1 };
     TD_OUT(find_master(m));
     TD_OUT(check_token(m));
-    st = place->rank == 0 ? host_meeting(m, table) : join_meeting(m, table);
+    st = place->rank == 0 ? host_rendezvous(m, table) : join_rendezvous(m, table);
 out:
     while (m->n_guests > 0)
         turn_away(m, 0);

@@ -18,9 +18,10 @@ typedef struct {
     int fd; /* connected, blocking; -1: oneself */
     int pid;
     char host[TD_HOST_BYTES];
-} td_met;
+} td_connected_rank;
 
 /** met[size]; on failure nothing is left open.  TD_EDEVICE, TD_EIO. */
-TD_CHECKED td_status td_mesh_meet(const td_rank_place *place, double wait_s, td_met *met);
+TD_CHECKED td_status td_transport_join(const td_rank_place *place, double wait_s,
+                                       td_connected_rank *met);
 
 #endif

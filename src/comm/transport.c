@@ -59,7 +59,7 @@ typedef struct {
     size_t n_due;
 } peer;
 
-struct td_mesh {
+struct td_transport {
     int rank, size;
     peer *peers; /* [size] */
     struct pollfd *polls;
@@ -74,7 +74,7 @@ struct td_mesh {
 /* --- failing ---------------------------------------------------------------------------------- */
 
 /* the first failure stays; it begins with the name of a rank, "rank 3 (..." */
-static void fail(td_mesh *m, const char *who, const char *what)
+static void fail(td_transport *m, const char *who, const char *what)
 {
     if (m->st != TD_OK)
         return;
@@ -86,12 +86,12 @@ static void fail(td_mesh *m, const char *who, const char *what)
         m->culprit = -1;
 }
 
-static td_status outcome(const td_mesh *m)
+static td_status outcome(const td_transport *m)
 {
     return m->st == TD_OK ? TD_OK : td_error_set(m->st, m->message);
 }
 
-static void lose(td_mesh *m, peer *p)
+static void lose(td_transport *m, peer *p)
 {
     if (p->fd >= 0)
         close(p->fd);
@@ -113,7 +113,7 @@ static void begin_frame(peer *p, frame_kind kind, const void *body, size_t n)
 }
 
 /* false: the socket takes no more now */
-static bool send_part(td_mesh *m, peer *p, const void *from, size_t n, size_t *sent)
+static bool send_part(td_transport *m, peer *p, const void *from, size_t n, size_t *sent)
 {
     while (*sent < n) {
         ssize_t k = send(p->fd, (const char *)from + *sent, n - *sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -130,7 +130,7 @@ static bool send_part(td_mesh *m, peer *p, const void *from, size_t n, size_t *s
     return true;
 }
 
-static void send_more(td_mesh *m, peer *p)
+static void send_more(td_transport *m, peer *p)
 {
     while (p->fd >= 0 && (p->is_sending || p->is_due)) {
         if (!p->is_sending) {
@@ -144,7 +144,7 @@ static void send_more(td_mesh *m, peer *p)
     }
 }
 
-static void send_beats(td_mesh *m, int64_t now)
+static void send_beats(td_transport *m, int64_t now)
 {
     if (now - m->beat_ns < (int64_t)BEAT_MS * 1000000)
         return;
@@ -161,7 +161,7 @@ static void send_beats(td_mesh *m, int64_t now)
 /* --- hearing ---------------------------------------------------------------------------------- */
 
 /* where the body of the frame goes; NULL: it has none, or is not wanted yet */
-static void *body_of(td_mesh *m, peer *p)
+static void *body_of(td_transport *m, peer *p)
 {
     const frame_head *h = &p->in_head;
     if (h->magic != MAGIC || h->kind < DATA || h->kind > ABORT ||
@@ -187,7 +187,7 @@ static void *body_of(td_mesh *m, peer *p)
     return p->in;
 }
 
-static void end_frame(td_mesh *m, peer *p)
+static void end_frame(td_transport *m, peer *p)
 {
     const frame_kind kind = (frame_kind)p->in_head.kind;
     p->in_head_got = p->in_got = 0;
@@ -203,7 +203,7 @@ static void end_frame(td_mesh *m, peer *p)
 }
 
 /* false: nothing more now */
-static bool hear_part(td_mesh *m, peer *p, void *to, size_t n, size_t *got)
+static bool hear_part(td_transport *m, peer *p, void *to, size_t n, size_t *got)
 {
     while (*got < n) {
         ssize_t k = recv(p->fd, (char *)to + *got, n - *got, MSG_DONTWAIT);
@@ -221,7 +221,7 @@ static bool hear_part(td_mesh *m, peer *p, void *to, size_t n, size_t *got)
     return true;
 }
 
-static void hear_more(td_mesh *m, peer *p)
+static void hear_more(td_transport *m, peer *p)
 {
     while (p->fd >= 0 && m->st == TD_OK) {
         if (!hear_part(m, p, &p->in_head, sizeof p->in_head, &p->in_head_got))
@@ -236,7 +236,7 @@ static void hear_more(td_mesh *m, peer *p)
 }
 
 /* the frames in `at`, of which the first lacks its head: is the last a farewell in peace? */
-static bool is_farewell(td_mesh *m, const peer *p, const char *at, size_t n)
+static bool is_farewell(td_transport *m, const peer *p, const char *at, size_t n)
 {
     frame_head h = p->in_head;
     size_t from = 0;
@@ -260,7 +260,7 @@ static bool is_farewell(td_mesh *m, const peer *p, const char *at, size_t n)
  * The other end is closed, and a frame that is not wanted yet lies in front of what it said last:
  * all that will ever come is here, so look without taking it.
  */
-static void look_behind(td_mesh *m, peer *p)
+static void look_behind(td_transport *m, peer *p)
 {
     int n = 0;
     char *at = ioctl(p->fd, FIONREAD, &n) == 0 && n > 0 ? td_alloc((size_t)n, 1) : NULL;
@@ -271,7 +271,7 @@ static void look_behind(td_mesh *m, peer *p)
         lose(m, p);
 }
 
-static void check_peers(td_mesh *m, int64_t now)
+static void check_peers(td_transport *m, int64_t now)
 {
     for (int r = 0; r < m->size; r++) {
         peer *p = &m->peers[r];
@@ -286,7 +286,7 @@ static void check_peers(td_mesh *m, int64_t now)
 
 /* --- one turn --------------------------------------------------------------------------------- */
 
-static int watch(td_mesh *m)
+static int watch(td_transport *m)
 {
     int n = 0;
     for (int r = 0; r < m->size; r++) {
@@ -303,7 +303,7 @@ static int watch(td_mesh *m)
     return n + 1;
 }
 
-static void serve(td_mesh *m, int n)
+static void serve(td_transport *m, int n)
 {
     uint64_t count;
     for (int i = 0; i < n - 1; i++) {
@@ -321,7 +321,7 @@ static void serve(td_mesh *m, int n)
 }
 
 /* time passed in which this process did not run: nobody can be blamed for it */
-static void forgive(td_mesh *m, int64_t now)
+static void forgive(td_transport *m, int64_t now)
 {
     if (now - m->pumped_ns < OWN_STOP_S * SECOND)
         return;
@@ -329,7 +329,7 @@ static void forgive(td_mesh *m, int64_t now)
         m->peers[r].heard_ns = now;
 }
 
-static void turn(td_mesh *m, int ms)
+static void turn(td_transport *m, int ms)
 {
     const int64_t before = td_now_ns();
     if (before - m->pumped_ns >= OWN_STOP_S * SECOND)
@@ -346,14 +346,14 @@ static void turn(td_mesh *m, int ms)
     check_peers(m, now);
 }
 
-td_status td_mesh_pump(td_mesh *m, int ms)
+td_status td_transport_pump(td_transport *m, int ms)
 {
     if (m->st == TD_OK)
         turn(m, ms);
     return outcome(m);
 }
 
-void td_mesh_wake(td_mesh *m)
+void td_transport_wake(td_transport *m)
 {
     const uint64_t one = 1;
     (void)!write(m->wake_fd, &one, sizeof one);
@@ -361,7 +361,7 @@ void td_mesh_wake(td_mesh *m)
 
 /* --- exchange --------------------------------------------------------------------------------- */
 
-static bool is_busy(const td_mesh *m)
+static bool is_busy(const td_transport *m)
 {
     for (int r = 0; r < m->size; r++) {
         const peer *p = &m->peers[r];
@@ -372,7 +372,7 @@ static bool is_busy(const td_mesh *m)
     return false;
 }
 
-static void begin_piece(td_mesh *m, peer *p, const td_piece *w)
+static void begin_piece(td_transport *m, peer *p, const td_piece *w)
 {
     if (w->n_in) {
         p->in = w->in;
@@ -396,7 +396,7 @@ static void begin_piece(td_mesh *m, peer *p, const td_piece *w)
     }
 }
 
-td_status td_mesh_exchange(td_mesh *m, const td_piece *with)
+td_status td_transport_exchange(td_transport *m, const td_piece *with)
 {
     for (int r = 0; r < m->size && m->st == TD_OK; r++)
         if (r != m->rank)
@@ -408,17 +408,18 @@ td_status td_mesh_exchange(td_mesh *m, const td_piece *with)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-int td_mesh_culprit(const td_mesh *m)
+int td_transport_culprit(const td_transport *m)
 {
     return m->culprit;
 }
 
-const char *td_mesh_name(const td_mesh *m, int rank)
+const char *td_transport_name(const td_transport *m, int rank)
 {
     return m->peers[rank].name;
 }
 
-static td_status set_up(td_mesh *m, const td_rank_place *place, const td_mesh_opts *o, td_met *met)
+static td_status set_up(td_transport *m, const td_rank_place *place, const td_transport_opts *o,
+                        td_connected_rank *met)
 {
     const size_t n = (size_t)place->size;
     m->peers = td_alloc(n, sizeof *m->peers);
@@ -435,7 +436,7 @@ static td_status set_up(td_mesh *m, const td_rank_place *place, const td_mesh_op
     m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake_fd < 0)
         return td_error_errno(TD_EIO, "ranks: no event");
-    TD_TRY(td_mesh_meet(place, o->wait_s > 0 ? o->wait_s : default_wait_s, met));
+    TD_TRY(td_transport_join(place, o->wait_s > 0 ? o->wait_s : default_wait_s, met));
     m->pumped_ns = m->beat_ns = td_now_ns();
     for (int r = 0; r < place->size; r++) {
         peer *p = &m->peers[r];
@@ -446,12 +447,13 @@ static td_status set_up(td_mesh *m, const td_rank_place *place, const td_mesh_op
     return TD_OK;
 }
 
-td_status td_mesh_open(const td_rank_place *place, const td_mesh_opts *opts, td_mesh **out)
+td_status td_transport_open(const td_rank_place *place, const td_transport_opts *opts,
+                            td_transport **out)
 {
-    const td_mesh_opts none = { 0 };
+    const td_transport_opts none = { 0 };
     *out = NULL;
-    td_mesh *m = TD_NEW(td_mesh);
-    td_met *met = td_alloc((size_t)place->size, sizeof *met);
+    td_transport *m = TD_NEW(td_transport);
+    td_connected_rank *met = td_alloc((size_t)place->size, sizeof *met);
     td_status st = m && met ? TD_OK : TD_ENOMEM;
     if (m)
         m->wake_fd = -1;
@@ -461,11 +463,11 @@ td_status td_mesh_open(const td_rank_place *place, const td_mesh_opts *opts, td_
     if (st == TD_OK)
         *out = m;
     else
-        td_mesh_free(m);
+        td_transport_free(m);
     return st;
 }
 
-static bool is_sending(const td_mesh *m)
+static bool is_sending(const td_transport *m)
 {
     for (int r = 0; r < m->size; r++)
         if (m->peers[r].fd >= 0 && m->peers[r].is_sending)
@@ -477,7 +479,7 @@ static bool is_sending(const td_mesh *m)
  * Read until the others have closed: a socket that is closed with something unread in it takes back
  * what was sent last, here the farewell.
  */
-static void drain(td_mesh *m, int64_t until)
+static void drain(td_transport *m, int64_t until)
 {
     char bytes[4096];
     for (int r = 0; r < m->size; r++)
@@ -496,7 +498,7 @@ static void drain(td_mesh *m, int64_t until)
     }
 }
 
-void td_mesh_leave(td_mesh *m, const char *why)
+void td_transport_leave(td_transport *m, const char *why)
 {
     const int64_t until = td_now_ns() + (int64_t)LEAVE_MS * 1000000;
     const size_t n = why ? strnlen(why, WHY_BYTES - 1) : 0;
@@ -525,7 +527,7 @@ void td_mesh_leave(td_mesh *m, const char *why)
     }
 }
 
-void td_mesh_free(td_mesh *m)
+void td_transport_free(td_transport *m)
 {
     if (!m)
         return;

@@ -1,9 +1,9 @@
 /*
  * comm/transport.h -- a connection between every two ranks, and whether the others are alive
  *
- *     td_mesh_open      rank 0 listens, the others come to it and are told of each other
- *     td_mesh_exchange  with every rank: so many bytes there, so many from there
- *     td_mesh_pump      in between: beats are sent and heard
+ *     td_transport_open      rank 0 listens, the others come to it and are told of each other
+ *     td_transport_exchange  with every rank: so many bytes there, so many from there
+ *     td_transport_pump      in between: beats are sent and heard
  *
  * A frame is a head of 16 bytes (magic, kind, length) and its body:
  *
@@ -12,7 +12,7 @@
  *
  * A rank is lost when its connection ends without BYE, when it says ABORT, or when nothing comes
  * from it for `stall_s`.  A process that was itself stopped blames nobody: it begins to count anew.
- * A mesh belongs to one thread at a time; td_mesh_wake may be called from any.
+ * A transport belongs to one thread at a time; td_transport_wake may be called from any.
  */
 #ifndef TD_COMM_TRANSPORT_H
 #define TD_COMM_TRANSPORT_H
@@ -23,12 +23,12 @@
 
 #include "comm/rank_env.h"
 
-typedef struct td_mesh td_mesh;
+typedef struct td_transport td_transport;
 
 typedef struct {
     double wait_s;  /* for the others to come; 0: 60 */
     double stall_s; /* without a sign of life; 0: 6 */
-} td_mesh_opts;
+} td_transport_opts;
 
 /** What goes to one rank, and what is awaited from it; NULL and 0: nothing. */
 typedef struct {
@@ -42,29 +42,33 @@ typedef struct {
  * Meet the others.  TD_EDEVICE: some did not come in time, two are the same rank, sizes differ, the
  * address cannot be used.
  */
-TD_CHECKED td_status td_mesh_open(const td_rank_place *place, const td_mesh_opts *opts,
-                                  td_mesh **out);
+TD_CHECKED td_status td_transport_open(const td_rank_place *place, const td_transport_opts *opts,
+                                       td_transport **out);
 
 /** The rank that was lost first, as far as this one knows; -1: none, or unknown. */
-int td_mesh_culprit(const td_mesh *m);
+int td_transport_culprit(const td_transport *m);
 
 /** "rank 1 (host, process 4711)" */
-const char *td_mesh_name(const td_mesh *m, int rank);
+const char *td_transport_name(const td_transport *m, int rank);
 
 /**
  * with[size]: do all of it and return.  Every rank calls this in the same order.  TD_EDEVICE: a
  * rank was lost, by name; from then on everything here fails the same way.
  */
-TD_CHECKED td_status td_mesh_exchange(td_mesh *m, const td_piece *with);
+TD_CHECKED td_status td_transport_exchange(td_transport *m, const td_piece *with);
 
-/** Send, receive and check for up to `ms` milliseconds; earlier when td_mesh_wake is called. */
-TD_CHECKED td_status td_mesh_pump(td_mesh *m, int ms);
-void td_mesh_wake(td_mesh *m);
+/**
+ * Send, receive and check for up to `ms` milliseconds; earlier when td_transport_wake is called.
+ */
+TD_CHECKED td_status td_transport_pump(td_transport *m, int ms);
+void td_transport_wake(td_transport *m);
 
-/** Tell the others that this rank ends; `why` NULL: all is well.  Only td_mesh_free may follow. */
-void td_mesh_leave(td_mesh *m, const char *why);
+/**
+ * Tell the others that this rank ends; `why` NULL: all is well.  Only td_transport_free may follow.
+ */
+void td_transport_leave(td_transport *m, const char *why);
 
 /** NULL is fine. */
-void td_mesh_free(td_mesh *m);
+void td_transport_free(td_transport *m);
 
 #endif

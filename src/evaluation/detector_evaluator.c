@@ -25,7 +25,7 @@ struct td_detector_evaluator {
     td_eval_result window; /* since the last record */
     double log_s;          /* that it took to write */
 
-    td_shares found; /* td_coco_detection, of each picture that counts */
+    td_gather found; /* td_coco_detection, of each picture that counts */
     td_coco_truth *truths;
     size_t n_truths, cap_truths;
     td_coco_metrics metrics;
@@ -56,7 +56,7 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
 static void forget_run(td_detector_evaluator *j)
 {
     td_coco_metrics_release(&j->metrics);
-    td_shares_clear(&j->found);
+    td_gather_clear(&j->found);
     j->n_truths = 0;
 }
 
@@ -66,7 +66,7 @@ void td_detector_evaluator_free(td_detector_evaluator *j)
         return;
     forget_run(j);
     td_free(j->truths);
-    td_shares_release(&j->found);
+    td_gather_release(&j->found);
     td_free(j->latency);
     td_detector_runner_free(j->runner);
     td_free(j);
@@ -96,7 +96,7 @@ static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int6
 {
     const td_annotated a = td_dataset_annotated(ds, sample);
     const double w = a.width, h = a.height;
-    TD_TRY(td_shares_begin(&j->found, sample));
+    TD_TRY(td_gather_begin(&j->found, sample));
     for (int i = 0; i < n; i++) {
         const td_rect r = found[i].box;
         const int label = found[i].label;
@@ -110,7 +110,7 @@ static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int6
                                                (double)(r.xmax - r.xmin) * w,
                                                (double)(r.ymax - r.ymin) * h },
                                       .score = (double)found[i].score };
-        TD_TRY(td_shares_put(&j->found, &d, sizeof d));
+        TD_TRY(td_gather_put(&j->found, &d, sizeof d));
     }
     return TD_OK;
 }
@@ -231,7 +231,7 @@ static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
 {
     const td_coco_metrics_opts co = { .box_areas = o->boxes->box_areas };
     size_t n;
-    TD_TRY(td_shares_gather(&j->found, o->comm));
+    TD_TRY(td_gather_run(&j->found, o->comm));
     const td_coco_detection *found = td_detector_evaluator_found(j, &n);
     if (td_comm_rank(o->comm) == 0) {
         for (size_t i = 0; i < j->found.n; i++)

@@ -199,7 +199,7 @@ static td_status sum_rest(evaluation *e, td_evaluate_result *r)
     return TD_OK;
 }
 
-static td_status report_outcomes(const evaluation *e, const td_shares *outcomes)
+static td_status report_outcomes(const evaluation *e, const td_gather *outcomes)
 {
     const td_outcome_facts f = { .ds = e->ds,
                                  .folder = e->o.input.data,
@@ -212,7 +212,7 @@ static td_status report_outcomes(const evaluation *e, const td_shares *outcomes)
 static td_status evaluate(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
-    td_shares outcomes = { 0 };
+    td_gather outcomes = { 0 };
     const bool has_report = e->o.raport_file || e->o.workspace; /* on rank 0, which all know */
     td_eval_result v, ema;
     double *latency = NULL;
@@ -232,7 +232,7 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
     td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
     st = td_require(e->o.require, &s, e->o.topk);
 out:
-    td_shares_release(&outcomes);
+    td_gather_release(&outcomes);
     td_free(latency);
     return st;
 }
@@ -248,7 +248,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         st = td_evaluation_of_files(opts, out);
         goto out;
     }
-    TD_OUT(td_meet("evaluate", &(td_meet_opts){ opts->log, NULL, opts->threads }, &e.comm));
+    TD_OUT(td_join("evaluate", &(td_join_opts){ opts->log, NULL, opts->threads }, &e.comm));
     out->rank = td_comm_rank(e.comm);
     td_set_threads(opts->threads ? opts->threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
@@ -268,7 +268,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));
     TD_OUT(evaluate(&e, out));
 out:
-    td_part(e.comm, st == TD_EREQUIRED ? TD_OK : st);
+    td_leave(e.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(e.report);
     release(&e);
     if (st != TD_OK && st != TD_EREQUIRED)

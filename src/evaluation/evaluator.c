@@ -235,22 +235,22 @@ void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk
     td_eval_result_report_as(v, &scores, prefix, topk, r);
 }
 
-static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_shares *all)
+static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_gather *all)
 {
     const char *rows = td_program_output(j->program, "logits", NULL);
     const size_t row = (size_t)j->classes * sizeof(float);
     for (int i = 0; i < b->n; i++) {
-        TD_TRY(td_shares_begin(all, b->samples[i]));
-        TD_TRY(td_shares_put(all, rows + (size_t)i * row, row));
+        TD_TRY(td_gather_begin(all, b->samples[i]));
+        TD_TRY(td_gather_put(all, rows + (size_t)i * row, row));
     }
     return TD_OK;
 }
 
 /* by rank 0, for all */
-static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_shares *all)
+static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_gather *all)
 {
     td_tensors *t;
-    TD_TRY(td_shares_gather(all, o->comm));
+    TD_TRY(td_gather_run(all, o->comm));
     if (td_comm_rank(o->comm) > 0)
         return TD_OK;
     const int64_t dim[2] = { (int64_t)all->n, j->classes };
@@ -281,14 +281,14 @@ td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_op
                            td_eval_result *out)
 {
     td_status st = TD_OK;
-    td_shares logits = { 0 };
+    td_gather logits = { 0 };
     const td_batch *b;
     int64_t t0 = td_now_ns();
     td_progress progress = opts->progress;
     *out = j->window = (td_eval_result){ 0 };
     j->log_s = 0;
     if (opts->outcomes)
-        td_shares_clear(opts->outcomes);
+        td_gather_clear(opts->outcomes);
     td_progress_begin(&progress, ld, opts->max_batches);
     while (opts->max_batches < 0 || out->n_batches < opts->max_batches) {
         st = td_loader_next(ld, &b);
@@ -316,12 +316,12 @@ td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_op
     out->latency = j->latency;
     TD_OUT(td_eval_result_quantiles(out));
     if (opts->outcomes && !out->was_stopped)
-        TD_OUT(td_shares_gather(opts->outcomes, opts->comm));
+        TD_OUT(td_gather_run(opts->outcomes, opts->comm));
     if (opts->logits && !out->was_stopped)
         st = write_logits(j, opts, &logits);
 out:
     td_progress_end(&progress);
-    td_shares_release(&logits);
+    td_gather_release(&logits);
     return st;
 }
 

@@ -48,7 +48,7 @@ typedef struct {
     int64_t step[2];      /* epoch, iteration of the records */
     td_progress progress; /* who says how far it is; not begun */
     const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
-    td_shares *outcomes;  /* what each image was taken for (evaluation/outcomes.h), or NULL */
+    td_gather *outcomes;  /* what each image was taken for (evaluation/outcomes.h), or NULL */
     int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
 } td_evaluator_opts;
 

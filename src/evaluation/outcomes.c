@@ -13,7 +13,7 @@
 #include "base/stats.h"
 #include "evaluation/confusion.h"
 
-/* what a share of one image holds */
+/* what the gathered bytes of one image hold */
 typedef struct {
     int32_t label, best;
     float probability; /* of `best`; 1 where it is right, for nobody asks */
@@ -42,7 +42,7 @@ static float probability_of(const float *x, int n, int best)
     return isfinite(p) && p <= 1 ? (float)p : 0;
 }
 
-td_status td_outcomes_add(td_shares *s, const td_batch *b, const float *logits, int classes)
+td_status td_outcomes_add(td_gather *s, const td_batch *b, const float *logits, int classes)
 {
     for (int i = 0; i < b->n; i++) {
         const float *row = logits + (size_t)i * (size_t)classes;
@@ -52,8 +52,8 @@ td_status td_outcomes_add(td_shares *s, const td_batch *b, const float *logits, 
         td_top_k(row, classes, 1, &best);
         const outcome o = { (int32_t)b->labels[i], best,
                             b->labels[i] == best ? 1 : probability_of(row, classes, best) };
-        TD_TRY(td_shares_begin(s, b->samples[i]));
-        TD_TRY(td_shares_put(s, &o, sizeof o));
+        TD_TRY(td_gather_begin(s, b->samples[i]));
+        TD_TRY(td_gather_put(s, &o, sizeof o));
     }
     return TD_OK;
 }
@@ -81,7 +81,7 @@ static int by_count(const void *a, const void *b)
 }
 
 /* the outcome of image i; other ranks may have sent anything */
-static td_status get(const td_shares *s, size_t i, const td_outcome_facts *f, mistake *out)
+static td_status get(const td_gather *s, size_t i, const td_outcome_facts *f, mistake *out)
 {
     const int64_t sample = s->pictures[i].sample;
     if (s->pictures[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
@@ -97,7 +97,7 @@ static td_status get(const td_shares *s, size_t i, const td_outcome_facts *f, mi
 }
 
 /* wrong[*n] and, where there is a matrix, counts[classes, classes] */
-static td_status count(const td_shares *s, const td_outcome_facts *f, int64_t *counts,
+static td_status count(const td_gather *s, const td_outcome_facts *f, int64_t *counts,
                        mistake *wrong, size_t *n)
 {
     *n = 0;
@@ -206,7 +206,7 @@ static void add_mistakes(td_text *t, const td_outcome_facts *f, const mistake *w
     td_text_add(t, "]");
 }
 
-td_status td_outcomes_report(const td_shares *s, const td_outcome_facts *f, td_report *r)
+td_status td_outcomes_report(const td_gather *s, const td_outcome_facts *f, td_report *r)
 {
     td_status st = TD_OK;
     td_text t = { 0 };

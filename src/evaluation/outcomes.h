@@ -2,7 +2,7 @@
  * evaluation/outcomes.h -- what each image of a validation was taken for, and its record in the
  * report
  *
- *     td_shares outcomes = { 0 };
+ *     td_gather outcomes = { 0 };
  *     jo.outcomes = &outcomes;   td_evaluator_run fills it; rank 0 then has the images of all ranks
  *     TD_TRY(td_outcomes_report(&outcomes, &facts, report));
  *
@@ -27,7 +27,7 @@ enum {
 };
 
 /** Add the images of a batch: logits [b->n, classes] f32.  Images without a label are left out. */
-TD_CHECKED td_status td_outcomes_add(td_shares *s, const td_batch *b, const float *logits,
+TD_CHECKED td_status td_outcomes_add(td_gather *s, const td_batch *b, const float *logits,
                                      int classes);
 
 typedef struct {
@@ -42,7 +42,7 @@ typedef struct {
  * Write the record of all images, as rank 0 has them; nothing without images.  A NULL report
  * swallows it.  TD_EDEVICE: another rank sent what is no outcome; TD_EIO; TD_ENOMEM.
  */
-TD_CHECKED td_status td_outcomes_report(const td_shares *s, const td_outcome_facts *f,
+TD_CHECKED td_status td_outcomes_report(const td_gather *s, const td_outcome_facts *f,
                                         td_report *r);
 
 #endif

@@ -107,7 +107,7 @@ typedef struct {
     struct td_detector_evaluator *detector_evaluator; /* of a detector */
     double boxes[TD_BOX_METRICS];                     /* of its last validation */
     double *class_ap;       /* likewise, [classes]; -1: none; NULL: no detector */
-    td_shares outcomes;     /* of a classifier's last validation, on rank 0 ... */
+    td_gather outcomes;     /* of a classifier's last validation, on rank 0 ... */
     int64_t outcomes_epoch; /* ... and its epoch */
     int64_t epochs_without_best;
 } td_train_evaluation;

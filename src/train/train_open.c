@@ -45,7 +45,7 @@ static td_status open_settings(job *j)
 static td_status open_ranks(job *j)
 {
     td_signals_catch();
-    TD_TRY(td_train_meet(j));
+    TD_TRY(td_train_join(j));
     td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->ranks.comm));
     return TD_OK;
 }
@@ -311,7 +311,7 @@ void td_train_release(td_train_job *j)
     td_free(j->files.folder);
     td_bad_list_release(&j->files.bad);
     td_run_sums_release(&j->log.sums);
-    td_shares_release(&j->eval.outcomes);
+    td_gather_release(&j->eval.outcomes);
     td_free(j->files.graph_text);
     td_free(j->start.frozen_then);
     td_free(j->data.class_names);

@@ -14,7 +14,7 @@
 #include "train/train_job.h"
 
 /** Meet the other ranks, if whoever started this process says that there are any. */
-td_status td_train_meet(td_train_job *j) TD_CHECKED;
+td_status td_train_join(td_train_job *j) TD_CHECKED;
 
 /** One seed, rank 0's, and the precision that it has chosen. */
 td_status td_train_share_seed(td_train_job *j) TD_CHECKED;

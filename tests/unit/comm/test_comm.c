@@ -71,7 +71,7 @@ static int use_all_calls(const td_rank_place *place, void *ctx)
     return 0;
 }
 
-static void ranks_meet_and_agree(void **state)
+static void ranks_join_and_agree(void **state)
 {
     (void)state;
     int codes[5];
@@ -318,7 +318,7 @@ static int lose_rank_1(const td_rank_place *place, void *ctx)
                                         ") has ended already" };
     td_comm *c;
     int64_t n = 1;
-    WANT(td_comm_open(place, &(td_mesh_opts){ .stall_s = 3 }, &c) == TD_OK);
+    WANT(td_comm_open(place, &(td_transport_opts){ .stall_s = 3 }, &c) == TD_OK);
     WANT(td_comm_sum_i64(c, &n, 1) == TD_OK);
     if (place->rank == 1) {
         usleep(300000); /* the others have that sum, too */
@@ -411,7 +411,7 @@ static int take_long(const td_rank_place *place, void *ctx)
     td_comm *c;
     int64_t n = 1;
     (void)ctx;
-    WANT(td_comm_open(place, &(td_mesh_opts){ .stall_s = 2 }, &c) == TD_OK);
+    WANT(td_comm_open(place, &(td_transport_opts){ .stall_s = 2 }, &c) == TD_OK);
     if (place->rank == 1)
         sleep(4);
     WANT(td_comm_sum_i64(c, &n, 1) == TD_OK && n == 2);
@@ -435,7 +435,7 @@ static int miss_one(const td_rank_place *place, void *ctx)
     (void)ctx;
     if (place->rank == 2)
         return 0;
-    WANT(td_comm_open(place, &(td_mesh_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
+    WANT(td_comm_open(place, &(td_transport_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
     WANT(strstr(td_error_message(),
                 place->rank == 0 ? "in vain for 1 of 3 ranks: 2" : "rank 0 at 127.0.0.1"));
     return 0;
@@ -447,7 +447,7 @@ static int count_wrongly(const td_rank_place *place, void *ctx)
     td_comm *c;
     (void)ctx;
     p.size += p.rank == 1;
-    WANT(td_comm_open(&p, &(td_mesh_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
+    WANT(td_comm_open(&p, &(td_transport_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
     WANT(place->rank != 0 || strstr(td_error_message(), "rank 1 on "));
     return 0;
 }
@@ -463,7 +463,7 @@ static int be_disturbed(const td_rank_place *place, void *ctx)
         snprintf(p.token, sizeof p.token, "another");
         p.rank = 1;
         p.size = 2;
-        WANT(td_comm_open(&p, &(td_mesh_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
+        WANT(td_comm_open(&p, &(td_transport_opts){ .wait_s = 1 }, &c) == TD_EDEVICE);
         return 0;
     }
     p.size = 2;
@@ -490,7 +490,7 @@ static void strangers_are_turned_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_meet_and_agree),
+        cmocka_unit_test(ranks_join_and_agree),
         cmocka_unit_test(one_rank_needs_nobody),
         cmocka_unit_test(blocks_come_in_the_order_of_ranks),
         cmocka_unit_test(a_failed_collection_ends_all),

@@ -113,9 +113,9 @@ static void texts_are_checked(void **state)
 /* rank 1's images: of *ctx bytes each */
 static int gather_from_a_liar(const td_rank_place *place, void *ctx)
 {
-    td_share images[2] = { { .sample = 0, .n_bytes = *(const int64_t *)ctx },
-                           { .sample = 1, .n_bytes = *(const int64_t *)ctx } };
-    td_shares s = { 0 };
+    td_gather_sample images[2] = { { .sample = 0, .n_bytes = *(const int64_t *)ctx },
+                                   { .sample = 1, .n_bytes = *(const int64_t *)ctx } };
+    td_gather s = { 0 };
     td_comm *c;
     WANT(td_comm_open(place, NULL, &c) == TD_OK);
     if (place->rank == 1) {
@@ -124,10 +124,10 @@ static int gather_from_a_liar(const td_rank_place *place, void *ctx)
         td_comm_close(c, st);
         return 0;
     }
-    td_status st = td_shares_gather(&s, c);
+    td_status st = td_gather_run(&s, c);
     WANT(st == TD_EDEVICE && strstr(td_error_message(), "rank 1 announced an image"));
     td_comm_close(c, st);
-    td_shares_release(&s);
+    td_gather_release(&s);
     return 0;
 }
 
@@ -145,7 +145,7 @@ static void sizes_of_images_are_checked(void **state)
 
 enum { STRANGERS = 100 }; /* 5 s for each in turn would be over the time that is waited */
 
-static int meet_among_strangers(const td_rank_place *place, void *ctx)
+static int join_among_strangers(const td_rank_place *place, void *ctx)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)place->port) };
     int fds[STRANGERS];
@@ -158,7 +158,7 @@ static int meet_among_strangers(const td_rank_place *place, void *ctx)
         WANT(fds[i] >= 0 && connect(fds[i], (struct sockaddr *)&at, sizeof at) == 0);
         WANT(i % 2 == 0 || write(fds[i], "GET / HTTP/1.1\r\n", 16) == 16);
     }
-    WANT(td_comm_open(place, &(td_mesh_opts){ .wait_s = 60 }, &c) == TD_OK);
+    WANT(td_comm_open(place, &(td_transport_opts){ .wait_s = 60 }, &c) == TD_OK);
     WANT(td_comm_sum_i64(c, &n, 1) == TD_OK && n == 2);
     td_comm_close(c, TD_OK);
     for (int i = 0; place->rank == 1 && i < STRANGERS; i++)
@@ -169,24 +169,24 @@ static int meet_among_strangers(const td_rank_place *place, void *ctx)
 static void strangers_hold_nobody_up(void **state)
 {
     (void)state;
-    two_ranks_end_well(meet_among_strangers, NULL);
+    two_ranks_end_well(join_among_strangers, NULL);
 }
 
-static int meet_with_another_token(const td_rank_place *place, void *ctx)
+static int join_with_another_token(const td_rank_place *place, void *ctx)
 {
     td_rank_place own = *place;
     td_comm *c;
     (void)ctx;
     if (place->rank == 1)
         snprintf(own.token, sizeof own.token, "tesT");
-    WANT(td_comm_open(&own, &(td_mesh_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
+    WANT(td_comm_open(&own, &(td_transport_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
     return 0;
 }
 
 static void another_token_is_turned_away(void **state)
 {
     (void)state;
-    two_ranks_end_well(meet_with_another_token, NULL);
+    two_ranks_end_well(join_with_another_token, NULL);
 }
 
 static void nothing_listens_beyond_this_machine_without_a_token(void **state)
@@ -196,7 +196,7 @@ static void nothing_listens_beyond_this_machine_without_a_token(void **state)
     td_comm *c;
     snprintf(place.addr, sizeof place.addr, "0.0.0.0");
     for (place.rank = 0; place.rank < 2; place.rank++) {
-        assert_int_equal(td_comm_open(&place, &(td_mesh_opts){ .wait_s = 1 }, &c), TD_EUSAGE);
+        assert_int_equal(td_comm_open(&place, &(td_transport_opts){ .wait_s = 1 }, &c), TD_EUSAGE);
         assert_non_null(strstr(td_error_message(), TD_ENV_TOKEN));
     }
 }

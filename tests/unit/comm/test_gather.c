@@ -26,19 +26,19 @@
 enum { BATCH = 2 };
 
 /* what a picture comes to: "17: 17 17 17", longer or shorter, every fourth nothing */
-static td_status add_picture(td_shares *s, int64_t sample)
+static td_status add_picture(td_gather *s, int64_t sample)
 {
     char text[32];
-    TD_TRY(td_shares_begin(s, sample));
+    TD_TRY(td_gather_begin(s, sample));
     for (int k = 0; k < sample % 4; k++) {
         snprintf(text, sizeof text, "%d ", (int)sample);
-        TD_TRY(td_shares_put(s, text, strlen(text)));
+        TD_TRY(td_gather_put(s, text, strlen(text)));
     }
     return TD_OK;
 }
 
 /* as the loader deals n pictures: batches of two, one rank after the other; 5 cannot be read */
-static td_status add_share(td_shares *s, int n, int rank, int world)
+static td_status add_share(td_gather *s, int n, int rank, int world)
 {
     for (int i = 0; i < n; i++)
         if (i / BATCH % world == rank && i != 5)
@@ -50,13 +50,13 @@ static int gather_all(const td_rank_place *place, void *ctx)
 {
     const int n = *(const int *)ctx;
     td_comm *c;
-    td_shares own = { 0 }, all = { 0 };
+    td_gather own = { 0 }, all = { 0 };
     WANT(td_comm_open(place, NULL, &c) == TD_OK);
     WANT(add_share(&all, n, 0, 1) == TD_OK);
     for (int round = 0; round < 2; round++) { /* it can be used again */
-        td_shares_clear(&own);
+        td_gather_clear(&own);
         WANT(add_share(&own, n, place->rank, place->size) == TD_OK);
-        WANT(td_shares_gather(&own, c) == TD_OK);
+        WANT(td_gather_run(&own, c) == TD_OK);
         if (place->rank > 0) {
             WANT(own.n == 0 && own.n_bytes == 0);
             continue;
@@ -68,13 +68,13 @@ static int gather_all(const td_rank_place *place, void *ctx)
         }
         WANT(all.n_bytes == 0 || memcmp(own.bytes, all.bytes, all.n_bytes) == 0);
     }
-    td_shares_release(&own);
-    td_shares_release(&all);
+    td_gather_release(&own);
+    td_gather_release(&all);
     td_comm_close(c, TD_OK);
     return 0;
 }
 
-static void shares_are_as_one_ranks(void **state)
+static void gathered_samples_are_as_one_ranks(void **state)
 {
     (void)state;
     const int sizes[] = { 0, 1, 3, 7, 101 }; /* fewer than ranks, too */
@@ -91,15 +91,15 @@ static void shares_are_as_one_ranks(void **state)
 static void one_rank_keeps_what_it_has(void **state)
 {
     (void)state;
-    td_shares s = { 0 };
+    td_gather s = { 0 };
     assert_int_equal(add_share(&s, 9, 0, 1), TD_OK);
-    assert_int_equal(td_shares_gather(&s, NULL), TD_OK);
+    assert_int_equal(td_gather_run(&s, NULL), TD_OK);
     assert_int_equal(s.n, 8);
     assert_int_equal(s.pictures[7].sample, 8);
     assert_memory_equal(s.bytes, "1 2 2 3 3 3 6 6 7 7 7 ", s.n_bytes);
-    td_shares_clear(&s);
+    td_gather_clear(&s);
     assert_int_equal(s.n, 0);
-    td_shares_release(&s);
+    td_gather_release(&s);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -108,12 +108,12 @@ static void every_allocation_may_fail(void **state)
     const int64_t before = td_alloc_live();
     td_status st = TD_ENOMEM;
     for (int64_t n = 1; st != TD_OK; n++) {
-        td_shares s = { 0 };
+        td_gather s = { 0 };
         td_alloc_fail_at(n);
         st = add_share(&s, 40, 0, 1);
         td_alloc_fail_at(0);
         assert_true(st == TD_OK || st == TD_ENOMEM);
-        td_shares_release(&s);
+        td_gather_release(&s);
         assert_int_equal(td_alloc_live(), before);
     }
 }
@@ -121,7 +121,7 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_are_as_one_ranks),
+        cmocka_unit_test(gathered_samples_are_as_one_ranks),
         cmocka_unit_test(one_rank_keeps_what_it_has),
         cmocka_unit_test(every_allocation_may_fail),
     };

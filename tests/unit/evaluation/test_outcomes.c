@@ -29,7 +29,7 @@ static td_dataset *open_set(int n_classes)
 }
 
 /* image i of class i % 3 is taken for class 1, the later the surer */
-static void fill(td_shares *s, int classes)
+static void fill(td_gather *s, int classes)
 {
     float *logits = td_alloc((size_t)IMAGES * (size_t)classes, sizeof *logits);
     int64_t labels[IMAGES], samples[IMAGES];
@@ -46,7 +46,7 @@ static void fill(td_shares *s, int classes)
 
 static const char *written;
 
-static td_status write_outcomes(const td_shares *s, int classes)
+static td_status write_outcomes(const td_gather *s, int classes)
 {
     td_report *r;
     td_dataset *ds = open_set(classes);
@@ -65,7 +65,7 @@ static td_status write_outcomes(const td_shares *s, int classes)
 
 static void few_classes_have_a_matrix(void **state)
 {
-    td_shares s = { 0 };
+    td_gather s = { 0 };
     td_run_log run;
     (void)state;
     fill(&s, 4);
@@ -87,12 +87,12 @@ static void few_classes_have_a_matrix(void **state)
     assert_float_equal((float)c->mistakes[0].probability, 0.992619f, 1e-4); /* 1/(1 + 3 e^-6) */
     assert_string_equal(c->mistakes[0].path, "");
     td_run_log_release(&run);
-    td_shares_release(&s);
+    td_gather_release(&s);
 }
 
 static void many_classes_have_pairs(void **state)
 {
-    td_shares s = { 0 };
+    td_gather s = { 0 };
     td_run_log run;
     (void)state;
     fill(&s, MANY);
@@ -111,7 +111,7 @@ static void many_classes_have_pairs(void **state)
     assert_non_null(strstr(td_text_get(&page), "<th scope=\"row\">0</th><td>1</td><td>20</td>"));
     td_text_release(&page);
     td_run_log_release(&run);
-    td_shares_release(&s);
+    td_gather_release(&s);
 }
 
 static void other_ranks_may_send_anything(void **state)
@@ -126,11 +126,11 @@ static void other_ranks_may_send_anything(void **state)
                   { 0, 1, 0.5f, -1, 12 }, { 0, 1, 0.5f, IMAGES, 12 }, { 0, 1, 0.5f, 0, 8 } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        td_shares s = { 0 };
-        expect_ok(td_shares_begin(&s, cases[i].sample));
-        expect_ok(td_shares_put(&s, &cases[i], cases[i].n));
+        td_gather s = { 0 };
+        expect_ok(td_gather_begin(&s, cases[i].sample));
+        expect_ok(td_gather_put(&s, &cases[i], cases[i].n));
         expect_error(write_outcomes(&s, 4), TD_EDEVICE, "a rank sent");
-        td_shares_release(&s);
+        td_gather_release(&s);
     }
 }
 
