@@ -15,7 +15,7 @@ extern "C" {
 
 /**
  * Recipes by name, and options of the reference programs that stand for others of td_train_opts.
- * td_train_preset and td_train_settle turn them into those; the job itself reads none of them.
+ * td_train_preset and td_train_resolve turn them into those; the job itself reads none of them.
  */
 typedef struct {
     const char *preset;       /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */

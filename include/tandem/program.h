@@ -1,7 +1,7 @@
 /*
  * tandem/program.h -- compile a graph for one device, then run it as often as you like
  *
- * A program is a finished graph: operations fused, layouts settled, kernels chosen, every byte
+ * A program is a finished graph: operations fused, layouts chosen, kernels chosen, every byte
  * placed. Compiling is slow and may fail.  Running allocates nothing.
  *
  *     td_device *dev;   td_program *p;

@@ -74,7 +74,7 @@ typedef struct {
     const char *pretrained_weights; /* weights to begin with */
     bool fp16;                      /* the same as amp.precision "fp16" */
     double static_loss_scale;       /* fixed, or where dynamic scaling starts; -1: chosen */
-    bool no_dynamic_loss_scale;     /* td_train_settle makes a static one of it, or 1 */
+    bool no_dynamic_loss_scale;     /* td_train_resolve makes a static one of it, or 1 */
     bool dynamic_loss_scale;        /* also with `static_loss_scale` or without fp16 */
     int loss_scaler;             /* 0 auto, 1 tf, 2 pytorch, 3 apex, 4 nvidia; 1..4 are dynamic */
     int64_t loss_scale_interval; /* good steps that double the scale; 0: the scaler's own */
@@ -133,7 +133,7 @@ TD_API void td_train_groups(td_train_opts *opts, struct td_field_group *groups);
  * After everything was read: options that stand for others set those (--num-iter sets --epochs),
  * and a --model that was a preset's is no file.  TD_EUSAGE: contradictions.
  */
-TD_API TD_CHECKED td_status td_train_settle(td_train_opts *opts);
+TD_API TD_CHECKED td_status td_train_resolve(td_train_opts *opts);
 
 /**
  * The configuration as YAML, which --config reads back (td_text_free).  It is that of the run from

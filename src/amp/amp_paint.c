@@ -313,7 +313,7 @@ static void retarget_casts(td_amp_painter *p)
 static td_status give_up(td_amp_painter *p, const char *code, const char *why)
 {
     p->r->is_failed = true;
-    return td_amp_say(p, "%s graph optimizer FAILED: %s: %s", td_amp_pass_name(p->o->mode), code,
+    return td_amp_log(p, "%s graph optimizer FAILED: %s: %s", td_amp_pass_name(p->o->mode), code,
                       why);
 }
 
@@ -327,7 +327,7 @@ static td_status refuse_options(td_amp_painter *p)
                        "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LEVEL cannot be set to "
                        "UNSAFE_FORCE_ALL when oneDNN is used");
     for (int i = 0; i < p->o->n_conflicts; i++)
-        TD_TRY(td_amp_say(p, "Op present in multiple lists: %s", p->o->conflict[i]));
+        TD_TRY(td_amp_log(p, "Op present in multiple lists: %s", p->o->conflict[i]));
     return p->o->n_conflicts ? give_up(p, code, "Op lists have conflicting entries") : TD_OK;
 }
 
@@ -346,7 +346,7 @@ static void run_steps(td_amp_painter *p)
 }
 
 /* Which vertices change; a half one of a fixed type cannot, and fails the rewrite. */
-static td_status settle(td_amp_painter *p)
+static td_status resolve(td_amp_painter *p)
 {
     bool is_failed = false;
     for (int v = 0; v < p->g->n_vertices; v++) {
@@ -364,7 +364,7 @@ static td_status settle(td_amp_painter *p)
 static td_status paint_graph(td_amp_painter *p)
 {
     TD_TRY(td_amp_painter_begin(p));
-    TD_TRY(td_amp_say(p, "Running %s graph optimizer", td_amp_pass_name(p->o->mode)));
+    TD_TRY(td_amp_log(p, "Running %s graph optimizer", td_amp_pass_name(p->o->mode)));
     TD_TRY(refuse_options(p));
     if (p->r->is_failed)
         return TD_OK;
@@ -372,10 +372,10 @@ static td_status paint_graph(td_amp_painter *p)
     deny_unsafe_lists(p);
     if (!allow_ops(p)) {
         const char *list = p->o->rule == TD_AMP_RULE_CLASSIC ? "whitelist" : "allowlist";
-        return td_amp_say(p, "No %s ops found, nothing to do", list);
+        return td_amp_log(p, "No %s ops found, nothing to do", list);
     }
     run_steps(p);
-    TD_TRY(settle(p));
+    TD_TRY(resolve(p));
     return p->r->is_failed ? TD_OK : td_amp_place_casts(p);
 }
 

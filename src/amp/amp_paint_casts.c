@@ -55,7 +55,7 @@ static char *format_in(td_arena *a, const char *fmt, ...)
     return text;
 }
 
-td_status td_amp_say(td_amp_painter *p, const char *fmt, ...)
+td_status td_amp_log(td_amp_painter *p, const char *fmt, ...)
 {
     td_amp_paint_result *r = p->r;
     if (!r->messages) /* running, one per conflict, and why it ended */
@@ -278,7 +278,7 @@ td_status td_amp_place_casts(td_amp_painter *p)
     td_map_release(&w.names);
     TD_TRY(st);
     const char *half = p->o->mode == TD_AMP_MODE_BF16 ? "bfloat16" : "float16";
-    return td_amp_say(p,
+    return td_amp_log(p,
                       "Converted %d/%d nodes to %s precision using %d cast(s) to %s (excluding "
                       "Const and Variable casts)",
                       p->r->n_converted, p->g->n_nodes, half, p->r->n_casts_counted, half);

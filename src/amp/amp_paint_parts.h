@@ -79,6 +79,6 @@ TD_CHECKED td_status td_amp_place_casts(td_amp_painter *p);
 const char *td_amp_pass_name(td_amp_mode mode);
 
 /** Add a message to the result. */
-TD_CHECKED td_status td_amp_say(td_amp_painter *p, const char *fmt, ...) TD_PRINTF(2, 3);
+TD_CHECKED td_status td_amp_log(td_amp_painter *p, const char *fmt, ...) TD_PRINTF(2, 3);
 
 #endif

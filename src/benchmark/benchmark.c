@@ -29,7 +29,7 @@ static td_status bench_data(const td_benchmark_opts *o, td_text *out)
     lo.nice = 0;
     if (o->threads > 0)
         lo.workers = o->threads;
-    td_say_back_end(&o->input);
+    td_log_backend(&o->input);
     TD_OUT(td_open_split(&o->input, "train", &model, 0, &ds));
     TD_OUT(td_data_benchmark(ds, &lo, o->iters, 0, &s));
     td_text_add(out,

@@ -22,15 +22,15 @@ static td_status open_set(td_feed *f, td_model_opts *model)
     td_input_opts in = *f->o.input;
     if (!f->o.is_training && in.val_annotations)
         in.annotations = in.val_annotations;
-    td_say_back_end(&in);
+    td_log_backend(&in);
     if (f->is_detector)
         TD_TRY(td_boxes_open(&in, split, model, 0, &f->ds));
     else
         TD_TRY(td_open_split(&in, split, model, 0, &f->ds));
-    return td_settle_image_size(f->ds, model);
+    return td_resolve_image_size(f->ds, model);
 }
 
-static td_status settle_classes(const td_feed *f, td_model_opts *model)
+static td_status resolve_classes(const td_feed *f, td_model_opts *model)
 {
     const int n = td_dataset_classes(f->ds);
     if (!model->num_classes)
@@ -60,7 +60,7 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
     *out = (td_feed){ .o = *o, .is_detector = td_model_detector(model) != 0 };
     if (td_feed_has_data(o->input)) {
         TD_TRY(open_set(out, model));
-        TD_TRY(settle_classes(out, model));
+        TD_TRY(resolve_classes(out, model));
         return open_loader(out, model);
     }
     if (o->input->data)

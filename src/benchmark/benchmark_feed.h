@@ -2,7 +2,7 @@
  * benchmark/benchmark_feed.h -- batches for steps that are to be timed: of a data set, or made up
  *
  *     td_feed f = { 0 };
- *     TD_TRY(td_feed_open(&opts, &model, &f));         settles the model's classes and image size
+ *     TD_TRY(td_feed_open(&opts, &model, &f));         resolves the model's classes and image size
  *     for (...)
  *         TD_TRY(td_feed_next(&f, program, &images));  images, labels and targets are bound
  *     TD_TRY(td_feed_check(&f));                       were there too many unreadable images?

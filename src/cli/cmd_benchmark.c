@@ -54,7 +54,7 @@ static td_status preset(void *opts, const td_field_group *groups, td_arena *aren
                            &(td_cli_network){ &o->model, &o->input, &boxes }, arena);
 }
 
-static td_status settle(const td_call *call)
+static td_status resolve(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
     if (call->n_args > 0)
@@ -150,7 +150,7 @@ const td_verb td_verb_benchmark = {
     .groups = groups,
     .preset = preset,
     .check = check,
-    .settle = settle,
+    .resolve = resolve,
     .job = job,
     .run = run,
 };

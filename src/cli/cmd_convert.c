@@ -55,7 +55,7 @@ static td_status take_argument(const td_call *call, int i, const char *option, c
 }
 
 /* IN OUT; with --checkpoint-path a single argument is OUT */
-static td_status settle(const td_call *call)
+static td_status resolve(const td_call *call)
 {
     options *o = call->opts;
     if (o->in && !o->out && call->n_args == 1 && strcmp(o->in, call->args[0]) != 0)
@@ -213,7 +213,7 @@ const td_verb td_verb_convert = {
     .has_json = true,
     .opts_bytes = sizeof(options),
     .groups = groups,
-    .settle = settle,
+    .resolve = resolve,
     .job = job,
     .run = run,
 };

@@ -72,7 +72,7 @@ static void groups(void *opts, td_field_group *out)
 /* --- draw ------------------------------------------------------------------------------------- */
 
 /* what 0 stands for, so that it can be told */
-static void settle_draw(td_draw_opts *d)
+static void resolve_draw(td_draw_opts *d)
 {
     d->classes = d->classes ? d->classes : d->boxes ? 3 : 8;
     d->train = d->train ? d->train : d->boxes ? 800 : 1600;
@@ -85,7 +85,7 @@ static td_status draw(const td_call *call)
     options *o = call->opts;
     o->draw.threads = o->threads;
     o->draw.quality = o->quality;
-    settle_draw(&o->draw);
+    resolve_draw(&o->draw);
     TD_TRY(td_dataset_draw(call->args[1], &o->draw));
     if (call->json) {
         td_text_add(call->out, "{");

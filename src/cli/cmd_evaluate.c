@@ -296,7 +296,7 @@ static void take_model_dir(td_evaluate_opts *o)
     o->run_once = true;
 }
 
-static td_status settle(const td_call *call)
+static td_status resolve(const td_call *call)
 {
     td_evaluate_opts *o = call->opts;
     if (call->n_args > 0)
@@ -375,7 +375,7 @@ const td_verb td_verb_evaluate = {
     .groups = groups,
     .preset = preset,
     .check = check,
-    .settle = settle,
+    .resolve = resolve,
     .job = job,
     .run = run,
 };

@@ -36,12 +36,12 @@ static td_status preset(void *opts, const td_field_group *groups, td_arena *aren
     return td_train_find_checkpoint(opts, arena);
 }
 
-static td_status settle(const td_call *call)
+static td_status resolve(const td_call *call)
 {
     td_train_opts *o = call->opts;
     if (call->n_args > 0)
         o->input.data = call->args[0];
-    return td_train_settle(o);
+    return td_train_resolve(o);
 }
 
 static td_status check(const void *opts)
@@ -387,7 +387,7 @@ const td_verb td_verb_train = {
     .preset = preset,
     .stored = stored,
     .check = check,
-    .settle = settle,
+    .resolve = resolve,
     .job = job,
     .run = run,
 };

@@ -216,8 +216,8 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     td_call call = {
         .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out, .code = code
     };
-    if (verb->settle)
-        TD_TRY(verb->settle(&call));
+    if (verb->resolve)
+        TD_TRY(verb->resolve(&call));
     TD_TRY(check_network(&l, groups));
     if (c.print_config)
         return print_config(verb, opts, out);

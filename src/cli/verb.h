@@ -53,7 +53,7 @@ typedef struct {
 
     /* When all is read: arguments and options that stand for others become options.  Before
        --print-config and before `run`; may be NULL. */
-    td_status (*settle)(const td_call *call);
+    td_status (*resolve)(const td_call *call);
 
     /* Which of the verb's jobs it is, as scope.c calls it; NULL, also as a result: the usual. */
     const char *(*job)(const td_call *call);

@@ -69,9 +69,9 @@ static td_status match_classes(evaluation *e)
 static td_status open_data(evaluation *e)
 {
     td_model_opts *m = &e->o.model;
-    td_say_back_end(&e->o.input);
+    td_log_backend(&e->o.input);
     TD_TRY(td_boxes_open(&e->o.input, td_evaluation_split(e), m, 0, &e->ds));
-    TD_TRY(td_settle_image_size(e->ds, m));
+    TD_TRY(td_resolve_image_size(e->ds, m));
     if (!m->num_classes)
         m->num_classes = td_dataset_classes(e->ds);
     TD_TRY(match_classes(e));
@@ -212,7 +212,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
         memcpy(out->ema_boxes, ema.boxes, sizeof ema.boxes);
     TD_TRY(td_evaluation_write_report(e, &v, out->has_ema ? &ema : NULL));
     TD_TRY(write_detections(e));
-    TD_TRY(td_evaluation_say_drawn(e));
+    TD_TRY(td_evaluation_log_drawn(e));
     return e->o.require ? td_boxes_require(e->o.require, out->boxes) : TD_OK;
 }
 

@@ -30,7 +30,7 @@ typedef struct {
     td_progress progress; /* who says how far it is; not begun */
 } td_detector_evaluator_opts;
 
-/** Compile the evaluation program.  `model`'s classes and image size must be settled. */
+/** Compile the evaluation program.  `model`'s classes and image size must be resolved. */
 td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                     const td_detector_evaluator_opts *opts,
                                     td_detector_evaluator **out) TD_CHECKED;

@@ -84,9 +84,9 @@ static td_status match_labels(evaluation *e)
 
 static td_status open_data(evaluation *e)
 {
-    td_say_back_end(&e->o.input);
+    td_log_backend(&e->o.input);
     TD_TRY(td_open_split(&e->o.input, td_evaluation_split(e), &e->o.model, 0, &e->ds));
-    TD_TRY(td_settle_image_size(e->ds, &e->o.model));
+    TD_TRY(td_resolve_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);

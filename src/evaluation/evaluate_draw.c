@@ -124,7 +124,7 @@ out:
     return st;
 }
 
-td_status td_evaluation_say_drawn(const td_evaluation *e)
+td_status td_evaluation_log_drawn(const td_evaluation *e)
 {
     int64_t n = e->n_drawn; /* of this rank */
     if (!e->marked)

@@ -144,7 +144,7 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
     if (td_report_has_tf_names(e->report))
         TD_TRY(td_tf_eval_report(v, e->o.topk, n_warm, e->report));
     TD_TRY(td_report_end(e->report));
-    td_report_say(e->report, "Experiment ended");
+    td_report_log(e->report, "Experiment ended");
     return TD_OK;
 }
 

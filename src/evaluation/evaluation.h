@@ -72,7 +72,7 @@ td_status td_evaluation_open_drawn(td_evaluation *e) TD_CHECKED;
 /** td_detector_evaluator_opts.each of a td_evaluation: one picture of --draw. */
 td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *found,
                              int n) TD_CHECKED;
-td_status td_evaluation_say_drawn(const td_evaluation *e) TD_CHECKED;
+td_status td_evaluation_log_drawn(const td_evaluation *e) TD_CHECKED;
 void td_evaluation_close_drawn(td_evaluation *e);
 
 /** Evaluate --detections by --annotations, two files, without a network. */

@@ -53,7 +53,7 @@ typedef struct {
 } td_evaluator_opts;
 
 /**
- * Compile the evaluation program.  `model`'s classes and image size must be settled.  TD_EUSAGE:
+ * Compile the evaluation program.  `model`'s classes and image size must be resolved.  TD_EUSAGE:
  * topk is neither the default nor at most the classes.
  */
 td_status td_evaluator_new(const td_model_opts *model, td_device *dev,

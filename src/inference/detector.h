@@ -32,7 +32,7 @@ td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 /** The same where people look at the boxes: a score above 0.3 is wanted unless another is given. */
 td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
 
-/** Compile.  `model`'s classes and image size must be settled. */
+/** Compile.  `model`'s classes and image size must be resolved. */
 td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
                                  const td_detector_runner_opts *opts,
                                  td_detector_runner **out) TD_CHECKED;

@@ -37,7 +37,7 @@ static td_crop_rules rules_of(const td_input_opts *in)
     return is_dali ? TD_RULES_DALI : TD_RULES_TORCHVISION;
 }
 
-void td_say_back_end(const td_input_opts *in)
+void td_log_backend(const td_input_opts *in)
 {
     if (in->data_backend == TD_DATA_DALI_GPU)
         td_log(TD_LOG_WARN, "data", "dali-gpu: there is no GPU here, the CPU does the same");
@@ -61,7 +61,7 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
                              .max_bad = in->max_bad > 0 ? in->max_bad : -1 };
 }
 
-td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model)
+td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
 {
     int channels, height, width;
     td_dataset_shape(ds, &channels, &height, &width);

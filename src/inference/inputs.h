@@ -16,10 +16,10 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
 
 /** One line in the log where the back end is not what its name says. */
-void td_say_back_end(const td_input_opts *in);
+void td_log_backend(const td_input_opts *in);
 
 /** model->image_size becomes what the tensors have, when it is open. */
-td_status td_settle_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
+td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 
 /** Did nobody choose a network? */
 bool td_model_is_default(const td_model_opts *model);

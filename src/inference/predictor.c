@@ -33,7 +33,7 @@ typedef struct {
 
 struct td_predictor {
     td_predictor_opts o;
-    td_tensors *weights; /* NULL once settled */
+    td_tensors *weights; /* NULL once finished */
     td_device *dev;
     td_detector detector;
     int n_classes;
@@ -170,7 +170,7 @@ td_status td_predictor_keep(td_predictor *p, int batch)
     return TD_OK;
 }
 
-void td_predictor_settle(td_predictor *p)
+void td_predictor_finish(td_predictor *p)
 {
     td_tensors_free(p->weights);
     p->weights = NULL;

@@ -49,12 +49,12 @@ void td_predictor_free(td_predictor *p);
 
 /**
  * Compile for `batch` rows, unless that is kept already.  TD_ELIMIT: TD_PREDICTOR_SIZES are;
- * TD_EARG: it is settled; and the errors of td_compile and td_weights_load.
+ * TD_EARG: it is finished; and the errors of td_compile and td_weights_load.
  */
 td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
 
 /** No more programs will be kept: the weight file's own memory is given back. */
-void td_predictor_settle(td_predictor *p);
+void td_predictor_finish(td_predictor *p);
 
 /**
  * Time the kept programs, so that run can choose between padding a short batch and running smaller

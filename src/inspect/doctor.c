@@ -132,7 +132,7 @@ static td_status best_run(td_program *p, double *seconds)
 {
     int64_t start = td_now_ns();
     *seconds = 1e30;
-    TD_TRY(td_program_run(p)); /* not counted: weights settle into their layout */
+    TD_TRY(td_program_run(p)); /* not counted: weights move into their layout */
     for (int i = 0; i < MEASURE_RUNS || td_now_ns() - start < MEASURE_NS; i++) {
         int64_t before = td_now_ns();
         TD_TRY(td_program_run(p));

@@ -60,7 +60,7 @@ struct td_op {
     bool is_collective; /* talks to the other ranks: run in order, once; rt has the kernel */
 
     /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
-       checked; layouts are settled by the caller. */
+       checked; layouts are chosen by the caller. */
     td_status (*infer)(const td_node *n, td_type *y);
 
     /* dy[i]: gradient of output i, NULL when it has none.  Set dx[i] for operands that have one. */

@@ -171,7 +171,7 @@ static void add_step(const td_report *r, td_text *t)
         td_text_add(t, " Validation Iteration: %lld ", (long long)r->step[2]);
 }
 
-static void say(td_text *t)
+static void log_text(td_text *t)
 {
     if (td_text_status(t) == TD_OK)
         td_log(TD_LOG_INFO, NULL, "%s", td_text_get(t));
@@ -196,7 +196,7 @@ static void say_level(const td_report *r, int level)
         n++;
     }
     if (n)
-        say(&t);
+        log_text(&t);
     else
         td_text_release(&t);
 }
@@ -230,10 +230,10 @@ static void say_parameters(const td_json *doc)
         add_setting(&t, td_json_member(doc, i));
         td_text_add(&t, " ");
     }
-    say(&t);
+    log_text(&t);
 }
 
-void td_report_say(td_report *r, const char *fmt, ...)
+void td_report_log(td_report *r, const char *fmt, ...)
 {
     char line[1024];
     va_list ap;

@@ -47,7 +47,7 @@ td_status td_report_open(const td_report_opts *o, td_report **out) TD_CHECKED;
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
 
 /** A line of text as the reference programs print it, where their text lines are wanted. */
-void td_report_say(td_report *r, const char *fmt, ...) TD_PRINTF(2, 3);
+void td_report_log(td_report *r, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /** Are lines of text wanted in the reference's form? */
 bool td_report_has_text(const td_report *r);

@@ -52,7 +52,7 @@ void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, doubl
 }
 
 /* TensorFlow's switch of loss scaling alone; a malformed variable was refused by td_amp_resolve */
-static td_amp_switch environment_says(void)
+static td_amp_switch environment_sets(void)
 {
     td_amp_env e;
     return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
@@ -64,7 +64,7 @@ void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environme
     const double start = is_given ? o->static_loss_scale : 0;
     const td_scaler_set set = o->loss_scaler ? (td_scaler_set)(o->loss_scaler - 1) : TD_SCALER_TF;
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
-    const td_amp_switch said = asks_environment ? environment_says() : TD_AMP_UNSAID;
+    const td_amp_switch said = asks_environment ? environment_sets() : TD_AMP_UNSAID;
     if (said == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
     else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */

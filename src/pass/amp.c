@@ -367,7 +367,7 @@ static void rewrite(td_rewriter *rw, amp_state *s)
     }
 }
 
-static void say(const td_amp_paint_result *r)
+static void log_result(const td_amp_paint_result *r)
 {
     for (int i = 0; i < r->n_messages; i++)
         td_log(r->is_failed ? TD_LOG_WARN : TD_LOG_INFO, "amp", "%s", r->messages[i]);
@@ -385,7 +385,7 @@ static void amp_run(td_rewriter *rw)
         td_build_fail(rw->b, st);
     else {
         if (!rw->amp->is_silent || s.p.result.is_failed)
-            say(&s.p.result);
+            log_result(&s.p.result);
         if (s.p.result.is_failed)
             td_rw_copy_all(rw);
         else

@@ -595,7 +595,7 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
     return st;
 }
 
-void td_train_say_preset(const td_train_opts *o)
+void td_train_log_preset(const td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
     const double batch = td_train_step_pictures(o);

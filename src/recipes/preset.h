@@ -14,13 +14,13 @@
 
 #include "tandem/train.h"
 
-/** What a preset leaves to td_train_settle: opts->lr, opts->epochs. */
+/** What a preset leaves to td_train_resolve: opts->lr, opts->epochs. */
 #define TD_PRESET_OPEN (-1)
 
 /** Is opts->model.model the name of a network in the table, and no file? */
 bool td_train_is_preset_model(const td_train_opts *opts);
 
 /** Tell the log which preset was taken, and its learning rate; nothing when none was. */
-void td_train_say_preset(const td_train_opts *opts);
+void td_train_log_preset(const td_train_opts *opts);
 
 #endif

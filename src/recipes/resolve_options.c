@@ -31,7 +31,7 @@ static bool is_mode(const td_train_opts *o, const char *mode)
     return o->launch.mode && strcmp(o->launch.mode, mode) == 0;
 }
 
-static td_status settle_iterations(td_train_opts *o)
+static td_status resolve_iterations(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
     const char *what = NULL;
@@ -58,7 +58,7 @@ static td_status settle_iterations(td_train_opts *o)
 }
 
 /* what a detector's preset left open */
-static void settle_detector(td_train_opts *o, double batch)
+static void resolve_detector(td_train_opts *o, double batch)
 {
     td_launch_opts *l = &o->launch;
     if (o->lr == TD_PRESET_OPEN)
@@ -73,7 +73,7 @@ static void settle_detector(td_train_opts *o, double batch)
 }
 
 /* what is saved is what it means: a fixed scale, 1 where none is named */
-static void settle_scaler(td_train_opts *o)
+static void resolve_scaler(td_train_opts *o)
 {
     if (!o->no_dynamic_loss_scale)
         return;
@@ -84,7 +84,7 @@ static void settle_scaler(td_train_opts *o)
 }
 
 /* TensorFlow's programs have two folders, of results and of checkpoints; a run has one here */
-static td_status settle_workspace(td_train_opts *o)
+static td_status resolve_workspace(td_train_opts *o)
 {
     const char *const dir = o->launch.model_dir, *const other = o->launch.named_workspace;
     if (!dir)
@@ -111,7 +111,7 @@ static td_status check_checkpoint(const td_train_opts *o)
                     name);
 }
 
-td_status td_train_settle(td_train_opts *o)
+td_status td_train_resolve(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
     const double batch = td_train_step_pictures(o);
@@ -121,15 +121,15 @@ td_status td_train_settle(td_train_opts *o)
         return td_error(TD_EUSAGE, "--to-predict belongs to --mode predict");
     if (is_mode(o, "train"))
         o->training_only = true;
-    TD_TRY(settle_iterations(o));
-    settle_detector(o, batch);
-    settle_scaler(o);
+    TD_TRY(resolve_iterations(o));
+    resolve_detector(o, batch);
+    resolve_scaler(o);
     if (l->lr_init >= 0)
         o->lr = l->lr_init * batch / 256;
     if (l->cosine_lr)
         o->lr_schedule = 2;
     TD_TRY(check_checkpoint(o));
-    return settle_workspace(o);
+    return resolve_workspace(o);
 }
 
 td_status td_pipeline_options(const char *path, const char *overrides, td_model_opts *model,

@@ -50,8 +50,8 @@ struct td_tuner {
     td_device *dev;
     td_tune_mode mode;
     td_tune_cache *cache;
-    char graph[24];  /* hash of the graph being compiled */
-    bool is_settled; /* there are choices for it in the cache */
+    char graph[24];   /* hash of the graph being compiled */
+    bool is_resolved; /* there are choices for it in the cache */
     bool is_searching;
     bool is_timing_again;
     td_map timed_again; /* keys that were, since this began */
@@ -365,7 +365,7 @@ int td_tune_wish(td_tuner *t, const td_node *n)
     td_text problem = { 0 }, key = { 0 };
     double kept = 0;
     int choice = 0;
-    if (!t->is_searching && !t->is_settled)
+    if (!t->is_searching && !t->is_resolved)
         return 0;
     print_problem(n, &problem);
     if (td_text_status(&problem) != TD_OK) {
@@ -394,7 +394,7 @@ typedef struct {
     int64_t began_ns, said_ns;
 } search;
 
-static void say(search *s)
+static void log_progress(search *s)
 {
     s->said_ns = td_now_ns();
     td_log(TD_LOG_INFO, "tune",
@@ -430,7 +430,7 @@ static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const wis
     if (stays)
         s->best = sum;
     if (td_now_ns() - s->said_ns > SAY_NS)
-        say(s);
+        log_progress(s);
     for (size_t i = 0; i < t->wishes.n; i++) {
         wish_state *w = t->wishes.entries[i].value;
         if (stays)
@@ -537,7 +537,7 @@ static td_status search_all(td_tuner *t, const td_graph *g, const char *skip)
         return TD_OK;
     if (s.best > s.first * (1 - GAIN_WANTED))
         drop_choices(t, &s);
-    say(&s);
+    log_progress(&s);
     return keep_choices(t);
 }
 
@@ -553,13 +553,13 @@ static td_status name_graph(td_tuner *t, const td_graph *g)
 td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
 {
     double one;
-    t->is_settled = false;
+    t->is_resolved = false;
     t->st = TD_OK;
     if (t->mode == TD_TUNE_OFF || td_text_in_list(skip, "layout"))
         return TD_OK;
     TD_TRY(name_graph(t, g));
-    t->is_settled = td_tune_cache_get(t->cache, t->graph, &one);
-    if (t->is_settled || t->mode != TD_TUNE_FULL)
+    t->is_resolved = td_tune_cache_get(t->cache, t->graph, &one);
+    if (t->is_resolved || t->mode != TD_TUNE_FULL)
         return TD_OK;
     t->is_searching = true;
     td_status st = search_all(t, g, skip);
@@ -567,7 +567,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
     td_map_release(&t->wishes);
     td_arena_release(&t->arena);
     t->arena = (td_arena){ 0 };
-    t->is_settled = st == TD_OK;
+    t->is_resolved = st == TD_OK;
     return st;
 }
 

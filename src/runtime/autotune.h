@@ -34,7 +34,7 @@ void td_tuner_free(td_tuner *t);
  */
 td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip) TD_CHECKED;
 
-/** Which of the backends' wishes, 0 the first, node `n` gets in the graph last settled. */
+/** Which of the backends' wishes, 0 the first, node `n` gets in the graph last tuned. */
 int td_tune_wish(td_tuner *t, const td_node *n);
 
 /**

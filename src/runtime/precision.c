@@ -146,7 +146,7 @@ static td_status check_painting(const td_amp_opts *o)
 }
 
 /* options of the command line against those of a checkpoint, which td_amp_check has not seen */
-static void settle(td_amp_opts *o)
+static void resolve(td_amp_opts *o)
 {
     if (o->precision == TD_PRECISION_TF32) {
         o->precision = TD_PRECISION_FP32;
@@ -178,7 +178,7 @@ static bool says_how(const td_amp_opts *o)
 td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
     const bool is_how_said = says_how(o);
-    settle(o);
+    resolve(o);
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
     TD_TRY(check_painting(o));

@@ -38,7 +38,7 @@ static void give_back(void *ctx, void *p)
     td_free(p);
 }
 
-static td_status say(const z_stream *z, int code)
+static td_status zlib_error(const z_stream *z, int code)
 {
     if (code == Z_MEM_ERROR)
         return TD_ENOMEM;
@@ -70,7 +70,7 @@ static td_status inflate_all(z_stream *z, size_t max, char **out, size_t *n_out)
             break;
     }
     if (code != Z_STREAM_END || z->avail_in > 0)
-        return say(z, code);
+        return zlib_error(z, code);
     if (n > max)
         return td_error(TD_ELIMIT, "the body expands to more than %zu bytes", max);
     *n_out = n;

@@ -188,7 +188,7 @@ static td_status open_predictor(server *s)
     TD_TRY(check_kind(o, s->service.kind, td_predictor_name(s->predictor)));
     TD_TRY(td_predictor_keep(s->predictor, 1));
     TD_TRY(td_predictor_keep(s->predictor, o->max_batch));
-    td_predictor_settle(s->predictor);
+    td_predictor_finish(s->predictor);
     s->service.n_classes = td_predictor_classes(s->predictor);
     if (is_detector)
         TD_TRY(open_detector(s));

@@ -17,7 +17,7 @@ struct td_task {
     /* What the options must not say; may be NULL. */
     td_status (*check)(const td_train_opts *o);
 
-    /* The data sets, the loaders, the classes' names; the model's classes and size are settled. */
+    /* The data sets, the loaders, the classes' names; the model's classes and size are resolved. */
     td_status (*open_data)(td_train_job *j);
 
     /* The batch's arrays to the program's inputs. */
@@ -31,7 +31,7 @@ struct td_task {
     td_status (*evaluate)(td_train_job *j, const char *prefix, td_eval_result *v);
 
     /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation in the line of an epoch. */
-    void (*say)(const td_train_job *j, char *out, size_t n);
+    void (*format_scores)(const td_train_job *j, char *out, size_t n);
 
     /* --require against the last validation.  TD_EUSAGE, TD_EREQUIRED. */
     td_status (*require)(const td_train_job *j, const char *rule);

@@ -84,7 +84,7 @@ static td_status open_data(job *j)
 {
     td_train_opts *o = &j->o;
     TD_TRY(open_train_set(j));
-    TD_TRY(td_settle_image_size(j->data.train_set, &o->model));
+    TD_TRY(td_resolve_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
     td_train_loader_opts(j, &lo);
@@ -138,7 +138,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     return TD_OK;
 }
 
-static void say(const job *j, char *out, size_t n)
+static void format_scores(const job *j, char *out, size_t n)
 {
     char loss[TD_REAL_WORD];
     snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", j->s.last, j->o.topk, j->s.last_second,
@@ -167,5 +167,5 @@ const td_task td_task_classify = { .metric = "top1",
                                    .open_data = open_data,
                                    .bind = bind,
                                    .evaluate = evaluate,
-                                   .say = say,
+                                   .format_scores = format_scores,
                                    .require = require };

@@ -67,7 +67,7 @@ static td_status open_data(job *j)
     td_train_opts *o = &j->o;
     TD_TRY(td_boxes_open(&o->input, "train", &o->model, td_train_synthetic_images(j),
                          &j->data.train_set));
-    TD_TRY(td_settle_image_size(j->data.train_set, &o->model));
+    TD_TRY(td_resolve_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
     if (td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER)
         TD_TRY(td_boxes_warn_unseen(j->data.train_set));
@@ -155,7 +155,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     return TD_OK;
 }
 
-static void say(const job *j, char *out, size_t n)
+static void format_scores(const job *j, char *out, size_t n)
 {
     snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", j->eval.boxes[TD_BOX_AP],
              j->eval.boxes[TD_BOX_AP50], j->eval.boxes[TD_BOX_AP75], j->eval.boxes[TD_BOX_AR100]);
@@ -197,6 +197,6 @@ const td_task td_task_detect = { .metric = "AP",
                                  .bind = bind,
                                  .note_step = note_step,
                                  .evaluate = evaluate,
-                                 .say = say,
+                                 .format_scores = format_scores,
                                  .require = require,
                                  .release = release };

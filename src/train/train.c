@@ -350,7 +350,7 @@ static td_status validate(job *j, validation *v)
 /* the statistics of all ranks and the mean loss of the epoch */
 static td_status sum_epoch(job *j)
 {
-    TD_TRY(td_train_say_stragglers(j));
+    TD_TRY(td_train_log_stragglers(j));
     TD_TRY(td_train_share_sums(j));
     TD_TRY(td_train_share_statistics(j));
     count_unfinished(&j->s);

@@ -38,7 +38,7 @@ static td_status open_settings(job *j)
     TD_TRY(td_log_configure(j->o.log));
     j->files.may_overwrite = j->o.overwrite;
     j->o.overwrite = false; /* applies to this run alone: not saved with its options */
-    td_train_say_preset(&j->o);
+    td_train_log_preset(&j->o);
     return td_train_settings_check(&j->o);
 }
 
@@ -119,7 +119,7 @@ static td_status open_network(job *j)
 
 static td_status open_data(job *j)
 {
-    td_say_back_end(&j->o.input);
+    td_log_backend(&j->o.input);
     return j->task->open_data(j);
 }
 
@@ -136,7 +136,7 @@ static td_status choose_precision(job *j)
     j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
-    j->o.amp.amp = false; /* what is saved is what was settled */
+    j->o.amp.amp = false; /* what is saved is what was resolved */
     if (j->ranks.comm && j->o.tune == TD_TUNE_FULL) {
         td_log(TD_LOG_WARN, "train",
                "--tune full is for one rank, which leaves its times in the "
@@ -157,9 +157,9 @@ static td_status open_device(job *j)
 static void choose_scaler(job *j)
 {
     const td_scaler saved = j->s.scaler;
-    const bool is_settled = j->o.resume && saved.kind == TD_SCALER_NONE;
+    const bool is_resolved = j->o.resume && saved.kind == TD_SCALER_NONE;
     const td_dtype half = td_amp_dtype(&j->o.amp);
-    td_scaler_choose(&j->o, half, j->plan.asks_environment && !is_settled, &j->s.scaler);
+    td_scaler_choose(&j->o, half, j->plan.asks_environment && !is_resolved, &j->s.scaler);
     if (j->o.resume)
         td_scaler_resume(&j->s.scaler, &saved);
     if (j->o.loss_scale_interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)

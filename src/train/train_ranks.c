@@ -160,7 +160,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-td_status td_train_say_stragglers(td_train_job *j)
+td_status td_train_log_stragglers(td_train_job *j)
 {
     const double worth = 0.1, worth_s = 1; /* of the epoch, and at least */
     double own = td_program_waited_s(j->program) - j->ranks.waited_s;

@@ -58,6 +58,6 @@ td_status td_train_split_sums(td_train_job *j) TD_CHECKED;
 td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch) TD_CHECKED;
 
 /** One line where a rank keeps the others waiting. */
-td_status td_train_say_stragglers(td_train_job *j) TD_CHECKED;
+td_status td_train_log_stragglers(td_train_job *j) TD_CHECKED;
 
 #endif

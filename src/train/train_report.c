@@ -38,9 +38,9 @@ static int n_warm(const td_train_job *j)
 
 static void say_decay_groups(td_train_job *j)
 {
-    td_report_say(j->log.report, " ! Weight decay NOT applied to BN parameters ");
-    td_report_say(j->log.report, "%d", j->compiled.groups.n_undecayed);
-    td_report_say(j->log.report, "%zu", j->compiled.groups.decayed.n);
+    td_report_log(j->log.report, " ! Weight decay NOT applied to BN parameters ");
+    td_report_log(j->log.report, "%d", j->compiled.groups.n_undecayed);
+    td_report_log(j->log.report, "%zu", j->compiled.groups.decayed.n);
 }
 
 /* the reference's fixed messages, in its order */
@@ -50,16 +50,16 @@ static void say_begin(td_train_job *j)
     const int64_t from = j->s.epoch;
     const int64_t to =
         o->run_epochs >= 0 && from + o->run_epochs < o->epochs ? from + o->run_epochs : o->epochs;
-    td_report_say(j->log.report, "Using seed = %lld", (long long)o->seed);
+    td_report_log(j->log.report, "Using seed = %lld", (long long)o->seed);
     if (o->resume) {
-        td_report_say(j->log.report, "=> loading checkpoint '%s'", o->resume);
-        td_report_say(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
+        td_report_log(j->log.report, "=> loading checkpoint '%s'", o->resume);
+        td_report_log(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
                       (long long)from);
     }
-    td_report_say(j->log.report, "BSM: %lld", (long long)j->plan.acc);
+    td_report_log(j->log.report, "BSM: %lld", (long long)j->plan.acc);
     if (!o->bn_weight_decay && td_report_has_text(j->log.report))
         say_decay_groups(j);
-    td_report_say(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
+    td_report_log(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
                   (long long)to);
 }
 
@@ -101,7 +101,7 @@ td_status td_train_report_open(td_train_job *j)
 
 void td_train_report_saving(td_train_job *j, const char *path)
 {
-    td_report_say(j->log.report, "SAVING %s", path);
+    td_report_log(j->log.report, "SAVING %s", path);
 }
 
 /* --- the terminal ----------------------------------------------------------------------------- */
@@ -230,7 +230,7 @@ static void say_epoch(const td_train_job *j, int64_t epoch, bool has_eval_result
     char scores[160], loss[TD_REAL_WORD];
     if (!is_plain(j))
         return;
-    j->task->say(j, scores, sizeof scores);
+    j->task->format_scores(j, scores, sizeof scores);
     td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s", (long long)epoch,
            td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s,
            has_eval_result ? "; val " : "", has_eval_result ? scores : "");
@@ -323,7 +323,7 @@ td_status td_train_report_run(td_train_job *j)
     if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
         s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
-        td_report_say(j->log.report, "Received SIGTERM");
+        td_report_log(j->log.report, "Received SIGTERM");
     TD_TRY(report_outcomes(j));
     td_report_begin(j->log.report, 0, NULL);
     td_step_sums_report(&s->run, so_far, j->plan.lr_exact, j->log.report);
@@ -334,6 +334,6 @@ td_status td_train_report_run(td_train_job *j)
     if (td_report_has_tf_names(j->log.report))
         TD_TRY(report_tf(j));
     TD_TRY(td_report_end(j->log.report));
-    td_report_say(j->log.report, "Experiment ended");
+    td_report_log(j->log.report, "Experiment ended");
     return TD_OK;
 }

@@ -41,7 +41,7 @@ static void resolve(run *r, const char *preset)
 {
     r->o.launch.preset = preset;
     expect_ok(td_train_preset(&r->o, r->groups, &r->arena));
-    expect_ok(td_train_settle(&r->o));
+    expect_ok(td_train_resolve(&r->o));
     td_options_yaml(r->groups, &r->yaml);
     expect_ok(td_text_status(&r->yaml));
 }

@@ -57,7 +57,7 @@ static void every_cut_gives_the_same(void **state)
     expect_ok(td_predictor_run(p, images, ROWS, logits, one));
     expect_ok(td_predictor_keep(p, 4));
     expect_ok(td_predictor_keep(p, 4)); /* is there */
-    td_predictor_settle(p);
+    td_predictor_finish(p);
     expect_error(td_predictor_keep(p, 2), TD_EARG, "settled");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
@@ -156,7 +156,7 @@ static void a_detector_hands_out_its_results(void **state)
     expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &one));
     assert_int_equal(one.n_runs, PICTURES);
     expect_ok(td_predictor_keep(p, 2));
-    td_predictor_settle(p);
+    td_predictor_finish(p);
     expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);
     for (int k = 0; k < 2; k++)

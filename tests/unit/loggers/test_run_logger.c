@@ -97,7 +97,7 @@ static void lines_are_the_references(void **state)
     td_report_begin(r, 0, NULL);
     td_report_add(r, "train.loss", 3);
     expect_ok(td_report_end(r));
-    td_report_say(r, "SAVING %s", "a/b");
+    td_report_log(r, "SAVING %s", "a/b");
     expect_ok(td_report_close(r));
     td_log_set_sink(NULL, NULL);
     assert_true(

@@ -60,7 +60,7 @@ static void parts_come_in_any_order_and_case(void **state)
         begin(&r);
         r.o.launch.preset = same[i];
         expect_ok(resolve(&r));
-        expect_ok(td_train_settle(&r.o));
+        expect_ok(td_train_resolve(&r.o));
         assert_true(r.o.lr > 2.0479 && r.o.lr < 2.0481);
         assert_int_equal(r.o.epochs, 90);
         assert_true(r.o.amp.amp);
