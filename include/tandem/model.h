@@ -45,7 +45,7 @@ typedef struct {
     bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
     int conv_init;          /* 0 "fan_in", 1 "fan_out", 2 "auto": as the variant has it */
     int variant;            /* td_variant; 0 "auto": what the weight file says, else PyTorch's */
-    int weights_variant;    /* td_variant that a weight file says; another wish is an error */
+    int weights_variant;    /* td_variant that a weight file says; another candidate is an error */
     td_dtype dtype;         /* 0: float32; TD_DT_F64 on the reference device only */
 } td_model_opts;
 

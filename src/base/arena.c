@@ -15,7 +15,7 @@ typedef struct {
 } block_head;
 
 #define HEAD_BYTES TD_HOST_ALIGN
-#define MOST_BYTES ((size_t)1 << 39) /* half a TiB in one block is a broken size, not a wish */
+#define MOST_BYTES ((size_t)1 << 39) /* half a TiB in one block is a broken size, not a request */
 _Static_assert(sizeof(block_head) <= HEAD_BYTES, "header fits before the block");
 
 static atomic_int_least64_t n_calls, n_live, n_bytes, fail_at;
@@ -160,7 +160,7 @@ void td_system_free(void *p)
     free(p);
 }
 
-/* --- arenas ---------------------------------------------------------------------------------- */
+/* --- arenas ----------------------------------------------------------------------------------- */
 
 struct td_arena_chunk {
     td_arena_chunk *next;

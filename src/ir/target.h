@@ -10,7 +10,7 @@
 typedef struct {
     char in[4][TD_LAYOUT_BYTES];
     char out[TD_LAYOUT_BYTES];
-} td_layout_wish;
+} td_node_layouts;
 
 typedef struct {
     void *ctx;
@@ -20,7 +20,7 @@ typedef struct {
 
     /* Which layouts does the fastest kernel for this CHOOSES node want?  Layouts that its operands
        have already are kept where a good kernel takes them.  false: no opinion, plain. */
-    bool (*wish)(void *ctx, const td_node *n, td_layout_wish *out);
+    bool (*preferred_layout)(void *ctx, const td_node *n, td_node_layouts *out);
 } td_target;
 
 #endif

@@ -165,7 +165,7 @@ static void hear_all(td_children *l, struct pollfd *polls)
             hear(&l->at[i]);
 }
 
-/* SIGINT, SIGTERM: a wish, which a line on a lifeline tells as well */
+/* SIGINT, SIGTERM: a request to stop, which a line on a lifeline tells as well */
 static void hand_on(const td_children *l, int sig)
 {
     for (int i = 0; i < l->n; i++) {
@@ -270,7 +270,9 @@ static void end_others(td_children *l, int *sent)
     }
 }
 
-/* what came by the parent's own lifeline: 0 nothing, SIGINT a wish to stop, SIGKILL it is gone */
+/*
+ * what came by the parent's own lifeline: 0 nothing, SIGINT a request to stop, SIGKILL it is gone
+ */
 static int hear_lifeline(td_children *l)
 {
     char bytes[64];

@@ -29,10 +29,10 @@ struct variant {
 };
 
 typedef struct {
-    td_layout_wish *wish; /* [old nodes] */
-    bool *has_wish;       /* [old nodes] */
-    const char **param;   /* [old values] layout of a parameter, NULL: plain */
-    variant **variants;   /* [new values, grown] */
+    td_node_layouts *preferred_layout; /* [old nodes] */
+    bool *has_preferred;               /* [old nodes] */
+    const char **param;                /* [old values] layout of a parameter, NULL: plain */
+    variant **variants;                /* [new values, grown] */
     size_t cap_variants;
     td_arena arena;
 } layout_state;
@@ -44,8 +44,8 @@ static bool is_forward_conv(const td_node *n)
     return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
 }
 
-/* a wish is what the library would like best; does a kernel take exactly that? */
-static bool can_have(const td_rewriter *rw, const td_node *n, const td_layout_wish *w)
+/* the preferred layout is the library's fastest; does a kernel take exactly that? */
+static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layouts *w)
 {
     td_probe p;
     td_probe_init(&p, n);
@@ -67,8 +67,9 @@ static void ask(td_rewriter *rw, layout_state *s)
     for (int i = 0; i < rw->old->n_nodes; i++) {
         const td_node *n = rw->old->nodes[i];
         if (is_forward_conv(n) && rw->target)
-            s->has_wish[i] =
-                rw->target->wish(rw->target->ctx, n, &s->wish[i]) && can_have(rw, n, &s->wish[i]);
+            s->has_preferred[i] =
+                rw->target->preferred_layout(rw->target->ctx, n, &s->preferred_layout[i]) &&
+                can_have(rw, n, &s->preferred_layout[i]);
     }
 }
 
@@ -81,17 +82,17 @@ static const td_value *filter_param(const td_node *conv)
     return td_value_is_param(w) ? w : NULL;
 }
 
-/* what a convolution would wish for its filter if it ran in the parameter's own dtype */
-static const char *wish_in(td_rewriter *rw, layout_state *s, const td_node *n, td_dtype d)
+/* what a convolution would prefer for its filter if it ran in the parameter's own dtype */
+static const char *preferred_in(td_rewriter *rw, layout_state *s, const td_node *n, td_dtype d)
 {
     td_probe p;
-    td_layout_wish wish = { 0 };
+    td_node_layouts preferred_layout = { 0 };
     td_probe_init(&p, n);
     for (int i = 0; i < n->n_in + n->n_out; i++)
         p.value[i].type.dtype = d;
-    if (!rw->target->wish(rw->target->ctx, &p.node, &wish))
+    if (!rw->target->preferred_layout(rw->target->ctx, &p.node, &preferred_layout))
         return NULL;
-    return td_arena_text(&s->arena, wish.in[1]);
+    return td_arena_text(&s->arena, preferred_layout.in[1]);
 }
 
 /* forward convolutions decide about the parameters they read */
@@ -100,9 +101,10 @@ static void choose_params(td_rewriter *rw, layout_state *s)
     const td_graph *g = rw->old;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        const td_value *w = is_forward_conv(n) && s->has_wish[i] ? filter_param(n) : NULL;
+        const td_value *w = is_forward_conv(n) && s->has_preferred[i] ? filter_param(n) : NULL;
         if (w && !s->param[w->id])
-            s->param[w->id] = w == n->in[1] ? s->wish[i].in[1] : wish_in(rw, s, n, w->type.dtype);
+            s->param[w->id] = w == n->in[1] ? s->preferred_layout[i].in[1]
+                                            : preferred_in(rw, s, n, w->type.dtype);
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
@@ -160,7 +162,8 @@ static bool supported(const td_rewriter *rw, const td_node *n, td_value **in, co
     return rw->target->supports(rw->target->ctx, &p.node);
 }
 
-static void emit_wish(td_rewriter *rw, const td_node *n, td_value **in, const td_layout_wish *w)
+static void emit_preferred(td_rewriter *rw, const td_node *n, td_value **in,
+                           const td_node_layouts *w)
 {
     td_value *out[TD_OUT_MAX];
     for (int i = 0; i < n->n_in; i++)
@@ -243,12 +246,12 @@ static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
 }
 
 /* the others when their operands have theirs */
-static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_layout_wish *out)
+static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_node_layouts *out)
 {
     td_node probe = *n;
     probe.in = in;
-    return rw->target && td_build_ok(rw->b) && rw->target->wish(rw->target->ctx, &probe, out) &&
-           can_have(rw, &probe, out);
+    return rw->target && td_build_ok(rw->b) &&
+           rw->target->preferred_layout(rw->target->ctx, &probe, out) && can_have(rw, &probe, out);
 }
 
 /* a gradient whose first result becomes what its shape-only last operand is, in that layout when a
@@ -279,18 +282,19 @@ static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)
 static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
 {
     td_value *in[TD_IN_MAX];
-    td_layout_wish wish;
+    td_node_layouts preferred_layout;
     td_rw_operands(rw, n, in);
     if (n->op->is_leaf)
         emit_leaf(rw, s, n);
     else if (n->op == &td_op_reorder)
         td_rw_copy_with(rw, n, in);
-    else if (s->has_wish[n->id])
-        emit_wish(rw, n, in, &s->wish[n->id]);
+    else if (s->has_preferred[n->id])
+        emit_preferred(rw, n, in, &s->preferred_layout[n->id]);
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
-    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) && ask_now(rw, n, in, &wish))
-        emit_wish(rw, n, in, &wish);
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) &&
+             ask_now(rw, n, in, &preferred_layout))
+        emit_preferred(rw, n, in, &preferred_layout);
     else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n))
         emit_chooser(rw, n, in);
     else
@@ -310,10 +314,10 @@ static td_status state_init(td_rewriter *rw, layout_state *s)
 {
     size_t n_nodes = (size_t)rw->old->n_nodes + 1, n_values = (size_t)rw->old->n_values + 1;
     *s = (layout_state){ 0 };
-    s->wish = td_alloc(n_nodes, sizeof *s->wish);
-    s->has_wish = td_alloc(n_nodes, sizeof *s->has_wish);
+    s->preferred_layout = td_alloc(n_nodes, sizeof *s->preferred_layout);
+    s->has_preferred = td_alloc(n_nodes, sizeof *s->has_preferred);
     s->param = td_alloc(n_values, sizeof *s->param);
-    return s->wish && s->has_wish && s->param ? TD_OK : TD_ENOMEM;
+    return s->preferred_layout && s->has_preferred && s->param ? TD_OK : TD_ENOMEM;
 }
 
 /* did this pass run before, or did the text say layouts? */
@@ -345,8 +349,8 @@ static void layout_run(td_rewriter *rw)
     } else {
         td_build_fail(rw->b, st);
     }
-    td_free(s.wish);
-    td_free(s.has_wish);
+    td_free(s.preferred_layout);
+    td_free(s.has_preferred);
     td_free((void *)s.param);
     td_free(s.variants);
     td_arena_release(&s.arena);

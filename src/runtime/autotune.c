@@ -3,13 +3,13 @@
  *
  * A layout helps one node and costs its neighbours reorders, so what is compared is the whole
  * graph: the sum of its nodes' times, reorders among them, after layout, clean and copies.  The
- * search starts from every node's first wish and tries, in this order, another wish for all nodes,
- * for all with pictures of one size, for single ones; a change stays where the sum falls by more
- * than timings scatter.
+ * search starts from every node's preferred layout and tries, in this order, another candidate for
+ * all nodes, for all with pictures of one size, for single ones; a change stays where the sum falls
+ * by more than timings scatter.
  *
- * Another program may have slowed a single timing down.  So what the first wishes and the changes
- * found are about is timed again, the shorter time counts, and the search goes on from there; at
- * the end the changes have to be better still, or all of them are dropped.
+ * Another program may have slowed a single timing down.  So what the preferred layouts and the
+ * changes found are about is timed again, the shorter time counts, and the search goes on from
+ * there; at the end the changes have to be better still, or all of them are dropped.
  */
 #include "runtime/autotune.h"
 
@@ -28,7 +28,7 @@
 #include "runtime/emulate_half.h"
 #include "runtime/tune_cache.h"
 
-enum { WISHES_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
+enum { LAYOUTS_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
 
 #define RUN_NS_MAX   40000000   /* of one kernel's timing, once it ran RUNS_MIN times */
 #define SAY_NS       5000000000 /* between two lines about a search */
@@ -42,9 +42,9 @@ typedef struct {
     char *key;    /* the map's */
     int64_t side; /* of the pictures: height of operand 0 */
     int choice, best;
-    unsigned offers; /* bit k: wish k is there and differs from those before */
-    bool is_used;    /* in the variant last looked at */
-} wish_state;
+    unsigned layouts; /* bit k: candidate k is there and differs from those before */
+    bool is_used;     /* in the variant last looked at */
+} problem_state;
 
 struct td_tuner {
     td_device *dev;
@@ -55,7 +55,7 @@ struct td_tuner {
     bool is_searching;
     bool is_timing_again;
     td_map timed_again; /* keys that were, since this began */
-    td_map wishes;      /* problem -> wish_state, while searching */
+    td_map problems;    /* problem -> problem_state, while searching */
     td_arena arena;
     td_status st; /* the first failure inside of a hook that cannot report */
 };
@@ -301,8 +301,8 @@ static td_status run_pass(const td_pass *pass, const char *skip, td_tuner *t, td
 
 static void set_unused(td_tuner *t)
 {
-    for (size_t i = 0; i < t->wishes.n; i++)
-        ((wish_state *)t->wishes.entries[i].value)->is_used = false;
+    for (size_t i = 0; i < t->problems.n; i++)
+        ((problem_state *)t->problems.entries[i].value)->is_used = false;
 }
 
 static td_status cost(td_tuner *t, const td_graph *g, const char *skip, double *sum)
@@ -324,34 +324,34 @@ static td_status cost(td_tuner *t, const td_graph *g, const char *skip, double *
 
 /* --- the search ------------------------------------------------------------------------------- */
 
-/* offers that differ */
-static unsigned list_offers(const td_node *n)
+/* candidates that differ */
+static unsigned list_layouts(const td_node *n)
 {
-    td_layout_wish w[WISHES_MAX];
-    unsigned offers = 0;
-    for (int k = 0; k < WISHES_MAX; k++) {
+    td_node_layouts w[LAYOUTS_MAX];
+    unsigned layouts = 0;
+    for (int k = 0; k < LAYOUTS_MAX; k++) {
         memset(&w[k], 0, sizeof w[k]);
-        bool is_new = td_direct_offer(n, k, &w[k]);
+        bool is_new = td_direct_candidate_layout(n, k, &w[k]);
         for (int j = 0; is_new && j < k; j++)
             is_new = memcmp(&w[j], &w[k], sizeof w[k]) != 0;
-        offers |= (unsigned)is_new << k;
+        layouts |= (unsigned)is_new << k;
     }
-    return offers;
+    return layouts;
 }
 
-static wish_state *note_wish(td_tuner *t, const td_node *n, const char *key)
+static problem_state *note_problem(td_tuner *t, const td_node *n, const char *key)
 {
-    wish_state *w = td_map_get(&t->wishes, key);
+    problem_state *w = td_map_get(&t->problems, key);
     if (w)
         return w;
     w = td_arena_alloc(&t->arena, 1, sizeof *w);
-    if (!w || td_map_set(&t->wishes, key, w) != TD_OK) {
+    if (!w || td_map_set(&t->problems, key, w) != TD_OK) {
         t->st = TD_ENOMEM;
         return NULL;
     }
-    *w = (wish_state){ .key = t->wishes.entries[t->wishes.n - 1].key,
-                       .side = td_in_type(n, 0)->rank == 4 ? td_in_type(n, 0)->dim[2] : 0,
-                       .offers = list_offers(n) };
+    *w = (problem_state){ .key = t->problems.entries[t->problems.n - 1].key,
+                          .side = td_in_type(n, 0)->rank == 4 ? td_in_type(n, 0)->dim[2] : 0,
+                          .layouts = list_layouts(n) };
     return w;
 }
 
@@ -360,7 +360,7 @@ static void choice_key(const td_tuner *t, const char *problem, td_text *out)
     td_text_add(out, "layout %s %s", t->graph, problem);
 }
 
-int td_tune_wish(td_tuner *t, const td_node *n)
+int td_tune_layout(td_tuner *t, const td_node *n)
 {
     td_text problem = { 0 }, key = { 0 };
     double kept = 0;
@@ -371,14 +371,15 @@ int td_tune_wish(td_tuner *t, const td_node *n)
     if (td_text_status(&problem) != TD_OK) {
         t->st = TD_ENOMEM;
     } else if (t->is_searching) {
-        wish_state *w = note_wish(t, n, td_text_get(&problem));
+        problem_state *w = note_problem(t, n, td_text_get(&problem));
         if (w) {
             w->is_used = true;
             choice = w->choice;
         }
     } else {
         choice_key(t, td_text_get(&problem), &key);
-        if (td_tune_cache_get(t->cache, td_text_get(&key), &kept) && kept >= 0 && kept < WISHES_MAX)
+        if (td_tune_cache_get(t->cache, td_text_get(&key), &kept) && kept >= 0 &&
+            kept < LAYOUTS_MAX)
             choice = (int)kept;
     }
     td_text_release(&problem);
@@ -403,13 +404,13 @@ static void log_progress(search *s)
            (double)(s->said_ns - s->began_ns) * 1e-9);
 }
 
-/* give wish k to all of `side` (-1: any), or to `only`; true when that changes something */
-static bool move(td_tuner *t, int k, int64_t side, const wish_state *only)
+/* give candidate k to all of `side` (-1: any), or to `only`; true when that changes something */
+static bool move(td_tuner *t, int k, int64_t side, const problem_state *only)
 {
     bool any = false;
-    for (size_t i = 0; i < t->wishes.n; i++) {
-        wish_state *w = t->wishes.entries[i].value;
-        if (!(w->offers >> k & 1) || w->choice == k || (side >= 0 && w->side != side) ||
+    for (size_t i = 0; i < t->problems.n; i++) {
+        problem_state *w = t->problems.entries[i].value;
+        if (!(w->layouts >> k & 1) || w->choice == k || (side >= 0 && w->side != side) ||
             (only && w != only) || !w->is_used)
             continue;
         w->choice = k;
@@ -418,7 +419,7 @@ static bool move(td_tuner *t, int k, int64_t side, const wish_state *only)
     return any;
 }
 
-static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const wish_state *only)
+static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const problem_state *only)
 {
     double sum;
     if (td_signal_caught() || !move(t, k, side, only))
@@ -431,8 +432,8 @@ static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const wis
         s->best = sum;
     if (td_now_ns() - s->said_ns > SAY_NS)
         log_progress(s);
-    for (size_t i = 0; i < t->wishes.n; i++) {
-        wish_state *w = t->wishes.entries[i].value;
+    for (size_t i = 0; i < t->problems.n; i++) {
+        problem_state *w = t->problems.entries[i].value;
         if (stays)
             w->best = w->choice;
         else
@@ -444,24 +445,24 @@ static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const wis
 /* is this the first problem with pictures of this size? */
 static bool is_first_of_side(const td_tuner *t, size_t i)
 {
-    const int64_t side = ((const wish_state *)t->wishes.entries[i].value)->side;
+    const int64_t side = ((const problem_state *)t->problems.entries[i].value)->side;
     for (size_t j = 0; j < i; j++)
-        if (((const wish_state *)t->wishes.entries[j].value)->side == side)
+        if (((const problem_state *)t->problems.entries[j].value)->side == side)
             return false;
     return true;
 }
 
 static td_status search_layouts(td_tuner *t, search *s)
 {
-    for (int k = 1; k < WISHES_MAX; k++)
+    for (int k = 1; k < LAYOUTS_MAX; k++)
         TD_TRY(try_move(t, s, k, -1, NULL));
-    const size_t n = t->wishes.n;
+    const size_t n = t->problems.n;
     for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < WISHES_MAX && is_first_of_side(t, i); k++)
-            TD_TRY(try_move(t, s, k, ((wish_state *)t->wishes.entries[i].value)->side, NULL));
-    for (size_t i = 0; i < t->wishes.n; i++)
-        for (int k = 0; k < WISHES_MAX; k++)
-            TD_TRY(try_move(t, s, k, -1, t->wishes.entries[i].value));
+        for (int k = 0; k < LAYOUTS_MAX && is_first_of_side(t, i); k++)
+            TD_TRY(try_move(t, s, k, ((problem_state *)t->problems.entries[i].value)->side, NULL));
+    for (size_t i = 0; i < t->problems.n; i++)
+        for (int k = 0; k < LAYOUTS_MAX; k++)
+            TD_TRY(try_move(t, s, k, -1, t->problems.entries[i].value));
     return TD_OK;
 }
 
@@ -469,8 +470,8 @@ static td_status search_layouts(td_tuner *t, search *s)
 static bool set_choices(td_tuner *t, bool to_best)
 {
     bool any = false;
-    for (size_t i = 0; i < t->wishes.n; i++) {
-        wish_state *w = t->wishes.entries[i].value;
+    for (size_t i = 0; i < t->problems.n; i++) {
+        problem_state *w = t->problems.entries[i].value;
         w->choice = to_best ? w->best : 0;
         any = any || w->best;
     }
@@ -495,8 +496,8 @@ static td_status compare_again(td_tuner *t, search *s)
 
 static void drop_choices(td_tuner *t, search *s)
 {
-    for (size_t i = 0; i < t->wishes.n; i++)
-        ((wish_state *)t->wishes.entries[i].value)->best = 0;
+    for (size_t i = 0; i < t->problems.n; i++)
+        ((problem_state *)t->problems.entries[i].value)->best = 0;
     s->best = s->first;
     s->n_kept = 0;
 }
@@ -506,8 +507,8 @@ static td_status keep_choices(td_tuner *t)
     td_text key = { 0 };
     td_status st = TD_OK;
     TD_TRY(td_tune_cache_put(t->cache, t->graph, 1));
-    for (size_t i = 0; st == TD_OK && i < t->wishes.n; i++) {
-        const wish_state *w = t->wishes.entries[i].value;
+    for (size_t i = 0; st == TD_OK && i < t->problems.n; i++) {
+        const problem_state *w = t->problems.entries[i].value;
         if (!w->best)
             continue;
         td_text_release(&key);
@@ -564,7 +565,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
     t->is_searching = true;
     td_status st = search_all(t, g, skip);
     t->is_searching = false;
-    td_map_release(&t->wishes);
+    td_map_release(&t->problems);
     td_arena_release(&t->arena);
     t->arena = (td_arena){ 0 };
     t->is_resolved = st == TD_OK;
@@ -629,7 +630,7 @@ void td_tuner_free(td_tuner *t)
 {
     if (!t)
         return;
-    td_map_release(&t->wishes);
+    td_map_release(&t->problems);
     td_map_release(&t->timed_again);
     td_arena_release(&t->arena);
     td_tune_cache_free(t->cache);

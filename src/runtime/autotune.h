@@ -3,7 +3,7 @@
  *
  * A node's problem is what it computes on what: op, attributes, types with their layouts, no names.
  * Two things are known by problem: how long each kernel that accepts it takes, and, for each graph,
- * which of the layouts that the backends offer it gets.  Both are kept in a file (tune_cache.h).
+ * which of the candidate layouts of the backends it gets.  Both are kept in a file (tune_cache.h).
  *
  *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ...
  *               kernels:     td_tune_choose(node)
@@ -34,8 +34,8 @@ void td_tuner_free(td_tuner *t);
  */
 td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip) TD_CHECKED;
 
-/** Which of the backends' wishes, 0 the first, node `n` gets in the graph last tuned. */
-int td_tune_wish(td_tuner *t, const td_node *n);
+/** Which of the candidate layouts, 0 the first, node `n` gets in the graph last tuned. */
+int td_tune_layout(td_tuner *t, const td_node *n);
 
 /**
  * The fastest of the kernels that accept `n`, "kernel 1.60 ms, ..." of all in `why` (may be NULL).

@@ -63,21 +63,21 @@ const td_kernel *td_direct_select(const td_node *n, td_text *why)
     return k;
 }
 
-bool td_direct_wish(const td_node *n, td_layout_wish *out)
+bool td_direct_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     for (int b = 0; b < N_BACKENDS; b++)
-        if (all[b]->wish && all[b]->wish(n, out))
+        if (all[b]->preferred_layout && all[b]->preferred_layout(n, out))
             return true;
     return false;
 }
 
-bool td_direct_offer(const td_node *n, int k, td_layout_wish *out)
+bool td_direct_candidate_layout(const td_node *n, int k, td_node_layouts *out)
 {
     for (int b = 0; b < N_BACKENDS; b++)
-        if (all[b]->wish && all[b]->wish(n, out) && k-- == 0)
+        if (all[b]->preferred_layout && all[b]->preferred_layout(n, out) && k-- == 0)
             return true;
     for (int b = 0; b < N_BACKENDS; b++)
-        for (int i = 0; all[b]->offer && all[b]->offer(n, i, out); i++)
+        for (int i = 0; all[b]->candidate_layout && all[b]->candidate_layout(n, i, out); i++)
             if (k-- == 0)
                 return true;
     return false;

@@ -27,12 +27,12 @@ const td_kernel *td_backend_select(const td_backend *b, const td_node *n, td_tex
 const td_kernel *td_direct_select(const td_node *n, td_text *why);
 
 /** The layouts that the first backend with a preference prefers; false: none has one. */
-bool td_direct_wish(const td_node *n, td_layout_wish *out);
+bool td_direct_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /**
- * All layouts that the backends prefer or have kernels for, k = 0, 1, ...: 0 is td_direct_wish; the
- * same layouts may come twice.  false past the end.
+ * All layouts that the backends prefer or have kernels for, k = 0, 1, ...: 0 is
+ * td_direct_preferred_layout; the same layouts may come twice.  false past the end.
  */
-bool td_direct_offer(const td_node *n, int k, td_layout_wish *out);
+bool td_direct_candidate_layout(const td_node *n, int k, td_node_layouts *out);
 
 #endif

@@ -15,13 +15,14 @@ static bool supports(void *ctx, const td_node *n)
     return td_device_select(ctx, n, NULL) != NULL;
 }
 
-static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
+static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
 {
     const td_device *dev = ctx;
-    const int k = dev->tuner ? td_tune_wish(dev->tuner, n) : 0;
-    if (k && td_direct_offer(n, k, out))
+    const int k = dev->tuner ? td_tune_layout(dev->tuner, n) : 0;
+    if (k && td_direct_candidate_layout(n, k, out))
         return true;
-    return dev->emulates && (td_direct_wish(n, out) || td_emulate_half_wish(n, out));
+    return dev->emulates &&
+           (td_direct_preferred_layout(n, out) || td_emulate_half_preferred_layout(n, out));
 }
 
 td_status td_device_open(const char *name, td_device **out)
@@ -39,7 +40,8 @@ td_status td_device_open(const char *name, td_device **out)
     for (int i = 0; (b = td_backend_at(i)); i++)
         if (is_cpu || td_backend_is_ref(b))
             dev->backends[dev->n_backends++] = b;
-    dev->target = (td_target){ .ctx = dev, .supports = supports, .wish = wish };
+    dev->target =
+        (td_target){ .ctx = dev, .supports = supports, .preferred_layout = preferred_layout };
     *out = dev;
     return TD_OK;
 }

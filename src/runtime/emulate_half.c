@@ -74,10 +74,10 @@ static td_status emulate_accepts(const td_node *n)
     return inner_kernel(&s) ? TD_OK : td_error(TD_ENOKERNEL, "no kernel computes it in float32");
 }
 
-bool td_emulate_half_wish(const td_node *n, td_layout_wish *out)
+bool td_emulate_half_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     td_probe s;
-    return make_shadow(n, &s) == TD_OK && td_direct_wish(&s.node, out);
+    return make_shadow(n, &s) == TD_OK && td_direct_preferred_layout(&s.node, out);
 }
 
 /* --- conversion ------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
  */
 extern const td_kernel td_emulate_half;
 
-/** The layouts that the float32 form of `n` wishes for. */
-bool td_emulate_half_wish(const td_node *n, td_layout_wish *out);
+/** The layouts that the float32 form of `n` prefers. */
+bool td_emulate_half_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /**
  * `n` elements from float32 to bf16 or f16 or back, on all threads.  The memory must not overlap;

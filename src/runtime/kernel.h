@@ -49,11 +49,11 @@ typedef struct {
     int n_kernels;
 
     /* Layouts the best kernel of a CHOOSES node wants; NULL or false: no opinion. */
-    bool (*wish)(const td_node *n, td_layout_wish *out);
+    bool (*preferred_layout)(const td_node *n, td_node_layouts *out);
 
     /* Other layouts it has kernels for, k = 0, 1, ..., that are worth measuring where the user asks
        for it (runtime/autotune.h); false past the end.  NULL: none. */
-    bool (*offer)(const td_node *n, int k, td_layout_wish *out);
+    bool (*candidate_layout)(const td_node *n, int k, td_node_layouts *out);
 
     /* One line about the library behind it, for doctor; may be NULL. */
     void (*describe)(td_text *out);

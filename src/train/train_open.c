@@ -126,7 +126,7 @@ static td_status open_data(job *j)
 /* --- device and schedule ---------------------------------------------------------------------- */
 
 /*
- * What was chosen takes the place of the wish to choose, in the saved options too: a run that
+ * What was chosen takes the place of the request to choose, in the saved options too: a run that
  * resumes must not measure again and choose otherwise.
  */
 static td_status choose_precision(job *j)

@@ -175,22 +175,23 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
     return true;
 }
 
-typedef bool (*wisher)(const td_node *n, td_layout_wish *out);
+typedef bool (*layout_query)(const td_node *n, td_node_layouts *out);
 
 /* what a backend wants where operand 0 lies in `first` */
-static bool variant_wish(const td_node *n, wisher asked, const char *first, variant *v)
+static bool variant_preferred(const td_node *n, layout_query asked, const char *first, variant *v)
 {
-    td_layout_wish wish = { 0 };
+    td_node_layouts preferred_layout = { 0 };
     variant_start(n, v);
     if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > 4)
         return false;
     set_layout(&v->value[0], first);
-    if (!asked(&v->node, &wish))
+    if (!asked(&v->node, &preferred_layout))
         return false;
     for (int i = 0; i < n->n_in; i++)
-        set_layout(&v->value[i], wish.in[i]);
-    set_layout(&v->value[n->n_in], wish.out);
-    (void)snprintf(v->name, sizeof v->name, "its wish %s -> %s", wish.in[0], wish.out);
+        set_layout(&v->value[i], preferred_layout.in[i]);
+    set_layout(&v->value[n->n_in], preferred_layout.out);
+    (void)snprintf(v->name, sizeof v->name, "its wish %s -> %s", preferred_layout.in[0],
+                   preferred_layout.out);
     return true;
 }
 
@@ -558,9 +559,9 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
             check_variant(r, &v, plain, wanted);
     for (int j = 0; (b = td_backend_at(j)); j++)
         for (int i = 0; i < (n->op == &td_op_conv2d_winograd ? 2 : 1); i++)
-            if (variant_wish(n, b->wish, i ? "acdb" : "", &v))
+            if (variant_preferred(n, b->preferred_layout, i ? "acdb" : "", &v))
                 check_variant(r, &v, plain, wanted);
-    if (variant_wish(n, td_emulate_half_wish, "", &v))
+    if (variant_preferred(n, td_emulate_half_preferred_layout, "", &v))
         check_variant(r, &v, plain, wanted);
     buffers_release(&changed);
 }

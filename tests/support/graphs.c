@@ -44,11 +44,11 @@ static bool supports(void *ctx, const td_node *n)
     return true;
 }
 
-static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
+static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
 {
     (void)ctx;
     const char *blocked = "aBcd16b", *filter = "ABcd16b16a";
-    *out = (td_layout_wish){ 0 };
+    *out = (td_node_layouts){ 0 };
     if (n->op != &td_op_conv2d && n->op != &td_op_conv2d_fused && n->op != &td_op_conv2d_grad_x &&
         n->op != &td_op_conv2d_grad_w)
         return false;
@@ -63,7 +63,7 @@ static bool wish(void *ctx, const td_node *n, td_layout_wish *out)
     return true;
 }
 
-const td_target td_test_target = { .supports = supports, .wish = wish };
+const td_target td_test_target = { .supports = supports, .preferred_layout = preferred_layout };
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 

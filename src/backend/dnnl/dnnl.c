@@ -34,7 +34,7 @@ const td_backend td_backend_dnnl = {
     .description = "oneDNN: convolutions, matrix products, pooling, reorders",
     .kernels = kernels,
     .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
-    .wish = td_dnnl_conv_wish,
-    .offer = td_dnnl_conv_offer,
+    .preferred_layout = td_dnnl_conv_preferred_layout,
+    .candidate_layout = td_dnnl_conv_candidate_layout,
     .describe = describe,
 };

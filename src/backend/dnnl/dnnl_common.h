@@ -105,7 +105,7 @@ extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w,
     td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad;
 
-bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out);
-bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out);
+bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out);
 
 #endif

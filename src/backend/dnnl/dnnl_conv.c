@@ -264,7 +264,7 @@ static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
 
 /*
  * Filter gradients of narrow groups.  bf16 has no kernel for 8 channels a group in blocks of 8, but
- * float32 has: its layouts are wished for, and the device emulates.  4 channels a group have a
+ * float32 has: its layouts are preferred, and the device emulates.  4 channels a group have a
  * direct kernel channels last only.  Both beat the matrix product, some of them tenfold.
  */
 static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known,
@@ -314,11 +314,11 @@ static bool is_conv(const td_node *n)
 }
 
 /* the layouts of a primitive, which is destroyed */
-static bool wish_of(const td_node *n, dnnl_primitive_desc_t pd, td_layout_wish *out)
+static bool preferred_of(const td_node *n, dnnl_primitive_desc_t pd, td_node_layouts *out)
 {
     bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
     int groups = ((const td_conv_attr *)n->attr)->groups;
-    *out = (td_layout_wish){ 0 };
+    *out = (td_node_layouts){ 0 };
     dnnl_query_t x = is_grad_x ? dnnl_query_diff_src_md : dnnl_query_src_md;
     dnnl_query_t w = is_grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
     dnnl_query_t y = is_grad_x || is_grad_w ? dnnl_query_diff_dst_md : dnnl_query_dst_md;
@@ -334,14 +334,14 @@ static bool wish_of(const td_node *n, dnnl_primitive_desc_t pd, td_layout_wish *
     return ok;
 }
 
-bool td_dnnl_conv_wish(const td_node *n, td_layout_wish *out)
+bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     dnnl_primitive_desc_t pd;
-    return is_conv(n) && best_pd(n, &pd) == TD_OK && wish_of(n, pd, out);
+    return is_conv(n) && best_pd(n, &pd) == TD_OK && preferred_of(n, pd, out);
 }
 
 /* channels last, blocks of 16 channels; pictures of few channels stay plain */
-bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out)
+bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out)
 {
     static const char *const layouts[] = { "acdb", "aBcd16b" };
     const open_ends any_w = { .w = true };
@@ -352,7 +352,7 @@ bool td_dnnl_conv_offer(const td_node *n, int k, td_layout_wish *out)
         conv_view v = view_of(n);
         (void)snprintf(v.y.layout, sizeof v.y.layout, "%s", layouts[i]);
         (void)snprintf(v.x.layout, sizeof v.x.layout, "%s", v.x.dim[1] <= 4 ? "" : layouts[i]);
-        if (find_direct(n, &v, any_w, &pd) && wish_of(n, pd, out) && k-- == 0)
+        if (find_direct(n, &v, any_w, &pd) && preferred_of(n, pd, out) && k-- == 0)
             return true;
     }
     return false;

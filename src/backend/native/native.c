@@ -7,9 +7,10 @@
 static const td_kernel *const kernels[] = { TD_NATIVE_LIST(POINTER) };
 #undef POINTER
 
-static bool wish(const td_node *n, td_layout_wish *out)
+static bool preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    return td_native_winograd_wish(n, out) || td_native_grouped_wish(n, out);
+    return td_native_winograd_preferred_layout(n, out) ||
+           td_native_grouped_preferred_layout(n, out);
 }
 
 extern const td_backend td_backend_native;
@@ -18,5 +19,5 @@ const td_backend td_backend_native = {
     .description = "our own vector kernels for what memory bounds",
     .kernels = kernels,
     .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
-    .wish = wish,
+    .preferred_layout = preferred_layout,
 };

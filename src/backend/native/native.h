@@ -214,10 +214,10 @@ static inline int64_t td_native_piece(int64_t from, int64_t count)
 }
 
 /** Layouts of conv2d_winograd; false for other ops. */
-bool td_native_winograd_wish(const td_node *n, td_layout_wish *out);
+bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /** The same of native_grouped.c; false for other ops, and where it has no loops. */
-bool td_native_grouped_wish(const td_node *n, td_layout_wish *out);
+bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /* clang-format off */
 #define TD_NATIVE_LIST(K)                                                                          \

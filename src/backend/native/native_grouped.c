@@ -115,7 +115,7 @@ static td_status accepts(const td_node *n)
     return check_layouts(&t);
 }
 
-bool td_native_grouped_wish(const td_node *n, td_layout_wish *out)
+bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     td_grouped v;
     char filter[TD_LAYOUT_BYTES] = "";
@@ -125,7 +125,7 @@ bool td_native_grouped_wish(const td_node *n, td_layout_wish *out)
         check_types(n) != TD_OK)
         return false;
     filter_layout(v.width, types_of(n).w->dtype, filter);
-    *out = (td_layout_wish){ 0 };
+    *out = (td_node_layouts){ 0 };
     memcpy(out->in[0], picture_layout, sizeof picture_layout);
     memcpy(is_grad_w ? out->in[1] : out->out, picture_layout, sizeof picture_layout);
     memcpy(is_grad_w ? out->out : out->in[1], filter, sizeof filter);

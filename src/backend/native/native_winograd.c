@@ -274,14 +274,14 @@ const td_kernel td_native_conv2d_winograd = {
 };
 
 /* the pictures' layout stays as it is */
-bool td_native_winograd_wish(const td_node *n, td_layout_wish *out)
+bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const td_type *x = td_in_type(n, 0);
     if (n->op != &td_op_conv2d_winograd || x->dtype != TD_DT_F32)
         return false;
     if (strcmp(x->layout, LAST) == 0)
-        *out = (td_layout_wish){ .in = { LAST, "", "", LAST }, .out = LAST };
+        *out = (td_node_layouts){ .in = { LAST, "", "", LAST }, .out = LAST };
     else
-        *out = (td_layout_wish){ .in = { BLOCKED, "", "", BLOCKED }, .out = BLOCKED };
+        *out = (td_node_layouts){ .in = { BLOCKED, "", "", BLOCKED }, .out = BLOCKED };
     return true;
 }

@@ -1,5 +1,5 @@
 /*
- * test_device.c -- opening devices, choosing kernels and saying why, layouts that are wished for
+ * test_device.c -- opening devices, choosing kernels and saying why, layouts that are preferred
  */
 #include "support/expect.h"
 
@@ -90,20 +90,21 @@ static void refusals_are_told(void **state)
     td_graph_free(g);
 }
 
-static void wishes_are_layouts_that_a_kernel_takes(void **state)
+static void preferred_layouts_are_ones_that_a_kernel_takes(void **state)
 {
     (void)state;
     td_device *cpu, *ref;
-    td_layout_wish w;
+    td_node_layouts w;
     td_graph *g = td_test_graph("%x:f32[2,32,8,8] = input\n%f:f32[64,32,3,3] = param\n"
                                 "%y = conv2d %x, %f {pad=1}\n%z = relu %y\noutput z = %z\n");
     td_node *conv = td_test_value(g, "y")->producer;
     expect_ok(td_device_open("cpu", &cpu));
     expect_ok(td_device_open("ref", &ref));
-    assert_false(ref->target.wish(ref->target.ctx, conv, &w));
-    assert_false(cpu->target.wish(cpu->target.ctx, td_test_value(g, "z")->producer, &w));
+    assert_false(ref->target.preferred_layout(ref->target.ctx, conv, &w));
+    assert_false(
+        cpu->target.preferred_layout(cpu->target.ctx, td_test_value(g, "z")->producer, &w));
     if (TD_HAVE_DNNL) {
-        assert_true(cpu->target.wish(cpu->target.ctx, conv, &w));
+        assert_true(cpu->target.preferred_layout(cpu->target.ctx, conv, &w));
         strcpy(conv->in[0]->type.layout, w.in[0]);
         strcpy(conv->in[1]->type.layout, w.in[1]);
         strcpy(conv->out[0]->type.layout, w.out);
@@ -135,7 +136,7 @@ int main(void)
         cmocka_unit_test(backends_are_listed_best_first),
         cmocka_unit_test(every_op_that_runs_has_a_reference_kernel),
         cmocka_unit_test(refusals_are_told),
-        cmocka_unit_test(wishes_are_layouts_that_a_kernel_takes),
+        cmocka_unit_test(preferred_layouts_are_ones_that_a_kernel_takes),
         cmocka_unit_test(threads_are_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,12 +258,12 @@ static void native_comes_first(void **state)
     td_graph_free(g);
 }
 
-static void wishes_are_those_of_float32(void **state)
+static void preferred_layouts_are_those_of_float32(void **state)
 {
     (void)state;
     if (!TD_HAVE_DNNL)
         skip();
-    td_layout_wish half, wide;
+    td_node_layouts half, wide;
     td_device *dev;
     char text[1024];
     expect_ok(td_device_open("cpu", &dev));
@@ -274,8 +274,8 @@ static void wishes_are_those_of_float32(void **state)
     const td_op *const ops[] = { &td_op_conv2d, &td_op_conv2d_fused, &td_op_conv2d_grad_x,
                                  &td_op_conv2d_grad_w };
     for (int i = 0; i < 4; i++) {
-        assert_true(dev->target.wish(dev->target.ctx, node_of(f16, ops[i]), &half));
-        assert_true(dev->target.wish(dev->target.ctx, node_of(f32, ops[i]), &wide));
+        assert_true(dev->target.preferred_layout(dev->target.ctx, node_of(f16, ops[i]), &half));
+        assert_true(dev->target.preferred_layout(dev->target.ctx, node_of(f32, ops[i]), &wide));
         assert_memory_equal(&half, &wide, sizeof half);
         assert_true(half.out[0] != '\0');
     }
@@ -433,7 +433,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(overflow_is_real),
         cmocka_unit_test(refusals_have_reasons),
         cmocka_unit_test(native_comes_first),
-        cmocka_unit_test(wishes_are_those_of_float32),
+        cmocka_unit_test(preferred_layouts_are_those_of_float32),
         cmocka_unit_test(buffers_are_shared),
         cmocka_unit_test(preparing_survives_failed_allocations),
         cmocka_unit_test(moving_rounds_every_pattern),
