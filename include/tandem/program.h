@@ -65,7 +65,7 @@ TD_API void td_set_threads(int n);
 TD_API int td_threads(void);
 
 /**
- * Settle what `opts` leaves open: what is at its default comes from the environment (TANDEM_AMP,
+ * Resolve what `opts` leaves open: what is at its default comes from the environment (TANDEM_AMP,
  * TANDEM_AMP_LEVEL, ..., and TensorFlow's variables); where the half type is open, convolutions are
  * measured on `dev`, and the log says what was chosen.  Afterwards precision is 1, 2 or 3.
  * TD_EUSAGE: options that contradict each other or name no op; TD_EARG: a variable that makes no

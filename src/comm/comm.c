@@ -1,7 +1,7 @@
 /*
  * comm.c -- see comm.h
  *
- *   caller  --- job --- job --->  [ list under one lock ]  ---> communication thread <---> transport
+ *   caller  --- job --- job ---> [ list under one lock ]  ---> communication thread <---> transport
  *           <------------- "it is done", "rank 1 is lost" -----
  *
  * Between jobs the thread keeps the transport going.

@@ -28,7 +28,7 @@ td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path,
 void td_tuner_free(td_tuner *t);
 
 /**
- * Settle the layout choices for `g`, which is about to go through pass layout; `skip` as in
+ * Resolve the layout choices for `g`, which is about to go through pass layout; `skip` as in
  * td_compile_opts.  cached: those in the file.  full and none there: searched for, which compiles
  * variants of the graph and times their nodes.
  */
