@@ -1,5 +1,5 @@
 # ctest: timeout 900
-# readme.sh -- the commands of README.md in their order: each is understood, and runs, on tiny data
+# readme.sh -- the commands of README.md in their order, on tiny data; those of docs/tasks.md are understood
 #
 # What is long is made short by options at the end of the line, which win.  Lines that only the machine's measurement or
 # a waiting server would end are understood, but not run.
@@ -41,12 +41,14 @@ for file in run/model_best.safetensors stats.jsonl gradients.svg shapes.pack rep
     [ -e $file ] || complain "README.md's commands left no $file"
 done
 
-# the table of verbs: what is in it is understood, but for what needs a file of the reader's
-grep -o '`tandem [^`]*`' "$TANDEM_SOURCE/README.md" | tr -d '`' | sed 's/ >run.yaml//' >commands
+# the table of tasks: what is in it is understood, but for what needs a file of the reader's
+grep -o '`tandem [^`]*`' "$TANDEM_SOURCE/docs/tasks.md" | tr -d '`' | sed 's/ >run.yaml//' >commands
 while IFS= read -r line <&3; do
     case $line in *…* | *--resume* | *--config* | *'*'* | *--walkthrough* | *' help '* | *doctor*) continue ;; esac
     eval "set -- ${line#tandem }"
     case $1 in launch | inspect) continue ;; esac
     expect 0 "$@" --print-config
+    n=$((n + 1))
 done 3<commands
+[ "$n" -ge 45 ] || complain "only $n commands in README.md and docs/tasks.md"
 finish
