@@ -24,7 +24,8 @@ static td_status check_nodes(const td_amp_graph *g)
                             g->n_vertices - 1);
         for (int v = next; v < next + n->n_vertices; v++)
             if (g->vertices[v].node != i)
-                return td_error(TD_EARG, "amp: vertex %d says node %d, it is of node '%s', %d", v,
+                return td_error(TD_EARG,
+                                "amp: vertex %d names node %d, it belongs to node '%s', %d", v,
                                 g->vertices[v].node, n->name, i);
         next += n->n_vertices;
     }

@@ -270,7 +270,7 @@ static td_status alias(builder *b, const yaml_event_t *e)
     if (!a)
         return bad(b, line_of(e), "there is no anchor", name);
     if (a->node->is_open)
-        return bad(b, line_of(e), "an alias stands inside what it names,", name);
+        return bad(b, line_of(e), "an alias is inside the node that it names,", name);
     return place(b, a->node, line_of(e));
 }
 

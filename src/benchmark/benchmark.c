@@ -81,12 +81,12 @@ static td_status check_sweep(const td_benchmark_opts *o)
                         "--trace",
                         name);
     if (o->nproc && o->mode != TD_BENCHMARK_TRAINING)
-        return td_error(TD_EUSAGE, "--nproc goes with --mode training: inference is of one rank");
+        return td_error(TD_EUSAGE, "--nproc requires --mode training: inference runs on one rank");
     if (o->nproc && o->memory_limit)
-        return td_error(TD_EUSAGE, "--memory-limit is of one rank here, not with --nproc");
+        return td_error(TD_EUSAGE, "--memory-limit and --nproc exclude each other");
     if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.no_amp))
-        return td_error(TD_EUSAGE, "--precisions stands instead of --precision, --amp and "
-                                   "--no-amp");
+        return td_error(TD_EUSAGE, "--precisions replaces --precision, --amp and --no-amp: "
+                                   "give one of them");
     return TD_OK;
 }
 

@@ -69,7 +69,8 @@ static const td_field benchmark_fields[] = {
     TD_BOOL   (td_benchmark_opts, raport_compat, false,
                "report as the reference: means of rates"),
     TD_ENUM   (td_benchmark_opts, raport_names, 0, td_report_names,
-               "names in the report; tf: train_throughput, eval_latency_avg ... beside the others"),
+               "names in the report; tf: train_throughput, eval_latency_avg ... besides the "
+               "others"),
     TD_TITLE_BEHIND("Names of the reference programs"),
     TD_PIPELINE_ROWS(td_benchmark_opts),
     TD_ALIAS  ("data_dir", "data"),

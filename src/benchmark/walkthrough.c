@@ -122,7 +122,7 @@ static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
     td_text_add(out,
                 "\nimages/s: median, slowest and fastest of %d iterations after %d that do not "
                 "count\npeak: the most that was resident in the step's own process\nfused: by the "
-                "pass fuse, which stands for XLA\n",
+                "pass fuse, in place of XLA\n",
                 o->iters, o->warmup);
 }
 

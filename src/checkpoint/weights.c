@@ -213,7 +213,7 @@ static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
     if (use_ema && !has_ema)
         return td_error(TD_EFORMAT,
                         "'%s' has no averaged weights ('" TD_EMA_PREFIX
-                        "...'): it is of a training without --use-ema",
+                        "...'): its training did not use --use-ema",
                         path);
     return TD_OK;
 }

@@ -102,7 +102,7 @@ const td_verb td_verb_benchmark = {
     .arguments = "[DATA]",
     .summary = "how fast training, inference, the input, single ops or sums over ranks run here",
     .about =
-        "Iterations after a warm-up that does not count; median and spread; beside them the "
+        "Iterations after a warm-up that does not count; median and spread; with them the "
         "machine's\n"
         "own limit, bound_images_per_s: the batch divided by the summed time of the step's\n"
         "convolutions and matrix products alone.  --mode data measures decoding and cropping "
@@ -123,7 +123,7 @@ const td_verb td_verb_benchmark = {
         "speed over that of one rank and over the number of ranks, where 1 is in the list.\n\n"
         "--walkthrough trains four times, each in a process of its own: float32; in mixed "
         "precision (bf16,\n"
-        "or what --precision says); also with the pass fuse, which stands for XLA; and that "
+        "or what --precision says); also with the pass fuse, in place of XLA; and that "
         "with twice the\nbatch.\n\n"
         "--largest-batch plans, and trains one picture to measure the process itself.  What "
         "has to fit is\n"

@@ -275,7 +275,7 @@ const td_verb td_verb_dataset = {
              "annotations is left out, and why.  pack puts the pictures of\n"
              "FOLDER/train and FOLDER/val, or of FOLDER itself, into one file, untouched unless "
              "--short-side shrinks\n"
-             "them.  The file stands wherever FOLDER could, here and in train, evaluate and "
+             "them.  The file can be given in place of FOLDER, here and in train, evaluate and "
              "benchmark.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
                 "tandem dataset draw figures --boxes\n"

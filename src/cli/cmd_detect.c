@@ -123,7 +123,7 @@ const td_verb td_verb_detect = {
         "top\n"
         "edge, width and height in pixels.  --draw writes the pictures with boxes and names on "
         "them.\n"
-        "A folder stands for the pictures below it, by folder, then by name; - for a list of paths "
+        "A folder means all images below it, by folder, then by name; - for a list of paths "
         "on\n"
         "standard input, one a line.  --json is one object with COCO's lists: images, categories,\n"
         "detections.  A picture that cannot be read is listed with the reason and does not end "

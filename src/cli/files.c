@@ -79,7 +79,7 @@ td_status td_cli_files_gather(const td_call *call, const char *verb, const char 
             continue;
         }
         if (is_read)
-            return td_error(TD_EUSAGE, "- stands twice among the files");
+            return td_error(TD_EUSAGE, "- is given twice");
         is_read = true;
         TD_TRY(read_list(&out->list));
         TD_TRY(add_lines(out, &out->list));

@@ -59,7 +59,7 @@ static td_status load(const td_mpi_plugin **out)
                         LIBRARY, dlerror());
     const td_mpi_plugin *p = dlsym(library, TD_MPI_PLUGIN_SYMBOL);
     if (!p || p->version != TD_MPI_PLUGIN_VERSION)
-        return td_error(TD_ENOTFOUND, "'%s' is of another version of this program", path);
+        return td_error(TD_ENOTFOUND, "'%s' belongs to another version of this program", path);
     *out = p;
     return TD_OK;
 }

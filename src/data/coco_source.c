@@ -166,14 +166,15 @@ static td_status no_pictures(const td_dataset_opts *opts, const char *root, cons
 {
     const char *s = opts->split;
     if (s)
-        return td_error(TD_ENOTFOUND,
-                        "'%s' names '%s' first, but neither it nor the next ones are in '%s': "
-                        "looked into %s2017, %s, images/%s2017, images/%s, images, and beside the "
-                        "annotation file",
-                        file, c->images[0].file_name, root, s, s, s, s);
+        return td_error(
+            TD_ENOTFOUND,
+            "'%s' names '%s' first, but neither it nor the next ones are in '%s': "
+            "looked into %s2017, %s, images/%s2017, images/%s, images, and the folder of the "
+            "annotation file",
+            file, c->images[0].file_name, root, s, s, s, s);
     return td_error(TD_ENOTFOUND,
                     "'%s' names '%s' first, but neither it nor the next ones are in '%s', its "
-                    "images, or beside the annotation file",
+                    "images, or the folder of the annotation file",
                     file, c->images[0].file_name, root);
 }
 

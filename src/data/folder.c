@@ -207,7 +207,7 @@ static td_status add_file(walk *w, const char *folder, const char *name)
 static td_status walk_folder(walk *w, const char *folder, int depth)
 {
     if (depth > DEPTH_MAX)
-        return td_error(TD_ELIMIT, "'%s' lies more than %d folders deep: does a link point upward?",
+        return td_error(TD_ELIMIT, "'%s' is more than %d folders deep: does a link point upward?",
                         folder, DEPTH_MAX);
     td_listing l;
     TD_TRY(td_list_folder(folder, &l));

@@ -29,8 +29,8 @@ static td_status add(td_sizes *s, int64_t epoch, int64_t size, const char *text)
         return td_error(TD_EUSAGE, "image sizes '%s': more than %d steps", text, s->n);
     if (s->n == 0 && epoch != 0)
         return td_error(TD_EUSAGE,
-                        "image sizes '%s': the first step is of epoch %" PRId64 ", wanted 0", text,
-                        epoch);
+                        "image sizes '%s': the first step begins at epoch %" PRId64 ", wanted 0",
+                        text, epoch);
     if (s->n > 0 && epoch <= s->epoch[s->n - 1])
         return td_error(TD_EUSAGE, "image sizes '%s': epoch %" PRId64 " comes after epoch %" PRId64,
                         text, epoch, s->epoch[s->n - 1]);

@@ -27,7 +27,7 @@ static td_status check(const evaluation *e)
                  { e->o.label_smoothing > 0, "--label-smoothing" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
-            return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
+            return td_error(TD_EUSAGE, "%s requires a classifier, '%s' is a detector", rows[i].what,
                             e->o.weights ? e->o.weights : e->o.model.arch);
     TD_TRY(td_boxes_check_input(&e->o.input, e->o.weights ? e->o.weights : e->o.model.arch));
     return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;

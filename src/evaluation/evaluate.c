@@ -257,9 +257,11 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         goto out;
     }
     if (e.o.detections)
-        TD_OUT(td_error(TD_EUSAGE, "--detections is of detectors, '%s' is none", e.o.weights));
+        TD_OUT(td_error(TD_EUSAGE, "--detections requires a detector, '%s' is a classifier",
+                        e.o.weights));
     if (e.o.draw)
-        TD_OUT(td_error(TD_EUSAGE, "--draw is of detectors, '%s' is none", e.o.weights));
+        TD_OUT(
+            td_error(TD_EUSAGE, "--draw requires a detector, '%s' is a classifier", e.o.weights));
     TD_OUT(td_boxes_refuse(&e.o.model, &e.o.input, &e.o.boxes,
                            e.o.weights ? e.o.weights : e.o.model.arch));
     TD_OUT(td_require_check(e.o.require, e.o.topk));

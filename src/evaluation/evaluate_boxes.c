@@ -75,7 +75,7 @@ static td_status read_found(comparison *c, const char *annotations, const char *
         const td_coco_detection *d = &c->found.items[i];
         if (!bsearch(&d->image, c->images, k->n_images, sizeof d->image, by_id))
             return td_error(TD_EFORMAT,
-                            "'%s': detection %zu is of image %" PRId64 ", which '%s' does not name",
+                            "'%s': detection %zu names image %" PRId64 ", which '%s' does not have",
                             detections, i, d->image, annotations);
         if (bsearch(&d->category, c->categories, k->n_categories, sizeof d->category, by_id))
             continue;

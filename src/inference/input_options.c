@@ -25,7 +25,7 @@ static const td_field input_fields[] = {
     TD_BOOL   (td_input_opts, antialias, false,
                "average what shrinks: torchvision's rule, not dali's but for triangular"),
     TD_BOOL_AS(td_input_opts, no_antialias, "no-antialias", NULL, false,
-               "take what stands at a place instead"),
+               "resize without antialiasing"),
     TD_ENUM   (td_input_opts, normalization, 0, norms, "whose means and deviations"),
     TD_ENUM   (td_input_opts, augmentation, 0, augmentations,
                "of training pictures besides crop and flip"),

@@ -73,7 +73,7 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
         return TD_OK;
     if (!has_network)
         return td_error(TD_EUSAGE,
-                        "inspect %s looks at no network, --weights is of model, graph, "
+                        "inspect %s looks at no network, --weights belongs to model, graph, "
                         "amp, kernels and memory",
                         thing);
     TD_TRY(td_weight_file_open(o->weights, out));

@@ -284,7 +284,7 @@ static td_status check_pictures(const td_pack *p, const td_pack_split *s)
             return td_error(TD_EFORMAT, "'%s': picture %" PRIu64 " has no name", p->what, i);
         if (r.label != label && (r.label != label + 1 || i == s->first))
             return td_error(TD_EFORMAT,
-                            "'%s': picture %" PRIu64 " is of class %" PRIu32 ", after class "
+                            "'%s': picture %" PRIu64 " has class %" PRIu32 ", after class "
                             "%" PRIu32,
                             p->what, i, r.label, label);
         label = r.label;

@@ -355,7 +355,7 @@ static td_status read_offsets(const reader *r, const td_json *j, entry *e)
     TD_TRY_MSG(td_json_as_int(td_json_at(pair, 1), &end), "tensor '" NAME "'", e->x.name);
     if (begin < 0 || end < begin || (uint64_t)end > r->n_data)
         return td_error(TD_EFORMAT,
-                        "'%s': tensor '" NAME "' lies at %" PRId64 " to %" PRId64 " of %" PRIu64
+                        "'%s': tensor '" NAME "' is at %" PRId64 " to %" PRId64 " of %" PRIu64
                         " bytes of data",
                         r->what, e->x.name, begin, end, r->n_data);
     e->begin = (uint64_t)begin;

@@ -252,7 +252,7 @@ static td_status verify_operands(const verifier *vf, const td_node *n)
     for (int i = 0; i < n->n_in; i++) {
         const td_value *v = n->in[i];
         if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
-            return td_error(TD_ESHAPE, "%s: operand %d is of another graph", n->op->name, i);
+            return td_error(TD_ESHAPE, "%s: operand %d belongs to another graph", n->op->name, i);
         if (!v->producer || v->producer->id >= n->id)
             return td_error(TD_ESHAPE, "%s: operand %d is used before it exists", n->op->name, i);
         if (vf->overwritten[vf->root[v->id]->id] && !(n->op->after_update >> i & 1))
@@ -291,7 +291,7 @@ static td_status verify_outputs(const verifier *vf)
     for (int i = 0; i < g->n_outputs; i++) {
         const td_value *v = g->outputs[i].value;
         if (v->id < 0 || v->id >= g->n_values || g->values[v->id] != v)
-            return td_error(TD_ESHAPE, "output '%s' is of another graph", g->outputs[i].name);
+            return td_error(TD_ESHAPE, "output '%s' belongs to another graph", g->outputs[i].name);
         if (vf->overwritten[vf->root[v->id]->id])
             return td_error(TD_ESHAPE, "output '%s' is parameter '%s', which the graph overwrites",
                             g->outputs[i].name, vf->root[v->id]->name);

@@ -285,7 +285,7 @@ static td_status run_slice(td_onnx_eval *e)
     TD_TRY(axis_of(e, *of->i, x->rank, &axis));
     const int64_t from = *start->i, n = *end->i - from, all = x->dim[axis];
     if (from < 0 || n < 0 || *end->i > all)
-        return wrong(e, "a part that lies outside");
+        return wrong(e, "a part that is out of range");
     array shape = *x;
     shape.dim[axis] = n;
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, shape.dim, &y));

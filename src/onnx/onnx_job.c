@@ -135,7 +135,7 @@ static td_status check_options(const job *j, const char *weights)
     const bool has_limits =
         b->min_score >= 0 || b->nms_iou >= 0 || b->max_per_class > 0 || b->max_boxes > 0;
     if (j->anchors && j->o.probabilities)
-        return td_error(TD_EUSAGE, "--probabilities is of classifiers, '%s' has weights of %s",
+        return td_error(TD_EUSAGE, "--probabilities requires a classifier, '%s' has weights of %s",
                         weights, j->o.model.arch);
     if (!j->anchors && (has_limits || !j->o.nms))
         return td_error(TD_EUSAGE,

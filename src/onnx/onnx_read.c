@@ -392,7 +392,7 @@ static td_status read_opset(reader *r, td_pb pb)
     if (*domain)
         return refuse(r, "operators of another domain");
     if (r->m->opset < TD_ONNX_OPSET_MIN || r->m->opset > TD_ONNX_OPSET_MAX)
-        return td_error(TD_EUNSUPPORTED, "'%s' is of opset %lld, wanted %d to %d", r->what,
+        return td_error(TD_EUNSUPPORTED, "'%s' uses opset %lld, wanted %d to %d", r->what,
                         (long long)r->m->opset, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX);
     return TD_OK;
 }

@@ -99,7 +99,7 @@ static td_status check_slice(const td_node *n, const td_type *x)
 {
     const td_slice_attr *a = n->attr;
     if (a->axis >= x->rank || a->start + a->size > x->dim[a->axis])
-        return td_error(TD_ESHAPE, "%s: [%lld, %lld) of axis %d lies outside", n->op->name,
+        return td_error(TD_ESHAPE, "%s: [%lld, %lld) of axis %d is out of range", n->op->name,
                         (long long)a->start, (long long)(a->start + a->size), a->axis);
     return TD_OK;
 }

@@ -254,8 +254,9 @@ td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_comp
     TD_TRY(plan_rest(m, g, m->batch, &rest));
     c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;
     c->least_bytes = &least;
-    td_log(TD_LOG_DEBUG, "memory", "%.1f MB for the process, %.1f MB beside the step: %.1f MB left",
-           (double)process / 1e6, (double)rest / 1e6, (double)c->memory_limit / 1e6);
+    td_log(TD_LOG_DEBUG, "memory",
+           "%.1f MB for the process, %.1f MB besides the step: %.1f MB left", (double)process / 1e6,
+           (double)rest / 1e6, (double)c->memory_limit / 1e6);
     const td_status st = td_compile(g, m->dev, c, out);
     c->least_bytes = NULL;
     if (st != TD_OK && least)

@@ -64,7 +64,7 @@ extern const char *const td_report_names[];        /* --raport-names */
     TD_BOOL   (T, raport_compat, false, \
                "report as the reference: means of rates, waits with the logging in them"), \
     TD_ENUM   (T, raport_names, 0, td_report_names, \
-               "names in the report; tf: train_throughput, top1_accuracy ... beside the others"), \
+               "names in the report; tf: train_throughput, top1_accuracy ... besides the others"), \
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
                "first iterations that TensorFlow's times leave out; -1: as its program does")
 

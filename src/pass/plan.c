@@ -403,7 +403,7 @@ static td_status check_bounds(const td_plan *p, const td_graph *g, const span *s
     for (int v = 0; v < g->n_values; v++)
         if (s[v].is_placed && (s[v].from < 0 || s[v].from % ALIGN != 0 ||
                                s[v].to > p->persistent_bytes + p->transient_bytes))
-            return td_error(TD_EARG, "plan: '%%%s' lies outside the slab", g->values[v]->name);
+            return td_error(TD_EARG, "plan: '%%%s' is outside the slab", g->values[v]->name);
     return TD_OK;
 }
 

@@ -404,8 +404,9 @@ static td_status add_states(reader *r, const td_pvalue *states)
     for (size_t i = 0; i + 1 < states->list.n; i += 2) {
         const td_pvalue *index = states->list.at[i];
         if (index->kind != TD_PICKLE_INT)
-            return td_error(TD_EFORMAT, "'%s': its optimizer's state is of %s, wanted a number",
-                            r->what, td_pickle_kind_name(index->kind));
+            return td_error(TD_EFORMAT,
+                            "'%s': its optimizer state is indexed by %s, wanted a number", r->what,
+                            td_pickle_kind_name(index->kind));
         TD_TRY(add_state(r, index->whole, states->list.at[i + 1]));
     }
     return TD_OK;

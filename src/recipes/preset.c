@@ -522,8 +522,8 @@ static td_status leave_mode(const td_train_opts *o, choice *c)
 {
     if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
         return td_error(TD_EUSAGE,
-                        "--mode %s is of SSD300's program, which trains no other network: "
-                        "--arch ssd300 names it, here as well",
+                        "--mode %s belongs to SSD300's program, which trains no other network: "
+                        "add --arch ssd300",
                         c->mode);
     if (is_tf_mode(c->mode) || is_ssd300_mode(c->mode))
         *c->mode = '\0';

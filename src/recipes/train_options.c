@@ -121,10 +121,10 @@ static const td_field train_fields[] = {
                "iterations of every training and validation loop, then a table of times; -1: all"),
     TD_TITLE("Recipe"),
     TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
-               "of everything random; -1: from the clock, and said"),
+               "seed of all random numbers; -1: from the clock, and logged"),
     TD_TITLE("Outputs"),
     TD_INT_OR_SWITCH(td_train_opts, gather_checkpoints, 0, -2, 1000000, "-2",
-               "epoch checkpoints kept beside the last and the best; -1: all; -2, or no number: "
+               "epoch checkpoints kept besides the last and the best; -1: all; -2, or no number: "
                "the first ten epochs and every tenth"),
     TD_TEXT   (td_train_opts, raport_file, NULL, "FILE",
                "JSON lines of the run, inside the workspace; default: "
@@ -355,8 +355,8 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale contradict "
                                    "each other");
     if (o->no_dynamic_loss_scale && o->loss_scaler)
-        return td_error(TD_EUSAGE, "--loss-scaler is of a dynamic loss scale, "
-                                   "--no-dynamic-loss-scale wants none");
+        return td_error(TD_EUSAGE, "--loss-scaler selects a dynamic loss scale, "
+                                   "--no-dynamic-loss-scale turns it off");
     if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
     if (o->shuffle && o->sampler)

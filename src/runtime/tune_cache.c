@@ -108,9 +108,9 @@ static td_status parse(td_tune_cache *c, char *text)
     char *at = text + strlen(FIRST_LINE);
     line = next_line(&at);
     if (!line || !td_text_starts(line, "machine "))
-        return damaged(c, "no line says which machine it is of");
+        return damaged(c, "no line names the machine");
     if (strcmp(line + strlen("machine "), c->machine) != 0)
-        return td_error(TD_EFORMAT, "'%s' is of '%s', this is '%s'", c->path,
+        return td_error(TD_EFORMAT, "'%s' was measured on '%s', this machine is '%s'", c->path,
                         line + strlen("machine "), c->machine);
     while ((line = next_line(&at))) {
         space = strchr(line, ' ');

@@ -34,7 +34,8 @@ enum {
 static const td_field serve_fields[] = {
     TD_WEIGHTS_ROW(td_serve_opts),
     TD_BOOL_AS(td_serve_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
-    TD_INT    (td_serve_opts, port, 8000, 0, 65535, "to listen at; 0: one that is free, and said"),
+    TD_INT    (td_serve_opts, port, 8000, 0, 65535,
+               "port to listen on; 0 picks a free port and prints it"),
     TD_TEXT   (td_serve_opts, host, "127.0.0.1", "ADDRESS",
                "to listen at; 0.0.0.0 or :: for all of this machine"),
     TD_TEXT   (td_serve_opts, name, NULL, "NAME", "of the model in paths; default: the network's"),
@@ -131,7 +132,7 @@ static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const c
                  { &td_kind_classifier, o->interpolation != d.interpolation, "--interpolation" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set && rows[i].kind != kind)
-            return td_error(TD_EUSAGE, "%s is of %ss, '%s' has weights of %s, %s", rows[i].what,
+            return td_error(TD_EUSAGE, "%s requires a %s, '%s' has weights of %s, %s", rows[i].what,
                             rows[i].kind->what + 2, o->weights, arch, kind->what);
     return TD_OK;
 }

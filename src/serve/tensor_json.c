@@ -44,7 +44,7 @@ static void skip_blanks(walk *w)
 static td_status keep(walk *w, size_t from)
 {
     if (w->rest->len + (w->at - from) > TD_JSON_BYTES)
-        return td_error(TD_ELIMIT, "the JSON has more than %d bytes beside the tensor's data",
+        return td_error(TD_ELIMIT, "the JSON has more than %d bytes besides the tensor's data",
                         TD_JSON_BYTES);
     td_text_add_bytes(w->rest, w->text + from, w->at - from);
     return td_text_status(w->rest);

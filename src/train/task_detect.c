@@ -177,7 +177,7 @@ static td_status check(const td_train_opts *o)
                  { o->image_size_schedule != NULL, "--image-size-schedule" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
-            return td_error(TD_EUSAGE, "%s is of classification, '%s' is a detector", rows[i].what,
+            return td_error(TD_EUSAGE, "%s requires a classifier, '%s' is a detector", rows[i].what,
                             o->model.arch);
     TD_TRY(td_boxes_check_input(&o->input, o->model.arch));
     return o->require ? td_boxes_require_check(o->require) : TD_OK;

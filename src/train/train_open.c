@@ -87,11 +87,12 @@ static td_status open_sizes(job *j)
                         "its input 'images'");
     if (s->n &&
         (o->input.data_backend == TD_DATA_TENSORS || o->input.data_backend == TD_DATA_SYNTHETIC))
-        return td_error(TD_EUSAGE, "--image-size-schedule is of pictures in a folder, these data "
+        return td_error(TD_EUSAGE, "--image-size-schedule requires a folder of images, these data "
                                    "have one size");
     for (int i = s->n - 1; i >= 0 && s->epoch[i] >= o->epochs; i--)
-        td_log(TD_LOG_WARN, "train", "pictures of %d are of epoch %lld on, there are %d epochs",
-               s->size[i], (long long)s->epoch[i], o->epochs);
+        td_log(TD_LOG_WARN, "train",
+               "image size %d begins at epoch %lld, the training has %d epochs", s->size[i],
+               (long long)s->epoch[i], o->epochs);
     if (s->n && !o->model.image_size)
         o->model.image_size = s->size[s->n - 1];
     return td_model_image_size(&o->model, &o->model.image_size);
@@ -183,8 +184,8 @@ static td_status plan_accumulation(job *j)
                         (long long)of, j->ranks.n, j->o.batch_size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",
-               "the optimiser's batch of %lld is no multiple of the batch of %lld: a step is of "
-               "%lld",
+               "the optimiser's batch of %lld is no multiple of the batch of %lld: a step has "
+               "%lld images",
                (long long)of, (long long)n, (long long)(j->plan.acc * n));
     return TD_OK;
 }

@@ -21,7 +21,7 @@ td_status td_train_settings_check(const td_train_opts *o)
     if (o->lr_rule >= TD_LR_RULE_SSD320)
         return TD_OK; /* it counts steps */
     if (o->warmup < 0)
-        return td_error(TD_EUSAGE, "--warmup: -1 is of --lr-rule ssd320 and ssd300");
+        return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
     if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
         td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
                o->epochs, o->warmup);

@@ -126,15 +126,15 @@ for list in fp8 fp32,,bf16 '' bf16, 'fp32 '; do
     says 'precisions: .* is none of fp32, bf16 and fp16'
 done
 expect 2 benchmark --arch resnet18 --precisions fp32 --amp
-says 'precisions stands instead of --precision, --amp and --no-amp'
+says 'precisions replaces --precision, --amp and --no-amp'
 expect 2 benchmark --arch resnet18 --batch-sizes "$(seq -s, 1 64)" --precisions fp32,bf16,fp16 --nproc 1,2
 says '384 measurements, at most 256 in a table'
 expect 2 benchmark --mode data x --batch-sizes 1,2
 says "batch-sizes goes with --mode training or inference"
 expect 2 benchmark --mode inference --nproc 1,2
-says 'nproc goes with --mode training: inference is of one rank'
+says 'nproc requires --mode training: inference runs on one rank'
 expect 2 benchmark --nproc 2 --memory-limit 4G
-says 'memory-limit is of one rank here, not with --nproc'
+says 'memory-limit and --nproc exclude each other'
 
 # --- ranks: this program started again ---------------------------------------------------------------
 expect 0 $tiny -b 4 --nproc 1,2 --precisions fp32,bf16 --iters 4 --warmup 1 --no-bound

@@ -30,7 +30,7 @@ says 'the list on standard input is empty'
 printf 'a\0b\n' | "$TANDEM" classify --weights $w - >out 2>err && complain "a NUL byte is no error"
 says 'has a NUL byte'
 expect 2 classify --weights $w - -
-says 'stands twice'
+says 'is given twice'
 
 # as the reference's classify.py is called
 expect 0 classify --weights $w --image "$first" --cpu

@@ -39,7 +39,7 @@ prints '^ssd320, backbone resnet18, 2 classes: [a-z]+, [a-z]+$'
 expect 2 inspect model --weights run/checkpoint.safetensors --backbone resnet50
 says "has weights of ssd320 with the backbone resnet18, --backbone resnet50 cannot take them"
 expect 2 inspect ops --weights run/checkpoint.safetensors
-says 'inspect ops looks at no network, --weights is of model, '
+says 'inspect ops looks at no network, --weights belongs to model, '
 expect 0 inspect checkpoint run/checkpoint.safetensors
 prints 'tandem.arch: ssd320'
 prints 'tandem.backbone: resnet18'
@@ -88,7 +88,7 @@ says '^tandem: error: --draw-limit belongs to --draw$'
 expect 1 evaluate set --weights $weights --draw set/val
 says "'set/val/[0-9]+.jpg' would be written over"
 expect 2 evaluate set --weights $weights --logits l.safetensors
-says '^tandem: error: --logits is of classification'
+says '^tandem: error: --logits requires a classifier'
 
 # --- a training watched from outside -----------------------------------------------------------
 expect 0 evaluate set --checkpoint-dir run --run-once --threads 1 -b 3 --json
@@ -147,9 +147,9 @@ expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 detect --weights classifier.safetensors "$one"
 says "'classifier.safetensors' has weights of resnet18, which is no detector"
 expect 2 evaluate set --weights classifier.safetensors --detections d.json
-says '--detections is of detectors'
+says '--detections requires a detector'
 expect 2 evaluate set --weights classifier.safetensors --draw d
-says '--draw is of detectors'
+says '--draw requires a detector'
 
 # --- and the jobs that a detector has not --------------------------------------------------------
 expect 2 classify --weights $weights "$one"
@@ -219,7 +219,7 @@ expect 1 train set $few --annotations cut.json
 says "'cut.json'"
 expect 1 train set $few -b 13
 expect 2 train set $few --mixup 0.2
-says '^tandem: error: --mixup is of classification'
+says '^tandem: error: --mixup requires a classifier'
 expect 2 train set $few --require 'top1>=1'
 expect 2 train set $few --warmup 100 --num-train-steps 50
 says '100 steps of warm-up do not fit into 50'

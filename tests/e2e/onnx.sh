@@ -72,7 +72,7 @@ expect 0 convert s300.safetensors s300.onnx --max-boxes 20
 holds s300.onnx ScatterElements
 tidy .
 expect 2 convert det.safetensors few.onnx --probabilities
-says "--probabilities is of classifiers, 'det.safetensors' has weights of ssd320"
+says "--probabilities requires a classifier, 'det.safetensors' has weights of ssd320"
 expect 2 convert det.safetensors few.onnx --no-nms --max-boxes 5
 says 'limits of boxes are given with --no-nms, which keeps them all'
 expect 2 convert r18.safetensors few.onnx --max-boxes 5

@@ -308,7 +308,7 @@ says '0 is out of range'
 expect 2 launch --nproc 2
 says 'launch wants VERB'
 expect 2 launch --nproc 2 classify a.png
-says "'classify' is of one process"
+says "'classify' runs in one process"
 expect 2 launch --nproc 2 trian set
 says "did you mean 'train'"
 expect 2 launch --nnodes 2 train set

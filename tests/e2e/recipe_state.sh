@@ -145,7 +145,7 @@ head -1 l2.csv | grep -q ',train.l2_loss,train.total_loss' || complain "no colum
 expect 2 train set $small --optimizer-batch-size 7
 says '--optimizer-batch-size: 7 is less than a batch of 8'
 expect 0 train set $small --optimizer-batch-size 20 --epochs 1 --no-checkpoints
-says 'warning: train: the optimiser.s batch of 20 is no multiple of the batch of 8: a step is of 16'
+says 'warning: train: the optimiser.s batch of 20 is no multiple of the batch of 8: a step has 16 images'
 expect 1 train set --resume sgd-a/checkpoint_0000.safetensors --optimizer-batch-size 16 --workspace other
 says "was saved inside an optimiser step, after 2 batches of 4: it cannot go on with 2"
 expect 0 train set --resume sgd-a/checkpoint_0001.safetensors --optimizer-batch-size 16 --workspace other --overwrite

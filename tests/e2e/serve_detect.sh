@@ -119,10 +119,10 @@ drains ssd320 6 12
 
 # --- options of the other kind ------------------------------------------------------------------
 expect 2 serve --weights w.safetensors --top 3 --port 0
-says "^tandem: error: --top is of classifiers, 'w.safetensors' has weights of ssd320, a detector$"
+says "^tandem: error: --top requires a classifier, 'w.safetensors' has weights of ssd320, a detector$"
 expect 2 serve --weights w.safetensors --only owl --port 0
 says "^tandem: error: --only: 'w.safetensors' has no class 'owl'; there are"
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 serve --weights classifier.safetensors --min-score 0.5 --port 0
-says "^tandem: error: --min-score is of detectors, 'classifier.safetensors' has weights of resnet18, a classifier$"
+says "^tandem: error: --min-score requires a detector, 'classifier.safetensors' has weights of resnet18, a classifier$"
 finish

@@ -37,7 +37,7 @@ expect 0 train set --resume b/checkpoint.safetensors --workspace b --no-checkpoi
 grep -q 'x 32 after' err && complain "compiled twice at the beginning"
 # a step that is never reached
 expect 0 train set $net --image-size-schedule 0:32,5:48 --epochs 1 --run-iters 1 --no-checkpoints
-says 'warning: train: pictures of 48 are of epoch 5 on, there are 1 epochs$'
+says 'warning: train: image size 48 begins at epoch 5, the training has 1 epochs$'
 
 # --- stopped and resumed --------------------------------------------------------------------------
 # resumes NAME OPTIONS...: from each epoch's end, by a count of steps, SIGINT and kill -9 round the boundaries
@@ -92,7 +92,7 @@ refused() {
     says "$sentence"
 }
 refused "'0-32': wanted EPOCH:SIZE pairs" set $net --image-size-schedule 0-32
-refused "the first step is of epoch 1, wanted 0" set $net --image-size-schedule 1:32
+refused "the first step begins at epoch 1, wanted 0" set $net --image-size-schedule 1:32
 refused "epoch 2 comes after epoch 2" set $net --image-size-schedule 0:32,2:48,2:64
 refused "size 9000, wanted 1 .. 8192" set $net --image-size-schedule 0:9000
 for what in '--prof 2' '--trace t.json' '--amp-stats s.jsonl'; do

@@ -99,8 +99,8 @@ static void what_is_refused(void **state)
     refuse("a: 1\nb: 2\na: 3\n", TD_EFORMAT, "in: line 3: 'a' is there already, in line 1");
     refuse("{a: 1, a: 2}", TD_EFORMAT, "'a' is there already");
     refuse("a: *b", TD_EFORMAT, "line 1: there is no anchor 'b'");
-    refuse("a: &a [1, *a]", TD_EFORMAT, "an alias stands inside what it names, 'a'");
-    refuse("&a {x: *a}", TD_EFORMAT, "an alias stands inside what it names, 'a'");
+    refuse("a: &a [1, *a]", TD_EFORMAT, "an alias is inside the node that it names, 'a'");
+    refuse("&a {x: *a}", TD_EFORMAT, "an alias is inside the node that it names, 'a'");
     refuse("<<: 3", TD_EFORMAT, "only maps can be merged by '<<'");
     refuse("<<: [{a: 1}, 2]", TD_EFORMAT, "only maps can be merged by '<<'");
     refuse("? [1]\n: 2", TD_EFORMAT, "a key is a map or a list, wanted a word");

@@ -96,7 +96,7 @@ static void sizes_follow_the_epochs(void **state)
     assert_int_equal(b->height, LARGEST);
     td_loader_free(ld);
     o.image_sizes = "5:16";
-    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "first step is of epoch 5");
+    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "first step begins at epoch 5");
     o.image_sizes = "0:16";
     o.is_training = false;
     expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "training on pictures");

@@ -34,7 +34,7 @@ static void others_are_refused(void **state)
         { "0:128;1:3", "at character 6" },
         { " 0:128", "at character 1" },
         { "0:-1", "at character 3" },
-        { "1:128", "first step is of epoch 1" },
+        { "1:128", "first step begins at epoch 1" },
         { "0:128,5:64,5:32", "epoch 5 comes after epoch 5" },
         { "0:128,5:64,4:32", "epoch 4 comes after epoch 5" },
         { "0:0", "size 0, wanted 1 .. 8192" },

@@ -211,10 +211,10 @@ static void values_of_another_graph_are_refused(void **state)
     td_builder *a = td_build_begin(), *b = td_build_begin();
     td_value *x = td_input(a, "x", picture());
     td_output(b, "y", td_relu(b, x));
-    expect_failure(b, TD_ESHAPE, "relu: operand 0 is of another graph");
+    expect_failure(b, TD_ESHAPE, "relu: operand 0 belongs to another graph");
     b = td_build_begin();
     td_output(b, "y", x);
-    expect_failure(b, TD_ESHAPE, "output 'y' is of another graph");
+    expect_failure(b, TD_ESHAPE, "output 'y' belongs to another graph");
     td_build_abandon(a);
 }
 

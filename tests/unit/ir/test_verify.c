@@ -120,8 +120,8 @@ static void ops_check_their_operands(void **state)
         { "%y = concat %x, %m", "operand 1 does not fit operand 0" },
         { "%y = concat %m, %m {axis=2}", "axis 2, the operands have 2 dimensions" },
         { "%y = concat %x, %d", "operand 1 does not fit operand 0" },
-        { "%y = slice %m {start=2, size=2}", "[2, 4) of axis 1 lies outside" },
-        { "%y = slice %m {axis=2}", "axis 2 lies outside" },
+        { "%y = slice %m {start=2, size=2}", "[2, 4) of axis 1 is out of range" },
+        { "%y = slice %m {axis=2}", "axis 2 is out of range" },
         { "%y = slice_grad %m, %m {size=2}", "dy does not have the slice's shape" },
         { "%q:f32[2,15,2,2] = input\n%y = resize_nearest_grad %q, %x", "differ in N or C" },
         { "%y = softmax %s", "a scalar has no last dimension" },
@@ -204,9 +204,9 @@ static void damaged_graphs_are_refused(void **state)
     expect_error(td_graph_verify(g), TD_ESHAPE, "node 2: relu: operand 0 is used before it exists");
     td_value stranger = *g->values[1];
     last->in[0] = &stranger;
-    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 is of another graph");
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 belongs to another graph");
     stranger.id = 99;
-    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 is of another graph");
+    expect_error(td_graph_verify(g), TD_ESHAPE, "relu: operand 0 belongs to another graph");
     last->in[0] = g->values[1];
 
     g->values[2]->type.dim[1] = 4;
@@ -221,7 +221,7 @@ static void damaged_graphs_are_refused(void **state)
     last->n_in = 1;
     stranger.id = 2;
     g->outputs[0].value = &stranger;
-    expect_error(td_graph_verify(g), TD_ESHAPE, "output 'z' is of another graph");
+    expect_error(td_graph_verify(g), TD_ESHAPE, "output 'z' belongs to another graph");
     g->outputs[0].value = g->values[2];
     expect_ok(td_graph_verify(g));
     td_graph_free(g);

@@ -279,7 +279,7 @@ static void test_wrong_nodes(void **state)
     sample s = heads_of(TD_DETECTOR_SSD300, 300, 5);
     expect_ok(open_model(&s, &limits));
     exchange(&s, "Slice", 0, "absent", "an operand is missing");
-    exchange(&s, "Slice", 2, "detections/0", "a part that lies outside");
+    exchange(&s, "Slice", 2, "detections/0", "a part that is out of range");
     exchange(&s, "Slice", 1, "detections/of_size", "of another type");
     exchange(&s, "Add", 1, "codes", "do not broadcast");
     exchange(&s, "Transpose", 0, "detections/centre:0", "is declared otherwise");

@@ -438,13 +438,13 @@ static void the_checker_catches_what_lies_outside(void **state)
     (void)state;
     planned p = plan_of(chain);
     p.plan.transient_bytes -= 64;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "lies outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
     p.plan.transient_bytes += 64;
     td_buffer *b = &p.plan.buffers[buffer_of(&p, "o")];
     b->offset = -64;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "lies outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
     b->offset = 4;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "lies outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
     release(&p);
 }
 
