@@ -69,7 +69,7 @@ TD_API void td_evaluate_defaults(td_evaluate_opts *opts);
 typedef struct {
     char name[64]; /* cut */
     int64_t category;
-    int64_t n_truths;
+    int64_t n_ground_truths;
     double ap, ap50, ar100;
 } td_class_boxes;
 

@@ -122,7 +122,7 @@ TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
 /**
  * A detector's losses, scalars: scores [N,A,C], codes and target [N,A,4], labels i64[N,A], 0 for
- * anchors without a truth.  SSD320 adds the first two; SSD300 adds td_huber_box_loss with
+ * anchors without a ground truth.  SSD320 adds the first two; SSD300 adds td_huber_box_loss with
  * "per_picture=true" and the third.  attrs: "alpha=0.25, gamma=2", "delta=1", "ratio=3", or NULL.
  */
 TD_API td_value *td_sigmoid_focal_loss(td_builder *b, td_value *scores, td_value *labels,

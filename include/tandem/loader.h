@@ -86,7 +86,7 @@ typedef struct {
 
     /* detectors: how pictures become rows is theirs, not of the crop rules above */
     int detector;      /* td_arch_info's: whose pictures and targets to make; 0: none.  Training
-                          wants boxes; without them, no anchor has a truth */
+                          wants boxes; without them, no anchor has a ground truth */
     bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
 

@@ -1,9 +1,9 @@
 /*
- * boxes/box.h -- a rectangle in a picture, a truth, and how much two rectangles overlap
+ * boxes/box.h -- a rectangle in a picture, a ground truth, and how much two rectangles overlap
  *
  * Coordinates are normalised by the picture's height and width unless a function says pixels.
  * All arithmetic here is float32 in the order written, without fused multiply-adds: matching
- * breaks exact ties, which are common, and one bit decides which anchor a truth gets.
+ * breaks exact ties, which are common, and one bit decides which anchor a ground truth gets.
  */
 #ifndef TD_BOXES_BOX_H
 #define TD_BOXES_BOX_H
@@ -27,7 +27,7 @@ typedef struct {
     int64_t label; /* class 1 .. K */
     bool is_crowd;
     double area; /* as the annotation says, in its own pixels; 0: unknown */
-} td_truth;
+} td_ground_truth;
 
 /** Height times width; negative or NaN when the corners are. */
 static inline float td_rect_area(td_rect r)

@@ -2,8 +2,8 @@
  * targets.c -- matching by overlap: one row of overlaps at a time, all anchors side by side
  *
  *             anchors ->
- *   truth 0   iou  iou  iou ...     each column keeps its best row so far (only a better one takes
- *   truth 1   iou  iou  iou ...     over, so the lowest row stays), each row claims its best column
+ *   ground truth 0   iou  iou  iou ...     each column keeps its best row so far (only a better one takes
+ *   ground truth 1   iou  iou  iou ...     over, so the lowest row stays), each row claims its best column
  *
  * The loops over anchors are plain so that the compiler makes vectors of them; overlaps are never
  * negative or NaN here, hence their bits order as their values do.
@@ -20,9 +20,9 @@
 #define ENOUGH 0.5F
 
 typedef struct {
-    float *iou;     /* [n] of the truth at hand */
-    float *best;    /* [n] of all truths so far */
-    int32_t *claim; /* [n] truth that is sure of this anchor, or -1 */
+    float *iou;     /* [n] of the ground truth at hand */
+    float *best;    /* [n] of all ground truths so far */
+    int32_t *claim; /* [n] ground truth that is sure of this anchor, or -1 */
 } matcher;
 
 static size_t padded(int n)
@@ -115,18 +115,18 @@ static bool is_usable(td_detector kind, td_rect r)
     return kind == TD_DETECTOR_SSD320 || (r.ymax > r.ymin && r.xmax > r.xmin);
 }
 
-void td_targets_match(const td_anchors *a, const td_truth *truths, int n, void *scratch,
-                      int32_t *match)
+void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths, int n,
+                      void *scratch, int32_t *match)
 {
     const bool is_320 = a->kind == TD_DETECTOR_SSD320;
     const matcher m = matcher_at(scratch, a->n, match);
 
-    if (is_320 && n > TD_TRUTHS_MAX)
-        n = TD_TRUTHS_MAX;
+    if (is_320 && n > TD_GROUND_TRUTHS_MAX)
+        n = TD_GROUND_TRUTHS_MAX;
     for (int row = 0; row < n; row++) {
-        if (!is_usable(a->kind, truths[row].box))
+        if (!is_usable(a->kind, ground_truths[row].box))
             continue;
-        overlaps(a, truths[row].box, m.iou);
+        overlaps(a, ground_truths[row].box, m.iou);
         take_row(m.iou, a->n, row, m.best, match);
         int32_t *claim = &m.claim[best_of(m.iou, a->n)];
         if (is_320)
@@ -137,20 +137,20 @@ void td_targets_match(const td_anchors *a, const td_truth *truths, int n, void *
     decide(&m, a->n, is_320, match);
 }
 
-int td_targets_assign(const td_anchors *a, const td_truth *truths, int n, void *scratch,
-                      int64_t *labels, float *codes)
+int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
+                      void *scratch, int64_t *labels, float *codes)
 {
     int n_matched = 0;
     int32_t *match = (int32_t *)scratch + 3 * padded(a->n);
 
-    td_targets_match(a, truths, n, scratch, match);
+    td_targets_match(a, ground_truths, n, scratch, match);
     memset(codes, 0, 4 * (size_t)a->n * sizeof *codes);
     for (int i = 0; i < a->n; i++) {
         labels[i] = 0;
         if (match[i] < 0)
             continue;
-        labels[i] = truths[match[i]].label;
-        td_box_encode(a, i, truths[match[i]].box, codes + 4 * (size_t)i);
+        labels[i] = ground_truths[match[i]].label;
+        td_box_encode(a, i, ground_truths[match[i]].box, codes + 4 * (size_t)i);
         n_matched++;
     }
     return n_matched;

@@ -88,7 +88,7 @@ static bool is_skipped(const td_load_opts *o, const char *name)
            (o->skip[1] && strcmp(name, o->skip[1]) == 0);
 }
 
-/* is `name` a velocity or the like of a weight that `patterns` freeze? */
+/* is `name` a momentum buffer or the like of a weight that `patterns` freeze? */
 static bool is_state_of(const char *patterns, const char *name)
 {
     const size_t n_prefix = td_weight_prefix(name);

@@ -19,7 +19,7 @@ void td_weight_name(const char *name, char out[256]);
 
 /** What a load may leave out. */
 typedef struct {
-    bool with_momentum; /* velocities and the rest of a run's state are wanted too */
+    bool with_momentum; /* momentum buffers and the rest of a run's state are wanted too */
     bool use_ema;       /* the averages, "ema." + name, in place of weights and statistics */
     const td_model_opts *model; /* the network, for messages; NULL: it has no name */
     const char *skip[2];        /* parameters that keep what they have, "fc.weight"; NULL: none */

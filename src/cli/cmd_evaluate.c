@@ -137,7 +137,7 @@ static void add_boxes_json(const td_evaluate_result *r, td_text *out)
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "name", c->name);
         td_json_add(out, "category_id", (double)c->category);
-        td_json_add(out, "n", (double)c->n_truths);
+        td_json_add(out, "n", (double)c->n_ground_truths);
         td_json_add(out, "AP", c->ap);
         td_json_add(out, "AP50", c->ap50);
         td_json_add(out, "AR100", c->ar100);
@@ -161,7 +161,7 @@ static void add_class_boxes(const td_evaluate_result *r, td_text *out)
     for (int i = 0; i < r->n_class_boxes; i++) {
         const td_class_boxes *c = &r->class_boxes[i];
         td_text_add(out, "%-24s %10lld %10lld", c->name, (long long)c->category,
-                    (long long)c->n_truths);
+                    (long long)c->n_ground_truths);
         add_share(out, c->ap);
         add_share(out, c->ap50);
         add_share(out, c->ar100);

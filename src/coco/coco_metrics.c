@@ -1,15 +1,15 @@
 /*
- * coco_metrics.c -- match detections with truths, then read precision at fixed recalls
+ * coco_metrics.c -- match detections with ground truths, then read precision at fixed recalls
  *
  * For every class:
  *
- *     pictures, one after the other        detections by score, at most 100, meet the truths, for
+ *     pictures, one after the other        detections by score, at most 100, meet the ground truths, for
  *                                          each of 4 ranges of area and 10 thresholds of IoU
  *     all pictures together, by score      running counts of right and wrong -> precision at the
  *                                          recalls 0, 0.01, .. 1, and the recall at the end
  *
- * What a detection met is a bit for each threshold: `matched` it found a truth, `ignored` it counts
- * neither way.  All arithmetic is float64 in the order of pycocotools, because sums meet the
+ * What a detection met is a bit for each threshold: `matched` it found a ground truth, `ignored` it
+ * counts neither way.  All arithmetic is float64 in the order of pycocotools, because sums meet the
  * recalls' grid exactly: 29 of 100 found is a recall of 0.29 and not a little less.
  *
  * Source: Lin et al. 2014, "Microsoft COCO"; agrees with pycocotools 2.0.11, cocoeval.py.
@@ -56,10 +56,10 @@ static const struct {
 };
 /* clang-format on */
 
-/* Where a truth or a detection stands: by class, picture, score and the caller's order. */
+/* Where a ground truth or a detection stands: by class, picture, score and the caller's order. */
 typedef struct {
     int64_t category, image;
-    double score; /* 0 for truths */
+    double score; /* 0 for ground truths */
     size_t at;    /* in the caller's array */
 } place;
 
@@ -81,24 +81,24 @@ typedef struct {
 } curve;
 
 typedef struct {
-    const td_coco_truth *truths;
+    const td_coco_ground_truth *ground_truths;
     const td_coco_detection *detections;
     bool box_areas;
     double thresholds[THRESHOLDS], recalls[RECALLS];
-    place *truth_order, *detection_order;
-    size_t n_truths, n_detections;
+    place *ground_truth_order, *detection_order;
+    size_t n_ground_truths, n_detections;
 
     /* one class: a match for each detection within the cap */
     match *matches;
     ranked *by_score;
     double *recall, *precision; /* [n_matches], as detections come in */
     size_t n_matches;
-    int64_t n_wanted[AREAS]; /* truths that are to be found */
+    int64_t n_wanted[AREAS]; /* ground truths that are to be found */
 
-    /* one class in one picture; the truths of it are numbered from 0 */
-    double *iou;     /* [truths] of the detection at hand with each */
-    uint16_t *taken; /* [AREAS, truths] bit t: at threshold t */
-    size_t *walk;    /* [AREAS, truths] in which order: those that count, then the ignored */
+    /* one class in one picture; the ground truths of it are numbered from 0 */
+    double *iou;     /* [ground truths] of the detection at hand with each */
+    uint16_t *taken; /* [AREAS, ground truths] bit t: at threshold t */
+    size_t *walk;    /* [AREAS, ground truths] in which order: those that count, then the ignored */
     size_t n_counting[AREAS];
     size_t iou_cap, taken_cap, walk_cap;
 } work;
@@ -142,18 +142,19 @@ static td_status check_numbers(const char *what, size_t at, const double *v, int
     return TD_OK;
 }
 
-static td_status sort_truths(work *w)
+static td_status sort_ground_truths(work *w)
 {
-    w->truth_order = td_alloc(w->n_truths ? w->n_truths : 1, sizeof *w->truth_order);
-    if (!w->truth_order)
+    w->ground_truth_order =
+        td_alloc(w->n_ground_truths ? w->n_ground_truths : 1, sizeof *w->ground_truth_order);
+    if (!w->ground_truth_order)
         return TD_ENOMEM;
-    for (size_t i = 0; i < w->n_truths; i++) {
-        const td_coco_truth *t = &w->truths[i];
+    for (size_t i = 0; i < w->n_ground_truths; i++) {
+        const td_coco_ground_truth *t = &w->ground_truths[i];
         TD_TRY(check_numbers("truth", i, t->box, 4));
         TD_TRY(check_numbers("truth", i, &t->area, 1));
-        w->truth_order[i] = (place){ t->category, t->image, 0, i };
+        w->ground_truth_order[i] = (place){ t->category, t->image, 0, i };
     }
-    qsort(w->truth_order, w->n_truths, sizeof *w->truth_order, by_place);
+    qsort(w->ground_truth_order, w->n_ground_truths, sizeof *w->ground_truth_order, by_place);
     return TD_OK;
 }
 
@@ -211,20 +212,21 @@ static double overlap(const double d[4], const double g[4], bool is_crowd)
     return shared / (is_crowd ? area : area + box_area(g) - shared);
 }
 
-static bool is_ignored(const work *w, const td_coco_truth *t, int area)
+static bool is_ignored(const work *w, const td_coco_ground_truth *t, int area)
 {
     double pixels = w->box_areas ? box_area(t->box) : t->area;
     return t->is_crowd || pixels < area_ranges[area].low || pixels > area_ranges[area].high;
 }
 
-static void order_truths(work *w, int area, const place *truths, size_t n_truths)
+static void order_ground_truths(work *w, int area, const place *ground_truths,
+                                size_t n_ground_truths)
 {
-    size_t *walk = w->walk + (size_t)area * n_truths;
+    size_t *walk = w->walk + (size_t)area * n_ground_truths;
     size_t n_counting = 0, n = 0;
-    for (size_t g = 0; g < n_truths; g++)
-        n_counting += !is_ignored(w, &w->truths[truths[g].at], area);
-    for (size_t g = 0; g < n_truths; g++) {
-        bool counts = !is_ignored(w, &w->truths[truths[g].at], area);
+    for (size_t g = 0; g < n_ground_truths; g++)
+        n_counting += !is_ignored(w, &w->ground_truths[ground_truths[g].at], area);
+    for (size_t g = 0; g < n_ground_truths; g++) {
+        bool counts = !is_ignored(w, &w->ground_truths[ground_truths[g].at], area);
         walk[counts ? n : n_counting + g - n] = g;
         n += counts;
     }
@@ -232,16 +234,17 @@ static void order_truths(work *w, int area, const place *truths, size_t n_truths
     w->n_wanted[area] += (int64_t)n_counting;
 }
 
-/* The truth (its number in the walk) that the detection at hand takes; -1: none. */
-static ptrdiff_t best_match(const work *w, int area, int t, const place *truths, size_t n_truths)
+/* The ground truth (its number in the walk) that the detection at hand takes; -1: none. */
+static ptrdiff_t best_match(const work *w, int area, int t, const place *ground_truths,
+                            size_t n_ground_truths)
 {
-    const size_t *walk = w->walk + (size_t)area * n_truths, n_counting = w->n_counting[area];
-    const uint16_t *taken = w->taken + (size_t)area * n_truths;
+    const size_t *walk = w->walk + (size_t)area * n_ground_truths, n_counting = w->n_counting[area];
+    const uint16_t *taken = w->taken + (size_t)area * n_ground_truths;
     double best = fmin(w->thresholds[t], 1 - 1e-10);
     ptrdiff_t found = -1;
-    for (size_t i = 0; i < n_truths; i++) {
+    for (size_t i = 0; i < n_ground_truths; i++) {
         size_t g = walk[i];
-        if (taken[g] >> t & 1 && !w->truths[truths[g].at].is_crowd)
+        if (taken[g] >> t & 1 && !w->ground_truths[ground_truths[g].at].is_crowd)
             continue;
         if (i >= n_counting && found >= 0 && (size_t)found < n_counting)
             break;
@@ -253,38 +256,40 @@ static ptrdiff_t best_match(const work *w, int area, int t, const place *truths,
     return found;
 }
 
-static void match_area(work *w, int area, const place *truths, size_t n_truths, match *v)
+static void match_area(work *w, int area, const place *ground_truths, size_t n_ground_truths,
+                       match *v)
 {
     for (int t = 0; t < THRESHOLDS; t++) {
-        ptrdiff_t i = best_match(w, area, t, truths, n_truths);
+        ptrdiff_t i = best_match(w, area, t, ground_truths, n_ground_truths);
         if (i < 0)
             continue;
-        size_t g = w->walk[(size_t)area * n_truths + (size_t)i];
-        w->taken[(size_t)area * n_truths + g] |= (uint16_t)(1u << t);
+        size_t g = w->walk[(size_t)area * n_ground_truths + (size_t)i];
+        w->taken[(size_t)area * n_ground_truths + g] |= (uint16_t)(1u << t);
         v->matched[area] |= (uint16_t)(1u << t);
         if ((size_t)i >= w->n_counting[area])
             v->ignored[area] |= (uint16_t)(1u << t);
     }
 }
 
-/* Fill iou; false: with no truth enough for the lowest threshold. */
-static bool overlap_all(work *w, const double box[4], const place *truths, size_t n_truths)
+/* Fill iou; false: with no ground truth enough for the lowest threshold. */
+static bool overlap_all(work *w, const double box[4], const place *ground_truths,
+                        size_t n_ground_truths)
 {
     bool is_any = false;
-    for (size_t g = 0; g < n_truths; g++) {
-        const td_coco_truth *t = &w->truths[truths[g].at];
+    for (size_t g = 0; g < n_ground_truths; g++) {
+        const td_coco_ground_truth *t = &w->ground_truths[ground_truths[g].at];
         w->iou[g] = overlap(box, t->box, t->is_crowd);
         is_any = is_any || !(w->iou[g] < w->thresholds[0]);
     }
     return is_any;
 }
 
-static void match_detection(work *w, const double box[4], const place *truths, size_t n_truths,
-                            match *v)
+static void match_detection(work *w, const double box[4], const place *ground_truths,
+                            size_t n_ground_truths, match *v)
 {
-    if (overlap_all(w, box, truths, n_truths)) {
+    if (overlap_all(w, box, ground_truths, n_ground_truths)) {
         for (int area = 0; area < AREAS; area++)
-            match_area(w, area, truths, n_truths, v);
+            match_area(w, area, ground_truths, n_ground_truths, v);
     }
     double pixels = box_area(box);
     for (int area = 0; area < AREAS; area++) {
@@ -293,21 +298,21 @@ static void match_detection(work *w, const double box[4], const place *truths, s
     }
 }
 
-static td_status match_picture(work *w, const place *truths, size_t n_truths,
+static td_status match_picture(work *w, const place *ground_truths, size_t n_ground_truths,
                                const place *detections, size_t n_detections)
 {
     n_detections = n_detections < MAX_DETECTIONS ? n_detections : MAX_DETECTIONS;
-    TD_TRY(td_reserve(&w->iou, &w->iou_cap, n_truths, sizeof *w->iou));
-    TD_TRY(td_reserve(&w->taken, &w->taken_cap, AREAS * n_truths, sizeof *w->taken));
-    TD_TRY(td_reserve(&w->walk, &w->walk_cap, AREAS * n_truths, sizeof *w->walk));
-    if (n_truths)
-        memset(w->taken, 0, AREAS * n_truths * sizeof *w->taken);
-    for (int area = 0; area < AREAS && n_truths; area++)
-        order_truths(w, area, truths, n_truths);
+    TD_TRY(td_reserve(&w->iou, &w->iou_cap, n_ground_truths, sizeof *w->iou));
+    TD_TRY(td_reserve(&w->taken, &w->taken_cap, AREAS * n_ground_truths, sizeof *w->taken));
+    TD_TRY(td_reserve(&w->walk, &w->walk_cap, AREAS * n_ground_truths, sizeof *w->walk));
+    if (n_ground_truths)
+        memset(w->taken, 0, AREAS * n_ground_truths * sizeof *w->taken);
+    for (int area = 0; area < AREAS && n_ground_truths; area++)
+        order_ground_truths(w, area, ground_truths, n_ground_truths);
     for (size_t d = 0; d < n_detections; d++) {
         match *v = &w->matches[w->n_matches];
         *v = (match){ .rank = (int)d };
-        match_detection(w, w->detections[detections[d].at].box, truths, n_truths, v);
+        match_detection(w, w->detections[detections[d].at].box, ground_truths, n_ground_truths, v);
         w->by_score[w->n_matches] = (ranked){ detections[d].score, w->n_matches };
         w->n_matches++;
     }
@@ -324,21 +329,21 @@ static size_t same_image(const place *p, size_t n, int64_t image)
     return i;
 }
 
-static td_status match_class(work *w, const place *truths, size_t n_truths, const place *detections,
-                             size_t n_detections)
+static td_status match_class(work *w, const place *ground_truths, size_t n_ground_truths,
+                             const place *detections, size_t n_detections)
 {
     w->n_matches = 0;
     memset(w->n_wanted, 0, sizeof w->n_wanted);
-    while (n_truths || n_detections) {
-        int64_t image = !n_truths                           ? detections->image
-                        : !n_detections                     ? truths->image
-                        : detections->image < truths->image ? detections->image
-                                                            : truths->image;
-        size_t g = same_image(truths, n_truths, image);
+    while (n_ground_truths || n_detections) {
+        int64_t image = !n_ground_truths                           ? detections->image
+                        : !n_detections                            ? ground_truths->image
+                        : detections->image < ground_truths->image ? detections->image
+                                                                   : ground_truths->image;
+        size_t g = same_image(ground_truths, n_ground_truths, image);
         size_t d = same_image(detections, n_detections, image);
-        TD_TRY(match_picture(w, truths, g, detections, d));
-        truths += g;
-        n_truths -= g;
+        TD_TRY(match_picture(w, ground_truths, g, detections, d));
+        ground_truths += g;
+        n_ground_truths -= g;
         detections += d;
         n_detections -= d;
     }
@@ -419,13 +424,13 @@ static void values_of_class(work *w, double value[TD_COCO_VALUES])
 /* Ascending ids of the classes that count, each once. */
 static td_status list_classes(const work *w, const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
-    size_t n = opts->n_categories ? opts->n_categories : w->n_truths, n_ids = 0;
+    size_t n = opts->n_categories ? opts->n_categories : w->n_ground_truths, n_ids = 0;
     td_status st = TD_OK;
     int64_t *ids = td_alloc(n ? n : 1, sizeof *ids);
     if (!ids)
         return TD_ENOMEM;
     for (size_t i = 0; i < n; i++)
-        ids[i] = opts->n_categories ? opts->categories[i] : w->truth_order[i].category;
+        ids[i] = opts->n_categories ? opts->categories[i] : w->ground_truth_order[i].category;
     qsort(ids, n, sizeof *ids, by_id);
     for (size_t i = 0; i < n; i++) {
         if (!i || ids[i] != ids[n_ids - 1])
@@ -458,19 +463,19 @@ static td_status make_room(work *w)
 
 static td_status evaluate_class(work *w, td_coco_class *c, double value[TD_COCO_VALUES])
 {
-    const place *t = w->truth_order, *d = w->detection_order;
-    size_t first_t = first_of(t, w->n_truths, c->category);
+    const place *t = w->ground_truth_order, *d = w->detection_order;
+    size_t first_t = first_of(t, w->n_ground_truths, c->category);
     size_t first_d = first_of(d, w->n_detections, c->category);
-    size_t end_t = end_of(t, w->n_truths, first_t, c->category);
+    size_t end_t = end_of(t, w->n_ground_truths, first_t, c->category);
     size_t end_d = end_of(d, w->n_detections, first_d, c->category);
     w->n_matches = 0;
     memset(w->n_wanted, 0, sizeof w->n_wanted);
-    if (end_t > first_t) /* without truths nothing is wanted, whatever was found */
+    if (end_t > first_t) /* without ground truths nothing is wanted, whatever was found */
         TD_TRY(match_class(w, t + first_t, end_t - first_t, d + first_d, end_d - first_d));
     values_of_class(w, value);
-    c->n_truths = 0;
+    c->n_ground_truths = 0;
     for (size_t i = first_t; i < end_t; i++)
-        c->n_truths += !w->truths[t[i].at].is_crowd;
+        c->n_ground_truths += !w->ground_truths[t[i].at].is_crowd;
     c->ap = value[TD_COCO_AP];
     c->ap50 = value[TD_COCO_AP50];
     c->ar100 = value[TD_COCO_AR100];
@@ -481,7 +486,7 @@ static td_status evaluate_all(work *w, const td_coco_metrics_opts *opts, td_coco
 {
     double sum[TD_COCO_VALUES] = { 0 };
     int64_t n[TD_COCO_VALUES] = { 0 };
-    TD_TRY(sort_truths(w));
+    TD_TRY(sort_ground_truths(w));
     TD_TRY(sort_detections(w));
     TD_TRY(list_classes(w, opts, out));
     TD_TRY(make_room(w));
@@ -507,14 +512,14 @@ static void fill_grids(work *w)
         w->recalls[r] = r == RECALLS - 1 ? 1.0 : r * (1.0 / (RECALLS - 1));
 }
 
-td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
+td_status td_coco_metrics_compute(const td_coco_ground_truth *ground_truths, size_t n_ground_truths,
                                   const td_coco_detection *detections, size_t n_detections,
                                   const td_coco_metrics_opts *opts, td_coco_metrics *out)
 {
     const td_coco_metrics_opts none = { 0 };
     opts = opts ? opts : &none;
-    work w = { .truths = truths,
-               .n_truths = n_truths,
+    work w = { .ground_truths = ground_truths,
+               .n_ground_truths = n_ground_truths,
                .detections = detections,
                .n_detections = n_detections,
                .box_areas = opts->box_areas };
@@ -529,7 +534,7 @@ td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
     td_free(w.by_score);
     td_free(w.matches);
     td_free(w.detection_order);
-    td_free(w.truth_order);
+    td_free(w.ground_truth_order);
     if (st != TD_OK) {
         td_coco_metrics_release(out);
         *out = (td_coco_metrics){ 0 };

@@ -2,7 +2,7 @@
  * coco/coco_metrics.h -- COCO's twelve numbers for boxes: how good are detections?
  *
  *     td_coco_metrics m;
- *     TD_TRY(td_coco_metrics_compute(truths, n_truths, detections, n_detections, NULL, &m));
+ *     TD_TRY(td_coco_metrics_compute(ground truths, n_ground_truths, detections, n_detections, NULL, &m));
  *     ... m.value[TD_COCO_AP50] ...                   0 .. 1, -1 where nothing could be found
  *     td_coco_metrics_release(&m);
  *
@@ -10,8 +10,8 @@
  * for one thing: there a match with an annotation whose id is 0 counts as a miss.  Ids are not
  * asked for here.
  *
- * A picture is what shares an id: one with truths and no detections, or the reverse, counts; one
- * with neither changes nothing and need not be named.
+ * A picture is what shares an id: one with ground truths and no detections, or the reverse, counts;
+ * one with neither changes nothing and need not be named.
  */
 #ifndef TD_COCO_COCO_METRICS_H
 #define TD_COCO_COCO_METRICS_H
@@ -28,7 +28,7 @@ typedef struct {
     double box[4];           /* x, y, width, height in pixels of the picture */
     double area;             /* in pixels; decides whether it is small, medium or large */
     bool is_crowd;           /* finding it is neither right nor wrong, and may happen often */
-} td_coco_truth;
+} td_coco_ground_truth;
 
 /** One that was found.  Among equal scores the lower image comes first, then the earlier. */
 typedef struct {
@@ -39,8 +39,12 @@ typedef struct {
 
 /** All zero is a valid default. */
 typedef struct {
-    bool box_areas; /* a truth's area is its box's, as TensorFlow's SSD320 evaluation has it */
-    /* Categories that count; truths and detections of others do not.  0: those of the truths. */
+    bool
+        box_areas; /* a ground truth's area is its box's, as TensorFlow's SSD320 evaluation has it */
+    /*
+     * Categories that count; ground truths and detections of others do not.  0: those of the ground
+     * truths.
+     */
     const int64_t *categories;
     size_t n_categories;
 } td_coco_metrics_opts;
@@ -61,15 +65,15 @@ typedef enum {
     TD_COCO_VALUES
 } td_coco_value;
 
-/** A category's own numbers; -1 where it has no truth that counts. */
+/** A category's own numbers; -1 where it has no ground truth that counts. */
 typedef struct {
     int64_t category;
-    int64_t n_truths; /* without crowds */
+    int64_t n_ground_truths; /* without crowds */
     double ap, ap50, ar100;
 } td_coco_class;
 
 typedef struct {
-    double value[TD_COCO_VALUES]; /* 0 .. 1; -1: no class has truths of this kind */
+    double value[TD_COCO_VALUES]; /* 0 .. 1; -1: no class has ground truths of this kind */
     size_t n_classes;
     td_coco_class *classes; /* [n_classes], by id */
 } td_coco_metrics;
@@ -82,7 +86,8 @@ typedef struct {
  *
  * On failure *out is empty; releasing it is fine.
  */
-TD_CHECKED td_status td_coco_metrics_compute(const td_coco_truth *truths, size_t n_truths,
+TD_CHECKED td_status td_coco_metrics_compute(const td_coco_ground_truth *ground_truths,
+                                             size_t n_ground_truths,
                                              const td_coco_detection *detections,
                                              size_t n_detections, const td_coco_metrics_opts *opts,
                                              td_coco_metrics *out);

@@ -47,7 +47,7 @@ struct td_loader {
     td_status failed; /* after a failure that cannot be mended */
 };
 
-/* --- what the workers made ------------------------------------------------------------------- */
+/* --- what the workers made -------------------------------------------------------------------- */
 
 static td_status keep_row(td_loader *ld, td_row *r)
 {
@@ -96,7 +96,7 @@ int64_t td_loader_bad_allowed(const td_loader *ld)
     return ld->bad.n_allowed;
 }
 
-/* --- lending --------------------------------------------------------------------------------- */
+/* --- lending ---------------------------------------------------------------------------------- */
 
 static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
 {
@@ -109,10 +109,11 @@ static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
 static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
 {
     for (int i = 0; i < n; i++) {
-        int n_truths;
-        const td_truth *t = td_dataset_truths(ld->plan.ds, samples[i], &n_truths);
-        TD_TRY(
-            td_anchor_rows_fill(&ld->ready, i, ld->plan.anchors, &ld->ready_buffers, t, n_truths));
+        int n_ground_truths;
+        const td_ground_truth *t =
+            td_dataset_ground_truths(ld->plan.ds, samples[i], &n_ground_truths);
+        TD_TRY(td_anchor_rows_fill(&ld->ready, i, ld->plan.anchors, &ld->ready_buffers, t,
+                                   n_ground_truths));
     }
     return TD_OK;
 }
@@ -214,7 +215,7 @@ int64_t td_loader_batches(const td_loader *ld)
     return ld->plan.n_batches;
 }
 
-/* --- making one ------------------------------------------------------------------------------ */
+/* --- making one ------------------------------------------------------------------------------- */
 
 td_status td_threads_wanted(int threads, int *out)
 {

@@ -25,7 +25,7 @@ struct td_ring {
     worker *workers; /* [opts.workers] */
 };
 
-/* --- workers --------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 size_t td_slot_row_floats(const td_slot *s)
 {
@@ -49,7 +49,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
                                         .sample = sample };
         TD_TRY(td_object_row(&w->buffers, &t, &from, dst, &n));
         return td_anchor_rows_fill(&r->home->anchors, r->i, p->anchors, &w->buffers,
-                                   w->buffers.truths, n);
+                                   w->buffers.ground_truths, n);
     }
     return td_transform_picture(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
@@ -98,7 +98,7 @@ static void work(void *ctx)
     }
 }
 
-/* --- queueing and taking --------------------------------------------------------------------- */
+/* --- queueing and taking ---------------------------------------------------------------------- */
 
 static td_slot *slot_at(const td_ring *r, int64_t i)
 {
@@ -190,7 +190,7 @@ void td_ring_restart(td_ring *r, int64_t epoch)
     r->queue_index = 0;
 }
 
-/* --- making one ------------------------------------------------------------------------------ */
+/* --- making one ------------------------------------------------------------------------------- */
 
 static td_status set_up_slot(const td_load_plan *p, td_slot *s)
 {

@@ -20,8 +20,9 @@ td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes, struct td
     o->pictures = td_alloc((size_t)n_pictures + 1, sizeof *o->pictures);
     o->first = o->pictures ? td_alloc((size_t)n_pictures + 1, sizeof *o->first) : NULL;
     o->annotations = o->first ? td_alloc((size_t)n + 1, sizeof *o->annotations) : NULL;
-    o->truths = o->annotations ? td_alloc((size_t)n + 1, sizeof *o->truths) : NULL;
-    o->categories = o->truths ? td_alloc((size_t)n_classes + 1, sizeof *o->categories) : NULL;
+    o->ground_truths = o->annotations ? td_alloc((size_t)n + 1, sizeof *o->ground_truths) : NULL;
+    o->categories =
+        o->ground_truths ? td_alloc((size_t)n_classes + 1, sizeof *o->categories) : NULL;
     if (!o->categories) {
         td_objects_free(o);
         return TD_ENOMEM;
@@ -37,7 +38,7 @@ void td_objects_free(struct td_objects *o)
     td_free(o->pictures);
     td_free(o->first);
     td_free(o->annotations);
-    td_free(o->truths);
+    td_free(o->ground_truths);
     td_free(o->categories);
     td_free(o->bad);
     td_free(o);
@@ -70,10 +71,10 @@ const td_annotation *td_dataset_annotations(const td_dataset *ds, int64_t sample
     return ds->objects ? ds->objects->annotations + range(ds, sample, n) : NULL;
 }
 
-const td_truth *td_dataset_truths(const td_dataset *ds, int64_t sample, int *n)
+const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sample, int *n)
 {
     *n = 0;
-    return ds->objects ? ds->objects->truths + range(ds, sample, n) : NULL;
+    return ds->objects ? ds->objects->ground_truths + range(ds, sample, n) : NULL;
 }
 
 td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample)
@@ -86,7 +87,7 @@ td_scene td_dataset_scene(const td_dataset *ds, int64_t sample)
 {
     td_annotated a = td_dataset_annotated(ds, sample);
     td_scene s = { .width = a.width, .height = a.height };
-    s.truths = td_dataset_truths(ds, sample, &s.n);
+    s.ground_truths = td_dataset_ground_truths(ds, sample, &s.n);
     return s;
 }
 
@@ -117,7 +118,7 @@ td_status td_objects_renumber(td_dataset *ds, int n_old, int n, const int64_t *n
         categories[new_label ? new_label[i] : i] = o->categories[i];
     for (int64_t i = 0; new_label && i < o->first[ds->n]; i++) {
         o->annotations[i].label = (int)new_label[o->annotations[i].label - 1] + 1;
-        o->truths[i].label = o->annotations[i].label;
+        o->ground_truths[i].label = o->annotations[i].label;
     }
     td_free(o->categories);
     o->categories = categories;
@@ -180,15 +181,15 @@ static td_status take_classes(td_dataset *ds, const td_dataset_opts *opts, const
 }
 
 /* pixels -> shares, rounded once, as the records of the references hold them */
-td_truth td_truth_of(const td_annotation *a, int width, int height)
+td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height)
 {
-    return (td_truth){ .box = { .ymin = (float)(a->y / height),
-                                .xmin = (float)(a->x / width),
-                                .ymax = (float)((a->y + a->height) / height),
-                                .xmax = (float)((a->x + a->width) / width) },
-                       .label = a->label,
-                       .is_crowd = a->is_crowd,
-                       .area = a->area };
+    return (td_ground_truth){ .box = { .ymin = (float)(a->y / height),
+                                       .xmin = (float)(a->x / width),
+                                       .ymax = (float)((a->y + a->height) / height),
+                                       .xmax = (float)((a->x + a->width) / width) },
+                              .label = a->label,
+                              .is_crowd = a->is_crowd,
+                              .area = a->area };
 }
 
 static void take_objects(struct td_objects *o, const td_dataset_opts *opts, const td_coco *c,
@@ -204,8 +205,8 @@ static void take_objects(struct td_objects *o, const td_dataset_opts *opts, cons
                                               .id = a->id,
                                               .label = class_of(opts, c, a->category),
                                               .is_crowd = a->is_crowd };
-        o->truths[*n] =
-            td_truth_of(&o->annotations[*n], c->images[image].width, c->images[image].height);
+        o->ground_truths[*n] = td_ground_truth_of(&o->annotations[*n], c->images[image].width,
+                                                  c->images[image].height);
     }
 }
 

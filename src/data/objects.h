@@ -2,11 +2,11 @@
  * data/objects.h -- what is in the pictures of a data set and where, for detectors
  *
  *     int n;
- *     const td_truth *t = td_dataset_truths(ds, i, &n);        normalised, for training
+ *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);        normalised, for training
  *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
  *
  *   pictures     [n]            first  [n + 1]
- *   annotations  of picture 0 | of picture 1 | ...     truths the same, both in the file's order
+ *   annotations  of picture 0 | of picture 1 | ...     ground truths the same, both in the file's order
  */
 #ifndef TD_DATA_OBJECTS_H
 #define TD_DATA_OBJECTS_H
@@ -17,13 +17,13 @@
 #include "transforms/object_row.h"
 
 struct td_objects {
-    const char *file;           /* in the data set's arena */
-    td_annotated *pictures;     /* [n] */
-    int64_t *first;             /* [n + 1] */
-    td_annotation *annotations; /* [first[n]] */
-    td_truth *truths;           /* [first[n]] */
-    int64_t *categories;        /* [n_classes] category id of class i + 1, -1: none */
-    td_bad_annotation *bad;     /* [n_listed], texts in the arena */
+    const char *file;               /* in the data set's arena */
+    td_annotated *pictures;         /* [n] */
+    int64_t *first;                 /* [n + 1] */
+    td_annotation *annotations;     /* [first[n]] */
+    td_ground_truth *ground_truths; /* [first[n]] */
+    int64_t *categories;            /* [n_classes] category id of class i + 1, -1: none */
+    td_bad_annotation *bad;         /* [n_listed], texts in the arena */
     int64_t n_listed, n_bad;
 };
 
@@ -31,7 +31,7 @@ struct td_objects {
  * The objects of a sample; lent.  NULL and 0 without boxes.  Rows are in the order of
  * td_dataset_annotations.
  */
-const td_truth *td_dataset_truths(const td_dataset *ds, int64_t sample, int *n);
+const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sample, int *n);
 
 /** The same for a row; empty without boxes. */
 td_scene td_dataset_scene(const td_dataset *ds, int64_t sample);
@@ -49,7 +49,7 @@ TD_CHECKED td_status td_objects_take(td_dataset *ds, const td_dataset_opts *opts
 TD_CHECKED td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes,
                                     struct td_objects **out);
 /** An annotation in a picture of width x height pixels, in shares of it. */
-td_truth td_truth_of(const td_annotation *a, int width, int height);
+td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height);
 
 void td_objects_free(struct td_objects *o);
 

@@ -57,7 +57,7 @@ static td_status make_objects(td_dataset *ds)
         o->pictures[i] = (td_annotated){ .id = i, .width = PIXELS, .height = PIXELS };
         for (int64_t k = i * OBJECTS; k < (i + 1) * OBJECTS; k++) {
             o->annotations[k] = random_object(&r, k + 1, ds->n_classes);
-            o->truths[k] = td_truth_of(&o->annotations[k], PIXELS, PIXELS);
+            o->ground_truths[k] = td_ground_truth_of(&o->annotations[k], PIXELS, PIXELS);
         }
         o->first[i + 1] = (i + 1) * OBJECTS;
     }

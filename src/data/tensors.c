@@ -171,9 +171,9 @@ static td_status check_boxes(const td_dataset *ds, const box_tensors *b, int n_c
 static void take_box(const td_dataset *ds, const box_tensors *b, int64_t at, int64_t id)
 {
     const float *x = b->boxes + 4 * at;
-    td_truth *t = &ds->objects->truths[id];
+    td_ground_truth *t = &ds->objects->ground_truths[id];
     td_annotation *a = &ds->objects->annotations[id];
-    *t = (td_truth){ .box = { x[0], x[1], x[2], x[3] }, .label = b->labels[at] };
+    *t = (td_ground_truth){ .box = { x[0], x[1], x[2], x[3] }, .label = b->labels[at] };
     *a = (td_annotation){ .x = (double)x[1] * ds->width,
                           .y = (double)x[0] * ds->height,
                           .width = ((double)x[3] - (double)x[1]) * ds->width,

@@ -39,7 +39,7 @@ struct report {
     td_bad_picture *bad, *other_size;
 };
 
-/* --- one picture ----------------------------------------------------------------------------- */
+/* --- one picture ------------------------------------------------------------------------------ */
 
 static void describe(const td_image_info *info, finding *f)
 {
@@ -110,7 +110,7 @@ static td_status check_one(void *ctx, int worker, int64_t i)
     return c->found[i].reason ? TD_OK : TD_ENOMEM;
 }
 
-/* --- the sum --------------------------------------------------------------------------------- */
+/* --- the sum ---------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -249,7 +249,7 @@ void td_dataset_report_free(td_dataset_report *pub)
     td_free(r);
 }
 
-/* --- the dump -------------------------------------------------------------------------------- */
+/* --- the dump --------------------------------------------------------------------------------- */
 
 /* The boxes of the good rows.  A tensor's memory is borrowed, so all three live until it is
    written. */
@@ -271,7 +271,7 @@ static td_status gather_boxes(const check *c, int64_t n, box_rows *b)
 {
     int k;
     for (int64_t i = 0; i < c->ds->n; i++) {
-        (void)td_dataset_truths(c->ds, i, &k);
+        (void)td_dataset_ground_truths(c->ds, i, &k);
         b->slots = k > b->slots ? k : b->slots;
     }
     b->slots = b->slots ? b->slots : 1;
@@ -281,7 +281,7 @@ static td_status gather_boxes(const check *c, int64_t n, box_rows *b)
     if (!b->n_boxes)
         return TD_ENOMEM;
     for (int64_t i = 0, row = 0; i < c->ds->n; i++) {
-        const td_truth *t = td_dataset_truths(c->ds, i, &k);
+        const td_ground_truth *t = td_dataset_ground_truths(c->ds, i, &k);
         if (c->found[i].reason)
             continue;
         b->n_boxes[row] = k;
@@ -341,7 +341,7 @@ static td_status dump(check *c, const char *path)
     return st;
 }
 
-/* --- all ------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static td_status prepare(check *c, const td_check_opts *opts, int threads)
 {

@@ -139,7 +139,7 @@ static void name_class(const evaluation *e, td_class_boxes *c)
 static td_class_boxes class_of(const td_coco_class *c)
 {
     return (td_class_boxes){ .category = c->category,
-                             .n_truths = c->n_truths,
+                             .n_ground_truths = c->n_ground_truths,
                              .ap = c->ap,
                              .ap50 = c->ap50,
                              .ar100 = c->ar100 };

@@ -26,8 +26,8 @@ struct td_detector_evaluator {
     double log_s;          /* that it took to write */
 
     td_gather found; /* td_coco_detection, of each picture that counts */
-    td_coco_truth *truths;
-    size_t n_truths, cap_truths;
+    td_coco_ground_truth *ground_truths;
+    size_t n_ground_truths, cap_ground_truths;
     td_coco_metrics metrics;
 };
 
@@ -57,7 +57,7 @@ static void forget_run(td_detector_evaluator *j)
 {
     td_coco_metrics_release(&j->metrics);
     td_gather_clear(&j->found);
-    j->n_truths = 0;
+    j->n_ground_truths = 0;
 }
 
 void td_detector_evaluator_free(td_detector_evaluator *j)
@@ -65,7 +65,7 @@ void td_detector_evaluator_free(td_detector_evaluator *j)
     if (!j)
         return;
     forget_run(j);
-    td_free(j->truths);
+    td_free(j->ground_truths);
     td_gather_release(&j->found);
     td_free(j->latency);
     td_detector_runner_free(j->runner);
@@ -115,19 +115,20 @@ static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int6
     return TD_OK;
 }
 
-static td_status keep_truths(td_detector_evaluator *j, const td_dataset *ds, int64_t sample)
+static td_status keep_ground_truths(td_detector_evaluator *j, const td_dataset *ds, int64_t sample)
 {
     int n;
     const td_annotated a = td_dataset_annotated(ds, sample);
     const td_annotation *t = td_dataset_annotations(ds, sample, &n);
-    TD_TRY(td_reserve(&j->truths, &j->cap_truths, j->n_truths + (size_t)n, sizeof *j->truths));
+    TD_TRY(td_reserve(&j->ground_truths, &j->cap_ground_truths, j->n_ground_truths + (size_t)n,
+                      sizeof *j->ground_truths));
     for (int i = 0; i < n; i++)
-        j->truths[j->n_truths++] =
-            (td_coco_truth){ .image = a.id,
-                             .category = td_dataset_category(ds, t[i].label),
-                             .box = { t[i].x, t[i].y, t[i].width, t[i].height },
-                             .area = t[i].area,
-                             .is_crowd = t[i].is_crowd };
+        j->ground_truths[j->n_ground_truths++] =
+            (td_coco_ground_truth){ .image = a.id,
+                                    .category = td_dataset_category(ds, t[i].label),
+                                    .box = { t[i].x, t[i].y, t[i].width, t[i].height },
+                                    .area = t[i].area,
+                                    .is_crowd = t[i].is_crowd };
     return TD_OK;
 }
 
@@ -235,8 +236,9 @@ static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
     const td_coco_detection *found = td_detector_evaluator_found(j, &n);
     if (td_comm_rank(o->comm) == 0) {
         for (size_t i = 0; i < j->found.n; i++)
-            TD_TRY(keep_truths(j, ds, j->found.pictures[i].sample));
-        TD_TRY(td_coco_metrics_compute(j->truths, j->n_truths, found, n, &co, &j->metrics));
+            TD_TRY(keep_ground_truths(j, ds, j->found.pictures[i].sample));
+        TD_TRY(td_coco_metrics_compute(j->ground_truths, j->n_ground_truths, found, n, &co,
+                                       &j->metrics));
         memcpy(v->boxes, j->metrics.value, sizeof v->boxes);
     }
     return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);

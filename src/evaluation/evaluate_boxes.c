@@ -14,16 +14,16 @@
 typedef struct {
     td_coco *coco;
     td_detections found;
-    td_coco_truth *truths; /* [coco->n_annotations] */
-    int64_t *images;       /* [coco->n_images], ascending ids */
-    int64_t *categories;   /* [coco->n_categories], ascending ids */
+    td_coco_ground_truth *ground_truths; /* [coco->n_annotations] */
+    int64_t *images;                     /* [coco->n_images], ascending ids */
+    int64_t *categories;                 /* [coco->n_categories], ascending ids */
 } comparison;
 
 static void release(comparison *c)
 {
     td_free(c->categories);
     td_free(c->images);
-    td_free(c->truths);
+    td_free(c->ground_truths);
     td_detections_release(&c->found);
     td_coco_free(c->coco);
 }
@@ -35,7 +35,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Everything as pycocotools takes it; what refers to nothing is left out there, too. */
-static td_status read_truths(comparison *c, const char *path)
+static td_status read_ground_truths(comparison *c, const char *path)
 {
     td_coco_opts opts = { .keeps_odd = true };
     TD_TRY(td_coco_read(path, &opts, &c->coco));
@@ -44,18 +44,18 @@ static td_status read_truths(comparison *c, const char *path)
         td_log(TD_LOG_WARN, "evaluate",
                "'%s': %" PRId64 " entries cannot be used and are left out; the first: %s", path,
                k->n_bad, k->n_listed ? k->bad[0].text : "");
-    c->truths = td_alloc(k->n_annotations + 1, sizeof *c->truths);
-    c->images = c->truths ? td_alloc(k->n_images + 1, sizeof *c->images) : NULL;
+    c->ground_truths = td_alloc(k->n_annotations + 1, sizeof *c->ground_truths);
+    c->images = c->ground_truths ? td_alloc(k->n_images + 1, sizeof *c->images) : NULL;
     c->categories = c->images ? td_alloc(k->n_categories + 1, sizeof *c->categories) : NULL;
     if (!c->categories)
         return TD_ENOMEM;
     for (size_t i = 0; i < k->n_annotations; i++) {
         const td_coco_annotation *a = &k->annotations[i];
-        c->truths[i] = (td_coco_truth){ .image = k->images[a->image].id,
-                                        .category = k->categories[a->category].id,
-                                        .box = { a->x, a->y, a->width, a->height },
-                                        .area = a->area,
-                                        .is_crowd = a->is_crowd };
+        c->ground_truths[i] = (td_coco_ground_truth){ .image = k->images[a->image].id,
+                                                      .category = k->categories[a->category].id,
+                                                      .box = { a->x, a->y, a->width, a->height },
+                                                      .area = a->area,
+                                                      .is_crowd = a->is_crowd };
     }
     for (size_t i = 0; i < k->n_images; i++)
         c->images[i] = k->images[i].id;
@@ -109,17 +109,17 @@ td_status td_boxes_compare(const char *annotations, const char *detections, bool
     comparison c = { 0 };
     td_status st;
     *out = (td_boxes_eval){ 0 };
-    TD_OUT(read_truths(&c, annotations));
+    TD_OUT(read_ground_truths(&c, annotations));
     TD_OUT(read_found(&c, annotations, detections));
     const td_coco_metrics_opts opts = { .box_areas = box_areas,
                                         .categories = c.categories,
                                         .n_categories = c.coco->n_categories };
-    st = td_coco_metrics_compute(c.truths, c.coco->n_annotations, c.found.items, c.found.n, &opts,
-                                 &out->metrics);
+    st = td_coco_metrics_compute(c.ground_truths, c.coco->n_annotations, c.found.items, c.found.n,
+                                 &opts, &out->metrics);
     if (st != TD_OK)
         TD_OUT(td_error_context(st, "'%s' and '%s'", annotations, detections));
     out->n_images = (int64_t)c.coco->n_images;
-    out->n_truths = (int64_t)c.coco->n_annotations;
+    out->n_ground_truths = (int64_t)c.coco->n_annotations;
     out->n_detections = (int64_t)c.found.n;
     st = take_names(&c, out);
 out:

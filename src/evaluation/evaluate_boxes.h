@@ -12,7 +12,7 @@
 typedef struct {
     td_coco_metrics metrics; /* classes: every category of the annotations */
     char **names;            /* [metrics.n_classes] of the categories */
-    int64_t n_images, n_truths, n_detections;
+    int64_t n_images, n_ground_truths, n_detections;
 } td_boxes_eval;
 
 /**

@@ -77,7 +77,7 @@ static void add_found(const td_evaluation *e, const td_detection *found, int n, 
     }
 }
 
-static void add_truths(const td_evaluation *e, int64_t sample, const int size[2], pen *p)
+static void add_ground_truths(const td_evaluation *e, int64_t sample, const int size[2], pen *p)
 {
     int n;
     const td_annotation *t = td_dataset_annotations(e->ds, sample, &n);
@@ -88,7 +88,7 @@ static void add_truths(const td_evaluation *e, int64_t sample, const int size[2]
                  t->is_crowd ? " (crowd)" : "");
         p->marks[p->n] = (td_mark){ .box = { t->x * sx, t->y * sy, t->width * sx, t->height * sy },
                                     .label = p->labels[p->n],
-                                    .style = t->is_crowd ? TD_MARK_CROWD : TD_MARK_TRUTH };
+                                    .style = t->is_crowd ? TD_MARK_CROWD : TD_MARK_GROUND_TRUTH };
         p->n++;
     }
 }
@@ -98,7 +98,7 @@ td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *foun
     td_evaluation *e = ctx;
     td_status st = TD_OK;
     pen p = { 0 };
-    int n_truths;
+    int n_ground_truths;
     const void *bytes;
     const char *path;
     size_t n_bytes;
@@ -106,8 +106,8 @@ td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *foun
     bool is_stored;
     if (e->o.draw_limit && sample >= e->o.draw_limit)
         return TD_OK;
-    (void)td_dataset_annotations(e->ds, sample, &n_truths);
-    const size_t most = (size_t)n + (size_t)n_truths + 1;
+    (void)td_dataset_annotations(e->ds, sample, &n_ground_truths);
+    const size_t most = (size_t)n + (size_t)n_ground_truths + 1;
     p.marks = td_alloc(most, sizeof *p.marks);
     p.labels = td_alloc(most, sizeof *p.labels);
     if (!p.marks || !p.labels)
@@ -115,7 +115,7 @@ td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *foun
     TD_OUT(td_sample_read(e->ds, sample, &e->buffers, &bytes, &n_bytes));
     TD_OUT(find_size(e, sample, bytes, n_bytes, size, &is_stored));
     add_found(e, found, n, size, &p);
-    add_truths(e, sample, size, &p);
+    add_ground_truths(e, sample, size, &p);
     TD_OUT(td_marked_save(e->marked, sample, bytes, n_bytes, is_stored, p.marks, p.n, &path));
     e->n_drawn++;
 out:

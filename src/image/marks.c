@@ -6,7 +6,8 @@
  *       +===========+=======+     room above; moved left where it would leave the picture
  *       |                   |
  *
- * Of a truth the label is below, or inside at the lower edge: it does not cover what was found.
+ * Of a ground truth the label is below, or inside at the lower edge: it does not cover what was
+ * found.
  */
 #include "image/marks.h"
 
@@ -87,7 +88,7 @@ static void draw_dashes(td_image *img, const span *s, int thick, int dash)
     }
 }
 
-static void draw_truth(td_image *img, const span *s, int thick, bool is_crowd)
+static void draw_ground_truth(td_image *img, const span *s, int thick, bool is_crowd)
 {
     const int64_t low = s->y1 - s->y0 < s->x1 - s->x0 ? s->y1 - s->y0 : s->x1 - s->x0;
     const int wanted = (thick + 1) / 2, thin = low < wanted ? (int)low : wanted;
@@ -144,7 +145,7 @@ void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td
             else if (pass == 0 && m->style == TD_MARK_FOUND)
                 draw_outline(img, &s, thick, rgb);
             else if (pass == 0)
-                draw_truth(img, &s, thick, m->style == TD_MARK_CROWD);
+                draw_ground_truth(img, &s, thick, m->style == TD_MARK_CROWD);
         }
     }
 }

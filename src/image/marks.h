@@ -16,12 +16,12 @@
 
 /* Of something annotated: thin dashes of black, white and nothing, on any ground, and the label in
    black on white at the lower edge; short ones for a crowd. */
-typedef enum { TD_MARK_FOUND, TD_MARK_TRUTH, TD_MARK_CROWD } td_mark_style;
+typedef enum { TD_MARK_FOUND, TD_MARK_GROUND_TRUTH, TD_MARK_CROWD } td_mark_style;
 
 typedef struct {
     double box[4];     /* x, y, width, height in pixels of the picture; edges lie between pixels */
     const char *label; /* NULL or "": none; what is no printable ASCII shows as '?' */
-    int64_t colour;    /* the class, say: td_mark_colour of it; a truth has none */
+    int64_t colour;    /* the class, say: td_mark_colour of it; a ground truth has none */
     td_mark_style style;
 } td_mark;
 

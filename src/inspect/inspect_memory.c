@@ -5,7 +5,7 @@
  *        |       .-- alive --.        [gradient]  [gr.]
  *        |   [activation     |                 ]
  *        |   [    ] [activation      ]  [scratch]
- *        |   [ weights, velocities, statistics                               ]
+ *        |   [ weights, momentum buffers, statistics                               ]
  *        +---------------------------------------------------------------> kernel
  *             conv1  layer1  layer2 ...   layer2  layer1  conv1
  *

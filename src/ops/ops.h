@@ -161,7 +161,7 @@ typedef struct {
     bool is_last, always;
 } td_all_reduce_attr;
 
-/** A step of an optimiser: operand 0 is the weight, 1 its velocity, 2 the gradient. */
+/** A step of an optimiser: operand 0 is the weight, 1 its momentum buffer, 2 the gradient. */
 bool td_op_is_update(const td_op *op);
 
 /** Of an update, the operand that the first half copy of the weight is; of other ops 0. */

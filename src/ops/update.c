@@ -3,7 +3,7 @@
  *                                                                                   in place
  *
  *   w        any shape, float32 (f64)  parameter, overwritten
- *   v        same                      velocity, overwritten; zeros before the first step
+ *   v        same                      momentum buffer, overwritten; zeros before the first step
  *   g        same                      gradient, possibly of a scaled loss
  *   lr       scalar                    learning rate of this step
  *   inverse  scalar                    1 / loss scale: what g is multiplied by first
@@ -13,12 +13,13 @@
  *   g' = inverse g + decay w;  v = momentum v + g';  w = w - lr (nesterov ? g' + momentum v : v)
  *
  * With v = 0 the first step gives v = g', as PyTorch's SGD with dampening 0.  The learning rate
- * multiplies after the velocity.  Source: Sutskever et al. 2013; agrees with torch.optim.SGD.
+ * multiplies after the momentum buffer.  Source: Sutskever et al. 2013; agrees with
+ * torch.optim.SGD.
  *
  * rmsprop(w, u, g, lr, a [, inverse, finite [, copy [, copy]]]) {momentum, decay, alpha, eps}
  *                                                                             one step, in place
  *
- *   u        w's type                  velocity, overwritten; zeros before the first step
+ *   u        w's type                  momentum buffer, overwritten; zeros before the first step
  *   a        w's type                  mean square of g', overwritten; zeros before the first step
  *   others   as in sgd
  *

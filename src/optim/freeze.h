@@ -3,7 +3,7 @@
  *
  * A list of patterns, "conv1*,layer1.*", names them: '*' stands for any characters, dots too, '?'
  * for one.  No gradient is asked for what is frozen, so nothing of the step that only such a
- * gradient would need is there; it has no velocity, no average and no decay.
+ * gradient would need is there; it has no momentum buffer, no average and no decay.
  *
  * Norms whose scale and shift are frozen go on to normalise by the batch, and their running
  * statistics to move, as in PyTorch with requires_grad = False; td_freeze_norms changes both.

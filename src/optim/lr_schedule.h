@@ -74,7 +74,7 @@ double td_lr_ssd320(const td_lr_steps *o, int64_t t);
 
 /**
  * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update changes
- * nothing but velocities; then lr 0.1^(number of falls <= epoch).
+ * nothing but momentum buffers; then lr 0.1^(number of falls <= epoch).
  */
 double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
 

@@ -4,7 +4,7 @@
  *
  * Everything is nodes and parameters of the one graph.  Beside the model's own parameters:
  *
- *     momentum.W                      velocity
+ *     momentum.W                      momentum buffer
  *     square_avg.W                    RMSprop's mean square
  *     accumulated.W                   sum of the gradients of a step under way
  *     ema.W, ema.S                    averages of weights and of running statistics

@@ -44,13 +44,13 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
 #define THINGS 7 /* in a picture: COCO's average */
 
 /* a thing that fills a tenth to a half of each side */
-static td_truth thing(td_rng *r, int classes)
+static td_ground_truth thing(td_rng *r, int classes)
 {
     const float h = (float)(0.1 + 0.4 * td_rng_uniform(r));
     const float w = (float)(0.1 + 0.4 * td_rng_uniform(r));
     const float y = (1 - h) * (float)td_rng_uniform(r), x = (1 - w) * (float)td_rng_uniform(r);
-    return (td_truth){ .box = { y, x, y + h, x + w },
-                       .label = 1 + (int64_t)td_rng_below(r, (uint64_t)classes) };
+    return (td_ground_truth){ .box = { y, x, y + h, x + w },
+                              .label = 1 + (int64_t)td_rng_below(r, (uint64_t)classes) };
 }
 
 static int classes_of(const td_model_opts *model)
@@ -68,11 +68,11 @@ static td_status make_targets(const td_model_opts *model, int batch, td_rng *r, 
     s->targets = td_alloc(n, 4 * sizeof *s->targets);
     const bool has_room = scratch && s->labels && s->targets;
     for (int i = 0; i < batch && has_room; i++) {
-        td_truth truths[THINGS];
+        td_ground_truth ground_truths[THINGS];
         const size_t from = (size_t)i * (size_t)anchors->n;
         for (int k = 0; k < THINGS; k++)
-            truths[k] = thing(r, classes_of(model));
-        td_targets_assign(anchors, truths, THINGS, scratch, s->labels + from,
+            ground_truths[k] = thing(r, classes_of(model));
+        td_targets_assign(anchors, ground_truths, THINGS, scratch, s->labels + from,
                           s->targets + 4 * from);
     }
     td_free(scratch);

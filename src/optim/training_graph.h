@@ -22,7 +22,7 @@
  *
  * With sgd->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
  * where the loss (itself never scaled) and all gradients of loss_scale * loss are finite; else 0,
- * and that run wrote no weight, no velocity and no running statistic.
+ * and that run wrote no weight, no momentum buffer and no running statistic.
  */
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out) TD_CHECKED;

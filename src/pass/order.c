@@ -5,8 +5,8 @@
  *   - the nodes that make its operands, and
  *   - the other readers of the parameters it overwrites, and of reshapes of them, and
  *   - the updates that stood before it and write what it reads.
- * Inputs, parameters and constants come first, or a velocity that is named only where it is needed
- * would keep its update there.  Everything else keeps its order.
+ * Inputs, parameters and constants come first, or a momentum buffer that is named only where it is
+ * needed would keep its update there.  Everything else keeps its order.
  */
 #include "pass/pass.h"
 

@@ -4,10 +4,10 @@
  *
  *     epoch 29 at 128  ->  every parameter out, program freed, compiled for 160, every parameter in
  *
- * What a program keeps is the same at every size: weights, statistics, velocities, averages, sums
- * of a step under way.  They are carried over as a checkpoint carries them, bit by bit, so a run
- * that resumes at the boundary is the run that went across it.  The old program goes before the new
- * one comes: the peak is one program and one copy of its parameters.
+ * What a program keeps is the same at every size: weights, statistics, momentum buffers, averages,
+ * sums of a step under way.  They are carried over as a checkpoint carries them, bit by bit, so a
+ * run that resumes at the boundary is the run that went across it.  The old program goes before the
+ * new one comes: the peak is one program and one copy of its parameters.
  */
 #include "train/train_program.h"
 
@@ -68,7 +68,7 @@ static td_status bind_scalars(job *j)
     return TD_OK;
 }
 
-/* half weights have half velocities and nothing beside them */
+/* half weights have half momentum buffers and nothing beside them */
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||

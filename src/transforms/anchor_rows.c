@@ -26,14 +26,15 @@ void td_anchor_rows_release(td_anchor_rows *rows)
 }
 
 td_status td_anchor_rows_fill(td_anchor_rows *rows, int i, const td_anchors *a, td_transformer *w,
-                              const td_truth *truths, int n)
+                              const td_ground_truth *ground_truths, int n)
 {
     size_t at = (size_t)i * (size_t)a->n;
     if (!w->scratch)
         w->scratch = td_alloc(1, td_targets_scratch_bytes(a));
     if (!w->scratch)
         return TD_ENOMEM;
-    (void)td_targets_assign(a, truths, n, w->scratch, rows->labels + at, rows->codes + CODE * at);
+    (void)td_targets_assign(a, ground_truths, n, w->scratch, rows->labels + at,
+                            rows->codes + CODE * at);
     return TD_OK;
 }
 

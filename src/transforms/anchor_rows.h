@@ -1,7 +1,7 @@
 /*
  * transforms/anchor_rows.h -- what a detector's anchors should say, for the rows of a batch
  *
- *   labels  [rows, A]      class 1 .. K of the anchor's truth, 0: none
+ *   labels  [rows, A]      class 1 .. K of the anchor's ground truth, 0: none
  *   codes   [rows, A, 4]   its box as the anchor's code, zeros: none
  *
  * All zero is a valid empty one, of no anchors.
@@ -24,11 +24,12 @@ TD_CHECKED td_status td_anchor_rows_init(td_anchor_rows *rows, const td_anchors 
 void td_anchor_rows_release(td_anchor_rows *rows);
 
 /**
- * Fill row `i` from the truths of its picture.  The buffer it needs is w's.  TD_ENOMEM.  One thread
- * a row; different rows at a time are fine.
+ * Fill row `i` from the ground truths of its picture.  The buffer it needs is w's.  TD_ENOMEM.  One
+ * thread a row; different rows at a time are fine.
  */
 TD_CHECKED td_status td_anchor_rows_fill(td_anchor_rows *rows, int i, const td_anchors *a,
-                                         td_transformer *w, const td_truth *truths, int n);
+                                         td_transformer *w, const td_ground_truth *ground_truths,
+                                         int n);
 
 /** Copy row `from` to row `to`. */
 void td_anchor_rows_move(td_anchor_rows *rows, int to, int from);

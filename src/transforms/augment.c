@@ -41,7 +41,7 @@ void td_transformer_release(td_transformer *w)
     td_resampler_release(&w->resampler);
     td_taps_release(&w->taps);
     td_free(w->values);
-    td_free(w->truths);
+    td_free(w->ground_truths);
     td_free(w->scratch);
     *w = (td_transformer){ 0 };
 }
@@ -90,7 +90,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     return TD_OK;
 }
 
-/* --- the two ways ---------------------------------------------------------------------------- */
+/* --- the two ways ----------------------------------------------------------------------------- */
 
 /*
  * Cut `crop` (of the upright picture) out of what was decoded and resize it to S x S.  At scale 1

@@ -46,8 +46,8 @@ typedef struct {
     td_taps taps;
     float *values; /* pixels that are no bytes, [size, size, 3] */
     size_t cap_values;
-    td_truth *truths; /* of the row, as training sees them */
-    size_t cap_truths;
+    td_ground_truth *ground_truths; /* of the row, as training sees them */
+    size_t cap_ground_truths;
     void *scratch; /* of td_targets_assign; the loader's */
 } td_transformer;
 

@@ -7,10 +7,10 @@
 
 enum { DRAWS_MAX = 1000 };
 
-void td_truths_flip(td_truth *truths, int n)
+void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n)
 {
     for (int i = 0; i < n; i++) {
-        td_rect *b = &truths[i].box;
+        td_rect *b = &ground_truths[i].box;
         float xmin = 1 - b->xmax;
         b->xmax = 1 - b->xmin;
         b->xmin = xmin;
@@ -36,11 +36,12 @@ static bool covers_a_pixel(td_rect b, int width, int height)
            pixel(b.xmax, width) > pixel(b.xmin, width);
 }
 
-td_box td_distorted_crop(td_rng *r, int width, int height, const td_truth *truths, int n)
+td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
+                         int n)
 {
     bool is_seen = n == 0; /* then the whole picture stands for the box */
     for (int i = 0; i < n && !is_seen; i++)
-        is_seen = covers_a_pixel(truths[i].box, width, height);
+        is_seen = covers_a_pixel(ground_truths[i].box, width, height);
     td_box window = { .width = width, .height = height };
     if (is_seen)
         (void)td_crop_distorted(r, width, height, &distortion, &window);
@@ -61,7 +62,8 @@ static td_rect relative(td_rect b, td_rect window)
                       .xmax = clipped(x_scale * (b.xmax - window.xmin)) };
 }
 
-int td_truths_crop(td_truth *truths, int n, td_box window, int width, int height)
+int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
+                                 int height)
 {
     int n_kept = 0;
     float h = (float)height, w = (float)width;
@@ -70,13 +72,13 @@ int td_truths_crop(td_truth *truths, int n, td_box window, int width, int height
                           .ymax = (float)(window.y + window.height) / h,
                           .xmax = (float)(window.x + window.width) / w };
     for (int i = 0; i < n; i++) {
-        td_rect b = truths[i].box;
+        td_rect b = ground_truths[i].box;
         if (b.ymin >= win.ymax || b.xmin >= win.xmax || b.ymax <= win.ymin || b.xmax <= win.xmin)
             continue;
         if (td_rect_area(b) == 0) /* overlap over own area is 0/0 there, and no number is >= 0 */
             continue;
-        truths[n_kept] = truths[i];
-        truths[n_kept++].box = relative(b, win);
+        ground_truths[n_kept] = ground_truths[i];
+        ground_truths[n_kept++].box = relative(b, win);
     }
     return n_kept;
 }
@@ -90,7 +92,8 @@ static bool has_centre_in(td_rect b, td_rect window)
 }
 
 /* one try: sides, ratio, place; every box must overlap enough, and one have its centre there */
-static bool try_window(td_rng *r, const td_truth *truths, int n, float least, td_rect *out)
+static bool try_window(td_rng *r, const td_ground_truth *ground_truths, int n, float least,
+                       td_rect *out)
 {
     const double min_side = 0.3, min_ratio = 0.5, max_ratio = 2;
     double w = min_side + (1 - min_side) * td_rng_uniform(r);
@@ -101,15 +104,15 @@ static bool try_window(td_rng *r, const td_truth *truths, int n, float least, td
     const td_rect window = { (float)y, (float)x, (float)(y + h), (float)(x + w) };
     int n_inside = 0;
     for (int i = 0; i < n; i++) {
-        if (td_rect_iou(truths[i].box, window) < least)
+        if (td_rect_iou(ground_truths[i].box, window) < least)
             return false;
-        n_inside += has_centre_in(truths[i].box, window);
+        n_inside += has_centre_in(ground_truths[i].box, window);
     }
     *out = window;
     return n_inside > 0;
 }
 
-td_rect td_overlap_crop(td_rng *r, const td_truth *truths, int n)
+td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n)
 {
     static const float least[] = { -1, 0, 0.1F, 0.3F, 0.5F, 0.7F, 0.9F }; /* -1: no crop */
     enum { OPTIONS = sizeof least / sizeof *least };
@@ -119,20 +122,20 @@ td_rect td_overlap_crop(td_rng *r, const td_truth *truths, int n)
         float bound = least[td_rng_below(r, OPTIONS)];
         if (bound < 0)
             return whole;
-        if (try_window(r, truths, n, bound, &window))
+        if (try_window(r, ground_truths, n, bound, &window))
             return window;
     }
     return whole;
 }
 
-int td_truths_crop_centres(td_truth *truths, int n, td_rect window)
+int td_ground_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window)
 {
     int n_kept = 0;
     for (int i = 0; i < n; i++) {
-        if (!has_centre_in(truths[i].box, window))
+        if (!has_centre_in(ground_truths[i].box, window))
             continue;
-        truths[n_kept] = truths[i];
-        truths[n_kept++].box = relative(truths[i].box, window);
+        ground_truths[n_kept] = ground_truths[i];
+        ground_truths[n_kept++].box = relative(ground_truths[i].box, window);
     }
     return n_kept;
 }

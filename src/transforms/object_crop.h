@@ -22,18 +22,20 @@
 #include "image/image.h"
 
 /** Mirror left to right. */
-void td_truths_flip(td_truth *truths, int n);
+void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n);
 
 /** SSD320's window, in pixels of a width x height picture. */
-td_box td_distorted_crop(td_rng *r, int width, int height, const td_truth *truths, int n);
+td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
+                         int n);
 
 /** Keep what overlaps the window, relative to it; returns how many are left, closed up. */
-int td_truths_crop(td_truth *truths, int n, td_box window, int width, int height);
+int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
+                                 int height);
 
 /** SSD300's window, in shares of the picture. */
-td_rect td_overlap_crop(td_rng *r, const td_truth *truths, int n);
+td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n);
 
 /** Keep what has its centre in the window, relative to it; returns how many are left. */
-int td_truths_crop_centres(td_truth *truths, int n, td_rect window);
+int td_ground_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window);
 
 #endif

@@ -27,7 +27,7 @@ typedef struct {
     bool is_stored;    /* decode without turning */
     int width, height; /* then */
     td_rng place, colour;
-    int n; /* truths in w->truths */
+    int n; /* ground truths in w->ground truths */
 } row;
 
 static td_status look_at(row *r)
@@ -37,9 +37,10 @@ static td_status look_at(row *r)
     TD_TRY(td_image_probe(r->from->bytes, r->from->n_bytes, &info));
     r->is_stored = r->t->ignore_orientation || td_scene_is_stored(s, &info);
     td_image_size(&info, r->is_stored, &r->width, &r->height);
-    TD_TRY(td_reserve(&r->w->truths, &r->w->cap_truths, (size_t)s->n + 1, sizeof(td_truth)));
+    TD_TRY(td_reserve(&r->w->ground_truths, &r->w->cap_ground_truths, (size_t)s->n + 1,
+                      sizeof(td_ground_truth)));
     if (s->n > 0)
-        memcpy(r->w->truths, s->truths, (size_t)s->n * sizeof(td_truth));
+        memcpy(r->w->ground_truths, s->ground_truths, (size_t)s->n * sizeof(td_ground_truth));
     r->n = s->n;
     return TD_OK;
 }
@@ -102,12 +103,12 @@ static td_twist jitter(td_rng *r)
 
 static td_status train_ssd320(row *r, float *dst)
 {
-    td_truth *truths = r->w->truths;
+    td_ground_truth *ground_truths = r->w->ground_truths;
     bool flip = td_rng_uniform(&r->place) > 0.5;
     if (flip)
-        td_truths_flip(truths, r->n);
-    td_box window = td_distorted_crop(&r->place, r->width, r->height, truths, r->n);
-    r->n = td_truths_crop(truths, r->n, window, r->width, r->height);
+        td_ground_ground_truths_flip(ground_truths, r->n);
+    td_box window = td_distorted_crop(&r->place, r->width, r->height, ground_truths, r->n);
+    r->n = td_ground_ground_truths_crop(ground_truths, r->n, window, r->width, r->height);
     if (flip)
         window.x = r->width - window.x - window.width; /* where it lies in what is decoded */
     TD_TRY(cut_out(r, window, flip));
@@ -153,12 +154,12 @@ static td_box in_pixels(td_rect window, int width, int height)
 
 static td_status train_ssd300(row *r, float *dst)
 {
-    td_truth *truths = r->w->truths;
-    td_rect window = td_overlap_crop(&r->place, truths, r->n);
-    r->n = td_truths_crop_centres(truths, r->n, window);
+    td_ground_truth *ground_truths = r->w->ground_truths;
+    td_rect window = td_overlap_crop(&r->place, ground_truths, r->n);
+    r->n = td_ground_ground_truths_crop_centres(ground_truths, r->n, window);
     bool flip = td_rng_uniform(&r->place) < 0.5;
     if (flip)
-        td_truths_flip(truths, r->n);
+        td_ground_ground_truths_flip(ground_truths, r->n);
     TD_TRY(cut_out(r, in_pixels(window, r->width, r->height), flip));
     const td_twist colours = twist(&r->colour);
     return size_smooth(r, &colours, dst);

@@ -1,5 +1,5 @@
 /*
- * transforms/object_row.h -- one picture with boxes -> one row of a batch, and its truths
+ * transforms/object_row.h -- one picture with boxes -> one row of a batch, and its ground truths
  *
  *              SSD320                                     SSD300
  *   training   flip, window, legacy bilinear to S x S,    window, flip, antialiased bilinear to
@@ -18,9 +18,9 @@
 
 #include "transforms/augment.h"
 
-/** The truths of a picture and the size they were annotated at. */
+/** The ground truths of a picture and the size they were annotated at. */
 typedef struct {
-    const td_truth *truths;
+    const td_ground_truth *ground_truths;
     int n;
     int width, height; /* 0: unknown */
 } td_scene;
@@ -37,8 +37,8 @@ typedef struct {
 bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
 
 /**
- * Transform a picture's bytes into dst [3, size, size] and its truths into w->truths, *n of them.
- * Errors of decoding; TD_ENOMEM.
+ * Transform a picture's bytes into dst [3, size, size] and its ground truths into w->ground truths,
+ * *n of them. Errors of decoding; TD_ENOMEM.
  */
 TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t,
                                    const td_object_source *from, float *dst, int *n);

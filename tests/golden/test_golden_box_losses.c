@@ -1,8 +1,8 @@
 /*
  * test_golden_box_losses.c -- the losses of both detectors and their gradients, on every device
  *
- * From truths to gradients: targets by src/boxes, losses and gradients by a compiled graph, on the
- * reference kernels and on the fast ones, against the original detectors' numbers.
+ * From ground truths to gradients: targets by src/boxes, losses and gradients by a compiled graph,
+ * on the reference kernels and on the fast ones, against the original detectors' numbers.
  *
  * Of SSD300's three cases the one whose mining reaches its cap cannot be made again, for its labels
  * are not stored; tests/ops has lines for that.
@@ -234,16 +234,16 @@ static void assign_320(const float *boxes, const int32_t *classes, heads *h)
     expect_ok(td_anchors_new(TD_DETECTOR_SSD320, 320, &a));
     void *scratch = room(1, td_targets_scratch_bytes(a));
     for (int image = 0; image < 2; image++) {
-        td_truth truths[100];
+        td_ground_truth ground_truths[100];
         int n = 0;
         for (; boxes && n < 100; n++) {
             const float *c = boxes + 400 * image + 4 * n;
             if (!((c[2] - c[0]) * (c[3] - c[1]) > 0))
                 break;
-            truths[n] =
-                (td_truth){ .box = { c[0], c[1], c[2], c[3] }, .label = classes[100 * image + n] };
+            ground_truths[n] = (td_ground_truth){ .box = { c[0], c[1], c[2], c[3] },
+                                                  .label = classes[100 * image + n] };
         }
-        (void)td_targets_assign(a, truths, n, scratch, h->labels + N_320 * image,
+        (void)td_targets_assign(a, ground_truths, n, scratch, h->labels + N_320 * image,
                                 h->target + 4 * (size_t)N_320 * (size_t)image);
     }
     td_free(scratch);
@@ -324,15 +324,16 @@ static void assign_300(const td_tensors *t, heads *h)
     void *scratch = room(1, td_targets_scratch_bytes(a));
     for (int image = 0; image < 4; image++) {
         char name[32];
-        td_truth truths[16];
+        td_ground_truth ground_truths[16];
         (void)snprintf(name, sizeof name, "batch0.image%d.", image);
         const float *c = data_of(t, name, "boxes_ltrb");
         const int32_t *labels = data_of(t, name, "labels");
         (void)snprintf(name + strlen(name), 12, "labels");
         const int n = (int)td_tensors_get(t, name)->dim[0];
         for (int i = 0; i < n; i++, c += 4)
-            truths[i] = (td_truth){ .box = { c[1], c[0], c[3], c[2] }, .label = labels[i] };
-        (void)td_targets_assign(a, truths, n, scratch, h->labels + N_300 * image,
+            ground_truths[i] =
+                (td_ground_truth){ .box = { c[1], c[0], c[3], c[2] }, .label = labels[i] };
+        (void)td_targets_assign(a, ground_truths, n, scratch, h->labels + N_300 * image,
                                 h->target + 4 * (size_t)N_300 * (size_t)image);
     }
     td_free(scratch);
@@ -377,7 +378,7 @@ static void losses_of_ssd300(void **state)
 {
     (void)state;
     td_tensors *t = td_golden_tensors("ssd300", "heads_loss.safetensors");
-    td_tensors *truths = td_golden_tensors("ssd300", "targets.safetensors");
+    td_tensors *ground_truths = td_golden_tensors("ssd300", "targets.safetensors");
     td_json *doc = td_golden_json("ssd300", "heads_loss.json");
     heads h = heads_new(4 * (int64_t)N_300, 81);
     const uint64_t loc = td_fill_seed(td_fill_prefix(), "heads.loc"),
@@ -388,7 +389,7 @@ static void losses_of_ssd300(void **state)
         h.scores[turned(i, 81)] = (float)(4 * (2 * td_fill_u(conf, i) - 1));
     for (int d = 0; d < 2; d++) {
         step s = step_open(TD_DETECTOR_SSD300, devices[d], 4, N_300, 81);
-        assign_300(truths, &h);
+        assign_300(ground_truths, &h);
         step_run(&s, h.codes, h.scores, h.target, h.labels);
         check_300(&s, t, doc, "batch0", &h);
         memset(h.labels + 2 * (size_t)N_300, 0, N_300 * sizeof *h.labels);
@@ -398,7 +399,7 @@ static void losses_of_ssd300(void **state)
     }
     heads_free(&h);
     td_json_free(doc);
-    td_tensors_free(truths);
+    td_tensors_free(ground_truths);
     td_tensors_free(t);
 }
 

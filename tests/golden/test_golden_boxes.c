@@ -238,13 +238,14 @@ static void room_free(room *r)
 }
 
 /* of 100 slots, those that hold something */
-static int read_truths(const float *boxes, const int32_t *classes, int slots, td_truth *truths)
+static int read_ground_truths(const float *boxes, const int32_t *classes, int slots,
+                              td_ground_truth *ground_truths)
 {
     int n = 0;
     for (int i = 0; i < slots; i++) {
         const td_rect r = rect_at(boxes, i);
         if (td_rect_area(r) > 0)
-            truths[n++] = (td_truth){ .box = r, .label = classes[i] };
+            ground_truths[n++] = (td_ground_truth){ .box = r, .label = classes[i] };
     }
     return n;
 }
@@ -258,7 +259,7 @@ static void targets_of_ssd320(void **state)
     const int32_t *match = data_of(t, TD_DT_I32, 2 * (int64_t)N_320, "match");
     room r = room_new(anchors_320);
     for (int image = 0; image < 2; image++) {
-        td_truth truths[100];
+        td_ground_truth ground_truths[100];
         const int32_t *anchor = data_of(t, TD_DT_I32, -1, "positive_anchor_image%d", image);
         const int32_t *column = data_of(t, TD_DT_I32, -1, "positive_class_column_image%d", image);
         const float *code = data_of(t, TD_DT_F32, -1, "positive_regression_target_image%d", image);
@@ -266,11 +267,12 @@ static void targets_of_ssd320(void **state)
         char name[40];
         int n = 0, positives = 0;
         for (; n < 100 && weights[100 * image + n] > 0; n++)
-            truths[n] = (td_truth){ .box = rect_at(boxes, 100 * image + n),
-                                    .label = classes[100 * image + n] };
-        td_targets_match(anchors_320, truths, n, r.scratch, r.match);
+            ground_truths[n] = (td_ground_truth){ .box = rect_at(boxes, 100 * image + n),
+                                                  .label = classes[100 * image + n] };
+        td_targets_match(anchors_320, ground_truths, n, r.scratch, r.match);
         assert_memory_equal(r.match, match + N_320 * image, N_320 * sizeof *r.match);
-        const int found = td_targets_assign(anchors_320, truths, n, r.scratch, r.labels, r.codes);
+        const int found =
+            td_targets_assign(anchors_320, ground_truths, n, r.scratch, r.labels, r.codes);
         for (int i = 0; i < N_320; i++) {
             if (r.match[i] < 0) {
                 assert_int_equal(r.labels[i], 0);
@@ -292,7 +294,7 @@ static void targets_of_ssd320(void **state)
     td_tensors_free(t);
 }
 
-/* the truth sets of the losses: 14 and 200 boxes, hundreds of ties */
+/* the ground truth sets of the losses: 14 and 200 boxes, hundreds of ties */
 static void matches_of_ssd320(void **state)
 {
     (void)state;
@@ -303,18 +305,19 @@ static void matches_of_ssd320(void **state)
     const int32_t *none = data_of(t, TD_DT_I32, 2 * (int64_t)N_320, "no_boxes.match");
     room r = room_new(anchors_320);
     for (int image = 0; image < 2; image++) {
-        td_truth truths[100];
-        const int n = read_truths(boxes + 400 * image, classes + 100 * image, 100, truths);
-        td_targets_match(anchors_320, truths, n, r.scratch, r.match);
+        td_ground_truth ground_truths[100];
+        const int n =
+            read_ground_truths(boxes + 400 * image, classes + 100 * image, 100, ground_truths);
+        td_targets_match(anchors_320, ground_truths, n, r.scratch, r.match);
         assert_memory_equal(r.match, match + N_320 * image, N_320 * sizeof *r.match);
-        td_targets_match(anchors_320, truths, 0, r.scratch, r.match);
+        td_targets_match(anchors_320, ground_truths, 0, r.scratch, r.match);
         assert_memory_equal(r.match, none + N_320 * image, N_320 * sizeof *r.match);
     }
     room_free(&r);
     td_tensors_free(t);
 }
 
-/* x, y, w, h as the reference keeps them, from the truth's corners */
+/* x, y, w, h as the reference keeps them, from the ground truth's corners */
 static void code_of_reference(const td_anchors *a, int i, const float *xywh, float code[4])
 {
     const td_centre *c = &a->centre[i];
@@ -341,12 +344,13 @@ static void targets_of_ssd300(void **state)
         const float *xywh = data_of(t, TD_DT_F32, -1, "%spositive_box_xywh", name);
         (void)snprintf(end, 24, "positive");
         const int wanted = (int)rows_of(t, name);
-        td_truth truths[16];
+        td_ground_truth ground_truths[16];
         int positives = 0;
         for (int i = 0; i < n; i++)
-            truths[i] = (td_truth){ .box = rect_from_xy(boxes, i), .label = labels[i] };
-        assert_int_equal(td_targets_assign(anchors_300, truths, n, r.scratch, r.labels, r.codes),
-                         wanted);
+            ground_truths[i] =
+                (td_ground_truth){ .box = rect_from_xy(boxes, i), .label = labels[i] };
+        assert_int_equal(
+            td_targets_assign(anchors_300, ground_truths, n, r.scratch, r.labels, r.codes), wanted);
         for (int i = 0; i < N_300; i++) {
             float code[4];
             if (r.labels[i] == 0)

@@ -2,8 +2,8 @@
  * test_golden_coco.c -- the twelve COCO numbers against unit_coco.json
  *
  * Twelve pictures of three classes with crowds and tied scores.  Corners become x, y, width and
- * height in float32, and a truth's area is its box's, as the evaluator of the reference has it.
- * There ids are text, so that between equal scores picture 10 comes before picture 2.
+ * height in float32, and a ground truth's area is its box's, as the evaluator of the reference has
+ * it. There ids are text, so that between equal scores picture 10 comes before picture 2.
  */
 #include <math.h>
 #include <stdio.h>
@@ -41,9 +41,9 @@ static void set_box(const float *corners, double box[4])
 static void twelve_numbers_agree(void **state)
 {
     (void)state;
-    static td_coco_truth truths[MOST];
+    static td_coco_ground_truth ground_truths[MOST];
     static td_coco_detection found[MOST];
-    size_t n_truths = 0, n_found = 0;
+    size_t n_ground_truths = 0, n_found = 0;
     td_tensors *t = td_golden_tensors("ssd320", "unit_coco.safetensors");
     td_json *wanted = td_golden_json("ssd320", "unit_coco.json");
     for (int p = 0; p < PICTURES; p++) {
@@ -52,10 +52,10 @@ static void twelve_numbers_agree(void **state)
         const int32_t *classes = part(t, "gt_classes", p, &n);
         const int32_t *crowd = part(t, "gt_crowd", p, &n);
         for (int64_t i = 0; i < n; i++) {
-            td_coco_truth *g = &truths[n_truths++];
-            *g = (td_coco_truth){ .image = place_as_text[p],
-                                  .category = classes[i],
-                                  .is_crowd = crowd[i] };
+            td_coco_ground_truth *g = &ground_truths[n_ground_truths++];
+            *g = (td_coco_ground_truth){ .image = place_as_text[p],
+                                         .category = classes[i],
+                                         .is_crowd = crowd[i] };
             set_box(boxes + 4 * i, g->box);
         }
         boxes = part(t, "det_boxes", p, &n);
@@ -71,7 +71,7 @@ static void twelve_numbers_agree(void **state)
     }
     td_coco_metrics m;
     td_coco_metrics_opts opts = { .box_areas = true };
-    expect_ok(td_coco_metrics_compute(truths, n_truths, found, n_found, &opts, &m));
+    expect_ok(td_coco_metrics_compute(ground_truths, n_ground_truths, found, n_found, &opts, &m));
     assert_int_equal(td_json_count(wanted), TD_COCO_VALUES);
     for (int i = 0; i < TD_COCO_VALUES; i++) {
         double w = td_golden_number(wanted, td_coco_log_name(i));

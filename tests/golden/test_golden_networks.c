@@ -2,8 +2,9 @@
 /*
  * test_golden_networks.c -- every architecture in float32 on "cpu" against the reference's numbers
  *
- * Gradients are read as the velocities of an optimiser step without momentum, decay or movement:
- * the same graph that trains, with parameters and gradients in the layouts its kernels chose.
+ * Gradients are read as the momentum buffers of an optimiser step without momentum, decay or
+ * movement: the same graph that trains, with parameters and gradients in the layouts its kernels
+ * chose.
  */
 #include "support/network_step.h"
 

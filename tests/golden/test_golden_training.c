@@ -4,14 +4,14 @@
  *
  * Cases of type "sgd": momentum 0.875, decay of everything but parameters with "bn" in their names,
  * label smoothing 0.1.  Compared are the losses before each update and, after steps 1 and 5,
- * weights, velocities and BN's running statistics: float32 on "cpu" by the training job's own
+ * weights, momentum buffers and BN's running statistics: float32 on "cpu" by the training job's own
  * graph, float64 on "ref" by one whose targets are float64 too.
  *
- * After step 1 a velocity is gradient + decay * weight, so the limits of gradients hold for it.
- * Limits are those that tests/golden/classification/README.md suggests at the end of section 6.  It
- * leaves out `plain` in float32, where two correct programs part by half of a weight's change from
- * the second step on: there the first step is compared, with a factor of 5 on what the reference's
- * own runs differ by.
+ * After step 1 a momentum buffer is gradient + decay * weight, so the limits of gradients hold for
+ * it. Limits are those that tests/golden/classification/README.md suggests at the end of section 6.
+ * It leaves out `plain` in float32, where two correct programs part by half of a weight's change
+ * from the second step on: there the first step is compared, with a factor of 5 on what the
+ * reference's own runs differ by.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 
 #define N_MAX 64
 
-/* --- limits ---------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 /* of one snapshot */
 typedef struct {
@@ -68,14 +68,14 @@ static double loss_limit(const td_network_case *c, td_dtype dtype, int step)
     return dtype == TD_DT_F64 ? 1e-9 : 1e-5;
 }
 
-/* --- one case -------------------------------------------------------------------------------- */
+/* --- one case --------------------------------------------------------------------------------- */
 
 static double *fetch_param(void *ctx, const char *name, int64_t *count)
 {
     return td_network_param(ctx, name, count);
 }
 
-static double *fetch_velocity(void *ctx, const char *name, int64_t *count)
+static double *fetch_momentum_buffer(void *ctx, const char *name, int64_t *count)
 {
     char full[160];
     snprintf(full, sizeof full, TD_MOMENTUM_PREFIX "%s", name);
@@ -91,7 +91,7 @@ static void compare(td_network *n, int step, const limits *l, td_findings *r)
     td_measure_group(&m, n->c, key, "parameters", fetch_param, n);
     td_findings_add(r, what, m.worst, l->params, m.worst_name);
     snprintf(key, sizeof key, "step%d.momentum", step);
-    td_measure_group(&m, n->c, key, "parameters", fetch_velocity, n);
+    td_measure_group(&m, n->c, key, "parameters", fetch_momentum_buffer, n);
     td_findings_add(r, "momentum", m.worst, l->momentum, m.worst_name);
     td_findings_add(r, "median", m.median, l->momentum_median, NULL);
     td_findings_add(r, "L2", m.l2, l->momentum_l2, NULL);

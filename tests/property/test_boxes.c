@@ -1,9 +1,9 @@
 /*
  * test_boxes.c -- matching and suppression against a second, naive implementation
  *
- * A thousand pictures each, on coarse grids so that ties are everywhere: of truths over anchors, of
- * scores, of boxes.  The naive code follows the references step by step and shares nothing with
- * src/boxes but the anchors, the decoder and the type of a box.
+ * A thousand pictures each, on coarse grids so that ties are everywhere: of ground truths over
+ * anchors, of scores, of boxes.  The naive code follows the references step by step and shares
+ * nothing with src/boxes but the anchors, the decoder and the type of a box.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool chance(td_rng *r, unsigned percent)
 
 /* --- matching --------------------------------------------------------------------------------- */
 
-#define TRUTHS_MAX 120
+#define GROUND_TRUTHS_MAX 120
 
 static float slow_iou(td_rect a, td_rect b)
 {
@@ -38,8 +38,8 @@ static float slow_iou(td_rect a, td_rect b)
     return common == 0 ? 0 : common / (area_a + area_b - common);
 }
 
-/* is truth `i` one that the detector takes? */
-static bool counts(td_detector kind, const td_truth *t, int i)
+/* is ground truth `i` one that the detector takes? */
+static bool counts(td_detector kind, const td_ground_truth *t, int i)
 {
     const td_rect r = t[i].box;
     const bool is_finite =
@@ -79,7 +79,7 @@ static int best_anchor(const td_anchors *a, td_rect box)
     return best;
 }
 
-static int slow_match(const td_anchors *a, const td_truth *t, int n, const int *best, int k)
+static int slow_match(const td_anchors *a, const td_ground_truth *t, int n, const int *best, int k)
 {
     const bool is_320 = a->kind == TD_DETECTOR_SSD320;
     int match = -1;
@@ -100,15 +100,15 @@ static int slow_match(const td_anchors *a, const td_truth *t, int n, const int *
 }
 
 /* corners on a grid, some boxes equal, some without area or finite corners, some outside */
-static int draw_truths(td_rng *r, td_truth *t)
+static int draw_ground_truths(td_rng *r, td_ground_truth *t)
 {
-    const int n = chance(r, 4) ? TRUTHS_MAX : (int)td_rng_below(r, 9);
+    const int n = chance(r, 4) ? GROUND_TRUTHS_MAX : (int)td_rng_below(r, 9);
     for (int i = 0; i < n; i++) {
         const float step = chance(r, 50) ? 1.0F / 40 : 1.0F / 64;
         const float y = step * (float)td_rng_below(r, 40), x = step * (float)td_rng_below(r, 40);
         const float h = step * (float)td_rng_below(r, 24), w = step * (float)td_rng_below(r, 24);
-        t[i] =
-            (td_truth){ .box = { y, x, y + h, x + w }, .label = 1 + (int64_t)td_rng_below(r, 90) };
+        t[i] = (td_ground_truth){ .box = { y, x, y + h, x + w },
+                                  .label = 1 + (int64_t)td_rng_below(r, 90) };
         if (i > 0 && chance(r, 10))
             t[i].box = t[td_rng_below(r, (uint64_t)i)].box;
         if (chance(r, 2))
@@ -119,10 +119,10 @@ static int draw_truths(td_rng *r, td_truth *t)
     return n;
 }
 
-static void check_targets(const td_anchors *a, const td_truth *t, int n, void *scratch,
+static void check_targets(const td_anchors *a, const td_ground_truth *t, int n, void *scratch,
                           int32_t *match, int64_t *labels, float *codes)
 {
-    int best[TRUTHS_MAX], positives = 0;
+    int best[GROUND_TRUTHS_MAX], positives = 0;
     for (int i = 0; i < n; i++)
         best[i] = counts(a->kind, t, i) ? best_anchor(a, t[i].box) : -1;
     td_targets_match(a, t, n, scratch, match);
@@ -151,9 +151,9 @@ static void match_many(td_detector kind, int size, uint64_t first, uint64_t n_ca
     float *codes = td_alloc((size_t)a->n, 4 * sizeof *codes);
     assert_true(scratch && match && labels && codes);
     for (uint64_t i = first; i < first + n_cases; i++) {
-        td_truth t[TRUTHS_MAX];
+        td_ground_truth t[GROUND_TRUTHS_MAX];
         td_rng r = stream(1, i);
-        const int n = draw_truths(&r, t);
+        const int n = draw_ground_truths(&r, t);
         check_targets(a, t, n, scratch, match, labels, codes);
     }
     td_free(scratch);

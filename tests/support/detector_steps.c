@@ -44,10 +44,10 @@ void td_detector_steps_close(td_detector_steps *s)
     *s = (td_detector_steps){ 0 };
 }
 
-/* --- truths ----------------------------------------------------------------------------------- */
+/* --- ground truths ---------------------------------------------------------------------------- */
 
 /* of SSD320: slots with a weight */
-static int truths_of_slots(const td_tensors *t, int k, int picture, td_truth *out)
+static int ground_truths_of_slots(const td_tensors *t, int k, int picture, td_ground_truth *out)
 {
     char name[64];
     const char *tail = k == 0 ? "" : k == 1 ? "_batch1" : "_batch2";
@@ -58,29 +58,29 @@ static int truths_of_slots(const td_tensors *t, int k, int picture, td_truth *ou
     const float *weights = td_tensors_get(t, name)->data;
     snprintf(name, sizeof name, "groundtruth_classes%s", tail);
     const int32_t *classes = td_tensors_get(t, name)->data;
-    for (int i = picture * TD_TRUTHS_MAX; i < (picture + 1) * TD_TRUTHS_MAX; i++) {
+    for (int i = picture * TD_GROUND_TRUTHS_MAX; i < (picture + 1) * TD_GROUND_TRUTHS_MAX; i++) {
         const float *b = boxes + (ptrdiff_t)4 * i;
         if (weights[i] > 0)
-            out[n++] = (td_truth){ .box = { b[0], b[1], b[2], b[3] }, .label = classes[i] };
+            out[n++] = (td_ground_truth){ .box = { b[0], b[1], b[2], b[3] }, .label = classes[i] };
     }
     return n;
 }
 
 /* of SSD300: left, top, right, bottom */
-static int truths_of_lists(const td_tensors *t, int k, int picture, td_truth *out)
+static int ground_truths_of_lists(const td_tensors *t, int k, int picture, td_ground_truth *out)
 {
     char name[64];
     snprintf(name, sizeof name, "batch%d.image%d.boxes_ltrb", k, picture);
     const td_tensor *boxes = td_tensors_get(t, name);
     snprintf(name, sizeof name, "batch%d.image%d.labels", k, picture);
     const td_tensor *labels = td_tensors_get(t, name);
-    assert_true(boxes && labels && boxes->dim[0] <= TD_TRUTHS_MAX);
+    assert_true(boxes && labels && boxes->dim[0] <= TD_GROUND_TRUTHS_MAX);
     for (int64_t i = 0; i < boxes->dim[0]; i++) {
         const float *b = (const float *)boxes->data + 4 * i;
-        out[i] =
-            (td_truth){ .box = { b[1], b[0], b[3], b[2] },
-                        .label = labels->dtype == TD_DT_I64 ? ((const int64_t *)labels->data)[i]
-                                                            : ((const int32_t *)labels->data)[i] };
+        out[i] = (td_ground_truth){ .box = { b[1], b[0], b[3], b[2] },
+                                    .label = labels->dtype == TD_DT_I64
+                                                 ? ((const int64_t *)labels->data)[i]
+                                                 : ((const int32_t *)labels->data)[i] };
     }
     return (int)boxes->dim[0];
 }
@@ -91,17 +91,17 @@ static int assign(td_detector_steps *s, int k)
     td_tensors *t = td_golden_tensors(c->part, c->is_tf && k > 0 ? "steps_groundtruth.safetensors"
                                                                  : "targets.safetensors");
     td_anchors *anchors;
-    td_truth truths[TD_TRUTHS_MAX];
+    td_ground_truth ground_truths[TD_GROUND_TRUTHS_MAX];
     int n_positive = 0;
     expect_ok(td_anchors_new((td_detector)td_model_detector(&c->model), c->side, &anchors));
     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));
     assert_non_null(scratch);
     for (int i = 0; i < c->batch; i++) {
-        const int n =
-            c->is_tf ? truths_of_slots(t, k, i, truths) : truths_of_lists(t, k, i, truths);
+        const int n = c->is_tf ? ground_truths_of_slots(t, k, i, ground_truths)
+                               : ground_truths_of_lists(t, k, i, ground_truths);
         const ptrdiff_t from = (ptrdiff_t)i * anchors->n;
-        n_positive +=
-            td_targets_assign(anchors, truths, n, scratch, s->labels + from, s->targets + 4 * from);
+        n_positive += td_targets_assign(anchors, ground_truths, n, scratch, s->labels + from,
+                                        s->targets + 4 * from);
     }
     td_free(scratch);
     td_anchors_free(anchors);
@@ -139,7 +139,7 @@ static float *param_of(const td_detector_steps *s, const char *name, const td_ty
     return values;
 }
 
-static bool is_velocity(const char *name)
+static bool is_momentum_buffer(const char *name)
 {
     return td_text_starts(name, TD_MOMENTUM_PREFIX);
 }
@@ -150,7 +150,7 @@ double td_detector_regularization(const td_detector_steps *s, double decay)
     for (int i = 0; i < td_program_param_count(s->p); i++) {
         const char *name = td_program_param_name(s->p, i);
         const td_type t = td_program_param_type(s->p, i);
-        if (t.rank < 2 || is_velocity(name))
+        if (t.rank < 2 || is_momentum_buffer(name))
             continue;
         float *w = param_of(s, name, &t);
         for (int64_t k = 0; k < td_type_count(&t); k++)
@@ -228,13 +228,13 @@ static void report(const tally *t, const td_detector_case *c, const char *what, 
 
 /* of a filter, whose weights before the step were the fill */
 static void take_decay(const td_detector_steps *s, const char *weight, const td_type *t,
-                       float *velocity)
+                       float *momentum_buffer)
 {
     if (s->besides == 0 || t->rank < 2)
         return;
     float *w = td_detector_fill(s->c, weight, t);
     for (int64_t i = 0; i < td_type_count(t); i++)
-        velocity[i] = (float)((double)velocity[i] - s->besides * (double)w[i]);
+        momentum_buffer[i] = (float)((double)momentum_buffer[i] - s->besides * (double)w[i]);
     td_free(w);
 }
 
@@ -247,7 +247,7 @@ void td_detector_check_gradients(const td_detector_steps *s, const td_json *rows
         const char *name = td_program_param_name(s->p, i);
         const td_type t = td_program_param_type(s->p, i);
         char golden[160];
-        if (!is_velocity(name))
+        if (!is_momentum_buffer(name))
             continue;
         td_detector_name(s->c, name + strlen(TD_MOMENTUM_PREFIX), golden);
         const td_json *row = td_json_get(rows, golden);
@@ -297,7 +297,7 @@ void td_detector_check_changes(const td_detector_steps *s, const td_json *rows, 
         const td_type t = td_program_param_type(s->p, i);
         const int64_t n = td_type_count(&t);
         char golden[160];
-        if (is_velocity(name))
+        if (is_momentum_buffer(name))
             continue;
         const td_json *row = td_json_get(rows, td_detector_name(s->c, name, golden));
         if (!row)

@@ -1,7 +1,8 @@
 /*
  * detector_steps.h -- training steps of the detectors against their golden data
  *
- * The step is the job's own graph.  Gradients are read as the velocities after the first update.
+ * The step is the job's own graph.  Gradients are read as the momentum buffers after the first
+ * update.
  */
 #ifndef TD_TEST_DETECTOR_STEPS_H
 #define TD_TEST_DETECTOR_STEPS_H
@@ -15,14 +16,16 @@ typedef struct {
     int n_anchors;
     float *images, *targets, lr;
     int64_t *labels;
-    double besides; /* weight decay that golden gradients lack: velocities have it */
+    double besides; /* weight decay that golden gradients lack: momentum buffers have it */
 } td_detector_steps;
 
 /** The step with momentum 0.9 and this decay, filled. */
 void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double decay);
 void td_detector_steps_close(td_detector_steps *s);
 
-/** Run step k with the golden pictures and truths of batch k; returns how many are positive. */
+/**
+ * Run step k with the golden pictures and ground truths of batch k; returns how many are positive.
+ */
 int td_detector_step(td_detector_steps *s, int k, double lr);
 
 /** A scalar output of the step. */

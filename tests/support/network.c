@@ -15,7 +15,7 @@
 
 #define PART "classification"
 
-/* --- case files ------------------------------------------------------------------------------ */
+/* --- case files ------------------------------------------------------------------------------- */
 
 static bool is_of_type(const char *file, const char *type)
 {
@@ -104,7 +104,7 @@ double td_network_agreement(const td_network_case *c, const char *path)
     return largest;
 }
 
-/* --- building -------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
 /* one_hot gives float32, whose rounded 0.1 / K would show in float64: smoothed after the cast */
 static td_value *targets(td_builder *b, const td_network_case *c, td_value *labels, td_dtype dtype)
@@ -147,7 +147,7 @@ static void update(td_builder *b, td_value *w, td_value *loss, td_value *lr,
 static void emit_training(td_builder *b, const td_network_case *c, const td_network_form *form,
                           td_value *logits)
 {
-    const int n_params = td_build_param_count(b); /* velocities come on top */
+    const int n_params = td_build_param_count(b); /* momentum buffers come on top */
     td_value *lr = NULL;
     td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 1, (int64_t[]){ c->batch }));
     td_value *q = targets(b, c, labels, form->dtype);
@@ -202,7 +202,7 @@ static void compile(td_network *n)
     td_graph_free(g);
 }
 
-/* --- filling --------------------------------------------------------------------------------- */
+/* --- filling ---------------------------------------------------------------------------------- */
 
 static void *take(int64_t count, size_t each)
 {
@@ -260,7 +260,7 @@ void td_network_release(td_network *n)
     *n = (td_network){ 0 };
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 void td_network_feed(td_network *n, const char *images, const char *labels)
 {

@@ -44,8 +44,8 @@ double td_network_agreement(const td_network_case *c, const char *path);
 typedef enum {
     TD_NETWORK_EVAL,      /* forward, with the running statistics */
     TD_NETWORK_GRADIENTS, /* training step; "grad.<parameter>" are outputs, nothing moves but BN */
-    TD_NETWORK_STEP,      /* training step; velocities "momentum.<parameter>" take up gradients */
-    TD_NETWORK_JOB,       /* the same by the training job's own graph, without stage outputs */
+    TD_NETWORK_STEP, /* training step; momentum buffers "momentum.<parameter>" take up gradients */
+    TD_NETWORK_JOB,  /* the same by the training job's own graph, without stage outputs */
 } td_network_mode;
 
 typedef struct {
@@ -66,7 +66,7 @@ typedef struct {
     float lr_f32;
 } td_network;
 
-/** Compile, and fill every parameter from the case's formula; velocities are zero. */
+/** Compile, and fill every parameter from the case's formula; momentum buffers are zero. */
 void td_network_build(td_network *n, const td_network_case *c, const td_network_form *form);
 void td_network_release(td_network *n);
 

@@ -19,7 +19,7 @@
 typedef struct {
     const char *device;
     td_dtype dtype;
-    td_network_mode training;                /* where gradients are read: outputs or velocities */
+    td_network_mode training; /* where gradients are read: outputs or momentum buffers */
     bool (*takes)(const td_network_case *c); /* NULL: every case */
 } td_step_run;
 

@@ -14,7 +14,7 @@
  *   equal      every logit is the same: the worst case
  *   ssd300     SSD300's outputs, [8732, 4] and [8732, 81]: logits normal, the background six above,
  *              and ten things as before
- *   targets    labels and codes of SSD320's pictures with eight truths
+ *   targets    labels and codes of SSD320's pictures with eight ground truths
  */
 #include <math.h>
 #include <stdio.h>
@@ -101,11 +101,11 @@ static td_status measure_targets(int pictures, int rounds, double *seconds)
     for (int round = 0; round < rounds && st == TD_OK; round++) {
         const double start = worked();
         for (int i = 0; i < pictures; i++) {
-            td_truth t[8];
+            td_ground_truth t[8];
             for (int k = 0; k < 8; k++) {
                 const float y = (float)td_rng_uniform(&r) / 2, x = (float)td_rng_uniform(&r) / 2;
                 const float h = (float)td_rng_uniform(&r) / 2, w = (float)td_rng_uniform(&r) / 2;
-                t[k] = (td_truth){ .box = { y, x, y + h, x + w }, .label = 1 + k };
+                t[k] = (td_ground_truth){ .box = { y, x, y + h, x + w }, .label = 1 + k };
             }
             (void)td_targets_assign(anchors, t, 8, scratch, labels, codes);
         }

@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "transforms/object_row.h"
 
-enum { TRUTHS_MAX = 100, DRAWS = 4096, COLOURS = 8 };
+enum { GROUND_TRUTHS_MAX = 100, DRAWS = 4096, COLOURS = 8 };
 
 static bool put(const void *what, size_t n_bytes)
 {
@@ -38,13 +38,13 @@ static bool put_draws(uint64_t seed, uint64_t epoch, uint64_t sample, int n)
     return is_written;
 }
 
-static bool put_truths(const td_truth *truths, int n)
+static bool put_ground_truths(const td_ground_truth *ground_truths, int n)
 {
     bool is_written = put(&n, sizeof n);
     for (int i = 0; i < n; i++) {
-        const int32_t label = (int32_t)truths[i].label;
-        is_written =
-            is_written && put(&label, sizeof label) && put(&truths[i].box, sizeof truths[i].box);
+        const int32_t label = (int32_t)ground_truths[i].label;
+        is_written = is_written && put(&label, sizeof label) &&
+                     put(&ground_truths[i].box, sizeof ground_truths[i].box);
     }
     return is_written;
 }
@@ -52,15 +52,15 @@ static bool put_truths(const td_truth *truths, int n)
 typedef struct {
     td_transformer w;
     td_transform t;
-    td_truth truths[TRUTHS_MAX];
+    td_ground_truth ground_truths[GROUND_TRUTHS_MAX];
     float *row;
 } rows;
 
-static bool read_truths(rows *r, int n)
+static bool read_ground_truths(rows *r, int n)
 {
     for (int i = 0; i < n; i++) {
-        td_truth *t = &r->truths[i];
-        *t = (td_truth){ 0 };
+        td_ground_truth *t = &r->ground_truths[i];
+        *t = (td_ground_truth){ 0 };
         if (scanf("%" SCNd64 " %f %f %f %f", &t->label, &t->box.ymin, &t->box.xmin, &t->box.ymax,
                   &t->box.xmax) != 5)
             return false;
@@ -78,19 +78,19 @@ static int make_row(rows *r)
                             &sample, path, &n);
     if (found == EOF)
         return 0;
-    if (found != 5 || n < 0 || n > TRUTHS_MAX || !read_truths(r, n))
+    if (found != 5 || n < 0 || n > GROUND_TRUTHS_MAX || !read_ground_truths(r, n))
         return -1;
     if (td_transform_read(&r->w, path) != TD_OK)
         return -1;
     const td_object_source from = { .bytes = r->w.bytes,
                                     .n_bytes = r->w.n_bytes,
-                                    .scene = { .truths = r->truths, .n = n },
+                                    .scene = { .ground_truths = r->ground_truths, .n = n },
                                     .epoch = (int64_t)epoch,
                                     .sample = (int64_t)sample };
     if (td_object_row(&r->w, &r->t, &from, r->row, &n) != TD_OK)
         return -1;
     const size_t n_values = 3 * (size_t)r->t.size * (size_t)r->t.size;
-    return put_truths(r->w.truths, n) && put(r->row, n_values * sizeof *r->row) &&
+    return put_ground_truths(r->w.ground_truths, n) && put(r->row, n_values * sizeof *r->row) &&
                    put_draws(r->t.seed, epoch, sample, DRAWS)
                ? 1
                : -1;

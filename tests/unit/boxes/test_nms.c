@@ -93,11 +93,11 @@ static void a_box_of_ten_five(void **state)
 
 /* --- matching --------------------------------------------------------------------------------- */
 
-static void odd_truths_do_no_harm(void **state)
+static void odd_ground_truths_do_no_harm(void **state)
 {
     (void)state;
     static const td_detector kinds[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
-    static const td_truth odd[] = {
+    static const td_ground_truth odd[] = {
         { .box = { NAN, 0, 1, 1 }, .label = 1 },
         { .box = { 0, 0, INFINITY, 1 }, .label = 2 },
         { .box = { 0.4F, 0.4F, 0.4F, 0.6F }, .label = 3 }, /* no height */
@@ -346,7 +346,7 @@ int main(void)
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(anchors_are_where_they_should),
         cmocka_unit_test(a_box_of_ten_five),
-        cmocka_unit_test(odd_truths_do_no_harm),
+        cmocka_unit_test(odd_ground_truths_do_no_harm),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(nothing_is_found_in_nothing),
         cmocka_unit_test(not_a_number_is_no_detection),

@@ -9,19 +9,20 @@
 
 #define NEAR 1e-12
 
-static td_coco_truth truth(int64_t image, int64_t category, double x, double y, double side)
+static td_coco_ground_truth ground_truth(int64_t image, int64_t category, double x, double y,
+                                         double side)
 {
-    return (td_coco_truth){ image, category, { x, y, side, side }, side * side, false };
+    return (td_coco_ground_truth){ image, category, { x, y, side, side }, side * side, false };
 }
 
-static td_coco_detection found(const td_coco_truth *t, double score)
+static td_coco_detection found(const td_coco_ground_truth *t, double score)
 {
     return (td_coco_detection){
         t->image, t->category, { t->box[0], t->box[1], t->box[2], t->box[3] }, score
     };
 }
 
-static td_coco_detection elsewhere(const td_coco_truth *t, double score)
+static td_coco_detection elsewhere(const td_coco_ground_truth *t, double score)
 {
     td_coco_detection d = found(t, score);
     d.box[0] += 10 * d.box[2];
@@ -29,7 +30,7 @@ static td_coco_detection elsewhere(const td_coco_truth *t, double score)
 }
 
 /* The values of these; released at once. */
-static td_coco_metrics compute(const td_coco_truth *t, size_t n, const td_coco_detection *d,
+static td_coco_metrics compute(const td_coco_ground_truth *t, size_t n, const td_coco_detection *d,
                                size_t n_found, const td_coco_metrics_opts *opts)
 {
     td_coco_metrics m;
@@ -48,7 +49,7 @@ static void expect_near(double found_value, double wanted)
 static void one_perfect_detection_is_one(void **state)
 {
     (void)state;
-    td_coco_truth t = truth(0, 1, 10, 10, 50);
+    td_coco_ground_truth t = ground_truth(0, 1, 10, 10, 50);
     td_coco_detection d = found(&t, 0.3);
     td_coco_metrics m = compute(&t, 1, &d, 1, NULL);
     static const int ones[] = { TD_COCO_AP,  TD_COCO_AP50, TD_COCO_AP75,  TD_COCO_APM,
@@ -63,7 +64,7 @@ static void one_perfect_detection_is_one(void **state)
 static void a_miss_before_a_hit_is_half(void **state)
 {
     (void)state;
-    td_coco_truth t = truth(7, 1, 10, 10, 200);
+    td_coco_ground_truth t = ground_truth(7, 1, 10, 10, 200);
     td_coco_detection d[] = { found(&t, 0.3), elsewhere(&t, 0.4) };
     td_coco_metrics m = compute(&t, 1, d, 2, NULL);
     expect_near(m.value[TD_COCO_AP], 0.5);
@@ -75,7 +76,7 @@ static void a_miss_before_a_hit_is_half(void **state)
 static void nothing_found_is_zero_and_nothing_there_is_minus_one(void **state)
 {
     (void)state;
-    td_coco_truth t = truth(0, 1, 0, 0, 20), crowd = t;
+    td_coco_ground_truth t = ground_truth(0, 1, 0, 0, 20), crowd = t;
     crowd.is_crowd = true;
     td_coco_detection d = found(&t, 0.5);
     td_coco_metrics m = compute(&t, 1, NULL, 0, NULL);
@@ -95,9 +96,9 @@ static void nothing_found_is_zero_and_nothing_there_is_minus_one(void **state)
 static void crowds_swallow(void **state)
 {
     (void)state;
-    td_coco_truth t[] = { truth(0, 1, 0, 0, 50), truth(0, 1, 100, 100, 400) };
+    td_coco_ground_truth t[] = { ground_truth(0, 1, 0, 0, 50), ground_truth(0, 1, 100, 100, 400) };
     t[1].is_crowd = true;
-    td_coco_truth inside = truth(0, 1, 120, 120, 60);
+    td_coco_ground_truth inside = ground_truth(0, 1, 120, 120, 60);
     td_coco_detection d[] = { found(&inside, 0.9), found(&inside, 0.8), found(&t[0], 0.7) };
     td_coco_metrics m = compute(t, 2, d, 3, NULL);
     expect_near(m.value[TD_COCO_AP], 1);
@@ -111,7 +112,7 @@ static void limits_of_areas_belong_to_both_sides(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
-        td_coco_truth t = truth(0, 1, 0, 0, k ? 96 : 32);
+        td_coco_ground_truth t = ground_truth(0, 1, 0, 0, k ? 96 : 32);
         td_coco_detection d = found(&t, 0.5);
         td_coco_metrics m = compute(&t, 1, &d, 1, NULL);
         expect_near(m.value[TD_COCO_APS], k ? -1 : 1);
@@ -123,7 +124,7 @@ static void limits_of_areas_belong_to_both_sides(void **state)
 static void areas_are_the_annotations_or_the_boxes(void **state)
 {
     (void)state;
-    td_coco_truth t = truth(0, 1, 0, 0, 100);
+    td_coco_ground_truth t = ground_truth(0, 1, 0, 0, 100);
     t.area = 900; /* an outline inside its box */
     td_coco_detection d = found(&t, 0.5);
     td_coco_metrics m = compute(&t, 1, &d, 1, NULL);
@@ -139,7 +140,7 @@ static void caps_and_categories(void **state)
 {
     (void)state;
     enum { N = 101 };
-    td_coco_truth t[2] = { truth(0, 1, 0, 0, 50), truth(0, 9, 0, 0, 50) };
+    td_coco_ground_truth t[2] = { ground_truth(0, 1, 0, 0, 50), ground_truth(0, 9, 0, 0, 50) };
     td_coco_detection d[N];
     for (int i = 0; i < N; i++)
         d[i] = elsewhere(&t[0], 0.5);
@@ -156,20 +157,20 @@ static void caps_and_categories(void **state)
     expect_near(m.value[TD_COCO_AP], 1);
     assert_int_equal(m.n_classes, 2);
     assert_int_equal(m.classes[0].category, 9);
-    assert_int_equal(m.classes[0].n_truths, 1);
+    assert_int_equal(m.classes[0].n_ground_truths, 1);
     expect_near(m.classes[0].ap, 1);
     assert_int_equal(m.classes[1].category, 12);
-    assert_int_equal(m.classes[1].n_truths, 0);
+    assert_int_equal(m.classes[1].n_ground_truths, 0);
     expect_near(m.classes[1].ap, -1);
     expect_near(m.classes[1].ar100, -1);
     td_coco_metrics_release(&m);
 }
 
-/* Of two truths that fit equally well the later is taken, the earlier score comes first. */
+/* Of two ground truths that fit equally well the later is taken, the earlier score comes first. */
 static void ties(void **state)
 {
     (void)state;
-    td_coco_truth t[] = { truth(0, 1, 0, 0, 50), truth(0, 1, 0, 0, 50) };
+    td_coco_ground_truth t[] = { ground_truth(0, 1, 0, 0, 50), ground_truth(0, 1, 0, 0, 50) };
     td_coco_detection d[] = { found(t, 0.5), found(t, 0.5), elsewhere(t, 0.5) };
     expect_near(compute(t, 2, d, 3, NULL).value[TD_COCO_AP], 1);
     td_coco_detection reversed[] = { d[2], d[1], d[0] };
@@ -185,7 +186,7 @@ static void numbers_must_be_numbers(void **state)
     td_coco_metrics m;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         for (int k = 0; k < 6; k++) {
-            td_coco_truth t = truth(0, 1, 0, 0, 50);
+            td_coco_ground_truth t = ground_truth(0, 1, 0, 0, 50);
             td_coco_detection d = found(&t, 0.5);
             *(k < 4 ? &d.box[k] : k == 4 ? &d.score : &t.area) = bad[i];
             expect_error(td_coco_metrics_compute(&t, 1, &d, 1, NULL, &m), TD_ENUMERIC,
@@ -197,23 +198,24 @@ static void numbers_must_be_numbers(void **state)
 
 /* --- laws ------------------------------------------------------------------------------------- */
 
-enum { TRUTHS = 60, FOUND = 200, CLASSES = 4, IMAGES = 6 };
+enum { GROUND_TRUTHS = 60, FOUND = 200, CLASSES = 4, IMAGES = 6 };
 
-static td_coco_truth some_truths[TRUTHS];
+static td_coco_ground_truth some_ground_truths[GROUND_TRUTHS];
 static td_coco_detection some_found[FOUND];
 
 static void draw(uint64_t seed)
 {
     td_rng r = td_rng_make(seed, TD_RNG_TEST, 0, 0);
-    for (int i = 0; i < TRUTHS; i++) {
-        td_coco_truth *t = &some_truths[i];
-        *t =
-            truth((int64_t)td_rng_below(&r, IMAGES), (int64_t)td_rng_below(&r, CLASSES),
-                  td_rng_uniform(&r) * 300, td_rng_uniform(&r) * 300, 8 + td_rng_uniform(&r) * 150);
+    for (int i = 0; i < GROUND_TRUTHS; i++) {
+        td_coco_ground_truth *t = &some_ground_truths[i];
+        *t = ground_truth((int64_t)td_rng_below(&r, IMAGES), (int64_t)td_rng_below(&r, CLASSES),
+                          td_rng_uniform(&r) * 300, td_rng_uniform(&r) * 300,
+                          8 + td_rng_uniform(&r) * 150);
         t->is_crowd = td_rng_below(&r, 10) == 0;
     }
     for (int i = 0; i < FOUND; i++) {
-        some_found[i] = found(&some_truths[td_rng_below(&r, TRUTHS)], td_rng_uniform(&r));
+        some_found[i] =
+            found(&some_ground_truths[td_rng_below(&r, GROUND_TRUTHS)], td_rng_uniform(&r));
         for (int k = 0; k < 4; k++)
             some_found[i].box[k] *= 0.8 + 0.4 * td_rng_uniform(&r);
     }
@@ -230,7 +232,7 @@ static void orders_and_scales_change_nothing(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         draw(seed);
-        td_coco_metrics all = compute(some_truths, TRUTHS, some_found, FOUND, NULL);
+        td_coco_metrics all = compute(some_ground_truths, GROUND_TRUTHS, some_found, FOUND, NULL);
         for (int i = 0; i < TD_COCO_VALUES; i++)
             assert_true(all.value[i] == -1 || (all.value[i] >= 0 && all.value[i] <= 1));
         assert_true(all.value[TD_COCO_AP] <= all.value[TD_COCO_AP50]);
@@ -247,11 +249,11 @@ static void orders_and_scales_change_nothing(void **state)
             some_found[i].image = INT64_MAX - some_found[i].image;
             some_found[i].category -= 3;
         }
-        for (int i = 0; i < TRUTHS; i++) {
-            some_truths[i].image = INT64_MAX - some_truths[i].image;
-            some_truths[i].category -= 3;
+        for (int i = 0; i < GROUND_TRUTHS; i++) {
+            some_ground_truths[i].image = INT64_MAX - some_ground_truths[i].image;
+            some_ground_truths[i].category -= 3;
         }
-        td_coco_metrics other = compute(some_truths, TRUTHS, some_found, FOUND, NULL);
+        td_coco_metrics other = compute(some_ground_truths, GROUND_TRUTHS, some_found, FOUND, NULL);
         expect_same(&all, &other);
     }
 }
@@ -262,10 +264,10 @@ static void classes_stand_alone(void **state)
     (void)state;
     draw(99);
     double sum[TD_COCO_VALUES] = { 0 }, n[TD_COCO_VALUES] = { 0 };
-    td_coco_metrics all = compute(some_truths, TRUTHS, some_found, FOUND, NULL);
+    td_coco_metrics all = compute(some_ground_truths, GROUND_TRUTHS, some_found, FOUND, NULL);
     for (int64_t k = 0; k < CLASSES; k++) {
         td_coco_metrics_opts one = { .categories = &k, .n_categories = 1 };
-        td_coco_metrics m = compute(some_truths, TRUTHS, some_found, FOUND, &one);
+        td_coco_metrics m = compute(some_ground_truths, GROUND_TRUTHS, some_found, FOUND, &one);
         for (int i = 0; i < TD_COCO_VALUES; i++) {
             sum[i] += m.value[i] < 0 ? 0 : m.value[i];
             n[i] += m.value[i] >= 0;
@@ -303,7 +305,8 @@ static void lines_are_those_of_pycocotools(void **state)
 static td_status run_once(void)
 {
     td_coco_metrics m;
-    td_status st = td_coco_metrics_compute(some_truths, TRUTHS, some_found, FOUND, NULL, &m);
+    td_status st =
+        td_coco_metrics_compute(some_ground_truths, GROUND_TRUTHS, some_found, FOUND, NULL, &m);
     td_coco_metrics_release(&m);
     return st;
 }

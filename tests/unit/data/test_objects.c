@@ -82,7 +82,7 @@ static void drawn_sets_open(void **state)
     for (int64_t i = 0; i < TRAIN; i++) {
         int n, m;
         const td_annotation *a = td_dataset_annotations(ds, i, &n);
-        const td_truth *t = td_dataset_truths(ds, i, &m);
+        const td_ground_truth *t = td_dataset_ground_truths(ds, i, &m);
         assert_true(n >= 1 && n <= 4 && n == m);
         assert_int_equal(td_dataset_label(ds, i), -1);
         for (int k = 0; k < n; k++) {
@@ -277,7 +277,7 @@ static void follows_other_numberings(void **state)
     expect_error(td_dataset_use_classes(ds, 2, names, true), TD_EFORMAT, "has a class 'cat'");
     expect_ok(td_dataset_use_classes(ds, 3, names, true));
     assert_int_equal(td_dataset_annotations(ds, 0, &n)->label, 1);
-    assert_int_equal(td_dataset_truths(ds, 0, &n)->label, 1);
+    assert_int_equal(td_dataset_ground_truths(ds, 0, &n)->label, 1);
     assert_true(td_dataset_category(ds, 1) == 7 && td_dataset_category(ds, 2) == -1 &&
                 td_dataset_category(ds, 3) == 2);
     td_dataset_free(ds);
@@ -400,7 +400,7 @@ static void batches_are_deterministic(void **state)
     td_dataset_free(ds);
 }
 
-/* each row's targets are those of the truths that its crop left */
+/* each row's targets are those of the ground truths that its crop left */
 static void targets_are_those_of_the_row(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void targets_are_those_of_the_row(void **state)
                                         .sample = r.samples[i] };
         expect_ok(td_object_row(&w, &t, &from, image, &n));
         assert_memory_equal(image, r.images + (size_t)i * 3 * S * S, 3 * S * S * sizeof(float));
-        n_positive += td_targets_assign(a, w.truths, n, scratch, labels, codes);
+        n_positive += td_targets_assign(a, w.ground_truths, n, scratch, labels, codes);
         assert_memory_equal(labels, r.labels + (size_t)i * A, A * sizeof *labels);
         assert_memory_equal(codes, r.codes + (size_t)i * A * 4, 4 * A * sizeof *codes);
     }
@@ -480,8 +480,8 @@ static void boxes_lie_on_their_pixels(void **state)
         img.px[3 * i + 2] = i % W < MIDDLE ? 0 : 255;
     }
     expect_ok(td_image_encode_png(&img, &png));
-    const td_truth red = { .box = { 0, 0, 1, 0.5F }, .label = 1 };
-    const td_scene scene = { .truths = &red, .n = 1, .width = W, .height = H };
+    const td_ground_truth red = { .box = { 0, 0, 1, 0.5F }, .label = 1 };
+    const td_scene scene = { .ground_truths = &red, .n = 1, .width = W, .height = H };
     static const int detectors[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
     static float row[3 * S * S];
     int n_flipped = 0;
@@ -495,7 +495,7 @@ static void boxes_lie_on_their_pixels(void **state)
         };
         expect_ok(td_object_row(&w, &t, &from, row, &n));
         assert_int_equal(n, 1);
-        td_rect b = w.truths[0].box;
+        td_rect b = w.ground_truths[0].box;
         bool is_flipped = b.xmin > 0;
         int inside = (int)((b.xmin + b.xmax) / 2 * S);
         int beside = is_flipped ? (int)(b.xmin * S) - 2 : (int)(b.xmax * S) + 2;

@@ -9,7 +9,7 @@
 #include "support/expect.h"
 #include "support/scratch.h"
 
-#define TRUTH(id, image, category, box)                                                            \
+#define GROUND_TRUTH(id, image, category, box)                                                     \
     "{\"id\": " id ", \"image_id\": " image ", \"category_id\": " category ", \"bbox\": " box "}"
 #define FOUND(image, category, box, score)                                                         \
     "{\"image_id\": " image ", \"category_id\": " category ", \"bbox\": " box                      \
@@ -17,11 +17,12 @@
 #define SQUARE "[10, 10, 50, 50]"
 
 /* two pictures, of which one is empty, and three classes, of which one is */
-static const char truths[] = "{\"images\": [{\"id\": 7}, {\"id\": 0}], \"annotations\": [" TRUTH(
-    "1", "7", "90",
-    SQUARE) ", " TRUTH("2", "7", "4",
-                       SQUARE) "], \"categories\": [{\"id\": 90, \"name\": \"dog\"}, {\"id\": 4}, "
-                               "{\"id\": 17, \"name\": \"cat\"}]}";
+static const char ground_truths[] =
+    "{\"images\": [{\"id\": 7}, {\"id\": 0}], \"annotations\": [" GROUND_TRUTH(
+        "1", "7", "90", SQUARE) ", " GROUND_TRUTH("2", "7", "4",
+                                                  SQUARE) "], \"categories\": [{\"id\": 90, "
+                                                          "\"name\": \"dog\"}, {\"id\": 4}, "
+                                                          "{\"id\": 17, \"name\": \"cat\"}]}";
 
 static const char *put(const char *name, const char *text)
 {
@@ -58,11 +59,11 @@ static void files_are_compared(void **state)
 {
     (void)state;
     td_boxes_eval v;
-    expect_ok(compare(truths, "[" FOUND("7", "90", SQUARE, "0.5") "]", &v));
+    expect_ok(compare(ground_truths, "[" FOUND("7", "90", SQUARE, "0.5") "]", &v));
     assert_string_equal(said, "");
     assert_true(v.metrics.value[TD_COCO_AP] > 0.499 && v.metrics.value[TD_COCO_AP] < 0.501);
     assert_int_equal(v.n_images, 2);
-    assert_int_equal(v.n_truths, 2);
+    assert_int_equal(v.n_ground_truths, 2);
     assert_int_equal(v.n_detections, 1);
     assert_int_equal(v.metrics.n_classes, 3);
     assert_string_equal(v.names[0], "4");
@@ -73,7 +74,7 @@ static void files_are_compared(void **state)
     assert_true(v.metrics.classes[2].ap > 0.999);
     td_boxes_eval_release(&v);
 
-    expect_ok(compare(truths, "[]", &v));
+    expect_ok(compare(ground_truths, "[]", &v));
     assert_true(v.metrics.value[TD_COCO_AP] == 0 && v.metrics.value[TD_COCO_APL] == -1);
     td_boxes_eval_release(&v);
 }
@@ -82,7 +83,7 @@ static void what_counts_nowhere_is_said(void **state)
 {
     (void)state;
     td_boxes_eval v;
-    expect_ok(compare(truths,
+    expect_ok(compare(ground_truths,
                       "[" FOUND("7", "90", SQUARE, "0.5") ", " FOUND(
                           "7", "5", SQUARE, "0.9") ", " FOUND("0", "91", SQUARE, "0.9") "]",
                       &v));
@@ -93,9 +94,12 @@ static void what_counts_nowhere_is_said(void **state)
 
     said[0] = 0;
     expect_ok(compare(
-        "{\"images\": [{\"id\": 7}], \"annotations\": [" TRUTH("1", "7", "4", SQUARE) ", " TRUTH(
-            "2", "8", "4", SQUARE) ", " TRUTH("3", "7", "5",
-                                              SQUARE) "], \"categories\": [{\"id\": 4}]}",
+        "{\"images\": [{\"id\": 7}], \"annotations\": [" GROUND_TRUTH(
+            "1", "7", "4",
+            SQUARE) ", " GROUND_TRUTH("2", "8", "4",
+                                      SQUARE) ", " GROUND_TRUTH("3", "7", "5",
+                                                                SQUARE) "], \"categories\": "
+                                                                        "[{\"id\": 4}]}",
         "[" FOUND("7", "4", SQUARE, "1") "]", &v));
     assert_non_null(
         strstr(said, "2 entries cannot be used and are left out; the first: annotation 2"));
@@ -120,15 +124,15 @@ static void what_is_wrong_is_an_error(void **state)
     };
     td_boxes_eval v;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        expect_error(compare(truths, rows[i].detections, &v), rows[i].st, rows[i].part);
+        expect_error(compare(ground_truths, rows[i].detections, &v), rows[i].st, rows[i].part);
         assert_null(v.names);
     }
     expect_error(compare("{}", "[]", &v), TD_EFORMAT, "gt.json");
-    expect_error(compare(truths + 1, "[]", &v), TD_EFORMAT, "gt.json");
+    expect_error(compare(ground_truths + 1, "[]", &v), TD_EFORMAT, "gt.json");
     expect_error(td_boxes_compare(td_scratch_path("absent.json"), put("dt.json", "[]"), false, &v),
                  TD_ENOTFOUND, "absent.json");
     expect_error(
-        td_boxes_compare(put("gt.json", truths), td_scratch_path("absent.json"), false, &v),
+        td_boxes_compare(put("gt.json", ground_truths), td_scratch_path("absent.json"), false, &v),
         TD_ENOTFOUND, "absent.json");
 }
 
@@ -144,7 +148,7 @@ static td_status run_once(void)
 static void survives_failed_allocations(void **state)
 {
     (void)state;
-    put("gt.json", truths);
+    put("gt.json", ground_truths);
     put("dt.json", "[" FOUND("7", "90", SQUARE, "0.5") "]");
     assert_true(td_test_allocations(run_once, 400) > 20);
 }

@@ -126,12 +126,12 @@ static void labels_stand_on_the_box(void **state)
 }
 
 /* Of what is annotated: dashes of black, white and nothing, the label below the box. */
-static void truths_are_dashed(void **state)
+static void ground_truths_are_dashed(void **state)
 {
     (void)state;
     static const uint8_t black[3] = { 0, 0, 0 }, white[3] = { 255, 255, 255 };
-    for (int style = TD_MARK_TRUTH; style <= TD_MARK_CROWD; style++) {
-        const int dash = style == TD_MARK_TRUTH ? 8 : 2;
+    for (int style = TD_MARK_GROUND_TRUTH; style <= TD_MARK_CROWD; style++) {
+        const int dash = style == TD_MARK_GROUND_TRUTH ? 8 : 2;
         td_mark m = { { 3, 5, 48, 24 }, NULL, 3, (td_mark_style)style };
         td_image img = blank(60, 50);
         td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(lines_are_inside_the_box),
         cmocka_unit_test(thin_boxes_and_cut_ones),
         cmocka_unit_test(labels_stand_on_the_box),
-        cmocka_unit_test(truths_are_dashed),
+        cmocka_unit_test(ground_truths_are_dashed),
         cmocka_unit_test(letters_differ),
         cmocka_unit_test(nothing_is_written_outside),
         cmocka_unit_test(colours_of_neighbours_differ),

@@ -167,7 +167,7 @@ static void accumulation_is_the_mean_over_all(void **state)
     }
 }
 
-/* weights and velocities wait for the last batch, running statistics do not */
+/* weights and momentum buffers wait for the last batch, running statistics do not */
 static void only_the_last_batch_updates(void **state)
 {
     (void)state;

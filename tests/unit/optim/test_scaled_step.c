@@ -94,7 +94,7 @@ static void powers_of_two_change_no_bit(void **state)
     powers_of_two_change_no_bit_on("cpu");
 }
 
-/* after a step that counts, so that velocities and statistics are not what they began with */
+/* after a step that counts, so that momentum buffers and statistics are not what they began with */
 static void an_overflow_changes_nothing_on(const char *device)
 {
     td_small_training t;

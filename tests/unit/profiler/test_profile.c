@@ -127,7 +127,8 @@ static void rates_come_from_shapes_and_times(void **state)
     td_node_report r = td_program_node(t.program, conv);
     assert_int_equal(r.bytes_read, images + 4 * 8 * 3 * 3 * 3);
     assert_int_equal(r.bytes_written, y);
-    r = td_program_node(t.program, sgd); /* weight, velocity, gradient, rate in; two of them out */
+    r = td_program_node(t.program,
+                        sgd); /* weight, momentum buffer, gradient, rate in; two of them out */
     assert_int_equal(r.bytes_read - 4, r.bytes_written / 2 * 3);
     assert_int_equal(td_program_node(t.program, 0).bytes_written, 0); /* nothing runs there */
 

@@ -7,9 +7,9 @@
 #include "transforms/crop.h"
 #include "transforms/object_crop.h"
 
-static td_truth truth(float ymin, float xmin, float ymax, float xmax, int label)
+static td_ground_truth ground_truth(float ymin, float xmin, float ymax, float xmax, int label)
 {
-    return (td_truth){ .box = { ymin, xmin, ymax, xmax }, .label = label, .area = 7 };
+    return (td_ground_truth){ .box = { ymin, xmin, ymax, xmax }, .label = label, .area = 7 };
 }
 
 static void expect_rect(td_rect r, float ymin, float xmin, float ymax, float xmax)
@@ -26,13 +26,13 @@ static td_rng stream(uint64_t i)
 }
 
 /* up to 4 boxes anywhere in the picture */
-static int random_truths(td_rng *r, td_truth *t)
+static int random_ground_truths(td_rng *r, td_ground_truth *t)
 {
     int n = 1 + (int)td_rng_below(r, 4);
     for (int i = 0; i < n; i++) {
         double h = 0.01 + 0.9 * td_rng_uniform(r), w = 0.01 + 0.9 * td_rng_uniform(r);
         double y = (1 - h) * td_rng_uniform(r), x = (1 - w) * td_rng_uniform(r);
-        t[i] = truth((float)y, (float)x, (float)(y + h), (float)(x + w), i + 1);
+        t[i] = ground_truth((float)y, (float)x, (float)(y + h), (float)(x + w), i + 1);
     }
     return n;
 }
@@ -48,9 +48,9 @@ static bool is_in_picture(td_rect b)
 static void flips(void **state)
 {
     (void)state;
-    td_truth t[] = { truth(0.1F, 0.2F, 0.5F, 0.7F, 3), truth(0, 0, 1, 1, 4),
-                     truth(0.5F, 0.75F, 0.5F, 0.75F, 5) };
-    td_truths_flip(t, 3);
+    td_ground_truth t[] = { ground_truth(0.1F, 0.2F, 0.5F, 0.7F, 3), ground_truth(0, 0, 1, 1, 4),
+                            ground_truth(0.5F, 0.75F, 0.5F, 0.75F, 5) };
+    td_ground_ground_truths_flip(t, 3);
     expect_rect(t[0].box, 0.1F, 0.3F, 0.5F, 0.8F);
     expect_rect(t[1].box, 0, 0, 1, 1);
     expect_rect(t[2].box, 0.5F, 0.25F, 0.5F, 0.25F);
@@ -65,10 +65,10 @@ static void two_flips_are_none(void **state)
         td_rng r = stream(i);
         float x = (float)td_rng_below(&r, 1 << 24) / 16777216;
         float y = (float)td_rng_below(&r, 1 << 24) / 16777216;
-        td_truth t = truth(0.25F, x < y ? x : y, 0.5F, x < y ? y : x, 1), before = t;
-        td_truths_flip(&t, 1);
+        td_ground_truth t = ground_truth(0.25F, x < y ? x : y, 0.5F, x < y ? y : x, 1), before = t;
+        td_ground_ground_truths_flip(&t, 1);
         assert_true(t.box.xmin <= t.box.xmax);
-        td_truths_flip(&t, 1);
+        td_ground_ground_truths_flip(&t, 1);
         assert_memory_equal(&t.box, &before.box, sizeof t.box);
     }
 }
@@ -205,8 +205,9 @@ static void windows_lie_everywhere(void **state)
 static void boxes_below_a_pixel_prevent_a_crop(void **state)
 {
     (void)state;
-    td_truth tiny[] = { truth(0.5F, 0.5F, 0.501F, 0.6F, 1), truth(0.1F, 0.1F, 0.1F, 0.9F, 1) };
-    td_truth seen[] = { tiny[0], truth(0.5F, 0.5F, 0.6F, 0.6F, 1) };
+    td_ground_truth tiny[] = { ground_truth(0.5F, 0.5F, 0.501F, 0.6F, 1),
+                               ground_truth(0.1F, 0.1F, 0.1F, 0.9F, 1) };
+    td_ground_truth seen[] = { tiny[0], ground_truth(0.5F, 0.5F, 0.6F, 0.6F, 1) };
     int n_cropped = 0;
     for (uint64_t i = 0; i < 200; i++) {
         td_rng r = stream(i), s = stream(i);
@@ -222,17 +223,17 @@ static void boxes_follow_the_window(void **state)
 {
     (void)state;
     const td_box window = { .x = 20, .y = 10, .width = 80, .height = 40 }; /* of 200 x 100 */
-    td_truth t[] = {
-        truth(0.2F, 0.2F, 0.3F, 0.3F, 1),  /* inside */
-        truth(0, 0, 1, 1, 2),              /* around it */
-        truth(0.4F, 0.4F, 0.9F, 0.9F, 3),  /* over the corner */
-        truth(0.6F, 0.2F, 0.8F, 0.3F, 4),  /* below */
-        truth(0.2F, 0.5F, 0.3F, 0.6F, 5),  /* touches the right edge */
-        truth(0.2F, 0.02F, 0.3F, 0.1F, 6), /* touches the left edge */
-        truth(0.2F, 0.3F, 0.2F, 0.4F, 7),  /* no area */
-        truth(0.3F, 0.45F, 0.31F, 2, 8),   /* leaves the picture */
+    td_ground_truth t[] = {
+        ground_truth(0.2F, 0.2F, 0.3F, 0.3F, 1),  /* inside */
+        ground_truth(0, 0, 1, 1, 2),              /* around it */
+        ground_truth(0.4F, 0.4F, 0.9F, 0.9F, 3),  /* over the corner */
+        ground_truth(0.6F, 0.2F, 0.8F, 0.3F, 4),  /* below */
+        ground_truth(0.2F, 0.5F, 0.3F, 0.6F, 5),  /* touches the right edge */
+        ground_truth(0.2F, 0.02F, 0.3F, 0.1F, 6), /* touches the left edge */
+        ground_truth(0.2F, 0.3F, 0.2F, 0.4F, 7),  /* no area */
+        ground_truth(0.3F, 0.45F, 0.31F, 2, 8),   /* leaves the picture */
     };
-    int n = td_truths_crop(t, 8, window, 200, 100);
+    int n = td_ground_ground_truths_crop(t, 8, window, 200, 100);
     assert_int_equal(n, 4);
     expect_rect(t[0].box, 0.25F, 0.25F, 0.5F, 0.5F);
     expect_rect(t[1].box, 0, 0, 1, 1);
@@ -247,12 +248,12 @@ static void boxes_are_where_they_were(void **state)
     (void)state;
     for (uint64_t i = 0; i < 5000; i++) {
         td_rng r = stream(i);
-        td_truth t[4], before[4];
-        int n = random_truths(&r, t), k = 0;
+        td_ground_truth t[4], before[4];
+        int n = random_ground_truths(&r, t), k = 0;
         for (int j = 0; j < n; j++)
             before[j] = t[j];
         td_box b = td_distorted_crop(&r, 640, 480, t, n);
-        int n_kept = td_truths_crop(t, n, b, 640, 480);
+        int n_kept = td_ground_ground_truths_crop(t, n, b, 640, 480);
         for (int j = 0; j < n_kept; j++, k++) {
             while (before[k].label != t[j].label)
                 k++;
@@ -275,8 +276,8 @@ static void overlap_windows_keep_their_bounds(void **state)
     int n_whole = 0;
     for (uint64_t i = 0; i < N; i++) {
         td_rng r = stream(i);
-        td_truth t[4];
-        int n = random_truths(&r, t);
+        td_ground_truth t[4];
+        int n = random_ground_truths(&r, t);
         td_rect w = td_overlap_crop(&r, t, n);
         assert_true(is_in_picture(w));
         float width = w.xmax - w.xmin, height = w.ymax - w.ymin;
@@ -286,7 +287,7 @@ static void overlap_windows_keep_their_bounds(void **state)
         }
         assert_true(width > 0.2999F && height > 0.2999F);
         assert_true(width / height > 0.4999F && width / height < 2.0001F);
-        int n_kept = td_truths_crop_centres(t, n, w);
+        int n_kept = td_ground_ground_truths_crop_centres(t, n, w);
         assert_true(n_kept >= 1 && n_kept <= n);
         for (int k = 0; k < n_kept; k++)
             assert_true(is_in_picture(t[k].box));
@@ -295,14 +296,14 @@ static void overlap_windows_keep_their_bounds(void **state)
     assert_true(n_whole > N / 7 && n_whole < N * 3 / 4);
 }
 
-/* With a truth that is the picture, a window's IoU is its area.  So how often each bound's one try
+/* With a ground truth that is the picture, a window's IoU is its area.  So how often each bound's one try
    succeeds is known by drawing windows here, and from that how often the picture stays whole. */
 static void options_are_drawn_alike(void **state)
 {
     (void)state;
     enum { N = 40000, BOUNDS = 6 };
     static const double bounds[BOUNDS] = { 0, 0.1, 0.3, 0.5, 0.7, 0.9 };
-    const td_truth whole = truth(0, 0, 1, 1, 1);
+    const td_ground_truth whole = ground_truth(0, 0, 1, 1, 1);
     int n_whole = 0, n_good[BOUNDS] = { 0 };
     for (uint64_t i = 0; i < N; i++) {
         td_rng r = stream(i), s = stream(N + i);
@@ -324,13 +325,13 @@ static void keeps_boxes_by_their_centre(void **state)
 {
     (void)state;
     const td_rect window = { 0.2F, 0.2F, 0.7F, 0.6F };
-    td_truth t[] = {
-        truth(0.3F, 0.3F, 0.4F, 0.4F, 1), /* inside */
-        truth(0.1F, 0.1F, 0.5F, 0.5F, 2), /* its centre is */
-        truth(0.6F, 0.5F, 0.9F, 0.9F, 3), /* overlaps only */
-        truth(0.8F, 0.8F, 0.9F, 0.9F, 4), /* outside */
+    td_ground_truth t[] = {
+        ground_truth(0.3F, 0.3F, 0.4F, 0.4F, 1), /* inside */
+        ground_truth(0.1F, 0.1F, 0.5F, 0.5F, 2), /* its centre is */
+        ground_truth(0.6F, 0.5F, 0.9F, 0.9F, 3), /* overlaps only */
+        ground_truth(0.8F, 0.8F, 0.9F, 0.9F, 4), /* outside */
     };
-    assert_int_equal(td_truths_crop_centres(t, 4, window), 2);
+    assert_int_equal(td_ground_ground_truths_crop_centres(t, 4, window), 2);
     expect_rect(t[0].box, 0.2F, 0.25F, 0.4F, 0.5F);
     expect_rect(t[1].box, 0, 0, 0.6F, 0.75F);
     assert_true(t[0].label == 1 && t[1].label == 2);

@@ -1,6 +1,6 @@
 /*
  * test_native_detection.c -- the loops of detectors' losses: same bits for every instruction set,
- * and near the truth from one end of float32 to the other
+ * and near the ground truth from one end of float32 to the other
  */
 #include <math.h>
 
