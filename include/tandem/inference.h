@@ -112,16 +112,16 @@ TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
                                       td_status (*each)(void *ctx, const td_found *f), void *ctx);
 
 /** COCO's lists of what was found, for JSON: categories, and detections of many pictures. */
-typedef struct td_found_lists td_found_lists;
-TD_API TD_CHECKED td_status td_found_lists_new(td_found_lists **out);
-TD_API void td_found_lists_free(td_found_lists *l);
+typedef struct td_coco_results td_coco_results;
+TD_API TD_CHECKED td_status td_coco_results_new(td_coco_results **out);
+TD_API void td_coco_results_free(td_coco_results *l);
 
 /** Add a picture's boxes under this id.  TD_ENOMEM. */
-TD_API TD_CHECKED td_status td_found_lists_add(td_found_lists *l, const td_found *f,
-                                               int64_t image_id);
+TD_API TD_CHECKED td_status td_coco_results_add(td_coco_results *l, const td_found *f,
+                                                int64_t image_id);
 
 /** The text "categories": [...], "detections": [...] (td_text_free). */
-TD_API TD_CHECKED td_status td_found_lists_text(const td_found_lists *l, char **text);
+TD_API TD_CHECKED td_status td_coco_results_text(const td_coco_results *l, char **text);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 typedef struct {
     const td_call *call;
     td_cli_outcome outcome;
-    td_found_lists *lists; /* of the JSON object */
+    td_coco_results *lists; /* of the JSON object */
 } listing;
 
 static void groups(void *opts, td_field_group *out)
@@ -41,7 +41,7 @@ static td_status add_json(listing *l, const td_found *f)
     if (f->drawn)
         td_json_add_text(out, "drawn", f->drawn);
     td_text_add(out, "}");
-    return td_found_lists_add(l->lists, f, l->outcome.n + 1);
+    return td_coco_results_add(l->lists, f, l->outcome.n + 1);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static td_status check(const void *opts)
 static td_status end_json(const listing *l, td_text *out)
 {
     char *lists;
-    TD_TRY(td_found_lists_text(l->lists, &lists));
+    TD_TRY(td_coco_results_text(l->lists, &lists));
     td_text_add(out, "], %s}\n", lists);
     td_text_free(lists);
     return TD_OK;
@@ -106,11 +106,11 @@ static td_status run(const td_call *call)
     td_cli_files files = { 0 };
     td_status st = td_cli_files_gather(call, "detect", NULL, &files);
     if (st == TD_OK)
-        st = td_found_lists_new(&l.lists);
+        st = td_coco_results_new(&l.lists);
     if (st == TD_OK)
         st = detect(call, &files, &l);
     td_cli_files_release(&files);
-    td_found_lists_free(l.lists);
+    td_coco_results_free(l.lists);
     return st;
 }
 

@@ -93,7 +93,7 @@ static td_detector_evaluator_opts evaluator_opts(evaluation *e)
                                          .dump_after = e->o.dump_after,
                                          .print_freq = e->o.print_freq,
                                          .report = e->report,
-                                         .each = e->marked ? td_evaluation_draw : NULL,
+                                         .each = e->annotated ? td_evaluation_draw : NULL,
                                          .ctx = e,
                                          .progress = td_evaluation_progress(e) };
 }

@@ -15,7 +15,7 @@
 #define MIN_SCORE 0.3 /* where none is asked for: as of detect */
 
 typedef struct {
-    td_mark *marks;
+    td_overlay_box *boxes;
     char (*labels)[80];
     size_t n;
 } pen;
@@ -34,7 +34,8 @@ td_status td_evaluation_open_drawn(td_evaluation *e)
     if (!e->o.draw)
         return TD_OK;
     TD_TRY(check(e));
-    return td_marked_new(e->ds, e->o.draw, true, limit && limit < n ? limit : n, &e->marked);
+    return td_annotated_images_new(e->ds, e->o.draw, true, limit && limit < n ? limit : n,
+                                   &e->annotated);
 }
 
 /* pixels of the picture as it is drawn; *is_stored: without turning */
@@ -68,11 +69,12 @@ static void add_found(const td_evaluation *e, const td_detection *found, int n, 
             continue;
         snprintf(p->labels[p->n], sizeof *p->labels, "%.60s %.2f", class_name(e, f->label),
                  (double)f->score);
-        p->marks[p->n] = (td_mark){ .box = { (double)r.xmin * size[0], (double)r.ymin * size[1],
-                                             (double)(r.xmax - r.xmin) * size[0],
-                                             (double)(r.ymax - r.ymin) * size[1] },
-                                    .label = p->labels[p->n],
-                                    .colour = f->label };
+        p->boxes[p->n] =
+            (td_overlay_box){ .box = { (double)r.xmin * size[0], (double)r.ymin * size[1],
+                                       (double)(r.xmax - r.xmin) * size[0],
+                                       (double)(r.ymax - r.ymin) * size[1] },
+                              .label = p->labels[p->n],
+                              .colour = f->label };
         p->n++;
     }
 }
@@ -86,9 +88,10 @@ static void add_ground_truths(const td_evaluation *e, int64_t sample, const int 
     for (int i = 0; i < n; i++, t++) {
         snprintf(p->labels[p->n], sizeof *p->labels, "%.60s%s", class_name(e, t->label),
                  t->is_crowd ? " (crowd)" : "");
-        p->marks[p->n] = (td_mark){ .box = { t->x * sx, t->y * sy, t->width * sx, t->height * sy },
-                                    .label = p->labels[p->n],
-                                    .style = t->is_crowd ? TD_MARK_CROWD : TD_MARK_GROUND_TRUTH };
+        p->boxes[p->n] =
+            (td_overlay_box){ .box = { t->x * sx, t->y * sy, t->width * sx, t->height * sy },
+                              .label = p->labels[p->n],
+                              .style = t->is_crowd ? TD_OVERLAY_CROWD : TD_OVERLAY_GROUND_TRUTH };
         p->n++;
     }
 }
@@ -108,18 +111,19 @@ td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *foun
         return TD_OK;
     (void)td_dataset_annotations(e->ds, sample, &n_ground_truths);
     const size_t most = (size_t)n + (size_t)n_ground_truths + 1;
-    p.marks = td_alloc(most, sizeof *p.marks);
+    p.boxes = td_alloc(most, sizeof *p.boxes);
     p.labels = td_alloc(most, sizeof *p.labels);
-    if (!p.marks || !p.labels)
+    if (!p.boxes || !p.labels)
         TD_OUT(TD_ENOMEM);
     TD_OUT(td_sample_read(e->ds, sample, &e->buffers, &bytes, &n_bytes));
     TD_OUT(find_size(e, sample, bytes, n_bytes, size, &is_stored));
     add_found(e, found, n, size, &p);
     add_ground_truths(e, sample, size, &p);
-    TD_OUT(td_marked_save(e->marked, sample, bytes, n_bytes, is_stored, p.marks, p.n, &path));
+    TD_OUT(td_annotated_images_save(e->annotated, sample, bytes, n_bytes, is_stored, p.boxes, p.n,
+                                    &path));
     e->n_drawn++;
 out:
-    td_free(p.marks);
+    td_free(p.boxes);
     td_free(p.labels);
     return st;
 }
@@ -127,7 +131,7 @@ out:
 td_status td_evaluation_log_drawn(const td_evaluation *e)
 {
     int64_t n = e->n_drawn; /* of this rank */
-    if (!e->marked)
+    if (!e->annotated)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(e->comm, &n, 1));
     td_log(TD_LOG_INFO, "evaluate", "%lld pictures are drawn in '%s'", (long long)n, e->o.draw);
@@ -136,6 +140,6 @@ td_status td_evaluation_log_drawn(const td_evaluation *e)
 
 void td_evaluation_close_drawn(td_evaluation *e)
 {
-    td_marked_free(e->marked);
+    td_annotated_images_free(e->annotated);
     td_transformer_release(&e->buffers);
 }

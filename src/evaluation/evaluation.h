@@ -31,7 +31,7 @@ typedef struct {
     td_class_names names; /* of the outputs */
     td_comm *comm;        /* NULL: one rank */
 
-    td_marked *marked; /* with --draw */
+    td_annotated_images *annotated; /* with --draw */
     td_transformer buffers;
     int64_t n_drawn;
 } td_evaluation;

@@ -190,48 +190,48 @@ void td_image_flip(td_image *img);
  */
 TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
 
-/* --- altering --------------------------------------------------------------------------------- */
+/* --- augmentation ----------------------------------------------------------------------------- */
 
 /* In this order: those that move pixels, those between two pictures, tables of values. */
 typedef enum {
-    TD_ALTER_SHEAR_X, /* amount: pixels per row (column) ... */
-    TD_ALTER_SHEAR_Y,
-    TD_ALTER_TRANSLATE_X, /* ... whole pixels, to the left (up) ... */
-    TD_ALTER_TRANSLATE_Y,
-    TD_ALTER_ROTATE, /* ... degrees counterclockwise, above -360 and below 360 */
-    TD_ALTER_COLOR,  /* 0: grey, 1: as it is, above: more of it */
-    TD_ALTER_CONTRAST,
-    TD_ALTER_BRIGHTNESS,
-    TD_ALTER_SHARPNESS,
-    TD_ALTER_POSTERIZE,    /* upper bits kept, 0 .. 8 */
-    TD_ALTER_SOLARIZE,     /* values from here on are inverted */
-    TD_ALTER_SOLARIZE_ADD, /* added to values below 128 */
-    TD_ALTER_AUTOCONTRAST, /* these have no amount */
-    TD_ALTER_EQUALIZE,
-    TD_ALTER_INVERT,
-    TD_ALTERATIONS
-} td_alteration;
+    TD_AUGMENT_SHEAR_X, /* amount: pixels per row (column) ... */
+    TD_AUGMENT_SHEAR_Y,
+    TD_AUGMENT_TRANSLATE_X, /* ... whole pixels, to the left (up) ... */
+    TD_AUGMENT_TRANSLATE_Y,
+    TD_AUGMENT_ROTATE, /* ... degrees counterclockwise, above -360 and below 360 */
+    TD_AUGMENT_COLOR,  /* 0: grey, 1: as it is, above: more of it */
+    TD_AUGMENT_CONTRAST,
+    TD_AUGMENT_BRIGHTNESS,
+    TD_AUGMENT_SHARPNESS,
+    TD_AUGMENT_POSTERIZE,    /* upper bits kept, 0 .. 8 */
+    TD_AUGMENT_SOLARIZE,     /* values from here on are inverted */
+    TD_AUGMENT_SOLARIZE_ADD, /* added to values below 128 */
+    TD_AUGMENT_AUTOCONTRAST, /* these have no amount */
+    TD_AUGMENT_EQUALIZE,
+    TD_AUGMENT_INVERT,
+    TD_AUGMENT_OPS
+} td_augment_op;
 
 /**
  * Change the picture as PIL does (ImageOps, ImageEnhance; Image.transform with BICUBIC for shears,
  * NEAREST else), bit for bit; uncovered pixels become 128.  `scratch` is another picture, whose
  * buffer may be exchanged with img's.  TD_EARG an empty picture, an amount out of range; TD_ENOMEM.
  */
-TD_CHECKED td_status td_image_alter(td_image *img, td_alteration op, double amount,
-                                    td_image *scratch);
+TD_CHECKED td_status td_image_augment(td_image *img, td_augment_op op, double amount,
+                                      td_image *scratch);
 
 /** A linear change of colours, made once for a picture: rows of m are red, green and blue. */
 typedef struct {
     float m[3][3], offset;
-} td_twist;
+} td_color_jitter;
 
 /** Hue in degrees; 0, 1, 1, 1, 0 change nothing but by rounding.  Contrast is about 128. */
-td_twist td_twist_make(double hue, double saturation, double contrast, double brightness,
-                       double shift);
+td_color_jitter td_color_jitter_make(double hue, double saturation, double contrast,
+                                     double brightness, double shift);
 
 /** Change `n` pixels in place, clipped to 0 .. 255; a picture's are rounded. */
-void td_twist_values(const td_twist *t, float *px, size_t n);
-void td_twist_image(const td_twist *t, td_image *img);
+void td_color_jitter_values(const td_color_jitter *t, float *px, size_t n);
+void td_color_jitter_image(const td_color_jitter *t, td_image *img);
 
 /* --- to a tensor ------------------------------------------------------------------------------ */
 

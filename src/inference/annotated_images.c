@@ -20,7 +20,7 @@
 
 enum { JPEG_QUALITY = 92, NAME_BYTES = 4096 };
 
-struct td_marked {
+struct td_annotated_images {
     const td_dataset *ds;
     const char *folder;
     td_arena arena; /* paths and folder */
@@ -58,7 +58,7 @@ static td_status choose_name(td_map *taken, const char *name, char *out, size_t 
     return td_map_set(taken, out, taken);
 }
 
-static td_status choose_names(td_marked *m, bool keeps_folders)
+static td_status choose_names(td_annotated_images *m, bool keeps_folders)
 {
     td_status st = TD_OK;
     char name[NAME_BYTES];
@@ -103,12 +103,12 @@ static bool find_place(const char *path, place *out)
 }
 
 /* two spellings of one place, where nothing is yet: a picture that is missing now may come */
-static bool is_spelt_alike(const td_marked *m, int64_t i)
+static bool is_spelt_alike(const td_annotated_images *m, int64_t i)
 {
     return td_path_is_same(m->paths[i], td_dataset_path(m->ds, i));
 }
 
-static td_status check(const td_marked *m)
+static td_status check(const td_annotated_images *m)
 {
     td_status st = TD_OK;
     size_t n = 0;
@@ -134,12 +134,12 @@ out:
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-td_status td_marked_new(const td_dataset *ds, const char *folder, bool keeps_folders, int64_t n,
-                        td_marked **out)
+td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,
+                                  int64_t n, td_annotated_images **out)
 {
     td_status st = TD_OK;
     *out = NULL;
-    td_marked *m = TD_NEW(td_marked);
+    td_annotated_images *m = TD_NEW(td_annotated_images);
     if (!m)
         return TD_ENOMEM;
     td_arena_init(&m->arena);
@@ -154,11 +154,11 @@ td_status td_marked_new(const td_dataset *ds, const char *folder, bool keeps_fol
     *out = m;
     m = NULL;
 out:
-    td_marked_free(m);
+    td_annotated_images_free(m);
     return st;
 }
 
-void td_marked_free(td_marked *m)
+void td_annotated_images_free(td_annotated_images *m)
 {
     if (!m)
         return;
@@ -182,16 +182,16 @@ static td_status make_folder_of(const char *path)
     return st;
 }
 
-td_status td_marked_save(td_marked *m, int64_t sample, const void *bytes, size_t n_bytes,
-                         bool ignore_orientation, const td_mark *marks, size_t n_marks,
-                         const char **path)
+td_status td_annotated_images_save(td_annotated_images *m, int64_t sample, const void *bytes,
+                                   size_t n_bytes, bool ignore_orientation,
+                                   const td_overlay_box *boxes, size_t n_boxes, const char **path)
 {
     const td_decode_opts how = { .ignore_orientation = ignore_orientation };
     const char *out = m->paths[sample];
     *path = NULL;
     TD_TRY_MSG(td_image_decode(bytes, n_bytes, &how, &m->image, NULL), "'%s'",
                td_dataset_path(m->ds, sample));
-    td_image_draw_marks(&m->image, marks, n_marks, &(td_mark_opts){ 0 });
+    td_image_draw_overlay(&m->image, boxes, n_boxes, &(td_overlay_opts){ 0 });
     m->encoded.len = 0;
     TD_TRY_MSG(td_image_encode(&m->image, out, JPEG_QUALITY, &m->encoded), "'%s'", out);
     TD_TRY(make_folder_of(out));

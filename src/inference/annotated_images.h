@@ -1,10 +1,10 @@
 /*
  * inference/annotated_images.h -- a folder of pictures with boxes drawn on them
  *
- *     td_marked *m;
- *     TD_TRY(td_marked_new(ds, "drawn", false, n, &m));       what would be written over is refused
+ *     td_annotated_images *m;
+ *     TD_TRY(td_annotated_images_new(ds, "drawn", false, n, &m));       what would be written over is refused
  *     TD_OUT(td_make_folder("drawn"));
- *     TD_OUT(td_marked_save(m, sample, bytes, n_bytes, false, marks, n_marks, &path));
+ *     TD_OUT(td_annotated_images_save(m, sample, bytes, n_bytes, false, marks, n_boxes, &path));
  *
  * Every picture is written whole or not at all, as .jpg, .jpeg or .png by its own name; names with
  * other endings get .png.
@@ -12,26 +12,27 @@
 #ifndef TD_INFERENCE_ANNOTATED_IMAGES_H
 #define TD_INFERENCE_ANNOTATED_IMAGES_H
 
-#include "image/marks.h"
+#include "image/overlay.h"
 #include "tandem/dataset.h"
 
-typedef struct td_marked td_marked;
+typedef struct td_annotated_images td_annotated_images;
 
 /**
  * Names for the first n pictures of `ds` (kept).  With `keeps_folders` they lie in the folder as
  * they lie in the data set, else all in one, "beach.2.jpg" for another "beach.jpg".
  *   TD_EARG  some picture of `ds` lies where one is to be drawn; it is named
  */
-td_status td_marked_new(const td_dataset *ds, const char *folder, bool keeps_folders, int64_t n,
-                        td_marked **out) TD_CHECKED;
-void td_marked_free(td_marked *m);
+td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,
+                                  int64_t n, td_annotated_images **out) TD_CHECKED;
+void td_annotated_images_free(td_annotated_images *m);
 
 /**
- * Decode a sample's bytes, draw and write.  *path: lent until td_marked_free.  Messages name the
- * file.
+ * Decode a sample's bytes, draw and write.  *path: lent until td_annotated_images_free.  Messages
+ * name the file.
  */
-td_status td_marked_save(td_marked *m, int64_t sample, const void *bytes, size_t n_bytes,
-                         bool ignore_orientation, const td_mark *marks, size_t n_marks,
-                         const char **path) TD_CHECKED;
+td_status td_annotated_images_save(td_annotated_images *m, int64_t sample, const void *bytes,
+                                   size_t n_bytes, bool ignore_orientation,
+                                   const td_overlay_box *boxes, size_t n_boxes,
+                                   const char **path) TD_CHECKED;
 
 #endif

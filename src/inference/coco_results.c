@@ -8,20 +8,20 @@
 #include "base/text.h"
 #include "tandem/inference.h"
 
-struct td_found_lists {
+struct td_coco_results {
     td_text detections, categories;
     int64_t seen[1024]; /* categories that are listed already */
     int n_seen;
     bool are_known; /* the network's classes, which are listed */
 };
 
-td_status td_found_lists_new(td_found_lists **out)
+td_status td_coco_results_new(td_coco_results **out)
 {
-    *out = TD_NEW(td_found_lists);
+    *out = TD_NEW(td_coco_results);
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-void td_found_lists_free(td_found_lists *l)
+void td_coco_results_free(td_coco_results *l)
 {
     if (!l)
         return;
@@ -39,7 +39,7 @@ static void list_category(td_text *list, int64_t id, const char *name)
 }
 
 /* of a network that names its classes, all of them, found or not */
-static void add_categories(td_found_lists *l, const td_found *f)
+static void add_categories(td_coco_results *l, const td_found *f)
 {
     for (int i = 0; i < f->n_classes && !l->are_known; i++)
         list_category(&l->categories, f->categories[i], f->class_names[i]);
@@ -47,7 +47,7 @@ static void add_categories(td_found_lists *l, const td_found *f)
 }
 
 /* else those that were found */
-static void add_category(td_found_lists *l, const td_found_box *b)
+static void add_category(td_coco_results *l, const td_found_box *b)
 {
     if (l->are_known)
         return;
@@ -60,7 +60,7 @@ static void add_category(td_found_lists *l, const td_found_box *b)
     l->seen[l->n_seen++] = b->category;
 }
 
-static void add_box(td_found_lists *l, const td_found_box *b, int64_t image_id)
+static void add_box(td_coco_results *l, const td_found_box *b, int64_t image_id)
 {
     td_text *out = &l->detections;
     add_category(l, b);
@@ -72,7 +72,7 @@ static void add_box(td_found_lists *l, const td_found_box *b, int64_t image_id)
     td_text_add(out, "}");
 }
 
-td_status td_found_lists_add(td_found_lists *l, const td_found *f, int64_t image_id)
+td_status td_coco_results_add(td_coco_results *l, const td_found *f, int64_t image_id)
 {
     add_categories(l, f);
     for (int i = 0; i < f->n; i++)
@@ -81,7 +81,7 @@ td_status td_found_lists_add(td_found_lists *l, const td_found *f, int64_t image
     return td_text_status(&l->detections);
 }
 
-td_status td_found_lists_text(const td_found_lists *l, char **text)
+td_status td_coco_results_text(const td_coco_results *l, char **text)
 {
     td_text out = { 0 };
     td_status st = td_text_status(&l->categories);

@@ -40,9 +40,9 @@ typedef struct {
     int64_t next;  /* the picture to report */
     int64_t n_bad; /* bad ones reported */
     td_found_box boxes[TD_NMS_TOTAL_MAX];
-    bool *is_wanted;   /* [K + 1] by label; NULL: all are */
-    char (*room)[24];  /* [TD_NMS_TOTAL_MAX] names of classes without one */
-    td_marked *marked; /* with --draw */
+    bool *is_wanted;                /* [K + 1] by label; NULL: all are */
+    char (*room)[24];               /* [TD_NMS_TOTAL_MAX] names of classes without one */
+    td_annotated_images *annotated; /* with --draw */
     td_status (*each)(void *ctx, const td_found *f);
     void *ctx;
 } detector;
@@ -56,7 +56,7 @@ static void release(detector *d)
     td_box_classes_release(&d->classes);
     td_free(d->is_wanted);
     td_free(d->room);
-    td_marked_free(d->marked);
+    td_annotated_images_free(d->annotated);
     td_tensors_free(d->weights);
     td_free(d);
 }
@@ -133,21 +133,21 @@ static td_status draw(detector *d, const td_found *f, const void *bytes, size_t 
                       int64_t sample, const char **out)
 {
     td_status st = TD_OK;
-    td_mark *marks = td_alloc((size_t)f->n + 1, sizeof *marks);
+    td_overlay_box *overlay = td_alloc((size_t)f->n + 1, sizeof *overlay);
     char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
-    if (!marks || !labels)
+    if (!overlay || !labels)
         TD_OUT(TD_ENOMEM);
     for (int i = 0; i < f->n; i++) { /* the best on top */
         const td_found_box *b = &f->boxes[f->n - 1 - i];
         snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
-        marks[i] = (td_mark){ .box = { b->x, b->y, b->width, b->height },
-                              .label = labels[i],
-                              .colour = b->label };
+        overlay[i] = (td_overlay_box){ .box = { b->x, b->y, b->width, b->height },
+                                       .label = labels[i],
+                                       .colour = b->label };
     }
-    st = td_marked_save(d->marked, sample, bytes, n_bytes, d->o.ignore_orientation, marks,
-                        (size_t)f->n, out);
+    st = td_annotated_images_save(d->annotated, sample, bytes, n_bytes, d->o.ignore_orientation,
+                                  overlay, (size_t)f->n, out);
 out:
-    td_free(marks);
+    td_free(overlay);
     td_free(labels);
     return st;
 }
@@ -246,7 +246,8 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
     if (opts->draw)
-        TD_OUT(td_marked_new(d->ds, opts->draw, false, td_dataset_count(d->ds), &d->marked));
+        TD_OUT(td_annotated_images_new(d->ds, opts->draw, false, td_dataset_count(d->ds),
+                                       &d->annotated));
     const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
     TD_OUT(open_detector_runner(d, batch));
     TD_OUT(open_data(d, batch));

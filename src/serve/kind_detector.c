@@ -125,7 +125,7 @@ static td_status write_lists(const td_service *s, const td_work *w, td_text *out
     td_status st = TD_OK;
     char *text = NULL;
     const int n = w->n_found[0];
-    td_found_lists *lists = NULL;
+    td_coco_results *lists = NULL;
     td_found_box *boxes = td_alloc((size_t)n + 1, sizeof *boxes);
     char(*room)[24] = td_alloc((size_t)n + 1, sizeof *room);
     td_found f = { .n = n, .boxes = boxes, .width = w->width, .height = w->height };
@@ -134,13 +134,13 @@ static td_status write_lists(const td_service *s, const td_work *w, td_text *out
     for (int i = 0; i < n; i++)
         boxes[i] = td_box_classes_found(s->classes, &w->found[i], w->width, w->height, room[i]);
     td_box_classes_tell(s->classes, &f);
-    TD_OUT(td_found_lists_new(&lists));
-    TD_OUT(td_found_lists_add(lists, &f, 1));
-    TD_OUT(td_found_lists_text(lists, &text));
+    TD_OUT(td_coco_results_new(&lists));
+    TD_OUT(td_coco_results_add(lists, &f, 1));
+    TD_OUT(td_coco_results_text(lists, &text));
     td_text_add(out, ", %s}\n", text);
 out:
     td_text_free(text);
-    td_found_lists_free(lists);
+    td_coco_results_free(lists);
     td_free(boxes);
     td_free(room);
     return st;

@@ -10,11 +10,11 @@
 
 typedef struct {
     double p; /* of being done */
-    td_alteration op;
+    td_augment_op op;
     int level;
 } step;
 
-#define OP(name) TD_ALTER_##name
+#define OP(name) TD_AUGMENT_##name
 
 /* clang-format off */
 static const step policies[TD_AUTOAUGMENT_POLICIES][2] = {
@@ -52,36 +52,36 @@ static double spaced(double from, double to, int level)
     return level == 10 ? to : from + level * ((to - from) / 10);
 }
 
-double td_autoaugment_amount(td_alteration op, int level)
+double td_autoaugment_amount(td_augment_op op, int level)
 {
     switch (op) {
-    case TD_ALTER_SHEAR_X:
-    case TD_ALTER_SHEAR_Y:
+    case TD_AUGMENT_SHEAR_X:
+    case TD_AUGMENT_SHEAR_Y:
         return spaced(0, 0.3, level);
-    case TD_ALTER_TRANSLATE_X:
-    case TD_ALTER_TRANSLATE_Y:
+    case TD_AUGMENT_TRANSLATE_X:
+    case TD_AUGMENT_TRANSLATE_Y:
         return spaced(0, 250, level);
-    case TD_ALTER_ROTATE:
+    case TD_AUGMENT_ROTATE:
         return spaced(0, 30, level);
-    case TD_ALTER_COLOR:
-    case TD_ALTER_CONTRAST:
-    case TD_ALTER_BRIGHTNESS:
-    case TD_ALTER_SHARPNESS:
+    case TD_AUGMENT_COLOR:
+    case TD_AUGMENT_CONTRAST:
+    case TD_AUGMENT_BRIGHTNESS:
+    case TD_AUGMENT_SHARPNESS:
         return spaced(0.1, 1.9, level);
-    case TD_ALTER_POSTERIZE:
+    case TD_AUGMENT_POSTERIZE:
         return rint(spaced(0, 4, level));
-    case TD_ALTER_SOLARIZE:
+    case TD_AUGMENT_SOLARIZE:
         return spaced(0, 256, level);
-    case TD_ALTER_SOLARIZE_ADD:
+    case TD_AUGMENT_SOLARIZE_ADD:
         return spaced(0, 110, level);
     default:
         return 0;
     }
 }
 
-static bool has_sign(td_alteration op)
+static bool has_sign(td_augment_op op)
 {
-    return op <= TD_ALTER_ROTATE;
+    return op <= TD_AUGMENT_ROTATE;
 }
 
 td_autoaugment td_autoaugment_draw(td_rng *r)
@@ -104,7 +104,7 @@ td_status td_autoaugment_apply(const td_autoaugment *a, td_image *img, td_image 
         double amount = td_autoaugment_amount(s->op, s->level);
         if (a->is_negative[i] && has_sign(s->op))
             amount = -amount;
-        TD_TRY(td_image_alter(img, s->op, amount, scratch));
+        TD_TRY(td_image_augment(img, s->op, amount, scratch));
     }
     return TD_OK;
 }

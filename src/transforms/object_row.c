@@ -75,7 +75,7 @@ static double between(td_rng *r, double low, double high)
 /* --- SSD320 ----------------------------------------------------------------------------------- */
 
 /* w->cut -> dst */
-static td_status size_legacy(row *r, const td_twist *colours, float *dst)
+static td_status size_legacy(row *r, const td_color_jitter *colours, float *dst)
 {
     td_transformer *w = r->w;
     int size = r->t->size;
@@ -88,17 +88,17 @@ static td_status size_legacy(row *r, const td_twist *colours, float *dst)
     TD_TRY(td_reserve(&w->values, &w->cap_values, 3 * n, sizeof *w->values));
     TD_TRY(td_image_sample_legacy(&w->taps, &w->cut, &s, w->values));
     if (colours)
-        td_twist_values(colours, w->values, n);
+        td_color_jitter_values(colours, w->values, n);
     td_values_normalise(w->values, size, size, &td_norm_vgg, false, dst);
     return TD_OK;
 }
 
 /* the ranges of TensorFlow's random_distort_color */
-static td_twist jitter(td_rng *r)
+static td_color_jitter jitter(td_rng *r)
 {
     double hue = between(r, -72, 72), saturation = between(r, 0.5, 1.5);
     double contrast = between(r, 0.5, 1.5), shift = between(r, -32, 32);
-    return td_twist_make(hue, saturation, contrast, 1, shift);
+    return td_color_jitter_make(hue, saturation, contrast, 1, shift);
 }
 
 static td_status train_ssd320(row *r, float *dst)
@@ -112,29 +112,29 @@ static td_status train_ssd320(row *r, float *dst)
     if (flip)
         window.x = r->width - window.x - window.width; /* where it lies in what is decoded */
     TD_TRY(cut_out(r, window, flip));
-    const td_twist colours = jitter(&r->colour);
+    const td_color_jitter colours = jitter(&r->colour);
     return size_legacy(r, r->t->is_jittered ? &colours : NULL, dst);
 }
 
 /* --- SSD300 ----------------------------------------------------------------------------------- */
 
-static td_status size_smooth(row *r, const td_twist *colours, float *dst)
+static td_status size_smooth(row *r, const td_color_jitter *colours, float *dst)
 {
     td_transformer *w = r->w;
     int size = r->t->size;
     TD_TRY(td_image_resample(&w->resampler, &w->cut, 0, 0, w->cut.width, w->cut.height, TD_BILINEAR,
                              size, size, &w->sized));
     if (colours)
-        td_twist_image(colours, &w->sized);
+        td_color_jitter_image(colours, &w->sized);
     td_image_normalise_by(&w->sized, &td_norm_torch, false, dst);
     return TD_OK;
 }
 
-static td_twist twist(td_rng *r)
+static td_color_jitter color_jitter(td_rng *r)
 {
     double hue = between(r, -0.5, 0.5), saturation = between(r, 0.5, 1.5);
     double contrast = between(r, 0.5, 1.5), brightness = between(r, 0.875, 1.125);
-    return td_twist_make(hue, saturation, contrast, brightness, 0);
+    return td_color_jitter_make(hue, saturation, contrast, brightness, 0);
 }
 
 /* shares -> whole pixels, one at least */
@@ -161,7 +161,7 @@ static td_status train_ssd300(row *r, float *dst)
     if (flip)
         td_ground_ground_truths_flip(ground_truths, r->n);
     TD_TRY(cut_out(r, in_pixels(window, r->width, r->height), flip));
-    const td_twist colours = twist(&r->colour);
+    const td_color_jitter colours = color_jitter(&r->colour);
     return size_smooth(r, &colours, dst);
 }
 

@@ -220,49 +220,50 @@ static void areas_are_those_of_the_figures(void **state)
 
 /* --- colours ---------------------------------------------------------------------------------- */
 
-static void twists_are_what_they_say(void **state)
+static void color_jitter_is_what_it_says(void **state)
 {
     (void)state;
     const float px[] = { 10, 100, 200, 128, 128, 128, 250, 5, 60 };
     float v[9];
-    td_twist t = td_twist_make(0, 1, 1, 1, 0);
+    td_color_jitter t = td_color_jitter_make(0, 1, 1, 1, 0);
     memcpy(v, px, sizeof v);
-    td_twist_values(&t, v, 3);
+    td_color_jitter_values(&t, v, 3);
     for (int i = 0; i < 9; i++) /* three places of NTSC's matrices */
         assert_true(fabsf(v[i] - px[i]) < 0.6F);
-    t = td_twist_make(0, 1, 0.5, 1.1, 4);
+    t = td_color_jitter_make(0, 1, 0.5, 1.1, 4);
     memcpy(v, px, sizeof v);
-    td_twist_values(&t, v, 3);
+    td_color_jitter_values(&t, v, 3);
     for (int i = 0; i < 9; i++)
         assert_true(fabsf(v[i] - (1.1F * (128 + 0.5F * (px[i] - 128)) + 4)) < 0.6F);
-    t = td_twist_make(0, 0, 1, 1, 0); /* gray: all three are the brightness */
+    t = td_color_jitter_make(0, 0, 1, 1, 0); /* gray: all three are the brightness */
     memcpy(v, px, sizeof v);
-    td_twist_values(&t, v, 3);
+    td_color_jitter_values(&t, v, 3);
     for (int i = 0; i < 3; i++) {
         const float *p = &px[3 * i];
         float y = 0.299F * p[0] + 0.587F * p[1] + 0.114F * p[2];
         for (int c = 0; c < 3; c++)
             assert_true(fabsf(v[3 * i + c] - y) < 0.1F);
     }
-    t = td_twist_make(180, 1, 1, 1, 0); /* opposite hue: brightness stays, differences turn round */
+    t = td_color_jitter_make(180, 1, 1, 1,
+                             0); /* opposite hue: brightness stays, differences turn round */
     memcpy(v, px, 3 * sizeof *v);
-    td_twist_values(&t, v, 1);
+    td_color_jitter_values(&t, v, 1);
     assert_true(v[0] > v[1] && v[1] > v[2]);
-    t = td_twist_make(0, 1, 3, 1, 0);
+    t = td_color_jitter_make(0, 1, 3, 1, 0);
     memcpy(v, px, sizeof v);
-    td_twist_values(&t, v, 3);
+    td_color_jitter_values(&t, v, 3);
     assert_true(v[0] == 0 && v[6] == 255); /* clipped */
 }
 
-static void pictures_are_twisted_to_the_nearest_byte(void **state)
+static void pictures_are_jittered_to_the_nearest_byte(void **state)
 {
     (void)state;
     td_image img = { 0 };
     expect_ok(td_image_resize_buffer(&img, 256, 1));
     for (int i = 0; i < 256; i++)
         img.px[3 * i] = img.px[3 * i + 1] = img.px[3 * i + 2] = (uint8_t)i;
-    td_twist t = td_twist_make(30, 1.4, 0.7, 1.1, 0);
-    td_twist_image(&t, &img);
+    td_color_jitter t = td_color_jitter_make(30, 1.4, 0.7, 1.1, 0);
+    td_color_jitter_image(&t, &img);
     for (int i = 0; i < 256; i++) {
         double want = 1.1 * (128 + 0.7 * (i - 128));
         for (int c = 0; c < 3; c++)
@@ -282,8 +283,8 @@ int main(void)
         cmocka_unit_test(figures_are_filled_ones_then_letters),
         cmocka_unit_test(objects_keep_apart),
         cmocka_unit_test(areas_are_those_of_the_figures),
-        cmocka_unit_test(twists_are_what_they_say),
-        cmocka_unit_test(pictures_are_twisted_to_the_nearest_byte),
+        cmocka_unit_test(color_jitter_is_what_it_says),
+        cmocka_unit_test(pictures_are_jittered_to_the_nearest_byte),
     };
     return cmocka_run_group_tests_name("draw", tests, NULL, NULL);
 }

@@ -66,14 +66,14 @@ static void pixels_are_pils(void **state)
     for (int s = 0; s < SOURCES; s++) {
         make_source(s, &source);
         size_t bytes = 3 * (size_t)source.width * (size_t)source.height;
-        for (int op = 0; op < TD_ALTERATIONS; op++)
+        for (int op = 0; op < TD_AUGMENT_OPS; op++)
             for (int level = 0; level < TD_AUTOAUGMENT_LEVELS; level++)
                 for (int sign = 1; sign >= -1; sign -= 2) {
                     expect_ok(td_image_crop(&source, (td_box){ 0 }, &img));
-                    double amount = td_autoaugment_amount((td_alteration)op, level);
-                    if (op <= TD_ALTER_ROTATE)
+                    double amount = td_autoaugment_amount((td_augment_op)op, level);
+                    if (op <= TD_AUGMENT_ROTATE)
                         amount *= sign;
-                    expect_ok(td_image_alter(&img, (td_alteration)op, amount, &scratch));
+                    expect_ok(td_image_augment(&img, (td_augment_op)op, amount, &scratch));
                     if (crc32_of(img.px, bytes) != next(&at))
                         fail_msg("source %d, operation %d, level %d, sign %d", s, op, level, sign);
                 }
@@ -129,14 +129,14 @@ static void bad_amounts_are_errors(void **state)
 {
     (void)state;
     td_image img = { 0 }, scratch = { 0 };
-    expect_error(td_image_alter(&img, TD_ALTER_INVERT, 0, &scratch), TD_EARG, "0 x 0");
+    expect_error(td_image_augment(&img, TD_AUGMENT_INVERT, 0, &scratch), TD_EARG, "0 x 0");
     expect_ok(td_image_resize_buffer(&img, 3, 2));
     memset(img.px, 9, 18);
-    expect_error(td_image_alter(&img, TD_ALTER_POSTERIZE, 9, &scratch), TD_EARG, "by 9");
-    expect_error(td_image_alter(&img, TD_ALTER_SHEAR_X, 1e9, &scratch), TD_EARG, "by 1e+09");
-    expect_error(td_image_alter(&img, TD_ALTERATIONS, 0, &scratch), TD_EARG, "alteration 15");
+    expect_error(td_image_augment(&img, TD_AUGMENT_POSTERIZE, 9, &scratch), TD_EARG, "by 9");
+    expect_error(td_image_augment(&img, TD_AUGMENT_SHEAR_X, 1e9, &scratch), TD_EARG, "by 1e+09");
+    expect_error(td_image_augment(&img, TD_AUGMENT_OPS, 0, &scratch), TD_EARG, "alteration 15");
     td_alloc_fail_at(1);
-    td_status st = td_image_alter(&img, TD_ALTER_ROTATE, 5, &scratch);
+    td_status st = td_image_augment(&img, TD_AUGMENT_ROTATE, 5, &scratch);
     td_alloc_fail_at(0);
     assert_int_equal(st, TD_ENOMEM);
     assert_int_equal(img.width, 3);

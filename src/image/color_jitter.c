@@ -1,5 +1,6 @@
 /*
- * twist.c -- hue, saturation, contrast and brightness as one linear change of each pixel's colour
+ * color_jitter.c -- hue, saturation, contrast and brightness as one linear change of each pixel's
+ * colour
  *
  *     rgb' = brightness (128 + contrast (M rgb - 128)) + shift
  *     M    = YIQ to RGB . turn I and Q by the hue, scale them by the saturation . RGB to YIQ
@@ -24,14 +25,14 @@ static void multiply(const matrix a, const matrix b, matrix out)
             out[i][j] = a[i][0] * b[0][j] + a[i][1] * b[1][j] + a[i][2] * b[2][j];
 }
 
-td_twist td_twist_make(double hue, double saturation, double contrast, double brightness,
-                       double shift)
+td_color_jitter td_color_jitter_make(double hue, double saturation, double contrast,
+                                     double brightness, double shift)
 {
     const double pi = 3.14159265358979323846, middle = 128;
     double turn = hue * pi / 180, c = saturation * cos(turn), s = saturation * sin(turn);
     const matrix turned = { { 1, 0, 0 }, { 0, c, s }, { 0, -s, c } };
     matrix half, all;
-    td_twist t;
+    td_color_jitter t;
     multiply(turned, to_yiq, half);
     multiply(to_rgb, half, all);
     for (int i = 0; i < 3; i++)
@@ -46,13 +47,13 @@ static float limited(float v)
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-static void turn_pixel(const td_twist *t, const float in[3], float out[3])
+static void turn_pixel(const td_color_jitter *t, const float in[3], float out[3])
 {
     for (int i = 0; i < 3; i++)
         out[i] = limited(t->m[i][0] * in[0] + t->m[i][1] * in[1] + t->m[i][2] * in[2] + t->offset);
 }
 
-void td_twist_values(const td_twist *t, float *px, size_t n)
+void td_color_jitter_values(const td_color_jitter *t, float *px, size_t n)
 {
     float out[3];
     for (size_t k = 0; k < n; k++, px += 3) {
@@ -62,7 +63,7 @@ void td_twist_values(const td_twist *t, float *px, size_t n)
     }
 }
 
-void td_twist_image(const td_twist *t, td_image *img)
+void td_color_jitter_image(const td_color_jitter *t, td_image *img)
 {
     size_t n = (size_t)img->width * (size_t)img->height;
     uint8_t *px = img->px;

@@ -1,5 +1,5 @@
-/* test_marks.c -- boxes, letters and colours on pictures */
-#include "image/marks.h"
+/* test_overlay.c -- boxes, letters and colours on pictures */
+#include "image/overlay.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,15 +40,15 @@ static int count(const td_image *img, const uint8_t rgb[3])
 static void draw(td_image *img, double x, double y, double width, double height, const char *label,
                  int thick)
 {
-    td_mark m = { { x, y, width, height }, label, 3, TD_MARK_FOUND };
-    td_image_draw_marks(img, &m, 1, &(td_mark_opts){ .thick = thick, .text_unit = 1 });
+    td_overlay_box m = { { x, y, width, height }, label, 3, TD_OVERLAY_FOUND };
+    td_image_draw_overlay(img, &m, 1, &(td_overlay_opts){ .thick = thick, .text_unit = 1 });
 }
 
 static void lines_are_inside_the_box(void **state)
 {
     (void)state;
     uint8_t rgb[3];
-    td_mark_colour(3, rgb);
+    td_overlay_colour(3, rgb);
     td_image img = blank(40, 30);
     draw(&img, 5.4, 6.6, 20, 10, NULL, 2); /* 5 .. 25, 7 .. 17 */
     assert_true(is(&img, 5, 7, rgb) && is(&img, 24, 16, rgb) && is(&img, 6, 12, rgb));
@@ -85,7 +85,7 @@ static void thin_boxes_and_cut_ones(void **state)
         { { 0, 0, 40, 30 }, 2147483647, 1200 },
     };
     uint8_t rgb[3];
-    td_mark_colour(3, rgb);
+    td_overlay_colour(3, rgb);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         td_image img = blank(40, 30);
         const double *b = rows[i].box;
@@ -101,7 +101,7 @@ static void labels_stand_on_the_box(void **state)
 {
     (void)state;
     uint8_t rgb[3];
-    td_mark_colour(3, rgb);
+    td_overlay_colour(3, rgb);
     td_image img = blank(60, 50);
     draw(&img, 10, 20, 30, 20, "I", 1);
     /* a field of 7 x 10 on the upper edge, the letter a dot inside */
@@ -130,11 +130,11 @@ static void ground_truths_are_dashed(void **state)
 {
     (void)state;
     static const uint8_t black[3] = { 0, 0, 0 }, white[3] = { 255, 255, 255 };
-    for (int style = TD_MARK_GROUND_TRUTH; style <= TD_MARK_CROWD; style++) {
-        const int dash = style == TD_MARK_GROUND_TRUTH ? 8 : 2;
-        td_mark m = { { 3, 5, 48, 24 }, NULL, 3, (td_mark_style)style };
+    for (int style = TD_OVERLAY_GROUND_TRUTH; style <= TD_OVERLAY_CROWD; style++) {
+        const int dash = style == TD_OVERLAY_GROUND_TRUTH ? 8 : 2;
+        td_overlay_box m = { { 3, 5, 48, 24 }, NULL, 3, (td_overlay_style)style };
         td_image img = blank(60, 50);
-        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        td_image_draw_overlay(&img, &m, 1, &(td_overlay_opts){ .text_unit = 1 });
         for (int x = 0; x < 48; x++) {
             const uint8_t *ink = x / dash % 3 == 0 ? black : x / dash % 3 == 1 ? white : grey;
             assert_true(x == 0 || x == 47 || is(&img, 3 + x, 5, ink));
@@ -142,18 +142,18 @@ static void ground_truths_are_dashed(void **state)
         assert_int_equal(count(&img, black) + count(&img, white) + count(&img, grey), 60 * 50);
         assert_true(is(&img, 4, 6, grey) && is(&img, 2, 5, grey));
         m.label = "I";
-        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        td_image_draw_overlay(&img, &m, 1, &(td_overlay_opts){ .text_unit = 1 });
         assert_true(is(&img, 3, 29, white) && is(&img, 9, 38, white) && is(&img, 6, 31, black));
         assert_true(is(&img, 3, 39, grey) && is(&img, 10, 30, grey));
         m.box[1] = 20; /* no room below: inside */
-        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ .text_unit = 1 });
+        td_image_draw_overlay(&img, &m, 1, &(td_overlay_opts){ .text_unit = 1 });
         assert_true(is(&img, 4, 35, white) && is(&img, 4, 43, white));
         td_image_release(&img);
     }
 }
 
 /* Each printable letter has dots and no other letter's; others show as '?', once a character. */
-static void letters_differ(void **state)
+static void glyphs_differ(void **state)
 {
     (void)state;
     static const uint8_t white[3] = { 255, 255, 255 };
@@ -175,11 +175,11 @@ static void letters_differ(void **state)
         td_image img = blank(6, 8);
         td_image_draw_text(&img, 0, 0, 1, white, others[i]);
         assert_memory_equal(img.px, seen['?'], sizeof seen[0]);
-        assert_int_equal(td_letters_count(others[i]), 1);
+        assert_int_equal(td_overlay_count_glyphs(others[i]), 1);
         td_image_release(&img);
     }
-    assert_int_equal(td_letters_count(""), 0);
-    assert_int_equal(td_letters_count("a\xC3\xA9z"), 3);
+    assert_int_equal(td_overlay_count_glyphs(""), 0);
+    assert_int_equal(td_overlay_count_glyphs("a\xC3\xA9z"), 3);
 }
 
 /* Pixels behind the last and before the first stay: the buffer is watched. */
@@ -194,16 +194,16 @@ static void nothing_is_written_outside(void **state)
     part.px = whole.px + 3 * W;
     part.height = H;
     for (int i = 0; i < ROUNDS; i++) {
-        td_mark m = { .label = i % 2 ? "gjpqy|@" : "",
-                      .colour = i,
-                      .style = (td_mark_style)(i % 3) };
+        td_overlay_box m = { .label = i % 2 ? "gjpqy|@" : "",
+                             .colour = i,
+                             .style = (td_overlay_style)(i % 3) };
         for (int k = 0; k < 4; k++) {
             uint64_t n = td_rng_below(&r, 2 * sizeof odd / sizeof *odd);
             m.box[k] = n < sizeof odd / sizeof *odd ? odd[n] : td_rng_uniform(&r) * 60 - 20;
         }
-        td_mark_opts opts = { .thick = (int)td_rng_below(&r, 4) * (i % 7 ? 1 : 100000000),
-                              .text_unit = (int)td_rng_below(&r, 4) * (i % 5 ? 1 : 100000000) };
-        td_image_draw_marks(&part, &m, 1, &opts);
+        td_overlay_opts opts = { .thick = (int)td_rng_below(&r, 4) * (i % 7 ? 1 : 100000000),
+                                 .text_unit = (int)td_rng_below(&r, 4) * (i % 5 ? 1 : 100000000) };
+        td_image_draw_overlay(&part, &m, 1, &opts);
         for (int x = 0; x < W; x++)
             assert_true(is(&whole, x, 0, grey) && is(&whole, x, H + 1, grey));
     }
@@ -217,17 +217,17 @@ static void colours_of_neighbours_differ(void **state)
     (void)state;
     for (int64_t k = -20; k < 200; k++) {
         uint8_t a[3], b[3];
-        td_mark_colour(k, a);
+        td_overlay_colour(k, a);
         for (int64_t d = 1; d <= 4; d++) {
-            td_mark_colour(k + d, b);
+            td_overlay_colour(k + d, b);
             assert_true(abs(a[0] - b[0]) + abs(a[1] - b[1]) + abs(a[2] - b[2]) >= 60);
         }
-        td_mark_colour(k, b);
+        td_overlay_colour(k, b);
         assert_memory_equal(a, b, 3);
     }
     uint8_t rgb[3];
-    td_mark_colour(INT64_MIN, rgb);
-    td_mark_colour(INT64_MAX, rgb);
+    td_overlay_colour(INT64_MIN, rgb);
+    td_overlay_colour(INT64_MAX, rgb);
 }
 
 static void sizes_follow_the_picture(void **state)
@@ -238,9 +238,9 @@ static void sizes_follow_the_picture(void **state)
         int side = rows[i][0], thick = 0, tall = 0;
         uint8_t rgb[3];
         td_image img = blank(side, side);
-        td_mark m = { { side / 4, side / 2, side / 2, side / 4 }, "I", 3, TD_MARK_FOUND };
-        td_mark_colour(3, rgb);
-        td_image_draw_marks(&img, &m, 1, &(td_mark_opts){ 0 });
+        td_overlay_box m = { { side / 4, side / 2, side / 2, side / 4 }, "I", 3, TD_OVERLAY_FOUND };
+        td_overlay_colour(3, rgb);
+        td_image_draw_overlay(&img, &m, 1, &(td_overlay_opts){ 0 });
         while (is(&img, side / 2, side / 2 + thick, rgb))
             thick++;
         while (!is(&img, side / 4, side / 2 - 1 - tall, grey))
@@ -285,7 +285,7 @@ int main(void)
         cmocka_unit_test(thin_boxes_and_cut_ones),
         cmocka_unit_test(labels_stand_on_the_box),
         cmocka_unit_test(ground_truths_are_dashed),
-        cmocka_unit_test(letters_differ),
+        cmocka_unit_test(glyphs_differ),
         cmocka_unit_test(nothing_is_written_outside),
         cmocka_unit_test(colours_of_neighbours_differ),
         cmocka_unit_test(sizes_follow_the_picture),

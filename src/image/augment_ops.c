@@ -1,5 +1,5 @@
 /*
- * image/alter.c -- what AutoAugment does to a picture, as PIL does it, to the bit
+ * image/augment_ops.c -- what AutoAugment does to a picture, as PIL does it, to the bit
  *
  *     a table per channel      equalize autocontrast invert posterize solarize solarize_add
  *     between two pictures     colour contrast brightness sharpness: a degenerate picture d and the
@@ -112,26 +112,26 @@ static void contrast_table(const uint32_t n[256], uint8_t to[256])
 }
 
 /* value i by one of the operations that know no other pixel */
-static int alone(td_alteration op, double amount, int i)
+static int alone(td_augment_op op, double amount, int i)
 {
     switch (op) {
-    case TD_ALTER_INVERT:
+    case TD_AUGMENT_INVERT:
         return 255 - i;
-    case TD_ALTER_POSTERIZE:
+    case TD_AUGMENT_POSTERIZE:
         return i & ~((1 << (8 - (int)amount)) - 1);
-    case TD_ALTER_SOLARIZE:
+    case TD_AUGMENT_SOLARIZE:
         return i < amount ? i : 255 - i;
-    default: /* TD_ALTER_SOLARIZE_ADD */
+    default: /* TD_AUGMENT_SOLARIZE_ADD */
         return i < 128 ? (int)fmin(i + amount, 255) : i;
     }
 }
 
-static void map_values(td_image *img, td_alteration op, double amount)
+static void map_values(td_image *img, td_augment_op op, double amount)
 {
     tables t;
     uint32_t n[3][256];
-    bool is_equalize = op == TD_ALTER_EQUALIZE;
-    if (is_equalize || op == TD_ALTER_AUTOCONTRAST) {
+    bool is_equalize = op == TD_AUGMENT_EQUALIZE;
+    if (is_equalize || op == TD_AUGMENT_AUTOCONTRAST) {
         count(img, n);
         for (int c = 0; c < 3; c++)
             (is_equalize ? equal_table : contrast_table)(n[c], t.of[c]);
@@ -328,18 +328,18 @@ static void rotate(const td_image *img, double degrees, td_image *out)
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-static td_status move(td_image *img, td_alteration op, double amount, td_image *scratch)
+static td_status move(td_image *img, td_augment_op op, double amount, td_image *scratch)
 {
     if (amount == 0)
         return TD_OK; /* every one of them then leaves all pixels where they are */
     TD_TRY(td_image_resize_buffer(scratch, img->width, img->height));
-    if (op == TD_ALTER_SHEAR_X)
+    if (op == TD_AUGMENT_SHEAR_X)
         shear_x(img, amount, scratch);
-    else if (op == TD_ALTER_SHEAR_Y)
+    else if (op == TD_AUGMENT_SHEAR_Y)
         shear_y(img, amount, scratch);
-    else if (op == TD_ALTER_TRANSLATE_X)
+    else if (op == TD_AUGMENT_TRANSLATE_X)
         translate(img, (int)amount, 0, scratch);
-    else if (op == TD_ALTER_TRANSLATE_Y)
+    else if (op == TD_AUGMENT_TRANSLATE_Y)
         translate(img, 0, (int)amount, scratch);
     else
         rotate(img, amount, scratch);
@@ -347,16 +347,16 @@ static td_status move(td_image *img, td_alteration op, double amount, td_image *
     return TD_OK;
 }
 
-static td_status enhance(td_image *img, td_alteration op, double amount, td_image *scratch)
+static td_status enhance(td_image *img, td_augment_op op, double amount, td_image *scratch)
 {
     float share = (float)amount;
     if (share == 1.0f)
         return TD_OK;
-    if (op == TD_ALTER_COLOR) {
+    if (op == TD_AUGMENT_COLOR) {
         blend_grey(img, share);
-    } else if (op == TD_ALTER_CONTRAST) {
+    } else if (op == TD_AUGMENT_CONTRAST) {
         blend_level(img, mean_luma(img), share);
-    } else if (op == TD_ALTER_BRIGHTNESS) {
+    } else if (op == TD_AUGMENT_BRIGHTNESS) {
         blend_level(img, 0, share);
     } else {
         TD_TRY(td_image_resize_buffer(scratch, img->width, img->height));
@@ -366,15 +366,15 @@ static td_status enhance(td_image *img, td_alteration op, double amount, td_imag
     return TD_OK;
 }
 
-td_status td_image_alter(td_image *img, td_alteration op, double amount, td_image *scratch)
+td_status td_image_augment(td_image *img, td_augment_op op, double amount, td_image *scratch)
 {
-    if (img->width < 1 || img->height < 1 || (unsigned)op >= TD_ALTERATIONS ||
-        !(fabs(amount) <= 1024) || (op == TD_ALTER_POSTERIZE && !(amount >= 0 && amount <= 8)))
+    if (img->width < 1 || img->height < 1 || (unsigned)op >= TD_AUGMENT_OPS ||
+        !(fabs(amount) <= 1024) || (op == TD_AUGMENT_POSTERIZE && !(amount >= 0 && amount <= 8)))
         return td_error(TD_EARG, "alteration %d by %g of a picture of %d x %d", (int)op, amount,
                         img->width, img->height);
-    if (op <= TD_ALTER_ROTATE)
+    if (op <= TD_AUGMENT_ROTATE)
         return move(img, op, amount, scratch);
-    if (op <= TD_ALTER_SHARPNESS)
+    if (op <= TD_AUGMENT_SHARPNESS)
         return enhance(img, op, amount, scratch);
     map_values(img, op, amount);
     return TD_OK;

@@ -1,5 +1,5 @@
 /*
- * marks.c -- outlines, labels, colours
+ * overlay.c -- outlines, labels, colours
  *
  *       +-----------+
  *       | dog 0.93  |             the label: on the box's upper edge, or inside where there is no
@@ -9,7 +9,7 @@
  * Of a ground truth the label is below, or inside at the lower edge: it does not cover what was
  * found.
  */
-#include "image/marks.h"
+#include "image/overlay.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct {
     int64_t x0, y0, x1, y1; /* pixels, x0 <= x < x1 */
 } span;
 
-void td_mark_colour(int64_t number, uint8_t rgb[3])
+void td_overlay_colour(int64_t number, uint8_t rgb[3])
 {
     /* hues a golden section apart are never close for numbers that are */
     double hue = fmod(0.05 + 0.61803398874989484 * (double)(number % 10000), 1);
@@ -103,15 +103,15 @@ static const uint8_t *ink_on(const uint8_t rgb[3])
 }
 
 static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb[3],
-                       const td_mark *m)
+                       const td_overlay_box *m)
 {
     const char *label = m->label;
-    int64_t width = (td_letters_count(label) * TD_LETTER_WIDTH + 1) * unit;
-    int64_t height = (int64_t)(TD_LETTER_HEIGHT + 2) * unit;
+    int64_t width = (td_overlay_count_glyphs(label) * TD_GLYPH_WIDTH + 1) * unit;
+    int64_t height = (int64_t)(TD_GLYPH_HEIGHT + 2) * unit;
     if (s->x1 <= 0 || s->y1 <= 0 || s->x0 >= img->width || s->y0 >= img->height)
         return; /* nothing of the box is seen */
     int64_t y = s->y0 - height, x = s->x0;
-    if (m->style != TD_MARK_FOUND) {
+    if (m->style != TD_OVERLAY_FOUND) {
         const int64_t low = s->y1 < img->height ? s->y1 : img->height;
         y = s->y1 + height > img->height ? low - height : s->y1;
     }
@@ -124,7 +124,8 @@ static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb
     td_image_draw_text(img, x + unit, y + unit, unit, ink_on(rgb), label);
 }
 
-void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td_mark_opts *opts)
+void td_image_draw_overlay(td_image *img, const td_overlay_box *boxes, size_t n,
+                           const td_overlay_opts *opts)
 {
     int side = img->width < img->height ? img->width : img->height;
     int thick = opts->thick > 0 ? opts->thick : side / THICK_PART;
@@ -134,18 +135,18 @@ void td_image_draw_marks(td_image *img, const td_mark *marks, size_t n, const td
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++) {
             uint8_t rgb[3] = { 255, 255, 255 };
-            const td_mark *m = &marks[i];
+            const td_overlay_box *m = &boxes[i];
             span s;
             if (!span_of(m->box, &s))
                 continue;
-            if (m->style == TD_MARK_FOUND)
-                td_mark_colour(m->colour, rgb);
+            if (m->style == TD_OVERLAY_FOUND)
+                td_overlay_colour(m->colour, rgb);
             if (pass == 1 && m->label && *m->label)
                 draw_label(img, &s, unit, rgb, m);
-            else if (pass == 0 && m->style == TD_MARK_FOUND)
+            else if (pass == 0 && m->style == TD_OVERLAY_FOUND)
                 draw_outline(img, &s, thick, rgb);
             else if (pass == 0)
-                draw_ground_truth(img, &s, thick, m->style == TD_MARK_CROWD);
+                draw_ground_truth(img, &s, thick, m->style == TD_OVERLAY_CROWD);
         }
     }
 }

@@ -1,5 +1,5 @@
 /*
- * letters.c -- printable ASCII in five by eight dots
+ * font.c -- printable ASCII in five by eight dots
  *
  * A letter is eight rows from the top, a row five bits with the left dot the highest.  Capitals
  * stand on the seventh row, the eighth is for what hangs below:
@@ -13,12 +13,12 @@
  *       10001  17          00001   1
  *       00000   0          01110  14
  */
-#include "image/marks.h"
+#include "image/overlay.h"
 
 enum { FIRST = ' ', LAST = '~', DOTS = 5 };
 
 /* clang-format off */
-static const uint8_t letters[LAST - FIRST + 1][TD_LETTER_HEIGHT] = {
+static const uint8_t font[LAST - FIRST + 1][TD_GLYPH_HEIGHT] = {
     { 0, 0, 0, 0, 0, 0, 0, 0 },            /*   */ { 4, 4, 4, 4, 4, 0, 4, 0 },            /* ! */
     { 10, 10, 10, 0, 0, 0, 0, 0 },         /* " */ { 10, 10, 31, 10, 31, 10, 10, 0 },     /* # */
     { 4, 15, 20, 14, 5, 30, 4, 0 },        /* $ */ { 24, 25, 2, 4, 8, 19, 3, 0 },         /* % */
@@ -76,7 +76,7 @@ static bool continues(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-int64_t td_letters_count(const char *text)
+int64_t td_overlay_count_glyphs(const char *text)
 {
     int64_t n = 0;
     for (; *text; text++)
@@ -86,8 +86,8 @@ int64_t td_letters_count(const char *text)
 
 static void draw_letter(td_image *img, int64_t x, int64_t y, int unit, const uint8_t rgb[3], char c)
 {
-    const uint8_t *rows = letters[(c < FIRST || c > LAST ? '?' : c) - FIRST];
-    for (int r = 0; r < TD_LETTER_HEIGHT; r++) {
+    const uint8_t *rows = font[(c < FIRST || c > LAST ? '?' : c) - FIRST];
+    for (int r = 0; r < TD_GLYPH_HEIGHT; r++) {
         for (int d = 0; d < DOTS; d++) {
             int64_t left = x + (int64_t)d * unit, top = y + (int64_t)r * unit;
             if (rows[r] >> (DOTS - 1 - d) & 1)
@@ -102,8 +102,8 @@ void td_image_draw_text(td_image *img, int64_t x, int64_t y, int unit, const uin
     for (; *text && x < img->width; text++) {
         if (continues(*text))
             continue;
-        if (x > -(int64_t)TD_LETTER_WIDTH * unit)
+        if (x > -(int64_t)TD_GLYPH_WIDTH * unit)
             draw_letter(img, x, y, unit, rgb, *text);
-        x += (int64_t)TD_LETTER_WIDTH * unit;
+        x += (int64_t)TD_GLYPH_WIDTH * unit;
     }
 }
