@@ -1,5 +1,6 @@
 /*
- * amp_paint_graph.c -- from a description to something to walk: check it, sort edges, note facts
+ * amp_paint_graph.c -- from a description to something to walk: check it, sort edges, note
+ * properties
  */
 #include "amp/amp_paint_parts.h"
 
@@ -123,7 +124,7 @@ td_status td_amp_painter_sort(td_amp_painter *p)
     return TD_OK;
 }
 
-/* --- facts ------------------------------------------------------------------------------------ */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 static uint32_t bits_of_class(td_amp c)
 {
@@ -141,7 +142,7 @@ static uint32_t bits_of_class(td_amp c)
     }
 }
 
-static void note_facts(td_amp_painter *p)
+static void note_properties(td_amp_painter *p)
 {
     for (int v = 0; v < p->g->n_vertices; v++) {
         const td_amp_vertex *x = &p->g->vertices[v];
@@ -223,7 +224,7 @@ td_status td_amp_painter_begin(td_amp_painter *p)
         memcpy(p->edges, p->g->edges, n_edges * sizeof *p->edges);
     p->n_edges = p->g->n_edges;
     TD_TRY(td_amp_painter_sort(p));
-    note_facts(p);
+    note_properties(p);
     mark_reads(p);
     return TD_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * amp_paint_parts.h -- what the files of amp_paint share: the state of one painting
  *
- *   amp_paint_graph.c   checks the description, sorts edges, facts of each vertex as bits
+ *   amp_paint_graph.c   checks the description, sorts edges, properties of each vertex as bits
  *   amp_paint_lists.c   clusters of tensor-list ops
  *   amp_paint.c         the steps, each a flood or a sweep over those bits
  *   amp_paint_casts.c   where casts go, their names, the messages
@@ -11,7 +11,7 @@
 
 #include "amp/amp_paint.h"
 
-/* Bits of a vertex: facts, then what the steps have found. */
+/* Bits of a vertex: properties, then what the steps have found. */
 enum {
     BIT_ALLOW_OP = 1 << 0,
     BIT_INFER_OP = 1 << 1,

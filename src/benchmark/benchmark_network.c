@@ -97,8 +97,8 @@ static td_status open_weights(bench *b)
     if (!b->o.weights)
         return TD_OK;
     TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
-    td_weight_facts_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
-    return td_weight_facts_check(b->weights, b->o.weights, &b->o.model);
+    td_weight_metadata_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
+    return td_weight_metadata_check(b->weights, b->o.weights, &b->o.model);
 }
 
 static td_status load_weights(const bench *b)
@@ -215,12 +215,14 @@ static td_status check_signals(const bench *b)
 
 static td_status open_report(bench *b)
 {
-    const td_benchmark_facts facts = { .program = b->program,
-                                       .ranks = b->n_ranks,
-                                       .n_images = b->feed.ds ? td_dataset_count(b->feed.ds) : 0,
-                                       .lr = TD_STEP_LR,
-                                       .scale = td_step_scale(&b->o.amp) };
-    return td_comm_rank(b->comm) > 0 ? TD_OK : td_benchmark_report_open(&b->o, &facts, &b->report);
+    const td_benchmark_metadata metadata = { .program = b->program,
+                                             .ranks = b->n_ranks,
+                                             .n_images =
+                                                 b->feed.ds ? td_dataset_count(b->feed.ds) : 0,
+                                             .lr = TD_STEP_LR,
+                                             .scale = td_step_scale(&b->o.amp) };
+    return td_comm_rank(b->comm) > 0 ? TD_OK
+                                     : td_benchmark_report_open(&b->o, &metadata, &b->report);
 }
 
 /* of one rank; of several each has a loss of its own */

@@ -51,7 +51,7 @@ static td_status check_path(const td_benchmark_opts *o, const char *path)
     return TD_OK;
 }
 
-static td_status write_settings(const td_benchmark_report *r, const td_benchmark_facts *facts)
+static td_status write_settings(const td_benchmark_report *r, const td_benchmark_metadata *metadata)
 {
     td_benchmark_opts copy = *r->o;
     td_text config = { 0 };
@@ -60,12 +60,12 @@ static td_status write_settings(const td_benchmark_report *r, const td_benchmark
                                       { "Precision", td_amp_fields(), &copy.amp },
                                       { "Measurement", td_benchmark_fields(), &copy },
                                       { NULL, NULL, NULL } };
-    const td_run_facts run = { .job = "benchmark",
-                               .amp = &copy.amp,
-                               .program = facts->program,
-                               .ranks = facts->ranks,
-                               .train_images = r->is_training ? facts->n_images : 0,
-                               .val_images = r->is_training ? 0 : facts->n_images };
+    const td_run_metadata run = { .job = "benchmark",
+                                  .amp = &copy.amp,
+                                  .program = metadata->program,
+                                  .ranks = metadata->ranks,
+                                  .train_images = r->is_training ? metadata->n_images : 0,
+                                  .val_images = r->is_training ? 0 : metadata->n_images };
     td_status st = td_settings_json(groups, &config);
     if (st == TD_OK)
         st = td_report_settings(r->report, td_text_get(&config), &r->o->model, &run);
@@ -73,15 +73,15 @@ static td_status write_settings(const td_benchmark_report *r, const td_benchmark
     return st;
 }
 
-td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmark_facts *facts,
-                                   td_benchmark_report *out)
+td_status td_benchmark_report_open(const td_benchmark_opts *o,
+                                   const td_benchmark_metadata *metadata, td_benchmark_report *out)
 {
     *out = (td_benchmark_report){ .o = o,
                                   .is_training = o->mode == TD_BENCHMARK_TRAINING,
                                   .detector = td_model_detector(&o->model),
-                                  .batch = (double)o->batch_size * facts->ranks,
-                                  .lr = facts->lr,
-                                  .scale = facts->scale };
+                                  .batch = (double)o->batch_size * metadata->ranks,
+                                  .lr = metadata->lr,
+                                  .scale = metadata->scale };
     TD_TRY(name_file(o, &out->path));
     TD_TRY(check_path(o, out->path));
     const td_report_opts ro = { .path = out->path,
@@ -92,7 +92,7 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmar
                                 .is_benchmark = true };
     TD_TRY(td_report_open(&ro, &out->report));
     out->compute_s = td_alloc((size_t)o->iters, sizeof *out->compute_s);
-    return out->compute_s ? write_settings(out, facts) : TD_ENOMEM;
+    return out->compute_s ? write_settings(out, metadata) : TD_ENOMEM;
 }
 
 /* --- iterations ------------------------------------------------------------------------------- */
@@ -146,12 +146,12 @@ static td_status report_window(td_benchmark_report *r, int i)
 td_status td_benchmark_report_step(td_benchmark_report *r, int i, double seconds, double wait_s,
                                    double loss)
 {
-    const td_step_facts f = { .loss = loss,
-                              .scale = r->scale,
-                              .n_images = r->batch,
-                              .data_s = wait_s,
-                              .compute_s = seconds - wait_s,
-                              .parts = { (double)NAN, (double)NAN, (double)NAN } };
+    const td_step_metadata f = { .loss = loss,
+                                 .scale = r->scale,
+                                 .n_images = r->batch,
+                                 .data_s = wait_s,
+                                 .compute_s = seconds - wait_s,
+                                 .parts = { (double)NAN, (double)NAN, (double)NAN } };
     if (!r->report)
         return TD_OK;
     r->compute_s[i] = f.compute_s;

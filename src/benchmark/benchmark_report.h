@@ -35,14 +35,15 @@ typedef struct {
     int ranks;
     int64_t n_images; /* of the data set; 0: made-up images */
     double lr, scale; /* of training; scale 1: without loss scaling */
-} td_benchmark_facts;
+} td_benchmark_metadata;
 
 /**
  * Open the file that o->workspace and o->raport_file name, "benchmark.json" where only the former
  * is given; the settings are written at once.  `o` is kept and must outlive *out.
  *   TD_EIO  it cannot be written
  */
-td_status td_benchmark_report_open(const td_benchmark_opts *o, const td_benchmark_facts *facts,
+td_status td_benchmark_report_open(const td_benchmark_opts *o,
+                                   const td_benchmark_metadata *metadata,
                                    td_benchmark_report *out) TD_CHECKED;
 
 /** Iteration i (from 0) took so many seconds, of which it waited `wait_s`; NaN: no loss. */

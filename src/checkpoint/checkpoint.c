@@ -48,7 +48,7 @@ static td_status set_graph(td_tensors *t, const td_model_opts *model)
     return st;
 }
 
-static td_status set_categories(td_tensors *t, const td_weight_facts *f)
+static td_status set_categories(td_tensors *t, const td_weight_metadata *f)
 {
     td_text ids = { 0 };
     td_text_add(&ids, "[");
@@ -62,7 +62,7 @@ static td_status set_categories(td_tensors *t, const td_weight_facts *f)
     return st;
 }
 
-static td_status set_facts(td_tensors *t, const char *kind, const td_weight_facts *f)
+static td_status set_metadata(td_tensors *t, const char *kind, const td_weight_metadata *f)
 {
     td_status st = TD_OK;
     td_text names = { 0 };
@@ -157,16 +157,16 @@ static td_status check_finite(const td_tensors *t, bool with_step, const char *p
 }
 
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
-                             const td_weight_facts *facts, const char *config_json)
+                             const td_weight_metadata *metadata, const char *config_json)
 {
     td_status st = TD_OK;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
-    TD_OUT(set_facts(t, "checkpoint", facts));
+    TD_OUT(set_metadata(t, "checkpoint", metadata));
     TD_OUT(td_checkpoint_set_state(t, s));
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
     TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
-                           s->batches_tracked, facts->tracked, t));
+                           s->batches_tracked, metadata->tracked, t));
     TD_OUT(check_finite(t, s->scaler.kind == TD_SCALER_NONE, path));
     TD_OUT(td_tensors_write(t, path));
 out:
@@ -175,13 +175,13 @@ out:
 }
 
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
-                              const td_weight_facts *facts)
+                              const td_weight_metadata *metadata)
 {
     td_status st = TD_OK;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
-    TD_OUT(set_facts(t, "weights", facts));
-    TD_OUT(td_weights_save(p, what, batches, facts->tracked, t));
+    TD_OUT(set_metadata(t, "weights", metadata));
+    TD_OUT(td_weights_save(p, what, batches, metadata->tracked, t));
     TD_OUT(check_finite(t, true, path));
     TD_OUT(td_tensors_write(t, path));
 out:
@@ -341,7 +341,8 @@ void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
         model->backbone = row->name;
 }
 
-td_status td_weight_facts_check(const td_tensors *t, const char *path, const td_model_opts *model)
+td_status td_weight_metadata_check(const td_tensors *t, const char *path,
+                                   const td_model_opts *model)
 {
     const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
     const char *backbone = td_tensors_meta(t, "tandem.backbone");
@@ -381,7 +382,7 @@ int td_weight_image_size(const td_tensors *t)
     return 0;
 }
 
-void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
+void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     if (take_arch)
         (void)td_weight_arch_apply(t, model);

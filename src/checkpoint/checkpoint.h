@@ -64,18 +64,19 @@ typedef struct {
     const char *const *names;
     const int64_t *categories; /* [n_names] of a detector: ids in the annotations; NULL: none */
     const struct td_tracked *tracked; /* batches that norms have seen; NULL: all the same */
-} td_weight_facts;
+} td_weight_metadata;
 
 /**
  * Write a checkpoint: everything that is needed to go on.  TD_ENUMERIC: a value to be saved is a
  * NaN or an infinity; `path` has what it had.
  */
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
-                             const td_weight_facts *facts, const char *config_json) TD_CHECKED;
+                             const td_weight_metadata *metadata,
+                             const char *config_json) TD_CHECKED;
 
 /** Write weights and what else `what` names (weights.h).  TD_ENUMERIC as td_checkpoint_save. */
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
-                              const td_weight_facts *facts) TD_CHECKED;
+                              const td_weight_metadata *metadata) TD_CHECKED;
 
 /** Make a set say that state: its metadata "tandem.state". */
 td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s) TD_CHECKED;
@@ -88,7 +89,7 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
  * else was chosen, see .c), num_classes and image_size where they are 0, se_form, and the
  * variant.  Texts are borrowed from `t`.
  */
-void td_weight_facts_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
+void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
  * The architecture alone, or the file's own graph, and se_form.  False: the file does not say, and
@@ -108,8 +109,8 @@ void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);
  * TD_EUSAGE: one of `model` and the file is a detector and the other another network, or detectors
  * have other backbones.  What shapes tell of other networks is td_weights_load's.
  */
-td_status td_weight_facts_check(const td_tensors *t, const char *path,
-                                const td_model_opts *model) TD_CHECKED;
+td_status td_weight_metadata_check(const td_tensors *t, const char *path,
+                                   const td_model_opts *model) TD_CHECKED;
 
 /**
  * The variant alone, where model->variant is 0.  Another one asked for than the file's is told

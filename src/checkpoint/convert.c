@@ -108,7 +108,7 @@ static td_status name_classes(const char *classes, const char *path, const td_te
     if (!classes)
         return TD_OK;
     td_model_defaults(&model);
-    td_weight_facts_apply(in, true, &model);
+    td_weight_metadata_apply(in, true, &model);
     const char *arch = td_weight_file_arch(in);
     if (arch)
         model.arch = arch;
@@ -117,7 +117,7 @@ static td_status name_classes(const char *classes, const char *path, const td_te
 
 /* --- what the checkpoint says of itself ------------------------------------------------------- */
 
-static td_status read_facts(const td_tensors *in, const char *path, td_convert_result *r)
+static td_status read_metadata(const td_tensors *in, const char *path, td_convert_result *r)
 {
     td_run_state s;
     double best;
@@ -185,7 +185,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;
     if (!is_pth && opts->ema && !has_averages(in))
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no averaged weights", in_path));
-    TD_OUT(read_facts(in, in_path, result));
+    TD_OUT(read_metadata(in, in_path, result));
     if (is_to_pth && !is_pth && !opts->ema && is_checkpoint(in)) {
         TD_OUT(td_torch_write(in, in_path, opts->names, out_path));
         result->n_tensors = count_weights(in);

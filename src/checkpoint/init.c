@@ -21,13 +21,13 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     TD_TRY(td_model_resolve(&m));
     if (!m.num_classes)
         m.num_classes = td_model_default_classes(&m, 1000);
-    td_weight_facts facts = { .model = &m, .num_classes = m.num_classes };
+    td_weight_metadata metadata = { .model = &m, .num_classes = m.num_classes };
     TD_OUT(td_device_open("ref", &dev)); /* parameters in plain order, nothing to reorder */
     TD_OUT(td_inference_graph(&m, 1, 0, false, &g));
     TD_OUT(
         td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "fold,fuse,layout" }, &p));
     TD_OUT(td_program_init(p, seed));
-    TD_OUT(td_weight_file_save(out_path, p, 0, 0, &facts));
+    TD_OUT(td_weight_file_save(out_path, p, 0, 0, &metadata));
 out:
     td_program_free(p);
     td_graph_free(g);

@@ -284,7 +284,7 @@ static td_status set_state(reader *r)
     return td_checkpoint_set_state(r->out, &s);
 }
 
-static td_status set_facts(reader *r)
+static td_status set_metadata(reader *r)
 {
     const char *arch = td_weight_file_arch(r->raw);
     TD_TRY(td_tensors_set_meta(r->out, "tandem.kind", "checkpoint"));
@@ -311,7 +311,7 @@ static td_status translate(reader *r)
     TD_TRY(td_tensors_new(&r->out));
     TD_TRY(copy_all(r));
     TD_TRY(add_optimizer(r));
-    return set_facts(r);
+    return set_metadata(r);
 }
 
 static td_status read_torch(const char *path, td_tensors **out)

@@ -31,7 +31,7 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
 {
     *out = 0;
     if (ds->pack)
-        *out = td_pack_facts_of(ds->pack)->digest;
+        *out = td_pack_metadata_of(ds->pack)->digest;
     if (ds->pack || !td_dataset_decodes(ds) || ds->n == 0)
         return TD_OK;
     const int64_t n = ds->n < SAMPLES_MAX ? ds->n : SAMPLES_MAX;

@@ -13,7 +13,7 @@
 
 static const td_pack_split *find_split(const td_pack *p, const char *name)
 {
-    for (int i = 0; i < td_pack_facts_of(p)->n_splits; i++) {
+    for (int i = 0; i < td_pack_metadata_of(p)->n_splits; i++) {
         if (strcmp(td_pack_split_at(p, i)->name, name) == 0)
             return td_pack_split_at(p, i);
     }
@@ -24,7 +24,7 @@ static const td_pack_split *find_split(const td_pack *p, const char *name)
 static td_status no_split(const td_pack *p, const td_dataset_opts *opts)
 {
     td_text names = { 0 };
-    for (int i = 0; i < td_pack_facts_of(p)->n_splits; i++)
+    for (int i = 0; i < td_pack_metadata_of(p)->n_splits; i++)
         td_text_add(&names, "%s'%s'", i ? ", " : "", td_pack_split_at(p, i)->name);
     td_status st = td_text_status(&names);
     if (st == TD_OK && opts->split && find_split(p, ""))
@@ -107,7 +107,7 @@ static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, c
 
 static bool is_annotated_split(const td_pack *p, const td_pack_split *s)
 {
-    return td_pack_facts_of(p)->is_annotated && s->n_classes == 2 && s->n_pictures >= 2 &&
+    return td_pack_metadata_of(p)->is_annotated && s->n_classes == 2 && s->n_pictures >= 2 &&
            strcmp(s->classes[0], TD_PACK_ANNOTATIONS) == 0 &&
            strcmp(s->classes[1], TD_PACK_PICTURES) == 0 &&
            td_pack_picture_at(p, s->first + 1).label == 1;
@@ -142,7 +142,7 @@ bool td_packed_is_annotated(const char *path, const char *split)
     td_pack *p;
     if (td_pack_open(path, &p) != TD_OK)
         return false;
-    bool is_so = td_pack_facts_of(p)->is_annotated && find_split(p, split ? split : "");
+    bool is_so = td_pack_metadata_of(p)->is_annotated && find_split(p, split ? split : "");
     td_pack_close(p);
     return is_so;
 }
@@ -150,7 +150,7 @@ bool td_packed_is_annotated(const char *path, const char *split)
 /* boxes are wanted and not there, or there and not wanted */
 static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
 {
-    bool is_annotated = td_pack_facts_of(ds->pack)->is_annotated, wanted = opts->has_boxes;
+    bool is_annotated = td_pack_metadata_of(ds->pack)->is_annotated, wanted = opts->has_boxes;
     if (opts->annotations)
         return td_error(TD_EARG, "pack '%s' takes no annotation file: boxes lie in packs",
                         opts->path);

@@ -46,7 +46,7 @@ static td_status check_signal(void)
     return td_signal_caught() ? td_error(TD_ESTOPPED, "a signal came; no pack was written") : TD_OK;
 }
 
-/* --- shrinking ------------------------------------------------------------------------------- */
+/* --- shrinking -------------------------------------------------------------------------------- */
 
 static td_status shrink(const packing *p, td_transformer *w, int64_t i, td_text *jpeg)
 {
@@ -84,7 +84,7 @@ static td_status shrink_one(void *ctx, int worker, int64_t k)
     return it->unreadable ? TD_OK : TD_ENOMEM;
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* below its class: root/class/NAME; with boxes root/NAME */
 static const char *name_of(const td_dataset *ds, int64_t i)
@@ -206,7 +206,7 @@ static td_status pack_split(packing *p, const char *name)
     return TD_OK;
 }
 
-/* --- which splits ---------------------------------------------------------------------------- */
+/* --- which splits ----------------------------------------------------------------------------- */
 
 /* Open one split, or the folder itself when `split` is NULL. */
 static td_status open_set(packing *p, const char *path, const char *split)
@@ -244,8 +244,8 @@ static td_status create(packing *p, const char *out)
 {
     int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
     if (!side && p->sets[0]->pack) {
-        side = td_pack_facts_of(p->sets[0]->pack)->short_side;
-        quality = td_pack_facts_of(p->sets[0]->pack)->quality;
+        side = td_pack_metadata_of(p->sets[0]->pack)->short_side;
+        quality = td_pack_metadata_of(p->sets[0]->pack)->quality;
     }
     return td_pack_create(out, side, quality, td_dataset_has_boxes(p->sets[0]), &p->out);
 }
@@ -253,21 +253,21 @@ static td_status create(packing *p, const char *out)
 /* what is there to pack is known, and right, before anything is written */
 static td_status pack_all(packing *p, const char *path, const char *out)
 {
-    td_pack_facts facts;
+    td_pack_metadata metadata;
     TD_TRY(open_sets(p, path));
     TD_TRY(create(p, out));
     for (int i = 0; i < p->n_sets; i++) {
         p->ds = p->sets[i];
         TD_TRY(pack_split(p, p->names[i]));
     }
-    TD_TRY(td_pack_finish(p->out, &facts));
-    p->result.n_pictures = (int64_t)facts.n_pictures - (p->has_boxes ? p->n_sets : 0);
-    p->result.n_bytes = (int64_t)facts.n_bytes;
-    p->result.digest = facts.digest;
+    TD_TRY(td_pack_finish(p->out, &metadata));
+    p->result.n_pictures = (int64_t)metadata.n_pictures - (p->has_boxes ? p->n_sets : 0);
+    p->result.n_bytes = (int64_t)metadata.n_bytes;
+    p->result.digest = metadata.digest;
     return TD_OK;
 }
 
-/* --- all ------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static td_status take_opts(packing *p, const td_pack_opts *opts)
 {

@@ -59,8 +59,8 @@ static td_status open_weights(evaluation *e)
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion goes with --per-class");
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
-    td_weight_facts_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
-    return td_weight_facts_check(e->weights, e->o.weights, &e->o.model);
+    td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
+    return td_weight_metadata_check(e->weights, e->o.weights, &e->o.model);
 }
 
 static td_status match_labels(evaluation *e)
@@ -201,11 +201,11 @@ static td_status sum_rest(evaluation *e, td_evaluate_result *r)
 
 static td_status report_outcomes(const evaluation *e, const td_gather *outcomes)
 {
-    const td_outcome_facts f = { .ds = e->ds,
-                                 .folder = e->o.input.data,
-                                 .names = &e->names,
-                                 .n_classes = e->o.model.num_classes,
-                                 .epoch = -1 };
+    const td_outcome_metadata f = { .ds = e->ds,
+                                    .folder = e->o.input.data,
+                                    .names = &e->names,
+                                    .n_classes = e->o.model.num_classes,
+                                    .epoch = -1 };
     return td_outcomes_report(outcomes, &f, e->report);
 }
 

@@ -119,14 +119,14 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
                                 .has_tf_names = e->o.raport_names == 1,
                                 .detects = e->detector_evaluator != NULL,
                                 .topk = e->o.topk };
-    const td_run_facts facts = { .job = "evaluate",
-                                 .amp = &e->o.amp,
-                                 .program = program,
-                                 .val_images = td_dataset_count(e->ds) };
+    const td_run_metadata metadata = { .job = "evaluate",
+                                       .amp = &e->o.amp,
+                                       .program = program,
+                                       .val_images = td_dataset_count(e->ds) };
     TD_OUT(td_settings_json(groups, &config));
     TD_OUT(agree(e, td_text_get(&config), program));
     TD_OUT(td_report_open(&ro, &e->report));
-    TD_OUT(td_report_settings(e->report, td_text_get(&config), &e->o.model, &facts));
+    TD_OUT(td_report_settings(e->report, td_text_get(&config), &e->o.model, &metadata));
 out:
     td_text_release(&config);
     td_free(path);

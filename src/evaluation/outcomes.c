@@ -81,7 +81,7 @@ static int by_count(const void *a, const void *b)
 }
 
 /* the outcome of image i; other ranks may have sent anything */
-static td_status get(const td_gather *s, size_t i, const td_outcome_facts *f, mistake *out)
+static td_status get(const td_gather *s, size_t i, const td_outcome_metadata *f, mistake *out)
 {
     const int64_t sample = s->pictures[i].sample;
     if (s->pictures[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
@@ -97,7 +97,7 @@ static td_status get(const td_gather *s, size_t i, const td_outcome_facts *f, mi
 }
 
 /* wrong[*n] and, where there is a matrix, counts[classes, classes] */
-static td_status count(const td_gather *s, const td_outcome_facts *f, int64_t *counts,
+static td_status count(const td_gather *s, const td_outcome_metadata *f, int64_t *counts,
                        mistake *wrong, size_t *n)
 {
     *n = 0;
@@ -114,7 +114,7 @@ static td_status count(const td_gather *s, const td_outcome_facts *f, int64_t *c
 
 /* --- the record ------------------------------------------------------------------------------- */
 
-static void add_name(td_text *t, const td_outcome_facts *f, int i)
+static void add_name(td_text *t, const td_outcome_metadata *f, int i)
 {
     char room[TD_CLASS_NUMBER];
     td_text_add(t, "\"");
@@ -122,7 +122,7 @@ static void add_name(td_text *t, const td_outcome_facts *f, int i)
     td_text_add(t, "\"");
 }
 
-static void add_matrix(td_text *t, const td_outcome_facts *f, const int64_t *counts)
+static void add_matrix(td_text *t, const td_outcome_metadata *f, const int64_t *counts)
 {
     td_text_add(t, ", \"classes\": [");
     for (int i = 0; i < f->n_classes; i++) {
@@ -139,7 +139,7 @@ static void add_matrix(td_text *t, const td_outcome_facts *f, const int64_t *cou
     td_text_add(t, "]");
 }
 
-static void add_names(td_text *t, const td_outcome_facts *f, int label, int best)
+static void add_names(td_text *t, const td_outcome_metadata *f, int label, int best)
 {
     td_text_add(t, "\"actual\": ");
     add_name(t, f, label);
@@ -147,7 +147,7 @@ static void add_names(td_text *t, const td_outcome_facts *f, int label, int best
     add_name(t, f, best);
 }
 
-static td_status add_pairs(td_text *t, const td_outcome_facts *f, const mistake *wrong, size_t n)
+static td_status add_pairs(td_text *t, const td_outcome_metadata *f, const mistake *wrong, size_t n)
 {
     size_t n_pairs = 0;
     pair *pairs = td_alloc(n + 1, sizeof *pairs);
@@ -182,7 +182,7 @@ static const char *below(const char *path, const char *folder)
     return n && strncmp(path, folder, n) == 0 && path[n] == '/' ? path + n + 1 : NULL;
 }
 
-static const char *path_of(const td_outcome_facts *f, int64_t sample)
+static const char *path_of(const td_outcome_metadata *f, int64_t sample)
 {
     const char *path = td_dataset_path(f->ds, sample);
     if (!path)
@@ -193,7 +193,7 @@ static const char *path_of(const td_outcome_facts *f, int64_t sample)
     return rest ? rest : *path == '/' ? td_path_base(path) : path;
 }
 
-static void add_mistakes(td_text *t, const td_outcome_facts *f, const mistake *wrong, size_t n)
+static void add_mistakes(td_text *t, const td_outcome_metadata *f, const mistake *wrong, size_t n)
 {
     td_text_add(t, ", \"mistakes\": [");
     for (size_t i = 0; i < n && i < TD_CONFUSION_MISTAKES; i++) {
@@ -206,7 +206,7 @@ static void add_mistakes(td_text *t, const td_outcome_facts *f, const mistake *w
     td_text_add(t, "]");
 }
 
-td_status td_outcomes_report(const td_gather *s, const td_outcome_facts *f, td_report *r)
+td_status td_outcomes_report(const td_gather *s, const td_outcome_metadata *f, td_report *r)
 {
     td_status st = TD_OK;
     td_text t = { 0 };

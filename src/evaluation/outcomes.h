@@ -4,7 +4,7 @@
  *
  *     td_gather outcomes = { 0 };
  *     jo.outcomes = &outcomes;   td_evaluator_run fills it; rank 0 then has the images of all ranks
- *     TD_TRY(td_outcomes_report(&outcomes, &facts, report));
+ *     TD_TRY(td_outcomes_report(&outcomes, &metadata, report));
  *
  * The record is bounded: all counts of at most TD_CONFUSION_CLASSES classes, of more classes the
  * pairs that are confused most; and the mistakes that the network was surest of.
@@ -36,13 +36,13 @@ typedef struct {
     const td_class_names *names; /* of the outputs; NULL: those of `ds` */
     int n_classes;
     int64_t epoch; /* from 0; -1: of no training */
-} td_outcome_facts;
+} td_outcome_metadata;
 
 /**
  * Write the record of all images, as rank 0 has them; nothing without images.  A NULL report
  * swallows it.  TD_EDEVICE: another rank sent what is no outcome; TD_EIO; TD_ENOMEM.
  */
-TD_CHECKED td_status td_outcomes_report(const td_gather *s, const td_outcome_facts *f,
+TD_CHECKED td_status td_outcomes_report(const td_gather *s, const td_outcome_metadata *f,
                                         td_report *r);
 
 #endif

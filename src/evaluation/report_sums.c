@@ -15,7 +15,7 @@ static const char *const part_names[TD_PARTS] = { "train.loss_class", "train.los
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-void td_step_sums_add(td_step_sums *s, const td_step_facts *f)
+void td_step_sums_add(td_step_sums *s, const td_step_metadata *f)
 {
     s->n++;
     if (!isnan(f->loss)) {

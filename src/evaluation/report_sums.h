@@ -27,9 +27,9 @@ typedef struct {
     double loss; /* NaN: skipped */
     double scale, n_images, data_s, compute_s;
     double parts[TD_PARTS]; /* NaN: there is none */
-} td_step_facts;
+} td_step_metadata;
 
-void td_step_sums_add(td_step_sums *s, const td_step_facts *f);
+void td_step_sums_add(td_step_sums *s, const td_step_metadata *f);
 
 /** train.loss is `loss`; lr as it is; the others from the sums. */
 void td_step_sums_report(const td_step_sums *s, double loss, double lr, td_report *r);

@@ -70,8 +70,8 @@ static td_status open_weights(detector *d)
     if (!path)
         return td_error(TD_EUSAGE, "detect needs --weights FILE");
     TD_TRY(td_weight_file_open_as(path, d->o.use_ema, &d->weights));
-    td_weight_facts_apply(d->weights, td_model_is_default(m), m);
-    TD_TRY(td_weight_facts_check(d->weights, path, m));
+    td_weight_metadata_apply(d->weights, td_model_is_default(m), m);
+    TD_TRY(td_weight_metadata_check(d->weights, path, m));
     if (!td_model_detector(m) && td_model_is_default(m) &&
         !td_tensors_meta(d->weights, "tandem.arch"))
         return td_error(TD_EUSAGE,

@@ -83,8 +83,8 @@ static td_status set_up(td_predictor *p)
 {
     td_model_opts *m = &p->o.model;
     TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
-    td_weight_facts_apply(p->weights, td_model_is_default(m), m);
-    TD_TRY(td_weight_facts_check(p->weights, p->o.weights, m));
+    td_weight_metadata_apply(p->weights, td_model_is_default(m), m);
+    TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
     TD_TRY(td_model_image_size(m, &m->image_size));
     p->detector = (td_detector)td_model_detector(m);
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
@@ -284,7 +284,7 @@ out:
     return st;
 }
 
-/* --- facts ------------------------------------------------------------------------------------ */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 int td_predictor_classes(const td_predictor *p)
 {

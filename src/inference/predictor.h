@@ -79,7 +79,7 @@ typedef td_status td_predictor_take(void *ctx, int from, int n, const float *con
 td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
                             void *ctx) TD_CHECKED;
 
-/* --- facts ------------------------------------------------------------------------------------ */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 /** Of a detector without the background. */
 int td_predictor_classes(const td_predictor *p);

@@ -78,11 +78,11 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
                         thing);
     TD_TRY(td_weight_file_open(o->weights, out));
     const bool is_default = td_model_is_default(m);
-    td_weight_facts_apply(*out, is_default, m);
+    td_weight_metadata_apply(*out, is_default, m);
     if (is_default && !m->model_text && !td_tensors_meta(*out, "tandem.arch"))
         return td_error(TD_EUSAGE, "'%s' does not say what network its weights are of: --arch does",
                         o->weights);
-    TD_TRY(td_weight_facts_check(*out, o->weights, m));
+    TD_TRY(td_weight_metadata_check(*out, o->weights, m));
     return td_model_resolve(m);
 }
 

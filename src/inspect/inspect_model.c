@@ -64,7 +64,7 @@ static void add_layer(layers *l, const td_node *n)
 }
 
 /* of weights: "ssd320, backbone resnet18, 2 classes: circle, square" */
-static td_status add_facts(const td_inspection *q, td_text *out)
+static td_status add_metadata(const td_inspection *q, td_text *out)
 {
     const td_model_opts *m = &q->opts->model;
     td_status st = TD_OK;
@@ -98,12 +98,12 @@ static td_status add_model(layers *l, const td_graph *g, const char *name, int b
     if (json) {
         td_text_add(l->out, "{");
         td_json_add_text(l->out, "arch", name);
-        TD_TRY(add_facts(l->q, l->out));
+        TD_TRY(add_metadata(l->q, l->out));
         td_json_add(l->out, "batch_size", batch);
         td_text_add(l->out, ", \"layers\": [");
     } else {
         td_text_add(l->out, "%s", name);
-        TD_TRY(add_facts(l->q, l->out));
+        TD_TRY(add_metadata(l->q, l->out));
         td_text_add(l->out, "\n\n%-28s %-18s %-24s %12s %14s\n", "layer", "op", "result",
                     "parameters", "MACs");
     }

@@ -113,8 +113,8 @@ static bool is_class_name(const char *name)
 
 struct td_pack {
     char *what;   /* the path, for messages */
-    td_blob blob; /* of facts.n_bytes */
-    td_pack_facts facts;
+    td_blob blob; /* of metadata.n_bytes */
+    td_pack_metadata metadata;
 
     unsigned char *index;          /* [n_index], owned */
     const unsigned char *pictures; /* in the index */
@@ -122,24 +122,24 @@ struct td_pack {
     size_t n_index, n_texts;
     uint64_t index_at;
     int n_classes;         /* of all splits */
-    td_pack_split *splits; /* [facts.n_splits] */
+    td_pack_split *splits; /* [metadata.n_splits] */
     const char **classes;  /* [n_classes] */
 };
 
-const td_pack_facts *td_pack_facts_of(const td_pack *p)
+const td_pack_metadata *td_pack_metadata_of(const td_pack *p)
 {
-    return &p->facts;
+    return &p->metadata;
 }
 
 const td_pack_split *td_pack_split_at(const td_pack *p, int i)
 {
-    TD_CHECK(i >= 0 && i < p->facts.n_splits);
+    TD_CHECK(i >= 0 && i < p->metadata.n_splits);
     return &p->splits[i];
 }
 
 static record record_at(const td_pack *p, uint64_t i)
 {
-    TD_CHECK(i < p->facts.n_pictures);
+    TD_CHECK(i < p->metadata.n_pictures);
     return get_record(p->pictures + i * PICTURE_BYTES);
 }
 
@@ -173,13 +173,13 @@ static td_status check_head(td_pack *p, const unsigned char *head)
         return td_error(TD_EUNSUPPORTED,
                         "'%s': pack of version %" PRIu32 ", versions %d and %d are read", p->what,
                         version, VERSION, VERSION_ANNOTATED);
-    p->facts.is_annotated = version == VERSION_ANNOTATED;
+    p->metadata.is_annotated = version == VERSION_ANNOTATED;
     return TD_OK;
 }
 
 static td_status check_tail(td_pack *p, const unsigned char *head, const unsigned char *tail)
 {
-    td_pack_facts *f = &p->facts;
+    td_pack_metadata *f = &p->metadata;
     if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, tail_magic, MAGIC_BYTES) != 0)
         return td_error(TD_EFORMAT, "'%s': the pack was cut off: its last bytes are not there",
                         p->what);
@@ -237,7 +237,7 @@ static td_status read_classes(td_pack *p, const unsigned char *raw)
 static td_status read_splits(td_pack *p, const unsigned char *raw)
 {
     uint64_t n_pictures = 0, n_classes = 0;
-    for (int i = 0; i < p->facts.n_splits; i++, raw += SPLIT_BYTES) {
+    for (int i = 0; i < p->metadata.n_splits; i++, raw += SPLIT_BYTES) {
         td_pack_split *s = &p->splits[i];
         uint32_t classes = get32(raw + 8), name = get32(raw + 12);
         TD_TRY(check_name(p, name, "split"));
@@ -245,7 +245,7 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
                               .first = n_pictures,
                               .n_pictures = get64(raw) };
         if (classes < 2 || classes > (uint64_t)p->n_classes - n_classes ||
-            s->n_pictures > p->facts.n_pictures - n_pictures)
+            s->n_pictures > p->metadata.n_pictures - n_pictures)
             return td_error(TD_EFORMAT,
                             "'%s': split %d wants %" PRIu32 " classes and %" PRIu64
                             " pictures, which the pack has not",
@@ -262,7 +262,7 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
             if (strcmp(p->splits[k].name, s->name) == 0)
                 return td_error(TD_EFORMAT, "'%s': two splits have one name", p->what);
     }
-    if (n_pictures != p->facts.n_pictures || n_classes != (uint64_t)p->n_classes)
+    if (n_pictures != p->metadata.n_pictures || n_classes != (uint64_t)p->n_classes)
         return td_error(TD_EFORMAT, "'%s': the splits leave out pictures or classes", p->what);
     return TD_OK;
 }
@@ -297,7 +297,7 @@ static td_status check_pictures(const td_pack *p, const td_pack_split *s)
 
 static td_status read_index(td_pack *p, uint64_t digest)
 {
-    const td_pack_facts *f = &p->facts;
+    const td_pack_metadata *f = &p->metadata;
     if (td_digest_of(p->index, p->n_index) != digest)
         return td_error(TD_EFORMAT, "'%s' was damaged: its index is not the one that was written",
                         p->what);
@@ -325,7 +325,7 @@ static td_status read_index(td_pack *p, uint64_t digest)
 static td_status read_all(td_pack *p)
 {
     unsigned char head[HEAD_BYTES] = { 0 }, tail[TAIL_BYTES];
-    const uint64_t n = p->facts.n_bytes = p->blob.n_bytes;
+    const uint64_t n = p->metadata.n_bytes = p->blob.n_bytes;
     TD_TRY(td_blob_read(&p->blob, 0, n < HEAD_BYTES ? (size_t)n : HEAD_BYTES, head));
     if (n >= MAGIC_BYTES && n < HEAD_BYTES + TAIL_BYTES &&
         memcmp(head, head_magic, MAGIC_BYTES) == 0)
@@ -613,7 +613,7 @@ static td_status write_index(td_pack_writer *w, td_digest *d)
     return append_index(w, d, w->texts.data, w->texts.len);
 }
 
-td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
+td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out)
 {
     unsigned char head[HEAD_BYTES], tail[TAIL_BYTES];
     TD_TRY(check_split_done(w));
@@ -637,12 +637,12 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out)
     memcpy(p, tail_magic, MAGIC_BYTES);
     TD_TRY(append(w, tail, sizeof tail));
     TD_TRY(td_atomic_commit(w->file));
-    *out = (td_pack_facts){ .n_splits = w->n_splits,
-                            .n_pictures = w->n_pictures,
-                            .n_bytes = w->at,
-                            .digest = digest,
-                            .is_annotated = w->is_annotated,
-                            .short_side = w->short_side,
-                            .quality = w->quality };
+    *out = (td_pack_metadata){ .n_splits = w->n_splits,
+                               .n_pictures = w->n_pictures,
+                               .n_bytes = w->at,
+                               .digest = digest,
+                               .is_annotated = w->is_annotated,
+                               .short_side = w->short_side,
+                               .quality = w->quality };
     return TD_OK;
 }

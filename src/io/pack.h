@@ -42,7 +42,7 @@
 typedef struct td_pack td_pack;
 typedef struct td_pack_writer td_pack_writer;
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;           /* "" when the data set was not split */
@@ -63,7 +63,7 @@ typedef struct {
     uint64_t digest;              /* of the whole: pictures, names, classes, order */
     bool is_annotated;            /* of detectors: see below */
     int short_side, quality;      /* what larger pictures were shrunk to; 0: nothing was changed */
-} td_pack_facts;
+} td_pack_metadata;
 
 /** Is it a regular file that begins as a pack does, or whose name ends in .pack? */
 bool td_pack_is(const char *path);
@@ -86,7 +86,7 @@ TD_CHECKED td_status td_pack_parse(const void *bytes, size_t n_bytes, const char
 /** NULL is fine. */
 void td_pack_close(td_pack *p);
 
-const td_pack_facts *td_pack_facts_of(const td_pack *p);
+const td_pack_metadata *td_pack_metadata_of(const td_pack *p);
 const td_pack_split *td_pack_split_at(const td_pack *p, int i);
 td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i);
 
@@ -108,10 +108,10 @@ TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *
 /** Have the system fetch a picture's pages; returns at once.  A hint: nothing can fail. */
 void td_pack_read_ahead(const td_pack *p, uint64_t i);
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /**
- * Begin a pack, through a temporary (io/atomic.h).  The three facts are noted in it.
+ * Begin a pack, through a temporary (io/atomic.h).  The three properties are noted in it.
  * TD_EIO as td_atomic_open; TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_create(const char *path, int short_side, int quality,
@@ -135,7 +135,7 @@ TD_CHECKED td_status td_pack_add(td_pack_writer *w, int label, const char *name,
                                  size_t n_bytes);
 
 /** Write the index and put the file in place.  TD_EARG no picture; TD_EIO; TD_ENOMEM. */
-TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_facts *out);
+TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out);
 
 /** End it; what was not finished is removed.  NULL is fine. */
 void td_pack_writer_free(td_pack_writer *w);

@@ -1,5 +1,5 @@
 /*
- * ir/op.h -- what an op is: columns of facts and a few hooks, one constant struct per op
+ * ir/op.h -- what an op is: columns of properties and a few hooks, one constant struct per op
  *
  * Everything the passes, the verifier, the planner and the text form know about an op stands here.
  * The structs are at the bottom of ir/leaf.c and of the files in ops/; ops/ops.def is the one list

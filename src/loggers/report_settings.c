@@ -1,5 +1,5 @@
 /*
- * report_settings.c -- options and facts as records
+ * report_settings.c -- options and metadata as records
  */
 #include "loggers/report_settings.h"
 
@@ -90,7 +90,7 @@ static void add_count(td_text *t, const char *name, double n)
         td_json_add(t, name, n);
 }
 
-static td_status report_facts(td_report *r, const td_run_facts *f)
+static td_status report_metadata(td_report *r, const td_run_metadata *f)
 {
     td_text t = { 0 };
     td_text_add(&t, "{");
@@ -117,11 +117,11 @@ static td_status report_facts(td_report *r, const td_run_facts *f)
 }
 
 td_status td_report_settings(td_report *r, const char *config_json, const td_model_opts *model,
-                             const td_run_facts *facts)
+                             const td_run_metadata *metadata)
 {
     if (!r)
         return TD_OK;
     TD_TRY(td_report_parameters(r, config_json));
     TD_TRY(report_model(r, model));
-    return td_report_is_compat(r) ? TD_OK : report_facts(r, facts);
+    return td_report_is_compat(r) ? TD_OK : report_metadata(r, metadata);
 }

@@ -18,16 +18,16 @@ typedef struct {
     td_program *program;
     int ranks; /* written where there are several */
     int64_t train_images, val_images, epoch_batches, begin_epoch;
-} td_run_facts;
+} td_run_metadata;
 
 /** One flat JSON object of several tables over their structs; a NULL table ends them. */
 td_status td_settings_json(const td_field_group *groups, td_text *out) TD_CHECKED;
 
 /**
- * Three records: the options `config_json`, "model." and the network's, "run." and the facts; the
- * third is left out by a report that does as the reference.
+ * Three records: the options `config_json`, "model." and the network's, "run." and the metadata;
+ * the third is left out by a report that does as the reference.
  */
 td_status td_report_settings(td_report *r, const char *config_json, const td_model_opts *model,
-                             const td_run_facts *facts) TD_CHECKED;
+                             const td_run_metadata *metadata) TD_CHECKED;
 
 #endif

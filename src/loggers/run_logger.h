@@ -43,7 +43,7 @@ typedef struct {
 /** Open; the metadata of all metrics is written at once.  Nothing asked for: *out is NULL. */
 td_status td_report_open(const td_report_opts *o, td_report **out) TD_CHECKED;
 
-/** Settings or facts of the run: one flat JSON object. */
+/** Settings or metadata of the run: one flat JSON object. */
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
 
 /** A line of text as the reference programs print it, where their text lines are wanted. */

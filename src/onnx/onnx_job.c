@@ -176,7 +176,7 @@ static td_status open_network(job *j, const char *weights)
     TD_TRY(td_weight_file_open_as(weights, j->o.use_ema, &j->weights));
     /* of PyTorch's file the averages were read instead, ours has both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
-    td_weight_facts_apply(j->weights, td_model_is_default(model), model);
+    td_weight_metadata_apply(j->weights, td_model_is_default(model), model);
     TD_TRY(td_model_image_size(model, &model->image_size));
     td_model_name(model, j->r->arch, sizeof j->r->arch);
     TD_TRY(open_detector(j));
@@ -204,7 +204,7 @@ static void add_channels(td_onnx *m, const char *key, const float values[3])
     td_onnx_set_meta(m, key, text);
 }
 
-static void add_facts(job *j)
+static void add_metadata(job *j)
 {
     char text[32];
     td_onnx *m = j->model;
@@ -240,7 +240,7 @@ static td_status make_model(job *j)
     TD_OUT(td_onnx_of_graph(j->graph, other, j->program, &j->o, j->model));
     if (j->anchors)
         TD_OUT(td_onnx_add_detections(j->model, j->anchors, j->o.nms ? &j->nms : NULL));
-    add_facts(j);
+    add_metadata(j);
     j->r->n_nodes = (int)j->model->n_nodes;
 out:
     td_graph_free(other);

@@ -132,7 +132,7 @@ static double seconds_of(const td_node *n)
     return CALL_S + bytes / BYTES_PER_S + macs / (is_half ? HALF_MACS_PER_S : MACS_PER_S);
 }
 
-/* --- facts of the graph ----------------------------------------------------------------------- */
+/* --- properties of the graph ------------------------------------------------------------------ */
 
 static void find_gaps(state *s, int *n_read)
 {
@@ -165,7 +165,7 @@ static void keep_anchors(state *s, int keep_every)
             s->v[v].may = n++ % keep_every != 0;
 }
 
-static void find_facts(state *s, int keep_every)
+static void find_properties(state *s, int keep_every)
 {
     const td_graph *g = s->g;
     memset(s->v, 0, (size_t)g->n_values * sizeof *s->v);
@@ -512,7 +512,7 @@ static double extra_seconds(const state *s)
 static td_status choose(state *s, int64_t goal, int keep_every)
 {
     int n_dropped = 0;
-    find_facts(s, keep_every);
+    find_properties(s, keep_every);
     look(s);
     do
         while (s->peak_bytes > goal && drop_one(s))

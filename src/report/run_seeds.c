@@ -71,7 +71,8 @@ static const char *const of_precision[] = {
 };
 
 /* of what is known of the machine and the data */
-static const char *const facts[] = { "run.job", "run.ranks", "run.train_images", "run.val_images" };
+static const char *const metadata[] = { "run.job", "run.ranks", "run.train_images",
+                                        "run.val_images" };
 
 #define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
 
@@ -93,7 +94,7 @@ static bool counts(const char *name)
     if (is_of_precision(name))
         return strcmp(name, "amp_log_path") != 0 && !td_text_starts(name, "amp_stats");
     if (td_text_starts(name, "run."))
-        return IS_AMONG(name, facts);
+        return IS_AMONG(name, metadata);
     return !IS_AMONG(name, indifferent);
 }
 

@@ -24,7 +24,7 @@ struct td_task {
     td_status (*bind)(td_train_job *j, const td_batch *b);
 
     /* After a step: what its program says beside the loss, into `f`; may be NULL. */
-    void (*note_step)(const td_train_job *j, td_step_facts *f);
+    void (*note_step)(const td_train_job *j, td_step_metadata *f);
 
     /* One pass over the validation set with the weights of `prefix`: "" the trained, "ema." the
        averaged ones. */

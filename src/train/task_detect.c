@@ -100,7 +100,7 @@ static double output(const job *j, const char *name)
     return x ? (double)*x : (double)NAN;
 }
 
-static void note_step(const job *j, td_step_facts *f)
+static void note_step(const job *j, td_step_metadata *f)
 {
     f->parts[TD_PART_CLASS] = output(j, "loss_class");
     f->parts[TD_PART_BOX] = output(j, "loss_box");

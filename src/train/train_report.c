@@ -83,18 +83,18 @@ td_status td_train_report_open(td_train_job *j)
                                 .goes_on = o->resume != NULL,
                                 .at = { j->s.epoch, j->s.iteration },
                                 .batches = o->prof > 0 && o->prof < batches ? o->prof : batches };
-    const td_run_facts facts = { .job = "train",
-                                 .amp = &o->amp,
-                                 .program = j->program,
-                                 .ranks = j->ranks.n,
-                                 .train_images = td_dataset_count(j->data.train_set),
-                                 .val_images =
-                                     j->data.val_set ? td_dataset_count(j->data.val_set) : 0,
-                                 .epoch_batches = batches,
-                                 .begin_epoch = j->s.epoch };
+    const td_run_metadata metadata = { .job = "train",
+                                       .amp = &o->amp,
+                                       .program = j->program,
+                                       .ranks = j->ranks.n,
+                                       .train_images = td_dataset_count(j->data.train_set),
+                                       .val_images =
+                                           j->data.val_set ? td_dataset_count(j->data.val_set) : 0,
+                                       .epoch_batches = batches,
+                                       .begin_epoch = j->s.epoch };
     j->log.sums.skipped_seen = j->s.scaler.skipped;
     TD_TRY(td_report_open(&ro, &j->log.report));
-    TD_TRY(td_report_settings(j->log.report, td_text_get(&j->files.config), &o->model, &facts));
+    TD_TRY(td_report_settings(j->log.report, td_text_get(&j->files.config), &o->model, &metadata));
     say_begin(j);
     return TD_OK;
 }
@@ -168,12 +168,12 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
 {
     td_run_sums *s = &j->log.sums;
     const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
-    td_step_facts f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
-                        .scale = (double)j->inputs.scale,
-                        .n_images = j->o.batch_size * j->ranks.n,
-                        .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
-                        .compute_s = compute_s,
-                        .parts = { (double)NAN, (double)NAN, (double)NAN } };
+    td_step_metadata f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
+                           .scale = (double)j->inputs.scale,
+                           .n_images = j->o.batch_size * j->ranks.n,
+                           .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
+                           .compute_s = compute_s,
+                           .parts = { (double)NAN, (double)NAN, (double)NAN } };
     if (j->task->note_step)
         j->task->note_step(j, &f);
     s->skipped_seen = j->s.scaler.skipped;
@@ -307,10 +307,10 @@ static void report_last_quarter(td_train_job *j)
 /* of the last validation of a classifier, on rank 0 */
 static td_status report_outcomes(td_train_job *j)
 {
-    const td_outcome_facts f = { .ds = j->data.val_set,
-                                 .folder = j->o.input.data,
-                                 .n_classes = j->o.model.num_classes,
-                                 .epoch = j->eval.outcomes_epoch };
+    const td_outcome_metadata f = { .ds = j->data.val_set,
+                                    .folder = j->o.input.data,
+                                    .n_classes = j->o.model.num_classes,
+                                    .epoch = j->eval.outcomes_epoch };
     return td_outcomes_report(&j->eval.outcomes, &f, j->log.report);
 }
 

@@ -17,16 +17,16 @@
 
 typedef td_train_job job;
 
-static td_weight_facts facts_of(const job *j)
+static td_weight_metadata metadata_of(const job *j)
 {
-    return (td_weight_facts){ .model = &j->o.model,
-                              .num_classes = j->o.model.num_classes,
-                              .n_names = td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER
-                                             ? td_dataset_classes(j->data.train_set)
-                                             : 0,
-                              .names = j->data.class_names,
-                              .categories = j->data.categories,
-                              .tracked = &j->tracked };
+    return (td_weight_metadata){ .model = &j->o.model,
+                                 .num_classes = j->o.model.num_classes,
+                                 .n_names = td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER
+                                                ? td_dataset_classes(j->data.train_set)
+                                                : 0,
+                                 .names = j->data.class_names,
+                                 .categories = j->data.categories,
+                                 .tracked = &j->tracked };
 }
 
 /* the step, for a message about parameters that cannot be saved */
@@ -41,7 +41,7 @@ static td_status at_step(const job *j, td_status st)
 
 td_status td_train_save(td_train_job *j)
 {
-    td_weight_facts f = facts_of(j);
+    td_weight_metadata f = metadata_of(j);
     if (!td_train_writes(j))
         return TD_OK;
     const int64_t begin_ns = td_now_ns();
@@ -69,7 +69,7 @@ enum { GATHER_TENTHS = -2, FIRST_EPOCHS = 10 };
 td_status td_train_save_epoch(td_train_job *j, int64_t epoch)
 {
     char *now = NULL, *old = NULL;
-    td_weight_facts f = facts_of(j);
+    td_weight_metadata f = metadata_of(j);
     int keep = j->o.gather_checkpoints;
     td_status st = TD_OK;
     if (keep == 0 || !td_train_writes(j))
@@ -93,7 +93,7 @@ out:
 
 static td_status save_weights(const job *j, const char *path, unsigned what)
 {
-    const td_weight_facts f = facts_of(j);
+    const td_weight_metadata f = metadata_of(j);
     return at_step(j, td_weight_file_save(path, j->program, what, j->s.batches_tracked, &f));
 }
 

@@ -105,8 +105,8 @@ static td_status check_epoch(const job *j, const char *path)
 static td_status read_checkpoint(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
-    td_weight_facts_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
-    TD_TRY(td_weight_facts_check(j->start.tensors, path, &o->model));
+    td_weight_metadata_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
+    TD_TRY(td_weight_metadata_check(j->start.tensors, path, &o->model));
     TD_TRY(keep_graph_text(j));
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
     TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));

@@ -27,14 +27,14 @@ static void check_state(const td_tensors *t)
     TD_CHECK(s.scaler.kind == TD_SCALER_NONE || s.scaler.scale > 0);
 }
 
-static void check_facts(const td_tensors *t)
+static void check_metadata(const td_tensors *t)
 {
     char name[256];
     char **names;
     int n;
     td_model_opts model;
     td_model_defaults(&model);
-    td_weight_facts_apply(t, true, &model);
+    td_weight_metadata_apply(t, true, &model);
     TD_CHECK(model.num_classes >= 0 && model.image_size >= 0);
     TD_CHECK(td_weights_classes(t) >= 0);
     (void)td_weights_batches(t);
@@ -93,7 +93,7 @@ static void try_texts(const char *text)
         check_state(t);
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             TD_CHECK(td_tensors_set_meta(t, keys[i], text) == TD_OK);
-        check_facts(t);
+        check_metadata(t);
         TD_CHECK(td_tensors_set_meta(t, "tandem.state", state) == TD_OK);
         if (n_tried++ % 64 == 0 || strstr(text, "hostile")) /* files are slow */
             try_options(t);
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     td_tensors *t;
     if (td_tensors_parse(data, n_bytes, "input", &t) == TD_OK) {
         check_state(t);
-        check_facts(t);
+        check_metadata(t);
         td_tensors_free(t);
     }
     char *text = malloc(n_bytes + 1);

@@ -25,7 +25,7 @@ static uint64_t digest_of(const td_pack *p)
     td_digest d;
     td_pack_buffer buffer = { 0 };
     td_digest_init(&d);
-    for (int i = 0; i < td_pack_facts_of(p)->n_splits; i++) {
+    for (int i = 0; i < td_pack_metadata_of(p)->n_splits; i++) {
         const td_pack_split *s = td_pack_split_at(p, i);
         td_digest_add(&d, s->name, strlen(s->name) + 1);
         for (int c = 0; c < s->n_classes; c++)
@@ -52,11 +52,11 @@ static uint64_t digest_of(const td_pack *p)
 static bool copy(const td_pack *p, const char *path)
 {
     td_pack_writer *w;
-    td_pack_facts facts;
+    td_pack_metadata metadata;
     td_pack_buffer buffer = { 0 };
     bool is_whole = true;
     TD_CHECK(td_pack_create(path, 0, 0, false, &w) == TD_OK);
-    for (int i = 0; is_whole && i < td_pack_facts_of(p)->n_splits; i++) {
+    for (int i = 0; is_whole && i < td_pack_metadata_of(p)->n_splits; i++) {
         const td_pack_split *s = td_pack_split_at(p, i);
         TD_CHECK(td_pack_begin_split(w, s->name, s->n_classes, s->classes) == TD_OK);
         for (uint64_t k = s->first; is_whole && k < s->first + s->n_pictures; k++) {
@@ -69,7 +69,7 @@ static bool copy(const td_pack *p, const char *path)
         }
     }
     if (is_whole)
-        TD_CHECK(td_pack_finish(w, &facts) == TD_OK);
+        TD_CHECK(td_pack_finish(w, &metadata) == TD_OK);
     td_pack_writer_free(w);
     td_free(buffer.bytes);
     return is_whole;

@@ -126,9 +126,9 @@ typedef struct {
     int rank, n_blocks;
     dnnl_dims_t dims, strides, blocks, block_dims;
     dnnl_data_type_t dtype;
-} md_facts;
+} md_info;
 
-static bool facts_of(const_dnnl_memory_desc_t md, md_facts *f)
+static bool info_of(const_dnnl_memory_desc_t md, md_info *f)
 {
     const dnnl_dims_t *dims, *strides, *blocks, *block_dims;
     if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &f->rank) != dnnl_success ||
@@ -146,7 +146,7 @@ static bool facts_of(const_dnnl_memory_desc_t md, md_facts *f)
     return f->rank >= 1 && f->rank <= TD_RANK_MAX + 1;
 }
 
-static bool tag_means(const md_facts *f, dnnl_format_tag_t tag, const_dnnl_memory_desc_t md)
+static bool tag_means(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memory_desc_t md)
 {
     dnnl_memory_desc_t other;
     if (dnnl_memory_desc_create_with_tag(&other, f->rank, f->dims, f->dtype, tag) != dnnl_success)
@@ -158,7 +158,7 @@ static bool tag_means(const md_facts *f, dnnl_format_tag_t tag, const_dnnl_memor
 }
 
 /* outer dimensions by falling stride (equal ones keep their order), then the inner blocks */
-static void compose(const md_facts *f, char *out, size_t room)
+static void compose(const md_info *f, char *out, size_t room)
 {
     int order[TD_RANK_MAX + 1];
     char letter;
@@ -185,9 +185,9 @@ static void compose(const md_facts *f, char *out, size_t room)
 
 bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES])
 {
-    md_facts f;
+    md_info f;
     char text[64];
-    if (!facts_of(md, &f))
+    if (!info_of(md, &f))
         return false;
     memset(out, 0, TD_LAYOUT_BYTES);
     if (tag_means(&f, plain_tag(f.rank), md))

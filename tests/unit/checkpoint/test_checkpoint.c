@@ -179,9 +179,9 @@ static void malformed_states_are_refused(void **state)
 
 static const char *const names[] = { "cat", "dog", "a \"quoted\" one" };
 
-static td_weight_facts facts_of(const td_model_opts *model)
+static td_weight_metadata metadata_of(const td_model_opts *model)
 {
-    return (td_weight_facts){
+    return (td_weight_metadata){
         .model = model, .num_classes = TD_SMALL_CLASSES, .n_names = TD_SMALL_CLASSES, .names = names
     };
 }
@@ -196,10 +196,10 @@ static void a_checkpoint_has_everything(void **state)
     const char *path = td_scratch_path("c.safetensors");
     td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_small_training_model(&model);
-    const td_weight_facts facts = facts_of(&model);
+    const td_weight_metadata metadata = metadata_of(&model);
     s.step = (td_step_state){ .of = 1, .ema_before = 1 };
     expect_ok(td_program_run(t.program));
-    expect_ok(td_checkpoint_save(path, t.program, &s, &facts, "{\"lr\": 0.5}"));
+    expect_ok(td_checkpoint_save(path, t.program, &s, &metadata, "{\"lr\": 0.5}"));
     expect_ok(td_tensors_read(path, &file));
     assert_string_equal(td_tensors_meta(file, "tandem.kind"), "checkpoint");
     assert_string_equal(td_tensors_meta(file, "tandem.config"), "{\"lr\": 0.5}");
@@ -223,7 +223,7 @@ static void a_checkpoint_has_everything(void **state)
     td_tensors_free(file);
 
     /* weights alone are no checkpoint */
-    expect_ok(td_weight_file_save(path, t.program, 0, 5, &facts));
+    expect_ok(td_weight_file_save(path, t.program, 0, 5, &metadata));
     expect_ok(td_tensors_read(path, &file));
     assert_string_equal(td_tensors_meta(file, "tandem.kind"), "weights");
     assert_null(td_tensors_get(file, "momentum.conv1.weight"));
@@ -245,12 +245,12 @@ static void values_that_are_not_finite_are_not_saved(void **state)
     const char *path = td_scratch_path("nan.safetensors");
     td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_small_training_model(&model);
-    const td_weight_facts facts = facts_of(&model);
-    expect_ok(td_weight_file_save(path, t.program, 0, 5, &facts));
+    const td_weight_metadata metadata = metadata_of(&model);
+    expect_ok(td_weight_file_save(path, t.program, 0, 5, &metadata));
     expect_ok(td_program_set(t.program, "fc.bias", bias));
-    expect_error(td_checkpoint_save(path, t.program, &s, &facts, "{}"), TD_ENUMERIC, "fc.bias");
+    expect_error(td_checkpoint_save(path, t.program, &s, &metadata, "{}"), TD_ENUMERIC, "fc.bias");
     assert_non_null(strstr(td_error_message(), path));
-    expect_error(td_weight_file_save(path, t.program, 0, 5, &facts), TD_ENUMERIC, "fc.bias");
+    expect_error(td_weight_file_save(path, t.program, 0, 5, &metadata), TD_ENUMERIC, "fc.bias");
     expect_ok(td_tensors_read(path, &file));
     assert_string_equal(td_tensors_meta(file, "tandem.kind"), "weights");
     assert_true(isfinite(((const float *)td_tensors_get(file, "fc.bias")->data)[1]));
@@ -272,7 +272,7 @@ static td_tensors *set_of(const char *const *pairs)
 
 #define SET(...) set_of((const char *const[]){ __VA_ARGS__, NULL })
 
-static void facts_fill_what_is_open(void **state)
+static void metadata_fills_what_is_open(void **state)
 {
     (void)state;
     td_model_opts m;
@@ -280,7 +280,7 @@ static void facts_fill_what_is_open(void **state)
                         "96", "tandem.variant", "tensorflow");
     td_model_defaults(&m);
     m.num_classes = m.image_size = 0;
-    td_weight_facts_apply(t, true, &m);
+    td_weight_metadata_apply(t, true, &m);
     assert_string_equal(m.arch, "resnet18");
     assert_int_equal(m.num_classes, 7);
     assert_int_equal(m.image_size, 96);
@@ -290,7 +290,7 @@ static void facts_fill_what_is_open(void **state)
     m.arch = "resnet34";
     m.num_classes = 5;
     m.image_size = 64;
-    td_weight_facts_apply(t, false, &m);
+    td_weight_metadata_apply(t, false, &m);
     assert_string_equal(m.arch, "resnet34");
     assert_int_equal(m.num_classes, 5);
     assert_int_equal(m.image_size, 64);
@@ -333,16 +333,16 @@ static void detectors_take_their_own_weights(void **state)
     td_tensors *ssd = SET("tandem.arch", "ssd300", "tandem.backbone", "resnet34");
     td_tensors *plain = SET("tandem.arch", "resnet50"), *none = SET("format", "pt");
     m.arch = "resnet18";
-    expect_ok(td_weight_facts_check(none, "f", &m));
-    expect_ok(td_weight_facts_check(plain, "f", &m)); /* shapes tell of those */
-    expect_error(td_weight_facts_check(ssd, "a/f", &m), TD_EUSAGE, "'a/f'");
+    expect_ok(td_weight_metadata_check(none, "f", &m));
+    expect_ok(td_weight_metadata_check(plain, "f", &m)); /* shapes tell of those */
+    expect_error(td_weight_metadata_check(ssd, "a/f", &m), TD_EUSAGE, "'a/f'");
     assert_non_null(strstr(td_error_message(), "resnet18"));
     m.arch = "ssd300";
-    expect_error(td_weight_facts_check(plain, "f", &m), TD_EUSAGE, "resnet50");
-    expect_error(td_weight_facts_check(ssd, "f", &m), TD_EUSAGE, "resnet34");
+    expect_error(td_weight_metadata_check(plain, "f", &m), TD_EUSAGE, "resnet50");
+    expect_error(td_weight_metadata_check(ssd, "f", &m), TD_EUSAGE, "resnet34");
     td_weight_backbone_apply(ssd, &m); /* no backbone was chosen */
     assert_string_equal(m.backbone, "resnet34");
-    expect_ok(td_weight_facts_check(ssd, "f", &m));
+    expect_ok(td_weight_metadata_check(ssd, "f", &m));
     m.backbone = "resnet18"; /* one was */
     td_weight_backbone_apply(ssd, &m);
     assert_string_equal(m.backbone, "resnet18");
@@ -382,7 +382,7 @@ int main(void)
         leak_checked_test(malformed_states_are_refused),
         cmocka_unit_test(a_checkpoint_has_everything),
         cmocka_unit_test(values_that_are_not_finite_are_not_saved),
-        leak_checked_test(facts_fill_what_is_open),
+        leak_checked_test(metadata_fills_what_is_open),
         leak_checked_test(image_sizes_of_files_are_limited),
         leak_checked_test(detectors_take_their_own_weights),
         leak_checked_test(memory_may_run_out),

@@ -633,7 +633,7 @@ static void packs_skip_pictures(void **state)
 static td_status write_pack(const char *path, const char *first, const char *json, int n_pictures)
 {
     td_pack_writer *w;
-    td_pack_facts facts;
+    td_pack_metadata metadata;
     td_status st;
     const char *const classes[] = { first, "pictures" };
     TD_TRY(td_pack_create(path, 0, 0, true, &w));
@@ -641,7 +641,7 @@ static td_status write_pack(const char *path, const char *first, const char *jso
     TD_OUT(td_pack_add(w, 0, "instances.json", json, strlen(json)));
     for (int i = 0; i < n_pictures; i++)
         TD_OUT(td_pack_add(w, 1, i ? "b.jpg" : "a.jpg", "x", 1));
-    TD_OUT(td_pack_finish(w, &facts));
+    TD_OUT(td_pack_finish(w, &metadata));
 out:
     td_pack_writer_free(w);
     return st;

@@ -56,7 +56,7 @@ static td_status write_outcomes(const td_gather *s, int classes)
     td_report_begin(r, 1, &step);
     td_report_add(r, "val.top1", 30);
     expect_ok(td_report_end(r));
-    const td_outcome_facts f = { .ds = ds, .n_classes = classes, .epoch = step };
+    const td_outcome_metadata f = { .ds = ds, .n_classes = classes, .epoch = step };
     const td_status st = td_outcomes_report(s, &f, r);
     expect_ok(td_report_close(r));
     td_dataset_free(ds);

@@ -16,7 +16,7 @@ static const char *const two[] = { "cat", "dog" }, *const three[] = { "a", "b", 
 static td_status write_sample(const char *path)
 {
     td_pack_writer *w;
-    td_pack_facts facts;
+    td_pack_metadata metadata;
     td_status st;
     TD_TRY(td_pack_create(path, 256, 90, false, &w));
     TD_OUT(td_pack_begin_split(w, "train", 3, three));
@@ -27,8 +27,8 @@ static td_status write_sample(const char *path)
     TD_OUT(td_pack_begin_split(w, "val", 2, two));
     TD_OUT(td_pack_add(w, 0, "x.jpg", "x", 1));
     TD_OUT(td_pack_add(w, 1, "y.jpg", "yy", 2));
-    TD_OUT(td_pack_finish(w, &facts));
-    assert_true(facts.n_splits == 2 && facts.n_pictures == 6);
+    TD_OUT(td_pack_finish(w, &metadata));
+    assert_true(metadata.n_splits == 2 && metadata.n_pictures == 6);
 out:
     td_pack_writer_free(w);
     return st;
@@ -55,7 +55,7 @@ static void expect_picture(const td_pack *p, uint64_t i, int label, const char *
 
 static void expect_sample(const td_pack *p)
 {
-    const td_pack_facts *f = td_pack_facts_of(p);
+    const td_pack_metadata *f = td_pack_metadata_of(p);
     assert_true(f->n_splits == 2 && f->n_pictures == 6 && f->short_side == 256 && f->quality == 90);
     const td_pack_split *s = td_pack_split_at(p, 0);
     assert_string_equal(s->name, "train");
@@ -85,10 +85,10 @@ static void reads_what_was_written(void **state)
     expect_ok(td_pack_open(path, &p));
     expect_sample(p);
     expect_ok(td_file_read(path, 1 << 20, &bytes, &n));
-    assert_int_equal(td_pack_facts_of(p)->n_bytes, n);
+    assert_int_equal(td_pack_metadata_of(p)->n_bytes, n);
     expect_ok(td_pack_parse(bytes, n, "memory", &q));
     expect_sample(q);
-    assert_true(td_pack_facts_of(p)->digest == td_pack_facts_of(q)->digest);
+    assert_true(td_pack_metadata_of(p)->digest == td_pack_metadata_of(q)->digest);
     td_pack_close(p);
     td_pack_close(q);
     td_pack_close(NULL);
@@ -306,14 +306,14 @@ static void the_writer_refuses_disorder(void **state)
 {
     (void)state;
     td_pack_writer *w;
-    td_pack_facts facts;
+    td_pack_metadata metadata;
     const char *const back[] = { "b", "a" }, *const same[] = { "a", "a" },
                       *const dot[] = { ".a", "b" }, *const slash[] = { "a", "b/c" },
                       *const none[] = { "", "b" };
     const char *const *const bad[] = { back, same, dot, slash, none };
     expect_error(td_pack_create("/nowhere/x.pack", 0, 0, false, &w), TD_EIO, "/nowhere");
     expect_ok(td_pack_create(td_scratch_path("never.pack"), 0, 0, false, &w));
-    expect_error(td_pack_finish(w, &facts), TD_EARG, "no picture");
+    expect_error(td_pack_finish(w, &metadata), TD_EARG, "no picture");
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "has no place");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_error(td_pack_begin_split(w, "train", 2, bad[i]), TD_EARG, "cannot stand");
@@ -328,7 +328,7 @@ static void the_writer_refuses_disorder(void **state)
     expect_ok(td_pack_add(w, 1, "1", "x", 1));
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "comes after class 1");
     expect_error(td_pack_begin_split(w, "val", 2, two), TD_EARG, "without pictures");
-    expect_error(td_pack_finish(w, &facts), TD_EARG, "without pictures");
+    expect_error(td_pack_finish(w, &metadata), TD_EARG, "without pictures");
     expect_ok(td_pack_add(w, 2, "1", "x", 1));
     expect_error(td_pack_begin_split(w, "train", 2, two), TD_EARG, "there already");
     td_pack_writer_free(w);

@@ -151,9 +151,9 @@ static void rates_are_pictures_over_seconds(void **state)
 {
     td_step_sums s = { 0 };
     (void)state;
-    td_step_sums_add(&s, &(td_step_facts){ 1, 1, 10, 1, 1, { 0 } }); /* 5 and 10 images/s */
-    td_step_sums_add(&s, &(td_step_facts){ (double)NAN, 1, 10, 0, 4, { 0 } }); /* skipped; 2.5 */
-    td_step_sums_add(&s, &(td_step_facts){ 4, 1, 10, 0, 5, { 0 } });           /* 2 */
+    td_step_sums_add(&s, &(td_step_metadata){ 1, 1, 10, 1, 1, { 0 } }); /* 5 and 10 images/s */
+    td_step_sums_add(&s, &(td_step_metadata){ (double)NAN, 1, 10, 0, 4, { 0 } }); /* skipped; 2.5 */
+    td_step_sums_add(&s, &(td_step_metadata){ 4, 1, 10, 0, 5, { 0 } });           /* 2 */
     assert_float_equal(td_step_sums_loss(&s), 2.5, 1e-12);
     assert_float_equal(td_step_sums_rate(&s, false), 30.0 / 11, 1e-12);
     assert_float_equal(td_step_sums_rate(&s, true), (5 + 2.5 + 2) / 3, 1e-12);
