@@ -3,7 +3,7 @@
  *
  * What `tandem train` would hold is added up from plans; nothing of that size is run:
  *
- *     step         parameters, momentum buffers, activations, scratch: the plan of the training step
+ *     step         parameters, momentum buffers, activations, scratch: plan of the training step
  *     validation   the plan of the network that evaluates, at the same batch, beside it
  *     input        both loaders' rings, prefetch + 1 batches each, and the evaluator's own batch
  *     checkpoint   copies of all parameters while a checkpoint is written

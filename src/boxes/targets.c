@@ -2,8 +2,8 @@
  * targets.c -- matching by overlap: one row of overlaps at a time, all anchors side by side
  *
  *             anchors ->
- *   ground truth 0   iou  iou  iou ...     each column keeps its best row so far (only a better one takes
- *   ground truth 1   iou  iou  iou ...     over, so the lowest row stays), each row claims its best column
+ *   ground truth 0   iou  iou  iou each column keeps its best row so far (only a better one takes
+ *   ground truth 1   iou  iou  iou over, so the lowest row stays), each row claims its best column
  *
  * The loops over anchors are plain so that the compiler makes vectors of them; overlaps are never
  * negative or NaN here, hence their bits order as their values do.

@@ -3,7 +3,7 @@
  *
  * For every class:
  *
- *     pictures, one after the other        detections by score, at most 100, meet the ground truths, for
+ *     pictures, one after another     detections by score, at most 100, meet ground truths, for
  *                                          each of 4 ranges of area and 10 thresholds of IoU
  *     all pictures together, by score      running counts of right and wrong -> precision at the
  *                                          recalls 0, 0.01, .. 1, and the recall at the end

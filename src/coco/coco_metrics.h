@@ -2,7 +2,7 @@
  * coco/coco_metrics.h -- COCO's twelve numbers for boxes: how good are detections?
  *
  *     td_coco_metrics m;
- *     TD_TRY(td_coco_metrics_compute(ground truths, n_ground_truths, detections, n_detections, NULL, &m));
+ *     TD_TRY(td_coco_metrics_compute(truth, n_truth, detections, n_detections, NULL, &m));
  *     ... m.value[TD_COCO_AP50] ...                   0 .. 1, -1 where nothing could be found
  *     td_coco_metrics_release(&m);
  *
@@ -40,7 +40,7 @@ typedef struct {
 /** All zero is a valid default. */
 typedef struct {
     bool
-        box_areas; /* a ground truth's area is its box's, as TensorFlow's SSD320 evaluation has it */
+        box_areas; /* a ground truth's area is its box's, as in TensorFlow's SSD320 evaluation */
     /*
      * Categories that count; ground truths and detections of others do not.  0: those of the ground
      * truths.

@@ -2,11 +2,11 @@
  * data/objects.h -- what is in the pictures of a data set and where, for detectors
  *
  *     int n;
- *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);        normalised, for training
+ *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  normalised, for training
  *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
  *
  *   pictures     [n]            first  [n + 1]
- *   annotations  of picture 0 | of picture 1 | ...     ground truths the same, both in the file's order
+ *   annotations  of picture 0 | of picture 1 | ... ground truths the same, both in the file's order
  */
 #ifndef TD_DATA_OBJECTS_H
 #define TD_DATA_OBJECTS_H

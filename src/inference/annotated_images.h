@@ -2,7 +2,7 @@
  * inference/annotated_images.h -- a folder of pictures with boxes drawn on them
  *
  *     td_annotated_images *m;
- *     TD_TRY(td_annotated_images_new(ds, "drawn", false, n, &m));       what would be written over is refused
+ *     TD_TRY(td_annotated_images_new(ds, "drawn", false, n, &m));  overwrites nothing
  *     TD_OUT(td_make_folder("drawn"));
  *     TD_OUT(td_annotated_images_save(m, sample, bytes, n_bytes, false, marks, n_boxes, &path));
  *

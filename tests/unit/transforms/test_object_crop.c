@@ -296,7 +296,7 @@ static void overlap_windows_keep_their_bounds(void **state)
     assert_true(n_whole > N / 7 && n_whole < N * 3 / 4);
 }
 
-/* With a ground truth that is the picture, a window's IoU is its area.  So how often each bound's one try
+/* A ground truth of the whole picture: a window's IoU is its area. How often each bound's one try
    succeeds is known by drawing windows here, and from that how often the picture stays whole. */
 static void options_are_drawn_alike(void **state)
 {
