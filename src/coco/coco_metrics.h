@@ -39,8 +39,7 @@ typedef struct {
 
 /** All zero is a valid default. */
 typedef struct {
-    bool
-        box_areas; /* a ground truth's area is its box's, as in TensorFlow's SSD320 evaluation */
+    bool box_areas; /* a ground truth's area is its box's, as in TensorFlow's SSD320 evaluation */
     /*
      * Categories that count; ground truths and detections of others do not.  0: those of the ground
      * truths.
