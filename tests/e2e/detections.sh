@@ -65,7 +65,7 @@ refused() {
 refused '' "'dt.json' is empty"
 refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3' "'dt.json'.*(byte|ends)"
 refused '{"a": 1}' "'dt.json': it is an object, wanted a list of detections"
-refused '[{"image_id": 8, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "'dt.json': detection 0 is of image 8, which 'gt.json' does not name"
+refused '[{"image_id": 8, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "'dt.json': detection 0 names image 8, which 'gt.json' does not have"
 refused '[{"image_id": "7", "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "detection 0: image_id is the text '7', wanted a whole number"
 refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3], "score": 1}]' 'bbox has 3 numbers, wanted 4'
 refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": NaN}]' 'score is .*wanted a finite one'

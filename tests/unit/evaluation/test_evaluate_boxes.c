@@ -116,7 +116,7 @@ static void what_is_wrong_is_an_error(void **state)
         const char *part;
     } rows[] = {
         { "[" FOUND("7", "4", SQUARE, "1") ", " FOUND("8", "4", SQUARE, "1") "]", TD_EFORMAT,
-          "dt.json': detection 1 is of image 8, which '" },
+          "dt.json': detection 1 names image 8, which '" },
         { "[" FOUND("7", "4", "[0, 0, 1e200, 1]", "1") "]", TD_ENUMERIC, "detection 0 has" },
         { "[" FOUND("7", "4", SQUARE, "null") "]", TD_EFORMAT, "score is null" },
         { "[" FOUND("7", "4", SQUARE, "1"), TD_EFORMAT, "dt.json" },
