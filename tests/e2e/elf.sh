@@ -40,8 +40,8 @@ refused 'addresses are fixed'
 
 # --- everything that was built ---------------------------------------------------------------------
 # a program whose source has gone may still lie in the build folder
-for source in "$TANDEM_SOURCE"/tests/*/*.c "$TANDEM_SOURCE"/examples/*.c; do
-    name=$(basename "$source" .c)
+find "$TANDEM_SOURCE/tests" "$TANDEM_SOURCE/examples" -name '*.c' -printf '%f\n' | while read -r source; do
+    name=${source%.c}
     ls "$TANDEM_BUILD/tests/$name" "$TANDEM_BUILD/examples/$name" 2>/dev/null
 done >programs.txt
 [ "$(wc -l <programs.txt)" -ge 50 ] || complain "only $(wc -l <programs.txt) programs of tests were found"

@@ -87,7 +87,7 @@ while read -r verb option sign proof; do
         case $name in
         src/*) file=$TANDEM_SOURCE/$name ;;
         e2e.*) file=$TANDEM_SOURCE/tests/e2e/${name#e2e.}.sh ;;
-        *) file=$TANDEM_SOURCE/tests/${name%%.*}/test_${name#*.}.c ;;
+        *) file=$(find "$TANDEM_SOURCE/tests/${name%%.*}" -name "test_${name#*.}.c") ;;
         esac
         [ -f "$file" ] || { complain "there is no test $name"; continue; }
         spelled_in "$verb" "$option" "$file" || complain "$name does not use it"
