@@ -1,7 +1,7 @@
 # Thin: CMake and Ninja do the work, in build/release, build/debug, build/asan, ...  `make help` lists it all.
 #
 #   T='conv*'       which tests: a pattern for ctest names (make test T='unit.*'), `make test` and sanitizers
-#   DATA=folder     make demo with pictures of your own: one folder per class below train/ and val/
+#   DATA=folder     make demo with images of your own: one folder per class below train/ and val/
 #   PREFIX=/usr     make install
 #   CTEST_ARGS=...  more for ctest in `make test`, e.g. '-LE slow'
 #   CMAKE_ARGS=...  more for CMake, e.g. -DCMAKE_C_COMPILER=clang
@@ -39,7 +39,7 @@ debug: ## build/debug/tandem, -O0 -g, every check on
 setup: ## install what is missing
 	@scripts/setup
 
-demo: setup ## from nothing to a trained model; DATA=folder takes your pictures
+demo: setup ## from nothing to a trained model; DATA=folder takes your images
 	@$(MAKE) --no-print-directory build
 	@scripts/demo $(DATA)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the comparison on real pictures: torchvision's ResNet-18 on CIFAR-10, 64x64 inputs.
+"""PyTorch's side of the comparison on real images: torchvision's ResNet-18 on CIFAR-10, 64x64 inputs.
 
     cifar_torch.py [--tar cifar10.tar] [--seed 1 --seed 2 --seed 3] [--epochs 5]
 
@@ -36,7 +36,7 @@ SHARED = os.environ.get("TANDEM_SHARED", os.path.join(HERE, "..", "..", "shared"
 NORMALISE = T.Compose([T.ToTensor(), T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
 
 
-class Pictures(torch.utils.data.Dataset):
+class Images(torch.utils.data.Dataset):
     """One split of the archive, decoded once; class index = rank of the folder's name."""
 
     def __init__(self, tar, split, transform, limit=0):
@@ -148,13 +148,13 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--workers", type=int, default=2)
     p.add_argument("--state", help="FILE: keep FILE.SEED after every epoch, and go on from it")
-    p.add_argument("--limit", type=int, default=0, help="train on this many pictures only, to try the script")
+    p.add_argument("--limit", type=int, default=0, help="train on this many images only, to try the script")
     o = p.parse_args()
     torch.set_num_threads(o.threads)
     size = o.image_size
-    data = Pictures(o.tar, "train", T.Compose([T.RandomResizedCrop(size), T.RandomHorizontalFlip(), NORMALISE]), o.limit)
-    val = Pictures(o.tar, "val", T.Compose([T.Resize(size + 32), T.CenterCrop(size), NORMALISE]), o.limit)
-    print(f"{len(data)} pictures to train on, {len(val)} to validate, {data.classes} classes", file=sys.stderr)
+    data = Images(o.tar, "train", T.Compose([T.RandomResizedCrop(size), T.RandomHorizontalFlip(), NORMALISE]), o.limit)
+    val = Images(o.tar, "val", T.Compose([T.Resize(size + 32), T.CenterCrop(size), NORMALISE]), o.limit)
+    print(f"{len(data)} images to train on, {len(val)} to validate, {data.classes} classes", file=sys.stderr)
     curves = {seed: train(o, seed, data, val) for seed in o.seed or [1, 2, 3]}
     last = [c[-1] for c in curves.values()]
     print(json.dumps({"torch": torch.__version__, "options": vars(o), "val_top1": curves,

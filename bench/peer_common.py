@@ -30,7 +30,7 @@ def parser(doc, modes=("training", "inference")):
 
 def data_parser(doc):
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("data", help="folder of CLASS/PICTURE")
+    p.add_argument("data", help="folder of CLASS/IMAGE")
     p.add_argument("-b", "--batch-size", type=int, default=64)
     p.add_argument("--image-size", type=int, default=224)
     p.add_argument("--seconds", type=float, default=5, help="measured, in rounds of half a second after one to warm up")
@@ -79,7 +79,7 @@ def quantile(values, q):
     return sorted(values)[max(0, math.ceil(q / 100 * len(values)) - 1)]
 
 
-def random_pictures(o):
+def random_images(o):
     """[batch, 3, size, size] float32, the same in every program."""
     import numpy as np
 
@@ -113,7 +113,7 @@ def show_steps(o, program, first, times, **more):
 
 
 def run_batches(o, take, round_s=0.5):
-    """Call `take`, which returns a number of pictures -> (first, pictures/s of each round); the first round is dropped"""
+    """Call `take`, which returns a number of images -> (first, images/s of each round); the first round is dropped"""
     take()
     first, rates = since_start(), []
     for _ in range(1 + max(1, round(o.seconds / round_s))):

@@ -11,7 +11,7 @@ import peer_common as common
 
 parser = common.data_parser(__doc__)
 parser.add_argument("--fast", action="store_true")
-parser.add_argument("--label", default="", help="what the pictures are, for the result's name")
+parser.add_argument("--label", default="", help="what the images are, for the result's name")
 options = common.begin(parser)
 
 

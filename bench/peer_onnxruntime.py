@@ -27,7 +27,7 @@ def main(o):
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     settings.add_free_dimension_override_by_name("batch", o.batch_size)
     session = ort.InferenceSession(o.model, settings, providers=["CPUExecutionProvider"])
-    x = ort.OrtValue.ortvalue_from_numpy(common.random_pictures(o))
+    x = ort.OrtValue.ortvalue_from_numpy(common.random_images(o))
     y = ort.OrtValue.ortvalue_from_shape_and_type([o.batch_size, 1000], "float32")
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", x)

@@ -34,7 +34,7 @@ def main(o):
         "INFERENCE_NUM_THREADS": str(o.threads),
         "INFERENCE_PRECISION_HINT": "bf16" if o.precision == "bf16" else "f32",
     })
-    x = common.random_pictures(o)
+    x = common.random_images(o)
     requests = [compiled.create_infer_request() for _ in range(o.streams)]
     for i, request in enumerate(requests):
         request.set_input_tensor(ov.Tensor(np.ascontiguousarray(x[i * part:(i + 1) * part]), shared_memory=True))

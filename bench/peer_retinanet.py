@@ -4,7 +4,7 @@
     peer_retinanet.py --mode training --precision bf16 -b 8 --image-size 320 --threads 2
     peer_retinanet.py --mode inference -b 1 --image-size 320
 
-91 classes, channels-last, autocast for bf16, SGD with momentum; 7 boxes a picture, as COCO has on average.  Pictures come at the
+91 classes, channels-last, autocast for bf16, SGD with momentum; 7 boxes an image, as COCO has on average.  Images come at the
 size the network works at, so its own resizing does nothing.  All norms are trained, as SSD320's are.  The networks are not
 the same: multiply-adds of one forward pass are in the result (`macs`), for convolutions and matrix products.
 """
@@ -21,7 +21,7 @@ os.environ["OMP_NUM_THREADS"] = str(options.threads)
 
 
 def made_up_targets(torch, n, size):
-    """Boxes [BOXES, 4] px (left, top, right, bottom) and labels of n pictures."""
+    """Boxes [BOXES, 4] px (left, top, right, bottom) and labels of n images."""
     random = torch.Generator().manual_seed(0)
     targets = []
     for _ in range(n):
@@ -32,13 +32,13 @@ def made_up_targets(torch, n, size):
     return targets
 
 
-def macs_of(torch, net, picture):
-    """Multiply-adds of one picture's forward pass."""
+def macs_of(torch, net, image):
+    """Multiply-adds of one image's forward pass."""
     from torch.utils.flop_counter import FlopCounterMode
 
     net.eval()
     with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        net([picture])
+        net([image])
     return counter.get_total_flops() // 2
 
 
@@ -51,8 +51,8 @@ def main(o):
     size = o.image_size
     net = retinanet_resnet50_fpn(weights=None, weights_backbone=None, num_classes=91, trainable_backbone_layers=5,
                                  min_size=size, max_size=size, image_mean=[0, 0, 0], image_std=[1, 1, 1])
-    pictures = list(torch.from_numpy(common.random_pictures(o)))
-    macs = macs_of(torch, net, pictures[0])
+    images = list(torch.from_numpy(common.random_images(o)))
+    macs = macs_of(torch, net, images[0])
     net = net.to(memory_format=torch.channels_last)
     targets = made_up_targets(torch, o.batch_size, size)
     half = torch.autocast("cpu", torch.bfloat16, enabled=o.precision == "bf16")
@@ -64,7 +64,7 @@ def main(o):
         def step():
             sgd.zero_grad(set_to_none=True)
             with half:
-                loss = sum(net(pictures, targets).values())
+                loss = sum(net(images, targets).values())
             loss.backward()
             sgd.step()
             return loss.item()
@@ -73,7 +73,7 @@ def main(o):
 
         def step():
             with torch.inference_mode(), half:
-                return len(net(pictures))
+                return len(net(images))
 
     first, times = common.run_steps(o, step)
     common.show_steps(o, f"PyTorch {torch.__version__} torchvision RetinaNet-R50-FPN", first, times, macs=macs)

@@ -57,7 +57,7 @@ def main(o):
     if o.precision == "bf16":
         tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
     net = network(keras, o.arch, o.image_size)
-    x = tf.constant(np.ascontiguousarray(common.random_pictures(o).transpose(0, 2, 3, 1)))
+    x = tf.constant(np.ascontiguousarray(common.random_images(o).transpose(0, 2, 3, 1)))
     y = tf.one_hot(tf.random.uniform((o.batch_size,), 0, 1000, tf.int32), 1000)
 
     if o.mode == "training":

@@ -5,7 +5,7 @@
     peer_torch.py --arch resnext101-32x4d --precision bf16 --compile
     peer_torch.py --ranks 2 --threads 2
 
-Synthetic pictures, label smoothing 0.1, SGD with momentum; channels-last, as PyTorch's own guides advise.
+Synthetic images, label smoothing 0.1, SGD with momentum; channels-last, as PyTorch's own guides advise.
 bf16 is autocast in training; in inference the network itself is bf16, which saves the casts.  --compile folds batch
 norms in inference (Inductor's freezing).  --ranks N is DistributedDataParallel over gloo: N processes share the
 batch and the threads; buffers are not broadcast and gradients live in the buckets, both favours to it.
@@ -55,7 +55,7 @@ def main(o):
     torch.manual_seed(0)
     net = nets.build(o.arch, 1000)
     batch = o.batch_size // o.ranks
-    x = torch.from_numpy(common.random_pictures(o))[o.rank * batch:(o.rank + 1) * batch].clone()
+    x = torch.from_numpy(common.random_images(o))[o.rank * batch:(o.rank + 1) * batch].clone()
     y = torch.randint(0, 1000, (batch,))
     is_half = o.precision == "bf16"
     half = torch.autocast("cpu", torch.bfloat16, enabled=is_half)

@@ -13,7 +13,7 @@ import measure
 HERE = os.path.dirname(os.path.abspath(__file__))
 PRECISIONS = {"float32": "fp32", "bf16": "bf16"}  # Tandem's names
 KERAS = ("resnet50", "resnet101", "resnet152")  # what peer_tf.py has
-DETECTORS = {"ssd320": 320, "ssd300": 300}  # side of their pictures
+DETECTORS = {"ssd320": 320, "ssd300": 300}  # side of their images
 
 
 @dataclass
@@ -81,7 +81,7 @@ def networks(o, where, arch, precision, batch):
         if o.real:
             ours = [sys.executable, os.path.join(HERE, "tandem_train.py"), o.tandem, *theirs]
             for name, more in (("synthetic", []), ("real", ["--real", o.real_folder])):
-                found.append(Program(f"Tandem train, {name} pictures", [*ours, *more], True))
+                found.append(Program(f"Tandem train, {name} images", [*ours, *more], True))
     if arch in DETECTORS:
         if "torchvision" in where:
             found.append(Program("torchvision RetinaNet-R50-FPN",
@@ -117,7 +117,7 @@ def networks(o, where, arch, precision, batch):
 
 
 def open_data(path, folder):
-    """Make `folder`/set of a tar file or folder of pictures: a set with train/CLASS/PICTURE -> its path"""
+    """Make `folder`/set of a tar file or folder of images: a set with train/CLASS/IMAGE -> its path"""
     if not os.path.exists(path):
         raise SystemExit(f"'{path}' does not exist")
     if os.path.isfile(path):
@@ -136,10 +136,10 @@ def open_data(path, folder):
 
 
 def repeated(data, folder, n):
-    """The same set with links, so that an epoch has `n` pictures or more -> its path"""
+    """The same set with links, so that an epoch has `n` images or more -> its path"""
     files = sorted(glob.glob(os.path.join(data, "train", "*", "*")))
     if not files:
-        raise SystemExit(f"'{data}' has no train/CLASS/PICTURE")
+        raise SystemExit(f"'{data}' has no train/CLASS/IMAGE")
     target = os.path.join(folder, "repeated")
     for i in range(-(-n // len(files))):
         for file in files:
@@ -158,12 +158,12 @@ def packed(o, data, folder, name, *options):
     return path
 
 
-def shrunk(where, pictures, folder):
-    """A copy of the pictures as a pack file of --short-side 256 has them -> (path, "") or ("", why not)"""
+def shrunk(where, images, folder):
+    """A copy of the images as a pack file of --short-side 256 has them -> (path, "") or ("", why not)"""
     if "torchvision" not in where:
-        return "", "no Pillow to shrink the pictures with"
+        return "", "no Pillow to shrink the images with"
     path = os.path.join(folder, "shrunk")
-    result = subprocess.run(script(where["torchvision"], "shrink.py", pictures, path, "256", "90"),
+    result = subprocess.run(script(where["torchvision"], "shrink.py", images, path, "256", "90"),
                             capture_output=True, text=True)
     return (path, "") if result.returncode == 0 else ("", f"shrinking failed: {measure.last_line(result.stderr)}")
 
@@ -192,9 +192,9 @@ def pipelines(o, where, data, folder):
         dali = script(where["nvidia.dali"], "peer_dali.py", *theirs)
         found += [Program("DALI", dali), Program("DALI, fast IDCT", [*dali, "--fast"])]
         small, why = shrunk(where, theirs[0], folder)
-        dali = script(where["nvidia.dali"], "peer_dali.py", small, *work, "--label", "pictures at 256")
-        found += [Program("DALI, pictures at 256", dali, why_not=why),
-                  Program("DALI, pictures at 256, fast IDCT", [*dali, "--fast"], why_not=why)]
+        dali = script(where["nvidia.dali"], "peer_dali.py", small, *work, "--label", "images at 256")
+        found += [Program("DALI, images at 256", dali, why_not=why),
+                  Program("DALI, images at 256, fast IDCT", [*dali, "--fast"], why_not=why)]
     if "torchvision" in where:
         torchvision = script(where["torchvision"], "peer_torchvision.py", *theirs)
         found += [Program(f"torchvision, {kind}", [*torchvision, "--backend", kind]) for kind in ("pil", "tensor")]

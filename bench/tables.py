@@ -19,7 +19,7 @@ def unequal(result, wanted):
 
 
 def answers(rounds, precision):
-    """A line about the logits that some programs give of the same weights and pictures."""
+    """A line about the logits that some programs give of the same weights and images."""
     given = {name: pair["alone"]["answer"] for name, pair in rounds[0].items() if pair["alone"].get("answer")}
     if len(given) < 2:
         return []
@@ -29,8 +29,8 @@ def answers(rounds, precision):
     limit = 1e-3 if precision == "float32" else 5e-2
     wrong = [f"{n} by {v:.1e}" for n, v in off.items() if not v <= limit]
     if wrong:
-        return [f"UNEQUAL: same weights and pictures, but logits differ from those of {first}: {', '.join(wrong)}."]
-    return [f"Same weights and pictures: the logits of {', '.join(others)} are within {max(off.values()):.0e} of {first}'s."]
+        return [f"UNEQUAL: same weights and images, but logits differ from those of {first}: {', '.join(wrong)}."]
+    return [f"Same weights and images: the logits of {', '.join(others)} are within {max(off.values()):.0e} of {first}'s."]
 
 
 class Table:
@@ -63,7 +63,7 @@ class Table:
         return [a / b for a, b in zip(self.speed(mine), self.speed(theirs))]
 
     def equals(self, mine):
-        """Peers that read the same pictures: shrunk ones beside shrunk ones."""
+        """Peers that read the same images: shrunk ones beside shrunk ones."""
         return [n for n in self.peers if ("at 256" in n) == ("at 256" in mine)]
 
     def against_best(self, mine):
@@ -85,7 +85,7 @@ class Table:
             return text
 
         mode = self.o.mode
-        unit = "pictures/s" if mode == "data" else "images/s"
+        unit = "images/s"
         found = [(f"{unit} (lowest–highest round)", lambda n: spread(self.speed(n), self.digits))]
         if mode == "training":
             found.append(("step, ms", lambda n: f"{statistics.median(1e3 * self.batch / v for v in self.speed(n)):.0f}"))
@@ -122,9 +122,9 @@ class Table:
         if self.peers:
             lines += [f"{name} against the fastest peer of each round: {spread(self.against_best(name), 2)} ×."
                       for name in self.ours if self.equals(name) and not name.startswith("Tandem train")]
-        real = [f"Tandem train, {kind} pictures" for kind in ("real", "synthetic")]
+        real = [f"Tandem train, {kind} images" for kind in ("real", "synthetic")]
         if set(real) <= set(self.ours):
-            lines.append(f"Training on real pictures keeps {spread(self.ratio(*real), 3)} of synthetic training's images/s.")
+            lines.append(f"Training on real images keeps {spread(self.ratio(*real), 3)} of synthetic training's images/s.")
         others = [(r[n]["alone"]["others"], n, i) for i, r in enumerate(self.rounds, 1) for n in r if n not in self.failures]
         worst, name, i = max(others)
         lines.append(f"Other processes took {100 * statistics.median(v for v, _, _ in others):.0f} % of the processors while "

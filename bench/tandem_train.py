@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Speed of `tandem train`, on real or on synthetic pictures: prints one JSON object.
+"""Speed of `tandem train`, on real or on synthetic images: prints one JSON object.
 
     tandem_train.py TANDEM -b 32 --threads 2 [--real DATA]
 
-The whole command, decoding included, where `tandem benchmark` times steps alone.  DATA holds train/CLASS/PICTURE.  The rate is
-that of all steps after the warm-up together, the waiting for pictures included, from the run's own report.
+The whole command, decoding included, where `tandem benchmark` times steps alone.  DATA holds train/CLASS/IMAGE.  The rate is
+that of all steps after the warm-up together, the waiting for images included, from the run's own report.
 """
 
 import json
@@ -17,7 +17,7 @@ import peer_common as common
 
 parser = common.parser(__doc__, ("training",))
 parser.add_argument("tandem")
-parser.add_argument("--real", help="folder of train/CLASS/PICTURE; without it synthetic pictures")
+parser.add_argument("--real", help="folder of train/CLASS/IMAGE; without it synthetic images")
 parser.add_argument("more", nargs="*", help="after --: further options of 'tandem train'")
 options = common.begin(parser)
 
@@ -45,7 +45,7 @@ def main(o):
     times = times[o.warmup:]
     all_steps = o.batch_size * len(times) / sum(times)
     print(json.dumps({
-        "program": "Tandem train, " + ("real pictures" if o.real else "synthetic pictures"), "arch": o.arch,
+        "program": "Tandem train, " + ("real images" if o.real else "synthetic images"), "arch": o.arch,
         "mode": o.mode, "precision": o.precision, "batch_size": o.batch_size, "image_size": o.image_size,
         "threads": o.threads, "iters": o.iters,
         "images_per_s": {"median": all_steps, "min": o.batch_size / max(times), "max": o.batch_size / min(times)},

@@ -1,8 +1,8 @@
 /*
  * small_cnn.c -- a small network through the C API: build it, train it, evaluate it
  *
- * The pictures are 16 x 16 noise with a brighter stripe, upright in class 0 and level in class 1.
- * Ends with 0 when at least nine of ten fresh pictures are told apart.
+ * The images are 16 x 16 noise with a brighter stripe, upright in class 0 and level in class 1.
+ * Ends with 0 when at least nine of ten fresh images are told apart.
  *
  *     cc small_cnn.c $(pkg-config --cflags --libs tandem) && ./a.out
  */
@@ -72,7 +72,7 @@ static int count_right(const float *logits, const int64_t *labels)
     return right;
 }
 
-/* every step draws new pictures, so the hits before each update are hits on pictures never seen */
+/* every step draws new images, so the hits before each update are hits on images never seen */
 static td_status train(td_program *p, float *images, int64_t *labels, double *accuracy)
 {
     float lr = 0.05f;

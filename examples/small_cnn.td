@@ -1,4 +1,4 @@
-# The network of small_cnn.c with batch norm, for 32 x 32 pictures and 10 classes:
+# The network of small_cnn.c with batch norm, for 32 x 32 images and 10 classes:
 #
 #     tandem train DATA --model small_cnn.td
 #

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh NAME COMMAND... -- one test, in the environment that tests/CMakeLists.txt promises
 #
-# ctest sets TANDEM, TANDEM_SOURCE and TANDEM_BUILD.  TANDEM_SHARED (pictures to test with) and TANDEM_GOLDEN
+# ctest sets TANDEM, TANDEM_SOURCE and TANDEM_BUILD.  TANDEM_SHARED (images to test with) and TANDEM_GOLDEN
 # (case files) are the caller's, with defaults; relative paths count from the source folder.  What a test wrote stays
 # where it failed, or where TANDEM_KEEP is set.
 name=$1

@@ -22,13 +22,13 @@ typedef struct {
     const char *cfg_file;     /* table of recipes, YAML; NULL: the built-in one */
     const char *platform;     /* "DGXA100" */
     const char *mode;         /* "convergence", ..., or one of TensorFlow's main */
-    double lr_init;           /* learning rate for 256 pictures; -1: not given */
+    double lr_init;           /* learning rate for 256 images; -1: not given */
     int num_iter, run_iter;   /* epochs or batches, in all and of this run; -1: not given */
     int iter_unit;            /* 0 epoch, 1 batch */
     int warmup_steps;         /* iterations that a benchmark leaves out */
     int benchmark_iterations; /* that a benchmark mode measures; -1: num_iter */
     bool cosine_lr;           /* the same as lr_schedule cosine */
-    const char *to_predict;   /* picture for mode predict */
+    const char *to_predict;   /* image for mode predict */
     const char *model_dir;    /* the workspace; of evaluation also where the checkpoint is */
     const char *pipeline_config_path;           /* TensorFlow's configuration of a detector */
     const char *hparams_overrides;              /* "name=value,...": other values of its fields */

@@ -16,7 +16,7 @@ extern "C" {
 typedef struct td_dataset td_dataset;
 
 typedef enum {
-    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<picture>; or a pack made of that */
+    TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<image>; or a pack made of that */
     TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
     TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
     TD_DATA_DALI_CPU,  /* a folder; jobs take DALI's rules with it */
@@ -36,14 +36,14 @@ typedef struct {
     const char *split; /* "train" or "val": use <path>/<split>; NULL: `path` itself */
     bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
     int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
-    int64_t n_images;  /* synthetic: pictures in an epoch; 0 means 1024 */
+    int64_t n_images;  /* synthetic: images in an epoch; 0 means 1024 */
 
-    /* pictures with boxes in place of classes: for detectors */
+    /* images with boxes in place of classes: for detectors */
     bool has_boxes;          /* find the annotations in `path`; tensors, synthetic: with boxes */
-    const char *annotations; /* COCO instances as JSON, pictures below `path`; implies has_boxes */
+    const char *annotations; /* COCO instances as JSON, images below `path`; implies has_boxes */
     bool keep_ids;           /* class = category id; else categories in order of id, 1 .. K */
     bool strict;             /* a bad annotation is an error; else it is listed and left out */
-    bool skip_empty;         /* leave out pictures without a box, as SSD300 does in training */
+    bool skip_empty;         /* leave out images without a box, as SSD300 does in training */
 } td_dataset_opts;
 
 /**
@@ -59,8 +59,8 @@ typedef struct {
  *
  *   TD_EARG      no path
  *   TD_ENOTFOUND path or split is absent; the message names the folders that are there.  No
- *                annotation file, or none of its first pictures is there
- *   TD_EFORMAT   no class, one class, a class without a picture, `images` or `labels` malformed;
+ *                annotation file, or none of its first images is there
+ *   TD_EFORMAT   no class, one class, a class without an image, `images` or `labels` malformed;
  *                annotations that are no JSON, cut off, or without what they must have; with
  *                `strict`, a bad one
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
@@ -70,9 +70,9 @@ TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_data
 
 /**
  * A data set of single files, labels -1, no classes; the paths are copied.  For prediction.  A
- * folder stands for the pictures below it (names as in td_dataset_open), by folder, then by name.
+ * folder stands for the images below it (names as in td_dataset_open), by folder, then by name.
  *   TD_EARG     no paths
- *   TD_EFORMAT  a folder without a picture
+ *   TD_EFORMAT  a folder without an image
  *   TD_ELIMIT   folders nested deeper than 32
  */
 TD_API TD_CHECKED td_status td_dataset_from_files(const char *const *paths, int64_t n,
@@ -95,7 +95,7 @@ TD_API const char *td_dataset_path(const td_dataset *ds, int64_t sample);
 TD_API const char *td_dataset_root(const td_dataset *ds);
 TD_API td_data_backend td_dataset_backend(const td_dataset *ds);
 
-/** Channels, height and width of all pictures; 0 where the loader decides (folder, synthetic). */
+/** Channels, height and width of all images; 0 where the loader decides (folder, synthetic). */
 TD_API void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width);
 
 /**
@@ -108,7 +108,7 @@ TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const 
 
 /* --- boxes ------------------------------------------------------------------------------------ */
 
-/** One annotated object of a picture. */
+/** One annotated object of an image. */
 typedef struct {
     double x, y, width, height; /* pixels, as annotated; x, y: the upper left corner */
     double area;                /* pixels, as annotated: of the outline; without one, of the box */
@@ -117,16 +117,16 @@ typedef struct {
     bool is_crowd;
 } td_annotation;
 
-/** What an annotation file says of a picture.  In `tensors` and `synthetic` the id is the row. */
+/** What an annotation file says of an image.  In `tensors` and `synthetic` the id is the row. */
 typedef struct {
     int64_t id;
     int width, height; /* pixels that the annotations are in */
 } td_annotated;
 
-/** An annotation, picture or category that is not used, and why: one clear sentence. */
+/** An annotation, image or category that is not used, and why: one clear sentence. */
 typedef struct {
     const char *text; /* "annotation 17: box is 0 wide (byte 10233, line 1)" */
-    int64_t id;       /* of the annotation, picture or category; -1: it has none */
+    int64_t id;       /* of the annotation, image or category; -1: it has none */
     int64_t byte;     /* of the file, where it begins */
 } td_bad_annotation;
 
@@ -136,7 +136,7 @@ TD_API bool td_dataset_has_boxes(const td_dataset *ds);
 /** The annotation file, or what was found instead of one; NULL without boxes. */
 TD_API const char *td_dataset_annotation_file(const td_dataset *ds);
 
-/** The objects of a picture in the order of the file, *n of them; lent. */
+/** The objects of an image in the order of the file, *n of them; lent. */
 TD_API const td_annotation *td_dataset_annotations(const td_dataset *ds, int64_t sample, int *n);
 TD_API td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample);
 

@@ -17,7 +17,7 @@ typedef struct {
     int threads;              /* 0 means one per CPU */
     const char *dump_tensors; /* a .safetensors to write: images f32 [N,3,S,S] as evaluation sees
                                  them (with boxes: SSD320's), labels i64 [N] (boxes, labels,
-                                 n_boxes); bad pictures are left out.  NULL: none */
+                                 n_boxes); bad images are left out.  NULL: none */
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
     td_interpolation interpolation;
@@ -31,62 +31,62 @@ typedef struct {
 enum { TD_BOX_SIDES = 12 };
 
 typedef struct {
-    int64_t n_pictures, n_good, n_bad;
+    int64_t n_images, n_good, n_bad;
     int64_t n_jpeg, n_png, n_gray, n_cmyk, n_progressive, n_rotated; /* good ones; rotated: EXIF */
     td_extent width, height; /* pixels, as stored, of the good ones */
     int n_classes;
     const int64_t *class_good; /* [n_classes] */
     const int64_t *class_bad;  /* [n_classes] */
-    const td_bad_picture *bad; /* [n_bad], in the order of the data set */
+    const td_bad_image *bad;   /* [n_bad], in the order of the data set */
 
     /* with boxes; what the annotation file has of no use: td_dataset_bad_annotations */
-    int64_t n_boxes, n_crowds, n_empty; /* boxes, crowds among them; pictures without a box */
+    int64_t n_boxes, n_crowds, n_empty; /* boxes, crowds among them; images without a box */
     const int64_t *class_boxes;         /* [n_classes] */
     int64_t side_boxes[TD_BOX_SIDES];   /* [i]: sqrt(width * height) in 2^i .. 2^(i+1) pixels; the
                                            first and the last take what is beyond */
-    int64_t n_other_size;               /* good pictures of another size than is annotated ... */
-    const td_bad_picture *other_size;   /* ... and what both sizes are, [n_other_size] */
+    int64_t n_other_size;               /* good images of another size than is annotated ... */
+    const td_bad_image *other_size;     /* ... and what both sizes are, [n_other_size] */
     double seconds;
 } td_dataset_report;
 
 /**
- * Decode every picture of a folder data set, and look at its boxes.  Bad ones are results, not
+ * Decode every image of a folder data set, and look at its boxes.  Bad ones are results, not
  * errors.  You free *out.
  */
 TD_API TD_CHECKED td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts,
                                              td_dataset_report **out);
 TD_API void td_dataset_report_free(td_dataset_report *r);
 
-/** A set to draw; all zero means 8 classes, 1600 + 400 pictures of 64 x 64. */
+/** A set to draw; all zero means 8 classes, 1600 + 400 images of 64 x 64. */
 typedef struct {
     int classes;        /* 2 .. the kinds there are; their names are the class names */
-    int64_t train, val; /* pictures in all, spread evenly over the classes */
+    int64_t train, val; /* images in all, spread evenly over the classes */
     int size;           /* pixels, 16 .. 4096 */
     int quality;        /* JPEG, 1 .. 100; 0 means 90 */
     uint64_t seed;
     int threads; /* 0 means one per CPU */
-    bool boxes;  /* several objects a picture and a COCO file of each split: for detectors */
+    bool boxes;  /* several objects an image and a COCO file of each split: for detectors */
 } td_draw_opts;
 
 /**
  * Write <path>/{train,val}/<kind>/NNNNN.jpg: shapes, textures, letters.  The same options give the
  * same bytes.  With `boxes`: <path>/{train,val}/NNNNN.jpg of 1 .. 4 shapes, and
- * <path>/annotations/instances_{train,val}.json; 0 then means 3 classes, 800 + 100 pictures of 320.
+ * <path>/annotations/instances_{train,val}.json; 0 then means 3 classes, 800 + 100 images of 320.
  *   TD_EARG  out of range, or `path` is there and not an empty folder
  */
 TD_API TD_CHECKED td_status td_dataset_draw(const char *path, const td_draw_opts *opts);
 
-/** How to pack; all zero means every split there is, pictures untouched. */
+/** How to pack; all zero means every split there is, images untouched. */
 typedef struct {
     const char *split;       /* only this one; NULL: train and val, or the folder itself */
-    const char *annotations; /* pictures with boxes: of this file, instead of those found */
-    int short_side; /* shrink larger pictures to it, antialiased bilinear; 0: touch nothing */
+    const char *annotations; /* images with boxes: of this file, instead of those found */
+    int short_side; /* shrink larger images to it, antialiased bilinear; 0: touch nothing */
     int quality;    /* of the JPEG that those become; 0 means 90 */
     int threads;    /* for shrinking; 0 means one per CPU */
 } td_pack_opts;
 
 typedef struct {
-    int64_t n_pictures, n_bytes; /* in the pack; of the pack */
+    int64_t n_images, n_bytes; /* in the pack; of the pack */
     int64_t n_shrunk;
     int64_t n_unreadable; /* wanted shrinking but cannot be decoded: packed as they are */
     uint64_t digest;
@@ -94,15 +94,15 @@ typedef struct {
 } td_pack_result;
 
 /**
- * Put all pictures of the folder (or pack) `path` into the one file `out`, which appears whole or
+ * Put all images of the folder (or pack) `path` into the one file `out`, which appears whole or
  * not at all.  Where there are annotations (td_dataset_is_annotated) the boxes go with them.  Where
- * pictures are untouched, training on it is training on the folder, bit for bit.  Shrunk ones are
+ * images are untouched, training on it is training on the folder, bit for bit.  Shrunk ones are
  * turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      an option out of range, or `out` is `path`
- *   TD_EIO       a picture cannot be read, `out` cannot be written
- *   TD_ENOTFOUND, TD_ELIMIT  a picture is gone, or larger than 256 MiB
+ *   TD_EIO       an image cannot be read, `out` cannot be written
+ *   TD_ENOTFOUND, TD_ELIMIT  an image is gone, or larger than 256 MiB
  *   TD_ESTOPPED  a signal came
  */
 TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,

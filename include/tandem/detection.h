@@ -16,9 +16,9 @@ extern "C" {
 typedef struct {
     double min_score;             /* a score has to be above; -1: the detector's own */
     double nms_iou;               /* overlap that suppresses; -1: likewise */
-    int max_per_class, max_boxes; /* of a picture; 0: likewise */
+    int max_per_class, max_boxes; /* of an image; 0: likewise */
     bool box_areas;               /* small, medium, large by the box, not by the outline */
-    int sample_1_of_n;            /* evaluate every n-th picture only */
+    int sample_1_of_n;            /* evaluate every n-th image only */
 } td_boxes_opts;
 
 TD_API const struct td_field *td_boxes_fields(void);

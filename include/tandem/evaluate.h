@@ -40,7 +40,7 @@ typedef struct {
     const char *raport_file;
     td_boxes_opts boxes;     /* of a detector */
     const char *detections;  /* of a detector: what it found goes into this file, COCO's results */
-    const char *draw;        /* of a detector: pictures with boxes drawn on them go here; NULL */
+    const char *draw;        /* of a detector: images with boxes drawn on them go here; NULL */
     int64_t draw_limit;      /* of the first so many; 0: of all */
     double draw_min_score;   /* what was found with a score above; -1: 0.3 */
     bool eval_training_data; /* evaluate the training split */
@@ -95,7 +95,7 @@ typedef struct {
     /* with per_class, else 0 and NULL */
     int n_classes;
     char **class_names; /* [n_classes] */
-    int64_t *confusion; /* [n_classes, n_classes]: pictures of a row's class taken for a column's */
+    int64_t *confusion; /* [n_classes, n_classes]: images of a row's class taken for a column's */
     int rank;           /* of the ranks, which all have the same counts */
 } td_evaluate_result;
 

@@ -23,7 +23,7 @@
  *     %2:f32[8,16,32,32] = relu %1
  *     output logits = %2
  *
- * Letters: N batch, C in-channels, H W picture, K out-channels, R S filter, P Q output, G groups.
+ * Letters: N batch, C in-channels, H W image, K out-channels, R S filter, P Q output, G groups.
  */
 #ifndef TD_GRAPH_H
 #define TD_GRAPH_H
@@ -121,13 +121,13 @@ TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double
 /** logits [N,K], target [N,K] (rows need not sum to 1) -> loss [N]. */
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
 /**
- * A detector's losses, scalars: scores [N,A,C], codes and target [N,A,4], labels i64[N,A], 0 for
+ * A detector's losses, scalars: scores [N,A,C], deltas and target [N,A,4], labels i64[N,A], 0 for
  * anchors without a ground truth.  SSD320 adds the first two; SSD300 adds td_huber_box_loss with
- * "per_picture=true" and the third.  attrs: "alpha=0.25, gamma=2", "delta=1", "ratio=3", or NULL.
+ * "per_image=true" and the third.  attrs: "alpha=0.25, gamma=2", "delta=1", "ratio=3", or NULL.
  */
 TD_API td_value *td_sigmoid_focal_loss(td_builder *b, td_value *scores, td_value *labels,
                                        const char *attrs);
-TD_API td_value *td_huber_box_loss(td_builder *b, td_value *codes, td_value *target,
+TD_API td_value *td_huber_box_loss(td_builder *b, td_value *deltas, td_value *target,
                                    td_value *labels, const char *attrs);
 TD_API td_value *td_multibox_class_loss(td_builder *b, td_value *scores, td_value *labels,
                                         const char *attrs);

@@ -40,7 +40,7 @@ TD_API void td_classify_defaults(td_classify_opts *opts);
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    td_status st;        /* of this image: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
     const char *message; /* when st is not TD_OK */
     int n;               /* entries below */
     int label[10];
@@ -49,8 +49,8 @@ typedef struct {
 } td_prediction;
 
 /**
- * Call `each` for every file in order; a folder stands for the pictures below it, by folder, then
- * by name.  A bad picture is reported through it and does not end the job; a failure that `each`
+ * Call `each` for every file in order; a folder stands for the images below it, by folder, then
+ * by name.  A bad image is reported through it and does not end the job; a failure that `each`
  * returns does.
  */
 TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
@@ -68,7 +68,7 @@ typedef struct {
     bool ignore_orientation;
     const char *only;    /* "RBC,WBC": boxes of these classes alone; NULL: of all */
     const char *classes; /* file of the classes' names; NULL: the weight file's, or COCO's */
-    const char *draw;    /* folder for the pictures with their boxes; NULL: none */
+    const char *draw;    /* folder for the images with their boxes; NULL: none */
     int batch_size;      /* at most; 0: 8 */
     int workers;         /* decoding threads; 0: chosen */
     const char *device;
@@ -87,17 +87,17 @@ typedef struct {
         category; /* its id in the annotations that were learned; the label where none is known */
     const char *name; /* "class 17" when the weight file has no names */
     double score;
-    double x, y, width, height; /* pixels of the upright picture */
+    double x, y, width, height; /* pixels of the upright image */
 } td_found_box;
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this picture: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    td_status st;        /* of this image: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
     const char *message; /* when st is not TD_OK */
-    int width, height;   /* of the upright picture */
+    int width, height;   /* of the upright image */
     int n;
     const td_found_box *boxes; /* [n], best first */
-    const char *drawn;         /* the picture with its boxes, or NULL */
+    const char *drawn;         /* the image with its boxes, or NULL */
     int n_classes;             /* that the weight file names: all that may be found; 0: unknown */
     const char *const *class_names; /* [n_classes] */
     const int64_t *categories;      /* [n_classes] */
@@ -111,12 +111,12 @@ TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
                                       const char *const *files,
                                       td_status (*each)(void *ctx, const td_found *f), void *ctx);
 
-/** COCO's lists of what was found, for JSON: categories, and detections of many pictures. */
+/** COCO's lists of what was found, for JSON: categories, and detections of many images. */
 typedef struct td_coco_results td_coco_results;
 TD_API TD_CHECKED td_status td_coco_results_new(td_coco_results **out);
 TD_API void td_coco_results_free(td_coco_results *l);
 
-/** Add a picture's boxes under this id.  TD_ENOMEM. */
+/** Add an image's boxes under this id.  TD_ENOMEM. */
 TD_API TD_CHECKED td_status td_coco_results_add(td_coco_results *l, const td_found *f,
                                                 int64_t image_id);
 

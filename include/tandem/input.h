@@ -26,7 +26,7 @@ typedef struct {
     int prefetch;      /* batches ahead */
     double max_bad;    /* share of the data set that may be undecodable */
     bool ignore_orientation;
-    int decode;        /* of training pictures: 0 "exact", 1 "fast" */
+    int decode;        /* of training images: 0 "exact", 1 "fast" */
     bool exact_decode; /* the same as decode 0 */
 
     /* detectors */
@@ -34,7 +34,7 @@ typedef struct {
     const char *val_annotations; /* of validation while training; NULL: the same */
     int label_ids;               /* 0 dense: categories in order of id, 1 .. K; 1 keep: the id */
     bool strict;                 /* a bad annotation is an error, not left out */
-    bool color_jitter;           /* of training pictures; SSD300 has its own anyway */
+    bool color_jitter;           /* of training images; SSD300 has its own anyway */
 } td_input_opts;
 
 TD_API const struct td_field *td_input_fields(void);

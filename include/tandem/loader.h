@@ -73,7 +73,7 @@ typedef struct {
     bool autoaugment;        /* training: AutoAugment's 25 policies, after the flip */
     td_order order;          /* training, and shares of the ranks in evaluation */
     const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */
-    bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
+    bool ignore_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
     int workers;             /* threads; 0 means one per CPU */
     int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
@@ -82,10 +82,10 @@ typedef struct {
     int64_t start_epoch; /* the first epoch, counted from 0 ... */
     int64_t start_batch; /* ... and the first batch of it: to resume in its middle */
     int rank, world;     /* this rank of so many; world 0 means 1 */
-    double max_bad;      /* share that may be bad; 0: 0.01, at least one picture; negative: none */
+    double max_bad;      /* share that may be bad; 0: 0.01, at least one image; negative: none */
 
-    /* detectors: how pictures become rows is theirs, not of the crop rules above */
-    int detector;      /* td_arch_info's: whose pictures and targets to make; 0: none.  Training
+    /* detectors: how images become rows is theirs, not of the crop rules above */
+    int detector;      /* td_arch_info's: whose images and targets to make; 0: none.  Training
                           wants boxes; without them, no anchor has a ground truth */
     bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
@@ -93,14 +93,15 @@ typedef struct {
 /**
  * One batch.  Batch i of an epoch holds rows [(i W + r) B, (i W + r + 1) B) of the epoch's order,
  * for rank r of W.  Lent until the next call on its loader.  n is batch_size; less in evaluation,
- * even 0, at the end of the epoch and where bad pictures were left out.
+ * even 0, at the end of the epoch and where bad images were left out.
  */
 typedef struct {
     const float *images;          /* [n, channels, height, width], normalised */
     const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 where unknown */
-    const int64_t *samples;       /* [n] index in the data set of the picture that is there */
+    const int64_t *samples;       /* [n] index in the data set of the image that is there */
     const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; else NULL */
-    const float *anchor_targets;  /* detectors: [n, n_anchors, 4] codes, 0 where none; else NULL */
+    const float
+        *anchor_targets; /* detectors: [n, n_anchors, 4] box deltas, 0 where none; else NULL */
     int n, channels, height, width;
     int n_anchors;        /* 0 without a detector */
     int64_t epoch, index; /* index counts the batches of the epoch from 0 */
@@ -124,10 +125,10 @@ TD_API void td_loader_free(td_loader *ld);
  * Lend the next batch.  TD_EEND (*out is NULL) after the last batch of an epoch; the call after
  * that begins the next epoch.
  *
- * A picture that cannot be read is noted (td_loader_bad).  In training it is replaced by the
+ * An image that cannot be read is noted (td_loader_bad).  In training it is replaced by the
  * next good one of the data set (index + 1, + 2, ...) with that one's label; in evaluation it is
  * left out, so that counts stay true.
- *   TD_EFORMAT  more bad pictures than max_bad allows; the message has the count and a reason.  In
+ *   TD_EFORMAT  more bad images than max_bad allows; the message has the count and a reason.  In
  *               training with ranks only where no good one is found: whether they are too many, the
  *               ranks ask together (td_loader_bad, td_loader_bad_allowed)
  *   TD_ENOMEM   and then the loader is only good for td_loader_free
@@ -148,11 +149,11 @@ typedef struct {
     const char *reason;
     int64_t sample;
     td_status st; /* what kind of failure: TD_ENOTFOUND, TD_EIO, TD_EFORMAT, ... */
-} td_bad_picture;
+} td_bad_image;
 
-/** Bad pictures met so far, each once, in the order of the batches that wanted them; lent until the
+/** Bad images met so far, each once, in the order of the batches that wanted them; lent until the
     next call on the loader. */
-TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out);
+TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_image **out);
 
 /** How many there may be; td_loader_next fails where one loader alone met more. */
 TD_API int64_t td_loader_bad_allowed(const td_loader *ld);

@@ -103,19 +103,19 @@ TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *o
                                            td_value *images, bool is_training);
 
 /**
- * Emit a detector (td_arch_info.detector) on images [N, 3, S, S]: codes [N, A, 4] of the boxes and
+ * Emit a detector (td_arch_info.detector) on images [N, 3, S, S]: deltas [N, A, 4] of the boxes and
  * scores [N, A, num_classes + 1], column 0 the background's, for A anchors in the order of
  * boxes/anchors.h.  num_classes counts what can be found; 0: 90 of SSD320, 80 of SSD300.  Failures
  * stick to the builder; TD_EUNSUPPORTED among them: the side S is none that the network can have.
  */
 TD_API void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
-                                bool is_training, td_value **codes, td_value **scores);
+                                bool is_training, td_value **deltas, td_value **scores);
 
 /** The detector that opts->arch names, as in td_arch_info; 0 for classifiers and graph files. */
 TD_API int td_model_detector(const td_model_opts *opts);
 
 /**
- * A forward graph for `batch` pictures: input `images` [batch, 3, image_size, image_size], output
+ * A forward graph for `batch` images: input `images` [batch, 3, image_size, image_size], output
  * `logits`, of a detector `codes` and `scores`; from opts->model when that is set, whose own batch
  * does not matter, else from opts->arch.  Errors of td_model_resolve; TD_ESHAPE: the graph file
  * does not fit this image size.

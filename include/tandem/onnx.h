@@ -18,7 +18,7 @@ extern "C" {
 typedef struct {
     td_model_opts model; /* what the weight file does not say itself */
     int opset;           /* 13 .. 21 */
-    int batch_size;      /* pictures a run; 0: left open, "N" */
+    int batch_size;      /* images a run; 0: left open, "N" */
     int input;           /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
     int se_layers;       /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
     bool probabilities;  /* a second output: softmax of logits */
@@ -40,11 +40,11 @@ typedef struct {
     int n_nodes;
     int64_t bytes;
     int64_t parameters; /* that are trained */
-    int64_t macs;       /* multiplications with an addition for one picture */
+    int64_t macs;       /* multiplications with an addition for one image */
     bool is_detector;
     bool was_verified;
     double difference; /* largest of the logits read back, over the largest logit; or that of a
-                          detector's codes over the largest code */
+                          detector's deltas over the largest code */
 } td_onnx_result;
 
 /**

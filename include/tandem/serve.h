@@ -1,5 +1,5 @@
 /*
- * tandem/serve.h -- a network behind HTTP: pictures in, classes or boxes out
+ * tandem/serve.h -- a network behind HTTP: images in, classes or boxes out
  *
  *     td_serve_opts o;
  *     td_serve_defaults(&o);

@@ -45,10 +45,10 @@ typedef struct {
     int64_t run_iters;       /* optimiser steps of this run; -1: no limit */
     int early_stopping_patience;
     double lr, end_lr;
-    int lr_schedule; /* 0 step, 1 linear, 2 cosine, 3 exponential */
-    int lr_rule; /* 0 pytorch: of the epoch; 1 tf: of the step, lr per 256 pictures; 2 ssd320: of
-                        the step; 3 ssd300: of the step, lr per 32 pictures */
-    double warmup_lr;      /* ssd320: where the warm-up begins; -1: 0.43332 of lr */
+    int lr_schedule;  /* 0 step, 1 linear, 2 cosine, 3 exponential */
+    int lr_rule;      /* 0 pytorch: of the epoch; 1 tf: of the step, lr per 256 images; 2 ssd320: of
+                        the step; 3 ssd300: of the step, lr per 32 images */
+    double warmup_lr; /* ssd320: where the warm-up begins; -1: 0.43332 of lr */
     const char *multistep; /* ssd300: "43,54", epochs from which on lr is a tenth of before */
     double lr_decay;       /* exponential: factor; 0: what makes 0.001 of the whole */
     int lr_decay_epochs;

@@ -20,8 +20,8 @@ typedef enum {
     TD_RNG_INIT = 1,    /* a = parameter's name hash */
     TD_RNG_SHUFFLE = 2, /* a = epoch */
     TD_RNG_CROP = 3,    /* a = epoch, b = sample; crop box and flip */
-    TD_RNG_SYNTH = 4,   /* a = batch or 0, b = sample: synthetic pictures and labels */
-    TD_RNG_DRAW = 5,    /* a = picture index: drawn data sets */
+    TD_RNG_SYNTH = 4,   /* a = batch or 0, b = sample: synthetic images and labels */
+    TD_RNG_DRAW = 5,    /* a = image index: drawn data sets */
     TD_RNG_MIXUP = 6,
     TD_RNG_TEST = 7,
     TD_RNG_DROPOUT = 8,

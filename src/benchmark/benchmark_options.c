@@ -15,7 +15,7 @@ static const char *const iter_units[] = { "batch", NULL };
 static const td_field benchmark_fields[] = {
     TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what is measured"),
     TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
-               "pictures in a batch"),
+               "images in a batch"),
     TD_TEXT   (td_benchmark_opts, batch_sizes, NULL, "LIST",
                "several instead, '1,2,4,8': a table with a row for each"),
     TD_TEXT   (td_benchmark_opts, nproc, NULL, "LIST",

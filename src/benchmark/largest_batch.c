@@ -1,5 +1,5 @@
 /*
- * largest_batch.c -- how many pictures a batch may have within a limit of memory
+ * largest_batch.c -- how many images a batch may have within a limit of memory
  *
  * What `tandem train` would hold is added up from plans; nothing of that size is run:
  *
@@ -9,7 +9,7 @@
  *     checkpoint   copies of all parameters while a checkpoint is written
  *     runtime      the process itself, libraries and kernels: measured, at a batch of 1
  *
- * Not counted: pictures that workers are decoding.  The sum is all but linear in the batch, so the
+ * Not counted: images that workers are decoding.  The sum is all but linear in the batch, so the
  * search guesses along a line through two plans and ends with a batch that fits beside one that
  * does not.  Each precision is searched in a process of its own.
  */
@@ -180,7 +180,7 @@ static td_status grow(search *s, int *fits, parts *best, int *fails, int64_t *fa
     return TD_OK;
 }
 
-/* *batch 0: not even one picture fits; then *out is what one would take */
+/* *batch 0: not even one image fits; then *out is what one would take */
 static td_status find(search *s, int *batch, parts *out)
 {
     int fails;
@@ -265,7 +265,7 @@ static td_status row_text(const char *json, td_text *out)
         TD_OUT(td_json_int(doc, name, &bytes));
         td_text_add(out, " %10.1f", (double)bytes / 1e6);
     }
-    td_text_add(out, batch ? "\n" : "   (one picture)\n");
+    td_text_add(out, batch ? "\n" : "   (one image)\n");
 out:
     td_json_free(doc);
     return st;

@@ -6,7 +6,7 @@
  *     td_anchors_free(a);
  *
  *   SSD320   five maps, strides 8 .. 128; at every place six boxes (three ratios, two scales),
- *            places row by row, a place's boxes together; boxes may leave the picture
+ *            places row by row, a place's boxes together; boxes may leave the image
  *   SSD300   six maps, 38 .. 1 wide; per map one box size after the other, each over all places row
  *            by row; centre and size are clamped to [0, 1]
  *
@@ -23,10 +23,10 @@ typedef enum { TD_DETECTOR_NONE, TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 } td_det
 
 typedef struct {
     td_detector kind;
-    int image_size; /* side of the square picture, px */
+    int image_size; /* side of the square image, px */
     int n;          /* anchors */
     td_rect *corner;
-    td_centre *centre; /* what codes are relative to */
+    td_centre *centre; /* what deltas are relative to */
 
     /* the corners once more, one coordinate after the other, and the areas: for matching */
     float *ymin, *xmin, *ymax, *xmax, *area;

@@ -1,7 +1,7 @@
 /*
- * boxes/box.h -- a rectangle in a picture, a ground truth, and how much two rectangles overlap
+ * boxes/box.h -- a rectangle in an image, a ground truth, and how much two rectangles overlap
  *
- * Coordinates are normalised by the picture's height and width unless a function says pixels.
+ * Coordinates are normalised by the image's height and width unless a function says pixels.
  * All arithmetic here is float32 in the order written, without fused multiply-adds: matching
  * breaks exact ties, which are common, and one bit decides which anchor a ground truth gets.
  */

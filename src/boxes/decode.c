@@ -14,64 +14,64 @@
 #define SSD300_CENTRE 0.1F
 #define SSD300_SIZE   0.2F
 
-static void encode_320(const td_centre *a, td_rect box, float code[4])
+static void encode_320(const td_centre *a, td_rect box, float deltas[4])
 {
     const float h = box.ymax - box.ymin, w = box.xmax - box.xmin;
     const float y = box.ymin + h / 2, x = box.xmin + w / 2;
     const float ha = a->h + SSD320_TINY, wa = a->w + SSD320_TINY;
 
-    code[0] = (y - a->y) / ha * SSD320_CENTRE;
-    code[1] = (x - a->x) / wa * SSD320_CENTRE;
-    code[2] = logf((h + SSD320_TINY) / ha) * SSD320_SIZE;
-    code[3] = logf((w + SSD320_TINY) / wa) * SSD320_SIZE;
+    deltas[0] = (y - a->y) / ha * SSD320_CENTRE;
+    deltas[1] = (x - a->x) / wa * SSD320_CENTRE;
+    deltas[2] = logf((h + SSD320_TINY) / ha) * SSD320_SIZE;
+    deltas[3] = logf((w + SSD320_TINY) / wa) * SSD320_SIZE;
 }
 
-static td_rect decode_320(const td_centre *a, const float code[4])
+static td_rect decode_320(const td_centre *a, const float deltas[4])
 {
-    const float h = expf(code[2] / SSD320_SIZE) * a->h, w = expf(code[3] / SSD320_SIZE) * a->w;
-    const float y = code[0] / SSD320_CENTRE * a->h + a->y;
-    const float x = code[1] / SSD320_CENTRE * a->w + a->x;
+    const float h = expf(deltas[2] / SSD320_SIZE) * a->h, w = expf(deltas[3] / SSD320_SIZE) * a->w;
+    const float y = deltas[0] / SSD320_CENTRE * a->h + a->y;
+    const float x = deltas[1] / SSD320_CENTRE * a->w + a->x;
 
     return (td_rect){ y - h / 2, x - w / 2, y + h / 2, x + w / 2 };
 }
 
-static void encode_300(const td_centre *a, td_rect box, float code[4])
+static void encode_300(const td_centre *a, td_rect box, float deltas[4])
 {
     const float x = 0.5F * (box.xmin + box.xmax), y = 0.5F * (box.ymin + box.ymax);
     const float w = box.xmax - box.xmin, h = box.ymax - box.ymin;
 
-    code[0] = 10.0F * (x - a->x) / a->w;
-    code[1] = 10.0F * (y - a->y) / a->h;
-    code[2] = 5.0F * logf(w / a->w);
-    code[3] = 5.0F * logf(h / a->h);
+    deltas[0] = 10.0F * (x - a->x) / a->w;
+    deltas[1] = 10.0F * (y - a->y) / a->h;
+    deltas[2] = 5.0F * logf(w / a->w);
+    deltas[3] = 5.0F * logf(h / a->h);
 }
 
-static td_rect decode_300(const td_centre *a, const float code[4])
+static td_rect decode_300(const td_centre *a, const float deltas[4])
 {
-    const float x = SSD300_CENTRE * code[0] * a->w + a->x;
-    const float y = SSD300_CENTRE * code[1] * a->h + a->y;
-    const float w = expf(SSD300_SIZE * code[2]) * a->w, h = expf(SSD300_SIZE * code[3]) * a->h;
+    const float x = SSD300_CENTRE * deltas[0] * a->w + a->x;
+    const float y = SSD300_CENTRE * deltas[1] * a->h + a->y;
+    const float w = expf(SSD300_SIZE * deltas[2]) * a->w, h = expf(SSD300_SIZE * deltas[3]) * a->h;
 
     return (td_rect){ y - 0.5F * h, x - 0.5F * w, y + 0.5F * h, x + 0.5F * w };
 }
 
-void td_box_encode(const td_anchors *a, int i, td_rect box, float code[4])
+void td_box_encode(const td_anchors *a, int i, td_rect box, float deltas[4])
 {
     if (a->kind == TD_DETECTOR_SSD320)
-        encode_320(&a->centre[i], box, code);
+        encode_320(&a->centre[i], box, deltas);
     else
-        encode_300(&a->centre[i], box, code);
+        encode_300(&a->centre[i], box, deltas);
 }
 
-td_rect td_box_decode(const td_anchors *a, int i, const float code[4])
+td_rect td_box_decode(const td_anchors *a, int i, const float deltas[4])
 {
     if (a->kind == TD_DETECTOR_SSD320)
-        return decode_320(&a->centre[i], code);
-    return decode_300(&a->centre[i], code);
+        return decode_320(&a->centre[i], deltas);
+    return decode_300(&a->centre[i], deltas);
 }
 
-void td_boxes_decode(const td_anchors *a, const float *codes, td_rect *boxes)
+void td_boxes_decode(const td_anchors *a, const float *deltas, td_rect *boxes)
 {
     for (int i = 0; i < a->n; i++)
-        boxes[i] = td_box_decode(a, i, codes + 4 * (size_t)i);
+        boxes[i] = td_box_decode(a, i, deltas + 4 * (size_t)i);
 }

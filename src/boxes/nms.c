@@ -1,5 +1,5 @@
 /*
- * nms.c -- the detections of one picture, worst case honest, usual case as fast as memory
+ * nms.c -- the detections of one image, worst case honest, usual case as fast as memory
  *
  * Both references sort and suppress class by class and then merge.  The same list comes out when
  * all candidates of all classes are taken in the order of the merged list, each being compared with
@@ -46,10 +46,10 @@ struct td_nms {
     size_t n_kept, kept_cap;
     class_state *classes; /* [n_columns] */
 
-    /* of the picture at hand */
+    /* of the image at hand */
     const td_nms_opts *opts;
-    const float *codes;
-    const td_rect *boxes; /* instead of codes, or NULL */
+    const float *deltas;
+    const td_rect *boxes; /* instead of deltas, or NULL */
     bool is_320;          /* whose rules */
 };
 
@@ -154,7 +154,7 @@ static td_status heap_add(td_nms *m, float score, int anchor, int column)
 
 static td_rect box_at(const td_nms *m, int anchor)
 {
-    return m->boxes ? m->boxes[anchor] : td_box_decode(m->anchors, anchor, m->codes + 4 * anchor);
+    return m->boxes ? m->boxes[anchor] : td_box_decode(m->anchors, anchor, m->deltas + 4 * anchor);
 }
 
 static bool is_a_box(td_rect r)
@@ -194,7 +194,7 @@ static float clip(float v)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* what is left of the box inside the picture; false when that has no area */
+/* what is left of the box inside the image; false when that has no area */
 static bool finish_box(const td_nms *m, td_rect *r)
 {
     if (!m->is_320)
@@ -370,10 +370,10 @@ static td_status run(td_nms *m, const td_nms_opts *opts, const float *values, bo
     return TD_OK;
 }
 
-td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *codes, const float *logits,
+td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *deltas, const float *logits,
                      td_detection *found, int *n)
 {
-    m->codes = codes;
+    m->deltas = deltas;
     m->boxes = NULL;
     return run(m, opts, logits, true, found, n);
 }
@@ -381,7 +381,7 @@ td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *codes, con
 td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,
                             const float *scores, td_detection *found, int *n)
 {
-    m->codes = NULL;
+    m->deltas = NULL;
     m->boxes = boxes;
     return run(m, opts, scores, false, found, n);
 }

@@ -5,7 +5,7 @@
  *     TD_TRY(td_nms_new(anchors, 91, &m));                      one per thread
  *     td_nms_opts opts = td_nms_defaults(anchors->kind);
  *     td_detection found[TD_NMS_TOTAL_MAX];
- *     TD_TRY(td_nms_run(m, &opts, codes, logits, found, &n));   per picture
+ *     TD_TRY(td_nms_run(m, &opts, deltas, logits, found, &n));   per image
  *     td_nms_free(m);
  *
  *                    SSD320                                   SSD300
@@ -13,13 +13,13 @@
  *   looked at        score > score_min                        the same, a class's best `per_class`
  *   suppressed       by a better one of the class, IoU > iou  the same, IoU not below iou
  *   of a class       at most `per_class` survive              all that survive
- *   in the end       clipped to the picture, empty boxes      the best `total`
+ *   in the end       clipped to the image, empty boxes      the best `total`
  *                    dropped, the best `total`
  *   order            score falling; equal scores: lower class, then lower anchor (both)
  *
  * Suppression looks at boxes before they are clipped.  SSD300's reference returns its list the
  * other way round, worst first; here that is an option.
- * A NaN in a code or a logit makes that box, or that row, no detection.
+ * A NaN in the deltas or in a logit makes that box, or that row, no detection.
  */
 #ifndef TD_BOXES_NMS_H
 #define TD_BOXES_NMS_H
@@ -46,7 +46,7 @@ typedef struct {
 /** What the references evaluate with: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200, 200. */
 td_nms_opts td_nms_defaults(td_detector kind);
 
-/** Memory for one thread's work, which grows as pictures ask for it. */
+/** Memory for one thread's work, which grows as images ask for it. */
 typedef struct td_nms td_nms;
 
 /** `anchors` is lent until the end; n_columns = classes + 1.  TD_EARG, TD_ENOMEM. */
@@ -54,14 +54,14 @@ TD_CHECKED td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms
 void td_nms_free(td_nms *m);
 
 /**
- * codes [A, 4] and logits [A, n_columns] of one picture -> found [opts->total], *n of them.
+ * deltas [A, 4] and logits [A, n_columns] of one image -> found [opts->total], *n of them.
  * TD_EARG for options out of range, TD_ENOMEM.
  */
-TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *codes,
+TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float *deltas,
                                 const float *logits, td_detection *found, int *n);
 
 /**
- * The same from boxes [A] and scores [A, n_columns] in place of codes and logits; column 0 is not
+ * The same from boxes [A] and scores [A, n_columns] in place of deltas and logits; column 0 is not
  * looked at.
  */
 TD_CHECKED td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,

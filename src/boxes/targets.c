@@ -138,19 +138,19 @@ void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths,
 }
 
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
-                      void *scratch, int64_t *labels, float *codes)
+                      void *scratch, int64_t *labels, float *deltas)
 {
     int n_matched = 0;
     int32_t *match = (int32_t *)scratch + 3 * padded(a->n);
 
     td_targets_match(a, ground_truths, n, scratch, match);
-    memset(codes, 0, 4 * (size_t)a->n * sizeof *codes);
+    memset(deltas, 0, 4 * (size_t)a->n * sizeof *deltas);
     for (int i = 0; i < a->n; i++) {
         labels[i] = 0;
         if (match[i] < 0)
             continue;
         labels[i] = ground_truths[match[i]].label;
-        td_box_encode(a, i, ground_truths[match[i]].box, codes + 4 * (size_t)i);
+        td_box_encode(a, i, ground_truths[match[i]].box, deltas + 4 * (size_t)i);
         n_matched++;
     }
     return n_matched;

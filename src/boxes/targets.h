@@ -2,7 +2,7 @@
  * boxes/targets.h -- which anchor answers for which ground truth, and what it should say
  *
  *     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));       once per thread
- *     td_targets_assign(anchors, ground truths, n, scratch, labels, codes);        per picture
+ *     td_targets_assign(anchors, ground truths, n, scratch, labels, deltas);        per image
  *
  * Every anchor takes the ground truth it overlaps most if that is enough; then every ground truth
  * is sure of the anchor that overlaps it most.
@@ -25,7 +25,7 @@
 
 #include "boxes/anchors.h"
 
-#define TD_GROUND_TRUTHS_MAX 100 /* of one picture, SSD320 */
+#define TD_GROUND_TRUTHS_MAX 100 /* of one image, SSD320 */
 
 size_t td_targets_scratch_bytes(const td_anchors *a);
 
@@ -34,12 +34,12 @@ void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths,
                       void *scratch, int32_t *match);
 
 /**
- * labels [a->n]: class of the anchor's ground truth, 0 for none; codes [a->n, 4]: its box as the
- * anchor's code, zeros for none.  Boxes are normalised.  Returns how many anchors have a ground
+ * labels [a->n]: class of the anchor's ground truth, 0 for none; deltas [a->n, 4]: the box relative
+ * to the anchor, zeros for none.  Boxes are normalised.  Returns how many anchors have a ground
  * truth.
  */
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
-                      void *scratch, int64_t *labels, float *codes);
+                      void *scratch, int64_t *labels, float *deltas);
 
 /**
  * The rule of SSD320 on a matrix of overlaps [n, n_anchors], none negative or NaN: each column's

@@ -6,7 +6,7 @@
 #include "tandem/inference.h"
 #include "tandem/model.h"
 
-/* What the pictures' results go through. */
+/* What the images' results go through. */
 typedef struct {
     const td_call *call;
     bool is_lines;
@@ -98,13 +98,13 @@ static td_status run(const td_call *call)
 const td_verb td_verb_classify = {
     .name = "classify",
     .arguments = "FILE|FOLDER|-...",
-    .summary = "the most probable classes of pictures",
+    .summary = "the most probable classes of images",
     .about =
-        "For each picture its path and the best classes with their probabilities.  A folder "
+        "For each image its path and the best classes with their probabilities.  A folder "
         "stands\n"
-        "for the pictures below it, by folder, then by name; - for a list of paths on standard\n"
+        "for the images below it, by folder, then by name; - for a list of paths on standard\n"
         "input, one a line.  Network and class names come from the weight file where it has them.\n"
-        "A picture that cannot be read is listed with the reason and does not end the run; the\n"
+        "An image that cannot be read is listed with the reason and does not end the run; the\n"
         "exit code is 1 only when none could be read.",
     .examples = "tandem classify --weights model_best.safetensors rose.jpg\n"
                 "tandem classify --weights resnet50.safetensors --arch resnet50 --json *.jpg\n"

@@ -106,7 +106,7 @@ static td_status convert_onnx(const td_call *call)
     if (r.was_verified)
         td_text_add(call->out, "read back, the %s differ by %.1e of the largest\n",
                     r.is_detector ? "codes and logits" : "logits", r.difference);
-    td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) for a picture\n",
+    td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) for an image\n",
                 (long long)r.parameters, (double)r.macs / 1e9, 2 * (double)r.macs / 1e9);
     td_text_add(call->out, "%s\n", r.output);
     return TD_OK;
@@ -192,7 +192,7 @@ const td_verb td_verb_convert = {
         "\n"
         "An ONNX file has the input images [N,3,H,W] and the output logits.  That of a detector "
         "has\n"
-        "detection_boxes [N,K,4] (ymin, xmin, ymax, xmax as shares of the picture), "
+        "detection_boxes [N,K,4] (ymin, xmin, ymax, xmax as shares of the image), "
         "detection_scores,\n"
         "detection_classes (from 1) and num_detections: what evaluate finds with the same limits.\n"
         "With --no-nms it has boxes and scores of all anchors instead.  The file is read back by "

@@ -21,10 +21,10 @@ static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
 /* clang-format off */
 static const td_field draw_fields[] = {
     TD_BOOL(td_draw_opts, boxes, false,
-            "1 to 4 figures a picture and COCO annotations of them: for detectors"),
-    TD_INT (td_draw_opts, classes, 0, 0, 1000, "kinds of pictures; 0: 8, of boxes 3"),
-    TD_LONG(td_draw_opts, train, 0, 0, 1e9, "training pictures in all; 0: 1600, with boxes 800"),
-    TD_LONG(td_draw_opts, val, 0, 0, 1e9, "validation pictures in all; 0: 400, with boxes 100"),
+            "1 to 4 figures an image and COCO annotations of them: for detectors"),
+    TD_INT (td_draw_opts, classes, 0, 0, 1000, "kinds of images; 0: 8, of boxes 3"),
+    TD_LONG(td_draw_opts, train, 0, 0, 1e9, "training images in all; 0: 1600, with boxes 800"),
+    TD_LONG(td_draw_opts, val, 0, 0, 1e9, "validation images in all; 0: 400, with boxes 100"),
     TD_INT (td_draw_opts, size, 0, 0, 4096, "side in pixels; 0: 64, with boxes 320"),
     TD_LONG(td_draw_opts, seed, 0, 0, 9e15, "the same options give the same bytes"),
     TD_END,
@@ -32,17 +32,17 @@ static const td_field draw_fields[] = {
 
 static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
-            "a .safetensors of the pictures as evaluation sees them"),
+            "a .safetensors of the images as evaluation sees them"),
     TD_INT (td_check_opts, image_size, 0, 0, 8192, "their side; 0: 224, with boxes 320"),
     TD_ENUM(td_check_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
     TD_BOOL(td_check_opts, ignore_orientation, false,
-            "leave EXIF-rotated pictures as they are stored"),
+            "leave EXIF-rotated images as they are stored"),
     TD_END,
 };
 
 static const td_field pack_fields[] = {
     TD_INT (td_pack_opts, short_side, 0, 0, 65500,
-            "shrink larger pictures to so many pixels, as JPEG; 0: touch none"),
+            "shrink larger images to so many pixels, as JPEG; 0: touch none"),
     TD_END,
 };
 
@@ -53,7 +53,7 @@ static const td_field option_fields[] = {
             "check, pack: boxes of this COCO file; else of one with a usual name"),
     TD_BOOL(options, strict, false, "check: a bad annotation is an error, not a line"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
-            "check: exit 1 when a larger share of the pictures is unreadable"),
+            "check: exit 1 when a larger share of the images is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "of JPEG files that draw makes and pack shrinks"),
     TD_INT (options, threads, 0, 0, 4096, "0: one per processor"),
     TD_END,
@@ -104,10 +104,10 @@ static td_status draw(const td_call *call)
 
 static td_status too_bad(const options *o, const td_dataset_report *r)
 {
-    if ((double)r->n_bad <= o->max_bad * (double)r->n_pictures)
+    if ((double)r->n_bad <= o->max_bad * (double)r->n_images)
         return TD_OK;
-    return td_error(TD_EFORMAT, "%lld of %lld pictures cannot be read, --max-bad allows %g %%",
-                    (long long)r->n_bad, (long long)r->n_pictures, 100 * o->max_bad);
+    return td_error(TD_EFORMAT, "%lld of %lld images cannot be read, --max-bad allows %g %%",
+                    (long long)r->n_bad, (long long)r->n_images, 100 * o->max_bad);
 }
 
 static td_dataset_opts source_of(const td_call *call, const char *split)
@@ -197,7 +197,7 @@ static void pack_json(const char *path, const td_pack_result *r, td_text *out)
 {
     td_text_add(out, "{");
     td_json_add_text(out, "path", path);
-    td_json_add(out, "pictures", (double)r->n_pictures);
+    td_json_add(out, "pictures", (double)r->n_images);
     td_json_add(out, "shrunk", (double)r->n_shrunk);
     td_json_add(out, "unreadable", (double)r->n_unreadable);
     td_json_add(out, "bytes", (double)r->n_bytes);
@@ -208,7 +208,7 @@ static void pack_json(const char *path, const td_pack_result *r, td_text *out)
 
 static void pack_text(const char *path, const td_pack_result *r, td_text *out)
 {
-    td_text_add(out, "%s\n  pictures    %lld, %lld shrunk\n", path, (long long)r->n_pictures,
+    td_text_add(out, "%s\n  images      %lld, %lld shrunk\n", path, (long long)r->n_images,
                 (long long)r->n_shrunk);
     if (r->n_unreadable)
         td_text_add(out, "  unreadable  %lld, packed as they are\n", (long long)r->n_unreadable);
@@ -264,15 +264,15 @@ static const char *job(const td_call *call)
 const td_verb td_verb_dataset = {
     .name = "dataset",
     .arguments = "draw|check FOLDER | pack FOLDER OUT.pack",
-    .summary = "draw a labelled set of pictures, decode every picture of one, or pack it",
+    .summary = "draw a labelled set of images, decode every image of one, or pack it",
     .about = "draw makes FOLDER/train and FOLDER/val of shapes, textures and letters, one class a "
              "kind: a\n"
              "task that an untrained network fails and a trained one passes.  check decodes every\n"
-             "picture and lists formats, sizes, classes and what cannot be read.  With boxes, draw "
+             "image and lists formats, sizes, classes and what cannot be read.  With boxes, draw "
              "makes\n"
              "FOLDER/annotations/instances_train.json and instances_val.json besides, and check "
              "lists what of the\n"
-             "annotations is left out, and why.  pack puts the pictures of\n"
+             "annotations is left out, and why.  pack puts the images of\n"
              "FOLDER/train and FOLDER/val, or of FOLDER itself, into one file, untouched unless "
              "--short-side shrinks\n"
              "them.  The file can be given in place of FOLDER, here and in train, evaluate and "

@@ -8,7 +8,7 @@
 #include "tandem/inference.h"
 #include "tandem/model.h"
 
-/* What the pictures' results go through.  JSON has three lists, so two of them wait. */
+/* What the images' results go through.  JSON has three lists, so two of them wait. */
 typedef struct {
     const td_call *call;
     td_cli_outcome outcome;
@@ -117,16 +117,16 @@ static td_status run(const td_call *call)
 const td_verb td_verb_detect = {
     .name = "detect",
     .arguments = "FILE|FOLDER|-...",
-    .summary = "what is where on pictures",
+    .summary = "what is where on images",
     .about =
-        "For each picture its path and what was found: class, score, and the box as left edge, "
+        "For each image its path and what was found: class, score, and the box as left edge, "
         "top\n"
-        "edge, width and height in pixels.  --draw writes the pictures with boxes and names on "
+        "edge, width and height in pixels.  --draw writes the images with boxes and names on "
         "them.\n"
         "A folder means all images below it, by folder, then by name; - for a list of paths "
         "on\n"
         "standard input, one a line.  --json is one object with COCO's lists: images, categories,\n"
-        "detections.  A picture that cannot be read is listed with the reason and does not end "
+        "detections.  An image that cannot be read is listed with the reason and does not end "
         "the\n"
         "run; the exit code is 1 only when none could be read.",
     .examples =

@@ -53,7 +53,7 @@ static int64_t taken(const td_evaluate_result *r, int row, int column)
     return r->confusion[(int64_t)row * r->n_classes + column];
 }
 
-static int64_t pictures_of(const td_evaluate_result *r, int row)
+static int64_t images_of(const td_evaluate_result *r, int row)
 {
     int64_t n = 0;
     for (int j = 0; j < r->n_classes; j++)
@@ -65,7 +65,7 @@ static void add_classes_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, ", \"per_class\": [");
     for (int i = 0; i < r->n_classes; i++) {
-        int64_t n = pictures_of(r, i);
+        int64_t n = images_of(r, i);
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "name", r->class_names[i]);
         td_json_add(out, "n", (double)n);
@@ -85,9 +85,9 @@ static void add_classes_json(const td_evaluate_result *r, td_text *out)
 
 static void add_classes_text(const td_evaluate_result *r, td_text *out)
 {
-    td_text_add(out, "\n%-24s %10s %10s %8s\n", "class", "pictures", "right", "top1");
+    td_text_add(out, "\n%-24s %10s %10s %8s\n", "class", "images", "right", "top1");
     for (int i = 0; i < r->n_classes; i++) {
-        int64_t n = pictures_of(r, i), right = taken(r, i, i);
+        int64_t n = images_of(r, i), right = taken(r, i, i);
         if (!n && r->n_classes > TABLE_CLASSES)
             continue; /* a few folders of ImageNet's thousand */
         td_text_add(out, "%-24s %10lld %10lld", r->class_names[i], (long long)n, (long long)right);
@@ -176,7 +176,7 @@ static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
     char *lines;
     TD_TRY(td_box_metrics_text(r->boxes, &lines));
     if (has_network)
-        td_text_add(out, "pictures      %lld\n", (long long)r->n);
+        td_text_add(out, "images        %lld\n", (long long)r->n);
     if (r->n_bad)
         td_text_add(out, "unreadable    %lld\n", (long long)r->n_bad);
     if (has_network)
@@ -220,7 +220,7 @@ static void add_json(const td_evaluate_result *r, td_text *out)
 
 static void add_text(const td_evaluate_result *r, td_text *out)
 {
-    td_text_add(out, "pictures      %lld\n", (long long)r->n);
+    td_text_add(out, "images        %lld\n", (long long)r->n);
     if (r->n_bad)
         td_text_add(out, "unreadable    %lld\n", (long long)r->n_bad);
     td_text_add(out, "top1          %.2f %% (%lld)\n", r->top1, (long long)r->n_top1);
@@ -347,15 +347,15 @@ const td_verb td_verb_evaluate = {
     .arguments = "DATA",
     .summary = "how good a network is on a data set: accuracy, or COCO's metrics",
     .about =
-        "DATA holds val/, and in it a folder of pictures for every class; or it is such a folder "
+        "DATA holds val/, and in it a folder of images for every class; or it is such a folder "
         "of\n"
         "classes itself; or a .safetensors file for --data-backend tensors.  Counts are exact:\n"
-        "every picture counts once, unreadable ones are left out and counted apart.\n"
+        "every image counts once, unreadable ones are left out and counted apart.\n"
         "Classes of the data are matched to those of the network by name; folders of ImageNet's "
         "ids\n"
         "to 1000 classes by id; where there are no names, in order if their numbers agree.  Else\n"
         "--label-map, --classes or --labels-by-order has to say which is which.\n"
-        "Of a detector, DATA holds pictures and COCO annotations, and the results are COCO's "
+        "Of a detector, DATA holds images and COCO annotations, and the results are COCO's "
         "twelve;\n"
         "--detections FILE keeps what was found.  Without --weights it is such a file, judged by\n"
         "--annotations FILE, and no DATA is read.",

@@ -31,7 +31,7 @@ const td_verb td_verb_report = {
         "reference programs can be read too.  The page is one file that loads nothing: curves of\n"
         "loss, accuracy, learning rate, loss scale and speed, the results, and the options with\n"
         "what differs between the runs; of detectors the AP of each class; of classifiers what\n"
-        "they confuse in the last validation, and the surest mistakes, with --images as images.\n"
+        "they confuse in the last validation, and the surest mistakes, with --images drawn.\n"
         "A run that was killed or still goes on can be shown.\n\n"
         "Runs that differ in the seed alone (outputs and the machine do not count) are a group: "
         "of\n"

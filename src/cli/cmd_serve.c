@@ -61,9 +61,9 @@ const td_verb td_verb_serve = {
     .arguments = "",
     .summary = "answer requests for classes or boxes over HTTP",
     .about =
-        "Pictures go to POST /classify, of a detector to POST /detect, tensors to KServe's "
+        "Images go to POST /classify, of a detector to POST /detect, tensors to KServe's "
         "inference\n"
-        "protocol below /v2; / is a page for trying a picture in a browser, /metrics is for\n"
+        "protocol below /v2; / is a page for trying an image in a browser, /metrics is for\n"
         "Prometheus.  Requests that wait are computed together.  The address is printed when "
         "requests are taken.  SIGINT or SIGTERM\n"
         "ends it: no new connections, what was received is answered, exit code 0.  docs/serve.md\n"

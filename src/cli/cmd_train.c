@@ -248,7 +248,7 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     return TD_OK;
 }
 
-/* a picture that cannot be read: its message is the run's */
+/* an image that cannot be read: its message is the run's */
 static td_status print_prediction(void *ctx, const td_prediction *p)
 {
     td_text *out = ctx;
@@ -354,9 +354,9 @@ static td_status run(const td_call *call)
 const td_verb td_verb_train = {
     .name = "train",
     .arguments = "DATA",
-    .summary = "train a network on a folder of pictures",
+    .summary = "train a network on a folder of images",
     .about =
-        "DATA holds train/ and val/, and in each a folder of pictures for every class; or it is a\n"
+        "DATA holds train/ and val/, and in each a folder of images for every class; or it is a\n"
         ".safetensors file for --data-backend tensors; synthetic data need none.\n"
         "Ctrl-C once (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the batch, saves and exits 3; "
         "--resume\n"

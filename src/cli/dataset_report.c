@@ -57,8 +57,7 @@ static void boxes_text(const td_dataset *ds, const td_dataset_report *r, td_text
     enum { SHOWN = 20 };
     const td_bad_annotation *bad;
     int64_t n_listed, n_bad = td_dataset_bad_annotations(ds, &bad, &n_listed);
-    td_text_add(out,
-                "  annotations %s\n  boxes       %lld, %lld of crowds; pictures without: %lld\n",
+    td_text_add(out, "  annotations %s\n  boxes       %lld, %lld of crowds; images without: %lld\n",
                 td_dataset_annotation_file(ds), (long long)r->n_boxes, (long long)r->n_crowds,
                 (long long)r->n_empty);
     sides_text(r, out);
@@ -84,7 +83,7 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
         out,
         ", \"pictures\": %lld, \"good\": %lld, \"bad\": %lld, \"jpeg\": %lld, \"png\": %lld, "
         "\"gray\": %lld, \"cmyk\": %lld, \"progressive\": %lld, \"rotated\": %lld",
-        (long long)r->n_pictures, (long long)r->n_good, (long long)r->n_bad, (long long)r->n_jpeg,
+        (long long)r->n_images, (long long)r->n_good, (long long)r->n_bad, (long long)r->n_jpeg,
         (long long)r->n_png, (long long)r->n_gray, (long long)r->n_cmyk,
         (long long)r->n_progressive, (long long)r->n_rotated);
     extent_json(out, "width", &r->width);
@@ -125,8 +124,8 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
 
 void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_text *out)
 {
-    td_text_add(out, "%s\n  pictures    %lld, %lld readable, %lld not\n", td_dataset_root(ds),
-                (long long)r->n_pictures, (long long)r->n_good, (long long)r->n_bad);
+    td_text_add(out, "%s\n  images      %lld, %lld readable, %lld not\n", td_dataset_root(ds),
+                (long long)r->n_images, (long long)r->n_good, (long long)r->n_bad);
     td_text_add(out,
                 "  formats     %lld JPEG (%lld progressive, %lld CMYK), %lld PNG; %lld gray, %lld "
                 "rotated\n",

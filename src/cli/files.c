@@ -108,7 +108,7 @@ td_status td_cli_outcome_show(const td_cli_outcome *o, td_text *out)
         return TD_OK;
     TD_TRY(td_text_status(out));
     if (td_verb_print(out, 0) != 0)
-        return td_error(TD_EIO, "after %lld pictures", (long long)o->n);
+        return td_error(TD_EIO, "after %lld images", (long long)o->n);
     out->len = 0;
     return TD_OK;
 }

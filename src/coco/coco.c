@@ -258,7 +258,7 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
     if (is_good && !is_inside(file_name))
         return td_coco_list(r, &about,
                             "'file_name' is '%s', wanted a name below the folder of "
-                            "pictures",
+                            "images",
                             file_name);
     if (!is_good)
         return TD_OK;

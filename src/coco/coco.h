@@ -1,5 +1,5 @@
 /*
- * coco/coco.h -- COCO instances: which pictures there are, what is in them and where
+ * coco/coco.h -- COCO instances: which images there are, what is in them and where
  *
  *     {"images":      [{"id": 9, "file_name": "a.jpg", "width": 640, "height": 480}, ...],
  *      "categories":  [{"id": 1, "name": "cat"}, ...],
@@ -9,7 +9,7 @@
  * The sections come in any order; other members (polygons, licences, ...) are passed over and not
  * stored, so memory goes with the boxes and not with the file: some 100 bytes a box.
  *
- * What is wrong with a single picture, category or annotation is a sentence on a list, and that one
+ * What is wrong with a single image, category or annotation is a sentence on a list, and that one
  * is left out; what is wrong with the file is an error.  Source: cocodataset.org, "Data format".
  */
 #ifndef TD_COCO_COCO_H
@@ -26,7 +26,7 @@ enum { TD_COCO_LISTED_MAX = 10000 };
 
 typedef struct {
     int64_t id;
-    const char *file_name; /* relative, below the folder of pictures */
+    const char *file_name; /* relative, below the folder of images */
     int width, height;     /* pixels, 1 .. 1,000,000 */
 } td_coco_image;
 
@@ -67,7 +67,7 @@ typedef struct {
 
 typedef struct {
     bool is_strict; /* the first bad one is an error */
-    /* As pycocotools: keep boxes without area or that leave their picture; a picture needs no more
+    /* As pycocotools: keep boxes without area or that leave their image; an image needs no more
        than an id (sizes are 0 and the name "" then), nor does a category, whose name is its id. */
     bool keeps_odd;
 } td_coco_opts;
@@ -77,7 +77,7 @@ typedef struct {
  *
  *   TD_ENOTFOUND, TD_EIO  no such file, unreadable
  *   TD_EFORMAT  no JSON, cut off; no list of images, categories or annotations, or two of one; no
- *               picture or no category left; with is_strict, the first bad one
+ *               image or no category left; with is_strict, the first bad one
  *   TD_ELIMIT   nested deeper than 64, names of more than 1 MiB, more than 2^31 - 1 of a kind
  *   TD_ENOMEM
  */

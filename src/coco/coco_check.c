@@ -46,9 +46,9 @@ static int32_t find(const key *keys, size_t n, int64_t id)
     return low < n && keys[low].id == id ? keys[low].at : -1;
 }
 
-/* --- pictures --------------------------------------------------------------------------------- */
+/* --- images --------------------------------------------------------------------------------- */
 
-/* sorted keys of all pictures */
+/* sorted keys of all images */
 static td_status image_keys(const td_coco *c, key **out)
 {
     key *keys = td_alloc(c->n_images + 1, sizeof *keys);
@@ -82,7 +82,7 @@ static td_status drop_double_images(td_coco_reading *r)
     }
     c->n_images = n;
     if (n == 0)
-        st = td_error(TD_EFORMAT, "'%s' names no picture that can be used%s%s", r->what,
+        st = td_error(TD_EFORMAT, "'%s' names no image that can be used%s%s", r->what,
                       c->n_listed ? "; the first: " : "", c->n_listed ? c->bad[0].text : "");
 out:
     td_free(keys);
@@ -157,7 +157,7 @@ out:
 
 /* --- annotations ------------------------------------------------------------------------------ */
 
-/* the box by itself and in its picture; listed where it cannot stand */
+/* the box by itself and in its image; listed where it cannot stand */
 static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_coco_subject *about,
                            bool *is_good)
 {
@@ -171,7 +171,7 @@ static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_co
                             a->height);
     if (a->x < 0 || a->y < 0 || a->x + a->width > p->width || a->y + a->height > p->height)
         return td_coco_list(r, about,
-                            "its box from %g, %g to %g, %g leaves its picture of %d x %d pixels",
+                            "its box from %g, %g to %g, %g leaves its image of %d x %d pixels",
                             a->x, a->y, a->x + a->width, a->y + a->height, p->width, p->height);
     *is_good = true;
     return TD_OK;
@@ -202,7 +202,7 @@ static td_status check(td_coco_reading *r, const keys_of *k, size_t i, bool *is_
     return check_box(r, x, &about, is_good);
 }
 
-/* by picture, in the order of the file within one */
+/* by image, in the order of the file within one */
 static td_status sort_annotations(td_coco_reading *r, size_t n)
 {
     td_coco *c = r->out;

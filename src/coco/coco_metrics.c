@@ -3,9 +3,9 @@
  *
  * For every class:
  *
- *     pictures, one after another     detections by score, at most 100, meet ground truths, for
+ *     images, one after another     detections by score, at most 100, meet ground truths, for
  *                                          each of 4 ranges of area and 10 thresholds of IoU
- *     all pictures together, by score      running counts of right and wrong -> precision at the
+ *     all images together, by score      running counts of right and wrong -> precision at the
  *                                          recalls 0, 0.01, .. 1, and the recall at the end
  *
  * What a detection met is a bit for each threshold: `matched` it found a ground truth, `ignored` it
@@ -39,7 +39,7 @@ static const struct {
     const char *iou;
     int area;       /* in area_ranges */
     const char *area_name;
-    int cap;        /* detections a picture and class */
+    int cap;        /* detections an image and class */
 } rows[TD_COCO_VALUES] = {
     { "AP",    "DetectionBoxes_Precision/mAP",          false, -1, "0.50:0.95", 0, "all",    100 },
     { "AP50",  "DetectionBoxes_Precision/mAP@.50IOU",   false,  0, "0.50",      0, "all",    100 },
@@ -56,7 +56,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Where a ground truth or a detection stands: by class, picture, score and the caller's order. */
+/* Where a ground truth or a detection stands: by class, image, score and the caller's order. */
 typedef struct {
     int64_t category, image;
     double score; /* 0 for ground truths */
@@ -65,7 +65,7 @@ typedef struct {
 
 /* What became of a detection; bit t is threshold t. */
 typedef struct {
-    int rank; /* among its picture's and class's */
+    int rank; /* among its image's and class's */
     uint16_t matched[AREAS], ignored[AREAS];
 } match;
 
@@ -95,7 +95,7 @@ typedef struct {
     size_t n_matches;
     int64_t n_wanted[AREAS]; /* ground truths that are to be found */
 
-    /* one class in one picture; the ground truths of it are numbered from 0 */
+    /* one class in one image; the ground truths of it are numbered from 0 */
     double *iou;     /* [ground truths] of the detection at hand with each */
     uint16_t *taken; /* [AREAS, ground truths] bit t: at threshold t */
     size_t *walk;    /* [AREAS, ground truths] in which order: those that count, then the ignored */
@@ -192,7 +192,7 @@ static size_t end_of(const place *p, size_t n, size_t first, int64_t category)
     return category == INT64_MAX ? n : first + first_of(p + first, n - first, category + 1);
 }
 
-/* --- one class in one picture ----------------------------------------------------------------- */
+/* --- one class in one image ----------------------------------------------------------------- */
 
 static double box_area(const double box[4])
 {
@@ -298,8 +298,8 @@ static void match_detection(work *w, const double box[4], const place *ground_tr
     }
 }
 
-static td_status match_picture(work *w, const place *ground_truths, size_t n_ground_truths,
-                               const place *detections, size_t n_detections)
+static td_status match_image(work *w, const place *ground_truths, size_t n_ground_truths,
+                             const place *detections, size_t n_detections)
 {
     n_detections = n_detections < MAX_DETECTIONS ? n_detections : MAX_DETECTIONS;
     TD_TRY(td_reserve(&w->iou, &w->iou_cap, n_ground_truths, sizeof *w->iou));
@@ -341,7 +341,7 @@ static td_status match_class(work *w, const place *ground_truths, size_t n_groun
                                                                    : ground_truths->image;
         size_t g = same_image(ground_truths, n_ground_truths, image);
         size_t d = same_image(detections, n_detections, image);
-        TD_TRY(match_picture(w, ground_truths, g, detections, d));
+        TD_TRY(match_image(w, ground_truths, g, detections, d));
         ground_truths += g;
         n_ground_truths -= g;
         detections += d;

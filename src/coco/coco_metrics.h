@@ -10,7 +10,7 @@
  * for one thing: there a match with an annotation whose id is 0 counts as a miss.  Ids are not
  * asked for here.
  *
- * A picture is what shares an id: one with ground truths and no detections, or the reverse, counts;
+ * An image is what shares an id: one with ground truths and no detections, or the reverse, counts;
  * one with neither changes nothing and need not be named.
  */
 #ifndef TD_COCO_COCO_METRICS_H
@@ -22,10 +22,10 @@
 
 #include "base/text.h"
 
-/** An object that is there.  Among those of a picture and a class, order decides ties. */
+/** An object that is there.  Among those of an image and a class, order decides ties. */
 typedef struct {
     int64_t image, category; /* ids, any numbers */
-    double box[4];           /* x, y, width, height in pixels of the picture */
+    double box[4];           /* x, y, width, height in pixels of the image */
     double area;             /* in pixels; decides whether it is small, medium or large */
     bool is_crowd;           /* finding it is neither right nor wrong, and may happen often */
 } td_coco_ground_truth;
@@ -55,7 +55,7 @@ typedef enum {
     TD_COCO_APS, /* areas up to 32 x 32 */
     TD_COCO_APM, /* from there up to 96 x 96 */
     TD_COCO_APL,
-    TD_COCO_AR1, /* recall with one detection a picture and class, mean over IoU and classes */
+    TD_COCO_AR1, /* recall with one detection an image and class, mean over IoU and classes */
     TD_COCO_AR10,
     TD_COCO_AR100,
     TD_COCO_ARS,

@@ -257,7 +257,7 @@ td_status td_detections_add(td_detections_file *f, const td_coco_detection *d)
         is_finite = is_finite && isfinite(d->box[i]);
     if (!is_finite)
         return td_error(TD_ENUMERIC,
-                        "detection %" PRId64 " in picture %" PRId64
+                        "detection %" PRId64 " in image %" PRId64
                         " has a number that is not finite",
                         f->n, d->image);
     td_text_add(&f->text, "%s{\"image_id\": %" PRId64 ", \"category_id\": %" PRId64 ", \"bbox\": [",

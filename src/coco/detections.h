@@ -4,7 +4,7 @@
  *     [{"image_id": 42, "category_id": 18, "bbox": [258.15, 41.29, 348.26, 243.78],
  *       "score": 0.236}, ...]
  *
- * bbox is x, y, width and height in pixels of the picture.  Numbers are written so that they read
+ * bbox is x, y, width and height in pixels of the image.  Numbers are written so that they read
  * back to the same bits.  Neither side holds the text in memory.
  *
  *     td_detections_file *f;

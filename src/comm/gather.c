@@ -1,7 +1,7 @@
 /*
  * gather.c -- see gather.h
  *
- * Two rounds.  The first tells rank 0 of every picture's sample and size, so that it knows where
+ * Two rounds.  The first tells rank 0 of every image's sample and size, so that it knows where
  * they go; in the second a rank's bytes come and are put there, one rank after the other.
  */
 #include "comm/gather.h"
@@ -14,13 +14,13 @@
 
 /* rank 0: what comes from all ranks */
 typedef struct {
-    td_gather_sample *pictures; /* [n], as they come */
+    td_gather_sample *images; /* [n], as they come */
     size_t n, cap;
     size_t *at; /* [n] where the bytes of each go */
     char *bytes;
     size_t n_bytes;
     size_t n_announced; /* bytes of all, before they come */
-    size_t n_placed;    /* pictures whose bytes are there */
+    size_t n_placed;    /* images whose bytes are there */
 } whole;
 
 typedef struct {
@@ -30,8 +30,8 @@ typedef struct {
 
 td_status td_gather_begin(td_gather *s, int64_t sample)
 {
-    TD_TRY(td_reserve(&s->pictures, &s->cap, s->n + 1, sizeof *s->pictures));
-    s->pictures[s->n++] = (td_gather_sample){ .sample = sample };
+    TD_TRY(td_reserve(&s->images, &s->cap, s->n + 1, sizeof *s->images));
+    s->images[s->n++] = (td_gather_sample){ .sample = sample };
     return TD_OK;
 }
 
@@ -41,7 +41,7 @@ td_status td_gather_put(td_gather *s, const void *bytes, size_t n)
     if (n)
         memcpy(s->bytes + s->n_bytes, bytes, n);
     s->n_bytes += n;
-    s->pictures[s->n - 1].n_bytes += (int64_t)n;
+    s->images[s->n - 1].n_bytes += (int64_t)n;
     return TD_OK;
 }
 
@@ -52,7 +52,7 @@ void td_gather_clear(td_gather *s)
 
 void td_gather_release(td_gather *s)
 {
-    td_free(s->pictures);
+    td_free(s->images);
     td_free(s->bytes);
     *s = (td_gather){ 0 };
 }
@@ -67,19 +67,19 @@ static td_status add_size(whole *w, int rank, int64_t n_bytes)
     return TD_OK;
 }
 
-static td_status take_pictures(void *ctx, int rank, const void *bytes, size_t n)
+static td_status take_images(void *ctx, int rank, const void *bytes, size_t n)
 {
     whole *w = ctx;
-    const size_t n_pictures = n / sizeof *w->pictures;
-    if (n % sizeof *w->pictures)
+    const size_t n_images = n / sizeof *w->images;
+    if (n % sizeof *w->images)
         return td_error(TD_EDEVICE, "rank %d sent %zu bytes, wanted a multiple of %zu", rank, n,
-                        sizeof *w->pictures);
-    TD_TRY(td_reserve(&w->pictures, &w->cap, w->n + n_pictures, sizeof *w->pictures));
+                        sizeof *w->images);
+    TD_TRY(td_reserve(&w->images, &w->cap, w->n + n_images, sizeof *w->images));
     if (n)
-        memcpy(w->pictures + w->n, bytes, n_pictures * sizeof *w->pictures);
-    for (size_t i = w->n; i < w->n + n_pictures; i++)
-        TD_TRY(add_size(w, rank, w->pictures[i].n_bytes));
-    w->n += n_pictures;
+        memcpy(w->images + w->n, bytes, n_images * sizeof *w->images);
+    for (size_t i = w->n; i < w->n + n_images; i++)
+        TD_TRY(add_size(w, rank, w->images[i].n_bytes));
+    w->n += n_images;
     return TD_OK;
 }
 
@@ -88,7 +88,7 @@ static td_status take_bytes(void *ctx, int rank, const void *bytes, size_t n)
     whole *w = ctx;
     size_t from = 0;
     while (from < n && w->n_placed < w->n) {
-        const size_t i = w->n_placed++, n_own = (size_t)w->pictures[i].n_bytes;
+        const size_t i = w->n_placed++, n_own = (size_t)w->images[i].n_bytes;
         if (n_own > n - from)
             break;
         if (n_own)
@@ -108,7 +108,7 @@ static int by_sample(const void *a, const void *b)
                                   : (p->index > q->index) - (p->index < q->index);
 }
 
-/* where the bytes of each picture go; `sorted` becomes the pictures in their order */
+/* where the bytes of each image go; `sorted` becomes the images in their order */
 static td_status lay_out(whole *w, td_gather_sample **sorted)
 {
     td_status st = TD_OK;
@@ -117,10 +117,10 @@ static td_status lay_out(whole *w, td_gather_sample **sorted)
     w->at = td_alloc(w->n + 1, sizeof *w->at);
     TD_OUT(order && *sorted && w->at ? TD_OK : TD_ENOMEM);
     for (size_t i = 0; i < w->n; i++)
-        order[i] = (place){ w->pictures[i].sample, i };
+        order[i] = (place){ w->images[i].sample, i };
     qsort(order, w->n, sizeof *order, by_sample);
     for (size_t k = 0; k < w->n; k++) {
-        (*sorted)[k] = w->pictures[order[k].index];
+        (*sorted)[k] = w->images[order[k].index];
         w->at[order[k].index] = w->n_bytes;
         w->n_bytes += (size_t)(*sorted)[k].n_bytes;
     }
@@ -138,7 +138,7 @@ td_status td_gather_run(td_gather *s, td_comm *c)
     td_status st = TD_OK;
     if (td_comm_size(c) == 1)
         return TD_OK;
-    TD_OUT(td_comm_collect(c, s->pictures, s->n * sizeof *s->pictures, take_pictures, &w));
+    TD_OUT(td_comm_collect(c, s->images, s->n * sizeof *s->images, take_images, &w));
     if (td_comm_rank(c) == 0)
         TD_OUT(lay_out(&w, &sorted));
     TD_OUT(td_comm_collect(c, s->bytes, s->n_bytes, take_bytes, &w));
@@ -151,7 +151,7 @@ td_status td_gather_run(td_gather *s, td_comm *c)
     w.bytes = NULL;
 out:
     td_free(sorted);
-    td_free(w.pictures);
+    td_free(w.images);
     td_free(w.at);
     td_free(w.bytes);
     return st;

@@ -1,11 +1,11 @@
 /*
- * comm/gather.h -- what each picture of a pass came to, put together from the ranks that had them
+ * comm/gather.h -- what each image of a pass came to, put together from the ranks that had them
  *
- *     TD_TRY(td_gather_begin(&s, sample));                    for each picture
+ *     TD_TRY(td_gather_begin(&s, sample));                    for each image
  *     TD_TRY(td_gather_put(&s, logits, n * sizeof *logits));  as often as one likes
  *     TD_TRY(td_gather_run(&s, comm));                        rank 0 has all, the others none
  *
- * Rank 0 then has the pictures in the order of the data set, which is the one that a run of one
+ * Rank 0 then has the images in the order of the data set, which is the one that a run of one
  * rank meets them in: what is made of them is the same, byte by byte.
  */
 #ifndef TD_COMM_GATHER_H
@@ -13,20 +13,20 @@
 
 #include "comm/comm.h"
 
-/** A picture: its index in the data set, and how many bytes are its own. */
+/** An image: its index in the data set, and how many bytes are its own. */
 typedef struct {
     int64_t sample, n_bytes;
 } td_gather_sample;
 
 /** All zero is a valid empty one. */
 typedef struct {
-    td_gather_sample *pictures; /* [n] */
+    td_gather_sample *images; /* [n] */
     size_t n, cap;
-    char *bytes; /* [n_bytes], one picture's behind the other's; aligned as td_alloc does */
+    char *bytes; /* [n_bytes], one image's behind the other's; aligned as td_alloc does */
     size_t n_bytes, cap_bytes;
 } td_gather;
 
-/** A picture more, and bytes of the last one.  TD_ENOMEM. */
+/** An image more, and bytes of the last one.  TD_ENOMEM. */
 TD_CHECKED td_status td_gather_begin(td_gather *s, int64_t sample);
 TD_CHECKED td_status td_gather_put(td_gather *s, const void *bytes, size_t n);
 

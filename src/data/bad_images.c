@@ -12,7 +12,7 @@
 
 static const double bad_share = 0.01;
 
-bool td_is_bad_picture(td_status st)
+bool td_is_bad_image(td_status st)
 {
     return st == TD_EFORMAT || st == TD_EUNSUPPORTED || st == TD_ELIMIT || st == TD_EIO ||
            st == TD_ENOTFOUND || st == TD_EARG;
@@ -20,7 +20,7 @@ bool td_is_bad_picture(td_status st)
 
 /* --- what a worker notes ---------------------------------------------------------------------- */
 
-/* the list names the picture already: "cannot open 'a.jpg': no" -> "cannot open: no" */
+/* the list names the image already: "cannot open 'a.jpg': no" -> "cannot open: no" */
 static void cut_path(char *reason, const char *path)
 {
     size_t n = strlen(path);
@@ -94,12 +94,12 @@ static td_status add_note(td_bad_images *b, td_bad_note *e)
         return TD_OK;
     TD_TRY(td_reserve(&b->list, &b->cap, b->n + 1, sizeof *b->list));
     b->is_listed[e->sample >> 3] |= bit;
-    b->list[b->n++] = (td_bad_picture){ .path = b->ds->samples[e->sample].path,
-                                        .reason = e->reason,
-                                        .sample = e->sample,
-                                        .st = e->st };
+    b->list[b->n++] = (td_bad_image){ .path = b->ds->samples[e->sample].path,
+                                      .reason = e->reason,
+                                      .sample = e->sample,
+                                      .st = e->st };
     e->reason = NULL;
-    td_log(TD_LOG_WARN, "data", "bad picture '%s': %s", b->list[b->n - 1].path,
+    td_log(TD_LOG_WARN, "data", "bad image '%s': %s", b->list[b->n - 1].path,
            b->list[b->n - 1].reason);
     return TD_OK;
 }
@@ -114,7 +114,7 @@ td_status td_bad_images_add(td_bad_images *b, td_bad_notes *notes)
 td_status td_bad_images_refuse(const td_bad_images *b)
 {
     return td_error(TD_EFORMAT,
-                    "'%s': %zu of %" PRId64 " pictures are bad, at most %" PRId64
+                    "'%s': %zu of %" PRId64 " images are bad, at most %" PRId64
                     " may be: the first is '%s': %s",
                     b->ds->root, b->n, b->ds->n, b->n_allowed, b->list[0].path, b->list[0].reason);
 }

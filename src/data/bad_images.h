@@ -28,7 +28,7 @@ typedef struct {
 } td_bad_notes;
 
 /** Can this failure be the image's own fault (and not, for example, missing memory)? */
-bool td_is_bad_picture(td_status st);
+bool td_is_bad_image(td_status st);
 
 /** Note the failure `why` of a sample, with td_error_message as the reason.  TD_ENOMEM. */
 TD_CHECKED td_status td_bad_notes_add(td_bad_notes *b, const td_dataset *ds, int64_t sample,
@@ -42,7 +42,7 @@ void td_bad_notes_release(td_bad_notes *b);
 typedef struct {
     const td_dataset *ds; /* kept */
     uint8_t *is_listed;   /* one bit per sample */
-    td_bad_picture *list; /* [n]; reasons are td_alloc'ed */
+    td_bad_image *list;   /* [n]; reasons are td_alloc'ed */
     size_t n, cap;
     int64_t n_allowed;
 } td_bad_images;

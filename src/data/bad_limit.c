@@ -36,10 +36,10 @@ static td_status take(void *ctx, int rank, const void *bytes, size_t n)
     return TD_OK;
 }
 
-/* pictures that any rank has met, on all ranks */
+/* images that any rank has met, on all ranks */
 static td_status count_all(td_comm *c, const td_loader *ld, int64_t *n_all)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     const size_t n = (size_t)td_loader_bad(ld, &bad);
     met m = { 0 };
     int64_t *own = td_alloc(n + 1, sizeof *own);
@@ -62,7 +62,7 @@ out:
 
 static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     const td_dataset *ds = td_loader_dataset(ld);
     char first[FIRST_BYTES] = "", *all = td_alloc((size_t)td_comm_size(c), FIRST_BYTES);
     int r = 0;
@@ -78,7 +78,7 @@ static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
     if (st == TD_OK)
         st = td_error(TD_EFORMAT,
                       "'%s': %" PRId64 " of %" PRId64
-                      " pictures are bad on all ranks together, at most %" PRId64
+                      " images are bad on all ranks together, at most %" PRId64
                       " may be: the first of %s is %s",
                       td_dataset_root(ds), n, td_dataset_count(ds), td_loader_bad_allowed(ld),
                       td_comm_name(c, r), all + (size_t)r * FIRST_BYTES);
@@ -88,7 +88,7 @@ static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
 
 td_status td_bad_limit_check(td_comm *c, const td_loader *ld)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     int64_t n = td_loader_bad(ld, &bad);
     if (!c)
         return TD_OK;

@@ -3,7 +3,7 @@
  *
  * A loader counts what it met itself; in evaluation it fails where that alone is too much, in
  * training it leaves the question to all ranks.  What the ranks met together is counted here,
- * each picture once, although ranks may meet the same one in different epochs.  Every rank fails or
+ * each image once, although ranks may meet the same one in different epochs.  Every rank fails or
  * none, with the same message.
  */
 #ifndef TD_DATA_BAD_LIMIT_H

@@ -55,7 +55,7 @@ static void add_line(const td_map *known, const char *path, const char *reason, 
 
 static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     const td_bad_annotation *annotations;
     int64_t n = ld ? td_loader_bad(ld, &bad) : 0, n_annotations = 0;
     const td_dataset *ds = ld ? td_loader_dataset(ld) : NULL;

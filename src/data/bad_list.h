@@ -1,5 +1,5 @@
 /*
- * data/bad_list.h -- bad.list in the workspace: the pictures a run could not use, and why; and
+ * data/bad_list.h -- bad.list in the workspace: the images a run could not use, and why; and
  * what of an annotation file it left out
  *
  * One line each, "path TAB reason", with the escapes of JSON strings; in the order in which they

@@ -1,8 +1,8 @@
 /*
- * coco_source.c -- a folder of pictures with an annotation file: where that is, where they are
+ * coco_source.c -- a folder of images with an annotation file: where that is, where they are
  *
  * People unpack COCO and its kin in a few layouts.  The annotation file is the first that exists of
- * the list below, the folder of pictures the first that holds one of the file's first pictures.
+ * the list below, the folder of images the first that holds one of the file's first images.
  */
 #include <stdio.h>
 #include <string.h>
@@ -99,10 +99,10 @@ static td_status no_file(const td_dataset_opts *opts)
     return st;
 }
 
-/* --- pictures --------------------------------------------------------------------------------- */
+/* --- images --------------------------------------------------------------------------------- */
 
-/* is one of the file's first pictures in this folder? */
-static bool holds_pictures(const char *folder, const td_coco *c)
+/* is one of the file's first images in this folder? */
+static bool holds_images(const char *folder, const td_coco *c)
 {
     char path[PATH_BYTES];
     for (size_t i = 0; i < c->n_images && i < LOOKED_AT; i++) {
@@ -117,7 +117,7 @@ static bool try_folders(const char *path, const char *const *names, size_t n, co
                         const td_coco *c, char *out)
 {
     for (size_t i = 0; i < n; i++)
-        if (make_path(path, names[i], split, out) && holds_pictures(out, c))
+        if (make_path(path, names[i], split, out) && holds_images(out, c))
             return true;
     return false;
 }
@@ -149,7 +149,7 @@ static bool find_folder(const td_dataset_opts *opts, const char *root, const cha
     if (split_of_file(file, named, sizeof named) &&
         try_folders(root, folders_of_split, n, named, c, out))
         return true;
-    if (holds_pictures(root, c))
+    if (holds_images(root, c))
         return snprintf(out, PATH_BYTES, "%s", root) < PATH_BYTES;
     if (try_folders(root, folders_of_all, COUNT(folders_of_all), "", c, out))
         return true;
@@ -158,11 +158,11 @@ static bool find_folder(const td_dataset_opts *opts, const char *root, const cha
         (void)snprintf(out, PATH_BYTES, ".");
     else if (snprintf(out, PATH_BYTES, "%.*s", beside, file) >= PATH_BYTES)
         return false;
-    return holds_pictures(out, c);
+    return holds_images(out, c);
 }
 
-static td_status no_pictures(const td_dataset_opts *opts, const char *root, const char *file,
-                             const td_coco *c)
+static td_status no_images(const td_dataset_opts *opts, const char *root, const char *file,
+                           const td_coco *c)
 {
     const char *s = opts->split;
     if (s)
@@ -222,7 +222,7 @@ td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *ds)
     TD_TRY(choose_file(opts, file, root));
     TD_OUT(td_coco_read(file, &how, &c));
     if (!find_folder(opts, root, file, c, folder))
-        TD_OUT(no_pictures(opts, root, file, c));
+        TD_OUT(no_images(opts, root, file, c));
     ds->root = td_arena_text(&ds->arena, folder);
     TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
     TD_OUT(td_objects_take(ds, opts, c, file, folder, NULL));

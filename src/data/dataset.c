@@ -28,7 +28,7 @@ void td_dataset_free(td_dataset *ds)
     td_free(ds);
 }
 
-/* where a sample's picture is in the pack */
+/* where a sample's image is in the pack */
 static uint64_t place_in_pack(const td_dataset *ds, int64_t sample)
 {
     return ds->pack_first + (uint64_t)(ds->places ? ds->places[sample] : sample);
@@ -45,7 +45,7 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
     return TD_OK;
 }
 
-/* O_NONBLOCK: a pipe among the pictures must not hold up anyone */
+/* O_NONBLOCK: a pipe among the images must not hold up anyone */
 static void read_file_ahead(const char *path)
 {
     struct stat s;

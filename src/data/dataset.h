@@ -36,7 +36,7 @@ struct td_dataset {
     int64_t n_others;   /* folder: files that are no images; the first of them: */
     const char *others[TD_OTHERS_LISTED];
     td_pack *pack;       /* where they are, unless in files of their own */
-    uint64_t pack_first; /* sample i is its picture pack_first + i, or + places[i] */
+    uint64_t pack_first; /* sample i is its image pack_first + i, or + places[i] */
     int64_t *places;     /* [n]; NULL: none is left out */
 
     td_tensors *file;      /* tensors: owns the two below */
@@ -48,14 +48,14 @@ struct td_dataset {
 };
 
 /**
- * The bytes of a sample's picture, lent until the next call with this `w`: from its file, as
+ * The bytes of a sample's image, lent until the next call with this `w`: from its file, as
  * td_transform_read, or from the pack, as td_pack_read.
  */
 TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
                                     const void **bytes, size_t *n_bytes);
 
 /**
- * Have the system fetch the bytes of a sample's picture soon.  A hint: nothing can fail, and a
+ * Have the system fetch the bytes of a sample's image soon.  A hint: nothing can fail, and a
  * sample behind the last one is none.
  */
 void td_sample_read_ahead(const td_dataset *ds, int64_t sample);

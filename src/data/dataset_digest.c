@@ -48,7 +48,7 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
     return TD_OK;
 }
 
-/* the digest of what an annotation file says of each picture */
+/* the digest of what an annotation file says of each image */
 static uint64_t digest_boxes(const td_dataset *ds)
 {
     td_digest d;

@@ -1,7 +1,7 @@
 /*
- * folder.c -- <root>/<split>/<class>/.../<picture>, as torchvision's ImageFolder reads it
+ * folder.c -- <root>/<split>/<class>/.../<image>, as torchvision's ImageFolder reads it
  *
- * The class index is the rank of the folder's name in byte order.  Within a class, pictures are
+ * The class index is the rank of the folder's name in byte order.  Within a class, images are
  * ordered by the folder they lie in, then by name: the order of sorted(os.walk(class)).  Links are
  * followed; hidden names are skipped (torchvision would take hidden folders for classes).
  */
@@ -73,7 +73,7 @@ static td_status no_split(const char *path, const char *split, const td_listing 
     if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,
                       "'%s' has no folder '%s': folders found: %s; wanted "
-                      "%s/<class>/<picture>",
+                      "%s/<class>/<image>",
                       path, split, td_text_get(&names), split);
     td_text_release(&names);
     return st;
@@ -81,16 +81,16 @@ static td_status no_split(const char *path, const char *split, const td_listing 
 
 static td_status no_classes(const char *root, const td_listing *l)
 {
-    size_t n_pictures = 0;
+    size_t n_images = 0;
     for (size_t i = 0; i < l->n; i++)
-        n_pictures += !l->is_folder[i] && l->names[i][0] != '.' && has_ending(l->names[i]);
+        n_images += !l->is_folder[i] && l->names[i][0] != '.' && has_ending(l->names[i]);
     TD_TRY(td_foreign_refuse_folder(root, WANTED));
-    if (n_pictures > 0)
+    if (n_images > 0)
         return td_error(TD_EFORMAT,
-                        "'%s' holds %zu pictures but no class folders: put the pictures of each "
+                        "'%s' holds %zu images but no class folders: put the images of each "
                         "class into a folder of its own",
-                        root, n_pictures);
-    return td_error(TD_EFORMAT, "'%s' is %s, wanted one folder of pictures per class", root,
+                        root, n_images);
+    return td_error(TD_EFORMAT, "'%s' is %s, wanted one folder of images per class", root,
                     l->n ? "without class folders" : "empty");
 }
 
@@ -248,7 +248,7 @@ td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
     *cap = w.cap;
     TD_TRY(st);
     if (ds->n == first)
-        return td_error(TD_EFORMAT, "folder '%s' holds no pictures (" IMAGES ")", folder);
+        return td_error(TD_EFORMAT, "folder '%s' holds no images (" IMAGES ")", folder);
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
     return TD_OK;
 }
@@ -262,7 +262,7 @@ static td_status read_class(td_dataset *ds, walk *w, const char *name)
     td_status st;
     TD_OUT(walk_folder(w, folder, 0));
     if (ds->n == first)
-        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no pictures (" IMAGES ")", folder));
+        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no images (" IMAGES ")", folder));
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
 out:
     td_free(folder);

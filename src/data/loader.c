@@ -62,7 +62,7 @@ static td_status keep_row(td_loader *ld, td_row *r)
     return TD_OK;
 }
 
-/* Check what the workers made of a slot; rows without a picture are closed up. */
+/* Check what the workers made of a slot; rows without an image are closed up. */
 static td_status close_up_rows(td_loader *ld, td_slot *s)
 {
     size_t n_floats = td_slot_row_floats(s);
@@ -85,7 +85,7 @@ static td_status close_up_rows(td_loader *ld, td_slot *s)
     return st;
 }
 
-int64_t td_loader_bad(const td_loader *ld, const td_bad_picture **out)
+int64_t td_loader_bad(const td_loader *ld, const td_bad_image **out)
 {
     *out = ld->bad.list;
     return (int64_t)ld->bad.n;
@@ -102,7 +102,7 @@ static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
 {
     b->n_anchors = rows->n_anchors;
     b->anchor_labels = rows->labels;
-    b->anchor_targets = rows->codes;
+    b->anchor_targets = rows->deltas;
 }
 
 /* what the anchors of ready rows should say; noise is the same in every batch */
@@ -233,7 +233,7 @@ static td_status check_range(const char *what, int64_t value, int64_t min, int64
                     value, min, max);
 }
 
-/* the schedule is of training on pictures; slots have room for the largest */
+/* the schedule is of training on images; slots have room for the largest */
 static td_status take_sizes(td_loader *ld)
 {
     td_loader_opts *o = &ld->plan.opts;
@@ -242,12 +242,12 @@ static td_status take_sizes(td_loader *ld)
     if (!ld->plan.sizes.n)
         return TD_OK;
     if (!o->is_training || !td_dataset_decodes(ld->plan.ds))
-        return td_error(TD_EARG, "image sizes by epoch are of training on pictures");
+        return td_error(TD_EARG, "image sizes by epoch are of training on images");
     o->image_size = td_sizes_largest(&ld->plan.sizes, o->image_size);
     return TD_OK;
 }
 
-/* a detector's rows are made by its own rules, for pictures with boxes */
+/* a detector's rows are made by its own rules, for images with boxes */
 static td_status take_detector(td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
@@ -304,7 +304,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     TD_TRY(check_range("first epoch", o->start_epoch, 0, INT64_MAX));
     TD_TRY(td_threads_wanted(o->workers, &o->workers));
     if (!(o->max_bad <= 1))
-        return td_error(TD_EARG, "loader: share of bad pictures is %g, wanted 0 .. 1", o->max_bad);
+        return td_error(TD_EARG, "loader: share of bad images is %g, wanted 0 .. 1", o->max_bad);
     ld->plan.transform = (td_transform){ .is_training = o->is_training,
                                          .size = o->image_size,
                                          .padding = o->eval_padding,
@@ -332,7 +332,7 @@ static td_status set_up_order(td_loader *ld)
     ld->plan.n_batches = td_sampler_batches(&ld->plan.sampler);
     if (ld->plan.n_batches == 0)
         return td_error(TD_EARG,
-                        "'%s' has %" PRId64 " pictures, fewer than one batch of %" PRId64
+                        "'%s' has %" PRId64 " images, fewer than one batch of %" PRId64
                         ": use a smaller batch size",
                         ld->plan.ds->root, ld->plan.ds->n, (int64_t)o->batch_size * o->world);
     TD_TRY(check_range("first batch", o->start_batch, 0, ld->plan.n_batches));
@@ -360,7 +360,7 @@ static td_status set_up_ready(td_loader *ld)
         b->height = ds->height;
         b->width = ds->width;
         for (int64_t i = 0; i < batch; i++)
-            ld->labels[i] = -1; /* where the pictures have boxes */
+            ld->labels[i] = -1; /* where the images have boxes */
         return TD_OK;
     }
     b->channels = 3;
@@ -396,8 +396,8 @@ static td_status set_up(td_loader *ld, const td_loader_opts *opts)
     td_status st = td_dataset_decodes(ld->plan.ds) ? set_up_ring(ld) : set_up_ready(ld);
     if (st != TD_ENOMEM)
         return st;
-    return td_error_context(st, "a batch of %d pictures of %zu x %zu", ld->plan.opts.batch_size,
-                            size, size);
+    return td_error_context(st, "a batch of %d images of %zu x %zu", ld->plan.opts.batch_size, size,
+                            size);
 }
 
 td_status td_loader_new(const td_dataset *ds, const td_loader_opts *opts, td_loader **out)

@@ -51,7 +51,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
         return td_anchor_rows_fill(&r->home->anchors, r->i, p->anchors, &w->buffers,
                                    w->buffers.ground_truths, n);
     }
-    return td_transform_picture(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
+    return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
 
 /* Fill the row with the wanted sample or, in training, with the next good one. */
@@ -67,7 +67,7 @@ static td_status make_row(worker *w, td_row *r)
             r->got = sample;
             return TD_OK;
         }
-        if (!td_is_bad_picture(st))
+        if (!td_is_bad_image(st))
             return td_error_context(st, "'%s'", p->ds->samples[sample].path);
         TD_TRY(td_bad_notes_add(&r->bad, p->ds, sample, st));
     }

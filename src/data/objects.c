@@ -11,14 +11,14 @@
 
 enum { KEPT_ID_MAX = 100000 };
 
-td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes, struct td_objects **out)
+td_status td_objects_new(int64_t n_images, int64_t n, int n_classes, struct td_objects **out)
 {
     *out = NULL;
     struct td_objects *o = TD_NEW(struct td_objects);
     if (!o)
         return TD_ENOMEM;
-    o->pictures = td_alloc((size_t)n_pictures + 1, sizeof *o->pictures);
-    o->first = o->pictures ? td_alloc((size_t)n_pictures + 1, sizeof *o->first) : NULL;
+    o->images = td_alloc((size_t)n_images + 1, sizeof *o->images);
+    o->first = o->images ? td_alloc((size_t)n_images + 1, sizeof *o->first) : NULL;
     o->annotations = o->first ? td_alloc((size_t)n + 1, sizeof *o->annotations) : NULL;
     o->ground_truths = o->annotations ? td_alloc((size_t)n + 1, sizeof *o->ground_truths) : NULL;
     o->categories =
@@ -35,7 +35,7 @@ void td_objects_free(struct td_objects *o)
 {
     if (!o)
         return;
-    td_free(o->pictures);
+    td_free(o->images);
     td_free(o->first);
     td_free(o->annotations);
     td_free(o->ground_truths);
@@ -80,7 +80,7 @@ const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sa
 td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample)
 {
     TD_CHECK(sample >= 0 && sample < ds->n);
-    return ds->objects ? ds->objects->pictures[sample] : (td_annotated){ .id = sample };
+    return ds->objects ? ds->objects->images[sample] : (td_annotated){ .id = sample };
 }
 
 td_scene td_dataset_scene(const td_dataset *ds, int64_t sample)
@@ -210,8 +210,8 @@ static void take_objects(struct td_objects *o, const td_dataset_opts *opts, cons
     }
 }
 
-static td_status take_pictures(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
-                               const char *folder, int64_t *places)
+static td_status take_images(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
+                             const char *folder, int64_t *places)
 {
     struct td_objects *o = ds->objects;
     int64_t n_objects = 0;
@@ -228,7 +228,7 @@ static td_status take_pictures(td_dataset *ds, const td_dataset_opts *opts, cons
         if (places)
             places[ds->n] = (int64_t)i;
         ds->samples[ds->n] = (td_sample){ path, -1 };
-        o->pictures[ds->n] = (td_annotated){ .id = p->id, .width = p->width, .height = p->height };
+        o->images[ds->n] = (td_annotated){ .id = p->id, .width = p->width, .height = p->height };
         take_objects(o, opts, c, i, &n_objects);
         o->first[++ds->n] = n_objects;
     }
@@ -263,9 +263,9 @@ td_status td_objects_take(td_dataset *ds, const td_dataset_opts *opts, const td_
     if (!ds->objects->file)
         return TD_ENOMEM;
     TD_TRY(take_classes(ds, opts, c, n_classes));
-    TD_TRY(take_pictures(ds, opts, c, folder, places));
+    TD_TRY(take_images(ds, opts, c, folder, places));
     TD_TRY(take_bad(ds, c));
     if (ds->n == 0)
-        return td_error(TD_EFORMAT, "'%s': no picture has a box", file);
+        return td_error(TD_EFORMAT, "'%s': no image has a box", file);
     return TD_OK;
 }

@@ -1,12 +1,12 @@
 /*
- * data/objects.h -- what is in the pictures of a data set and where, for detectors
+ * data/objects.h -- what is in the images of a data set and where, for detectors
  *
  *     int n;
  *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  normalised, for training
  *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
  *
- *   pictures     [n]            first  [n + 1]
- *   annotations  of picture 0 | of picture 1 | ... ground truths the same, both in the file's order
+ *   images     [n]            first  [n + 1]
+ *   annotations  of image 0 | of image 1 | ... ground truths the same, both in the file's order
  */
 #ifndef TD_DATA_OBJECTS_H
 #define TD_DATA_OBJECTS_H
@@ -18,7 +18,7 @@
 
 struct td_objects {
     const char *file;               /* in the data set's arena */
-    td_annotated *pictures;         /* [n] */
+    td_annotated *images;           /* [n] */
     int64_t *first;                 /* [n + 1] */
     td_annotation *annotations;     /* [first[n]] */
     td_ground_truth *ground_truths; /* [first[n]] */
@@ -37,18 +37,18 @@ const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sa
 td_scene td_dataset_scene(const td_dataset *ds, int64_t sample);
 
 /**
- * Take pictures, classes and objects from what an annotation file says: ds->objects, classes and
+ * Take images, classes and objects from what an annotation file says: ds->objects, classes and
  * as many samples, whose paths are "<folder>/<file name>".  `places` [c->n_images] becomes the
  * index in `c` of each sample, which differs from the sample where skip_empty leaves some out; NULL
- * when nobody asks.  TD_EFORMAT: ids that cannot be classes, no picture left; TD_ENOMEM.
+ * when nobody asks.  TD_EFORMAT: ids that cannot be classes, no image left; TD_ENOMEM.
  */
 TD_CHECKED td_status td_objects_take(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
                                      const char *file, const char *folder, int64_t *places);
 
-/** Room for `n_pictures` with `n` objects in all and `n_classes`, all zero.  TD_ENOMEM. */
-TD_CHECKED td_status td_objects_new(int64_t n_pictures, int64_t n, int n_classes,
+/** Room for `n_images` with `n` objects in all and `n_classes`, all zero.  TD_ENOMEM. */
+TD_CHECKED td_status td_objects_new(int64_t n_images, int64_t n, int n_classes,
                                     struct td_objects **out);
-/** An annotation in a picture of width x height pixels, in shares of it. */
+/** An annotation in an image of width x height pixels, in shares of it. */
 td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height);
 
 void td_objects_free(struct td_objects *o);

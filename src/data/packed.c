@@ -70,36 +70,36 @@ static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char 
 
 static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char *const *folders)
 {
-    ds->samples = td_alloc((size_t)s->n_pictures, sizeof *ds->samples);
+    ds->samples = td_alloc((size_t)s->n_images, sizeof *ds->samples);
     if (!ds->samples)
         return TD_ENOMEM;
-    for (uint64_t i = 0; i < s->n_pictures; i++) {
-        td_pack_picture x = td_pack_picture_at(ds->pack, s->first + i);
+    for (uint64_t i = 0; i < s->n_images; i++) {
+        td_pack_image x = td_pack_image_at(ds->pack, s->first + i);
         ds->samples[i] =
             (td_sample){ td_path_append(&ds->arena, folders[x.label], x.name), x.label };
         if (!ds->samples[i].path)
             return TD_ENOMEM;
     }
-    ds->n = (int64_t)s->n_pictures;
+    ds->n = (int64_t)s->n_images;
     ds->pack_first = s->first;
     return TD_OK;
 }
 
 /* --- boxes ------------------------------------------------------------------------------------ */
 
-/* the entry of annotations, and the pictures in its order */
+/* the entry of annotations, and the images in its order */
 static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, const td_coco *c)
 {
-    if (c->n_images != s->n_pictures - 1 || c->n_bad > 0)
+    if (c->n_images != s->n_images - 1 || c->n_bad > 0)
         return td_error(TD_EFORMAT,
-                        "pack '%s': annotations of %zu pictures, the pack has %llu of them; %lld "
+                        "pack '%s': annotations of %zu images, the pack has %llu of them; %lld "
                         "cannot be used",
-                        ds->root, c->n_images, (unsigned long long)s->n_pictures - 1,
+                        ds->root, c->n_images, (unsigned long long)s->n_images - 1,
                         (long long)c->n_bad);
     for (size_t i = 0; i < c->n_images; i++) {
-        td_pack_picture x = td_pack_picture_at(ds->pack, s->first + 1 + i);
+        td_pack_image x = td_pack_image_at(ds->pack, s->first + 1 + i);
         if (strcmp(x.name, c->images[i].file_name) != 0)
-            return td_error(TD_EFORMAT, "pack '%s': picture %zu is '%s', the annotations say '%s'",
+            return td_error(TD_EFORMAT, "pack '%s': image %zu is '%s', the annotations say '%s'",
                             ds->root, i, x.name, c->images[i].file_name);
     }
     return TD_OK;
@@ -107,13 +107,13 @@ static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, c
 
 static bool is_annotated_split(const td_pack *p, const td_pack_split *s)
 {
-    return td_pack_metadata_of(p)->is_annotated && s->n_classes == 2 && s->n_pictures >= 2 &&
+    return td_pack_metadata_of(p)->is_annotated && s->n_classes == 2 && s->n_images >= 2 &&
            strcmp(s->classes[0], TD_PACK_ANNOTATIONS) == 0 &&
-           strcmp(s->classes[1], TD_PACK_PICTURES) == 0 &&
-           td_pack_picture_at(p, s->first + 1).label == 1;
+           strcmp(s->classes[1], TD_PACK_IMAGES) == 0 &&
+           td_pack_image_at(p, s->first + 1).label == 1;
 }
 
-/* sample i is the picture places[i] behind the annotations */
+/* sample i is the image places[i] behind the annotations */
 static td_status add_annotated(td_dataset *ds, const td_dataset_opts *opts, const td_pack_split *s)
 {
     const void *bytes;
@@ -157,8 +157,8 @@ static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
     if (is_annotated == wanted)
         return TD_OK;
     return td_error(TD_EFORMAT,
-                    wanted ? "pack '%s' holds classes of pictures, wanted boxes"
-                           : "pack '%s' holds pictures with boxes, wanted classes of pictures",
+                    wanted ? "pack '%s' holds classes of images, wanted boxes"
+                           : "pack '%s' holds images with boxes, wanted classes of images",
                     opts->path);
 }
 

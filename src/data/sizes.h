@@ -1,9 +1,9 @@
 /*
- * data/sizes.h -- progressive resizing: which picture size training has in which epoch
+ * data/sizes.h -- progressive resizing: which image size training has in which epoch
  *
  *     "0:128,30:160,60:224"     epochs 0 .. 29 at 128, 30 .. 59 at 160, from 60 on at 224
  *
- * Source: Howard et al., DAWNBench 2018 ("progressive image resizing"): small pictures while the
+ * Source: Howard et al., DAWNBench 2018 ("progressive image resizing"): small images while the
  * network learns the coarse things make the same accuracy in less time.
  */
 #ifndef TD_DATA_SIZES_H

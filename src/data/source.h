@@ -16,7 +16,7 @@
 TD_CHECKED td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds);
 
 /**
- * Append the pictures below a folder, by folder, then by name, without labels.  *cap: of
+ * Append the images below a folder, by folder, then by name, without labels.  *cap: of
  * ds->samples.  TD_EFORMAT: there is none; and the errors of td_list_folder.
  */
 TD_CHECKED td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder);

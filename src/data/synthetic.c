@@ -12,7 +12,7 @@ enum {
     CLASSES = 1000,
     IMAGES = 1024,
     OBJECT_CLASSES = 80,
-    OBJECTS = 8,   /* of a picture; COCO has 7 */
+    OBJECTS = 8,   /* of an image; COCO has 7 */
     PIXELS = 1000, /* a side of what they are annotated in */
     ANNOTATED_MAX = 1 << 20
 };
@@ -45,7 +45,7 @@ static td_annotation random_object(td_rng *r, int64_t id, int n_classes)
 static td_status make_objects(td_dataset *ds)
 {
     if (ds->n > ANNOTATED_MAX)
-        return td_error(TD_ELIMIT, "synthetic pictures with boxes: %lld, at most %d are made",
+        return td_error(TD_ELIMIT, "synthetic images with boxes: %lld, at most %d are made",
                         (long long)ds->n, ANNOTATED_MAX);
     TD_TRY(td_objects_new(ds->n, ds->n * OBJECTS, ds->n_classes, &ds->objects));
     struct td_objects *o = ds->objects;
@@ -54,7 +54,7 @@ static td_status make_objects(td_dataset *ds)
         o->categories[i] = i + 1;
     for (int64_t i = 0; i < ds->n; i++) {
         td_rng r = td_rng_make(0, TD_RNG_SYNTH, 1, (uint64_t)i);
-        o->pictures[i] = (td_annotated){ .id = i, .width = PIXELS, .height = PIXELS };
+        o->images[i] = (td_annotated){ .id = i, .width = PIXELS, .height = PIXELS };
         for (int64_t k = i * OBJECTS; k < (i + 1) * OBJECTS; k++) {
             o->annotations[k] = random_object(&r, k + 1, ds->n_classes);
             o->ground_truths[k] = td_ground_truth_of(&o->annotations[k], PIXELS, PIXELS);

@@ -1,12 +1,12 @@
 /*
- * tensors.c -- pictures that are already tensors: one .safetensors with `images` and `labels`
+ * tensors.c -- images that are already tensors: one .safetensors with `images` and `labels`
  *
  *   images  f32 [N, C, H, W]   normalised, as the network gets them
  *   labels  i64 [N]            0 .. classes - 1
  *
  * For detectors, in the place of `labels`:
  *
- *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax in shares of the picture
+ *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax in shares of the image
  *   labels   i64 [N, G]        1 .. classes
  *   n_boxes  i64 [N]           how many of the G are meant
  *
@@ -196,7 +196,7 @@ static td_status take_boxes(td_dataset *ds, int n_classes)
     for (int i = 0; i < ds->n_classes; i++)
         o->categories[i] = i + 1;
     for (int64_t i = 0, id = 0; i < ds->n; i++) {
-        o->pictures[i] = (td_annotated){ .id = i, .width = ds->width, .height = ds->height };
+        o->images[i] = (td_annotated){ .id = i, .width = ds->width, .height = ds->height };
         for (int64_t k = 0; k < b.n_boxes[i]; k++)
             take_box(ds, &b, i * b.n_slots + k, id++);
         o->first[i + 1] = id;

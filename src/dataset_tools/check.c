@@ -1,7 +1,7 @@
 /*
  * check.c -- decode everything once and say what is there
  *
- * Every picture is decoded in full, as evaluation sees it.  Findings are kept per picture and
+ * Every image is decoded in full, as evaluation sees it.  Findings are kept per image and
  * summed at the end in the order of the data set, so that the number of threads does not show.
  */
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "data/objects.h"
 #include "tandem/dataset_tools.h"
 
-/* What was found in one picture. */
+/* What was found in one image. */
 typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
     td_status st; /* likewise */
@@ -36,10 +36,10 @@ typedef struct {
 struct report {
     td_dataset_report pub; /* first: the user holds a pointer to it */
     int64_t *class_good, *class_bad, *class_boxes;
-    td_bad_picture *bad, *other_size;
+    td_bad_image *bad, *other_size;
 };
 
-/* --- one picture ------------------------------------------------------------------------------ */
+/* --- one image ------------------------------------------------------------------------------ */
 
 static void describe(const td_image_info *info, finding *f)
 {
@@ -52,7 +52,7 @@ static void describe(const td_image_info *info, finding *f)
     f->is_rotated = info->orientation != 1;
 }
 
-/* is the picture of the size its boxes are in? */
+/* is the image of the size its boxes are in? */
 static td_status compare_sizes(const check *c, int64_t i, const td_image_info *info)
 {
     enum { BYTES = 128 };
@@ -77,7 +77,7 @@ static td_status make_row(check *c, td_transformer *w, int64_t i, const void *by
     };
     if (c->ds->objects)
         return td_object_row(w, &c->transform, &from, dst, &n);
-    return td_transform_picture(w, &c->transform, bytes, n_bytes, 0, i, dst);
+    return td_transform_image(w, &c->transform, bytes, n_bytes, 0, i, dst);
 }
 
 static td_status look(check *c, td_transformer *w, int64_t i)
@@ -103,7 +103,7 @@ static td_status check_one(void *ctx, int worker, int64_t i)
 {
     check *c = ctx;
     td_status st = look(c, &c->workers[worker], i);
-    if (st == TD_OK || !td_is_bad_picture(st))
+    if (st == TD_OK || !td_is_bad_image(st))
         return st;
     c->found[i].st = st;
     c->found[i].reason = td_copy_text(td_error_message());
@@ -128,17 +128,17 @@ static td_extent extent_of(int *values, int64_t n)
 
 static td_status measure(const check *c, td_dataset_report *r)
 {
-    int *values = td_alloc((size_t)r->n_pictures, sizeof *values);
+    int *values = td_alloc((size_t)r->n_images, sizeof *values);
     if (!values)
         return TD_ENOMEM;
     int64_t n = 0;
-    for (int64_t i = 0; i < r->n_pictures; i++) {
+    for (int64_t i = 0; i < r->n_images; i++) {
         if (!c->found[i].reason)
             values[n++] = c->found[i].width;
     }
     r->width = extent_of(values, n);
     n = 0;
-    for (int64_t i = 0; i < r->n_pictures; i++) {
+    for (int64_t i = 0; i < r->n_images; i++) {
         if (!c->found[i].reason)
             values[n++] = c->found[i].height;
     }
@@ -195,7 +195,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
         TD_TRY(
             td_reserve(&r->other_size, &cap, (size_t)p->n_other_size + 1, sizeof *r->other_size));
         r->other_size[p->n_other_size++] =
-            (td_bad_picture){ c->ds->samples[i].path, c->found[i].other_size, i, TD_OK };
+            (td_bad_image){ c->ds->samples[i].path, c->found[i].other_size, i, TD_OK };
         c->found[i].other_size = NULL;
         p->other_size = r->other_size;
     }
@@ -206,7 +206,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
 static td_status sum_up(check *c, struct report *r)
 {
     td_dataset_report *p = &r->pub;
-    p->n_pictures = c->ds->n;
+    p->n_images = c->ds->n;
     p->n_classes = c->ds->n_classes;
     r->class_good = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_good);
     r->class_bad = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_bad);
@@ -223,7 +223,7 @@ static td_status sum_up(check *c, struct report *r)
             continue;
         }
         TD_TRY(td_reserve(&r->bad, &cap, (size_t)p->n_bad + 1, sizeof *r->bad));
-        r->bad[p->n_bad++] = (td_bad_picture){ s->path, c->found[i].reason, i, c->found[i].st };
+        r->bad[p->n_bad++] = (td_bad_image){ s->path, c->found[i].reason, i, c->found[i].st };
         c->found[i].reason = NULL;
         if (s->label >= 0)
             r->class_bad[s->label]++;
@@ -336,7 +336,7 @@ static td_status dump(check *c, const char *path)
     }
     td_status st =
         n ? write_tensors(c, path, labels, n)
-          : td_error(TD_EFORMAT, "'%s' has no good picture to write to '%s'", c->ds->root, path);
+          : td_error(TD_EFORMAT, "'%s' has no good image to write to '%s'", c->ds->root, path);
     td_free(labels);
     return st;
 }
@@ -389,7 +389,7 @@ td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts, td_d
     *out = NULL;
     TD_TRY(td_threads_wanted(opts->threads, &threads));
     if (!td_dataset_decodes(ds))
-        return td_error(TD_EARG, "'%s' is no folder of pictures: there is nothing to decode",
+        return td_error(TD_EARG, "'%s' is no folder of images: there is nothing to decode",
                         ds->root);
     int64_t start_ns = td_now_ns();
     check c = { .ds = ds };

@@ -1,13 +1,13 @@
 /*
- * draw_set.c -- a labelled data set of drawn pictures, for demos and tests
+ * draw_set.c -- a labelled data set of drawn images, for demos and tests
  *
  *   <path>/train/circle/00000.jpg ...      class names are the names of the kinds
  *   <path>/val/circle/00000.jpg ...
  *
- *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures a picture, and
+ *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures an image, and
  *   <path>/annotations/instances_train.json    where they are (docs/formats/annotations.md)
  *
- * Picture i of a split shows kind i % classes and has random numbers of its own, so the bytes do
+ * Image i of a split shows kind i % classes and has random numbers of its own, so the bytes do
  * not depend on the threads.  Everything is made in <path>.part.<pid> and renamed when it is whole.
  */
 #include <inttypes.h>
@@ -32,7 +32,7 @@ enum {
     OBJECT_TRAIN = 800,
     OBJECT_VAL = 100,
     OBJECT_SIZE = 320,
-    OBJECTS = 4, /* of a picture, at most */
+    OBJECTS = 4, /* of an image, at most */
     SIZE_MIN = 16,
     SIZE_LIMIT = 4096,
     PATH_BYTES = 4096
@@ -41,7 +41,7 @@ enum {
 static const char *const splits[] = { "train", "val" };
 
 typedef struct {
-    td_image picture;
+    td_image image;
     td_text jpeg;
 } painter;
 
@@ -60,7 +60,7 @@ static td_status too_long(const char *path)
     return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
 }
 
-/* where the pictures of a class are; with boxes, those of all classes */
+/* where the images of a class are; with boxes, those of all classes */
 static td_status class_folder(const drawing *d, int split, int kind, char *out)
 {
     int n = d->opts.boxes ? snprintf(out, PATH_BYTES, "%s/%s", d->folder, splits[split])
@@ -69,9 +69,9 @@ static td_status class_folder(const drawing *d, int split, int kind, char *out)
     return n < PATH_BYTES ? TD_OK : too_long(d->folder);
 }
 
-/* picture i of all: train's come first */
-static td_status picture_path(const drawing *d, int64_t i, char *out, int *kind, int *split,
-                              int64_t *number)
+/* image i of all: train's come first */
+static td_status image_path(const drawing *d, int64_t i, char *out, int *kind, int *split,
+                            int64_t *number)
 {
     *split = i >= d->opts.train;
     *number = *split ? i - d->opts.train : i;
@@ -95,15 +95,15 @@ static td_status draw_one(void *ctx, int worker, int64_t i)
     int64_t number;
     if (td_signal_caught())
         return td_error(TD_ESTOPPED, "a signal came; no data set was drawn");
-    TD_TRY(picture_path(d, i, path, &kind, &split, &number));
+    TD_TRY(image_path(d, i, path, &kind, &split, &number));
     td_rng r = td_rng_make(d->opts.seed, TD_RNG_DRAW, (uint64_t)number, (uint64_t)split);
     if (d->opts.boxes)
         TD_TRY(td_image_draw_objects(d->opts.classes, OBJECTS, &r, d->opts.size, d->opts.size,
-                                     &p->picture, d->drawn + OBJECTS * i, &d->n_drawn[i]));
+                                     &p->image, d->drawn + OBJECTS * i, &d->n_drawn[i]));
     else
-        TD_TRY(td_image_draw_sample(kind, &r, d->opts.size, d->opts.size, &p->picture));
+        TD_TRY(td_image_draw_sample(kind, &r, d->opts.size, d->opts.size, &p->image));
     p->jpeg.len = 0;
-    TD_TRY(td_image_encode_jpeg(&p->picture, d->opts.quality, &p->jpeg));
+    TD_TRY(td_image_encode_jpeg(&p->image, d->opts.quality, &p->jpeg));
     return td_file_write(path, p->jpeg.data, p->jpeg.len);
 }
 
@@ -192,7 +192,7 @@ static void remove_all(const drawing *d)
     int kind, split;
     int64_t number;
     for (int64_t i = 0; i < d->opts.train + d->opts.val; i++) {
-        if (picture_path(d, i, path, &kind, &split, &number) == TD_OK)
+        if (image_path(d, i, path, &kind, &split, &number) == TD_OK)
             (void)unlink(path);
     }
     for (split = 0; split < 2; split++) {
@@ -231,7 +231,7 @@ out:
     td_free(d->drawn);
     td_free(d->n_drawn);
     for (int i = 0; i < threads; i++) {
-        td_image_release(&d->painters[i].picture);
+        td_image_release(&d->painters[i].image);
         td_text_release(&d->painters[i].jpeg);
     }
     td_free(d->painters);
@@ -258,10 +258,10 @@ static td_status take_opts(const td_draw_opts *opts, td_draw_opts *o)
     o->quality = o->quality ? o->quality : QUALITY;
     int min_classes = o->boxes ? 1 : 2,
         max_classes = o->boxes ? td_draw_figures() : td_draw_kinds();
-    int64_t min_pictures = o->boxes ? 1 : o->classes;
+    int64_t min_images = o->boxes ? 1 : o->classes;
     TD_TRY(check_range("number of classes", o->classes, min_classes, max_classes));
-    TD_TRY(check_range("number of training pictures", o->train, min_pictures, 100000000));
-    TD_TRY(check_range("number of validation pictures", o->val, min_pictures, 100000000));
+    TD_TRY(check_range("number of training images", o->train, min_images, 100000000));
+    TD_TRY(check_range("number of validation images", o->val, min_images, 100000000));
     TD_TRY(check_range("size", o->size, SIZE_MIN, SIZE_LIMIT));
     TD_TRY(check_range("JPEG quality", o->quality, 1, 100));
     return td_threads_wanted(o->threads, &o->threads);

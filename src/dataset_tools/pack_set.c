@@ -1,12 +1,12 @@
 /*
- * pack_set.c -- tandem dataset pack: a folder of pictures becomes one file
+ * pack_set.c -- tandem dataset pack: a folder of images becomes one file
  *
- * Pictures stream through, one after the other in the order of the data set.  With a short side to
+ * Images stream through, one after the other in the order of the data set.  With a short side to
  * shrink to, blocks of them are first decoded, resized and encoded by all threads; what needs no
- * shrinking, or cannot be decoded, goes in as it is.  So an unreadable picture is as bad in the
+ * shrinking, or cannot be decoded, goes in as it is.  So an unreadable image is as bad in the
  * pack as it was in the folder, and the number of threads does not show.
  *
- * Memory: the index, a picture a thread, and a block of JPEG files.
+ * Memory: the index, an image a thread, and a block of JPEG files.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 
 enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
 
-/* One picture of a block: the new file, or none when it stays as it is. */
+/* One image of a block: the new file, or none when it stays as it is. */
 typedef struct {
     td_text jpeg;
     char *unreadable; /* why it could not be decoded */
@@ -103,8 +103,7 @@ static td_status add_one(packing *p, int64_t i, const item *it)
     if (n_bytes > 0)
         p->result.n_shrunk++;
     else
-        TD_TRY_MSG(td_sample_read(p->ds, i, &p->workers[0], &bytes, &n_bytes), "picture %" PRId64,
-                   i);
+        TD_TRY_MSG(td_sample_read(p->ds, i, &p->workers[0], &bytes, &n_bytes), "image %" PRId64, i);
     if (it->unreadable) {
         p->result.n_unreadable++;
         td_log(TD_LOG_WARN, "data", "packed as it is: '%s': %s", p->ds->samples[i].path,
@@ -141,7 +140,7 @@ static void add_annotations(const td_dataset *ds, td_text *t)
                 t,
                 "%s\n{\"id\": %" PRId64 ", \"image_id\": %" PRId64 ", \"category_id\": %" PRId64
                 ", \"bbox\": [%.17g, %.17g, %.17g, %.17g], \"area\": %.17g, \"iscrowd\": %d}",
-                k++ ? "," : "", a->id, ds->objects->pictures[i].id,
+                k++ ? "," : "", a->id, ds->objects->images[i].id,
                 ds->objects->categories[a->label - 1], a->x, a->y, a->width, a->height, a->area,
                 a->is_crowd);
     }
@@ -152,7 +151,7 @@ static td_status make_annotations(const td_dataset *ds, td_text *t)
 {
     td_text_add(t, "{\"images\": [");
     for (int64_t i = 0; i < ds->n; i++) {
-        const td_annotated *p = &ds->objects->pictures[i];
+        const td_annotated *p = &ds->objects->images[i];
         td_text_add(t, "%s\n{\"id\": %" PRId64, i ? "," : "", p->id);
         td_json_add_text(t, "file_name", name_of(ds, i));
         td_text_add(t, ", \"width\": %d, \"height\": %d}", p->width, p->height);
@@ -174,13 +173,13 @@ static void say_bad(const td_dataset *ds)
     const struct td_objects *o = ds->objects;
     if (o->n_bad > 0)
         td_log(TD_LOG_WARN, "data",
-               "'%s': %" PRId64 " annotations or pictures are not packed; the first: %s", o->file,
+               "'%s': %" PRId64 " annotations or images are not packed; the first: %s", o->file,
                o->n_bad, o->bad[0].text);
 }
 
 static td_status pack_annotations(packing *p, const char *name)
 {
-    static const char *const classes[] = { TD_PACK_ANNOTATIONS, TD_PACK_PICTURES };
+    static const char *const classes[] = { TD_PACK_ANNOTATIONS, TD_PACK_IMAGES };
     td_text t = { 0 };
     td_status st;
     say_bad(p->ds);
@@ -239,7 +238,7 @@ static td_status open_sets(packing *p, const char *path)
     return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
 }
 
-/* a pack of a pack remembers what was done to its pictures */
+/* a pack of a pack remembers what was done to its images */
 static td_status create(packing *p, const char *out)
 {
     int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
@@ -261,7 +260,7 @@ static td_status pack_all(packing *p, const char *path, const char *out)
         TD_TRY(pack_split(p, p->names[i]));
     }
     TD_TRY(td_pack_finish(p->out, &metadata));
-    p->result.n_pictures = (int64_t)metadata.n_pictures - (p->has_boxes ? p->n_sets : 0);
+    p->result.n_images = (int64_t)metadata.n_images - (p->has_boxes ? p->n_sets : 0);
     p->result.n_bytes = (int64_t)metadata.n_bytes;
     p->result.digest = metadata.digest;
     return TD_OK;

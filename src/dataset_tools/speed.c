@@ -1,5 +1,5 @@
 /*
- * speed.c -- how many pictures a second the training pipeline makes, with nobody using them
+ * speed.c -- how many images a second the training pipeline makes, with nobody using them
  *
  * A round takes batches for a fixed time.  The first fills caches and buffers and is not counted.
  */

@@ -23,7 +23,7 @@ const char *td_confusion_class_name(const td_dataset *ds, const td_class_names *
 
 /**
  * Write the table as CSV: a header of the classes' names, then for every class its name and how
- * many of its pictures were taken for each.  Appears whole or not at all.
+ * many of its images were taken for each.  Appears whole or not at all.
  */
 td_status td_confusion_write(const td_evaluate_result *r, const char *path) TD_CHECKED;
 

@@ -204,7 +204,7 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
         TD_TRY(evaluator_averages(e, &ema));
     TD_TRY(td_detector_evaluator_run(e->detector_evaluator, e->ds, e->ld, &jo, &v));
     if (v.was_stopped)
-        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v.counts.n);
+        return td_error(TD_ESTOPPED, "a signal came after %lld images", (long long)v.counts.n);
     TD_TRY(td_evaluation_sum_bad(e, out));
     TD_TRY(note(e, &v, out));
     out->has_ema = e->o.ema_too;

@@ -1,7 +1,7 @@
 /*
  * detector_evaluator.c -- forward passes, boxes, counts
  *
- *     batch -> detector runner -> boxes in pixels of the picture   (on ranks: gathered by rank 0)
+ *     batch -> detector runner -> boxes in pixels of the image   (on ranks: gathered by rank 0)
  *     all of them, in the order of the data set -> metrics
  */
 #include "evaluation/detector_evaluator.h"
@@ -25,7 +25,7 @@ struct td_detector_evaluator {
     td_eval_result window; /* since the last record */
     double log_s;          /* that it took to write */
 
-    td_gather found; /* td_coco_detection, of each picture that counts */
+    td_gather found; /* td_coco_detection, of each image that counts */
     td_coco_ground_truth *ground_truths;
     size_t n_ground_truths, cap_ground_truths;
     td_coco_metrics metrics;
@@ -90,7 +90,7 @@ const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
-/* boxes of a picture in its own pixels; classes that the data set does not have are dropped */
+/* boxes of an image in its own pixels; classes that the data set does not have are dropped */
 static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int64_t sample,
                             const td_detection *found, int n)
 {
@@ -214,7 +214,7 @@ static td_status report_batches(td_detector_evaluator *j, const td_detector_eval
     return st;
 }
 
-/* every picture once, whatever rank had it; stopped if one was */
+/* every image once, whatever rank had it; stopped if one was */
 static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result *v)
 {
     int64_t counts[3] = { v->counts.n, v->n_evaluated, v->was_stopped };
@@ -236,7 +236,7 @@ static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
     const td_coco_detection *found = td_detector_evaluator_found(j, &n);
     if (td_comm_rank(o->comm) == 0) {
         for (size_t i = 0; i < j->found.n; i++)
-            TD_TRY(keep_ground_truths(j, ds, j->found.pictures[i].sample));
+            TD_TRY(keep_ground_truths(j, ds, j->found.images[i].sample));
         TD_TRY(td_coco_metrics_compute(j->ground_truths, j->n_ground_truths, found, n, &co,
                                        &j->metrics));
         memcpy(v->boxes, j->metrics.value, sizeof v->boxes);

@@ -25,7 +25,7 @@ typedef struct {
     int print_freq;
     int64_t step[2]; /* epoch, iteration of the records */
     td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
-                      int n); /* of every picture, what was found; its time counts nowhere */
+                      int n); /* of every image, what was found; its time counts nowhere */
     void *ctx;
     td_progress progress; /* who says how far it is; not begun */
 } td_detector_evaluator_opts;
@@ -41,9 +41,9 @@ td_program *td_detector_evaluator_program(td_detector_evaluator *j);
 
 /**
  * Evaluate everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
- * pictures that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
+ * images that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
  * what all have found and evaluates it, as one rank would; counts and metrics are then everybody's.
- *   TD_EFORMAT   more bad pictures than may be, on all ranks together
+ *   TD_EFORMAT   more bad images than may be, on all ranks together
  *   TD_ENUMERIC  the network gives boxes that are no finite numbers
  */
 td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,

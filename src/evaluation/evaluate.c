@@ -118,11 +118,11 @@ static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_ev
 {
     TD_TRY(td_evaluator_run(e->evaluator, e->ld, jo, v));
     if (v->was_stopped)
-        return td_error(TD_ESTOPPED, "a signal came after %lld pictures", (long long)v->counts.n);
+        return td_error(TD_ESTOPPED, "a signal came after %lld images", (long long)v->counts.n);
     if (v->counts.n_nonfinite)
         return td_error(
             TD_EARG,
-            "%lld of %lld pictures have a loss that is no finite number (%s): weights that "
+            "%lld of %lld images have a loss that is no finite number (%s): weights that "
             "diverged, or logits beyond the half type",
             (long long)v->counts.n_nonfinite, (long long)v->counts.n,
             td_amp_precision_name(&e->o.amp));

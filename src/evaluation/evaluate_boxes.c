@@ -65,7 +65,7 @@ static td_status read_ground_truths(comparison *c, const char *path)
     return TD_OK;
 }
 
-/* Pictures must be known.  What is found of other categories counts nowhere, which is said. */
+/* Images must be known.  What is found of other categories counts nowhere, which is said. */
 static td_status read_found(comparison *c, const char *annotations, const char *detections)
 {
     const td_coco *k = c->coco;

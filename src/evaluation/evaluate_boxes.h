@@ -1,7 +1,7 @@
 /*
  * evaluation/evaluate_boxes.h -- detections in a file against annotations in a file
  *
- * No network and no pictures: what pycocotools computes of the same two files.
+ * No network and no images: what pycocotools computes of the same two files.
  */
 #ifndef TD_EVALUATION_EVALUATE_BOXES_H
 #define TD_EVALUATION_EVALUATE_BOXES_H
@@ -20,7 +20,7 @@ typedef struct {
  * warning in the log says how many.  On failure *out is empty.
  *
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ELIMIT  as td_coco_read and td_detections_read
- *   TD_EFORMAT   a detection is of a picture that the annotations do not name
+ *   TD_EFORMAT   a detection is of an image that the annotations do not name
  *   TD_ENUMERIC  a number beyond 1e15
  *   TD_ENOMEM
  */

@@ -1,8 +1,8 @@
 /*
- * evaluate_draw.c -- evaluate --draw: pictures with what a detector found and what is annotated
+ * evaluate_draw.c -- evaluate --draw: images with what a detector found and what is annotated
  *
- * What is found comes in shares of the picture, what is annotated in pixels of the size that the
- * annotations name, which a picture that was shrunk since has no longer.
+ * What is found comes in shares of the image, what is annotated in pixels of the size that the
+ * annotations name, which an image that was shrunk since has no longer.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct {
 static td_status check(const td_evaluation *e)
 {
     if (td_dataset_backend(e->ds) != TD_DATA_FOLDER)
-        return td_error(TD_EUSAGE, "--draw: '%s' has rows of numbers, wanted files of pictures",
+        return td_error(TD_EUSAGE, "--draw: '%s' has rows of numbers, wanted files of images",
                         td_dataset_root(e->ds));
     return TD_OK;
 }
@@ -38,7 +38,7 @@ td_status td_evaluation_open_drawn(td_evaluation *e)
                                    &e->annotated);
 }
 
-/* pixels of the picture as it is drawn; *is_stored: without turning */
+/* pixels of the image as it is drawn; *is_stored: without turning */
 static td_status find_size(const td_evaluation *e, int64_t sample, const void *bytes, size_t n,
                            int size[2], bool *is_stored)
 {
@@ -134,7 +134,7 @@ td_status td_evaluation_log_drawn(const td_evaluation *e)
     if (!e->annotated)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(e->comm, &n, 1));
-    td_log(TD_LOG_INFO, "evaluate", "%lld pictures are drawn in '%s'", (long long)n, e->o.draw);
+    td_log(TD_LOG_INFO, "evaluate", "%lld images are drawn in '%s'", (long long)n, e->o.draw);
     return TD_OK;
 }
 

@@ -13,7 +13,7 @@
 /* clang-format off */
 static const td_field evaluate_fields[] = {
     TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
-               "pictures in a batch"),
+               "images in a batch"),
     TD_WEIGHTS_ROW(td_evaluate_opts),
     TD_CLASSES_ROW(td_evaluate_opts, "those in the weights"),
     TD_TEXT   (td_evaluate_opts, label_map, NULL, "FILE",
@@ -45,9 +45,9 @@ static const td_field evaluate_fields[] = {
     TD_TEXT   (td_evaluate_opts, detections, NULL, "FILE",
                "detectors: what was found, as COCO's results"),
     TD_TEXT   (td_evaluate_opts, draw, NULL, "FOLDER",
-               "detectors: the pictures go here with what was found, and dashed what is annotated"),
+               "detectors: the images go here with what was found, and dashed what is annotated"),
     TD_LONG   (td_evaluate_opts, draw_limit, 0, 0, TD_MANY,
-               "with --draw: the first so many pictures; 0: all"),
+               "with --draw: the first so many images; 0: all"),
     TD_REAL   (td_evaluate_opts, draw_min_score, -1, -1, 1,
                "with --draw: boxes with a score above; -1: 0.3, whatever is judged"),
     TD_BOOL   (td_evaluate_opts, eval_training_data, false, "judge the training split"),

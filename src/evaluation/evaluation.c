@@ -60,7 +60,7 @@ td_status td_evaluation_check_outputs(const td_evaluation *e)
 
 td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     r->n_bad = td_loader_bad(e->ld, &bad);
     return td_comm_sum_i64(e->comm, &r->n_bad, 1);
 }

@@ -66,10 +66,10 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
 /** Go on where the weights, which are a detector's, are open. */
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
 
-/** --draw: are there pictures, and would none of them be written over? */
+/** --draw: are there images, and would none of them be written over? */
 td_status td_evaluation_open_drawn(td_evaluation *e) TD_CHECKED;
 
-/** td_detector_evaluator_opts.each of a td_evaluation: one picture of --draw. */
+/** td_detector_evaluator_opts.each of a td_evaluation: one image of --draw. */
 td_status td_evaluation_draw(void *ctx, int64_t sample, const td_detection *found,
                              int n) TD_CHECKED;
 td_status td_evaluation_log_drawn(const td_evaluation *e) TD_CHECKED;

@@ -106,7 +106,7 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
-/* what each picture was taken for */
+/* what each image was taken for */
 static void count_confusion(const td_evaluator *j, const td_batch *b, int64_t *confusion)
 {
     const float *logits = td_program_output(j->program, "logits", NULL);
@@ -262,7 +262,7 @@ static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o,
     return st;
 }
 
-/* every picture once, whatever rank had it; stopped if one was */
+/* every image once, whatever rank had it; stopped if one was */
 static td_status sum_counts(td_comm *comm, td_eval_result *v)
 {
     td_counts *c = &v->counts;

@@ -65,7 +65,7 @@ td_program *td_evaluator_program(td_evaluator *j);
 
 /**
  * Evaluate everything `ld` lends in one epoch.
- *   TD_EFORMAT  more bad pictures than may be, on all ranks together
+ *   TD_EFORMAT  more bad images than may be, on all ranks together
  */
 td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_opts *opts,
                            td_eval_result *out) TD_CHECKED;
@@ -88,7 +88,7 @@ void td_eval_result_report_times(const td_eval_result *v, const char *prefix, td
 void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scores *scores,
                               const char *prefix, int topk, td_report *r);
 
-/* What a rule is about: percent, percent, mean loss; n pictures, 0 meets no rule. */
+/* What a rule is about: percent, percent, mean loss; n images, 0 meets no rule. */
 typedef struct {
     int64_t n;
     double top1, topk, loss;

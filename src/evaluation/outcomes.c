@@ -83,8 +83,8 @@ static int by_count(const void *a, const void *b)
 /* the outcome of image i; other ranks may have sent anything */
 static td_status get(const td_gather *s, size_t i, const td_outcome_metadata *f, mistake *out)
 {
-    const int64_t sample = s->pictures[i].sample;
-    if (s->pictures[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
+    const int64_t sample = s->images[i].sample;
+    if (s->images[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
         sample < 0 || sample >= td_dataset_count(f->ds))
         return td_error(TD_EDEVICE, "a rank sent what is no outcome of an image");
     memcpy(&out->o, s->bytes + i * sizeof out->o, sizeof out->o);

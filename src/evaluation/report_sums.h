@@ -2,7 +2,7 @@
  * evaluation/report_sums.h -- what steps and validations add up to: between lines, in epochs, in a
  * run
  *
- * Rates are pictures / seconds.  With --raport-compat they are means of the steps' rates, as the
+ * Rates are images / seconds.  With --raport-compat they are means of the steps' rates, as the
  * reference computes them, and a run's loss is the largest of its epochs where we keep the least.
  */
 #ifndef TD_EVALUATION_REPORT_SUMS_H

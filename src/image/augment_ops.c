@@ -1,9 +1,9 @@
 /*
- * image/augment_ops.c -- what AutoAugment does to a picture, as PIL does it, to the bit
+ * image/augment_ops.c -- what AutoAugment does to an image, as PIL does it, to the bit
  *
  *     a table per channel      equalize autocontrast invert posterize solarize solarize_add
- *     between two pictures     colour contrast brightness sharpness: a degenerate picture d and the
- *                              picture p give d + amount (p - d), in float32, cut to a byte
+ *     between two images     colour contrast brightness sharpness: a degenerate image d and the
+ *                              image p give d + amount (p - d), in float32, cut to a byte
  *     moved                    shears by a cubic filter, translations and rotations to the nearest
  *                              pixel; what is uncovered becomes grey (128)
  *
@@ -142,7 +142,7 @@ static void map_values(td_image *img, td_augment_op op, double amount)
     look_up(img, &t);
 }
 
-/* --- between two pictures --------------------------------------------------------------------- */
+/* --- between two images --------------------------------------------------------------------- */
 
 static uint8_t blend(int d, int p, float amount)
 {
@@ -370,7 +370,7 @@ td_status td_image_augment(td_image *img, td_augment_op op, double amount, td_im
 {
     if (img->width < 1 || img->height < 1 || (unsigned)op >= TD_AUGMENT_OPS ||
         !(fabs(amount) <= 1024) || (op == TD_AUGMENT_POSTERIZE && !(amount >= 0 && amount <= 8)))
-        return td_error(TD_EARG, "alteration %d by %g of a picture of %d x %d", (int)op, amount,
+        return td_error(TD_EARG, "alteration %d by %g of an image of %d x %d", (int)op, amount,
                         img->width, img->height);
     if (op <= TD_AUGMENT_ROTATE)
         return move(img, op, amount, scratch);

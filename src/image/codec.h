@@ -1,7 +1,7 @@
 /*
  * image/codec.h -- what the image formats, the orientation code and the buffer offer to image.c
  *
- * A codec works in coordinates of the picture as stored; image.c turns the result upright.
+ * A codec works in coordinates of the image as stored; image.c turns the result upright.
  */
 #ifndef TD_IMAGE_CODEC_H
 #define TD_IMAGE_CODEC_H
@@ -11,14 +11,14 @@
 /* PIL refuses more than twice this and warns above it; the same number for every codec here. */
 #define TD_IMAGE_MAX_PIXELS 178956970
 
-/* Real encoders write about 10 scans; each costs a pass over the picture. */
+/* Real encoders write about 10 scans; each costs a pass over the image. */
 #define TD_IMAGE_MAX_SCANS 500
 
 /** What a codec gets: the caller's options with defaults filled in, and the stored orientation. */
 typedef struct {
     int64_t max_pixels;
     int orientation; /* to be applied to the result; 1: none */
-    td_box region;   /* of the upright picture; width 0: everything */
+    td_box region;   /* of the upright image; width 0: everything */
     int out_size;    /* 0: never scale */
     bool is_fast;    /* colours of the nearest sample will do */
     int max_scans;
@@ -56,7 +56,7 @@ int td_exif_orientation_of_png(const uint8_t *bytes, size_t n_bytes);
 /** Does this orientation exchange width and height? */
 bool td_orient_swaps(int orientation);
 
-/** A box of the upright picture -> the same box as stored (width x height as stored), and back. */
+/** A box of the upright image -> the same box as stored (width x height as stored), and back. */
 td_box td_orient_to_stored(td_box upright, int orientation, int width, int height);
 td_box td_orient_to_upright(td_box stored, int orientation, int width, int height);
 

@@ -1,5 +1,5 @@
 /*
- * image/draw.c -- drawn pictures with a known label, and boxes for annotations
+ * image/draw.c -- drawn images with a known label, and boxes for annotations
  *
  * Every kind is a signed distance: how far a point lies outside the figure, negative inside.  The
  * pixel's colour follows from it, and half a pixel to either side of the edge is blended, so edges
@@ -288,7 +288,7 @@ static double distance(const kind *k, point p)
     return k->is_stroke ? strokes(k, p) : outline(k, p);
 }
 
-/* --- one picture ------------------------------------------------------------------------------ */
+/* --- one image ------------------------------------------------------------------------------ */
 
 typedef struct {
     double rgb[3];
@@ -299,7 +299,7 @@ typedef struct {
     point shift;  /* of a texture that looks the same everywhere, in periods */
     double cos_turn, sin_turn;
     double unit;             /* pixels per unit of the figure, or per period */
-    colour paper[2], ink[2]; /* each runs from one to the other across the picture */
+    colour paper[2], ink[2]; /* each runs from one to the other across the image */
     point slope;             /* along this direction */
     point noise_at;          /* paper's blotches: where in the lattice, */
     double blotch;           /* how strong, */

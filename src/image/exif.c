@@ -1,7 +1,7 @@
 /*
  * image/exif.c -- which way is up
  *
- * A camera stores the picture as its sensor lies and writes one number, 1 .. 8, into the EXIF
+ * A camera stores the image as its sensor lies and writes one number, 1 .. 8, into the EXIF
  * block: how to mirror and turn it.  EXIF is a small TIFF file: a header naming the byte order,
  * then a table of 12-byte entries.  Only the first table's tag 0x0112 is read and no other offset
  * is followed, so loops and huge tags in the rest cannot hurt.

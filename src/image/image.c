@@ -2,7 +2,7 @@
  * image/image.c -- chooses the decoder of a file, and flips and crops images
  *
  * Decoding is: look at the first bytes, read the orientation, let the codec decode what is needed
- * of the picture as stored, turn the result upright.
+ * of the image as stored, turn the result upright.
  */
 #include "image/image.h"
 
@@ -22,18 +22,18 @@ typedef struct {
 /* clang-format off */
 static const signature others[] = {
     { 0, "GIF8",                 4, "a GIF" },
-    { 8, "WEBP",                 4, "a WebP picture" },
-    { 0, "BM",                   2, "a BMP picture" },
-    { 0, "II*\0",                4, "a TIFF picture" },
-    { 0, "MM\0*",                4, "a TIFF picture" },
-    { 4, "ftypavif",             8, "an AVIF picture" },
-    { 4, "ftyphei",              7, "a HEIC picture" },
-    { 4, "ftypmif1",             8, "a HEIF picture" },
+    { 8, "WEBP",                 4, "a WebP image" },
+    { 0, "BM",                   2, "a BMP image" },
+    { 0, "II*\0",                4, "a TIFF image" },
+    { 0, "MM\0*",                4, "a TIFF image" },
+    { 4, "ftypavif",             8, "an AVIF image" },
+    { 4, "ftyphei",              7, "a HEIC image" },
+    { 4, "ftypmif1",             8, "a HEIF image" },
     { 4, "ftyp",                 4, "an MP4 film" },
-    { 0, "\xFF\x0A",             2, "a JPEG XL picture" },
-    { 4, "JXL ",                 4, "a JPEG XL picture" },
-    { 4, "jP  ",                 4, "a JPEG 2000 picture" },
-    { 0, "\xFF\x4F\xFF\x51",     4, "a JPEG 2000 picture" },
+    { 0, "\xFF\x0A",             2, "a JPEG XL image" },
+    { 4, "JXL ",                 4, "a JPEG XL image" },
+    { 4, "jP  ",                 4, "a JPEG 2000 image" },
+    { 0, "\xFF\x4F\xFF\x51",     4, "a JPEG 2000 image" },
     { 0, "8BPS",                 4, "a Photoshop file" },
     { 0, "%PDF",                 4, "a PDF file" },
     { 0, "PK\x03\x04",           4, "a ZIP archive" },
@@ -147,7 +147,7 @@ void td_image_size(const td_image_info *info, bool ignore_orientation, int *widt
     *height = swaps ? info->width : info->height;
 }
 
-/* Orientation 1 decodes straight into `out`; the others through a picture as stored. */
+/* Orientation 1 decodes straight into `out`; the others through an image as stored. */
 static td_status decode_turned(const codec *c, const uint8_t *bytes, size_t n_bytes,
                                const td_codec_opts *opts, td_image *scratch, td_image *out,
                                td_codec_result *res)

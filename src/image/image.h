@@ -1,5 +1,5 @@
 /*
- * image/image.h -- pictures: bytes in, 8-bit RGB out, and everything between that and a tensor
+ * image/image.h -- images: bytes in, 8-bit RGB out, and everything between that and a tensor
  *
  * Content decides the decoder, never the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK, progressive,
  * EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit RGB.
@@ -11,7 +11,7 @@
  *     td_image_release(&img);
  *
  * A td_image is reused: decoding into it again keeps its buffer when that is large enough, so a
- * worker allocates nothing once it has seen its largest picture.
+ * worker allocates nothing once it has seen its largest image.
  */
 #ifndef TD_IMAGE_IMAGE_H
 #define TD_IMAGE_IMAGE_H
@@ -25,7 +25,7 @@
 #include "base/text.h"
 
 /**
- * 8-bit RGB, rows without padding.  All zero is a valid empty picture.  Give it pixels by
+ * 8-bit RGB, rows without padding.  All zero is a valid empty image.  Give it pixels by
  * td_image_resize_buffer, which leaves room behind them that vector loads may read.
  */
 typedef struct {
@@ -38,19 +38,19 @@ void td_image_release(td_image *img);
 
 /**
  * Give it this size; the content is undefined.  TD_EARG a side below 1; TD_ELIMIT too large;
- * TD_ENOMEM.  On failure the picture is as it was.
+ * TD_ENOMEM.  On failure the image is as it was.
  */
 TD_CHECKED td_status td_image_resize_buffer(td_image *img, int width, int height);
 
-/** A box in pixels of the upright picture. */
+/** A box in pixels of the upright image. */
 typedef struct {
     int x, y, width, height;
 } td_box;
 
 /** What the file says, before pixels are decoded. */
 typedef struct {
-    int width, height; /* as stored */
-    int orientation;   /* EXIF 1 .. 8; from 5 on the upright picture has width and height exchanged;
+    int width, height;  /* as stored */
+    int orientation;    /* EXIF 1 .. 8; from 5 on the upright image has width and height exchanged;
                             1 when there is none or it is invalid */
     const char *format; /* "JPEG" or "PNG" */
     const char
@@ -60,26 +60,26 @@ typedef struct {
 } td_image_info;
 
 typedef struct {
-    int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls a picture a bomb */
+    int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls an image a bomb */
     int max_scans;           /* of a JPEG; 0: 500 */
     bool by_library;         /* JPEG by libjpeg alone; the pixels are the same */
-    bool ignore_orientation; /* leave EXIF-rotated pictures as stored, as torchvision does */
-    /* Decode at least this region of the upright picture.  All zero: everything.  Its pixels are
-       those of the whole picture, bit for bit, unless scaled.  When the region will be shrunk a
+    bool ignore_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
+    /* Decode at least this region of the upright image.  All zero: everything.  Its pixels are
+       those of the whole image, bit for bit, unless scaled.  When the region will be shrunk a
        lot, a JPEG may come at 1/2, 1/4 or 1/8 of its size: only when allow_scale is set, and never
        below out_size pixels for the region's shorter side. */
     td_box region;
     bool allow_scale;
     int out_size;
-    td_image *scratch; /* where a picture lies before it is turned upright; NULL: a new buffer */
+    td_image *scratch; /* where an image lies before it is turned upright; NULL: a new buffer */
     bool is_fast; /* a JPEG's colours may come from the nearest sample instead of between samples */
 } td_decode_opts;
 
 /**
- * Where the decoded pixels lie: the picture holds `covers` (of the full upright picture) at
+ * Where the decoded pixels lie: the image holds `covers` (of the full upright image) at
  * 1/scale.  covers is exactly `scale` times as wide and high as the pixels; scaled, its last column
- * or row may stand for less and covers then reaches up to scale - 1 past the picture's edge (before
- * it, when an orientation mirrors).  So the box b of the full picture lies in the pixels at
+ * or row may stand for less and covers then reaches up to scale - 1 past the image's edge (before
+ * it, when an orientation mirrors).  So the box b of the full image lies in the pixels at
  * ((b.x - covers.x) / scale, (b.y - covers.y) / scale).
  */
 typedef struct {
@@ -100,7 +100,7 @@ bool td_image_is_head(const void *bytes, size_t n_bytes);
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 
-/** Pixels of the picture as it is decoded: upright, or with `ignore_orientation` as stored. */
+/** Pixels of the image as it is decoded: upright, or with `ignore_orientation` as stored. */
 void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height);
 
 /**
@@ -108,22 +108,22 @@ void td_image_size(const td_image_info *info, bool ignore_orientation, int *widt
  * taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha is dropped
  * without blending; 16-bit samples keep their upper 8 bits.  `where` may be NULL.
  *
- * TD_EFORMAT as td_image_probe, and a picture that ends early or lost pixels to damage, with the
- * library's words and the place ("byte 1032 of 4096"), never a grey half picture; of a region's
+ * TD_EFORMAT as td_image_probe, and an image that ends early or lost pixels to damage, with the
+ * library's words and the place ("byte 1032 of 4096"), never a grey half image; of a region's
  * surroundings only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
- * TD_EARG a region outside the picture.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
- * On failure *out may hold a half picture or have a new size, and stays valid to use or release.
+ * TD_EARG a region outside the image.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
+ * On failure *out may hold a half image or have a new size, and stays valid to use or release.
  */
 TD_CHECKED td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
                                      td_image *out, td_decoded *where);
 
 /**
  * JPEG, quality 1 .. 100, 4:2:0 unless `quality` >= 95; appended to *out.  TD_EARG another quality,
- * or a picture that is empty or too large (65,500 a side); TD_ENOMEM.
+ * or an image that is empty or too large (65,500 a side); TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_encode_jpeg(const td_image *img, int quality, td_text *out);
 
-/** PNG, 8-bit RGB; appended to *out.  TD_EARG empty picture; TD_ENOMEM. */
+/** PNG, 8-bit RGB; appended to *out.  TD_EARG empty image; TD_ENOMEM. */
 TD_CHECKED td_status td_image_encode_png(const td_image *img, td_text *out);
 
 /* --- resampling ------------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ void td_resampler_release(td_resampler *r);
  * shrinking, exactly as PIL's Image.resize(size, filter, box) computes it: two passes, horizontal
  * first, fixed-point coefficients with 22 bits, 8-bit intermediate.  Bit-equal to PIL 9 .. 12.
  * (PIL 13 differs by 1 in some pixels where it runs the vertical pass first.)  `src` and `out` are
- * two pictures.  TD_EARG an empty box or one that leaves src, a size below 1; TD_ELIMIT; TD_ENOMEM.
+ * two images.  TD_EARG an empty box or one that leaves src, a size below 1; TD_ELIMIT; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, double box_x,
                                        double box_y, double box_width, double box_height,
@@ -150,7 +150,7 @@ TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, dou
                                        td_image *out);
 
 /* Resizing without antialiasing: a grid of out_width x out_height places laid over a box of the
-   picture, of which only `window` is wanted. */
+   image, of which only `window` is wanted. */
 typedef struct {
     double x, y, width, height; /* the box, pixels of the source; may have fractional edges */
     int out_width, out_height;
@@ -168,7 +168,7 @@ void td_taps_release(td_taps *t);
 /**
  * What stands at the middle of each place, between two (linear) or four (cubic) pixels a side,
  * rounded to bytes: DALI's resize without antialiasing.  Pixels around the box are seen.
- * TD_EARG a box or window that leaves its picture; TD_ELIMIT; TD_ENOMEM.
+ * TD_EARG a box or window that leaves its image; TD_ELIMIT; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling *s,
                                      td_filter filter, td_image *out);
@@ -185,14 +185,14 @@ TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
 void td_image_flip(td_image *img);
 
 /**
- * Cut `box` out of src (all zero: all of it); src and out are two pictures.  TD_EARG a box that
+ * Cut `box` out of src (all zero: all of it); src and out are two images.  TD_EARG a box that
  * leaves src; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
 
 /* --- augmentation ----------------------------------------------------------------------------- */
 
-/* In this order: those that move pixels, those between two pictures, tables of values. */
+/* In this order: those that move pixels, those between two images, tables of values. */
 typedef enum {
     TD_AUGMENT_SHEAR_X, /* amount: pixels per row (column) ... */
     TD_AUGMENT_SHEAR_Y,
@@ -213,14 +213,14 @@ typedef enum {
 } td_augment_op;
 
 /**
- * Change the picture as PIL does (ImageOps, ImageEnhance; Image.transform with BICUBIC for shears,
- * NEAREST else), bit for bit; uncovered pixels become 128.  `scratch` is another picture, whose
- * buffer may be exchanged with img's.  TD_EARG an empty picture, an amount out of range; TD_ENOMEM.
+ * Change the image as PIL does (ImageOps, ImageEnhance; Image.transform with BICUBIC for shears,
+ * NEAREST else), bit for bit; uncovered pixels become 128.  `scratch` is another image, whose
+ * buffer may be exchanged with img's.  TD_EARG an empty image, an amount out of range; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_augment(td_image *img, td_augment_op op, double amount,
                                       td_image *scratch);
 
-/** A linear change of colours, made once for a picture: rows of m are red, green and blue. */
+/** A linear change of colours, made once for an image: rows of m are red, green and blue. */
 typedef struct {
     float m[3][3], offset;
 } td_color_jitter;
@@ -229,7 +229,7 @@ typedef struct {
 td_color_jitter td_color_jitter_make(double hue, double saturation, double contrast,
                                      double brightness, double shift);
 
-/** Change `n` pixels in place, clipped to 0 .. 255; a picture's are rounded. */
+/** Change `n` pixels in place, clipped to 0 .. 255; an image's are rounded. */
 void td_color_jitter_values(const td_color_jitter *t, float *px, size_t n);
 void td_color_jitter_image(const td_color_jitter *t, td_image *img);
 
@@ -264,7 +264,7 @@ int td_draw_kinds(void);
 const char *td_draw_kind_name(int kind);
 
 /**
- * Draw one labelled picture: a shape, texture or letter of this kind with random place, size,
+ * Draw one labelled image: a shape, texture or letter of this kind with random place, size,
  * rotation, colours, background and noise taken from `rng`.  width, height 16 .. 4096.
  * TD_EARG no such kind, or another size; TD_ENOMEM.
  */
@@ -288,11 +288,11 @@ typedef struct {
 TD_CHECKED td_status td_image_draw_objects(int n_figures, int most, td_rng *rng, int width,
                                            int height, td_image *out, td_drawn *drawn, int *n);
 
-/** Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the picture. */
+/** Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the image. */
 void td_image_fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
                    const uint8_t rgb[3]);
 
-/** Outline `box`, `thick` pixels wide and inside it; what leaves the picture is not drawn. */
+/** Outline `box`, `thick` pixels wide and inside it; what leaves the image is not drawn. */
 void td_image_draw_box(td_image *img, td_box box, const uint8_t rgb[3], int thick);
 
 #endif

@@ -22,9 +22,9 @@ void td_image_release(td_image *img)
 td_status td_image_resize_buffer(td_image *img, int width, int height)
 {
     if (width < 1 || height < 1)
-        return td_error(TD_EARG, "picture of %d x %d pixels", width, height);
+        return td_error(TD_EARG, "image of %d x %d pixels", width, height);
     if (width > MAX_SIDE || height > MAX_SIDE || (int64_t)width * height > INT32_MAX)
-        return td_error(TD_ELIMIT, "picture of %d x %d pixels, the limit is %d", width, height,
+        return td_error(TD_ELIMIT, "image of %d x %d pixels, the limit is %d", width, height,
                         INT32_MAX);
 
     size_t bytes = 3 * (size_t)width * (size_t)height + PAD_BYTES;
@@ -60,7 +60,7 @@ td_status td_image_check_region(td_box *b, int width, int height)
     }
     if (b->x < 0 || b->y < 0 || b->width < 1 || b->height < 1 || b->width > width ||
         b->height > height || b->x > width - b->width || b->y > height - b->height)
-        return td_error(TD_EARG, "region %d x %d at (%d, %d) leaves the picture of %d x %d",
-                        b->width, b->height, b->x, b->y, width, height);
+        return td_error(TD_EARG, "region %d x %d at (%d, %d) leaves the image of %d x %d", b->width,
+                        b->height, b->x, b->y, width, height);
     return TD_OK;
 }

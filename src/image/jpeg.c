@@ -8,7 +8,7 @@
  * coding must be read, their transform not), columns are cut at block borders, and when the result
  * will be shrunk the transform itself produces 1/2, 1/4 or 1/8 of the size:
  *
- *     +--------------- picture ---------------+
+ *     +--------------- image ---------------+
  *     |     rows skipped                      |      region   what the caller asked for
  *     |   +--- covers -------------------+    |      covers   what is decoded: the region, a margin
  *     |   |   +----- region -----+       |    |               so that colour upsampling at its edge
@@ -17,9 +17,9 @@
  *     |     rows not read                     |
  *     +---------------------------------------+
  *
- * Inside the region the pixels are bit-equal to those of the whole picture.
+ * Inside the region the pixels are bit-equal to those of the whole image.
  *
- * libjpeg reads every header.  The pixels of the usual kind of picture at its own size are then
+ * libjpeg reads every header.  The pixels of the usual kind of image at its own size are then
  * made by jpeg_scan.c, which is faster and gives the same; libjpeg makes all others.
  *
  * Which damage is an error: data that ends early, and any of libjpeg's warnings that mean lost
@@ -157,7 +157,7 @@ static void source_start(j_decompress_ptr cinfo)
 static boolean source_fill(j_decompress_ptr cinfo)
 {
     trap *t = cinfo->client_data;
-    leave(t, td_error(TD_EFORMAT, "file ends %s the picture data (byte %zu of %zu)", t->stage,
+    leave(t, td_error(TD_EFORMAT, "file ends %s the image data (byte %zu of %zu)", t->stage,
                       t->n_bytes, t->n_bytes));
 }
 
@@ -389,7 +389,7 @@ static void read_rest(reader *r, bool is_whole)
     jpeg_read_scanlines(c, row, 1);
 }
 
-/* The usual picture at its own size. */
+/* The usual image at its own size. */
 static td_status decode_here(reader *r, bool *done)
 {
     *done = false;

@@ -13,7 +13,7 @@
  * The pixels are libjpeg-turbo's, bit for bit: its accurate integer transform (13-bit constants,
  * two bits kept between the passes), its triangular upsampling, its 16-bit fixed-point colours.
  * Its vector code keeps 16 bits between the passes; blocks that could leave that range, which no
- * encoder makes of a picture, are left to libjpeg, as is every other oddity: a code that does not
+ * encoder makes of an image, are left to libjpeg, as is every other oddity: a code that does not
  * exist, data that ends, a marker on the way.
  *
  * Sources: ITU T.81; jidctint.c, jdsample.c, jdcolor.c of libjpeg-turbo 2.1.
@@ -214,7 +214,7 @@ typedef struct {
     uint8_t *plane; /* samples of the MCUs that are kept */
     int stride;
     int x0, y0;        /* of the plane's first sample, in samples of this component */
-    int width, height; /* of the component in the picture, in samples */
+    int width, height; /* of the component in the image, in samples */
 } component;
 
 /* The symbol at the front, whatever its length; it is dropped.  Wants 16 bits. */
@@ -437,7 +437,7 @@ typedef struct {
     int n_comps, h, v; /* MCUs are 8 h x 8 v pixels */
     td_box box;
     int mx0, mx1, my0, my1; /* MCUs that are kept */
-    int n_mx;               /* in a row of the picture */
+    int n_mx;               /* in a row of the image */
     bool is_fast;
 } scan;
 
@@ -482,7 +482,7 @@ static int clamp(int x, int low, int high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Row y of a component, or the picture's nearest; it must be one that is kept. */
+/* Row y of a component, or the image's nearest; it must be one that is kept. */
 static const uint8_t *plane_row(const component *c, int y)
 {
     return c->plane + (ptrdiff_t)(clamp(y, 0, c->height - 1) - c->y0) * c->stride;
@@ -495,7 +495,7 @@ typedef struct {
 } widener;
 
 /*
- * Samples first - 1 .. first + n of a row, from `near` on, or 3 near + far; beyond the picture the
+ * Samples first - 1 .. first + n of a row, from `near` on, or 3 near + far; beyond the image the
  * last one is repeated.  `near` and `far` point to sample `first`.
  */
 TD_AVX2 static void gather(const component *c, const uint8_t *near, const uint8_t *far, int first,

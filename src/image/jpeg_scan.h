@@ -14,7 +14,7 @@
 #include "image/image.h"
 
 /**
- * Decode `box` of the picture at full size into *out, RGB, when `c`, after jpeg_read_header, is of
+ * Decode `box` of the image at full size into *out, RGB, when `c`, after jpeg_read_header, is of
  * the usual kind and its data is sound as far as it is needed; *done says whether that was so.
  * `is_fast`: the colours of the nearest sample.  Temporary memory is libjpeg's, and so are failures
  * to get it: they leave through c->err.  TD_ENOMEM and TD_ELIMIT of *out.

@@ -1,12 +1,12 @@
 /*
- * image/overlay.h -- boxes with names on a picture, for people to look at
+ * image/overlay.h -- boxes with names on an image, for people to look at
  *
  *     td_overlay_box m = { .box = { 12.5, 30, 80, 41 }, .label = "dog 0.93", .colour = 18 };
  *     td_image_draw_overlay(&img, &m, 1, &(td_overlay_opts){ 0 });
  *     TD_OUT(td_image_encode(&img, "out.png", 0, &bytes));
  *
- * Lines and letters grow with the picture.  Outlines come first and labels over them, so that no
- * line crosses a name; of two boxes the later lies above.  Everything is clipped at the picture's
+ * Lines and letters grow with the image.  Outlines come first and labels over them, so that no
+ * line crosses a name; of two boxes the later lies above.  Everything is clipped at the image's
  * edges, and a box that is cut by an edge has no line there.
  */
 #ifndef TD_IMAGE_OVERLAY_H
@@ -19,7 +19,7 @@
 typedef enum { TD_OVERLAY_FOUND, TD_OVERLAY_GROUND_TRUTH, TD_OVERLAY_CROWD } td_overlay_style;
 
 typedef struct {
-    double box[4];     /* x, y, width, height in pixels of the picture; edges lie between pixels */
+    double box[4];     /* x, y, width, height in pixels of the image; edges lie between pixels */
     const char *label; /* NULL or "": none; what is no printable ASCII shows as '?' */
     int64_t colour;    /* the class, say: td_overlay_colour of it; a ground truth has none */
     td_overlay_style style;

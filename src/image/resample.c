@@ -318,7 +318,7 @@ TD_AVX2 static void columns_avx2(const axis *a, int i, const uint8_t *src, size_
 
 #endif
 
-/* The fast ones read past the end of src, which pictures of td_image_resize_buffer allow. */
+/* The fast ones read past the end of src, which images of td_image_resize_buffer allow. */
 static passes choose_passes(const td_image *src)
 {
 #if TD_RESAMPLE_AVX2
@@ -338,8 +338,8 @@ static td_status check_arguments(const td_image *src, double x, double y, double
     if (out_width < 1 || out_height < 1)
         return td_error(TD_EARG, "resample to %d x %d pixels", out_width, out_height);
     if (!(x >= 0 && y >= 0 && w > 0 && h > 0 && x + w <= src->width && y + h <= src->height))
-        return td_error(TD_EARG, "resample box %g x %g at (%g, %g) leaves the picture of %d x %d",
-                        w, h, x, y, src->width, src->height);
+        return td_error(TD_EARG, "resample box %g x %g at (%g, %g) leaves the image of %d x %d", w,
+                        h, x, y, src->width, src->height);
     return TD_OK;
 }
 

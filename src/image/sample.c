@@ -4,7 +4,7 @@
  *     linear, cubic     output i looks at (i + 1/2) scale - 1/2, between two or four pixels
  *     TensorFlow 1's    output i looks at i scale, between the pixel and the next
  *
- * At the picture's edge its last pixel goes on.  Shrinking leaves pixels out: faster, with jagged
+ * At the image's edge its last pixel goes on.  Shrinking leaves pixels out: faster, with jagged
  * edges, and what DALI (antialias off) and TensorFlow's ResNet trained with.
  *
  * Sources: DALI resampling_impl_cpu.cc, cubic with a = -1/2 (Keys 1981); TensorFlow
@@ -69,7 +69,7 @@ static td_status check(const td_image *src, const td_sampling *s)
     const td_box *w = &s->window;
     if (!(s->x >= 0 && s->y >= 0 && s->width > 0 && s->height > 0 &&
           s->x + s->width <= src->width && s->y + s->height <= src->height))
-        return td_error(TD_EARG, "sampled box %g x %g at (%g, %g) leaves the picture of %d x %d",
+        return td_error(TD_EARG, "sampled box %g x %g at (%g, %g) leaves the image of %d x %d",
                         s->width, s->height, s->x, s->y, src->width, src->height);
     if (w->x < 0 || w->y < 0 || w->width < 1 || w->height < 1 || w->x > s->out_width - w->width ||
         w->y > s->out_height - w->height)

@@ -2,7 +2,7 @@
  * annotated_images.c -- see annotated_images.h
  *
  * All names are chosen in the beginning.  Where a file of such a name is there already, it must be
- * none of the pictures, by whatever way it is reached: files are compared by device and inode.
+ * none of the images, by whatever way it is reached: files are compared by device and inode.
  */
 #include "inference/annotated_images.h"
 
@@ -102,7 +102,7 @@ static bool find_place(const char *path, place *out)
     return true;
 }
 
-/* two spellings of one place, where nothing is yet: a picture that is missing now may come */
+/* two spellings of one place, where nothing is yet: an image that is missing now may come */
 static bool is_spelt_alike(const td_annotated_images *m, int64_t i)
 {
     return td_path_is_same(m->paths[i], td_dataset_path(m->ds, i));

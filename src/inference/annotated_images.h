@@ -1,12 +1,12 @@
 /*
- * inference/annotated_images.h -- a folder of pictures with boxes drawn on them
+ * inference/annotated_images.h -- a folder of images with boxes drawn on them
  *
  *     td_annotated_images *m;
  *     TD_TRY(td_annotated_images_new(ds, "drawn", false, n, &m));  overwrites nothing
  *     TD_OUT(td_make_folder("drawn"));
  *     TD_OUT(td_annotated_images_save(m, sample, bytes, n_bytes, false, marks, n_boxes, &path));
  *
- * Every picture is written whole or not at all, as .jpg, .jpeg or .png by its own name; names with
+ * Every image is written whole or not at all, as .jpg, .jpeg or .png by its own name; names with
  * other endings get .png.
  */
 #ifndef TD_INFERENCE_ANNOTATED_IMAGES_H
@@ -18,9 +18,9 @@
 typedef struct td_annotated_images td_annotated_images;
 
 /**
- * Names for the first n pictures of `ds` (kept).  With `keeps_folders` they lie in the folder as
+ * Names for the first n images of `ds` (kept).  With `keeps_folders` they lie in the folder as
  * they lie in the data set, else all in one, "beach.2.jpg" for another "beach.jpg".
- *   TD_EARG  some picture of `ds` lies where one is to be drawn; it is named
+ *   TD_EARG  some image of `ds` lies where one is to be drawn; it is named
  */
 td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,
                                   int64_t n, td_annotated_images **out) TD_CHECKED;

@@ -39,7 +39,7 @@ void td_box_classes_release(td_box_classes *c);
  */
 td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool **out) TD_CHECKED;
 
-/** The box in pixels of a picture of this size; its name may be written into `room`. */
+/** The box in pixels of an image of this size; its name may be written into `room`. */
 td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d, int width,
                                   int height, char room[24]);
 

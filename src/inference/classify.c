@@ -1,9 +1,9 @@
 /*
- * classify.c -- what is on these pictures
+ * classify.c -- what is on these images
  *
- * A loader's workers decode while a predictor computes.  n pictures become batches as equal as they
+ * A loader's workers decode while a predictor computes.  n images become batches as equal as they
  * can be (9 with at most 8 in a batch: 5 and 4), so that one program does for all of them and
- * hardly a row is padding.  The loader leaves bad pictures out of a batch; walking along the
+ * hardly a row is padding.  The loader leaves bad images out of a batch; walking along the
  * numbers of those that are there finds each of them in its place.
  */
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct {
     td_dataset *ds;
     td_loader *ld;
     float *probabilities; /* [batch, classes] */
-    int64_t next;         /* the picture to report */
+    int64_t next;         /* the image to report */
     int64_t n_bad;        /* bad ones reported */
     td_status (*each)(void *ctx, const td_prediction *p);
     void *ctx;
@@ -108,14 +108,14 @@ static td_status report_good(classifier *c, const float *probability)
     return c->each(c->ctx, &p);
 }
 
-/* the bad pictures before `until` */
+/* the bad images before `until` */
 static td_status report_bad(classifier *c, int64_t until)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     int64_t n = td_loader_bad(c->ld, &bad);
     for (; c->next < until; c->next++) {
-        const td_bad_picture unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
-        const td_bad_picture *why = c->n_bad < n ? &bad[c->n_bad] : &unknown;
+        const td_bad_image unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
+        const td_bad_image *why = c->n_bad < n ? &bad[c->n_bad] : &unknown;
         c->n_bad++;
         td_prediction p = { .path = td_dataset_path(c->ds, c->next),
                             .st = why->st,

@@ -1,10 +1,10 @@
 /*
- * detect.c -- what is where on these pictures
+ * detect.c -- what is where on these images
  *
- * A loader's workers decode while a detector runner computes.  n pictures become batches as equal
- * as they can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad pictures out of a
- * batch; walking along the numbers of those that are there finds each of them in its place.  A
- * picture is read once more for its size, and decoded once more where it is to be drawn on.
+ * A loader's workers decode while a detector runner computes.  n images become batches as equal
+ * as they can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad images out of a
+ * batch; walking along the numbers of those that are there finds each of them in its place.  An
+ * image is read once more for its size, and decoded once more where it is to be drawn on.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ typedef struct {
     td_box_classes classes;
     td_dataset *ds;
     td_loader *ld;
-    int64_t next;  /* the picture to report */
+    int64_t next;  /* the image to report */
     int64_t n_bad; /* bad ones reported */
     td_found_box boxes[TD_NMS_TOTAL_MAX];
     bool *is_wanted;                /* [K + 1] by label; NULL: all are */
@@ -128,7 +128,7 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* the picture with its boxes into the folder; *out is its path, lent */
+/* the image with its boxes into the folder; *out is its path, lent */
 static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes,
                       int64_t sample, const char **out)
 {
@@ -199,14 +199,14 @@ out:
     return st;
 }
 
-/* the bad pictures before `until` */
+/* the bad images before `until` */
 static td_status report_bad(detector *d, int64_t until)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     int64_t n = td_loader_bad(d->ld, &bad);
     for (; d->next < until; d->next++) {
-        const td_bad_picture unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
-        const td_bad_picture *why = d->n_bad < n ? &bad[d->n_bad] : &unknown;
+        const td_bad_image unknown = { .reason = "cannot be read", .st = TD_EFORMAT };
+        const td_bad_image *why = d->n_bad < n ? &bad[d->n_bad] : &unknown;
         d->n_bad++;
         td_found f = { .path = td_dataset_path(d->ds, d->next),
                        .st = why->st,

@@ -26,9 +26,9 @@
                "overlap with a better box of the class that drops one; " \
                "-1: ssd320 0.6, ssd300 0.5"), \
     TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
-               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"), \
+               "boxes of a class in an image; 0: ssd320 100, ssd300 200"), \
     TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \
-               "boxes of a picture; 0: ssd320 100, ssd300 200")
+               "boxes of an image; 0: ssd320 100, ssd300 200")
 
 static const td_field limits_fields[] = {
     LIMIT_ROWS,
@@ -40,7 +40,7 @@ static const td_field boxes_fields[] = {
     TD_BOOL   (td_boxes_opts, box_areas, false,
                "small, medium and large by the box, as the reference; not by the outline"),
     TD_INT_AS (td_boxes_opts, sample_1_of_n, "sample_1_of_n_eval_examples", "sample-1-of-n", 1, 1,
-               1000000000, NULL, "judge every n-th picture only"),
+               1000000000, NULL, "judge every n-th image only"),
     TD_END,
 };
 
@@ -50,14 +50,14 @@ static const td_field detect_fields[] = {
                "weight file or checkpoint of a detector"),
     TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
     TD_BOOL   (td_detect_opts, ignore_orientation, false,
-               "leave EXIF-rotated pictures as they are stored"),
+               "leave EXIF-rotated images as they are stored"),
     TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
     TD_TEXT   (td_detect_opts, only, NULL, "LIST",
                "boxes of these classes alone, by name or category id: 'cat,dog'"),
     TD_TEXT   (td_detect_opts, draw, NULL, "FOLDER",
-               "the pictures with their boxes and names drawn on them go here"),
+               "the images with their boxes and names drawn on them go here"),
     TD_INT_AS (td_detect_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
-               "pictures in a batch, at most"),
+               "images in a batch, at most"),
     TD_INT_AS (td_detect_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "decoding threads; 0: chosen"),
     TD_DEVICE_ROWS(td_detect_opts),

@@ -128,10 +128,10 @@ td_status td_detector_runner_run(td_detector_runner *f, const float *images, int
     for (int i = 0; i < n; i++)
         f->rows[i] =
             (td_nms_pool_row){ .opts = nms, .found = f->found + (size_t)i * TD_NMS_TOTAL_MAX };
-    const float *codes = td_program_output(f->program, "codes", NULL);
+    const float *deltas = td_program_output(f->program, "codes", NULL);
     const float *scores = td_program_output(f->program, "scores", NULL);
     const int64_t t0 = td_now_ns();
-    const td_status st = td_nms_pool_run(f->nms_pool, codes, scores, n, f->rows);
+    const td_status st = td_nms_pool_run(f->nms_pool, deltas, scores, n, f->rows);
     f->boxes_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }

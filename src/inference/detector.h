@@ -1,13 +1,13 @@
 /*
- * inference/detector.h -- a detector ready to answer: pictures in, boxes out
+ * inference/detector.h -- a detector ready to answer: images in, boxes out
  *
  *     td_detector_runner *f;
  *     TD_TRY(td_detector_runner_new(&model, dev, &opts, &f));
  *     TD_TRY(td_weights_load(..., td_detector_runner_program(f)));
- *     TD_TRY(td_detector_runner_run(f, images, n, &nms));          n pictures, at most the batch
- *     td_detector_runner_found(f, i, &n_found)                     of picture i, best first
+ *     TD_TRY(td_detector_runner_run(f, images, n, &nms));          n images, at most the batch
+ *     td_detector_runner_found(f, i, &n_found)                     of image i, best first
  *
- * The network runs on all threads; then each thread takes pictures and suppresses.
+ * The network runs on all threads; then each thread takes images and suppresses.
  */
 #ifndef TD_INFERENCE_DETECTOR_H
 #define TD_INFERENCE_DETECTOR_H
@@ -49,7 +49,7 @@ td_status td_detector_runner_run(td_detector_runner *f, const float *images, int
 /** Seconds of the last run behind the network. */
 double td_detector_runner_boxes_s(const td_detector_runner *f);
 
-/** Of picture i of the last run; lent until the next. */
+/** Of image i of the last run; lent until the next. */
 const td_detection *td_detector_runner_found(const td_detector_runner *f, int i, int *n);
 
 #endif

@@ -68,8 +68,7 @@ td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
     if (!channels) /* the network's own size */
         return td_model_resolve(model);
     if (channels != 3 || height != width)
-        return td_error(TD_ESHAPE,
-                        "'%s' holds %dx%dx%d pictures, wanted square ones with 3 channels",
+        return td_error(TD_ESHAPE, "'%s' holds %dx%dx%d images, wanted square ones with 3 channels",
                         td_dataset_root(ds), channels, height, width);
     model->image_size = height;
     return td_model_resolve(model);

@@ -46,7 +46,7 @@ void td_nms_pool_free(td_nms_pool *s)
 
 typedef struct {
     td_nms_pool *s;
-    const float *codes, *scores;
+    const float *deltas, *scores;
     td_nms_pool_row *rows;
 } batch;
 
@@ -68,15 +68,15 @@ static td_status find_one(void *ctx, int worker, int64_t i)
     td_nms_pool *s = b->s;
     td_nms_pool_row *row = &b->rows[i];
     const size_t a = (size_t)s->anchors->n, n_scores = a * (size_t)s->columns;
-    const float *codes = b->codes + (size_t)i * a * 4, *scores = b->scores + (size_t)i * n_scores;
+    const float *deltas = b->deltas + (size_t)i * a * 4, *scores = b->scores + (size_t)i * n_scores;
     if (row->wants_finite)
-        row->is_finite = are_finite(codes, 4 * a) && are_finite(scores, n_scores);
-    return td_nms_run(s->nms[worker], row->opts, codes, scores, row->found, &row->n_found);
+        row->is_finite = are_finite(deltas, 4 * a) && are_finite(scores, n_scores);
+    return td_nms_run(s->nms[worker], row->opts, deltas, scores, row->found, &row->n_found);
 }
 
-td_status td_nms_pool_run(td_nms_pool *s, const float *codes, const float *scores, int n,
+td_status td_nms_pool_run(td_nms_pool *s, const float *deltas, const float *scores, int n,
                           td_nms_pool_row *rows)
 {
-    batch b = { .s = s, .codes = codes, .scores = scores, .rows = rows };
+    batch b = { .s = s, .deltas = deltas, .scores = scores, .rows = rows };
     return n == 1 ? find_one(&b, 0, 0) : td_parallel(n, s->n_threads, find_one, &b);
 }

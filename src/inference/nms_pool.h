@@ -1,10 +1,10 @@
 /*
- * inference/nms_pool.h -- from a detector's raw outputs to boxes, several pictures at a time
+ * inference/nms_pool.h -- from a detector's raw outputs to boxes, several images at a time
  *
  *     td_nms_pool *s;
  *     TD_TRY(td_nms_pool_new(anchors, 91, td_threads(), &s));
  *     td_nms_pool_row rows[2] = { { .opts = &nms, .found = a }, { .opts = &nms, .found = b } };
- *     TD_TRY(td_nms_pool_run(s, codes, scores, 2, rows));      a picture a thread
+ *     TD_TRY(td_nms_pool_run(s, deltas, scores, 2, rows));      an image a thread
  *     td_nms_pool_free(s);
  */
 #ifndef TD_INFERENCE_NMS_POOL_H
@@ -14,7 +14,7 @@
 
 typedef struct td_nms_pool td_nms_pool;
 
-/** A picture: what is asked for, and what there is. */
+/** An image: what is asked for, and what there is. */
 typedef struct {
     const td_nms_opts *opts;
     td_detection *found; /* [opts->total], best first */
@@ -28,8 +28,8 @@ td_status td_nms_pool_new(const td_anchors *anchors, int columns, int n_threads,
                           td_nms_pool **out) TD_CHECKED;
 void td_nms_pool_free(td_nms_pool *s);
 
-/** codes [n, A, 4], scores [n, A, columns] -> the rows' found, n_found, is_finite. */
-td_status td_nms_pool_run(td_nms_pool *s, const float *codes, const float *scores, int n,
+/** deltas [n, A, 4], scores [n, A, columns] -> the rows' found, n_found, is_finite. */
+td_status td_nms_pool_run(td_nms_pool *s, const float *deltas, const float *scores, int n,
                           td_nms_pool_row *rows) TD_CHECKED;
 
 #endif

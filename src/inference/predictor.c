@@ -68,7 +68,7 @@ static td_status set_up_detector(td_predictor *p)
     if (!p->o.takes_detectors)
         return td_error(TD_EUSAGE,
                         "'%s' has weights of %s, a detector, which knows no classes of whole "
-                        "pictures: 'tandem detect' runs it",
+                        "images: 'tandem detect' runs it",
                         p->o.weights, m->arch);
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);

@@ -1,5 +1,5 @@
 /*
- * inference/predictor.h -- a weight file made ready to answer: rows of pictures in, results out
+ * inference/predictor.h -- a weight file made ready to answer: rows of images in, results out
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
@@ -96,7 +96,7 @@ td_detector td_predictor_detector(const td_predictor *p);
 /** A detector's classes, by label. */
 const td_box_classes *td_predictor_box_classes(const td_predictor *p);
 
-/** How a picture becomes a row: td_transform_picture, or of a detector td_object_row. */
+/** How an image becomes a row: td_transform_image, or of a detector td_object_row. */
 const td_transform *td_predictor_transform(const td_predictor *p);
 
 /** Resolved. */

@@ -101,13 +101,13 @@ static void set_json(const td_dataset *ds, const int64_t *n_of, td_text *out)
 
 static void set_text(const td_dataset *ds, const int64_t *n_of, td_text *out)
 {
-    td_text_add(out, "%s: %lld pictures, %d classes\n", td_dataset_root(ds),
+    td_text_add(out, "%s: %lld images, %d classes\n", td_dataset_root(ds),
                 (long long)td_dataset_count(ds), td_dataset_classes(ds));
     for (int i = 0; i < td_dataset_classes(ds); i++)
         td_text_add(out, "  %-24s %lld\n", td_dataset_class_name(ds, i), (long long)n_of[i]);
 }
 
-/* pictures of each class; of a set with boxes, those */
+/* images of each class; of a set with boxes, those */
 static void count_classes(const td_dataset *ds, int64_t *n_of)
 {
     for (int64_t i = 0; i < td_dataset_count(ds); i++) {

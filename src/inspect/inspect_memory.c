@@ -195,7 +195,7 @@ static void find_values(drawing *d)
         }
 }
 
-/* what only the setup needs has none: the picture shows a run after it */
+/* what only the setup needs has none: the image shows a run after it */
 static void life(const drawing *d, const td_buffer *b, int *first, int *last)
 {
     const bool is_past = b->is_setup && !b->is_persistent;

@@ -116,7 +116,7 @@ static td_status add_model(layers *l, const td_graph *g, const char *name, int b
         td_json_add(l->out, "macs", (double)l->macs);
         td_text_add(l->out, "}\n");
     } else {
-        td_text_add(l->out, "\n%lld parameters in %d tensors, %.3f GMAC for %d picture%s\n",
+        td_text_add(l->out, "\n%lld parameters in %d tensors, %.3f GMAC for %d image%s\n",
                     (long long)l->parameters, l->tensors, (double)l->macs / 1e9, batch,
                     batch == 1 ? "" : "s");
     }

@@ -10,7 +10,7 @@
 /* clang-format off */
 static const td_field inspect_fields[] = {
     TD_INT_AS (td_inspect_opts, batch_size, "batch_size", "b", 1, 1, 1 << 20, NULL,
-               "pictures in a batch"),
+               "images in a batch"),
     TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
     TD_LONG   (td_inspect_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "bytes for the program, '1G': results are worked out twice to stay below; 0: none"),

@@ -1,29 +1,29 @@
 /*
- * pack.c -- one file for all pictures: written front to back, read picture by picture
+ * pack.c -- one file for all images: written front to back, read image by image
  *
  *     0      16                                    index_at                       end - 64     end
- *     | head | picture | picture | ... | picture   | index                        | tail       |
+ *     | head | image | image | ... | image   | index                        | tail       |
  *
  *     head   "tandpack", version: u32 (1; 2: annotated), zero: u32
- *     index  pictures  [n_pictures]  at: u64, n_bytes: u32, class: u32, digest: u64, name: u32,
+ *     index  images  [n_images]  at: u64, n_bytes: u32, class: u32, digest: u64, name: u32,
  *                                    zero: u32
- *            splits    [n_splits]    n_pictures: u64, n_classes: u32, name: u32
+ *            splits    [n_splits]    n_images: u64, n_classes: u32, name: u32
  *            classes   [n_classes]   name: u32, of all splits one after the other
  *            texts                   names, each ends in a zero byte; `name` above: where it begins
- *     tail   index_at: u64, index_bytes: u64, n_pictures: u64, n_splits: u32, n_classes: u32,
+ *     tail   index_at: u64, index_bytes: u64, n_images: u64, n_splits: u32, n_classes: u32,
  *            short_side: u32, quality: u32, index_digest: u64, digest: u64, "packends"
  *
- * All numbers are little-endian.  The index stands behind the pictures, so that they stream through
+ * All numbers are little-endian.  The index stands behind the images, so that they stream through
  * while it grows in memory: 32 bytes and a name for each.
  *
- * Check values form a tree.  A picture's digest is in the index, the index's digest in the tail,
+ * Check values form a tree.  An image's digest is in the index, the index's digest in the tail,
  * and the tail's is over the head and what stands before it in the tail: it identifies the whole,
- * yet opening reads no picture.  A picture is compared with its own digest each time it is used,
+ * yet opening reads no image.  An image is compared with its own digest each time it is used,
  * which costs a hundredth of decoding it.
  *
- * Head, tail and index are read into memory before they are checked, and each picture is read into
+ * Head, tail and index are read into memory before they are checked, and each image is read into
  * its reader's buffer.  It is not used in a mapping: there, a file that was cut off or a disk that
- * fails would end the process by SIGBUS; here it is an error of one picture.  The copy takes some
+ * fails would end the process by SIGBUS; here it is an error of one image.  The copy takes some
  * hundredths of a millisecond where decoding takes one.
  */
 #include "io/pack.h"
@@ -48,7 +48,7 @@ enum {
     HEAD_BYTES = 16,
     TAIL_BYTES = 64,
     TAIL_DIGESTED = 48,
-    PICTURE_BYTES = 32,
+    IMAGE_BYTES = 32,
     SPLIT_BYTES = 16,
     CLASS_BYTES = 4,
     SPLITS_MAX = 16,
@@ -57,7 +57,7 @@ enum {
 
 static const char head_magic[] = "tandpack", tail_magic[] = "packends";
 
-/* one picture of the index */
+/* one image of the index */
 typedef struct {
     uint64_t at, digest;
     uint32_t n_bytes, label, name;
@@ -116,9 +116,9 @@ struct td_pack {
     td_blob blob; /* of metadata.n_bytes */
     td_pack_metadata metadata;
 
-    unsigned char *index;          /* [n_index], owned */
-    const unsigned char *pictures; /* in the index */
-    const char *texts;             /* in the index */
+    unsigned char *index;        /* [n_index], owned */
+    const unsigned char *images; /* in the index */
+    const char *texts;           /* in the index */
     size_t n_index, n_texts;
     uint64_t index_at;
     int n_classes;         /* of all splits */
@@ -139,15 +139,15 @@ const td_pack_split *td_pack_split_at(const td_pack *p, int i)
 
 static record record_at(const td_pack *p, uint64_t i)
 {
-    TD_CHECK(i < p->metadata.n_pictures);
-    return get_record(p->pictures + i * PICTURE_BYTES);
+    TD_CHECK(i < p->metadata.n_images);
+    return get_record(p->images + i * IMAGE_BYTES);
 }
 
-td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i)
+td_pack_image td_pack_image_at(const td_pack *p, uint64_t i)
 {
     record r = record_at(p, i);
     return (
-        td_pack_picture){ .name = p->texts + r.name, .label = (int)r.label, .n_bytes = r.n_bytes };
+        td_pack_image){ .name = p->texts + r.name, .label = (int)r.label, .n_bytes = r.n_bytes };
 }
 
 void td_pack_close(td_pack *p)
@@ -188,7 +188,7 @@ static td_status check_tail(td_pack *p, const unsigned char *head, const unsigne
         return td_error(TD_EFORMAT, "'%s' was damaged: head and tail do not agree", p->what);
     p->index_at = get64(tail);
     uint64_t n_index = get64(tail + 8);
-    f->n_pictures = get64(tail + 16);
+    f->n_images = get64(tail + 16);
     uint32_t n_splits = get32(tail + 24), n_classes = get32(tail + 28);
     f->short_side = (int)(get32(tail + 32) & INT32_MAX);
     f->quality = (int)(get32(tail + 36) & INT32_MAX);
@@ -198,13 +198,13 @@ static td_status check_tail(td_pack *p, const unsigned char *head, const unsigne
                         "'%s': index of %" PRIu64 " bytes at byte %" PRIu64 " of %" PRIu64, p->what,
                         n_index, p->index_at, f->n_bytes);
     if (n_splits < 1 || n_splits > SPLITS_MAX || n_classes > CLASSES_MAX ||
-        f->n_pictures > n_index / PICTURE_BYTES ||
-        f->n_pictures * PICTURE_BYTES + n_splits * SPLIT_BYTES + n_classes * (uint64_t)CLASS_BYTES >
+        f->n_images > n_index / IMAGE_BYTES ||
+        f->n_images * IMAGE_BYTES + n_splits * SPLIT_BYTES + n_classes * (uint64_t)CLASS_BYTES >
             n_index)
         return td_error(TD_EFORMAT,
-                        "'%s': %" PRIu64 " pictures, %" PRIu32 " splits and %" PRIu32
+                        "'%s': %" PRIu64 " images, %" PRIu32 " splits and %" PRIu32
                         " classes do not fit an index of %" PRIu64 " bytes",
-                        p->what, f->n_pictures, n_splits, n_classes, n_index);
+                        p->what, f->n_images, n_splits, n_classes, n_index);
     f->n_splits = (int)n_splits;
     p->n_classes = (int)n_classes;
     p->n_index = (size_t)n_index;
@@ -217,8 +217,8 @@ static td_status check_name(const td_pack *p, uint32_t name, const char *of)
 {
     if (name < p->n_texts)
         return TD_OK;
-    return td_error(TD_EFORMAT, "'%s': name of a %s at %" PRIu32 " of %zu bytes of names", p->what,
-                    of, name, p->n_texts);
+    return td_error(TD_EFORMAT, "'%s': %s name at %" PRIu32 " of %zu bytes of names", p->what, of,
+                    name, p->n_texts);
 }
 
 static td_status read_classes(td_pack *p, const unsigned char *raw)
@@ -236,24 +236,22 @@ static td_status read_classes(td_pack *p, const unsigned char *raw)
 
 static td_status read_splits(td_pack *p, const unsigned char *raw)
 {
-    uint64_t n_pictures = 0, n_classes = 0;
+    uint64_t n_images = 0, n_classes = 0;
     for (int i = 0; i < p->metadata.n_splits; i++, raw += SPLIT_BYTES) {
         td_pack_split *s = &p->splits[i];
         uint32_t classes = get32(raw + 8), name = get32(raw + 12);
         TD_TRY(check_name(p, name, "split"));
-        *s = (td_pack_split){ .name = p->texts + name,
-                              .first = n_pictures,
-                              .n_pictures = get64(raw) };
+        *s = (td_pack_split){ .name = p->texts + name, .first = n_images, .n_images = get64(raw) };
         if (classes < 2 || classes > (uint64_t)p->n_classes - n_classes ||
-            s->n_pictures > p->metadata.n_pictures - n_pictures)
+            s->n_images > p->metadata.n_images - n_images)
             return td_error(TD_EFORMAT,
                             "'%s': split %d wants %" PRIu32 " classes and %" PRIu64
-                            " pictures, which the pack has not",
-                            p->what, i, classes, s->n_pictures);
+                            " images, which the pack has not",
+                            p->what, i, classes, s->n_images);
         s->classes = p->classes + n_classes;
         s->n_classes = (int)classes;
         n_classes += classes;
-        n_pictures += s->n_pictures;
+        n_images += s->n_images;
         for (int c = 1; c < s->n_classes; c++)
             if (strcmp(s->classes[c - 1], s->classes[c]) >= 0)
                 return td_error(TD_EFORMAT, "'%s': classes of split %d are not in order", p->what,
@@ -262,35 +260,35 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
             if (strcmp(p->splits[k].name, s->name) == 0)
                 return td_error(TD_EFORMAT, "'%s': two splits have one name", p->what);
     }
-    if (n_pictures != p->metadata.n_pictures || n_classes != (uint64_t)p->n_classes)
-        return td_error(TD_EFORMAT, "'%s': the splits leave out pictures or classes", p->what);
+    if (n_images != p->metadata.n_images || n_classes != (uint64_t)p->n_classes)
+        return td_error(TD_EFORMAT, "'%s': the splits leave out images or classes", p->what);
     return TD_OK;
 }
 
-/* the pictures of a split: within the file, named, class after class without a gap */
-static td_status check_pictures(const td_pack *p, const td_pack_split *s)
+/* the images of a split: within the file, named, class after class without a gap */
+static td_status check_images(const td_pack *p, const td_pack_split *s)
 {
     uint32_t label = 0;
-    for (uint64_t i = s->first; i < s->first + s->n_pictures; i++) {
+    for (uint64_t i = s->first; i < s->first + s->n_images; i++) {
         record r = record_at(p, i);
         if (r.at < HEAD_BYTES || r.at > p->index_at || r.n_bytes > p->index_at - r.at ||
-            r.n_bytes > TD_PACK_PICTURE_BYTES_MAX)
+            r.n_bytes > TD_PACK_IMAGE_BYTES_MAX)
             return td_error(TD_EFORMAT,
-                            "'%s': picture %" PRIu64 " of %" PRIu32 " bytes at byte %" PRIu64
-                            ", the pictures end at %" PRIu64,
+                            "'%s': image %" PRIu64 " of %" PRIu32 " bytes at byte %" PRIu64
+                            ", the images end at %" PRIu64,
                             p->what, i, r.n_bytes, r.at, p->index_at);
-        TD_TRY(check_name(p, r.name, "picture"));
+        TD_TRY(check_name(p, r.name, "image"));
         if (!p->texts[r.name])
-            return td_error(TD_EFORMAT, "'%s': picture %" PRIu64 " has no name", p->what, i);
+            return td_error(TD_EFORMAT, "'%s': image %" PRIu64 " has no name", p->what, i);
         if (r.label != label && (r.label != label + 1 || i == s->first))
             return td_error(TD_EFORMAT,
-                            "'%s': picture %" PRIu64 " has class %" PRIu32 ", after class "
+                            "'%s': image %" PRIu64 " has class %" PRIu32 ", after class "
                             "%" PRIu32,
                             p->what, i, r.label, label);
         label = r.label;
     }
-    if (s->n_pictures == 0 || label + 1 != (uint32_t)s->n_classes)
-        return td_error(TD_EFORMAT, "'%s': split '%s' has classes without pictures", p->what,
+    if (s->n_images == 0 || label + 1 != (uint32_t)s->n_classes)
+        return td_error(TD_EFORMAT, "'%s': split '%s' has classes without images", p->what,
                         s->name);
     return TD_OK;
 }
@@ -301,10 +299,10 @@ static td_status read_index(td_pack *p, uint64_t digest)
     if (td_digest_of(p->index, p->n_index) != digest)
         return td_error(TD_EFORMAT, "'%s' was damaged: its index is not the one that was written",
                         p->what);
-    size_t pictures = (size_t)f->n_pictures * PICTURE_BYTES;
-    size_t splits = pictures + (size_t)f->n_splits * SPLIT_BYTES;
+    size_t images = (size_t)f->n_images * IMAGE_BYTES;
+    size_t splits = images + (size_t)f->n_splits * SPLIT_BYTES;
     size_t classes = splits + (size_t)p->n_classes * CLASS_BYTES;
-    p->pictures = p->index;
+    p->images = p->index;
     p->texts = (const char *)p->index + classes;
     p->n_texts = p->n_index - classes;
     if (p->n_texts == 0 || p->texts[p->n_texts - 1] != '\0')
@@ -314,9 +312,9 @@ static td_status read_index(td_pack *p, uint64_t digest)
     if (!p->classes)
         return TD_ENOMEM;
     TD_TRY(read_classes(p, p->index + splits));
-    TD_TRY(read_splits(p, p->index + pictures));
+    TD_TRY(read_splits(p, p->index + images));
     for (int i = 0; i < f->n_splits; i++)
-        TD_TRY(check_pictures(p, &p->splits[i]));
+        TD_TRY(check_images(p, &p->splits[i]));
     return TD_OK;
 }
 
@@ -404,7 +402,7 @@ bool td_pack_is(const char *path)
     return is;
 }
 
-/* --- pictures --------------------------------------------------------------------------------- */
+/* --- images --------------------------------------------------------------------------------- */
 
 void td_pack_read_ahead(const td_pack *p, uint64_t i)
 {
@@ -441,7 +439,7 @@ td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, con
 /* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    uint64_t n_pictures;
+    uint64_t n_images;
     uint32_t n_classes, name;
 } split;
 
@@ -452,9 +450,9 @@ struct td_pack_writer {
     bool is_annotated;
     split splits[SPLITS_MAX];
     int n_splits;
-    uint32_t label; /* of the last picture of the split */
-    record *pictures;
-    size_t n_pictures, cap_pictures;
+    uint32_t label; /* of the last image of the split */
+    record *images;
+    size_t n_images, cap_images;
     uint32_t *classes; /* names */
     size_t n_classes, cap_classes;
     td_text texts;
@@ -501,7 +499,7 @@ void td_pack_writer_free(td_pack_writer *w)
     if (!w)
         return;
     td_atomic_close(w->file);
-    td_free(w->pictures);
+    td_free(w->images);
     td_free(w->classes);
     td_text_release(&w->texts);
     td_free(w);
@@ -517,13 +515,13 @@ static td_status add_text(td_pack_writer *w, const char *text, uint32_t *name)
     return td_text_status(&w->texts);
 }
 
-/* has the last split a picture in each of its classes? */
+/* has the last split an image in each of its classes? */
 static td_status check_split_done(const td_pack_writer *w)
 {
     const split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
-    if (!s || (s->n_pictures > 0 && w->label + 1 == s->n_classes))
+    if (!s || (s->n_images > 0 && w->label + 1 == s->n_classes))
         return TD_OK;
-    return td_error(TD_EARG, "pack: split '%s' has classes without pictures",
+    return td_error(TD_EARG, "pack: split '%s' has classes without images",
                     w->texts.data + s->name);
 }
 
@@ -561,23 +559,23 @@ td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void
 {
     split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
     if (!s || label < 0 || (uint32_t)label >= s->n_classes || !*name)
-        return td_error(TD_EARG, "pack: picture '%s' of class %d has no place", name, label);
+        return td_error(TD_EARG, "pack: image '%s' of class %d has no place", name, label);
     uint32_t next = (uint32_t)label;
-    if (next != w->label && (next != w->label + 1 || s->n_pictures == 0))
+    if (next != w->label && (next != w->label + 1 || s->n_images == 0))
         return td_error(TD_EARG, "pack: class %d comes after class %" PRIu32, label, w->label);
-    if (n_bytes > TD_PACK_PICTURE_BYTES_MAX)
-        return td_error(TD_ELIMIT, "'%s' has %zu bytes, a picture has at most %u", name, n_bytes,
-                        TD_PACK_PICTURE_BYTES_MAX);
+    if (n_bytes > TD_PACK_IMAGE_BYTES_MAX)
+        return td_error(TD_ELIMIT, "'%s' has %zu bytes, an image has at most %u", name, n_bytes,
+                        TD_PACK_IMAGE_BYTES_MAX);
     record r = { .at = w->at,
                  .n_bytes = (uint32_t)n_bytes,
                  .label = next,
                  .digest = td_digest_of(bytes, n_bytes) };
-    TD_TRY(td_reserve(&w->pictures, &w->cap_pictures, w->n_pictures + 1, sizeof *w->pictures));
+    TD_TRY(td_reserve(&w->images, &w->cap_images, w->n_images + 1, sizeof *w->images));
     TD_TRY(add_text(w, name, &r.name));
     TD_TRY(append(w, bytes, n_bytes));
-    w->pictures[w->n_pictures++] = r;
+    w->images[w->n_images++] = r;
     w->label = next;
-    s->n_pictures++;
+    s->n_images++;
     return TD_OK;
 }
 
@@ -591,17 +589,17 @@ static td_status append_index(td_pack_writer *w, td_digest *d, const void *bytes
 static td_status write_index(td_pack_writer *w, td_digest *d)
 {
     enum { MANY = 1024 };
-    unsigned char block[MANY * PICTURE_BYTES];
+    unsigned char block[MANY * IMAGE_BYTES];
     size_t n = 0;
-    for (size_t i = 0; i < w->n_pictures; i++) {
-        put_record(block + n * PICTURE_BYTES, &w->pictures[i]);
-        if (++n == MANY || i + 1 == w->n_pictures) {
-            TD_TRY(append_index(w, d, block, n * PICTURE_BYTES));
+    for (size_t i = 0; i < w->n_images; i++) {
+        put_record(block + n * IMAGE_BYTES, &w->images[i]);
+        if (++n == MANY || i + 1 == w->n_images) {
+            TD_TRY(append_index(w, d, block, n * IMAGE_BYTES));
             n = 0;
         }
     }
     for (int i = 0; i < w->n_splits; i++) {
-        unsigned char *p = td_put_le(block, w->splits[i].n_pictures, 8);
+        unsigned char *p = td_put_le(block, w->splits[i].n_images, 8);
         p = td_put_le(p, w->splits[i].n_classes, 4);
         (void)td_put_le(p, w->splits[i].name, 4);
         TD_TRY(append_index(w, d, block, SPLIT_BYTES));
@@ -617,15 +615,15 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out)
 {
     unsigned char head[HEAD_BYTES], tail[TAIL_BYTES];
     TD_TRY(check_split_done(w));
-    if (w->n_pictures == 0)
-        return td_error(TD_EARG, "pack: no picture was added");
+    if (w->n_images == 0)
+        return td_error(TD_EARG, "pack: no image was added");
     uint64_t index_at = w->at;
     td_digest d;
     td_digest_init(&d);
     TD_TRY(write_index(w, &d));
     unsigned char *p = td_put_le(tail, index_at, 8);
     p = td_put_le(p, w->at - index_at, 8);
-    p = td_put_le(p, w->n_pictures, 8);
+    p = td_put_le(p, w->n_images, 8);
     p = td_put_le(p, (uint64_t)w->n_splits, 4);
     p = td_put_le(p, w->n_classes, 4);
     p = td_put_le(p, (uint64_t)w->short_side, 4);
@@ -638,7 +636,7 @@ td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out)
     TD_TRY(append(w, tail, sizeof tail));
     TD_TRY(td_atomic_commit(w->file));
     *out = (td_pack_metadata){ .n_splits = w->n_splits,
-                               .n_pictures = w->n_pictures,
+                               .n_images = w->n_images,
                                .n_bytes = w->at,
                                .digest = digest,
                                .is_annotated = w->is_annotated,

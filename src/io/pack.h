@@ -1,5 +1,5 @@
 /*
- * io/pack.h -- all pictures of a data set in one file: names, classes, index, check values
+ * io/pack.h -- all images of a data set in one file: names, classes, index, check values
  *
  * The image files follow each other unchanged; after them come the index and a tail with the place
  * of the index (docs/formats/datasets.md, "Packs").  A pack holds one or more splits ("train",
@@ -9,7 +9,7 @@
  *     td_pack *p;
  *     TD_OUT(td_pack_open("flowers.pack", &p));
  *     const td_pack_split *s = td_pack_split_at(p, 0);
- *     for (uint64_t i = s->first; i < s->first + s->n_pictures; i++)
+ *     for (uint64_t i = s->first; i < s->first + s->n_images; i++)
  *         TD_OUT(td_pack_read(p, i, &buffer, &bytes, &n_bytes));   lent until the next call
  *     td_pack_close(p);
  *
@@ -23,7 +23,7 @@
  * A pack may be read by several threads at a time.
  *
  * An annotated pack has the two classes TD_PACK_ANNOTATIONS, of one entry, COCO instances as JSON,
- * and TD_PACK_PICTURES in each split: pictures in the order in which that file has them.
+ * and TD_PACK_IMAGES in each split: images in the order in which that file has them.
  */
 #ifndef TD_IO_PACK_H
 #define TD_IO_PACK_H
@@ -35,9 +35,9 @@
 #include "base/status.h"
 
 #define TD_PACK_ANNOTATIONS "annotations"
-#define TD_PACK_PICTURES    "pictures"
+#define TD_PACK_IMAGES      "pictures"
 
-#define TD_PACK_PICTURE_BYTES_MAX (256u << 20) /* as for a picture in a file of its own */
+#define TD_PACK_IMAGE_BYTES_MAX (256u << 20) /* as for an image in a file of its own */
 
 typedef struct td_pack td_pack;
 typedef struct td_pack_writer td_pack_writer;
@@ -48,28 +48,28 @@ typedef struct {
     const char *name;           /* "" when the data set was not split */
     const char *const *classes; /* [n_classes], in byte order; rank is the class number */
     int n_classes;
-    uint64_t first, n_pictures; /* its pictures are first .. first + n_pictures - 1 */
+    uint64_t first, n_images; /* its images are first .. first + n_images - 1 */
 } td_pack_split;
 
 typedef struct {
     const char *name; /* below its class: "spring/4612.png" */
     int label;        /* class of its split */
     size_t n_bytes;
-} td_pack_picture;
+} td_pack_image;
 
 typedef struct {
     int n_splits;
-    uint64_t n_pictures, n_bytes; /* of all splits; of the file */
-    uint64_t digest;              /* of the whole: pictures, names, classes, order */
-    bool is_annotated;            /* of detectors: see below */
-    int short_side, quality;      /* what larger pictures were shrunk to; 0: nothing was changed */
+    uint64_t n_images, n_bytes; /* of all splits; of the file */
+    uint64_t digest;            /* of the whole: images, names, classes, order */
+    bool is_annotated;          /* of detectors: see below */
+    int short_side, quality;    /* what larger images were shrunk to; 0: nothing was changed */
 } td_pack_metadata;
 
 /** Is it a regular file that begins as a pack does, or whose name ends in .pack? */
 bool td_pack_is(const char *path);
 
 /**
- * Open a pack, and check its head, tail and index in full: no picture is read.
+ * Open a pack, and check its head, tail and index in full: no image is read.
  *
  *   TD_ENOTFOUND     no such file
  *   TD_EIO           unreadable, or no regular file
@@ -88,16 +88,16 @@ void td_pack_close(td_pack *p);
 
 const td_pack_metadata *td_pack_metadata_of(const td_pack *p);
 const td_pack_split *td_pack_split_at(const td_pack *p, int i);
-td_pack_picture td_pack_picture_at(const td_pack *p, uint64_t i);
+td_pack_image td_pack_image_at(const td_pack *p, uint64_t i);
 
-/** Where pictures are put, kept between calls; one per thread.  All zero is valid; td_free it. */
+/** Where images are put, kept between calls; one per thread.  All zero is valid; td_free it. */
 typedef struct {
     char *bytes;
     size_t cap_bytes;
 } td_pack_buffer;
 
 /**
- * Read a picture's bytes and look at their check value; lent until the next call with `buffer`.
+ * Read an image's bytes and look at their check value; lent until the next call with `buffer`.
  *   TD_EFORMAT  they are not those that were packed
  *   TD_EIO      unreadable, or the file is shorter than it was when it was opened
  *   TD_ENOMEM
@@ -105,7 +105,7 @@ typedef struct {
 TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer,
                                   const void **bytes, size_t *n_bytes);
 
-/** Have the system fetch a picture's pages; returns at once.  A hint: nothing can fail. */
+/** Have the system fetch an image's pages; returns at once.  A hint: nothing can fail. */
 void td_pack_read_ahead(const td_pack *p, uint64_t i);
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -120,21 +120,21 @@ TD_CHECKED td_status td_pack_create(const char *path, int short_side, int qualit
 /**
  * Begin a split; what is added from now on belongs to it.  Names are copied.
  * TD_EARG a name that is there already; fewer than two classes; classes not in byte order; a class
- * name that is empty, begins with a dot or holds a slash; no picture in the last class of the
+ * name that is empty, begins with a dot or holds a slash; no image in the last class of the
  * split before.  TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_begin_split(td_pack_writer *w, const char *name, int n_classes,
                                          const char *const *classes);
 
 /**
- * Append a picture, whatever its bytes are.  Classes come in order, none is left out.
+ * Append an image, whatever its bytes are.  Classes come in order, none is left out.
  * TD_EARG no split, no such class, a class out of order, an empty name; TD_ELIMIT larger than 256
  * MiB; TD_EIO; TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void *bytes,
                                  size_t n_bytes);
 
-/** Write the index and put the file in place.  TD_EARG no picture; TD_EIO; TD_ENOMEM. */
+/** Write the index and put the file in place.  TD_EARG no image; TD_EIO; TD_ENOMEM. */
 TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out);
 
 /** End it; what was not finished is removed.  NULL is fine. */

@@ -1,7 +1,7 @@
 /*
  * progress.c -- see progress.h
  *
- * Ranks have equal shares, so the pictures of one times their number is what all have seen.
+ * Ranks have equal shares, so the images of one times their number is what all have seen.
  */
 #include "loggers/progress.h"
 

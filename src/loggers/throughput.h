@@ -2,7 +2,7 @@
  * loggers/throughput.h -- the SSD320 edition's measure of training: the last quarter of the lines
  *
  * Its programs print `global_step/sec` every 100 steps; its benchmark scripts run 1250 steps, take
- * the last quarter of those lines (3 of 12) and report their mean, times the pictures of a step.
+ * the last quarter of those lines (3 of 12) and report their mean, times the images of a step.
  */
 #ifndef TD_LOGGERS_THROUGHPUT_H
 #define TD_LOGGERS_THROUGHPUT_H

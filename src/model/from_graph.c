@@ -154,7 +154,7 @@ static td_status check_forward(const td_graph *g, td_value **images, td_value **
     if (!*images || !td_value_is_input(*images) || (*images)->type.rank != 4)
         return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
     if (!*logits || (*logits)->type.rank != 2 || (*logits)->type.dim[0] != (*images)->type.dim[0])
-        return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row a picture");
+        return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row an image");
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         if (is_op(n, &td_op_input) && n->out[0] != *images)

@@ -110,7 +110,7 @@ static padding padding_of(td_net *m, const td_value *x, int kernel, int stride)
     const padding rows = same_padding(h, kernel, stride), columns = same_padding(w, kernel, stride);
     if (rows.before != columns.before || rows.extra != columns.extra)
         td_build_fail(m->b, td_error(TD_EUNSUPPORTED,
-                                     "a %lldx%lld picture: padding SAME is not that of the height "
+                                     "a %lldx%lld image: padding SAME is not that of the height "
                                      "in the width, wanted a square",
                                      (long long)h, (long long)w));
     return rows;

@@ -64,7 +64,7 @@ td_param_attr td_net_begins(td_init init, double scale);
 td_value *td_net_filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side,
                         int groups);
 
-/** Convolution with filters w, padded so that stride 1 keeps the picture's size. */
+/** Convolution with filters w, padded so that stride 1 keeps the image's size. */
 td_value *td_net_conv_with(td_net *m, td_value *x, td_value *w, int stride, int groups);
 
 /** The two together. */

@@ -219,11 +219,11 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
     if (arch->detector == TD_DETECTOR_SSD300 && side != arch->image_size)
-        return td_error(TD_EUNSUPPORTED, "'%s' takes pictures of %d x %d, not %d x %d", arch->name,
+        return td_error(TD_EUNSUPPORTED, "'%s' takes images of %d x %d, not %d x %d", arch->name,
                         arch->image_size, arch->image_size, side, side);
     if (arch->detector == TD_DETECTOR_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
         return td_error(TD_EUNSUPPORTED,
-                        "'%s' takes pictures whose side is a multiple of %d from %d on, not %d",
+                        "'%s' takes images whose side is a multiple of %d from %d on, not %d",
                         arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
     return TD_OK;
 }
@@ -302,11 +302,11 @@ td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts, td
 }
 
 void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
-                         bool is_training, td_value **codes, td_value **scores)
+                         bool is_training, td_value **deltas, td_value **scores)
 {
     const td_arch *arch, *backbone;
     td_model_opts o = *opts;
-    *codes = *scores = images;
+    *deltas = *scores = images;
     td_status st = is_own_graph(opts)
                        ? td_error(TD_EUNSUPPORTED, "'%s' is a graph, no detector", graph_name(opts))
                        : td_arch_row(opts->arch, &arch);
@@ -323,9 +323,9 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
     if (!o.num_classes)
         o.num_classes = td_model_default_classes(&o, 0);
     if (arch->detector == TD_DETECTOR_SSD320)
-        td_ssd320(b, backbone, &o, images, is_training, codes, scores);
+        td_ssd320(b, backbone, &o, images, is_training, deltas, scores);
     else
-        td_ssd300(b, backbone, &o, images, is_training, codes, scores);
+        td_ssd300(b, backbone, &o, images, is_training, deltas, scores);
 }
 
 td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training, td_graph **out)
@@ -339,9 +339,9 @@ td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
     int64_t dim[4] = { batch, 3, o.image_size, o.image_size };
     td_value *images = td_input(b, "images", td_type_of(o.dtype ? o.dtype : TD_DT_F32, 4, dim));
     if (td_model_detector(&o)) {
-        td_value *codes, *scores;
-        td_detector_forward(b, &o, images, is_training, &codes, &scores);
-        td_output(b, "codes", codes);
+        td_value *deltas, *scores;
+        td_detector_forward(b, &o, images, is_training, &deltas, &scores);
+        td_output(b, "codes", deltas);
         td_output(b, "scores", scores);
     } else {
         td_output(b, "logits", td_model_forward(b, &o, images, is_training));

@@ -8,7 +8,7 @@
  *   P3 = smooth(lateral(C3) + up(lateral(C4) + up(P5)))    smooth, down: 3x3, norm, relu6
  *   P6 = down(P5), P7 = down(P6)                           down: stride 2
  *
- *   on every level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> codes, scores
+ *   on every level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> deltas, scores
  *
  * A stage runs with stride 1; its result is recorded, then every second row and column goes on.
  * Padding is SAME, that of the stem 3 on all sides.  The towers' and predictors' filters are the
@@ -156,7 +156,7 @@ static td_value *head(td_net *m, const char *name, td_value *const *p, int colum
 }
 
 void td_ssd320(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
-               bool is_training, td_value **codes, td_value **scores)
+               bool is_training, td_value **deltas, td_value **scores)
 {
     td_net m = td_net_begin(b, arch, opts, is_training);
     td_value *c[3], *p[LEVELS];
@@ -164,6 +164,6 @@ void td_ssd320(td_builder *b, const td_arch *arch, const td_model_opts *opts, td
     pyramid(&m, c, p);
     m.root = "heads.";
     m.init = &heads_begin;
-    *codes = head(&m, "box", p, 4, 0);
+    *deltas = head(&m, "box", p, 4, 0);
     *scores = head(&m, "class", p, opts->num_classes + 1, -4.6);
 }

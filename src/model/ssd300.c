@@ -81,7 +81,7 @@ static td_value *heads(td_net *m, const char *name, td_value *const *maps, int c
 }
 
 void td_ssd300(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
-               bool is_training, td_value **codes, td_value **scores)
+               bool is_training, td_value **deltas, td_value **scores)
 {
     td_net m = td_net_begin(b, arch, opts, is_training);
     td_value *maps[MAPS];
@@ -101,6 +101,6 @@ void td_ssd300(td_builder *b, const td_arch *arch, const td_model_opts *opts, td
     m.root = "";
     for (int i = 0; i < EXTRAS; i++)
         maps[i + 1] = extra(&m, maps[i], i, n[i + 1]);
-    *codes = heads(&m, "loc", maps, 4);
+    *deltas = heads(&m, "loc", maps, 4);
     *scores = heads(&m, "conf", maps, opts->num_classes + 1);
 }

@@ -1,14 +1,14 @@
 /*
  * onnx_detections.c -- box decoding and suppression out of ONNX's operators
  *
- *   codes --- Slice, Div, Mul, Exp, Add, Sub, Concat ---> boxes [N, A, 4]
+ *   deltas --- Slice, Div, Mul, Exp, Add, Sub, Concat ---> boxes [N, A, 4]
  *   logits -- Slice, Sigmoid | Softmax, Slice ----------> scores [N, A, C]
  *
  * The arithmetic is that of boxes/decode.c, step by step.  NonMaxSuppression's result is a list for
- * the whole batch, as long as it happens to be.  What has a place for every picture comes from
+ * the whole batch, as long as it happens to be.  What has a place for every image comes from
  * putting it back:
  *
- *   scores by class [N, C, A] -- NonMaxSuppression --> (picture, class, anchor) [M, 3]
+ *   scores by class [N, C, A] -- NonMaxSuppression --> (image, class, anchor) [M, 3]
  *   zeros [N, C, A], with the scores of those M -- TopK of [N, C A] --> the best K, their places
  *   place / A is the class, what remains the anchor, whose box is gathered
  *
@@ -142,7 +142,7 @@ static const char *anchors(tail *t, const char *label, bool is_size)
     return name;
 }
 
-/* SSD300's codes have the column before the row */
+/* SSD300's deltas have the column before the row */
 static const char *row_first(tail *t)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
@@ -157,15 +157,15 @@ static const char *put_boxes(tail *t)
 {
     const td_onnx_value two = TYPE(TD_DT_F32, BATCH, t->n_anchors, 2);
     const td_onnx_value four = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
-    const char *codes = t->is_320 ? "codes" : row_first(t), *op = t->is_320 ? "Div" : "Mul";
+    const char *deltas = t->is_320 ? "codes" : row_first(t), *op = t->is_320 ? "Div" : "Mul";
     const char *by_centre = number(t, "/of_centre", t->is_320 ? 10.0F : 0.1F);
     const char *by_size = number(t, "/of_size", t->is_320 ? 5.0F : 0.2F);
     const char *sizes = anchors(t, "/anchor_size", true);
 
-    const char *c = PUT(op, "/centre_code", &two, columns(t, "/c", codes, 0, 2), by_centre);
+    const char *c = PUT(op, "/centre_code", &two, columns(t, "/c", deltas, 0, 2), by_centre);
     c = PUT("Mul", "/centre_offset", &two, c, sizes);
     c = PUT("Add", "/centre", &two, c, anchors(t, "/anchor_centre", false));
-    const char *s = PUT(op, "/size_code", &two, columns(t, "/s", codes, 2, 4), by_size);
+    const char *s = PUT(op, "/size_code", &two, columns(t, "/s", deltas, 2, 4), by_size);
     s = PUT("Mul", "/size", &two, PUT("Exp", "/factor", &two, s), sizes);
     s = PUT("Mul", "/half", &two, s, number(t, "/0.5", 0.5F));
     const char *low = PUT("Sub", "/low", &two, c, s), *high = PUT("Add", "/high", &two, c, s);
@@ -247,7 +247,7 @@ static const char *put_survivors(tail *t, const char *boxes, const char *scores)
                PUT("GatherND", "/kept_scores", &of_found, x, at));
 }
 
-/* of boxes clipped to the picture: 1 where something is left, else 0, [N, 1, A] */
+/* of boxes clipped to the image: 1 where something is left, else 0, [N, 1, A] */
 static const char *put_insides(tail *t, const char *boxes)
 {
     const td_onnx_value one = TYPE(TD_DT_F32, BATCH, t->n_anchors, 1);
@@ -320,7 +320,7 @@ static void take_outputs(td_onnx *m)
     m->outputs.n = 0;
 }
 
-/* codes [N, A, 4], then logits [N, A, C + 1] */
+/* deltas [N, A, 4], then logits [N, A, C + 1] */
 static const td_onnx_value *logits_of(const td_onnx *m)
 {
     TD_CHECK(m->st != TD_OK || (m->outputs.n == 2 && m->outputs.at[1].rank == 3));

@@ -2,7 +2,7 @@
  * onnx_export.c -- a graph as an ONNX model: what comes in, every op that is wanted, what goes out
  *
  * Tensors keep the names of the weights, nodes are called LAYER/OPERATOR, results NODE:0.  A batch
- * that is left open is found by comparing two graphs, one for a picture more than the other:
+ * that is left open is found by comparing two graphs, one for an image more than the other:
  * dimensions that differ by one as the batch does are "N", others that differ have no name.
  */
 #include "onnx/onnx_export.h"

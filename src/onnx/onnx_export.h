@@ -28,15 +28,15 @@ typedef enum {
 /* How squeeze-and-excitation is written; td_onnx_opts.se_layers. */
 typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
 
-/** What pictures are normalised by before this network. */
+/** What images are normalised by before this network. */
 const td_norm *td_onnx_norm(const td_model_opts *model);
 
 /**
  * Fill `m` from the inference graph `g`: input `images`, output `logits`, and `probabilities` if
  * the graph has it and opts->probabilities asks for it; of a graph without `logits` the outputs
- * `codes` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from
+ * `deltas` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from
  * `p`, a program of that graph, and are copied into m's arena.  With `other`, the same graph for
- * one picture more, the batch is left open: what differs between the two is "N".
+ * one image more, the batch is left open: what differs between the two is "N".
  *
  *   TD_EUNSUPPORTED  an op without a counterpart in ONNX; the message names it
  *   TD_ENOMEM
@@ -48,14 +48,14 @@ td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program 
 typedef struct {
     td_graph *graph; /* input images f32, params under the tensors' names; owned */
     const td_onnx *model;
-    const char *images; /* the value that is the graph's input: behind what was done to pictures */
+    const char *images; /* the value that is the graph's input: behind what was done to images */
     size_t n_prepared;  /* nodes in front of it */
     size_t behind;      /* the first node that is no part of it any more; n_nodes: none */
     int batch;
 } td_onnx_graph;
 
 /**
- * For `batch` pictures where the model leaves that open.  The type that every value is declared to
+ * For `batch` images where the model leaves that open.  The type that every value is declared to
  * have is compared with what comes out.  `m` is kept, `what` names it in messages.  From the first
  * node on that no graph can have, the rest is left to td_onnx_finish.  The values that `also`
  * names, NULL at its end, are outputs of the graph besides the model's own; NULL: none.
@@ -72,7 +72,7 @@ void td_onnx_graph_release(td_onnx_graph *g);
 td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;
 
 /**
- * What the model does to pictures before the network: `in` as its input says (u8 or f32), `out`
+ * What the model does to images before the network: `in` as its input says (u8 or f32), `out`
  * f32 [batch, 3, H, W].
  */
 td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out) TD_CHECKED;

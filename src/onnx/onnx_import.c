@@ -466,7 +466,7 @@ static td_status get_gather(importer *im, td_value **y)
     TD_TRY(attr_int(im, "axis", 0, &axis));
     const td_type type = td_value_type(x);
     if ((axis != 2 && axis != 3) || type.rank != 4 || t->dim[0] < 1 || t->dim[0] > 1 << 16)
-        return refuse(im, "anything but rows or columns of pictures");
+        return refuse(im, "anything but rows or columns of images");
     for (int64_t i = 0; i < t->dim[0]; i++) {
         memcpy(&at, (const char *)t->data + i * 8, sizeof at);
         if (at != i * type.dim[axis] / t->dim[0])
@@ -602,7 +602,7 @@ static td_status get_behind(importer *im, size_t first)
     return td_onnx_each_behind(im->m, first, leave, im);
 }
 
-/* --- what is done to pictures first ----------------------------------------------------------- */
+/* --- what is done to images first ----------------------------------------------------------- */
 
 static td_status input_type(const importer *im, td_type *t)
 {
@@ -613,9 +613,9 @@ static td_status input_type(const importer *im, td_type *t)
     int64_t n = v->dim[0].value < 0 ? im->batch : v->dim[0].value;
     for (int i = 1; i < 4; i++)
         if (v->dim[i].value < 1 || v->dim[i].value > 1 << 16)
-            return td_error(TD_EUNSUPPORTED, "'%s': its pictures have no fixed size", im->what);
+            return td_error(TD_EUNSUPPORTED, "'%s': its images have no fixed size", im->what);
     if (n != im->batch)
-        return td_error(TD_EFORMAT, "'%s' is for %lld pictures, not %d", im->what, (long long)n,
+        return td_error(TD_EFORMAT, "'%s' is for %lld images, not %d", im->what, (long long)n,
                         im->batch);
     *t = td_type_4d(v->dtype, n, v->dim[1].value, v->dim[2].value, v->dim[3].value);
     return TD_OK;

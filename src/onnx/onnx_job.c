@@ -4,10 +4,10 @@
  *     weights -> program -> ONNX model -> OUT.onnx.tmp.PID -> rename
  *                   |                            |
  *                   |        read back, checked, made a graph of our own again, compiled
- *                   +---- the same pictures ---- + : the same logits, or nothing is renamed
+ *                   +---- the same images ---- + : the same logits, or nothing is renamed
  *
- * Of a detector: the same codes and logits; of these the same boxes and scores; and what is left of
- * these has to be what boxes/nms.h leaves of them, to the bit.
+ * For a detector: the same deltas and logits, then the same boxes and scores; what remains after
+ * suppression must be what boxes/nms.h leaves of them, to the bit.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@
 #include "options/field.h"
 #include "pass/amp.h"
 
-#define CHECK_BATCH 2    /* pictures of a file whose batch is open */
+#define CHECK_BATCH 2    /* images of a file whose batch is open */
 #define TOLERANCE   1e-4 /* of the largest logit: kernels and their order of sums differ, no more */
 
 #define TOLERANCE_BEHIND 1e-6 /* of the same numbers, by the same arithmetic */
@@ -47,7 +47,7 @@ static const td_field fields[] = {
     TD_INT    (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX,
                "version of ONNX's operators"),
     TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
-               "pictures a run; 0: any number"),
+               "images a run; 0: any number"),
     TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, 0, input_names,
                "what comes in: f32 [N,3,H,W] as the network wants it; the same as 0..255; or u8 "
                "[N,H,W,3]"),
@@ -59,16 +59,16 @@ static const td_field fields[] = {
     TD_BOOL   (td_onnx_opts, verify, true,
                "read the file back, run it and compare before it is put in place"),
     TD_BOOL   (td_onnx_opts, nms, true,
-               "of a detector: the best boxes of each picture; without, all boxes and scores"),
+               "of a detector: the best boxes of each image; without, all boxes and scores"),
     TD_REAL_AS(td_onnx_opts, boxes.min_score, "min_score", NULL, -1, -1, 1, NULL,
                "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05"),
     TD_REAL_AS(td_onnx_opts, boxes.nms_iou, "nms_iou", NULL, -1, -1, 1, NULL,
                "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"),
     TD_INT_AS (td_onnx_opts, boxes.max_per_class, "max_per_class", NULL, 0, 0, TD_NMS_TOTAL_MAX,
                NULL,
-               "boxes of a class in a picture; 0: ssd320 100, ssd300 200"),
+               "boxes of a class in an image; 0: ssd320 100, ssd300 200"),
     TD_INT_AS (td_onnx_opts, boxes.max_boxes, "max_boxes", NULL, 0, 0, TD_NMS_TOTAL_MAX, NULL,
-               "boxes of a picture; 0: ssd320 100, ssd300 200"),
+               "boxes of an image; 0: ssd320 100, ssd300 200"),
     TD_END,
 };
 /* clang-format on */
@@ -157,7 +157,7 @@ static td_status open_detector(job *j)
     return td_anchors_new(kind, model->image_size, &j->anchors);
 }
 
-/* weights that are trained, and what a picture takes */
+/* weights that are trained, and what an image takes */
 static void count(job *j)
 {
     const td_graph *g = j->graph;
@@ -249,13 +249,13 @@ out:
 
 /* --- the proof -------------------------------------------------------------------------------- */
 
-/* Pictures as the file wants them, and as the program does, each in its own way. */
+/* Images as the file wants them, and as the program does, each in its own way. */
 typedef struct {
     void *raw;
     float *plain, *prepared; /* [batch, 3, H, W] */
-} pictures;
+} images;
 
-static void fill(const job *j, pictures *p)
+static void fill(const job *j, images *p)
 {
     td_rng rng = td_rng_make(1, TD_RNG_SYNTH, 0, 0);
     const td_norm *norm = td_onnx_norm(&j->o.model);
@@ -310,7 +310,7 @@ static td_status compare_output(const job *j, const char *output, const td_progr
     return TD_OK;
 }
 
-static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, pictures *p)
+static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, images *p)
 {
     fill(j, p);
     TD_TRY(td_onnx_prepare(g, p->raw, p->prepared));
@@ -349,7 +349,7 @@ static const td_onnx_array *value_of(const td_onnx_eval *e, const char *name, td
     return NULL;
 }
 
-/* boxes and scores of the file, and what we make of its codes and logits */
+/* boxes and scores of the file, and what we make of its deltas and logits */
 static td_status compare_boxes(const job *j, const td_program *back, const td_onnx_eval *e)
 {
     td_status st = TD_OK;
@@ -357,7 +357,7 @@ static td_status compare_boxes(const job *j, const td_program *back, const td_on
     td_type type;
     const td_onnx_array *boxes = value_of(e, TD_ONNX_BOXES, TD_DT_F32, 3);
     const td_onnx_array *scores = value_of(e, TD_ONNX_SCORES, TD_DT_F32, 3);
-    const float *codes = td_program_output(back, "codes", NULL);
+    const float *deltas = td_program_output(back, "codes", NULL);
     const float *logits = td_program_output(back, "logits", &type);
     const int n_columns = (int)type.dim[2];
     const int64_t a = j->anchors->n, rows = j->batch * a;
@@ -368,7 +368,7 @@ static td_status compare_boxes(const job *j, const td_program *back, const td_on
     if (!own || !own_scores)
         TD_OUT(TD_ENOMEM);
     for (int64_t i = 0; i < j->batch; i++)
-        td_boxes_decode(j->anchors, codes + i * a * 4, own + i * a);
+        td_boxes_decode(j->anchors, deltas + i * a * 4, own + i * a);
     scores_of(j, logits, rows, n_columns, own_scores);
     TD_OUT(compare(TD_ONNX_BOXES, &own->ymin, boxes->f, rows * 4, TOLERANCE_BEHIND, &relative));
     TD_OUT(compare(TD_ONNX_SCORES, own_scores, scores->f, rows * (n_columns - 1), TOLERANCE_BEHIND,
@@ -395,7 +395,7 @@ static td_status get_detections(const td_onnx_eval *e, detections *d)
     return is_there ? TD_OK : TD_EFORMAT;
 }
 
-/* are these picture i's?  To the bit. */
+/* are these image i's?  To the bit. */
 static bool same_detections(const detections *d, int i, const td_detection *own, int n)
 {
     const int64_t k = d->score->dim[1];
@@ -421,15 +421,15 @@ static bool is_comparable(const job *j, const td_rect *boxes)
     return is_sound || j->anchors->kind != TD_DETECTOR_SSD300;
 }
 
-static td_status compare_picture(const job *j, td_nms *nms, const detections *d, int i,
-                                 float *columns, td_detection *own)
+static td_status compare_image(const job *j, td_nms *nms, const detections *d, int i,
+                               float *columns, td_detection *own)
 {
     const int64_t a = j->anchors->n, classes = d->scores->dim[2];
     const td_rect *boxes = (const td_rect *)(const void *)d->boxes->f + i * a;
     int n;
     if (!is_comparable(j, boxes)) {
         td_log(TD_LOG_WARN, "convert",
-               "picture %d has boxes without an area: what is left of them is not compared", i);
+               "image %d has boxes without an area: what is left of them is not compared", i);
         return TD_OK;
     }
     for (int64_t r = 0; r < a; r++) /* column 0 is the background's */
@@ -438,7 +438,7 @@ static td_status compare_picture(const job *j, td_nms *nms, const detections *d,
     TD_TRY(td_nms_run_scores(nms, &j->nms, boxes, columns, own, &n));
     return same_detections(d, i, own, n)
                ? TD_OK
-               : td_error(TD_EFORMAT, "the file's detections of picture %d are others", i);
+               : td_error(TD_EFORMAT, "the file's detections of image %d are others", i);
 }
 
 /* the best of the file's boxes, and what we take for the best of them */
@@ -457,7 +457,7 @@ static td_status compare_detections(const job *j, const td_onnx_eval *e)
         TD_OUT(TD_ENOMEM);
     TD_OUT(td_nms_new(j->anchors, n_columns, &nms));
     for (int i = 0; i < j->batch; i++)
-        TD_OUT(compare_picture(j, nms, &d, i, columns, own));
+        TD_OUT(compare_image(j, nms, &d, i, columns, own));
 out:
     td_nms_free(nms);
     td_free(columns);
@@ -491,7 +491,7 @@ static td_status verify_model(job *j, const td_onnx *m)
     td_status st = TD_OK;
     td_onnx_graph g = { 0 };
     td_program *back = NULL;
-    pictures p = { 0 };
+    images p = { 0 };
     size_t side = (size_t)j->o.model.image_size, n = (size_t)j->batch * 3 * side * side;
     p.raw = td_alloc(n, sizeof(float));
     p.plain = td_alloc(n, sizeof(float));

@@ -38,19 +38,19 @@ static float overlap(const float *a, const float *b)
     return common > 0 ? common / ((area[0] + area[1]) - common) : 0;
 }
 
-static td_status keep(td_onnx_selection *s, int64_t picture, int64_t label, int64_t box)
+static td_status keep(td_onnx_selection *s, int64_t image, int64_t label, int64_t box)
 {
     TD_TRY(td_reserve(&s->at, &s->cap, 3 * (s->n + 1), sizeof *s->at));
     int64_t *row = s->at + 3 * s->n++;
-    row[0] = picture;
+    row[0] = image;
     row[1] = label;
     row[2] = box;
     return TD_OK;
 }
 
 typedef struct {
-    const float *boxes, *scores; /* of a picture [A, 4], of its class [A] */
-    int64_t n, picture, label;
+    const float *boxes, *scores; /* of an image [A, 4], of its class [A] */
+    int64_t n, image, label;
     td_onnx_nms_limits limits;
 } suppression;
 
@@ -67,7 +67,7 @@ static td_status suppress(const suppression *u, candidate *c, td_onnx_selection 
             is_free =
                 !(overlap(u->boxes + 4 * s->at[3 * k + 2], u->boxes + 4 * c[i].at) > u->limits.iou);
         if (is_free)
-            TD_TRY(keep(s, u->picture, u->label, c[i].at));
+            TD_TRY(keep(s, u->image, u->label, c[i].at));
     }
     return TD_OK;
 }
@@ -80,10 +80,10 @@ td_status td_onnx_nms(const td_onnx_array *boxes, const td_onnx_array *scores,
     candidate *c = td_alloc((size_t)u.n + 1, sizeof *c);
     if (!c)
         return TD_ENOMEM;
-    for (u.picture = 0; u.picture < scores->dim[0] && st == TD_OK; u.picture++)
+    for (u.image = 0; u.image < scores->dim[0] && st == TD_OK; u.image++)
         for (u.label = 0; u.label < scores->dim[1] && st == TD_OK; u.label++) {
-            u.boxes = boxes->f + u.picture * u.n * 4;
-            u.scores = scores->f + (u.picture * scores->dim[1] + u.label) * u.n;
+            u.boxes = boxes->f + u.image * u.n * 4;
+            u.scores = scores->f + (u.image * scores->dim[1] + u.label) * u.n;
             st = suppress(&u, c, s);
         }
     td_free(c);

@@ -7,12 +7,12 @@
 #include "onnx/onnx_eval.h"
 
 typedef struct {
-    int64_t most;         /* boxes of a class in a picture */
+    int64_t most;         /* boxes of a class in an image */
     float iou, score_min; /* an overlap above drops, a score has to be above */
 } td_onnx_nms_limits;
 
 typedef struct {
-    int64_t *at; /* [n, 3]: picture, class, box; for td_free, after a failure too */
+    int64_t *at; /* [n, 3]: image, class, box; for td_free, after a failure too */
     size_t n, cap;
 } td_onnx_selection;
 

@@ -10,7 +10,7 @@
 #include "ir/type.h"
 #include "onnx/onnx.h"
 
-/** Can `n` stand in front of a network, whose pictures are *t so far?  *t becomes its result. */
+/** Can `n` stand in front of a network, whose images are *t so far?  *t becomes its result. */
 bool td_onnx_is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t);
 
 /**

@@ -63,7 +63,7 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
     int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, pads, a->dilation);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE,
-                        "%s: a %lldx%lld filter does not fit a %lldx%lld picture with pad %d",
+                        "%s: a %lldx%lld filter does not fit a %lldx%lld image with pad %d",
                         n->op->name, (long long)w->dim[2], (long long)w->dim[3],
                         (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], w->dim[0], p, q);
@@ -121,7 +121,7 @@ static td_status fused_infer(const td_node *n, td_type *y)
 
 static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
-    /* the filter's first: after it the picture is dead, and its gradient may take its place */
+    /* the filter's first: after it the image is dead, and its gradient may take its place */
     dx[1] = td_emit(b, &td_op_conv2d_grad_w, n->attr, dy[0], n->in[0], n->in[1]);
     dx[0] = td_emit(b, &td_op_conv2d_grad_x, n->attr, dy[0], n->in[1], n->in[0]);
 }
@@ -164,7 +164,7 @@ const td_op td_op_conv2d = {
 
 const td_op td_op_conv2d_grad_x = {
     .name = "conv2d_grad_x",
-    .summary = "gradient of conv2d for its picture",
+    .summary = "gradient of conv2d for its image",
     .n_in = 3,
     .n_out = 1,
     .in_rank = { 4, 4, 4 },

@@ -89,7 +89,7 @@ static td_status conv_infer(const td_node *n, td_type *y)
     const int64_t q = td_windows(x->dim[3], 3, 1, 2 * a->pad, 1);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE,
-                        "conv2d_winograd: a 3x3 filter does not fit a %lldx%lld picture with pad "
+                        "conv2d_winograd: a 3x3 filter does not fit a %lldx%lld image with pad "
                         "%d",
                         (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], k, p, q);

@@ -3,26 +3,26 @@
  *     sum over all anchors and columns of  a (1 - pt)^gamma ce  over  max(positives, 1)
  *     ce = -ln pt, pt = sigmoid(x) and a = alpha in the column of the anchor's label, else
  *     pt = 1 - sigmoid(x) and a = 1 - alpha; an anchor with label 0 has no such column
- * huber_box_loss(codes, target, labels) {delta, per_picture} -> loss
- *     sum over positives and four codes of  q^2 / 2 + delta (|e| - q)  with e = code - target and
+ * huber_box_loss(deltas, target, labels) {delta, per_image} -> loss
+ *     sum over positives and four deltas of  q^2 / 2 + delta (|e| - q)  where e = deltas - target,
  *     q = min(|e|, delta), over 4 max(positives, 1); a NaN in the target counts as e = 0
  * multibox_class_loss(scores, labels) {ratio} -> loss
- *     mean over pictures of  sum of cross-entropies of softmax  over  positives; the sum is over
+ *     mean over images of  sum of cross-entropies of softmax  over  positives; the sum is over
  *     positives and as many negatives as `ratio` times those: the ones of largest loss, of equal
- *     ones the first.  A picture without positives counts as 0.
+ *     ones the first.  An image without positives counts as 0.
  *
  *   scores  [N, A, C]  any float   column 0 is the background
- *   codes   [N, A, 4]  any float
- *   target  [N, A, 4]  as codes    no gradient flows into it
+ *   deltas  [N, A, 4]  any float
+ *   target  [N, A, 4]  as deltas    no gradient flows into it
  *   labels  [N, A]     i64         class 1 .. C-1 of a positive, else 0; others count as 0
- *   loss    []         as scores, codes
+ *   loss    []         as scores, deltas
  *
- * Positives are those of the whole batch; huber_box_loss with per_picture divides each picture's
- * sum by its own number of positives, not by 4, and takes the mean over pictures, as
- * multibox_class_loss does.  SSD320 adds the first and the second, SSD300 the second, per picture,
+ * Positives are those of the whole batch; huber_box_loss with per_image divides each image's
+ * sum by its own number of positives, not by 4, and takes the mean over images, as
+ * multibox_class_loss does.  SSD320 adds the first and the second, SSD300 the second, per image,
  * and the third.
  *
- * NAME_grad(dloss, operands) -> gradient for scores or codes.  What is mined has no gradient.
+ * NAME_grad(dloss, operands) -> gradient for scores or deltas.  What is mined has no gradient.
  *
  * Sources: Lin et al. 2017 (focal loss), equation 5; Liu et al. 2016 (SSD), section 2.2.
  */
@@ -37,7 +37,7 @@ static const td_field focal_fields[] = {
 };
 static const td_field huber_fields[] = {
     TD_REAL(td_huber_attr, delta,       1, 1e-6, 1e6, "error from which the loss grows linearly"),
-    TD_BOOL(td_huber_attr, per_picture, 0,            "divide by each picture's own positives"),
+    TD_BOOL(td_huber_attr, per_image, 0,            "divide by each image's own positives"),
     TD_END,
 };
 static const td_field multibox_fields[] = {
@@ -71,14 +71,14 @@ static td_status check_scores(const td_node *n, int first)
     return check_labels(n, x, td_in_type(n, first + 1));
 }
 
-static td_status check_codes(const td_node *n, int first)
+static td_status check_deltas(const td_node *n, int first)
 {
     const td_type *x = td_in_type(n, first), *target = td_in_type(n, first + 1);
     if (x->dim[2] != 4)
-        return td_error(TD_ESHAPE, "%s: codes of %lld numbers, wanted 4", n->op->name,
+        return td_error(TD_ESHAPE, "%s: deltas of %lld numbers, wanted 4", n->op->name,
                         (long long)x->dim[2]);
     if (!td_type_same_shape(x, target) || x->dtype != target->dtype)
-        return td_error(TD_ESHAPE, "%s: codes and target differ in type", n->op->name);
+        return td_error(TD_ESHAPE, "%s: deltas and target differ in type", n->op->name);
     return check_labels(n, x, td_in_type(n, first + 2));
 }
 
@@ -105,16 +105,16 @@ static td_status scores_grad_infer(const td_node *n, td_type *y)
     return check_dloss(n);
 }
 
-static td_status codes_infer(const td_node *n, td_type *y)
+static td_status deltas_infer(const td_node *n, td_type *y)
 {
-    TD_TRY(check_codes(n, 0));
+    TD_TRY(check_deltas(n, 0));
     *y = td_type_scalar(td_in_type(n, 0)->dtype);
     return TD_OK;
 }
 
-static td_status codes_grad_infer(const td_node *n, td_type *y)
+static td_status deltas_grad_infer(const td_node *n, td_type *y)
 {
-    TD_TRY(check_codes(n, 1));
+    TD_TRY(check_deltas(n, 1));
     *y = *td_in_type(n, 1);
     return check_dloss(n);
 }
@@ -180,13 +180,13 @@ const td_op td_op_huber_box_loss = {
     .tf_op = "L2Loss",
     .layout = TD_LAYOUT_PLAIN,
     .any_dtype = 1u << 2,
-    .infer = codes_infer,
+    .infer = deltas_infer,
     .grad = huber_grad,
 };
 
 const td_op td_op_huber_box_loss_grad = {
     .name = "huber_box_loss_grad",
-    .summary = "gradient of huber_box_loss for the codes",
+    .summary = "gradient of huber_box_loss for the deltas",
     .n_in = 4,
     .n_out = 1,
     .in_rank = { 0, 3, 3, 2 },
@@ -196,7 +196,7 @@ const td_op td_op_huber_box_loss_grad = {
     .layout = TD_LAYOUT_PLAIN,
     .any_dtype = 1u << 3,
     .may_overwrite = 1u << 1 | 1u << 2,
-    .infer = codes_grad_infer,
+    .infer = deltas_grad_infer,
 };
 
 const td_op td_op_multibox_class_loss = {
@@ -235,11 +235,11 @@ td_value *td_sigmoid_focal_loss(td_builder *b, td_value *scores, td_value *label
     return td_emit(b, op, td_build_attr(b, op, attrs), scores, labels);
 }
 
-td_value *td_huber_box_loss(td_builder *b, td_value *codes, td_value *target, td_value *labels,
+td_value *td_huber_box_loss(td_builder *b, td_value *deltas, td_value *target, td_value *labels,
                             const char *attrs)
 {
     const td_op *op = &td_op_huber_box_loss;
-    return td_emit(b, op, td_build_attr(b, op, attrs), codes, target, labels);
+    return td_emit(b, op, td_build_attr(b, op, attrs), deltas, target, labels);
 }
 
 td_value *td_multibox_class_loss(td_builder *b, td_value *scores, td_value *labels,

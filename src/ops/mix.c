@@ -1,7 +1,7 @@
 /*
  * mixup(x, lambda, partner) -> y     y[n] = lambda[n] x[n] + (1 - lambda[n]) x[partner[n]]
  *
- *   x        [N, ...]  any float     pictures, or rows of targets
+ *   x        [N, ...]  any float     images, or rows of targets
  *   lambda   [N]       same          in [0, 1]
  *   partner  [N]       i64           in [0, N), else the sample stays what it is
  *

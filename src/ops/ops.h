@@ -48,7 +48,7 @@ typedef struct {
 
 void td_winograd_matrices(td_winograd *m);
 
-/* tiles of all pictures of a result */
+/* tiles of all images of a result */
 int64_t td_winograd_tiles(const td_type *y);
 
 /* linear_grad_w */
@@ -138,7 +138,7 @@ typedef struct {
 
 typedef struct {
     double delta;
-    bool per_picture;
+    bool per_image;
 } td_huber_attr;
 
 typedef struct {

@@ -8,7 +8,7 @@
  *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
  *
  * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set,
- * else the mean is over the picture's own pixels.  pad_extra makes uneven padding for maxima: below
+ * else the mean is over the image's own pixels.  pad_extra makes uneven padding for maxima: below
  * and to the right there are pad + pad_extra pixels of it.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
@@ -49,8 +49,8 @@ static td_status pool_shape(const td_node *n, const td_type *x, td_type *y)
     int64_t p = td_windows(x->dim[2], a->kernel, a->stride, pads, 1);
     int64_t q = td_windows(x->dim[3], a->kernel, a->stride, pads, 1);
     if (p < 1 || q < 1)
-        return td_error(TD_ESHAPE, "%s: a window of %d does not fit a %lldx%lld picture",
-                        n->op->name, a->kernel, (long long)x->dim[2], (long long)x->dim[3]);
+        return td_error(TD_ESHAPE, "%s: a window of %d does not fit a %lldx%lld image", n->op->name,
+                        a->kernel, (long long)x->dim[2], (long long)x->dim[3]);
     *y = td_type_4d(x->dtype, x->dim[0], x->dim[1], p, q);
     return TD_OK;
 }

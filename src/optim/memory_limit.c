@@ -5,7 +5,7 @@
  *     limit = step + validation + input + checkpoint + sums over ranks + runtime
  *                                                      as in largest_batch.c, but for the ranks
  *
- * Here the process itself is measured in place: a step of one picture is compiled, run and freed;
+ * Here the process itself is measured in place: a step of one image is compiled, run and freed;
  * what the process holds then are libraries, kernels and whatever the job has loaded.
  */
 #include "optim/memory_limit.h"
@@ -23,7 +23,7 @@
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
 
-/* what kernels for more pictures keep for themselves, and the ends of huge pages */
+/* what kernels for more images keep for themselves, and the ends of huge pages */
 enum { ALLOWANCE = 8 << 20 };
 
 void td_log_recomputed(const td_program *p)
@@ -43,7 +43,7 @@ void td_log_recomputed(const td_program *p)
 
 /* --- beside the step -------------------------------------------------------------------------- */
 
-static int64_t picture_bytes(const td_memory_share *m)
+static int64_t image_bytes(const td_memory_share *m)
 {
     const int64_t n = td_synthetic_bytes(m->model, 1);
     const int64_t evaluated = m->evaluated ? td_synthetic_bytes(m->evaluated, 1) : 0;
@@ -64,7 +64,7 @@ out:
     return st;
 }
 
-/* what a step of one picture holds beside its plan; on a device of its own, so that no kernel is
+/* what a step of one image holds beside its plan; on a device of its own, so that no kernel is
    timed for it */
 static td_status measure_process(const td_memory_share *m, int64_t *bytes)
 {
@@ -135,7 +135,7 @@ static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batc
     int64_t evaluator = 0;
     if (m->evaluates)
         TD_TRY(plan_evaluator(m, batch, &evaluator));
-    *bytes = evaluator + batch * picture_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
+    *bytes = evaluator + batch * image_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
              td_collective_bytes(g, m->dev->comm);
     return TD_OK;
 }

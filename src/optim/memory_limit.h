@@ -21,14 +21,14 @@ typedef struct {
     const char *device; /* its name */
     const char *skip_passes;
     int batch;
-    int n_batches;  /* batches of pictures beside the one that a program reads */
+    int n_batches;  /* batches of images beside the one that a program reads */
     bool evaluates; /* the network that validates, at the same batch */
     bool saves;     /* copies of all parameters while a checkpoint is written */
 } td_memory_share;
 
 /**
  * Compile `g`, a training step, so that the process stays within m->limit: c->memory_limit is what
- * the rest leaves, which is measured (a step of one picture runs) and planned.  TD_ENOMEM: it
+ * the rest leaves, which is measured (a step of one image runs) and planned.  TD_ENOMEM: it
  * cannot be done; the message says what would be needed, and the largest batch that fits.
  */
 td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,

@@ -48,7 +48,7 @@ typedef struct td_sgd_opts {
     td_decay_rule decay_rule;
     bool accumulates;        /* a step is several batches: input `update` */
     bool averages;           /* averages of weights and statistics */
-    bool mixes;              /* mixup of pictures and targets */
+    bool mixes;              /* mixup of images and targets */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms keep their statistics */
     int ranks;               /* that train together: gradients are summed over them; 0: one */

@@ -41,7 +41,7 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
     return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
 }
 
-#define THINGS 7 /* in a picture: COCO's average */
+#define THINGS 7 /* in an image: COCO's average */
 
 /* a thing that fills a tenth to a half of each side */
 static td_ground_truth thing(td_rng *r, int classes)

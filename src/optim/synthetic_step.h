@@ -32,12 +32,12 @@ float td_step_scale(const td_amp_opts *amp);
 td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
 
 typedef struct {
-    float *images;   /* [batch, 3, size, size], uniform with the variance of normalised pictures */
+    float *images;   /* [batch, 3, size, size], uniform with the variance of normalised images */
     int64_t *labels; /* [batch], or of a detector [batch, A] */
     float *targets;  /* of a detector [batch, A, 4], else NULL */
 } td_synthetic;
 
-/** `model` is complete (td_model_resolve); a detector's pictures show seven things. */
+/** `model` is complete (td_model_resolve); a detector's images show seven things. */
 td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic *out) TD_CHECKED;
 
 /** To a step with all inputs of these names; they are borrowed. */

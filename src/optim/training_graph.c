@@ -72,22 +72,22 @@ static td_status finish_training_graph(td_status st, int size, const td_sgd_opts
     } else {
         *out = plain;
     }
-    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
+    return st == TD_OK ? st : td_error_context(st, "images of %d x %d", size, size);
 }
 
 /* --- detectors -------------------------------------------------------------------------------- */
 
 /* emits the outputs loss_class and loss_box; returns their sum */
-static td_value *detector_loss(td_builder *b, td_detector detector, td_value *codes,
+static td_value *detector_loss(td_builder *b, td_detector detector, td_value *deltas,
                                td_value *scores, td_value *targets, td_value *labels)
 {
     td_value *of_class, *of_box;
     if (detector == TD_DETECTOR_SSD300) {
         of_class = td_multibox_class_loss(b, scores, labels, NULL);
-        of_box = td_huber_box_loss(b, codes, targets, labels, "per_picture=true");
+        of_box = td_huber_box_loss(b, deltas, targets, labels, "per_image=true");
     } else {
         of_class = td_sigmoid_focal_loss(b, scores, labels, NULL);
-        of_box = td_huber_box_loss(b, codes, targets, labels, NULL);
+        of_box = td_huber_box_loss(b, deltas, targets, labels, NULL);
     }
     td_output(b, "loss_class", of_class);
     td_output(b, "loss_box", of_box);
@@ -99,15 +99,15 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
 {
     td_builder *b = td_build_begin();
     td_sgd_opts kernels = *sgd;
-    td_value *images = image_input(b, batch, size, model->dtype), *codes, *scores;
+    td_value *images = image_input(b, batch, size, model->dtype), *deltas, *scores;
     td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
-    td_detector_forward(b, model, images, true, &codes, &scores);
+    td_detector_forward(b, model, images, true, &deltas, &scores);
     if (td_build_ok(b)) {
-        const int64_t rows[3] = { batch, codes->type.dim[1], 4 };
+        const int64_t rows[3] = { batch, deltas->type.dim[1], 4 };
         td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, rows));
-        td_value *boxes = td_input(b, "targets", td_type_of(codes->type.dtype, 3, rows));
+        td_value *boxes = td_input(b, "targets", td_type_of(deltas->type.dtype, 3, rows));
         const td_detector kind = (td_detector)td_model_detector(model);
-        td_value *loss = detector_loss(b, kind, codes, scores, boxes, labels);
+        td_value *loss = detector_loss(b, kind, deltas, scores, boxes, labels);
         kernels.decay_rule = TD_DECAY_KERNELS;
         if (td_build_ok(b))
             td_optimizer_emit(b, loss, lr, &kernels);
@@ -165,5 +165,5 @@ td_status td_inference_graph(const td_model_opts *model, int batch, double smoot
         td_output(b, "logits", logits);
     }
     td_status st = td_build_end(b, out);
-    return st == TD_OK ? st : td_error_context(st, "pictures of %d x %d", size, size);
+    return st == TD_OK ? st : td_error_context(st, "images of %d x %d", size, size);
 }

@@ -29,7 +29,7 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
 
 /**
  * The same of a detector (td_model_detector).  Inputs images, lr as above, labels i64[N, A]: the
- * class of each anchor's object, 0 where it has none, and targets f32[N, A, 4]: the codes wanted
+ * class of each anchor's object, 0 where it has none, and targets f32[N, A, 4]: the deltas wanted
  * there (boxes/targets.h).  Outputs loss, without weight decay, and its parts loss_class and
  * loss_box.  sgd->decay is that of filters only, sgd->smoothing and sgd->mixes do not matter.
  */
@@ -38,7 +38,7 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch, cons
 
 /**
  * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities;
- * of a detector, with labels or without, codes and scores.
+ * of a detector, with labels or without, deltas and scores.
  */
 td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
                              bool has_labels, td_graph **out) TD_CHECKED;

@@ -74,7 +74,7 @@ const char *td_field_meta(const td_field *f);
 /** Does the pages' row read "[no-]"? */
 bool td_field_has_no(const td_field *f);
 
-/** "pictures in a step (default 256, 1 to 65536)" */
+/** "images in a step (default 256, 1 to 65536)" */
 void td_field_meaning(const td_field *f, td_text *out);
 
 #endif

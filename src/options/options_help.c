@@ -2,7 +2,7 @@
  * options_help.c -- the tables as a help page, a Markdown page and a manual page
  *
  *     Optimiser:
- *       -b, --batch-size N       pictures in a step (default 256, 1 to 65536)
+ *       -b, --batch-size N       images in a step (default 256, 1 to 65536)
  *           --lr X               learning rate (default 0.1, 0 to 1000)
  *           --[no-]nesterov      look ahead
  */

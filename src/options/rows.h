@@ -41,11 +41,11 @@ extern const char *const td_report_names[];        /* --raport-names */
     TD_ACCEPTED("alsologtostderr", NULL, "the log goes to stderr"), \
     TD_ACCEPTED("alsologtostder", NULL, "the log goes to stderr")
 
-/* of jobs that look at pictures one by one */
-#define TD_PICTURE_ROWS(T) \
+/* of jobs that look at images one by one */
+#define TD_IMAGE_ROWS(T) \
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
     TD_BOOL   (T, ignore_orientation, false, \
-               "leave EXIF-rotated pictures as they are stored")
+               "leave EXIF-rotated images as they are stored")
 
 #define TD_SKIP_ROW(T) \
     TD_TEXT   (T, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'")

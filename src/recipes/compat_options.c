@@ -12,7 +12,7 @@
 static const char *const units[] = { "epoch", "batch", NULL };
 
 #define NO_QUANT  "quantisation is not among the features of this program"
-#define NO_RECORD "TFRecord files are not read; --data-dir names a folder of pictures"
+#define NO_RECORD "TFRecord files are not read; --data-dir names a folder of images"
 #define NO_GPU    "there is no GPU"
 
 /* clang-format off */
@@ -31,7 +31,7 @@ static const td_field fields[] = {
                "benchmark-training or benchmark-inference"),
     TD_TITLE_BEHIND("TensorFlow's names"),
     TD_REAL   (td_launch_opts, lr_init, -1, -1, 1e6,
-               "learning rate for 256 pictures, scaled by the batch; -1: --lr counts"),
+               "learning rate for 256 images, scaled by the batch; -1: --lr counts"),
     TD_INT    (td_launch_opts, num_iter, -1, -1, 1000000000, "--epochs, or batches; -1: not given"),
     TD_INT    (td_launch_opts, run_iter, -1, -1, 1000000000,
                "--run-epochs, or batches of this run; -1: not given"),
@@ -40,7 +40,7 @@ static const td_field fields[] = {
                "iterations that the benchmark modes leave out"),
     TD_BOOL_AS(td_launch_opts, cosine_lr, "cosine_lr", "use_cosine|use_cosine_lr", false,
                "the same as --lr-schedule cosine"),
-    TD_TEXT   (td_launch_opts, to_predict, NULL, "FILE", "the picture of --mode predict"),
+    TD_TEXT   (td_launch_opts, to_predict, NULL, "FILE", "the image of --mode predict"),
 
     TD_TEXT   (td_launch_opts, pipeline_config_path, NULL, "FILE",
                "a detector's pipeline.config, in place of a preset"),

@@ -153,9 +153,9 @@ static const row rows[] = {
     { LRA "warmup_learning_rate", SETS, "warmup_lr" },
     { LRA "warmup_steps", SETS, "warmup" },
 
-    { "train_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the pictures" },
+    { "train_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the images" },
     { "train_input_reader.label_map_path", SAID, "classes are those of the annotations" },
-    { "eval_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the pictures" },
+    { "eval_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the images" },
     { "eval_input_reader.label_map_path", SAID, "classes are those of the annotations" },
     { "eval_input_reader.shuffle", IGNORED, "the order changes no result" },
     { "eval_input_reader.num_readers", IGNORED, "--workers" },

@@ -371,7 +371,7 @@ static void note_report(td_train_opts *o, const settings *s)
         td_map_has(&s->lines, "save_checkpoints") && !is_true(s, "save_checkpoints");
 }
 
-/* the rule of thumb for the batch that is asked for: 0.256 for 256 pictures */
+/* the rule of thumb for the batch that is asked for: 0.256 for 256 images */
 static td_status set_rule(td_train_opts *o, double batch, const td_field_group *groups,
                           td_arena *arena)
 {
@@ -397,7 +397,7 @@ static td_status set_wide(const td_field_group *groups, td_arena *arena)
 static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
-    const double batch = td_train_step_pictures(o);
+    const double batch = td_train_step_images(o);
     const bool wants_wide = td_amp_is_off(&o->amp); /* nothing but the line has spoken yet */
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
@@ -469,7 +469,7 @@ static void note_preset_steps(td_train_opts *o)
 }
 
 /*
- * What is only known when all options are: the learning rate of SSD320 is for 32 pictures where no
+ * What is only known when all options are: the learning rate of SSD320 is for 32 images where no
  * configuration says it, and --epochs takes the place of a configuration's steps.
  */
 static void leave_open(td_train_opts *o, const settings *s)
@@ -598,15 +598,15 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
 void td_train_log_preset(const td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
-    const double batch = td_train_step_pictures(o);
+    const double batch = td_train_step_images(o);
     if (!*l->name)
         return;
     if (l->rule_lr > 0 && o->lr == l->rule_lr)
         td_log(TD_LOG_INFO, "train",
-               "preset %s: lr %g for %g pictures a step, by the rule of 0.256 for 256", l->name,
+               "preset %s: lr %g for %g images a step, by the rule of 0.256 for 256", l->name,
                o->lr, batch);
     else
-        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g pictures a step", l->name, o->lr, batch);
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images a step", l->name, o->lr, batch);
 }
 
 /* --- the list --------------------------------------------------------------------------------- */
@@ -666,8 +666,7 @@ static void add_list(const table *t, td_text *out)
 {
     const td_yaml *old = td_yaml_get(t->doc, EDITION), *rule = td_yaml_get(t->doc, "rule");
     if (rule)
-        td_text_add(out,
-                    "MODEL or MODEL/EPOCHS: for any machine, lr 0.256 for every 256 pictures\n");
+        td_text_add(out, "MODEL or MODEL/EPOCHS: for any machine, lr 0.256 for every 256 images\n");
     for (size_t i = 0; i < td_yaml_count(rule); i++)
         td_text_add(out, "%s\n", key_of(rule, i));
     td_text_add(out, "\n%-44s %6s %6s %7s %-16s %4s\n", "MODEL/PLATFORM/PRECISION", "batch", "step",
@@ -676,7 +675,7 @@ static void add_list(const table *t, td_text *out)
     if (old)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
     add_detectors(td_yaml_get(t->doc, "detectors"), out);
-    td_text_add(out, "\nbatch: pictures at a time; step: pictures in an optimiser step\n");
+    td_text_add(out, "\nbatch: images at a time; step: images in an optimiser step\n");
     add_line("further parts, epochs: ", td_yaml_get(t->doc, "epochs"), out);
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
 }

@@ -23,7 +23,7 @@
 #include "tandem/recipes.h"
 #include "tandem/train.h"
 
-#define SSD320_LR    0.02 /* for so many pictures a step */
+#define SSD320_LR    0.02 /* for so many images a step */
 #define SSD320_BATCH 32
 
 static bool is_mode(const td_train_opts *o, const char *mode)
@@ -114,7 +114,7 @@ static td_status check_checkpoint(const td_train_opts *o)
 td_status td_train_resolve(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
-    const double batch = td_train_step_pictures(o);
+    const double batch = td_train_step_images(o);
     if (td_train_is_preset_model(o))
         o->model.model = NULL;
     if (l->to_predict && !is_mode(o, "predict"))

@@ -33,9 +33,9 @@ enum { AMP_STATS_EVERY = 100 };
 static const td_field train_fields[] = {
     TD_TITLE("Recipe"),
     TD_INT_AS (td_train_opts, batch_size, "batch_size", "b", 256, 1, 1 << 20, NULL,
-               "pictures in a batch"),
+               "images in a batch"),
     TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
-               "pictures in an optimiser step, by accumulation; -1: a batch"),
+               "images in an optimiser step, by accumulation; -1: a batch"),
     TD_BOOL   (td_train_opts, reproducible, false,
                "several ranks add gradients up batch by batch: the same bits on any number"),
     TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
@@ -49,7 +49,7 @@ static const td_field train_fields[] = {
     TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "where the cosine ends"),
     TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "how the learning rate falls"),
     TD_ENUM   (td_train_opts, lr_rule, 0, lr_rules,
-               "pytorch: by epoch; tf: by step, --lr for 256 pictures; ssd320: by step; ssd300: by "
+               "pytorch: by epoch; tf: by step, --lr for 256 images; ssd320: by step; ssd300: by "
                "step, --lr for 32"),
     TD_REAL   (td_train_opts, lr_decay, 0, 0, 1,
                "exponential: factor of each fall; 0: what makes 0.001 of the whole"),
@@ -86,9 +86,9 @@ static const td_field train_fields[] = {
     TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
                "order of training; buffer: DALI's, 1024 places and a range per rank"),
     TD_ENUM   (td_train_opts, sampler, 0, samplers,
-               "shares of the ranks; padded: PyTorch's, some pictures twice"),
+               "shares of the ranks; padded: PyTorch's, some images twice"),
     TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
-               "size of training pictures by epoch, '0:128,30:160'"),
+               "size of training images by epoch, '0:128,30:160'"),
     TD_TITLE("Outputs"),
     TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "iterations between two lines of progress; of a validation, one in 10 s at most"),
@@ -195,7 +195,7 @@ static const td_field train_fields[] = {
     TD_TEXT   (td_train_opts, evaluation, NULL, TD_META_NUMBERS,
                "validate after these epochs only, counted from 0, and at the end"),
     TD_INT    (td_train_opts, eval_batch_size, 0, 0, 1 << 20,
-               "pictures in a batch of validation; 0: --batch-size"),
+               "images in a batch of validation; 0: --batch-size"),
     TD_END,
 };
 
@@ -241,7 +241,7 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
     return td_text_take(&out, TD_OK, yaml);
 }
 
-double td_train_step_pictures(const td_train_opts *o)
+double td_train_step_images(const td_train_opts *o)
 {
     td_rank_place here;
     if (o->optimizer_batch_size > 0)

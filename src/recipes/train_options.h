@@ -7,6 +7,6 @@
 #include "tandem/train.h"
 
 /** Images of an optimizer step on all ranks, as the options and the environment say. */
-double td_train_step_pictures(const td_train_opts *opts);
+double td_train_step_images(const td_train_opts *opts);
 
 #endif

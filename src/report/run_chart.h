@@ -2,7 +2,7 @@
  * report/run_chart.h -- one chart of a page: lines over epochs as inline SVG
  *
  * Colours and fonts come from the page's style sheet (classes c0 ... c7, axis, tick), so that one
- * picture serves light and dark.  The title and what the chart shows are in it for screen readers;
+ * image serves light and dark.  The title and what the chart shows are in it for screen readers;
  * points of short lines tell their numbers under the pointer.
  */
 #ifndef TD_REPORT_RUN_CHART_H

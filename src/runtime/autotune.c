@@ -4,7 +4,7 @@
  * A layout helps one node and costs its neighbours reorders, so what is compared is the whole
  * graph: the sum of its nodes' times, reorders among them, after layout, clean and copies.  The
  * search starts from every node's preferred layout and tries, in this order, another candidate for
- * all nodes, for all with pictures of one size, for single ones; a change stays where the sum falls
+ * all nodes, for all with images of one size, for single ones; a change stays where the sum falls
  * by more than timings scatter.
  *
  * Another program may have slowed a single timing down.  So what the preferred layouts and the
@@ -40,7 +40,7 @@ enum { LAYOUTS_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS
 /* a problem whose layouts can be chosen */
 typedef struct {
     char *key;    /* the map's */
-    int64_t side; /* of the pictures: height of operand 0 */
+    int64_t side; /* of the images: height of operand 0 */
     int choice, best;
     unsigned layouts; /* bit k: candidate k is there and differs from those before */
     bool is_used;     /* in the variant last looked at */
@@ -442,7 +442,7 @@ static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const pro
     return TD_OK;
 }
 
-/* is this the first problem with pictures of this size? */
+/* is this the first problem with images of this size? */
 static bool is_first_of_side(const td_tuner *t, size_t i)
 {
     const int64_t side = ((const problem_state *)t->problems.entries[i].value)->side;

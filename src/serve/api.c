@@ -125,16 +125,16 @@ static td_route model_route(const td_service *s, const char *method, const char 
     return no_route(reply, path);
 }
 
-/* where pictures go, here or in another server; NONE with no reply: neither */
-static td_route picture_route(const td_service *s, const char *method, const char *path,
-                              td_reply *reply)
+/* where images go, here or in another server; NONE with no reply: neither */
+static td_route image_route(const td_service *s, const char *method, const char *path,
+                            td_reply *reply)
 {
     static const td_kind *const kinds[] = { &td_kind_classifier, &td_kind_detector };
     if (strcmp(path, s->kind->path) == 0)
-        return check_method(TD_ROUTE_PICTURE, true, method, reply);
+        return check_method(TD_ROUTE_IMAGE, true, method, reply);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(path, kinds[i]->path) == 0)
-            td_reply_error(reply, 404, "'%s' is %s, pictures for it go to %s, not to %s", s->name,
+            td_reply_error(reply, 404, "'%s' is %s, images for it go to %s, not to %s", s->name,
                            s->kind->what, s->kind->path, path);
     return TD_ROUTE_NONE;
 }
@@ -148,7 +148,7 @@ static bool loads_models(const char *path)
 td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply)
 {
     static const char models[] = "/v2/models/";
-    const td_route route = picture_route(s, method, path, reply);
+    const td_route route = image_route(s, method, path, reply);
     if (route != TD_ROUTE_NONE || reply->status)
         return route;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
@@ -169,9 +169,9 @@ td_route td_api_route(const td_service *s, const char *method, const char *path,
 bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
                  td_reply *reply)
 {
-    const bool is_picture = w->route == TD_ROUTE_PICTURE;
-    td_status st = is_picture ? td_picture_read(s, rq, buffers, w) : td_infer_read(s, rq, w);
-    const bool is_too_large = is_picture && st == TD_ELIMIT;
+    const bool is_image = w->route == TD_ROUTE_IMAGE;
+    td_status st = is_image ? td_image_read(s, rq, buffers, w) : td_infer_read(s, rq, w);
+    const bool is_too_large = is_image && st == TD_ELIMIT;
     if (st == TD_OK)
         st = s->kind->make_room(s, w);
     if (st != TD_OK)

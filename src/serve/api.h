@@ -2,7 +2,7 @@
  * serve/api.h -- what requests mean and what answers look like; no sockets, no threads, no network
  *
  *     route = td_api_route(service, "POST", "/classify", &reply)      else `reply` is the answer
- *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of pictures
+ *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of images
  *     ...                                                             rows -> results
  *     td_api_write(service, &work, &reply)                            those -> body
  *
@@ -23,7 +23,7 @@ enum {
     TD_TOPK_MAX = 10,
     TD_OUTPUTS_MAX = 4,       /* tensors that a network gives */
     TD_PARAMS_MAX = 16,       /* after the path's '?' */
-    TD_ROWS_MAX = 1024,       /* pictures in a request */
+    TD_ROWS_MAX = 1024,       /* images in a request */
     TD_JSON_BYTES = 64 * 1024 /* of a request's JSON without the numbers of its tensor */
 };
 
@@ -37,7 +37,7 @@ typedef struct {
     const char *name;       /* of the model, in paths */
     const char *precision;  /* "bf16" */
     int n_classes;          /* of a detector without the background */
-    td_transform transform; /* of pictures; its size is the network's */
+    td_transform transform; /* of images; its size is the network's */
     int max_batch;          /* rows that are computed together */
     double max_delay_ms;
     td_metrics *metrics; /* kept; what was served so far */
@@ -80,8 +80,8 @@ typedef struct {
 } td_reply;
 
 typedef enum {
-    TD_ROUTE_NONE,    /* the reply says why */
-    TD_ROUTE_PICTURE, /* the kind's path */
+    TD_ROUTE_NONE,  /* the reply says why */
+    TD_ROUTE_IMAGE, /* the kind's path */
     TD_ROUTE_INFER,
     TD_ROUTE_PAGE,
     TD_ROUTE_ICON,
@@ -105,7 +105,7 @@ typedef struct {
 
 /** What a request asks to be computed, and the result.  All zero is valid. */
 typedef struct {
-    td_route route; /* PICTURE or INFER */
+    td_route route; /* IMAGE or INFER */
     int n;          /* rows */
     float *images;  /* [n, 3, S, S] */
     td_wanted wanted[TD_OUTPUTS_MAX];
@@ -113,13 +113,13 @@ typedef struct {
     td_text id; /* of INFER; empty: none */
 
     /* of a classifier; results are made by td_api_read, as found below */
-    int topk;       /* of PICTURE */
+    int topk;       /* of IMAGE */
     float *results; /* [2, n, K]: logits, then probabilities */
 
     /* of a detector */
     td_nms_opts nms;
     bool *is_wanted;     /* as the service's, which it replaces; NULL: the service's */
-    int width, height;   /* of the upright picture, of PICTURE */
+    int width, height;   /* of the upright image, of IMAGE */
     td_detection *found; /* [n, nms.total] */
     int *n_found;        /* [n] */
     int n_bad;           /* rows of which the network gave numbers that are none */
@@ -148,22 +148,22 @@ void td_reply_failure(td_reply *reply, td_status st);
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-/** The bytes of the picture in a multipart/form-data body: part "image", or the first file. */
+/** The bytes of the image in a multipart/form-data body: part "image", or the first file. */
 td_status td_multipart_find(const char *content_type, const char *body, size_t n_body,
                             const char **out, size_t *n_out) TD_CHECKED;
 
 /**
- * Will decoding the request's image take long?  False also where it is none: td_picture_read says
+ * Will decoding the request's image take long?  False also where it is none: td_image_read says
  * why.
  */
-bool td_picture_is_large(const td_request *rq);
+bool td_image_is_large(const td_request *rq);
 
 /**
  * Parameters and image of a request -> w.  TD_EARG a parameter, TD_EFORMAT a form; TD_ELIMIT more
  * pixels than the transform's max_pixels, or 65,535 on a side; errors of decoding.
  */
-td_status td_picture_read(const td_service *s, const td_request *rq, td_transformer *buffers,
-                          td_work *w) TD_CHECKED;
+td_status td_image_read(const td_service *s, const td_request *rq, td_transformer *buffers,
+                        td_work *w) TD_CHECKED;
 
 /** Body of an infer request -> w, and the answer back. */
 bool td_infer_is_large(const td_request *rq); /* a long JSON, which takes long to parse */

@@ -219,7 +219,7 @@ static td_status take(void *ctx, int from, int n, const float *const results[2])
     return b->o.service->kind->take(b->o.service, b->rows + from, n, results);
 }
 
-/* the pictures of n jobs; one job's own stay where they are */
+/* the images of n jobs; one job's own stay where they are */
 static const float *lay_out(td_batcher *b, int n)
 {
     const float *from = NULL;

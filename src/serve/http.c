@@ -272,7 +272,7 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
                       .body = e->body,
                       .n_body = e->n_body };
     const bool is_large =
-        e->route == TD_ROUTE_PICTURE ? td_picture_is_large(&rq) : td_infer_is_large(&rq);
+        e->route == TD_ROUTE_IMAGE ? td_image_is_large(&rq) : td_infer_is_large(&rq);
     if (is_large && !e->is_large)
         return hand_on(e);
     e->is_computed = td_api_read(h->o.service, &rq, buffers, &job->work, &e->reply);
@@ -333,7 +333,7 @@ static enum MHD_Result begin_work(exchange *e)
 
 static bool is_computing(td_route route)
 {
-    return route == TD_ROUTE_PICTURE || route == TD_ROUTE_INFER;
+    return route == TD_ROUTE_IMAGE || route == TD_ROUTE_INFER;
 }
 
 static bool is_health(td_route route)

@@ -54,7 +54,7 @@ static td_status read_shape(const reading *r, const td_json *input, int64_t *row
                         (long long)dim[0], (long long)dim[1], (long long)dim[2], (long long)dim[3],
                         (int)size, (int)size);
     if (dim[0] < 1 || dim[0] > TD_ROWS_MAX)
-        return td_error(TD_ELIMIT, "input 'images' has %lld pictures, wanted 1 .. %d",
+        return td_error(TD_ELIMIT, "input 'images' has %lld images, wanted 1 .. %d",
                         (long long)dim[0], TD_ROWS_MAX);
     *rows = dim[0];
     return TD_OK;

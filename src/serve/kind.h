@@ -1,8 +1,8 @@
 /*
  * serve/kind.h -- what differs between networks that are served: a classifier and a detector
  *
- * A kind is a table: where pictures go, how a picture becomes a row, what is kept of a row's
- * results, which tensors those are in the protocol, and how the answer to a picture is written.
+ * A kind is a table: where images go, how an image becomes a row, what is kept of a row's
+ * results, which tensors those are in the protocol, and how the answer to an image is written.
  * Routes, forms, the protocol, batches and limits know none of it.
  *
  *     options -> read_row -> make_room ...  on a worker
@@ -28,9 +28,9 @@ typedef struct {
 
 struct td_kind {
     const char *what; /* "a detector" */
-    const char *path; /* where pictures are posted, "/detect" */
+    const char *path; /* where images are posted, "/detect" */
     const char *lack; /* what a network that gives no numbers has none of, "finite boxes" */
-    void (*page)(const td_service *s, td_text *out); /* for trying a picture in a browser */
+    void (*page)(const td_service *s, td_text *out); /* for trying an image in a browser */
     const char *const *params; /* names that `options` knows, NULL-terminated */
     bool are_for_tensors;      /* these are parameters of requests with tensors, too */
     td_kind_output outputs[TD_OUTPUTS_MAX];
@@ -40,7 +40,7 @@ struct td_kind {
     /* what the query says; TD_EARG: it says nonsense */
     td_status (*options)(const td_service *s, const td_request *rq, td_work *w);
 
-    /* a picture file -> w->images [3, S, S] */
+    /* an image file -> w->images [3, S, S] */
     td_status (*read_row)(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
                           td_work *w);
 
@@ -53,7 +53,7 @@ struct td_kind {
 
     bool (*is_finite)(const td_service *s, const td_work *w);
 
-    /* the answer to a picture */
+    /* the answer to an image */
     void (*write)(const td_service *s, const td_work *w, td_text *out);
 
     /* dimensions of output `i` behind the rows, and how many; w NULL: by default */

@@ -1,5 +1,5 @@
 /*
- * kind_classifier.c -- pictures at /classify: the best classes; tensors: logits and probabilities
+ * kind_classifier.c -- images at /classify: the best classes; tensors: logits and probabilities
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static td_status options(const td_service *s, const td_request *rq, td_work *w)
 static td_status read_row(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
                           td_work *w)
 {
-    return td_transform_picture(buffers, &s->transform, bytes, n, 0, 0, w->images);
+    return td_transform_image(buffers, &s->transform, bytes, n, 0, 0, w->images);
 }
 
 static td_status make_room(const td_service *s, td_work *w)

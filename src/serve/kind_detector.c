@@ -1,9 +1,9 @@
 /*
- * kind_detector.c -- pictures at /detect: boxes as `tandem detect --json` has them; tensors: those
+ * kind_detector.c -- images at /detect: boxes as `tandem detect --json` has them; tensors: those
  * of the network as an ONNX file
  *
- * Boxes are suppressed on the thread that computes, a picture a thread, straight from the program's
- * results: for a picture of SSD320 these are 4.9 MB, which nobody has to copy.
+ * Boxes are suppressed on the thread that computes, an image a thread, straight from the program's
+ * results: for an image of SSD320 these are 4.9 MB, which nobody has to copy.
  */
 #include <string.h>
 
@@ -96,19 +96,19 @@ static void keep_wanted(const td_service *s, td_work *w, int row, int n)
 
 static td_status take(const td_service *s, const td_row *rows, int n, const float *const results[2])
 {
-    td_nms_pool_row *pictures = td_alloc((size_t)n, sizeof *pictures);
-    if (!pictures)
+    td_nms_pool_row *images = td_alloc((size_t)n, sizeof *images);
+    if (!images)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        pictures[i] = (td_nms_pool_row){ .opts = &rows[i].work->nms,
-                                         .found = found_at(rows[i].work, rows[i].i),
-                                         .wants_finite = true };
-    td_status st = td_nms_pool_run(s->nms_pool, results[0], results[1], n, pictures);
+        images[i] = (td_nms_pool_row){ .opts = &rows[i].work->nms,
+                                       .found = found_at(rows[i].work, rows[i].i),
+                                       .wants_finite = true };
+    td_status st = td_nms_pool_run(s->nms_pool, results[0], results[1], n, images);
     for (int i = 0; i < n && st == TD_OK; i++) {
-        keep_wanted(s, rows[i].work, rows[i].i, pictures[i].n_found);
-        rows[i].work->n_bad += !pictures[i].is_finite;
+        keep_wanted(s, rows[i].work, rows[i].i, images[i].n_found);
+        rows[i].work->n_bad += !images[i].is_finite;
     }
-    td_free(pictures);
+    td_free(images);
     return st;
 }
 

@@ -170,11 +170,11 @@ void td_metrics_print(td_metrics *m, const char *model, int queue, int connectio
     for (int i = 0; i < TD_CODES && now.codes[i].status; i++)
         td_text_add(out, "tandem_requests_total{code=\"%d\"} %lld\n", now.codes[i].status,
                     (long long)now.codes[i].n);
-    add_head(out, "images_total", "counter", "Pictures computed.");
+    add_head(out, "images_total", "counter", "Images computed.");
     td_text_add(out, "tandem_images_total %lld\n", (long long)now.n_images);
     add_histogram(out, "request_seconds", "From a request's headers to its answer.", second_bounds,
                   &now.seconds);
-    add_histogram(out, "batch_rows", "Pictures computed together.", row_bounds, &now.rows);
+    add_histogram(out, "batch_rows", "Images computed together.", row_bounds, &now.rows);
     add_gauge(out, "queue_length", "Requests received and not yet answered.", queue);
     add_gauge(out, "connections", "Open connections.", connections);
     add_gauge(out, "resident_bytes", "Memory that the process holds.",

@@ -1,7 +1,7 @@
 /*
  * tensor_json.c -- a tensor written as JSON, without a tree of a million nodes
  *
- * A picture of 224 x 224 is 150,528 numbers.  As nodes of a JSON document they would take a hundred
+ * An image of 224 x 224 is 150,528 numbers.  As nodes of a JSON document they would take a hundred
  * times the memory of the text, so one walk over the text takes them out as float32 and leaves null
  * in their place; what is left is small and goes to base/json.h, which parses it.
  *

@@ -1,5 +1,5 @@
 /*
- * task_classify.c -- learning classes: pictures and labels in, top-1 and top-k out
+ * task_classify.c -- learning classes: images and labels in, top-1 and top-k out
  */
 #include <stdio.h>
 

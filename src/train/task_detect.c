@@ -1,8 +1,8 @@
 /*
- * task_detect.c -- learning boxes: pictures with annotations in, COCO's metrics out
+ * task_detect.c -- learning boxes: images with annotations in, COCO's metrics out
  *
  * The loader's workers make what each anchor should say, so that a step reads three arrays:
- * pictures, the anchors' classes and their codes.
+ * images, the anchors' classes and their deltas.
  */
 #include <math.h>
 #include <stdio.h>

@@ -439,7 +439,7 @@ static td_status run_epochs(job *j)
     return TD_OK;
 }
 
-/* bad.list is there whatever ended the run, most of all when it was too many bad pictures */
+/* bad.list is there whatever ended the run, most of all when it was too many bad images */
 static td_status run_and_list(job *j)
 {
     td_status st = run_epochs(j);

@@ -1,6 +1,6 @@
 /*
  * train_program.c -- the program of a training job: compiled when the job opens, and anew wherever
- * the size of the pictures changes (--image-size-schedule)
+ * the size of the images changes (--image-size-schedule)
  *
  *     epoch 29 at 128  ->  every parameter out, program freed, compiled for 160, every parameter in
  *
@@ -108,7 +108,7 @@ static td_sgd_opts sgd_opts(const job *j)
                           .freezes_norms = o->freeze_bn };
 }
 
-/* the network for training pictures of that side */
+/* the network for training images of that side */
 static td_model_opts model_at(const job *j, int size)
 {
     td_model_opts m = j->o.model;
@@ -221,8 +221,7 @@ td_status td_train_program_fit(td_train_job *j)
         j->program));
     TD_OUT(bind_scalars(j));
     j->ranks.waited_s = 0;
-    td_log(TD_LOG_INFO, "train",
-           "epoch %lld: pictures of %d x %d after %d x %d, compiled in %.1f s",
+    td_log(TD_LOG_INFO, "train", "epoch %lld: images of %d x %d after %d x %d, compiled in %.1f s",
            (long long)j->s.epoch, size, size, j->compiled.size, j->compiled.size,
            (double)(td_now_ns() - begin_ns) * 1e-9);
     j->compiled.size = size;

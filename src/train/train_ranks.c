@@ -76,7 +76,7 @@ bool td_train_writes(const td_train_job *j)
 
 /* --- step and epoch --------------------------------------------------------------------------- */
 
-/* `n_met`: bad pictures of all ranks, those that two have met counted twice */
+/* `n_met`: bad images of all ranks, those that two have met counted twice */
 static td_status share_bad_limit(job *j, int64_t n_met)
 {
     if (n_met == j->ranks.n_bad_met)
@@ -92,7 +92,7 @@ static td_status share_bad_limit(job *j, int64_t n_met)
 
 td_status td_train_share_step(td_train_job *j, double *loss)
 {
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     const int64_t n_bad = td_loader_bad(j->data.train_loader, &bad);
     double sums[3] = { *loss, td_signal_caught() ? 1 : 0, (double)n_bad };
     if (!j->ranks.comm)

@@ -31,7 +31,7 @@ bool td_train_writes(const td_train_job *j);
 
 /**
  * The mean of the ranks' losses; j->ranks.is_stop_wanted, if a signal came to one of them.
- * TD_EFORMAT: all ranks together met more bad pictures than may be.
+ * TD_EFORMAT: all ranks together met more bad images than may be.
  */
 td_status td_train_share_step(td_train_job *j, double *loss) TD_CHECKED;
 

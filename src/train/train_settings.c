@@ -113,7 +113,7 @@ void td_train_settings_log(const td_train_job *j)
     char name[256];
     td_model_name(&o->model, name, sizeof name);
     td_memory_report m = td_program_memory(j->program);
-    td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld pictures of %d x %d, batch %d, %d threads",
+    td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld images of %d x %d, batch %d, %d threads",
            name, o->model.num_classes, (long long)td_dataset_count(j->data.train_set),
            o->model.image_size, o->model.image_size, o->batch_size, td_threads());
     if (j->start.is_arch_of_file)

@@ -97,7 +97,7 @@ static td_status check_paths(const td_train_job *j)
         { "the checkpoint", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_CHECKPOINT] },
         { "the best weights", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_BEST] },
         { "the report", j->files.path[TD_PATH_REPORT] },
-        { "the list of bad pictures", j->files.path[TD_PATH_BAD] },
+        { "the list of bad images", j->files.path[TD_PATH_BAD] },
         { "the final weights", j->o.final_weights },
         { "the logits", j->o.train_logits },
         { "the statistics", j->o.amp_stats },

@@ -5,7 +5,7 @@
  *                             checkpoint is in W, --overwrite replaces the one that is there
  *     --resume F alone        the folder of F
  *     --checkpoint-filename   alone: the current folder, as if it had been named
- *     --no-checkpoints        the current folder: a list of bad pictures is all that goes there
+ *     --no-checkpoints        the current folder: a list of bad images is all that goes there
  *     none of these           runs/ARCH-N, created by this run; N is the first free number from 1
  *
  * A report file that the command line names without a workspace is relative to the current folder.

@@ -7,21 +7,21 @@
 
 #include "base/arena.h"
 
-enum { CODE = 4 };
+enum { DELTAS = 4 };
 
 td_status td_anchor_rows_init(td_anchor_rows *rows, const td_anchors *a, int n)
 {
     size_t cells = (size_t)a->n * (size_t)n;
     rows->n_anchors = a->n;
     rows->labels = td_alloc(cells, sizeof *rows->labels);
-    rows->codes = rows->labels ? td_alloc(cells, CODE * sizeof *rows->codes) : NULL;
-    return rows->codes ? TD_OK : TD_ENOMEM;
+    rows->deltas = rows->labels ? td_alloc(cells, DELTAS * sizeof *rows->deltas) : NULL;
+    return rows->deltas ? TD_OK : TD_ENOMEM;
 }
 
 void td_anchor_rows_release(td_anchor_rows *rows)
 {
     td_free(rows->labels);
-    td_free(rows->codes);
+    td_free(rows->deltas);
     *rows = (td_anchor_rows){ 0 };
 }
 
@@ -34,7 +34,7 @@ td_status td_anchor_rows_fill(td_anchor_rows *rows, int i, const td_anchors *a, 
     if (!w->scratch)
         return TD_ENOMEM;
     (void)td_targets_assign(a, ground_truths, n, w->scratch, rows->labels + at,
-                            rows->codes + CODE * at);
+                            rows->deltas + DELTAS * at);
     return TD_OK;
 }
 
@@ -44,5 +44,5 @@ void td_anchor_rows_move(td_anchor_rows *rows, int to, int from)
     if (n == 0 || to == from)
         return;
     memcpy(rows->labels + a, rows->labels + b, n * sizeof *rows->labels);
-    memcpy(rows->codes + CODE * a, rows->codes + CODE * b, CODE * n * sizeof *rows->codes);
+    memcpy(rows->deltas + DELTAS * a, rows->deltas + DELTAS * b, DELTAS * n * sizeof *rows->deltas);
 }

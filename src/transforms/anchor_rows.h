@@ -2,7 +2,7 @@
  * transforms/anchor_rows.h -- what a detector's anchors should say, for the rows of a batch
  *
  *   labels  [rows, A]      class 1 .. K of the anchor's ground truth, 0: none
- *   codes   [rows, A, 4]   its box as the anchor's code, zeros: none
+ *   deltas   [rows, A, 4]   its box as deltas from the anchor, zeros: none
  *
  * All zero is a valid empty one, of no anchors.
  */
@@ -15,7 +15,7 @@
 
 typedef struct {
     int64_t *labels;
-    float *codes;
+    float *deltas;
     int n_anchors;
 } td_anchor_rows;
 
@@ -24,7 +24,7 @@ TD_CHECKED td_status td_anchor_rows_init(td_anchor_rows *rows, const td_anchors 
 void td_anchor_rows_release(td_anchor_rows *rows);
 
 /**
- * Fill row `i` from the ground truths of its picture.  The buffer it needs is w's.  TD_ENOMEM.  One
+ * Fill row `i` from the ground truths of its image.  The buffer it needs is w's.  TD_ENOMEM.  One
  * thread a row; different rows at a time are fine.
  */
 TD_CHECKED td_status td_anchor_rows_fill(td_anchor_rows *rows, int i, const td_anchors *a,

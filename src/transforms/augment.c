@@ -1,11 +1,11 @@
 /*
- * augment.c -- one picture file -> one row of a batch
+ * augment.c -- one image file -> one row of a batch
  *
- * The scaled decoder makes big pictures cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
+ * The scaled decoder makes big images cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
  * pixels instead of 8 x 8.  It is used in training where the crop is at least twice the output on
  * both sides, so that resizing still shrinks (or keeps) what was decoded.
  *
- *     upright picture          covers (decoded, 1/scale)         cut            sized
+ *     upright image          covers (decoded, 1/scale)         cut            sized
  *     +----------------+       +----------+                      +------+       +----+
  *     |   +------+     |  -->  | +------+ |                 -->  |      |  -->  |    |
  *     |   | crop |     |       | |      | |                      +------+       +----+
@@ -93,7 +93,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
 /* --- the two ways ----------------------------------------------------------------------------- */
 
 /*
- * Cut `crop` (of the upright picture) out of what was decoded and resize it to S x S.  At scale 1
+ * Cut `crop` (of the upright image) out of what was decoded and resize it to S x S.  At scale 1
  * nothing outside the crop is seen, as when PIL crops before it resizes.  At a smaller scale the
  * crop has fractional edges and the pixels they fall into are kept.
  */
@@ -238,7 +238,7 @@ static td_status size_and_cut(td_transformer *w, const td_transform *t, int widt
     return td_image_crop(sized, td_centre_crop(t->rules, width, height, t->size), &w->cut);
 }
 
-/* the same where the picture resized would be huge: only the crop is made */
+/* the same where the image resized would be huge: only the crop is made */
 static td_status size_the_cut(td_transformer *w, const td_transform *t, int width, int height)
 {
     td_box crop = td_centre_crop(t->rules, width, height, t->size);
@@ -276,8 +276,8 @@ static td_status eval_row(td_transformer *w, const td_transform *t, const void *
     return TD_OK;
 }
 
-td_status td_transform_picture(td_transformer *w, const td_transform *t, const void *bytes,
-                               size_t n_bytes, int64_t epoch, int64_t sample, float *dst)
+td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
+                             size_t n_bytes, int64_t epoch, int64_t sample, float *dst)
 {
     if (!t->is_training)
         return eval_row(w, t, bytes, n_bytes, dst);
@@ -294,5 +294,5 @@ td_status td_transform_file(td_transformer *w, const td_transform *t, const char
                             int64_t epoch, int64_t sample, float *dst)
 {
     TD_TRY(td_transform_read(w, path));
-    return td_transform_picture(w, t, w->bytes, w->n_bytes, epoch, sample, dst);
+    return td_transform_image(w, t, w->bytes, w->n_bytes, epoch, sample, dst);
 }

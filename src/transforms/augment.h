@@ -1,12 +1,12 @@
 /*
- * transforms/augment.h -- one picture file -> one row of a batch
+ * transforms/augment.h -- one image file -> one row of a batch
  *
  *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, maybe
  *                AutoAugment, normalise
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
  * Sizes, offsets and pixels agree with torchvision's RandomResizedCrop, Resize and CenterCrop on
- * PIL pictures, or with the other rules of crop.h; only the random numbers are our own.
+ * PIL images, or with the other rules of crop.h; only the random numbers are our own.
  */
 #ifndef TD_TRANSFORMS_AUGMENT_H
 #define TD_TRANSFORMS_AUGMENT_H
@@ -36,7 +36,7 @@ typedef struct {
     uint64_t seed;
 } td_transform;
 
-/** Buffers of one thread, kept between pictures.  All zero is valid. */
+/** Buffers of one thread, kept between images.  All zero is valid. */
 typedef struct {
     char *bytes;
     size_t cap_bytes, n_bytes;
@@ -56,10 +56,9 @@ void td_transformer_release(td_transformer *w);
 /** Read a file into w->bytes.  TD_ENOTFOUND, TD_EIO, TD_ELIMIT (256 MiB), TD_ENOMEM. */
 TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
 
-/** Transform a picture file's bytes and normalise into dst [3, size, size].  Errors of decoding. */
-TD_CHECKED td_status td_transform_picture(td_transformer *w, const td_transform *t,
-                                          const void *bytes, size_t n_bytes, int64_t epoch,
-                                          int64_t sample, float *dst);
+/** Transform an image file's bytes and normalise into dst [3, size, size].  Errors of decoding. */
+TD_CHECKED td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
+                                        size_t n_bytes, int64_t epoch, int64_t sample, float *dst);
 
 /** Read, transform and normalise into dst [3, size, size].  Errors of reading and decoding. */
 TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,

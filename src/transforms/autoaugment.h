@@ -2,11 +2,11 @@
  * transforms/autoaugment.h -- AutoAugment's 25 policies for ImageNet
  *
  * A policy is two operations, each with a level 0 .. 10 and a probability of its own.  One policy
- * is drawn for a picture, its operations are done or not, one after the other.
+ * is drawn for an image, its operations are done or not, one after the other.
  *
  *     td_rng r = td_rng_make(seed, TD_RNG_AUGMENT, epoch, sample);
  *     td_autoaugment a = td_autoaugment_draw(&r);
- *     TD_TRY(td_autoaugment_apply(&a, &picture, &scratch));
+ *     TD_TRY(td_autoaugment_apply(&a, &image, &scratch));
  */
 #ifndef TD_TRANSFORMS_AUTOAUGMENT_H
 #define TD_TRANSFORMS_AUTOAUGMENT_H
@@ -15,7 +15,7 @@
 
 enum { TD_AUTOAUGMENT_POLICIES = 25, TD_AUTOAUGMENT_LEVELS = 11 };
 
-/** What was drawn for a picture. */
+/** What was drawn for an image. */
 typedef struct {
     int policy;          /* 0 .. 24 */
     bool is_done[2];     /* each of its operations */
@@ -24,7 +24,7 @@ typedef struct {
 
 td_autoaugment td_autoaugment_draw(td_rng *r);
 
-/** Do it.  The pictures' buffers may be exchanged.  TD_ENOMEM. */
+/** Do it.  The images' buffers may be exchanged.  TD_ENOMEM. */
 TD_CHECKED td_status td_autoaugment_apply(const td_autoaugment *a, td_image *img,
                                           td_image *scratch);
 

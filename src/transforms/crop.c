@@ -15,7 +15,7 @@ enum { TRIES = 10, TRIES_DALI = 100, TRIES_TF = 100 };
 static const double min_area = 0.08, max_area = 1.0;
 static const double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 
-/* TensorFlow's classifiers: at least a tenth of the box that must be covered, the picture here */
+/* TensorFlow's classifiers: at least a tenth of the box that must be covered, the image here */
 static const td_distortion tf_distortion = {
     .min_area = 0.05, .max_area = 1.0, .min_ratio = 0.75, .max_ratio = 1.33, .min_covered = 0.1
 };

@@ -1,5 +1,5 @@
 /*
- * transforms/crop.h -- which part of a picture training sees, and which evaluation
+ * transforms/crop.h -- which part of an image training sees, and which evaluation
  *
  * Three sets of rules, those of the programs people compare with.  All draw an area and a ratio;
  * they differ in what they try when that does not fit, and in where the box goes.
@@ -8,7 +8,7 @@
  *   area           8 .. 100 %                 8 .. 100 %                  10 .. 100 %
  *   ratio          3/4 .. 4/3, logarithmic    the same, rounded box too   0.75 .. 1.33, linear
  *   tries          10                         100                         100
- *   then           the centre                 whole or clamped ratio      whole picture
+ *   then           the centre                 whole or clamped ratio      whole image
  *   eval: sides    truncated, short exact     rounded, short exact        both truncated, float32
  *   eval: offset   round to even              round half up               truncated
  */
@@ -19,16 +19,16 @@
 #include "image/image.h"
 #include "tandem/loader.h"
 
-/** A training crop of a width x height picture by these rules. */
+/** A training crop of a width x height image by these rules. */
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height);
 
 /** What TensorFlow's sampler of windows takes: shares of the area, and width over height. */
 typedef struct {
     double min_area, max_area, min_ratio, max_ratio;
-    double min_covered; /* share of the picture that the window has to cover, besides */
+    double min_covered; /* share of the image that the window has to cover, besides */
 } td_distortion;
 
-/** A window of these bounds in 100 tries; false: none was found, and *out is the whole picture. */
+/** A window of these bounds in 100 tries; false: none was found, and *out is the whole image. */
 bool td_crop_distorted(td_rng *r, int width, int height, const td_distortion *d, td_box *out);
 
 /** The size whose short side is `to`; TensorFlow's may be one less, but not below `min`. */

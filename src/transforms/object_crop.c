@@ -39,7 +39,7 @@ static bool covers_a_pixel(td_rect b, int width, int height)
 td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
                          int n)
 {
-    bool is_seen = n == 0; /* then the whole picture stands for the box */
+    bool is_seen = n == 0; /* then the whole image stands for the box */
     for (int i = 0; i < n && !is_seen; i++)
         is_seen = covers_a_pixel(ground_truths[i].box, width, height);
     td_box window = { .width = width, .height = height };

@@ -1,11 +1,11 @@
 /*
- * transforms/object_crop.h -- pictures with boxes: mirrored, cropped, and what becomes of the boxes
+ * transforms/object_crop.h -- images with boxes: mirrored, cropped, and what becomes of the boxes
  *
  *                    SSD320                               SSD300
  *   flip             probability 1/2, first               probability 1/2, after the crop
  *   window           75 .. 100 % of the area, ratio       one of: none, or IoU of at least 0, .1,
  *                    .75 .. 3; 100 tries, then the        .3, .5, .7, .9 with every box; sides
- *                    whole picture                        30 .. 100 %, ratio .5 .. 2 of these; one
+ *                    whole image                        30 .. 100 %, ratio .5 .. 2 of these; one
  *                                                         try each
  *   boxes kept       that overlap the window              whose centre lies inside
  *   those become     relative to it, clipped              the same
@@ -24,7 +24,7 @@
 /** Mirror left to right. */
 void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n);
 
-/** SSD320's window, in pixels of a width x height picture. */
+/** SSD320's window, in pixels of a width x height image. */
 td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
                          int n);
 
@@ -32,7 +32,7 @@ td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth
 int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
                                  int height);
 
-/** SSD300's window, in shares of the picture. */
+/** SSD300's window, in shares of the image. */
 td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n);
 
 /** Keep what has its centre in the window, relative to it; returns how many are left. */

@@ -45,7 +45,7 @@ static td_status look_at(row *r)
     return TD_OK;
 }
 
-/* `window` of the picture, mirrored on request, into w->cut */
+/* `window` of the image, mirrored on request, into w->cut */
 static td_status cut_out(row *r, td_box window, bool flip)
 {
     td_decoded at;

@@ -145,6 +145,6 @@ expect 0 $run --epochs 1 --fp16 --lr 1e6 --max-skips 0 --workspace wild --final-
 says 'epoch 0: the validation loss is not finite for [0-9]+ of [0-9]+ images'
 [ ! -e wild/model_best.safetensors ] || complain "weights without a validation loss are taken as the best"
 expect 1 evaluate set --weights wild.safetensors --precision fp16 --threads 1
-says 'pictures have a loss that is no finite number'
+says 'images have a loss that is no finite number'
 
 finish

@@ -1,5 +1,5 @@
 # ctest: timeout 120
-# annotated.sh -- pictures with boxes from the command line: draw, check, inspect and pack them; annotation files that
+# annotated.sh -- images with boxes from the command line: draw, check, inspect and pack them; annotation files that
 # are cut, empty, odd, hostile or not there
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -21,28 +21,28 @@ prints '^\{"path": "set", "classes": 3, "train": 20, "val": 8\}$'
 expect 0 dataset draw again --boxes --train 20 --val 8 --size 80 --seed 3 --threads 1
 diff -r set again >&2 || complain "the same options gave other bytes"
 expect 0 dataset draw other --boxes --train 20 --val 8 --size 80 --seed 4
-if cmp -s set/train/00000.jpg other/train/00000.jpg; then complain "another seed gave the same picture"; fi
-[ "$(find set -name '*.jpg' | wc -l)" = 28 ] || complain "not 28 pictures"
+if cmp -s set/train/00000.jpg other/train/00000.jpg; then complain "another seed gave the same image"; fi
+[ "$(find set -name '*.jpg' | wc -l)" = 28 ] || complain "not 28 images"
 fails 'number of classes is 99, wanted 1 .. 18' dataset draw more --boxes --classes 99
 fails "folder 'set' is not empty" dataset draw set --boxes
 
 # --- check and inspect ------------------------------------------------------------------------------
 expect 0 dataset check set
 prints '^set/train$'
-prints '^  pictures    20, 20 readable, 0 not$'
+prints '^  images      20, 20 readable, 0 not$'
 prints '^  annotations set/annotations/instances_train.json$'
-prints '^  boxes       [0-9]+, 0 of crowds; pictures without: 0$'
+prints '^  boxes       [0-9]+, 0 of crowds; images without: 0$'
 prints '^    triangle +[0-9]+$'
 boxes=$(grep -o '"image_id"' set/annotations/instances_train.json | wc -l)
 prints "^  boxes       $boxes, "
 expect 0 dataset check set --json
 prints '"box_sides": \[0, 0, 0, [0-9]+, [0-9]+, [0-9]+, 0, 0, 0, 0, 0, 0\]'
 expect 0 inspect dataset set
-prints '^set/val: 8 pictures, 3 classes$'
+prints '^set/val: 8 images, 3 classes$'
 expect 0 dataset check set/annotations/instances_val.json
 prints '^set/val$'
 expect 0 dataset check set --annotations set/annotations/instances_val.json
-prints '^  pictures    8, 8 readable, 0 not$'
+prints '^  images      8, 8 readable, 0 not$'
 
 # --- pack -------------------------------------------------------------------------------------------
 expect 0 dataset pack set set.pack --json
@@ -57,7 +57,7 @@ done
 expect 0 dataset check set.pack
 prints "^  boxes       $boxes, "
 expect 0 inspect dataset set.pack
-prints '^set.pack/val: 8 pictures, 3 classes$'
+prints '^set.pack/val: 8 images, 3 classes$'
 expect 0 dataset pack set small.pack --short-side 40 --json
 prints '"pictures": 28, "shrunk": 28'
 expect 0 dataset check small.pack
@@ -65,7 +65,7 @@ prints '^  other size  20$'
 prints '40 x 40 pixels, its annotations are in 80 x 80$'
 expect 0 dataset pack set val.pack --annotations set/annotations/instances_val.json
 expect 0 dataset check val.pack
-prints '^  pictures    8, 8 readable, 0 not$'
+prints '^  images      8, 8 readable, 0 not$'
 mkdir -p half/annotations
 cp -r set/train set/val half
 cp set/annotations/instances_train.json half/annotations
@@ -76,11 +76,11 @@ for set in half half.pack; do
     prints "^\{\"sets\": \[\{\"path\": \"$set/train\", \"pictures\": 20, [^]]*\"boxes\": "
     [ "$(grep -o '"path": "' out | wc -l)" = 1 ] || complain "more than one split"
     expect 0 inspect dataset $set
-    [ "$(grep -c pictures out)" = 1 ] || complain "more than one split"
+    [ "$(grep -c images out)" = 1 ] || complain "more than one split"
 done
 head -c 20000 set.pack >cut.pack
 fails 'was cut off' dataset check cut.pack --split train
-fails 'holds pictures with boxes, wanted classes' train set.pack --arch resnet18 --epochs 1 --workspace w
+fails 'holds images with boxes, wanted classes' train set.pack --arch resnet18 --epochs 1 --workspace w
 
 # --- a file with everything that is wrong with single entries -----------------------------------------
 mkdir -p odd/images
@@ -105,13 +105,13 @@ cat >odd/annotations.json <<'JSON'
   {"id": 8, "image_id": 2, "category_id": 90, "bbox": [5, 2, 30, 40], "iscrowd": 1, "area": 3.5}]}
 JSON
 expect 0 dataset check odd --max-bad 0.9
-prints '^  pictures    4, 2 readable, 2 not$'
-prints '^  boxes       2, 1 of crowds; pictures without: 2$'
+prints '^  images      4, 2 readable, 2 not$'
+prints '^  boxes       2, 1 of crowds; images without: 2$'
 prints '^  left out    9$'
 prints "^    image 4: its id was there before; this one is '00002.jpg' \(byte [0-9]+, line 5\)$"
-prints "^    image 5: 'file_name' is '../../etc/passwd', wanted a name below the folder of pictures"
+prints "^    image 5: 'file_name' is '../../etc/passwd', wanted a name below the folder of images"
 prints '^    annotation 2: its box is 0 x 40 pixels, wanted more than 0'
-prints '^    annotation 3: its box from 1, 2 to 1e\+308, 42 leaves its picture of 80 x 80 pixels'
+prints '^    annotation 3: its box from 1, 2 to 1e\+308, 42 leaves its image of 80 x 80 pixels'
 prints "^    annotation 4: 'bbox' is the number nan, wanted a list of 4 finite numbers"
 prints '^    annotation 6: its image 77 is not among the images'
 prints '^    annotation 7: its category 77 is not among the categories'
@@ -119,7 +119,7 @@ prints '^    annotation 1: its id was there before'
 prints '^    odd/images/00001.jpg: 80 x 80 pixels, its annotations are in 80 x 60$'
 prints '^  unreadable  odd/images/absent.jpg: .*No such file'
 expect 1 dataset check odd
-says '2 of 4 pictures cannot be read'
+says '2 of 4 images cannot be read'
 fails "'odd/annotations.json': image 5: 'file_name' is" dataset check odd --strict
 fails "'odd/images/absent.jpg'.*No such file" dataset pack odd odd.pack
 [ ! -e odd.pack ] || complain "half a pack is left"

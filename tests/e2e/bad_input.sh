@@ -36,7 +36,7 @@ fails_saying() {
 is_bad() {
     fails_to_classify "$1" "$2"
     rm -f "$odd" && cp -a "$1" "$odd"
-    fails_saying 1 "'bad/train': 1 of 48 pictures are bad, at most 0 may be: the first is '$odd': $2" train bad $net --max-bad 0 \
+    fails_saying 1 "'bad/train': 1 of 48 images are bad, at most 0 may be: the first is '$odd': $2" train bad $net --max-bad 0 \
         --training-only --workspace tried --raport-file /dev/null --no-checkpoints
     rm -rf tried
 }
@@ -53,7 +53,7 @@ small_model small.td 32 4
 fixed="--threads 1 --workers 1 --seed 1 --lr 0.01 -b 8"
 own="--model small.td --threads 1"
 net="--model small.td $fixed --epochs 2"
-picture=set/train/circle/00000.jpg
+image=set/train/circle/00000.jpg
 expect 0 train set $net --workspace good --run-iters 3 --final-weights w.safetensors
 printf 'some text\n' >text
 
@@ -86,7 +86,7 @@ fails 2 '--resume --pretrained-weights' train set $net --resume good/checkpoint.
 # --- data: folders ------------------------------------------------------------------------------
 fails 2 'DATA' train $net
 fails 1 "'nowhere'" train nowhere $net
-fails 1 "'$picture'" train $picture $net
+fails 1 "'$image'" train $image $net
 fails 1 "'w.safetensors'" train w.safetensors $net
 fails 1 "'set'" train set $net --data-backend tensors
 mkdir empty
@@ -95,7 +95,7 @@ mkdir empty/train
 fails 1 "'empty/train'" train empty $net
 fails 1 "'set/train' 'train' 'circle' 'letter_A'" train set/train $net
 mkdir -p flat/train flat/val
-cp $picture flat/train
+cp $image flat/train
 fails 1 "'flat/train' 1" train flat $net
 mkdir -p one/train one/val
 cp -r set/train/circle one/train
@@ -122,17 +122,17 @@ rm set/train/circle/up
 fails 1 "'set/train' 4 3" train set --arch resnet18 --image-size 32 $fixed --num-classes 3
 fails 1 "'set/train' 48 49" train set $net -b 49
 
-# --- data: pictures -----------------------------------------------------------------------------
+# --- data: images -----------------------------------------------------------------------------
 cp -r set bad
 odd=bad/train/circle/00000.jpg
-size=$(wc -c <$picture)
+size=$(wc -c <$image)
 : >zero.jpg
 cp text text.jpg
-head -c 3 $picture >three.jpg
-head -c $((size / 2)) $picture >half.jpg
-head -c $((size - 40)) $picture >short.jpg
-at=$(od -An -v -t x1 $picture | tr -d ' \n' | awk '{ print (index($0, "ffc0") - 1) / 2 }')
-{ head -c $((at + 5)) $picture; octets 78 32 78 32; tail -c +$((at + 10)) $picture; } >huge.jpg # 20,000 x 20,000
+head -c 3 $image >three.jpg
+head -c $((size / 2)) $image >half.jpg
+head -c $((size - 40)) $image >short.jpg
+at=$(od -An -v -t x1 $image | tr -d ' \n' | awk '{ print (index($0, "ffc0") - 1) / 2 }')
+{ head -c $((at + 5)) $image; octets 78 32 78 32; tail -c +$((at + 10)) $image; } >huge.jpg # 20,000 x 20,000
 printf 'GIF89a\001\000\001\000\000\000\000;' >gif.jpg
 printf '\211PNG\r\n\032\n' >png.png
 mkfifo pipe.jpg
@@ -141,7 +141,7 @@ ln -s loop.jpg loop.jpg
 ln -s /dev/zero device.jpg
 is_bad zero.jpg 'file is empty'
 is_bad text.jpg 'neither JPEG nor PNG: it looks like text'
-is_bad three.jpg 'file ends before the picture data'
+is_bad three.jpg 'file ends before the image data'
 is_bad half.jpg 'file ends'
 is_bad short.jpg 'file ends'
 is_bad huge.jpg 'header says 20000 x 20000 pixels, the limit is [0-9]+'
@@ -159,16 +159,16 @@ silent
 if [ "$(id -u)" = 0 ]; then
     echo "left out: a file without permissions, for root reads it all the same"
 else
-    cp $picture closed.jpg
+    cp $image closed.jpg
     chmod 000 closed.jpg
     is_bad closed.jpg 'cannot open: Permission denied'
 fi
 
 # one of several is no failure, and every one is listed
-expect 0 classify --weights w.safetensors $own zero.jpg $picture text.jpg
+expect 0 classify --weights w.safetensors $own zero.jpg $image text.jpg
 prints '^  unreadable: file is empty$'
 prints '^  circle: '
-expect 0 classify --weights w.safetensors $own --json zero.jpg $picture
+expect 0 classify --weights w.safetensors $own --json zero.jpg $image
 prints '\{"path": "zero.jpg", "error": "file is empty", "classes": \[\]\}'
 expect 0 dataset check set
 expect 1 dataset check bad
@@ -182,7 +182,7 @@ done
 cp text bad/val/stripes/00000.jpg
 for workers in 1 3; do
     expect 0 train bad $net --max-bad 0.2 --workspace bad$workers --workers $workers --final-weights bad$workers.safetensors
-    says "^tandem: warning: data: bad picture 'bad/train/circle/00000.jpg': file is empty$"
+    says "^tandem: warning: data: bad image 'bad/train/circle/00000.jpg': file is empty$"
     [ "$(sort bad$workers/bad.list | tr '\t' ':')" = "bad/train/circle/00000.jpg:file is empty
 bad/train/square/00001.jpg:file is empty
 bad/val/stripes/00000.jpg:neither JPEG nor PNG: it looks like text" ] || complain "bad.list is $(cat bad$workers/bad.list)"
@@ -254,7 +254,7 @@ rm -rf tried
 
 # --- weight files and checkpoints ----------------------------------------------------------------
 fails 2 '--weights FILE' evaluate set $own
-fails 2 '--weights FILE' classify $picture $own
+fails 2 '--weights FILE' classify $image $own
 fails 1 "'absent.safetensors'" evaluate set $own --weights absent.safetensors
 fails 1 "'absent.safetensors'" train set $net --resume absent.safetensors --workspace tried
 fails 1 "'absent.safetensors'" train set $net --pretrained-weights absent.safetensors --workspace tried
@@ -271,10 +271,10 @@ named="'some/checkpoint.safetensors' 'some/model_best.safetensors'"
 fails 1 "'some' $named" train set $net --resume some --workspace tried
 fails 1 "'some' $named" evaluate set $own --weights some
 fails 1 "'some/best.safetensors' $named" \
-    classify $picture $own --weights some/best.safetensors
+    classify $image $own --weights some/best.safetensors
 rm -r some
 fails 1 "'text'" evaluate set $own --weights text
-fails 1 "'$picture'" evaluate set $own --weights $picture
+fails 1 "'$image'" evaluate set $own --weights $image
 fails 1 "'zero.jpg'" evaluate set $own --weights zero.jpg
 fails 1 "'pipe.jpg'" evaluate set $own --weights pipe.jpg
 fails 1 "'resnet18' --arch 'w.safetensors' 'conv1.weight'" evaluate set --arch resnet18 --weights w.safetensors
@@ -297,7 +297,7 @@ safetensors wild.safetensors "$tiny"
 floats 3f800000 7fc00000 ff800000 0 0 0 0 0 0 0 0 0 0 0 0 0 >>wild.safetensors
 wild="'wild.safetensors': tensor 'fc.weight' has 2 values that are no finite numbers, of 12: its training diverged, or the file is damaged"
 fails_saying 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors
-fails_saying 1 "$wild" classify $picture --model tiny.td --weights wild.safetensors
+fails_saying 1 "$wild" classify $image --model tiny.td --weights wild.safetensors
 fails_saying 1 "$wild" serve --model tiny.td --weights wild.safetensors --port 0 --name tiny
 expect 1 train set --model tiny.td -b 8 --pretrained-weights wild.safetensors --workspace tried
 says "^tandem: error: $wild$"
@@ -371,7 +371,7 @@ graph 'pad' 's/{pad=1}/{pad=-1}/'
 graph '%11' 's/^output.*/output logits = %11/'
 graph 'logits' 's/^output.*//'
 graph 'logits' 's/logits/result/'
-graph 'images' 's/%images/%pictures/'
+graph 'images' 's/%images/%images/'
 graph 'bn1.weight' '/^%bn1.weight/d'
 graph '' 's/^%3 = .*/%3 = relu/'
 graph '' '5s/.*/%1 = conv2d %images, %images/'
@@ -380,7 +380,7 @@ graph '' '3s/16,3,3,3/16,3,99999999999,3/'
 graph '' '3s/f32\[/f31[/'
 : >wrong.td
 fails 1 "wrong.td" train set --model wrong.td $fixed --workspace tried
-fails 1 "$picture" train set --model $picture $fixed --workspace tried
+fails 1 "$image" train set --model $image $fixed --workspace tried
 fails 1 "'absent.td'" train set --model absent.td $fixed --workspace tried
 fails 1 "'set'" train set --model set $fixed --workspace tried
 fails 1 "1 max_pool2d 2" train set $net --image-size 1 --workspace tried
@@ -438,7 +438,7 @@ if (ulimit -v 3000000 && exec "$TANDEM" version) >/dev/null 2>&1; then
     (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 100000 --threads 1 --workspace tried) \
         >out 2>err </dev/null || code=$?
     [ $code = 1 ] || complain "exit code $code, wanted 1"
-    says '^tandem: error: a batch of 100000 pictures of 224 x 224: cannot allocate [0-9]+ bytes'
+    says '^tandem: error: a batch of 100000 images of 224 x 224: cannot allocate [0-9]+ bytes'
     silent
     [ ! -e tried ] || complain "left a folder"
 else

@@ -119,7 +119,7 @@ cp RUN/experiment_raport.json before.json
 expect 2 train --mode=evaluate --model_dir RUN --threads 1
 says "resume 'RUN/checkpoint.safetensors' needs DATA too"
 expect 0 train --mode=evaluate --model_dir RUN --data_dir set --threads 1
-prints '^pictures +10$'
+prints '^images +10$'
 cp out evaluated
 cmp -s before.json RUN/experiment_raport.json || complain "an evaluation wrote over the training's report"
 for line in '--mode=evaluate --results_dir RUN --data set' '--evaluate --resume RUN/checkpoint.safetensors --data_dir set'; do

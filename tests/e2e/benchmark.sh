@@ -71,7 +71,7 @@ for precision in fp32 bf16 fp16; do
     batch=$(sed 's/.*"largest_batch": \([0-9]*\).*/\1/' out)
     bytes=$(member out bytes)
     no_less $limit "$bytes"
-    no_less "$bytes" $((limit * 95 / 100)) # one picture more is some 0.1 % of it
+    no_less "$bytes" $((limit * 95 / 100)) # one image more is some 0.1 % of it
     [ $((bytes)) -eq $(($(member out step_bytes) + $(member out validation_bytes) + $(member out input_bytes) +
         $(member out checkpoint_bytes) + $(member out runtime_bytes))) ] || complain "the parts are no sum"
     step=$(member out step_bytes)
@@ -82,7 +82,7 @@ for precision in fp32 bf16 fp16; do
     no_less "$batch" $(($(sed 's/.*"largest_batch": \([0-9]*\).*/\1/' out) + 1))
 done
 expect 0 $tiny --largest-batch --memory-limit 100k --precision fp32
-prints '^fp32 +none .*\(one picture\)$'
+prints '^fp32 +none .*\(one image\)$'
 expect 0 $tiny --largest-batch --memory-limit 100k --precision fp32 --json
 prints '"largest_batch": 0, '
 for not in '--mode inference' --walkthrough; do

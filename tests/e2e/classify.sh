@@ -6,7 +6,7 @@ expect 0 dataset draw set --train 64 --val 80 --size 48 --seed 7
 expect 0 train set --arch resnet18 --image-size 32 -b 16 --epochs 1 --lr 0.02 --seed 1 --workspace run --training-only
 w=run/checkpoint.safetensors
 
-# a folder is its pictures by folder, then by name; what it says is what each file by itself says
+# a folder is its images by folder, then by name; what it says is what each file by itself says
 expect 0 classify --weights $w --json-lines set/val
 cp out folder
 [ "$(sed 's/^{"path": "\([^"]*\)".*/\1/' folder)" = "$(find set/val -name '*.jpg' | sort)" ] || complain "another order"
@@ -41,7 +41,7 @@ says 'classify wants FILE'
 # bad ones in their places, whatever the batch
 printf 'text' >bad.jpg
 expect 0 classify --weights $w --json-lines bad.jpg $(sed -n 1,9p list) bad.jpg $(sed -n 10,12p list) bad.jpg
-[ "$(grep -n '"error"' out | cut -d: -f1 | tr '\n' ' ')" = "1 11 15 " ] || complain "bad pictures elsewhere"
+[ "$(grep -n '"error"' out | cut -d: -f1 | tr '\n' ' ')" = "1 11 15 " ] || complain "bad images elsewhere"
 expect 1 classify --weights $w bad.jpg bad.jpg
 says 'none of 2 files can be read'
 prints 'unreadable: neither JPEG nor PNG'
@@ -54,15 +54,15 @@ right=$(sed 's/.*"n_top1": \([0-9]*\), "n_topk".*/\1/' out)
 sum=$(sed 's/.*"per_class": \[\(.*\)\], "confusion".*/\1/' out | tr '{' '\n' | sed -n 's/.*"n_top1": \([0-9]*\),.*/\1/p' | paste -sd+ -)
 [ "$(($sum))" = "$right" ] || complain "by class $sum are right, in all $right"
 [ "$(head -1 c.csv)" = "class,checker,circle,dots,letter_A,letter_X,square,stripes,triangle" ] || complain "$(head -1 c.csv)"
-[ "$(tail -n +2 c.csv | cut -d, -f2- | tr ',' '\n' | paste -sd+ - | xargs -I@ sh -c 'echo $((@))')" = 80 ] || complain "the table is not of 80 pictures"
-# classify has the same opinion of every picture
+[ "$(tail -n +2 c.csv | cut -d, -f2- | tr ',' '\n' | paste -sd+ - | xargs -I@ sh -c 'echo $((@))')" = 80 ] || complain "the table is not of 80 images"
+# classify has the same opinion of every image
 for class in circle dots; do
     n=$(grep "^{\"path\": \"set/val/$class/" folder | grep -c "\"classes\": \[{\"label\": [0-9]*, \"name\": \"$class\"")
     column=$(head -1 c.csv | tr ',' '\n' | grep -n "^$class$" | cut -d: -f1)
     [ "$(grep "^$class," c.csv | cut -d, -f$column)" = "$n" ] || complain "evaluate and classify count other ${class}s"
 done
 expect 0 evaluate set --weights $w --per-class
-prints '^class +pictures +right +top1$'
+prints '^class +images +right +top1$'
 prints '^  1 circle  '
 expect 2 evaluate set --weights $w --confusion c.csv
 says 'goes with --per-class'

@@ -34,7 +34,7 @@ expect 0 train set $net --decode fast --run-epochs 1 --workspace half
 expect 0 train set --resume half/checkpoint.safetensors --workspace half --final-weights half.safetensors
 same fast.safetensors half.safetensors
 
-# pictures are evaluated as they are
+# images are evaluated as they are
 for how in exact fast; do
     expect 0 evaluate set --weights default.safetensors --decode $how --logits $how.logits --json
 done

@@ -1,5 +1,5 @@
 # ctest: timeout 600
-# detect.sh -- from drawn pictures with boxes to a detector and what is done with it: train, kill -9 and resume to the
+# detect.sh -- from drawn images with boxes to a detector and what is done with it: train, kill -9 and resume to the
 # byte, evaluate, detect, draw, benchmark; TensorFlow's configuration; what is refused, with which words
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -10,12 +10,12 @@ set -u
 net="--arch ssd320 --backbone resnet18 --image-size 160 --bn-decay 0.9 --threads 1 --workers 1 --seed 3"
 
 # --- train -------------------------------------------------------------------------------------
-# 13 steps of 2 pictures: two epochs of 6 steps and one of the third, where the steps say that it ends
+# 13 steps of 2 images: two epochs of 6 steps and one of the third, where the steps say that it ends
 whole="set $net -b 2 --num-train-steps 13 --lr 0.01 --print-freq 2 --evaluation 1 --eval-batch-size 3"
 expect 0 train $whole --workspace run --raport-names tf --raport-warmup 3 --json
 prints '^\{"arch": "ssd320", "epoch": 3, "steps": 13, "train_loss": [0-9.]+, "AP": [-0-9.e]+, "AP50": '
 prints '"best_AP": [-0-9.e]+, '
-says '^train: ssd320, 2 classes, 12 pictures of 160 x 160, batch 2, 1 threads$'
+says '^train: ssd320, 2 classes, 12 images of 160 x 160, batch 2, 1 threads$'
 says '^train: epoch 1: loss [0-9.]+, .*; val AP [0-9.]+, AP50 [0-9.]+, AP75 [0-9.]+, AR100 [0-9.]+$'
 if grep -q 'epoch 0: .*val AP' err; then complain "validated after epoch 0"; fi
 report=run/experiment_raport.json
@@ -46,7 +46,7 @@ prints 'tandem.backbone: resnet18'
 prints 'tandem.categories: \[1, 2\]'
 
 # --- kill -9, resume ---------------------------------------------------------------------------
-# six steps of one picture, four to an epoch: killed and resumed inside the first epoch
+# six steps of one image, four to an epoch: killed and resumed inside the first epoch
 "$TANDEM" dataset draw four --boxes --classes 2 --train 4 --val 1 --size 160 >draw.log 2>&1 || { cat draw.log >&2; exit 1; }
 whole="four $net -b 1 --num-train-steps 6 --lr 0.01 --print-freq 1 --evaluation 1 --eval-batch-size 1"
 expect 0 train $whole --no-checkpoints --workspace straight --final-weights straight.safetensors --final-state
@@ -67,8 +67,8 @@ weights=run/model_best.safetensors
 expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class -p 1 --json \
     --draw judged --draw-limit 2 --draw-min-score 0.01
 says '^evaluate: batch 1/2: [0-9.]+ images/s, about [0-9]+ s left$'
-says "^evaluate: 2 pictures are drawn in 'judged'$"
-[ "$(ls judged)" = "$(ls set/val | head -2)" ] || complain "not the first two pictures are drawn: $(ls judged)"
+says "^evaluate: 2 images are drawn in 'judged'$"
+[ "$(ls judged)" = "$(ls set/val | head -2)" ] || complain "not the first two images are drawn: $(ls judged)"
 prints '^\{"arch": "ssd320", "n": 3, "n_bad": 0, "n_found": [0-9]+, "AP": [0-9.e-]+, "AP50": '
 prints '"per_class": \[\{"name": "[a-z]+", "category_id": 1, "n": [0-9]+, "AP": '
 twelve() {
@@ -105,13 +105,13 @@ expect 0 detect --weights $weights --threads 1 --min-score 0.001 --draw drawn --
 prints '^\{"images": \[\{"id": 1, "file_name": "set/val/[0-9]+.jpg", "width": 160, "height": 160, "drawn": "drawn/[0-9]+.jpg"\}, '
 prints '"categories": \[\{"id": 1, "name": "[a-z]+"\}, \{"id": 2, "name": "[a-z]+"\}\]'
 prints '"detections": \[\{"image_id": 1, "category_id": [12], "bbox": \[[-0-9.]+, [-0-9.]+, [0-9.]+, [0-9.]+\], "score": 0\.[0-9]+'
-[ "$(ls drawn | wc -l)" = 3 ] || complain "not three pictures drawn"
+[ "$(ls drawn | wc -l)" = 3 ] || complain "not three images drawn"
 expect 0 dataset check set
-for picture in drawn/*; do
-    case $(od -An -tx1 -N2 "$picture") in *ff\ d8*) ;; *) complain "'$picture' is no JPEG" ;; esac
+for image in drawn/*; do
+    case $(od -An -tx1 -N2 "$image") in *ff\ d8*) ;; *) complain "'$image' is no JPEG" ;; esac
 done
 one=$(ls set/val/*.jpg | head -1)
-printf 'no picture' >bad.jpg
+printf 'no image' >bad.jpg
 expect 0 detect --weights $weights --threads 1 --max-boxes 2 --min-score 0 "$one" bad.jpg
 prints "^$one$"
 prints '^  [a-z]+: [0-9.]+% at -?[0-9]+, -?[0-9]+, [0-9]+ x [0-9]+$'
@@ -130,15 +130,15 @@ says 'detect needs --weights FILE'
 # --- ONNX ----------------------------------------------------------------------------------------
 expect 0 convert $weights network.onnx --min-score 0.01
 prints '^read back, the codes and logits differ by [0-9.]+e-[0-9]+ of the largest$'
-prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\) for a picture$'
+prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\) for an image$'
 prints '^network.onnx$'
 for text in detection_boxes num_detections NonMaxSuppression tandem.categories heads.box.weight; do
     grep -aFq $text network.onnx || complain "network.onnx does not hold '$text'"
 done
 
-# --- every second picture is judged: their number is printed, not that of all ----------------------
+# --- every second image is judged: their number is printed, not that of all ----------------------
 expect 0 evaluate set --weights $weights -b 3 --sample_1_of_n_eval_examples 2 --threads 1
-prints '^pictures      2$'
+prints '^images        2$'
 expect 0 evaluate set --weights $weights -b 3 --sample_1_of_n_eval_examples 2 --threads 1 --json
 prints '"n": 2, '
 
@@ -158,8 +158,8 @@ says 'has weights of ssd320, a detector, .*tandem detect'
 # --- SSD300 --------------------------------------------------------------------------------------
 expect 0 train set --arch ssd300 --backbone resnet18 -b 1 --run-iters 2 --threads 1 --seed 1 --no-checkpoints \
     --workspace s300 --print-freq 1 --final-weights s300.safetensors
-says '^train: ssd300, 2 classes, 12 pictures of 300 x 300, batch 1'
-says 'iteration 2/12: loss [0-9.]+, lr 8.125e-05' # 2.6e-3 for 32 pictures
+says '^train: ssd300, 2 classes, 12 images of 300 x 300, batch 1'
+says 'iteration 2/12: loss [0-9.]+, lr 8.125e-05' # 2.6e-3 for 32 images
 expect 0 detect --weights s300.safetensors --threads 1 --min-score 0.01 --max-boxes 3 "$one"
 [ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of SSD300"
 

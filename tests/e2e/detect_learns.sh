@@ -1,6 +1,6 @@
 # ctest: timeout 900
 # ctest: processors 2
-# detect_learns.sh -- a detector learns: from nothing, on drawn pictures, in 120 steps of 4 in mixed precision, to an
+# detect_learns.sh -- a detector learns: from nothing, on drawn images, in 120 steps of 4 in mixed precision, to an
 # AP50 that an untrained one (below 0.02) does not have
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -13,6 +13,6 @@ expect 0 train set --arch ssd320 --backbone resnet18 --image-size 160 --bn-decay
 prints '^AP50 +0\.[0-9]+$'
 expect 0 evaluate set --weights weights.safetensors --amp --require 'AP50>=0.1'
 expect 0 detect --weights weights.safetensors --amp --draw drawn --min-score 0.2 set/val
-[ "$(ls drawn | wc -l)" = 24 ] || complain "not 24 pictures drawn"
+[ "$(ls drawn | wc -l)" = 24 ] || complain "not 24 images drawn"
 prints '^  (circle|square): [0-9.]+% at '
 finish

@@ -1,6 +1,6 @@
 # ctest: timeout 200
 # detect_odd.sh -- what a new user of detectors gets wrong: weights of other networks, options that the file
-# contradicts, annotations that are left out, pictures whose boxes turn
+# contradicts, annotations that are left out, images whose boxes turn
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -22,7 +22,7 @@ expect 2 evaluate set --weights fresh.safetensors --arch resnet18
 error_names "'fresh.safetensors'" "ssd320" "--arch" "resnet18"
 expect 2 classify --weights classifier.safetensors --arch ssd320 "$one"
 error_names "'classifier.safetensors'" "resnet18" "--arch" "ssd320"
-# more classes than the data have, and none of them named; pictures in folders are drawn in such folders
+# more classes than the data have, and none of them named; images in folders are drawn in such folders
 mkdir -p deep/val/a && cp set/val/* deep/val/a
 sed 's|"file_name": *"|&a/|g' set/annotations/instances_val.json >deep/annotations.json
 expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2

@@ -90,14 +90,14 @@ expect 0 init --arch ssd300 --backbone resnet18 --num-classes 2 --output w.safet
 # fresh weights give every class its share, below the score that counts by default
 expect 0 evaluate set --weights w.safetensors -b 2 --min-score 0.01 --detections found.json --json
 grep -o '"AP": .*"ARl": [-0-9.e]*' out >of_network
-[ "$(grep -c image_id found.json)" = 400 ] || complain "not 200 boxes of each of two pictures"
+[ "$(grep -c image_id found.json)" = 400 ] || complain "not 200 boxes of each of two images"
 expect 0 evaluate --annotations set/annotations/instances_val.json --detections found.json --json
 grep -o '"AP": .*"ARl": [-0-9.e]*' out | cmp -s - of_network || complain "network and file differ: $(cat of_network)"
 
 # --- options that do not go together --------------------------------------------------------------
 expect 2 evaluate --detections dt.json
 says 'judged by --annotations'
-expect 2 evaluate pictures $both
+expect 2 evaluate images $both
 says 'judged by --annotations'
 expect 2 evaluate $both --logits l.safetensors
 says 'logits wants a network'

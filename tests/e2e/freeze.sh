@@ -100,7 +100,7 @@ expect 0 inspect checkpoint tuned/checkpoint.safetensors
 prints "tandem.classes: \\[\"$(ls other/train | paste -s -d, | sed 's/,/", "/g')\"\\]"
 expect 0 evaluate other --weights tuned/checkpoint.safetensors
 expect 0 classify --weights tuned/checkpoint.safetensors "$(find other/val -name '*.jpg' | head -1)"
-[ "$(wc -l <out)" = 4 ] || complain "not three classes of one picture"
+[ "$(wc -l <out)" = 4 ] || complain "not three classes of one image"
 expect 0 train other $net --pretrained-weights weights.safetensors --freeze 'fc.*' --run-iters 0 --workspace tuned --overwrite
 says "fc begins fresh and --freeze 'fc\.\*' keeps it so"
 

@@ -71,11 +71,11 @@ says "autoaugment wants bytes"
 expect 2 train set $net --antialias --no-antialias --workspace no2
 says "exclude each other"
 
-# a file that goes between two looks at the folder is none; one that goes later is a bad picture: unit.loader_changes
+# a file that goes between two looks at the folder is none; one that goes later is a bad image: unit.loader_changes
 : >set/train/$(ls set/train | head -1)/zzz.jpg
 expect 0 train set $net --max-bad 0.1 --workspace emptied
 grep -q "zzz.jpg" emptied/bad.list || complain "bad.list does not name zzz.jpg"
 expect 1 train set $net --max-bad 0 --workspace strict
-says "1 of 33 pictures are bad, at most 0 may be"
+says "1 of 33 images are bad, at most 0 may be"
 
 finish

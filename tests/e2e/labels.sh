@@ -113,8 +113,8 @@ expect 0 convert named9.safetensors named9.onnx --classes nine.txt
 grep -q '"y", "z"\]' named9.onnx || complain "no names in the ONNX file"
 
 # --- files of names ------------------------------------------------------------------------------
-picture=$(ls set/val/*/* | head -1)
-ask="classify --weights nine.safetensors $one --top 9 --json $picture"
+image=$(ls set/val/*/* | head -1)
+ask="classify --weights nine.safetensors $one --top 9 --json $image"
 expect 0 $ask --classes nine.txt
 prints '"label": 8, "name": "z"'
 sed 's/, "seconds.*//' out >want
@@ -154,7 +154,7 @@ silent
 
 # --- ImageNet ------------------------------------------------------------------------------------
 expect 0 init --arch resnet18 --image-size 32 --seed 1 -o thousand.safetensors
-expect 0 classify --weights thousand.safetensors $one --image-size 32 --top 10 "$picture"
+expect 0 classify --weights thousand.safetensors $one --image-size 32 --top 10 "$image"
 says "^classes: 'thousand.safetensors' names none of its classes: ImageNet's 1000 names are used; "
 if grep -q 'class [0-9]' out; then complain "a class without a name: $(cat out)"; fi
 [ "$(wc -l <"$TANDEM_SOURCE/data/imagenet_classes.txt")" = 1000 ] || complain "not 1000 classes"

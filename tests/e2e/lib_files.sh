@@ -7,14 +7,14 @@
 #   payload FILE                 what follows the header
 #   header FILE                  the header's JSON
 #   tensor FILE NAME             its bytes
-#   small_model FILE SIDE K      graph text: two convolutions with batch norm, for SIDE x SIDE pictures, K classes
+#   small_model FILE SIDE K      graph text: two convolutions with batch norm, for SIDE x SIDE images, K classes
 #   plain_model FILE SIDE C1 C2 STRIDE SCALE2   graph text without norms, 4 classes: convolutions to C1 and C2 channels,
 #                                the first of that stride, the second's weights of that deviation
 #   report_is_sound FILE         every line of a --raport-file is "DLLL " and an object of the promised form
 #   metric FILE STEP NAME        value of a metric in the report's record of that step, '0, 10'
 #   same FILE FILE               equal bytes, else complain
 #   tidy FOLDER                  no temporary is left in the folder, else complain
-#   drawn FOLDER OPTIONS...      a drawn data set of 32 x 32 pictures
+#   drawn FOLDER OPTIONS...      a drawn data set of 32 x 32 images
 
 octets() {
     for octet; do

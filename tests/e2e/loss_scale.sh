@@ -7,7 +7,7 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
-# --- six batches of four pictures, and bad ones whose pixels are all huge -------------------------
+# --- six batches of four images, and bad ones whose pixels are all huge -------------------------
 side=16
 row=$((3 * side * side * 4))
 small_model small.td $side 4

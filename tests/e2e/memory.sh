@@ -1,5 +1,5 @@
 # ctest: timeout 300
-# memory.sh -- training does not grow: 20 epochs of pictures, 2,000 steps, checkpoints and validation between
+# memory.sh -- training does not grow: 20 epochs of images, 2,000 steps, checkpoints and validation between
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"

@@ -13,7 +13,7 @@ drawn set --classes 4 --train 200 --val 40
 expect 0 init --model own.td --seed 1 -o fresh.safetensors
 expect 4 evaluate set --weights fresh.safetensors --require 'top1>=60'
 expect 0 train set --model own.td $fixed -b 10 --epochs 20 --lr 0.02 --lr-schedule cosine --workspace run --require 'top1>=60'
-says '^train: .*own.td, 4 classes, 200 pictures of 32 x 32, batch 10, 1 threads$'
+says '^train: .*own.td, 4 classes, 200 images of 32 x 32, batch 10, 1 threads$'
 expect 0 evaluate set --model own.td --weights run/checkpoint.safetensors --require 'top1>=60' --json
 prints '"n": 40, '
 sed -n 's/.*"n"/"n"/; s/, "images_per_s.*//p' out >counts
@@ -25,15 +25,15 @@ for weights in run/checkpoint.safetensors weights.safetensors; do
     expect 0 evaluate set --weights $weights --json
     [ "$(sed -n 's/.*"n"/"n"/; s/, "images_per_s.*//p' out)" = "$(cat counts)" ] || complain "not the counts of --model"
 done
-picture=$(ls set/val/circle/* | head -1)
-expect 0 classify --weights weights.safetensors "$picture" --json
+image=$(ls set/val/circle/* | head -1)
+expect 0 classify --weights weights.safetensors "$image" --json
 prints '"name": "circle", "probability"'
 expect 0 train set --resume run/checkpoint.safetensors --epochs 21 --workspace run
 says "^train: resumed 'run/checkpoint.safetensors' at epoch 20, iteration 0$"
 
 # other sizes and batches than the text's
 expect 0 evaluate set --weights weights.safetensors --image-size 48 -b 7
-prints '^pictures +40$'
+prints '^images +40$'
 
 # a built-in network printed, read back, and trained the same way; what is frozen in the text is its forward part
 expect 0 inspect graph --arch resnet18 --num-classes 4 --image-size 32
@@ -61,6 +61,6 @@ says "parameter 'half' is bf16, a network's own are f32"
 # a graph of 900,000 nodes in a weight file is refused before it is built
 chain=$(awk 'BEGIN { for (i = 2; i <= 900000; i++) printf "%%%d = relu %%%d\\n", i, i - 1 }')
 safetensors huge.safetensors "{\"__metadata__\":{\"tandem.graph\":\"%1:f32[1,3,8,8] = input\\n$chain\"}}"
-expect 1 classify --weights huge.safetensors "$picture"
+expect 1 classify --weights huge.safetensors "$image"
 says "^tandem: error: .*the weight file's graph:20001: a graph of more than 20000 nodes$"
 finish

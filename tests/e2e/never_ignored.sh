@@ -30,7 +30,7 @@ comm -13 rows lines >stale
 drawn set --classes 2 --train 24 --val 8
 small_model small.td 32 2
 expect 0 train set --model small.td --threads 1 --workers 1 --seed 1 -b 8 --epochs 1 --use-ema 0.9 --workspace made
-picture=$(find set/val -name '*.jpg' | sort | head -1)
+image=$(find set/val -name '*.jpg' | sort | head -1)
 
 # all that a run prints and leaves behind but for times
 trace_of() {
@@ -58,7 +58,7 @@ differs() {
         mkdir -p w
         ;;
     evaluate) fixed="set --weights made/checkpoint.safetensors --threads 1" ;;
-    classify) fixed="$picture --weights made/checkpoint.safetensors --threads 1" ;;
+    classify) fixed="$image --weights made/checkpoint.safetensors --threads 1" ;;
     benchmark) fixed="--model small.td --threads 1 --iters 1 --warmup 0 --no-bound" ;;
     inspect) fixed= ;;
     esac

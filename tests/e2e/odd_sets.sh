@@ -1,5 +1,5 @@
 # ctest: timeout 180
-# odd_sets.sh -- unusual but right: names with spaces, newlines, quotes and bytes that are no UTF-8; one picture per
+# odd_sets.sh -- unusual but right: names with spaces, newlines, quotes and bytes that are no UTF-8; one image per
 # class; batches larger than the validation set; every kind of JPEG and PNG; links; deep folders; a part of the classes
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -25,7 +25,7 @@ cp "$odd/train/stripes/00000.jpg" "$odd/train/stripes/deep/er/$long"
 ln -s 00000.jpg "$odd/train/stripes/link.JPG"
 expect 0 train "$odd" $net --workspace "a b
 c" --final-weights "final 'weights'.safetensors"
-says '4 classes, 50 pictures of 32 x 32'
+says '4 classes, 50 images of 32 x 32'
 report_is_sound "a b
 c/experiment_raport.json"
 expect 0 evaluate "$odd" --weights "final 'weights'.safetensors" -b 500 --json
@@ -66,11 +66,11 @@ for size in 1 8 33; do
     expect 0 train tiny --arch resnet18 $common -b 2 --epochs 1 --no-checkpoints --image-size $size
 done
 
-# --- pictures -----------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------
 expect 0 classify --weights tiny.run/checkpoint.safetensors --topk 1 "$TANDEM_SOURCE"/tests/data/images/*
 n=$(ls "$TANDEM_SOURCE"/tests/data/images | wc -l)
-[ $n -ge 30 ] || complain "only $n pictures"
-[ "$(grep -Ec '^  [ab]: [0-9.]+%$' out)" = $n ] || complain "not a class for each of $n pictures"
+[ $n -ge 30 ] || complain "only $n images"
+[ "$(grep -Ec '^  [ab]: [0-9.]+%$' out)" = $n ] || complain "not a class for each of $n images"
 cp "$TANDEM_SOURCE/tests/data/images/rgb.png" tiny/val/a/png.jpg
 cp "$TANDEM_SOURCE/tests/data/images/cmyk.jpg" tiny/val/a/jpg.png
 expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors --json
@@ -88,7 +88,7 @@ printf 'RIFF1234WEBPVP8 ' >"kinds/train/$class/real.webp"
 : >"kinds/train/$class/empty"
 mkfifo "kinds/train/$class/pipe"
 expect 0 dataset check kinds --split train
-prints '^  pictures    8, 8 readable, 0 not$'
+prints '^  images      8, 8 readable, 0 not$'
 prints '^  no images   4 other files, which are left out$'
 for name in notes.txt real.webp empty pipe; do
     prints "^    kinds/train/$class/$name$"

@@ -13,7 +13,7 @@ drawn set --train 128 --val 32
 expect 0 train set --model "$net" --epochs 1 -b 16 --lr 0.1 --seed 1 --workspace run
 expect 0 convert run/checkpoint.safetensors net.onnx
 prints '^read back, the logits differ by [0-9.]+e-[0-9]+ of the largest$'
-prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\) for a picture$'
+prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\) for an image$'
 prints '^net.onnx$'
 holds net.onnx images
 holds net.onnx logits

@@ -1,5 +1,5 @@
 # ctest: timeout 300
-# pack.sh -- a folder and its pack are one data set: the same weights to the bit, the same order, labels, bad pictures
+# pack.sh -- a folder and its pack are one data set: the same weights to the bit, the same order, labels, bad images
 # and evaluation, also when a run goes from one to the other; shrinking; and packs that are cut, damaged or no packs
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -28,14 +28,14 @@ prints '^\{"path": "set.pack", "pictures": [0-9]+, "shrunk": 0, "unreadable": 0,
 digest=$(sed 's/.*\(xxh3:[0-9a-f]*\).*/\1/' out)
 tidy .
 n=$(find -L set/train set/val -type f ! -name '.*' ! -name '*.txt' | tr '\n' ' ' | tr ' ' '\n' | grep -ci '\.\(jpg\|png\)$')
-[ "$(sed 's/.*"pictures": \([0-9]*\).*/\1/' out)" = "$n" ] || complain "packed $(cat out), wanted $n pictures"
+[ "$(sed 's/.*"pictures": \([0-9]*\).*/\1/' out)" = "$n" ] || complain "packed $(cat out), wanted $n images"
 expect 0 dataset pack set again.pack
 prints "^  digest      $digest$"
 same set.pack again.pack
 expect 0 dataset pack set.pack again.pack
 same set.pack again.pack
 expect 0 inspect dataset set.pack
-prints "^set.pack/train: [0-9]+ pictures, 4 classes"
+prints "^set.pack/train: [0-9]+ images, 4 classes"
 
 # --- check says the same, but for files that are no images: a pack has none ---------------------------
 without_times() {
@@ -60,7 +60,7 @@ for workers in 1 3; do
     for data in set set.pack; do
         expect 0 train $data $net --workers $workers --epochs 2 --max-bad 0.2 --workspace run.$data --overwrite \
             --final-weights final.$data.$workers.safetensors --train-logits logits.$data.$workers.safetensors
-        says "4 classes, [0-9]+ pictures of 32 x 32"
+        says "4 classes, [0-9]+ images of 32 x 32"
         bad_list $data run.$data >bad.$data.$workers
     done
     same final.set.$workers.safetensors final.set.pack.$workers.safetensors
@@ -78,7 +78,7 @@ same half.safetensors final.set.1.safetensors
 expect 0 train --data set.pack $net --epochs 2 --max-bad 0.2 --workspace named --final-weights named.safetensors
 same named.safetensors final.set.1.safetensors
 
-# one bad picture more than allowed ends both runs with one sentence
+# one bad image more than allowed ends both runs with one sentence
 fails() {
     pattern=$1
     shift
@@ -88,7 +88,7 @@ fails() {
     [ "$(grep -c 'error: ' err)" = 1 ] || complain "not one sentence"
 }
 for data in set set.pack; do
-    fails "'$data/train': 1 of [0-9]+ pictures are bad, at most 0 may be: the first is '$data/train/letter_A/00002.jpg': file is empty" \
+    fails "'$data/train': 1 of [0-9]+ images are bad, at most 0 may be: the first is '$data/train/letter_A/00002.jpg': file is empty" \
         train $data $net --epochs 1 --max-bad 0 --no-checkpoints
 done
 
@@ -130,7 +130,7 @@ same small1.pack small4.pack
 expect 0 dataset check small1.pack --max-bad 1 --json
 prints '"width": \{"min": [0-9]+, "median": 20, '
 expect 0 train small1.pack $net --epochs 1 --max-bad 0.2 --no-checkpoints
-[ "$(wc -c <small1.pack)" -lt "$(wc -c <set.pack)" ] || complain "shrunk pictures take more room"
+[ "$(wc -c <small1.pack)" -lt "$(wc -c <set.pack)" ] || complain "shrunk images take more room"
 expect 0 dataset pack set large.pack --short-side 60000 --json
 prints '"shrunk": 0, '
 
@@ -144,11 +144,11 @@ fails "cannot write 'absent/no.pack': cannot open its folder" dataset pack set a
 fails "cannot write 'set': it is a folder" dataset pack set.pack set
 fails "'set.pack' cannot be packed into itself" dataset pack set.pack ./set.pack
 mkdir empty
-fails "'empty' is empty, wanted one folder of pictures per class" dataset pack empty no.pack
+fails "'empty' is empty, wanted one folder of images per class" dataset pack empty no.pack
 cp -r set gone
 ln -s nowhere gone/val/stripes/zz.jpg
 cp set.pack gone.pack
-fails "picture [0-9]+: cannot open 'gone/val/stripes/zz.jpg': No such file" dataset pack gone gone.pack
+fails "image [0-9]+: cannot open 'gone/val/stripes/zz.jpg': No such file" dataset pack gone gone.pack
 same set.pack gone.pack
 tidy .
 last="ulimit -f"
@@ -208,7 +208,7 @@ for at in $((size - 70)) $((size - 900)) $((size - 64)) $((size - 40)) $((size -
     fails "'flipped.pack' was damaged: (its index|head and tail)" train flipped.pack $net
 done
 
-# one bit of a picture: that picture is bad, the others are not
+# one bit of an image: that image is bad, the others are not
 byte=$(od -An -t u1 -j 700 -N 1 set.pack | tr -d ' ')
 { head -c 700 set.pack; octets $((byte ^ 4)); tail -c +702 set.pack; } >flipped.pack
 expect 0 dataset check set.pack --split train --max-bad 1 --json
@@ -219,6 +219,6 @@ after=$(sed 's/.*"good": \([0-9]*\), "bad": \([0-9]*\), "jpeg.*/\1 \2/' out)
 prints '"reason": "damaged in the pack: its bytes are not those that were packed"'
 expect 0 train flipped.pack $net --epochs 1 --max-bad 0.2 --workspace flipped
 grep -q 'flipped.pack/train/circle/.*damaged in the pack' flipped/bad.list || complain "bad.list: $(cat flipped/bad.list)"
-fails "picture 0: damaged in the pack" dataset pack flipped.pack no.pack
+fails "image 0: damaged in the pack" dataset pack flipped.pack no.pack
 
 finish

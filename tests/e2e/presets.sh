@@ -32,7 +32,7 @@ done
 # --- config.yaml gives the same run again, to the bit; a foreign one is left alone
 expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --workspace one \
     --final-weights one.safetensors --prof 2
-says "lr 0.004 for 4 pictures a step, by the rule of 0.256 for 256"
+says "lr 0.004 for 4 images a step, by the rule of 0.256 for 256"
 grep -v 'final_weights\|workspace' one/config.yaml >again.yaml
 grep -qx '  lr: 0.004' again.yaml || complain "config.yaml has no lr 0.004"
 grep -q '^  seed: [0-9]' again.yaml || complain "config.yaml does not name the seed"

@@ -13,10 +13,10 @@ for weights in tiny.pth checkpoint-zip.pth.tar checkpoint-legacy.pth.tar half-zi
     expect 0 evaluate set $net --weights "$files/$weights" --logits got.safetensors
     same want.safetensors got.safetensors
 done
-picture=$(ls set/val/*/* | head -1)
-expect 0 classify $net --weights "$files/tiny.safetensors" --json "$picture"
+image=$(ls set/val/*/* | head -1)
+expect 0 classify $net --weights "$files/tiny.safetensors" --json "$image"
 sed 's/, "seconds.*//' out >want
-expect 0 classify $net --weights "$files/checkpoint-zip.pth.tar" --json "$picture"
+expect 0 classify $net --weights "$files/checkpoint-zip.pth.tar" --json "$image"
 sed 's/, "seconds.*//' out | cmp -s - want || complain "classify differs"
 cp "$files/half-legacy.pth" named.safetensors # the content decides, not the name
 expect 0 evaluate set $net --weights named.safetensors --logits got.safetensors
@@ -183,7 +183,7 @@ says "none that torch.save wrote"
 } >code.pth
 expect 1 convert code.pth none.safetensors
 says "the name 'os.system' is not among those that are read"
-for verb in "evaluate set $net --weights" "classify $net $picture --weights" "inspect checkpoint"; do
+for verb in "evaluate set $net --weights" "classify $net $image --weights" "inspect checkpoint"; do
     expect 1 $verb code.pth
     says "os.system"
 done

@@ -79,7 +79,7 @@ for name in backbone.conv1.weight fpn.smooth3.conv.weight heads.class_tower.0.co
     done
 done
 expect 0 launch --nproc 2 train boxes --arch ssd320 -b 8 --print-config
-prints '^  lr: 0\.01$' # 0.02 for 32 pictures a step
+prints '^  lr: 0\.01$' # 0.02 for 32 images a step
 
 # --- tensors: rank r has the r-th block of every step; what overflows on one is skipped by all -----------
 n=48 image=$((3 * 32 * 32))
@@ -129,16 +129,16 @@ for ranks in 2 3; do
     prints '"n": 23,'
 done
 
-# --- pictures that cannot be read: every rank's are in the list -------------------------------------
+# --- images that cannot be read: every rank's are in the list -------------------------------------
 cp -r set broken
 i=0
-for picture in broken/train/*/*.jpg; do
+for image in broken/train/*/*.jpg; do
     i=$((i + 1))
-    [ $((i % 24)) = 3 ] && echo broken >"$picture"
+    [ $((i % 24)) = 3 ] && echo broken >"$image"
 done
 expect 0 launch --nproc 2 train broken --model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --max-bad 0.1 --workspace bad
 [ "$(wc -l <bad/bad.list)" = 4 ] || complain "bad.list has $(wc -l <bad/bad.list) lines, wanted 4"
-[ "$(sort -u bad/bad.list | wc -l)" = 4 ] || complain "bad.list names a picture twice"
+[ "$(sort -u bad/bad.list | wc -l)" = 4 ] || complain "bad.list names an image twice"
 
 # --- stopping: all at one step, rank 0 saves; going on with as many ranks, and with others ---------
 # a run that only a signal ends, wherever it is by then; `straight N` is one rank's that ends there by itself

@@ -1,7 +1,7 @@
 # ctest: timeout 300
 # ctest: processors 2
 # ranks_share.sh -- ranks share what is judged: raw outputs, what a detector finds, COCO's numbers are the bytes of one
-# rank; how many pictures may be bad is for all ranks together; so is what a memory limit leaves
+# rank; how many images may be bad is for all ranks together; so is what a memory limit leaves
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -12,11 +12,11 @@ few="--threads 1 --workers 1"
 fixed="$few --seed 7 --lr 0.01"
 ranks="launch --cpu-affinity none --nproc"
 
-# --- raw outputs, in input order; a picture that cannot be read is in none -------------------------
+# --- raw outputs, in input order; an image that cannot be read is in none -------------------------
 expect 0 init --model small.td --seed 3 -o small.safetensors
 cp -r set odd
-for picture in odd/val/*/00001.jpg; do
-    echo broken >"$picture"
+for image in odd/val/*/00001.jpg; do
+    echo broken >"$image"
     break
 done
 judged="--weights small.safetensors -b 4 $few --max-bad 0.1 --json"
@@ -42,7 +42,7 @@ numbers() { # without times
     sed -E 's/"(images_per_s|latency_ms)": [^,}]*/"\1"/g' out
 }
 expect 0 dataset draw boxes --boxes --classes 2 --train 2 --val 7 --size 160
-for picture in 00001 00004; do echo broken >boxes/val/$picture.jpg; done
+for image in 00001 00004; do echo broken >boxes/val/$image.jpg; done
 expect 0 init --arch ssd320 --backbone resnet18 --image-size 160 --num-classes 2 --seed 3 -o detector.safetensors
 judged="--weights detector.safetensors -b 2 $few --min-score 0.001 --per-class --max-bad 0.3 --json"
 expect 0 evaluate boxes $judged --detections one.json
@@ -57,7 +57,7 @@ done
 expect 4 $ranks 2 evaluate boxes $judged --require 'AP>=0.9'
 says '^tandem: error: AP is 0\.[0-9]+, AP>=0.9 was required'
 expect 1 $ranks 3 evaluate boxes $judged --max-bad 0.2
-says "2 of 7 pictures are bad on all ranks together, at most 1 may be: the first of rank 0 .* is 'boxes/val/00001.jpg'"
+says "2 of 7 images are bad on all ranks together, at most 1 may be: the first of rank 0 .* is 'boxes/val/00001.jpg'"
 # ranks whose annotations differ in one box
 truths=boxes/annotations/instances_val.json
 sed 's/"iscrowd": 0}\]/"iscrowd": 1}]/' $truths >other.json
@@ -80,29 +80,29 @@ for name in AP AP50 APs AR100; do
 done
 [ "$(sort -u boxes2/bad.list | wc -l)" = 2 ] || complain "bad.list has not the two of the validation"
 
-# --- how many pictures may be bad: on all ranks together, wherever they are met ---------------------
+# --- how many images may be bad: on all ranks together, wherever they are met ---------------------
 cp -r set broken
 i=0
-for picture in broken/train/*/*.jpg; do
+for image in broken/train/*/*.jpg; do
     i=$((i + 1))
-    [ $((i % 24)) = 3 ] && echo broken >"$picture"
+    [ $((i % 24)) = 3 ] && echo broken >"$image"
 done
 for n in 2 3; do
     rm -rf bad
     expect 1 $ranks $n train broken --model small.td $fixed -b 4 --epochs 1 --max-bad 0.035 --workspace bad
-    says "4 of 96 pictures are bad(, at most 3| on all ranks together, at most 3 may be: the first of rank [0-9] .* is)"
+    says "4 of 96 images are bad(, at most 3| on all ranks together, at most 3 may be: the first of rank [0-9] .* is)"
     says "'broken/train/.*': neither JPEG nor PNG"
     [ "$(wc -l <bad/bad.list)" = 4 ] || complain "bad.list has $(wc -l <bad/bad.list) lines, wanted 4"
 done
 # too many for each rank alone, in one step: the list has what all of them have met
 cp -r set worse
 i=0
-for picture in worse/train/*/*.jpg; do
+for image in worse/train/*/*.jpg; do
     i=$((i + 1))
-    [ $((i % 4)) = 3 ] && echo broken >"$picture"
+    [ $((i % 4)) = 3 ] && echo broken >"$image"
 done
 expect 1 $ranks 2 train worse --model small.td $fixed -b 12 --epochs 1 --max-bad 0.02 --workspace worse_run
-met=$(sed -n 's/.*: \([0-9]*\) of 96 pictures are bad on all ranks together, at most 1 may be.*/\1/p' err | head -1)
+met=$(sed -n 's/.*: \([0-9]*\) of 96 images are bad on all ranks together, at most 1 may be.*/\1/p' err | head -1)
 [ "$(wc -l <worse_run/bad.list)" = "$met" ] || complain "bad.list has $(wc -l <worse_run/bad.list) lines, met were $met"
 # each counts once, although another rank meets it in the next epoch
 expect 0 $ranks 3 train broken --model small.td $fixed -b 4 --epochs 4 --max-bad 0.045 --workspace good

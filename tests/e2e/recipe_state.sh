@@ -72,9 +72,9 @@ loss=$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out | cut -c1-7)
 cmp -s raw.safetensors ema.safetensors && complain "averaged weights are the trained ones"
 reported=$(metric sgd-a/experiment_raport.json 2 val_ema.loss | cut -c1-7)
 [ -n "$loss" ] && [ "$loss" = "$reported" ] || complain "the averages' loss is '$loss', reported was '$reported'"
-picture=$(find set/val -name '*.jpg' | sort | head -1)
-expect 0 classify "$picture" --weights sgd-a/model_best.safetensors
-expect 0 classify "$picture" --weights sgd-a/model_best.safetensors --use-ema
+image=$(find set/val -name '*.jpg' | sort | head -1)
+expect 0 classify "$image" --weights sgd-a/model_best.safetensors
+expect 0 classify "$image" --weights sgd-a/model_best.safetensors --use-ema
 expect 1 evaluate set --weights bare.safetensors --use-ema
 says "'bare.safetensors' has no averaged weights"
 # train --evaluate judges both; convert --ema writes what evaluate --use-ema reads

@@ -249,6 +249,6 @@ else
     [ "$(grep -o '<polyline' dom.html | wc -l)" = "$(grep -o '<polyline' page.html | wc -l)" ] || complain "curves are lost in the browser"
     timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --hide-scrollbars --window-size=800,1200 \
         --screenshot="$PWD/page.png" "file://$PWD/page.html" >browser.err 2>&1
-    [ "$(wc -c <page.png)" -gt 20000 ] || complain "the picture of the page is empty"
+    [ "$(wc -c <page.png)" -gt 20000 ] || complain "the image of the page is empty"
 fi
 finish

@@ -9,8 +9,8 @@ expect 0 train set --arch resnet18 --image-size 32 -b 16 --epochs 2 --lr 0.02 --
 expect 0 convert run/checkpoint.safetensors w.safetensors
 expect 0 classify --weights w.safetensors set/val --json-lines
 cp out answers
-[ "$(wc -l <answers)" = 80 ] || complain "classify has $(wc -l <answers) lines for 80 pictures"
-picture=$(find set/val -name '*.jpg' | sort | head -1)
+[ "$(wc -l <answers)" = 80 ] || complain "classify has $(wc -l <answers) lines for 80 images"
+image=$(find set/val -name '*.jpg' | sort | head -1)
 best=$(head -1 answers | sed 's/.*"classes": \[\({[^}]*}\).*/\1/')
 
 # --- what it says -------------------------------------------------------------------------------
@@ -30,19 +30,19 @@ prints "default-src 'none'"
 prints '<!doctype html>'
 ask 204 GET /favicon.ico
 
-# --- pictures -----------------------------------------------------------------------------------
-ask 200 POST '/classify?topk=3' <"$picture"
+# --- images -----------------------------------------------------------------------------------
+ask 200 POST '/classify?topk=3' <"$image"
 grep -qF "${best%,*}" out || complain "classify says $best"
 [ "$(grep -o '"label"' out | wc -l)" = 3 ] || complain "wanted 3 classes"
 {
     printf -- '--B\r\nContent-Disposition: form-data; name="image"; filename="a.jpg"\r\n\r\n'
-    cat "$picture"
+    cat "$image"
     printf -- '\r\n--B--\r\n'
 } >form
 ask 200 POST /classify 'Content-Type: multipart/form-data; boundary=B' <form
 grep -qF "${best%,*}" out || complain "a form: classify says $best"
 
-# --- tensors: the pictures that classify saw, as numbers ----------------------------------------
+# --- tensors: the images that classify saw, as numbers ----------------------------------------
 expect 0 dataset check set/val --dump-tensors t.safetensors --image-size 32
 bytes=$((3 * 32 * 32 * 4))
 tail -c $((80 * bytes)) t.safetensors | head -c $((2 * bytes)) >rows
@@ -68,9 +68,9 @@ prints '"name": "logits".*"shape": \[1,8\].*"name": "probabilities"'
 # --- what is refused ----------------------------------------------------------------------------
 ask 400 POST /classify </dev/null
 says_error 'empty'
-head -c 500 "$picture" >cut.jpg
+head -c 500 "$image" >cut.jpg
 ask 400 POST /classify <cut.jpg
-ask 400 POST '/classify?topk=0' <"$picture"
+ask 400 POST '/classify?topk=0' <"$image"
 says_error 'wanted 1 .. 10'
 printf '{"inputs": [' >bad
 ask 400 POST /v2/models/resnet18/infer <bad

@@ -10,10 +10,10 @@ expect 0 train set --arch ssd320 --backbone resnet18 --image-size 160 -b 2 --num
     --seed 3 --workspace run --training-only --no-checkpoints --final-weights w.safetensors
 expect 0 detect --weights w.safetensors --min-score 0 --max-boxes 6 --json set/val
 cp out answers
-[ "$(grep -o '"image_id"' answers | wc -l)" = 24 ] || complain "wanted 6 boxes on each of 4 pictures"
-picture=$(find set/val -name '*.jpg' | sort | head -1)
+[ "$(grep -o '"image_id"' answers | wc -l)" = 24 ] || complain "wanted 6 boxes on each of 4 images"
+image=$(find set/val -name '*.jpg' | sort | head -1)
 
-# lists FILE: what an answer says behind its pictures
+# lists FILE: what an answer says behind its images
 lists() {
     sed -n 's/.*\("categories": .*\)}$/\1/p' "$1"
 }
@@ -29,27 +29,27 @@ ask 200 GET /
 prints "default-src 'none'"
 prints "fetch\('detect"
 
-# --- pictures: the same bytes -------------------------------------------------------------------
-ask 200 POST /detect <"$picture"
+# --- images: the same bytes -------------------------------------------------------------------
+ask 200 POST /detect <"$image"
 prints '"images": \[\{"id": 1, "width": 160, "height": 160\}\], "categories": \[\{"id": 1, .*"detections": \[\]\}$'
 for options in '--min-score 0 --nms-iou 0.2 --max-per-class 2 --max-boxes 9 --only 1'; do
-    expect 0 detect --weights w.safetensors $options --json "$picture"
+    expect 0 detect --weights w.safetensors $options --json "$image"
     lists out >of_detect
     query=$(echo "$options" | sed 's/ --/\&/g; s/^--//; s/ /=/g; s/only=/classes=/')
-    ask 200 POST "/detect?$query" <"$picture"
+    ask 200 POST "/detect?$query" <"$image"
     lists out >of_server
     [ -s of_detect ] && cmp -s of_detect of_server || complain "detect $options says $(cat of_detect)"
 done
 {
     printf -- '--B\r\nContent-Disposition: form-data; name="image"; filename="a.jpg"\r\n\r\n'
-    cat "$picture"
+    cat "$image"
     printf -- '\r\n--B--\r\n'
 } >form
 ask 200 POST "/detect?$query" 'Content-Type: multipart/form-data; boundary=B' <form
 lists out >of_server
 cmp -s of_detect of_server || complain "a form: detect says $(cat of_detect)"
 
-# --- tensors: the pictures that detect saw, as numbers ------------------------------------------
+# --- tensors: the images that detect saw, as numbers ------------------------------------------
 infer=/v2/models/ssd320/infer
 one=$((3 * 160 * 160 * 4)) two=$((2 * 3 * 160 * 160 * 4))
 expect 0 dataset check set --split val --dump-tensors t.safetensors --image-size 160
@@ -89,22 +89,22 @@ infer_refused FP32 1,3,160,160 '' nan 'number 0 of input .images. is not finite'
 infer_refused FP32 1,3,160,160 '"max_boxes": 100000' short 'max_boxes: 100000 is out of range, wanted 0 to 1000'
 ask 400 POST /detect </dev/null
 says_error 'empty'
-printf 'no picture' >text
+printf 'no image' >text
 ask 400 POST /detect <text
-head -c 500 "$picture" >cut.jpg
+head -c 500 "$image" >cut.jpg
 ask 400 POST /detect <cut.jpg
 # a PNG that says that it has 65535 x 65535 pixels
 printf '\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\377\377\0\0\377\377\010\002\0\0\0\071\147\116\007' >huge.png
 ask 413 POST /detect <huge.png
 says_error '65535'
-ask 400 POST '/detect?min_score=2' <"$picture"
+ask 400 POST '/detect?min_score=2' <"$image"
 says_error 'min_score: 2 is out of range'
-ask 400 POST '/detect?classes=owl' <"$picture"
+ask 400 POST '/detect?classes=owl' <"$image"
 says_error "has no class .owl.; there are"
-ask 400 POST '/detect?topk=3' <"$picture"
+ask 400 POST '/detect?topk=3' <"$image"
 says_error "no parameter .topk., there is min_score, nms_iou"
-ask 404 POST /classify <"$picture"
-says_error "is a detector, pictures for it go to /detect"
+ask 404 POST /classify <"$image"
+says_error "is a detector, images for it go to /detect"
 ask 405 GET /detect
 prints '^Allow: POST'
 ask 200 GET /metrics

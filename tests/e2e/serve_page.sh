@@ -1,4 +1,4 @@
-# serve_page.sh -- the pages for trying a picture, in a real browser without a window; skipped where there is none
+# serve_page.sh -- the pages for trying an image, in a real browser without a window; skipped where there is none
 # ctest: timeout 180
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"

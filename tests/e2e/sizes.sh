@@ -12,8 +12,8 @@ sizes="--image-size-schedule 0:32,1:40,2:48"
 
 # --- what is stored, validated, said --------------------------------------------------------------
 expect 0 train set $net $sizes --epochs 3 --final-state --workspace a --final-weights a.safetensors --gather-checkpoints -1
-says '^train: epoch 1: pictures of 40 x 40 after 32 x 32, compiled in [0-9.]+ s$'
-says '^train: epoch 2: pictures of 48 x 48 after 40 x 40, '
+says '^train: epoch 1: images of 40 x 40 after 32 x 32, compiled in [0-9.]+ s$'
+says '^train: epoch 2: images of 48 x 48 after 40 x 40, '
 counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
 loss=$(sed -n 's/^val loss *//p' out)
 header a/checkpoint.safetensors | grep -q '"tandem.image_size":"48"' || complain "the file's size is not the last one"
@@ -64,7 +64,7 @@ resumes() {
     done
     rm -rf "$name-c" "$name"-[bc].safetensors
 }
-moments="INT_epoch_1,_iteration_1/4 KILL_epoch_1:_pictures"
+moments="INT_epoch_1,_iteration_1/4 KILL_epoch_1:_images"
 ends='0 1'
 mv a plain-a && mv a.safetensors plain-a.safetensors # the run above is the one never stopped
 resumes plain
@@ -82,7 +82,7 @@ expect 1 train set $net -b 8 --image-size-schedule 0:32,1:64 --epochs 2 --memory
 least=$(sed -n 's/.* at least \([0-9]*\)\.[0-9]* MB .*/\1/p' err)
 limit=$((${least:-0} + 60))
 expect 0 train set $net -b 8 --image-size-schedule 0:32,1:64 --epochs 2 --memory-limit ${limit}M --no-checkpoints --workspace m
-says 'epoch 1: pictures of 64 x 64'
+says 'epoch 1: images of 64 x 64'
 
 # --- refused --------------------------------------------------------------------------------------
 refused() {

@@ -1,5 +1,5 @@
 # ctest: timeout 300
-# train.sh -- from drawn pictures to a trained network and everything that is done with it: train, evaluate,
+# train.sh -- from drawn images to a trained network and everything that is done with it: train, evaluate,
 # classify, convert, fine-tune, --require, the contracts of --final-weights, --logits and the back ends, the report
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -15,11 +15,11 @@ small="--model small.td $fixed"
 expect 0 train set $net -b 8 --epochs 3 --print-freq 4 --lr-schedule cosine --workspace run --json
 prints '^\{"arch": "resnet18", "epoch": 3, "steps": 48, "train_loss": [0-9.]+, "val_loss": [0-9.]+, "top1": [0-9.]+, "top5": 100, '
 prints '"was_stopped": false, "checkpoint": "run/checkpoint.safetensors"\}$'
-says '^train: resnet18, 4 classes, 128 pictures of 32 x 32, batch 8, 1 threads$'
+says '^train: resnet18, 4 classes, 128 images of 32 x 32, batch 8, 1 threads$'
 says '^train: epoch 2, iteration 16/16: loss '
 says '^train: epoch 2: .*val top1 [0-9.]+ %, top5 100.00 %'
 tidy run
-[ ! -e run/bad.list ] || complain "a list of bad pictures without any"
+[ ! -e run/bad.list ] || complain "a list of bad images without any"
 
 # --- report ------------------------------------------------------------------------------------
 report=run/experiment_raport.json
@@ -57,7 +57,7 @@ top1=$(sed 's/.*"top1": \([0-9.]*\).*/\1/' of_checkpoint)
 [ "$(metric $report 2 val.top1 | cut -c1-5)" = "$(echo "$top1" | cut -c1-5)" ] ||
     complain "evaluate has top1 $top1, training ended with $(metric $report 2 val.top1)"
 
-# whatever the batch, every picture counts once; the last checkpoint and its weights are the same network
+# whatever the batch, every image counts once; the last checkpoint and its weights are the same network
 for batch in 1 5 64; do
     expect 0 evaluate set --weights run/checkpoint.safetensors -b $batch --json
     [ "$(counts | sed 's/"loss.*//')" = "$(sed 's/"loss.*//' of_checkpoint)" ] || complain "other counts with -b $batch"
@@ -73,7 +73,7 @@ prints 'tandem.kind: weights'
 prints "tandem.classes: \\[\"$(ls set/train | paste -s -d, | sed 's/,/", "/g')\"\\]"
 if grep -q 'momentum\.' out; then complain "momentum was converted too"; fi
 expect 0 evaluate set/val --weights run/model_best.safetensors
-prints '^pictures +22$'
+prints '^images +22$'
 prints '^top1 +[0-9.]+ % \([0-9]+\)$'
 expect 0 train set --evaluate --resume run/checkpoint.safetensors -b 8 --json
 [ "$(counts)" = "$(cat of_checkpoint)" ] || complain "train --evaluate: $(counts), evaluate: $(cat of_checkpoint)"
@@ -83,23 +83,23 @@ report_is_sound evaluation.json
 
 # --- classify ----------------------------------------------------------------------------------
 class=$(ls set/val | head -1)
-picture=$(ls set/val/"$class"/* | head -1)
-expect 0 classify --weights run/model_best.safetensors "$picture" "$picture"
+image=$(ls set/val/"$class"/* | head -1)
+expect 0 classify --weights run/model_best.safetensors "$image" "$image"
 [ "$(wc -l <out)" = 10 ] || complain "not two paths with four classes each"
-prints "^$picture$"
+prints "^$image$"
 prints "^  $class: [0-9.]+%$"
 awk -F': ' '/%/ { s += $2 } END { exit !(s > 199 && s < 201) }' out || complain "the shares do not add up"
-expect 0 classify --weights run/model_best.safetensors --topk 2 --json "$picture"
+expect 0 classify --weights run/model_best.safetensors --topk 2 --json "$image"
 one='\{"label": [0-3], "name": "[A-Za-z_]+", "probability": [-0-9.e]+\}'
-prints "^\\{\"predictions\": \\[\\{\"path\": \"$picture\", \"classes\": \\[$one, $one\\]\\}\\]\\}$"
+prints "^\\{\"predictions\": \\[\\{\"path\": \"$image\", \"classes\": \\[$one, $one\\]\\}\\]\\}$"
 
-expect 0 train --mode predict --to_predict "$picture" --pretrained-weights run/model_best.safetensors
+expect 0 train --mode predict --to_predict "$image" --pretrained-weights run/model_best.safetensors
 prints "^$class: [0-9.]+%$"
 expect 1 train --mode predict --to_predict absent.jpg --pretrained-weights run/model_best.safetensors
 says "error: 'absent.jpg': cannot open: No such file"
 silent
 
-# classify agrees with evaluate: as many pictures are right
+# classify agrees with evaluate: as many images are right
 expect 0 classify --weights weights.safetensors --topk 1 --json $(find set/val -name '*.jpg')
 right=$(sed 's/{"path"/\n&/g' out | sed -n 's,.*/val/\([A-Za-z_]*\)/.*"name": "\([A-Za-z_]*\)".*,\1 \2,p' |
     awk '$1 == $2' | wc -l)
@@ -168,12 +168,12 @@ if cmp -s w3.safetensors other.safetensors; then complain "another seed gave the
 # --- tensors: batches in order -----------------------------------------------------------------
 expect 0 dataset check set/val --image-size 32 --dump-tensors val.safetensors
 expect 0 evaluate val.safetensors --data-backend tensors --weights weights.safetensors -b 8 --logits all.safetensors --json
-[ "$(counts)" = "$(cat of_checkpoint)" ] || complain "of tensors: $(counts), of pictures: $(cat of_checkpoint)"
+[ "$(counts)" = "$(cat of_checkpoint)" ] || complain "of tensors: $(counts), of images: $(cat of_checkpoint)"
 expect 0 inspect checkpoint all.safetensors
 prints '^1 tensors'
 prints '^  logits +f32\[22,4\]$'
-expect 0 evaluate set --weights weights.safetensors -b 8 --logits of_pictures.safetensors
-payload all.safetensors >a && payload of_pictures.safetensors >b
+expect 0 evaluate set --weights weights.safetensors -b 8 --logits of_images.safetensors
+payload all.safetensors >a && payload of_images.safetensors >b
 same a b
 
 # rows FILE FIRST N: some rows of val.safetensors as a file of their own
@@ -196,7 +196,7 @@ same a b
 tensors="--data-backend tensors $small -b 8 --no-checkpoints --workspace t --final-state --pretrained-weights w3.safetensors"
 expect 0 train first16.safetensors $tensors --run-iters 2 --final-weights t2.safetensors --json
 prints '"steps": 2,'
-says '^train: small.td, 4 classes, 16 pictures of 32 x 32'
+says '^train: small.td, 4 classes, 16 images of 32 x 32'
 expect 0 train first16.safetensors $tensors --run-iters 5 --final-weights t5.safetensors --json
 prints '"steps": 5,'
 # with rows in order, steps 1 and 2 of 22 rows are those of the first 16

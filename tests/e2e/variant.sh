@@ -22,7 +22,7 @@ if grep -q tandem.variant out; then complain "a file of the usual variant names 
 
 # training and going on: the same as in one piece
 expect 0 train set $fixed --variant tensorflow --epochs 2 --workspace whole --final-weights whole.safetensors
-says 'resnet18, 1001 classes, 24 pictures'
+says 'resnet18, 1001 classes, 24 images'
 expect 0 train set $fixed --variant tensorflow --epochs 2 --run-epochs 1 --workspace parts
 expect 0 train set --resume parts/checkpoint.safetensors --run-epochs 2 --workspace parts --final-weights parts.safetensors
 payload whole.safetensors >a && payload parts.safetensors >b

@@ -154,7 +154,7 @@ static void ask(const td_service *s, char *head, const char *body, size_t n_body
         n_body = n_expanded;
     }
     td_request rq = { params, split(query, params), type, json, body, n_body };
-    (void)td_picture_is_large(&rq);
+    (void)td_image_is_large(&rq);
     if (td_api_read(s, &rq, buffers, w, reply)) {
         compute(s, w);
         td_api_write(s, w, reply);
@@ -179,7 +179,7 @@ static void answer(char *head, const char *body, size_t n_body, td_transformer *
     if (path)
         *path++ = '\0';
     w.route = td_api_route(s, method ? method : "", path ? path : "", reply);
-    if (w.route == TD_ROUTE_PICTURE || w.route == TD_ROUTE_INFER) {
+    if (w.route == TD_ROUTE_IMAGE || w.route == TD_ROUTE_INFER) {
         ask(s, head, body, n_body, buffers, &w, reply);
     } else if (w.route != TD_ROUTE_NONE && w.route != TD_ROUTE_METRICS) {
         td_api_describe(s, w.route, true, reply);

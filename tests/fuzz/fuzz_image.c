@@ -1,5 +1,5 @@
 /*
- * fuzz_image.c -- any bytes as a picture: probed, decoded whole, and decoded in part and scaled
+ * fuzz_image.c -- any bytes as an image: probed, decoded whole, and decoded in part and scaled
  *
  * Beyond "no crash": what a decoder says about its result must be true, and a JPEG that is decoded
  * here must be decided, and look, as libjpeg would have it.

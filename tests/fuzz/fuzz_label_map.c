@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "evaluation/label_match.h"
 #include "support/expect.h"
-#include "support/picture_sets.h"
+#include "support/image_sets.h"
 #include "support/scratch.h"
 
 enum { N_OUTPUTS = 6, N_CLASSES = 4 };
@@ -30,7 +30,7 @@ static void write_set(void)
     expect_ok(td_log_configure("error"));
     for (int i = 0; i < N_CLASSES; i++) {
         snprintf(path, sizeof path, "set/%s/a.jpg", folders[i]);
-        td_write_picture(td_scratch_path(path), i, 1, 16, 16);
+        td_write_image(td_scratch_path(path), i, 1, 16, 16);
     }
     is_written = true;
 }

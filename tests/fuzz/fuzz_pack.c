@@ -1,5 +1,5 @@
 /*
- * fuzz_pack.c -- any bytes: an error in words, or a pack whose every name and picture can be read
+ * fuzz_pack.c -- any bytes: an error in words, or a pack whose every name and image can be read
  *
  * Damage never passes the check values, so each input is tried a second time with right ones: what
  * stands behind them must hold too.  What parses is written again, and must then read the same.
@@ -19,7 +19,7 @@ enum { HEAD = 16, TAIL = 64, DIGESTED = 48 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-/* everything that a reader can see; a picture may be damaged */
+/* everything that a reader can see; an image may be damaged */
 static uint64_t digest_of(const td_pack *p)
 {
     td_digest d;
@@ -30,8 +30,8 @@ static uint64_t digest_of(const td_pack *p)
         td_digest_add(&d, s->name, strlen(s->name) + 1);
         for (int c = 0; c < s->n_classes; c++)
             td_digest_add(&d, s->classes[c], strlen(s->classes[c]) + 1);
-        for (uint64_t k = s->first; k < s->first + s->n_pictures; k++) {
-            td_pack_picture x = td_pack_picture_at(p, k);
+        for (uint64_t k = s->first; k < s->first + s->n_images; k++) {
+            td_pack_image x = td_pack_image_at(p, k);
             const void *bytes;
             size_t n_bytes;
             TD_CHECK(x.label >= 0 && x.label < s->n_classes);
@@ -48,7 +48,7 @@ static uint64_t digest_of(const td_pack *p)
     return td_digest_value(&d);
 }
 
-/* write it again; false when a picture is damaged */
+/* write it again; false when an image is damaged */
 static bool copy(const td_pack *p, const char *path)
 {
     td_pack_writer *w;
@@ -59,8 +59,8 @@ static bool copy(const td_pack *p, const char *path)
     for (int i = 0; is_whole && i < td_pack_metadata_of(p)->n_splits; i++) {
         const td_pack_split *s = td_pack_split_at(p, i);
         TD_CHECK(td_pack_begin_split(w, s->name, s->n_classes, s->classes) == TD_OK);
-        for (uint64_t k = s->first; is_whole && k < s->first + s->n_pictures; k++) {
-            td_pack_picture x = td_pack_picture_at(p, k);
+        for (uint64_t k = s->first; is_whole && k < s->first + s->n_images; k++) {
+            td_pack_image x = td_pack_image_at(p, k);
             const void *bytes;
             size_t n_bytes;
             is_whole = td_pack_read(p, k, &buffer, &bytes, &n_bytes) == TD_OK;

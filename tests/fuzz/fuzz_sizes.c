@@ -1,5 +1,5 @@
 /*
- * fuzz_sizes.c -- any text: an error in words, or picture sizes in range and in order of epochs
+ * fuzz_sizes.c -- any text: an error in words, or image sizes in range and in order of epochs
  */
 #include "data/sizes.h"
 

@@ -54,28 +54,28 @@ typedef struct {
     td_program *program;
 } step;
 
-/* parameters codes, scores; inputs target, labels; outputs loss_box, loss_class, dcodes, dscores */
+/* parameters: deltas, scores; inputs: target, labels; outputs: two losses, ddeltas, dscores */
 static step step_open(td_detector kind, const char *device, int64_t N, int64_t A, int64_t C)
 {
     const int64_t code_dim[] = { N, A, 4 }, score_dim[] = { N, A, C };
     step s;
     td_builder *b = td_build_begin();
     assert_non_null(b);
-    td_value *codes = td_param(b, "codes", TD_DT_F32, 3, code_dim, NULL);
+    td_value *deltas = td_param(b, "codes", TD_DT_F32, 3, code_dim, NULL);
     td_value *scores = td_param(b, "scores", TD_DT_F32, 3, score_dim, NULL);
     td_value *target = td_input(b, "target", td_type_of(TD_DT_F32, 3, code_dim));
     td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, code_dim)), *box, *class;
     if (kind == TD_DETECTOR_SSD320) {
-        box = td_huber_box_loss(b, codes, target, labels, NULL);
+        box = td_huber_box_loss(b, deltas, target, labels, NULL);
         class = td_sigmoid_focal_loss(b, scores, labels, NULL);
     } else {
-        box = td_huber_box_loss(b, codes, target, labels, "per_picture=true");
+        box = td_huber_box_loss(b, deltas, target, labels, "per_image=true");
         class = td_multibox_class_loss(b, scores, labels, NULL);
     }
     td_value *loss = td_add(b, box, class);
     td_output(b, "loss_box", box);
     td_output(b, "loss_class", class);
-    td_output(b, "dcodes", td_gradient(b, loss, codes));
+    td_output(b, "dcodes", td_gradient(b, loss, deltas));
     td_output(b, "dscores", td_gradient(b, loss, scores));
     expect_ok(td_build_end(b, &s.graph));
     expect_ok(td_device_open(device, &s.device));
@@ -83,10 +83,10 @@ static step step_open(td_detector kind, const char *device, int64_t N, int64_t A
     return s;
 }
 
-static void step_run(const step *s, const float *codes, const float *scores, const float *target,
+static void step_run(const step *s, const float *deltas, const float *scores, const float *target,
                      const int64_t *labels)
 {
-    expect_ok(td_program_set(s->program, "codes", codes));
+    expect_ok(td_program_set(s->program, "codes", deltas));
     expect_ok(td_program_set(s->program, "scores", scores));
     expect_ok(td_program_bind(s->program, "target", target));
     expect_ok(td_program_bind(s->program, "labels", labels));
@@ -177,8 +177,8 @@ static int64_t same(int64_t i, int64_t width)
 /* from [N, width, 8732] to [N, 8732, width] */
 static int64_t turned(int64_t i, int64_t width)
 {
-    const int64_t anchor = i % N_300, c = i / N_300 % width, picture = i / N_300 / width;
-    return (picture * N_300 + anchor) * width + c;
+    const int64_t anchor = i % N_300, c = i / N_300 % width, image = i / N_300 / width;
+    return (image * N_300 + anchor) * width + c;
 }
 
 static void check_summary(const td_json *wanted, const float *x, int64_t n, int64_t width, place at)
@@ -207,13 +207,13 @@ static void check_summary(const td_json *wanted, const float *x, int64_t n, int6
 /* --- SSD320 on filled heads ------------------------------------------------------------------- */
 
 typedef struct {
-    float *codes, *scores, *target;
+    float *deltas, *scores, *target;
     int64_t *labels;
 } heads;
 
 static heads heads_new(int64_t n, int64_t width)
 {
-    return (heads){ .codes = room((size_t)n, 4 * sizeof(float)),
+    return (heads){ .deltas = room((size_t)n, 4 * sizeof(float)),
                     .scores = room((size_t)(n * width), sizeof(float)),
                     .target = room((size_t)n, 4 * sizeof(float)),
                     .labels = room((size_t)n, sizeof(int64_t)) };
@@ -221,13 +221,13 @@ static heads heads_new(int64_t n, int64_t width)
 
 static void heads_free(heads *h)
 {
-    td_free(h->codes);
+    td_free(h->deltas);
     td_free(h->scores);
     td_free(h->target);
     td_free(h->labels);
 }
 
-/* 100 slots a picture, those in use first */
+/* 100 slots an image, those in use first */
 static void assign_320(const float *boxes, const int32_t *classes, heads *h)
 {
     td_anchors *a;
@@ -267,18 +267,18 @@ static void check_rows(const td_tensors *t, const char *set, const char *name, c
 static void check_set(const step *s, const td_tensors *t, const td_json *doc, const char *set)
 {
     const td_json *wanted = td_json_get(doc, set);
-    const float *dcodes = result(s, "dcodes"), *dscores = result(s, "dscores");
+    const float *ddeltas = result(s, "dcodes"), *dscores = result(s, "dscores");
     assert_non_null(wanted);
     expect_near("loss_box", (double)*result(s, "loss_box"),
                 td_golden_number(wanted, "localization"), 0, 2e-6);
     expect_near("loss_class", (double)*result(s, "loss_class"),
                 td_golden_number(wanted, "classification"), 0, 2e-6);
-    check_summary(td_json_get(wanted, "gradient_box_encodings"), dcodes, 8 * (int64_t)N_320, 4,
+    check_summary(td_json_get(wanted, "gradient_box_encodings"), ddeltas, 8 * (int64_t)N_320, 4,
                   same);
     check_summary(td_json_get(wanted, "gradient_class_predictions"), dscores, 182 * (int64_t)N_320,
                   91, same);
     /* a code may be off by 3e-6, where 1 is the largest slope */
-    check_rows(t, set, ".gradient_box_encodings", dcodes, 4, 4e-6);
+    check_rows(t, set, ".gradient_box_encodings", ddeltas, 4, 4e-6);
     check_rows(t, set, ".gradient_class_predictions", dscores, 91, 2e-7);
 }
 
@@ -290,7 +290,7 @@ static void losses_of_ssd320(void **state)
     td_json *doc = td_golden_json("ssd320", "heads_loss.json");
     heads h = heads_new(2 * (int64_t)N_320, 91);
     const uint64_t seed = td_fill_seed(td_fill_prefix(), "heads.class_predictions");
-    td_fill_range(td_fill_prefix(), "heads.box_encodings", -2, 2, 8 * (int64_t)N_320, h.codes);
+    td_fill_range(td_fill_prefix(), "heads.box_encodings", -2, 2, 8 * (int64_t)N_320, h.deltas);
     for (int64_t i = 0; i < 182 * (int64_t)N_320; i++)
         h.scores[i] =
             (float)(-8 - log(1 - td_fill_u(seed, i)) + (i % 91 >= 1 && i % 91 <= 3 ? 4 : 0));
@@ -298,14 +298,14 @@ static void losses_of_ssd320(void **state)
         step s = step_open(TD_DETECTOR_SSD320, devices[d], 2, N_320, 91);
         assign_320(data_of(batch0, "groundtruth_boxes", ""),
                    data_of(batch0, "groundtruth_classes", ""), &h);
-        step_run(&s, h.codes, h.scores, h.target, h.labels);
+        step_run(&s, h.deltas, h.scores, h.target, h.labels);
         check_set(&s, t, doc, "batch0");
         assign_320(NULL, NULL, &h);
-        step_run(&s, h.codes, h.scores, h.target, h.labels);
+        step_run(&s, h.deltas, h.scores, h.target, h.labels);
         check_set(&s, t, doc, "no_boxes");
         assign_320(data_of(t, "full.", "groundtruth_boxes"),
                    data_of(t, "full.", "groundtruth_classes"), &h);
-        step_run(&s, h.codes, h.scores, h.target, h.labels);
+        step_run(&s, h.deltas, h.scores, h.target, h.labels);
         check_set(&s, t, doc, "full");
         step_close(&s);
     }
@@ -384,16 +384,16 @@ static void losses_of_ssd300(void **state)
     const uint64_t loc = td_fill_seed(td_fill_prefix(), "heads.loc"),
                    conf = td_fill_seed(td_fill_prefix(), "heads.conf");
     for (int64_t i = 0; i < 16 * (int64_t)N_300; i++)
-        h.codes[turned(i, 4)] = (float)(2 * td_fill_u(loc, i) - 1);
+        h.deltas[turned(i, 4)] = (float)(2 * td_fill_u(loc, i) - 1);
     for (int64_t i = 0; i < 324 * (int64_t)N_300; i++)
         h.scores[turned(i, 81)] = (float)(4 * (2 * td_fill_u(conf, i) - 1));
     for (int d = 0; d < 2; d++) {
         step s = step_open(TD_DETECTOR_SSD300, devices[d], 4, N_300, 81);
         assign_300(ground_truths, &h);
-        step_run(&s, h.codes, h.scores, h.target, h.labels);
+        step_run(&s, h.deltas, h.scores, h.target, h.labels);
         check_300(&s, t, doc, "batch0", &h);
         memset(h.labels + 2 * (size_t)N_300, 0, N_300 * sizeof *h.labels);
-        step_run(&s, h.codes, h.scores, h.target, h.labels);
+        step_run(&s, h.deltas, h.scores, h.target, h.labels);
         check_300(&s, t, doc, "one_image_without_positives", &h);
         step_close(&s);
     }
@@ -403,7 +403,7 @@ static void losses_of_ssd300(void **state)
     td_tensors_free(t);
 }
 
-/* two pictures of eight anchors that all lose alike, with one positive and with two */
+/* two images of eight anchors that all lose alike, with one positive and with two */
 static void mining_takes_the_first_of_equals(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * test_golden_boxes.c -- anchors, codes, matching and suppression against the original detectors
+ * test_golden_boxes.c -- anchors, deltas, matching and suppression against the original detectors
  *
  * Exact to the bit: anchors, overlaps, matches, the small suppression cases.  Codes, decoded boxes
  * and scores: the tolerances of tests/golden/ssd320/README.md and ssd300/README.md.
@@ -140,7 +140,7 @@ static void default_boxes_are_exact(void **state)
     td_tensors_free(t);
 }
 
-/* --- overlaps, matching, codes ---------------------------------------------------------------- */
+/* --- overlaps, matching, deltas --------------------------------------------------------------- */
 
 static void overlaps_are_exact(void **state)
 {
@@ -191,7 +191,7 @@ static void codes_of_ssd320(void **state)
     td_tensors *t = td_golden_tensors("ssd320", "unit_box_coder.safetensors");
     const float *boxes = data_of(t, TD_DT_F32, 400, "boxes");
     const float *encoded = data_of(t, TD_DT_F32, 400, "encoded");
-    const float *codes = data_of(t, TD_DT_F32, 400, "codes");
+    const float *deltas = data_of(t, TD_DT_F32, 400, "codes");
     const float *decoded = data_of(t, TD_DT_F32, 400, "decoded");
     td_anchors a = anchors_of(TD_DETECTOR_SSD320, 100, data_of(t, TD_DT_F32, 400, "anchors"));
     for (int i = 0; i < 100; i++) {
@@ -203,7 +203,7 @@ static void codes_of_ssd320(void **state)
         const td_rect wanted = rect_at(decoded, i);
         const float largest = fmaxf(fmaxf(fabsf(wanted.ymin), fabsf(wanted.xmin)),
                                     fmaxf(fabsf(wanted.ymax), fabsf(wanted.xmax)));
-        assert_true(distance(td_box_decode(&a, i, codes + 4 * (size_t)i), wanted) <=
+        assert_true(distance(td_box_decode(&a, i, deltas + 4 * (size_t)i), wanted) <=
                     2e-7F * fmaxf(1, largest));
     }
     td_free(a.centre);
@@ -216,7 +216,7 @@ typedef struct {
     void *scratch;
     int32_t *match;
     int64_t *labels;
-    float *codes;
+    float *deltas;
 } room;
 
 static room room_new(const td_anchors *a)
@@ -224,8 +224,8 @@ static room room_new(const td_anchors *a)
     room r = { .scratch = td_alloc(1, td_targets_scratch_bytes(a)),
                .match = td_alloc((size_t)a->n, sizeof(int32_t)),
                .labels = td_alloc((size_t)a->n, sizeof(int64_t)),
-               .codes = td_alloc((size_t)a->n, 4 * sizeof(float)) };
-    assert_true(r.scratch && r.match && r.labels && r.codes);
+               .deltas = td_alloc((size_t)a->n, 4 * sizeof(float)) };
+    assert_true(r.scratch && r.match && r.labels && r.deltas);
     return r;
 }
 
@@ -234,7 +234,7 @@ static void room_free(room *r)
     td_free(r->scratch);
     td_free(r->match);
     td_free(r->labels);
-    td_free(r->codes);
+    td_free(r->deltas);
 }
 
 /* of 100 slots, those that hold something */
@@ -272,17 +272,17 @@ static void targets_of_ssd320(void **state)
         td_targets_match(anchors_320, ground_truths, n, r.scratch, r.match);
         assert_memory_equal(r.match, match + N_320 * image, N_320 * sizeof *r.match);
         const int found =
-            td_targets_assign(anchors_320, ground_truths, n, r.scratch, r.labels, r.codes);
+            td_targets_assign(anchors_320, ground_truths, n, r.scratch, r.labels, r.deltas);
         for (int i = 0; i < N_320; i++) {
             if (r.match[i] < 0) {
                 assert_int_equal(r.labels[i], 0);
-                assert_true(r.codes[4 * i] == 0 && r.codes[4 * i + 3] == 0);
+                assert_true(r.deltas[4 * i] == 0 && r.deltas[4 * i + 3] == 0);
                 continue;
             }
             assert_int_equal(anchor[positives], i);
             assert_int_equal(column[positives], r.labels[i]);
             for (int k = 0; k < 4; k++)
-                assert_true(fabsf(r.codes[4 * i + k] - code[4 * positives + k]) <=
+                assert_true(fabsf(r.deltas[4 * i + k] - code[4 * positives + k]) <=
                             3e-6F + 1e-6F * fabsf(code[4 * positives + k]));
             positives++;
         }
@@ -350,7 +350,8 @@ static void targets_of_ssd300(void **state)
             ground_truths[i] =
                 (td_ground_truth){ .box = rect_from_xy(boxes, i), .label = labels[i] };
         assert_int_equal(
-            td_targets_assign(anchors_300, ground_truths, n, r.scratch, r.labels, r.codes), wanted);
+            td_targets_assign(anchors_300, ground_truths, n, r.scratch, r.labels, r.deltas),
+            wanted);
         for (int i = 0; i < N_300; i++) {
             float code[4];
             if (r.labels[i] == 0)
@@ -358,7 +359,7 @@ static void targets_of_ssd300(void **state)
             assert_int_equal(positive[positives], i);
             assert_int_equal(label[positives], r.labels[i]);
             code_of_reference(anchors_300, i, xywh + 4 * (size_t)positives, code);
-            assert_memory_equal(code, r.codes + 4 * (size_t)i, sizeof code);
+            assert_memory_equal(code, r.deltas + 4 * (size_t)i, sizeof code);
             positives++;
         }
         assert_int_equal(positives, wanted);
@@ -424,7 +425,7 @@ static void detections_of_ssd320(void **state)
     (void)state;
     td_tensors *t = td_golden_tensors("ssd320", "heads_detections.safetensors");
     const int64_t n_logits = 2 * (int64_t)N_320 * 91;
-    float *codes = filled("heads.box_encodings", -2, 2, 8 * (int64_t)N_320);
+    float *deltas = filled("heads.box_encodings", -2, 2, 8 * (int64_t)N_320);
     float *logits = td_alloc((size_t)n_logits, sizeof *logits);
     const uint64_t seed = td_fill_seed(td_fill_prefix(), "heads.class_predictions");
     const int32_t *sampled = data_of(t, TD_DT_I32, 64, "anchor_index");
@@ -441,7 +442,7 @@ static void detections_of_ssd320(void **state)
         const float *scores = data_of(t, TD_DT_F32, 200, "detection_scores");
         const float *classes = data_of(t, TD_DT_F32, 200, "detection_classes");
         const float *decoded = data_of(t, TD_DT_F32, 512, "decoded_boxes_sampled");
-        const float *code = codes + 4 * (size_t)N_320 * (size_t)image;
+        const float *code = deltas + 4 * (size_t)N_320 * (size_t)image;
         td_detection found[100];
         int n;
         for (int i = 0; i < 64; i++)
@@ -456,7 +457,7 @@ static void detections_of_ssd320(void **state)
         }
     }
     td_nms_free(m);
-    td_free(codes);
+    td_free(deltas);
     td_free(logits);
     td_tensors_free(t);
 }
@@ -473,7 +474,7 @@ static void detections_of_ssd300(void **state)
 {
     (void)state;
     td_tensors *t = td_golden_tensors("ssd300", "decode.safetensors");
-    float *codes = filled("decode.loc", -2, 2, 8 * (int64_t)N_300);
+    float *deltas = filled("decode.loc", -2, 2, 8 * (int64_t)N_300);
     float *logits = filled_logarithms("decode.conf", 0, 2 * (int64_t)N_300 * 81);
     float *code = td_alloc(N_300, 4 * sizeof *code), *logit = td_alloc(N_300, 81 * sizeof *logit);
     const int32_t *sampled = data_of(t, TD_DT_I32, 64, "sample_index");
@@ -497,7 +498,7 @@ static void detections_of_ssd300(void **state)
                 logits[at] = (float)(-log(1 - td_fill_u(seed, at)) + (row == 0 ? 6 : 3));
             }
         }
-        transpose(codes + 4 * (size_t)N_300 * (size_t)image, 4, code);
+        transpose(deltas + 4 * (size_t)N_300 * (size_t)image, 4, code);
         transpose(of_image, 81, logit);
         for (int i = 0; i < 64; i++)
             assert_true(distance(td_box_decode(anchors_300, sampled[i], code + 4 * sampled[i]),
@@ -511,7 +512,7 @@ static void detections_of_ssd300(void **state)
         }
     }
     td_nms_free(m);
-    td_free(codes);
+    td_free(deltas);
     td_free(logits);
     td_free(code);
     td_free(logit);

@@ -1,9 +1,9 @@
 /*
  * test_golden_coco.c -- the twelve COCO numbers against unit_coco.json
  *
- * Twelve pictures of three classes with crowds and tied scores.  Corners become x, y, width and
+ * Twelve images of three classes with crowds and tied scores.  Corners become x, y, width and
  * height in float32, and a ground truth's area is its box's, as the evaluator of the reference has
- * it. There ids are text, so that between equal scores picture 10 comes before picture 2.
+ * it. There ids are text, so that between equal scores image 10 comes before image 2.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #include "support/expect.h"
 #include "support/golden.h"
 
-enum { PICTURES = 12, MOST = 14 * PICTURES };
+enum { IMAGES = 12, MOST = 14 * IMAGES };
 
 #define TOLERANCE 1e-9 /* the file has nine digits */
 
-static const void *part(const td_tensors *t, const char *name, int picture, int64_t *n)
+static const void *part(const td_tensors *t, const char *name, int image, int64_t *n)
 {
     char full[32];
-    snprintf(full, sizeof full, "%s_%02d", name, picture);
+    snprintf(full, sizeof full, "%s_%02d", name, image);
     const td_tensor *x = td_tensors_get(t, full);
     assert_non_null(x);
     *n = x->dim[0];
@@ -27,7 +27,7 @@ static const void *part(const td_tensors *t, const char *name, int picture, int6
 }
 
 /* Where 0 .. 11 stand when sorted as text. */
-static const int place_as_text[PICTURES] = { 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3 };
+static const int place_as_text[IMAGES] = { 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3 };
 
 /* ymin, xmin, ymax, xmax */
 static void set_box(const float *corners, double box[4])
@@ -46,7 +46,7 @@ static void twelve_numbers_agree(void **state)
     size_t n_ground_truths = 0, n_found = 0;
     td_tensors *t = td_golden_tensors("ssd320", "unit_coco.safetensors");
     td_json *wanted = td_golden_json("ssd320", "unit_coco.json");
-    for (int p = 0; p < PICTURES; p++) {
+    for (int p = 0; p < IMAGES; p++) {
         int64_t n;
         const float *boxes = part(t, "gt_boxes", p, &n);
         const int32_t *classes = part(t, "gt_classes", p, &n);

@@ -147,7 +147,7 @@ static void fifty_epochs_are_resnet50s(void **state)
     close_run(&r);
 }
 
-/* 0.256 for every 256 pictures of a step, whatever makes up the step */
+/* 0.256 for every 256 images of a step, whatever makes up the step */
 static void the_rule_of_thumb(void **state)
 {
     (void)state;

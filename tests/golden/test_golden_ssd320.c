@@ -12,7 +12,7 @@
 #define PART  "ssd320"
 #define DECAY 4e-4
 
-/* units of block 1 to 4, maps, box codes, scores: relative, as td_detector_error has it */
+/* units of block 1 to 4, maps, box deltas, scores: relative, as td_detector_error has it */
 static const td_detector_limit plain[] = { { "stem", 3e-6 },
                                            { "block1", 7e-6 },
                                            { "block2", 2.4e-5 },

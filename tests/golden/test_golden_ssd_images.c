@@ -19,7 +19,7 @@ static const td_tensor *get(td_tensors *f, const char *name, const char *part)
     return t;
 }
 
-static void picture_of(const td_tensor *t, td_image *img)
+static void image_of(const td_tensor *t, td_image *img)
 {
     const float *x = t->data;
     expect_ok(td_image_resize_buffer(img, (int)t->dim[1], (int)t->dim[0]));
@@ -41,7 +41,7 @@ static void resizes_as_recorded(void **state)
         const td_tensor *want = get(f, names[i], "output");
         int height = (int)want->dim[0], width = (int)want->dim[1];
         size_t n = 3 * (size_t)width * (size_t)height;
-        picture_of(get(f, names[i], "input"), &img);
+        image_of(get(f, names[i], "input"), &img);
         float *got = td_alloc(n, sizeof *got);
         assert_non_null(got);
         const td_sampling s = { .width = img.width,
@@ -58,8 +58,8 @@ static void resizes_as_recorded(void **state)
     td_tensors_free(f);
 }
 
-/* the 213 x 380 picture of the fill, as a file */
-static void make_picture(td_text *png)
+/* the 213 x 380 image of the fill, as a file */
+static void make_image(td_text *png)
 {
     enum { WIDTH = 380, HEIGHT = 213 };
     td_image img = { 0 };
@@ -92,7 +92,7 @@ static void preprocesses_as_recorded(void **state)
     int n;
     assert_non_null(row);
     assert_non_null(pixels);
-    make_picture(&png);
+    make_image(&png);
     const td_object_source from = { .bytes = png.data, .n_bytes = png.len };
     expect_ok(td_object_row(&w, &t, &from, row, &n));
     assert_int_equal(n, 0);

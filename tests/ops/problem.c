@@ -63,7 +63,7 @@ static void fill_different(td_rng *r, int64_t count, double *x)
     }
 }
 
-/* of one_hot, classes; of a detector's loss, classes among zeros, in every third picture none */
+/* of one_hot, classes; of a detector's loss, classes among zeros, in every third image none */
 static void fill_labels(td_rng *r, const td_node *n, int64_t count, double *x)
 {
     const bool is_one_hot = n->op == &td_op_one_hot;

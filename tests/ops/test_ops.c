@@ -498,7 +498,7 @@ static void check_move(run *r, const td_node *n, const td_dtype dtypes[2], const
 static const char *const filter_layouts[] = { "", "ABcd16b16a", "ABcd8b16a2b", "BAcd8a16b2a",
                                               "Acdb16a" };
 
-/* pictures and filters have their own layouts; an operand is a filter when it is called w */
+/* images and filters have their own layouts; an operand is a filter when it is called w */
 static void check_moves(run *r, const td_node *n, void *const *plain)
 {
     const bool is_filter = strcmp(n->in[0]->name, "w") == 0;

@@ -4,7 +4,7 @@
     autoaugment.py            writes the file
     autoaugment.py --check    compares it with what this Pillow computes
 
-Sources are pictures from formulas (`sources`; the test has the same). The file holds CRC-32 values of the pixels,
+Sources are images from formulas (`sources`; the test has the same). The file holds CRC-32 values of the pixels,
 little endian: for every source, operation (in the order of td_augment_op), level 0 .. 10 and sign +, -; then for
 every source, policy, first and second operation done (4) and their signs (4). So a wrong bit anywhere is seen.
 """

@@ -5,9 +5,9 @@
                                                a value does not lie just between two that can be printed
     coco.py --tandem build/tandem --speed      one set as large as COCO's val2017: both clocks
 
-Wants `pip install pycocotools` only.  The sets have what makes metrics differ: crowds, pictures and classes without
+Wants `pip install pycocotools` only.  The sets have what makes metrics differ: crowds, images and classes without
 truths, gaps in ids, ids in no order, equal scores, boxes that overlap by exactly a threshold, areas of exactly 32 x 32
-and 96 x 96, boxes without area, more than 100 detections of a class in a picture, detections of unknown classes, none
+and 96 x 96, boxes without area, more than 100 detections of a class in an image, detections of unknown classes, none
 at all.
 """
 
@@ -88,7 +88,7 @@ def make(seed):
                  "bbox": truth_box(rng, whole)}
         detections.append({"image_id": a["image_id"], "category_id": a["category_id"],
                            "bbox": found_box(rng, a["bbox"], whole), "score": score_of(rng, scores)})
-    if seed % 10 == 0 and annotations:  # more than a picture's and class's 100
+    if seed % 10 == 0 and annotations:  # more than an image's and class's 100
         a = rng.choice(annotations)
         for _ in range(130):
             detections.append({"image_id": a["image_id"], "category_id": a["category_id"],
@@ -99,7 +99,7 @@ def make(seed):
 
 
 def make_large(seed, n_images, n_truths, n_found):
-    """val2017's numbers: 5,000 pictures, 36,781 truths of 80 classes, 100 detections a picture"""
+    """val2017's numbers: 5,000 images, 36,781 truths of 80 classes, 100 detections an image"""
     rng = random.Random(seed)
     categories = list(range(1, 81))
     annotations = []
@@ -204,7 +204,7 @@ def compare_speed(path, folder):
     peer = time.process_time() - start
     error = max(abs(got[k] - w) for k, w in zip(KEYS, want))
     times.sort()
-    print(f"5000 pictures, 36781 truths, 500000 detections, seconds of processor time: tandem {times[2]:.2f} "
+    print(f"5000 images, 36781 truths, 500000 detections, seconds of processor time: tandem {times[2]:.2f} "
           f"({times[0]:.2f}-{times[-1]:.2f}), pycocotools {peer:.1f}; "
           f"off by {error:.1e}, AP {want[0]:.4f}")
     return error <= LIMIT

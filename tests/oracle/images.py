@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tandem's evaluation pictures against torchvision's: resize to 256, centre crop to 224, normalise.
+"""Tandem's evaluation images against torchvision's: resize to 256, centre crop to 224, normalise.
 
     images.py --tandem build/tandem [--tar imagenet-sample.tar]
 
-Decodes every picture of the archive with `tandem dataset check DIR --dump-tensors` and with Pillow and
+Decodes every image of the archive with `tandem dataset check DIR --dump-tensors` and with Pillow and
 torchvision (antialiased bilinear), and compares the pixels in units of 0..1: 1/255 on average and 4/255 at
-most.  Also that no picture is missing or out of order.  Exit status 1 if anything is off.
+most.  Also that no image is missing or out of order.  Exit status 1 if anything is off.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MEAN = np.array([0.485, 0.456, 0.406], np.float32)[:, None, None]
 STD = np.array([0.229, 0.224, 0.225], np.float32)[:, None, None]
 
 
-def pictures(root):
+def images(root):
     """Files below `root`, class folder by class folder, both in order of their names' bytes."""
     found = []
     for folder, folders, files in os.walk(root):
@@ -40,7 +40,7 @@ def main():
     p.add_argument("--tandem", required=True)
     p.add_argument("--tar", default=os.path.join(SHARED, "data", "imagenet-sample.tar"))
     p.add_argument("--image-size", type=int, default=224)
-    p.add_argument("-v", "--verbose", action="store_true", help="a line for every picture")
+    p.add_argument("-v", "--verbose", action="store_true", help="a line for every image")
     o = p.parse_args()
     size = o.image_size
     theirs = T.Compose([T.Resize(size + 32), T.CenterCrop(size), T.ToTensor()])
@@ -49,7 +49,7 @@ def main():
         with tarfile.open(o.tar) as tar:
             tar.extractall(scratch, filter="data")
         root = os.path.join(scratch, os.listdir(scratch)[0])
-        files = pictures(root)
+        files = images(root)
         dump = os.path.join(scratch, "dump.safetensors")
         done = subprocess.run([os.path.abspath(o.tandem), "dataset", "check", root, "--dump-tensors", dump,
                                "--image-size", str(size)], text=True, capture_output=True)
@@ -58,13 +58,13 @@ def main():
             return 1
         ours = load_file(dump)["images"]
         if ours.shape != (len(files), 3, size, size):
-            print(f"FAIL {len(files)} pictures in the archive, tensor is {ours.shape}")
+            print(f"FAIL {len(files)} images in the archive, tensor is {ours.shape}")
             return 1
 
         means, tops = [], []
         for file, tensor in zip(files, ours):
-            with Image.open(file) as picture:
-                mode, want = picture.mode, theirs(picture.convert("RGB")).numpy()
+            with Image.open(file) as image:
+                mode, want = image.mode, theirs(image.convert("RGB")).numpy()
             diff = np.abs(tensor * STD + MEAN - want) * 255
             means.append(float(diff.mean()))
             tops.append(float(diff.max()))
@@ -75,7 +75,7 @@ def main():
     for what, value, limit in (("mean of all", np.mean(means), 1.0), ("largest of all", max(tops), 4.0)):
         bad += not value <= limit
         print(f"{'ok  ' if value <= limit else 'FAIL'} {what:16s} {value:.3f}/255  limit {limit:.0f}/255")
-    print(f"     {len(files)} pictures; worst picture's mean {max(means):.3f}/255")
+    print(f"     {len(files)} images; worst image's mean {max(means):.3f}/255")
     return 1 if bad else 0
 
 

@@ -4,8 +4,8 @@
 
 For every architecture: random weights (`tandem init`) whose norms get random scales, shifts and statistics, so
 that every branch counts; the file as opset 13 and as the newest one; onnx.checker with full_check and strict shape
-inference; logits of ONNX Runtime on 64 real pictures against `tandem evaluate --logits`, at batch 64 and, for a few
-pictures, at batch 1.  The largest difference over the largest logit has to be below 1e-4.
+inference; logits of ONNX Runtime on 64 real images against `tandem evaluate --logits`, at batch 64 and, for a few
+images, at batch 1.  The largest difference over the largest logit has to be below 1e-4.
 
 Besides, for one network each: preprocessing in the graph (bytes, float), probabilities, linear squeeze-and-excitation,
 half weights, a fixed batch, and a user's graph with every op that has a counterpart in ONNX.
@@ -15,7 +15,7 @@ detections by ONNX Runtime at batch 3 and 1 against those of `tandem evaluate --
 to have its counterpart of the same class, score and box within 1e-4, but for ties.  And boxes and scores of --no-nms, put
 through the rules of the post-processing here, against the file's own detections, without exception.
 
-Needs onnx, onnxruntime, safetensors and numpy; the pictures are $TANDEM_SHARED/data/imagenet-sample.tar.
+Needs onnx, onnxruntime, safetensors and numpy; the images are $TANDEM_SHARED/data/imagenet-sample.tar.
 """
 import argparse
 import json
@@ -130,7 +130,7 @@ def judge_options(bench, images, raw):
 
 
 def detections(path, images):
-    """Of each picture what is found: rows of class, score, ymin, xmin, ymax, xmax."""
+    """Of each image what is found: rows of class, score, ymin, xmin, ymax, xmax."""
     boxes, scores, classes, n = session(path).run(
         ["detection_boxes", "detection_scores", "detection_classes", "num_detections"], {"images": images})
     rows = [np.concatenate([classes[i, :k, None], scores[i, :k, None], boxes[i, :k]], 1) for i, k in enumerate(n)]
@@ -139,8 +139,8 @@ def detections(path, images):
     return rows
 
 
-def ours_of(path, n_pictures, side):
-    rows = [[] for _ in range(n_pictures)]
+def ours_of(path, n_images, side):
+    rows = [[] for _ in range(n_images)]
     for d in json.loads(path.read_text()):
         x, y, w, h = np.array(d["bbox"]) / side
         rows[d["image_id"]].append([d["category_id"], d["score"], y, x, y + h, x + w])
@@ -154,7 +154,7 @@ def iou(a, b):
 
 
 def suppressed(boxes, scores, is_320, limits):
-    """The rules of the post-processing over boxes [A, 4] and scores [A, C] of one picture."""
+    """The rules of the post-processing over boxes [A, 4] and scores [A, C] of one image."""
     score_min, overlap, per_class, total = limits
     found = []
     for c in range(scores.shape[1]):
@@ -266,8 +266,8 @@ def judge_all_ops(bench):
         bench.judge("all ops", f"opset {opset}", ours, logits(str(bench.folder / "a.onnx"), images))
 
 
-def pictures(bench, shared):
-    """64 pictures as a folder of one class each, and as the network is fed them."""
+def images(bench, shared):
+    """64 images as a folder of one class each, and as the network is fed them."""
     with tarfile.open(shared / "data/imagenet-sample.tar") as tar:
         tar.extractall(bench.folder / "all", filter="data")
     files = sorted(p for p in (bench.folder / "all").rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
@@ -299,7 +299,7 @@ def main():
         if args.detectors or (args.arch and not classifiers):
             sys.exit(bench.bad != 0)
         judge_all_ops(bench)
-        data, images, raw = pictures(bench, args.shared)
+        data, images, raw = images(bench, args.shared)
         judge_options(bench, images, raw)
         table = (here / "src/model/arch.c").read_text()
         for arch in classifiers or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):

@@ -6,7 +6,7 @@
     sample.py --tf                 asks TensorFlow whether the legacy formula is its own
     sample.py --crops              means and deviations of TensorFlow's and DALI's random crops
 
-Linear is torch.nn.functional.interpolate (align_corners=False, antialias=False) where the box is the picture, and
+Linear is torch.nn.functional.interpolate (align_corners=False, antialias=False) where the box is the image, and
 the same formula in float64 elsewhere; cubic the formula with a = -1/2, as DALI has it, whose twin with a = -3/4 is
 compared with PyTorch's. The legacy one is TensorFlow's resize_bilinear with half_pixel_centers=False in float32.
 
@@ -154,7 +154,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--check", action="store_true")
     p.add_argument("--tf", action="store_true")
-    p.add_argument("--crops", type=int, metavar="DRAWS", help="of each picture size; 20000 take a minute")
+    p.add_argument("--crops", type=int, metavar="DRAWS", help="of each image size; 20000 take a minute")
     o = p.parse_args()
     if o.tf:
         ask_tensorflow()

@@ -141,7 +141,7 @@ class Ssd300(Net):
 
 
 def anchors320():
-    """Centre form: y, x, h, w, in units of the picture."""
+    """Centre form: y, x, h, w, in units of the image."""
     rows = []
     for level in range(3, 8):
         stride, side = 2 ** level, math.ceil(320 / 2 ** level)
@@ -231,7 +231,7 @@ def losses300(codes, scores, targets, labels):
 
 
 def draw(rng, arch, backbone, classes, batch, tandem):
-    """Weights as `tandem init` has them, norms drawn so that statistics and relu6 matter; pictures, targets."""
+    """Weights as `tandem init` has them, norms drawn so that statistics and relu6 matter; images, targets."""
     tandem.run("init", "--arch", arch, "--backbone", backbone, "--num-classes", str(classes), "--seed", "3", "-o",
                tandem.file("init.safetensors"))
     w = load_file(tandem.file("init.safetensors"))

@@ -6,7 +6,7 @@
 
 TensorFlow builds the network from its own operations, tf.nn.conv2d and tf.nn.max_pool2d with padding="SAME",
 channels last, in float64, and knows nothing of how Tandem pads.  Grouped convolutions are a convolution of each
-group, because TensorFlow has no gradient of its own grouped form on CPUs.  Weights and pictures come from
+group, because TensorFlow has no gradient of its own grouped form on CPUs.  Weights and images come from
 fill.py; gradients are the momentum after one step, as in networks.py.
 """
 
@@ -34,7 +34,7 @@ PARAMETERS = {
     "se-resnext101-32x4d": 48957465,
 }
 
-# (architecture, side of the picture, are gradients compared?)
+# (architecture, side of the image, are gradients compared?)
 CASES = [
     ("resnet18", 64, True),
     ("resnet50", 64, True),

@@ -1,7 +1,7 @@
 /*
  * test_boxes.c -- matching and suppression against a second, naive implementation
  *
- * A thousand pictures each, on coarse grids so that ties are everywhere: of ground truths over
+ * A thousand images each, on coarse grids so that ties are everywhere: of ground truths over
  * anchors, of scores, of boxes.  The naive code follows the references step by step and shares
  * nothing with src/boxes but the anchors, the decoder and the type of a box.
  */
@@ -120,13 +120,13 @@ static int draw_ground_truths(td_rng *r, td_ground_truth *t)
 }
 
 static void check_targets(const td_anchors *a, const td_ground_truth *t, int n, void *scratch,
-                          int32_t *match, int64_t *labels, float *codes)
+                          int32_t *match, int64_t *labels, float *deltas)
 {
     int best[GROUND_TRUTHS_MAX], positives = 0;
     for (int i = 0; i < n; i++)
         best[i] = counts(a->kind, t, i) ? best_anchor(a, t[i].box) : -1;
     td_targets_match(a, t, n, scratch, match);
-    const int found = td_targets_assign(a, t, n, scratch, labels, codes);
+    const int found = td_targets_assign(a, t, n, scratch, labels, deltas);
     for (int k = 0; k < a->n; k++) {
         const int wanted = slow_match(a, t, n, best, k);
         float code[4] = { 0 };
@@ -135,7 +135,7 @@ static void check_targets(const td_anchors *a, const td_ground_truth *t, int n, 
         if (wanted >= 0)
             slow_encode(a, k, t[wanted].box, code);
         assert_int_equal(labels[k], wanted >= 0 ? t[wanted].label : 0);
-        assert_memory_equal(code, codes + 4 * (size_t)k, sizeof code);
+        assert_memory_equal(code, deltas + 4 * (size_t)k, sizeof code);
         positives += wanted >= 0;
     }
     assert_int_equal(found, positives);
@@ -148,18 +148,18 @@ static void match_many(td_detector kind, int size, uint64_t first, uint64_t n_ca
     void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
     int32_t *match = td_alloc((size_t)a->n, sizeof *match);
     int64_t *labels = td_alloc((size_t)a->n, sizeof *labels);
-    float *codes = td_alloc((size_t)a->n, 4 * sizeof *codes);
-    assert_true(scratch && match && labels && codes);
+    float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);
+    assert_true(scratch && match && labels && deltas);
     for (uint64_t i = first; i < first + n_cases; i++) {
         td_ground_truth t[GROUND_TRUTHS_MAX];
         td_rng r = stream(1, i);
         const int n = draw_ground_truths(&r, t);
-        check_targets(a, t, n, scratch, match, labels, codes);
+        check_targets(a, t, n, scratch, match, labels, deltas);
     }
     td_free(scratch);
     td_free(match);
     td_free(labels);
-    td_free(codes);
+    td_free(deltas);
     td_anchors_free(a);
 }
 
@@ -174,14 +174,14 @@ static void matching_is_exact(void **state)
 
 /* --- suppression ------------------------------------------------------------------------------ */
 
-/* one picture's scores, boxes and limits */
+/* one image's scores, boxes and limits */
 typedef struct {
     td_anchors *anchors;
     int n_columns;
     td_rect *boxes; /* [A], decoded */
     float *scores;  /* [A, n_columns] */
     td_nms_opts opts;
-} picture;
+} image;
 
 static const float *scores_to_sort;
 
@@ -205,7 +205,7 @@ static int *sorted(const float *scores, int n)
     return order;
 }
 
-static bool slow_suppresses(const picture *p, td_rect a, td_rect b)
+static bool slow_suppresses(const image *p, td_rect a, td_rect b)
 {
     const float limit = (float)p->opts.iou;
     const float h = fmaxf(0, fminf(a.ymax, b.ymax) - fmaxf(a.ymin, b.ymin));
@@ -217,7 +217,7 @@ static bool slow_suppresses(const picture *p, td_rect a, td_rect b)
     return area_a > 0 && area_b > 0 && h * w / (area_a + area_b - h * w) > limit;
 }
 
-static bool is_candidate(const picture *p, int anchor, int column)
+static bool is_candidate(const image *p, int anchor, int column)
 {
     const td_rect r = p->boxes[anchor];
     return p->scores[anchor * p->n_columns + column] > (float)p->opts.score_min &&
@@ -225,7 +225,7 @@ static bool is_candidate(const picture *p, int anchor, int column)
 }
 
 /* the reference's loop over one class; appends to `out` */
-static int slow_class(const picture *p, int column, td_detection *out)
+static int slow_class(const image *p, int column, td_detection *out)
 {
     const bool is_300 = p->anchors->kind == TD_DETECTOR_SSD300;
     float *scores = td_alloc((size_t)p->anchors->n, sizeof *scores);
@@ -260,7 +260,7 @@ static float inside(float v)
 }
 
 /* all classes, one after the other, merged; the caller frees *out */
-static int slow_detections(const picture *p, td_detection **out)
+static int slow_detections(const image *p, td_detection **out)
 {
     td_detection *all = td_alloc((size_t)p->anchors->n * (size_t)p->n_columns, sizeof *all);
     float *scores = td_alloc((size_t)p->anchors->n * (size_t)p->n_columns, sizeof *scores);
@@ -318,12 +318,12 @@ static td_nms_opts draw_opts(td_rng *r, td_detector kind)
 }
 
 /* few different values: ties of scores, equal boxes, empty ones, all outside, NaN */
-static void draw_outputs(td_rng *r, const picture *p, float *codes, float *logits)
+static void draw_outputs(td_rng *r, const image *p, float *deltas, float *logits)
 {
     const int n = p->anchors->n, kind = (int)td_rng_below(r, 7);
     const double coarse = chance(r, 50) ? 4 : 1000;
     for (int i = 0; i < 4 * n; i++)
-        codes[i] =
+        deltas[i] =
             chance(r, 30) ? (float)((int)td_rng_below(r, 5) - 2) : (float)(3 * td_rng_normal(r));
     for (int i = 0; i < n * p->n_columns; i++)
         logits[i] = (float)(round(coarse * (2 * td_rng_normal(r) - 3)) / coarse);
@@ -332,20 +332,20 @@ static void draw_outputs(td_rng *r, const picture *p, float *codes, float *logit
     for (int i = 0; i < n * p->n_columns && kind == 2; i++)
         logits[i] += 19; /* all saturated: score 1 */
     for (int i = 0; i < n && kind == 3; i++)
-        codes[4 * i] = 200; /* outside */
+        deltas[4 * i] = 200; /* outside */
     for (int i = 0; i < 20 && kind == 4; i++) {
-        codes[td_rng_below(r, 4 * (uint64_t)n)] = i % 2 ? NAN : INFINITY;
+        deltas[td_rng_below(r, 4 * (uint64_t)n)] = i % 2 ? NAN : INFINITY;
         logits[td_rng_below(r, (uint64_t)(n * p->n_columns))] = i % 3 ? NAN : -INFINITY;
     }
     for (int i = 0; i < n && kind == 5; i++)
-        codes[4 * i + 2] = -2000; /* without height */
+        deltas[4 * i + 2] = -2000; /* without height */
     for (int i = 0; i < n && kind == 6; i++) {
-        codes[4 * i + 2] = 60; /* large: all overlap */
-        codes[4 * i + 3] = 60;
+        deltas[4 * i + 2] = 60; /* large: all overlap */
+        deltas[4 * i + 3] = 60;
     }
 }
 
-static void slow_scores(const picture *p, const float *logits)
+static void slow_scores(const image *p, const float *logits)
 {
     for (int i = 0; i < p->anchors->n; i++) {
         const float *x = logits + i * p->n_columns;
@@ -364,33 +364,33 @@ static void slow_scores(const picture *p, const float *logits)
 static void suppress_many(td_detector kind, int size, int n_columns, uint64_t first,
                           uint64_t n_cases)
 {
-    picture p = { .n_columns = n_columns };
+    image p = { .n_columns = n_columns };
     td_nms *m;
     expect_ok(td_anchors_new(kind, size, &p.anchors));
     const size_t n = (size_t)p.anchors->n;
     p.boxes = td_alloc(n, sizeof *p.boxes);
     p.scores = td_alloc(n * (size_t)n_columns, sizeof *p.scores);
-    float *codes = td_alloc(n, 4 * sizeof *codes);
+    float *deltas = td_alloc(n, 4 * sizeof *deltas);
     float *logits = td_alloc(n * (size_t)n_columns, sizeof *logits);
-    assert_true(p.boxes && p.scores && codes && logits);
+    assert_true(p.boxes && p.scores && deltas && logits);
     expect_ok(td_nms_new(p.anchors, n_columns, &m));
     for (uint64_t i = first; i < first + n_cases; i++) {
         td_rng r = stream(2, i);
         td_detection found[TD_NMS_TOTAL_MAX], *wanted;
         int n_found;
         p.opts = draw_opts(&r, kind);
-        draw_outputs(&r, &p, codes, logits);
-        td_boxes_decode(p.anchors, codes, p.boxes);
+        draw_outputs(&r, &p, deltas, logits);
+        td_boxes_decode(p.anchors, deltas, p.boxes);
         slow_scores(&p, logits);
         const int n_wanted = slow_detections(&p, &wanted);
-        expect_ok(td_nms_run(m, &p.opts, codes, logits, found, &n_found));
+        expect_ok(td_nms_run(m, &p.opts, deltas, logits, found, &n_found));
         compare_detections(i, found, n_found, wanted, n_wanted);
         expect_ok(td_nms_run_scores(m, &p.opts, p.boxes, p.scores, found, &n_found));
         compare_detections(i, found, n_found, wanted, n_wanted);
         td_free(wanted);
     }
     td_nms_free(m);
-    td_free(codes);
+    td_free(deltas);
     td_free(logits);
     td_free(p.boxes);
     td_free(p.scores);

@@ -219,10 +219,9 @@ float *td_detector_images(const td_detector_case *c, const char *name)
     assert_non_null(out);
     for (int64_t i = 0; i < n; i++) {
         const double s = 2 * td_fill_u(seed, i) - 1;
-        const int64_t pixel = i / 3 % area, channel = i % 3, picture = i / 3 / area;
+        const int64_t pixel = i / 3 % area, channel = i % 3, image = i / 3 / area;
         if (c->is_tf)
-            out[(picture * 3 + channel) * area + pixel] =
-                (float)(127.5 + 127.5 * s) - mean[channel];
+            out[(image * 3 + channel) * area + pixel] = (float)(127.5 + 127.5 * s) - mean[channel];
         else
             out[i] = (float)(2 * s);
     }
@@ -341,8 +340,8 @@ double *td_detector_ordered(const td_detector_case *c, const td_type *t, const f
         area = t->dim[2];
     }
     for (int64_t i = 0; i < n; i++) {
-        const int64_t picture = i / (C * area), at = i / area % C, pixel = i % area;
-        out[(picture * area + pixel) * C + at] = (double)values[i];
+        const int64_t image = i / (C * area), at = i / area % C, pixel = i % area;
+        out[(image * area + pixel) * C + at] = (double)values[i];
     }
     return out;
 }

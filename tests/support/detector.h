@@ -46,7 +46,7 @@ float *td_detector_fill(const td_detector_case *c, const char *name, const td_ty
 /** Every weight and statistic of a program. */
 void td_detector_fill_all(const td_detector_case *c, td_program *p);
 
-/** Pictures [batch, 3, side, side], preprocessed; td_free them. */
+/** Images [batch, 3, side, side], preprocessed; td_free them. */
 float *td_detector_images(const td_detector_case *c, const char *name);
 
 /** The forward graph, with all that the golden files summarise as outputs. */

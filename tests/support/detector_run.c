@@ -187,12 +187,12 @@ static double head_error(const run *r, const td_tensors *t, const char *head, co
     const int64_t n_rows = rows->dim[0], columns = wanted->dim[tf ? 2 : 1], batch = r->c->batch;
     const int64_t A = n / batch / columns;
     for (int64_t i = 0; i < batch * n_rows * columns; i++) {
-        const int64_t picture = i / n_rows / columns;
+        const int64_t image = i / n_rows / columns;
         const int64_t row = tf ? i / columns % n_rows : i % n_rows;
         const int64_t column = tf ? i % columns : i / n_rows % columns;
         const int64_t anchor = ((const int32_t *)rows->data)[row];
         const double value =
-            found[picture * A * columns + (tf ? anchor * columns + column : column * A + anchor)];
+            found[image * A * columns + (tf ? anchor * columns + column : column * A + anchor)];
         worst = fmax(worst, fabs(value - (double)((const float *)wanted->data)[i]));
     }
     td_free(found);
@@ -203,10 +203,11 @@ static void check_heads(const run *r, const char *file, double limit)
 {
     td_tensors *t = td_golden_tensors(r->c->part, file);
     const char *index = r->c->is_tf ? "anchor_index" : "box_index";
-    const double codes = head_error(r, t, r->c->is_tf ? "box_encodings" : "loc", index);
+    const double deltas = head_error(r, t, r->c->is_tf ? "box_encodings" : "loc", index);
     const double scores = head_error(r, t, r->c->is_tf ? "class_predictions" : "conf", index);
-    print_message("%s %s: codes %.1e scores %.1e (%.1e)\n", r->c->part, file, codes, scores, limit);
-    if (!(fmax(codes, scores) <= limit))
+    print_message("%s %s: codes %.1e scores %.1e (%.1e)\n", r->c->part, file, deltas, scores,
+                  limit);
+    if (!(fmax(deltas, scores) <= limit))
         fail_msg("heads are over their limit");
     td_tensors_free(t);
 }

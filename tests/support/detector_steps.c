@@ -47,7 +47,7 @@ void td_detector_steps_close(td_detector_steps *s)
 /* --- ground truths ---------------------------------------------------------------------------- */
 
 /* of SSD320: slots with a weight */
-static int ground_truths_of_slots(const td_tensors *t, int k, int picture, td_ground_truth *out)
+static int ground_truths_of_slots(const td_tensors *t, int k, int image, td_ground_truth *out)
 {
     char name[64];
     const char *tail = k == 0 ? "" : k == 1 ? "_batch1" : "_batch2";
@@ -58,7 +58,7 @@ static int ground_truths_of_slots(const td_tensors *t, int k, int picture, td_gr
     const float *weights = td_tensors_get(t, name)->data;
     snprintf(name, sizeof name, "groundtruth_classes%s", tail);
     const int32_t *classes = td_tensors_get(t, name)->data;
-    for (int i = picture * TD_GROUND_TRUTHS_MAX; i < (picture + 1) * TD_GROUND_TRUTHS_MAX; i++) {
+    for (int i = image * TD_GROUND_TRUTHS_MAX; i < (image + 1) * TD_GROUND_TRUTHS_MAX; i++) {
         const float *b = boxes + (ptrdiff_t)4 * i;
         if (weights[i] > 0)
             out[n++] = (td_ground_truth){ .box = { b[0], b[1], b[2], b[3] }, .label = classes[i] };
@@ -67,12 +67,12 @@ static int ground_truths_of_slots(const td_tensors *t, int k, int picture, td_gr
 }
 
 /* of SSD300: left, top, right, bottom */
-static int ground_truths_of_lists(const td_tensors *t, int k, int picture, td_ground_truth *out)
+static int ground_truths_of_lists(const td_tensors *t, int k, int image, td_ground_truth *out)
 {
     char name[64];
-    snprintf(name, sizeof name, "batch%d.image%d.boxes_ltrb", k, picture);
+    snprintf(name, sizeof name, "batch%d.image%d.boxes_ltrb", k, image);
     const td_tensor *boxes = td_tensors_get(t, name);
-    snprintf(name, sizeof name, "batch%d.image%d.labels", k, picture);
+    snprintf(name, sizeof name, "batch%d.image%d.labels", k, image);
     const td_tensor *labels = td_tensors_get(t, name);
     assert_true(boxes && labels && boxes->dim[0] <= TD_GROUND_TRUTHS_MAX);
     for (int64_t i = 0; i < boxes->dim[0]; i++) {

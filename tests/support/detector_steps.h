@@ -24,7 +24,7 @@ void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double de
 void td_detector_steps_close(td_detector_steps *s);
 
 /**
- * Run step k with the golden pictures and ground truths of batch k; returns how many are positive.
+ * Run step k with the golden images and ground truths of batch k; returns how many are positive.
  */
 int td_detector_step(td_detector_steps *s, int k, double lr);
 

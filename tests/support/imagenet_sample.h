@@ -1,12 +1,12 @@
 /*
- * imagenet_sample.h -- the 334 pictures of $TANDEM_SHARED/data/imagenet-sample.tar, one a class
+ * imagenet_sample.h -- the 334 images of $TANDEM_SHARED/data/imagenet-sample.tar, one a class
  */
 #ifndef TD_TEST_IMAGENET_SAMPLE_H
 #define TD_TEST_IMAGENET_SAMPLE_H
 
 #include "tandem/dataset.h"
 
-enum { TD_TEST_SAMPLE_PICTURES = 334, TD_TEST_SKIPPED = 77 };
+enum { TD_TEST_SAMPLE_IMAGES = 334, TD_TEST_SKIPPED = 77 };
 
 /**
  * Unpack the archive into the scratch folder and open it as a validation set.

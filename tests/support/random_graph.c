@@ -1,7 +1,7 @@
 /*
  * random_graph.c -- grow a graph: take a value, put a random op behind it, pool the result
  *
- * Pictures (rank 4) and rows (rank 2) are pooled apart.  Shapes are small and odd; channels are now
+ * Images (rank 4) and rows (rank 2) are pooled apart.  Shapes are small and odd; channels are now
  * and then multiples of 16, so that blocked layouts, padded ones and plain ones meet.  Blocks that
  * the fuse and fold passes look for come more often than chance would make them.
  */
@@ -16,15 +16,15 @@
 #include "support/graphs.h"
 
 #define POOL_MAX     40
-#define ELEMENTS_MAX 6000 /* of a picture */
+#define ELEMENTS_MAX 6000 /* of an image */
 
 typedef struct {
     td_rng rng;
     td_builder *b;
     td_random_kind kind;
     td_dtype dtype;
-    td_value *picture[POOL_MAX], *row[POOL_MAX];
-    int n_pictures, n_rows, n_params;
+    td_value *image[POOL_MAX], *row[POOL_MAX];
+    int n_images, n_rows, n_params;
     bool is_training;
 } maker;
 
@@ -55,16 +55,16 @@ static const int64_t *dims(const td_value *v)
     return v->type.dim;
 }
 
-static td_value *any_picture(maker *m)
+static td_value *any_image(maker *m)
 {
-    int n = m->n_pictures; /* the latest more often */
-    return m->picture[chance(m, 60) ? n - 1 : below(m, n)];
+    int n = m->n_images; /* the latest more often */
+    return m->image[chance(m, 60) ? n - 1 : below(m, n)];
 }
 
 static td_value *like(maker *m, const td_value *x)
 {
     for (int tries = 0; tries < 8; tries++) {
-        td_value *y = m->picture[below(m, m->n_pictures)];
+        td_value *y = m->image[below(m, m->n_images)];
         if (td_type_same_shape(&y->type, &x->type))
             return y;
     }
@@ -225,7 +225,7 @@ static td_value *squeeze(maker *m, td_value *x)
     return td_squeeze_excite(m->b, x, w1, b1, w2, b2);
 }
 
-/* the same elements as a picture of another shape, and perhaps back */
+/* the same elements as an image of another shape, and perhaps back */
 static td_value *fold_shape(maker *m, td_value *x)
 {
     const int64_t *d = dims(x);
@@ -281,21 +281,21 @@ static void to_row(maker *m, td_value *x)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* a row as the scores or codes of one anchor */
+/* a row as the scores or deltas of one anchor */
 static td_value *detector_loss(maker *m, td_value *row, td_value *labels)
 {
     const int64_t N = dims(row)[0], K = dims(row)[1];
-    td_value *l = td_reshape(m->b, labels, 2, (int64_t[]){ N, 1 }), *codes, *target;
+    td_value *l = td_reshape(m->b, labels, 2, (int64_t[]){ N, 1 }), *deltas, *target;
     td_value *scores = td_reshape(m->b, row, 3, (int64_t[]){ N, 1, K });
     char attrs[64];
     if (K < 4 || chance(m, 60))
         return chance(m, 50) ? td_sigmoid_focal_loss(m->b, scores, l, NULL)
                              : td_multibox_class_loss(m->b, scores, l, NULL);
-    td_apply(m->b, "slice", 1, &scores, "axis=2, size=4", 1, &codes);
+    td_apply(m->b, "slice", 1, &scores, "axis=2, size=4", 1, &deltas);
     (void)snprintf(attrs, sizeof attrs, "value=0.3, type=\"%s[%lld,1,4]\"", td_dtype_name(m->dtype),
                    (long long)N);
     td_apply(m->b, "constant", 0, NULL, attrs, 1, &target);
-    return td_huber_box_loss(m->b, codes, target, l, chance(m, 50) ? "per_picture=true" : NULL);
+    return td_huber_box_loss(m->b, deltas, target, l, chance(m, 50) ? "per_image=true" : NULL);
 }
 
 static td_value *loss_of(maker *m, td_value *labels)
@@ -360,9 +360,9 @@ static void add_gradients(maker *m, td_value *loss, td_value *lr)
 static void give_out(maker *m)
 {
     char name[16];
-    for (int i = 0; i < 3 && i < m->n_pictures; i++) {
+    for (int i = 0; i < 3 && i < m->n_images; i++) {
         snprintf(name, sizeof name, "y%d", i);
-        td_output(m->b, name, m->picture[m->n_pictures - 1 - i]);
+        td_output(m->b, name, m->image[m->n_images - 1 - i]);
     }
     for (int i = 0; i < m->n_rows; i++) {
         snprintf(name, sizeof name, "r%d", i);
@@ -381,17 +381,17 @@ td_graph *td_random_graph(uint64_t seed, td_random_kind kind, td_dtype dtype)
                        2 + below(&m, 8) };
     td_graph *g;
 
-    m.picture[m.n_pictures++] = td_input(m.b, "images", td_type_of(dtype, 4, dim));
+    m.image[m.n_images++] = td_input(m.b, "images", td_type_of(dtype, 4, dim));
     td_value *labels = td_input(m.b, "labels", td_type_1d(TD_DT_I64, dim[0]));
     td_value *lr = kind == TD_RANDOM_TRAIN ? td_input(m.b, "lr", td_type_scalar(dtype)) : NULL;
-    for (int steps = 3 + below(&m, 12); steps > 0 && m.n_pictures < POOL_MAX; steps--) {
-        td_value *y = grow[below(&m, (int)(sizeof grow / sizeof *grow))](&m, any_picture(&m));
+    for (int steps = 3 + below(&m, 12); steps > 0 && m.n_images < POOL_MAX; steps--) {
+        td_value *y = grow[below(&m, (int)(sizeof grow / sizeof *grow))](&m, any_image(&m));
         if (td_type_count(&y->type) <= ELEMENTS_MAX)
-            m.picture[m.n_pictures++] = y;
+            m.image[m.n_images++] = y;
         if (chance(&m, 15))
-            to_row(&m, any_picture(&m));
+            to_row(&m, any_image(&m));
     }
-    to_row(&m, m.picture[m.n_pictures - 1]);
+    to_row(&m, m.image[m.n_images - 1]);
     if (kind != TD_RANDOM_GRADIENTS)
         give_out(&m);
     if (kind != TD_RANDOM_INFER) {

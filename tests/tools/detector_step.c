@@ -4,7 +4,7 @@
  *     detector_step ARCH BACKBONE CLASSES WEIGHTS BATCH OUT
  *
  * WEIGHTS has all parameters; BATCH images f32[N,3,S,S], labels i64[N,A], targets f32[N,A,4].  OUT
- * gets codes, scores, loss, loss_class, loss_box of the training form, grad.W of every weight,
+ * gets deltas, scores, loss, loss_class, loss_box of the training form, grad.W of every weight,
  * stat.S of every running statistic behind that pass, and codes_eval, scores_eval, with the
  * statistics of WEIGHTS.  Float32 on "cpu".
  */
@@ -30,16 +30,16 @@ static bool is_statistic(const char *name)
     return td_text_ends(name, ".running_mean") || td_text_ends(name, ".running_var");
 }
 
-static td_value *loss_of(td_builder *b, const job *j, td_value *codes, td_value *scores)
+static td_value *loss_of(td_builder *b, const job *j, td_value *deltas, td_value *scores)
 {
-    const td_type t = td_value_type(codes);
+    const td_type t = td_value_type(deltas);
     td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, t.dim));
     td_value *targets = td_input(b, "targets", t);
     const bool is_ssd300 = strcmp(j->model.arch, "ssd300") == 0;
     td_value *of_class = is_ssd300 ? td_multibox_class_loss(b, scores, labels, NULL)
                                    : td_sigmoid_focal_loss(b, scores, labels, NULL);
     td_value *of_box =
-        td_huber_box_loss(b, codes, targets, labels, is_ssd300 ? "per_picture=true" : NULL);
+        td_huber_box_loss(b, deltas, targets, labels, is_ssd300 ? "per_image=true" : NULL);
     td_output(b, "loss_class", of_class);
     td_output(b, "loss_box", of_box);
     return td_add(b, of_class, of_box);
@@ -48,15 +48,15 @@ static td_value *loss_of(td_builder *b, const job *j, td_value *codes, td_value 
 static td_status training_graph(const job *j, td_graph **out)
 {
     td_builder *b = td_build_begin();
-    td_value *codes, *scores;
+    td_value *deltas, *scores;
     const int side = j->model.image_size;
     td_value *images =
         td_input(b, "images", td_type_of(TD_DT_F32, 4, (int64_t[]){ j->batch, 3, side, side }));
-    td_detector_forward(b, &j->model, images, true, &codes, &scores);
+    td_detector_forward(b, &j->model, images, true, &deltas, &scores);
     const int n = td_build_param_count(b);
-    td_value *loss = n ? loss_of(b, j, codes, scores) : NULL;
+    td_value *loss = n ? loss_of(b, j, deltas, scores) : NULL;
     if (loss) {
-        td_output(b, "codes", codes);
+        td_output(b, "codes", deltas);
         td_output(b, "scores", scores);
         td_output(b, "loss", loss);
     }

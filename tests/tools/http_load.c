@@ -2,7 +2,7 @@
  * http_load.c -- a client for the tests of `tandem serve`: many connections, good and bad requests
  *
  *     http_load load PORT MODEL ANSWERS REQUESTS CONNECTIONS [PID STOP]
- *         ANSWERS has what `tandem classify --json-lines` says of pictures, or `tandem detect
+ *         ANSWERS has what `tandem classify --json-lines` says of images, or `tandem detect
  *         --json --min-score 0 --max-boxes 6`; they are posted in turn, 5 in 100 bodies malformed,
  *         5 in 100 requests broken off, and every answer is checked.  Once STOP requests were made,
  *         SIGTERM goes to PID and the client ends with what is then open.  Prints one JSON object;
@@ -50,7 +50,7 @@
 
 enum { ANSWER_BYTES = 1 << 22, WAIT_S = 120, BAD_KINDS = 8, BAD_PERCENT = 5, BROKEN_PERCENT = 5 };
 
-static const char picture_type[] = "Content-Type: image/jpeg\r\n";
+static const char image_type[] = "Content-Type: image/jpeg\r\n";
 
 /* --- one connection --------------------------------------------------------------------------- */
 
@@ -223,7 +223,7 @@ static bool post(client *c, const char *path, const char *headers, const char *b
 typedef struct {
     int port;
     const char *model;
-    const char *path, *query; /* where pictures go */
+    const char *path, *query; /* where images go */
     td_questions asked;
     int64_t n_requests, stop_at;
     pid_t pid;
@@ -307,7 +307,7 @@ static void ask_good(user *u, td_rng *r, int64_t i)
     for (;;) {
         int64_t t0 = td_now_ns();
         bool was_sent = is_form ? post_form(&u->c, u->l->query, q)
-                                : post(&u->c, u->l->query, picture_type, q->bytes, q->n);
+                                : post(&u->c, u->l->query, image_type, q->bytes, q->n);
         if (!was_sent || !read_answer(&u->c)) {
             count_lost(u, was_sent);
             return;
@@ -336,11 +336,11 @@ static bool post_bad(user *u, td_rng *r, int kind, const td_question *q)
         noise[i] = (char)td_rng_below(r, 256);
     switch (kind) {
     case 0:
-        return post(c, u->l->path, picture_type, q->bytes, q->n / 2);
+        return post(c, u->l->path, image_type, q->bytes, q->n / 2);
     case 1:
-        return post(c, u->l->path, picture_type, noise, sizeof noise);
+        return post(c, u->l->path, image_type, noise, sizeof noise);
     case 2:
-        return post(c, u->l->path, picture_type, "", 0);
+        return post(c, u->l->path, image_type, "", 0);
     case 3:
         return post(c, path, "", json, sizeof json - 1);
     case 4:

@@ -71,16 +71,16 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 /** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
 td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
-/** May a convolution or one of its gradients be made for so many pictures of node n's batch? */
-td_status td_dnnl_conv_accepts(const td_node *n, int64_t pictures) TD_CHECKED;
+/** May a convolution or one of its gradients be made for so many images of node n's batch? */
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t images) TD_CHECKED;
 
 /** The primitive for it, to be run by td_dnnl_run with n's arguments. */
-td_status td_dnnl_conv_prepare(const td_node *n, int64_t pictures, td_prepared *out) TD_CHECKED;
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out) TD_CHECKED;
 
-/* A convolution of some of a batch's pictures, made for one thread. */
+/* A convolution of some of a batch's images, made for one thread. */
 typedef struct {
     td_prepared call;
-    int64_t first, n;  /* pictures */
+    int64_t first, n;  /* images */
     size_t scratch_at; /* in the kernel's scratch */
 } td_dnnl_slice;
 
@@ -90,15 +90,15 @@ typedef struct {
     td_dnnl_slice part[];
 } td_dnnl_slices;
 
-/** Can the batch of x and y be cut between two pictures, for as many threads as there are? */
+/** Can the batch of x and y be cut between two images, for as many threads as there are? */
 td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y) TD_CHECKED;
 
-/** Operand 0 of `n` holds the pictures.  The slices' scratch lies behind `scratch_from` bytes. */
+/** Operand 0 of `n` holds the images.  The slices' scratch lies behind `scratch_from` bytes. */
 td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from,
                                  td_prepared *out) TD_CHECKED;
 void td_dnnl_slices_release(td_prepared *p);
 
-int64_t td_dnnl_picture_bytes(const td_type *t);
+int64_t td_dnnl_image_bytes(const td_type *t);
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,

@@ -170,7 +170,7 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
 }
 
 /*
- * A picture of one pixel lies the same in plain order and channels last.  Our notation calls it
+ * An image of one pixel lies the same in plain order and channels last.  Our notation calls it
  * plain; oneDNN has fast kernels only where both ends are called channels last.
  */
 static bool is_plain_pixel(const td_type *t)
@@ -206,23 +206,23 @@ static td_status make_pd(const td_node *n, const conv_view *given, open_ends any
     return st;
 }
 
-/* exactly as the node stands, but for so many pictures */
-static td_status make_for(const td_node *n, int64_t pictures, dnnl_primitive_desc_t *pd)
+/* exactly as the node stands, but for so many images */
+static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_t *pd)
 {
     conv_view v = view_of(n);
-    v.x.dim[0] = v.y.dim[0] = pictures;
+    v.x.dim[0] = v.y.dim[0] = images;
     return make_pd(n, &v, (open_ends){ 0 }, pd);
 }
 
 /* --- what the device is asked ----------------------------------------------------------------- */
 
-td_status td_dnnl_conv_accepts(const td_node *n, int64_t pictures)
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t images)
 {
     dnnl_primitive_desc_t pd;
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
         strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
         return td_error(TD_ENOKERNEL, "the residual has another layout");
-    TD_TRY(make_for(n, pictures, &pd));
+    TD_TRY(make_for(n, images, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
 }
@@ -232,7 +232,7 @@ static td_status conv_accepts(const td_node *n)
     return td_dnnl_conv_accepts(n, view_of(n).x.dim[0]);
 }
 
-/* a matrix product over a copied picture is no reason to keep a layout */
+/* a matrix product over a copied image is no reason to keep a layout */
 static bool is_direct(const_dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
@@ -283,8 +283,8 @@ static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known
 }
 
 /*
- * What the neighbours have is kept where a direct kernel takes it; else all ends are open.  A
- * picture of few channels stays plain.  The gradients' result takes the layout of the operand that
+ * What the neighbours have is kept where a direct kernel takes it; else all ends are open.  An
+ * image of few channels stays plain.  The gradients' result takes the layout of the operand that
  * lends its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
@@ -340,7 +340,7 @@ bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out)
     return is_conv(n) && best_pd(n, &pd) == TD_OK && preferred_of(n, pd, out);
 }
 
-/* channels last, blocks of 16 channels; pictures of few channels stay plain */
+/* channels last, blocks of 16 channels; images of few channels stay plain */
 bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out)
 {
     static const char *const layouts[] = { "acdb", "aBcd16b" };
@@ -360,7 +360,7 @@ bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static td_status forward_prepare(const td_node *n, int64_t pictures, td_prepared *out)
+static td_status forward_prepare(const td_node *n, int64_t images, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     td_dnnl_bind binds[4] = {
@@ -369,11 +369,11 @@ static td_status forward_prepare(const td_node *n, int64_t pictures, td_prepared
         { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
         { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
     };
-    TD_TRY(make_for(n, pictures, &pd));
+    TD_TRY(make_for(n, images, &pd));
     return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
 }
 
-static td_status grad_x_prepare(const td_node *n, int64_t pictures, td_prepared *out)
+static td_status grad_x_prepare(const td_node *n, int64_t images, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -381,11 +381,11 @@ static td_status grad_x_prepare(const td_node *n, int64_t pictures, td_prepared 
         { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
         { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
     };
-    TD_TRY(make_for(n, pictures, &pd));
+    TD_TRY(make_for(n, images, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-static td_status grad_w_prepare(const td_node *n, int64_t pictures, td_prepared *out)
+static td_status grad_w_prepare(const td_node *n, int64_t images, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -393,17 +393,17 @@ static td_status grad_w_prepare(const td_node *n, int64_t pictures, td_prepared 
         { DNNL_ARG_SRC, dnnl_query_src_md, 0, 1 },
         { DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, 3 },
     };
-    TD_TRY(make_for(n, pictures, &pd));
+    TD_TRY(make_for(n, images, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-td_status td_dnnl_conv_prepare(const td_node *n, int64_t pictures, td_prepared *out)
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out)
 {
     if (n->op == &td_op_conv2d_grad_x)
-        return grad_x_prepare(n, pictures, out);
+        return grad_x_prepare(n, images, out);
     if (n->op == &td_op_conv2d_grad_w)
-        return grad_w_prepare(n, pictures, out);
-    return forward_prepare(n, pictures, out);
+        return grad_w_prepare(n, images, out);
+    return forward_prepare(n, images, out);
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)

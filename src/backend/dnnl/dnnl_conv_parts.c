@@ -4,7 +4,7 @@
  * oneDNN's bf16 weight gradients of filters larger than 1 x 1 wait for each other inside the
  * kernel, spinning, many times in a call.  With a core taken away from one of the threads, which
  * any other program does, such a call takes 10 to 200 times as long.  Here each thread runs a
- * primitive made for one thread over its own pictures, into a gradient of its own, and the
+ * primitive made for one thread over its own images, into a gradient of its own, and the
  * gradients are added up; nothing waits but at the end.  On an idle machine it is as fast.
  *
  * The sum depends on the number of parts, which is the number of threads at prepare.
@@ -58,8 +58,8 @@ static td_status run(const td_prepared *p, void *const *args)
     const td_node *n = p->node;
     const td_dnnl_slices *s = p->state;
     const td_type *dw = &n->out[0]->type;
-    const int64_t dy_bytes = td_dnnl_picture_bytes(td_in_type(n, DY));
-    const int64_t x_bytes = td_dnnl_picture_bytes(td_in_type(n, X));
+    const int64_t dy_bytes = td_dnnl_image_bytes(td_in_type(n, DY));
+    const int64_t x_bytes = td_dnnl_image_bytes(td_in_type(n, X));
     const size_t dw_bytes = gradient_bytes(n);
     char *scratch = args[SCRATCH];
     atomic_int failed = TD_OK;

@@ -1,11 +1,11 @@
 /*
- * dnnl_conv_slices.c -- convolutions and their gradients by pictures, a slice for each thread
+ * dnnl_conv_slices.c -- convolutions and their gradients by images, a slice for each thread
  *
- *     x  [ pictures of thread 0 | pictures of thread 1 | ... ]
+ *     x  [ images of thread 0 | images of thread 1 | ... ]
  *          a primitive made for one thread each; they wait for each other only at the end
  *
  * oneDNN shares a convolution out among its threads itself, by whatever it finds best.  This way
- * each core streams through pictures of its own and is disturbed by no other; which is faster
+ * each core streams through images of its own and is disturbed by no other; which is faster
  * depends on the shape, so these stand behind the library's own and are had by measuring.
  */
 #include <stdatomic.h>
@@ -17,24 +17,24 @@
 #include "ops/ops.h"
 #include "tandem/program.h"
 
-/* operand i of n goes by pictures; the others are filters, biases, shapes */
-static bool is_pictures(const td_node *n, int i)
+/* operand i of n goes by images; the others are filters, biases, shapes */
+static bool is_images(const td_node *n, int i)
 {
     return i == 0 || (i == 3 && n->op == &td_op_conv2d_fused);
 }
 
-int64_t td_dnnl_picture_bytes(const td_type *t)
+int64_t td_dnnl_image_bytes(const td_type *t)
 {
     return td_type_bytes(t) / t->dim[0];
 }
 
-/* pictures of part k of n, as even as can be */
+/* images of part k of n, as even as can be */
 static int64_t share(int64_t batch, int n, int k)
 {
     return batch * (k + 1) / n - batch * k / n;
 }
 
-static bool is_cut_by_picture(const td_type *t)
+static bool is_cut_by_image(const td_type *t)
 {
     return td_type_is_plain(t) || t->layout[0] == 'a';
 }
@@ -43,10 +43,9 @@ td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_typ
 {
     const int threads = td_threads();
     if (threads < 2 || x->dim[0] < threads)
-        return td_error(TD_ENOKERNEL, "%lld pictures for %d threads", (long long)x->dim[0],
-                        threads);
-    if (!is_cut_by_picture(x) || !is_cut_by_picture(y))
-        return td_error(TD_ENOKERNEL, "a picture's values do not lie together");
+        return td_error(TD_ENOKERNEL, "%lld images for %d threads", (long long)x->dim[0], threads);
+    if (!is_cut_by_image(x) || !is_cut_by_image(y))
+        return td_error(TD_ENOKERNEL, "an image's values do not lie together");
     return td_dnnl_conv_accepts(n, share(x->dim[0], threads, threads - 1));
 }
 
@@ -107,15 +106,15 @@ static td_status prepare(const td_node *n, td_prepared *out)
 static td_status run_slice(const td_node *n, const td_dnnl_slice *p, void *const *args)
 {
     void *own[TD_IN_MAX + 2];
-    char *y = (char *)args[n->n_in] + p->first * td_dnnl_picture_bytes(&n->out[0]->type);
+    char *y = (char *)args[n->n_in] + p->first * td_dnnl_image_bytes(&n->out[0]->type);
     for (int i = 0; i < n->n_in; i++)
-        own[i] = is_pictures(n, i)
-                     ? (char *)args[i] + p->first * td_dnnl_picture_bytes(td_in_type(n, i))
+        own[i] = is_images(n, i)
+                     ? (char *)args[i] + p->first * td_dnnl_image_bytes(td_in_type(n, i))
                      : args[i];
     own[n->n_in] = y;
     own[n->n_in + 1] = (char *)args[n->n_in + 1] + p->scratch_at;
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 && own[3] != y) /* see dnnl_conv.c */
-        memcpy(y, own[3], (size_t)(p->n * td_dnnl_picture_bytes(&n->out[0]->type)));
+        memcpy(y, own[3], (size_t)(p->n * td_dnnl_image_bytes(&n->out[0]->type)));
     return td_dnnl_run(&p->call, own);
 }
 

@@ -129,7 +129,7 @@ static td_status run_finite(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- a picture times a gate per channel (squeeze-excite) -------------------------------------- */
+/* --- an image times a gate per channel (squeeze-excite) -------------------------------------- */
 
 /* `gate` is [N, C, 1, 1], which lies as [N, C] in every layout that fills its lanes */
 static td_status check_gate(const td_type *x, const td_type *gate)

@@ -4,10 +4,10 @@
  *   sigmoid_focal_loss   rows of logits in blocks shared by the threads; in a block the loops run
  *                        over what lies between the few columns that should fire
  *   huber_box_loss       only positives are looked at
- *   multibox_class_loss  all rows' losses; per picture the selection of the k-th largest; then only
+ *   multibox_class_loss  all rows' losses; per image the selection of the k-th largest; then only
  *                        what was taken
  *
- * Sums of blocks and pictures are added up in order, whatever the number of threads.
+ * Sums of blocks and images are added up in order, whatever the number of threads.
  */
 #include "backend/native/native_detection.h"
 
@@ -178,40 +178,41 @@ static td_status run_focal_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- huber_box_loss(codes, target, labels) ---------------------------------------------------- */
+/* --- huber_box_loss(deltas, target, labels) --------------------------------------------------- */
 
-static float error_of(float code, float target)
+static float error_of(float predicted, float target)
 {
-    return isnan(target) ? 0 : code - target;
+    return isnan(target) ? 0 : predicted - target;
 }
 
-/* what the sum of picture i is multiplied by; `all`: positives of the batch */
+/* what the sum of image i is multiplied by; `all`: positives of the batch */
 static double share(const td_huber_attr *at, const anchors *s, int64_t all, int64_t i)
 {
-    if (!at->per_picture)
+    if (!at->per_image)
         return 1 / (4 * at_least_one(all));
     const int64_t positives = count_positives(s->labels + i * s->A, s->A);
     return positives > 0 ? 1 / ((double)s->N * (double)positives) : 0;
 }
 
-static double huber_picture(const anchors *s, double delta, int64_t i, const float *code,
-                            const float *target)
+static double huber_image(const anchors *s, double delta, int64_t i, const float *predicted,
+                          const float *target)
 {
     double sum = 0;
     for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
         for (int64_t c = 4 * k; s->labels[k] > 0 && c < 4 * k + 4; c++) {
-            const double e = fabs((double)error_of(code[c], target[c])), q = e > delta ? delta : e;
+            const double e = fabs((double)error_of(predicted[c], target[c])),
+                         q = e > delta ? delta : e;
             sum += q * q / 2 + delta * (e - q);
         }
     return sum;
 }
 
-static void huber_picture_grad(const anchors *s, float delta, double by, int64_t i,
-                               const float *code, const float *target, float *dx)
+static void huber_image_grad(const anchors *s, float delta, double by, int64_t i,
+                             const float *predicted, const float *target, float *dx)
 {
     for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
         for (int64_t c = 4 * k; c < 4 * k + 4; c++) {
-            const float e = error_of(code[c], target[c]);
+            const float e = error_of(predicted[c], target[c]);
             const float slope = e > delta ? delta : e < -delta ? -delta : e;
             dx[c] = s->labels[k] > 0 ? (float)(by * (double)slope) : 0;
         }
@@ -228,11 +229,11 @@ static td_status run_huber(const td_prepared *p, void *const *args)
     const td_huber_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 0, args[2]);
     const int64_t all = count_positives(s.labels, s.N * s.A);
-    const float *code = args[0], *target = args[1];
+    const float *predicted = args[0], *target = args[1];
     double *part = args[4], sum = 0;
 #pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
-        part[i] = huber_picture(&s, at->delta, i, code, target) * share(at, &s, all, i);
+        part[i] = huber_image(&s, at->delta, i, predicted, target) * share(at, &s, all, i);
     for (int64_t i = 0; i < s.N; i++)
         sum += part[i];
     *(float *)args[3] = (float)sum;
@@ -247,8 +248,8 @@ static td_status run_huber_grad(const td_prepared *p, void *const *args)
     const double dloss = (double)*(const float *)args[0];
 #pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
-        huber_picture_grad(&s, (float)at->delta, dloss * share(at, &s, all, i), i, args[1], args[2],
-                           args[4]);
+        huber_image_grad(&s, (float)at->delta, dloss * share(at, &s, all, i), i, args[1], args[2],
+                         args[4]);
     return TD_OK;
 }
 
@@ -327,10 +328,10 @@ static uint64_t select_key(uint64_t *key, int64_t n, int64_t k)
     return key[k];
 }
 
-/* one picture: sets is_taken; returns its positives */
-static int64_t mine(const multibox *m, const anchors *s, int64_t picture, int ratio, const float *x)
+/* one image: sets is_taken; returns its positives */
+static int64_t mine(const multibox *m, const anchors *s, int64_t image, int ratio, const float *x)
 {
-    const int64_t from = picture * s->A;
+    const int64_t from = image * s->A;
     uint64_t *key = m->key + from, bound = 0;
     int64_t positives = 0;
     for (int64_t i = 0; i < s->A; i++) {
@@ -369,11 +370,11 @@ static td_status run_multibox(const td_prepared *p, void *const *args)
     all_log_sums(&m, &s, x);
     for (int64_t i = 0; i < s.N; i++) {
         const int64_t positives = mine(&m, &s, i, at->ratio, x);
-        double of_picture = 0;
+        double of_image = 0;
         for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
             if (m.is_taken[k])
-                of_picture += (double)loss_at(&m, &s, x, k, column(s.labels[k], s.width));
-        sum += positives > 0 ? of_picture / (double)positives : 0;
+                of_image += (double)loss_at(&m, &s, x, k, column(s.labels[k], s.width));
+        sum += positives > 0 ? of_image / (double)positives : 0;
     }
     *(float *)args[2] = (float)(sum / (double)s.N);
     return TD_OK;

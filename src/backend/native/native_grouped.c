@@ -5,8 +5,8 @@
  * layers want, so nothing is reordered.  native_grouped.h has the layouts, native_grouped.inc the
  * loops, for AVX-512; elsewhere the library does it.
  *
- *     forward, grad_x     a job is one unit (the blocks of a group, or of several) of one picture
- *     grad_w              a job is one unit of some pictures; no job waits for another, and the
+ *     forward, grad_x     a job is one unit (the blocks of a group, or of several) of one image
+ *     grad_w              a job is one unit of some images; no job waits for another, and the
  *                         parts' sums are added up in order
  *
  * The number of parts depends on the shapes only: the bits are the same with any number of threads.
@@ -45,7 +45,7 @@ static void filter_layout(int64_t width, td_dtype dtype, char layout[TD_LAYOUT_B
         (void)snprintf(layout, TD_LAYOUT_BYTES, "AcdB%db16a", (int)n);
 }
 
-static const char picture_layout[] = "aBcd16b";
+static const char image_layout[] = "aBcd16b";
 
 /* all but layouts */
 static td_status shape_of(const td_node *n, td_grouped *v)
@@ -85,8 +85,8 @@ static td_status check_layouts(const conv_types *t)
 {
     char filter[TD_LAYOUT_BYTES];
     filter_layout(t->w->dim[1], t->w->dtype, filter);
-    if (strcmp(t->x->layout, picture_layout) != 0 || strcmp(t->y->layout, picture_layout) != 0)
-        return td_error(TD_ENOKERNEL, "the pictures do not lie in '%s'", picture_layout);
+    if (strcmp(t->x->layout, image_layout) != 0 || strcmp(t->y->layout, image_layout) != 0)
+        return td_error(TD_ENOKERNEL, "the images do not lie in '%s'", image_layout);
     if (strcmp(t->w->layout, filter) != 0)
         return td_error(TD_ENOKERNEL, "the filter does not lie in '%s'", filter);
     return TD_OK;
@@ -126,8 +126,8 @@ bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out)
         return false;
     filter_layout(v.width, types_of(n).w->dtype, filter);
     *out = (td_node_layouts){ 0 };
-    memcpy(out->in[0], picture_layout, sizeof picture_layout);
-    memcpy(is_grad_w ? out->in[1] : out->out, picture_layout, sizeof picture_layout);
+    memcpy(out->in[0], image_layout, sizeof image_layout);
+    memcpy(is_grad_w ? out->in[1] : out->out, image_layout, sizeof image_layout);
     memcpy(is_grad_w ? out->out : out->in[1], filter, sizeof filter);
     return true;
 }
@@ -179,32 +179,32 @@ static td_status run_grad_x(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* parts that the pictures are divided into; each but the last has whole steps' worth of them */
-static int64_t parts_of(const td_grouped *v, int64_t *pictures)
+/* parts that the images are divided into; each but the last has whole steps' worth of them */
+static int64_t parts_of(const td_grouped *v, int64_t *images)
 {
-    const int64_t step = td_grouped_loops_for(v->dtype)->pictures;
+    const int64_t step = td_grouped_loops_for(v->dtype)->images;
     const int64_t wanted = (JOBS_WANTED + v->units - 1) / v->units;
     const int64_t steps = (v->N + step - 1) / step, each = (steps + wanted - 1) / wanted;
-    *pictures = each * step;
-    return (v->N + *pictures - 1) / *pictures;
+    *images = each * step;
+    return (v->N + *images - 1) / *images;
 }
 
 /* the parts' sums; the first part's are the result's memory */
 static td_status prepare_grad_w(const td_node *n, td_prepared *out)
 {
     td_grouped v;
-    int64_t pictures;
+    int64_t images;
     TD_TRY(shape_of(n, &v));
     out->scratch_bytes =
-        (size_t)(parts_of(&v, &pictures) - 1) * (size_t)td_type_bytes(&n->out[0]->type);
+        (size_t)(parts_of(&v, &images) - 1) * (size_t)td_type_bytes(&n->out[0]->type);
     return TD_OK;
 }
 
 typedef struct {
     const td_grouped_loops *f;
     td_grouped v;
-    int64_t pictures; /* of a part */
-    int64_t count;    /* elements of dw */
+    int64_t images; /* of a part */
+    int64_t count;  /* elements of dw */
     const void *dy, *x;
     float *dw, *others; /* the first part's sums, those of the others */
 } sums_job;
@@ -212,7 +212,7 @@ typedef struct {
 /* a unit's sums over part k */
 static void sum_part(const sums_job *j, int64_t k, int64_t unit)
 {
-    const int64_t size = j->count / j->v.units, from = k * j->pictures, to = from + j->pictures;
+    const int64_t size = j->count / j->v.units, from = k * j->images, to = from + j->images;
     float *sums = (k ? j->others + (k - 1) * j->count : j->dw) + unit * size;
     memset(sums, 0, (size_t)size * sizeof *sums);
     j->f->grad_w(&j->v, from, to < j->v.N ? to : j->v.N, unit, j->dy, j->x, sums);
@@ -234,7 +234,7 @@ static td_status run_grad_w(const td_prepared *p, void *const *args)
                    .x = args[1],
                    .dw = args[3],
                    .others = args[4] };
-    const int64_t n_parts = parts_of(&j.v, &j.pictures);
+    const int64_t n_parts = parts_of(&j.v, &j.images);
     j.f = td_grouped_loops_for(j.v.dtype);
 #pragma omp parallel for collapse(2)
     for (int64_t k = 0; k < n_parts; k++)

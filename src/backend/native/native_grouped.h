@@ -26,8 +26,8 @@ typedef struct {
     int64_t N, CB;            /* CB: blocks */
     int64_t H, W;             /* of x */
     int64_t P, Q;             /* of y */
-    int64_t blocks, units;    /* blocks of a unit; units of a picture */
-    int64_t x_plane, y_plane; /* elements of one block of one picture */
+    int64_t blocks, units;    /* blocks of a unit; units of an image */
+    int64_t x_plane, y_plane; /* elements of one block of one image */
 } td_grouped;
 
 /* What is done to a sum before it is stored. */
@@ -38,20 +38,20 @@ typedef struct {
 
 typedef struct {
     td_dtype dtype;
-    int pictures; /* that a step of grad_w takes together */
+    int images; /* that a step of grad_w takes together */
 
-    /* y of a unit of picture n */
+    /* y of a unit of image n */
     void (*forward)(const td_grouped *v, int64_t n, int64_t unit, const void *x, const void *w,
                     const td_grouped_end *end, void *y);
 
     /* block `cb` of w with inputs and outputs of each group exchanged, the taps backwards */
     void (*turn)(const td_grouped *v, int64_t cb, const void *w, void *turned);
 
-    /* dx of a unit of picture n */
+    /* dx of a unit of image n */
     void (*grad_x)(const td_grouped *v, int64_t n, int64_t unit, const void *dy, const void *turned,
                    void *dx);
 
-    /* dw [blocks, 9, width, 16] of a unit is increased by what pictures [from, to) give */
+    /* dw [blocks, 9, width, 16] of a unit is increased by what images [from, to) give */
     void (*grad_w)(const td_grouped *v, int64_t from, int64_t to, int64_t unit, const void *dy,
                    const void *x, float *dw);
 } td_grouped_loops;

@@ -22,7 +22,7 @@
 
 #define VECTOR 64 /* bytes */
 
-/* rows of pictures made ready for the loops, on the stack: most of a first-level cache */
+/* rows of images made ready for the loops, on the stack: most of a first-level cache */
 #define STORE_BYTES 30720
 
 /* outputs of a row that grad_w takes at once: 4 rows of them and one of inputs fit into the store,

@@ -1,5 +1,5 @@
 /*
- * native_heads.c -- biases of channels, enlarged pictures, a detector's heads as one table
+ * native_heads.c -- biases of channels, enlarged images, a detector's heads as one table
  *
  * All on channel blocks (native.h).  Heads may have channels that do not fill their last block:
  * what lies behind them in memory is zeros, is left out of tables, and is written as zeros.
@@ -156,7 +156,7 @@ typedef struct {
     int64_t pixel, block, image; /* bytes from one to the next */
     int64_t columns, anchors;    /* of a pixel */
     bool by_channel;
-    int64_t table, start; /* rows of a picture's table, the head's first */
+    int64_t table, start; /* rows of an image's table, the head's first */
 } head;
 
 static td_status head_of(const td_type *x, const td_join_attr *a, head *h)

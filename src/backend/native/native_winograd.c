@@ -14,7 +14,7 @@
  * bits depend neither on the batch nor on the threads.
  *
  * Against a direct convolution it saves three multiplications in four less what hangs over the
- * picture's edge, and pays with transforms (C + K to a tile, against C K) and with filters of four
+ * image's edge, and pays with transforms (C + K to a tile, against C K) and with filters of four
  * times the size.  The filters are transformed once, in float64.
  */
 #include "backend/native/native_winograd.h"
@@ -104,7 +104,7 @@ typedef struct {
 } state;
 
 /* channel blocks, or channels last */
-static bool is_picture(const td_type *t, const char *layout)
+static bool is_image(const td_type *t, const char *layout)
 {
     return strcmp(t->layout, layout) == 0 && t->dim[1] % LANES == 0 &&
            (strcmp(layout, BLOCKED) == 0 || strcmp(layout, LAST) == 0);
@@ -114,12 +114,12 @@ static td_status accepts_conv(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[0]->type;
-        const bool must_be_picture = i == 0 || i >= 3 || i == n->n_in;
+        const bool must_be_image = i == 0 || i >= 3 || i == n->n_in;
         if (t->dtype != TD_DT_F32)
             return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
-        if (!must_be_picture && !td_type_is_plain(t))
+        if (!must_be_image && !td_type_is_plain(t))
             return td_error(TD_ENOKERNEL, "tensor %d is not plain", i);
-        if (must_be_picture && !is_picture(t, td_in_type(n, 0)->layout))
+        if (must_be_image && !is_image(t, td_in_type(n, 0)->layout))
             return td_error(TD_ENOKERNEL,
                             "tensor %d is not " BLOCKED " or " LAST " of whole blocks, all alike",
                             i);
@@ -127,11 +127,11 @@ static td_status accepts_conv(const td_node *n)
     return TD_OK;
 }
 
-static td_native_wino_picture picture_of(const td_type *t)
+static td_native_wino_image image_of(const td_type *t)
 {
     if (strcmp(t->layout, LAST) == 0)
-        return (td_native_wino_picture){ .pixel = t->dim[1], .block = LANES };
-    return (td_native_wino_picture){ .pixel = LANES, .block = LANES * t->dim[2] * t->dim[3] };
+        return (td_native_wino_image){ .pixel = t->dim[1], .block = LANES };
+    return (td_native_wino_image){ .pixel = LANES, .block = LANES * t->dim[2] * t->dim[3] };
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -153,8 +153,8 @@ static td_native_wino geometry_of(const td_node *n)
                              .pad = a->pad,
                              .rows = divided_up(y->dim[2], TD_WINO_TILE),
                              .cols = divided_up(y->dim[3], TD_WINO_TILE),
-                             .x = picture_of(x),
-                             .y = picture_of(y),
+                             .x = image_of(x),
+                             .y = image_of(y),
                              .relu = a->relu,
                              .cap = a->relu6 ? 6 : INFINITY };
 }
@@ -273,7 +273,7 @@ const td_kernel td_native_conv2d_winograd = {
     .release = release_conv,
 };
 
-/* the pictures' layout stays as it is */
+/* the images' layout stays as it is */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const td_type *x = td_in_type(n, 0);

@@ -1,8 +1,8 @@
 /*
  * native_winograd.h -- 3 x 3 convolutions by Winograd's F(4 x 4, 3 x 3): geometry and inner loops
  *
- * A picture is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  What is worked
- * on at a time is a run of tiles, counted through all pictures, row by row:
+ * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  What is worked
+ * on at a time is a run of tiles, counted through all images, row by row:
  *
  *     input     x, aBcd16b or acdb         ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
@@ -15,16 +15,16 @@
 
 #include "ops/ops.h"
 
-/* How a picture lies: elements from one pixel, one block of 16 channels to the next. */
+/* How an image lies: elements from one pixel, one block of 16 channels to the next. */
 typedef struct {
     int64_t pixel, block;
-} td_native_wino_picture;
+} td_native_wino_image;
 
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
-    int64_t rows, cols; /* tiles of a picture */
+    int64_t rows, cols; /* tiles of an image */
     int64_t room;
-    td_native_wino_picture x, y;
+    td_native_wino_image x, y;
     bool relu;
     float cap; /* with relu: of the results */
 } td_native_wino;

@@ -1,14 +1,14 @@
 /*
- * ref_conv.c -- convolutions as matrix products over a picture's unfolded windows
+ * ref_conv.c -- convolutions as matrix products over an image's unfolded windows
  *
  *   cols[c r s, p q] = x[c, p stride + r dilation - pad, q stride + s dilation - pad], 0 outside
  *
  *     forward      y[k, pq]    = sum over crs of w[k, crs] cols[crs, pq]
  *     for x        dcols[crs, pq] = sum over k of w[k, crs] dy[k, pq]; each entry goes back to
  *                  where it came from
- *     for w        dw[k, crs] += sum over pq of dy[k, pq] cols[crs, pq], picture after picture
+ *     for w        dw[k, crs] += sum over pq of dy[k, pq] cols[crs, pq], image after image
  *
- * With groups each has its own rows of cols, w and y.  One picture is unfolded at a time.
+ * With groups each has its own rows of cols, w and y.  One image is unfolded at a time.
  */
 #include <math.h>
 #include <string.h>
@@ -40,12 +40,12 @@ static conv_shape shape_of(const td_node *n, const td_type *x, const td_type *w,
     };
 }
 
-static bool unfolded_is_picture(const conv_shape *v)
+static bool unfolded_is_image(const conv_shape *v)
 {
     return v->R == 1 && v->S == 1 && v->stride == 1 && v->P == v->H && v->Q == v->W;
 }
 
-/* columns q of output row p whose tap s lies inside the picture: [from, to) */
+/* columns q of output row p whose tap s lies inside the image: [from, to) */
 static void inside(const conv_shape *v, int64_t s, int64_t *from, int64_t *to)
 {
     int64_t shift = s * v->dilation - v->pad; /* w = q stride + shift */
@@ -102,14 +102,14 @@ static void fold(const conv_shape *v, const double *cols, double *x)
 
 static int64_t work_of(const conv_shape *v)
 {
-    return unfolded_is_picture(v) ? 0 : v->C * v->R * v->S * v->P * v->Q;
+    return unfolded_is_image(v) ? 0 : v->C * v->R * v->S * v->P * v->Q;
 }
 
-/* --- the three products, of one picture ------------------------------------------------------- */
+/* --- the three products, of one image ------------------------------------------------------- */
 
 static double *unfolded(const conv_shape *v, double *x, double *work)
 {
-    if (unfolded_is_picture(v))
+    if (unfolded_is_image(v))
         return x;
     unfold(v, x, work);
     return work;
@@ -132,7 +132,7 @@ static void forward(const conv_shape *v, double *x, double *w, double *y, double
 static void for_x(const conv_shape *v, double *dy, double *w, double *dx, double *work)
 {
     const int64_t kg = v->K / v->G, crs = v->C / v->G * v->R * v->S, pq = v->P * v->Q;
-    double *cols = unfolded_is_picture(v) ? dx : work;
+    double *cols = unfolded_is_image(v) ? dx : work;
     memset(cols, 0, (size_t)(v->G * crs * pq) * sizeof *cols);
 #pragma omp parallel for if (v->G > 1)
     for (int64_t g = 0; g < v->G; g++) {

@@ -99,15 +99,15 @@ static void sigmoid_focal_loss_grad(const td_node *n, void *const *a)
 
 /* --- huber_box_loss --------------------------------------------------------------------------- */
 
-static double error_of(double code, double target)
+static double error_of(double predicted, double target)
 {
-    return isnan(target) ? 0 : code - target;
+    return isnan(target) ? 0 : predicted - target;
 }
 
-/* what the sum of picture i is multiplied by */
+/* what the sum of image i is multiplied by */
 static double share(const td_huber_attr *at, const anchors *s, int64_t i)
 {
-    if (!at->per_picture)
+    if (!at->per_image)
         return 1 / (4 * at_least_one(count_positives(s->labels, s->N * s->A)));
     const int64_t positives = count_positives(s->labels + i * s->A, s->A);
     return positives > 0 ? 1 / ((double)s->N * (double)positives) : 0;
@@ -117,13 +117,13 @@ static void huber_box_loss(const td_node *n, void *const *a)
 {
     const td_huber_attr *at = n->attr;
     const anchors s = anchors_of(n, 0, a[2]);
-    const double *code = a[0], *target = a[1];
+    const double *predicted = a[0], *target = a[1];
     double *loss = a[3];
     *loss = 0;
     for (int64_t i = 0; i < s.N; i++) {
         double sum = 0;
         for (int64_t k = i * s.A * 4; k < (i + 1) * s.A * 4; k++) {
-            const double e = fabs(error_of(code[k], target[k]));
+            const double e = fabs(error_of(predicted[k], target[k]));
             const double q = e > at->delta ? at->delta : e;
             if (s.labels[k / 4] > 0)
                 sum += q * q / 2 + at->delta * (e - q);
@@ -136,12 +136,12 @@ static void huber_box_loss_grad(const td_node *n, void *const *a)
 {
     const td_huber_attr *at = n->attr;
     const anchors s = anchors_of(n, 1, a[3]);
-    const double *code = a[1], *target = a[2];
+    const double *predicted = a[1], *target = a[2];
     double *dx = a[4];
     for (int64_t i = 0; i < s.N; i++) {
         const double by = *(double *)a[0] * share(at, &s, i);
         for (int64_t k = i * s.A * 4; k < (i + 1) * s.A * 4; k++) {
-            const double e = error_of(code[k], target[k]);
+            const double e = error_of(predicted[k], target[k]);
             const double slope = e > at->delta ? at->delta : e < -at->delta ? -at->delta : e;
             dx[k] = s.labels[k / 4] > 0 ? by * slope : 0;
         }
@@ -178,7 +178,7 @@ static int compare(const void *p, const void *q)
 }
 
 /*
- * One picture: loss[A] of each anchor, and is_taken[A], 1 for those that count.  `order` is room
+ * One image: loss[A] of each anchor, and is_taken[A], 1 for those that count.  `order` is room
  * for A.  Returns the number of positives.
  */
 static int64_t mine(const double *x, const int64_t *labels, const anchors *s, int ratio,

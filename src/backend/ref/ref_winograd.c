@@ -1,5 +1,5 @@
 /*
- * ref_winograd.c -- winograd_filter and conv2d_winograd by their definition, a picture at a time
+ * ref_winograd.c -- winograd_filter and conv2d_winograd by their definition, an image at a time
  *
  *     v [36, C, tiles]  =  B' x B        every tile of every channel
  *     m [36, K, tiles]  =  u v           36 matrix products
@@ -49,7 +49,7 @@ static void winograd_filter(const td_node *n, void *const *a)
 
 typedef struct {
     int64_t C, H, W, K, P, Q, pad;
-    int64_t rows, cols, tiles; /* of one picture */
+    int64_t rows, cols, tiles; /* of one image */
 } shape;
 
 static shape shape_of(const td_node *n)
@@ -89,7 +89,7 @@ static void transform_input(const td_winograd *m, const shape *v, const double *
         }
 }
 
-/* the results of one tile of filter k; those that are inside the picture are added to y */
+/* the results of one tile of filter k; those that are inside the image are added to y */
 static void transform_output(const td_winograd *m, const shape *v, const double *in, int64_t tile,
                              double *y)
 {

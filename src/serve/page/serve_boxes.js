@@ -1,4 +1,4 @@
-let picture = null;
+let image = null;
 function above() { $('above').textContent = (+$('score').value).toFixed(2); }
 function colour(id) { return 'hsl(' + (id * 67 + 130) % 360 + ' 85% 55%)'; }
 function svg(kind, attributes) {
@@ -6,7 +6,7 @@ function svg(kind, attributes) {
   for (const a in attributes) e.setAttribute(a, attributes[a]);
   return e;
 }
-/* a box on the picture and its line in the list, which point at each other */
+/* a box on the image and its line in the list, which point at each other */
 function show(d, name, image) {
   const x = 100 * d.bbox[0] / image.width, y = 100 * d.bbox[1] / image.height;
   const percent = (100 * d.score).toFixed(1) + ' %';
@@ -32,14 +32,14 @@ function show(d, name, image) {
 }
 async function ask(blob) {
   const mine = ++turn, begin = performance.now();
-  if (blob !== picture) {
+  if (blob !== image) {
     URL.revokeObjectURL($('preview').src);
     $('preview').src = URL.createObjectURL(blob);
     $('preview').hidden = false;
-    $('preview').alt = blob.name ? 'your picture, ' + blob.name : 'your picture';
+    $('preview').alt = blob.name ? 'your image, ' + blob.name : 'your image';
     $('hint').textContent = blob.name || '';
     $('boxes').replaceChildren(); $('found').replaceChildren();
-    picture = blob;
+    image = blob;
   }
   say('One moment ...');
   try {
@@ -62,5 +62,5 @@ async function ask(blob) {
   }
 }
 $('score').addEventListener('input', above);
-$('score').addEventListener('change', () => picture && ask(picture));
+$('score').addEventListener('change', () => image && ask(image));
 above();

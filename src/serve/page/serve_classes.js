@@ -15,7 +15,7 @@ async function ask(blob) {
   URL.revokeObjectURL($('preview').src);
   $('preview').src = URL.createObjectURL(blob);
   $('preview').hidden = false;
-  $('preview').alt = blob.name ? 'your picture, ' + blob.name : 'your picture';
+  $('preview').alt = blob.name ? 'your image, ' + blob.name : 'your image';
   $('hint').textContent = blob.name || '';
   $('classes').replaceChildren();
   say('One moment ...');

@@ -1,4 +1,4 @@
-/* a picture without a file: a disc on a plain ground */
+/* an image without a file: a disc on a plain ground */
 function drawn() {
   const c = document.createElement('canvas');
   c.width = c.height = 256;

@@ -16,7 +16,7 @@
 typedef struct {
     td_anchors *anchors;
     td_nms *nms;
-    float *codes, *logits;
+    float *deltas, *logits;
     td_detection found[TD_NMS_TOTAL_MAX];
     int n;
 } detector;
@@ -26,9 +26,9 @@ static void detector_open(td_detector kind, int size, float logit, detector *d)
     expect_ok(td_anchors_new(kind, size, &d->anchors));
     expect_ok(td_nms_new(d->anchors, COLUMNS, &d->nms));
     const size_t n = (size_t)d->anchors->n;
-    d->codes = td_alloc(n, 4 * sizeof(float));
+    d->deltas = td_alloc(n, 4 * sizeof(float));
     d->logits = td_alloc(n, COLUMNS * sizeof(float));
-    assert_true(d->codes && d->logits);
+    assert_true(d->deltas && d->logits);
     for (size_t i = 0; i < n * COLUMNS; i++)
         d->logits[i] = logit;
 }
@@ -37,14 +37,14 @@ static void detector_close(detector *d)
 {
     td_nms_free(d->nms);
     td_anchors_free(d->anchors);
-    td_free(d->codes);
+    td_free(d->deltas);
     td_free(d->logits);
 }
 
 static void detect(detector *d)
 {
     const td_nms_opts opts = td_nms_defaults(d->anchors->kind);
-    expect_ok(td_nms_run(d->nms, &opts, d->codes, d->logits, d->found, &d->n));
+    expect_ok(td_nms_run(d->nms, &opts, d->deltas, d->logits, d->found, &d->n));
 }
 
 /* --- anchors ---------------------------------------------------------------------------------- */
@@ -110,15 +110,15 @@ static void odd_ground_truths_do_no_harm(void **state)
         expect_ok(td_anchors_new(kinds[k], k ? 300 : 64, &a));
         void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
         int64_t *labels = td_alloc((size_t)a->n, sizeof *labels);
-        float *codes = td_alloc((size_t)a->n, 4 * sizeof *codes);
-        assert_true(scratch && labels && codes);
-        assert_int_equal(td_targets_assign(a, odd, 2, scratch, labels, codes), 0);
-        assert_int_equal(td_targets_assign(a, odd, 6, scratch, labels, codes), 1);
+        float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);
+        assert_true(scratch && labels && deltas);
+        assert_int_equal(td_targets_assign(a, odd, 2, scratch, labels, deltas), 0);
+        assert_int_equal(td_targets_assign(a, odd, 6, scratch, labels, deltas), 1);
         assert_int_equal(labels[0], k ? 6 : 3); /* all claim anchor 0: the first, the last */
-        assert_int_equal(td_targets_assign(a, NULL, 0, scratch, labels, codes), 0);
+        assert_int_equal(td_targets_assign(a, NULL, 0, scratch, labels, deltas), 0);
         td_free(scratch);
         td_free(labels);
-        td_free(codes);
+        td_free(deltas);
         td_anchors_free(a);
     }
 }
@@ -139,7 +139,7 @@ static void options_are_checked(void **state)
         { .score_min = 0.1, .iou = -0.5, .per_class = 1, .total = 1 },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        expect_error(td_nms_run(d.nms, &bad[i], d.codes, d.logits, d.found, &d.n), TD_EARG,
+        expect_error(td_nms_run(d.nms, &bad[i], d.deltas, d.logits, d.found, &d.n), TD_EARG,
                      "wanted");
         assert_int_equal(d.n, 0);
     }
@@ -179,8 +179,8 @@ static void not_a_number_is_no_detection(void **state)
             d.logits[COLUMNS * 7 + c] = c == 3 ? 4 : -20;
         for (int c = 0; c < COLUMNS; c++) /* a good score for a box that is none */
             d.logits[COLUMNS * 9 + c] = c == 2 ? 6 : -20;
-        d.codes[4 * 9 + 1] = NAN;
-        d.codes[4 * 8 + 3] = INFINITY;
+        d.deltas[4 * 9 + 1] = NAN;
+        d.deltas[4 * 8 + 3] = INFINITY;
         detect(&d);
         assert_int_equal(d.n, 1);
         assert_int_equal(d.found[0].label, 3);
@@ -232,14 +232,14 @@ static void the_worst_may_come_first(void **state)
     detect(&d);
     assert_int_equal(d.n, 200);
     opts.worst_first = true;
-    expect_ok(td_nms_run(d.nms, &opts, d.codes, d.logits, other, &d.n));
+    expect_ok(td_nms_run(d.nms, &opts, d.deltas, d.logits, other, &d.n));
     for (int i = 0; i < 200; i++)
         assert_memory_equal(&d.found[i], &other[199 - i], sizeof other[0]);
     assert_true(d.found[0].score >= d.found[199].score);
     detector_close(&d);
 }
 
-/* a million equal candidates, of which only boxes outside the picture survive: nothing is found */
+/* a million equal candidates, of which only boxes outside the image survive: nothing is found */
 static void the_worst_case_ends(void **state)
 {
     (void)state;
@@ -250,16 +250,16 @@ static void the_worst_case_ends(void **state)
     int n;
     expect_ok(td_anchors_new(TD_DETECTOR_SSD320, 320, &a));
     expect_ok(td_nms_new(a, 91, &m));
-    float *codes = td_alloc((size_t)a->n, 4 * sizeof *codes);
+    float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);
     float *logits = td_alloc((size_t)a->n, 91 * sizeof *logits);
-    assert_true(codes && logits);
+    assert_true(deltas && logits);
     for (int i = 0; i < a->n; i++)
-        codes[4 * i] = 1000;
-    expect_ok(td_nms_run(m, &opts, codes, logits, found, &n));
+        deltas[4 * i] = 1000;
+    expect_ok(td_nms_run(m, &opts, deltas, logits, found, &n));
     assert_int_equal(n, 0);
     td_nms_free(m);
     td_anchors_free(a);
-    td_free(codes);
+    td_free(deltas);
     td_free(logits);
 }
 
@@ -313,7 +313,7 @@ static void picks_are_all_there_are(void **state)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static float all_codes[4 * 5000], all_logits[COLUMNS * 5000]; /* zeros, more than anchors of 64 */
+static float all_deltas[4 * 5000], all_logits[COLUMNS * 5000]; /* zeros, more than anchors of 64 */
 
 static td_status everything(void)
 {
@@ -326,7 +326,7 @@ static td_status everything(void)
     TD_OUT(td_anchors_new(TD_DETECTOR_SSD320, 64, &a));
     assert_true(a->n <= 5000);
     TD_OUT(td_nms_new(a, COLUMNS, &m));
-    TD_OUT(td_nms_run(m, &opts, all_codes, all_logits, found, &n));
+    TD_OUT(td_nms_run(m, &opts, all_deltas, all_logits, found, &n));
     assert_true(n > 0);
 out:
     td_nms_free(m);

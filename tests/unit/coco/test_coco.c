@@ -80,12 +80,12 @@ static const struct {
 } bad[] = {
     { BOX("[1, 2, 0, 4]"), "annotation 17: its box is 0 x 4 pixels, wanted more than 0" },
     { BOX("[1, 2, 3, -4]"), "annotation 17: its box is 3 x -4 pixels" },
-    { BOX("[-1, 2, 3, 4]"), "its box from -1, 2 to 2, 6 leaves its picture of 100 x 50" },
+    { BOX("[-1, 2, 3, 4]"), "its box from -1, 2 to 2, 6 leaves its image of 100 x 50" },
     { BOX("[1, -2, 3, 4]"), "its box from 1, -2 to 4, 2 leaves" },
     { BOX("[98, 2, 3, 4]"), "its box from 98, 2 to 101, 6 leaves" },
-    { BOX("[1, 2, 3, 48.5]"), "leaves its picture" },
-    { BOX("[1, 2, 1e308, 4]"), "to 1e+308, 6 leaves its picture" },
-    { BOX("[1e308, 2, 1e308, 4]"), "to inf, 6 leaves its picture" },
+    { BOX("[1, 2, 3, 48.5]"), "leaves its image" },
+    { BOX("[1, 2, 1e308, 4]"), "to 1e+308, 6 leaves its image" },
+    { BOX("[1e308, 2, 1e308, 4]"), "to inf, 6 leaves its image" },
     { BOX("[1, 2, 1e999, 4]"), "'bbox' is the number inf, wanted a list of 4 finite numbers" },
     { BOX("[NaN, 2, 3, 4]"), "'bbox' is the number nan, wanted a list of 4 finite numbers" },
     { BOX("[1, 2, -Infinity, 4]"), "'bbox' is the number -inf" },
@@ -232,7 +232,7 @@ static void keeps_odd_boxes_on_request(void **state)
     assert_string_equal(c->categories[0].name, "3");
     td_coco_free(c);
     expect_error(parse(file("{\"id\": 1}", CATEGORY, BOX("[1, 2, 3, 4]")), &plain, &c), TD_EFORMAT,
-                 "names no picture");
+                 "names no image");
 }
 
 static void counts_more_than_it_lists(void **state)
@@ -251,7 +251,7 @@ static void counts_more_than_it_lists(void **state)
     td_text_release(&text);
 }
 
-static void holds_very_many_in_one_picture(void **state)
+static void holds_very_many_in_one_image(void **state)
 {
     (void)state;
     enum { MANY = 1000000 };
@@ -287,7 +287,7 @@ static void refuses_other_files(void **state)
         { "{\"images\": 1}", "'images' is the number 1, wanted a list" },
         { "{\"images\": {\"a\": 1}}", "'images' is an object, wanted a list" },
         { "{\"images\": [], \"images\": []}", "there are two 'images'" },
-        { "{\"images\": [], \"categories\": [], \"annotations\": []}", "names no picture" },
+        { "{\"images\": [], \"categories\": [], \"annotations\": []}", "names no image" },
         { "{\"images\": [" IMAGE "], \"categories\": [], \"annotations\": []}", "has no category" },
         { "{\"images\": [" IMAGE "], \"categories\": [" CATEGORY "], \"annotations\": []} x",
           "found 'x', wanted the end of the file" },
@@ -343,7 +343,7 @@ int main(void)
         cmocka_unit_test(tells_equal_names_apart),
         cmocka_unit_test(keeps_odd_boxes_on_request),
         cmocka_unit_test(counts_more_than_it_lists),
-        cmocka_unit_test(holds_very_many_in_one_picture),
+        cmocka_unit_test(holds_very_many_in_one_image),
         cmocka_unit_test(refuses_other_files),
         cmocka_unit_test(refuses_every_prefix),
         cmocka_unit_test(survives_no_memory),

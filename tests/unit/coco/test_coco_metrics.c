@@ -135,7 +135,7 @@ static void areas_are_the_annotations_or_the_boxes(void **state)
     expect_near(m.value[TD_COCO_APL], 1);
 }
 
-/* The 101st detection of a picture and class is not looked at; nor are categories not asked for. */
+/* The 101st detection of an image and class is not looked at; nor are categories not asked for. */
 static void caps_and_categories(void **state)
 {
     (void)state;

@@ -195,7 +195,7 @@ static void nothing_is_there_before_the_commit(void **state)
     bad.box[2] = NAN;
     expect_ok(td_detections_create(path, &f));
     expect_ok(td_detections_add(f, &good));
-    expect_error(td_detections_add(f, &bad), TD_ENUMERIC, "detection 1 in picture 1");
+    expect_error(td_detections_add(f, &bad), TD_ENUMERIC, "detection 1 in image 1");
     td_detections_close(f);
     assert_int_equal(td_scratch_count("kept.json"), 0);
     expect_error(td_detections_create(td_scratch_path("no/such/folder.json"), &f), TD_EIO, "no");

@@ -1,6 +1,6 @@
 /* ctest: labels threads */
 /*
- * test_gather.c -- what pictures came to, gathered by rank 0 in the order of the data set
+ * test_gather.c -- what images came to, gathered by rank 0 in the order of the data set
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@
 
 enum { BATCH = 2 };
 
-/* what a picture comes to: "17: 17 17 17", longer or shorter, every fourth nothing */
-static td_status add_picture(td_gather *s, int64_t sample)
+/* what an image comes to: "17: 17 17 17", longer or shorter, every fourth nothing */
+static td_status add_image(td_gather *s, int64_t sample)
 {
     char text[32];
     TD_TRY(td_gather_begin(s, sample));
@@ -37,12 +37,12 @@ static td_status add_picture(td_gather *s, int64_t sample)
     return TD_OK;
 }
 
-/* as the loader deals n pictures: batches of two, one rank after the other; 5 cannot be read */
+/* as the loader deals n images: batches of two, one rank after the other; 5 cannot be read */
 static td_status add_share(td_gather *s, int n, int rank, int world)
 {
     for (int i = 0; i < n; i++)
         if (i / BATCH % world == rank && i != 5)
-            TD_TRY(add_picture(s, i));
+            TD_TRY(add_image(s, i));
     return TD_OK;
 }
 
@@ -63,8 +63,8 @@ static int gather_all(const td_rank_place *place, void *ctx)
         }
         WANT(own.n == all.n && own.n_bytes == all.n_bytes);
         for (size_t i = 0; i < all.n; i++) {
-            WANT(own.pictures[i].sample == all.pictures[i].sample);
-            WANT(own.pictures[i].n_bytes == all.pictures[i].n_bytes);
+            WANT(own.images[i].sample == all.images[i].sample);
+            WANT(own.images[i].n_bytes == all.images[i].n_bytes);
         }
         WANT(all.n_bytes == 0 || memcmp(own.bytes, all.bytes, all.n_bytes) == 0);
     }
@@ -95,7 +95,7 @@ static void one_rank_keeps_what_it_has(void **state)
     assert_int_equal(add_share(&s, 9, 0, 1), TD_OK);
     assert_int_equal(td_gather_run(&s, NULL), TD_OK);
     assert_int_equal(s.n, 8);
-    assert_int_equal(s.pictures[7].sample, 8);
+    assert_int_equal(s.images[7].sample, 8);
     assert_memory_equal(s.bytes, "1 2 2 3 3 3 6 6 7 7 7 ", s.n_bytes);
     td_gather_clear(&s);
     assert_int_equal(s.n, 0);

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/paths.h"
@@ -119,7 +119,7 @@ static void bad_folders(void **state)
     root = td_scratch_path("flat");
     touch(root, "1.jpg");
     touch(root, "2.jpg");
-    expect_error(open_split(root, NULL, &ds), TD_EFORMAT, "2 pictures but no class folders");
+    expect_error(open_split(root, NULL, &ds), TD_EFORMAT, "2 images but no class folders");
 
     root = td_scratch_path("one");
     touch(root, "train/cat/1.jpg");
@@ -128,7 +128,7 @@ static void bad_folders(void **state)
     root = td_scratch_path("hollow");
     touch(root, "train/cat/1.jpg");
     touch(root, "train/dog/readme.txt");
-    expect_error(open_split(root, "train", &ds), TD_EFORMAT, "train/dog' holds no pictures");
+    expect_error(open_split(root, "train", &ds), TD_EFORMAT, "train/dog' holds no images");
     assert_null(ds);
 }
 

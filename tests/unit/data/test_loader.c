@@ -1,12 +1,12 @@
-/* test_loader.c -- batches: the same bits whatever the workers, resuming, bad pictures, the end */
+/* test_loader.c -- batches: the same bits whatever the workers, resuming, bad images, the end */
 /* ctest: labels threads */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/file_io.h"
@@ -28,7 +28,7 @@ static int make_folders(void **state)
     (void)snprintf(bad_root, sizeof bad_root, "%s", td_scratch_path("bad"));
     td_write_folder(bad_root, "train", CLASSES, PER_CLASS, 40);
     (void)snprintf(path, sizeof path, "%s/train/class0/004.jpg", bad_root);
-    td_write_text(path, "no picture");
+    td_write_text(path, "no image");
     (void)snprintf(path, sizeof path, "%s/train/class0/005.jpg", bad_root);
     td_write_text(path, "");
     (void)snprintf(path, sizeof path, "%s/train/class2/006.jpg", bad_root);
@@ -243,9 +243,9 @@ static void loaders_can_be_left_at_any_time(void **state)
     td_dataset_free(ds);
 }
 
-/* --- bad pictures --------------------------------------------------------------------------- */
+/* --- bad images --------------------------------------------------------------------------- */
 
-static void bad_pictures_are_replaced_in_training(void **state)
+static void bad_images_are_replaced_in_training(void **state)
 {
     (void)state;
     td_dataset *ds = open_set(bad_root);
@@ -265,7 +265,7 @@ static void bad_pictures_are_replaced_in_training(void **state)
         if (got == wanted) /* the others are as if nothing had been wrong */
             assert_memory_equal(two.images + ROW * i, one.images + ROW * i, ROW * sizeof(float));
     }
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     assert_int_equal(td_loader_bad(ld, &bad), 3); /* each once, though met in two epochs */
     int seen = 0;
     for (int i = 0; i < 3; i++) {
@@ -278,7 +278,7 @@ static void bad_pictures_are_replaced_in_training(void **state)
     td_dataset_free(ds);
 }
 
-static void bad_pictures_are_left_out_in_evaluation(void **state)
+static void bad_images_are_left_out_in_evaluation(void **state)
 {
     (void)state;
     td_dataset *ds = open_set(bad_root);
@@ -317,7 +317,7 @@ static void a_batch_may_be_empty(void **state)
     o = (td_loader_opts){
         .batch_size = N - 1, .image_size = S, .world = 2, .rank = 1, .max_bad = 1
     };
-    expect_ok(td_loader_new(ds, &o, &ld)); /* rank 1 has one picture, and that is bad */
+    expect_ok(td_loader_new(ds, &o, &ld)); /* rank 1 has one image, and that is bad */
     expect_ok(td_loader_next(ld, &b));
     assert_int_equal(b->n, 0);
     assert_int_equal(td_loader_next(ld, &b), TD_EEND);
@@ -340,9 +340,9 @@ static void the_cap_ends_the_run(void **state)
     const td_batch *b;
     /* 0: by default one of 21 may be bad; 0.1: two; -1: none */
     static const double caps[] = { 0, 0.1, -1 };
-    static const char *const words[] = { "2 of 21 pictures are bad, at most 1 may be",
-                                         "3 of 21 pictures are bad, at most 2 may be",
-                                         "1 of 21 pictures are bad, at most 0 may be" };
+    static const char *const words[] = { "2 of 21 images are bad, at most 1 may be",
+                                         "3 of 21 images are bad, at most 2 may be",
+                                         "1 of 21 images are bad, at most 0 may be" };
     for (int is_training = 0; is_training < 2; is_training++) {
         for (int i = 0; i < 3; i++) {
             o.is_training = is_training;
@@ -353,7 +353,7 @@ static void the_cap_ends_the_run(void **state)
             do {
                 st = td_loader_next(ld, &b);
             } while ((st == TD_OK || st == TD_EEND) && n++ < 100);
-            expect_error(st, TD_EFORMAT, is_training ? " pictures are bad, at most" : words[i]);
+            expect_error(st, TD_EFORMAT, is_training ? " images are bad, at most" : words[i]);
             assert_non_null(strstr(td_error_message(), "the first is '"));
             assert_non_null(strstr(td_error_message(), "epoch 0, batch "));
             assert_null(b);
@@ -365,7 +365,7 @@ static void the_cap_ends_the_run(void **state)
     td_dataset_free(ds);
 }
 
-static void nothing_but_bad_pictures(void **state)
+static void nothing_but_bad_images(void **state)
 {
     (void)state;
     const char *root = td_scratch_path("nothing");
@@ -383,7 +383,7 @@ static void nothing_but_bad_pictures(void **state)
     td_loader_opts o = training();
     o.max_bad = 1;
     expect_ok(td_loader_new(ds, &o, &ld));
-    expect_error(td_loader_next(ld, &b), TD_EFORMAT, "7 of 7 pictures are bad");
+    expect_error(td_loader_next(ld, &b), TD_EFORMAT, "7 of 7 images are bad");
     td_loader_free(ld);
     td_dataset_free(ds);
 }
@@ -407,9 +407,9 @@ static void options_are_checked(void **state)
         { { .world = -2 }, "world is -2" },
         { { .start_epoch = -1 }, "first epoch is -1" },
         { { .start_batch = 99 }, "first batch is 99, wanted 0 .. 1" },
-        { { .max_bad = 1.5 }, "share of bad pictures is 1.5" },
+        { { .max_bad = 1.5 }, "share of bad images is 1.5" },
         { { .interpolation = (td_interpolation)7 }, "interpolation 7" },
-        { { .is_training = true }, "21 pictures, fewer than one batch of 32" },
+        { { .is_training = true }, "21 images, fewer than one batch of 32" },
         { { .is_training = true, .batch_size = 11, .world = 2 }, "fewer than one batch of 22" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -479,7 +479,7 @@ static void hush(void *ctx, td_log_level level, const char *module, const char *
 
 int main(void)
 {
-    td_log_set_sink(hush, NULL); /* every bad picture is a warning */
+    td_log_set_sink(hush, NULL); /* every bad image is a warning */
     const struct CMUnitTest tests[] = {
         leak_checked_test(workers_change_nothing),
         leak_checked_test(resuming_changes_nothing),
@@ -487,11 +487,11 @@ int main(void)
         leak_checked_test(epochs_end_and_go_on),
         leak_checked_test(epochs_can_be_chosen),
         leak_checked_test(loaders_can_be_left_at_any_time),
-        leak_checked_test(bad_pictures_are_replaced_in_training),
-        leak_checked_test(bad_pictures_are_left_out_in_evaluation),
+        leak_checked_test(bad_images_are_replaced_in_training),
+        leak_checked_test(bad_images_are_left_out_in_evaluation),
         leak_checked_test(a_batch_may_be_empty),
         leak_checked_test(the_cap_ends_the_run),
-        leak_checked_test(nothing_but_bad_pictures),
+        leak_checked_test(nothing_but_bad_images),
         leak_checked_test(options_are_checked),
         leak_checked_test(survives_every_failing_allocation),
         leak_checked_test(no_allocation_once_warm),

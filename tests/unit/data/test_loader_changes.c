@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/arena.h"
@@ -99,12 +99,12 @@ static void sizes_follow_the_epochs(void **state)
     expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "first step begins at epoch 5");
     o.image_sizes = "0:16";
     o.is_training = false;
-    expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "training on pictures");
+    expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "training on images");
     td_transformer_release(&w);
     td_dataset_free(ds);
 }
 
-/* --- what is done to pictures ----------------------------------------------------------------- */
+/* --- what is done to images ----------------------------------------------------------------- */
 
 static void workers_change_nothing_whatever_the_rules(void **state)
 {
@@ -199,7 +199,7 @@ static void vanished_files_are_replaced_and_listed(void **state)
 
     td_loader *ld;
     const td_batch *b;
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     td_status st;
     o.is_training = true;
     o.batch_size = BATCH;
@@ -231,12 +231,12 @@ static void a_vanished_folder_ends_the_run(void **state)
     td_status st = TD_OK;
     for (int i = 0; i < 100 && (st == TD_OK || st == TD_EEND); i++)
         st = td_loader_next(ld, &b);
-    expect_error(st, TD_EFORMAT, "pictures are bad, at most 2 may be: the first is '");
+    expect_error(st, TD_EFORMAT, "images are bad, at most 2 may be: the first is '");
     td_loader_free(ld);
     td_dataset_free(ds);
 }
 
-/* a pack that is cut off while it is read makes bad pictures: no signal, no other process */
+/* a pack that is cut off while it is read makes bad images: no signal, no other process */
 static void a_pack_cut_off_in_use_is_no_crash(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void a_pack_cut_off_in_use_is_no_crash(void **state)
     for (int i = 0; i < 100 && (st == TD_OK || st == TD_EEND); i++)
         st = td_loader_next(ld, &b);
     assert_true(st == TD_OK || st == TD_EEND); /* half of it is still there */
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     int64_t n = td_loader_bad(ld, &bad);
     assert_in_range(n, N / 4, 3 * N / 4);
     assert_non_null(strstr(bad[0].reason, "became shorter while it was in use"));
@@ -270,7 +270,7 @@ static void hush(void *ctx, td_log_level level, const char *module, const char *
 
 int main(void)
 {
-    td_log_set_sink(hush, NULL); /* every bad picture is a warning */
+    td_log_set_sink(hush, NULL); /* every bad image is a warning */
     const struct CMUnitTest tests[] = {
         leak_checked_test(sizes_follow_the_epochs),
         leak_checked_test(workers_change_nothing_whatever_the_rules),

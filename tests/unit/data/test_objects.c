@@ -1,4 +1,4 @@
-/* test_objects.c -- pictures with boxes: layouts, classes, packs, tensors, and their batches */
+/* test_objects.c -- images with boxes: layouts, classes, packs, tensors, and their batches */
 /* ctest: labels threads */
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 #include "support/allocations.h"
 #include "support/expect.h"
-#include "support/picture_sets.h"
-#include "support/pictures.h"
+#include "support/image_sets.h"
+#include "support/images.h"
 #include "support/scratch.h"
 
 #include "base/file_io.h"
@@ -129,15 +129,15 @@ static void drawing_repeats(void **state)
 #define CATEGORIES                                                                                 \
     "\"categories\": [{\"id\": 7, \"name\": \"dog\"}, {\"id\": 2, \"name\": \"cat\"}]"
 
-/* two pictures, the second without a box, and one annotation that is left out */
+/* two images, the second without a box, and one annotation that is left out */
 static void write_layout(const char *root, const char *file, const char *folder)
 {
     char path[4096];
     td_text t = { 0 };
     (void)snprintf(path, sizeof path, "%s/%s/a.jpg", root, folder);
-    td_write_picture(path, 0, 1, 40, 20);
+    td_write_image(path, 0, 1, 40, 20);
     (void)snprintf(path, sizeof path, "%s/%s/b.jpg", root, folder);
-    td_write_picture(path, 1, 2, 30, 30);
+    td_write_image(path, 1, 2, 30, 30);
     td_text_add(&t, "{\"images\": [{\"id\": 5, \"file_name\": \"a.jpg\", \"width\": 40, "
                     "\"height\": 20}, {\"id\": 6, \"file_name\": \"b.jpg\", \"width\": 30, "
                     "\"height\": 30}], " CATEGORIES ", \"annotations\": ["
@@ -190,18 +190,18 @@ static void takes_a_file_by_name(void **state)
     (void)state;
     char root[4096], file[4200];
     (void)snprintf(root, sizeof root, "%s", td_scratch_path("named"));
-    write_layout(root, "odd name.json", "pictures");
+    write_layout(root, "odd name.json", "photos");
     (void)snprintf(file, sizeof file, "%s/odd name.json", root);
     td_dataset *ds;
     expect_error(td_dataset_open(&(td_dataset_opts){ .path = root, .annotations = file }, &ds),
                  TD_ENOTFOUND, "names 'a.jpg' first, but neither it nor the next ones are in");
-    char pictures[4200];
-    (void)snprintf(pictures, sizeof pictures, "%s/pictures", root);
-    ds = open_with((td_dataset_opts){ .path = pictures, .annotations = file });
+    char images[4200];
+    (void)snprintf(images, sizeof images, "%s/photos", root);
+    ds = open_with((td_dataset_opts){ .path = images, .annotations = file });
     assert_int_equal(td_dataset_count(ds), 2);
     td_dataset_free(ds);
     char beside[4200];
-    (void)snprintf(beside, sizeof beside, "%s/pictures/boxes.json", root);
+    (void)snprintf(beside, sizeof beside, "%s/photos/boxes.json", root);
     assert_int_equal(rename(file, beside), 0);
     ds = open_with((td_dataset_opts){ .path = beside }); /* the file itself */
     assert_int_equal(td_dataset_count(ds), 2);
@@ -289,7 +289,7 @@ static void refuses_ids_that_are_no_classes(void **state)
     td_dataset *ds;
     char root[4096];
     (void)snprintf(root, sizeof root, "%s", td_scratch_path("zero"));
-    td_write_picture(td_scratch_path("zero/a.jpg"), 0, 1, 16, 16);
+    td_write_image(td_scratch_path("zero/a.jpg"), 0, 1, 16, 16);
     td_write_text(td_scratch_path("zero/annotations.json"),
                   "{\"images\": [{\"id\": 1, \"file_name\": \"a.jpg\", \"width\": 16, \"height\": "
                   "16}], \"categories\": [{\"id\": 0, \"name\": \"x\"}], \"annotations\": []}");
@@ -297,7 +297,7 @@ static void refuses_ids_that_are_no_classes(void **state)
     expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "category 'x' has the id 0");
     o.keep_ids = false;
     o.skip_empty = true;
-    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "no picture has a box");
+    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "no image has a box");
 }
 
 /* --- batches ---------------------------------------------------------------------------------- */
@@ -305,7 +305,7 @@ static void refuses_ids_that_are_no_classes(void **state)
 typedef struct {
     float *images;
     int64_t *labels, *samples;
-    float *codes;
+    float *deltas;
     int n_rows, n_anchors;
 } record;
 
@@ -321,11 +321,11 @@ static void take(td_loader *ld, int n_batches, record *r)
         size_t row = 3 * (size_t)b->height * (size_t)b->width, at = (size_t)r->n_rows;
         r->images = realloc(r->images, rows * row * sizeof(float));
         r->labels = realloc(r->labels, rows * a * sizeof(int64_t));
-        r->codes = realloc(r->codes, rows * a * 4 * sizeof(float));
+        r->deltas = realloc(r->deltas, rows * a * 4 * sizeof(float));
         r->samples = realloc(r->samples, rows * sizeof(int64_t));
         memcpy(r->images + at * row, b->images, (size_t)b->n * row * sizeof(float));
         memcpy(r->labels + at * a, b->anchor_labels, (size_t)b->n * a * sizeof(int64_t));
-        memcpy(r->codes + at * a * 4, b->anchor_targets, (size_t)b->n * a * 4 * sizeof(float));
+        memcpy(r->deltas + at * a * 4, b->anchor_targets, (size_t)b->n * a * 4 * sizeof(float));
         memcpy(r->samples + at, b->samples, (size_t)b->n * sizeof(int64_t));
         r->n_rows += b->n;
         r->n_anchors = b->n_anchors;
@@ -336,7 +336,7 @@ static void forget(record *r)
 {
     free(r->images);
     free(r->labels);
-    free(r->codes);
+    free(r->deltas);
     free(r->samples);
     *r = (record){ 0 };
 }
@@ -348,7 +348,7 @@ static void expect_same(const record *a, const record *b, int size)
     assert_memory_equal(a->samples, b->samples, n * sizeof(int64_t));
     assert_memory_equal(a->images, b->images, n * 3 * (size_t)size * (size_t)size * sizeof(float));
     assert_memory_equal(a->labels, b->labels, anchors * sizeof(int64_t));
-    assert_memory_equal(a->codes, b->codes, anchors * 4 * sizeof(float));
+    assert_memory_equal(a->deltas, b->deltas, anchors * 4 * sizeof(float));
 }
 
 static td_loader *start(const td_dataset *ds, td_loader_opts o)
@@ -370,7 +370,7 @@ static void run(const td_dataset *ds, td_loader_opts o, int n_batches, record *r
     td_loader_free(ld);
 }
 
-/* threads, and where a run begins, change no bit of pictures and targets */
+/* threads, and where a run begins, change no bit of images and targets */
 static void batches_are_deterministic(void **state)
 {
     (void)state;
@@ -416,9 +416,9 @@ static void targets_are_those_of_the_row(void **state)
     assert_int_equal(r.n_anchors, a->n);
     size_t A = (size_t)a->n;
     int64_t *labels = td_alloc(A, sizeof *labels);
-    float *codes = td_alloc(4 * A, sizeof *codes), *image = td_alloc(3 * S * S, sizeof *image);
+    float *deltas = td_alloc(4 * A, sizeof *deltas), *image = td_alloc(3 * S * S, sizeof *image);
     void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
-    assert_true(labels && codes && image && scratch);
+    assert_true(labels && deltas && image && scratch);
     const td_transform t = {
         .is_training = true, .size = S, .detector = TD_DETECTOR_SSD320, .seed = 9
     };
@@ -430,13 +430,13 @@ static void targets_are_those_of_the_row(void **state)
                                         .sample = r.samples[i] };
         expect_ok(td_object_row(&w, &t, &from, image, &n));
         assert_memory_equal(image, r.images + (size_t)i * 3 * S * S, 3 * S * S * sizeof(float));
-        n_positive += td_targets_assign(a, w.ground_truths, n, scratch, labels, codes);
+        n_positive += td_targets_assign(a, w.ground_truths, n, scratch, labels, deltas);
         assert_memory_equal(labels, r.labels + (size_t)i * A, A * sizeof *labels);
-        assert_memory_equal(codes, r.codes + (size_t)i * A * 4, 4 * A * sizeof *codes);
+        assert_memory_equal(deltas, r.deltas + (size_t)i * A * 4, 4 * A * sizeof *deltas);
     }
     assert_true(n_positive >= r.n_rows);
     td_free(labels);
-    td_free(codes);
+    td_free(deltas);
     td_free(image);
     td_free(scratch);
     td_anchors_free(a);
@@ -457,14 +457,14 @@ static void jitter_moves_no_box(void **state)
     run(ds, o, 3, &jittered);
     size_t n = (size_t)plain.n_rows * (size_t)plain.n_anchors;
     assert_memory_equal(plain.labels, jittered.labels, n * sizeof(int64_t));
-    assert_memory_equal(plain.codes, jittered.codes, n * 4 * sizeof(float));
+    assert_memory_equal(plain.deltas, jittered.deltas, n * 4 * sizeof(float));
     assert_memory_not_equal(plain.images, jittered.images, 3 * S * S * sizeof(float));
     forget(&plain);
     forget(&jittered);
     td_dataset_free(ds);
 }
 
-/* A picture that is red left of its middle and blue right of it, with a box around the red: in
+/* An image that is red left of its middle and blue right of it, with a box around the red: in
    every row the pixels at the box's centre are red, those behind its inner edge blue. */
 static void boxes_lie_on_their_pixels(void **state)
 {
@@ -525,11 +525,11 @@ static void row_of(const td_test_file *f, int width, int height, bool ignore, fl
     td_transformer_release(&w);
 }
 
-/* A picture with an orientation is turned upright, unless its annotations are of the stored one. */
+/* An image with an orientation is turned upright, unless its annotations are of the stored one. */
 static void annotations_say_which_way_is_up(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("turn6.jpg");
+    td_test_file f = td_test_image("turn6.jpg");
     td_image_info info;
     static float upright[3 * S * S], stored[3 * S * S], row[3 * S * S];
     expect_ok(td_image_probe(f.bytes, f.n, &info));
@@ -569,7 +569,7 @@ static void packs_hold_the_same(void **state)
     td_pack_result result;
     (void)snprintf(pack, sizeof pack, "%s", td_scratch_path("drawn.pack"));
     expect_ok(td_dataset_pack(drawn, pack, &(td_pack_opts){ .threads = 2 }, &result));
-    assert_int_equal(result.n_pictures, TRAIN + VAL);
+    assert_int_equal(result.n_images, TRAIN + VAL);
     static const char *const splits[] = { "train", "val" };
     for (int k = 0; k < 2; k++) {
         record one = { 0 }, two = { 0 };
@@ -588,21 +588,21 @@ static void packs_hold_the_same(void **state)
     assert_false(td_dataset_is_annotated(pack, NULL));
     td_dataset *ds;
     td_dataset_opts o = { .path = pack, .split = "train" };
-    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "holds pictures with boxes, wanted classes");
+    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "holds images with boxes, wanted classes");
     o.annotations = "x.json";
     expect_error(td_dataset_open(&o, &ds), TD_EARG, "takes no annotation file");
 }
 
-/* a pack leaves out what skip_empty leaves out, and reads the right pictures then */
-static void packs_skip_pictures(void **state)
+/* a pack leaves out what skip_empty leaves out, and reads the right images then */
+static void packs_skip_images(void **state)
 {
     (void)state;
     char root[4096], pack[4096];
     td_pack_result result;
     (void)snprintf(root, sizeof root, "%s", td_scratch_path("skips"));
     (void)snprintf(pack, sizeof pack, "%s", td_scratch_path("skips.pack"));
-    td_write_picture(td_scratch_path("skips/a.png"), 0, 1, 16, 16);
-    td_write_picture(td_scratch_path("skips/b.png"), 1, 1, 24, 24);
+    td_write_image(td_scratch_path("skips/a.png"), 0, 1, 16, 16);
+    td_write_image(td_scratch_path("skips/b.png"), 1, 1, 24, 24);
     td_write_text(td_scratch_path("skips/annotations.json"),
                   "{\"images\": [{\"id\": 1, \"file_name\": \"a.png\", \"width\": 16, \"height\": "
                   "16}, {\"id\": 2, \"file_name\": \"b.png\", \"width\": 24, \"height\": 24}], "
@@ -630,7 +630,7 @@ static void packs_skip_pictures(void **state)
     "{\"images\": [{\"id\": 1, \"file_name\": \"" name "\", \"width\": 9, \"height\": 9}], "
 #define REST CATEGORIES ", \"annotations\": []}"
 
-static td_status write_pack(const char *path, const char *first, const char *json, int n_pictures)
+static td_status write_pack(const char *path, const char *first, const char *json, int n_images)
 {
     td_pack_writer *w;
     td_pack_metadata metadata;
@@ -639,7 +639,7 @@ static td_status write_pack(const char *path, const char *first, const char *jso
     TD_TRY(td_pack_create(path, 0, 0, true, &w));
     TD_OUT(td_pack_begin_split(w, "", 2, classes));
     TD_OUT(td_pack_add(w, 0, "instances.json", json, strlen(json)));
-    for (int i = 0; i < n_pictures; i++)
+    for (int i = 0; i < n_images; i++)
         TD_OUT(td_pack_add(w, 1, i ? "b.jpg" : "a.jpg", "x", 1));
     TD_OUT(td_pack_finish(w, &metadata));
 out:
@@ -652,13 +652,13 @@ static void packs_that_lie_are_refused(void **state)
     (void)state;
     static const struct {
         const char *first, *json;
-        int n_pictures;
+        int n_images;
         const char *message;
     } cases[] = {
         { "annotations", IMAGES("a.jpg") REST, 1, NULL },
         { "annotations", IMAGES("b.jpg") REST, 1,
-          "picture 0 is 'a.jpg', the annotations say 'b.jpg'" },
-        { "annotations", IMAGES("a.jpg") REST, 2, "annotations of 1 pictures, the pack has 2" },
+          "image 0 is 'a.jpg', the annotations say 'b.jpg'" },
+        { "annotations", IMAGES("a.jpg") REST, 2, "annotations of 1 images, the pack has 2" },
         { "boxes", IMAGES("a.jpg") REST, 1, "its annotations are not the first" },
         { "annotations", "{}", 1, "has no 'images'" },
         { "annotations", "", 1, "is empty" },
@@ -668,7 +668,7 @@ static void packs_that_lie_are_refused(void **state)
     (void)snprintf(pack, sizeof pack, "%s", td_scratch_path("lies.pack"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const td_dataset_opts o = { .path = pack, .has_boxes = true };
-        expect_ok(write_pack(pack, cases[i].first, cases[i].json, cases[i].n_pictures));
+        expect_ok(write_pack(pack, cases[i].first, cases[i].json, cases[i].n_images));
         if (cases[i].message)
             expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, cases[i].message);
         else
@@ -679,17 +679,17 @@ static void packs_that_lie_are_refused(void **state)
 
 /* --- trouble ---------------------------------------------------------------------------------- */
 
-static void bad_pictures_are_named(void **state)
+static void bad_images_are_named(void **state)
 {
     (void)state;
     char root[4096];
-    const td_bad_picture *bad;
+    const td_bad_image *bad;
     const td_batch *b;
     (void)snprintf(root, sizeof root, "%s", td_scratch_path("bad"));
     const td_draw_opts d = { .boxes = true, .train = 8, .val = 8, .size = 48 };
     expect_ok(td_dataset_draw(root, &d));
     assert_int_equal(unlink(td_scratch_path("bad/train/00003.jpg")), 0);
-    td_write_text(td_scratch_path("bad/train/00005.jpg"), "no picture");
+    td_write_text(td_scratch_path("bad/train/00005.jpg"), "no image");
     td_dataset *ds = open_with((td_dataset_opts){ .path = root, .split = "train" });
     td_loader_opts o = training;
     o.max_bad = 0.5;
@@ -703,7 +703,7 @@ static void bad_pictures_are_named(void **state)
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(bad[i].reason, bad[i].sample == 3 ? "No such file" : "JPEG"));
     td_loader_free(ld);
-    o.is_training = false; /* closed up: targets follow their pictures */
+    o.is_training = false; /* closed up: targets follow their images */
     ld = start(ds, o);
     expect_ok(td_loader_next(ld, &b));
     assert_int_equal(b->n, 3);
@@ -721,7 +721,7 @@ static void bad_pictures_are_named(void **state)
     assert_int_equal(good.samples[0], 6);
     size_t n = (size_t)b->n_anchors;
     assert_memory_equal(good.labels, b->anchor_labels + n, n * sizeof(int64_t));
-    assert_memory_equal(good.codes, b->anchor_targets + 4 * n, 4 * n * sizeof(float));
+    assert_memory_equal(good.deltas, b->anchor_targets + 4 * n, 4 * n * sizeof(float));
     td_loader_free(one);
     td_loader_free(ld);
     forget(&good);
@@ -762,7 +762,7 @@ static void options_are_checked(void **state)
 /* --- ready rows ------------------------------------------------------------------------------- */
 
 /* what `dataset check` dumps comes back through back end tensors with the same targets */
-static void tensors_are_the_pictures(void **state)
+static void tensors_are_the_images(void **state)
 {
     (void)state;
     char file[4096];
@@ -900,11 +900,11 @@ int main(void)
         cmocka_unit_test(annotations_say_which_way_is_up),
         cmocka_unit_test(evaluation_keeps_everything),
         cmocka_unit_test(packs_hold_the_same),
-        cmocka_unit_test(packs_skip_pictures),
+        cmocka_unit_test(packs_skip_images),
         cmocka_unit_test(packs_that_lie_are_refused),
-        cmocka_unit_test(bad_pictures_are_named),
+        cmocka_unit_test(bad_images_are_named),
         cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(tensors_are_the_pictures),
+        cmocka_unit_test(tensors_are_the_images),
         cmocka_unit_test(synthetic_has_boxes),
         cmocka_unit_test(odd_tensors_are_refused),
         cmocka_unit_test(survives_every_failing_allocation),

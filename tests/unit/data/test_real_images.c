@@ -1,5 +1,5 @@
 /*
- * test_real_images.c -- 334 real pictures, by the threads that check a data set and fill batches
+ * test_real_images.c -- 334 real images, by the threads that check a data set and fill batches
  */
 /* ctest: labels threads */
 /* ctest: timeout 300 */
@@ -9,7 +9,7 @@
 #include "data/loader.h"
 #include "tandem/dataset_tools.h"
 
-enum { PICTURES = TD_TEST_SAMPLE_PICTURES };
+enum { IMAGES = TD_TEST_SAMPLE_IMAGES };
 
 static td_dataset *ds;
 
@@ -17,13 +17,13 @@ static void all_decode(void **state)
 {
     (void)state;
     td_dataset_report *r;
-    assert_int_equal(td_dataset_count(ds), PICTURES);
-    assert_int_equal(td_dataset_classes(ds), PICTURES);
+    assert_int_equal(td_dataset_count(ds), IMAGES);
+    assert_int_equal(td_dataset_classes(ds), IMAGES);
     expect_ok(td_dataset_check(ds, &(td_check_opts){ 0 }, &r));
     for (int64_t i = 0; i < r->n_bad; i++)
         print_error("%s: %s\n", r->bad[i].path, r->bad[i].reason);
     assert_int_equal(r->n_bad, 0);
-    assert_int_equal(r->n_good, PICTURES);
+    assert_int_equal(r->n_good, IMAGES);
     print_message("%lld gray, %lld CMYK, %lld progressive, %lld rotated; %d .. %d pixels wide\n",
                   (long long)r->n_gray, (long long)r->n_cmyk, (long long)r->n_progressive,
                   (long long)r->n_rotated, r->width.min, r->width.max);
@@ -51,8 +51,8 @@ static void count_rows(bool is_training, int64_t wanted)
 static void all_become_rows(void **state)
 {
     (void)state;
-    count_rows(false, PICTURES);
-    count_rows(true, PICTURES / 32 * 32);
+    count_rows(false, IMAGES);
+    count_rows(true, IMAGES / 32 * 32);
 }
 
 int main(void)

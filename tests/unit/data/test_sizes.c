@@ -1,4 +1,4 @@
-/* test_sizes.c -- picture sizes by epoch */
+/* test_sizes.c -- image sizes by epoch */
 #include <stdio.h>
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "io/safetensors.h"

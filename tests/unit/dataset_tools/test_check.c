@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "io/safetensors.h"
@@ -17,10 +17,10 @@ static int make_folder(void **state)
 {
     (void)state;
     (void)snprintf(root, sizeof root, "%s", td_scratch_path("set"));
-    td_write_picture(td_scratch_path("set/a/1.jpg"), 0, 1, 50, 40);
+    td_write_image(td_scratch_path("set/a/1.jpg"), 0, 1, 50, 40);
     td_write_text(td_scratch_path("set/a/2.jpg"), "");
-    td_write_picture(td_scratch_path("set/a/3.png"), 1, 1, 30, 90);
-    td_write_picture(td_scratch_path("set/b/1.JPEG"), 2, 1, 70, 60);
+    td_write_image(td_scratch_path("set/a/3.png"), 1, 1, 30, 90);
+    td_write_image(td_scratch_path("set/b/1.JPEG"), 2, 1, 70, 60);
     td_write_text(td_scratch_path("set/b/2.png"), "<html>no</html>");
     td_write_text(td_scratch_path("set/b/3.jpg"), "\xFF\xD8\xFF");
     return 0;
@@ -41,7 +41,7 @@ static void everything_is_counted(void **state)
     for (int threads = 1; threads < 9; threads += 3) {
         td_dataset_report *r;
         expect_ok(td_dataset_check(ds, &(td_check_opts){ .threads = threads }, &r));
-        assert_int_equal(r->n_pictures, 6);
+        assert_int_equal(r->n_images, 6);
         assert_int_equal(r->n_good, 3);
         assert_int_equal(r->n_bad, 3);
         assert_int_equal(r->n_jpeg, 2);

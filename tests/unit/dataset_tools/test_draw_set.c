@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/file_io.h"
@@ -108,7 +108,7 @@ static void options_are_checked(void **state)
                  "number of classes is 1, wanted 2 .. ");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .classes = 9999 }), TD_EARG, "9999");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .train = 3 }), TD_EARG,
-                 "number of training pictures is 3, wanted 8");
+                 "number of training images is 3, wanted 8");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .size = 5 }), TD_EARG, "size is 5");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .quality = 101 }), TD_EARG, "quality");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .threads = -1 }), TD_EARG, "-1 threads");

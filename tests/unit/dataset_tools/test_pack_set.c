@@ -1,11 +1,11 @@
-/* test_pack_set.c -- a pack in the place of its folder: samples, batches, labels, bad pictures */
+/* test_pack_set.c -- a pack in the place of its folder: samples, batches, labels, bad images */
 /* ctest: labels threads */
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "support/allocations.h"
 #include "support/expect.h"
-#include "support/picture_sets.h"
+#include "support/image_sets.h"
 #include "support/scratch.h"
 
 #include "data/loader.h"
@@ -20,8 +20,8 @@ static int make_folder(void **state)
     (void)snprintf(packed, sizeof packed, "%s", td_scratch_path("set.pack"));
     td_write_folder(folder, "train", 3, 5, 40);
     td_write_folder(folder, "val", 3, 2, 24);
-    td_write_picture(td_scratch_path("set/train/class1/deep/a.png"), 1, 9, 50, 30);
-    td_write_text(td_scratch_path("set/train/class2/000.jpg"), "no picture");
+    td_write_image(td_scratch_path("set/train/class1/deep/a.png"), 1, 9, 50, 30);
+    td_write_text(td_scratch_path("set/train/class2/000.jpg"), "no image");
     return 0;
 }
 
@@ -49,7 +49,7 @@ static void samples_are_the_folders(void **state)
     static const char *const splits[] = { "train", "val" };
     td_pack_result r;
     expect_ok(td_dataset_pack(folder, packed, &(td_pack_opts){ 0 }, &r));
-    assert_int_equal(r.n_pictures, 3 * 5 + 1 + 3 * 2);
+    assert_int_equal(r.n_images, 3 * 5 + 1 + 3 * 2);
     assert_true(r.n_shrunk == 0 && r.n_unreadable == 0 && r.n_bytes > 0 && r.digest != 0);
     for (int k = 0; k < 2; k++) {
         td_dataset *a, *b;
@@ -78,7 +78,7 @@ static void batches_are_the_folders(void **state)
     for (int train = 0; train < 2; train++) {
         td_dataset *set[2];
         td_loader *ld[2];
-        const td_bad_picture *bad[2];
+        const td_bad_image *bad[2];
         for (int k = 0; k < 2; k++) {
             td_loader_opts o = { .is_training = train,
                                  .batch_size = B,

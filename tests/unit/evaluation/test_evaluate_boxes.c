@@ -16,7 +16,7 @@
     ", \"score\": " score "}"
 #define SQUARE "[10, 10, 50, 50]"
 
-/* two pictures, of which one is empty, and three classes, of which one is */
+/* two images, of which one is empty, and three classes, of which one is */
 static const char ground_truths[] =
     "{\"images\": [{\"id\": 7}, {\"id\": 0}], \"annotations\": [" GROUND_TRUTH(
         "1", "7", "90", SQUARE) ", " GROUND_TRUTH("2", "7", "4",

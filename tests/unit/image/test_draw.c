@@ -34,7 +34,7 @@ static void names_are_distinct(void **state)
     assert_null(td_draw_kind_name(n));
 }
 
-static void same_stream_same_picture(void **state)
+static void same_stream_same_image(void **state)
 {
     (void)state;
     for (int k = 0; k < td_draw_kinds(); k++) {
@@ -68,7 +68,7 @@ static void sizes_have_limits(void **state)
     assert_null(img.px);
 }
 
-/* Brightness of one pixel row of the picture's histogram: how dark and bright thirds are filled. */
+/* Brightness of one pixel row of the image's histogram: how dark and bright thirds are filled. */
 static int spread(const td_image *img)
 {
     int low = 255, high = 0;
@@ -255,7 +255,7 @@ static void color_jitter_is_what_it_says(void **state)
     assert_true(v[0] == 0 && v[6] == 255); /* clipped */
 }
 
-static void pictures_are_jittered_to_the_nearest_byte(void **state)
+static void images_are_jittered_to_the_nearest_byte(void **state)
 {
     (void)state;
     td_image img = { 0 };
@@ -276,7 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_distinct),
-        cmocka_unit_test(same_stream_same_picture),
+        cmocka_unit_test(same_stream_same_image),
         cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(figures_stand_out),
         cmocka_unit_test(boxes_are_outlines),
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(objects_keep_apart),
         cmocka_unit_test(areas_are_those_of_the_figures),
         cmocka_unit_test(color_jitter_is_what_it_says),
-        cmocka_unit_test(pictures_are_jittered_to_the_nearest_byte),
+        cmocka_unit_test(images_are_jittered_to_the_nearest_byte),
     };
     return cmocka_run_group_tests_name("draw", tests, NULL, NULL);
 }

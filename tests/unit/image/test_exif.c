@@ -1,11 +1,11 @@
-/* test_exif.c -- the orientation: reading it, mapping boxes, turning pictures */
+/* test_exif.c -- the orientation: reading it, mapping boxes, turning images */
 #include "image/codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "support/expect.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 /* A TIFF block of one entry, little or big endian. */
 static size_t block(uint8_t *p, bool is_big, unsigned type, unsigned value)
@@ -88,7 +88,7 @@ static void random_blocks_are_harmless(void **state)
 static void segments_are_walked(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("turn6.jpg");
+    td_test_file f = td_test_image("turn6.jpg");
     assert_int_equal(td_exif_orientation_of_jpeg(f.bytes, f.n), 6);
     for (size_t n = 0; n < f.n; n++) {
         td_test_file cut = td_test_copy(f.bytes, n);
@@ -100,7 +100,7 @@ static void segments_are_walked(void **state)
     static const uint8_t endless[] = { 0xFF, 0xD8, 0xFF, 0xE0, 0, 0 };
     assert_int_equal(td_exif_orientation_of_jpeg(endless, sizeof endless), 1);
 
-    f = td_test_picture("turn6.png");
+    f = td_test_image("turn6.png");
     assert_int_equal(td_exif_orientation_of_png(f.bytes, f.n), 6);
     for (size_t n = 0; n < f.n; n++) {
         td_test_file cut = td_test_copy(f.bytes, n);
@@ -133,7 +133,7 @@ static void files_come_upright(void **state)
     for (int o = 1; o <= 9; o++) {
         char name[16];
         snprintf(name, sizeof name, o < 9 ? "turn%d.jpg" : "turn6.png", o);
-        td_test_file f = td_test_picture(name);
+        td_test_file f = td_test_image(name);
         td_image_info info;
         td_decoded where;
         expect_ok(td_image_probe(f.bytes, f.n, &info));

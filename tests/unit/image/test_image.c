@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "support/expect.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 static td_image numbered(int width, int height)
 {
@@ -56,15 +56,15 @@ static void other_files_are_named(void **state)
         { "<svg xmlns='http://www.w3.org/2000/svg'/>", 41, "an SVG drawing" },
         { "<?xml version='1.0'?><a/>", 25, "an XML file" },
         { "GIF89a\1\0\1\0\0\0\0", 13, "a GIF" },
-        { "RIFF\x10\0\0\0WEBPVP8 ", 16, "a WebP picture" },
+        { "RIFF\x10\0\0\0WEBPVP8 ", 16, "a WebP image" },
         { "\0\0\0\x18"
           "ftypheic\0\0\0\0",
-          16, "a HEIC picture" },
+          16, "a HEIC image" },
         { "\0\0\0\x18"
           "ftypavif\0\0\0\0",
-          16, "an AVIF picture" },
-        { "BM\x36\0\0\0\0\0\0\0", 10, "a BMP picture" },
-        { "II*\0\x08\0\0\0", 8, "a TIFF picture" },
+          16, "an AVIF image" },
+        { "BM\x36\0\0\0\0\0\0\0", 10, "a BMP image" },
+        { "II*\0\x08\0\0\0", 8, "a TIFF image" },
         { "%PDF-1.4", 8, "a PDF file" },
         { "PK\3\4....", 8, "a ZIP archive" },
         { "\x1F\x8B\x08\0", 4, "a gzip file" },
@@ -81,7 +81,7 @@ static void other_files_are_named(void **state)
         td_test_file_release(&f);
     }
     expect_error(td_image_decode("\xFF\xD8", 2, &(td_decode_opts){ 0 }, &img, NULL), TD_EFORMAT,
-                 "file ends before the picture data (byte 2 of 2)");
+                 "file ends before the image data (byte 2 of 2)");
     assert_null(img.px);
 }
 
@@ -96,7 +96,7 @@ static void crops_are_cut_out(void **state)
         assert_memory_equal(out.px + 12 * y, src.px + 3 * ((3 + y) * 9 + 2), 12);
     expect_ok(td_image_crop(&src, (td_box){ 0 }, &out));
     assert_memory_equal(out.px, src.px, 9 * 7 * 3);
-    expect_error(td_image_crop(&src, (td_box){ 6, 0, 4, 2 }, &out), TD_EARG, "leaves the picture");
+    expect_error(td_image_crop(&src, (td_box){ 6, 0, 4, 2 }, &out), TD_EARG, "leaves the image");
     expect_error(td_image_crop(&src, (td_box){ -1, 0, 4, 2 }, &out), TD_EARG, "leaves");
     td_image_release(&out);
     td_alloc_fail_at(1);
@@ -148,7 +148,7 @@ static void normalises(void **state)
     }
 }
 
-/* Each allocation fails in turn: an error, nothing leaked, and the picture still usable. */
+/* Each allocation fails in turn: an error, nothing leaked, and the image still usable. */
 static void decoding_survives_failed_allocations(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void decoding_survives_failed_allocations(void **state)
                                          "turn6.jpg", "rgb.png",         "interlaced.png",
                                          "rgb16.png", "palette4.png",    "turn6.png" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        td_test_file f = td_test_picture(names[i]);
+        td_test_file f = td_test_image(names[i]);
         int64_t live = td_alloc_live(), n = 1;
         td_status st = TD_ENOMEM;
         for (; st != TD_OK; n++) {

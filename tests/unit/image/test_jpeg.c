@@ -1,10 +1,10 @@
-/* test_jpeg.c -- every kind of JPEG, parts of pictures, and files that mean harm */
+/* test_jpeg.c -- every kind of JPEG, parts of images, and files that mean harm */
 #include "image/image.h"
 
 #include <stdlib.h>
 
 #include "support/expect.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 static const char *const files[] = {
     "420.jpg",          "422.jpg",         "440.jpg",     "444.jpg",        "411.jpg",
@@ -47,7 +47,7 @@ static td_test_file spliced(const td_test_file *f, size_t at, size_t n_cut, cons
 
 static td_test_file with_size(const char *name, unsigned width, unsigned height)
 {
-    td_test_file f = td_test_picture(name);
+    td_test_file f = td_test_image(name);
     uint8_t *p = f.bytes + find(&f, SOF0) + 5;
     p[0] = (uint8_t)(height >> 8);
     p[1] = (uint8_t)height;
@@ -73,7 +73,7 @@ static void decodes_as_pil(void **state)
 {
     (void)state;
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i]);
+        td_test_file f = td_test_image(files[i]);
         td_image img = td_test_decode(&f);
         td_test_expect_golden(files[i], &img);
         td_image_release(&img);
@@ -91,7 +91,7 @@ static void probe_describes(void **state)
                  { "rgb.jpg", "RGB", false },   { "gray.jpg", "gray", false },
                  { "cmyk.jpg", "CMYK", false }, { "ycck.jpg", "YCCK", false } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        td_test_file f = td_test_picture(rows[i].name);
+        td_test_file f = td_test_image(rows[i].name);
         td_image_info info;
         expect_ok(td_image_probe(f.bytes, f.n, &info));
         assert_int_equal(info.width, 43);
@@ -111,7 +111,7 @@ static void regions_equal_the_whole(void **state)
     td_rng rng = td_rng_make(1, TD_RNG_TEST, 0, 0);
     td_image part = { 0 }, whole = { 0 };
     for (int i = 0; i < 2 * N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i / 2]);
+        td_test_file f = td_test_image(files[i / 2]);
         td_decode_opts opts = { .is_fast = i % 2 };
         expect_ok(td_image_decode(f.bytes, f.n, &opts, &whole, NULL));
         uint64_t w = (uint64_t)whole.width, h = (uint64_t)whole.height;
@@ -134,8 +134,8 @@ static void regions_equal_the_whole(void **state)
     td_image_release(&whole);
 }
 
-/* Scaled decoding keeps to out_size, says what it covers, and looks like the picture. */
-static void scaled_pictures_are_similar(void **state)
+/* Scaled decoding keeps to out_size, says what it covers, and looks like the image. */
+static void scaled_images_are_similar(void **state)
 {
     (void)state;
     td_resampler r = { 0 };
@@ -189,12 +189,12 @@ static void regions_outside_are_refused(void **state)
                                   { 0, 0, 2, 30 },       { 42, 28, 2, 1 }, { 0, 0, 0, 5 },
                                   { 0, 0, 5, -3 },       { 43, 0, 1, 1 },  { INT32_MAX, 0, 1, 1 },
                                   { 1, 0, INT32_MAX, 1 } };
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     td_image img = { 0 };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         expect_error(
             td_image_decode(f.bytes, f.n, &(td_decode_opts){ .region = bad[i] }, &img, NULL),
-            TD_EARG, "leaves the picture of 43 x 29");
+            TD_EARG, "leaves the image of 43 x 29");
     td_image_release(&img);
     td_test_file_release(&f);
 }
@@ -207,7 +207,7 @@ static void cut_files_are_refused(void **state)
     (void)state;
     td_image img = { 0 };
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i]);
+        td_test_file f = td_test_image(files[i]);
         td_image whole = td_test_decode(&f);
         for (size_t n = 0; n < f.n; n++) {
             td_test_file cut = td_test_copy(f.bytes, n);
@@ -232,10 +232,10 @@ static void cut_files_are_refused(void **state)
 static void the_message_names_the_place(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     size_t sos = find(&f, SOS), dqt = find(&f, DQT);
-    refuse(td_test_copy(f.bytes, sos + 40), TD_EFORMAT, "file ends inside the picture data (byte");
-    refuse(td_test_copy(f.bytes, dqt + 10), TD_EFORMAT, "file ends before the picture data (byte");
+    refuse(td_test_copy(f.bytes, sos + 40), TD_EFORMAT, "file ends inside the image data (byte");
+    refuse(td_test_copy(f.bytes, dqt + 10), TD_EFORMAT, "file ends before the image data (byte");
     refuse(td_test_copy(f.bytes, 8), TD_EFORMAT, "(byte 8 of 8)");
     td_test_file_release(&f);
 }
@@ -247,7 +247,7 @@ static void flipped_bits_do_no_harm(void **state)
     td_image img = { 0 };
     int n_refused = 0;
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i]);
+        td_test_file f = td_test_image(files[i]);
         for (int round = 0; round < 300; round++) {
             td_test_file bad = td_test_copy(f.bytes, f.n);
             for (int k = 0; k <= round % 4; k++) {
@@ -277,7 +277,7 @@ static void sizes_are_checked_first(void **state)
     refuse(with_size("420.jpg", 0, 29), TD_EFORMAT, "(byte");
     refuse(with_size("420.jpg", 43, 0), TD_EFORMAT, "(byte");
 
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     td_image img = { 0 };
     td_decode_opts opts = { .max_pixels = 43 * 29 - 1 };
     expect_error(td_image_decode(f.bytes, f.n, &opts, &img, NULL), TD_ELIMIT, "43 x 29");
@@ -290,16 +290,16 @@ static void sizes_are_checked_first(void **state)
 static void what_the_library_lacks_is_named(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     f.bytes[find(&f, SOF0) + 4] = 12;
     refuse(f, TD_EUNSUPPORTED, "12");
 
-    f = td_test_picture("420.jpg");
+    f = td_test_image("420.jpg");
     f.bytes[find(&f, SOF0) + 1] = 0xC5; /* hierarchical */
     refuse(f, TD_EUNSUPPORTED, "JPEG: ");
 
     /* two components: drop the third from the frame and the scan */
-    f = td_test_picture("444.jpg");
+    f = td_test_image("444.jpg");
     size_t sof = find(&f, SOF0);
     f.bytes[sof + 3] = 14;
     f.bytes[sof + 9] = 2;
@@ -325,7 +325,7 @@ static void scans_are_counted(void **state)
 {
     (void)state;
     enum { N_COPIES = 79000 };
-    td_test_file f = td_test_picture("progressive.jpg");
+    td_test_file f = td_test_image("progressive.jpg");
     size_t scan = find(&f, SOS), end = next_marker(&f, scan + 2);
     td_text long_file = { 0 };
     td_text_add_bytes(&long_file, (const char *)f.bytes, end);
@@ -345,7 +345,7 @@ static void scans_are_counted(void **state)
 static void lost_restart_markers_are_refused(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("restart.jpg");
+    td_test_file f = td_test_image("restart.jpg");
     size_t at = find(&f, SOS);
     while (!(f.bytes[at] == 0xFF && f.bytes[at + 1] == 0xD0))
         at++;
@@ -357,11 +357,11 @@ static void lost_restart_markers_are_refused(void **state)
     td_test_file_release(&f);
 }
 
-/* PIL reads these too: nothing of the picture is lost. */
+/* PIL reads these too: nothing of the image is lost. */
 static void harmless_oddities_pass(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     static const char zip[] = "PK\x03\x04 and more";
     td_test_file odd[] = {
         spliced(&f, find(&f, SOS), 0, "\0\1\2", 3),       /* stray bytes between segments */
@@ -384,10 +384,10 @@ static void harmless_oddities_pass(void **state)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static void written_pictures_come_back(void **state)
+static void written_images_come_back(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("rgb.png");
+    td_test_file f = td_test_image("rgb.png");
     td_image img = td_test_decode(&f), back = { 0 };
     size_t n_before = 0;
     for (int quality = 100; quality >= 50; quality -= 25) {
@@ -433,7 +433,7 @@ int main(void)
         cmocka_unit_test(decodes_as_pil),
         cmocka_unit_test(probe_describes),
         cmocka_unit_test(regions_equal_the_whole),
-        cmocka_unit_test(scaled_pictures_are_similar),
+        cmocka_unit_test(scaled_images_are_similar),
         cmocka_unit_test(regions_outside_are_refused),
         cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(the_message_names_the_place),
@@ -443,7 +443,7 @@ int main(void)
         cmocka_unit_test(scans_are_counted),
         cmocka_unit_test(lost_restart_markers_are_refused),
         cmocka_unit_test(harmless_oddities_pass),
-        cmocka_unit_test(written_pictures_come_back),
+        cmocka_unit_test(written_images_come_back),
         cmocka_unit_test(impossible_writing_is_refused),
     };
     return cmocka_run_group_tests_name("jpeg", tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "support/expect.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 #include "image/codec.h"
 
@@ -36,7 +36,7 @@ static bool expect_same(const void *bytes, size_t n, td_box box, bool is_fast, c
     if (!holds_same(&here, r.covers, &library, s.covers, box))
         fail_msg("%s: box %d x %d at (%d, %d)%s differs", name, box.width, box.height, box.x, box.y,
                  is_fast ? ", fast" : "");
-    /* libjpeg decodes a margin; a whole picture does not tell */
+    /* libjpeg decodes a margin; a whole image does not tell */
     bool is_here = r.covers.width == box.width && r.covers.height == box.height;
     td_image_release(&here);
     td_image_release(&library);
@@ -57,7 +57,7 @@ static void files_are_the_same(void **state)
     (void)state;
     td_rng rng = td_rng_make(1, TD_RNG_TEST, 0, 0);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        td_test_file f = td_test_picture(files[i]);
+        td_test_file f = td_test_image(files[i]);
         td_image_info info;
         expect_ok(td_image_probe(f.bytes, f.n, &info));
         for (int k = 0; k < 100; k++)
@@ -125,7 +125,7 @@ static void damaged_ones_are_read_the_same(void **state)
     (void)state;
     enum { ROUNDS = 3000 };
     td_rng rng = td_rng_make(4, TD_RNG_TEST, 0, 0);
-    td_test_file f = td_test_picture("420.jpg");
+    td_test_file f = td_test_image("420.jpg");
     td_image_info info;
     expect_ok(td_image_probe(f.bytes, f.n, &info));
     int n_bad = 0;

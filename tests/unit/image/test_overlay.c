@@ -1,4 +1,4 @@
-/* test_overlay.c -- boxes, letters and colours on pictures */
+/* test_overlay.c -- boxes, letters and colours on images */
 #include "image/overlay.h"
 
 #include <math.h>
@@ -230,7 +230,7 @@ static void colours_of_neighbours_differ(void **state)
     td_overlay_colour(INT64_MAX, rgb);
 }
 
-static void sizes_follow_the_picture(void **state)
+static void sizes_follow_the_image(void **state)
 {
     (void)state;
     static const int rows[][3] = { { 64, 1, 8 }, { 320, 1, 8 }, { 480, 2, 16 }, { 1200, 6, 32 } };
@@ -288,7 +288,7 @@ int main(void)
         cmocka_unit_test(glyphs_differ),
         cmocka_unit_test(nothing_is_written_outside),
         cmocka_unit_test(colours_of_neighbours_differ),
-        cmocka_unit_test(sizes_follow_the_picture),
+        cmocka_unit_test(sizes_follow_the_image),
         cmocka_unit_test(endings_choose_the_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 #include "image/image.h"
 
 #include "support/expect.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 static const struct {
     const char *name, *colour;
@@ -51,7 +51,7 @@ enum { IHDR = 8, IHDR_BYTES = 13 };
 /* The file with another header, its checksum right. */
 static td_test_file with_header(const char *name, uint32_t width, uint32_t height)
 {
-    td_test_file f = td_test_picture(name);
+    td_test_file f = td_test_image(name);
     put32(f.bytes + IHDR + 8, width);
     put32(f.bytes + IHDR + 12, height);
     put32(f.bytes + IHDR + 8 + IHDR_BYTES, crc(f.bytes + IHDR + 4, 4 + IHDR_BYTES));
@@ -70,7 +70,7 @@ static void decodes_as_pil(void **state)
 {
     (void)state;
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i].name);
+        td_test_file f = td_test_image(files[i].name);
         td_image img = td_test_decode(&f);
         td_test_expect_golden(files[i].name, &img);
         td_image_release(&img);
@@ -82,7 +82,7 @@ static void probe_describes(void **state)
 {
     (void)state;
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i].name);
+        td_test_file f = td_test_image(files[i].name);
         td_image_info info;
         expect_ok(td_image_probe(f.bytes, f.n, &info));
         assert_string_equal(info.format, "PNG");
@@ -99,7 +99,7 @@ static void probe_describes(void **state)
 static void regions_cover_everything(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("rgb.png");
+    td_test_file f = td_test_image("rgb.png");
     td_image img = { 0 };
     td_decoded where;
     td_decode_opts opts = { .region = { 3, 4, 5, 6 }, .allow_scale = true, .out_size = 1 };
@@ -122,7 +122,7 @@ static void cut_files_are_refused(void **state)
     enum { IEND_BYTES = 12 };
     td_image img = { 0 };
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i].name);
+        td_test_file f = td_test_image(files[i].name);
         for (size_t n = 0; n < f.n; n++) {
             td_test_file cut = td_test_copy(f.bytes, n);
             td_status st = decode(&cut, &img);
@@ -140,7 +140,7 @@ static void cut_files_are_refused(void **state)
 static void damage_is_refused(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("rgb.png");
+    td_test_file f = td_test_image("rgb.png");
     td_test_file bad = td_test_copy(f.bytes, f.n);
     bad.bytes[IHDR + 8 + IHDR_BYTES] ^= 1;
     refuse(bad, TD_EFORMAT, "PNG: ");
@@ -172,7 +172,7 @@ static void flipped_bits_do_no_harm(void **state)
     td_rng rng = td_rng_make(1, TD_RNG_TEST, 0, 0);
     td_image img = { 0 };
     for (int i = 0; i < N_FILES; i++) {
-        td_test_file f = td_test_picture(files[i].name);
+        td_test_file f = td_test_image(files[i].name);
         for (int round = 0; round < 300; round++) {
             td_test_file bad = td_test_copy(f.bytes, f.n);
             uint64_t bit = td_rng_below(&rng, 8 * f.n);
@@ -187,10 +187,10 @@ static void flipped_bits_do_no_harm(void **state)
     td_image_release(&img);
 }
 
-static void written_pictures_come_back(void **state)
+static void written_images_come_back(void **state)
 {
     (void)state;
-    td_test_file f = td_test_picture("rgb.png");
+    td_test_file f = td_test_image("rgb.png");
     td_image img = td_test_decode(&f), back = { 0 };
     td_text t = { 0 };
     td_text_add(&t, "x");
@@ -210,7 +210,7 @@ int main(void)
         cmocka_unit_test(decodes_as_pil),           cmocka_unit_test(probe_describes),
         cmocka_unit_test(regions_cover_everything), cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damage_is_refused),        cmocka_unit_test(sizes_are_checked_first),
-        cmocka_unit_test(flipped_bits_do_no_harm),  cmocka_unit_test(written_pictures_come_back),
+        cmocka_unit_test(flipped_bits_do_no_harm),  cmocka_unit_test(written_images_come_back),
     };
     return cmocka_run_group_tests_name("png", tests, NULL, NULL);
 }

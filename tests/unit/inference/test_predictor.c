@@ -82,7 +82,7 @@ static void every_cut_gives_the_same(void **state)
 
 /* --- a detector ------------------------------------------------------------------------------- */
 
-enum { SIDE = 160, PICTURES = 3 };
+enum { SIDE = 160, IMAGES = 3 };
 
 /* codes and scores as they came, row by row */
 typedef struct {
@@ -114,7 +114,7 @@ static void make_room(results *r, int anchors)
 {
     *r = (results){ .floats = { 4 * (size_t)anchors, 3 * (size_t)anchors } };
     for (int i = 0; i < 2; i++) {
-        r->kept[i] = td_alloc(PICTURES * r->floats[i], sizeof(float));
+        r->kept[i] = td_alloc(IMAGES * r->floats[i], sizeof(float));
         assert_non_null(r->kept[i]);
     }
 }
@@ -127,7 +127,7 @@ static void a_detector_hands_out_its_results(void **state)
     td_nms_pool *s;
     results one, cut;
     td_rng r = td_rng_make(7, TD_RNG_TEST, 0, 0);
-    const size_t n = (size_t)PICTURES * 3 * SIDE * SIDE;
+    const size_t n = (size_t)IMAGES * 3 * SIDE * SIDE;
     float *images = td_alloc(n, sizeof *images);
     (void)state;
     assert_non_null(images);
@@ -153,29 +153,29 @@ static void a_detector_hands_out_its_results(void **state)
     make_room(&cut, anchors->n);
 
     expect_ok(td_predictor_keep(p, 1));
-    expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &one));
-    assert_int_equal(one.n_runs, PICTURES);
+    expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &one));
+    assert_int_equal(one.n_runs, IMAGES);
     expect_ok(td_predictor_keep(p, 2));
     td_predictor_finish(p);
-    expect_ok(td_predictor_each(p, images, PICTURES, keep_results, &cut));
+    expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);
     for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < PICTURES * one.floats[k]; i++)
+        for (size_t i = 0; i < IMAGES * one.floats[k]; i++)
             assert_true(fabsf(one.kept[k][i] - cut.kept[k][i]) < 1e-3f);
-    expect_error(td_predictor_each(p, images, PICTURES, stop, NULL), TD_EIO, "enough");
+    expect_error(td_predictor_each(p, images, IMAGES, stop, NULL), TD_EIO, "enough");
 
     /* rows of one batch that ask for different things; one is broken */
-    static td_detection found[PICTURES][5];
+    static td_detection found[IMAGES][5];
     const td_nms_opts few = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 3 };
     const td_nms_opts many = { .score_min = 0, .iou = 0.5, .per_class = 5, .total = 5 };
-    td_nms_pool_row rows[PICTURES] = {
+    td_nms_pool_row rows[IMAGES] = {
         { .opts = &few, .found = found[0], .wants_finite = true },
         { .opts = &many, .found = found[1], .wants_finite = true },
         { .opts = &few, .found = found[2], .wants_finite = true },
     };
     one.kept[1][2 * one.floats[1] + 5] = INFINITY;
     expect_ok(td_nms_pool_new(anchors, 3, 2, &s));
-    expect_ok(td_nms_pool_run(s, one.kept[0], one.kept[1], PICTURES, rows));
+    expect_ok(td_nms_pool_run(s, one.kept[0], one.kept[1], IMAGES, rows));
     assert_true(rows[0].n_found == 3 && rows[1].n_found == 5 && rows[2].n_found == 3);
     assert_true(rows[0].is_finite && rows[1].is_finite && !rows[2].is_finite);
     td_nms_pool_row alone = { .opts = &few, .found = found[2] };

@@ -50,7 +50,7 @@ static void a_model_is_counted(void **state)
     td_inspect_opts o = opts();
     o.model.num_classes = 1000;
     o.model.image_size = 224;
-    expect_text("model", o, NULL, "11689512 parameters in 62 tensors, 1.814 GMAC for 1 picture");
+    expect_text("model", o, NULL, "11689512 parameters in 62 tensors, 1.814 GMAC for 1 image");
     expect_text("model", o, NULL, "layer4.0.downsample.0");
     td_json *doc = json_of("model", o, NULL);
     expect_ok(td_json_int(doc, "parameters", &parameters));
@@ -169,9 +169,9 @@ static void a_data_set_is_counted(void **state)
     put("set/train/b/1.jpg");
     put("set/val/a/1.jpg");
     put("set/val/b/1.jpg");
-    expect_text("dataset", opts(), td_scratch_path("set"), "train: 3 pictures, 2 classes");
-    expect_text("dataset", opts(), td_scratch_path("set"), "val: 2 pictures, 2 classes");
-    expect_text("dataset", opts(), td_scratch_path("set/val"), "2 pictures, 2 classes");
+    expect_text("dataset", opts(), td_scratch_path("set"), "train: 3 images, 2 classes");
+    expect_text("dataset", opts(), td_scratch_path("set"), "val: 2 images, 2 classes");
+    expect_text("dataset", opts(), td_scratch_path("set/val"), "2 images, 2 classes");
     td_json *doc = json_of("dataset", opts(), td_scratch_path("set"));
     assert_int_equal(td_json_count(td_json_get(doc, "sets")), 2);
     td_json_free(doc);

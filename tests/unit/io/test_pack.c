@@ -28,7 +28,7 @@ static td_status write_sample(const char *path)
     TD_OUT(td_pack_add(w, 0, "x.jpg", "x", 1));
     TD_OUT(td_pack_add(w, 1, "y.jpg", "yy", 2));
     TD_OUT(td_pack_finish(w, &metadata));
-    assert_true(metadata.n_splits == 2 && metadata.n_pictures == 6);
+    assert_true(metadata.n_splits == 2 && metadata.n_images == 6);
 out:
     td_pack_writer_free(w);
     return st;
@@ -36,12 +36,12 @@ out:
 
 static td_pack_buffer buffer; /* of every read */
 
-static void expect_picture(const td_pack *p, uint64_t i, int label, const char *name,
-                           const char *wanted, size_t n)
+static void expect_image(const td_pack *p, uint64_t i, int label, const char *name,
+                         const char *wanted, size_t n)
 {
     const void *bytes;
     size_t n_bytes;
-    td_pack_picture x = td_pack_picture_at(p, i);
+    td_pack_image x = td_pack_image_at(p, i);
     assert_string_equal(x.name, name);
     assert_int_equal(x.label, label);
     expect_ok(td_pack_read(p, i, &buffer, &bytes, &n_bytes));
@@ -56,21 +56,21 @@ static void expect_picture(const td_pack *p, uint64_t i, int label, const char *
 static void expect_sample(const td_pack *p)
 {
     const td_pack_metadata *f = td_pack_metadata_of(p);
-    assert_true(f->n_splits == 2 && f->n_pictures == 6 && f->short_side == 256 && f->quality == 90);
+    assert_true(f->n_splits == 2 && f->n_images == 6 && f->short_side == 256 && f->quality == 90);
     const td_pack_split *s = td_pack_split_at(p, 0);
     assert_string_equal(s->name, "train");
-    assert_true(s->first == 0 && s->n_pictures == 4 && s->n_classes == 3);
+    assert_true(s->first == 0 && s->n_images == 4 && s->n_classes == 3);
     assert_string_equal(s->classes[2], "caf\351");
     s = td_pack_split_at(p, 1);
     assert_string_equal(s->name, "val");
-    assert_true(s->first == 4 && s->n_pictures == 2 && s->n_classes == 2);
+    assert_true(s->first == 4 && s->n_images == 2 && s->n_classes == 2);
     assert_string_equal(s->classes[0], "cat");
-    expect_picture(p, 0, 0, "1.jpg", "one", 3);
-    expect_picture(p, 1, 0, "deep/2.jpg", "", 0);
-    expect_picture(p, 2, 1, "1.jpg", "three", 5);
-    expect_picture(p, 3, 2, "odd\nname.png", "f\0ur", 4);
-    expect_picture(p, 4, 0, "x.jpg", "x", 1);
-    expect_picture(p, 5, 1, "y.jpg", "yy", 2);
+    expect_image(p, 0, 0, "1.jpg", "one", 3);
+    expect_image(p, 1, 0, "deep/2.jpg", "", 0);
+    expect_image(p, 2, 1, "1.jpg", "three", 5);
+    expect_image(p, 3, 2, "odd\nname.png", "f\0ur", 4);
+    expect_image(p, 4, 0, "x.jpg", "x", 1);
+    expect_image(p, 5, 1, "y.jpg", "yy", 2);
 }
 
 static void reads_what_was_written(void **state)
@@ -174,34 +174,34 @@ typedef struct {
 
 /* clang-format off */
 static const lie lies[] = {
-    { "index before the pictures", IN_TAIL,   0,  0, 8, 3,          "index of" },
+    { "index before the images", IN_TAIL,   0,  0, 8, 3,          "index of" },
     { "index behind the end",      IN_TAIL,   0,  0, 8, UINT64_MAX, "index of" },
     { "index too long",            IN_TAIL,   0,  8, 8, 1 << 20,    "index of" },
     { "index length wraps",        IN_TAIL,   0,  8, 8, UINT64_MAX, "index of" },
-    { "too many pictures",         IN_TAIL,   0, 16, 8, 10000,      "do not fit" },
-    { "pictures wrap",             IN_TAIL,   0, 16, 8, UINT64_MAX, "do not fit" },
+    { "too many images",         IN_TAIL,   0, 16, 8, 10000,      "do not fit" },
+    { "images wrap",             IN_TAIL,   0, 16, 8, UINT64_MAX, "do not fit" },
     { "no split",                  IN_TAIL,   0, 24, 4, 0,          "do not fit" },
     { "splits without end",        IN_TAIL,   0, 24, 4, UINT32_MAX, "do not fit" },
     { "classes without end",       IN_TAIL,   0, 28, 4, UINT32_MAX, "do not fit" },
-    { "no picture",                IN_TAIL,   0, 16, 8, 0,          "lies.pack" },
-    { "picture in the head",       IN_RECORD, 2,  0, 8, 0,          "picture 2 of 5 bytes at" },
-    { "picture in the index",      IN_RECORD, 2,  0, 8, 31,         "picture 2 of 5 bytes" },
-    { "picture behind the end",    IN_RECORD, 0,  0, 8, UINT64_MAX, "picture 0 of 3 bytes" },
-    { "picture too long",          IN_RECORD, 5,  8, 4, UINT32_MAX, "picture 5 of 4294967295" },
+    { "no image",                IN_TAIL,   0, 16, 8, 0,          "lies.pack" },
+    { "image in the head",       IN_RECORD, 2,  0, 8, 0,          "image 2 of 5 bytes at" },
+    { "image in the index",      IN_RECORD, 2,  0, 8, 31,         "image 2 of 5 bytes" },
+    { "image behind the end",    IN_RECORD, 0,  0, 8, UINT64_MAX, "image 0 of 3 bytes" },
+    { "image too long",          IN_RECORD, 5,  8, 4, UINT32_MAX, "image 5 of 4294967295" },
     { "class left out",            IN_RECORD, 2, 12, 4, 2,          "has class 2, after class 0" },
     { "class back",                IN_RECORD, 3, 12, 4, 0,          "has class 0, after class 1" },
     { "class beyond",              IN_RECORD, 5, 12, 4, 7,          "has class 7, after class 0" },
     { "first class left out",      IN_RECORD, 4, 12, 4, 1,          "has class 1, after class 0" },
     { "last class empty",          IN_RECORD, 5, 12, 4, 0,          "'val' has classes without" },
-    { "name beyond",               IN_RECORD, 1, 24, 4, 100000,     "name of a picture" },
+    { "name beyond",               IN_RECORD, 1, 24, 4, 100000,     "image name at" },
     { "split takes too many",      IN_SPLIT,  1,  0, 8, 3,          "which the pack has not" },
     { "split wraps",               IN_SPLIT,  1,  0, 8, UINT64_MAX, "which the pack has not" },
     { "split leaves some",         IN_SPLIT,  1,  0, 8, 1,          "leave out" },
     { "one class",                 IN_SPLIT,  1,  8, 4, 1,          "which the pack has not" },
     { "classes beyond",            IN_SPLIT,  1,  8, 4, 3,          "which the pack has not" },
-    { "split's name beyond",       IN_SPLIT,  0, 12, 4, 100000,     "name of a split" },
+    { "split's name beyond",       IN_SPLIT,  0, 12, 4, 100000,     "split name at" },
     { "splits of one name",        IN_SPLIT,  1, 12, 4, 0,          "two splits have one name" },
-    { "class's name beyond",       IN_CLASS,  0,  0, 4, 100000,     "name of a class" },
+    { "class's name beyond",       IN_CLASS,  0,  0, 4, 100000,     "class name at" },
     { "class twice",               IN_CLASS,  1,  0, 4, 6,          "not in order" },
     { "class without a name",      IN_CLASS,  0,  0, 4, 5,          "that no folder can have" },
 };
@@ -249,7 +249,7 @@ static void every_flipped_bit_is_found(void **state)
         td_status st = td_pack_parse(f.bytes, f.n, "x", &p);
         if (at < 16 || at >= f.index) {
             assert_int_not_equal(st, TD_OK);
-        } else { /* a picture: only that one is refused */
+        } else { /* an image: only that one is refused */
             int n_bad = 0;
             expect_ok(st);
             for (uint64_t i = 0; i < RECORDS; i++) {
@@ -313,7 +313,7 @@ static void the_writer_refuses_disorder(void **state)
     const char *const *const bad[] = { back, same, dot, slash, none };
     expect_error(td_pack_create("/nowhere/x.pack", 0, 0, false, &w), TD_EIO, "/nowhere");
     expect_ok(td_pack_create(td_scratch_path("never.pack"), 0, 0, false, &w));
-    expect_error(td_pack_finish(w, &metadata), TD_EARG, "no picture");
+    expect_error(td_pack_finish(w, &metadata), TD_EARG, "no image");
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "has no place");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_error(td_pack_begin_split(w, "train", 2, bad[i]), TD_EARG, "cannot stand");
@@ -324,11 +324,11 @@ static void the_writer_refuses_disorder(void **state)
     expect_error(td_pack_add(w, 2, "1", "x", 1), TD_EARG, "comes after class 0");
     expect_error(td_pack_add(w, 3, "1", "x", 1), TD_EARG, "has no place");
     expect_error(td_pack_add(w, 0, "", "x", 1), TD_EARG, "has no place");
-    expect_error(td_pack_add(w, 0, "1", "x", TD_PACK_PICTURE_BYTES_MAX + 1), TD_ELIMIT, "at most");
+    expect_error(td_pack_add(w, 0, "1", "x", TD_PACK_IMAGE_BYTES_MAX + 1), TD_ELIMIT, "at most");
     expect_ok(td_pack_add(w, 1, "1", "x", 1));
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "comes after class 1");
-    expect_error(td_pack_begin_split(w, "val", 2, two), TD_EARG, "without pictures");
-    expect_error(td_pack_finish(w, &metadata), TD_EARG, "without pictures");
+    expect_error(td_pack_begin_split(w, "val", 2, two), TD_EARG, "without images");
+    expect_error(td_pack_finish(w, &metadata), TD_EARG, "without images");
     expect_ok(td_pack_add(w, 2, "1", "x", 1));
     expect_error(td_pack_begin_split(w, "train", 2, two), TD_EARG, "there already");
     td_pack_writer_free(w);

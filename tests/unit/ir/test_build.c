@@ -14,7 +14,7 @@ static td_type f32(int rank, const int64_t *dim)
     return td_type_of(TD_DT_F32, rank, dim);
 }
 
-static td_type picture(void)
+static td_type image(void)
 {
     return f32(4, (int64_t[]){ 2, 3, 8, 8 });
 }
@@ -57,7 +57,7 @@ static void every_helper_emits_its_op(void **state)
     (void)state;
     int64_t c[1] = { 3 };
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, "x", picture());
+    td_value *x = td_input(b, "x", image());
     td_value *v[4];
     static const char *const names[4] = { "g", "b", "m", "v" };
     for (int i = 0; i < 4; i++)
@@ -131,7 +131,7 @@ static void the_first_failure_stays(void **state)
 {
     (void)state;
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, "x", picture());
+    td_value *x = td_input(b, "x", image());
     td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 4, 5, 3, 3 }, NULL);
     td_value *bad = td_conv2d(b, x, w, NULL);
     assert_int_equal(td_value_type(bad).rank, 0);
@@ -147,7 +147,7 @@ static void the_first_failure_stays(void **state)
 static void expect_conv_failure(const char *attrs, const char *part)
 {
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, "x", picture());
+    td_value *x = td_input(b, "x", image());
     td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 4, 3, 3, 3 }, NULL);
     td_output(b, "y", td_conv2d(b, x, w, attrs));
     expect_failure(b, TD_EFORMAT, part);
@@ -179,7 +179,7 @@ static void operands_are_checked(void **state)
     expect_failure(b, TD_ESHAPE, "concat: has 0 operands, wants 1 or more");
 
     b = td_build_begin();
-    td_value *many[TD_IN_MAX + 1], *x = td_input(b, "x", picture());
+    td_value *many[TD_IN_MAX + 1], *x = td_input(b, "x", image());
     for (int i = 0; i <= TD_IN_MAX; i++)
         many[i] = x;
     td_concat(b, TD_IN_MAX + 1, many, 0);
@@ -209,7 +209,7 @@ static void values_of_another_graph_are_refused(void **state)
 {
     (void)state;
     td_builder *a = td_build_begin(), *b = td_build_begin();
-    td_value *x = td_input(a, "x", picture());
+    td_value *x = td_input(a, "x", image());
     td_output(b, "y", td_relu(b, x));
     expect_failure(b, TD_ESHAPE, "relu: operand 0 belongs to another graph");
     b = td_build_begin();
@@ -231,10 +231,10 @@ static void leaves_are_checked(void **state)
     char name[300];
     memset(name, 'n', sizeof name);
     name[256] = '\0';
-    expect_leaf_failure("", picture(), TD_EARG, "is no name");
-    expect_leaf_failure("two words", picture(), TD_EARG, "'two words' is no name");
-    expect_leaf_failure("x%", picture(), TD_EARG, "is no name");
-    expect_leaf_failure(name, picture(), TD_EARG, "is no name");
+    expect_leaf_failure("", image(), TD_EARG, "is no name");
+    expect_leaf_failure("two words", image(), TD_EARG, "'two words' is no name");
+    expect_leaf_failure("x%", image(), TD_EARG, "is no name");
+    expect_leaf_failure(name, image(), TD_EARG, "is no name");
     expect_leaf_failure("x", td_type_1d(TD_DT_F32, 0), TD_ESHAPE, "dimension 0 of 'x' is 0");
     expect_leaf_failure("x", td_type_2d(TD_DT_F32, -4, -4), TD_ESHAPE, "dimension 0 of 'x' is -4");
     expect_leaf_failure("x", td_type_1d(TD_DT_NONE, 2), TD_ESHAPE, "has no dtype");
@@ -243,13 +243,13 @@ static void leaves_are_checked(void **state)
     expect_leaf_failure("x", t, TD_ESHAPE, "'x' has 6 dimensions, wanted at most 5");
     t.rank = -1;
     expect_leaf_failure("x", t, TD_ESHAPE, "'x' has -1 dimensions");
-    t = picture();
+    t = image();
     strcpy(t.layout, "abc");
     expect_leaf_failure("x", t, TD_ESHAPE, "no layout 'abc'");
 
     td_builder *b = td_build_begin();
-    td_input(b, "x", picture());
-    td_input(b, "x", picture());
+    td_input(b, "x", image());
+    td_input(b, "x", image());
     expect_failure(b, TD_EARG, "input: there is a value 'x' already");
 }
 
@@ -277,12 +277,12 @@ static void outputs_are_checked(void **state)
     expect_failure(b, TD_EARG, "output 'y' has no value");
 
     b = td_build_begin();
-    td_value *x = td_input(b, "x", picture());
+    td_value *x = td_input(b, "x", image());
     td_output(b, "y y", x);
     expect_failure(b, TD_EARG, "output 'y y'");
 
     b = td_build_begin();
-    x = td_input(b, "x", picture());
+    x = td_input(b, "x", image());
     td_output(b, "y", x);
     td_output(b, "y", x);
     expect_failure(b, TD_EARG, "there is an output 'y' already");
@@ -304,7 +304,7 @@ static void apply_is_checked(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         td_builder *b = td_build_begin();
-        td_value *in[17], *out[2] = { NULL, NULL }, *x = td_input(b, "x", picture());
+        td_value *in[17], *out[2] = { NULL, NULL }, *x = td_input(b, "x", image());
         for (int k = 0; k < 17; k++)
             in[k] = x;
         td_apply(b, rows[i].op, rows[i].n_in, in, rows[i].attrs, rows[i].n_out, out);
@@ -313,7 +313,7 @@ static void apply_is_checked(void **state)
         expect_failure(b, TD_EARG, rows[i].part);
     }
     td_builder *b = td_build_begin();
-    td_value *x = td_input(b, "x", picture()), *out[2];
+    td_value *x = td_input(b, "x", image()), *out[2];
     td_apply(b, "max_pool2d", 1, &x, "kernel=3, stride=2, pad=1", 2, out);
     td_output(b, "y", out[0]);
     expect_text(b, "%x:f32[2,3,8,8] = input\n"
@@ -363,7 +363,7 @@ static void a_layout_must_fit(void **state)
 {
     (void)state;
     td_builder *b = td_build_begin();
-    td_value *y = td_relu(b, td_input(b, "x", picture()));
+    td_value *y = td_relu(b, td_input(b, "x", image()));
     td_build_set_layout(b, y, "aBc16b");
     expect_failure(b, TD_ESHAPE, "layout 'aBc16b' does not fit");
 }
@@ -372,7 +372,7 @@ static td_status build_all(td_graph **out)
 {
     td_builder *b = td_build_begin();
     int64_t c[1] = { 3 };
-    td_value *x = td_input(b, "x", picture());
+    td_value *x = td_input(b, "x", image());
     td_value *w = td_param(b, "w", TD_DT_F32, 4, (int64_t[]){ 3, 3, 3, 3 }, "init=normal");
     td_value *v[4];
     static const char *const names[4] = { "g", "b", "m", "v" };
@@ -418,7 +418,7 @@ static void a_builder_without_memory_is_harmless(void **state)
     td_alloc_fail_at(0);
     assert_non_null(a);
     assert_false(td_build_ok(a));
-    td_value *x = td_input(a, "x", picture());
+    td_value *x = td_input(a, "x", image());
     assert_non_null(td_relu(a, x));
     assert_string_equal(td_build_type_text(a, &(td_type){ .dtype = TD_DT_F32 }), "");
     td_graph *g;

@@ -146,13 +146,13 @@ static void check_layout(int rank, const int64_t *dim, const char *layout)
 static void offsets_agree_with_a_walk_through_memory(void **state)
 {
     (void)state;
-    const int64_t picture[4] = { 2, 20, 3, 5 }, filter[4] = { 24, 18, 3, 2 };
+    const int64_t image[4] = { 2, 20, 3, 5 }, filter[4] = { 24, 18, 3, 2 };
     const int64_t grouped[4] = { 32, 5, 3, 3 }, small[4] = { 6, 1, 3, 3 },
                   five[5] = { 2, 3, 4, 5, 6 };
-    static const char *const picture_layouts[] = { "abcd", "acdb",     "aBcd16b", "aBcd8b",
-                                                   "cdba", "ABcd2a4b", "aBcd4b2b" };
-    for (size_t i = 0; i < sizeof picture_layouts / sizeof *picture_layouts; i++)
-        check_layout(4, picture, picture_layouts[i]);
+    static const char *const image_layouts[] = { "abcd", "acdb",     "aBcd16b", "aBcd8b",
+                                                 "cdba", "ABcd2a4b", "aBcd4b2b" };
+    for (size_t i = 0; i < sizeof image_layouts / sizeof *image_layouts; i++)
+        check_layout(4, image, image_layouts[i]);
     static const char *const filter_layouts[] = { "ABcd16b16a", "ABcd16a16b", "ABcd8b16a2b",
                                                   "AcdB16a4b",  "Acdb16a",    "cdba",
                                                   "BAcd4a4b4a" };

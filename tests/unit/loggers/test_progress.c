@@ -21,7 +21,7 @@ static void hear(void *ctx, td_log_level level, const char *module, const char *
     snprintf(h->lines[h->n++], sizeof h->lines[0], "%s: %s", module, text);
 }
 
-/* [12] batches of one picture; lines of every `every`-th */
+/* [12] batches of one image; lines of every `every`-th */
 static void go(td_progress p, int64_t max_batches, heard *h)
 {
     td_dataset *ds;

@@ -147,7 +147,7 @@ static void metrics_have_names_for_any_k(void **state)
 
 /* --- sums ------------------------------------------------------------------------------------- */
 
-static void rates_are_pictures_over_seconds(void **state)
+static void rates_are_images_over_seconds(void **state)
 {
     td_step_sums s = { 0 };
     (void)state;
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test(lines_are_the_references),
         cmocka_unit_test(numbers_are_pythons),
         cmocka_unit_test(metrics_have_names_for_any_k),
-        cmocka_unit_test(rates_are_pictures_over_seconds),
+        cmocka_unit_test(rates_are_images_over_seconds),
         cmocka_unit_test(runs_have_the_most_and_the_least),
         cmocka_unit_test(quantiles_are_as_numpys),
         cmocka_unit_test(tables_go_on_where_the_run_does),

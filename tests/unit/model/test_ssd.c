@@ -126,10 +126,10 @@ static void what_cannot_be_built_is_refused(void **state)
     expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "'ssd320' finds objects");
 
     const td_model_opts classifier = opts_of("resnet18", "resnet50", 1, 0);
-    td_value *codes, *scores;
+    td_value *deltas, *scores;
     b = td_build_begin();
     x = td_input(b, "images", td_type_of(TD_DT_F32, 4, (int64_t[]){ 1, 3, 320, 320 }));
-    td_detector_forward(b, &classifier, x, false, &codes, &scores);
+    td_detector_forward(b, &classifier, x, false, &deltas, &scores);
     expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "'resnet18' finds no objects");
 }
 

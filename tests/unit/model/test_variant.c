@@ -121,7 +121,7 @@ static void only_this_variant_prints_uneven_padding(void **state)
     }
 }
 
-static void pictures_that_need_two_paddings_are_refused(void **state)
+static void images_that_need_two_paddings_are_refused(void **state)
 {
     (void)state;
     const td_model_opts o = tensorflow("resnet18");
@@ -130,7 +130,7 @@ static void pictures_that_need_two_paddings_are_refused(void **state)
     assert_non_null(b);
     td_value *images = td_input(b, "images", td_type_4d(TD_DT_F32, 1, 3, 64, 65));
     td_output(b, "logits", td_model_forward(b, &o, images, false));
-    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "a 64x65 picture");
+    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "a 64x65 image");
 }
 
 static void windows_of_padding_alone_are_refused(void **state)
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test(networks_have_1001_outputs),
         cmocka_unit_test(every_window_is_padded_as_same_says),
         cmocka_unit_test(only_this_variant_prints_uneven_padding),
-        cmocka_unit_test(pictures_that_need_two_paddings_are_refused),
+        cmocka_unit_test(images_that_need_two_paddings_are_refused),
         cmocka_unit_test(windows_of_padding_alone_are_refused),
         cmocka_unit_test(parameters_begin_as_tensorflow_s),
         cmocka_unit_test(the_cut_normal_has_its_moments),

@@ -13,12 +13,12 @@
 #include "support/allocations.h"
 #include "support/expect.h"
 
-enum { PICTURES = 2, CLASSES = 3, COLUMNS = CLASSES + 1 };
+enum { IMAGES = 2, CLASSES = 3, COLUMNS = CLASSES + 1 };
 
 /* heads of a detector, and what the nodes make of them */
 typedef struct {
     td_anchors *anchors;
-    float *codes, *logits; /* [PICTURES, A, 4], [PICTURES, A, COLUMNS] */
+    float *deltas, *logits; /* [IMAGES, A, 4], [IMAGES, A, COLUMNS] */
     td_onnx *m;
     td_onnx_eval *e;
 } sample;
@@ -34,10 +34,10 @@ static td_onnx_value head(const char *name, int64_t rows, int64_t columns)
 
 static td_status open_model(sample *s, const td_nms_opts *nms)
 {
-    const td_onnx_value codes = head("codes", s->anchors->n, 4);
+    const td_onnx_value deltas = head("codes", s->anchors->n, 4);
     const td_onnx_value logits = head("logits", s->anchors->n, COLUMNS);
     TD_TRY(td_onnx_new(&s->m));
-    td_onnx_add_value(s->m, &s->m->outputs, &codes);
+    td_onnx_add_value(s->m, &s->m->outputs, &deltas);
     td_onnx_add_value(s->m, &s->m->outputs, &logits);
     return td_onnx_add_detections(s->m, s->anchors, nms);
 }
@@ -45,15 +45,15 @@ static td_status open_model(sample *s, const td_nms_opts *nms)
 static td_status set(td_onnx_eval *e, const char *name, int64_t rows, int64_t columns, float *x)
 {
     const td_onnx_array a = {
-        .dtype = TD_DT_F32, .rank = 3, .dim = { PICTURES, rows, columns }, .f = x
+        .dtype = TD_DT_F32, .rank = 3, .dim = { IMAGES, rows, columns }, .f = x
     };
     return td_onnx_eval_set(e, name, &a);
 }
 
 static td_status run_model(sample *s)
 {
-    TD_TRY(td_onnx_eval_new(s->m, "m", PICTURES, &s->e));
-    TD_TRY(set(s->e, "codes", s->anchors->n, 4, s->codes));
+    TD_TRY(td_onnx_eval_new(s->m, "m", IMAGES, &s->e));
+    TD_TRY(set(s->e, "codes", s->anchors->n, 4, s->deltas));
     TD_TRY(set(s->e, "logits", s->anchors->n, COLUMNS, s->logits));
     return td_onnx_eval_run(s->e, 0);
 }
@@ -72,11 +72,11 @@ static sample heads_of(td_detector kind, int side, uint64_t seed)
     sample s = { 0 };
     td_rng rng = td_rng_make(seed, TD_RNG_SYNTH, 0, 0);
     expect_ok(td_anchors_new(kind, side, &s.anchors));
-    const size_t rows = (size_t)PICTURES * (size_t)s.anchors->n;
-    s.codes = td_alloc(rows, 4 * sizeof(float));
+    const size_t rows = (size_t)IMAGES * (size_t)s.anchors->n;
+    s.deltas = td_alloc(rows, 4 * sizeof(float));
     s.logits = td_alloc(rows, COLUMNS * sizeof(float));
     for (size_t i = 0; i < rows * 4; i++)
-        s.codes[i] = (float)td_rng_normal(&rng);
+        s.deltas[i] = (float)td_rng_normal(&rng);
     for (size_t i = 0; i < rows * COLUMNS; i++)
         s.logits[i] = floorf((float)td_rng_normal(&rng) * 8) / 4 - (i % COLUMNS ? 1 : 0);
     return s;
@@ -86,7 +86,7 @@ static void close_heads(sample *s)
 {
     close_model(s);
     td_anchors_free(s->anchors);
-    td_free(s->codes);
+    td_free(s->deltas);
     td_free(s->logits);
 }
 
@@ -114,10 +114,10 @@ static void check_boxes(const sample *s)
 {
     const td_onnx_array *boxes = get(s, TD_ONNX_BOXES), *scores = get(s, TD_ONNX_SCORES);
     const size_t n = (size_t)s->anchors->n;
-    assert_int_equal(boxes->dim[0], PICTURES);
+    assert_int_equal(boxes->dim[0], IMAGES);
     assert_int_equal(scores->dim[2], CLASSES);
-    for (size_t i = 0; i < PICTURES * n; i++) {
-        const td_rect own = td_box_decode(s->anchors, (int)(i % n), s->codes + 4 * i);
+    for (size_t i = 0; i < IMAGES * n; i++) {
+        const td_rect own = td_box_decode(s->anchors, (int)(i % n), s->deltas + 4 * i);
         assert_memory_equal(boxes->f + 4 * i, &own, sizeof own);
         for (int c = 0; c < CLASSES; c++)
             assert_true(fabs((double)scores->f[i * CLASSES + (size_t)c] - score_of(s, i, c + 1)) <
@@ -143,7 +143,7 @@ static void test_all_boxes(void **state)
 
 /* --- detections ------------------------------------------------------------------------------- */
 
-static void check_picture(const sample *s, int i, const td_detection *own, int n)
+static void check_image(const sample *s, int i, const td_detection *own, int n)
 {
     const td_onnx_array *score = get(s, TD_ONNX_DETECTION_SCORES);
     const float *boxes = get(s, TD_ONNX_DETECTION_BOXES)->f;
@@ -169,12 +169,12 @@ static int check_detections(const sample *s, const td_nms_opts *opts)
     td_nms *nms;
     int found, total = 0;
     expect_ok(td_nms_new(s->anchors, COLUMNS, &nms));
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         for (int r = 0; r < n; r++)
             memcpy(columns + r * COLUMNS + 1, scores->f + (i * n + r) * CLASSES,
                    CLASSES * sizeof *columns);
         expect_ok(td_nms_run_scores(nms, opts, boxes + i * n, columns, own, &found));
-        check_picture(s, i, own, found);
+        check_image(s, i, own, found);
         total += found;
     }
     td_nms_free(nms);
@@ -210,17 +210,17 @@ static void test_best_boxes(void **state)
     }
 }
 
-/* SSD320 clips to the picture, and drops what lies outside of it */
+/* SSD320 clips to the image, and drops what lies outside of it */
 static void test_outside(void **state)
 {
     (void)state;
     const td_nms_opts limits = { 0.5, 0.6, 100, 100, false };
     sample s = heads_of(TD_DETECTOR_SSD320, 160, 3);
-    for (int i = 0; i < PICTURES * s.anchors->n; i++) {
+    for (int i = 0; i < IMAGES * s.anchors->n; i++) {
         for (int c = 0; c < COLUMNS; c++)
             s.logits[i * COLUMNS + c] = -5;
-        s.codes[4 * i] = i % 2 ? -400 : 0; /* forty heights up */
-        s.codes[4 * i + 2] = 0;
+        s.deltas[4 * i] = i % 2 ? -400 : 0; /* forty heights up */
+        s.deltas[4 * i + 2] = 0;
     }
     s.logits[6 * COLUMNS + 2] = 4; /* inside, and outside */
     s.logits[7 * COLUMNS + 2] = 5;

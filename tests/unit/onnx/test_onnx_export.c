@@ -134,8 +134,7 @@ static void test_forms(void **state)
     expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
     assert_int_equal(g.n_prepared, 4); /* Cast, Transpose, Sub, Div */
     td_onnx_graph_release(&g);
-    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT,
-                 "is for 2 pictures, not 3");
+    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT, "is for 2 images, not 3");
     close_sample(&s);
 }
 

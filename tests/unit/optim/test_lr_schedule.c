@@ -27,7 +27,7 @@ static void warm_up_begins_at_zero(void **state)
     expect_lr(&base, 8, 256, 0.256);
 }
 
-static void the_rate_is_for_256_pictures(void **state)
+static void the_rate_is_for_256_images(void **state)
 {
     (void)state;
     expect_lr(&base, 8, 64, 0.064);
@@ -110,7 +110,7 @@ int main(void)
         cmocka_unit_test(ssd320_without_warm_up_is_a_cosine),
         cmocka_unit_test(falls_are_rising_epochs),
         cmocka_unit_test(warm_up_begins_at_zero),
-        cmocka_unit_test(the_rate_is_for_256_pictures),
+        cmocka_unit_test(the_rate_is_for_256_images),
         cmocka_unit_test(steps_fall_behind_their_boundaries),
         cmocka_unit_test(the_cosine_begins_with_the_run),
     };

@@ -15,7 +15,7 @@
 #include "optim/training_graph.h"
 #include "pass/amp.h"
 
-enum { CLASSES = 3, SIDE = 8, PARTS = 4, N = 4, PICTURE = 3 * SIDE * SIDE };
+enum { CLASSES = 3, SIDE = 8, PARTS = 4, N = 4, IMAGE = 3 * SIDE * SIDE };
 
 static const char without_norm[] = "%images:f32[1,3,8,8] = input\n"
                                    "%conv1.weight:f32[16,3,3,3] = param {init=normal, scale=0.3}\n"
@@ -32,7 +32,7 @@ typedef struct {
     td_program *p;
     td_decay_groups groups;
     float lr, scale, inverse, update, ema[4];
-    float images[PARTS * N * PICTURE];
+    float images[PARTS * N * IMAGE];
     int64_t labels[PARTS * N];
 } training;
 
@@ -49,7 +49,7 @@ static void begin(training *t, const char *device, const char *text, int batch, 
     o.momentum = 0.9;
     o.decay = 1e-3;
     o.groups = &t->groups;
-    for (int i = 0; i < PARTS * N * PICTURE; i++)
+    for (int i = 0; i < PARTS * N * IMAGE; i++)
         t->images[i] = (float)td_rng_normal(&r);
     for (int i = 0; i < PARTS * N; i++)
         t->labels[i] = (int64_t)td_rng_below(&r, CLASSES);
@@ -86,7 +86,7 @@ static void end(training *t)
 
 static void run(training *t, int from)
 {
-    expect_ok(td_program_bind(t->p, "images", t->images + from * PICTURE));
+    expect_ok(td_program_bind(t->p, "images", t->images + from * IMAGE));
     expect_ok(td_program_bind(t->p, "labels", t->labels + from));
     expect_ok(td_program_run(t->p));
 }

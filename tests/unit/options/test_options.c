@@ -34,7 +34,7 @@ static const char *const archs[] = { "resnet18", "resnet34", "resnet50", "resnex
 
 /* clang-format off */
 static const td_field train_fields[] = {
-    TD_INT_AS (train, batch_size, "batch-size", "b|bs", 256, 1, 65536, NULL, "pictures in a step"),
+    TD_INT_AS (train, batch_size, "batch-size", "b|bs", 256, 1, 65536, NULL, "images in a step"),
     TD_REAL   (train, lr,         0.1, 0, 1000,              "learning rate"),
     TD_ENUM_AS(train, schedule,   "lr-schedule", NULL, 2, schedules, "how the learning rate falls"),
     TD_LONG   (train, prof,       -1, -1, 1e9,               "steps to run before stopping early; "
@@ -518,7 +518,7 @@ static void help_is_aligned(void **state)
     assert_string_equal(
         td_text_get(&out),
         "Optimiser:\n"
-        "  -b, --batch-size, --bs N      pictures in a step (default 256, 1 to 65536)\n"
+        "  -b, --batch-size, --bs N      images in a step (default 256, 1 to 65536)\n"
         "      --lr X                    learning rate (default 0.1, 0 to 1000)\n"
         "      --lr-schedule NAME        how the learning rate falls (default cosine; step, "
         "linear, cosine)\n"
@@ -556,7 +556,7 @@ static void usual_rows_come_first_and_once(void **state)
                         "                                0 to 1000)\n"
                         "\n"
                         "Optimiser:\n"
-                        "  -b, --batch-size, --bs N      pictures in a step (default\n"
+                        "  -b, --batch-size, --bs N      images in a step (default\n"
                         "                                256, 1 to 65536)\n"
                         "      --lr-schedule NAME        how the learning rate falls\n"
                         "                                (default cosine; step,\n"
@@ -606,7 +606,7 @@ static void markdown_has_a_row_for_each(void **state)
         "\n"
         "| option | default | range | meaning |\n"
         "|---|---|---|---|\n"
-        "| `-b, --batch-size, --bs N` | `256` | 1 to 65536 | pictures in a step |\n"
+        "| `-b, --batch-size, --bs N` | `256` | 1 to 65536 | images in a step |\n"
         "| `--lr X` | `0.1` | 0 to 1000 | learning rate |\n"
         "| `--lr-schedule NAME` | `cosine` | step, linear, cosine | how the learning "
         "rate falls |\n"

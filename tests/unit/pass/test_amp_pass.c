@@ -418,7 +418,7 @@ static void check_detector_node(const td_node *n)
         assert_int_equal(n->out[0]->type.dtype, TD_DT_F32);
 }
 
-/* casts of the step as it runs: kernels and pictures; and, where lateral biases' gradients do not
+/* casts of the step as it runs: kernels and images; and, where lateral biases' gradients do not
    follow, the three gradients that those sum up */
 static void check_fused_detector(const char *arch, int n_kernels, int n_laterals)
 {

@@ -126,7 +126,7 @@ static void one_value_twice_is_overwritten_only_where_both_may(void **state)
         plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = mul %a, %a\noutput b = %b\n");
     assert_true(share(&p, "a", "b"));
     release(&p);
-    /* the residual is the picture: the convolution still reads it while it writes */
+    /* the residual is the image: the convolution still reads it while it writes */
     p = plan_of("%x:f32[1,4,8,8] = input\n%w:f32[4,4,3,3] = param\n%c:f32[4] = param\n"
                 "%a = scale %x {by=2}\n%b = conv2d_fused %a, %w, %c, %a {pad=1}\noutput b = %b\n");
     assert_false(share(&p, "a", "b"));

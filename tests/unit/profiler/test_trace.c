@@ -250,8 +250,8 @@ static void a_run_that_fails_leaves_its_steps(void **state)
     td_json_free(doc);
 
     expect_ok(td_trace_open(none, "train tiny", t.program, &trace));
-    expect_error(td_trace_close(trace, td_error(TD_ENOTFOUND, "no pictures")), TD_ENOTFOUND,
-                 "no pictures");
+    expect_error(td_trace_close(trace, td_error(TD_ENOTFOUND, "no images")), TD_ENOTFOUND,
+                 "no images");
     assert_false(td_path_exists(none));
 
     expect_ok(td_trace_open(none, "train tiny", t.program, &trace)); /* nothing was left to do */

@@ -123,7 +123,7 @@ static void the_rule_of_thumb_follows_the_batch(void **state)
     r.o.launch.preset = "resnet50/90";
     r.o.batch_size = 32;
     r.o.optimizer_batch_size = 64;
-    assert_true(td_train_step_pictures(&r.o) == 64);
+    assert_true(td_train_step_images(&r.o) == 64);
     expect_ok(resolve(&r));
     assert_true(r.o.lr > 0.0639999 && r.o.lr < 0.0640001);
     assert_string_equal(r.o.launch.name, "resnet50/90");

@@ -280,7 +280,7 @@ static void a_program_needs_no_graph_once_compiled(void **state)
     release(&f);
 }
 
-static void two_reshapes_and_a_residual_that_is_the_picture(void **state)
+static void two_reshapes_and_a_residual_that_is_the_image(void **state)
 {
     (void)state;
     /* the planner's two traps, through real kernels */
@@ -561,7 +561,7 @@ int main(void)
         cmocka_unit_test(setup_runs_again_after_a_parameter_was_set),
         cmocka_unit_test(inputs_may_be_bound_anew_and_seen_through_reshapes),
         cmocka_unit_test(a_program_needs_no_graph_once_compiled),
-        cmocka_unit_test(two_reshapes_and_a_residual_that_is_the_picture),
+        cmocka_unit_test(two_reshapes_and_a_residual_that_is_the_image),
         cmocka_unit_test(a_program_tells_about_its_nodes),
         cmocka_unit_test(passes_are_dumped_and_skipped),
         cmocka_unit_test(what_cannot_be_compiled_says_why),

@@ -54,7 +54,7 @@ static void routes_are_found(void **state)
 {
     (void)state;
     route_status("GET", "/", TD_ROUTE_PAGE);
-    route_status("POST", "/classify", TD_ROUTE_PICTURE);
+    route_status("POST", "/classify", TD_ROUTE_IMAGE);
     route_status("GET", "/v2/models/net", TD_ROUTE_MODEL);
     route_status("POST", "/v2/models/net/versions/1/infer", TD_ROUTE_INFER);
     assert_int_equal(route_status("GET", "/classify", TD_ROUTE_NONE), 405);
@@ -137,21 +137,21 @@ static void costly_images_are_known_before_they_are_decoded(void **state)
         "\211PNG\r\n\032\n\0\0\0\rIHDR\0\0\017\240\0\0\017\240\010\002\0\0\0";
 
     td_request rq = { .body = png, .n_body = HEAD };
-    td_work w = { .route = TD_ROUTE_PICTURE };
+    td_work w = { .route = TD_ROUTE_IMAGE };
     td_transformer buffers = { 0 };
     td_reply reply = { 0 };
     (void)state;
     fix_png_crc(png + 12, 17);
-    assert_true(td_picture_is_large(&rq)); /* 4000 x 4000 */
+    assert_true(td_image_is_large(&rq)); /* 4000 x 4000 */
     assert_false(td_api_read(&service, &rq, &buffers, &w, &reply));
     assert_int_equal(reply.status, 413);
     assert_non_null(strstr(td_text_get(&reply.body), "has 4000 x 4000 pixels, the limit is 50"));
     td_text_release(&reply.body);
     png[WIDTH_AT] = png[HEIGHT_AT] = 0; /* 160 x 160 */
     fix_png_crc(png + 12, 17);
-    assert_false(td_picture_is_large(&rq));
+    assert_false(td_image_is_large(&rq));
     rq.n_body = 20;
-    assert_false(td_picture_is_large(&rq)); /* cut: td_picture_read says so */
+    assert_false(td_image_is_large(&rq)); /* cut: td_image_read says so */
     rq.n_body = 9 << 20;
     assert_true(td_infer_is_large(&rq)); /* so much JSON */
     rq.json_bytes = "100";
@@ -160,7 +160,7 @@ static void costly_images_are_known_before_they_are_decoded(void **state)
     td_transformer_release(&buffers);
 }
 
-static void forms_give_their_picture(void **state)
+static void forms_give_their_image(void **state)
 {
     static const char form[] = "--B\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n"
                                "--B\r\ncontent-disposition: form-data; name=f; filename=a\r\n\r\n"
@@ -300,7 +300,7 @@ static void failures_are_sentences(void **state)
     td_text body = { 0 };
     td_reply reply;
     (void)state;
-    answer(TD_ROUTE_PICTURE, &(td_request){ .body = NULL }, broken, &reply);
+    answer(TD_ROUTE_IMAGE, &(td_request){ .body = NULL }, broken, &reply);
     assert_int_equal(reply.status, 400);
     assert_non_null(strstr(td_text_get(&reply.body), "{\"error\": \""));
     td_text_release(&reply.body);
@@ -347,9 +347,9 @@ static void memory_may_run_out(void **state)
 
 /* --- a detector ------------------------------------------------------------------------------- */
 
-enum { ANCHORS = 138, PICTURE = 2 };
+enum { ANCHORS = 138, IMAGE = 2 };
 
-static float codes[ANCHORS * 4], scores[ANCHORS * (CLASSES + 1)];
+static float deltas[ANCHORS * 4], scores[ANCHORS * (CLASSES + 1)];
 
 /* anchor 60 is a dog, anchor 0 a cat, nothing else is anything; the boxes are the anchors' own */
 static void open_detector(td_service *s, td_anchors **anchors)
@@ -364,14 +364,14 @@ static void open_detector(td_service *s, td_anchors **anchors)
                        .name = "net",
                        .precision = "bf16",
                        .n_classes = CLASSES,
-                       .transform = { .size = PICTURE, .detector = TD_DETECTOR_SSD320 },
+                       .transform = { .size = IMAGE, .detector = TD_DETECTOR_SSD320 },
                        .boxes = { .min_score = -1, .nms_iou = -1, .max_boxes = 3 },
                        .classes = &classes,
                        .n_anchors = ANCHORS };
     expect_ok(td_nms_pool_new(*anchors, CLASSES + 1, 1, &s->nms_pool));
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
         scores[i] = -20;
-    memset(codes, 0, sizeof codes);
+    memset(deltas, 0, sizeof deltas);
     scores[60 * (CLASSES + 1) + 2] = 3;
     scores[0 * (CLASSES + 1) + 1] = 1;
 }
@@ -385,7 +385,7 @@ static void close_detector(td_service *s, td_anchors *anchors)
 /* as `answer` above */
 static void find(const td_service *s, td_route route, const td_request *rq, td_reply *reply)
 {
-    const float *const results[2] = { codes, scores };
+    const float *const results[2] = { deltas, scores };
     td_work w = { .route = route };
     td_transformer buffers = { 0 };
     *reply = (td_reply){ 0 };
@@ -465,14 +465,14 @@ static void boxes_are_tensors(void **state)
     }
 
     td_text_add(&body, "%s}", infer);
-    codes[9] = NAN;
+    deltas[9] = NAN;
     find_text(&s, body.data, &reply);
     says(&reply, 500, "the network gives no finite boxes and scores for it (bf16)");
     td_text_release(&body);
     close_detector(&s, anchors);
 }
 
-static void pictures_have_boxes(void **state)
+static void images_have_boxes(void **state)
 {
     /* two by one pixels, PNG */
     static const unsigned char png[] = { 0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00,
@@ -489,31 +489,31 @@ static void pictures_have_boxes(void **state)
     td_request rq = { .params = params, .n_params = 1, .body = png, .n_body = sizeof png };
     (void)state;
     open_detector(&s, &anchors);
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 200,
          "{\"model\": \"net\", \"images\": [{\"id\": 1, \"width\": 2, \"height\": 1}], "
          "\"categories\": [{\"id\": 7, \"name\": \"cat\"}, {\"id\": 5, \"name\": "
          "\"dog\"}, {\"id\": 90, \"name\": \"say \\\"hi\\\"\"}], \"detections\": "
          "[{\"image_id\": 1, \"category_id\": 5, \"bbox\": [");
     params[0] = (td_query){ "classes", "cat" };
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 200, "\"detections\": [{\"image_id\": 1, \"category_id\": 7, ");
     params[0] = (td_query){ "classes", NULL };
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 400, "parameter 'classes' has no value");
     params[0] = (td_query){ "topk", "1" };
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 400, "there is no parameter 'topk', there is min_score, nms_iou");
     rq.n_params = TD_PARAMS_MAX + 1;
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 400, "more than 16 parameters");
-    rq = (td_request){ .body = "no picture", .n_body = 10 };
-    find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+    rq = (td_request){ .body = "no image", .n_body = 10 };
+    find(&s, TD_ROUTE_IMAGE, &rq, &reply);
     says(&reply, 400, "{\"error\": \"");
     reply = (td_reply){ 0 };
-    assert_int_equal(td_api_route(&s, "POST", "/detect", &reply), TD_ROUTE_PICTURE);
+    assert_int_equal(td_api_route(&s, "POST", "/detect", &reply), TD_ROUTE_IMAGE);
     assert_int_equal(td_api_route(&s, "POST", "/classify", &reply), TD_ROUTE_NONE);
-    says(&reply, 404, "'net' is a detector, pictures for it go to /detect, not to /classify");
+    says(&reply, 404, "'net' is a detector, images for it go to /detect, not to /classify");
     td_api_describe(&s, TD_ROUTE_MODEL, true, &reply);
     says(&reply, 200,
          "{\"name\": \"detection_boxes\", \"datatype\": \"FP32\", \"shape\": [-1,3,4]}");
@@ -527,7 +527,7 @@ static void pictures_have_boxes(void **state)
     params[0] = (td_query){ "classes", "cat,dog" };
     do {
         td_alloc_fail_at(++n);
-        find(&s, TD_ROUTE_PICTURE, &rq, &reply);
+        find(&s, TD_ROUTE_IMAGE, &rq, &reply);
         td_alloc_fail_at(0);
         status = reply.status;
         td_text_release(&reply.body);
@@ -544,13 +544,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_are_found),
-        cmocka_unit_test(forms_give_their_picture),
+        cmocka_unit_test(forms_give_their_image),
         cmocka_unit_test(numbers_leave_the_json),
         cmocka_unit_test(tensors_are_answered),
         cmocka_unit_test(failures_are_sentences),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(boxes_are_tensors),
-        cmocka_unit_test(pictures_have_boxes),
+        cmocka_unit_test(images_have_boxes),
         cmocka_unit_test(classes_are_bytes),
         cmocka_unit_test(clients_learn_configuration_and_statistics),
         cmocka_unit_test(costly_images_are_known_before_they_are_decoded),

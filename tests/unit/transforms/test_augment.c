@@ -2,14 +2,14 @@
  * test_augment.c -- crops, sizes and rows
  *
  * Means and deviations of torchvision's sampler come from 200,000 calls of
- * RandomResizedCrop.get_params(img, [0.08, 1], [3/4, 4/3]) of torchvision 0.29 per picture size.
+ * RandomResizedCrop.get_params(img, [0.08, 1], [3/4, 4/3]) of torchvision 0.29 per image size.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "support/expect.h"
+#include "support/image_sets.h"
 #include "support/leaks.h"
-#include "support/picture_sets.h"
 #include "support/scratch.h"
 
 #include "base/file_io.h"
@@ -65,7 +65,7 @@ static void crops_are_distributed_as_torchvisions(void **state)
     }
 }
 
-static void thin_pictures_are_cropped_in_the_centre(void **state)
+static void thin_images_are_cropped_in_the_centre(void **state)
 {
     (void)state;
     static const struct {
@@ -163,8 +163,8 @@ static void training_rows_are_exact(void **state)
     static float got[ROW], wanted[ROW];
     const char *files[] = { td_scratch_path("a.jpg"), td_scratch_path("b.png"),
                             td_scratch_path("turned.jpg") };
-    td_write_picture(files[0], 1, 1, 150, 117);
-    td_write_picture(files[1], 2, 1, 40, 50);
+    td_write_image(files[0], 1, 1, 150, 117);
+    td_write_image(files[1], 2, 1, 40, 50);
     turn(files[0], files[2], 6);
     td_transformer w = { 0 };
     for (int bicubic = 0; bicubic < 2; bicubic++) {
@@ -187,7 +187,7 @@ static void scaled_decoding_is_close(void **state)
     (void)state;
     static float got[ROW], wanted[ROW];
     const char *path = td_scratch_path("big.jpg");
-    td_write_picture(path, 1, 1, 900, 700);
+    td_write_image(path, 1, 1, 900, 700);
     td_transformer w = { 0 };
     int n_differ = 0;
     td_transform t = training;
@@ -240,7 +240,7 @@ static void evaluation_rows_are_exact(void **state)
     td_transformer w = { 0 }, v = { 0 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *path = td_scratch_path("eval.jpg");
-        td_write_picture(path, (int)i, 3, sizes[i][0], sizes[i][1]);
+        td_write_image(path, (int)i, 3, sizes[i][0], sizes[i][1]);
         expect_ok(td_transform_file(&w, &t, path, 0, 0, got));
 
         int width, height;
@@ -259,13 +259,13 @@ static void evaluation_rows_are_exact(void **state)
 }
 
 /* resized whole, a strip of 16 x 4096 would need 256 times its pixels at size 256 */
-static void thin_pictures_need_little_memory(void **state)
+static void thin_images_need_little_memory(void **state)
 {
     (void)state;
     static float dst[3 * 1024 * 1024];
     const td_transform t = { .size = 1024, .padding = 0, .filter = TD_BILINEAR };
     const char *path = td_scratch_path("thin.png");
-    td_write_picture(path, 0, 3, 16, 4096);
+    td_write_image(path, 0, 3, 16, 4096);
     td_transformer w = { 0 };
     expect_ok(td_transform_file(&w, &t, path, 0, 0, dst));
     assert_true(w.sized.cap_bytes < 64 << 20 && w.cut.cap_bytes < 64 << 20);
@@ -313,7 +313,7 @@ static void buffers_are_kept(void **state)
 {
     (void)state;
     const char *path = td_scratch_path("kept.jpg"), *turned = td_scratch_path("kept6.jpg");
-    td_write_picture(path, 1, 1, 200, 200);
+    td_write_image(path, 1, 1, 200, 200);
     turn(path, turned, 6);
     check_buffers_are_kept(path);
     check_buffers_are_kept(turned);
@@ -324,7 +324,7 @@ static void survives_every_failing_allocation(void **state)
     (void)state;
     static float dst[ROW];
     const char *path = td_scratch_path("alloc.jpg");
-    td_write_picture(path, 1, 1, 100, 80);
+    td_write_image(path, 1, 1, 100, 80);
     turn(path, td_scratch_path("alloc6.jpg"), 6);
     for (int kind = 0; kind < 16; kind++) { /* training, turned, and whose rules */
         td_transform t = training;
@@ -352,13 +352,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crops_are_distributed_as_torchvisions),
-        cmocka_unit_test(thin_pictures_are_cropped_in_the_centre),
+        cmocka_unit_test(thin_images_are_cropped_in_the_centre),
         cmocka_unit_test(sizes_are_torchvisions),
         leak_checked_test(training_rows_are_exact),
         leak_checked_test(scaled_decoding_is_close),
         leak_checked_test(about_half_are_flipped),
         leak_checked_test(evaluation_rows_are_exact),
-        leak_checked_test(thin_pictures_need_little_memory),
+        leak_checked_test(thin_images_need_little_memory),
         leak_checked_test(bad_files_are_errors),
         leak_checked_test(buffers_are_kept),
         leak_checked_test(survives_every_failing_allocation),

@@ -24,7 +24,7 @@ static uint32_t crc32_of(const uint8_t *p, size_t n)
     return ~crc;
 }
 
-/* the pictures of the script */
+/* the images of the script */
 static void make_source(int which, td_image *img)
 {
     static const int sizes[SOURCES][2] = {

@@ -25,7 +25,7 @@ static td_rng stream(uint64_t i)
     return td_rng_make(11, TD_RNG_TEST, i, 0);
 }
 
-/* up to 4 boxes anywhere in the picture */
+/* up to 4 boxes anywhere in the image */
 static int random_ground_truths(td_rng *r, td_ground_truth *t)
 {
     int n = 1 + (int)td_rng_below(r, 4);
@@ -37,7 +37,7 @@ static int random_ground_truths(td_rng *r, td_ground_truth *t)
     return n;
 }
 
-static bool is_in_picture(td_rect b)
+static bool is_in_image(td_rect b)
 {
     return b.ymin >= 0 && b.xmin >= 0 && b.ymax <= 1 && b.xmax <= 1 && b.ymin <= b.ymax &&
            b.xmin <= b.xmax;
@@ -75,7 +75,7 @@ static void two_flips_are_none(void **state)
 
 /* --- SSD320 ----------------------------------------------------------------------------------- */
 
-/* every window lies in the picture, has 75 .. 100 % of its area and a ratio of about .75 .. 3 */
+/* every window lies in the image, has 75 .. 100 % of its area and a ratio of about .75 .. 3 */
 static void windows_keep_their_bounds(void **state)
 {
     (void)state;
@@ -102,8 +102,8 @@ static void windows_keep_their_bounds(void **state)
     }
 }
 
-/* no ratio of .75 .. 3 leaves 75 % of a picture outside .5625 .. 4: it always passes whole */
-static void narrow_pictures_pass_whole(void **state)
+/* no ratio of .75 .. 3 leaves 75 % of an image outside .5625 .. 4: it always passes whole */
+static void narrow_images_pass_whole(void **state)
 {
     (void)state;
     static const int sizes[][2] = { { 560, 1000 }, { 4010, 1000 }, { 100, 1000 } };
@@ -231,7 +231,7 @@ static void boxes_follow_the_window(void **state)
         ground_truth(0.2F, 0.5F, 0.3F, 0.6F, 5),  /* touches the right edge */
         ground_truth(0.2F, 0.02F, 0.3F, 0.1F, 6), /* touches the left edge */
         ground_truth(0.2F, 0.3F, 0.2F, 0.4F, 7),  /* no area */
-        ground_truth(0.3F, 0.45F, 0.31F, 2, 8),   /* leaves the picture */
+        ground_truth(0.3F, 0.45F, 0.31F, 2, 8),   /* leaves the image */
     };
     int n = td_ground_ground_truths_crop(t, 8, window, 200, 100);
     assert_int_equal(n, 4);
@@ -242,7 +242,7 @@ static void boxes_follow_the_window(void **state)
     assert_true(t[0].label == 1 && t[1].label == 2 && t[2].label == 3 && t[3].label == 8);
 }
 
-/* a point of a box is the same point of the picture before and after, for any window */
+/* a point of a box is the same point of the image before and after, for any window */
 static void boxes_are_where_they_were(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void boxes_are_where_they_were(void **state)
         for (int j = 0; j < n_kept; j++, k++) {
             while (before[k].label != t[j].label)
                 k++;
-            assert_true(is_in_picture(t[j].box));
+            assert_true(is_in_image(t[j].box));
             double left = b.x + (double)t[j].box.xmin * b.width;
             double top = b.y + (double)t[j].box.ymin * b.height;
             double was_left = fmax((double)before[k].box.xmin * 640, b.x);
@@ -279,7 +279,7 @@ static void overlap_windows_keep_their_bounds(void **state)
         td_ground_truth t[4];
         int n = random_ground_truths(&r, t);
         td_rect w = td_overlap_crop(&r, t, n);
-        assert_true(is_in_picture(w));
+        assert_true(is_in_image(w));
         float width = w.xmax - w.xmin, height = w.ymax - w.ymin;
         if (width == 1 && height == 1) {
             n_whole++;
@@ -290,14 +290,14 @@ static void overlap_windows_keep_their_bounds(void **state)
         int n_kept = td_ground_ground_truths_crop_centres(t, n, w);
         assert_true(n_kept >= 1 && n_kept <= n);
         for (int k = 0; k < n_kept; k++)
-            assert_true(is_in_picture(t[k].box));
+            assert_true(is_in_image(t[k].box));
     }
-    /* one option of seven is the whole picture, and the others often fail */
+    /* one option of seven is the whole image, and the others often fail */
     assert_true(n_whole > N / 7 && n_whole < N * 3 / 4);
 }
 
-/* A ground truth of the whole picture: a window's IoU is its area. How often each bound's one try
-   succeeds is known by drawing windows here, and from that how often the picture stays whole. */
+/* A ground truth of the whole image: a window's IoU is its area. How often each bound's one try
+   succeeds is known by drawing windows here, and from that how often the image stays whole. */
 static void options_are_drawn_alike(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void options_are_drawn_alike(void **state)
     for (int k = 0; k < BOUNDS; k++)
         sum += (double)n_good[k] / N;
     if (fabs((double)n_whole / N - 1 / sum) > 0.012)
-        fail_msg("%g of the pictures are whole, wanted %g", (double)n_whole / N, 1 / sum);
+        fail_msg("%g of the images are whole, wanted %g", (double)n_whole / N, 1 / sum);
 }
 
 static void keeps_boxes_by_their_centre(void **state)
@@ -343,7 +343,7 @@ int main(void)
         cmocka_unit_test(flips),
         cmocka_unit_test(two_flips_are_none),
         cmocka_unit_test(windows_keep_their_bounds),
-        cmocka_unit_test(narrow_pictures_pass_whole),
+        cmocka_unit_test(narrow_images_pass_whole),
         cmocka_unit_test(draws_fail_as_often_as_derived),
         cmocka_unit_test(windows_are_tensorflows),
         cmocka_unit_test(windows_lie_everywhere),

@@ -1,21 +1,21 @@
 /*
- * test_real_crops.c -- 334 real pictures: crops against the whole, fast decoding against exact
+ * test_real_crops.c -- 334 real images: crops against the whole, fast decoding against exact
  */
 /* ctest: timeout 300 */
 #include <math.h>
 
 #include "support/expect.h"
 #include "support/imagenet_sample.h"
-#include "support/pictures.h"
+#include "support/images.h"
 
 #include "data/dataset.h"
 #include "transforms/augment.h"
 
-enum { PICTURES = TD_TEST_SAMPLE_PICTURES, S = 224, ROW = 3 * S * S };
+enum { IMAGES = TD_TEST_SAMPLE_IMAGES, S = 224, ROW = 3 * S * S };
 
 static td_dataset *ds;
 
-/* a crop decoded alone is that part of the whole picture, bit for bit */
+/* a crop decoded alone is that part of the whole image, bit for bit */
 static void crops_equal_the_whole(void **state)
 {
     (void)state;
@@ -23,7 +23,7 @@ static void crops_equal_the_whole(void **state)
     td_transformer w = { 0 };
     td_image whole = { 0 }, part = { 0 };
     td_rng r = td_rng_make(1, TD_RNG_TEST, 0, 0);
-    for (int64_t i = 0; i < PICTURES; i++) {
+    for (int64_t i = 0; i < IMAGES; i++) {
         const void *bytes;
         size_t n;
         expect_ok(td_sample_read(ds, i, &w, &bytes, &n));
@@ -51,7 +51,7 @@ static void fast_decoding_is_close(void **state)
     td_transform t = { .is_training = true, .size = S, .filter = TD_BILINEAR, .seed = 3 };
     td_transformer w = { 0 };
     double all = 0, worst = 0;
-    for (int64_t i = 0; i < PICTURES; i++) {
+    for (int64_t i = 0; i < IMAGES; i++) {
         double sum = 0;
         t.is_fast = false;
         expect_ok(td_transform_file(&w, &t, td_dataset_path(ds, i), 0, i, exact));
@@ -63,9 +63,9 @@ static void fast_decoding_is_close(void **state)
         worst = fmax(worst, sum / ROW);
     }
     print_message("fast differs from exact by %.3f of 255 in the mean, %.3f in the worst row\n",
-                  all / PICTURES, worst);
+                  all / IMAGES, worst);
     assert_true(all > 0); /* it does something */
-    assert_true(all / PICTURES < mean_wanted && worst < row_wanted);
+    assert_true(all / IMAGES < mean_wanted && worst < row_wanted);
     td_transformer_release(&w);
 }
 

@@ -164,7 +164,7 @@ static void check_grad_x(const td_grouped *v, const td_grouped_loops *f, area *m
     expect_planes(v, m, m->xb, v->H * v->W);
 }
 
-/* on top of what is there: a part of the pictures after the other */
+/* on top of what is there: a part of the images after the other */
 static void check_grad_w(const td_grouped *v, const td_grouped_loops *f, area *m)
 {
     memset(m->want_w, 0, sizeof m->want_w);
@@ -239,7 +239,7 @@ static bool is_conv(const td_node *n)
     return strncmp(n->op->name, "conv2d", 6) == 0;
 }
 
-/* between the picture that comes in and the pooling there is one layout */
+/* between the image that comes in and the pooling there is one layout */
 static void a_network_needs_no_reorders(void **state)
 {
     td_device *dev;

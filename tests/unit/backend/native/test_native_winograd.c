@@ -29,11 +29,11 @@ static float *normal(int64_t n, uint64_t seed, double scale)
 
 /* --- instruction sets ------------------------------------------------------------------------- */
 
-#define PICTURES 2
+#define IMAGES   2
 #define CHANNELS 48
 #define SIDE     9
-#define TILES    (PICTURES * 3 * 3)
-#define COUNT    (PICTURES * CHANNELS * SIDE * SIDE)
+#define TILES    (IMAGES * 3 * 3)
+#define COUNT    (IMAGES * CHANNELS * SIDE * SIDE)
 
 /* a whole convolution, `piece` tiles at a time */
 static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const float *x,
@@ -71,14 +71,14 @@ static double largest_gap(const float *a, const float *b, int64_t n)
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const td_native_wino_picture layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
-                                               { CHANNELS, TD_WINO_LANES } };
+    const td_native_wino_image layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
+                                             { CHANNELS, TD_WINO_LANES } };
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
     float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
     for (int l = 0; l < 2; l++) {
         const td_native_wino_simd *f;
-        td_native_wino w = { .N = PICTURES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
+        td_native_wino w = { .N = IMAGES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
         w.P = w.Q = SIDE;
         w.pad = 1;
         w.rows = w.cols = 3;
@@ -213,23 +213,23 @@ static void accuracy_is_as_stated(void **state)
     }
 }
 
-/* odd sides; a picture's bits are the same alone and in a batch, with one, two and three threads */
+/* odd sides; an image's bits are the same alone and in a batch, with one, two and three threads */
 static void neither_threads_nor_batch_matter(void **state)
 {
     (void)state;
     const int before = td_threads();
     for (int side = 7; side <= 14; side++) {
-        const int64_t picture = 64 * (int64_t)side * side;
-        float *x = normal(11 * picture, 1, 1), *w = normal(9 * 64 * 64, 2, 0.1);
+        const int64_t image = 64 * (int64_t)side * side;
+        float *x = normal(11 * image, 1, 1), *w = normal(9 * 64 * 64, 2, 0.1);
         float *b = normal(64, 3, 1);
         td_set_threads(1);
         float *y = run_layer("cpu", NULL, 11, 64, side, "f32", x, w, b);
         for (int threads = 1; threads <= 3; threads++) {
             td_set_threads(threads);
             float *all = run_layer("cpu", NULL, 11, 64, side, "f32", x, w, b);
-            float *few = run_layer("cpu", NULL, 3, 64, side, "f32", x + 4 * picture, w, b);
-            assert_memory_equal(all, y, (size_t)(11 * picture) * sizeof *y);
-            assert_memory_equal(few, y + 4 * picture, (size_t)(3 * picture) * sizeof *y);
+            float *few = run_layer("cpu", NULL, 3, 64, side, "f32", x + 4 * image, w, b);
+            assert_memory_equal(all, y, (size_t)(11 * image) * sizeof *y);
+            assert_memory_equal(few, y + 4 * image, (size_t)(3 * image) * sizeof *y);
             td_free(all);
             td_free(few);
         }
@@ -254,7 +254,7 @@ static void what_is_not_finite_shows(void **state)
         int n = 0;
         for (int k = 0; k < 2 * 32 * 144; k++) {
             n += !isfinite(y[k]);
-            assert_true(k < 32 * 144 || isfinite(y[k])); /* the other picture */
+            assert_true(k < 32 * 144 || isfinite(y[k])); /* the other image */
         }
         assert_true(n >= 32 * 4);
         td_free(x);

@@ -1,8 +1,8 @@
 /*
- * pictures.h -- the small picture files of tests/data/images and what PIL makes of them
+ * images.h -- the small image files of tests/data/images and what PIL makes of them
  */
-#ifndef TD_TEST_PICTURES_H
-#define TD_TEST_PICTURES_H
+#ifndef TD_TEST_IMAGES_H
+#define TD_TEST_IMAGES_H
 
 #include "image/image.h"
 
@@ -12,7 +12,7 @@ typedef struct {
 } td_test_file;
 
 /** A file of tests/data/images; fails the test when it is missing. */
-td_test_file td_test_picture(const char *name);
+td_test_file td_test_image(const char *name);
 
 /** The same bytes in a block of their own. */
 td_test_file td_test_copy(const uint8_t *bytes, size_t n);

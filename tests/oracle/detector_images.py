@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Pictures and boxes of detectors' training rows, made again by NumPy and Pillow from a description of the two recipes
+"""Images and boxes of detectors' training rows, made again by NumPy and Pillow from a description of the two recipes
 and from the random numbers that Tandem drew.
 
-    PY tests/oracle/detector_pictures.py --tandem build/tandem [--pictures 240] [--draws 10000]
+    PY tests/oracle/detector_images.py --tandem build/tandem [--images 240] [--draws 10000]
 
-The first part takes random pictures with random boxes and compares every row: which boxes are left, where they are, and
+The first part takes random images with random boxes and compares every row: which boxes are left, where they are, and
 every pixel.  What a draw means is thereby checked one by one; the second part counts what 10,000 samples draw, against
 the probabilities of the description, within four standard deviations.  Wants numpy and Pillow only, and
 `tests/object_rows` of the build folder.
@@ -59,7 +59,7 @@ def round_even(x):
 
 
 def window_320(d, width, height, boxes, n_tries=100):
-    """Top, left, height, width in pixels, and how many tries it took (None: the whole picture)."""
+    """Top, left, height, width in pixels, and how many tries it took (None: the whole image)."""
     whole = (0, 0, height, width)
 
     def covers_a_pixel(b):
@@ -144,7 +144,7 @@ OPTIONS = (None, 0, 0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def window_300(d, boxes):
-    """Shares of the picture, and the option that gave it."""
+    """Shares of the image, and the option that gave it."""
     whole = (0.0, 0.0, 1.0, 1.0)
     if not len(boxes):
         return whole, None
@@ -220,7 +220,7 @@ def row_300(px, boxes, place, colour, side):
 
 
 def random_scene(rng, folder, i):
-    """A smooth picture with noise, and boxes of which some have no size or leave the picture."""
+    """A smooth image with noise, and boxes of which some have no size or leave the image."""
     width, height = (int(v) for v in rng.integers(20, 200, 2))
     if i % 16 == 0:
         width = 5 * height  # no window fits
@@ -268,7 +268,7 @@ def compare(tool, detector, side, is_jittered, scenes):
         make = row_300 if detector == "ssd300" else row_320
         left, wanted = make(px, boxes, Draws(place), Draws(colour) if has_colours else None, side)
         if [k for k, _ in found] != [k for k, _ in left]:
-            sys.exit(f"{detector}, picture {i}: boxes {[k for k, _ in found]} are left, wanted {[k for k, _ in left]}")
+            sys.exit(f"{detector}, image {i}: boxes {[k for k, _ in found]} are left, wanted {[k for k, _ in left]}")
         for (_, a), (_, b) in zip(found, left):
             worst_box = max(worst_box, float(np.abs(a - np.array(b)).max()))
         n_boxes += len(found)
@@ -281,7 +281,7 @@ def compare(tool, detector, side, is_jittered, scenes):
         n_pixels += off.size
     if at != len(data):
         sys.exit(f"{detector}: {len(data) - at} bytes too many")
-    print(f"{detector}{', jittered' if is_jittered else ''}: {len(scenes)} pictures, {n_cropped} changed, {n_boxes} "
+    print(f"{detector}{', jittered' if is_jittered else ''}: {len(scenes)} images, {n_cropped} changed, {n_boxes} "
           f"boxes, off by {worst_box:.1e}; pixels off by {worst_pixel:.2e} levels, {100 * n_exact / n_pixels:.3f} % equal")
     # a byte on the verge may round either way
     limit, share = {"ssd320": (1e-3 if is_jittered else 0, 1), "ssd300": (1.001, 0.9999)}[detector]
@@ -377,14 +377,14 @@ def count(tool, n):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tandem", required=True)
-    p.add_argument("--pictures", type=int, default=240)
+    p.add_argument("--images", type=int, default=240)
     p.add_argument("--draws", type=int, default=10000)
     p.add_argument("--seed", type=int, default=1)
     o = p.parse_args()
     tool = os.path.join(os.path.dirname(os.path.realpath(o.tandem)), "tests", "object_rows")
     rng = np.random.default_rng(o.seed)
     with tempfile.TemporaryDirectory() as folder:
-        scenes = [random_scene(rng, folder, i) for i in range(o.pictures)]
+        scenes = [random_scene(rng, folder, i) for i in range(o.images)]
         good = [compare(tool, "ssd320", 160, False, scenes), compare(tool, "ssd320", 160, True, scenes),
                 compare(tool, "ssd300", 150, False, scenes)]
     count(tool, o.draws)

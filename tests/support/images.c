@@ -1,5 +1,5 @@
-/* pictures.c -- see pictures.h */
-#include "support/pictures.h"
+/* images.c -- see images.h */
+#include "support/images.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static td_test_file read_whole(const char *folder, const char *name)
     return f;
 }
 
-td_test_file td_test_picture(const char *name)
+td_test_file td_test_image(const char *name)
 {
     return read_whole("tests/data/images", name);
 }

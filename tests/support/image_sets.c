@@ -1,7 +1,7 @@
 /*
- * picture_sets.c -- write small picture files and folders of them, for tests of data sets
+ * image_sets.c -- write small image files and folders of them, for tests of data sets
  */
-#include "support/picture_sets.h"
+#include "support/image_sets.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void make_folder_of(const char *path)
         expect_ok(td_make_folder(folder));
 }
 
-void td_write_picture(const char *path, int kind, uint64_t seed, int width, int height)
+void td_write_image(const char *path, int kind, uint64_t seed, int width, int height)
 {
     td_image img = { 0 };
     td_text bytes = { 0 };
@@ -48,7 +48,7 @@ void td_write_folder(const char *root, const char *split, int n_classes, int per
     for (int c = 0; c < n_classes; c++) {
         for (int i = 0; i < per_class; i++) {
             (void)snprintf(path, sizeof path, "%s/%s/class%d/%03d.jpg", root, split, c, i);
-            td_write_picture(path, c, (uint64_t)i, size, size);
+            td_write_image(path, c, (uint64_t)i, size, size);
         }
     }
 }

@@ -1,5 +1,5 @@
 /*
- * picture.c -- the image in a request: parameters, where its bytes are, what decoding it costs
+ * request_image.c -- the image in a request: parameters, place of its bytes, cost of decoding
  *
  * What an image costs is known from its header: pixels, and the scans of a progressive JPEG, each
  * of which is a pass over all of them.  The costly ones are decoded by threads of their own.
@@ -71,13 +71,13 @@ static int count_scans(const char *bytes, size_t n)
     return scans;
 }
 
-bool td_picture_is_large(const td_request *rq)
+bool td_image_is_large(const td_request *rq)
 {
     const char *bytes;
     size_t n;
     td_image_info info;
     if (find(rq, &bytes, &n) != TD_OK || td_image_probe(bytes, n, &info) != TD_OK)
-        return false; /* td_picture_read has the words */
+        return false; /* td_image_read has the words */
     int64_t cost = (int64_t)info.width * info.height;
     if (info.is_progressive && strcmp(info.format, "JPEG") == 0)
         cost += cost / 4 * count_scans(bytes, n);
@@ -98,8 +98,8 @@ static td_status check_size(const td_service *s, const char *bytes, size_t n)
     return TD_OK;
 }
 
-td_status td_picture_read(const td_service *s, const td_request *rq, td_transformer *buffers,
-                          td_work *w)
+td_status td_image_read(const td_service *s, const td_request *rq, td_transformer *buffers,
+                        td_work *w)
 {
     const char *bytes;
     size_t n, size = (size_t)s->transform.size;

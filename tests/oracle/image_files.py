@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Small pictures of every kind Tandem decodes, and what Pillow makes of them.
+"""Small images of every kind Tandem decodes, and what Pillow makes of them.
 
-    pictures.py            writes tests/data/images/NAME and tests/golden/image/NAME.rgb
+    image_files.py       writes tests/data/images/NAME and tests/golden/image/NAME.rgb
 
 NAME.rgb is Pillow's convert("RGB"), turned upright (ImageOps.exif_transpose), as rows of bytes; of 16-bit
 gray the upper bytes.  Wants Pillow, numpy, and the programs cjpeg (libjpeg-turbo) and pnmtopng (netpbm).
@@ -72,7 +72,7 @@ def exif(n):
     return block.tobytes()
 
 
-def pictures():
+def images():
     im = scene()
     gray = im.convert("L")
     made = {
@@ -132,7 +132,7 @@ def rgb(data):
 def main():
     for folder in (FILES, GOLDEN):
         os.makedirs(folder, exist_ok=True)
-    for name, data in pictures().items():
+    for name, data in images().items():
         with open(os.path.join(FILES, name), "wb") as f:
             f.write(data)
         with open(os.path.join(GOLDEN, name + ".rgb"), "wb") as f:
