@@ -38,6 +38,12 @@ static const void *at_const(const td_field *f, const void *base)
     return (const char *)base + f->offset;
 }
 
+/* a BOOL whose member holds the opposite of the option's value (TD_BOOL_NOT) */
+static bool is_opposite(const td_field *f)
+{
+    return f->min > f->max;
+}
+
 /* --- names ----------------------------------------------------------------------------------- */
 
 bool td_name_equal(const char *a, size_t n_a, const char *b, size_t n_b)
@@ -149,7 +155,7 @@ void td_field_get(const td_field *f, const void *base, td_text *out)
         td_real_print(*(const double *)p, out);
         break;
     case TD_KIND_BOOL:
-        td_text_add(out, "%s", *(const bool *)p ? "true" : "false");
+        td_text_add(out, "%s", *(const bool *)p != is_opposite(f) ? "true" : "false");
         break;
     case TD_KIND_ENUM:
         print_name(f, *(const int *)p, out);
@@ -317,14 +323,14 @@ static td_status set_real(const td_field *f, member *m, const char *value, const
     return TD_OK;
 }
 
-static td_status set_bool(member *m, const char *value, const char *subject)
+static td_status set_bool(const td_field *f, member *m, const char *value, const char *subject)
 {
     static const char *const words[2][5] = { { "false", "no", "off", "0", NULL },
                                              { "true", "yes", "on", "1", NULL } };
     for (int truth = 0; truth < 2; truth++)
         for (int i = 0; words[truth][i]; i++)
             if (strcasecmp(value, words[truth][i]) == 0) {
-                m->flag = truth != 0;
+                m->flag = (truth != 0) != is_opposite(f);
                 return TD_OK;
             }
     return td_error(TD_EUSAGE, "%s: '%s' is not a truth value, wanted true or false", subject,
@@ -396,7 +402,7 @@ static td_status read_member(const td_field *f, member *m, const char *value, td
     case TD_KIND_REAL:
         return set_real(f, m, value, subject);
     case TD_KIND_BOOL:
-        return set_bool(m, value, subject);
+        return set_bool(f, m, value, subject);
     case TD_KIND_ENUM:
         return set_enum(f, m, value, subject);
     case TD_KIND_TEXT:
@@ -483,7 +489,7 @@ static member default_of(const td_field *f)
         m.real = f->def;
         break;
     case TD_KIND_BOOL:
-        m.flag = f->def != 0;
+        m.flag = (f->def != 0) != is_opposite(f);
         break;
     case TD_KIND_TEXT:
         m.text = f->def_text;

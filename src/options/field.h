@@ -35,7 +35,7 @@ typedef enum {
     TD_KIND_LONG, /* int64_t; suffixes k, M, G, Ki, Mi, Gi, with or without B */
     TD_KIND_REAL, /* double */
     TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
-    TD_KIND_ENUM, /* int, index into names */
+    TD_KIND_ENUM, /* int or a C enum of its size, index into names */
     TD_KIND_TEXT, /* const char *, arena-owned when parsed */
 
     /* rows without a member, which only command lines and config files know */
@@ -51,7 +51,8 @@ typedef struct td_field {
     const char *alias; /* "b|batch", or NULL */
     td_field_kind kind;
     size_t offset;
-    double def, min, max;     /* numbers; INT and LONG are exact below 2^53 */
+    double def, min, max;     /* numbers; INT and LONG are exact below 2^53.  BOOL: a min above max
+                                 marks a member that holds the opposite of the option, `def` */
     const char *def_text;     /* TEXT; INT: the value when none follows on a command line */
     const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
     const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind; for
@@ -98,13 +99,21 @@ typedef struct td_field {
     {                                                                                              \
         name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, NULL, help_              \
     }
+/* the option "no-x" of a positive member x; `d` is the option's default, the member's is !d */
+#define TD_BOOL_NOT(T, m, name_, alias_, d, help_)                                                 \
+    {                                                                                              \
+        name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 1, 0, NULL, NULL, NULL, help_              \
+    }
+/* an ENUM's member is an int or a C enum, which has the size of one */
+#define TD_ENUM_OFFSET(T, m)                                                                       \
+    (offsetof(T, m) + 0 * sizeof(char[sizeof(((T *)0)->m) == sizeof(int) ? 1 : -1]))
 #define TD_ENUM(T, m, d, names_, help_)                                                            \
     {                                                                                              \
-#m, NULL, TD_KIND_ENUM, offsetof(T, m), d, 0, 0, NULL, names_, NULL, help_                 \
+#m, NULL, TD_KIND_ENUM, TD_ENUM_OFFSET(T, m), d, 0, 0, NULL, names_, NULL, help_           \
     }
 #define TD_ENUM_AS(T, m, name_, alias_, d, names_, help_)                                          \
     {                                                                                              \
-        name_, alias_, TD_KIND_ENUM, offsetof(T, m), d, 0, 0, NULL, names_, NULL, help_            \
+        name_, alias_, TD_KIND_ENUM, TD_ENUM_OFFSET(T, m), d, 0, 0, NULL, names_, NULL, help_      \
     }
 #define TD_TEXT(T, m, d, meta_, help_)                                                             \
     {                                                                                              \

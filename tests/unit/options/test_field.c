@@ -224,6 +224,36 @@ static void truth_values_are_set(void **state)
     set_bad("nesterov", "", "--nesterov: '' is not a truth value, wanted true or false");
 }
 
+static void opposite_of_a_member_is_set(void **state)
+{
+    (void)state;
+    struct saving {
+        bool saves;
+    } s, other;
+    static const td_field saving_fields[] = {
+        TD_BOOL_NOT(struct saving, saves, "no-save", NULL, false, "save nothing"),
+        TD_END,
+    };
+    td_text text = { 0 };
+    td_fields_default(saving_fields, &s);
+    assert_true(s.saves);
+    assert_true(td_field_is_default(saving_fields, &s));
+    td_field_get(saving_fields, &s, &text);
+    assert_string_equal(td_text_get(&text), "false");
+    td_text_release(&text);
+
+    other = s;
+    assert_int_equal(td_field_set(saving_fields, &s, "true", &arena), TD_OK);
+    assert_false(s.saves);
+    assert_false(td_field_is_default(saving_fields, &s));
+    assert_false(td_fields_equal(saving_fields, &s, &other));
+    td_fields_json(saving_fields, &s, &text);
+    assert_string_equal(td_text_get(&text), "{\"no-save\": true}");
+    td_text_release(&text);
+    assert_int_equal(td_field_set(saving_fields, &s, "false", &arena), TD_OK);
+    assert_true(s.saves);
+}
+
 static void names_of_values_are_set(void **state)
 {
     (void)state;
@@ -479,6 +509,7 @@ int main(void)
         TEST(whole_numbers_are_set),
         TEST(reals_are_set),
         TEST(truth_values_are_set),
+        TEST(opposite_of_a_member_is_set),
         TEST(names_of_values_are_set),
         TEST(texts_are_copied),
         TEST(structs_are_compared),

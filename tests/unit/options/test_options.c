@@ -18,7 +18,7 @@ typedef struct {
     double lr;
     int schedule;
     int64_t prof;
-    bool amp, nesterov, verbose, no_checkpoints;
+    bool amp, nesterov, verbose, has_checkpoints;
     const char *out;
 } train;
 
@@ -42,7 +42,7 @@ static const td_field train_fields[] = {
     TD_BOOL   (train, amp,        false,                     "mixed precision"),
     TD_BOOL   (train, nesterov,   true,                      "look ahead"),
     TD_BOOL_AS(train, verbose,    "verbose", "v", false,     "say more"),
-    TD_BOOL_AS(train, no_checkpoints, "no-checkpoints", NULL, false, "write none"),
+    TD_BOOL_NOT(train, has_checkpoints, "no-checkpoints", NULL, false, "write none"),
     TD_TEXT_AS(train, out,        "out", "o", NULL, "FILE",  "where the weights | the <state> go"),
     TD_END,
 };
@@ -184,9 +184,9 @@ static void truth_values(void **state)
     good("--no_nesterov");
     assert_false(t.nesterov);
     good("--no-checkpoints");
-    assert_true(t.no_checkpoints);
+    assert_false(t.has_checkpoints);
     good("--no-checkpoints --no-checkpoints=false");
-    assert_false(t.no_checkpoints);
+    assert_true(t.has_checkpoints);
     good("--amp false"); /* an argument of its own */
     assert_true(t.amp);
     assert_string_equal(rest[0], "false");
@@ -245,7 +245,7 @@ static void prefixes(void **state)
     good("--lr 2"); /* exact before the longer ones */
     assert_true(t.lr == 2);
     good("--no-check");
-    assert_true(t.no_checkpoints);
+    assert_false(t.has_checkpoints);
     bad("--lr- 1", "option '--lr-' is ambiguous: --lr-schedule, --lr-warmup");
     bad("--lr_=1", "option '--lr_' is ambiguous: --lr-schedule, --lr-warmup");
     bad("--n", "option '--n' is ambiguous: --nesterov, --no-checkpoints");
