@@ -1,5 +1,5 @@
 /*
- * affinity.c -- see affinity.h
+ * affinity.c -- reads the processor topology and assigns processors to ranks
  */
 #include "base/affinity.h"
 
@@ -79,7 +79,7 @@ td_status td_topology_here(td_topology *out)
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-/* the different sockets in order of number; returns how many */
+/* the distinct sockets in ascending order; returns how many */
 static int list_sockets(const td_topology *t, int *sockets)
 {
     int n = 0;
@@ -96,7 +96,7 @@ static int list_sockets(const td_topology *t, int *sockets)
     return n;
 }
 
-/* cores of a socket, by their first processor, in the system's order */
+/* the first processor of each core of a socket, in the system's order */
 static int list_cores(const td_topology *t, int socket, int *cores)
 {
     int n = 0;
@@ -110,7 +110,7 @@ static int list_cores(const td_topology *t, int socket, int *cores)
     return n;
 }
 
-/* the first processor of a core, or all */
+/* adds the first processor of a core, or all of them */
 static void add_core(const td_topology *t, int socket, int core, bool all, int *cpus, int *n)
 {
     for (int i = 0; i < t->n; i++) {
@@ -122,7 +122,7 @@ static void add_core(const td_topology *t, int socket, int core, bool all, int *
     }
 }
 
-/* where the rank stands among those of its socket */
+/* the rank's position among the ranks of its socket */
 typedef struct {
     int socket, k, of;
 } seat;

@@ -1,16 +1,16 @@
 /*
- * base/affinity.h -- which processors the ranks on a machine get
+ * base/affinity.h -- chooses the processors that each rank of a machine runs on
  *
  *                                   two sockets of cores 0 1 2 3 | 4 5 6 7, ranks 0 1 | 2 3
  *     socket                        all of the rank's socket       0123 0123 4567 4567
  *     socket_single                 the first core of it           0    0    4    4
- *     socket_single_unique          a core of its own              0    1    4    5
- *     socket_unique_interleaved     equal shares, by turns         02   13   46   57
- *     socket_unique_contiguous      equal shares, in one piece     01   23   45   67
+ *     socket_single_unique          one core for each rank         0    1    4    5
+ *     socket_unique_interleaved     equal parts, interleaved       02   13   46   57
+ *     socket_unique_contiguous      equal parts, contiguous        01   23   45   67
  *
- * Ranks are spread over the sockets in order.  A share of cores has all threads of theirs; `single`
- * ones are one processor each.  Only processors that this process may run on are counted.  The
- * names are those of the reference's --gpu-affinity, where the socket is a GPU's.
+ * Ranks are spread over the sockets in order.  The multi-core modes use all threads of each core;
+ * the `single` modes use one processor.  Only processors that this process may run on count.  The
+ * names are those of the reference's --gpu-affinity, which means the GPU's socket.
  */
 #ifndef TD_BASE_AFFINITY_H
 #define TD_BASE_AFFINITY_H
@@ -31,29 +31,29 @@ typedef enum {
     TD_AFFINITY_CONTIGUOUS
 } td_affinity;
 
-/** "auto", then the names in the enum's order, each with its other spellings; NULL ends it. */
+/** "auto", then the names in the enum's order, each followed by its aliases; ends with NULL. */
 extern const char *const td_affinity_choices[];
 
-/** TD_EUSAGE lists them. */
+/** TD_EUSAGE when the name is unknown; the message lists the names. */
 TD_CHECKED td_status td_affinity_parse(const char *name, td_affinity *out);
 
 typedef struct {
     int n;
     int cpu[TD_CPUS_MAX];
-    int socket[TD_CPUS_MAX], core[TD_CPUS_MAX]; /* of each; numbers of the system's */
+    int socket[TD_CPUS_MAX], core[TD_CPUS_MAX]; /* of each processor, in the system's numbering */
 } td_topology;
 
-/** What this process may run on; what the system does not tell counts as one socket. */
+/** The processors this process may run on; without topology data, all form one socket. */
 TD_CHECKED td_status td_topology_here(td_topology *out);
 
 /**
- * The processors of rank `local` of `of` on this machine: cpus[TD_CPUS_MAX], *n.  TD_EARG: more
- * ranks than cores.
+ * Write the processors of rank `local` of `of` ranks on this machine to cpus[TD_CPUS_MAX] and *n.
+ * TD_EARG: more ranks than cores.
  */
 TD_CHECKED td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, int of,
                                         int *cpus, int *n);
 
-/** Let the calling thread, and those it starts from now on, run on these only. */
+/** Restrict the calling thread, and threads it starts later, to these processors. */
 TD_CHECKED td_status td_affinity_apply(const int *cpus, int n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * arena.c -- the one door to malloc
+ * arena.c -- the only caller of malloc
  *
  * Every block carries a 64-byte header with its size, so that live bytes can be counted and blocks
  * resized while staying aligned.  The counters are atomic; fail_at is the tests' switch.
@@ -46,7 +46,7 @@ void td_alloc_note(int64_t blocks, int64_t bytes)
     atomic_fetch_add(&n_bytes, bytes);
 }
 
-static atomic_llong n_failed; /* allocations of libraries */
+static atomic_llong n_failed; /* failed allocations in libraries */
 
 void td_alloc_note_failed(void)
 {

@@ -5,7 +5,7 @@
  * Memory comes zeroed and 64-byte aligned.  A failed call has already set the error message, so
  * the caller returns TD_ENOMEM and nothing else.
  *
- * An arena gives many small blocks that die together:
+ * An arena allocates many small blocks that are freed together:
  *
  *     td_arena a;  td_arena_init(&a);
  *     char *name = td_arena_text(&a, "layer1.0.conv1");
@@ -68,22 +68,22 @@ void td_arena_release(td_arena *a);
 void *td_arena_alloc(td_arena *a, size_t n, size_t each) TD_CHECKED;
 char *td_arena_text(td_arena *a, const char *text) TD_CHECKED;
 
-/* --- for the other ways to memory (base/machine.c, base/json.c) ------------------------------- */
+/* --- for other allocators (base/machine.c, base/json.c) --------------------------------------- */
 
-/** Count one allocation; true when the tests want it to fail. */
+/** Count one allocation; true when a test makes it fail. */
 bool td_alloc_refused(void);
 
 /** Add to the live counts below: memory that did not come from td_alloc. */
 void td_alloc_note(int64_t blocks, int64_t bytes);
 
 /**
- * A library has failed for lack of memory, and how often one has: for callers of hooks that can
- * only say no, as a kernel that refuses a node.
+ * Record that a library ran out of memory, and read that count: for callers of hooks that can only
+ * return "no", such as a kernel that refuses a node.
  */
 void td_alloc_note_failed(void);
 int64_t td_alloc_failed_count(void);
 
-/** The C library's own, uncounted: for callbacks that must serve a host program's memory too. */
+/** The C library's malloc, uncounted: for callbacks that also allocate for a host program. */
 void *td_system_alloc(size_t bytes) TD_CHECKED;
 void td_system_free(void *p);
 
@@ -98,7 +98,7 @@ TD_API int64_t td_alloc_count(void);
 /** Blocks handed out and not yet freed. */
 TD_API int64_t td_alloc_live(void);
 
-/** Bytes in large blocks of td_alloc that live now. */
+/** Bytes in large blocks of td_alloc that are not yet freed. */
 TD_API int64_t td_alloc_live_bytes(void);
 
 #endif

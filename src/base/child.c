@@ -1,5 +1,5 @@
 /*
- * child.c -- fork, a pipe back, wait
+ * child.c -- runs a function in a forked process and reads its result from a pipe
  *
  *     child:  work() -> [ status | text, or the message ] -> pipe -> end
  *     parent: poll, read to the end, wait
@@ -37,7 +37,7 @@ static bool send_all(int fd, const void *bytes, size_t n)
 static _Noreturn void be_child(int fd, td_status (*work)(void *ctx, td_text *out), void *ctx)
 {
     td_text text = { 0 };
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody waits for it any more */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the parent has gone: stop */
     td_status st = work(ctx, &text);
     if (st == TD_OK)
         st = td_text_status(&text);
@@ -48,7 +48,7 @@ static _Noreturn void be_child(int fd, td_status (*work)(void *ctx, td_text *out
 
 /* --- the parent ------------------------------------------------------------------------------- */
 
-/* until the pipe's other end is closed */
+/* reads until the child closes its end of the pipe */
 static td_status receive(int fd, pid_t pid, td_text *out)
 {
     char part[4096];

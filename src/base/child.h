@@ -1,11 +1,11 @@
 /*
- * base/child.h -- some work in a process of its own, and the text that it makes
+ * base/child.h -- runs a function in a child process and returns the text it makes
  *
  *     td_text result = { 0 };
  *     TD_TRY(td_child_run(measure, &opts, &result));
  *
- * For what is a property of a whole process: the peak of its memory, which never falls again, or
- * how long it takes to begin.
+ * For properties of a whole process: its peak memory, which never falls again, or the time that it
+ * takes to start.
  */
 #ifndef TD_BASE_CHILD_H
 #define TD_BASE_CHILD_H
@@ -13,16 +13,16 @@
 #include "base/text.h"
 
 /**
- * Fork, run `work` there, append what it adds to its text to `out`, and return its status with its
- * message.  The child is gone when this returns.  A signal that this process catches meanwhile
- * (base/signals.h) goes to the child, too.
+ * Fork, run `work` in the child, append its text to `out`, and return its status and message.  The
+ * child has ended when this returns.  A signal that this process catches meanwhile (base/signals.h)
+ * is passed on to the child.
  *
  *   TD_EIO     no process or pipe; the child was killed (by the system for its memory, say)
  *   any other  what `work` returned
  *
- * What the child counts as resident lacks the pages of libraries that it has not used itself, some
- * 10 MB.  Only before this process runs parallel OpenMP code or has threads of its own: those are
- * not in the child.
+ * The child's resident size lacks the pages of libraries that it has not used itself, some 10 MB.
+ * Call only before this process runs parallel OpenMP code or starts threads: a forked child does
+ * not have them.
  */
 TD_CHECKED td_status td_child_run(td_status (*work)(void *ctx, td_text *out), void *ctx,
                                   td_text *out);

@@ -1,5 +1,5 @@
 /*
- * clock.c -- see clock.h
+ * clock.c -- monotonic and wall clock
  */
 #include "base/clock.h"
 

@@ -1,5 +1,5 @@
 /*
- * base/clock.h -- the time
+ * base/clock.h -- monotonic and wall clock
  */
 #ifndef TD_BASE_CLOCK_H
 #define TD_BASE_CLOCK_H

@@ -1,5 +1,5 @@
 /*
- * file_io.c -- see file_io.h
+ * file_io.c -- reads and writes whole files, lists folders
  *
  * Files are opened without blocking and looked at before they are read, so that a fifo or a device
  * named by mistake is an error and not a hang.
@@ -57,7 +57,7 @@ static td_status open_regular(const char *path, size_t max_bytes, int *fd, size_
     return TD_OK;
 }
 
-/* a file may grow while it is read, and those of /proc say they are empty: read to the end */
+/* a file may grow while it is read, and files of /proc report size 0: read to the end */
 static td_status read_all(int fd, const char *path, size_t max_bytes, char **buf, size_t *cap,
                           size_t *n_bytes)
 {
@@ -117,7 +117,7 @@ size_t td_file_head(const char *path, void *out, size_t max)
 {
     struct stat s;
     size_t n = 0;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe must not hold us up */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* opening a pipe must not block */
     if (fd < 0)
         return 0;
     for (bool is_file = fstat(fd, &s) == 0 && S_ISREG(s.st_mode); is_file && n < max;) {
@@ -156,7 +156,7 @@ td_status td_file_write(const char *path, const void *bytes, size_t n_bytes)
 
 /* --- folders --------------------------------------------------------------------------------- */
 
-/* A folder while it is read: all names in one text, told apart by their offsets. */
+/* A folder being read: all names in one text, separated by their offsets. */
 typedef struct {
     size_t offset;
     bool is_folder;
@@ -195,7 +195,7 @@ static td_status read_entries(DIR *dir, const char *path, finds *f)
     }
 }
 
-/* one block for the pointers and the letters behind them */
+/* allocates one block: the pointers, followed by the names */
 static td_status make_listing(finds *f, td_listing *out)
 {
     if (f->n == 0)
@@ -261,7 +261,7 @@ void td_standard_files_open(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
             continue;
-        /* the lowest free number is `fd`; the root folder where there is no /dev */
+        /* open() returns the lowest free number, `fd`; without /dev it opens the root folder */
         const int mode = fd == STDERR_FILENO ? O_WRONLY : O_RDONLY;
         if (open("/dev/null", mode) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0)
             return;

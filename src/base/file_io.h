@@ -18,10 +18,10 @@
  */
 TD_CHECKED td_status td_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes);
 
-/** The first bytes of a regular file, `max` at most; 0 where it cannot be read, or is none. */
+/** Read up to `max` bytes of a regular file; 0 when it is unreadable or not a regular file. */
 size_t td_file_head(const char *path, void *out, size_t max);
 
-/** As td_file_read, into a buffer that is kept and grown (td_resize): for readers of many files. */
+/** As td_file_read, into a reused buffer that grows (td_resize): for readers of many files. */
 TD_CHECKED td_status td_file_read_into(const char *path, size_t max_bytes, char **buf, size_t *cap,
                                        size_t *n_bytes);
 
@@ -37,13 +37,13 @@ typedef struct {
 TD_CHECKED td_status td_list_folder(const char *path, td_listing *out);
 void td_listing_release(td_listing *l);
 
-/** Columns of the terminal that stdout is; 0: it is none. */
+/** Columns of the terminal on stdout; 0 when stdout is not a terminal. */
 int td_terminal_columns(void);
 
 /**
- * Open /dev/null where descriptors 0, 1 or 2 are closed, so that no file opened later gets their
- * number and the log lines or results meant for them.  Reading from such a descriptor 0 finds the
- * end; writing to such a descriptor 1 fails, as it did before.
+ * Open /dev/null where descriptors 0, 1 or 2 are closed, so that no file opened later gets one of
+ * these numbers and receives log lines or results.  Reading from such a descriptor 0 returns end of
+ * file; writing to such a descriptor 1 fails, as before.
  */
 void td_standard_files_open(void);
 

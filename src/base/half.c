@@ -1,14 +1,14 @@
 /*
- * half.c -- 16-bit floats by integer arithmetic on their patterns
+ * half.c -- converts 16-bit floats by integer arithmetic on their bit patterns
  *
  *            sign  exponent  fraction
  *   float32    1      8         23
  *   bf16       1      8          7      the upper half of a float32
  *   fp16       1      5         10      exponent bias 15, subnormals below 2^-14
  *
- * Many at once: bf16 is the same integer arithmetic in loops that the compiler makes vectors of,
- * once for each instruction set; fp16 has instructions of its own (F16C, AVX-512), which round and
- * treat NaN as the functions here do.  vcvtneps2bf16 is not used: it flushes subnormals to zero.
+ * Arrays: bf16 uses the same integer arithmetic in loops that the compiler vectorizes, one copy for
+ * each instruction set; fp16 has its own instructions (F16C, AVX-512), which round and treat NaN as
+ * the functions here do.  vcvtneps2bf16 is not used: it flushes subnormals to zero.
  */
 #include "base/half.h"
 
@@ -195,8 +195,8 @@ SIMD(avx2)
 BF16_LOOPS(avx512, AVX512)
 SIMD(avx512)
 
-/* not every compiler's __builtin_cpu_supports knows the word; the instruction that tells is slow
-   on a virtual machine, so its answer is kept */
+/* not every compiler's __builtin_cpu_supports knows "f16c"; CPUID is slow on a virtual machine, so
+   its answer is kept */
 static bool has_f16c(void)
 {
     static _Atomic int known; /* 0: not asked yet, 1: no, 2: yes */

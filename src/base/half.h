@@ -1,9 +1,9 @@
 /*
  * base/half.h -- bf16 and fp16 as 16-bit patterns, converted with correct rounding
  *
- * To nearest, ties to even; subnormals, infinities and signed zeros kept.  NaN, both ways: the sign
- * and the payload's upper bits that fit are kept and the quiet bit is set, so that a signalling NaN
- * becomes a quiet one and no NaN becomes an infinity.
+ * Rounds to nearest, ties to even; keeps subnormals, infinities and signed zeros.  NaN, both ways:
+ * the sign and the payload's upper bits that fit are kept and the quiet bit is set, so that a
+ * signalling NaN becomes a quiet one and no NaN becomes an infinity.
  */
 #ifndef TD_BASE_HALF_H
 #define TD_BASE_HALF_H
@@ -20,15 +20,15 @@ float td_f16_to_f32(uint16_t x);
 float td_f32_round_tf32(float x);
 
 /**
- * `n` elements at once, each bit as the functions above give it, with the widest instructions of
- * this processor.  No alignment beyond the types'; src and dst must not overlap.
+ * Convert `n` elements, bit for bit as the functions above, with the widest instructions of this
+ * processor.  No alignment beyond the types'; src and dst must not overlap.
  */
 void td_f32_to_bf16_n(const float *src, size_t n, uint16_t *dst);
 void td_bf16_to_f32_n(const uint16_t *src, size_t n, float *dst);
 void td_f32_to_f16_n(const float *src, size_t n, uint16_t *dst);
 void td_f16_to_f32_n(const uint16_t *src, size_t n, float *dst);
 
-/** The four above for one instruction set. */
+/** The four array functions for one instruction set. */
 typedef struct {
     const char *name; /* "avx512", "avx2", "plain" */
     void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
@@ -37,7 +37,7 @@ typedef struct {
     void (*f16_to_f32)(const uint16_t *src, size_t n, float *dst);
 } td_half_simd;
 
-/** What this machine can run, best first; NULL past the end.  For tests. */
+/** The instruction sets this machine can run, best first; NULL past the end.  For tests. */
 const td_half_simd *td_half_simd_at(int i);
 
 #endif

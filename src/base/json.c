@@ -1,13 +1,13 @@
 /*
- * json.c -- jansson reads, and what it read is copied into an arena tree of our own
+ * json.c -- parses with jansson and copies the result into an arena-allocated tree
  *
- * The copy knows its parent, so that a message can say where it is about, and a node is 32 bytes,
- * since a data set's annotations are tens of millions of numbers.  Objects with many members also
- * carry an order of their members by key.  jansson's tree lives in an arena that dies at once.
+ * A copied node knows its parent, so that a message can name its path, and takes 32 bytes, since a
+ * data set's annotations are tens of millions of numbers.  Objects with many members also carry an
+ * index of their members sorted by key.  jansson's tree is allocated in an arena freed at once.
  *
  *     document { arena, what, root { children: [ node, node, ... ] } }
  *
- * jansson counts depth only up to 2048, so a scan before it, aware of strings, holds our limit.
+ * jansson counts depth only up to 2048, so a scan before it, which skips strings, checks our limit.
  */
 #include "base/json.h"
 
@@ -21,20 +21,20 @@
 #include "base/text.h"
 
 #define DEPTH_MAX   64
-#define FEW_MEMBERS 8 /* up to here looking at each is as fast as a search */
+#define FEW_MEMBERS 8 /* up to this, a linear search is as fast as binary search */
 #define PATH_BYTES  256
 
 typedef struct document document;
 
 struct td_json {
     const td_json *parent; /* NULL: the root */
-    const char *key;       /* in an object, else NULL */
+    const char *key;       /* in an object; otherwise NULL */
     union {
         bool flag;
         int64_t whole;
         double real;
         const char *text;
-        td_json *children; /* [n] in file order; behind them large objects have uint32_t [n]: */
+        td_json *children; /* [n] in file order; large objects append uint32_t [n]: */
     } as;                  /* the members' numbers in the order of their keys */
     uint32_t n;
     td_json_kind kind;
@@ -51,11 +51,11 @@ static const char *const kind_names[] = { "null",     "a truth value", "a whole 
 
 /* --- jansson --------------------------------------------------------------------------------- */
 
-/* what one call of the parser allocates from; whether that failed: jansson does not always say */
+/* the arena of the current parse, and whether it ran out: jansson does not always report it */
 static _Thread_local td_arena *pool;
 static _Thread_local bool is_out_of_memory;
 
-/* jansson's functions are the process's: outside of our parsing they serve whoever else calls */
+/* jansson's allocator hooks are process-wide: outside our parsing they serve other callers */
 static void *allocate(size_t bytes)
 {
     if (!pool)
@@ -77,7 +77,7 @@ static void use_our_memory(void)
     json_set_alloc_funcs(allocate, leave_to_the_arena);
 }
 
-/* Only brackets outside strings count; anything else that is wrong is jansson's to say. */
+/* Only brackets outside strings count; jansson reports all other errors. */
 static td_status check_depth(const char *text, size_t n, const char *what)
 {
     int depth = 0, line = 1;
@@ -104,7 +104,7 @@ static td_status check_depth(const char *text, size_t n, const char *what)
     return TD_OK;
 }
 
-/* *out lives in `a` and is never given back to jansson */
+/* *out lives in `a` and is never passed to json_decref */
 static td_status load(const char *text, size_t n, const char *what, td_arena *a, json_t **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -250,7 +250,7 @@ void td_json_free(td_json *doc)
     td_free(d);
 }
 
-/* --- walking --------------------------------------------------------------------------------- */
+/* --- access ----------------------------------------------------------------------------------- */
 
 td_json_kind td_json_kind_of(const td_json *j)
 {

@@ -1,12 +1,12 @@
 /*
- * base/json.h -- our door to JSON: bounded reading, errors that name the path
+ * base/json.h -- reads JSON with bounds; errors name the path of the value
  *
  *     td_json *doc;  TD_TRY(td_json_parse(text, n, "coco.json", &doc));
  *     const td_json *a = td_json_at(td_json_get(doc, "annotations"), 3);
  *     TD_OUT(td_json_number(a, "area", &area));      -> "coco.json: annotations[3].area: found a
  *     td_json_free(doc);                                 string, wanted a number"
  *
- * Depth is limited to 64, size to what the caller hands in; duplicate keys are an error.
+ * Depth is limited to 64, size by the caller's text; duplicate keys are an error.
  */
 #ifndef TD_BASE_JSON_H
 #define TD_BASE_JSON_H
@@ -34,13 +34,13 @@ typedef enum {
 } td_json_kind;
 
 td_json_kind td_json_kind_of(const td_json *j);
-size_t td_json_count(const td_json *j);                        /* members or elements, else 0 */
-const td_json *td_json_get(const td_json *j, const char *key); /* NULL: absent, no object */
+size_t td_json_count(const td_json *j);                        /* members or elements; or 0 */
+const td_json *td_json_get(const td_json *j, const char *key); /* NULL: absent or not an object */
 const td_json *td_json_at(const td_json *j, size_t i);
 const char *td_json_key(const td_json *object, size_t i); /* in file order */
 const td_json *td_json_member(const td_json *object, size_t i);
 
-/* Typed readers of a member; TD_ENOTFOUND when absent, TD_EFORMAT when of another kind. */
+/* Typed readers of a member; TD_ENOTFOUND when absent, TD_EFORMAT when of another type. */
 TD_CHECKED td_status td_json_int(const td_json *object, const char *key, int64_t *out);
 TD_CHECKED td_status td_json_number(const td_json *object, const char *key, double *out);
 TD_CHECKED td_status td_json_text(const td_json *object, const char *key, const char **out);

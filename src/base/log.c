@@ -1,5 +1,5 @@
 /*
- * log.c -- one lock around levels, sink and the progress line
+ * log.c -- log levels, the sink and the progress line under one lock
  *
  * A line is put together before the lock is taken and written with one call, so lines of several
  * threads never mix.  The sink runs under the lock: it must not log.
@@ -30,7 +30,7 @@ typedef struct {
 } rule;
 
 typedef struct {
-    td_log_level level; /* of modules without a rule */
+    td_log_level level; /* for modules without a rule */
     rule rules[MAX_RULES];
     int n_rules;
 } levels;
@@ -40,11 +40,10 @@ static struct {
     void (*sink)(void *ctx, td_log_level, const char *module, const char *text);
     void *ctx;
     levels levels;
-    char progress[PROGRESS_BYTES]; /* what stands in the terminal's last line */
+    char progress[PROGRESS_BYTES]; /* the text in the terminal's last line */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .levels = { .level = TD_LOG_INFO } };
 
-static atomic_int loudest =
-    TD_LOG_INFO; /* the highest level anyone wants: answers without the lock */
+static atomic_int loudest = TD_LOG_INFO; /* the highest level of any rule: read without the lock */
 
 static const char *const level_names[] = { "error", "warn", "info", "debug", "trace" };
 #define N_LEVELS ((int)(sizeof level_names / sizeof level_names[0]))
@@ -142,7 +141,7 @@ static void write_all(const char *bytes, size_t n)
     while (n > 0) {
         ssize_t done = write(STDERR_FILENO, bytes, n);
         if (done < 0 && errno != EINTR)
-            return; /* nobody left to tell */
+            return; /* no sink is left */
         if (done > 0) {
             bytes += done;
             n -= (size_t)done;
@@ -176,7 +175,7 @@ static void write_line(td_log_level level, const char *module, const char *text)
     }
 }
 
-/* names of files go into texts: neither an escape sequence nor a second line may come out */
+/* messages contain file names: escape sequences and extra lines must not reach the terminal */
 static void deliver(td_log_level level, const char *module, char *text, bool keeps_lines)
 {
     td_text visible = { 0 };
@@ -205,7 +204,7 @@ void td_log(td_log_level level, const char *module, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(small, sizeof small, fmt, ap);
     va_end(ap);
-    if (n >= (int)sizeof small && (heap = td_alloc((size_t)n + 1, 1))) { /* else it is cut short */
+    if (n >= (int)sizeof small && (heap = td_alloc((size_t)n + 1, 1))) { /* or truncate it */
         va_start(ap, fmt);
         vsnprintf(heap, (size_t)n + 1, fmt, ap);
         va_end(ap);
@@ -218,7 +217,7 @@ void td_log(td_log_level level, const char *module, const char *fmt, ...)
 
 /* --- the progress line ----------------------------------------------------------------------- */
 
-/* bytes of text that fill at most `columns`; continuation bytes of UTF-8 take no column */
+/* number of bytes that fit in `columns`; UTF-8 continuation bytes take no column */
 static size_t fitting(const char *text, size_t columns)
 {
     size_t i = 0;

@@ -1,5 +1,5 @@
 /*
- * base/log.h -- the chat for people: one line each on stderr, module first
+ * base/log.h -- log messages: one line each on stderr, module first
  *
  *     td_log(TD_LOG_INFO, "pass", "fuse: %d norm+relu, %d norm+add+relu", n, m);
  *     -> "pass: fuse: 33 norm+relu, 16 norm+add+relu"
@@ -22,7 +22,7 @@ typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRAC
  */
 TD_CHECKED td_status td_log_configure(const char *spec);
 
-/** Give lines to `sink` instead of stderr; NULL goes back to stderr. */
+/** Send lines to `sink` instead of stderr; NULL restores stderr. */
 void td_log_set_sink(void (*sink)(void *ctx, td_log_level, const char *module, const char *text),
                      void *ctx);
 
@@ -30,7 +30,7 @@ bool td_log_wants(td_log_level level, const char *module);
 
 void td_log(td_log_level level, const char *module, const char *fmt, ...) TD_PRINTF(3, 4);
 
-/** Is stderr a terminal that lines can be drawn on? */
+/** Is stderr a terminal that supports the progress line? */
 bool td_log_has_terminal(void);
 
 /**

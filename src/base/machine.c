@@ -1,7 +1,7 @@
 /*
- * machine.c -- see machine.h
+ * machine.c -- reads the processor, memory and container limits from the system
  *
- * Limits of containers are those of a control group (version 2).
+ * Container limits are read from control groups (version 2).
  */
 #include "base/machine.h"
 
@@ -19,9 +19,9 @@
 
 #include "base/arena.h"
 
-#define PROC_BYTES 4096 /* enough of any file of /proc that is read here */
+#define PROC_BYTES 4096 /* enough for every /proc file read here */
 
-/* the start of a small file of the system; false when there is none */
+/* the start of a small system file; false when it does not exist */
 static bool read_proc(const char *path, char text[PROC_BYTES])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -55,8 +55,8 @@ int64_t td_since_start_ns(void)
 /* --- limits of containers -------------------------------------------------------------------- */
 
 /*
- * Read `file` in this process's control group and in every group around it; `seen` is called with
- * each text.  Within a container's own view the group's path is "/".
+ * Read `file` in this process's control group and in each enclosing group; call `seen` with each
+ * text.  Inside a container the group's path is "/".
  */
 static void each_group(const char *file, void (*seen)(const char *text, void *ctx), void *ctx)
 {
@@ -81,7 +81,7 @@ static void each_group(const char *file, void (*seen)(const char *text, void *ct
     }
 }
 
-/* "200000 100000": so many microseconds of processor time in each period; "max 100000": any */
+/* "200000 100000": processor time in microseconds per period; "max 100000": unlimited */
 static void see_cpu_quota(const char *text, void *ctx)
 {
     int64_t *count = ctx;
@@ -107,7 +107,7 @@ static int64_t affinity_count(void)
 {
     int64_t count = 0;
     for (size_t room = 1024; room <= 1 << 20 && count == 0;
-         room *= 2) { /* the kernel may want more */
+         room *= 2) { /* the kernel may require a larger set */
         cpu_set_t *set = CPU_ALLOC(room);
         if (!set)
             break;
@@ -183,7 +183,7 @@ int64_t td_memory_peak_bytes(void)
     int64_t bytes = status_bytes("\nVmHWM:");
     if (bytes > 0)
         return bytes;
-    struct rusage usage; /* as high as an earlier program of this process was: only when need be */
+    struct rusage usage; /* a fallback: it includes the peak of a program run before exec */
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
@@ -201,7 +201,7 @@ void td_memory_trim(void)
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* what a block of `bytes` takes, in whole pages; false on overflow */
+/* the size of a block of `bytes` rounded up to pages; false on overflow */
 static bool page_room(size_t bytes, size_t *room)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), padded;
@@ -212,7 +212,7 @@ static bool page_room(size_t bytes, size_t *room)
 }
 
 /*
- * Huge pages are not asked for: in a ResNet-50 training step of 2.9 GB they gained 0 to 3 % and
+ * Huge pages are not requested: in a ResNet-50 training step of 2.9 GB they gained 0 to 3 % and
  * made the first step 2 s longer (docs/results.md, first step).
  */
 void *td_pages_alloc(size_t bytes)

@@ -1,7 +1,7 @@
 /*
- * base/machine.h -- the processor, the memory, and how much of them this process uses
+ * base/machine.h -- properties of the processor and the memory, and this process's use of memory
  *
- * The limits of a container count: the processors and the memory of its control group.
+ * In a container, the limits of its control group apply.
  */
 #ifndef TD_BASE_MACHINE_H
 #define TD_BASE_MACHINE_H

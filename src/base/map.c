@@ -1,7 +1,7 @@
 /*
- * map.c -- open addressing over indices, linear probing, at most half full
+ * map.c -- hash map: open addressing over indices, linear probing, at most half full
  *
- * The entries lie in insertion order in one array; the slots hold index + 1.  Nothing is ever
+ * The entries are kept in insertion order in one array; the slots hold index + 1.  Nothing is ever
  * removed, so there are no tombstones.  FNV-1a: Fowler, Noll, Vo, 64-bit constants.
  */
 #include "base/map.h"

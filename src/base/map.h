@@ -1,5 +1,5 @@
 /*
- * base/map.h -- text -> pointer, keys copied, insertion order kept
+ * base/map.h -- maps text to pointers; copies keys, keeps insertion order
  */
 #ifndef TD_BASE_MAP_H
 #define TD_BASE_MAP_H
@@ -25,7 +25,7 @@ typedef struct {
 
 void td_map_release(td_map *m);
 
-/** Set key to value; a present key's value is replaced. */
+/** Set key to value; an existing value is replaced. */
 TD_CHECKED td_status td_map_set(td_map *m, const char *key, void *value);
 
 /** The value, or NULL. */

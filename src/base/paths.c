@@ -1,5 +1,5 @@
 /*
- * paths.c -- see paths.h
+ * paths.c -- tests, joins and compares paths; makes folders
  */
 #include "base/paths.h"
 
@@ -59,7 +59,7 @@ static td_status make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return TD_OK;
-    const int reason = errno; /* looking at the path has reasons of its own */
+    const int reason = errno; /* stat() below overwrites errno */
     if (td_path_is_folder(path))
         return TD_OK;
     if (reason == EEXIST)

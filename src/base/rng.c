@@ -1,7 +1,7 @@
 /*
- * rng.c -- Philox4x32-10 and the numbers made from it
+ * rng.c -- Philox4x32-10 and the distributions built on it
  *
- * Where the parts of a stream's name go:
+ * How (seed, purpose, a, b) fill key and counter:
  *
  *   key[0]  seed, low word     (and b's bits 56..63, always 0 for indices)
  *   key[1]  seed, high word    xor a's high word (0 for epochs; a name's hash fills it)

@@ -1,8 +1,8 @@
 /*
- * base/rng.h -- random numbers from a counter
+ * base/rng.h -- counter-based random numbers
  *
- * A stream is a pure function of (seed, purpose, a, b): no state is shared, so worker threads,
- * ranks and resuming a run change nothing.  `a` and `b` are usually (epoch, sample).
+ * A stream is a pure function of (seed, purpose, a, b).  No state is shared, so the numbers do
+ * not depend on worker threads, ranks or resuming.  `a` and `b` are usually (epoch, sample).
  *
  *     td_rng r = td_rng_make(seed, TD_RNG_CROP, epoch, sample);
  *     double u = td_rng_uniform(&r);
@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-/* What a stream is for; never renumber: checkpoints and reproducible runs depend on it. */
+/* The purpose of a stream; never renumber: checkpoints and reproducible runs depend on it. */
 typedef enum {
     TD_RNG_INIT = 1,    /* a = parameter's name hash */
     TD_RNG_SHUFFLE = 2, /* a = epoch */

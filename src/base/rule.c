@@ -1,5 +1,5 @@
 /*
- * rule.c -- see rule.h
+ * rule.c -- parses "NAME>=LIMIT"
  */
 #include "base/rule.h"
 

@@ -15,7 +15,7 @@ typedef struct {
     double limit;
 } td_rule;
 
-/** TD_EUSAGE: it is none; `like` is one. */
+/** TD_EUSAGE: not a rule; the message shows `like` as an example. */
 td_status td_rule_parse(const char *rule, const char *like, td_rule *out) TD_CHECKED;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * signals.c -- see signals.h
+ * signals.c -- installs the signal handlers
  */
 #include "base/signals.h"
 

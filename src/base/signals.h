@@ -5,18 +5,18 @@
 #define TD_BASE_SIGNALS_H
 
 /**
- * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; the second of any of them ends the process at
- * once with 128 + signal.  (SIGUSR1 is how a batch system says that the time is nearly over, as
- * Slurm with --signal.  SIGHUP comes when a terminal is closed, from the shell and from the kernel:
- * one after another signal does nothing; under nohup it stays ignored.)
+ * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; a second one ends the process at once with
+ * 128 + signal.  (Batch systems send SIGUSR1 when the time limit is near, as Slurm with --signal.
+ * A closed terminal sends SIGHUP twice, from the shell and from the kernel: SIGHUP after another
+ * signal does nothing; under nohup it stays ignored.)
  * Also ignores SIGPIPE and SIGXFSZ: such writes fail instead.
  */
 void td_signals_catch(void);
 
-/** A write beyond the file size limit (ulimit -f) fails with EFBIG, instead of killing. */
+/** Make a write beyond the file size limit (ulimit -f) fail with EFBIG, not end the process. */
 void td_signals_ignore_file_limit(void);
 
-/** 0, or the signal that came. */
+/** The signal received, or 0. */
 int td_signal_caught(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * stats.c -- see stats.h
+ * stats.c -- top-k and quantiles
  */
 #include "base/stats.h"
 

@@ -10,7 +10,7 @@ void td_top_k(const float *x, int n, int k, int *out);
 /** Value at quantile q of n sorted numbers, nearest rank; 0 when n is 0.  Sorts x. */
 double td_quantile(double *x, int n, double q);
 
-/** The same between the two nearest ranks, as numpy.percentile: 0 is the least, 1 the largest. */
+/** As td_quantile, but interpolates between the two nearest ranks, as numpy.percentile. */
 double td_quantile_linear(double *x, int n, double q);
 
 #endif

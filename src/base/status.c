@@ -1,5 +1,5 @@
 /*
- * status.c -- the per-thread error sentence
+ * status.c -- the per-thread error message
  *
  * Fixed storage, so that reporting "out of memory" needs none.
  */
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* here the functions themselves are meant */
+/* this file defines the function, not the macro */
 #undef td_error
 #undef td_error_errno
 #undef td_error_context
 
-#define MESSAGE_BYTES 1024 /* a path of 255 bytes, twice, and a sentence around it */
+#define MESSAGE_BYTES 1024 /* two paths of 255 bytes and a sentence */
 
 static _Thread_local char message[MESSAGE_BYTES];
 
@@ -80,7 +80,7 @@ td_status td_error_errno(td_status st, const char *fmt, ...)
     return td_error(st, "%s: %s", text, strerror(saved));
 }
 
-/* as much of `text` as there is room for behind the n bytes of `message`; the new length */
+/* appends as much of `text` as fits after the n bytes of `message`; returns the new length */
 static size_t append(size_t n, const char *text)
 {
     while (*text && n < sizeof message - 1)

@@ -1,5 +1,5 @@
 /*
- * base/status.h -- making errors: one sentence per thread, context added on the way up
+ * base/status.h -- error messages: one sentence per thread, with context added by callers
  *
  *     static td_status read_header(FILE *f, const char *path)
  *     {
@@ -8,8 +8,8 @@
  *         TD_TRY_MSG(check(f), "header of '%s'", path);   -> "header of 'x': <inner sentence>"
  *     }
  *
- * Three macros change control flow, and no others do.  TD_TRY and TD_TRY_MSG stand only in
- * functions that own nothing yet; TD_OUT needs a local `td_status st` and a label `out:` below it.
+ * Three macros change control flow, and no others do.  Use TD_TRY and TD_TRY_MSG only in functions
+ * that own nothing yet; TD_OUT needs a local `td_status st` and a label `out:` below it.
  */
 #ifndef TD_BASE_STATUS_H
 #define TD_BASE_STATUS_H
@@ -39,7 +39,7 @@
             goto out;                                                                              \
     } while (0)
 
-/** A broken invariant is a bug: say where and abort.  Stays on in release builds. */
+/** Abort with file and line when an invariant is broken.  Active in release builds too. */
 #define TD_CHECK(cond) ((cond) ? (void)0 : td_bug(__FILE__, __LINE__, #cond))
 
 /** Set this thread's message and return `st`. */
@@ -53,7 +53,7 @@ td_status td_error_context(td_status st, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /*
  * An error is never TD_OK.  The compiler cannot see that in another file and would warn of
- * variables that only a success sets, so the three above say it where they are called.
+ * variables that only a success sets, so the macros above tell it at the call.
  */
 static inline td_status td_failed(td_status st)
 {
@@ -67,7 +67,7 @@ static inline td_status td_failed(td_status st)
 /** Set the message to a copy of `text` (an error carried over from another thread). */
 td_status td_error_set(td_status st, const char *text);
 
-/** Forget this thread's message. */
+/** Clear this thread's message. */
 void td_error_clear(void);
 
 _Noreturn void td_bug(const char *file, int line, const char *cond);

@@ -62,7 +62,7 @@ void td_text_add(td_text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
-/* length of a valid UTF-8 sequence at s, 0 when it is none */
+/* length of a valid UTF-8 sequence at s, 0 when it is invalid */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80   ? 1
@@ -104,7 +104,7 @@ static unsigned utf8_value(const unsigned char *s, size_t n)
     return c;
 }
 
-/* C1 controls, which some terminals obey; what turns the direction of writing; line separators */
+/* C1 controls, which some terminals obey; bidirectional controls; line separators */
 static bool is_deceptive(unsigned c)
 {
     return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||

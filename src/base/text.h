@@ -1,8 +1,8 @@
 /*
  * base/text.h -- a string that grows, and a few checks on strings
  *
- * Appending never reports: the first failure is kept, later calls do nothing, and td_text_status
- * (or td_text_take) tells once at the end.
+ * Appending never returns an error: the first failure is recorded, later calls do nothing, and
+ * td_text_status (or td_text_take) returns it at the end.
  *
  *     td_text t = { 0 };
  *     td_text_add(&t, "%s=%d", name, value);
@@ -30,19 +30,19 @@ void td_text_release(td_text *t);
 void td_text_add(td_text *t, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_text_add_bytes(td_text *t, const char *bytes, size_t n);
 
-/** Add `s` as the inside of a JSON string; escaped are '"', '\', control bytes and bad UTF-8. */
+/** Add `s` as the content of a JSON string; escapes '"', '\', control bytes and bad UTF-8. */
 void td_text_add_json(td_text *t, const char *s);
 
 /**
- * Add `s` for people: what a terminal would obey or hide is an escape instead, as file names in
- * messages need.  Control bytes and bytes that are no UTF-8 become \x1b, a line end \n (or stays,
- * with `keeps_lines`), controls and marks of direction beyond ASCII \u202e.
+ * Add `s` for people, for example a file name in a message: escape what a terminal would obey or
+ * hide.  Control bytes and bytes that are not UTF-8 become \x1b, a line end \n (kept as it is with
+ * `keeps_lines`), controls and direction marks beyond ASCII \u202e.
  */
 void td_text_add_visible(td_text *t, const char *s, bool keeps_lines);
 
 /**
- * A member of a JSON object, with a comma before it unless the text ends in '{': "name": value.
- * A number that is not finite, and a NULL text, is null.
+ * Add a member of a JSON object, with a comma before it unless the text ends in '{': "name": value.
+ * A number that is not finite, or a NULL text, becomes null.
  */
 void td_json_add(td_text *t, const char *name, double value);
 void td_json_add_text(td_text *t, const char *name, const char *value);
@@ -53,8 +53,8 @@ bool td_text_is_utf16(const void *bytes, size_t n);
 td_status td_text_status(const td_text *t) TD_CHECKED;
 
 /**
- * The text becomes the caller's, *out, unless `st`, how the work on it went, or its own status is a
- * failure: then it is released, *out stays as it is, and the failure is returned.
+ * Move the text to *out (the caller frees it), unless `st`, the status of the work on it, or the
+ * text's own status is a failure: then release it, leave *out unchanged and return the failure.
  */
 td_status td_text_take(td_text *t, td_status st, char **out) TD_CHECKED;
 
@@ -67,12 +67,12 @@ bool td_text_in_list(const char *list, const char *word);
 bool td_text_starts(const char *s, const char *prefix);
 bool td_text_ends(const char *s, const char *suffix);
 
-/** Only whole, shortest-form UTF-8 sequences? */
+/** Is it valid UTF-8 (complete, shortest-form sequences only)? */
 bool td_text_is_utf8(const char *s);
 
 /**
- * Replace with '?' what a terminal could obey: control characters, C1 ones in UTF-8 included, and,
- * unless `s` is UTF-8, every byte above 126.  For text from another process or machine.
+ * Replace with '?' what a terminal could obey: control characters, C1 in UTF-8 included, and, if
+ * `s` is not UTF-8, every byte above 126.  For text from another process or machine.
  */
 void td_text_make_printable(char *s);
 
@@ -82,15 +82,15 @@ bool td_text_glob(const char *pattern, const char *s);
 /** Edits (insert, delete, change, swap of neighbours) between two words; for "did you mean". */
 int td_text_distance(const char *a, const char *b);
 
-/** A whole decimal integer, and nothing after it. */
+/** Parse a decimal integer with nothing after it. */
 bool td_text_to_int(const char *s, int64_t *out);
 
 enum { TD_REAL_WORD = 32 };
 
-/** The number with so many (0 .. 9) decimals for people, or "not a number", "infinite". */
+/** The number with `decimals` (0 .. 9) digits for people, or "not a number", "infinite". */
 const char *td_real_word(double x, int decimals, char room[TD_REAL_WORD]);
 
-/** A whole finite or infinite decimal number, and nothing after it; independent of the locale. */
+/** Parse a finite or infinite decimal number with nothing after it; independent of the locale. */
 bool td_text_to_real(const char *s, double *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * threads.c -- POSIX threads and a ring under one lock
+ * threads.c -- starts POSIX threads; the queue is a ring buffer under one lock
  *
  *   items:  [ . . x x x x . . ]      head = oldest, n items, capacity fixed
  */
@@ -74,7 +74,7 @@ void td_thread_be_nice(int steps)
 struct td_queue {
     pthread_mutex_t lock;
     pthread_cond_t not_full, not_empty;
-    void **items; /* guarded by lock, as all below */
+    void **items; /* guarded by lock, like all below */
     size_t head, n;
     size_t capacity; /* constant */
     bool is_closed;
@@ -114,7 +114,7 @@ void td_queue_free(td_queue *q)
 
 bool td_queue_push(td_queue *q, void *item)
 {
-    TD_CHECK(item != NULL); /* NULL is how pop says "closed" */
+    TD_CHECK(item != NULL); /* pop returns NULL for "closed" */
     pthread_mutex_lock(&q->lock);
     while (q->n == q->capacity && !q->is_closed)
         pthread_cond_wait(&q->not_full, &q->lock);

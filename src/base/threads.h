@@ -1,5 +1,5 @@
 /*
- * base/threads.h -- threads, and the bounded queue that is the only way they hand things over
+ * base/threads.h -- threads, and the bounded queue that they exchange items by
  *
  *     td_queue *q;  TD_TRY(td_queue_new(8, &q));
  *     producer:  if (!td_queue_push(q, item)) break;       blocks while full; false once closed
@@ -25,7 +25,7 @@ typedef struct {
 TD_CHECKED td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *),
                                      void *ctx);
 
-/** Wait for it; nothing happens when it was never started.  May be called twice. */
+/** Wait for the thread to end; does nothing when it was never started.  May be called twice. */
 void td_thread_join(td_thread *t);
 
 /** Lower the calling thread's priority by `steps` nice levels; failure is ignored. */
@@ -40,10 +40,10 @@ void *td_queue_pop(td_queue *q);
 /** As td_queue_pop, but NULL at once when it is empty. */
 void *td_queue_try_pop(td_queue *q);
 
-/** As td_queue_pop, but NULL too when nothing came until td_now_ns() is `until_ns`. */
+/** As td_queue_pop, but also NULL when td_now_ns() reaches `until_ns`. */
 void *td_queue_pop_until(td_queue *q, int64_t until_ns);
 
-/** No more pushes; waiting threads wake. */
+/** Refuse further pushes and wake waiting threads. */
 void td_queue_close(td_queue *q);
 size_t td_queue_length(td_queue *q);
 

@@ -1,5 +1,5 @@
 /*
- * version.c -- the library's version; the build says it
+ * version.c -- the library's version, defined by the build
  */
 #include "tandem/status.h"
 

@@ -1,9 +1,9 @@
 /*
- * yaml.c -- libyaml's events to a tree in one arena
+ * yaml.c -- builds a tree in one arena from libyaml's events
  *
- * Aliases are pointers, so a document of a few lines may stand for billions of nodes ("billion
- * laughs").  Every node therefore carries its weight, the nodes it stands for when written out; it
- * is known when the node closes, and the document ends where it passes WEIGHT_MAX.
+ * Aliases are pointers, so a document of a few lines may expand to billions of nodes ("billion
+ * laughs").  Every node therefore carries its weight, the number of nodes when written out; it is
+ * known when the node closes, and parsing fails when it exceeds WEIGHT_MAX.
  */
 #include "base/yaml.h"
 
@@ -29,7 +29,7 @@ struct td_yaml {
     td_yaml_kind kind;
     int line;
     bool is_plain; /* TEXT without quotes */
-    bool is_open;  /* its end is still to come */
+    bool is_open;  /* its end has not been read yet */
     size_t weight;
     const char *text;
     member *members;
@@ -49,7 +49,7 @@ typedef struct {
     td_yaml *root;
     anchor *anchors; /* latest first */
     td_yaml *stack[DEPTH_MAX];
-    const char *key[DEPTH_MAX]; /* of the map there, waiting for its value */
+    const char *key[DEPTH_MAX]; /* of the map at that depth, waiting for its value */
     int key_line[DEPTH_MAX];
     int depth;
     size_t n_copied; /* members that merges have copied, in all */
@@ -83,7 +83,7 @@ static td_yaml *new_node(builder *b, td_yaml_kind kind, int line)
     return node;
 }
 
-/* room for one more; the arena has no resize, and doubling wastes as much as is used */
+/* makes room for one more; an arena cannot resize, so doubling wastes as much as is used */
 static td_status grow(builder *b, td_yaml *parent)
 {
     if (parent->n < parent->cap)
@@ -122,7 +122,7 @@ static td_status append(builder *b, td_yaml *parent, member m)
 
 /* --- merges: "<<: *base", "<<: [*one, *two]" ------------------------------------------------- */
 
-/* members of `from` that `into` has not */
+/* copies members of `from` that `into` lacks */
 static td_status merge_map(builder *b, td_yaml *into, const td_yaml *from, int line)
 {
     if (from->kind != TD_YAML_MAP)
@@ -136,7 +136,7 @@ static td_status merge_map(builder *b, td_yaml *into, const td_yaml *from, int l
     return TD_OK;
 }
 
-/* the map is complete but for what its "<<" names */
+/* called when the map's own members are complete */
 static td_status merge(builder *b, td_yaml *map)
 {
     size_t at = find(map, "<<");
@@ -155,7 +155,7 @@ static td_status merge(builder *b, td_yaml *map)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* a finished or an opened node takes its place in what is open */
+/* adds a finished or opened node to the innermost open node */
 static td_status place(builder *b, td_yaml *node, int line)
 {
     if (b->depth == 0) {

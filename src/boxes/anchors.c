@@ -1,8 +1,8 @@
 /*
- * anchors.c -- the fixed boxes of both detectors
+ * anchors.c -- makes the anchor boxes of both detectors
  *
- * The two references round at different places: one works in float32 throughout, the other in
- * double and rounds the centre form once.  Both are followed to the bit.
+ * The two references round at different places: one computes in float32 throughout, the other in
+ * double and rounds the centre form once.  Both are reproduced bit for bit.
  */
 #include "boxes/anchors.h"
 
@@ -13,12 +13,12 @@
 #define SSD320_LEVEL_FIRST 3
 #define SSD320_LEVEL_LAST  7
 #define SSD320_SIZE_MAX    4096
-#define SSD320_SHAPES      6 /* boxes at a place */
+#define SSD320_SHAPES      6 /* boxes for each cell */
 
 #define SSD300_SIZE 300
 #define SSD300_MAPS 6
 
-/* one map of SSD300: its width, the pixels from place to place, the size of its boxes, ratios */
+/* one feature map of SSD300: its width, stride in pixels, box size, aspect ratios */
 typedef struct {
     int side, step, scale, next_scale;
     int n_ratios;
@@ -35,7 +35,7 @@ static const ssd300_map ssd300_maps[SSD300_MAPS] = {
 };
 /* clang-format on */
 
-/* places along a side of a level's map */
+/* cells along a side of a level's feature map */
 static int ssd320_side(int level, int image_size)
 {
     const int stride = 1 << level;
@@ -76,7 +76,7 @@ static void ssd320_put(td_anchors *a, int i, float y, float x, float h, float w)
     a->centre[i] = c;
 }
 
-/* the boxes of one place; returns the next free row */
+/* writes the boxes of one cell; returns the next free row */
 static int ssd320_place(td_anchors *a, int i, float y, float x, float base)
 {
     static const float ratios[] = { 1.0F, 2.0F, 0.5F };
@@ -112,7 +112,7 @@ static float clamped(double v)
     return f < 0 ? 0 : f > 1 ? 1 : f;
 }
 
-/* one box size at all places of a map; returns the next free row */
+/* writes one box size for all cells of a map; returns the next free row */
 static int ssd300_size(td_anchors *a, int i, const ssd300_map *m, double w, double h)
 {
     const double places = (double)SSD300_SIZE / m->step;

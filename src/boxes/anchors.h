@@ -1,16 +1,16 @@
 /*
- * boxes/anchors.h -- the boxes a detector starts from, one per prediction
+ * boxes/anchors.h -- anchor boxes: the reference box of each prediction
  *
  *     td_anchors *a;
  *     TD_TRY(td_anchors_new(TD_DETECTOR_SSD320, 320, &a));      a->n == 12804
  *     td_anchors_free(a);
  *
- *   SSD320   five maps, strides 8 .. 128; at every place six boxes (three ratios, two scales),
- *            places row by row, a place's boxes together; boxes may leave the image
- *   SSD300   six maps, 38 .. 1 wide; per map one box size after the other, each over all places row
+ *   SSD320   five maps, strides 8 .. 128; six boxes for each cell (three ratios, two scales),
+ *            cells row by row, the boxes of a cell together; boxes may leave the image
+ *   SSD300   six maps, 38 .. 1 wide; per map one box size after the other, each over all cells row
  *            by row; centre and size are clamped to [0, 1]
  *
- * A td_anchors is never changed once made: any number of threads may read it.
+ * A td_anchors is immutable: any number of threads may read it.
  * Source: Liu et al. 2016 (SSD), section 2.2; Lin et al. 2017 (focal loss), section 4.
  */
 #ifndef TD_BOXES_ANCHORS_H
@@ -28,15 +28,15 @@ typedef struct {
     td_rect *corner;
     td_centre *centre; /* what deltas are relative to */
 
-    /* the corners once more, one coordinate after the other, and the areas: for matching */
+    /* the corners as separate arrays, and the areas: for matching */
     float *ymin, *xmin, *ymax, *xmax, *area;
 } td_anchors;
 
-/** How many there are, without making them; 0 when this detector does not take this size. */
+/** The number of anchors, without making them; 0 when the detector does not support this size. */
 int td_anchors_count(td_detector kind, int image_size);
 
 /**
- * SSD320 takes any multiple of 32 from 32 to 4096, SSD300 takes 300.  TD_EARG says what was wanted,
+ * SSD320 takes any multiple of 32 from 32 to 4096, SSD300 only 300; other sizes are TD_EARG.
  * TD_ENOMEM.
  */
 TD_CHECKED td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out);

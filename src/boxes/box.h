@@ -1,5 +1,5 @@
 /*
- * boxes/box.h -- a rectangle in an image, a ground truth, and how much two rectangles overlap
+ * boxes/box.h -- rectangles, ground truths, and the overlap of two rectangles
  *
  * Coordinates are normalised by the image's height and width unless a function says pixels.
  * All arithmetic here is float32 in the order written, without fused multiply-adds: matching
@@ -21,12 +21,12 @@ typedef struct {
     float y, x, h, w;
 } td_centre;
 
-/** One annotated thing. */
+/** One annotated object. */
 typedef struct {
     td_rect box;
     int64_t label; /* class 1 .. K */
     bool is_crowd;
-    double area; /* as the annotation says, in its own pixels; 0: unknown */
+    double area; /* from the annotation, in pixels of the original image; 0: unknown */
 } td_ground_truth;
 
 /** Height times width; negative or NaN when the corners are. */
@@ -35,7 +35,7 @@ static inline float td_rect_area(td_rect r)
     return (r.ymax - r.ymin) * (r.xmax - r.xmin);
 }
 
-/** Area of the common part, 0 when they do not overlap. */
+/** Area of the intersection, 0 when they do not overlap. */
 static inline float td_rect_common(td_rect a, td_rect b)
 {
     float ih = (a.ymax < b.ymax ? a.ymax : b.ymax) - (a.ymin > b.ymin ? a.ymin : b.ymin);

@@ -1,5 +1,5 @@
 /*
- * decode.c -- box coder of both detectors, in float32 and in the order of the references
+ * decode.c -- box coder of both detectors, in float32 and in the references' order of operations
  *
  * Source: Ren et al. 2015 (Faster R-CNN), equation 2.
  */

@@ -1,11 +1,11 @@
 /*
- * boxes/decode.h -- boxes as four numbers relative to an anchor, and back
+ * boxes/decode.h -- encodes boxes as deltas relative to an anchor, and decodes them
  *
  *                 deltas                           of anchor (ya, xa, ha, wa) and box (y, x, h, w)
  *   SSD320   ty, tx, th, tw   10 (y - ya) / ha, ..., 5 ln(h / ha), ...     1e-8 added to all sizes
  *   SSD300   tx, ty, tw, th   (x - xa) / wa / 0.1, ..., ln(w / wa) / 0.2, ...
  *
- * The order of the four is that of each reference, so that its weights fit.
+ * The order of the four deltas follows each reference, so that its weights fit.
  * Decoded boxes are not clipped.  NaN or huge deltas give NaN or infinite corners, nothing worse.
  */
 #ifndef TD_BOXES_DECODE_H
@@ -13,13 +13,13 @@
 
 #include "boxes/anchors.h"
 
-/** The deltas of `box` from anchor `i`. */
+/** Compute the deltas of `box` relative to anchor `i`. */
 void td_box_encode(const td_anchors *a, int i, td_rect box, float deltas[4]);
 
-/** The box that `deltas` mean at anchor `i`. */
+/** The box that `deltas` encode relative to anchor `i`. */
 td_rect td_box_decode(const td_anchors *a, int i, const float deltas[4]);
 
-/** All of them: deltas [n, 4] -> boxes [n]. */
+/** Decode all: deltas [n, 4] -> boxes [n]. */
 void td_boxes_decode(const td_anchors *a, const float *deltas, td_rect *boxes);
 
 #endif

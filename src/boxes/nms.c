@@ -1,17 +1,17 @@
 /*
- * nms.c -- the detections of one image, worst case honest, usual case as fast as memory
+ * nms.c -- non-maximum suppression: exact always, and memory-bound in the usual case
  *
- * Both references sort and suppress class by class and then merge.  The same list comes out when
- * all candidates of all classes are taken in the order of the merged list, each being compared with
- * what its own class has kept so far:
+ * Both references sort and suppress class by class and then merge.  Taking all candidates of all
+ * classes in the order of the merged list, and comparing each with the boxes its class has kept so
+ * far, gives the same list:
  *
  *     pick        the largest logits, about a thousand of a million (nms_pick.h)
- *     heap        by score, class, anchor; scores decide, for different logits may have one score
+ *     heap        by score, class, anchor; by score, since different logits may have equal scores
  *     take        decode the box, compare, keep; until there are `total`
  *
- * Candidates whose score equals that of the smallest logit picked may lack company that was left
- * out; they are taken only when nothing was.  If the others do not suffice, more are picked and all
- * begins again.
+ * A candidate whose score equals that of the smallest logit picked may tie with values that were
+ * not picked; it is taken only when all were picked.  If too few detections result, more candidates
+ * are picked and the search starts again.
  */
 #include "boxes/nms.h"
 
@@ -23,9 +23,9 @@
 #include "boxes/nms_pick.h"
 
 #define WANTED_FIRST 1024
-#define WANTED_MORE  16 /* times as many in the next round */
+#define WANTED_MORE  16 /* factor from one round to the next */
 
-/* A box that stays.  Those of a class are a list. */
+/* A kept box.  The kept boxes of a class form a list. */
 typedef struct {
     td_rect box;
     int32_t next; /* index into `kept`, or -1 */
@@ -40,17 +40,17 @@ struct td_nms {
     const td_anchors *anchors;
     int n_columns;
     td_picks picks;
-    uint64_t *heap; /* largest first: score's bits, then the place from the end */
+    uint64_t *heap; /* largest first: the score's bits, then the position from the end */
     size_t n_heap, heap_cap;
     keeper *kept;
     size_t n_kept, kept_cap;
     class_state *classes; /* [n_columns] */
 
-    /* of the image at hand */
+    /* of the current image */
     const td_nms_opts *opts;
     const float *deltas;
     const td_rect *boxes; /* instead of deltas, or NULL */
-    bool is_320;          /* whose rules */
+    bool is_320;          /* true: SSD320's rules, false: SSD300's */
 };
 
 td_nms_opts td_nms_defaults(td_detector kind)
@@ -93,7 +93,7 @@ void td_nms_free(td_nms *m)
 
 /* --- the heap of candidates ------------------------------------------------------------------- */
 
-/* Scores are above 0 here, so their bits order as they do. */
+/* Scores are positive here, so their bit patterns have the same order. */
 static uint64_t key_of(float score, uint32_t place)
 {
     uint32_t bits;
@@ -162,7 +162,7 @@ static bool is_a_box(td_rect r)
     return !isnan(r.ymin) && !isnan(r.xmin) && !isnan(r.ymax) && !isnan(r.xmax);
 }
 
-/* by SSD300's rule a pair without any area suppresses too: 0 / 0 is not below */
+/* under SSD300's rule a pair without area suppresses too: 0 / 0 is not below the threshold */
 static bool suppresses(const td_nms *m, td_rect a, td_rect b)
 {
     const float limit = (float)m->opts->iou;
@@ -194,7 +194,7 @@ static float clip(float v)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* what is left of the box inside the image; false when that has no area */
+/* clips the box to the image; false when nothing is left */
 static bool finish_box(const td_nms *m, td_rect *r)
 {
     if (!m->is_320)
@@ -203,7 +203,7 @@ static bool finish_box(const td_nms *m, td_rect *r)
     return r->ymax > r->ymin && r->xmax > r->xmin && td_rect_area(*r) > 0;
 }
 
-/* one candidate; true in *is_found when it is a detection */
+/* processes one candidate; *is_found is true when it becomes a detection */
 static td_status take(td_nms *m, uint64_t key, td_detection *found, bool *is_found)
 {
     const int place = (int)key_place(key), column = place / m->anchors->n;
@@ -227,7 +227,7 @@ static td_status take(td_nms *m, uint64_t key, td_detection *found, bool *is_fou
     return TD_OK;
 }
 
-/* Candidates with a score above `bound`, best first, until there are enough. */
+/* Takes candidates with a score above `bound`, best first, until there are enough. */
 static td_status take_all(td_nms *m, float bound, td_detection *found, int *n)
 {
     *n = 0;
@@ -245,13 +245,13 @@ static td_status take_all(td_nms *m, float bound, td_detection *found, int *n)
 
 /* --- scores of SSD320 ------------------------------------------------------------------------- */
 
-/* in double: never falls where the logit rises */
+/* in double, so that it is monotonic in the logit */
 static float sigmoid(float x)
 {
     return (float)(1 / (1 + exp(-(double)x)));
 }
 
-/* a logit below which no score can be above `score` */
+/* below this logit, no score is above `score` */
 static float logit_floor(double score)
 {
     if (score <= 0)
@@ -294,9 +294,9 @@ static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detec
 /* --- scores of SSD300 ------------------------------------------------------------------------- */
 
 /*
- * The softmax of one row.  A share above score_min is within -ln(score_min) of the row's largest,
- * so most rows, where the background is far ahead, need no exponentials.  A sum that is NaN gives
- * no score above anything.
+ * The softmax of one row.  A probability above score_min requires a logit within -ln(score_min) of
+ * the row's largest, so most rows, where the background is far ahead, need no exponentials.  With a
+ * NaN sum, no score is above the threshold.
  */
 static td_status add_row(td_nms *m, int anchor, const float *x, float reach)
 {

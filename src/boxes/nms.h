@@ -1,5 +1,5 @@
 /*
- * boxes/nms.h -- from a detector's raw outputs to a list of detections
+ * boxes/nms.h -- non-maximum suppression: turns a detector's raw outputs into detections
  *
  *     td_nms *m;
  *     TD_TRY(td_nms_new(anchors, 91, &m));                      one per thread
@@ -10,16 +10,16 @@
  *
  *                    SSD320                                   SSD300
  *   score            sigmoid of columns 1 ..                  softmax over all, columns 1 ..
- *   looked at        score > score_min                        the same, a class's best `per_class`
- *   suppressed       by a better one of the class, IoU > iou  the same, IoU not below iou
- *   of a class       at most `per_class` survive              all that survive
- *   in the end       clipped to the image, empty boxes      the best `total`
+ *   candidates       score > score_min                        the same, a class's best `per_class`
+ *   suppressed       by a better box of its class, IoU > iou  the same, IoU not below iou
+ *   per class        at most `per_class` survive              all that survive
+ *   result           clipped to the image, empty boxes        the best `total`
  *                    dropped, the best `total`
  *   order            score falling; equal scores: lower class, then lower anchor (both)
  *
- * Suppression looks at boxes before they are clipped.  SSD300's reference returns its list the
- * other way round, worst first; here that is an option.
- * A NaN in the deltas or in a logit makes that box, or that row, no detection.
+ * Suppression compares boxes before they are clipped.  SSD300's reference returns its list in
+ * reverse, worst first; here an option does that.
+ * A NaN in the deltas or in a logit drops that box, or that row.
  */
 #ifndef TD_BOXES_NMS_H
 #define TD_BOXES_NMS_H
@@ -32,11 +32,11 @@ typedef struct {
     td_rect box;
     float score;
     int label;  /* 1 .. K */
-    int anchor; /* where it was predicted */
+    int anchor; /* anchor index of the prediction */
 } td_detection;
 
 typedef struct {
-    double score_min; /* a score has to be above */
+    double score_min; /* exclusive */
     double iou;
     int per_class; /* 1 .. TD_NMS_TOTAL_MAX */
     int total;     /* 1 .. TD_NMS_TOTAL_MAX */
@@ -46,10 +46,10 @@ typedef struct {
 /** What the references evaluate with: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200, 200. */
 td_nms_opts td_nms_defaults(td_detector kind);
 
-/** Memory for one thread's work, which grows as images ask for it. */
+/** Working memory of one thread; grows as images need it. */
 typedef struct td_nms td_nms;
 
-/** `anchors` is lent until the end; n_columns = classes + 1.  TD_EARG, TD_ENOMEM. */
+/** `anchors` is borrowed until td_nms_free; n_columns = classes + 1.  TD_EARG, TD_ENOMEM. */
 TD_CHECKED td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms **out);
 void td_nms_free(td_nms *m);
 
@@ -61,8 +61,8 @@ TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float 
                                 const float *logits, td_detection *found, int *n);
 
 /**
- * The same from boxes [A] and scores [A, n_columns] in place of deltas and logits; column 0 is not
- * looked at.
+ * As td_nms_run, from boxes [A] and scores [A, n_columns] in place of deltas and logits; column 0
+ * is ignored.
  */
 TD_CHECKED td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,
                                        const float *scores, td_detection *found, int *n);

@@ -1,12 +1,12 @@
 /*
- * nms_pick.c -- a guess from a sample, one pass, and a correction on the way
+ * nms_pick.c -- picks the largest values: a threshold from a sample, one pass, and a correction
  *
  *   sample   every 64th run of 64 numbers: its quantile is where to begin
+ *   sample   every 64th run of 64 numbers: its quantile is the initial threshold `least`
  *   pass     64 numbers at a time are compared with `least`; mostly none of them is as large
- *   full     when far too many were picked, the smaller ones go and `least` rises
+ *   full     when far too many were picked, the smallest are dropped and `least` rises
  *
- * `least` never falls during a pass, so that what was left out was below the final one: the result
- * is exact whatever the sample said.  The pass is as fast as memory.
+ * `least` never falls during a pass, so that every skipped value is below the final one: the result
  */
 #include "boxes/nms_pick.h"
 
@@ -17,11 +17,11 @@
 
 #define RUN         64 /* numbers compared at a time: four cache lines */
 #define SAMPLE_STEP 64 /* runs */
-#define SPARE       8  /* room for this times what was wanted before it is cut down */
+#define SPARE       8  /* capacity as a multiple of `wanted` before a cut */
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-/* The first run at or behind `from` with a number >= least, or `end`; between are whole runs. */
+/* The first run at or after `from` with a number >= least, or `end`; steps by whole runs. */
 static inline __attribute__((always_inline)) size_t next_body(const float *x, size_t from,
                                                               size_t end, float least)
 {
@@ -87,8 +87,8 @@ static float median_of_three(float a, float b, float c)
 }
 
 /*
- * Hoare's selection: the k-th largest value, k from 0.  [lo, hi] closes in on it; every round
- * leaves larger ones before it and smaller ones behind, equal ones on both sides, so that ties do
+ * Hoare's selection: the k-th largest value, k from 0.  [lo, hi] closes in on it; every round moves
+ * larger values before it and smaller ones after it, and equal ones to both sides, so that ties do
  * no harm.
  */
 static float select_value(td_pick *v, size_t n, size_t k)
@@ -118,7 +118,7 @@ static float select_value(td_pick *v, size_t n, size_t k)
     return v[k].value;
 }
 
-/* leave the `wanted` largest and their equals */
+/* keeps the `wanted` largest and values equal to the smallest of them */
 static void cut(td_picks *p, size_t wanted)
 {
     size_t n = 0;
@@ -132,7 +132,7 @@ static void cut(td_picks *p, size_t wanted)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* Room for another run.  Where ties keep a cut from helping, the next comes at twice as many. */
+/* Makes room for another run.  When ties keep a cut from helping, the limit doubles. */
 static td_status make_room(td_picks *p, size_t wanted)
 {
     if (p->n + RUN > p->limit && p->n > wanted) {
@@ -156,7 +156,7 @@ static void pick(td_picks *p, const float *x, size_t from, size_t n)
     }
 }
 
-/* `least` from a sample, no lower than the floor */
+/* sets `least` from a sample, not below the floor */
 static td_status guess(td_picks *p, const float *x, size_t n, size_t wanted)
 {
     const float floor = p->least;

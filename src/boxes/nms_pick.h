@@ -22,14 +22,14 @@ typedef struct {
 typedef struct {
     td_pick *at; /* in no order */
     size_t n, cap;
-    size_t limit; /* at so many some are thrown out */
+    size_t limit; /* at this count the smallest are dropped */
     float least;
     bool is_all; /* nothing at or above the floor was left out */
 } td_picks;
 
 /**
- * Pick every x[i] >= least, where `least` is `floor` or what leaves about `wanted` of them, seldom
- * fewer than half.  NaN is never picked.  n < 2^32.  TD_ENOMEM.
+ * Pick every x[i] >= least, where `least` is `floor` or a threshold that leaves about `wanted` of
+ * them, seldom fewer than half.  NaN is never picked.  n < 2^32.  TD_ENOMEM.
  */
 TD_CHECKED td_status td_picks_take(td_picks *p, const float *x, size_t n, float floor,
                                    size_t wanted);

@@ -1,12 +1,12 @@
 /*
- * targets.c -- matching by overlap: one row of overlaps at a time, all anchors side by side
+ * targets.c -- matches anchors to ground truths, one row of overlaps at a time
  *
  *             anchors ->
- *   ground truth 0   iou  iou  iou each column keeps its best row so far (only a better one takes
- *   ground truth 1   iou  iou  iou over, so the lowest row stays), each row claims its best column
+ *   ground truth 0   iou  iou  iou     each column keeps its best row so far; on ties the lower row
+ *   ground truth 1   iou  iou  iou     stays.  Each row claims its best column.
  *
- * The loops over anchors are plain so that the compiler makes vectors of them; overlaps are never
- * negative or NaN here, hence their bits order as their values do.
+ * The loops over anchors are plain so that the compiler vectorizes them; overlaps are not negative
+ * or NaN here, so their bit patterns have the order of their values.
  * Source: Liu et al. 2016 (SSD), section 2.2.
  */
 #include "boxes/targets.h"
@@ -20,9 +20,9 @@
 #define ENOUGH 0.5F
 
 typedef struct {
-    float *iou;     /* [n] of the ground truth at hand */
+    float *iou;     /* [n] of the current ground truth */
     float *best;    /* [n] of all ground truths so far */
-    int32_t *claim; /* [n] ground truth that is sure of this anchor, or -1 */
+    int32_t *claim; /* [n] ground truth that claims this anchor, or -1 */
 } matcher;
 
 static size_t padded(int n)
@@ -66,7 +66,7 @@ static void overlaps(const td_anchors *a, td_rect t, float *restrict iou)
     }
 }
 
-/* columns whose best row this is */
+/* updates the columns for which this row is the best so far */
 static void take_row(const float *restrict iou, int n, int32_t row, float *restrict best,
                      int32_t *restrict match)
 {
@@ -77,7 +77,7 @@ static void take_row(const float *restrict iou, int n, int32_t row, float *restr
     }
 }
 
-/* the first of the largest */
+/* index of the first largest value */
 static int best_of(const float *iou, int n)
 {
     const char *bytes = (const char *)iou;

@@ -1,11 +1,11 @@
 /*
- * image/augment_ops.c -- what AutoAugment does to an image, as PIL does it, to the bit
+ * image/augment_ops.c -- the operations of AutoAugment, bit-equal to PIL
  *
  *     a table per channel      equalize autocontrast invert posterize solarize solarize_add
- *     between two images     colour contrast brightness sharpness: a degenerate image d and the
- *                              image p give d + amount (p - d), in float32, cut to a byte
- *     moved                    shears by a cubic filter, translations and rotations to the nearest
- *                              pixel; what is uncovered becomes grey (128)
+ *     blend of two images     colour contrast brightness sharpness: a degenerate image d and the
+ *                              image p give d + amount (p - d), in float32, clipped to a byte
+ *     geometry                 shears by a cubic filter, translations and rotations to the nearest
+ *                              pixel; uncovered pixels become grey (128)
  *
  * Sources: Pillow 9 .. 13: ImageOps.py, ImageEnhance.py, Image.py (rotate), src/libImaging/Blend.c,
  * Filter.c (3 x 3), Geometry.c (affine_fixed, bicubic_filter32RGB), Convert.c (rgb2l).
@@ -71,7 +71,7 @@ static void leave(uint8_t to[256])
         to[i] = (uint8_t)i;
 }
 
-/* the same number of pixels for every value, about; the last value that is there counts not */
+/* equalizes the histogram; the last occurring value does not count */
 static void equal_table(const uint32_t n[256], uint8_t to[256])
 {
     int last = 255, first = 0;
@@ -94,7 +94,7 @@ static void equal_table(const uint32_t n[256], uint8_t to[256])
     }
 }
 
-/* the darkest value that is there becomes 0, the brightest 255 */
+/* the darkest occurring value becomes 0, the brightest 255 */
 static void contrast_table(const uint32_t n[256], uint8_t to[256])
 {
     int low = 0, high = 255;
@@ -111,7 +111,7 @@ static void contrast_table(const uint32_t n[256], uint8_t to[256])
         to[i] = clip(i * scale + offset);
 }
 
-/* value i by one of the operations that know no other pixel */
+/* maps value i by one of the operations that work on single values */
 static int alone(td_augment_op op, double amount, int i)
 {
     switch (op) {
@@ -184,8 +184,8 @@ static int mean_luma(const td_image *img)
 }
 
 /*
- * The middle of 3 x 3 pixels counts five times, the others once; /13, rounded.  That is never half
- * way between two numbers, so whole numbers give what PIL's floats do.  The border stays.
+ * The centre of 3 x 3 pixels has weight 5, the others 1; /13, rounded.  That is never half way
+ * between two integers, so integers give what PIL's floats do.  The border is copied.
  */
 static void blend_smooth(const td_image *img, float amount, td_image *out)
 {
@@ -209,14 +209,14 @@ static int clamp(int i, int n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-/* Geometry.c's cubic (a = -1), between b and c */
+/* Geometry.c's cubic (a = -1), interpolates between b and c */
 static uint8_t cubic(int a, int b, int c, int d, double t)
 {
     double p1 = b, p2 = -a + c, p3 = 2 * (a - b) + c - d, p4 = -a + b - c + d;
     return clip(p1 + t * (p2 + t * (p3 + t * p4)));
 }
 
-/* Where a shear takes output place i from, of n: four taps and the part behind the second. */
+/* The source of output i of n in a shear: four taps and the fraction after the second. */
 typedef struct {
     int tap[4];
     double part;
@@ -254,7 +254,7 @@ static void shear_x(const td_image *img, double amount, td_image *out)
     }
 }
 
-/* PIL adds the two products in the other order here: first the shift, then the place */
+/* PIL adds the two products in the other order here: first the shift, then the position */
 static void shear_y(const td_image *img, double amount, td_image *out)
 {
     size_t row = 3 * (size_t)img->width;
@@ -295,13 +295,13 @@ static int to_fixed(double v)
     return (int)floor(v * 65536.0 + 0.5);
 }
 
-/* fifteen digits behind the point, as Image.rotate keeps them */
+/* rounds to fifteen decimals, as Image.rotate does */
 static double digits15(double v)
 {
     return rint(v * 1e15) / 1e15;
 }
 
-/* around the middle, counterclockwise for positive degrees */
+/* rotates around the centre, counterclockwise for positive degrees */
 static void rotate(const td_image *img, double degrees, td_image *out)
 {
     const double pi = 3.14159265358979323846;
@@ -331,7 +331,7 @@ static void rotate(const td_image *img, double degrees, td_image *out)
 static td_status move(td_image *img, td_augment_op op, double amount, td_image *scratch)
 {
     if (amount == 0)
-        return TD_OK; /* every one of them then leaves all pixels where they are */
+        return TD_OK; /* an empty change for each of them */
     TD_TRY(td_image_resize_buffer(scratch, img->width, img->height));
     if (op == TD_AUGMENT_SHEAR_X)
         shear_x(img, amount, scratch);

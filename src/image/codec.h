@@ -1,5 +1,5 @@
 /*
- * image/codec.h -- what the image formats, the orientation code and the buffer offer to image.c
+ * image/codec.h -- interface of the codecs, the orientation code and the buffer to image.c
  *
  * A codec works in coordinates of the image as stored; image.c turns the result upright.
  */
@@ -8,24 +8,24 @@
 
 #include "image/image.h"
 
-/* PIL refuses more than twice this and warns above it; the same number for every codec here. */
+/* PIL warns above this and refuses twice this; the limit of all codecs here. */
 #define TD_IMAGE_MAX_PIXELS 178956970
 
 /* Real encoders write about 10 scans; each costs a pass over the image. */
 #define TD_IMAGE_MAX_SCANS 500
 
-/** What a codec gets: the caller's options with defaults filled in, and the stored orientation. */
+/** Input of a codec: the caller's options with defaults filled in, and the orientation. */
 typedef struct {
     int64_t max_pixels;
     int orientation; /* to be applied to the result; 1: none */
     td_box region;   /* of the upright image; width 0: everything */
     int out_size;    /* 0: never scale */
-    bool is_fast;    /* colours of the nearest sample will do */
+    bool is_fast;    /* nearest-sample chroma upsampling suffices */
     int max_scans;
-    bool by_library; /* JPEG: nothing by jpeg_scan.c */
+    bool by_library; /* JPEG: do not use jpeg_scan.c */
 } td_codec_opts;
 
-/** What a codec gives back beside the pixels, as stored. */
+/** Output of a codec besides the pixels, in stored coordinates. */
 typedef struct {
     int full_width, full_height;
     td_box covers; /* covers.width == pixels' width * scale; may reach past the edge by scale - 1 */
@@ -49,14 +49,14 @@ TD_CHECKED td_status td_image_check_region(td_box *region, int width, int height
 /** The orientation (1 .. 8) an EXIF block asks for; 1 when it asks for none or is damaged. */
 int td_exif_orientation(const uint8_t *tiff, size_t n_bytes);
 
-/** The same, of a whole file. */
+/** The same, from a whole file. */
 int td_exif_orientation_of_jpeg(const uint8_t *bytes, size_t n_bytes);
 int td_exif_orientation_of_png(const uint8_t *bytes, size_t n_bytes);
 
 /** Does this orientation exchange width and height? */
 bool td_orient_swaps(int orientation);
 
-/** A box of the upright image -> the same box as stored (width x height as stored), and back. */
+/** Convert a box of the upright image to stored coordinates (width x height stored), and back. */
 td_box td_orient_to_stored(td_box upright, int orientation, int width, int height);
 td_box td_orient_to_upright(td_box stored, int orientation, int width, int height);
 

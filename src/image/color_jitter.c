@@ -1,9 +1,9 @@
 /*
- * color_jitter.c -- hue, saturation, contrast and brightness as one linear change of each pixel's
- * colour
+ * color_jitter.c -- hue, saturation, contrast and brightness as one linear transform of each
+ * pixel's colour
  *
  *     rgb' = brightness (128 + contrast (M rgb - 128)) + shift
- *     M    = YIQ to RGB . turn I and Q by the hue, scale them by the saturation . RGB to YIQ
+ *     M    = YIQ to RGB . rotate I and Q by the hue, scale them by the saturation . RGB to YIQ
  *
  * Source: DALI's hsv and brightness_contrast operators (NTSC's matrices to three places).
  */

@@ -1,8 +1,8 @@
 /*
- * image/colour.c -- bytes to other bytes, and bytes to the network's numbers
+ * image/colour.c -- converts colours, and bytes to normalised floats
  *
- * The means and deviations are ImageNet's per channel, the ones every published ResNet was trained
- * with: (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225) on a scale of 0 .. 1.
+ * Mean and standard deviation are ImageNet's per channel, with which every published ResNet was
+ * trained: (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225) on a scale of 0 .. 1.
  */
 #include "image/codec.h"
 
@@ -56,7 +56,7 @@ static void row_plain(const uint8_t *src, ptrdiff_t from, ptrdiff_t w, bool flip
 
 #define TD_AVX2 __attribute__((target("avx2")))
 
-/* eight bytes that lie three apart, from 24 in two overlapping loads, as numbers */
+/* every third of 24 bytes, from two overlapping loads, as floats */
 TD_AVX2 static inline __m256 pick(__m128i low, __m128i high, int c)
 {
     const char none = -1;
@@ -70,7 +70,7 @@ TD_AVX2 static inline __m256 pick(__m128i low, __m128i high, int c)
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
 }
 
-/* Eight pixels at a time; the same arithmetic as in the table.  Returns how many are done. */
+/* Eight pixels at a time; the same arithmetic as in the table.  Returns the number done. */
 TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, const td_norm *norm, bool flip,
                                   float *dst, ptrdiff_t plane)
 {

@@ -1,17 +1,17 @@
 /*
- * image/draw.c -- drawn images with a known label, and boxes for annotations
+ * image/draw.c -- draws synthetic images with a known label, and boxes
  *
- * Every kind is a signed distance: how far a point lies outside the figure, negative inside.  The
- * pixel's colour follows from it, and half a pixel to either side of the edge is blended, so edges
- * are smooth without drawing anything twice.
+ * Every kind is a signed distance: how far a point is outside the figure, negative inside.  It
+ * selects the pixel's colour; half a pixel on either side of the edge is blended, so edges are
+ * smooth without supersampling.
  *
- *     pixel -> move, turn, scale -> point p      figures: p in the unit disc, y downwards
+ *     pixel -> shift, rotate, scale -> point p      figures: p in the unit disc, y downwards
  *                                                textures: p in periods
- *     distance(p) -> share of figure colour -> + noise -> byte
+ *     distance(p) -> coverage of figure colour -> + noise -> byte
  *
  * Figures are filled outlines (points joined and closed), strokes (points joined, some with the pen
- * up) or a formula.  Colours, place, size and turn are random; what stays is the figure, so a
- * network must learn shape: brightness and colour say nothing.
+ * up) or a formula.  Colours, position, size and rotation are random; only the figure is constant,
+ * so a network must learn shape, not brightness or colour.
  *
  * Source of the distances to a polygon and to the heart: Inigo Quilez, "2D distance functions".
  */
@@ -28,7 +28,7 @@ typedef struct {
     double x, y;
 } point;
 
-/* A corner in hundredths; `pen` is 0 where a new stroke begins. */
+/* A corner, in hundredths; `pen` is 0 where a new stroke begins. */
 typedef struct {
     signed char x, y, pen;
 } corner;
@@ -123,7 +123,7 @@ static point at(corner c)
     return (point){ c.x / 100.0, c.y / 100.0 };
 }
 
-/* From p to the nearest point of the line from a to b. */
+/* Distance from p to the line segment from a to b. */
 static double to_segment(point p, point a, point b)
 {
     point ab = minus(b, a.x, a.y), ap = minus(p, a.x, a.y);
@@ -158,7 +158,7 @@ static double strokes(const kind *k, point p)
 
 /* --- textures: one period is 1 ---------------------------------------------------------------- */
 
-/* From x to the nearest middle between whole numbers: 0 .. 0.5. */
+/* Distance from x to the nearest half-integer: 0 .. 0.5. */
 static double to_middle(double x)
 {
     return fabs(x - floor(x) - 0.5);
@@ -205,7 +205,7 @@ static double bricks(point p)
     return 0.08 - fmin(joint_x, joint_y);
 }
 
-/* A fixed random number, 0 .. 1, for each whole point. */
+/* A fixed random number, 0 .. 1, for each integer point. */
 static double lattice(double x, double y)
 {
     uint32_t h = (uint32_t)(int32_t)x * 0x9E3779B1u ^ (uint32_t)(int32_t)y * 0x85EBCA77u;
@@ -219,7 +219,7 @@ static double mix(double a, double b, double t)
     return a + (b - a) * t;
 }
 
-/* The lattice's numbers, joined smoothly. */
+/* The lattice's numbers, interpolated smoothly. */
 static double smooth_noise(double x, double y)
 {
     double x0 = floor(x), y0 = floor(y), u = x - x0, v = y - y0;
@@ -255,7 +255,7 @@ static double grain(point p)
     }
 
 /* clang-format off */
-/* A data set of n classes takes the first n, so the families alternate.  Append only. */
+/* A data set of n classes uses the first n, so the families alternate.  Append only. */
 static const kind kinds[] = {
     FORMULA("circle", circle),      TEXTURE("stripes", stripes),    STROKES("letter_A", letter_a),
     OUTLINE("square", square),      TEXTURE("checker", checker),    STROKES("letter_X", letter_x),
@@ -296,14 +296,14 @@ typedef struct {
 
 typedef struct {
     point center; /* in pixels */
-    point shift;  /* of a texture that looks the same everywhere, in periods */
+    point shift;  /* of a texture, which is periodic; in periods */
     double cos_turn, sin_turn;
     double unit;             /* pixels per unit of the figure, or per period */
-    colour paper[2], ink[2]; /* each runs from one to the other across the image */
-    point slope;             /* along this direction */
-    point noise_at;          /* paper's blotches: where in the lattice, */
-    double blotch;           /* how strong, */
-    double blotch_size;      /* and how many across */
+    colour paper[2], ink[2]; /* the ends of a gradient across the image */
+    point slope;             /* the gradient's direction */
+    point noise_at;          /* background blotches: position in the lattice, */
+    double blotch;           /* strength, */
+    double blotch_size;      /* number across the image */
     double grain;            /* standard deviation of a pixel's noise */
 } scene;
 
@@ -389,7 +389,7 @@ static uint8_t to_byte(double v)
     return (uint8_t)(fmin(fmax(v, 0), 255) + 0.5);
 }
 
-/* how much of a pixel the figure covers */
+/* the fraction of a pixel that the figure covers */
 static double share_of(const scene *s, const kind *k, int x, int y)
 {
     point q = { (x + 0.5 - s->center.x) / s->unit, (y + 0.5 - s->center.y) / s->unit };
@@ -398,7 +398,7 @@ static double share_of(const scene *s, const kind *k, int x, int y)
     return fmin(fmax(0.5 - distance(k, p) * s->unit, 0), 1);
 }
 
-/* `k` NULL: paper alone */
+/* `k` NULL: background only */
 static void paint(const scene *s, const kind *k, td_rng *rng, td_image *out)
 {
     double side = out->width < out->height ? out->width : out->height;
@@ -446,7 +446,7 @@ td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td
 
 /* --- several figures -------------------------------------------------------------------------- */
 
-/* the i-th figure with an edge: filled ones, then letters; NULL: there are fewer */
+/* the i-th figure with an edge: filled ones, then letters; NULL past the last */
 static const kind *figure(int i)
 {
     for (int letters = 0; letters < 2; letters++)
@@ -470,7 +470,7 @@ const char *td_draw_figure_name(int i)
     return k ? k->name : NULL;
 }
 
-/* Ink on what is there; tells what it covers. */
+/* Draws a figure over the image and records what it covers. */
 static void paint_figure(const scene *s, const kind *k, td_rng *rng, td_image *out, td_drawn *d)
 {
     int x0 = out->width, y0 = out->height, x1 = 0, y1 = 0;
@@ -498,7 +498,7 @@ static void paint_figure(const scene *s, const kind *k, td_rng *rng, td_image *o
     d->box = (td_box){ .x = x0, .y = y0, .width = x1 - x0, .height = y1 - y0 };
 }
 
-/* A size and a place that leave the others alone; false: none was found. */
+/* Chooses a size and a position that do not overlap the others; false: none found. */
 static bool find_place(td_rng *rng, int width, int height, const scene *others, int n, scene *s)
 {
     enum { TRIES = 40 };

@@ -1,8 +1,8 @@
 /*
- * image/exif.c -- which way is up
+ * image/exif.c -- reads the EXIF orientation and turns images upright
  *
- * A camera stores the image as its sensor lies and writes one number, 1 .. 8, into the EXIF
- * block: how to mirror and turn it.  EXIF is a small TIFF file: a header naming the byte order,
+ * A camera stores the image as its sensor reads it and writes one number, 1 .. 8, into the EXIF
+ * block: how to mirror and rotate it.  EXIF is a small TIFF file: a header naming the byte order,
  * then a table of 12-byte entries.  Only the first table's tag 0x0112 is read and no other offset
  * is followed, so loops and huge tags in the rest cannot hurt.
  *
@@ -71,7 +71,7 @@ int td_exif_orientation_of_jpeg(const uint8_t *bytes, size_t n_bytes)
     size_t at = 2;
     while (at + 4 <= n_bytes && bytes[at] == 0xFF) {
         unsigned code = bytes[at + 1];
-        if (code == 0xFF) { /* filling before a marker */
+        if (code == 0xFF) { /* fill bytes before a marker */
             at++;
             continue;
         }
@@ -86,7 +86,7 @@ int td_exif_orientation_of_jpeg(const uint8_t *bytes, size_t n_bytes)
     return 1;
 }
 
-/* Chunks: four bytes length, name, content, checksum.  eXIf stands before the pixels (IDAT). */
+/* Chunks: four bytes length, name, content, checksum.  eXIf precedes the pixels (IDAT). */
 int td_exif_orientation_of_png(const uint8_t *bytes, size_t n_bytes)
 {
     enum { SIGNATURE_BYTES = 8, AROUND_BYTES = 12 };

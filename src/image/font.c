@@ -1,8 +1,8 @@
 /*
- * font.c -- printable ASCII in five by eight dots
+ * font.c -- a bitmap font: printable ASCII, five by eight dots
  *
- * A letter is eight rows from the top, a row five bits with the left dot the highest.  Capitals
- * stand on the seventh row, the eighth is for what hangs below:
+ * A glyph is eight rows from the top; a row is five bits, the leftmost dot the highest.  The
+ * baseline is the seventh row; descenders use the eighth:
  *
  *       01110  14          00000   0
  *       10001  17          00000   0
@@ -70,7 +70,7 @@ static const uint8_t font[LAST - FIRST + 1][TD_GLYPH_HEIGHT] = {
 };
 /* clang-format on */
 
-/* The bytes of a sequence of UTF-8 behind its first. */
+/* Is `c` a continuation byte of UTF-8? */
 static bool continues(char c)
 {
     return ((unsigned char)c & 0xC0) == 0x80;

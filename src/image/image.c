@@ -1,8 +1,8 @@
 /*
- * image/image.c -- chooses the decoder of a file, and flips and crops images
+ * image/image.c -- chooses a file's decoder; flips and crops images
  *
- * Decoding is: look at the first bytes, read the orientation, let the codec decode what is needed
- * of the image as stored, turn the result upright.
+ * Decoding: identify the format by the first bytes, read the orientation, let the codec decode the
+ * wanted part of the stored image, turn the result upright.
  */
 #include "image/image.h"
 
@@ -47,7 +47,7 @@ static bool has_at(const uint8_t *bytes, size_t n_bytes, const signature *s)
     return n_bytes >= (size_t)(s->at + s->n) && !memcmp(bytes + s->at, s->bytes, (size_t)s->n);
 }
 
-/* No control bytes, and none that UTF-8 never has or never begins with. */
+/* No control bytes, and no bytes that are invalid in UTF-8. */
 static bool is_text(const uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -147,7 +147,7 @@ void td_image_size(const td_image_info *info, bool ignore_orientation, int *widt
     *height = swaps ? info->width : info->height;
 }
 
-/* Orientation 1 decodes straight into `out`; the others through an image as stored. */
+/* Orientation 1 decodes directly into `out`; the others through a temporary image. */
 static td_status decode_turned(const codec *c, const uint8_t *bytes, size_t n_bytes,
                                const td_codec_opts *opts, td_image *scratch, td_image *out,
                                td_codec_result *res)

@@ -1,9 +1,9 @@
 /*
- * image/image.h -- images: bytes in, 8-bit RGB out, and everything between that and a tensor
+ * image/image.h -- decodes, transforms, draws and encodes 8-bit RGB images
  *
- * Content decides the decoder, never the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK, progressive,
+ * The content selects the decoder, never the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK, progressive,
  * EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit RGB.
- * Decoding is bounded before it is done: dimensions, pixels and progressive scans have limits.
+ * Limits are checked before decoding: dimensions, pixels and progressive scans.
  *
  *     td_image img = { 0 };
  *     TD_OUT(td_image_decode(bytes, n, &(td_decode_opts){ 0 }, &img));
@@ -11,7 +11,7 @@
  *     td_image_release(&img);
  *
  * A td_image is reused: decoding into it again keeps its buffer when that is large enough, so a
- * worker allocates nothing once it has seen its largest image.
+ * worker stops allocating once it has seen its largest image.
  */
 #ifndef TD_IMAGE_IMAGE_H
 #define TD_IMAGE_IMAGE_H
@@ -25,8 +25,8 @@
 #include "base/text.h"
 
 /**
- * 8-bit RGB, rows without padding.  All zero is a valid empty image.  Give it pixels by
- * td_image_resize_buffer, which leaves room behind them that vector loads may read.
+ * 8-bit RGB, rows without padding.  All zero is a valid empty image.  Allocate pixels with
+ * td_image_resize_buffer, which adds padding after them that vector loads may read.
  */
 typedef struct {
     uint8_t *px; /* [height, width, 3], owned */
@@ -37,8 +37,8 @@ typedef struct {
 void td_image_release(td_image *img);
 
 /**
- * Give it this size; the content is undefined.  TD_EARG a side below 1; TD_ELIMIT too large;
- * TD_ENOMEM.  On failure the image is as it was.
+ * Set the size; the content is undefined.  TD_EARG a side below 1; TD_ELIMIT too large;
+ * TD_ENOMEM.  On failure the image is unchanged.
  */
 TD_CHECKED td_status td_image_resize_buffer(td_image *img, int width, int height);
 
@@ -47,7 +47,7 @@ typedef struct {
     int x, y, width, height;
 } td_box;
 
-/** What the file says, before pixels are decoded. */
+/** The properties from a file's header. */
 typedef struct {
     int width, height;  /* as stored */
     int orientation;    /* EXIF 1 .. 8; from 5 on the upright image has width and height exchanged;
@@ -71,15 +71,15 @@ typedef struct {
     td_box region;
     bool allow_scale;
     int out_size;
-    td_image *scratch; /* where an image lies before it is turned upright; NULL: a new buffer */
-    bool is_fast; /* a JPEG's colours may come from the nearest sample instead of between samples */
+    td_image *scratch; /* buffer for an image before it is turned upright; NULL: a new one */
+    bool is_fast;      /* JPEG: nearest-sample chroma upsampling is allowed */
 } td_decode_opts;
 
 /**
- * Where the decoded pixels lie: the image holds `covers` (of the full upright image) at
- * 1/scale.  covers is exactly `scale` times as wide and high as the pixels; scaled, its last column
- * or row may stand for less and covers then reaches up to scale - 1 past the image's edge (before
- * it, when an orientation mirrors).  So the box b of the full image lies in the pixels at
+ * Position of the decoded pixels: the image holds `covers` (of the full upright image) at 1/scale.
+ * covers is exactly `scale` times as wide and high as the pixels; when scaled, the last column or
+ * row may be partial and covers then extends up to scale - 1 pixels past the image's edge (before
+ * it, when an orientation mirrors).  So the box b of the full image is in the pixels at
  * ((b.x - covers.x) / scale, (b.y - covers.y) / scale).
  */
 typedef struct {
@@ -90,17 +90,17 @@ typedef struct {
 
 enum { TD_IMAGE_HEAD_BYTES = 4 };
 
-/** Do the first bytes of a file promise what td_image_decode reads: JPEG or PNG? */
+/** Do the first bytes of a file look like JPEG or PNG, which td_image_decode reads? */
 bool td_image_is_head(const void *bytes, size_t n_bytes);
 
 /**
- * Look at a header.  TD_EFORMAT neither JPEG nor PNG (the message says what it looks like: empty,
+ * Read a header.  TD_EFORMAT neither JPEG nor PNG (the message names what it looks like: empty,
  * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG
- * where the library has none; TD_ELIMIT too large.
+ * where the library lacks them; TD_ELIMIT too large.
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 
-/** Pixels of the image as it is decoded: upright, or with `ignore_orientation` as stored. */
+/** Size of the image as it is decoded: upright, or with `ignore_orientation` as stored. */
 void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height);
 
 /**
@@ -108,11 +108,11 @@ void td_image_size(const td_image_info *info, bool ignore_orientation, int *widt
  * taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha is dropped
  * without blending; 16-bit samples keep their upper 8 bits.  `where` may be NULL.
  *
- * TD_EFORMAT as td_image_probe, and an image that ends early or lost pixels to damage, with the
- * library's words and the place ("byte 1032 of 4096"), never a grey half image; of a region's
- * surroundings only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
+ * TD_EFORMAT as td_image_probe, and for an image that ends early or lost pixels to damage, with the
+ * library's message and the place ("byte 1032 of 4096"), never a grey half image; outside a region
+ * only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
  * TD_EARG a region outside the image.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
- * On failure *out may hold a half image or have a new size, and stays valid to use or release.
+ * On failure *out may hold half an image or have a new size; it stays valid.
  */
 TD_CHECKED td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
                                      td_image *out, td_decoded *where);
@@ -149,8 +149,8 @@ TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, dou
                                        td_filter filter, int out_width, int out_height,
                                        td_image *out);
 
-/* Resizing without antialiasing: a grid of out_width x out_height places laid over a box of the
-   image, of which only `window` is wanted. */
+/* Resizing without antialiasing: a grid of out_width x out_height points over a box of the image;
+   only `window` of the result is computed. */
 typedef struct {
     double x, y, width, height; /* the box, pixels of the source; may have fractional edges */
     int out_width, out_height;
@@ -166,16 +166,16 @@ typedef struct {
 void td_taps_release(td_taps *t);
 
 /**
- * What stands at the middle of each place, between two (linear) or four (cubic) pixels a side,
- * rounded to bytes: DALI's resize without antialiasing.  Pixels around the box are seen.
+ * Interpolate at the centre of each grid cell between two (linear) or four (cubic) pixels per axis,
+ * rounded to bytes: DALI's resize without antialiasing.  Pixels outside the box contribute.
  * TD_EARG a box or window that leaves its image; TD_ELIMIT; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling *s,
                                      td_filter filter, td_image *out);
 
 /**
- * TensorFlow 1's bilinear resize: places begin at the box's first pixel instead of half a place
- * behind it; nothing around the box is seen, and nothing is rounded.  The box has whole edges.
+ * TensorFlow 1's bilinear resize: the grid starts at the box's first pixel, not half a cell after
+ * it; pixels outside the box do not contribute; no rounding.  The box has whole edges.
  * dst is [window.height, window.width, 3] on the scale 0 .. 255.  Errors as above.
  */
 TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
@@ -192,14 +192,14 @@ TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *ou
 
 /* --- augmentation ----------------------------------------------------------------------------- */
 
-/* In this order: those that move pixels, those between two images, tables of values. */
+/* In this order: geometry, blends of two images, tables of values. */
 typedef enum {
     TD_AUGMENT_SHEAR_X, /* amount: pixels per row (column) ... */
     TD_AUGMENT_SHEAR_Y,
     TD_AUGMENT_TRANSLATE_X, /* ... whole pixels, to the left (up) ... */
     TD_AUGMENT_TRANSLATE_Y,
     TD_AUGMENT_ROTATE, /* ... degrees counterclockwise, above -360 and below 360 */
-    TD_AUGMENT_COLOR,  /* 0: grey, 1: as it is, above: more of it */
+    TD_AUGMENT_COLOR,  /* 0: grey, 1: unchanged, above: stronger */
     TD_AUGMENT_CONTRAST,
     TD_AUGMENT_BRIGHTNESS,
     TD_AUGMENT_SHARPNESS,
@@ -214,18 +214,18 @@ typedef enum {
 
 /**
  * Change the image as PIL does (ImageOps, ImageEnhance; Image.transform with BICUBIC for shears,
- * NEAREST else), bit for bit; uncovered pixels become 128.  `scratch` is another image, whose
+ * NEAREST otherwise), bit for bit; uncovered pixels become 128.  `scratch` is another image, whose
  * buffer may be exchanged with img's.  TD_EARG an empty image, an amount out of range; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_augment(td_image *img, td_augment_op op, double amount,
                                       td_image *scratch);
 
-/** A linear change of colours, made once for an image: rows of m are red, green and blue. */
+/** A linear transform of colours, made once per image: rows of m are red, green and blue. */
 typedef struct {
     float m[3][3], offset;
 } td_color_jitter;
 
-/** Hue in degrees; 0, 1, 1, 1, 0 change nothing but by rounding.  Contrast is about 128. */
+/** Hue in degrees; 0, 1, 1, 1, 0 is the identity up to rounding.  Contrast is about 128. */
 td_color_jitter td_color_jitter_make(double hue, double saturation, double contrast,
                                      double brightness, double shift);
 
@@ -238,7 +238,7 @@ void td_color_jitter_image(const td_color_jitter *t, td_image *img);
 extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
 extern const float td_image_std[3];  /* 58.395, 57.12, 57.375 */
 
-/** What is subtracted and what is divided by, by channel, on the scale 0 .. 255. */
+/** Mean and standard deviation per channel, on the scale 0 .. 255. */
 typedef struct {
     float mean[3], std[3];
 } td_norm;
@@ -253,7 +253,7 @@ void td_image_normalise(const td_image *img, bool flip, float *dst);
 /** The same with other constants. */
 void td_image_normalise_by(const td_image *img, const td_norm *norm, bool flip, float *dst);
 
-/** The same of values that are no bytes, src [height, width, 3]. */
+/** The same for float values, src [height, width, 3]. */
 void td_values_normalise(const float *src, int width, int height, const td_norm *norm, bool flip,
                          float *dst);
 
@@ -271,28 +271,28 @@ const char *td_draw_kind_name(int kind);
 TD_CHECKED td_status td_image_draw_sample(int kind, td_rng *rng, int width, int height,
                                           td_image *out);
 
-/** Figures with an edge, the filled ones first: what td_image_draw_objects can draw. */
+/** The number of figures with an edge, which td_image_draw_objects can draw; filled ones first. */
 int td_draw_figures(void);
 const char *td_draw_figure_name(int figure);
 
 typedef struct {
     int figure;
     td_box box;   /* around the pixels of which the figure covers half or more */
-    int64_t area; /* how many those are */
+    int64_t area; /* their number */
 } td_drawn;
 
 /**
- * Draw 1 .. most figures, of the first n_figures, that do not touch; what is random is as above.
- * drawn [most]; *n: how many there are.  Sides and errors as above.
+ * Draw 1 .. most figures, chosen from the first n_figures, that do not touch; random otherwise, as
+ * above.  drawn [most]; *n: their number.  Sides and errors as above.
  */
 TD_CHECKED td_status td_image_draw_objects(int n_figures, int most, td_rng *rng, int width,
                                            int height, td_image *out, td_drawn *drawn, int *n);
 
-/** Fill x0 <= x < x1, y0 <= y < y1 as far as it lies in the image. */
+/** Fill x0 <= x < x1, y0 <= y < y1 clipped to the image. */
 void td_image_fill(td_image *img, int64_t x0, int64_t y0, int64_t x1, int64_t y1,
                    const uint8_t rgb[3]);
 
-/** Outline `box`, `thick` pixels wide and inside it; what leaves the image is not drawn. */
+/** Outline `box`, `thick` pixels wide, on its inside; clipped to the image. */
 void td_image_draw_box(td_image *img, td_box box, const uint8_t rgb[3], int thick);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * image/image_buffer.c -- the memory of an image, and the limits on sizes and regions
  *
- * The codecs and the resampling code need this; image.c, which chooses between the codecs, is above
- * them.
+ * The codecs and the resampling code use this; image.c, which chooses the codec, is one level
+ * above.
  */
 #include "base/arena.h"
 #include "image/codec.h"
@@ -10,7 +10,7 @@
 
 enum {
     MAX_SIDE = 1 << 24,
-    PAD_BYTES = 64 /* behind the pixels, so that vector loads may read past the last one */
+    PAD_BYTES = 64 /* after the pixels, so that vector loads may read past the last one */
 };
 
 void td_image_release(td_image *img)

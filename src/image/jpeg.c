@@ -1,12 +1,12 @@
 /*
- * image/jpeg.c -- JPEG in and out, over libjpeg-turbo
+ * image/jpeg.c -- reads and writes JPEG with libjpeg-turbo
  *
- * libjpeg reports errors by a callback that must not return, so every conversation with it runs
- * inside `guarded`, and the callback leaves through longjmp with the status and the message set.
+ * libjpeg reports errors by a callback that must not return, so every call of it runs inside
+ * `guarded`, and the callback leaves by longjmp with the status and the message set.
  *
- * Only what is wanted is decoded.  Rows above and below the region are skipped (their entropy
- * coding must be read, their transform not), columns are cut at block borders, and when the result
- * will be shrunk the transform itself produces 1/2, 1/4 or 1/8 of the size:
+ * Only the wanted part is decoded.  Rows above and below the region are skipped (entropy decoding
+ * is necessary, the transform is not), columns are cut at block borders, and when the result will
+ * be shrunk the transform itself produces 1/2, 1/4 or 1/8 of the size:
  *
  *     +--------------- image ---------------+
  *     |     rows skipped                      |      region   what the caller asked for
@@ -19,11 +19,11 @@
  *
  * Inside the region the pixels are bit-equal to those of the whole image.
  *
- * libjpeg reads every header.  The pixels of the usual kind of image at its own size are then
- * made by jpeg_scan.c, which is faster and gives the same; libjpeg makes all others.
+ * libjpeg reads every header.  jpeg_scan.c decodes the pixels of common images at full size, faster
+ * and with the same result; libjpeg decodes all others.
  *
- * Which damage is an error: data that ends early, and any of libjpeg's warnings that mean lost
- * pixels.  Stray bytes between segments and odd headers lose none and are accepted, as PIL does.
+ * Errors are: data that ends early, and any of libjpeg's warnings that mean lost pixels.  Stray
+ * bytes between segments and odd headers lose no pixels and are accepted, as in PIL.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static trap *trap_of(j_common_ptr any)
     return any->client_data;
 }
 
-/* Where reading stands, for messages. */
+/* The read position, for messages. */
 static size_t place(const trap *t)
 {
     return t->n_bytes - t->cinfo->src->bytes_in_buffer;
@@ -85,7 +85,7 @@ static td_status status_of(int code)
     }
 }
 
-/* Raise what libjpeg has to say, with the place when there is one. */
+/* Fails with libjpeg's message, and the position when it is known. */
 _Noreturn static void leave_with_words(j_common_ptr any, td_status st)
 {
     trap *t = trap_of(any);
@@ -144,8 +144,8 @@ typedef struct {
     td_image_info *info; /* when probing */
     td_image *out;       /* when decoding */
     td_codec_result *res;
-    td_box region; /* what is wanted, as stored */
-    td_box box;    /* what libjpeg will decode, in scaled pixels as stored */
+    td_box region; /* the wanted part, in stored coordinates */
+    td_box box;    /* the part libjpeg decodes, in scaled stored pixels */
 } reader;
 
 static void source_start(j_decompress_ptr cinfo)
@@ -153,7 +153,7 @@ static void source_start(j_decompress_ptr cinfo)
     (void)cinfo;
 }
 
-/* libjpeg has used every byte and wants more. */
+/* libjpeg has consumed all bytes and needs more. */
 static boolean source_fill(j_decompress_ptr cinfo)
 {
     trap *t = cinfo->client_data;
@@ -196,7 +196,7 @@ static td_status guarded(reader *r, td_status (*body)(reader *))
     return body(r);
 }
 
-/* Run `body` with a reader that has its source connected; the reader is taken down in any case. */
+/* Runs `body` with a reader connected to its source; always destroys the reader. */
 static td_status with_reader(reader *r, size_t n_bytes, td_status (*body)(reader *))
 {
     r->trap.n_bytes = n_bytes;
@@ -303,10 +303,10 @@ static int choose_scale(td_box region, int out_size)
     return scale;
 }
 
-/* Fill in r->box and the scale from the region, and tell libjpeg what colours to make. */
+/* Sets r->box and the scale from the region, and libjpeg's output colour space. */
 static td_status plan(reader *r)
 {
-    enum { MARGIN = 4 }; /* upsampling looks at one neighbour in the half-size colour planes */
+    enum { MARGIN = 4 }; /* upsampling reads one neighbour in the half-size chroma planes */
     struct jpeg_decompress_struct *c = &r->cinfo;
     int w = (int)c->image_width, h = (int)c->image_height;
     bool swaps = td_orient_swaps(r->opts->orientation);
@@ -372,9 +372,9 @@ static bool has_end(const reader *r)
 }
 
 /*
- * A file that was cut off must not pass because the region lies above the cut: with no end marker
- * in it, the rows below the region are read too, and fail where the data fails.  (Skipping up to
- * the last row would not read anything.)
+ * A truncated file must not pass because the region is above the cut: without an end marker, the
+ * rows below the region are read too, and fail where the data ends.  (Skipping up to the last row
+ * would not read anything.)
  */
 static void read_rest(reader *r, bool is_whole)
 {
@@ -389,7 +389,7 @@ static void read_rest(reader *r, bool is_whole)
     jpeg_read_scanlines(c, row, 1);
 }
 
-/* The usual image at its own size. */
+/* Decodes common images at full size. */
 static td_status decode_here(reader *r, bool *done)
 {
     *done = false;
@@ -399,7 +399,7 @@ static td_status decode_here(reader *r, bool *done)
     return td_jpeg_scan(&r->cinfo, r->region, r->opts->is_fast, r->out, done);
 }
 
-/* All others, and what is damaged: libjpeg finds the words. */
+/* Decodes all others, and damaged data, for which libjpeg makes the message. */
 static td_status decode_by_library(reader *r, bool is_whole)
 {
     struct jpeg_decompress_struct *c = &r->cinfo;

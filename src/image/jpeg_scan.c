@@ -1,20 +1,20 @@
 /*
- * image/jpeg_scan.c -- the usual JPEG: one scan of Huffman codes, gray or YCbCr, 8 bits
+ * image/jpeg_scan.c -- decodes baseline JPEG: one Huffman-coded scan, gray or YCbCr, 8 bits
  *
- * Most of the time of decoding goes into the entropy code, which has to be read from its start even
- * where a crop needs none of it.  Here the zeros stuffed behind 0xFF are taken out first, so that
- * eight bytes can be loaded at any place; and a table answers for LOOK bits with up to two values,
- * their places and the end of the block at once.  What comes after works on the crop alone:
+ * Most of the time of decoding goes into the entropy code, which must be read from its start even
+ * where a crop needs none of it.  Here the zeros stuffed after 0xFF are removed first, so that
+ * eight bytes can be loaded at any position; and a table resolves LOOK bits to up to two values,
+ * their positions and the end of the block at once.  The later stages work on the crop only:
  *
  *     codes --> 64 coefficients --> 8 x 8 samples in planes --> rows of RGB
  *               of blocks in the     that cover the crop and      of the crop
- *               crop, else skipped   two pixels around it
+ *               crop, others skipped two pixels around it
  *
  * The pixels are libjpeg-turbo's, bit for bit: its accurate integer transform (13-bit constants,
  * two bits kept between the passes), its triangular upsampling, its 16-bit fixed-point colours.
- * Its vector code keeps 16 bits between the passes; blocks that could leave that range, which no
- * encoder makes of an image, are left to libjpeg, as is every other oddity: a code that does not
- * exist, data that ends, a marker on the way.
+ * Its vector code keeps 16 bits between the passes; blocks that could exceed that range, which no
+ * encoder makes from an image, are left to libjpeg, as is every other anomaly: an invalid code,
+ * missing data, a marker inside the scan.
  *
  * Sources: ITU T.81; jidctint.c, jdsample.c, jdcolor.c of libjpeg-turbo 2.1.
  */
@@ -34,14 +34,14 @@
 #define TD_AVX2 __attribute__((target("avx2,bmi,bmi2")))
 
 enum {
-    LOOK = 10,            /* bits of a look: 8 KiB a table, all four stay in the cache */
-    LOOKS = 5,            /* with one refill of 56 bits */
+    LOOK = 10,            /* bits per look-up: 8 KiB a table, all four stay in the cache */
+    LOOKS = 5,            /* look-ups per refill of 56 bits */
     MCU_BYTES_MAX = 2048, /* 6 blocks of 64 codes and values, 31 bits at most */
-    SUM_MAX = 5800,       /* of a block's coefficients: 4 x 1.39 x this stays below 2^15 */
+    SUM_MAX = 5800,       /* sum of a block's coefficients: 4 x 1.39 x this stays below 2^15 */
 };
 
 /* clang-format off */
-static const uint8_t natural[64] = { /* place in the zigzag -> place in the block */
+static const uint8_t natural[64] = { /* zigzag index -> index in the block */
      0,  1,  8, 16,  9,  2,  3, 10, 17, 24, 32, 25, 18, 11,  4,  5,
     12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13,  6,  7, 14, 21, 28,
     35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
@@ -52,16 +52,16 @@ static const uint8_t natural[64] = { /* place in the zigzag -> place in the bloc
 /* --- Huffman tables --------------------------------------------------------------------------- */
 
 /*
- * What LOOK bits begin with: a code, its value where it fits, and after that perhaps another code
- * with its value, and the end of the block.
+ * What LOOK bits begin with: a code, its value if it fits, and after it perhaps another code with
+ * its value, and the end of the block.
  */
 typedef struct {
     int16_t value; /* 0: only the first code was seen */
     int16_t value2;
     uint8_t symbol;      /* its run and size */
-    uint8_t code_length; /* 0: it is longer than LOOK */
-    uint8_t step2;       /* places from the first value to the second; 0: there is none */
-    uint8_t length;      /* of all that was seen; ENDS is added when the block ends after it */
+    uint8_t code_length; /* 0: longer than LOOK */
+    uint8_t step2;       /* zigzag steps from the first value to the second; 0: no second */
+    uint8_t length;      /* bits consumed; ENDS is added when the block ends after it */
 } look;
 
 enum { ENDS = 128 };
@@ -69,7 +69,7 @@ enum { ENDS = 128 };
 typedef struct {
     look first[1 << LOOK];
     uint32_t end[18];   /* codes of a length are below this, left-aligned in 16 bits; 0: none */
-    int32_t offset[17]; /* code + offset = place in symbols */
+    int32_t offset[17]; /* code + offset = index in symbols */
     uint8_t symbols[256];
     int n_symbols;
 } huffman;
@@ -95,7 +95,7 @@ static void enter(huffman *h, uint32_t code, int length, uint8_t symbol)
     }
 }
 
-/* What follows the first value, as far as LOOK bits show it.  `of` has first values only. */
+/* Adds what follows the first value within LOOK bits.  `of` has first values only. */
 static void look_on(const look *of, look *l, uint32_t i)
 {
     const uint32_t mask = (1u << LOOK) - 1;
@@ -145,10 +145,10 @@ static bool build(huffman *h, const JHUFF_TBL *t, bool is_dc)
 /* --- bits ------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const uint8_t *at;  /* in the bytes without stuffing */
-    const uint8_t *end; /* of them; MCU_BYTES_MAX zeros follow */
+    const uint8_t *at;  /* in the unstuffed bytes */
+    const uint8_t *end; /* their end; MCU_BYTES_MAX zeros follow */
     uint64_t bits;      /* the next ones, left-aligned */
-    int n;              /* how many of them count; what follows is right too, or zero */
+    int n;              /* valid bits; the following ones are correct too, or zero */
     bool is_bad;
 } source;
 
@@ -168,7 +168,7 @@ static inline void drop(source *s, int n)
     s->n -= n;
 }
 
-/* Were bits used that are not there? */
+/* Were bits past the end consumed? */
 static bool is_beyond(const source *s)
 {
     return s->at - s->n / 8 > s->end;
@@ -190,7 +190,7 @@ static uint8_t *unstuff(const uint8_t *p, const uint8_t *end, uint8_t *dst)
     return dst;
 }
 
-/* A code of more than LOOK bits: 256 x its length + the symbol; 0: there is none. */
+/* A code of more than LOOK bits: 256 x its length + the symbol; 0: invalid. */
 static __attribute__((noinline)) int long_symbol(uint64_t bits, const huffman *h)
 {
     uint32_t top = (uint32_t)(bits >> 48);
@@ -211,13 +211,13 @@ typedef struct {
     int h, v;          /* blocks in an MCU */
     int last_dc;
 
-    uint8_t *plane; /* samples of the MCUs that are kept */
+    uint8_t *plane; /* samples of the kept MCUs */
     int stride;
     int x0, y0;        /* of the plane's first sample, in samples of this component */
     int width, height; /* of the component in the image, in samples */
 } component;
 
-/* The symbol at the front, whatever its length; it is dropped.  Wants 16 bits. */
+/* Consumes the next symbol, of any length.  Needs 16 bits. */
 TD_AVX2 static inline int next_symbol(source *s, const huffman *h)
 {
     look e = h->first[s->bits >> (64 - LOOK)];
@@ -227,7 +227,7 @@ TD_AVX2 static inline int next_symbol(source *s, const huffman *h)
     return found & 255;
 }
 
-/* its value; wants 15 bits */
+/* its value; needs 15 bits */
 TD_AVX2 static inline int next_value(source *s, int size)
 {
     int v = size ? extend(s->bits, size) : 0;
@@ -235,7 +235,7 @@ TD_AVX2 static inline int next_value(source *s, int size)
     return v;
 }
 
-/* One code and its value, for which the table has no answer.  The next place; 64 at the end. */
+/* Reads a code and value that the table does not resolve.  Returns the next index; 64: end. */
 TD_AVX2 static inline int read_slowly(source *s, const component *c, int k, int16_t *coef,
                                       int64_t *total, int *last)
 {
@@ -258,8 +258,8 @@ TD_AVX2 static inline int read_slowly(source *s, const component *c, int k, int1
 }
 
 /*
- * Read a block.  With `coef`, which is zero, its coefficients go there, dequantised; `sum` is that
- * of their magnitudes.  Returns the last place in the zigzag that is not zero.
+ * Read a block.  `coef`, if given and zero, receives its coefficients, dequantised; `sum` the sum
+ * of their magnitudes.  Returns the last zigzag index that is not zero.
  */
 TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from, component *c,
                                                                     int16_t *coef, int64_t *sum)
@@ -277,7 +277,7 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
     }
     const look *first = c->ac->first;
     for (int k = 1; k < 64;) {
-        refill(&s); /* enough for so many looks */
+        refill(&s); /* enough for LOOKS look-ups */
         for (int i = 0; i < LOOKS; i++) {
             look e = first[s.bits >> (64 - LOOK)];
             int k1 = k + (e.symbol >> 4), k2 = k1 + e.step2, ends = e.length >> 7;
@@ -292,7 +292,8 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
             drop(&s, e.length & ~ENDS);
             if (coef) {
                 int v = e.value * c->step[k1], v2 = e.value2 * c->step[k2];
-                coef[natural[k2]] = (int16_t)v2; /* when there is none, k1's place, as yet */
+                coef[natural[k2]] =
+                    (int16_t)v2; /* without a second value, writes k1's place, which is set below */
                 coef[natural[k1]] = (int16_t)v;
                 total += (v < 0 ? -v : v) + (v2 < 0 ? -v2 : v2);
                 last = k2;
@@ -331,7 +332,7 @@ TD_AVX2 static inline __m256i sub(__m256i a, __m256i b)
     return _mm256_sub_epi32(a, b);
 }
 
-/* eight transforms of eight numbers, one in each lane; the results are shifted down, rounded */
+/* eight transforms of eight numbers, one in each lane; results are rounded and shifted */
 TD_AVX2 static inline __attribute__((always_inline)) void transform(__m256i x[8], int shift)
 {
     __m256i z1 = times(add(x[2], x[6]), 4433);
@@ -404,7 +405,7 @@ TD_AVX2 static void block_samples(const int16_t *coef, uint8_t *dst, int stride)
     }
 }
 
-/* all coefficients but the first are zero */
+/* only the first coefficient is not zero */
 static void flat_block(int dc, uint8_t *dst, int stride)
 {
     int v = ((dc + 4) >> 3) + 128;
@@ -436,7 +437,7 @@ typedef struct {
     component comps[3];
     int n_comps, h, v; /* MCUs are 8 h x 8 v pixels */
     td_box box;
-    int mx0, mx1, my0, my1; /* MCUs that are kept */
+    int mx0, mx1, my0, my1; /* range of the kept MCUs */
     int n_mx;               /* in a row of the image */
     bool is_fast;
 } scan;
@@ -482,21 +483,21 @@ static int clamp(int x, int low, int high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Row y of a component, or the image's nearest; it must be one that is kept. */
+/* Row y of a component, clamped to the image; it must be kept. */
 static const uint8_t *plane_row(const component *c, int y)
 {
     return c->plane + (ptrdiff_t)(clamp(y, 0, c->height - 1) - c->y0) * c->stride;
 }
 
-/* Room for a row of colours on its way to full width. */
+/* Buffers for upsampling a chroma row to full width. */
 typedef struct {
     uint16_t *sums; /* the samples, or 3/4 of them and 1/4 of those of the other row, times 4 */
     uint8_t *wide;  /* a sample for each pixel */
 } widener;
 
 /*
- * Samples first - 1 .. first + n of a row, from `near` on, or 3 near + far; beyond the image the
- * last one is repeated.  `near` and `far` point to sample `first`.
+ * Samples first - 1 .. first + n of a row: from `near`, or 3 near + far; outside the image the last
+ * one is repeated.  `near` and `far` point to sample `first`.
  */
 TD_AVX2 static void gather(const component *c, const uint8_t *near, const uint8_t *far, int first,
                            int n, uint16_t *sums)
@@ -527,7 +528,7 @@ TD_AVX2 static void widen(const uint16_t *sums, int n, bool is_tall, uint8_t *ou
     }
 }
 
-/* the samples of a colour for pixels x0 .. x0 + width - 1 of row y; `room` is for making them */
+/* the chroma samples for pixels x0 .. x0 + width - 1 of row y; `room` is scratch */
 static const uint8_t *colour_row(const scan *s, const component *c, int y, widener *room)
 {
     int x0 = s->box.x, width = s->box.width;
@@ -599,7 +600,7 @@ static void gray_row(const uint8_t *y, int n, uint8_t *dst)
         dst[3 * i] = dst[3 * i + 1] = dst[3 * i + 2] = y[i];
 }
 
-/* libjpeg's memory; a failure leaves through its error handler */
+/* allocates from libjpeg; a failure leaves through its error handler */
 static void *borrow(struct jpeg_decompress_struct *c, size_t n_bytes)
 {
     return c->mem->alloc_large((j_common_ptr)c, JPOOL_IMAGE, n_bytes);
@@ -624,11 +625,11 @@ static void make_rgb(scan *s, td_image *out)
         }
         const uint8_t *cb = colour_row(s, &s->comps[1], y, &rooms[0]);
         const uint8_t *cr = colour_row(s, &s->comps[2], y, &rooms[1]);
-        rgb_row(luma, cb, cr, s->box.width, dst); /* what it writes too much the next one mends */
+        rgb_row(luma, cb, cr, s->box.width, dst); /* the next row overwrites the excess */
     }
 }
 
-/* --- what is taken ---------------------------------------------------------------------------- */
+/* --- which files are supported ---------------------------------------------------------------- */
 
 static bool is_usual(const struct jpeg_decompress_struct *c)
 {
@@ -677,7 +678,7 @@ static bool take_tables(scan *s)
     return true;
 }
 
-/* the MCUs that hold the box and two pixels around it, and planes for them */
+/* chooses the MCUs that cover the box and two pixels around it, and allocates their planes */
 static void lay_out(scan *s)
 {
     enum { AROUND = 2, ROOM = 64 };

@@ -1,13 +1,13 @@
 /*
- * overlay.c -- outlines, labels, colours
+ * overlay.c -- draws boxes with labels on an image
  *
  *       +-----------+
  *       | dog 0.93  |             the label: on the box's upper edge, or inside where there is no
  *       +===========+=======+     room above; moved left where it would leave the image
  *       |                   |
  *
- * Of a ground truth the label is below, or inside at the lower edge: it does not cover what was
- * found.
+ * A ground truth has its label below, or inside at the lower edge, so that it does not cover the
+ * label of a detection.
  */
 #include "image/overlay.h"
 
@@ -25,7 +25,7 @@ typedef struct {
 
 void td_overlay_colour(int64_t number, uint8_t rgb[3])
 {
-    /* hues a golden section apart are never close for numbers that are */
+    /* hues a golden section apart: consecutive numbers never get similar hues */
     double hue = fmod(0.05 + 0.61803398874989484 * (double)(number % 10000), 1);
     hue = hue < 0 ? hue + 1 : hue;
     for (int c = 0; c < 3; c++) {
@@ -35,7 +35,7 @@ void td_overlay_colour(int64_t number, uint8_t rgb[3])
     }
 }
 
-/* To a whole pixel; far outside is as good as infinitely far. */
+/* Rounds to a whole pixel; clamps coordinates far outside. */
 static int64_t whole(double v)
 {
     return (int64_t)floor(fmin(fmax(v, -FAR), FAR) + 0.5);
@@ -66,7 +66,7 @@ static void draw_outline(td_image *img, const span *s, int thick, const uint8_t 
     td_image_fill(img, s->x1 - wide, s->y0, s->x1, s->y1, rgb);
 }
 
-/* black, white and a gap in turn, `dash` pixels each, from x0 or y0 of the whole box on */
+/* black, white and a gap in turn, `dash` pixels each, starting at x0 or y0 of the whole box */
 static void draw_dashes(td_image *img, const span *s, int thick, int dash)
 {
     static const uint8_t inks[2][3] = { { 0, 0, 0 }, { 255, 255, 255 } };
@@ -109,7 +109,7 @@ static void draw_label(td_image *img, const span *s, int unit, const uint8_t rgb
     int64_t width = (td_overlay_count_glyphs(label) * TD_GLYPH_WIDTH + 1) * unit;
     int64_t height = (int64_t)(TD_GLYPH_HEIGHT + 2) * unit;
     if (s->x1 <= 0 || s->y1 <= 0 || s->x0 >= img->width || s->y0 >= img->height)
-        return; /* nothing of the box is seen */
+        return; /* the box is outside the image */
     int64_t y = s->y0 - height, x = s->x0;
     if (m->style != TD_OVERLAY_FOUND) {
         const int64_t low = s->y1 < img->height ? s->y1 : img->height;

@@ -1,5 +1,5 @@
 /*
- * image/png.c -- PNG in and out, over libspng
+ * image/png.c -- reads and writes PNG with libspng
  *
  * Everything becomes 8-bit RGB: gray is repeated, palettes are looked up, 16 bits keep the upper 8,
  * alpha is dropped without blending (what PIL's convert("RGB") does).  Pixels are decoded whole; a
@@ -13,7 +13,7 @@
 
 /* --- memory and errors ------------------------------------------------------------------------ */
 
-/* Did an allocation fail?  zlib passes that on under other names, and callbacks get no context. */
+/* Did an allocation fail?  zlib reports other errors then, and callbacks get no context. */
 static _Thread_local bool ran_out;
 
 static void *noted(void *p)

@@ -1,17 +1,17 @@
 /*
- * image/resample.c -- resizing exactly as PIL does it
+ * image/resample.c -- antialiased resizing, bit-equal to PIL
  *
  * A separable filter in two passes.  For each output column (then row) the filter is centred on its
- * place in the source, widened by the reduction so that shrinking averages instead of picking, and
- * its weights are normalised in double and rounded to fixed point:
+ * position in the source, widened by the reduction so that shrinking averages pixels, and its
+ * weights are normalised in double and rounded to fixed point:
  *
  *     out = (2^21 + sum of in[x] * k[x]) >> 22, clipped to a byte       k = round(weight * 2^22)
  *
  * The horizontal pass runs first, only over the rows the vertical one will read, and rounds to
  * bytes in between; the same integers come out as from PIL, on any processor.
  *
- * The passes exist twice: in plain C, and for AVX2, where the weights are cut into an upper part of
- * 16 bits and a lower one of 8, so that one instruction multiplies and adds two taps:
+ * The passes exist twice: in plain C, and for AVX2, where the weights are split into an upper part
+ * of 16 bits and a lower one of 8, so that one instruction multiplies and adds two taps:
  *
  *     k = 256 * high + low        sum in[x] * k[x] = 256 * (sum in * high) + (sum in * low)
  *
@@ -47,7 +47,7 @@ typedef struct {
     int n_max;
     int *first;   /* [out_len] */
     int *n;       /* [out_len] */
-    int32_t *k;   /* [out_len, n_max], zero behind n[i] */
+    int32_t *k;   /* [out_len, n_max], zero after n[i] */
     int16_t *cut; /* [out_len, n_max / 4, (4 high parts, 4 low parts)] of k */
     double *real; /* [n_max], scratch */
     size_t cap_first, cap_n, cap_k, cap_cut, cap_real;
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     axis x, y;
     passes passes;
-    uint8_t *between; /* after the first pass: [rows the second reads, row_bytes(out_width)] */
+    uint8_t *between; /* result of the first pass: [rows the second reads, row_bytes(out_width)] */
     size_t cap_between;
 } resampler;
 
@@ -112,7 +112,7 @@ static void weigh(axis *a, int i, double scale, double filter_scale, double supp
     a->n[i] = n;
 }
 
-/* Give the axis these tables, unless it has them from the last call. */
+/* Computes the axis's tables, unless the last call computed the same ones. */
 static td_status axis_prepare(axis *a, int in_len, float from, float to, int out_len,
                               td_filter filter)
 {
@@ -284,7 +284,7 @@ static void rows_avx2(const axis *a, const uint8_t *src, size_t src_row, int n, 
         row_plain(a, src, dst);
 }
 
-/* 32 bytes at a time; two source rows are interleaved, so that a tap pair lies side by side. */
+/* 32 bytes at a time; two source rows are interleaved, so that a pair of taps is adjacent. */
 TD_AVX2 static void columns_avx2(const axis *a, int i, const uint8_t *src, size_t stride,
                                  size_t len, uint8_t *dst)
 {
@@ -318,7 +318,7 @@ TD_AVX2 static void columns_avx2(const axis *a, int i, const uint8_t *src, size_
 
 #endif
 
-/* The fast ones read past the end of src, which images of td_image_resize_buffer allow. */
+/* The AVX2 passes read past the end of src, which td_image_resize_buffer's padding allows. */
 static passes choose_passes(const td_image *src)
 {
 #if TD_RESAMPLE_AVX2
@@ -348,7 +348,7 @@ static bool is_identity(const axis *a)
     return a->in_len == a->out_len && a->from == 0 && a->to == (float)a->out_len;
 }
 
-/* Bytes from one row to the next between the passes: one more than the pixels need at least. */
+/* Row stride between the passes, in bytes: at least one more than the pixels need. */
 static size_t row_bytes(int width)
 {
     return td_round_up(3 * (size_t)width + 1, 64);

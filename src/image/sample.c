@@ -1,10 +1,10 @@
 /*
- * image/sample.c -- resizing without antialiasing: what stands at a place, not what lies around it
+ * image/sample.c -- resizing without antialiasing
  *
  *     linear, cubic     output i looks at (i + 1/2) scale - 1/2, between two or four pixels
  *     TensorFlow 1's    output i looks at i scale, between the pixel and the next
  *
- * At the image's edge its last pixel goes on.  Shrinking leaves pixels out: faster, with jagged
+ * The image's last pixel is repeated beyond its edge.  Shrinking skips pixels: faster, with jagged
  * edges, and what DALI (antialias off) and TensorFlow's ResNet trained with.
  *
  * Sources: DALI resampling_impl_cpu.cc, cubic with a = -1/2 (Keys 1981); TensorFlow
@@ -25,7 +25,7 @@
 
 enum { TAPS = 4 };
 
-/* where one output pixel comes from along one axis */
+/* the source pixels of one output pixel along one axis */
 typedef struct {
     int at[TAPS];
     float weight[TAPS];
@@ -78,16 +78,16 @@ static td_status check(const td_image *src, const td_sampling *s)
     return TD_OK;
 }
 
-/* an output row: source rows and columns of its taps; linear has only the two in the middle */
+/* an output row: source rows and columns of its taps; linear uses only the middle two */
 typedef struct {
-    const uint8_t *line[TAPS]; /* of the source */
-    const float *weight;       /* of the lines */
+    const uint8_t *line[TAPS]; /* rows of the source */
+    const float *weight;       /* of the rows */
     const tap *columns;
 } strip;
 
 #if TD_SAMPLE_SSE2
 
-/* four bytes as numbers; the one behind the last pixel is there (td_image) */
+/* four bytes as floats; td_image pads the last pixel */
 static inline __m128 pixel(const uint8_t *p)
 {
     int32_t bytes;
@@ -173,7 +173,7 @@ td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling 
 
 /* --- TensorFlow 1's bilinear ------------------------------------------------------------------ */
 
-/* the pixel, the next one, and the share of the next, in float32 as there */
+/* the pixel, the next one, and the weight of the next, in float32 as in TensorFlow */
 static tap find_legacy(int i, float scale, int n)
 {
     tap t = { { 0 }, { 0 } };

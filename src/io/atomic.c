@@ -1,13 +1,14 @@
 /*
- * atomic.c -- temporary, fsync, rename, fsync of the folder
+ * atomic.c -- replaces a file atomically: temporary, fsync, rename, fsync of the folder
  *
- * The folder is opened first, so that whatever can be refused is refused before anything exists.
- * A writer holds a lock (flock) on its temporary.  That, besides the pid in the name, tells a
- * temporary in use from one left behind, also where pids mean nothing: in containers, where every
- * run has the same one, and in folders shared between them.
+ * The folder is opened first, so that an error is found before a file exists.  A writer holds a
+ * lock (flock) on its temporary.  The lock, besides the pid in the name, tells a temporary in use
+ * from a leftover, even where pids mean nothing: in containers, where every run has the same pid,
+ * and in folders shared between containers.
  *
- * A failed fsync is never repeated: the kernel may have dropped the dirty pages and would say yes.
- * Source: Pillai et al. 2014, "All file systems are not created equal", for the order of the steps.
+ * A failed fsync is never repeated: the kernel may have dropped the dirty pages and would report
+ * success. Source: Pillai et al. 2014, "All file systems are not created equal", for the order of
+ * the steps.
  */
 #include "io/atomic.h"
 
@@ -46,7 +47,7 @@ static const td_atomic_calls system_calls = {
     .open = open_file, .write = write, .fsync = fsync, .rename = rename, .close = close
 };
 
-static const td_atomic_calls *sys = &system_calls; /* the tests' switch */
+static const td_atomic_calls *sys = &system_calls; /* replaced in tests */
 
 void td_atomic_set_calls(const td_atomic_calls *calls)
 {
@@ -62,7 +63,7 @@ static int open_again(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* on Linux an interrupted close has closed */
+/* on Linux an interrupted close() has closed the file */
 static int close_once(int *fd)
 {
     int rc = *fd < 0 ? 0 : sys->close(*fd);
@@ -79,9 +80,9 @@ static int fsync_again(int fd)
     return rc;
 }
 
-/* --- temporaries of others ------------------------------------------------------------------- */
+/* --- temporaries of other processes ----------------------------------------------------------- */
 
-/* does `name` read "<base>.tmp.<pid>"? */
+/* does `name` have the form "<base>.tmp.<pid>"? */
 static bool is_temp_of(const char *name, const char *base, int64_t *pid)
 {
     size_t n = strlen(base);
@@ -96,7 +97,7 @@ static bool is_alive(int64_t pid)
     return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
 }
 
-/* remove a temporary that nobody holds; false when somebody does */
+/* removes a temporary that no process has locked; false when it is locked */
 static bool remove_unheld(const char *temp)
 {
     int fd = open(temp, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -109,7 +110,7 @@ static bool remove_unheld(const char *temp)
     return is_free;
 }
 
-/* best effort: what cannot be listed or removed stays */
+/* best effort: files that cannot be listed or removed are left */
 static td_status remove_stale(const td_atomic *a)
 {
     const char *slash = strrchr(a->path, '/');
@@ -136,7 +137,7 @@ static td_status remove_stale(const td_atomic *a)
 
 /* --- temporaries of this process -------------------------------------------------------------- */
 
-enum { N_TEMPS = 16 }; /* files written at the same time; of more the rest is not removed here */
+enum { N_TEMPS = 16 }; /* files written at the same time; beyond it, they are not removed here */
 
 static const char *_Atomic temps[N_TEMPS];
 
@@ -185,12 +186,12 @@ static td_status name_files(td_atomic *a, const char *path)
     return TD_OK;
 }
 
-/* the permissions of what stands at `path`, and whether it may be replaced at all */
+/* reads the permissions of an existing `path` and checks that it may be replaced */
 static td_status look_at(const char *path, mode_t *mode)
 {
     struct stat s;
 
-    *mode = 0666; /* the umask takes its part away */
+    *mode = 0666; /* the umask applies */
     if (!*path || td_text_ends(path, "/"))
         return td_error(TD_EIO, "cannot write '%s': not the name of a file", path);
     if (stat(path, &s) != 0)
@@ -208,7 +209,7 @@ static td_status open_temp(td_atomic *a, mode_t mode)
     const int flags = O_WRONLY | O_CREAT | O_EXCL;
 
     a->fd = open_again(a->temp, flags, mode);
-    if (a->fd < 0 && errno == EEXIST) { /* our pid, an earlier life; or another thread */
+    if (a->fd < 0 && errno == EEXIST) { /* an earlier process with our pid, or another thread */
         if (!remove_unheld(a->temp))
             return td_error(TD_EIO, "cannot write '%s': another writer is at it", a->path);
         a->fd = open_again(a->temp, flags, mode);
@@ -217,8 +218,7 @@ static td_status open_temp(td_atomic *a, mode_t mode)
         return td_error_errno(TD_EIO, "cannot create '%s'", a->temp);
     a->has_temp = true;
     note_temp(a->temp);
-    (void)flock(a->fd,
-                LOCK_EX | LOCK_NB); /* without it, where it does not exist, the pid decides */
+    (void)flock(a->fd, LOCK_EX | LOCK_NB); /* where flock is unsupported, the pid decides */
     return TD_OK;
 }
 
@@ -266,7 +266,7 @@ td_status td_atomic_write(td_atomic *a, const void *bytes, size_t n_bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n == 0)
-            errno = ENOSPC; /* no progress and no reason: as good as full */
+            errno = ENOSPC; /* no progress and no errno: report a full disk */
         if (n <= 0)
             return failed(a, "write");
         p += n;
@@ -292,7 +292,7 @@ td_status td_atomic_commit(td_atomic *a)
         return failed(a, "rename");
     forget_temp(a->temp);
     a->has_temp = false;
-    /* some network and user-space file systems cannot flush a folder and say EINVAL */
+    /* some network and user-space file systems cannot flush a folder and return EINVAL */
     if (fsync_again(a->folder_fd) != 0 && errno != EINVAL)
         return failed(a, "flush of its folder");
     return TD_OK;

@@ -1,5 +1,5 @@
 /*
- * io/atomic.h -- replace a file whole or not at all
+ * io/atomic.h -- replaces files atomically
  *
  * The bytes go to `path`.tmp.<pid> in the same folder; commit makes them durable and renames:
  *
@@ -13,8 +13,8 @@
  *     td_atomic_close(a);                 without a commit: the temporary is removed
  *
  * A symbolic link at `path` is replaced, not followed.  An existing file's permissions are kept.
- * Two writers of one path at a time are refused.  SIGXFSZ must be ignored for a file size limit
- * (ulimit -f) to be an error instead of the end of the process.
+ * Two writers of one path at a time are an error.  SIGXFSZ must be ignored, so that a file size
+ * limit (ulimit -f) is an error and does not end the process.
  */
 #ifndef TD_IO_ATOMIC_H
 #define TD_IO_ATOMIC_H
@@ -28,10 +28,10 @@
 typedef struct td_atomic td_atomic;
 
 /**
- * Start a new content of `path`.  Temporaries of it left by processes that are gone are removed.
+ * Start writing `path`.  Removes temporaries of it that ended processes have left.
  *
  *   TD_EIO     the folder does not exist or cannot be written; `path` is a folder or a device;
- *              another writer is at it
+ *              another process is writing it
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_atomic_open(const char *path, td_atomic **out);
@@ -39,31 +39,31 @@ TD_CHECKED td_status td_atomic_open(const char *path, td_atomic **out);
 /** Append.  TD_EIO (disk full, ...): every later write and the commit fail too. */
 TD_CHECKED td_status td_atomic_write(td_atomic *a, const void *bytes, size_t n_bytes);
 
-/** Where the new content is until it is committed: whole once everything was appended. */
+/** The path of the temporary; it holds the whole content once everything was appended. */
 const char *td_atomic_temporary(const td_atomic *a);
 
 /**
- * Remove the temporaries of all files that are being written, for a process that is about to end.
+ * Remove the temporaries of all files that are being written, when the process is about to end.
  * Async-signal-safe; the files cannot be committed any more.
  */
 void td_atomic_remove_all(void);
 
 /**
- * Put the new content in place.  TD_EIO: `path` is as it was; except that when only the last step
- * failed, the flush of the folder, the new content is in place but a power cut may undo that.
+ * Put the new content in place.  TD_EIO: `path` is unchanged, unless only the last step, the flush
+ * of the folder, failed: then the new content is in place but a power cut may undo that.
  */
 TD_CHECKED td_status td_atomic_commit(td_atomic *a);
 
-/** End it; what was not committed is removed.  NULL is fine. */
+/** Close; removes the temporary if it was not committed.  NULL is fine. */
 void td_atomic_close(td_atomic *a);
 
-/** All of the above for one block. */
+/** Open, write one block, commit and close. */
 TD_CHECKED td_status td_atomic_save(const char *path, const void *bytes, size_t n_bytes);
 
-/** Can the file be written?  TD_EIO says why not; asked before the work begins.  NULL is fine. */
+/** TD_EIO if the file cannot be written; for checking before a long job.  NULL is fine. */
 td_status td_output_check(const char *path) TD_CHECKED;
 
-/** The same for a result that replaces no file unless `may_overwrite`; TD_EARG: there is one. */
+/** The same, and TD_EARG if the file exists, unless `may_overwrite`. */
 td_status td_output_check_new(const char *path, bool may_overwrite) TD_CHECKED;
 
 /* --- for tests ------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ typedef struct {
     int (*close)(int fd);
 } td_atomic_calls;
 
-/** Put others in their place (kept); NULL goes back to the system's.  Not while a file is open. */
+/** Replace them (borrowed); NULL restores the system's.  Not while a file is open. */
 void td_atomic_set_calls(const td_atomic_calls *calls);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * blob.c -- pread with suspicion
+ * blob.c -- checked pread from a file or from memory
  */
 #include "io/blob.h"
 
@@ -13,7 +13,7 @@ td_status td_blob_open(const char *path, td_blob *out)
 {
     struct stat s;
 
-    /* a fifo would block the open without O_NONBLOCK; regular files do not mind */
+    /* a fifo would block the open without O_NONBLOCK; it does not affect regular files */
     *out = (td_blob){ .what = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
     if (out->fd < 0)
         return td_error_errno(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s'", path);

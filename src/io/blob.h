@@ -1,8 +1,8 @@
 /*
- * io/blob.h -- bytes of a file or of memory, read at any place
+ * io/blob.h -- random access to the bytes of a file or of memory
  *
- * What a reader of a file format needs: how many bytes there are, and some of them.  Whoever wants
- * all of them takes io/mapping.h.
+ * For readers of file formats that need the size and parts of the content.  To access the whole
+ * content, use io/mapping.h.
  *
  *     td_blob b;
  *     TD_TRY(td_blob_open("w.pth", &b));
@@ -24,16 +24,18 @@ typedef struct {
     uint64_t n_bytes;
 } td_blob;
 
-/** TD_ENOTFOUND no such file; TD_EIO unreadable, or no regular file.  `path` is borrowed. */
+/** TD_ENOTFOUND no such file; TD_EIO unreadable, or not a regular file.  `path` is borrowed. */
 TD_CHECKED td_status td_blob_open(const char *path, td_blob *out);
 
-/** Memory that outlives the blob. */
+/** A blob over memory, which must outlive it. */
 td_blob td_blob_of(const void *bytes, size_t n_bytes, const char *what);
 
-/** Fine for memory, and when opening failed. */
+/** Does nothing for memory, or when opening failed. */
 void td_blob_close(td_blob *b);
 
-/** Exactly `n_bytes` from `at`.  TD_EIO: unreadable, or the file became shorter meanwhile. */
+/**
+ * Read exactly `n_bytes` at offset `at`.  TD_EIO: unreadable, or the file became shorter meanwhile.
+ */
 TD_CHECKED td_status td_blob_read(const td_blob *b, uint64_t at, size_t n_bytes, void *to);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * crc32.c -- four bytes at a time through four tables, which are made for each call: 1,024 entries
- * are nothing beside the megabytes of a weight file.  About 1 GB/s.
+ * crc32.c -- four bytes at a time through four tables, made at each call: 1,024 entries are cheap
+ * compared with the megabytes of a weight file.  About 1 GB/s.
  */
 #include "io/crc32.h"
 

@@ -1,5 +1,5 @@
 /*
- * io/crc32.h -- CRC-32 of ISO-HDLC: of zip archives and PNG files
+ * io/crc32.h -- CRC-32 (ISO-HDLC), as in zip archives and PNG files
  *
  * td_crc32("123456789", 9) is 0xcbf43926.
  */

@@ -1,11 +1,11 @@
 /*
- * crc32c.c -- a byte at a time through a table of 16 entries, two look-ups a byte
+ * crc32c.c -- CRC-32C with a table of 16 entries, two look-ups per byte
  *
- * Event files have some kilobytes a minute, so nothing faster is wanted.
+ * Event files grow by some kilobytes a minute, so this is fast enough.
  */
 #include "io/crc32c.h"
 
-/* the remainders of a half byte; polynomial 0x1edc6f41, reflected */
+/* the remainder of each half byte; polynomial 0x1edc6f41, reflected */
 static const uint32_t nibble[16] = { 0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
                                      0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
                                      0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,

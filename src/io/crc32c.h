@@ -11,7 +11,7 @@
 
 uint32_t td_crc32c(const void *bytes, size_t n_bytes);
 
-/** Rotated and moved, so that a check value of bytes that hold check values stays a good one. */
+/** Rotated and offset, as TFRecord does, so that data containing CRCs has a sound CRC. */
 uint32_t td_crc32c_masked(const void *bytes, size_t n_bytes);
 
 #endif

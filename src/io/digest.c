@@ -1,8 +1,8 @@
 /*
- * digest.c -- XXH3 behind a struct that callers place themselves
+ * digest.c -- XXH3 in a struct that the caller allocates
  *
- * The library's state is an opaque type unless one asks for its layout; asking for it here only
- * keeps xxhash.h out of our header and malloc out of the way.
+ * The library's state type is opaque unless its layout is requested; requesting it only here keeps
+ * xxhash.h out of our header and avoids malloc.
  */
 #include "io/digest.h"
 

@@ -1,7 +1,7 @@
 /*
  * io/digest.h -- a 64-bit check value over a stream of bytes
  *
- * Finds damage (bits flipped, ends cut off), not forgery.
+ * Detects damage (flipped bits, truncation), not forgery.
  *
  *     td_digest d;  td_digest_init(&d);
  *     td_digest_add(&d, header, n);  td_digest_add(&d, data, m);
@@ -28,10 +28,10 @@ void td_digest_init(td_digest *d);
 /** `bytes` may be NULL when n_bytes is 0. */
 void td_digest_add(td_digest *d, const void *bytes, size_t n_bytes);
 
-/** Of all bytes so far; more may be added afterwards. */
+/** The value for all bytes so far; more may be added afterwards. */
 uint64_t td_digest_value(const td_digest *d);
 
-/** The whole of one block. */
+/** The digest of one block. */
 uint64_t td_digest_of(const void *bytes, size_t n_bytes);
 
 #endif

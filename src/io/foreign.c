@@ -1,5 +1,5 @@
 /*
- * foreign.c -- see foreign.h
+ * foreign.c -- recognises foreign files by their first or last bytes
  */
 #include "io/foreign.h"
 
@@ -54,7 +54,7 @@ static bool is_hdf5(const unsigned char *head, size_t n)
     return n >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0;
 }
 
-/* NAME.data-00000-of-00001: bytes of tensors without any head */
+/* NAME.data-00000-of-00001: tensor bytes without a header */
 static bool is_checkpoint_data(const char *path)
 {
     static const char data[] = ".data-";
@@ -93,7 +93,7 @@ static bool has_file(const char *path, const char *suffix)
     return is_there;
 }
 
-/* `checkpoint` alone may be a folder or a file of anything */
+/* `checkpoint` alone may be any folder or file */
 static const char *kind_of_folder(const char *path)
 {
     const char *kind = NULL;
@@ -118,7 +118,7 @@ const char *td_foreign_kind(const char *path)
         kind = kind_of_bytes(&b, path);
         td_blob_close(&b);
     }
-    td_error_clear(); /* who reads the file says what is wrong with it */
+    td_error_clear(); /* the reader of the file reports the error */
     return kind;
 }
 

@@ -1,12 +1,12 @@
 /*
- * io/foreign.h -- files of other programs that cannot be read here, recognised by their bytes
+ * io/foreign.h -- recognises files of other programs that Tandem cannot read
  *
- * Somebody who names a TFRecord file as data, or a TensorFlow checkpoint as weights, should read
- * what it is, not that it has no header of ours.
+ * A user who names a TFRecord file as data, or a TensorFlow checkpoint as weights, should learn
+ * what the file is, rather than that its header is wrong.
  *
- *     TFRecord      its first 8 bytes, a length, have their masked CRC-32C after them
+ *     TFRecord      its first 8 bytes, a length, are followed by their masked CRC-32C
  *     checkpoint    .index ends in the magic number of LevelDB's tables; .data-00000-of-00001 is
- *                   known by its name; `checkpoint` is a text; the prefix of them is no file itself
+ *                   known by its name; `checkpoint` is a text; their common prefix is not a file
  *     ONNX          protobuf whose first field is ir_version
  *     SavedModel    protobuf that begins as saved_model.pb does, or a folder that has this file
  *     HDF5          Keras's weights
@@ -20,8 +20,8 @@
 const char *td_foreign_kind(const char *path);
 
 /**
- * TD_EUNSUPPORTED: the file (or folder) is one of these: "'x' is a TFRecord file, wanted WANTED".
- * TD_OK: it is not, or not there.
+ * TD_EUNSUPPORTED if the file or folder is one of these: "'x' is a TFRecord file, wanted WANTED".
+ * TD_OK if it is not, or does not exist.
  */
 TD_CHECKED td_status td_foreign_refuse(const char *path, const char *wanted);
 

@@ -1,13 +1,13 @@
 /*
- * json_tokens.c -- see json_tokens.h
+ * json_tokens.c -- tokenizes JSON through a window over the file
  *
  *     file   ..............[ window ]..................      base: the file's byte at buf[0]
  *                          0   at   n                        buf[n] is 0
  *
- * Before a token begins the window is filled so that 2 KiB lie ahead, or the file's end.  So
- * numbers and words are contiguous and end in a byte that belongs to no number; only texts may be
- * longer than the window, and are taken in pieces.  Line ends stand only between tokens, which is
- * where they are counted.
+ * Before a token begins the window is filled to at least 2 KiB, or to the end of the file.  So
+ * numbers and words are contiguous and followed by a byte that is not part of a number; only texts
+ * may be longer than the window, and are read in pieces.  Line ends occur only between tokens; they
+ * are counted there.
  */
 #include "io/json_tokens.h"
 
@@ -40,12 +40,12 @@ struct td_tokens {
     size_t n_rest;
     char *buf; /* [cap + 1] */
     size_t cap, at, n;
-    bool is_at_end; /* nothing can be added to the window */
+    bool is_at_end; /* the window holds the end of the input */
     int64_t base, line;
     int64_t token_byte, token_line;
     int depth;
     bool is_object[DEPTH_MAX];
-    bool is_first; /* of the innermost: no comma comes before the next */
+    bool is_first; /* in the innermost container: no comma precedes the next item */
     td_text text;
 };
 
@@ -63,7 +63,7 @@ void td_tokens_free(td_tokens *t)
     td_free(t);
 }
 
-/* for so many bytes, or a file */
+/* allocates a tokenizer for `n_bytes` of memory, or for a file */
 static td_tokens *make(const char *what, size_t n_bytes)
 {
     td_tokens *t = TD_NEW(td_tokens);
@@ -72,7 +72,7 @@ static td_tokens *make(const char *what, size_t n_bytes)
     t->fd = -1;
     t->line = 1;
     t->what = td_copy_text(what);
-    t->cap = n_bytes < WINDOW ? n_bytes + 1 : WINDOW; /* one more: to see the end */
+    t->cap = n_bytes < WINDOW ? n_bytes + 1 : WINDOW; /* one more, to detect the end */
     t->buf = t->what ? td_alloc(t->cap + 1, 1) : NULL;
     if (!t->buf) {
         td_tokens_free(t);
@@ -94,7 +94,7 @@ static td_status open_file(td_tokens *t, const char *path)
     return TD_OK;
 }
 
-/* one filled window before anything is read: a byte order mark lies in it, whole */
+/* the first window is filled before parsing, so it holds a whole byte order mark */
 static td_status fill(td_tokens *t);
 
 static td_status begin(td_tokens *t)
@@ -180,7 +180,7 @@ static td_status more_bytes(td_tokens *t, char *to, size_t room, size_t *n)
     }
 }
 
-/* move what is left to the front and read on until the window is full */
+/* moves the unread bytes to the front and reads until the window is full */
 static td_status fill(td_tokens *t)
 {
     size_t left = t->n - t->at;
@@ -203,7 +203,7 @@ static inline td_status look_ahead(td_tokens *t)
     return t->n - t->at >= AHEAD || t->is_at_end ? TD_OK : fill(t);
 }
 
-/* the next byte; 0 at the end (and for a zero byte, which fits nowhere either) */
+/* the next byte; 0 at the end (and for a zero byte, which is always an error) */
 static inline char next(const td_tokens *t)
 {
     return t->buf[t->at];
@@ -217,7 +217,7 @@ static td_status fail_at(const td_tokens *t, int64_t byte, const char *found, co
                     t->what, byte, t->line, found, wanted);
 }
 
-/* what stands at the next byte is not what is wanted */
+/* reports that the next byte is not what was expected */
 static td_status unexpected(const td_tokens *t, const char *wanted)
 {
     char found[32];
@@ -274,7 +274,7 @@ void td_token_describe(const td_token *v, char *out, size_t n)
 
 /* --- space ------------------------------------------------------------------------------------ */
 
-/* to the next byte that is no space; that is where a token begins */
+/* skips white space, to the start of the next token */
 static td_status skip_space(td_tokens *t)
 {
     for (;;) {
@@ -302,7 +302,7 @@ static int hex_value(char c)
                                   : -1;
 }
 
-/* four hex digits at the next byte */
+/* reads four hex digits */
 static td_status take_hex(td_tokens *t, unsigned *out)
 {
     *out = 0;
@@ -339,7 +339,7 @@ static size_t put_utf8(unsigned c, char *out)
     return 4;
 }
 
-/* behind "\u": one character, which may take a second escape */
+/* after "\u": one character, which may need a second escape */
 static td_status take_unicode(td_tokens *t, char *out, size_t *n)
 {
     unsigned c, low;
@@ -362,7 +362,7 @@ static td_status take_unicode(td_tokens *t, char *out, size_t *n)
     return TD_OK;
 }
 
-/* behind the backslash */
+/* after the backslash */
 static td_status take_escape(td_tokens *t, char *out, size_t *n)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -390,7 +390,7 @@ static td_status keep(td_tokens *t, const char *bytes, size_t n)
     return td_text_status(&t->text);
 }
 
-/* a text, from its opening quote on; into t->text when `keeps` */
+/* reads a text from its opening quote; stores it in t->text when `keeps` */
 static td_status take_text(td_tokens *t, bool keeps)
 {
     char escaped[4];
@@ -441,7 +441,7 @@ static bool take_word(td_tokens *t, const char *word)
     return true;
 }
 
-/* digits, at least one */
+/* reads digits, at least one */
 static td_status take_digits(td_tokens *t)
 {
     if (!is_digit(next(t)))
@@ -451,7 +451,7 @@ static td_status take_digits(td_tokens *t)
     return TD_OK;
 }
 
-/* over a number, by the grammar; *is_whole: there is no point and no exponent */
+/* skips a number by the grammar; *is_whole: it has no point and no exponent */
 static td_status pass_number(td_tokens *t, bool *is_whole)
 {
     size_t from = t->at;
@@ -480,7 +480,7 @@ static td_status pass_number(td_tokens *t, bool *is_whole)
     return TD_OK;
 }
 
-/* the plain numbers of pixels, "473.07": up to 15 digits are exact in one division */
+/* plain decimals such as "473.07": up to 15 digits are exact with one division */
 static bool quick_number(const char *s, size_t n, double *out)
 {
     static const double tens[] = { 1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -570,7 +570,7 @@ static td_status take_constant(td_tokens *t, td_token *out)
     return unexpected(t, "a JSON value");
 }
 
-/* `keeps`: texts and numbers are wanted, not only passed over */
+/* `keeps`: texts and numbers are stored, not only checked */
 static td_status take_value(td_tokens *t, bool keeps, td_token *out)
 {
     bool is_whole;
@@ -650,7 +650,7 @@ td_status td_tokens_key(td_tokens *t, const char **key, bool *more)
     return TD_OK;
 }
 
-/* values and ends until the depth is `depth` again */
+/* skips values and ends until the depth is `depth` again */
 static td_status pass_until(td_tokens *t, int depth)
 {
     td_token v;

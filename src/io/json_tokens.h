@@ -1,15 +1,15 @@
 /*
- * io/json_tokens.h -- JSON a value at a time, in memory that does not grow with the file
+ * io/json_tokens.h -- reads JSON one value at a time, in constant memory
  *
- * base/json.h makes a tree, which takes twenty times the file: too much for the 448 MB of a large
- * annotation file.  Here the caller walks through the text and keeps what it wants:
+ * base/json.h makes a tree, which takes twenty times the file's size: too much for the 448 MB of a
+ * large annotation file.  Here the caller walks through the text and keeps what it needs:
  *
  *     td_tokens *t;
  *     TD_TRY(td_tokens_open("boxes.json", &t));
  *     td_token v;
  *     TD_OUT(td_tokens_value(t, &v));                       v.kind == TD_TOKEN_OBJECT
  *     for (;;) {
- *         TD_OUT(td_tokens_key(t, &key, &more));            key is lent until the next call
+ *         TD_OUT(td_tokens_key(t, &key, &more));            key is valid until the next call
  *         if (!more) break;                                 the object has ended
  *         if (strcmp(key, "area") == 0) TD_OUT(td_tokens_value(t, &v));
  *         else                          TD_OUT(td_tokens_skip(t));
@@ -17,12 +17,12 @@
  *     TD_OUT(td_tokens_end(t));
  *     td_tokens_free(t);
  *
- * What is skipped is checked as what is kept.  Beyond RFC 8259 three words are numbers, since
- * Python writes them: NaN, Infinity, -Infinity; and a byte order mark may come first.
+ * Skipped values are checked like kept ones.  Beyond RFC 8259, three words are numbers, since
+ * Python writes them: NaN, Infinity, -Infinity; and a byte order mark is allowed.
  *
- * Every call: TD_EFORMAT what is wrong and where (byte and line, both from the file's start: bytes
- * from 0, lines from 1); TD_ELIMIT nested deeper than 64, a kept text above 1 MiB or a number above
- * 1024 characters; TD_EIO; TD_ENOMEM.  After a failure only td_tokens_free may follow.
+ * Errors of every call: TD_EFORMAT with the fault and its place (byte from 0 and line from 1);
+ * TD_ELIMIT nesting beyond 64, a kept text above 1 MiB or a number above 1024 characters; TD_EIO;
+ * TD_ENOMEM.  After a failure only td_tokens_free may be called.
  */
 #ifndef TD_IO_JSON_TOKENS_H
 #define TD_IO_JSON_TOKENS_H
@@ -50,10 +50,10 @@ typedef struct {
     bool is_whole; /* written without point and exponent, and `whole` holds it */
     int64_t whole;
     double number;    /* nearest; may be infinite or NaN */
-    const char *text; /* UTF-8 without zero bytes; lent until the next call */
+    const char *text; /* UTF-8 without zero bytes; valid until the next call */
 } td_token;
 
-/** A file.  TD_ENOTFOUND; TD_EIO unreadable or no regular file; TD_ENOMEM. */
+/** Open a file.  TD_ENOTFOUND; TD_EIO unreadable or not a regular file; TD_ENOMEM. */
 TD_CHECKED td_status td_tokens_open(const char *path, td_tokens **out);
 
 /** The same from memory, borrowed until td_tokens_free; `what` names it in messages. */
@@ -63,12 +63,12 @@ TD_CHECKED td_status td_tokens_parse(const void *bytes, size_t n_bytes, const ch
 /** NULL is fine. */
 void td_tokens_free(td_tokens *t);
 
-/** The path, or `what`; and the place where the last value or key began. */
+/** The path, or `what`; and the position of the last value or key. */
 const char *td_tokens_what(const td_tokens *t);
 int64_t td_tokens_byte(const td_tokens *t);
 int64_t td_tokens_line(const td_tokens *t);
 
-/** Read a value; of a list or an object only the beginning. */
+/** Read a value; of a list or an object, only its opening bracket. */
 TD_CHECKED td_status td_tokens_value(td_tokens *t, td_token *out);
 
 /** In a list: is there another value?  If not, the list is left. */
@@ -77,19 +77,19 @@ TD_CHECKED td_status td_tokens_item(td_tokens *t, bool *more);
 /** In an object: the next key, or *more false and the object is left. */
 TD_CHECKED td_status td_tokens_key(td_tokens *t, const char **key, bool *more);
 
-/** Leave out a value, with all that is in it. */
+/** Skip a value with everything in it. */
 TD_CHECKED td_status td_tokens_skip(td_tokens *t);
 
-/** Leave out what is left of the innermost list or object, at a place where an item may begin. */
+/** Skip the rest of the innermost list or object; call where an item may begin. */
 TD_CHECKED td_status td_tokens_leave(td_tokens *t);
 
-/** Nothing may follow but space. */
+/** Check that only white space follows. */
 TD_CHECKED td_status td_tokens_end(td_tokens *t);
 
-/** "a list", "the number 3.5", "the text 'abc'": for messages; text is cut at some 40 bytes. */
+/** "a list", "the number 3.5", "the text 'abc'": for messages; text is cut after about 40 bytes. */
 void td_token_describe(const td_token *v, char *out, size_t n);
 
-/** Fail at the place where the last value or key began: "'FILE': <text> (byte 12, line 1)". */
+/** Make an error at the position of the last value or key: "'FILE': <text> (byte 12, line 1)". */
 td_status td_tokens_error(const td_tokens *t, const char *fmt, ...) TD_PRINTF(2, 3);
 
 #endif

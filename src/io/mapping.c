@@ -1,11 +1,12 @@
 /*
- * mapping.c -- mapped files, and the handler that stands under them
+ * mapping.c -- maps files, and handles SIGBUS in them
  *
- *     SIGBUS at an address  ->  in a mapping of the table?  ->  zeros in place of the page, a mark
- *                               else: what was there before us
+ *     SIGBUS at an address  ->  in a mapping of the table?  ->  zero the page, record it
+ *                               if not: call the previous handler
  *
- * The handler runs in the thread that touched the page and returns to the same instruction.  All it
- * reads is a table of atomics; an entry is published by its address, last, and taken back first.
+ * The handler runs in the thread that touched the page and returns to the same instruction.  It
+ * reads only a table of atomics; storing an entry's address, last, publishes it; clearing it,
+ * first, withdraws it.
  */
 #include "io/mapping.h"
 
@@ -29,7 +30,7 @@ typedef struct {
 
 static entry table[TD_MAPPINGS_MAX];
 static struct sigaction before_us;
-static size_t page_size; /* sysconf is nothing for a handler */
+static size_t page_size; /* sysconf is not async-signal-safe */
 
 struct td_mapping {
     char *path;
@@ -66,10 +67,11 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     else if (before_us.sa_handler != SIG_DFL && before_us.sa_handler != SIG_IGN)
         before_us.sa_handler(sig);
     else
-        sigaction(SIGBUS, &before_us, NULL); /* the instruction fails again, as without us */
+        sigaction(SIGBUS, &before_us,
+                  NULL); /* the instruction faults again, now with the old handler */
 }
 
-/* whoever has set a handler since then stands behind ours now */
+/* a handler set since the last call becomes the previous handler */
 static void install(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,7 +166,8 @@ size_t td_mapping_size(const td_mapping *m)
 void td_mapping_will_be_read(const td_mapping *m)
 {
     if (m->at)
-        (void)madvise(m->at, m->n, MADV_POPULATE_READ); /* older kernels: page by page, later */
+        (void)madvise(m->at, m->n,
+                      MADV_POPULATE_READ); /* older kernels: pages are read on access */
 }
 
 td_status td_mapping_check(const td_mapping *m)

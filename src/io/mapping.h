@@ -1,15 +1,15 @@
 /*
- * io/mapping.h -- a file's bytes as memory, without the risk that goes with it
+ * io/mapping.h -- maps files into memory, without the risk of SIGBUS
  *
  *     td_mapping *m;
  *     TD_TRY(td_mapping_open("w.safetensors", &m));
  *     use(td_mapping_bytes(m), td_mapping_size(m));
- *     TD_OUT(td_mapping_check(m));        was all of that really the file's?
+ *     TD_OUT(td_mapping_check(m));        was all of it read?
  *     td_mapping_close(m);
  *
  * A page that cannot be read (the file became shorter, the disk failed) reads as zeros and is
- * remembered, where the system would end the process with SIGBUS.  What was read counts only when
- * td_mapping_check has said so afterwards.
+ * recorded, where the system would otherwise end the process with SIGBUS.  Use what was read only
+ * after td_mapping_check has succeeded.
  */
 #ifndef TD_IO_MAPPING_H
 #define TD_IO_MAPPING_H
@@ -25,8 +25,8 @@ typedef struct td_mapping td_mapping;
  * Map a whole file for reading.
  *
  *   TD_ENOTFOUND  no such file
- *   TD_EIO        unreadable, or no regular file
- *   TD_ELIMIT     longer than addresses, or more than TD_MAPPINGS_MAX at a time
+ *   TD_EIO        unreadable, or not a regular file
+ *   TD_ELIMIT     larger than the address space, or more than TD_MAPPINGS_MAX open
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_mapping_open(const char *path, td_mapping **out);
@@ -37,12 +37,12 @@ TD_CHECKED td_status td_mapping_open(const char *path, td_mapping **out);
 const void *td_mapping_bytes(const td_mapping *m);
 size_t td_mapping_size(const td_mapping *m);
 
-/** The whole file will be read from its beginning, soon. */
+/** Advise the system that the whole file will be read soon, in order. */
 void td_mapping_will_be_read(const td_mapping *m);
 
-/** TD_EIO once a page could not be read.  From any thread. */
+/** TD_EIO if a page could not be read.  May be called from any thread. */
 TD_CHECKED td_status td_mapping_check(const td_mapping *m);
 
-void td_mapping_close(td_mapping *m); /* NULL is nothing */
+void td_mapping_close(td_mapping *m); /* NULL is fine */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * pack.c -- one file for all images: written front to back, read image by image
+ * pack.c -- reads and writes packs: all images of a data set in one file
  *
  *     0      16                                    index_at                       end - 64     end
  *     | head | image | image | ... | image   | index                        | tail       |
@@ -13,18 +13,18 @@
  *     tail   index_at: u64, index_bytes: u64, n_images: u64, n_splits: u32, n_classes: u32,
  *            short_side: u32, quality: u32, index_digest: u64, digest: u64, "packends"
  *
- * All numbers are little-endian.  The index stands behind the images, so that they stream through
- * while it grows in memory: 32 bytes and a name for each.
+ * All numbers are little-endian.  The index follows the images, so that images are written as they
+ * come while the index grows in memory: 32 bytes and a name for each.
  *
- * Check values form a tree.  An image's digest is in the index, the index's digest in the tail,
- * and the tail's is over the head and what stands before it in the tail: it identifies the whole,
- * yet opening reads no image.  An image is compared with its own digest each time it is used,
+ * Check values form a tree.  The index holds each image's digest, the tail holds the index's digest
+ * and its own, over the head and the preceding part of the tail: that one identifies the whole
+ * file, and opening reads no image.  An image is compared with its digest each time it is used,
  * which costs a hundredth of decoding it.
  *
  * Head, tail and index are read into memory before they are checked, and each image is read into
- * its reader's buffer.  It is not used in a mapping: there, a file that was cut off or a disk that
- * fails would end the process by SIGBUS; here it is an error of one image.  The copy takes some
- * hundredths of a millisecond where decoding takes one.
+ * its reader's buffer.  Images are not mapped: in a mapping, a truncated file or a failing disk
+ * would end the process by SIGBUS; here it is an error of one image.  The copy takes some
+ * hundredths of a millisecond, decoding takes one.
  */
 #include "io/pack.h"
 
@@ -109,7 +109,7 @@ static bool is_class_name(const char *name)
     return *name && *name != '.' && !strchr(name, '/');
 }
 
-/* --- what is open ----------------------------------------------------------------------------- */
+/* --- an open pack ----------------------------------------------------------------------------- */
 
 struct td_pack {
     char *what;   /* the path, for messages */
@@ -265,7 +265,7 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
     return TD_OK;
 }
 
-/* the images of a split: within the file, named, class after class without a gap */
+/* checks the images of a split: within the file, named, ordered by class without a gap */
 static td_status check_images(const td_pack *p, const td_pack_split *s)
 {
     uint32_t label = 0;
@@ -411,7 +411,7 @@ void td_pack_read_ahead(const td_pack *p, uint64_t i)
         (void)posix_fadvise(p->blob.fd, (off_t)r.at, (off_t)r.n_bytes, POSIX_FADV_WILLNEED);
 }
 
-/* where its bytes are: in memory already, or brought into the buffer */
+/* the image's bytes: in memory already, or read into the buffer */
 static td_status bring(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
 {
     *out = p->blob.bytes ? p->blob.bytes + r->at : NULL;
@@ -515,7 +515,7 @@ static td_status add_text(td_pack_writer *w, const char *text, uint32_t *name)
     return td_text_status(&w->texts);
 }
 
-/* has the last split an image in each of its classes? */
+/* checks that the last split has an image in each class */
 static td_status check_split_done(const td_pack_writer *w)
 {
     const split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
@@ -579,7 +579,7 @@ td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void
     return TD_OK;
 }
 
-/* a part of the index, which its digest follows */
+/* appends a part of the index and adds it to the digest */
 static td_status append_index(td_pack_writer *w, td_digest *d, const void *bytes, size_t n_bytes)
 {
     td_digest_add(d, bytes, n_bytes);

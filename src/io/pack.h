@@ -1,16 +1,16 @@
 /*
  * io/pack.h -- all images of a data set in one file: names, classes, index, check values
  *
- * The image files follow each other unchanged; after them come the index and a tail with the place
- * of the index (docs/formats/datasets.md, "Packs").  A pack holds one or more splits ("train",
- * "val"; or one without a name), each with classes of its own and images in the order of the data
+ * The image files follow each other unchanged; after them come the index and a tail with the
+ * index's offset (docs/formats/datasets.md, "Packs").  A pack holds one or more splits ("train",
+ * "val"; or one without a name), each with its own classes and its images in the order of the data
  * set: class after class.
  *
  *     td_pack *p;
  *     TD_OUT(td_pack_open("flowers.pack", &p));
  *     const td_pack_split *s = td_pack_split_at(p, 0);
  *     for (uint64_t i = s->first; i < s->first + s->n_images; i++)
- *         TD_OUT(td_pack_read(p, i, &buffer, &bytes, &n_bytes));   lent until the next call
+ *         TD_OUT(td_pack_read(p, i, &buffer, &bytes, &n_bytes));   valid until the next call
  *     td_pack_close(p);
  *
  *     td_pack_writer *w;
@@ -20,7 +20,7 @@
  *     TD_OUT(td_pack_finish(w, &digest));                          the file appears now, whole
  *     td_pack_writer_free(w);
  *
- * A pack may be read by several threads at a time.
+ * Several threads may read a pack at the same time.
  *
  * An annotated pack has the two classes TD_PACK_ANNOTATIONS, of one entry, COCO instances as JSON,
  * and TD_PACK_IMAGES in each split: images in the order in which that file has them.
@@ -61,20 +61,20 @@ typedef struct {
     int n_splits;
     uint64_t n_images, n_bytes; /* of all splits; of the file */
     uint64_t digest;            /* of the whole: images, names, classes, order */
-    bool is_annotated;          /* of detectors: see below */
-    int short_side, quality;    /* what larger images were shrunk to; 0: nothing was changed */
+    bool is_annotated;          /* a detection data set: see the head of this file */
+    int short_side, quality;    /* images were shrunk and re-encoded to these; 0: unchanged */
 } td_pack_metadata;
 
-/** Is it a regular file that begins as a pack does, or whose name ends in .pack? */
+/** Is it a regular file that begins like a pack, or whose name ends in .pack? */
 bool td_pack_is(const char *path);
 
 /**
- * Open a pack, and check its head, tail and index in full: no image is read.
+ * Open a pack and check its head, tail and index completely; reads no image.
  *
  *   TD_ENOTFOUND     no such file
- *   TD_EIO           unreadable, or no regular file
- *   TD_EFORMAT       no pack, cut off, or damaged; the message names the place
- *   TD_EUNSUPPORTED  a version of the format that is not known here
+ *   TD_EIO           unreadable, or not a regular file
+ *   TD_EFORMAT       not a pack, truncated, or damaged; the message names the place
+ *   TD_EUNSUPPORTED  an unknown version of the format
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_pack_open(const char *path, td_pack **out);
@@ -90,36 +90,36 @@ const td_pack_metadata *td_pack_metadata_of(const td_pack *p);
 const td_pack_split *td_pack_split_at(const td_pack *p, int i);
 td_pack_image td_pack_image_at(const td_pack *p, uint64_t i);
 
-/** Where images are put, kept between calls; one per thread.  All zero is valid; td_free it. */
+/** A buffer for images, reused between calls; one per thread.  All zero is valid; td_free it. */
 typedef struct {
     char *bytes;
     size_t cap_bytes;
 } td_pack_buffer;
 
 /**
- * Read an image's bytes and look at their check value; lent until the next call with `buffer`.
- *   TD_EFORMAT  they are not those that were packed
- *   TD_EIO      unreadable, or the file is shorter than it was when it was opened
+ * Read an image's bytes and verify their digest; valid until the next call with `buffer`.
+ *   TD_EFORMAT  the bytes differ from those that were packed
+ *   TD_EIO      unreadable, or the file became shorter since it was opened
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer,
                                   const void **bytes, size_t *n_bytes);
 
-/** Have the system fetch an image's pages; returns at once.  A hint: nothing can fail. */
+/** Ask the system to prefetch an image's pages; returns at once.  A hint: cannot fail. */
 void td_pack_read_ahead(const td_pack *p, uint64_t i);
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /**
- * Begin a pack, through a temporary (io/atomic.h).  The three properties are noted in it.
+ * Begin a pack, through a temporary (io/atomic.h).  It stores the three properties.
  * TD_EIO as td_atomic_open; TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_create(const char *path, int short_side, int quality,
                                     bool is_annotated, td_pack_writer **out);
 
 /**
- * Begin a split; what is added from now on belongs to it.  Names are copied.
- * TD_EARG a name that is there already; fewer than two classes; classes not in byte order; a class
+ * Begin a split; images added from now on belong to it.  Names are copied.
+ * TD_EARG a name that exists already; fewer than two classes; classes not in byte order; a class
  * name that is empty, begins with a dot or holds a slash; no image in the last class of the
  * split before.  TD_ENOMEM.
  */
@@ -127,7 +127,7 @@ TD_CHECKED td_status td_pack_begin_split(td_pack_writer *w, const char *name, in
                                          const char *const *classes);
 
 /**
- * Append an image, whatever its bytes are.  Classes come in order, none is left out.
+ * Append an image; its bytes are not checked.  Classes must come in order without a gap.
  * TD_EARG no split, no such class, a class out of order, an empty name; TD_ELIMIT larger than 256
  * MiB; TD_EIO; TD_ENOMEM.
  */
@@ -137,7 +137,7 @@ TD_CHECKED td_status td_pack_add(td_pack_writer *w, int label, const char *name,
 /** Write the index and put the file in place.  TD_EARG no image; TD_EIO; TD_ENOMEM. */
 TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out);
 
-/** End it; what was not finished is removed.  NULL is fine. */
+/** Free the writer; removes an unfinished file.  NULL is fine. */
 void td_pack_writer_free(td_pack_writer *w);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * protobuf.c -- keys, varints and lengths, out and in
+ * protobuf.c -- writes and reads keys, varints and lengths
  */
 #include "io/protobuf.h"
 

@@ -1,14 +1,14 @@
 /*
  * io/protobuf.h -- the wire format of Protocol Buffers: a writer and a bounded reader
  *
- * A message is a row of fields, each a key (number << 3 | wire type) and a value:
+ * A message is a sequence of fields, each a key (number << 3 | wire type) and a value:
  *
  *     wire 0   varint: 7 bits a byte, lowest first, at most 10 bytes
  *     wire 1   8 bytes      wire 5   4 bytes      both lowest byte first
  *     wire 2   length as a varint, then that many bytes: a text, a message, packed numbers
  *
- * Writing appends to a td_text, which keeps the first failure.  Reading walks borrowed bytes and
- * takes no memory:
+ * Writing appends to a td_text, which records the first failure.  Reading walks borrowed bytes and
+ * allocates nothing:
  *
  *     td_pb r = td_pb_open(bytes, n_bytes, "net.onnx");
  *     td_pb_field f;
@@ -18,7 +18,7 @@
  *             td_pb inner;
  *             TD_TRY(td_pb_enter(&r, &f, &inner));
  *
- * Source: protobuf.dev, "Encoding".  Groups (wire types 3 and 4) are refused.
+ * Source: protobuf.dev, "Encoding".  Groups (wire types 3 and 4) are an error.
  */
 #ifndef TD_IO_PROTOBUF_H
 #define TD_IO_PROTOBUF_H
@@ -41,16 +41,16 @@ void td_pb_put_text(td_text *t, int field, const char *text);
 /** `inner` as a field of `t`; the failure of `inner` becomes that of `t`. */
 void td_pb_put_message(td_text *t, int field, const td_text *inner);
 
-/** Key and length only: the caller writes the n_bytes that follow itself. */
+/** Key and length only: the caller writes the n_bytes that follow. */
 void td_pb_put_head(td_text *t, int field, size_t n_bytes);
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
 #define TD_PB_DEPTH_MAX 16
 
-/** Where a reader stands in one message. */
+/** A reader's position in one message. */
 typedef struct {
-    const uint8_t *first; /* of the whole input: for places in messages */
+    const uint8_t *first; /* of the whole input: for byte positions in error messages */
     const uint8_t *at, *end;
     const char *what; /* names the input in messages; borrowed */
     int depth;
@@ -68,26 +68,28 @@ td_pb td_pb_open(const void *bytes, size_t n_bytes, const char *what);
 bool td_pb_more(const td_pb *r);
 
 /**
- * The next field.  TD_EFORMAT names the place: a varint of more than 64 bits, a length beyond the
- * message's end, a field number 0, a wire type that there is not.
+ * Read the next field.  TD_EFORMAT with the place: a varint of more than 64 bits, a length beyond
+ * the message's end, a field number 0, an unknown wire type.
  */
 td_status td_pb_next(td_pb *r, td_pb_field *f) TD_CHECKED;
 
-/** Read a field as a message.  TD_EFORMAT: it is none; TD_ELIMIT: nested deeper than the limit. */
+/**
+ * Read a field as a message.  TD_EFORMAT: it is not one; TD_ELIMIT: nested deeper than the limit.
+ */
 td_status td_pb_enter(const td_pb *r, const td_pb_field *f, td_pb *inner) TD_CHECKED;
 
-/** A field as a number (wire 0).  TD_EFORMAT: it is none. */
+/** Read a field as a number (wire 0).  TD_EFORMAT: another wire type. */
 td_status td_pb_int(const td_pb *r, const td_pb_field *f, int64_t *out) TD_CHECKED;
 
-/** A field as a float (wire 5). */
+/** Read a field as a float (wire 5). */
 td_status td_pb_float(const td_pb *r, const td_pb_field *f, float *out) TD_CHECKED;
 
-/** A field as a text, copied to `arena`.  TD_EFORMAT: it is none, no UTF-8, or has a NUL inside. */
+/** Read a field as text, copied to `arena`.  TD_EFORMAT: not text, not UTF-8, or has a NUL. */
 td_status td_pb_text(const td_pb *r, const td_pb_field *f, td_arena *arena,
                      const char **out) TD_CHECKED;
 
 /**
- * Append a repeated number, packed or not: out[*n] .. while *n < room; *n counts on beyond it.
+ * Append a repeated number, packed or not, to out[*n] ..; *n counts those beyond `room` too.
  */
 td_status td_pb_ints(const td_pb *r, const td_pb_field *f, int64_t *out, size_t room,
                      size_t *n) TD_CHECKED;

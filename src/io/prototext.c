@@ -1,5 +1,5 @@
 /*
- * prototext.c -- one pass over the text, one level of recursion a message
+ * prototext.c -- parses in one pass, with one level of recursion per message
  */
 #include "io/prototext.h"
 
@@ -46,7 +46,7 @@ static void skip_space(reader *r)
     }
 }
 
-/* the next character that says something is `c`, which is taken */
+/* if the next character after space and comments is `c`, consumes it */
 static bool take(reader *r, char c)
 {
     skip_space(r);
@@ -99,7 +99,7 @@ static int digit_of(char c, int base)
     return v < base ? v : -1;
 }
 
-/* behind a backslash */
+/* after a backslash */
 static td_status read_escape(reader *r)
 {
     static const char from[] = "abfnrtv\\'\"?", to[] = "\a\b\f\n\r\t\v\\'\"?";
@@ -141,7 +141,7 @@ static td_status read_quoted(reader *r)
     return TD_OK;
 }
 
-/* 'a' "b" are one text; anything else is a word: a number, true, RELU_6 */
+/* 'a' "b" form one text; other values are words: a number, true, RELU_6 */
 static td_status read_scalar(reader *r)
 {
     skip_space(r);
@@ -231,7 +231,7 @@ static td_status read_field(reader *r, int depth)
     return TD_OK;
 }
 
-/* up to `until`, which is not taken; 0: up to the end */
+/* up to `until`, which is not consumed; 0: up to the end */
 static td_status read_fields(reader *r, char until, int depth)
 {
     for (;;) {

@@ -11,9 +11,9 @@
  *     model.ssd.anchor_generator.aspect_ratios     "1.0"   1
  *     model.ssd.anchor_generator.aspect_ratios     "2.0"   1
  *
- * What the fields mean, and which there are, is their reader's business.  Bounded: 1 MiB of text,
- * 4096 fields, 32 levels, 255 bytes of a path, 4095 of a value.
- * Source: protobuf.dev, "Text Format Language Specification"; not read are extensions and Any
+ * The caller interprets the fields and checks their names.  Limits: 1 MiB of text, 4096 fields,
+ * 32 levels, 255 bytes per path, 4095 per value.
+ * Source: protobuf.dev, "Text Format Language Specification"; not supported: extensions and Any
  * ("[name]"), and fields by number.
  */
 #ifndef TD_IO_PROTOTEXT_H
@@ -28,8 +28,8 @@
 enum { TD_PROTOTEXT_BYTES_MAX = 1 << 20 };
 
 typedef struct {
-    const char *path;  /* names with dots between */
-    const char *value; /* a scalar as it stands, a text without quotes; NULL: a message begins */
+    const char *path;  /* names joined by dots */
+    const char *value; /* a scalar as written, a text without quotes; NULL: a message begins */
     int line;          /* from 1 */
     bool is_text;      /* it was in quotes */
 } td_proto_field;
@@ -44,7 +44,7 @@ typedef struct {
  * Read a whole text; `what` names it in messages.  On failure *out is empty.
  *
  *   TD_EFORMAT  malformed, with the line; a NUL byte
- *   TD_ELIMIT   one of the bounds above; TD_ENOMEM
+ *   TD_ELIMIT   one of the limits above is exceeded; TD_ENOMEM
  */
 TD_CHECKED td_status td_prototext_parse(const char *text, size_t n, const char *what,
                                         td_prototext *out);

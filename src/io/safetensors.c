@@ -1,20 +1,20 @@
 /*
- * safetensors.c -- reading with suspicion, writing with a digest
+ * safetensors.c -- reads and checks files of tensors; writes them with a digest
  *
  *     0         8                            8 + n
  *     | n: u64 | JSON header, then spaces   | data of the 1st tensor | 2nd | ...      | end of file
  *
- * Reading goes in this order, so that nothing is believed before it is checked and no memory is
- * taken that the file's own size does not justify: length, header, an entry per tensor; the entries
- * sorted by offset must tile the rest of the file exactly; only then the data.  Every tensor of a
- * file that was read gets a 64-byte aligned place, wherever it lay.
+ * Reading proceeds in this order, so that nothing is used before it is checked and no more memory
+ * is allocated than the file's size justifies: length, header, an entry per tensor; the entries,
+ * sorted by offset, must tile the rest of the file exactly; then the data.  Every tensor of a file
+ * that was read is 64-byte aligned in memory, wherever it was in the file.
  *
  * A file written here starts with
  *
  *     {"__metadata__":{"digest":"xxh3:0123456789abcdef","digest_of":"header and data", ...
  *
- * The digest covers the whole file but its own 16 digits.  There are two entries so that damage to
- * the name of one cannot make the file look like one that never had a digest.
+ * The digest covers the whole file except its own 16 digits.  There are two entries so that damage
+ * to the name of one cannot make the file look like one written without a digest.
  *
  * Source: https://github.com/huggingface/safetensors (format; limits of its reader).
  */
@@ -37,7 +37,7 @@
 
 #define HEADER_MAX    100000000u /* as in the format's own reader */
 #define LENGTH_BYTES  8
-#define VALUES_MAX    2000000 /* 200,000 tensors of four dimensions; 500 MB while it is parsed */
+#define VALUES_MAX    2000000 /* 200,000 tensors of four dimensions; 500 MB during parsing */
 #define META_NAME     "__metadata__"
 #define DIGEST_DIGITS 16
 #define DIGEST_START  "{\"" META_NAME "\":{\"digest\":\"xxh3:"
@@ -64,7 +64,7 @@ static const char *const dtype_names[TD_N_DTYPE] = { NULL,
 #undef DTYPE_NAME
 };
 
-/* in the format, but nothing here computes with them */
+/* in the format, but not supported here */
 static const char *const foreign_dtypes[] = { "BOOL",    "I8",      "I16",     "U16",     "U32",
                                               "U64",     "F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3",
                                               "F6_E3M2", "F4",      "C64" };
@@ -150,7 +150,7 @@ const char *td_tensors_meta_key(const td_tensors *t, size_t i)
     return i < t->meta.n ? t->meta.entries[i].key : NULL;
 }
 
-/* `x` with a name of the caller's; the name is copied */
+/* appends `x`; its name is copied */
 static td_status append(td_tensors *t, td_tensor x)
 {
     TD_TRY(td_reserve(&t->items, &t->cap, t->n + 1, sizeof *t->items));
@@ -168,7 +168,7 @@ static td_status put_meta(td_tensors *t, const char *key, const char *value)
     return copy ? td_map_set(&t->meta, key, copy) : TD_ENOMEM;
 }
 
-/* a zeroed block that dies with the set */
+/* a zeroed block that is freed with the set */
 static td_status new_block(td_tensors *t, size_t n_bytes, void **out)
 {
     TD_TRY(td_reserve(&t->blocks, &t->cap_blocks, t->n_blocks + 1, sizeof *t->blocks));
@@ -277,11 +277,11 @@ typedef struct {
     uint64_t n_data; /* bytes after the header */
 } reader;
 
-/* an entry of the header on its way to its place in file order */
+/* an entry of the header, to be sorted into file order */
 typedef struct {
     td_tensor x;
     uint64_t begin, end; /* in the data */
-    size_t i;            /* order in the header, between empty tensors */
+    size_t i;            /* order in the header, to break ties of empty tensors */
 } entry;
 
 static td_status check_length(const char *what, uint64_t n_header, uint64_t n_file)
@@ -399,7 +399,7 @@ static int by_offset(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* sorted entries must follow each other without a gap and use up the data */
+/* sorted entries must follow each other without a gap and cover the data */
 static td_status check_tiling(const reader *r, const entry *e, size_t n)
 {
     uint64_t at = 0;
@@ -455,7 +455,7 @@ static td_status check_count(const reader *r)
     return TD_OK;
 }
 
-/* all of r->t but the data */
+/* reads all of r->t except the data */
 static td_status read_header(const reader *r)
 {
     td_status st;
@@ -477,7 +477,7 @@ out:
 
 /* --- the digest ------------------------------------------------------------------------------ */
 
-/* one damaged entry still leaves the other */
+/* if one entry is damaged, the other remains */
 static bool has_digest(const td_tensors *t)
 {
     const char *digest = td_tensors_meta(t, "digest");
@@ -529,7 +529,7 @@ static td_status check_digest(const reader *r)
 
 /* --- reading the data ------------------------------------------------------------------------ */
 
-/* a place for every tensor that `wants` one, 64-byte aligned, in one block */
+/* allocates one block for all tensors that `wants` selects, each 64-byte aligned */
 static td_status place(td_tensors *t, bool (*wants)(const td_tensor *))
 {
     size_t n_bytes = 0, at = 0;
@@ -653,7 +653,7 @@ td_status td_tensors_map(const char *path, td_tensors **out)
         return TD_OK;
     }
     const td_status broken =
-        td_mapping_check(file); /* what was malformed may not have been there */
+        td_mapping_check(file); /* an unreadable page may be why it was malformed */
     td_mapping_close(file);
     return broken != TD_OK ? broken : st;
 }
@@ -665,7 +665,7 @@ td_status td_tensors_check(const td_tensors *t)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* falling element size keeps every tensor aligned to its elements; insertion order within a size */
+/* descending element size keeps tensors aligned to their elements; then insertion order */
 static void order_items(const td_tensors *t, const td_tensor **order)
 {
     size_t n = 0;

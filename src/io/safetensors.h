@@ -1,10 +1,10 @@
 /*
- * io/safetensors.h -- named tensors in one file
+ * io/safetensors.h -- reads and writes named tensors in one file
  *
  * The format (Hugging Face, safetensors 0.3): 8 bytes little-endian header length, that many bytes
  * of JSON { name: { dtype, shape, data_offsets }, "__metadata__": { text: text } }, then the bytes.
- * Reading demands a header without holes, overlaps, duplicates or trailing bytes, so that a file
- * means one thing only.  Nothing in a file is executed; sizes are checked before memory is taken.
+ * A header with holes, overlaps, duplicates or trailing bytes is an error, so that a file has only
+ * one meaning.  Nothing in a file is executed; sizes are checked before memory is allocated.
  *
  *     td_tensors *t;
  *     TD_TRY(td_tensors_read("w.safetensors", &t));
@@ -46,11 +46,11 @@ void td_tensors_free(td_tensors *t);
  * Read a whole file.
  *
  *   TD_ENOTFOUND     no such file
- *   TD_EIO           unreadable, or no regular file
+ *   TD_EIO           unreadable, or not a regular file
  *   TD_EFORMAT       malformed: the message names the file, the tensor and the place; or its digest
- *                    (see td_tensors_write) does not agree with its content: "... was damaged"
+ *                    (see td_tensors_write) does not match its content: "... was damaged"
  *   TD_ELIMIT        header above 100 MB or of millions of values; more than 8 dimensions
- *   TD_EUNSUPPORTED  a tensor of a type that td_dtype has not (BOOL, I8, U64, F8_E4M3, ...)
+ *   TD_EUNSUPPORTED  a tensor of a type that td_dtype lacks (BOOL, I8, U64, F8_E4M3, ...)
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_tensors_read(const char *path, td_tensors **out);
@@ -64,8 +64,9 @@ TD_CHECKED td_status td_tensors_parse(const void *bytes, size_t n_bytes, const c
 
 /**
  * The same without reading: tensors point into the mapped file where they are 8-byte aligned in
- * it.  For weights that are copied out at once, a quarter of the time to a first answer.  The file
- * may be changed meanwhile: once all is copied td_tensors_check says whether it was all there.
+ * it.  For weights that are copied at once; saves three quarters of the time to a first result.
+ * The file may change meanwhile: after copying, td_tensors_check tells whether all of it was
+ * readable.
  */
 TD_CHECKED td_status td_tensors_map(const char *path, td_tensors **out);
 
@@ -82,32 +83,33 @@ const char *td_tensors_meta_key(const td_tensors *t, size_t i);
 /**
  * Add a tensor; the name and shape are copied, `data` is borrowed until the set is freed.
  *
- *   TD_EARG    the name is there already, empty, "__metadata__" or not UTF-8; no such type or
+ *   TD_EARG    the name exists already, empty, "__metadata__" or not UTF-8; no such type or
  *              shape; no data
- *   TD_ENOMEM  the set is as it was, as after TD_EARG
+ *   TD_ENOMEM  the set is unchanged, as after TD_EARG
  */
 TD_CHECKED td_status td_tensors_add(td_tensors *t, const char *name, td_dtype dtype, int rank,
                                     const int64_t *dim, const void *data);
 
-/** Add a tensor whose zeroed bytes the set owns; *data is where to put them. */
+/** Add a tensor whose zeroed bytes the set owns; *data points to them. */
 TD_CHECKED td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, int rank,
                                         const int64_t *dim, void **data);
 
-/** Make f32 of all f16 and bf16 tensors, which changes no value.  TD_ENOMEM: some of them are. */
+/** Convert all f16 and bf16 tensors to f32, exactly.  On TD_ENOMEM some are converted. */
 TD_CHECKED td_status td_tensors_widen(td_tensors *t);
 
-/** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the writer's own two. */
+/** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the two digest keys. */
 TD_CHECKED td_status td_tensors_set_meta(td_tensors *t, const char *key, const char *value);
 
 /**
- * Write atomically (io/atomic.h): `path` has the whole new content, or on failure what it had.
+ * Write atomically (io/atomic.h): `path` gets the whole new content or, on failure, keeps the old
+ * one.
  *
- * The metadata gets "digest": "xxh3:<16 hex digits>", over the whole file but these digits: names,
- * types, shapes, other metadata, data; and "digest_of", which says so.  Tensors are written in
- * order of falling element size, then insertion; the data starts 64-byte aligned.
+ * The metadata gets "digest": "xxh3:<16 hex digits>", over the whole file except these digits:
+ * names, types, shapes, other metadata, data; and "digest_of", which records that.  Tensors are
+ * sorted by descending element size, then insertion; the data starts 64-byte aligned.
  *
  *   TD_EIO     could not be written (folder missing, disk full, ...)
- *   TD_ELIMIT  the header would be longer than td_tensors_read takes
+ *   TD_ELIMIT  the header would be longer than td_tensors_read accepts
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_tensors_write(const td_tensors *t, const char *path);
