@@ -23,29 +23,20 @@ fails() {
     cmp -s before.sum after.sum || complain "files changed: $(diff before.sum after.sum | grep '^[<>]' | head -3)"
 }
 
-# fails_saying CODE PATTERN ARGUMENTS...: the same for what has no names
-fails_saying() {
-    wanted_pattern=$2
-    code_of_failure=$1
-    shift 2
-    fails "$code_of_failure" '' "$@"
-    says "^tandem: error: .*$wanted_pattern"
-}
-
-# is_bad FILE PATTERN: neither classified nor trained with
+# is_bad FILE WORDS: neither classified nor trained with, for a reason with these words
 is_bad() {
     fails_to_classify "$1" "$2"
     rm -f "$odd" && cp -a "$1" "$odd"
-    fails_saying 1 "'bad/train': 1 of 48 images are bad, at most 0 may be: the first is '$odd': $2" train bad $net --max-bad 0 \
+    fails 1 "'bad/train' 1 48 0 '$odd' $2" train bad $net --max-bad 0 \
         --training-only --workspace tried --raport-file /dev/null --no-checkpoints
     rm -rf tried
 }
 
 fails_to_classify() {
     expect 1 classify --weights w.safetensors $own "$1"
-    says "^tandem: error: none of 1 files can be read: '$1': $2"
+    error_names 1 "'$1'" $2
     prints "^$1$"
-    prints "^  unreadable: $2"
+    judges_words out reason '^  unreadable: .' $2
 }
 
 drawn set --classes 4 --train 48 --val 8
@@ -80,7 +71,7 @@ fails 2 "DATA 'set' --data 'other'" evaluate set --data other --weights w.safete
 expect 0 evaluate set --data set $own --weights w.safetensors
 fails 2 '--no-checkpoints --checkpoint-every' train set $net --no-checkpoints --checkpoint-every 2
 fails 2 '--early-stopping-patience' train set $net --training-only --early-stopping-patience 2
-fails_saying 2 'fresh weights have no averages' train set $net --evaluate --use-ema 0.9
+fails 2 '--use-ema' train set $net --evaluate --use-ema 0.9
 fails 2 '--resume --pretrained-weights' train set $net --resume good/checkpoint.safetensors --pretrained-weights w.safetensors
 
 # --- data: folders ------------------------------------------------------------------------------
@@ -117,7 +108,7 @@ fails 1 "'odd/val' 'circle' 4" train odd $net
 cp -r set/val/circle odd/val/zebra
 fails 1 "'odd/val' 1 4 'w.safetensors' 'zebra'" evaluate odd --weights w.safetensors $own
 ln -s .. set/train/circle/up
-fails_saying 1 'folders deep: does a link point upward' train set $net
+fails 1 'circle/up' train set $net
 rm set/train/circle/up
 fails 1 "'set/train' 4 3" train set --arch resnet18 --image-size 32 $fixed --num-classes 3
 fails 1 "'set/train' 48 49" train set $net -b 49
@@ -139,19 +130,19 @@ mkfifo pipe.jpg
 ln -s nowhere dangling.jpg
 ln -s loop.jpg loop.jpg
 ln -s /dev/zero device.jpg
-is_bad zero.jpg 'file is empty'
-is_bad text.jpg 'neither JPEG nor PNG: it looks like text'
-is_bad three.jpg 'file ends before the image data'
-is_bad half.jpg 'file ends'
-is_bad short.jpg 'file ends'
-is_bad huge.jpg 'header says 20000 x 20000 pixels, the limit is [0-9]+'
-is_bad gif.jpg 'neither JPEG nor PNG: it .*GIF'
+is_bad zero.jpg empty
+is_bad text.jpg 'JPEG PNG text'
+is_bad three.jpg ends
+is_bad half.jpg ends
+is_bad short.jpg ends
+is_bad huge.jpg '20000 pixels limit'
+is_bad gif.jpg 'JPEG PNG GIF'
 is_bad png.png ''
-is_bad pipe.jpg 'is a pipe, wanted a file'
-is_bad dangling.jpg 'cannot open: No such file'
-fails_to_classify loop.jpg 'cannot open: Too many levels of symbolic links'
-is_bad device.jpg 'is a device, wanted a file'
-fails_to_classify absent.jpg 'cannot open: No such file'
+is_bad pipe.jpg pipe
+is_bad dangling.jpg open
+fails_to_classify loop.jpg links
+is_bad device.jpg device
+fails_to_classify absent.jpg open
 mkdir nothing
 expect 1 classify --weights w.safetensors $own nothing
 error_names "'nothing'"
@@ -161,18 +152,18 @@ if [ "$(id -u)" = 0 ]; then
 else
     cp $image closed.jpg
     chmod 000 closed.jpg
-    is_bad closed.jpg 'cannot open: Permission denied'
+    is_bad closed.jpg Permission
 fi
 
 # one of several is no failure, and every one is listed
 expect 0 classify --weights w.safetensors $own zero.jpg $image text.jpg
-prints '^  unreadable: file is empty$'
+prints '^  unreadable: .*empty'
 prints '^  circle: '
 expect 0 classify --weights w.safetensors $own --json zero.jpg $image
-prints '\{"path": "zero.jpg", "error": "file is empty", "classes": \[\]\}'
+prints '\{"path": "zero.jpg", "error": "[^"]*empty[^"]*", "classes": \[\]\}'
 expect 0 dataset check set
 expect 1 dataset check bad
-says "bad"
+error_names bad
 
 # fewer than the cap: the run goes on, to the same weights each time, and lists them
 for name in circle/00000 square/00001; do
@@ -182,10 +173,10 @@ done
 cp text bad/val/stripes/00000.jpg
 for workers in 1 3; do
     expect 0 train bad $net --max-bad 0.2 --workspace bad$workers --workers $workers --final-weights bad$workers.safetensors
-    says "^tandem: warning: data: bad image 'bad/train/circle/00000.jpg': file is empty$"
-    [ "$(sort bad$workers/bad.list | tr '\t' ':')" = "bad/train/circle/00000.jpg:file is empty
-bad/train/square/00001.jpg:file is empty
-bad/val/stripes/00000.jpg:neither JPEG nor PNG: it looks like text" ] || complain "bad.list is $(cat bad$workers/bad.list)"
+    warning_names data: "'bad/train/circle/00000.jpg'" empty
+    [ "$(sort bad$workers/bad.list | sed 's/\t.*\(empty\|text\)/:\1/')" = "bad/train/circle/00000.jpg:empty
+bad/train/square/00001.jpg:empty
+bad/val/stripes/00000.jpg:text" ] || complain "bad.list is $(cat bad$workers/bad.list)"
 done
 cmp bad1/bad.list bad3/bad.list || complain "the list depends on the workers"
 same bad1.safetensors bad3.safetensors
@@ -224,8 +215,8 @@ fails 1 "'t.safetensors'" train t.safetensors $from
 tensors t.safetensors 0 3 32 32
 fails 1 "'t.safetensors' 0" train t.safetensors $from
 tensors t.safetensors 8 3 32 32 0 1 2 3 0 1 2 4
-fails_saying 1 "'t.safetensors'.* (label of row 7 is 4|5 classes)" train t.safetensors $from
-fails_saying 1 "'t.safetensors'.* (label of row 7 is 4|5 classes)" evaluate t.safetensors --data-backend tensors $own --weights w.safetensors
+fails 1 "'t.safetensors'" train t.safetensors $from
+fails 1 "'t.safetensors'" evaluate t.safetensors --data-backend tensors $own --weights w.safetensors
 fails 1 "7 4 0 3" train t.safetensors --data-backend tensors --arch resnet18 $fixed --num-classes 4
 tensors t.safetensors 8 3 32 32 0 1 2 -1 0 1 2 3
 fails 1 "3 -1 0" train t.safetensors $from
@@ -246,7 +237,7 @@ fails 1 "'nan.safetensors' 7 0" \
     train nan.safetensors --data-backend tensors $net
 tr '\377' '\177' <nan.safetensors >large.safetensors
 expect 1 train large.safetensors --data-backend tensors $net --workspace tried --overwrite --final-weights nan.out
-says '^tandem: error: epoch 0, iteration 1: the loss is (not a number|infinite); nothing of this step was saved$'
+error_names 'epoch 0' 'iteration 1'
 silent
 [ ! -e tried/checkpoint.safetensors ] || complain "saved a checkpoint"
 [ ! -e nan.out ] || complain "wrote final weights"
@@ -279,8 +270,9 @@ fails 1 "'zero.jpg'" evaluate set $own --weights zero.jpg
 fails 1 "'pipe.jpg'" evaluate set $own --weights pipe.jpg
 fails 1 "'resnet18' --arch 'w.safetensors' 'conv1.weight'" evaluate set --arch resnet18 --weights w.safetensors
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o r18.safetensors
-fails_saying 1 "'r18.safetensors'.* 'layer" evaluate set --arch resnet34 --weights r18.safetensors
-fails_saying 1 "'r18.safetensors'.*(tensor|parameter) '" evaluate set --arch resnet50 --num-classes 4 --weights r18.safetensors
+fails 1 "'r18.safetensors'" evaluate set --arch resnet34 --weights r18.safetensors
+says "'layer[1-4]\."
+fails 1 "'r18.safetensors'" evaluate set --arch resnet50 --num-classes 4 --weights r18.safetensors
 fails 1 "'set/val' 4 'r18.safetensors' 5" evaluate set --weights r18.safetensors --num-classes 5
 rm r18.safetensors
 # numbers that are none: named, where a relu would have made zeros of them
@@ -295,12 +287,12 @@ END
 tiny='{"fc.weight":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]},"fc.bias":{"dtype":"F32","shape":[4],"data_offsets":[48,64]}}'
 safetensors wild.safetensors "$tiny"
 floats 3f800000 7fc00000 ff800000 0 0 0 0 0 0 0 0 0 0 0 0 0 >>wild.safetensors
-wild="'wild.safetensors': tensor 'fc.weight' has 2 values that are no finite numbers, of 12: its training diverged, or the file is damaged"
-fails_saying 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors
-fails_saying 1 "$wild" classify $image --model tiny.td --weights wild.safetensors
-fails_saying 1 "$wild" serve --model tiny.td --weights wild.safetensors --port 0 --name tiny
+wild="'wild.safetensors' 'fc.weight' 2 12"
+fails 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors
+fails 1 "$wild" classify $image --model tiny.td --weights wild.safetensors
+fails 1 "$wild" serve --model tiny.td --weights wild.safetensors --port 0 --name tiny
 expect 1 train set --model tiny.td -b 8 --pretrained-weights wild.safetensors --workspace tried
-says "^tandem: error: $wild$"
+error_names $wild
 
 # a variance below zero, of which the root is none
 cat >tiny.td <<'END'
@@ -323,16 +315,16 @@ entry() {
 tiny=$(entry bn1.weight 3 0 12),$(entry bn1.bias 3 12 24),$(entry bn1.running_mean 3 24 36),$(entry bn1.running_var 3 36 48)
 safetensors wild.safetensors "{$tiny,$(entry fc.weight 4,3 48 96),$(entry fc.bias 4 96 112)}"
 floats 0 0 0 0 0 0 0 0 0 3f800000 bf800000 3f800000 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 >>wild.safetensors
-wild="'wild.safetensors': tensor 'bn1.running_var' has the value -1, which no variance can be: the file is damaged"
+wild="'wild.safetensors' 'bn1.running_var' -1"
 for device in cpu ref; do
-    fails_saying 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors --device $device
+    fails 1 "$wild" evaluate set --model tiny.td --weights wild.safetensors --device $device
 done
 rm -rf wild.safetensors tiny.td tried
 fails 1 "3 8 --batch-size 4" \
     train set $net -b 4 --resume good/checkpoint.safetensors --workspace tried
 fails 1 "'good/checkpoint.safetensors' --arch resnet18" train set --arch resnet18 --image-size 32 $fixed \
     --resume good/checkpoint.safetensors --workspace tried
-fails_saying 1 "'bare/train'.*circle|class folder" train bare --resume good/checkpoint.safetensors --workspace tried
+fails 1 "'bare/train" train bare --resume good/checkpoint.safetensors --workspace tried
 
 # truncated at, and with one bit wrong at: the length, the header, its end, the tensors, the last byte
 damaged() {
@@ -359,19 +351,19 @@ done
 tidy .
 
 # --- graph texts --------------------------------------------------------------------------------
-# graph PATTERN SED: small.td after an edit is refused, with file and line
+# graph WORDS SED: small.td after an edit is refused, with file and line
 graph() {
     sed "$2" small.td >wrong.td
-    fails_saying 1 "wrong.td.*$1" train set --model wrong.td $fixed --workspace tried
+    fails 1 "wrong.td $1" train set --model wrong.td $fixed --workspace tried
 }
-graph ":3: found .*wanted '='" '3s/conv1.weight/conv1 weight/'
+graph "3 '='" '3s/conv1.weight/conv1 weight/'
 graph 'conv3d' 's/conv2d/conv3d/'
 graph 'stretch' 's/{pad=1}/{stretch=1}/'
 graph 'pad' 's/{pad=1}/{pad=-1}/'
 graph '%11' 's/^output.*/output logits = %11/'
 graph 'logits' 's/^output.*//'
 graph 'logits' 's/logits/result/'
-graph 'images' 's/%images/%images/'
+graph 'images' 's/%images/%pixels/'
 graph 'bn1.weight' '/^%bn1.weight/d'
 graph '' 's/^%3 = .*/%3 = relu/'
 graph '' '5s/.*/%1 = conv2d %images, %images/'
@@ -433,12 +425,12 @@ if (ulimit -v 3000000 && exec "$TANDEM" version) >/dev/null 2>&1; then
     (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 2000 --threads 1 --workspace tried) \
         >out 2>err </dev/null || code=$?
     [ $code = 1 ] || complain "exit code $code, wanted 1"
-    says '^tandem: error: the plan needs [0-9.]+ MB and the system does not give them'
+    says '^tandem: error: .*[0-9] MB'
     code=0
     (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 100000 --threads 1 --workspace tried) \
         >out 2>err </dev/null || code=$?
     [ $code = 1 ] || complain "exit code $code, wanted 1"
-    says '^tandem: error: a batch of 100000 images of 224 x 224: cannot allocate [0-9]+ bytes'
+    says '^tandem: error: .*100000 .*224 x 224.* [0-9]{9,} bytes'
     silent
     [ ! -e tried ] || complain "left a folder"
 else
@@ -449,7 +441,7 @@ fi
 # The first checkpoint fits, another beside it does not: the old one stays as it is and loads.
 still_good() {
     [ $code = 1 ] || complain "exit code $code, wanted 1"
-    says "^tandem: error: cannot write 'full/checkpoint.safetensors': .*$1"
+    error_names "'full/checkpoint.safetensors'" "$1"
     tidy full
     same full/checkpoint.safetensors kept.safetensors
     expect 0 evaluate set $own --weights full/checkpoint.safetensors
@@ -488,16 +480,16 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=$((bytes * 3 / 2)) tandem_test f
         last="a full disk, $what"
         "$TANDEM" train set $net --workspace full --resume full/checkpoint.safetensors $what >out 2>err </dev/null || code=$?
         [ $code = 1 ] || complain "exit code $code, wanted 1"
-        says "^tandem: error: cannot write .*No space left on device"
+        error_names 'No space left on device'
         tidy full
         same full/checkpoint.safetensors kept.safetensors
     done
     rm -rf full/filler full/x.csv full/events full/r.json
     fails 1 "'full/w.safetensors'" convert kept.safetensors full/w.safetensors
     expect 1 dataset draw full/drawn --train 4000 --size 256
-    says "^tandem: error: .*No space left"
+    error_names 'No space left on device'
     expect 1 dataset draw full/drawn --boxes --train 4000 --size 256
-    says "^tandem: error: .*No space left"
+    error_names 'No space left on device'
     if ls full | grep -q drawn; then complain "half a data set is left: $(ls full)"; fi
 else
     echo "left out: a full disk, for a file system cannot be mounted here"

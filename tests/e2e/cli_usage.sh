@@ -102,7 +102,7 @@ last="tandem version >/dev/full"
 if "$TANDEM" version >/dev/full 2>err; then
     complain "exit code 0"
 fi
-says "cannot be written"
+error_names 'standard output'
 
 # "--" ends options
 expect 1 classify --weights absent.safetensors -- --odd-name.jpg
@@ -113,12 +113,12 @@ own=$TANDEM_SOURCE/examples/small_cnn.td
 expect 2 train DIR --arch resnet18 --model "$own" --print-config
 error_names "--arch" "resnet18" "--model" "small_cnn.td"
 expect 2 inspect model --model "$own" --arch resnet50
-says "name two networks"
+error_names --arch resnet50 --model small_cnn.td
 expect 0 train DIR --model "$own" --print-config
 cp out own.yaml
 expect 0 train DIR --config own.yaml --print-config
 expect 2 train DIR --config own.yaml --arch resnet18 --print-config
-says "name two networks"
+error_names --arch resnet18 --model small_cnn.td
 
 # the wait policy is settled once, and what the user chose is left alone
 last="restart"

@@ -53,36 +53,36 @@ prints '"AP": 0, .*"APl": -1'
 # --- what counts nowhere is said ------------------------------------------------------------------
 echo '[{"image_id": 7, "category_id": 5, "bbox": [1, 2, 3, 4], "score": 1}]' >dt.json
 expect 0 evaluate $both
-says "1 of 1 detections are of categories that 'gt.json' has not"
+warning_names 1 "'gt.json'"
 
 # --- files that are wrong -------------------------------------------------------------------------
 refused() {
     printf '%s' "$1" >dt.json
     expect 1 evaluate $both
-    says "$2"
+    error_names $2
     silent
 }
-refused '' "'dt.json' is empty"
-refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3' "'dt.json'.*(byte|ends)"
-refused '{"a": 1}' "'dt.json': it is an object, wanted a list of detections"
-refused '[{"image_id": 8, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "'dt.json': detection 0 names image 8, which 'gt.json' does not have"
-refused '[{"image_id": "7", "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "detection 0: image_id is the text '7', wanted a whole number"
-refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3], "score": 1}]' 'bbox has 3 numbers, wanted 4'
-refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": NaN}]' 'score is .*wanted a finite one'
-refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1, "score": 2}]' 'has score twice'
-refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 1e300], "score": 1}]' 'detection 0 has the number 1e\+300'
+refused '' "'dt.json'"
+refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3' "'dt.json' byte"
+refused '{"a": 1}' "'dt.json' object list"
+refused '[{"image_id": 8, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "'dt.json' 0 8 'gt.json'"
+refused '[{"image_id": "7", "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1}]' "0 image_id '7'"
+refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3], "score": 1}]' 'bbox 3 4'
+refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": NaN}]' '0 score'
+refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 1, "score": 2}]' '0 score'
+refused '[{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 1e300], "score": 1}]' '0 1e+300'
 refused "$(printf '\211PNG')" "'dt.json'"
 echo '[]' >dt.json
 expect 1 evaluate --annotations dt.json --detections dt.json
 says "'dt.json'"
 expect 1 evaluate --annotations gt.json --detections gt.json
-says "'gt.json': it is an object"
+error_names "'gt.json'" object
 expect 1 evaluate --annotations absent.json --detections dt.json
-says "'absent.json'.*No such file"
+error_names "'absent.json'"
 expect 1 evaluate --annotations gt.json --detections absent.json
-says "'absent.json'.*No such file"
+error_names "'absent.json'"
 expect 1 evaluate --annotations gt.json --detections .
-says 'regular file'
+error_names "'.'"
 
 # --- what SSD300 finds is judged the same as a network's and as a file -------------------------------
 "$TANDEM" dataset draw set --boxes --classes 2 --train 2 --val 2 --size 160 >draw.log 2>&1 || complain "no data set"
@@ -96,11 +96,11 @@ grep -o '"AP": .*"ARl": [-0-9.e]*' out | cmp -s - of_network || complain "networ
 
 # --- options that do not go together --------------------------------------------------------------
 expect 2 evaluate --detections dt.json
-says 'judged by --annotations'
+error_names --annotations
 expect 2 evaluate images $both
-says 'judged by --annotations'
+error_names --annotations
 expect 2 evaluate $both --logits l.safetensors
-says 'logits wants a network'
+error_names --logits
 expect 2 evaluate $both --require 'top1>=95'
 says 'top1'
 finish

@@ -30,21 +30,21 @@ cp -r "set/val/$(sed -n 1p names)" "set/val/$(sed -n 3p names)" few/val
 
 # --- names in the weight file --------------------------------------------------------------------
 expect 0 evaluate few --weights named.safetensors $judge --per-class
-says '^classes: the 2 classes of .few/val. are matched to 5 outputs by name$'
+log_names classes: 2 "'few/val'" 5
 for class in $(cat names); do
     wanted=0
     [ ! -d "few/val/$class" ] || wanted=4
     prints "\"name\": \"$class\", \"n\": $wanted,"
 done
 expect 1 evaluate other --weights named.safetensors
-says "'other/val': 5 of its 5 classes are not among the 5 of 'named.safetensors': '1 [a-zA-Z_]*', .*; there are '$(head -1 names)', "
-says '\-\-label-map FILE .*\-\-classes FILE .*\-\-labels-by-order'
+error_names "'other/val'" 5 "'named.safetensors'" "'$(head -1 names)'"
+error_names --label-map --classes --labels-by-order
 silent
 expect 0 dataset pack few few.pack
 expect 0 evaluate few --weights named.safetensors $judge
 counts >of_folder
 expect 0 evaluate few.pack --weights named.safetensors $judge
-says 'classes: the 2 classes of .few.pack/val. are matched to 5 outputs by name'
+log_names 2 "'few.pack/val'" 5
 [ "$(counts)" = "$(cat of_folder)" ] || complain "a pack has $(counts), its folder $(cat of_folder)"
 
 # --- a map ---------------------------------------------------------------------------------------
@@ -55,60 +55,60 @@ sed 's/\(.*\)\t\([0-9]*\).*/"\1": \2/' map.txt | paste -sd, | sed 's/.*/{&}/' >m
 sed 's/"\([0-9]\) \([^"]*\)": [0-9]*/"\1 \2": "\2"/g' map.json >by_name.json
 for map in map.txt map.json by_name.json; do
     expect 0 evaluate other --weights named.safetensors $judge --label-map $map --per-class --confusion c.csv
-    says "the 5 classes of 'other/val' are matched to 5 outputs by '$map'"
+    log_names 5 "'other/val'" "'$map'"
     [ "$(counts)" = "$(cat want)" ] || complain "with $map $(counts), wanted $(cat want)"
     [ "$(head -1 c.csv)" = "class,$(paste -sd, names)" ] || complain "the table is of $(head -1 c.csv)"
 done
 expect 0 evaluate other --weights named.safetensors $judge --labels-by-order
-says "outputs 0 to 4 in order: --labels-by-order$"
+log_names 0 4 --labels-by-order
 expect 2 evaluate other --weights named.safetensors --labels-by-order --label-map map.txt
-says 'exclude each other'
-refuses() { # MESSAGE CONTENT
+error_names --labels-by-order --label-map
+refuses() { # WORDS CONTENT
     printf "$2" >bad.map
     expect 1 evaluate other --weights named.safetensors --label-map bad.map
-    says "$1"
+    error_names bad.map $1
     silent
 }
-refuses "does not name the class '1 " ''
-refuses "does not name the class '1 " '{}'
-refuses "says 5 for 'a', the outputs are 0 .. 4" 'a 5\n'
-refuses "says -1 for 'a', the outputs are 0 .. 4" '{"a": -1}'
-refuses "names 'a' twice" 'a 1\na 2\n'
-refuses 'line 2 is .b., wanted a class of the data and the number of its output' 'a 1\nb\n'
-refuses 'says .cow. for .a., which is the name of no class of' '{"a": "cow"}'
-refuses 'no JSON object from folders to outputs' '["a"]'
-refuses 'bad.map' '{"a": 1'
-refuses 'no text file' 'a\0 1\n'
+refuses "'other/val'" ''
+refuses "'other/val'" '{}'
+refuses "5 'a' 0 4" 'a 5\n'
+refuses "-1 'a' 0 4" '{"a": -1}'
+refuses "'a'" 'a 1\na 2\n'
+refuses "line 2 'b'" 'a 1\nb\n'
+refuses "'cow' 'a'" '{"a": "cow"}'
+refuses 'JSON object' '["a"]'
+refuses 'line 1' '{"a": 1'
+refuses text 'a\0 1\n'
 expect 1 evaluate other --weights named.safetensors --label-map absent
 says "'absent'"
 expect 0 dataset check set/val --image-size 32 --dump-tensors val.safetensors
 expect 2 evaluate val.safetensors --data-backend tensors --weights named.safetensors --label-map map.txt
-says 'the labels of .val.safetensors. are numbers of outputs already'
+error_names "'val.safetensors'"
 
 # --- no names ------------------------------------------------------------------------------------
 nine="--arch resnet18 --image-size 32 --seed 1"
 expect 0 init $nine --num-classes 9 -o nine.safetensors
 expect 1 evaluate set --weights nine.safetensors
-says "'set/val' has 5 classes, the network of 'nine.safetensors' has 9 without names; .*\-\-label-map FILE"
+error_names "'set/val'" 5 "'nine.safetensors'" 9 --label-map FILE
 silent
 expect 1 train set --evaluate --pretrained-weights nine.safetensors $nine
-says "'set/val' has 5 classes, the network of 'nine.safetensors' has 9 without names; "
+error_names "'set/val'" 5 "'nine.safetensors'" 9
 expect 0 evaluate few --weights nine.safetensors $judge --labels-by-order
-says "outputs 0 to 1 in order: --labels-by-order$"
+log_names 0 1 --labels-by-order
 { cat names && printf 'v\nw\ny\nz'; } >nine.txt
 expect 0 evaluate few --weights nine.safetensors $judge --classes nine.txt --per-class
-says 'the 2 classes of .few/val. are matched to 9 outputs by name'
+log_names 2 "'few/val'" 9
 counts >by_name
 sed 's/^.*$/circle/' nine.txt >same.txt
 expect 1 evaluate set --weights nine.safetensors --classes same.txt
-says "'circle' is the name of several of the 9 classes of 'nine.safetensors'|: 5 of its 5 classes|[1-9] of its 5 classes"
+error_names "'nine.safetensors'"
 expect 0 convert nine.safetensors named9.safetensors --classes nine.txt
 expect 0 inspect checkpoint named9.safetensors
 prints "tandem.classes: \\[\"$(head -1 names)\", .*, \"z\"\\]"
 expect 0 evaluate few --weights named9.safetensors $judge
 [ "$(counts)" = "$(cat by_name)" ] || complain "names in the file: $(counts), beside it: $(cat by_name)"
 expect 2 convert nine.safetensors nine.pth --classes nine.txt
-says "'nine.pth' is a file of PyTorch's, which has no class names"
+error_names "'nine.pth'"
 expect 0 convert named9.safetensors named9.onnx --classes nine.txt
 grep -q '"y", "z"\]' named9.onnx || complain "no names in the ONNX file"
 
@@ -127,35 +127,35 @@ for file in list.json index.json keras.json class_to_idx.json windows.txt; do
     expect 0 $ask --classes $file
     sed 's/, "seconds.*//' out | cmp -s - want || complain "other names: $(cat out)"
 done
-misnamed() { # MESSAGE CONTENT
+misnamed() { # WORDS CONTENT
     printf "$2" >bad.names
     expect 1 $ask --classes bad.names
-    says "$1"
+    error_names bad.names $1
 }
-misnamed "'bad.names' holds no class names" ''
-misnamed "'bad.names' holds no class names" '{}'
-misnamed "'bad.names' holds no class names" ' \n\n'
-misnamed "'bad.names' has 2 names, the network of 'nine.safetensors' has 9 classes" 'a\nb\n'
-misnamed 'class name 2 has a control character, 0x1b' '["a", "b\\u001b[31m"]'
-misnamed 'line 2 is empty' 'a\n\nb\n'
-misnamed 'no UTF-8' 'a\n\377\n'
-misnamed 'no text file' 'a\0b\n'
-misnamed "two classes have the number 0" '{"0": "a", "00": "b"}'
-misnamed "has 2 classes, and one of the number 2: wanted 0 .. 1" '{"1": "a", "2": "b"}'
-misnamed "'cat' is no class number" '{"cat": "a"}'
-misnamed 'found a whole number, wanted a string' '[1, 2]'
-misnamed 'bad.names' '["a", '
+misnamed '' ''
+misnamed '' '{}'
+misnamed '' ' \n\n'
+misnamed "2 'nine.safetensors' 9" 'a\nb\n'
+misnamed '2 0x1b' '["a", "b\\u001b[31m"]'
+misnamed 'line 2' 'a\n\nb\n'
+misnamed UTF-8 'a\n\377\n'
+misnamed text 'a\0b\n'
+misnamed '0' '{"0": "a", "00": "b"}'
+misnamed '2 0 1' '{"1": "a", "2": "b"}'
+misnamed "'cat'" '{"cat": "a"}'
+misnamed 'number string' '[1, 2]'
+misnamed 'line 1' '["a", '
 expect 1 $ask --classes absent.names
 says "'absent.names'"
 expect 1 $ask --classes .
 expect 1 serve --weights nine.safetensors --classes bad.names --port 0
-says 'bad.names'
+error_names bad.names
 silent
 
 # --- ImageNet ------------------------------------------------------------------------------------
 expect 0 init --arch resnet18 --image-size 32 --seed 1 -o thousand.safetensors
 expect 0 classify --weights thousand.safetensors $one --image-size 32 --top 10 "$image"
-says "^classes: 'thousand.safetensors' names none of its classes: ImageNet's 1000 names are used; "
+log_names classes: "'thousand.safetensors'" 1000
 if grep -q 'class [0-9]' out; then complain "a class without a name: $(cat out)"; fi
 [ "$(wc -l <"$TANDEM_SOURCE/data/imagenet_classes.txt")" = 1000 ] || complain "not 1000 classes"
 LC_ALL=C sort -c "$TANDEM_SOURCE/data/imagenet_classes.txt" || complain "ids are not sorted"
@@ -166,7 +166,7 @@ for id in n01440764 n01443537 n02085620 n15075141; do
     cp -r "set/val/$(sed -n ${n}p names)" ids/val/$id
 done
 expect 0 evaluate ids --weights thousand.safetensors --image-size 32 $judge --per-class
-says "the 4 classes of 'ids/val' are WordNet ids of ILSVRC 2012: outputs by their sorted list"
+log_names 4 "'ids/val'" ILSVRC 2012
 for class in tench goldfish Chihuahua 'toilet tissue'; do
     prints "\"name\": \"$class\", \"n\": 4,"
 done
@@ -181,7 +181,7 @@ for file in imagenet.names "$TANDEM_SOURCE/data/imagenet_classes.txt"; do # name
 done
 mv ids/val/n15075141 ids/val/n00000001
 expect 1 evaluate ids --weights thousand.safetensors --image-size 32
-says "'ids/val': 1 of its 4 classes are not among the 1000 of 'thousand.safetensors': 'n00000001'; "
+error_names "'ids/val'" 1 4 1000 "'thousand.safetensors'" "'n00000001'"
 expect 1 evaluate set --weights thousand.safetensors --image-size 32
-says "'set/val' has 5 classes, the network of 'thousand.safetensors' has 1000 without names"
+error_names "'set/val'" 5 "'thousand.safetensors'" 1000
 finish

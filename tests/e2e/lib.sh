@@ -3,11 +3,14 @@
 #   expect CODE ARGUMENTS...     run; stdout goes to ./out, stderr to ./err
 #   says PATTERN                 stderr of the last run matches (grep -E)
 #   error_names WORD...          an error on stderr of the last run has every WORD, none as part of a longer one
+#   warning_names WORD...        the same of a warning
+#   log_names WORD...            the same of any line on stderr
 #   prints PATTERN               stdout of the last run matches
 #   silent                       stdout of the last run is empty
 #   finish                       at the end: exit 1 when anything was wrong
 #
-# A message may be reworded, but not name less: error_names for files, options, numbers and names.
+# A message may be reworded, but not name less: error_names and the like judge files, options, numbers and names.
+# says and prints are for what is documented to the letter, and for a single word that tells two failures apart.
 bad=0
 last=
 
@@ -31,11 +34,28 @@ says() {
     grep -Eq -e "$1" err || complain "stderr does not say '$1'"
 }
 
-error_names() {
-    errors=$(grep -a '^tandem: error: ' err) || complain "stderr has no error"
-    for word; do
-        errors=$(printf '%s\n' "$errors" | grep -aFw -e "$word") || complain "the error does not name $word"
+# judges_words FILE KIND START WORD...: a line of FILE that matches START has every WORD
+judges_words() {
+    message_file=$1
+    message_kind=$2
+    messages=$(grep -a "$3" "$1") || { complain "$1 has no $2"; return; }
+    shift 3
+    for message_word; do
+        messages=$(printf '%s\n' "$messages" | grep -aFw -e "$message_word") ||
+            { complain "no $message_kind in $message_file names $message_word"; return; }
     done
+}
+
+error_names() {
+    judges_words err error '^tandem: error: ' "$@"
+}
+
+warning_names() {
+    judges_words err warning '^tandem: warning: ' "$@"
+}
+
+log_names() {
+    judges_words err line '' "$@"
 }
 
 prints() {

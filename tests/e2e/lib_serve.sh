@@ -3,7 +3,7 @@
 #   serve OPTIONS...                     start a server of w.safetensors; $port and $server
 #   stop                                 SIGTERM, and the exit code is 0
 #   ask STATUS METHOD PATH [HEADER]...   stdin is the body; the status and the answer go to ./out
-#   says_error PATTERN                   that answer is an error which says so
+#   answer_names WORD...                 that answer is an error that has every WORD, none as part of a longer one
 #   loads MODEL REQUESTS CONNECTIONS     answers as in ./answers beside broken and malformed requests
 #   drains MODEL CONNECTIONS STOP        likewise, with SIGTERM after STOP requests: no answer is lost, the exit code is 0
 load=$TANDEM_BUILD/tests/http_load
@@ -40,8 +40,8 @@ ask() {
     [ "$(head -1 out)" = "$wanted" ] || complain "status $(head -1 out), wanted $wanted"
 }
 
-says_error() {
-    grep -Eq "\"error\": \".*$1" out || complain "no error says '$1'"
+answer_names() {
+    judges_words out error '"error": "' "$@"
 }
 
 loads() {

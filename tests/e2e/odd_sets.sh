@@ -25,7 +25,7 @@ cp "$odd/train/stripes/00000.jpg" "$odd/train/stripes/deep/er/$long"
 ln -s 00000.jpg "$odd/train/stripes/link.JPG"
 expect 0 train "$odd" $net --workspace "a b
 c" --final-weights "final 'weights'.safetensors"
-says '4 classes, 50 images of 32 x 32'
+log_names 4 50 '32 x 32'
 report_is_sound "a b
 c/experiment_raport.json"
 expect 0 evaluate "$odd" --weights "final 'weights'.safetensors" -b 500 --json
@@ -96,5 +96,5 @@ done
 expect 0 dataset check kinds --split train --json
 prints '"other_files": 4, "others": \["kinds/train/'
 expect 0 train kinds --arch resnet18 --image-size 32 -b 4 --threads 1 --run-iters 1 --no-checkpoints --training-only
-says "^data: 4 files in 'kinds/train' are no images and left out, 'kinds/train/$class/"
+log_names data: 4 "'kinds/train'" "'kinds/train/$class"
 finish

@@ -30,7 +30,7 @@ expect 0 train set $net --pretrained-weights "$files/tiny.safetensors" --epochs 
 # fine-tuning with most of it frozen: what is frozen is PyTorch's to the bit
 expect 0 train set $net --pretrained-weights "$files/tiny.pth" --freeze 'conv1*,bn1*,layer1.*' --freeze-bn --epochs 1 -b 4 --lr 0.01 \
     --seed 1 --workspace frozen --final-weights frozen.safetensors
-says '^train: frozen: [0-9]+ of [0-9]+ weights'
+says '^train: frozen: [0-9]+ of [0-9]+ '
 for name in conv1.weight bn1.weight bn1.bias bn1.running_mean bn1.running_var layer1.0.conv1.weight layer1.0.bn1.running_var \
     layer1.0.se.fc1.weight layer1.0.se.fc2.bias; do
     tensor "$files/tiny.safetensors" $name >x
@@ -73,12 +73,12 @@ for container in zip legacy; do
     same want.onnx got.onnx
 done
 expect 1 evaluate set $net --weights "$files/tiny.pth" --use-ema
-says "tiny.pth' has no averaged weights"
+error_names "tiny.pth'"
 expect 1 convert --ema "$files/tiny.pth" --model "$files/tiny.td" none.onnx
-says "tiny.pth' has no averaged weights"
+error_names "tiny.pth'"
 expect 0 convert --overwrite --log io=debug "$files/checkpoint-zip.pth.tar" plain.safetensors
-says "the checkpoint has 'optimizer', a dict"
-says "the checkpoint has 'numpy', an object"
+log_names "'optimizer'" dict
+log_names "'numpy'" object
 expect 0 convert --json "$files/half-zip.pth" half.safetensors
 prints '"tensors": 18'
 expect 0 inspect checkpoint half.safetensors
@@ -89,10 +89,10 @@ same want.safetensors got.safetensors
 
 # --- PyTorch's training goes on here ---------------------------------------------------------------
 expect 0 train set $net --resume "$files/checkpoint-zip.pth.tar" --epochs 91 -b 4 --lr 0.01 --seed 1 --workspace resumed
-says "checkpoint-zip.pth.tar' is PyTorch's: taken from it are the weights, the state of SGD, epoch 90, best accuracy 77.125,"
-says "its averaged weights are left out without --use-ema"
-says "resumed '.*checkpoint-zip.pth.tar' at epoch 90, iteration 0"
-says "weight decay applies to all [0-9]+ parameters" # one group of parameters
+log_names "checkpoint-zip.pth.tar'" SGD 90 77.125
+log_names --use-ema
+log_names 90 0
+log_names 'weight decay' all # one group of parameters
 grep -q '^ *momentum: 0.875$' resumed/config.yaml || complain "not the file's momentum"
 expect 0 train set $net --resume "$files/checkpoint-legacy.pth.tar" --epochs 91 -b 4 --lr 0.01 --seed 1 --workspace legacy
 payload resumed/checkpoint.safetensors >a
@@ -139,9 +139,9 @@ cp old.safetensors old.pth
 cp old.safetensors old.onnx
 for out in old.safetensors old.pth old.onnx; do
     expect 1 convert "$files/tiny.safetensors" --model "$files/tiny.td" $out
-    says "^tandem: error: '$out' exists: .*--overwrite"
+    error_names "'$out'" --overwrite
     expect 1 convert --checkpoint-path "$files/tiny.safetensors" --model "$files/tiny.td" --weight-path $out
-    says "^tandem: error: '$out' exists: .*--overwrite"
+    error_names "'$out'" --overwrite
     [ "$(cat $out)" = old ] || complain "'$out' was replaced"
     expect 0 convert "$files/tiny.safetensors" --model "$files/tiny.td" $out --overwrite
     if [ "$(head -c 3 $out)" = old ]; then complain "'$out' was not replaced"; fi
@@ -149,40 +149,40 @@ done
 expect 0 convert "$files/tiny.safetensors" --to onnx --model "$files/tiny.td"
 prints '^tiny.onnx$'
 expect 1 convert "$files/tiny.safetensors" --to onnx --model "$files/tiny.td"
-says "'tiny.onnx' exists"
+error_names "'tiny.onnx'"
 
 # --- refused --------------------------------------------------------------------------------------
 expect 1 convert --ema "$files/tiny.pth" none.safetensors
-says "tiny.pth' has no averaged weights"
+error_names "tiny.pth'"
 expect 1 convert --ema full/checkpoint.safetensors none.safetensors
-says "has no averaged weights"
+error_names "'full/checkpoint.safetensors'"
 expect 1 train set $net --resume "$files/tiny.pth" --workspace none
-says "tiny.pth' is no checkpoint of a training: it has no 'optimizer'; weights alone go to --pretrained-weights"
+error_names "tiny.pth'" "'optimizer'" --pretrained-weights
 expect 1 train set $net --resume "$files/checkpoint-zip.pth.tar" --epochs 89 --workspace none
-says "checkpoint-zip.pth.tar' has finished 90 epochs already, --epochs is 89"
+error_names "checkpoint-zip.pth.tar'" 90 --epochs 89
 expect 1 train set --arch resnet18 --resume "$files/checkpoint-zip.pth.tar" --epochs 91 --image-size 32 -b 4 --workspace none
-says "network 'resnet18' .*checkpoint-zip.pth.tar'"
+error_names "'resnet18'" checkpoint-zip.pth.tar
 expect 1 convert "$files/float8.pth" none.safetensors
-says "tensor 'f8' is float8_e4m3fn, which is not supported"
+error_names "'f8'" float8_e4m3fn
 expect 1 convert "$files/tiny.pth" out.txt
-says "'out.txt': convert writes .safetensors, .pth, .pt, .pth.tar and .onnx files"
+error_names "'out.txt'"
 expect 2 convert --names reference "$files/tiny.pth" none.safetensors
-says "names requires a PyTorch file as OUT, 'none.safetensors' is none"
+error_names --names "'none.safetensors'"
 expect 2 convert --names reference "$files/tiny.pth" --model "$files/tiny.td" none.onnx
-says "names requires a PyTorch file as OUT"
+error_names --names OUT ONNX
 expect 1 convert absent.pth none.safetensors
-says "cannot open 'absent.pth': No such file"
+error_names "'absent.pth'"
 expect 1 convert set none.safetensors
-says "it is a folder"
+error_names "'set'" folder
 printf '\200\002cos\nsystem\nX\010\000\000\000touch pw\205R.' >bare.pth
 expect 1 convert bare.pth none.safetensors
-says "none that torch.save wrote"
+error_names "'bare.pth'" torch.save
 {
     head -c 137 "$files/small-legacy.pth"
     printf '\200\002cos\nsystem\nX\010\000\000\000touch pw\205R.'
 } >code.pth
 expect 1 convert code.pth none.safetensors
-says "the name 'os.system' is not among those that are read"
+error_names "'os.system'"
 for verb in "evaluate set $net --weights" "classify $net $image --weights" "inspect checkpoint"; do
     expect 1 $verb code.pth
     says "os.system"
@@ -192,8 +192,8 @@ done
 [ ! -e none.safetensors ] || complain "a refused file left a result"
 head -c 2000 "$files/checkpoint-zip.pth.tar" >cut.pth
 expect 1 convert cut.pth none.safetensors
-says "without its end: was it cut off"
+error_names "'cut.pth'" cut
 : >empty.pth
 expect 1 convert empty.pth none.safetensors
-says "too short"
+error_names "'empty.pth'"
 finish

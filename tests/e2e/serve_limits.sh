@@ -47,7 +47,7 @@ resident() {
 # --- large images: one that is decoded while they wait is answered before them, and their memory goes back ----------
 serve --workers 1 --max-pixels 12M
 ask 413 POST /classify <larger.png
-says_error 'has 4001 x 3000 pixels, the limit is 12000000'
+answer_names '4001 x 3000' 12000000
 ask 200 POST /classify <small.png
 before=$(resident)
 large=

@@ -24,9 +24,9 @@ prints '^top1 +[0-9.]+ %'
 for option in --color-jitter '--annotations a.json' '--val-annotations a.json' '--label-ids keep' --strict '--min-score 0.1' \
     '--nms-iou 0.5' '--max-per-class 3' '--max-boxes 3' --box-areas '--sample-1-of-n 2' '--backbone resnet18'; do
     expect 2 train set $net $option --run-iters 1 --workspace refused
-    says "error: --[a-z0-9-]+ applies to detectors, 'small.td' is a classifier"
+    error_names ${option%% *} "'small.td'"
     expect 2 evaluate set --weights batches/checkpoint.safetensors $option
-    says "error: --[a-z0-9-]+ applies to detectors, 'batches/checkpoint.safetensors' is a classifier"
+    error_names ${option%% *} "'batches/checkpoint.safetensors'"
 done
 [ ! -e refused ] || complain "a refused run has left a folder"
 
@@ -48,7 +48,7 @@ drawn four --classes 4 --train 24 --val 8
 "$TANDEM" train four --model plain.td --threads 1 --workers 1 --seed 1 -b 12 --lr 1e6 --epochs 1 --workspace wild \
     >out 2>err </dev/null
 last="a learning rate of 1e6"
-says 'no finite number|not a number|not finite'
+says 'finite|not a number'
 ! grep -Eiq '(^|[^a-z])-?nan([^a-z]|$)' out err || complain "a raw nan"
 [ ! -e wild/model_best.safetensors ] || complain "it is the best"
 
@@ -56,7 +56,7 @@ says 'no finite number|not a number|not finite'
 expect 0 train set $net --epochs 1 --workspace done
 cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors >before
 expect 0 train set --resume done/checkpoint.safetensors --threads 2 --print-freq 3 --workspace done
-says 'nothing is left to train'
+log_names "'done/checkpoint.safetensors'" 1
 cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors | cmp -s before - ||
     complain "a finished run was written again"
 

@@ -13,7 +13,7 @@ all() {
 
 # a new folder for every run, named in the log and in the result
 expect 0 train set --arch resnet18 --image-size 32 $common --epochs 1
-says "^train: files of this run go to 'runs/resnet18-1'$"
+log_names train: "'runs/resnet18-1'"
 prints '^checkpoint    runs/resnet18-1/checkpoint.safetensors$'
 for file in checkpoint.safetensors model_best.safetensors experiment_raport.json config.yaml; do
     [ -f runs/resnet18-1/$file ] || complain "no $file"
@@ -44,32 +44,32 @@ says "'runs/small-net-2'"
 
 # a folder that holds a run
 expect 0 train set $net --epochs 1 --workspace mine
-says "^train: files of this run go to 'mine'$"
+log_names train: "'mine'"
 before=$(all mine)
 expect 1 train set $net --epochs 2 --workspace mine
-says "^tandem: error: 'mine' holds a run already, see 'mine/checkpoint.safetensors': .*--workspace.*--resume.*--overwrite$"
+error_names "'mine'" "'mine/checkpoint.safetensors'" --workspace --resume --overwrite
 [ "$(all mine)" = "$before" ] || complain "the refused run changed something"
 for kept in checkpoint.safetensors model_best.safetensors; do
     rm -rf part && mkdir part && cp mine/$kept part
     expect 1 train set $net --epochs 1 --workspace part
-    says "see 'part/$kept'"
+    error_names "'part/$kept'"
     [ "$(ls part | grep -v tandem.lock)" = "$kept" ] || complain "left $(ls part)"
 done
 # one that was killed before its first checkpoint starts again; what is replaced is named
 rm -rf part && mkdir part && cp mine/experiment_raport.json mine/config.yaml part
 expect 0 train set $net --epochs 1 --run-iters 1 --workspace part
-says "warning: train: 'part/experiment_raport.json' of a run that saved no weights is replaced$"
+warning_names train: "'part/experiment_raport.json'"
 rm -rf part && mkdir part && echo 'lr: 1' >part/config.yaml && echo text >part/notes
 expect 0 train set $net --epochs 1 --run-iters 1 --workspace part
-says "'part/config.yaml' is another's"
+log_names "'part/config.yaml'"
 [ "$(cat part/config.yaml part/notes)" = "$(printf 'lr: 1\ntext')" ] || complain "a file of the user's is gone"
 expect 1 train set $net --epochs 2 --workspace part --resume mine/checkpoint.safetensors
-says "'part' holds a run already"
+error_names "'part'"
 expect 0 train set $net --epochs 1 --workspace mine --overwrite --training-only
 [ ! -e mine/model_best.safetensors ] || complain "the best weights of the replaced run are there"
 if grep -q overwrite mine/config.yaml; then
     expect 1 train --config mine/config.yaml
-    says "holds a run already"
+    error_names "'mine'"
 fi
 
 # a run continues in its folder, wherever the command is started
@@ -84,7 +84,7 @@ printf 'outputs:\n  workspace: by_file\n' >place.yaml
 printf 'outputs:\n  resume: %s\n  workspace: null\n' "$saved" >resume.yaml
 while read -r folder options; do
     expect 0 train set --epochs 3 $options
-    says "^train: files of this run go to '$folder'$"
+    log_names train: "'$folder'"
 done <<END
 $PWD/moved/ --resume $saved
 $PWD/moved/ --config resume.yaml
@@ -93,7 +93,7 @@ by_line --resume $saved --config place.yaml --workspace by_line
 by_line --config resume.yaml --workspace by_line --overwrite
 END
 (cd moved && "$TANDEM" train ../set --resume checkpoint.safetensors --epochs 4 >../out 2>../err </dev/null) || complain "fails"
-says "^train: files of this run go to './'$"
+log_names train: "'./'"
 # nor does the config.yaml of a resumed run name a folder
 grep -Eq '^  workspace: null$' moved/config.yaml || complain "config.yaml of a resumed run: $(grep workspace moved/config.yaml)"
 
@@ -108,10 +108,10 @@ expect 0 train set $net --run-iters 1 --no-checkpoints --final-weights w.safeten
 expect 0 train set $net --run-iters 1 --checkpoint-filename c.safetensors
 [ -f c.safetensors ] && [ ! -e runs ] || complain "a checkpoint with a name"
 expect 1 train set $net --run-iters 1 --checkpoint-filename c.safetensors
-says "holds a run already, see './c.safetensors'"
+error_names "'./c.safetensors'"
 
 # what cannot be a folder
 : >runs
 expect 1 train set $net --run-iters 1
-says "'runs' is a file, wanted a folder"
+error_names "'runs'"
 finish
