@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "tandem/amp.h"
+#include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
 
@@ -30,10 +31,7 @@ typedef struct {
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
     bool as_table;        /* of walkthrough, largest_batch and lists: a table, not JSON */
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
-    const char *device;
+    td_device_opts device;
     const char *lines;          /* op mode: file of problem lines */
     const char *filter;         /* op mode: glob on op names */
     bool bound;                 /* measure bound_images_per_s too */
@@ -49,7 +47,6 @@ typedef struct {
     const char *trace; /* the last iterations' kernels, for a viewer */
     int prof;          /* iterations to measure, with a profile; -1: iters, and none */
     char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
-    const char *skip_passes;
     const char *log;
 } td_benchmark_opts;
 

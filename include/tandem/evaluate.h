@@ -9,6 +9,7 @@
 
 #include "tandem/amp.h"
 #include "tandem/detection.h"
+#include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
 
@@ -31,11 +32,7 @@ typedef struct {
     double label_smoothing;
     bool use_ema; /* the file's averaged weights */
     int64_t seed;
-    const char *device;
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
-    const char *skip_passes, *dump_after;
+    td_device_opts device;
     const char *require;
     const char *raport_file;
     td_boxes_opts boxes;     /* of a detector */

@@ -9,6 +9,7 @@
 
 #include "tandem/amp.h"
 #include "tandem/detection.h"
+#include "tandem/device.h"
 #include "tandem/model.h"
 
 #ifdef __cplusplus
@@ -28,10 +29,7 @@ typedef struct {
     int workers;       /* decoding threads; 0: chosen */
     bool json_lines;   /* how the command shows results */
     const char *image; /* one more file of the command's, as the reference spells it */
-    const char *device;
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
+    td_device_opts device;
     const char *log;
 } td_classify_opts;
 
@@ -71,10 +69,7 @@ typedef struct {
     const char *draw;    /* folder for the images with their boxes; NULL: none */
     int batch_size;      /* at most; 0: 8 */
     int workers;         /* decoding threads; 0: chosen */
-    const char *device;
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
+    td_device_opts device;
     const char *log;
 } td_detect_opts;
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "tandem/amp.h"
+#include "tandem/device.h"
 #include "tandem/model.h"
 
 #ifdef __cplusplus
@@ -21,11 +22,7 @@ typedef struct {
     int batch_size;
     bool training;
     int64_t memory_limit; /* bytes for the program; 0: none */
-    const char *device;
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
-    const char *skip_passes;
+    td_device_opts device;
     const char *svg;     /* amp-stats, memory: also drawn, into this file */
     const char *weights; /* whose network it is, with its backbone; NULL: as options say */
     bool json;

@@ -20,36 +20,14 @@
 #define TD_PROGRAM_H
 
 #include "tandem/amp.h"
+#include "tandem/device.h"
 #include "tandem/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct td_device td_device;
 typedef struct td_program td_program;
-
-/**
- * "cpu": the fastest kernels there are, the reference ones last.  "ref": only the plain C reference
- * kernels, which know float64 too.  TD_ENOTFOUND lists what there is.
- */
-TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
-TD_API void td_device_close(td_device *dev);
-
-/** Whether kernels and layouts are chosen by measuring. */
-typedef enum {
-    TD_TUNE_OFF,    /* the libraries' own order */
-    TD_TUNE_CACHED, /* what was measured on this machine before */
-    TD_TUNE_FULL,   /* what is missing is measured when a graph is compiled */
-} td_tune_mode;
-
-/**
- * How programs compiled on `dev` from now on get their kernels; TD_TUNE_OFF until then.  What is
- * measured is kept in `cache`, a file; NULL: $XDG_CACHE_HOME/tandem/tune-HASH.txt, one for each
- * processor, number of threads (set that before) and library.  A file that cannot be used or
- * written is warned about.  TD_ENOMEM.
- */
-TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
 
 /**
  * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings
@@ -59,10 +37,6 @@ TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, co
  * SIGXFSZ: a write beyond the file size limit is an error then.
  */
 TD_API void td_process_setup(char **argv);
-
-/** Compute threads of this process; 0 asks for as many as there are processors. */
-TD_API void td_set_threads(int n);
-TD_API int td_threads(void);
 
 /**
  * Resolve what `opts` leaves open: what is at its default comes from the environment (TANDEM_AMP,

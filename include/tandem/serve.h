@@ -13,8 +13,8 @@
 
 #include "tandem/amp.h"
 #include "tandem/detection.h"
+#include "tandem/device.h"
 #include "tandem/model.h"
-#include "tandem/program.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,10 +47,7 @@ typedef struct {
     const char *tls_cert;   /* PEM files; NULL: no TLS */
     const char *tls_key;
     int workers; /* decoding threads; 0: chosen */
-    const char *device;
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
+    td_device_opts device;
     const char *log;
 } td_serve_opts;
 

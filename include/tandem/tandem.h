@@ -11,6 +11,7 @@
 #include "tandem/dataset.h"
 #include "tandem/dataset_tools.h"
 #include "tandem/detection.h"
+#include "tandem/device.h"
 #include "tandem/evaluate.h"
 #include "tandem/graph.h"
 #include "tandem/inference.h"

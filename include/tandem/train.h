@@ -21,6 +21,7 @@
 #include "tandem/amp.h"
 #include "tandem/compat.h"
 #include "tandem/detection.h"
+#include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
 
@@ -103,12 +104,7 @@ typedef struct {
     int64_t amp_stats_every;   /* steps from one observed step to the next; the first is one */
     const char *trace;         /* the last steps' kernels, for a viewer */
     int64_t checkpoint_every;  /* also save every so many steps; 0: at epoch ends only */
-    const char *device;        /* "cpu" or "ref" */
-    int threads;
-    int tune;               /* td_tune_mode */
-    const char *tune_cache; /* NULL: the default place */
-    const char *skip_passes, *dump_after;
-    const char *dump_dir;
+    td_device_opts device;
     const char *require; /* "top1>=95" */
     const char *log;
     int log_format;          /* 0 plain, 1 dll: the reference's lines */

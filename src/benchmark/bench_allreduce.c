@@ -94,7 +94,8 @@ out:
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out)
 {
     td_comm *c;
-    TD_TRY(td_join("benchmark", &(td_join_opts){ .log = o->log, .threads = o->threads }, &c));
+    TD_TRY(
+        td_join("benchmark", &(td_join_opts){ .log = o->log, .threads = o->device.threads }, &c));
     td_status st = measure(c, o, out);
     td_leave(c, st);
     return st;

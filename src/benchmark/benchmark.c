@@ -27,8 +27,8 @@ static td_status bench_data(const td_benchmark_opts *o, td_text *out)
     td_loader_opts lo = td_loader_opts_of(&o->input, &model, o->batch_size);
     lo.is_training = true;
     lo.nice = 0;
-    if (o->threads > 0)
-        lo.workers = o->threads;
+    if (o->device.threads > 0)
+        lo.workers = o->device.threads;
     td_log_backend(&o->input);
     TD_OUT(td_open_split(&o->input, "train", &model, 0, &ds));
     TD_OUT(td_data_benchmark(ds, &lo, o->iters, 0, &s));
@@ -162,7 +162,7 @@ td_status td_benchmark(const td_benchmark_opts *opts, char **json)
         *opts->profile = NULL;
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(check_options(opts));
-    td_set_threads(opts->threads);
+    td_set_threads(opts->device.threads);
     td_signals_catch();
     return td_text_take(&out, run(opts, &out), json);
 }

@@ -138,7 +138,7 @@ static td_status compile_detector_runner(bench *b)
 {
     const td_detector_runner_opts fo = { .batch = b->o.batch_size,
                                          .amp = &b->o.amp,
-                                         .skip_passes = b->o.skip_passes };
+                                         .skip_passes = b->o.device.skip_passes };
     TD_TRY(td_detector_runner_new(&b->o.model, b->dev, &fo, &b->runner));
     b->program = td_detector_runner_program(b->runner);
     return load_weights(b);
@@ -147,11 +147,11 @@ static td_status compile_detector_runner(bench *b)
 static td_status compile(bench *b)
 {
     bool is_training = b->o.mode == TD_BENCHMARK_TRAINING;
-    td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.skip_passes };
-    TD_TRY(td_device_open(b->o.device, &b->dev));
+    td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.device.skip_passes };
+    TD_TRY(td_device_open(b->o.device.name, &b->dev));
     TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
     td_device_join(b->dev, b->comm);
-    TD_TRY(td_device_tune(b->dev, (td_tune_mode)b->o.tune, b->o.tune_cache));
+    TD_TRY(td_device_tune(b->dev, b->o.device.tune, b->o.device.tune_cache));
     if (!is_training && td_model_detector(&b->o.model))
         return compile_detector_runner(b);
     if (is_training)
@@ -162,8 +162,8 @@ static td_status compile(bench *b)
                                     .model = &b->o.model,
                                     .amp = &b->o.amp,
                                     .dev = b->dev,
-                                    .device = b->o.device,
-                                    .skip_passes = b->o.skip_passes,
+                                    .device = b->o.device.name,
+                                    .skip_passes = b->o.device.skip_passes,
                                     .batch = b->o.batch_size,
                                     .n_batches = 1 };
     TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
@@ -418,14 +418,14 @@ static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)
         return TD_OK;
-    TD_TRY(td_join("benchmark", &(td_join_opts){ .log = b->o.log, .threads = b->o.threads },
+    TD_TRY(td_join("benchmark", &(td_join_opts){ .log = b->o.log, .threads = b->o.device.threads },
                    &b->comm));
     if (!b->comm)
         return TD_OK;
     b->n_ranks = td_comm_size(b->comm);
-    if (b->o.tune == TD_TUNE_FULL)
-        b->o.tune = TD_TUNE_CACHED; /* what one rank leaves in the cache */
-    td_set_threads(b->o.threads ? b->o.threads : td_comm_threads(b->comm));
+    if (b->o.device.tune == TD_TUNE_FULL)
+        b->o.device.tune = TD_TUNE_CACHED; /* what one rank leaves in the cache */
+    td_set_threads(b->o.device.threads ? b->o.device.threads : td_comm_threads(b->comm));
     return TD_OK;
 }
 

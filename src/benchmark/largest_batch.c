@@ -63,7 +63,7 @@ static int64_t total(const parts *p)
 static td_status compile_step(search *s, int batch, td_program **out)
 {
     td_graph *g;
-    const td_compile_opts c = { .amp = &s->amp, .skip = s->o->skip_passes };
+    const td_compile_opts c = { .amp = &s->amp, .skip = s->o->device.skip_passes };
     *out = NULL;
     TD_TRY(td_step_graph(&s->model, batch, &s->amp, 1, &g));
     td_status st = td_compile(g, s->dev, &c, out);
@@ -74,7 +74,7 @@ static td_status compile_step(search *s, int batch, td_program **out)
 static td_status compile_evaluator(search *s, int batch, td_program **out)
 {
     td_graph *g;
-    const td_compile_opts c = { .amp = &s->amp, .skip = s->o->skip_passes };
+    const td_compile_opts c = { .amp = &s->amp, .skip = s->o->device.skip_passes };
     *out = NULL;
     TD_TRY(td_inference_graph(&s->model, batch, 0, true, &g));
     td_status st = td_compile(g, s->dev, &c, out);
@@ -232,7 +232,7 @@ static td_status search_one(void *ctx, td_text *out)
     td_status st = TD_OK;
     parts p;
     int batch;
-    TD_OUT(td_device_open(s->o->device, &s->dev));
+    TD_OUT(td_device_open(s->o->device.name, &s->dev));
     TD_OUT(td_amp_resolve(&s->amp, s->dev));
     TD_OUT(measure_runtime(s));
     s->amp.is_silent = true; /* every further plan is rewritten in the same way */

@@ -61,8 +61,8 @@ static td_status time_line(session *s, const char *line)
     td_arena inputs = { 0 };
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line says its dtype */
     TD_OUT(td_problem_graph(line, 0, &g, NULL));
-    TD_OUT(td_compile(g, s->dev, &(td_compile_opts){ .amp = &float32, .skip = s->o->skip_passes },
-                      &p));
+    TD_OUT(td_compile(g, s->dev,
+                      &(td_compile_opts){ .amp = &float32, .skip = s->o->device.skip_passes }, &p));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(bind_inputs(p, g, &inputs));
     TD_OUT(td_program_run(p));
@@ -109,7 +109,7 @@ td_status td_problems_benchmark(const td_benchmark_opts *opts, td_text *out)
     if (!opts->lines)
         return td_error(TD_EUSAGE, "--mode op needs --lines FILE");
     TD_OUT(td_file_read(opts->lines, LINES_MAX_BYTES, &text, &n));
-    TD_OUT(td_device_open(opts->device, &s.dev));
+    TD_OUT(td_device_open(opts->device.name, &s.dev));
     td_text_add(out, "{\"mode\": \"op\", \"threads\": %d, \"results\": [", td_threads());
     TD_OUT(time_lines(&s, text));
     td_text_add(out, "]}");

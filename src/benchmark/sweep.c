@@ -236,8 +236,8 @@ static td_status run_row(const sweep *s, row *r)
     one.profile = NULL;
     if (s->o->precisions)
         one.amp.precision = r->precision;
-    if (s->o->nproc && !one.threads)
-        one.threads = threads_of_rank(s);
+    if (s->o->nproc && !one.device.threads)
+        one.device.threads = threads_of_rank(s);
     int n = snprintf(what, sizeof what, "batch %d", r->batch);
     if (s->o->nproc)
         n += snprintf(what + n, sizeof what - (size_t)n, ", %d %s", r->ranks, ranks);

@@ -63,12 +63,12 @@ static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_
         out->amp.precision = TD_PRECISION_BF16;
     if (steps[i].is_fused)
         return TD_OK;
-    int n = snprintf(skip, room, "%s%sfuse", o->skip_passes ? o->skip_passes : "",
-                     o->skip_passes ? "," : "");
-    out->skip_passes = skip;
-    return n >= 0 && (size_t)n < room
-               ? TD_OK
-               : td_error(TD_EUSAGE, "--skip-passes: '%.40s...' is too long", o->skip_passes);
+    int n = snprintf(skip, room, "%s%sfuse", o->device.skip_passes ? o->device.skip_passes : "",
+                     o->device.skip_passes ? "," : "");
+    out->device.skip_passes = skip;
+    return n >= 0 && (size_t)n < room ? TD_OK
+                                      : td_error(TD_EUSAGE, "--skip-passes: '%.40s...' is too long",
+                                                 o->device.skip_passes);
 }
 
 static td_status read_result(result *r)
@@ -103,9 +103,9 @@ static td_status run_step(const td_benchmark_opts *o, int i, result *r)
     TD_TRY(read_result(r));
     r->batch = step.batch_size;
     int n = snprintf(r->options, sizeof r->options, "-b %d --precision %s", r->batch, r->precision);
-    if (step.skip_passes && n > 0)
+    if (step.device.skip_passes && n > 0)
         snprintf(r->options + n, sizeof r->options - (size_t)n, " --skip-passes %s",
-                 step.skip_passes);
+                 step.device.skip_passes);
     return TD_OK;
 }
 

@@ -176,11 +176,6 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.label_smoothing = validation_smoothing(o); /* as training validates */
     e.seed = o->seed;
     e.device = o->device;
-    e.threads = o->threads;
-    e.tune = o->tune;
-    e.tune_cache = o->tune_cache;
-    e.skip_passes = o->skip_passes;
-    e.dump_after = o->dump_after;
     e.require = o->require;
     e.log = o->log;
     e.print_freq = o->print_freq;
@@ -237,10 +232,6 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
               : strchr(o->launch.mode, '-')      ? 20 /* as SSD300's program */
                                                  : 100;
     b.device = o->device;
-    b.threads = o->threads;
-    b.tune = o->tune;
-    b.tune_cache = o->tune_cache;
-    b.skip_passes = o->skip_passes;
     b.log = o->log;
     TD_TRY(td_benchmark(&b, &json));
     td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
@@ -276,9 +267,6 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
     c.ignore_orientation = o->input.ignore_orientation;
     c.workers = o->input.workers;
     c.device = o->device;
-    c.threads = o->threads;
-    c.tune = o->tune;
-    c.tune_cache = o->tune_cache;
     c.log = o->log;
     return td_classify(&c, 1, &o->launch.to_predict, print_prediction, call->out);
 }

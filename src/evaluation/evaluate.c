@@ -105,8 +105,8 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .smoothing = e->o.label_smoothing,
                                 .amp = &e->o.amp,
                                 .comm = e->comm,
-                                .skip_passes = e->o.skip_passes,
-                                .dump_after = e->o.dump_after,
+                                .skip_passes = e->o.device.skip_passes,
+                                .dump_after = e->o.device.dump_after,
                                 .print_freq = e->o.print_freq,
                                 .report = e->report,
                                 .logits = e->o.logits,
@@ -248,9 +248,9 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         st = td_evaluation_of_files(opts, out);
         goto out;
     }
-    TD_OUT(td_join("evaluate", &(td_join_opts){ opts->log, NULL, opts->threads }, &e.comm));
+    TD_OUT(td_join("evaluate", &(td_join_opts){ opts->log, NULL, opts->device.threads }, &e.comm));
     out->rank = td_comm_rank(e.comm);
-    td_set_threads(opts->threads ? opts->threads : td_comm_threads(e.comm));
+    td_set_threads(opts->device.threads ? opts->device.threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
     if (td_model_detector(&e.o.model)) {
         st = td_evaluation_of_detector(&e, out);

@@ -35,9 +35,9 @@ td_status td_evaluation_count_classes(const td_evaluation *e)
 
 td_status td_evaluation_open_device(td_evaluation *e)
 {
-    TD_TRY(td_device_open(e->o.device, &e->dev));
+    TD_TRY(td_device_open(e->o.device.name, &e->dev));
     TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
-    return td_device_tune(e->dev, (td_tune_mode)e->o.tune, e->o.tune_cache);
+    return td_device_tune(e->dev, e->o.device.tune, e->o.device.tune_cache);
 }
 
 td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p)

@@ -74,9 +74,7 @@ static td_status open_predictor(classifier *c)
                              .use_ema = o->use_ema,
                              .interpolation = o->interpolation,
                              .ignore_orientation = o->ignore_orientation,
-                             .device = o->device,
-                             .tune = o->tune,
-                             .tune_cache = o->tune_cache };
+                             .device = o->device };
     if (!o->weights)
         return td_error(TD_EUSAGE, "classify needs --weights FILE");
     return td_predictor_open(&po, &c->predictor);
@@ -145,7 +143,7 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     const td_batch *b;
     int batch;
     TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
-    td_set_threads(opts->threads);
+    td_set_threads(opts->device.threads);
     TD_OUT(open_predictor(&c));
     TD_OUT(open_data(&c, n_files, files, &batch));
     TD_OUT(td_predictor_keep(c.predictor, batch));

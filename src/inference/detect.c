@@ -92,9 +92,9 @@ static td_status open_weights(detector *d)
 static td_status open_detector_runner(detector *d, int batch)
 {
     td_detect_opts *o = &d->o;
-    TD_TRY(td_device_open(o->device, &d->dev));
+    TD_TRY(td_device_open(o->device.name, &d->dev));
     TD_TRY(td_amp_resolve(&o->amp, d->dev));
-    TD_TRY(td_device_tune(d->dev, (td_tune_mode)o->tune, o->tune_cache));
+    TD_TRY(td_device_tune(d->dev, o->device.tune, o->device.tune_cache));
     TD_TRY(td_detector_runner_new(&o->model, d->dev,
                                   &(td_detector_runner_opts){ .batch = batch, .amp = &o->amp },
                                   &d->runner));
@@ -242,7 +242,7 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     if (!d->room)
         TD_OUT(TD_ENOMEM);
     TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
-    td_set_threads(opts->threads);
+    td_set_threads(opts->device.threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
     if (opts->draw)

@@ -90,9 +90,9 @@ static td_status set_up(td_predictor *p)
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
     td_model_name(m, p->name, sizeof p->name);
     p->row_floats = 3 * (size_t)m->image_size * (size_t)m->image_size;
-    TD_TRY(td_device_open(p->o.device, &p->dev));
+    TD_TRY(td_device_open(p->o.device.name, &p->dev));
     TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
-    return td_device_tune(p->dev, (td_tune_mode)p->o.tune, p->o.tune_cache);
+    return td_device_tune(p->dev, p->o.device.tune, p->o.device.tune_cache);
 }
 
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)

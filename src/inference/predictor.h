@@ -17,6 +17,7 @@
 
 #include "inference/box_classes.h"
 #include "tandem/amp.h"
+#include "tandem/device.h"
 #include "tandem/model.h"
 #include "transforms/augment.h"
 
@@ -33,10 +34,8 @@ typedef struct {
     bool use_ema;        /* the file's averaged weights */
     int interpolation;
     bool ignore_orientation;
-    const char *device;
-    int tune; /* td_tune_mode */
-    const char *tune_cache;
-    bool takes_detectors; /* else their weights are refused */
+    td_device_opts device; /* its threads: the caller's td_set_threads */
+    bool takes_detectors;  /* else their weights are refused */
 } td_predictor_opts;
 
 /**

@@ -389,7 +389,7 @@ td_status td_inspect_amp(const td_inspection *q, td_text *out)
     const bool is_autocast = q->opts->amp.level >= TD_AMP_LEVEL_AUTOCAST;
     td_amp_opts amp = q->opts->amp;
     td_device *dev;
-    TD_TRY(td_device_open(q->opts->device, &dev));
+    TD_TRY(td_device_open(q->opts->device.name, &dev));
     td_status st = td_amp_resolve(&amp, dev);
     if (st == TD_OK && td_amp_dtype(&amp) == TD_DT_F32)
         st = td_error(TD_EUSAGE, "inspect amp: the precision is fp32, nothing is rewritten; "

@@ -39,14 +39,14 @@ static td_status with_program(const td_inspection *q, td_text *out,
     td_program *p = NULL;
     td_amp_opts amp = q->opts->amp;
     td_status st;
-    td_set_threads(q->opts->threads);
+    td_set_threads(q->opts->device.threads);
     TD_OUT(td_inspect_build(q, &g));
-    TD_OUT(td_device_open(q->opts->device, &dev));
+    TD_OUT(td_device_open(q->opts->device.name, &dev));
     TD_OUT(td_amp_resolve(&amp, dev));
-    TD_OUT(td_device_tune(dev, (td_tune_mode)q->opts->tune, q->opts->tune_cache));
+    TD_OUT(td_device_tune(dev, q->opts->device.tune, q->opts->device.tune_cache));
     TD_OUT(td_compile(g, dev,
                       &(td_compile_opts){ .amp = &amp,
-                                          .skip = q->opts->skip_passes,
+                                          .skip = q->opts->device.skip_passes,
                                           .memory_limit = q->opts->memory_limit },
                       &p));
     td_log_recomputed(p);

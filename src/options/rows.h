@@ -17,14 +17,25 @@ extern const char *const td_report_names[];        /* --raport-names */
 #define TD_MANY 1e12 /* no real limit: images, steps, iterations */
 
 /* clang-format off */
+/* of jobs with a member `td_device_opts device` */
 #define TD_DEVICE_ROWS(T) \
-    TD_TEXT   (T, device, "cpu", "NAME", \
+    TD_TEXT_AS(T, device.name, "device", NULL, "cpu", "NAME", \
                "cpu, or ref: the plain C kernels, which know float64 too"), \
-    TD_INT    (T, threads, 0, 0, 4096, "compute threads; 0: one per processor"), \
-    TD_ENUM   (T, tune, 1, td_tune_names, \
+    TD_INT_AS (T, device.threads, "threads", NULL, 0, 0, 4096, NULL, \
+               "compute threads; 0: one per processor"), \
+    TD_ENUM_AS(T, device.tune, "tune", NULL, TD_TUNE_CACHED, td_tune_names, \
                "kernels and layouts as measured here: not, before, or now"), \
-    TD_TEXT   (T, tune_cache, NULL, "FILE", \
+    TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
                "where that is kept; default: in ~/.cache/tandem")
+
+#define TD_SKIP_ROW(T) \
+    TD_TEXT_AS(T, device.skip_passes, "skip_passes", NULL, NULL, "LIST", \
+               "passes to leave out, 'fuse,layout'")
+
+#define TD_PASS_ROWS(T) \
+    TD_SKIP_ROW(T), \
+    TD_TEXT_AS(T, device.dump_after, "dump_after", NULL, NULL, "LIST", \
+               "passes whose result is logged, or 'all'")
 
 #define TD_WEIGHTS_ROW(T) \
     TD_TEXT_AS(T, weights, "weights", \
@@ -46,13 +57,6 @@ extern const char *const td_report_names[];        /* --raport-names */
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
     TD_BOOL   (T, ignore_orientation, false, \
                "leave EXIF-rotated images as they are stored")
-
-#define TD_SKIP_ROW(T) \
-    TD_TEXT   (T, skip_passes, NULL, "LIST", "passes to leave out, 'fuse,layout'")
-
-#define TD_PASS_ROWS(T) \
-    TD_SKIP_ROW(T), \
-    TD_TEXT   (T, dump_after, NULL, "LIST", "passes whose result is logged, or 'all'")
 
 #define TD_LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")

@@ -176,7 +176,7 @@ static const td_field train_fields[] = {
     TD_DEVICE_ROWS(td_train_opts),
     TD_TITLE("Compiler"),
     TD_PASS_ROWS(td_train_opts),
-    TD_TEXT   (td_train_opts, dump_dir, NULL, "FOLDER",
+    TD_TEXT_AS(td_train_opts, device.dump_dir, "dump_dir", NULL, NULL, "FOLDER",
                "put --dump-after here, a file a pass, instead of into the log"),
     TD_TITLE("Outputs"),
     TD_LOG_ROW(td_train_opts),

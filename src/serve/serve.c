@@ -164,8 +164,6 @@ static td_status open_predictor(server *s)
                              .interpolation = o->interpolation,
                              .ignore_orientation = o->ignore_orientation,
                              .device = o->device,
-                             .tune = o->tune,
-                             .tune_cache = o->tune_cache,
                              .takes_detectors = true };
     if (!o->weights)
         return td_error(TD_EUSAGE, "serve needs --weights FILE");
@@ -298,7 +296,7 @@ td_status td_serve(const td_serve_opts *opts,
     server s = { .o = opts };
     td_metrics_init(&s.metrics);
     TD_OUT(td_log_configure(opts->log));
-    td_set_threads(opts->threads);
+    td_set_threads(opts->device.threads);
     td_signals_catch();
     TD_OUT(open_access(&s));
     TD_OUT(open_predictor(&s));

@@ -111,7 +111,7 @@ static td_evaluator_opts evaluator_opts(const job *j)
                                 .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
                                 .amp = &o->amp,
                                 .comm = j->ranks.comm,
-                                .skip_passes = o->skip_passes,
+                                .skip_passes = o->device.skip_passes,
                                 .report = j->log.report,
                                 .print_freq = o->print_freq,
                                 .step = { j->s.epoch, j->s.iteration } };

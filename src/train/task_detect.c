@@ -132,7 +132,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
                                             .boxes = &o->boxes,
                                             .amp = &o->amp,
                                             .comm = j->ranks.comm,
-                                            .skip_passes = o->skip_passes,
+                                            .skip_passes = o->device.skip_passes,
                                             .report = j->log.report,
                                             .prefix = *prefix ? "val_ema" : "val",
                                             .print_freq = o->print_freq,

@@ -46,7 +46,7 @@ static td_status open_ranks(job *j)
 {
     td_signals_catch();
     TD_TRY(td_train_join(j));
-    td_set_threads(j->o.threads ? j->o.threads : td_comm_threads(j->ranks.comm));
+    td_set_threads(j->o.device.threads ? j->o.device.threads : td_comm_threads(j->ranks.comm));
     return TD_OK;
 }
 
@@ -138,19 +138,19 @@ static td_status choose_precision(job *j)
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was resolved */
-    if (j->ranks.comm && j->o.tune == TD_TUNE_FULL) {
+    if (j->ranks.comm && j->o.device.tune == TD_TUNE_FULL) {
         td_log(TD_LOG_WARN, "train",
                "--tune full is for one rank, which leaves its times in the "
                "cache: several take what is there");
-        j->o.tune = TD_TUNE_CACHED;
+        j->o.device.tune = TD_TUNE_CACHED;
     }
     td_device_join(j->dev, j->ranks.comm);
-    return td_device_tune(j->dev, (td_tune_mode)j->o.tune, j->o.tune_cache);
+    return td_device_tune(j->dev, j->o.device.tune, j->o.device.tune_cache);
 }
 
 static td_status open_device(job *j)
 {
-    TD_TRY(td_device_open(j->o.device, &j->dev));
+    TD_TRY(td_device_open(j->o.device.name, &j->dev));
     return choose_precision(j);
 }
 

@@ -36,11 +36,11 @@ static void write_dump(void *ctx, const char *pass, const char *text)
 
 static td_status dump_to_folder(const job *j, td_compile_opts *c)
 {
-    if (!j->o.dump_dir)
+    if (!j->o.device.dump_dir)
         return TD_OK;
-    TD_TRY(td_make_folder(j->o.dump_dir));
+    TD_TRY(td_make_folder(j->o.device.dump_dir));
     c->dump = write_dump;
-    c->dump_ctx = (void *)(uintptr_t)j->o.dump_dir;
+    c->dump_ctx = (void *)(uintptr_t)j->o.device.dump_dir;
     return TD_OK;
 }
 
@@ -151,8 +151,8 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
                                     .sgd = &sgd,
                                     .amp = &o->amp,
                                     .dev = j->dev,
-                                    .device = o->device,
-                                    .skip_passes = o->skip_passes,
+                                    .device = o->device.name,
+                                    .skip_passes = o->device.skip_passes,
                                     .batch = o->batch_size,
                                     .n_batches = batches_held(j),
                                     .evaluates = j->data.val_set != NULL,
@@ -179,7 +179,9 @@ td_status td_train_program_open(td_train_job *j)
     const td_train_opts *o = &j->o;
     td_status st = TD_OK;
     td_graph *g = NULL;
-    td_compile_opts c = { .amp = &o->amp, .skip = o->skip_passes, .dump_after = o->dump_after };
+    td_compile_opts c = { .amp = &o->amp,
+                          .skip = o->device.skip_passes,
+                          .dump_after = o->device.dump_after };
     j->compiled.size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
     TD_OUT(check_half_weights(j));
     TD_OUT(check_sizes(j));
@@ -201,7 +203,7 @@ td_status td_train_program_fit(td_train_job *j)
     const int size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
     const int64_t begin_ns = td_now_ns();
     const td_compile_opts c = { .amp = &o->amp,
-                                .skip = o->skip_passes,
+                                .skip = o->device.skip_passes,
                                 .memory_limit = j->compiled.step_limit };
     td_status st = TD_OK;
     td_graph *g = NULL;

@@ -23,7 +23,7 @@ typedef td_train_job job;
 td_status td_train_join(td_train_job *j)
 {
     j->ranks.n = 1;
-    TD_TRY(td_join("train", &(td_join_opts){ j->o.log, j->o.gpu_affinity, j->o.threads },
+    TD_TRY(td_join("train", &(td_join_opts){ j->o.log, j->o.gpu_affinity, j->o.device.threads },
                    &j->ranks.comm));
     j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
     j->ranks.n = td_comm_size(j->ranks.comm);

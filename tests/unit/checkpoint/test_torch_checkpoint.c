@@ -48,7 +48,7 @@ static void train_on(const char *resume, const char *weights, const char *worksp
     o.final_state = true;
     o.final_weights = weights;
     o.workspace = workspace;
-    o.threads = 1;
+    o.device.threads = 1;
     o.seed = 1;
     expect_ok(td_train(&o, &result));
     assert_int_equal(result.epoch, 2);

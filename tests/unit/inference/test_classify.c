@@ -101,14 +101,14 @@ static void every_image_says_what_failed(void **state)
     make_files(files);
     td_classify_defaults(&c);
     c.weights = fresh_weights("resnet18", 32);
-    c.threads = 1;
+    c.device.threads = 1;
     expect_ok(td_classify(&c, FILES, files, note_classes, &classes));
     check_seen(&classes);
     assert_int_equal(classes.n_classes[0], 0);
     assert_int_equal(classes.n_classes[1], 2);
     td_detect_defaults(&d);
     d.weights = fresh_weights("ssd320", 160);
-    d.threads = 1;
+    d.device.threads = 1;
     expect_ok(td_detect(&d, FILES, files, note_boxes, &boxes));
     check_seen(&boxes);
 }

@@ -20,7 +20,7 @@ static const size_t row_floats = (size_t)3 * SIZE * SIZE;
 
 static td_predictor *open_one(const char *weights)
 {
-    td_predictor_opts o = { .weights = weights, .device = "cpu" };
+    td_predictor_opts o = { .weights = weights, .device.name = "cpu" };
     td_predictor *p;
     td_model_defaults(&o.model);
     td_amp_defaults(&o.amp);
@@ -121,7 +121,7 @@ static void make_room(results *r, int anchors)
 
 static void a_detector_hands_out_its_results(void **state)
 {
-    td_predictor_opts o = { .device = "cpu" };
+    td_predictor_opts o = { .device.name = "cpu" };
     td_predictor *p;
     td_anchors *anchors;
     td_nms_pool *s;
@@ -195,7 +195,7 @@ static void a_detector_hands_out_its_results(void **state)
 static void failures_leave_nothing(void **state)
 {
     td_predictor *p;
-    td_predictor_opts o = { .device = "cpu" };
+    td_predictor_opts o = { .device.name = "cpu" };
     (void)state;
     int64_t live = td_alloc_live();
     expect_error(td_predictor_open(&o, &p), TD_EUSAGE, "--weights");

@@ -86,7 +86,7 @@ static void kernels_and_memory_are_those_of_a_program(void **state)
     (void)state;
     int64_t live, planned, unplanned;
     td_inspect_opts o = opts();
-    o.device = "ref";
+    o.device.name = "ref";
     expect_text("kernels", o, NULL, "ref_conv");
     td_json *doc = json_of("kernels", o, NULL);
     assert_true(td_json_count(td_json_get(doc, "nodes")) > 20);
@@ -202,10 +202,10 @@ static void wrong_questions_are_refused(void **state)
     o.model.arch = "resnet19";
     expect_error(td_inspect("memory", &o, NULL, &text), TD_EUSAGE, "resnet18");
     o = opts();
-    o.device = "abacus";
+    o.device.name = "abacus";
     expect_error(td_inspect("kernels", &o, NULL, &text), TD_ENOTFOUND, "abacus");
     o = opts();
-    o.skip_passes = "fues";
+    o.device.skip_passes = "fues";
     expect_error(td_inspect("kernels", &o, NULL, &text), TD_EUSAGE, "fues");
     assert_null(text);
 }

@@ -209,7 +209,7 @@ static void a_full_disk_is_told(void **state)
     td_inspect_defaults(&o);
     o.model.arch = "resnet18";
     o.model.image_size = 32;
-    o.device = "ref";
+    o.device.name = "ref";
     o.svg = td_scratch_path("full.svg");
     td_atomic_set_calls(&td_test_full_disk);
     const td_status st = td_inspect("memory", &o, NULL, &text);

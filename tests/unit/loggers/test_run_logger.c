@@ -393,7 +393,7 @@ static times train_with(int line_s, bool is_compat)
     o.epochs = 1;
     o.prof = N_STEPS;
     o.print_freq = 1;
-    o.threads = 1;
+    o.device.threads = 1;
     o.input.workers = 1;
     o.seed = 1;
     o.no_checkpoints = true;

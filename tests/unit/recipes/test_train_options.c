@@ -79,7 +79,7 @@ static void defaults_are_the_reference_s(void **state)
     assert_null(o.workspace);
     assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints);
     assert_int_equal(o.topk, 5);
-    assert_string_equal(o.device, "cpu");
+    assert_string_equal(o.device.name, "cpu");
     expect_ok(td_train_check(&o));
 }
 
@@ -104,7 +104,7 @@ static void every_table_s_defaults_are_in_range(void **state)
     expect_ok(td_fields_check(td_benchmark_fields(), &b));
     expect_ok(td_fields_check(td_inspect_fields(), &i));
     assert_string_equal(e.model.arch, "resnet50");
-    assert_string_equal(b.device, "cpu");
+    assert_string_equal(b.device.name, "cpu");
     assert_true(b.bound);
 }
 

@@ -1,0 +1,57 @@
+/*
+ * tandem/device.h -- where programs run: devices, compute threads, measured kernels
+ */
+#ifndef TD_DEVICE_H
+#define TD_DEVICE_H
+
+#include "tandem/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_device td_device;
+
+/**
+ * "cpu": the fastest kernels there are, the reference ones last.  "ref": only the plain C reference
+ * kernels, which know float64 too.  TD_ENOTFOUND lists what there is.
+ */
+TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
+TD_API void td_device_close(td_device *dev);
+
+/** Whether kernels and layouts are chosen by measuring. */
+typedef enum {
+    TD_TUNE_OFF,    /* the libraries' own order */
+    TD_TUNE_CACHED, /* what was measured on this machine before */
+    TD_TUNE_FULL,   /* what is missing is measured when a graph is compiled */
+} td_tune_mode;
+
+/**
+ * How programs compiled on `dev` from now on get their kernels; TD_TUNE_OFF until then.  What is
+ * measured is kept in `cache`, a file; NULL: $XDG_CACHE_HOME/tandem/tune-HASH.txt, one for each
+ * processor, number of threads (set that before) and library.  A file that cannot be used or
+ * written is warned about.  TD_ENOMEM.
+ */
+TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
+
+/** Compute threads of this process; 0 asks for as many as there are processors. */
+TD_API void td_set_threads(int n);
+TD_API int td_threads(void);
+
+/** Where a job runs its programs, and how they are compiled: a member of every job's options. */
+typedef struct {
+    const char *name;       /* of td_device_open: "cpu" or "ref" */
+    int threads;            /* compute threads; 0: one per processor, of several ranks a share */
+    td_tune_mode tune;      /* as td_device_tune */
+    const char *tune_cache; /* likewise; NULL: the default place */
+
+    /* as td_compile_opts; jobs without an option for one leave it NULL */
+    const char *skip_passes; /* passes to leave out, "fuse,layout" */
+    const char *dump_after;  /* passes whose result is dumped, or "all" */
+    const char *dump_dir;    /* a folder for the dumps, a file a pass; NULL: into the log */
+} td_device_opts;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
