@@ -25,6 +25,7 @@ typedef struct {
     int names;  /* of tensors in a .pth: 0 by the file's kind, 1 torchvision's, 2 main.py's */
     int format; /* td_convert_format; no row of its own: convert's --to */
     const char *classes; /* file of the classes' names to put in; NULL: those that IN has */
+    int image_size;      /* to put in, as convert's row --image-size; 0: the one that IN has */
     bool overwrite;      /* a file of the output's name is replaced; else it is TD_EARG */
     const char *log;
 } td_convert_opts;
@@ -43,7 +44,8 @@ TD_API const struct td_field *td_convert_fields(void);
  * the state of training are left out.  Tensors keep their bits; those of PyTorch's files get the
  * names that we write.  The ending of `out_path` chooses its format: .safetensors, or .pth, .pt and
  * .pth.tar for PyTorch's.  A checkpoint of ours becomes one that PyTorch's program resumes, with
- * momentum buffers, epoch and averages, unless opts->ema asks for weights alone.
+ * momentum buffers, epoch and averages, unless opts->ema asks for weights alone.  What a file says
+ * about its network (name, classes, image size, own graph) is in the result, whatever its format.
  */
 TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path,
                                        const td_convert_opts *opts, td_convert_result *result);

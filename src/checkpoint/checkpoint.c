@@ -382,6 +382,16 @@ int td_weight_image_size(const td_tensors *t)
     return 0;
 }
 
+/* another program's file, which may have been trained on images of another size */
+static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
+{
+    const td_arch *arch = model->model || model->model_text ? NULL : td_arch_known(model->arch);
+    if (arch && !td_tensors_meta(t, "tandem.kind"))
+        td_log(TD_LOG_WARN, "weights",
+               "image size %d: the weight file does not name one (--image-size sets it)",
+               arch->image_size);
+}
+
 void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model)
 {
     if (take_arch)
@@ -394,4 +404,6 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
         model->num_classes = td_weights_classes(t);
     if (!model->image_size)
         model->image_size = td_weight_image_size(t);
+    if (!model->image_size)
+        log_unknown_size(t, model);
 }

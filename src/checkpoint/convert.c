@@ -108,11 +108,20 @@ static td_status name_classes(const char *classes, const char *path, const td_te
     if (!classes)
         return TD_OK;
     td_model_defaults(&model);
+    model.image_size = 1; /* names do not depend on it; 0 would be looked up and logged */
     td_weight_metadata_apply(in, true, &model);
     const char *arch = td_weight_file_arch(in);
     if (arch)
         model.arch = arch;
     return td_class_names_put(classes, path, &model, model.num_classes, out);
+}
+
+/* --image-size N in place of what IN says */
+static td_status name_size(int image_size, td_tensors *out)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", image_size);
+    return image_size ? td_tensors_set_meta(out, "tandem.image_size", text) : TD_OK;
 }
 
 /* --- what the checkpoint says of itself ------------------------------------------------------- */
@@ -174,10 +183,6 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     td_tensors *in = NULL, *out = NULL;
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
     TD_TRY(choose_format(out_path, opts, &is_to_pth));
-    if (is_to_pth && opts->classes)
-        return td_error(TD_EUSAGE,
-                        "--classes: '%s' is a file of PyTorch's, which has no class names",
-                        out_path);
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(td_output_check_new(out_path, opts->overwrite));
     TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
@@ -187,6 +192,8 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no averaged weights", in_path));
     TD_OUT(read_metadata(in, in_path, result));
     if (is_to_pth && !is_pth && !opts->ema && is_checkpoint(in)) {
+        TD_OUT(name_classes(opts->classes, in_path, in, in));
+        TD_OUT(name_size(opts->image_size, in));
         TD_OUT(td_torch_write(in, in_path, opts->names, out_path));
         result->n_tensors = count_weights(in);
         goto out;
@@ -199,6 +206,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     if (is_pth)
         TD_OUT(name_network(in, out));
     TD_OUT(name_classes(opts->classes, in_path, in, out));
+    TD_OUT(name_size(opts->image_size, out));
     TD_OUT(is_to_pth ? td_torch_write(out, in_path, opts->names, out_path)
                      : td_tensors_write(out, out_path));
     result->n_tensors = (int64_t)td_tensors_count(out);

@@ -17,6 +17,7 @@
 #include "checkpoint/weights.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
+#include "pth/pth_metadata.h"
 #include "pth/pth_write.h"
 
 #define TRACKED ".num_batches_tracked"
@@ -308,7 +309,7 @@ static td_status open_checkpoint(writer *w)
 }
 
 /* what main.py saves, and the network's name */
-static void put_checkpoint(writer *w)
+static td_status put_checkpoint(writer *w)
 {
     const char *arch = td_tensors_meta(w->t, "tandem.arch");
     td_pth_dict(&w->out);
@@ -328,7 +329,51 @@ static void put_checkpoint(writer *w)
         td_pth_text(&w->out, "state_dict_ema");
         put_state_dict(w, TD_EMA_PREFIX);
     }
+    if (td_pth_metadata_is_there(w->t)) {
+        td_pth_text(&w->out, TD_PTH_METADATA_KEY);
+        TD_TRY(td_pth_metadata_write(w->t, w->what, &w->out));
+    }
     td_pth_end_dict(&w->out);
+    return TD_OK;
+}
+
+/* a state_dict; what is known of the network is an attribute of it */
+static td_status put_weights(writer *w)
+{
+    put_state_dict(w, "");
+    if (!td_pth_metadata_is_there(w->t))
+        return TD_OK;
+    td_pth_dict(&w->out);
+    td_pth_text(&w->out, TD_PTH_METADATA_KEY);
+    TD_TRY(td_pth_metadata_write(w->t, w->what, &w->out));
+    td_pth_end_dict(&w->out);
+    td_pth_attributes(&w->out);
+    return TD_OK;
+}
+
+/* one line of what the file has no place for */
+static void warn_of_lost(const writer *w)
+{
+    static const char *const known[] = { "format",      "digest",         "digest_of",
+                                         "tandem.kind", "tandem.version", "tandem.state" };
+    td_text lost = { 0 };
+    if (w->config)
+        td_text_add(&lost, "options but the optimizer's, the seed");
+    for (size_t i = 0; i < td_tensors_meta_count(w->t); i++) {
+        const char *key = td_tensors_meta_key(w->t, i);
+        bool is_known = td_pth_metadata_holds(key) || td_text_starts(key, "torch.") ||
+                        (w->config && strcmp(key, "tandem.config") == 0);
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            is_known = is_known || strcmp(key, known[k]) == 0;
+        if (!is_known)
+            td_text_add(&lost, "%smetadata '%.60s'", lost.len ? ", " : "", key);
+    }
+    if (lost.len)
+        td_log(TD_LOG_WARN, "weights",
+               "'%s': a PyTorch file does not hold these, they are left "
+               "out: %s",
+               w->what, td_text_get(&lost));
+    td_text_release(&lost);
 }
 
 td_status td_torch_write(const td_tensors *t, const char *what, int names, const char *path)
@@ -342,11 +387,9 @@ td_status td_torch_write(const td_tensors *t, const char *what, int names, const
     if (is_checkpoint)
         TD_OUT(open_checkpoint(&w));
     TD_OUT(order_tensors(&w));
-    if (is_checkpoint)
-        put_checkpoint(&w);
-    else
-        put_state_dict(&w, "");
+    TD_OUT(is_checkpoint ? put_checkpoint(&w) : put_weights(&w));
     TD_OUT(td_pth_save(&w.out, path));
+    warn_of_lost(&w);
 out:
     td_json_free(w.config);
     td_free((void *)w.order);

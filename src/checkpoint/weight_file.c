@@ -59,7 +59,7 @@ const char *td_weight_file_arch(const td_tensors *t)
 {
     const td_arch *row;
     const char *arch = td_tensors_meta(t, "torch.arch");
-    if (!arch)
+    if (!arch || td_tensors_meta(t, "tandem.arch") || td_tensors_meta(t, "tandem.graph"))
         return NULL;
     if (td_arch_row(arch, &row) == TD_OK)
         return row->name;

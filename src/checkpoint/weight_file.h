@@ -32,7 +32,10 @@ void td_weight_file_warn(const td_tensors *t, const char *path);
 /** Were the averaged weights of a checkpoint of PyTorch's read?  They go by the weights' names. */
 bool td_weight_file_is_average(const td_tensors *t);
 
-/** Our name of the network that a checkpoint of PyTorch's names; NULL: none, or not one we have. */
+/**
+ * Our name of the network that a checkpoint of PyTorch's names; NULL: none, or not one we have, or
+ * the set has "tandem.arch" or "tandem.graph" already.
+ */
 const char *td_weight_file_arch(const td_tensors *t);
 
 #endif

@@ -148,6 +148,7 @@ static td_status convert_weights(const td_call *call)
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
         return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file", o->out);
     o->weights.overwrite = o->overwrite;
+    o->weights.image_size = o->onnx.model.image_size;
     o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
                         : o->to == TO_SAFETENSORS ? TD_CONVERT_SAFETENSORS
                                                   : TD_CONVERT_BY_ENDING;
@@ -177,18 +178,18 @@ const td_verb td_verb_convert = {
     .arguments = "IN [OUT]",
     .summary = "a checkpoint or weights to a weight file, a PyTorch file or an ONNX file",
     .about =
-        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its "
-        "name\n"
-        "says; nothing in it is executed.  Weights, running statistics and class names are kept,\n"
-        "bit for bit; momentum and the state of training are left out.  Tensors of PyTorch's "
-        "files\n"
-        "get the names of torchvision and timm.  That OUT exists is an error; with --overwrite it "
-        "is\n"
-        "replaced once the new file is complete.\n"
+        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its\n"
+        "name says; nothing in it is executed.  Weights and running statistics are kept bit for\n"
+        "bit, and what IN says about its network: its name or graph, image size and class names\n"
+        "(--image-size and --classes replace these).  Momentum and the state of training are left\n"
+        "out.  Tensors of PyTorch's files get the names of torchvision and timm.  That OUT exists\n"
+        "is an error; with --overwrite it is replaced once the new file is complete.\n"
         "\n"
         "OUT.pth, OUT.pth.tar or --to pth is a file that torch.load reads with weights_only=True.\n"
         "Weights become a state_dict; a checkpoint becomes what the reference program's main.py\n"
-        "saves and resumes: state_dict, optimizer, epoch, best_prec1 and state_dict_ema.\n"
+        "saves and resumes: state_dict, optimizer, epoch, best_prec1 and state_dict_ema.  What is\n"
+        "known about the network is its dict 'tandem'; the seed and all options but the\n"
+        "optimizer's are left out, with a warning.\n"
         "\n"
         "An ONNX file has the input images [N,3,H,W] and the output logits.  That of a detector "
         "has\n"

@@ -84,7 +84,7 @@ static const job_row jobs[] = {
     { "dataset", "pack", "dataset pack", COMMON " short_side split annotations quality threads " },
     { "convert", "weights", "convert to weights",
       COMMON
-      " to checkpoint_path weight_path overwrite ema log classes opset batch-size "
+      " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "
       "export-preprocessing se_layers probabilities half_weights verify nms min_score nms_iou "
       "max_per_class max_boxes " }, /* those of ONNX are refused */
 };

@@ -142,7 +142,7 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     classifier c = { .o = opts, .each = each, .ctx = ctx };
     const td_batch *b;
     int batch;
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn"));
     td_set_threads(opts->device.threads);
     TD_OUT(open_predictor(&c));
     TD_OUT(open_data(&c, n_files, files, &batch));

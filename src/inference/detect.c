@@ -241,7 +241,7 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     d->room = td_alloc(TD_NMS_TOTAL_MAX, sizeof *d->room);
     if (!d->room)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info"));
+    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn"));
     td_set_threads(opts->device.threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));

@@ -467,10 +467,11 @@ static td_status run_build(machine *m, const arg *a, int param)
 {
     (void)a, (void)param;
     TD_TRY(need(m, 2));
-    const td_pvalue *to = m->stack[m->n_stack - 2];
+    td_pvalue *to = m->stack[m->n_stack - 2];
     if (to->kind != TD_PICKLE_DICT && to->kind != TD_PICKLE_OPAQUE)
         return td_error(TD_EUNSUPPORTED, "'%s': byte %zu: a state for %s", m->what, m->op_at,
                         td_pickle_kind_name(to->kind));
+    to->attributes = top(m);
     m->n_stack--;
     return TD_OK;
 }

@@ -72,7 +72,8 @@ typedef struct {
 
 struct td_pvalue {
     td_pickle_kind kind;
-    td_pvalue *next; /* all of a pickle */
+    td_pvalue *next;       /* all of a pickle */
+    td_pvalue *attributes; /* of a DICT: what BUILD gave it, its __dict__; NULL: nothing */
     union {
         int64_t whole; /* and BOOL */
         double real;

@@ -33,6 +33,7 @@
 #include "base/text.h"
 #include "pth/pickle.h"
 #include "pth/pickle_names.h"
+#include "pth/pth_metadata.h"
 #include "pth/zip.h"
 
 #define NAME       "%.200s" /* a foreign name in a message */
@@ -339,13 +340,21 @@ static td_status note_arch(reader *r, const td_pvalue *root)
     return td_tensors_set_meta(r->t, "torch.arch", text);
 }
 
+/* what a file that `convert` wrote says about its network */
+static td_status note_network(reader *r, const td_pvalue *from)
+{
+    const td_pvalue *own = from ? td_pickle_get(from, TD_PTH_METADATA_KEY) : NULL;
+    return td_pth_metadata_read(own, r->what, r->t);
+}
+
 static td_status note(reader *r, const td_pvalue *root, const char *section)
 {
     char text[24];
     const td_pvalue *epoch = td_pickle_get(root, "epoch");
     TD_TRY(td_tensors_set_meta(r->t, "torch.container", r->zip ? "zip" : "legacy"));
     if (!section)
-        return TD_OK;
+        return note_network(r, root->attributes);
+    TD_TRY(note_network(r, root));
     TD_TRY(td_tensors_set_meta(r->t, "torch.section", section));
     if (epoch && epoch->kind == TD_PICKLE_INT) {
         snprintf(text, sizeof text, "%" PRId64, epoch->whole);

@@ -16,6 +16,8 @@
  *     torch.best_prec1  the best accuracy, as the trainer counted it
  *     torch.arch        the architecture's name in the trainer's words
  *
+ *     tandem.*          what `tandem convert` wrote about the network: pth/pth_metadata.h
+ *
  * A training checkpoint can be read with all that its optimizer keeps: td_pth_read_training.
  */
 #ifndef TD_PTH_PTH_H

@@ -63,6 +63,11 @@ void td_pth_end_dict(td_pth_writer *w)
     put(w, "u"); /* SETITEMS */
 }
 
+void td_pth_attributes(td_pth_writer *w)
+{
+    put(w, "b"); /* BUILD */
+}
+
 void td_pth_list(td_pth_writer *w)
 {
     put(w, "]("); /* EMPTY_LIST, MARK */

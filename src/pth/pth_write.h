@@ -38,6 +38,8 @@ typedef struct {
 void td_pth_dict(td_pth_writer *w);
 void td_pth_ordered_dict(td_pth_writer *w);
 void td_pth_end_dict(td_pth_writer *w);
+/** The dict that was ended last becomes the attributes of the ordered dict ended before it. */
+void td_pth_attributes(td_pth_writer *w);
 void td_pth_list(td_pth_writer *w);
 void td_pth_end_list(td_pth_writer *w);
 

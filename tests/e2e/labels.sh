@@ -107,8 +107,10 @@ expect 0 inspect checkpoint named9.safetensors
 prints "tandem.classes: \\[\"$(head -1 names)\", .*, \"z\"\\]"
 expect 0 evaluate few --weights named9.safetensors $judge
 [ "$(counts)" = "$(cat by_name)" ] || complain "names in the file: $(counts), beside it: $(cat by_name)"
-expect 2 convert nine.safetensors nine.pth --classes nine.txt
-error_names "'nine.pth'"
+expect 0 convert nine.safetensors nine.pth --classes nine.txt
+expect 0 convert nine.pth again.safetensors
+expect 0 inspect checkpoint again.safetensors
+prints '^  tandem.classes: \["'
 expect 0 convert named9.safetensors named9.onnx --classes nine.txt
 grep -q '"y", "z"\]' named9.onnx || complain "no names in the ONNX file"
 

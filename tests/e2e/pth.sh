@@ -131,6 +131,45 @@ expect 0 convert --names reference --ema ours/checkpoint.safetensors out.pt
 expect 0 evaluate set $net --weights out.pt --logits got.safetensors
 expect 0 evaluate set $net --weights ours/checkpoint.safetensors --use-ema --logits want.safetensors
 same want.safetensors got.safetensors
+
+# --- what a file says of its network goes along, there and back: evaluated alike, with no option -----------
+expect 0 train set --arch resnet18 --image-size 32 -b 4 --lr 0.01 --seed 1 --use-ema 0.9 --epochs 1 --run-iters 2 --threads 1 --workspace small
+for in in small/checkpoint small/model_best; do
+    [ -e $in.safetensors ] || continue
+    expect 0 evaluate set --weights $in.safetensors --logits want.safetensors
+    cp out want.txt
+    for out in way.pth way.pth.tar; do
+        expect 0 convert --overwrite $in.safetensors $out
+        expect 0 evaluate set --weights $out --logits got.safetensors
+        same want.safetensors got.safetensors
+        expect 0 convert --overwrite $out again.safetensors
+        expect 0 evaluate set --weights again.safetensors --logits got.safetensors
+        same want.safetensors got.safetensors
+        expect 0 inspect checkpoint again.safetensors
+        prints '^  tandem.image_size: 32$'
+        prints '^  tandem.arch: resnet18$'
+        prints '^  tandem.classes: \["'
+    done
+done
+expect 0 convert --overwrite small/checkpoint.safetensors way.pth.tar
+says 'small/checkpoint.safetensors.*options.*seed' # what such a file has no place for
+expect 0 classify --json $(ls set/val/*/* | head -1) --weights way.pth.tar
+prints '"name": "[a-z]'
+expect 0 convert --overwrite --image-size 64 small/checkpoint.safetensors way.pth
+expect 0 inspect checkpoint way.pth
+prints '^  tandem.image_size: 64$'
+# a file that names no size: 224, and the log says so
+expect 0 init --arch resnet18 --num-classes 4 --image-size 32 -o bare.safetensors
+safetensors nameless.safetensors "$(header bare.safetensors | sed 's/"__metadata__":{[^}]*},//')"
+payload bare.safetensors >>nameless.safetensors
+expect 0 convert nameless.safetensors nameless.pth
+expect 0 classify --arch resnet18 --num-classes 4 --threads 1 $(ls set/val/*/* | head -1) --weights nameless.pth
+says 'image size 224'
+expect 0 classify --arch resnet18 --num-classes 4 --threads 1 --image-size 32 $(ls set/val/*/* | head -1) --weights nameless.pth
+if grep -q 'image size 224' err; then complain "a size that was given is not the one used"; fi
+expect 0 convert --overwrite --image-size 32 nameless.safetensors nameless.pth
+expect 0 classify --arch resnet18 --num-classes 4 --threads 1 $(ls set/val/*/* | head -1) --weights nameless.pth
+if grep -q 'image size 224' err; then complain "convert --image-size was not stored"; fi
 tidy .
 
 # --- a file is not replaced without --overwrite, in either direction and whichever way it is named -----------
