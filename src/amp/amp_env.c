@@ -1,5 +1,5 @@
 /*
- * amp_env.c -- a row per variable: where it goes, its names in the order they win
+ * amp_env.c -- reads mixed precision's environment variables from a table
  */
 #include "amp/amp_env.h"
 
@@ -21,7 +21,7 @@ static const char *process_value(void *ctx, const char *name)
     return getenv(name);
 }
 
-/* NULL where it is not set or empty. */
+/* NULL if unset or empty. */
 static const char *value(const source *s, const char *name)
 {
     const char *v = s->get(s->ctx, name);
@@ -39,7 +39,7 @@ static int word_index(const char *const *words, int n, const char *text)
 
 /* --- switches --------------------------------------------------------------------------------- */
 
-/* TensorFlow's reading of a boolean: what it does not know says nothing. */
+/* TensorFlow's reading of a boolean: an unknown value counts as not set. */
 static td_amp_switch tf_switch(const source *s, const char *name)
 {
     static const char *const words[] = { "0", "false", "1", "true" };
@@ -133,7 +133,7 @@ static const char *joined_value(const source *s, const char *prefix, const char 
     return n > 0 && (size_t)n < sizeof name ? value(s, name) : NULL;
 }
 
-/* texts[0], texts[1]: Tandem's and nothing, or TensorFlow's two spellings. */
+/* texts[0], texts[1]: Tandem's and NULL, or TensorFlow's two spellings. */
 static void read_edit(const source *s, size_t row, const char *verb, const char **texts)
 {
     const char *own = joined_value(s, "TANDEM_AMP_", edits[row].own, verb);

@@ -5,11 +5,11 @@
  *     TD_TRY(td_amp_env_read(NULL, NULL, &e));
  *     if (e.amp == TD_AMP_ON) ...
  *
- * Tandem's names; a value that is not among those allowed is an error:
+ * Tandem's variables; other values than these are errors:
  *
  *   TANDEM_AMP                       0 off, 1 on, bf16 or fp16: on with this half type
  *   TANDEM_AMP_LEVEL                 default, tensor_cores_only, unsafe_force_all,
- *                                    treat_infer_as_deny; in any case of letters
+ *                                    treat_infer_as_deny; in upper or lower case
  *   TANDEM_AMP_RULE                  current, 2.15, classic
  *   TANDEM_AMP_{ALLOW,INFER,DENY,CLEAR}_{ADD,REMOVE}
  *                                    op names, Tandem's or TensorFlow's, separated by commas
@@ -27,10 +27,10 @@
  *   P_LOG_PATH
  *   P_EMULATE_FP16                                 half on the CPU with float32 kernels; default on
  *
- * Known and without effect: P_IGNORE_PERFORMANCE and P_SIMULATE_GPU ask about the GPU, and there is
- * no such test here to skip or to fool; TF_CPP_VMODULE, because every decision is shown by
- * `tandem inspect amp`; TF_ENABLE_{CUBLAS,CUDNN,CUDNN_RNN}_TENSOR_OP_MATH_FP32, because float32 is
- * float32 here.
+ * Recognised without effect: P_IGNORE_PERFORMANCE and P_SIMULATE_GPU change TensorFlow's test of
+ * the GPU, which does not exist here; TF_CPP_VMODULE, because `tandem inspect amp` shows every
+ * decision; TF_ENABLE_{CUBLAS,CUDNN,CUDNN_RNN}_TENSOR_OP_MATH_FP32, because float32 is never
+ * reduced here.
  */
 #ifndef TD_AMP_AMP_ENV_H
 #define TD_AMP_AMP_ENV_H
@@ -40,16 +40,16 @@
 
 typedef enum { TD_AMP_UNSAID, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
 
-/* All zero: nothing was said.  Texts are the environment's own, valid while it is not changed. */
+/* All zero: no variable is set.  Texts are the environment's own, valid while it is not changed. */
 typedef struct {
     td_amp_switch amp;          /* run the rewrite */
     td_amp_switch loss_scaling; /* by TensorFlow's variables only */
-    td_dtype half;              /* TD_DT_F16 or TD_DT_BF16; TD_DT_NONE: not said */
-    bool has_level, has_rule;   /* else the two below are defaults */
+    td_dtype half;              /* TD_DT_F16 or TD_DT_BF16; TD_DT_NONE: not set */
+    bool has_level, has_rule;   /* otherwise the two below are defaults */
     td_amp_level level;
     td_amp_rule rule;
     td_amp_edit allow, infer, deny, clear;
-    const char *log_path; /* NULL: not said */
+    const char *log_path; /* NULL: not set */
     td_amp_switch emulate;
 } td_amp_env;
 

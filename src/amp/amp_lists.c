@@ -1,9 +1,10 @@
 /*
- * amp_lists.c -- the four lists: a column of the table, then the edits, then who is listed twice
+ * amp_lists.c -- builds the four lists: a column of the table, then the edits, then a search for
+ * duplicates
  *
  * The order is TensorFlow's: level tensor_cores_only empties three lists before the edits, so that
- * edits of those are ignored; treat_infer_as_deny acts after them, so that it changes what a class
- * means and not what the lists show.
+ * edits of those are ignored; treat_infer_as_deny applies after them, so that it changes the
+ * meaning of a class and not the contents of the lists.
  */
 #include "amp/amp_lists.h"
 
@@ -31,7 +32,7 @@ static const char letters[] = "AIDC"; /* the same in the table */
 
 /* clang-format off */
 static const struct {
-    const char *half;     /* a letter per rule: 1.15, 2.15, current */
+    const char *half;     /* one letter for each rule: 1.15, 2.15, current */
     const char *bfloat16; /* 2.15, current */
     const char *name;
 } table[] = {
@@ -43,7 +44,7 @@ static const struct {
 
 #define N_TABLE (sizeof table / sizeof table[0])
 
-/* Half on the CPU by the vector library: infer ops beside those of the half column. */
+/* Half on the CPU by the vector library: infer ops in addition to the half column's. */
 static const char *const infer_on_cpu[] = { "Rsqrt", "Square", "SquaredDifference" };
 
 static int list_index(td_amp c)
@@ -66,7 +67,7 @@ static char letter_of(size_t row, const td_amp_list_opts *o)
 {
     bool is_current = o->rule == TD_AMP_RULE_CURRENT;
     if (o->mode == TD_AMP_MODE_BF16)
-        return table[row].bfloat16[is_current]; /* the classic rule takes those of 2.15 */
+        return table[row].bfloat16[is_current]; /* the classic rule uses 2.15's */
     if (o->mode == TD_AMP_MODE_FP16_CPU)
         for (size_t i = 0; i < sizeof infer_on_cpu / sizeof infer_on_cpu[0]; i++)
             if (strcmp(table[row].name, infer_on_cpu[i]) == 0)

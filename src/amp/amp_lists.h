@@ -1,5 +1,6 @@
 /*
- * amp/amp_lists.h -- which op may run in half: TensorFlow's four lists, by rule and mode, edited
+ * amp/amp_lists.h -- TensorFlow's four lists of ops for mixed precision, by rule and mode, with
+ * edits
  *
  *     td_amp_lists *l;
  *     TD_TRY(td_amp_lists_new(&(td_amp_list_opts){ .mode = TD_AMP_MODE_BF16 }, &l));
@@ -17,18 +18,18 @@
 #include "base/status.h"
 #include "ir/op.h"
 
-/* Whose behaviour: the releases differ in lists, steps and names. */
+/* Which release to follow: they differ in lists, steps and names. */
 typedef enum {
     TD_AMP_RULE_CURRENT, /* TensorFlow 2.20 and later: follow pass in every mode */
     TD_AMP_RULE_2_15,    /* follow pass in bf16 mode only */
     TD_AMP_RULE_CLASSIC  /* 1.15, which the published recipes ran on: no follow, no force-down */
 } td_amp_rule;
 
-/* Half type and device of the pass that is imitated. */
+/* Half type and device of the reproduced pass. */
 typedef enum {
     TD_AMP_MODE_FP16,    /* half on the GPU: the usual lists */
     TD_AMP_MODE_BF16,    /* bfloat16 on the CPU: sums and means may be half too; 1.15 had no such
-                            mode, so the classic rule takes the lists of 2.15 */
+                            mode, so the classic rule uses the lists of 2.15 */
     TD_AMP_MODE_CPU,     /* half on the CPU, lists of FP16; may be emulated */
     TD_AMP_MODE_FP16_CPU /* half on the CPU by its vector library */
 } td_amp_mode;
@@ -58,8 +59,8 @@ typedef struct {
 typedef struct td_amp_lists td_amp_lists;
 
 /**
- * The lists; the caller frees *out.  TD_ENOMEM.  An op that the edits put in two lists is no error
- * here: the rewrite reports it (td_amp_opts.conflict), others ask td_amp_lists_check.
+ * Make the lists; the caller frees *out.  TD_ENOMEM.  An op in two lists is no error here: the
+ * rewrite reports it (td_amp_opts.conflict), other callers use td_amp_lists_check.
  */
 TD_CHECKED td_status td_amp_lists_new(const td_amp_list_opts *opts, td_amp_lists **out);
 void td_amp_lists_free(td_amp_lists *l);

@@ -1,5 +1,5 @@
 /*
- * amp_opts.c -- the options of mixed precision: names, defaults, and whether they name ops
+ * amp_opts.c -- the options of mixed precision: names, defaults, checks of op names
  */
 #include "amp/amp_opts.h"
 

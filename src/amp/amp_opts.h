@@ -25,18 +25,21 @@ enum {
     TD_PRECISION_AUTO,
     TD_PRECISION_AMP,          /* as td_amp_opts.amp */
     TD_PRECISION_TF32,         /* float32: no device here has it */
-    TD_PRECISION_TF32_EMULATED /* float32, what is multiplied rounded: pass tf32 */
+    TD_PRECISION_TF32_EMULATED /* float32 with rounded factors: pass tf32 */
 };
 extern const char *const td_amp_precisions[]; /* their names */
 
-/** TD_EUSAGE: a name in a list of ops is no op, neither ours nor TensorFlow's; `option` has it. */
+/**
+ * TD_EUSAGE: a name in a list of ops is neither our op nor TensorFlow's; `option` is named in the
+ * message.
+ */
 td_status td_amp_check_list(const char *option, const char *list) TD_CHECKED;
 td_status td_amp_check_lists(const td_amp_opts *o) TD_CHECKED; /* all eight of `o` */
 
-/** The lists that options stand for; the caller frees them. */
+/** Make the lists that the options describe; the caller frees them. */
 td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out) TD_CHECKED;
 
-/** Whose lists: bf16 on the CPU's, fp16 on CUDA's. */
+/** The mode of the lists: bf16 as on the CPU, fp16 as on CUDA. */
 td_amp_mode td_amp_mode_of(const td_amp_opts *o);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * amp_paint.c -- the steps: each is one flood over the type graph, or one sweep in graph order
+ * amp_paint.c -- type propagation: each step is a flood over the type graph, or a sweep in order
  *
- *   allow --> infer --> clear --> allow       all that lies between two allow ops is painted,
- *   deny  --> infer --> clear --> infer       unless denial came down the same way
+ *   allow --> infer --> clear --> allow       everything between two allow ops becomes half,
+ *   deny  --> infer --> clear --> infer       unless denial reaches it the same way
  *
- * A flood starts at vertices of one kind and enters neighbours that have the bits it needs and none
- * it avoids.  A vertex is entered once, so each step is linear in the edges.
+ * A flood starts at vertices of one kind and enters neighbours that have all bits in `need` and
+ * none in `avoid`.  A vertex is entered once, so each step is linear in the edges.
  *
  * Source: TensorFlow's auto_mixed_precision, releases 1.15, 2.15 and 2.21: same classes, steps and
- * order.  Left out on purpose: a cast whose float32 result is asked for is not retargeted; the
- * statistics of a batch norm never follow (their description says so: no type test passes);
- * emulation does not mind the order of the nodes; 1.15's own rule for stacks and tensor arrays.
+ * order.  Omitted on purpose: a cast whose float32 result is an output is not retargeted; the
+ * statistics of a batch norm never follow (no type test passes for them); emulation does not
+ * depend on the order of nodes; 1.15's own rule for stacks and tensor arrays.
  */
 #include "amp/amp_paint.h"
 
@@ -18,7 +18,7 @@
 
 #include "amp/amp_paint_parts.h"
 
-/* --- painting --------------------------------------------------------------------------------- */
+/* --- type propagation ------------------------------------------------------------------------- */
 
 static void paint(td_amp_painter *p, int v, char letter, td_amp_step step, int source)
 {
@@ -112,7 +112,7 @@ static bool is_forced(const td_amp_painter *p, int v)
            !(p->g->nodes[p->g->vertices[v].node].flags & never);
 }
 
-/* Before looking at types: integers too.  True when anything was painted. */
+/* Before type checks: integers too.  True when anything was painted. */
 static bool allow_ops(td_amp_painter *p)
 {
     bool any = false;
@@ -183,7 +183,7 @@ static void follow(td_amp_painter *p)
     }
 }
 
-/* Ops that only move numbers take their neighbours' type; a variable is cast after its read. */
+/* Ops that only move data take their neighbours' type; a variable is cast after its read. */
 static void spread_clear(td_amp_painter *p)
 {
     const flood clear = { .up = true,

@@ -1,10 +1,11 @@
 /*
- * amp/amp_paint.h -- mixed precision's decision: paint a bare type graph, say where casts go
+ * amp/amp_paint.h -- mixed precision's type propagation: decides which values are half, and where
+ * casts go
  *
- * This is the whole analysis of TensorFlow's auto_mixed_precision, apart from any rewriting.  It
- * knows no graph of ours: the amp pass and the golden tests describe theirs in three arrays.
+ * The whole analysis of TensorFlow's auto_mixed_precision, without any rewriting.  It does not
+ * depend on our graph: the amp pass and the golden tests describe theirs in three arrays.
  *
- *   node      an op: class, eligible, and what special rules look at
+ *   node      an op: class, eligible, and flags for special rules
  *   vertex    one type of a node: fused batch norm has one for x and y, one for the statistics.
  *             Vertices of a node are consecutive; nodes and vertices are in graph order.
  *   edge      an output port, with the vertex that types it -> an input port, with its vertex.
@@ -30,25 +31,25 @@
 
 /* What a node is, beyond its class. */
 enum {
-    TD_AMP_IS_CONST = 1 << 0,    /* casts behind it are not counted; never forced */
+    TD_AMP_IS_CONST = 1 << 0,    /* casts of it are not counted; never forced */
     TD_AMP_IS_VARIABLE = 1 << 1, /* a parameter, a variable, a resource read: casts not counted */
     TD_AMP_IS_REF_VARIABLE = 1 << 2, /* a variable whose Identity is its read: see IDENTITY */
-    TD_AMP_IS_IDENTITY = 1 << 3,     /* directly behind a REF_VARIABLE it stays as it is */
-    TD_AMP_IS_ENTER = 1 << 4,        /* so does an enter behind such an identity or enter */
+    TD_AMP_IS_IDENTITY = 1 << 3,     /* directly after a REF_VARIABLE it is unchanged */
+    TD_AMP_IS_ENTER = 1 << 4,        /* so is an enter after such an identity or enter */
     TD_AMP_IS_MERGE = 1 << 5,
-    TD_AMP_IS_NEXT_ITERATION = 1 << 6, /* shares its colour with the merges it feeds */
+    TD_AMP_IS_NEXT_ITERATION = 1 << 6, /* has the same type as the merges it feeds */
     TD_AMP_IS_CAST = 1 << 7,           /* its f32 result may become half at once */
-    TD_AMP_IS_LIST_OP = 1 << 8,        /* of a tensor list: shares its cluster's colour */
+    TD_AMP_IS_LIST_OP = 1 << 8,        /* of a tensor list: has its cluster's type */
     TD_AMP_IS_LIST_READER = 1 << 9,    /* takes elements out */
     TD_AMP_IS_LIST_WRITER = 1 << 10,   /* puts elements in */
-    TD_AMP_IS_HANDLE_END = 1 << 11,    /* lists come from or go to places that cannot be seen */
+    TD_AMP_IS_HANDLE_END = 1 << 11,    /* lists come from or go to unknown places */
     TD_AMP_IS_UNFORCED = 1 << 12 /* stateful, reference typed, unregistered, dense cross-entropy */
 };
 
 typedef struct {
     const char *name; /* borrowed; casts are named after it */
     td_amp class;
-    bool is_eligible; /* may be changed: on the right device, result not asked for in float32 */
+    bool is_eligible; /* may be changed: on the right device, float32 result not required */
     uint32_t flags;   /* TD_AMP_IS_... */
     int first_vertex, n_vertices;
 } td_amp_node;
@@ -64,8 +65,8 @@ typedef struct {
     int node;
     td_amp_type type; /* before the rewrite */
     bool type_ok;     /* the op's definition allows half here (no: a batch norm's statistics) */
-    bool kernel_ok;   /* and a kernel is there for it, all other types as they are */
-    bool is_fixed;    /* ports of one fixed type: painting it fails the rewrite */
+    bool kernel_ok;   /* and a kernel exists for it with all other types unchanged */
+    bool is_fixed;    /* ports of one fixed type: making it half fails the rewrite */
 } td_amp_vertex;
 
 typedef struct {
@@ -86,24 +87,23 @@ typedef struct {
     td_amp_rule rule;
     td_amp_mode mode; /* for names and messages; and the follow pass of 2.15 */
     td_amp_level level;
-    bool is_emulated; /* float32 kernels between casts; for TD_AMP_MODE_CPU */
-    const char *const
-        *conflict; /* ops in two lists: the rewrite gives up (td_amp_lists_conflicts) */
+    bool is_emulated;            /* float32 kernels between casts; for TD_AMP_MODE_CPU */
+    const char *const *conflict; /* ops in two lists: the rewrite fails (td_amp_lists_conflicts) */
     int n_conflicts;
 } td_amp_paint_opts;
 
-/* Who painted a vertex. */
+/* The step that decided a vertex. */
 typedef enum {
-    TD_AMP_STEP_NONE,      /* left alone: float32 */
+    TD_AMP_STEP_NONE,      /* unchanged: float32 */
     TD_AMP_STEP_ALLOW,     /* of an allow op (or forced) */
     TD_AMP_STEP_DENY,      /* deny op, or denial reached it from `source` */
     TD_AMP_STEP_FILL,      /* on a path from an allow op to `source`, an allow op */
-    TD_AMP_STEP_FOLLOW,    /* an infer op behind `source`, which is half */
-    TD_AMP_STEP_CLEAR,     /* only clear ops lie between it and `source`, which is half */
+    TD_AMP_STEP_FOLLOW,    /* an infer op after `source`, which is half */
+    TD_AMP_STEP_CLEAR,     /* only clear ops between it and `source`, which is half */
     TD_AMP_STEP_LIST,      /* as its tensor list: `source` decided */
     TD_AMP_STEP_LOOP,      /* as its loop: `source` decided */
     TD_AMP_STEP_RETARGET,  /* an existing cast, all of whose users (`source` the first) are half */
-    TD_AMP_STEP_FORCE_DOWN /* painted as an allow op, taken back: the type test failed */
+    TD_AMP_STEP_FORCE_DOWN /* half as an allow op, reverted: the type test failed */
 } td_amp_step;
 
 /* A value: a port of a node, or a cast's result where cast >= 0 (then node is -1, port 0). */
@@ -116,45 +116,45 @@ typedef struct {
     char *name; /* "conv-0-CastToFp16-0-AutoMixedPrecision" */
     td_amp_end from;
     int vertex;      /* that types the original port */
-    bool is_to_half; /* else to float32 */
-    bool is_counted; /* in n_casts: to half, not behind a constant or variable */
+    bool is_to_half; /* otherwise to float32 */
+    bool is_counted; /* in n_casts: to half, not after a constant or variable */
     td_amp_end *to;  /* its consumers, input ports */
     int n_to;
 } td_amp_cast;
 
 typedef struct {
     /* Per vertex.  Colours: - not float32, . left alone, D denied, A allow list, B fill, F follow,
-       C clear, L list or loop, K retargeted cast; lower case: painted so, later taken back. */
+       C clear, L list or loop, K retargeted cast; lower case: later reverted. */
     char *colour;      /* NUL after the last */
     bool *is_half;     /* of float32 vertices: half after the rewrite */
     td_amp_step *step; /* what decided the colour */
-    int *source;       /* the vertex that made it so, -1: none */
+    int *source;       /* the vertex that caused it; -1: none */
 
     td_amp_cast *casts; /* in order of producer and port; all of one port together */
     int n_casts;
     int n_converted;     /* X: vertices that change their type; 0 under emulation */
-    int n_casts_counted; /* N: casts to half, without those behind constants and variables */
-    char **messages;     /* [n_messages], the last is the statistics line or why nothing was done */
+    int n_casts_counted; /* N: casts to half, without those after constants and variables */
+    char **messages;     /* [n_messages], the last is the statistics line or why nothing changed */
     int n_messages;
-    bool is_failed; /* the rewrite gave up: the graph stays as it was */
+    bool is_failed; /* the rewrite failed: the graph is unchanged */
 
     td_arena memory; /* private: everything above */
 } td_amp_paint_result;
 
 /**
- * Paint `g`.  On success the caller releases *r; on failure it is empty.
+ * Propagate types through `g`.  On success the caller releases *r; on failure it is empty.
  *
- *   TD_EARG    the description does not hold together: an index out of range, a node without its
- *              vertices, an edge between vertices that are not there
+ *   TD_EARG    the description is inconsistent: an index out of range, a node without its
+ *              vertices, an edge between missing vertices
  *   TD_ENOMEM
  *
- * A rewrite that TensorFlow would give up (r->is_failed) is a result, not an error.
+ * A rewrite that fails in TensorFlow (r->is_failed) is a result, not an error.
  */
 TD_CHECKED td_status td_amp_paint(const td_amp_graph *g, const td_amp_paint_opts *opts,
                                   td_amp_paint_result *r);
 void td_amp_paint_release(td_amp_paint_result *r);
 
-/** "allow", "deny", "fill", "follow", "clear", ...: what inspect prints. */
+/** "allow", "deny", "fill", "follow", "clear", ...: as printed by inspect. */
 const char *td_amp_step_name(td_amp_step step);
 
 #endif

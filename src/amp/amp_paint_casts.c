@@ -1,13 +1,13 @@
 /*
- * amp_paint_casts.c -- one cast per port and direction, names, counts, messages
+ * amp_paint_casts.c -- places casts, one per port and direction; names, counts, messages
  *
  *   conv --half--> [cast to f32] --+--> loss      at most one cast follows a float32 port, shared
- *     |                            +--> sum       by all consumers that differ from it
+ *     |                            +--> sum       by all consumers of the other type
  *     +--half--> relu
  *
- * Emulated, node types stay float32: each half port is rounded by a cast to half, and everything
- * that reads it goes through casts back to float32, one for the float32 consumers together and one
- * for each input port of a half consumer:
+ * With emulation, node types stay float32: a cast to half rounds each half port, and every reader
+ * of it gets a cast back to float32: one shared by the float32 consumers, and one for each input
+ * port of a half consumer:
  *
  *   conv --f32--> [cast to half] --+--> [to f32] --> loss, sum
  *                                  +--> [to f32] --> relu
@@ -75,7 +75,7 @@ td_status td_amp_log(td_amp_painter *p, const char *fmt, ...)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* State of the placing: names that are taken. */
+/* State of cast placement: the used names. */
 typedef struct {
     td_amp_painter *p;
     td_map names;
@@ -94,7 +94,7 @@ static const char *label(const placer *w, bool to_half)
     return !to_half ? "Fp32" : w->p->o->mode == TD_AMP_MODE_BF16 ? "Bf16" : "Fp16";
 }
 
-/* The first free name from *k on; *k becomes the number behind it.  NULL: no memory. */
+/* The first free name from *k on; *k becomes the next number.  NULL: no memory. */
 static char *name_cast(placer *w, const char *node, int port, bool to_half, int *k)
 {
     td_arena *a = &w->p->r->memory;
@@ -147,7 +147,7 @@ static bool is_cached(const placer *w, int vertex)
            td_amp_reads_variable(w->p, node);
 }
 
-/* A new cast with room for n_to consumers, none yet; NULL: no memory. */
+/* A new cast with space for n_to consumers, none yet; NULL: no memory. */
 static td_amp_cast *add_cast(placer *w, const port_uses *u, bool to_half, int n_to)
 {
     td_amp_paint_result *r = w->p->r;
@@ -177,7 +177,7 @@ static const char *node_name(const placer *w, int vertex)
     return w->p->g->nodes[w->p->g->vertices[vertex].node].name;
 }
 
-/* The one cast of a port, for consumers that differ from it. */
+/* The one cast of a port, for consumers of the other type. */
 static td_status cast_port(placer *w, const port_uses *u)
 {
     bool is_half = w->p->r->is_half[u->vertex];
@@ -192,7 +192,7 @@ static td_status cast_port(placer *w, const port_uses *u)
     return c->name ? TD_OK : TD_ENOMEM;
 }
 
-/* A cast to float32 behind cast `rounded`, for n consumers that the caller adds. */
+/* A cast to float32 after cast `rounded`, for n consumers that the caller adds. */
 static td_amp_cast *widen(placer *w, const port_uses *u, int rounded, int n, int *k)
 {
     td_amp_cast *c = add_cast(w, u, false, n);
@@ -237,7 +237,7 @@ static td_status emulate_port(placer *w, const port_uses *u)
     return TD_OK;
 }
 
-/* All ports of a vertex; temporary edges, whose port is -1, come first and are passed over. */
+/* All ports of a vertex; temporary edges, whose port is -1, come first and are skipped. */
 static td_status cast_vertex(placer *w, int v)
 {
     const td_amp_sorted *out = &w->p->out;
@@ -256,7 +256,7 @@ static td_status cast_vertex(placer *w, int v)
 static td_status cast_all(placer *w)
 {
     td_amp_painter *p = w->p;
-    size_t most = 2 * (size_t)p->n_edges + 1; /* each edge brings two at most, when emulated */
+    size_t most = 2 * (size_t)p->n_edges + 1; /* at most two casts per edge, with emulation */
     p->r->casts = td_arena_alloc(&p->r->memory, most, sizeof *p->r->casts);
     if (!p->r->casts)
         return TD_ENOMEM;

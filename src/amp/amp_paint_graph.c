@@ -1,13 +1,13 @@
 /*
- * amp_paint_graph.c -- from a description to something to walk: check it, sort edges, note
- * properties
+ * amp_paint_graph.c -- checks a type graph, sorts its edges, and sets the property bits of its
+ * vertices
  */
 #include "amp/amp_paint_parts.h"
 
 #include <limits.h>
 #include <string.h>
 
-#define PORT_MAX 65535 /* edges are sorted by counting: keeps the counters few */
+#define PORT_MAX 65535 /* edges are sorted by counting: limits the counters */
 
 /* --- check ------------------------------------------------------------------------------------ */
 
@@ -167,14 +167,14 @@ static void mark_read(td_amp_painter *p, int node)
         p->bits[v] |= BIT_READ;
 }
 
-/* Nodes behind port 0 of the edge's consumer: is it a reader that is not yet known as one? */
+/* Does the edge make its consumer a reader (by input port 0) that is not marked yet? */
 static bool becomes_read(const td_amp_painter *p, const td_amp_edge *e, uint32_t flag)
 {
     return e->to_port == 0 && (p->g->nodes[p->g->vertices[e->to].node].flags & flag) &&
            !(p->bits[e->to] & BIT_READ);
 }
 
-/* An identity behind a reference variable, and enters behind such identities and enters. */
+/* Marks identities after reference variables, and enters after such identities and enters. */
 static void mark_reads(td_amp_painter *p)
 {
     int n = 0;

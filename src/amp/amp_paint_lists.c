@@ -1,14 +1,14 @@
 /*
- * amp_paint_lists.c -- tensor lists: all ops that share one handle must share a colour
+ * amp_paint_lists.c -- tensor lists: all ops that share a handle must have the same type
  *
  *   reserve ---> set_item ---> set_item ---> get_item     handles: variant-typed vertices
  *                   ^             ^             |
  *                 value         value         value       elements: float vertices
  *
- * A cluster is every list op with a float element type that handles connect, whichever way.  Its
- * elements pass from writers to readers without an edge, so each writer gets temporary edges to the
- * readers downstream of it, and colour comes through.  A cluster that handles enter or leave by a
- * place that cannot be seen, or that has an op that may not change, is unsafe: it is denied.
+ * A cluster is all list ops with a float element type that handles connect, in either direction.
+ * Elements pass from writers to readers without an edge, so each writer gets temporary edges to the
+ * readers downstream of it, which propagate types.  A cluster whose handles come from or go to an
+ * unknown place, or that has an op that may not change, is unsafe: it is denied.
  */
 #include "amp/amp_paint_parts.h"
 
@@ -29,7 +29,7 @@ static bool is_member(const td_amp_painter *p, int v)
            (p->g->nodes[node].flags & TD_AMP_IS_LIST_OP) && element_vertex(p, node) >= 0;
 }
 
-/* seen[v] == stamp: was here in this walk. */
+/* seen[v] == stamp: visited in this walk. */
 typedef struct {
     int *seen; /* [n_vertices] */
     int stamp;

@@ -1,17 +1,17 @@
 /*
- * amp_paint_parts.h -- what the files of amp_paint share: the state of one painting
+ * amp_paint_parts.h -- internals shared by the files of amp_paint: the state of one propagation
  *
  *   amp_paint_graph.c   checks the description, sorts edges, properties of each vertex as bits
  *   amp_paint_lists.c   clusters of tensor-list ops
- *   amp_paint.c         the steps, each a flood or a sweep over those bits
- *   amp_paint_casts.c   where casts go, their names, the messages
+ *   amp_paint.c         the steps, each a flood or a sweep over the bits
+ *   amp_paint_casts.c   placement of casts, their names, the messages
  */
 #ifndef TD_AMP_AMP_PAINT_PARTS_H
 #define TD_AMP_AMP_PAINT_PARTS_H
 
 #include "amp/amp_paint.h"
 
-/* Bits of a vertex: properties, then what the steps have found. */
+/* Bits of a vertex: properties, then results of the steps. */
 enum {
     BIT_ALLOW_OP = 1 << 0,
     BIT_INFER_OP = 1 << 1,
@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     int first, n;   /* into list_members */
-    bool is_unsafe; /* some of its lists come from or go to where we cannot see */
+    bool is_unsafe; /* some of its lists come from or go to unknown places */
 } td_amp_cluster;
 
 typedef struct {
@@ -57,7 +57,7 @@ typedef struct {
     int *members; /* the float vertices of clusters' list ops */
 } td_amp_painter;
 
-/** TD_EARG when the description does not hold together. */
+/** TD_EARG when the description is inconsistent. */
 TD_CHECKED td_status td_amp_graph_check(const td_amp_graph *g);
 
 /** Arrays, bits and sorted edges. */
@@ -69,7 +69,7 @@ TD_CHECKED td_status td_amp_painter_sort(td_amp_painter *p);
 /** Find the clusters and add their temporary edges. */
 TD_CHECKED td_status td_amp_find_clusters(td_amp_painter *p);
 
-/** Does the node read a reference variable (an identity behind one, an enter behind that)? */
+/** Does the node read a reference variable (an identity after one, an enter after that)? */
 bool td_amp_reads_variable(const td_amp_painter *p, int node);
 
 /** Casts and the counts. */

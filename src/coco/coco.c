@@ -1,8 +1,8 @@
 /*
- * coco.c -- reading the three sections; see coco.h
+ * coco.c -- reads the three sections of an annotation file
  *
- * An entry of a section is read in one go: members that are wanted are kept as tokens in a small
- * record, and when the entry ends the record is checked.  So members may come in any order, too.
+ * Each entry of a section is read completely before it is checked: wanted members are kept as
+ * tokens in a small record.  So members may come in any order.
  */
 #include "coco/coco.h"
 
@@ -18,7 +18,7 @@
 
 enum { SIDE_MAX = 1000000, DESCRIBED = 96, SENTENCE = 512, BOX = 4 };
 
-/* --- bad ones --------------------------------------------------------------------------------- */
+/* --- bad entries ------------------------------------------------------------------------------ */
 
 td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const char *fmt, ...)
 {
@@ -49,12 +49,12 @@ td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const c
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* A member of an entry: not there, right, or wrong in a way that can be described. */
+/* A member of an entry: absent, valid, or invalid with a description. */
 typedef struct {
     bool is_there, is_wrong;
     int64_t whole;
     double number;
-    char found[DESCRIBED]; /* where it is wrong */
+    char found[DESCRIBED]; /* if invalid */
 } member;
 
 static void set_wrong(member *m, const td_token *v)
@@ -63,14 +63,14 @@ static void set_wrong(member *m, const td_token *v)
     td_token_describe(v, m->found, sizeof m->found);
 }
 
-/* a value whose list or object, if it is one, is left */
+/* reads a value; skips the contents of a list or object */
 static td_status read_scalar(td_tokens *t, td_token *v)
 {
     TD_TRY(td_tokens_value(t, v));
     return v->kind == TD_TOKEN_LIST || v->kind == TD_TOKEN_OBJECT ? td_tokens_leave(t) : TD_OK;
 }
 
-/* a whole number; 12.0 is one */
+/* a whole number; 12.0 is accepted */
 static td_status read_whole(td_tokens *t, member *m)
 {
     td_token v;
@@ -111,7 +111,7 @@ static td_status read_flag(td_tokens *t, member *m)
     return TD_OK;
 }
 
-/* a text into the arena; *out stays NULL where it is none */
+/* a text into the arena; *out stays NULL if it is not a text */
 static td_status read_text(td_tokens *t, td_arena *arena, member *m, const char **out)
 {
     td_token v;
@@ -157,7 +157,7 @@ static td_status read_box(td_tokens *t, member *m, double box[BOX])
     return TD_OK;
 }
 
-/* Is the member there and right?  If not it is listed and *is_good is false. */
+/* Is the member present and valid?  If not, lists it and sets *is_good to false. */
 static td_status want(td_coco_reading *r, const td_coco_subject *about, const member *m,
                       const char *name, const char *wanted, bool *is_good)
 {
@@ -169,14 +169,14 @@ static td_status want(td_coco_reading *r, const td_coco_subject *about, const me
     return td_coco_list(r, about, "'%s' is %s, wanted %s", name, m->found, wanted);
 }
 
-/* the same of one that need not be there */
+/* the same for an optional member */
 static td_status want_if_there(td_coco_reading *r, const td_coco_subject *about, const member *m,
                                const char *name, const char *wanted, bool *is_good)
 {
     return m->is_there ? want(r, about, m, name, wanted, is_good) : TD_OK;
 }
 
-/* ids are told in messages as soon as they are known */
+/* messages name the id once it is known */
 static td_coco_subject subject(const char *kind, const member *id, int64_t number, td_coco_place at)
 {
     bool has_id = id->is_there && !id->is_wrong && id->whole >= 0;
@@ -189,7 +189,7 @@ static td_coco_subject subject(const char *kind, const member *id, int64_t numbe
 /* Read one entry, which has been entered; `number` counts the section's entries. */
 typedef td_status entry_fn(td_coco_reading *r, td_tokens *t, int64_t number, td_coco_place at);
 
-/* a name below a folder: not absolute, and never upwards */
+/* a name below a folder: not absolute, without ".." */
 static bool is_inside(const char *name)
 {
     if (!*name || *name == '/')

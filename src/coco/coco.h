@@ -1,16 +1,16 @@
 /*
- * coco/coco.h -- COCO instances: which images there are, what is in them and where
+ * coco/coco.h -- reads COCO instance annotations: images, categories and boxes
  *
  *     {"images":      [{"id": 9, "file_name": "a.jpg", "width": 640, "height": 480}, ...],
  *      "categories":  [{"id": 1, "name": "cat"}, ...],
  *      "annotations": [{"id": 5, "image_id": 9, "category_id": 1, "bbox": [x, y, w, h],
  *                       "area": 812.5, "iscrowd": 0}, ...]}
  *
- * The sections come in any order; other members (polygons, licences, ...) are passed over and not
- * stored, so memory goes with the boxes and not with the file: some 100 bytes a box.
+ * The sections come in any order; other members (polygons, licences, ...) are skipped and not
+ * stored, so memory grows with the boxes and not with the file: some 100 bytes per box.
  *
- * What is wrong with a single image, category or annotation is a sentence on a list, and that one
- * is left out; what is wrong with the file is an error.  Source: cocodataset.org, "Data format".
+ * An invalid image, category or annotation is left out and listed with a sentence; an invalid file
+ * is an error.  Source: cocodataset.org, "Data format".
  */
 #ifndef TD_COCO_COCO_H
 #define TD_COCO_COCO_H
@@ -32,13 +32,13 @@ typedef struct {
 
 typedef struct {
     int64_t id;
-    const char *name; /* no two are the same: "cat", and then "cat (7)" of category 7 */
+    const char *name; /* unique: a second "cat" of id 7 becomes "cat (7)" */
 } td_coco_category;
 
 typedef struct {
     int64_t id;
     double x, y, width, height; /* pixels; x, y: the upper left corner */
-    double area;                /* pixels; width * height where the file has none */
+    double area;                /* pixels; width * height if the file has none */
     int32_t image, category;    /* indexes below */
     bool is_crowd;
 } td_coco_annotation;
@@ -55,20 +55,20 @@ typedef struct {
     size_t n_images;
     td_coco_category *categories; /* [n_categories], by id */
     size_t n_categories;
-    td_coco_annotation *annotations; /* [n_annotations], by image, else in the order of the file */
+    td_coco_annotation *annotations; /* [n_annotations], by image, then in the order of the file */
     size_t n_annotations;
-    size_t *first; /* [n_images + 1]: those of image i are first[i] .. first[i + 1] - 1 */
+    size_t *first; /* [n_images + 1]: annotations of image i are first[i] .. first[i + 1] - 1 */
 
     td_coco_bad *bad; /* [n_listed] in the order of the file, TD_COCO_LISTED_MAX at most */
     size_t n_listed;
-    int64_t n_bad; /* of all */
+    int64_t n_bad; /* including those not listed */
     td_arena arena;
 } td_coco;
 
 typedef struct {
-    bool is_strict; /* the first bad one is an error */
-    /* As pycocotools: keep boxes without area or that leave their image; an image needs no more
-       than an id (sizes are 0 and the name "" then), nor does a category, whose name is its id. */
+    bool is_strict; /* the first bad entry is an error */
+    /* As pycocotools: keep boxes without area or outside their image; an image needs only an id
+       (size 0, name ""), and so does a category, whose name is its id. */
     bool keeps_odd;
 } td_coco_opts;
 
@@ -76,8 +76,8 @@ typedef struct {
  * Read a file.
  *
  *   TD_ENOTFOUND, TD_EIO  no such file, unreadable
- *   TD_EFORMAT  no JSON, cut off; no list of images, categories or annotations, or two of one; no
- *               image or no category left; with is_strict, the first bad one
+ *   TD_EFORMAT  not JSON, cut off; no list of images, categories or annotations, or two of one; no
+ *               image or no category left; with is_strict, the first bad entry
  *   TD_ELIMIT   nested deeper than 64, names of more than 1 MiB, more than 2^31 - 1 of a kind
  *   TD_ENOMEM
  */

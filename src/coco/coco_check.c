@@ -1,8 +1,8 @@
 /*
- * coco_check.c -- what was read of an annotation file, put in order; see coco_parts.h
+ * coco_check.c -- checks the entries of an annotation file and resolves references
  *
- * Ids are found by bisection in a sorted copy of (id, place in the file): of two with one id the
- * first in the file stands.
+ * Ids are found by bisection in a sorted copy of (id, position in the file): of two entries with
+ * the same id the first in the file is used.
  */
 #include "coco/coco_parts.h"
 
@@ -32,7 +32,7 @@ static int by_byte(const void *a, const void *b)
     return (p->byte > q->byte) - (p->byte < q->byte);
 }
 
-/* the index of an id, the lowest; -1: there is none */
+/* the index of an id, the lowest; -1: unknown */
 static int32_t find(const key *keys, size_t n, int64_t id)
 {
     size_t low = 0, high = n;
@@ -97,7 +97,7 @@ static int by_category(const void *a, const void *b)
     return (p->id > q->id) - (p->id < q->id);
 }
 
-/* a name for one whose own is taken: "cat (7)" of category 7, twice if that is taken, too */
+/* a unique name when its own is taken: "cat (7)" for category 7, repeated if necessary */
 static td_status other_name(td_coco *c, td_coco_category *x, const td_map *taken)
 {
     while (td_map_has(taken, x->name)) {
@@ -157,7 +157,7 @@ out:
 
 /* --- annotations ------------------------------------------------------------------------------ */
 
-/* the box by itself and in its image; listed where it cannot stand */
+/* checks the box, alone and against its image; lists an invalid one */
 static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_coco_subject *about,
                            bool *is_good)
 {

@@ -1,16 +1,16 @@
 /*
- * coco_metrics.c -- match detections with ground truths, then read precision at fixed recalls
+ * coco_metrics.c -- computes COCO's metrics: matches detections, then averages precision
  *
  * For every class:
  *
- *     images, one after another     detections by score, at most 100, meet ground truths, for
- *                                          each of 4 ranges of area and 10 thresholds of IoU
- *     all images together, by score      running counts of right and wrong -> precision at the
- *                                          recalls 0, 0.01, .. 1, and the recall at the end
+ *     image by image           match detections by score, at most 100, with ground truths, for each
+ *                              of 4 area ranges and 10 IoU thresholds
+ *     all images, by score     running counts of true and false positives -> precision at recalls
+ *                              0, 0.01, .. 1, and the final recall
  *
- * What a detection met is a bit for each threshold: `matched` it found a ground truth, `ignored` it
- * counts neither way.  All arithmetic is float64 in the order of pycocotools, because sums meet the
- * recalls' grid exactly: 29 of 100 found is a recall of 0.29 and not a little less.
+ * A match is a bit for each threshold: `matched` it found a ground truth, `ignored` it counts
+ * neither way.  All arithmetic is float64 in the order of pycocotools, because sums hit the grid of
+ * recalls exactly: 29 of 100 found is a recall of 0.29 and not a little less.
  *
  * Source: Lin et al. 2014, "Microsoft COCO"; agrees with pycocotools 2.0.11, cocoeval.py.
  */
@@ -28,7 +28,7 @@ enum { AREAS = 4, THRESHOLDS = 10, RECALLS = 101, MAX_DETECTIONS = 100 };
 #define LARGEST 1e15 /* so that products of two stay finite */
 
 static const struct {
-    double low, high; /* both belong to it */
+    double low, high; /* both inclusive */
 } area_ranges[AREAS] = { { 0, 1e10 }, { 0, 32 * 32 }, { 32 * 32, 96 * 96 }, { 96 * 96, 1e10 } };
 
 /* clang-format off */
@@ -56,16 +56,16 @@ static const struct {
 };
 /* clang-format on */
 
-/* Where a ground truth or a detection stands: by class, image, score and the caller's order. */
+/* The sort key of a ground truth or a detection: class, image, score, the caller's order. */
 typedef struct {
     int64_t category, image;
     double score; /* 0 for ground truths */
     size_t at;    /* in the caller's array */
 } place;
 
-/* What became of a detection; bit t is threshold t. */
+/* The result of matching a detection; bit t is threshold t. */
 typedef struct {
-    int rank; /* among its image's and class's */
+    int rank; /* within its image and class */
     uint16_t matched[AREAS], ignored[AREAS];
 } match;
 
@@ -91,14 +91,14 @@ typedef struct {
     /* one class: a match for each detection within the cap */
     match *matches;
     ranked *by_score;
-    double *recall, *precision; /* [n_matches], as detections come in */
+    double *recall, *precision; /* [n_matches], in order of detection score */
     size_t n_matches;
-    int64_t n_wanted[AREAS]; /* ground truths that are to be found */
+    int64_t n_wanted[AREAS]; /* ground truths that count */
 
-    /* one class in one image; the ground truths of it are numbered from 0 */
-    double *iou;     /* [ground truths] of the detection at hand with each */
+    /* one class in one image; its ground truths are numbered from 0 */
+    double *iou;     /* [ground truths] of the current detection with each */
     uint16_t *taken; /* [AREAS, ground truths] bit t: at threshold t */
-    size_t *walk;    /* [AREAS, ground truths] in which order: those that count, then the ignored */
+    size_t *walk;    /* [AREAS, ground truths] matching order: those that count, then the ignored */
     size_t n_counting[AREAS];
     size_t iou_cap, taken_cap, walk_cap;
 } work;
@@ -173,7 +173,7 @@ static td_status sort_detections(work *w)
     return TD_OK;
 }
 
-/* The first of n places whose category is not below `category`. */
+/* The first of n keys whose category is not below `category`. */
 static size_t first_of(const place *p, size_t n, int64_t category)
 {
     size_t low = 0;
@@ -199,7 +199,7 @@ static double box_area(const double box[4])
     return box[2] * box[3];
 }
 
-/* d [x, y, width, height] with g; what is shared of d alone where g is a crowd */
+/* IoU of d and g [x, y, width, height]; if g is a crowd, intersection over d's area */
 static double overlap(const double d[4], const double g[4], bool is_crowd)
 {
     double width = fmin(d[2] + d[0], g[2] + g[0]) - fmax(d[0], g[0]);
@@ -234,7 +234,7 @@ static void order_ground_truths(work *w, int area, const place *ground_truths,
     w->n_wanted[area] += (int64_t)n_counting;
 }
 
-/* The ground truth (its number in the walk) that the detection at hand takes; -1: none. */
+/* The ground truth (its index in the walk) that the current detection matches; -1: none. */
 static ptrdiff_t best_match(const work *w, int area, int t, const place *ground_truths,
                             size_t n_ground_truths)
 {
@@ -271,7 +271,7 @@ static void match_area(work *w, int area, const place *ground_truths, size_t n_g
     }
 }
 
-/* Fill iou; false: with no ground truth enough for the lowest threshold. */
+/* Fills iou; false: no overlap reaches the lowest threshold. */
 static bool overlap_all(work *w, const double box[4], const place *ground_truths,
                         size_t n_ground_truths)
 {
@@ -351,7 +351,7 @@ static td_status match_class(work *w, const place *ground_truths, size_t n_groun
     return TD_OK;
 }
 
-/* Fill recall and precision as detections come in by score; returns how many there are. */
+/* Fills recall and precision in order of score; returns the number of detections. */
 static size_t run_counts(work *w, int area, int cap, int t)
 {
     size_t n = 0;
@@ -402,7 +402,7 @@ static double mean_of(const curve *c, bool is_recall, int threshold)
     return sum / (is_recall ? 1 : RECALLS) / (threshold < 0 ? THRESHOLDS : 1);
 }
 
-/* The values of the class just matched; -1 where nothing was wanted. */
+/* The values of the class just matched; -1 where there are no ground truths. */
 static void values_of_class(work *w, double value[TD_COCO_VALUES])
 {
     curve c = { { 0 }, { 0 } };
@@ -446,7 +446,7 @@ static td_status list_classes(const work *w, const td_coco_metrics_opts *opts, t
     return st;
 }
 
-/* Room for the class with most detections. */
+/* Allocates for the class with most detections. */
 static td_status make_room(work *w)
 {
     size_t most = 1;
@@ -470,7 +470,7 @@ static td_status evaluate_class(work *w, td_coco_class *c, double value[TD_COCO_
     size_t end_d = end_of(d, w->n_detections, first_d, c->category);
     w->n_matches = 0;
     memset(w->n_wanted, 0, sizeof w->n_wanted);
-    if (end_t > first_t) /* without ground truths nothing is wanted, whatever was found */
+    if (end_t > first_t) /* a class without ground truths does not count */
         TD_TRY(match_class(w, t + first_t, end_t - first_t, d + first_d, end_d - first_d));
     values_of_class(w, value);
     c->n_ground_truths = 0;
@@ -503,7 +503,7 @@ static td_status evaluate_all(work *w, const td_coco_metrics_opts *opts, td_coco
     return TD_OK;
 }
 
-/* numpy.linspace(0.5, 0.95, 10) and (0, 1, 101), to the last bit */
+/* numpy.linspace(0.5, 0.95, 10) and (0, 1, 101), bit-equal */
 static void fill_grids(work *w)
 {
     for (int t = 0; t < THRESHOLDS; t++)

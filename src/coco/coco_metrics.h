@@ -1,17 +1,17 @@
 /*
- * coco/coco_metrics.h -- COCO's twelve numbers for boxes: how good are detections?
+ * coco/coco_metrics.h -- COCO's twelve metrics for boxes
  *
  *     td_coco_metrics m;
- *     TD_TRY(td_coco_metrics_compute(truth, n_truth, detections, n_detections, NULL, &m));
- *     ... m.value[TD_COCO_AP50] ...                   0 .. 1, -1 where nothing could be found
+ *     TD_TRY(td_coco_metrics_compute(ground_truths, n_gt, detections, n_detections, NULL, &m));
+ *     ... m.value[TD_COCO_AP50] ...                   0 .. 1, -1 without ground truths
  *     td_coco_metrics_release(&m);
  *
- * Equal to pycocotools (COCOeval with iouType "bbox") on the same annotations and detections, but
- * for one thing: there a match with an annotation whose id is 0 counts as a miss.  Ids are not
- * asked for here.
+ * Equal to pycocotools (COCOeval with iouType "bbox") on the same annotations and detections, with
+ * one exception: pycocotools counts a match with an annotation of id 0 as a miss.  Ids of
+ * annotations are not used here.
  *
- * An image is what shares an id: one with ground truths and no detections, or the reverse, counts;
- * one with neither changes nothing and need not be named.
+ * Images are identified by id: an image with ground truths and no detections, or the reverse,
+ * counts; an image with neither changes nothing and need not be named.
  */
 #ifndef TD_COCO_COCO_METRICS_H
 #define TD_COCO_COCO_METRICS_H
@@ -22,15 +22,15 @@
 
 #include "base/text.h"
 
-/** An object that is there.  Among those of an image and a class, order decides ties. */
+/** A ground truth.  Within an image and a class, the order decides ties. */
 typedef struct {
     int64_t image, category; /* ids, any numbers */
     double box[4];           /* x, y, width, height in pixels of the image */
     double area;             /* in pixels; decides whether it is small, medium or large */
-    bool is_crowd;           /* finding it is neither right nor wrong, and may happen often */
+    bool is_crowd;           /* matching it counts neither way, and several detections may match */
 } td_coco_ground_truth;
 
-/** One that was found.  Among equal scores the lower image comes first, then the earlier. */
+/** A detection.  Among equal scores the lower image comes first, then the earlier. */
 typedef struct {
     int64_t image, category;
     double box[4];
@@ -39,9 +39,9 @@ typedef struct {
 
 /** All zero is a valid default. */
 typedef struct {
-    bool box_areas; /* a ground truth's area is its box's, as in TensorFlow's SSD320 evaluation */
+    bool box_areas; /* ground truths have their box's area, as in TensorFlow's SSD320 evaluation */
     /*
-     * Categories that count; ground truths and detections of others do not.  0: those of the ground
+     * Categories that count; others are ignored.  0: those of the ground
      * truths.
      */
     const int64_t *categories;
@@ -55,7 +55,7 @@ typedef enum {
     TD_COCO_APS, /* areas up to 32 x 32 */
     TD_COCO_APM, /* from there up to 96 x 96 */
     TD_COCO_APL,
-    TD_COCO_AR1, /* recall with one detection an image and class, mean over IoU and classes */
+    TD_COCO_AR1, /* recall with one detection per image and class, mean over IoU and classes */
     TD_COCO_AR10,
     TD_COCO_AR100,
     TD_COCO_ARS,
@@ -64,7 +64,7 @@ typedef enum {
     TD_COCO_VALUES
 } td_coco_value;
 
-/** A category's own numbers; -1 where it has no ground truth that counts. */
+/** The metrics of a category; -1 without ground truths that count. */
 typedef struct {
     int64_t category;
     int64_t n_ground_truths; /* without crowds */
@@ -72,7 +72,7 @@ typedef struct {
 } td_coco_class;
 
 typedef struct {
-    double value[TD_COCO_VALUES]; /* 0 .. 1; -1: no class has ground truths of this kind */
+    double value[TD_COCO_VALUES]; /* 0 .. 1; -1: no ground truths of this kind */
     size_t n_classes;
     td_coco_class *classes; /* [n_classes], by id */
 } td_coco_metrics;
@@ -80,7 +80,7 @@ typedef struct {
 /**
  * Compute.  `opts` NULL: the defaults.  Time is about that of sorting the detections.
  *
- *   TD_ENUMERIC  a box, area or score is no finite number, or beyond 1e15 either way
+ *   TD_ENUMERIC  a box, area or score is not a finite number, or beyond 1e15 either way
  *   TD_ENOMEM
  *
  * On failure *out is empty; releasing it is fine.
@@ -96,7 +96,7 @@ void td_coco_metrics_release(td_coco_metrics *m);
 /** "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl". */
 const char *td_coco_key(int v);
 
-/** What TensorFlow's evaluation logs it as, "DetectionBoxes_Precision/mAP". */
+/** Its name in TensorFlow's evaluation log, "DetectionBoxes_Precision/mAP". */
 const char *td_coco_log_name(int v);
 
 /** The twelve lines pycocotools prints, each with its line's end. */

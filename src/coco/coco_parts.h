@@ -1,8 +1,8 @@
 /*
- * coco/coco_parts.h -- between coco.c, which reads, and coco_check.c, which checks
+ * coco/coco_parts.h -- internals shared by coco.c, which reads, and coco_check.c, which checks
  *
- * Reading keeps what is well-formed by itself.  What an annotation refers to may come later in the
- * file, so references are resolved when all is read.
+ * Reading keeps each entry that is valid by itself.  An annotation may refer to entries later in
+ * the file, so references are resolved after reading.
  */
 #ifndef TD_COCO_COCO_PARTS_H
 #define TD_COCO_COCO_PARTS_H
@@ -14,7 +14,7 @@ typedef struct {
     int64_t byte, line;
 } td_coco_place;
 
-/** As read: `image` and `category` of it are not set yet. */
+/** An annotation as read: its `image` and `category` are not set yet. */
 typedef struct {
     td_coco_annotation a;
     int64_t image_id, category_id;
@@ -35,7 +35,7 @@ typedef struct {
     size_t n_raw, cap_raw;
 } td_coco_reading;
 
-/** What a sentence is about; `number` counts from 0 in its section, for those without an id. */
+/** The subject of a message; `number` counts from 0 in its section, if there is no id. */
 typedef struct {
     const char *kind; /* "annotation" */
     int64_t id;       /* -1: none */
@@ -43,11 +43,11 @@ typedef struct {
     td_coco_place at;
 } td_coco_subject;
 
-/** List something as bad, with a sentence "its box is ...".  TD_EFORMAT with is_strict. */
+/** List a bad entry with a sentence "its box is ...".  TD_EFORMAT with is_strict. */
 TD_CHECKED td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const char *fmt,
                                   ...) TD_PRINTF(3, 4);
 
-/** Everything is read: drop what cannot stand and fill `out`. */
+/** After reading: drop invalid entries and fill `out`. */
 TD_CHECKED td_status td_coco_resolve(td_coco_reading *r);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * detections.c -- result files, an entry at a time
+ * detections.c -- reads and writes COCO result files, entry by entry
  */
 #include "coco/detections.h"
 
@@ -154,7 +154,7 @@ static td_status read_all(reading *r)
     return td_tokens_end(r->t);
 }
 
-/* `t` is taken. */
+/* Takes ownership of `t`. */
 static td_status read_from(td_tokens *t, td_detections *out)
 {
     reading r = { .t = t };
@@ -194,7 +194,7 @@ void td_detections_release(td_detections *d)
 
 struct td_detections_file {
     td_atomic *file;
-    td_text text; /* not in the file yet */
+    td_text text; /* not yet written */
     int64_t n;
 };
 
@@ -222,8 +222,8 @@ void td_detections_close(td_detections_file *f)
 }
 
 /*
- * The shorter of 15 and 17 digits that reads back to the same double.  A program around the library
- * may have set a locale, whose point is no point: whatever stands there becomes one.
+ * The shorter of 15 and 17 digits that reads back to the same double.  A host program may have set
+ * a locale with another decimal separator; it is replaced by a point.
  */
 static void add_number(td_text *out, double v)
 {

@@ -1,16 +1,16 @@
 /*
- * coco/detections.h -- what a detector found, as the result file of COCO's tools
+ * coco/detections.h -- reads and writes detections as COCO result files
  *
  *     [{"image_id": 42, "category_id": 18, "bbox": [258.15, 41.29, 348.26, 243.78],
  *       "score": 0.236}, ...]
  *
  * bbox is x, y, width and height in pixels of the image.  Numbers are written so that they read
- * back to the same bits.  Neither side holds the text in memory.
+ * back to the same bits.  Reading and writing do not hold the text in memory.
  *
  *     td_detections_file *f;
  *     TD_TRY(td_detections_create("found.json", &f));
- *     TD_OUT(td_detections_add(f, &one));                      as often as one likes
- *     TD_OUT(td_detections_commit(f));                         there is no file before
+ *     TD_OUT(td_detections_add(f, &one));                      any number of times
+ *     TD_OUT(td_detections_commit(f));                         the file appears now
  *     td_detections_close(f);
  *
  * Source: cocodataset.org, "Results format", object detection.
@@ -28,10 +28,10 @@ typedef struct {
 } td_detections;
 
 /**
- * Read a file.  Other members of an entry are passed over.  On failure *out is empty.
+ * Read a file.  Other members of an entry are skipped.  On failure *out is empty.
  *
  *   TD_ENOTFOUND, TD_EIO  no such file, unreadable
- *   TD_EFORMAT  no JSON, cut off; no list of objects; an entry without image_id, category_id, bbox
+ *   TD_EFORMAT  not JSON, cut off; no list of objects; an entry without image_id, category_id, bbox
  *               or score, with one of them twice, with another kind of value, or with a number that
  *               is not finite.  The message has the entry's number, from 0, and the place
  *   TD_ELIMIT   nested deeper than 64
@@ -47,16 +47,19 @@ void td_detections_release(td_detections *d);
 
 typedef struct td_detections_file td_detections_file;
 
-/** Start a file in place of the one at `path`, which stays until the commit.  TD_EIO, TD_ENOMEM. */
+/** Start a new file for `path`; an existing one stays until the commit.  TD_EIO, TD_ENOMEM. */
 TD_CHECKED td_status td_detections_create(const char *path, td_detections_file **out);
 
-/** Append.  TD_ENUMERIC a number that is not finite; TD_EIO, TD_ENOMEM: only close may follow. */
+/**
+ * Append.  TD_ENUMERIC a number that is not finite; TD_EIO, TD_ENOMEM: then only close may be
+ * called.
+ */
 TD_CHECKED td_status td_detections_add(td_detections_file *f, const td_coco_detection *d);
 
-/** Put it in place, whole or not at all.  TD_EIO, TD_ENOMEM. */
+/** Commit it atomically.  TD_EIO, TD_ENOMEM. */
 TD_CHECKED td_status td_detections_commit(td_detections_file *f);
 
-/** End it; what was not committed is gone.  NULL is fine. */
+/** Close; removes the file if it was not committed.  NULL is fine. */
 void td_detections_close(td_detections_file *f);
 
 #endif

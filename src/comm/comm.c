@@ -1,10 +1,10 @@
 /*
- * comm.c -- see comm.h
+ * comm.c -- the communication thread and the calls it serves
  *
  *   caller  --- job --- job ---> [ list under one lock ]  ---> communication thread <---> transport
- *           <------------- "it is done", "rank 1 is lost" -----
+ *           <------------- done, or "rank 1 is lost" -----
  *
- * Between jobs the thread keeps the transport going.
+ * Between jobs the thread runs the transport, which detects lost ranks.
  */
 #include "comm/comm.h"
 
@@ -21,9 +21,9 @@
 enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
 
 /*
- * Limits on what another rank may announce, so that a damaged or hostile one cannot make this rank
- * allocate or write out of bounds.  64 GiB: the logits of ImageNet's training set take 5 GB.
- * 16 MiB: a run's description is some KB.
+ * Limits on sizes that another rank announces, so that a damaged or hostile one cannot make this
+ * rank allocate or write out of bounds.  64 GiB: the logits of ImageNet's training set take 5 GB.
+ * 16 MiB: the description of a run is some KB.
  */
 #define BLOCK_BYTES_MAX (INT64_C(1) << 36)
 #define TEXT_BYTES_MAX  (INT64_C(1) << 24)
@@ -77,7 +77,7 @@ td_transport *td_comm_transport(td_comm *c)
 
 /* --- the communication thread ----------------------------------------------------------------- */
 
-/* under the lock */
+/* the lock is held */
 static void note(td_comm *c, td_status st)
 {
     if (st == TD_OK || c->st != TD_OK)
@@ -87,7 +87,7 @@ static void note(td_comm *c, td_status st)
     td_ranks_blame(td_transport_culprit(c->transport));
 }
 
-/* the next job, or NULL; the lock is let go meanwhile by the caller */
+/* the next job, or NULL; the caller releases the lock meanwhile */
 static td_comm_job *look(td_comm *c, bool *is_closing)
 {
     pthread_mutex_lock(&c->lock);
@@ -135,7 +135,7 @@ static void communicate(void *ctx)
             st = td_transport_pump(c->transport, IDLE_MS);
             if (st != TD_OK)
                 finish(c, NULL, st);
-        } else { /* nothing to listen to any more */
+        } else { /* the transport has failed */
             pthread_mutex_lock(&c->lock);
             while (!c->first && !c->is_closing)
                 pthread_cond_wait(&c->is_done, &c->lock);
@@ -159,7 +159,7 @@ void td_comm_begin(td_comm *c, td_comm_job *j)
     td_transport_wake(c->transport);
 }
 
-/* under the lock */
+/* the lock is held */
 static void await(td_comm *c, const td_comm_job *j)
 {
     while (!j->is_done)
@@ -259,7 +259,7 @@ static td_status pass_block(td_comm *c, void *ctx)
     return st;
 }
 
-/* is a size that rank r announced between min and max? */
+/* checks that a size announced by rank r is between min and max */
 static td_status check_size(const td_comm *c, int r, int64_t n, int64_t min, int64_t max)
 {
     if (n >= min && n <= max)
@@ -302,7 +302,7 @@ td_status td_comm_collect(td_comm *c, const void *mine, size_t n, td_comm_take *
     if (st == TD_OK && c->rank == 0)
         st = take_blocks(c, sizes, take, ctx);
     td_free(sizes);
-    char taken = 1; /* nobody goes on, or leaves, before rank 0 has all */
+    char taken = 1; /* no rank continues or leaves before rank 0 has all blocks */
     return st == TD_OK ? td_comm_broadcast(c, &taken, sizeof taken) : st;
 }
 
@@ -338,7 +338,7 @@ td_status td_comm_sum_f64(td_comm *c, double *x, int n)
 
 /* --- agreement -------------------------------------------------------------------------------- */
 
-/* from where two texts differ, back to the beginning of that line or JSON member, and to its end */
+/* extracts the line or JSON member in which two texts first differ */
 static void show_difference(const char *a, const char *b, char *out_a, char *out_b, int room)
 {
     size_t at = 0;
@@ -398,7 +398,7 @@ out:
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* what ranks on one machine have in common, and what they may share */
+/* identifies ranks on one machine and the processors they share */
 typedef struct {
     char boot[BOOT_BYTES];
     unsigned char cpus[MASK_BYTES];
@@ -493,7 +493,7 @@ void td_comm_close(td_comm *c, td_status st)
         return;
     snprintf(own, sizeof own, "%s", st == TD_OK ? "" : td_error_message());
     pthread_mutex_lock(&c->lock);
-    if (c->st != TD_OK) /* the others learn of the first cause, not of this one's end */
+    if (c->st != TD_OK) /* report the first cause to the others, not this rank's end */
         snprintf(why, sizeof why, "%s", c->message);
     else
         snprintf(why, sizeof why, "%s: %s", td_comm_name(c, c->rank), own);
@@ -503,7 +503,7 @@ void td_comm_close(td_comm *c, td_status st)
     td_comm_job j = { .run = leave, .ctx = &(leaving){ is_peace ? NULL : why } };
     td_comm_begin(c, &j);
     pthread_mutex_lock(&c->lock);
-    await(c, &j); /* this thread's message stays what it is */
+    await(c, &j); /* keeps this thread's message */
     pthread_mutex_unlock(&c->lock);
     release(c);
 }

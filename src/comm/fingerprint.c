@@ -1,5 +1,5 @@
 /*
- * fingerprint.c -- see fingerprint.h
+ * fingerprint.c -- describes a run as text, for comparison between ranks
  */
 #include "comm/fingerprint.h"
 
@@ -11,7 +11,7 @@
 #include "io/digest.h"
 #include "tandem/status.h"
 
-/* what may differ from rank to rank */
+/* options that may differ from rank to rank */
 static const char *const own_options[] = {
     "threads",        "workers",      "prefetch",     "log",         "data",
     "workspace",      "tune_cache",   "gpu_affinity", "resume",      "pretrained_weights",
@@ -20,7 +20,7 @@ static const char *const own_options[] = {
     "confusion",      "detections",
 };
 
-/* `config` without those: `"name": value, ` each */
+/* adds `config` without these, as `"name": value, ` */
 static void add_options(const char *config, td_text *out)
 {
     for (const char *p = config; *p;) {

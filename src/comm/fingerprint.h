@@ -1,7 +1,7 @@
 /*
- * comm/fingerprint.h -- what the ranks of a run compare before it begins
+ * comm/fingerprint.h -- a description of a run that its ranks compare before it begins
  *
- * Lines of text that are equal on ranks that do the same.  td_comm_agree compares them and names
+ * Lines of text that are equal on ranks with equal settings.  td_comm_agree compares them and names
  * the first line that differs.
  *
  *     td_describe_run(config, &text);
@@ -15,12 +15,12 @@
 #include "base/text.h"
 
 /**
- * The version, the digest of the program file, and the options in `config`, a flat JSON object, but
- * for those that may differ from rank to rank (threads, paths).  TD_ENOMEM.
+ * Append the version, the digest of the program file, and the options in `config`, a flat JSON
+ * object, except those that may differ between ranks (threads, paths).  TD_ENOMEM.
  */
 TD_CHECKED td_status td_describe_run(const char *config, td_text *out);
 
-/** The digest of a file's content; nothing where it cannot be read.  TD_ENOMEM. */
+/** The digest of a file's content; nothing if it cannot be read.  TD_ENOMEM. */
 TD_CHECKED td_status td_describe_file(const char *what, const char *path, td_text *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * gather.c -- see gather.h
+ * gather.c -- collects per-image results of all ranks on rank 0
  *
- * Two rounds.  The first tells rank 0 of every image's sample and size, so that it knows where
- * they go; in the second a rank's bytes come and are put there, one rank after the other.
+ * Two rounds.  In the first, rank 0 receives each image's sample and size, which determine the
+ * positions; in the second it receives the bytes and stores them, rank by rank.
  */
 #include "comm/gather.h"
 
@@ -12,15 +12,15 @@
 
 #include "base/arena.h"
 
-/* rank 0: what comes from all ranks */
+/* rank 0: what all ranks send */
 typedef struct {
-    td_gather_sample *images; /* [n], as they come */
+    td_gather_sample *images; /* [n], in order of arrival */
     size_t n, cap;
-    size_t *at; /* [n] where the bytes of each go */
+    size_t *at; /* [n] offset of each image's bytes */
     char *bytes;
     size_t n_bytes;
-    size_t n_announced; /* bytes of all, before they come */
-    size_t n_placed;    /* images whose bytes are there */
+    size_t n_announced; /* total bytes announced */
+    size_t n_placed;    /* images whose bytes have arrived */
 } whole;
 
 typedef struct {
@@ -57,7 +57,7 @@ void td_gather_release(td_gather *s)
     *s = (td_gather){ 0 };
 }
 
-/* one more image's bytes to come, as a rank announces them */
+/* adds the size of one more image, as announced by a rank */
 static td_status add_size(whole *w, int rank, int64_t n_bytes)
 {
     if (n_bytes < 0 || (uint64_t)n_bytes > SIZE_MAX / 2 - w->n_announced)
@@ -100,7 +100,7 @@ static td_status take_bytes(void *ctx, int rank, const void *bytes, size_t n)
     return TD_OK;
 }
 
-/* of one sample twice, the lower rank's first */
+/* if a sample occurs twice, the lower rank's comes first */
 static int by_sample(const void *a, const void *b)
 {
     const place *p = a, *q = b;
@@ -108,7 +108,7 @@ static int by_sample(const void *a, const void *b)
                                   : (p->index > q->index) - (p->index < q->index);
 }
 
-/* where the bytes of each image go; `sorted` becomes the images in their order */
+/* computes the offset of each image's bytes; `sorted` receives the images in order */
 static td_status lay_out(whole *w, td_gather_sample **sorted)
 {
     td_status st = TD_OK;

@@ -1,5 +1,5 @@
 /*
- * join.c -- see join.h
+ * join.c -- joins and leaves a run's ranks
  */
 #include "comm/join.h"
 
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "comm/mpi_plugin.h"
 
-/* what `launch` has chosen stays; mpirun and srun leave it to us */
+/* keeps what `launch` has chosen; under mpirun and srun, chooses here */
 static td_status choose_processors(const char *name, const td_rank_place *place)
 {
     static const char *const done = "TANDEM_AFFINITY";
@@ -29,7 +29,7 @@ static td_status choose_processors(const char *name, const td_rank_place *place)
     td_status st = t ? td_topology_here(t) : TD_ENOMEM;
     if (st == TD_OK)
         st = td_affinity_choose(t, mode, place->local_rank, place->local_size, cpus, &n);
-    if (st == TD_EARG) { /* mpirun has chosen already, or there are too few */
+    if (st == TD_EARG) { /* mpirun has chosen already, or there are too few processors */
         td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: left as it is", td_error_message());
         td_free(t);
         return TD_OK;

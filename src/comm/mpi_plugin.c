@@ -1,5 +1,5 @@
 /*
- * mpi_plugin.c -- see mpi_plugin.h
+ * mpi_plugin.c -- loads the MPI plug-in and gets rank 0's address by it
  */
 #include "comm/mpi_plugin.h"
 
@@ -23,7 +23,7 @@ static const td_mpi_plugin *opened; /* between td_mpi_join and td_mpi_leave */
 
 /* --- the library ------------------------------------------------------------------------------ */
 
-/* in the program's folder, where both are installed, or where the system searches */
+/* searches the program's folder, the installed folder, then the system's path */
 static void *open_library(char *path, size_t room)
 {
     static const char *const places[] = { "%.*s/" LIBRARY, "%.*s/" TD_PRIVATE_DIR "/" LIBRARY,
@@ -74,7 +74,7 @@ bool td_mpi_find(char *text, size_t room)
     return library != NULL;
 }
 
-/* --- where rank 0 listens --------------------------------------------------------------------- */
+/* --- rank 0's address ------------------------------------------------------------------------- */
 
 typedef struct {
     char addr[64];
@@ -82,7 +82,7 @@ typedef struct {
     char token[65];
 } announcement;
 
-/* an address that other machines reach: the first that is no loopback */
+/* an address that other machines can reach: the first that is not a loopback */
 static void find_own_address(char *out, size_t room)
 {
     struct ifaddrs *list;
@@ -139,7 +139,7 @@ td_status td_mpi_join(td_rank_place *place)
         return td_error(TD_EDEVICE, "MPI: %s", wrong);
     opened = p;
     td_status st = place->rank == 0 ? announce(place, &a) : TD_OK;
-    wrong = p->broadcast(&a, sizeof a); /* port 0: rank 0 could not */
+    wrong = p->broadcast(&a, sizeof a); /* port 0: rank 0 failed */
     if (wrong)
         return td_error(TD_EDEVICE, "MPI: %s", wrong);
     TD_TRY(st);

@@ -1,10 +1,10 @@
 /*
- * comm/mpi_plugin.h -- what libtandem_mpi.so exports, and who asks it
+ * comm/mpi_plugin.h -- the interface of libtandem_mpi.so, and its use
  *
- * Under mpirun nobody says where rank 0 listens: that is asked of MPI.  Everything else goes as it
- * does without: connections of our own, which notice who is lost, and memory in common on one
- * machine.  The library is looked for only when there are several ranks, so the program runs where
- * there is no MPI.
+ * Under mpirun the environment does not name rank 0's address: MPI broadcasts it.  Everything else
+ * works as without MPI: our own connections, which notice a lost rank, and shared memory on one
+ * machine.  The library is loaded only when there are several ranks, so the program runs without
+ * MPI installed.
  */
 #ifndef TD_COMM_MPI_PLUGIN_H
 #define TD_COMM_MPI_PLUGIN_H
@@ -17,7 +17,7 @@
 #define TD_MPI_PLUGIN_VERSION 1
 #define TD_MPI_PLUGIN_SYMBOL  "td_mpi_plugin_v1"
 
-/** Calls give 0, or a text that says what is wrong. */
+/** Calls return NULL, or an error message. */
 typedef struct {
     int version;
     const char *name; /* "Open MPI v4.1.4, ..." once it is open */
@@ -28,11 +28,11 @@ typedef struct {
 
 /**
  * Fill place->addr, port, token and rank 0's listen_fd for a process that mpirun started.
- * TD_ENOTFOUND: there is no libtandem_mpi.so here; TD_EDEVICE: what MPI said.
+ * TD_ENOTFOUND: there is no libtandem_mpi.so here; TD_EDEVICE: an MPI error.
  */
 TD_CHECKED td_status td_mpi_join(td_rank_place *place);
 
-/** At the end of a run that went well; nothing where td_mpi_join was not called. */
+/** At the end of a run that went well; does nothing if td_mpi_join was not called. */
 void td_mpi_leave(void);
 
 /** For doctor: is the library there?  Its path, or why not. */

@@ -1,5 +1,5 @@
 /*
- * rank_env.c -- see rank_env.h
+ * rank_env.c -- reads rank and size from the environment
  */
 #include "comm/rank_env.h"
 
@@ -37,7 +37,7 @@ static td_status read_int(const environment *e, const char *name, int min, int m
     return TD_OK;
 }
 
-/* optional: *out stays */
+/* an optional variable: if unset, *out is unchanged */
 static td_status maybe_int(const environment *e, const char *name, int min, int max, int *out)
 {
     return value_of(e, name) ? read_int(e, name, min, max, out) : TD_OK;
@@ -101,7 +101,7 @@ bool td_first_host(const char *list, char *out, size_t room)
     return true;
 }
 
-/* srun tells no port: one that follows from the job, so that jobs on one node do not meet */
+/* srun gives no port: derive one from the job id, so that jobs on one node differ */
 static td_status detect_slurm(const environment *e, td_rank_place *out)
 {
     int job = 0, step = 0;

@@ -1,12 +1,12 @@
 /*
- * reduction.c -- see reduction.h
+ * reduction.c -- sums buckets over ranks, in shared memory or by the transport
  *
- *   shared memory:   [ own of rank 0 | own of rank 1 | ... | sums ]     one file without a name
- *   otherwise:       [ own | sums | slices of the others ]              everybody's own
+ *   shared memory:   [ own of rank 0 | own of rank 1 | ... | sums ]     one unnamed file
+ *   otherwise:       [ own | sums | slices of the others ]              one per rank
  *
- * Nobody's numbers are overwritten too early: a rank that begins a bucket anew has waited for it,
- * which it could only when all had summed; and sums are written when all have begun the bucket
- * anew, and so have read the last ones.
+ * No number is overwritten too early: a rank that begins a bucket again has waited for its previous
+ * sum, which required that all had summed; and sums are written when all have begun the bucket
+ * again, and so have read the previous ones.
  */
 #include "comm/reduction.h"
 
@@ -40,14 +40,14 @@ struct td_reduction {
     bool is_shared, starts;
     float *base; /* as drawn above */
     size_t n_bytes;
-    float *sums;         /* in it, [total] */
-    float *incoming;     /* in it; [size][longest slice], not shared */
+    float *sums;         /* inside base, [total] */
+    float *incoming;     /* inside base; [size][longest slice], not shared */
     int64_t slice;       /* the longest slice of any bucket */
     float *start;        /* [total] */
     const float **parts; /* [size] */
     td_piece *with;      /* [size] */
-    int64_t waited_ns;   /* the caller, for sums */
-    char token;          /* comes from everybody and says nothing */
+    int64_t waited_ns;   /* time the caller waited for sums */
+    char token;          /* a byte exchanged as a barrier */
 };
 
 static float *own_of(const td_reduction *r, int rank)
@@ -86,7 +86,7 @@ static void sum_parts(float *y, const float *start, const float *const *parts, i
 {
     for (int64_t at = 0; at < n; at += BLOCK) {
         const int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = at; i < at + m; i++) /* 0 + -0 is 0, as when one rank adds up */
+        for (int64_t i = at; i < at + m; i++) /* 0 + -0 is 0, as in a run of one rank */
             y[i] = (start ? start[i] : 0.0f) + parts[0][i];
         for (int k = 1; k < n_parts; k++)
             for (int64_t i = at; i < at + m; i++)
@@ -180,7 +180,7 @@ double td_reduction_waited_s(const td_reduction *r)
 
 #define MEMORY_NAME "tandem ranks"
 
-/* how the others reach the memory: the file descriptor of rank 0's process */
+/* how the others open the memory: a file descriptor of rank 0's process */
 typedef struct {
     int pid, fd;
 } memory_of;
@@ -202,7 +202,7 @@ static int make_file(size_t n_bytes)
     return fd;
 }
 
-/* is it memory of this size that a rank has made, and no other file of the user? */
+/* is it a memory file of this size made by a rank, not another file of the user? */
 static bool is_rank_memory(const char *path, int fd, size_t n_bytes)
 {
     static const char wanted[] = "/memfd:" MEMORY_NAME;
@@ -225,7 +225,7 @@ static int open_file(memory_of m, size_t n_bytes)
     return fd;
 }
 
-/* all ranks are on this machine: can they have memory in common?  r->base stays NULL where not */
+/* tries to share memory if all ranks are on this machine; if not, r->base stays NULL */
 static td_status share(td_reduction *r)
 {
     memory_of m = { (int)getpid(), -1 };
@@ -238,7 +238,7 @@ static td_status share(td_reduction *r)
     if (r->rank != 0)
         fd = open_file(m, r->n_bytes);
     n_mapped = fd >= 0 && map_shared(r, fd) ? 1 : 0;
-    td_status st = td_comm_sum_i64(r->c, &n_mapped, 1); /* and rank 0's file is open until here */
+    td_status st = td_comm_sum_i64(r->c, &n_mapped, 1); /* rank 0's file stays open until here */
     if (fd >= 0)
         close(fd);
     r->is_shared = st == TD_OK && n_mapped == r->size;
@@ -251,7 +251,7 @@ static td_status share(td_reduction *r)
 
 static td_status take_memory(td_reduction *r)
 {
-    /* for tests and comparison: as if the ranks were on several machines */
+    /* for tests and benchmarks: as if the ranks were on several machines */
     const bool may_share = !getenv("TANDEM_NO_SHARED_MEMORY");
     if (r->c && may_share && td_comm_local_size(r->c) == r->size)
         TD_TRY(share(r));
@@ -313,7 +313,7 @@ void td_reduction_free(td_reduction *r)
 {
     if (!r)
         return;
-    /* the thread may be at it; unless all is done, and then the comm may be closed */
+    /* the thread may still use it; if all jobs are done, the comm may be closed already */
     for (int b = 0; r->c && r->buckets && b < r->n; b++)
         if (r->buckets[b].is_begun && !atomic_load(&r->buckets[b].job.is_done))
             (void)!td_comm_wait(r->c, &r->buckets[b].job);

@@ -1,5 +1,5 @@
 /*
- * rendezvous.c -- see rendezvous.h
+ * rendezvous.c -- connects the ranks of a run to each other
  */
 #include "comm/rendezvous.h"
 
@@ -28,20 +28,20 @@ enum { HELLO_MS = 5000, RETRY_MS = 50, GUESTS_MAX = 64 };
 typedef struct {
     uint64_t magic;
     int32_t rank, size, pid;
-    uint32_t port; /* of the sender's own listening socket */
+    uint32_t port; /* of the sender's listening socket */
     char token[65];
     char host[TD_HOST_BYTES];
     char pad[7];
 } hello;
 
 typedef struct {
-    uint32_t ip; /* network order; 0: as rank 0 */
+    uint32_t ip; /* network order; 0: the same as rank 0 */
     uint32_t port;
     int32_t pid;
     char host[TD_HOST_BYTES];
 } entry;
 
-/* a connection whose hello has not come in full */
+/* a connection whose hello is incomplete */
 typedef struct {
     int fd;
     uint32_t ip; /* as entry.ip */
@@ -106,7 +106,7 @@ static bool write_all(int fd, const void *data, size_t n)
 
 static td_status find_master(rendezvous *m)
 {
-    /* a machine without /etc/hosts may not know its own name for itself */
+    /* a machine without /etc/hosts may not resolve its own name */
     const char *name = strcmp(m->place->addr, "localhost") == 0 ? "127.0.0.1" : m->place->addr;
     struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *list;
     int failed = getaddrinfo(name, NULL, &hints, &list);
@@ -160,7 +160,7 @@ static hello own_hello(const rendezvous *m)
     return h;
 }
 
-/* until it works or time is over: the other may not be there yet */
+/* retries until the deadline: the other rank may not have started yet */
 static td_status connect_to(const rendezvous *m, const struct sockaddr_in *at, const char *who,
                             int *out)
 {
@@ -217,7 +217,7 @@ static void turn_away(rendezvous *m, int i)
     forget_guest(m, i);
 }
 
-/* where there are too many, the one that has been silent longest goes */
+/* if there are too many guests, drops the one silent for longest */
 static void accept_guest(rendezvous *m)
 {
     struct sockaddr_in from = { 0 };
@@ -238,7 +238,7 @@ static void accept_guest(rendezvous *m)
     };
 }
 
-/* read what there is; false: the guest is no rank of this run, or has gone */
+/* reads available bytes; false: the guest is not a rank of this run, or has gone */
 static bool hear_guest(const rendezvous *m, guest *g)
 {
     ssize_t n = recv(g->fd, (char *)&g->h + g->got, sizeof g->h - g->got, MSG_DONTWAIT);
@@ -277,7 +277,7 @@ static td_status not_all_came(const rendezvous *m, int first)
                     n > 16 ? ", ..." : "");
 }
 
-/* wait up to 200 ms for connections and bytes; guests that are heard in full stay in the list */
+/* wait up to 200 ms for connections and bytes; guests with a complete hello stay in the list */
 static void hear_guests(rendezvous *m)
 {
     struct pollfd w[GUESTS_MAX + 1] = { { .fd = m->listener, .events = POLLIN } };
@@ -297,7 +297,7 @@ static void hear_guests(rendezvous *m)
         accept_guest(m);
 }
 
-/* one connection from the ranks first .. size - 1; *h says whose */
+/* accepts one connection from ranks first .. size - 1; *h identifies it */
 static td_status take_one(rendezvous *m, int first, hello *h, uint32_t *ip)
 {
     for (;;) {
@@ -387,8 +387,8 @@ static td_status join_rendezvous(rendezvous *m, entry *table)
 }
 
 /*
- * Whoever reaches the port and knows the token is a rank.  Without a token that is everybody, so
- * nothing listens beyond this machine then.
+ * Anyone who reaches the port and knows the token is a rank.  Without a token that is everybody, so
+ * then only this machine may connect.
  */
 static td_status check_token(const rendezvous *m)
 {

@@ -1,11 +1,11 @@
 /*
- * comm/rendezvous.h -- how ranks find each other
+ * comm/rendezvous.h -- how ranks connect to each other
  *
  *     rank 0   listens at the master's address <--- hello (rank, size, token, own port) --- rank r
- *              when all are there: the table of all  --------------------------------->
+ *              when all have come: the table of all  --------------------------------->
  *     rank r   connects to ranks 1 .. r - 1 and takes connections from r + 1 ... up
  *
- * Whoever does not say hello properly, with the run's token, is turned away.  IPv4.
+ * A connection without a valid hello and the run's token is closed.  IPv4.
  */
 #ifndef TD_COMM_RENDEZVOUS_H
 #define TD_COMM_RENDEZVOUS_H
@@ -15,12 +15,12 @@
 #define TD_HOST_BYTES 64
 
 typedef struct {
-    int fd; /* connected, blocking; -1: oneself */
+    int fd; /* connected, blocking; -1: this rank */
     int pid;
     char host[TD_HOST_BYTES];
 } td_connected_rank;
 
-/** met[size]; on failure nothing is left open.  TD_EDEVICE, TD_EIO. */
+/** Fill met[size]; on failure nothing is left open.  TD_EDEVICE, TD_EIO. */
 TD_CHECKED td_status td_transport_join(const td_rank_place *place, double wait_s,
                                        td_connected_rank *met);
 

@@ -1,9 +1,9 @@
 /*
- * transport.c -- see transport.h
+ * transport.c -- frames over sockets between ranks, with liveness checks
  *
- * Sockets do not block; one poll looks at all of them.  A frame of data that comes before it is
- * wanted stays in the socket: the sender is ahead, and waits.  Bodies go straight from and to the
- * caller's memory.
+ * Sockets are non-blocking; one poll watches all of them.  A frame of data that arrives before it
+ * is expected stays in the socket: the sender is ahead, and waits.  Bodies are transferred directly
+ * from and to the caller's memory.
  */
 #include "comm/transport.h"
 
@@ -36,25 +36,25 @@ typedef struct {
 } frame_head;
 
 typedef struct {
-    int fd; /* -1: oneself, or gone */
+    int fd; /* -1: this rank, or closed */
     char name[TD_HOST_BYTES + 48];
     int64_t heard_ns;
     bool said_bye;
 
-    frame_head in_head; /* of the frame that is read */
+    frame_head in_head; /* of the frame being read */
     size_t in_head_got, in_got;
     char why[WHY_BYTES];
-    bool is_wanted; /* a frame of n_in bytes, to `in` */
-    bool is_held;   /* one came that is not wanted yet */
-    bool has_left;  /* in peace, and what it sent before is still to be read */
+    bool is_wanted; /* a frame of n_in bytes is expected, into `in` */
+    bool is_held;   /* a frame arrived that is not expected yet */
+    bool has_left;  /* said BYE; earlier frames may remain unread */
     void *in;
     size_t n_in;
 
-    frame_head out_head; /* of the frame that is sent */
+    frame_head out_head; /* of the frame being sent */
     bool is_sending;
     size_t out_head_sent, out_sent;
     const void *out;
-    bool is_due; /* a frame of data that waits for another frame */
+    bool is_due; /* a frame of data waits for another frame to be sent */
     const void *due;
     size_t n_due;
 } peer;
@@ -63,17 +63,17 @@ struct td_transport {
     int rank, size;
     peer *peers; /* [size] */
     struct pollfd *polls;
-    int *polled; /* [size] whose */
+    int *polled; /* [size] rank of each polled socket */
     int wake_fd;
     int64_t stall_ns, pumped_ns, beat_ns;
     td_status st;
-    int culprit; /* the rank that `message` is about; -1: unknown */
+    int culprit; /* the rank that `message` names; -1: unknown */
     char message[WHY_BYTES + 200];
 };
 
 /* --- failing ---------------------------------------------------------------------------------- */
 
-/* the first failure stays; it begins with the name of a rank, "rank 3 (..." */
+/* records the first failure; the text begins with the name of a rank, "rank 3 (..." */
 static void fail(td_transport *m, const char *who, const char *what)
 {
     if (m->st != TD_OK)
@@ -112,7 +112,7 @@ static void begin_frame(peer *p, frame_kind kind, const void *body, size_t n)
     p->is_sending = true;
 }
 
-/* false: the socket takes no more now */
+/* false: the socket accepts no more now */
 static bool send_part(td_transport *m, peer *p, const void *from, size_t n, size_t *sent)
 {
     while (*sent < n) {
@@ -160,7 +160,7 @@ static void send_beats(td_transport *m, int64_t now)
 
 /* --- hearing ---------------------------------------------------------------------------------- */
 
-/* where the body of the frame goes; NULL: it has none, or is not wanted yet */
+/* the destination of the frame's body; NULL: it has none, or is not expected yet */
 static void *body_of(td_transport *m, peer *p)
 {
     const frame_head *h = &p->in_head;
@@ -202,7 +202,7 @@ static void end_frame(td_transport *m, peer *p)
     }
 }
 
-/* false: nothing more now */
+/* false: no more data now */
 static bool hear_part(td_transport *m, peer *p, void *to, size_t n, size_t *got)
 {
     while (*got < n) {
@@ -235,7 +235,7 @@ static void hear_more(td_transport *m, peer *p)
     }
 }
 
-/* the frames in `at`, of which the first lacks its head: is the last a farewell in peace? */
+/* parses the frames in `at`, the first without its head: is the last one BYE? */
 static bool is_farewell(td_transport *m, const peer *p, const char *at, size_t n)
 {
     frame_head h = p->in_head;
@@ -257,8 +257,8 @@ static bool is_farewell(td_transport *m, const peer *p, const char *at, size_t n
 }
 
 /*
- * The other end is closed, and a frame that is not wanted yet lies in front of what it said last:
- * all that will ever come is here, so look without taking it.
+ * The other end is closed, and a frame not expected yet precedes its last one: all data has
+ * arrived, so peek at it without consuming.
  */
 static void look_behind(td_transport *m, peer *p)
 {
@@ -320,7 +320,7 @@ static void serve(td_transport *m, int n)
         (void)!read(m->wake_fd, &count, sizeof count);
 }
 
-/* time passed in which this process did not run: nobody can be blamed for it */
+/* this process was stopped for a while: restart the stall timers */
 static void forgive(td_transport *m, int64_t now)
 {
     if (now - m->pumped_ns < OWN_STOP_S * SECOND)
@@ -476,8 +476,8 @@ static bool is_sending(const td_transport *m)
 }
 
 /*
- * Read until the others have closed: a socket that is closed with something unread in it takes back
- * what was sent last, here the farewell.
+ * Read until the others have closed: closing a socket with unread data discards what was sent last,
+ * here BYE.
  */
 static void drain(td_transport *m, int64_t until)
 {
@@ -505,7 +505,7 @@ void td_transport_leave(td_transport *m, const char *why)
     for (int r = 0; r < m->size; r++) {
         peer *p = &m->peers[r];
         if (p->fd < 0 || (p->is_sending && p->out_head.kind == DATA))
-            continue; /* in the middle of a frame: the end of the connection has to say it */
+            continue; /* in the middle of a frame: closing the connection must signal it */
         if (p->is_sending)
             send_more(m, p);
         if (p->fd < 0 || p->is_sending)
@@ -520,7 +520,7 @@ void td_transport_leave(td_transport *m, const char *why)
         (void)poll(NULL, 0, 5);
     }
     drain(m, td_now_ns() + (int64_t)DRAIN_MS * 1000000);
-    for (int r = 0; r < m->size; r++) { /* nobody is lost any more */
+    for (int r = 0; r < m->size; r++) { /* no rank can be lost any more */
         if (m->peers[r].fd >= 0)
             close(m->peers[r].fd);
         m->peers[r].fd = -1;

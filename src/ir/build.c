@@ -1,5 +1,5 @@
 /*
- * build.c -- the sticky builder
+ * build.c -- emits nodes into a new graph; records the first failure
  *
  * The growing arrays of nodes and values live in plain blocks until td_build_end copies them into
  * the graph's arena.  After a failure every call returns the builder's dummy value, whose type is a
@@ -27,8 +27,8 @@ struct td_builder {
     td_node dummy_node;
 };
 
-/* what td_build_begin gives when there is no memory for a builder: it has failed already, so that
-   no call changes it */
+/* returned by td_build_begin when there is no memory for a builder: already failed, so that no call
+   changes it */
 static const td_node no_node = { .op = &td_op_input };
 static const td_builder no_builder = {
     .st = TD_ENOMEM,
@@ -160,7 +160,7 @@ const char *td_build_type_text(td_builder *b, const td_type *t)
     return copy ? copy : "";
 }
 
-/* texts too: `attr` may belong to a graph that is freed before this one */
+/* copies texts too: `attr` may belong to a graph that is freed before this one */
 static td_status copy_attr(td_builder *b, const td_op *op, const void *attr, void *out)
 {
     memcpy(out, attr, op->attr_bytes);
@@ -351,7 +351,7 @@ td_value *td_build_param(const td_builder *b, int i)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* values without a name are called by a number that no name takes */
+/* numbers the values without a name; skips numbers used as names */
 static td_status number_values(td_builder *b)
 {
     char number[16];

@@ -1,5 +1,5 @@
 /*
- * ir/build.h -- emitting nodes: the builder behind tandem/graph.h, for ops, models and passes
+ * ir/build.h -- the graph builder's internal functions, for ops, models and passes
  *
  * Sticky: after the first failure every call returns a dummy value and changes nothing.
  */
@@ -19,7 +19,7 @@
 td_value *td_emit_n(td_builder *b, const td_op *op, const void *attr, int n_in, td_value *const *in,
                     td_value **out);
 
-/** As td_emit_n with the operands in place: td_emit(b, &td_op_add, NULL, x, y). */
+/** As td_emit_n, with the operands as arguments: td_emit(b, &td_op_add, NULL, x, y). */
 #define td_emit(b, op, attr, ...)                                                                  \
     td_emit_n(b, op, attr, TD_N_ARGS(__VA_ARGS__), TD_ARGS(__VA_ARGS__), NULL)
 
@@ -30,7 +30,7 @@ td_value *td_emit_leaf(td_builder *b, const td_op *op, const void *attr, const c
 /** Set the layout of a value just emitted, before it is used. */
 void td_build_set_layout(td_builder *b, td_value *v, const char *layout);
 
-/** Name a value just emitted; a name in use gets a number behind it. */
+/** Name a value just emitted; a number is appended to a name in use. */
 void td_build_set_name(td_builder *b, td_value *v, const char *name);
 
 /** Record a failure (the first one counts). */
@@ -40,7 +40,7 @@ bool td_build_ok(const td_builder *b);
 /** The value that calls return after a failure. */
 td_value *td_build_dummy(td_builder *b);
 
-/** Finish without the verifier (the pass driver verifies itself). */
+/** Finish without the verifier (the pass driver runs it). */
 td_status td_build_finish(td_builder *b, td_graph **out) TD_CHECKED;
 void td_build_abandon(td_builder *b);
 

@@ -1,5 +1,5 @@
 /*
- * graph.c -- looking at graphs; the verifier
+ * graph.c -- queries on graphs, and the verifier
  */
 #include "ir/graph.h"
 
@@ -127,7 +127,7 @@ const char *td_node_label(const td_node *n)
 
 /* --- checks ----------------------------------------------------------------------------------- */
 
-/* what is overwritten must be a parameter, and only one operand's */
+/* an overwritten operand must be a parameter, and be an operand only once */
 static td_status check_written(const td_node *n, int i)
 {
     if (!(n->op->writes >> i & 1))
@@ -242,7 +242,7 @@ static td_status bad_result(const td_node *n, int i, const td_type *is)
 
 typedef struct {
     const td_graph *g;
-    const td_value **root; /* [values] whose memory a value is, once its node was seen */
+    const td_value **root; /* [values] whose memory a value uses, once its node was visited */
     bool *overwritten;     /* [values] parameters that an earlier node overwrote */
 } verifier;
 

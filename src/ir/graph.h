@@ -1,5 +1,5 @@
 /*
- * ir/graph.h -- the graph inside: nodes in execution order, values, outputs, all in one arena
+ * ir/graph.h -- the graph's structs: nodes in execution order, values, outputs, all in one arena
  *
  *     graph -> nodes[0 .. n_nodes-1] -> in[] --> value -> producer
  *                                    -> out[] -> value
@@ -22,8 +22,8 @@ struct td_value {
     const char *name; /* never NULL: a number for an unnamed value */
     td_type type;
     td_node *producer;
-    int index;  /* which output of the producer */
-    int n_uses; /* operands, and graph outputs, that are this value */
+    int index;  /* index among the producer's outputs */
+    int n_uses; /* number of operands and graph outputs that are this value */
 };
 
 struct td_node {
@@ -55,18 +55,18 @@ static inline const td_type *td_in_type(const td_node *n, int i)
     return &n->in[i]->type;
 }
 
-/** Is operand i a float32 one beside half ones, which the op allows there (op.h, wide_in)? */
+/** Is operand i float32 while others are half, as the op allows (op.h, wide_in)? */
 bool td_is_wide_operand(const td_node *n, int i);
 
 /** The node's operand i is a parameter. */
 bool td_value_is_param(const td_value *v);
 bool td_value_is_input(const td_value *v);
 
-/** The value whose memory `v` is: `v` itself unless it is a reshape. */
+/** The value whose memory `v` uses: `v` itself unless it is a reshape. */
 const td_value *td_value_root(const td_value *v);
 
 /**
- * The layout in whose memory order the elements of `v`, a mask, stand: that of its producer's
+ * The layout whose memory order the elements of `v`, a mask, have: that of its producer's
  * operand 0.
  */
 const char *td_memory_order(const td_value *v);
@@ -82,7 +82,7 @@ td_value *td_graph_output_value(const td_graph *g, const char *name);
 void td_node_print(const td_node *n, td_text *out);
 
 /**
- * The name reports use: the parameter's name without its last part, else the first output's name.
+ * The name reports use: the parameter's name without its last part, or the first output's name.
  */
 const char *td_node_label(const td_node *n);
 
@@ -90,8 +90,8 @@ td_status td_node_check(const td_node *n)
     TD_CHECKED; /* arity, ranks, attributes, infer; used by build and verify */
 
 /**
- * What outputs would have as types: infer, then layouts: op FOLLOWS: outputs of operand 0's rank
- * take its layout; op CHOOSES: as infer says (only reorder says one); every other output is plain.
+ * Infer the types of the outputs, then their layouts.  FOLLOWS: outputs of operand 0's rank get its
+ * layout; CHOOSES: as infer sets it (only reorder does); every other output is plain.
  */
 td_status td_node_infer(const td_node *n, td_type *y) TD_CHECKED;
 

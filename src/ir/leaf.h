@@ -1,5 +1,5 @@
 /*
- * ir/leaf.h -- the leaf ops: they are part of the graph itself, all other ops are in src/ops
+ * ir/leaf.h -- the leaf ops, which are part of the graph itself; all other ops are in src/ops
  */
 #ifndef TD_IR_LEAF_H
 #define TD_IR_LEAF_H

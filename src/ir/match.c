@@ -1,5 +1,5 @@
 /*
- * match.c -- users of values, counted and then filled in
+ * match.c -- lists the users of each value: counts them, then fills the lists
  */
 #include "ir/match.h"
 

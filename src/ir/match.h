@@ -1,5 +1,5 @@
 /*
- * ir/match.h -- who uses a value, for rules that look at neighbours
+ * ir/match.h -- the users of each value, for rules that match neighbours
  */
 #ifndef TD_IR_MATCH_H
 #define TD_IR_MATCH_H
@@ -11,7 +11,7 @@ typedef struct {
     int *first;            /* [n_values + 1] where a value's users begin */
 } td_uses;
 
-/** Work out the users of every value.  td_uses_release always. */
+/** Find the users of every value.  Always call td_uses_release. */
 td_status td_uses_init(td_uses *u, const td_graph *g) TD_CHECKED;
 void td_uses_release(td_uses *u);
 
@@ -20,11 +20,11 @@ const td_node *const *td_uses_of(const td_uses *u, const td_value *v, int *n);
 
 /**
  * Does a node after node `from` and before node `to` overwrite a parameter that `reader` reads?
- * Then `reader` cannot be moved from the one place to the other.
+ * Then `reader` cannot be moved between them.
  */
 bool td_overwritten_between(const td_graph *g, int from, int to, const td_node *reader);
 
-/** The one node that uses `v`; NULL when there are several or the graph gives it out. */
+/** The only node that uses `v`; NULL when there are several or `v` is a graph output. */
 const td_node *td_uses_only(const td_uses *u, const td_value *v);
 
 #endif

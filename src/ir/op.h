@@ -1,9 +1,9 @@
 /*
- * ir/op.h -- what an op is: columns of properties and a few hooks, one constant struct per op
+ * ir/op.h -- the definition of an op: properties and hooks, one constant struct per op
  *
- * Everything the passes, the verifier, the planner and the text form know about an op stands here.
- * The structs are at the bottom of ir/leaf.c and of the files in ops/; ops/ops.def is the one list
- * of them.
+ * Everything the passes, the verifier, the planner and the text form know about an op is here.  The
+ * structs are at the bottom of ir/leaf.c and of the files in ops/; ops/ops.def lists all of
+ * them.
  */
 #ifndef TD_IR_OP_H
 #define TD_IR_OP_H
@@ -12,24 +12,24 @@
 #include "ir/type.h"
 #include "options/field.h"
 
-#define TD_IN_MAX  16 /* of any op; concat is the one that needs them */
+#define TD_IN_MAX  16 /* for any op; only concat needs as many */
 #define TD_OUT_MAX 4
 
 /* Precision classes of TensorFlow's auto_mixed_precision, used by the amp pass.  Which class an op
    has depends on the rule, the half type and the user's edits: amp/amp_lists.h. */
 typedef enum {
-    TD_AMP_NONE,  /* in no list: never changed, a wall for every walk */
+    TD_AMP_NONE,  /* in no list: never changed, stops every walk */
     TD_AMP_ALLOW, /* fast and safe in half */
     TD_AMP_INFER, /* safe when its neighbours are */
     TD_AMP_DENY,  /* must stay float32 */
     TD_AMP_CLEAR  /* moves numbers, computes none */
 } td_amp;
 
-/* How an op stands to memory layouts. */
+/* How an op handles memory layouts. */
 typedef enum {
     TD_LAYOUT_PLAIN,   /* every operand and result in plain C order */
-    TD_LAYOUT_FOLLOWS, /* all tensors of the first operand's rank share its layout, any */
-    TD_LAYOUT_CHOOSES  /* has preferences of its own: the target is asked */
+    TD_LAYOUT_FOLLOWS, /* all tensors of the first operand's rank share its layout */
+    TD_LAYOUT_CHOOSES  /* the target chooses the layouts */
 } td_layout_role;
 
 struct td_op {
@@ -42,22 +42,21 @@ struct td_op {
     const td_field *fields;    /* of attr; NULL: no attributes */
     size_t attr_bytes;
     const char *tf_op; /* TensorFlow's op whose precision class this one has; NULL: never changed */
-    uint32_t wide_in;  /* operands that may be, and in mixed precision are, float32 beside half */
-    uint32_t wide_out; /* results that are float32 beside half */
+    uint32_t wide_in;  /* operands that are float32 in mixed precision, and may be always */
+    uint32_t wide_out; /* results that are float32 while others are half */
     td_layout_role layout;
-    uint32_t any_dtype;    /* operands that need not be a float type */
-    uint32_t memory_order; /* operands (masks) that must meet operand 0 in their own memory order */
-    uint32_t own_layout;   /* operands that may lie otherwise than operand 0 */
-    uint32_t shape_only;   /* operands whose values are never read */
-    uint32_t writes;       /* operands overwritten in place: parameters only */
-    uint32_t
-        after_update; /* of an op with `writes`: operands that an update before may have written */
-    uint32_t may_overwrite; /* operands whose buffer output 0 may take over when they die here */
-    uint32_t may_overwrite_last; /* the same for the last output, where there are several */
-    bool is_alias;               /* output 0 is operand 0's memory seen with another type */
+    uint32_t any_dtype;     /* operands that need not be a float type */
+    uint32_t memory_order;  /* operands (masks) whose memory order must be operand 0's */
+    uint32_t own_layout;    /* operands that may have another layout than operand 0 */
+    uint32_t shape_only;    /* operands whose values are never read */
+    uint32_t writes;        /* operands overwritten in place: parameters only */
+    uint32_t after_update;  /* with `writes`: operands that an earlier update may have written */
+    uint32_t may_overwrite; /* operands whose buffer output 0 may reuse after their last use */
+    uint32_t may_overwrite_last; /* the same for the last output, if there are several */
+    bool is_alias;               /* output 0 is operand 0's memory with another type */
     bool is_leaf;                /* input, param: no kernel */
     bool is_composite;           /* has expand, no kernel */
-    bool is_collective; /* talks to the other ranks: run in order, once; rt has the kernel */
+    bool is_collective; /* communicates with other ranks: run in order, once; kernel in runtime/ */
 
     /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
        checked; layouts are chosen by the caller. */
@@ -66,14 +65,14 @@ struct td_op {
     /* dy[i]: gradient of output i, NULL when it has none.  Set dx[i] for operands that have one. */
     void (*grad)(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx);
 
-    /* Rewrite a composite into simpler ops: in[] -> out[]. */
+    /* Decompose a composite into simpler ops: in[] -> out[]. */
     void (*expand)(td_builder *b, const td_node *n, td_value *const *in, td_value **out);
 
-    /* Multiply-accumulates of one run; NULL: none worth counting. */
+    /* Multiply-accumulates of one run; NULL: negligible. */
     int64_t (*macs)(const td_node *n);
 };
 
-/** Is operand i there for its shape alone?  false for results, i >= n->n_in. */
+/** Is only the shape of operand i used?  false for results, i >= n->n_in. */
 static inline bool td_is_shape_only(const td_node *n, int i)
 {
     return i < n->n_in && (n->op->shape_only >> i & 1);

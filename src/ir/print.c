@@ -1,5 +1,5 @@
 /*
- * print.c -- graphs as text
+ * print.c -- prints graphs as text
  *
  *     %y:f32[64,256,56,56]@aBcd16b = conv2d %x, %w {pad=1}
  *     %a:f32[8,16,4,4], %m:f32[16], %v:f32[16] = batch_norm %x, %g, %b

@@ -1,5 +1,5 @@
 /*
- * probe.c -- a node that might be
+ * probe.c -- a hypothetical node
  */
 #include "ir/probe.h"
 

@@ -1,12 +1,12 @@
 /*
- * ir/probe.h -- a node that might be: for asking a target about other types than the graph has
+ * ir/probe.h -- a hypothetical node, to query a target about types that the graph does not have
  *
  *     td_probe p;
  *     td_probe_init(&p, node);
  *     p.value[0].type.dtype = TD_DT_F32;              operands first, then results
  *     target->supports(target->ctx, &p.node);
  *
- * The probe points into itself: it is not copied.  Names, producers and attributes are the node's.
+ * A probe points into itself: do not copy it.  It borrows the node's names, producers, attributes.
  */
 #ifndef TD_IR_PROBE_H
 #define TD_IR_PROBE_H

@@ -1,5 +1,5 @@
 /*
- * rewrite.c -- copying nodes from an old graph into a new one
+ * rewrite.c -- copies nodes from an old graph into a new one
  */
 #include "ir/rewrite.h"
 

@@ -1,9 +1,9 @@
 /*
- * ir/rewrite.h -- reading one graph while emitting another
+ * ir/rewrite.h -- reads one graph while emitting another
  *
- * A pass sees the old graph's nodes in order and emits into a new builder.  `map` remembers which
- * new value stands for an old one.  Sticky like the builder: a pass is written as if nothing could
- * fail.
+ * A pass visits the old graph's nodes in order and emits into a new builder.  `map` maps each old
+ * value to its new one.  Like the builder, a rewriter records the first failure, so that a pass is
+ * written as if nothing could fail.
  */
 #ifndef TD_IR_REWRITE_H
 #define TD_IR_REWRITE_H
@@ -24,7 +24,7 @@ typedef struct {
 /** The new value for an old one. */
 td_value *td_rw_get(const td_rewriter *rw, const td_value *old);
 
-/** From now on `new` stands for `old`; an old name that is no number is kept. */
+/** Map `old` to `new` from now on; keeps the old name unless it is a number. */
 void td_rw_set(td_rewriter *rw, const td_value *old, td_value *new);
 
 /** Copy a node with its mapped operands; layouts of results are kept. */

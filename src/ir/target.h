@@ -1,12 +1,12 @@
 /*
- * ir/target.h -- how passes ask about a device without knowing any backend
+ * ir/target.h -- queries of passes about a device, independent of the backend
  */
 #ifndef TD_IR_TARGET_H
 #define TD_IR_TARGET_H
 
 #include "ir/graph.h"
 
-/* Layouts a node wants; "" is plain. */
+/* Layouts that a node prefers; "" is plain. */
 typedef struct {
     char in[4][TD_LAYOUT_BYTES];
     char out[TD_LAYOUT_BYTES];
@@ -15,10 +15,10 @@ typedef struct {
 typedef struct {
     void *ctx;
 
-    /* Has some kernel for this node exactly as it stands (types, layouts, attributes)? */
+    /* Is there a kernel for exactly this node (types, layouts, attributes)? */
     bool (*supports)(void *ctx, const td_node *n);
 
-    /* Which layouts does the fastest kernel for this CHOOSES node want?  Layouts that its operands
+    /* The layouts that the fastest kernel for this CHOOSES node prefers.  Layouts that its operands
        have already are kept where a good kernel takes them.  false: no opinion, plain. */
     bool (*preferred_layout)(void *ctx, const td_node *n, td_node_layouts *out);
 } td_target;

@@ -93,7 +93,7 @@ td_type td_type_plain(const td_type *t)
     return plain;
 }
 
-/* the dimensions that the letters of a layout name; returns where the letters begin */
+/* sets up the dimensions that a layout's letters name; returns the first letter */
 static const char *split_groups(const td_type *t, td_blocking *bl)
 {
     const char *s = t->layout;
@@ -115,7 +115,7 @@ static const char *split_groups(const td_type *t, td_blocking *bl)
     return s + digits + 1;
 }
 
-/* the letters into bl->order; returns behind them, NULL when they are no order of the dimensions */
+/* reads the letters into bl->order; returns the end; NULL: not an order of the dimensions */
 static const char *read_order(const char *s, td_blocking *bl, unsigned *blocked)
 {
     unsigned seen = 0;

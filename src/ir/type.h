@@ -1,5 +1,5 @@
 /*
- * ir/type.h -- what a tensor is: dtype, shape, layout; sizes in bytes
+ * ir/type.h -- the type of a tensor: dtype, shape, layout; sizes in bytes
  */
 #ifndef TD_IR_TYPE_H
 #define TD_IR_TYPE_H
@@ -24,7 +24,7 @@ td_type td_type_as(const td_type *t, td_dtype d);
 /** A copy in plain layout. */
 td_type td_type_plain(const td_type *t);
 
-/* A tensor of a TiB is a broken size; the sum of a million of them still fits an int64_t. */
+/* A tensor above 1 TiB is an invalid size; the sum of a million of them still fits an int64_t. */
 #define TD_TYPE_BYTES_MAX ((int64_t)1 << 40)
 
 /**
@@ -36,11 +36,11 @@ int64_t td_type_bytes(const td_type *t);
 /** Elements in memory, a layout's padding included. */
 int64_t td_type_padded_count(const td_type *t);
 
-/** a * b, INT64_MAX where that is too much: counts of work, for reports. */
+/** a * b, INT64_MAX on overflow: for operation counts in reports. */
 int64_t td_mul_capped(int64_t a, int64_t b);
 
 /**
- * A layout taken apart: dimensions (with a group split first), outer order, inner blocks.
+ * A parsed layout: dimensions (with a group split first), outer order, inner blocks.
  * "32gAbcde16a" on [K,C,R,S]: groups 32, dims {32, K/32, C, R, S}.
  */
 typedef struct {
@@ -53,7 +53,7 @@ typedef struct {
     int64_t padded[TD_RANK_MAX + 1]; /* dim rounded up to the product of its blocks */
 } td_blocking;
 
-/** false when the text is no layout or does not fit. */
+/** false when the text is not a layout or does not fit the shape. */
 bool td_type_blocking(const td_type *t, td_blocking *out);
 
 /** Offset in elements of the element at plain index `at` (in the type's own dimensions). */
@@ -62,10 +62,10 @@ int64_t td_blocking_offset(const td_blocking *bl, const td_type *t, const int64_
 /** "f32[8,3,32,32]@aBcd16b" */
 void td_type_print(const td_type *t, td_text *out);
 
-/** Parse what td_type_print wrote; *end is set behind it.  false when malformed. */
+/** Parse what td_type_print wrote; *end is set after it.  false when malformed. */
 bool td_type_parse(const char *s, td_type *out, const char **end);
 
-/** Windows of a convolution or pooling along one side; <= 0 when none fits.  pads: of both ends. */
+/** Output size of a convolution or pooling along one side; <= 0: none.  pads: sum of both ends. */
 int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pads, int64_t dilation);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * hosts.c -- the ranks of several machines: a `launch` on each, reached through ssh
+ * hosts.c -- `tandem launch --hosts`: starts a `launch` on each machine by ssh
  */
 #include "launch/hosts.h"
 
@@ -130,7 +130,7 @@ static td_status read_hosts(const td_ranks_opts *o, td_hosts *out)
     return st;
 }
 
-/* --- what is run there ------------------------------------------------------------------------ */
+/* --- the remote command ----------------------------------------------------------------------- */
 
 typedef struct {
     const td_ranks_opts *o;
@@ -150,7 +150,7 @@ static bool is_loopback(const char *name)
            strcmp(name, "::1") == 0;
 }
 
-/* a machine that needs no connection */
+/* is it this machine? */
 static bool is_here(const char *name)
 {
     char own[256] = "";
@@ -202,7 +202,7 @@ static td_status add_word(const char **words, int *n, const char *word)
     return TD_OK;
 }
 
-/* the options of the `launch` on machine i, each a word; `numbers` is where they are kept */
+/* the options of the `launch` on machine i, one per word; `numbers` holds their digits */
 static int launch_words(const machines *m, int i, const char **words, char numbers[4][16])
 {
     const td_ranks_opts *o = m->o;
@@ -231,7 +231,7 @@ static int launch_words(const machines *m, int i, const char **words, char numbe
     return n;
 }
 
-/* for a POSIX shell, whatever is in it */
+/* quotes any word for a POSIX shell */
 static void add_quoted(td_text *t, const char *word)
 {
     td_text_add(t, " '");
@@ -244,7 +244,7 @@ static void add_quoted(td_text *t, const char *word)
     td_text_add(t, "'");
 }
 
-/* the user's settings of the program and of its threads go with it */
+/* passes on the user's environment variables for the program and its threads */
 static void add_settings(td_text *t)
 {
     extern char **environ;

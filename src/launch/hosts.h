@@ -1,12 +1,12 @@
 /*
- * launch/hosts.h -- `tandem launch --hosts`: the ranks of several machines from one of them
+ * launch/hosts.h -- `tandem launch --hosts`: starts the ranks of several machines from one of them
  *
  *     here     tandem launch --hosts a,b --nproc 2 train set
  *        ssh a   cd FOLDER && tandem launch --nnodes 2 --node-rank 0 --master-addr a ... train set
  *        ssh b   cd FOLDER && tandem launch --nnodes 2 --node-rank 1 --master-addr a ... train set
  *
- * Through the stdin of each goes the run's secret, which no list of processes shows, then "stop"
- * for Ctrl-C; its end says that the machine which started all is gone.
+ * Each one's stdin carries the run's secret, which then appears in no process list, and later
+ * "stop" for Ctrl-C; its end means that the starting machine is gone.
  */
 #ifndef TD_LAUNCH_HOSTS_H
 #define TD_LAUNCH_HOSTS_H
@@ -19,8 +19,8 @@
 #define TD_ENV_LIFELINE "TANDEM_LIFELINE"
 
 typedef struct {
-    char name[256]; /* as the shell that reaches it takes it: host, user@host */
-    int slots;      /* ranks there; 0: not said */
+    char name[256]; /* as ssh accepts it: host, user@host */
+    int slots;      /* ranks there; 0: not given */
 } td_host;
 
 typedef struct {
@@ -29,18 +29,18 @@ typedef struct {
 } td_hosts;
 
 /**
- * "a,b:4" or, with `is_file`, the text of a file with one machine a line, "a", "a:4", "a slots=4",
- * comments after '#'.  `from` is its name for messages.  TD_EUSAGE: a name or a count is missing or
- * odd, no machine at all.
+ * Parse "a,b:4" or, with `is_file`, the text of a file with one machine per line, "a", "a:4",
+ * "a slots=4", comments after '#'.  `from` names the source in messages.  TD_EUSAGE: a name or a
+ * count is missing or invalid, or there is no machine.
  */
 TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *from,
                                     td_hosts *out);
 
-/** The job of td_ranks_run where opts->hosts or opts->hostfile is given. */
+/** td_ranks_run for opts->hosts or opts->hostfile. */
 TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args,
                                   int *code);
 
-/** 32 hexadecimal digits that nobody guesses.  TD_EIO. */
+/** 64 random hexadecimal digits.  TD_EIO. */
 TD_CHECKED td_status td_launch_token(char out[65]);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * local_ranks.c -- `tandem launch`: the ranks of this machine as processes
+ * local_ranks.c -- `tandem launch`: starts the ranks of this machine as processes
  *
- *     parent   one socket for rank 0 to listen at, one secret for all
- *        fork -> own process group, processors, RANK WORLD_SIZE ... -> this program again
- *     parent   output of all but rank 0: to files; the last lines are kept to be shown
+ *   parent   one listening socket for rank 0, one secret for all
+ *        fork -> own process group, processors, RANK WORLD_SIZE ... -> exec this program again
+ *     parent   writes the output of all but rank 0 to files; keeps the last lines for messages
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -92,7 +92,7 @@ static td_status check(const td_ranks_opts *o)
     return TD_OK;
 }
 
-/* on one machine rank 0 is given its socket: no port is guessed, and none is taken by another */
+/* on one machine rank 0 inherits its socket, so its port cannot be taken by another process */
 static td_status open_listener(launch *l)
 {
     struct sockaddr_in at = { .sin_family = AF_INET };
@@ -126,7 +126,7 @@ td_status td_launch_token(char out[65])
     return TD_OK;
 }
 
-/* the first line of what the launch that started this one says */
+/* reads the secret, the first line from the launch that started this one */
 static td_status hear_token(launch *l)
 {
     size_t n = 0;
@@ -139,7 +139,7 @@ static td_status hear_token(launch *l)
     return n ? TD_OK : td_error(TD_EIO, "stdin has no secret: " TD_ENV_LIFELINE " is for --hosts");
 }
 
-/* of one machine; several have what the user sets in the environment of each */
+/* generates one for a single machine; for several, the user sets it in each environment */
 static td_status choose_token(launch *l)
 {
     if (getenv(TD_ENV_LIFELINE))
@@ -248,7 +248,7 @@ static td_status start_one(launch *l, int local)
     snprintf(c->name, sizeof c->name, "rank %d", rank);
     if (rank > 0 && l->o->log_dir)
         TD_TRY(open_log(l, rank, c));
-    /* of another machine the first rank speaks to its terminal, if not into a log */
+    /* on another machine the first rank writes to its terminal, unless to a log file */
     const td_child_ways ways = { .is_heard = local > 0 || c->file >= 0 };
     TD_TRY(td_child_fork(&l->children, local, ways, &is_child));
     if (is_child)
@@ -277,7 +277,7 @@ static td_status open_blame(launch *l)
     return td_error_errno(TD_EIO, "no pipe");
 }
 
-/* the first of the ranks that others have named, if it is one of this machine's */
+/* the first rank that others have blamed, if it runs on this machine */
 static td_child *read_blame(const launch *l)
 {
     int rank;
@@ -287,7 +287,7 @@ static td_child *read_blame(const launch *l)
     return rank >= 0 && rank < l->children.n ? &l->children.at[rank] : NULL;
 }
 
-/* what rank 0 said is on the terminal; and a wrong line is wrong for all */
+/* rank 0's output is on the terminal already; so is a usage error, common to all */
 static bool is_shown(const td_children *c)
 {
     const td_child *cause = td_children_cause(c), *zero = &c->at[0];
@@ -327,7 +327,7 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
         td_children_signal(&l->children, SIGKILL);
         goto out;
     }
-    if (l->listener >= 0) { /* rank 0's alone from here on */
+    if (l->listener >= 0) { /* from here on only rank 0 uses it */
         close(l->listener);
         l->listener = -1;
     }

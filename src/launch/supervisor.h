@@ -1,12 +1,12 @@
 /*
- * launch/supervisor.h -- processes that `tandem launch` starts, watched until all have ended
+ * launch/supervisor.h -- supervises the processes that `tandem launch` starts
  *
- *     td_children_make, then for each: fork, exec;  watch;  tell whose fault it was;  release
+ *     td_children_make, then for each: fork, exec;  watch;  tell the cause;  release
  *
- * Children are in process groups of their own, so that Ctrl-C reaches them through the parent
- * alone: twice it would end them at once.  They die with the parent, however that ends.  One that
- * starts ranks on another machine cannot be sent a signal through the connection: it has a
- * lifeline instead, its stdin, where a line says "stop" and whose end means that its parent is
+ * Children are in their own process groups, so that Ctrl-C reaches them only through the parent
+ * (twice would end them at once).  They die with the parent, however it ends.  A child that starts
+ * ranks on another machine cannot be signalled through ssh; it has a lifeline instead, its stdin:
+ * a line "stop" requests a stop, and its end means that the parent is
  * gone.
  */
 #ifndef TD_LAUNCH_SUPERVISOR_H
@@ -19,17 +19,17 @@
 
 #include "base/status.h"
 
-enum { TD_CHILD_TAIL = 4096 }; /* bytes of what it said that are kept */
+enum { TD_CHILD_TAIL = 4096 }; /* bytes of its output that are kept */
 
 typedef struct {
     char name[96]; /* "rank 1", "machine 'b'" */
     pid_t pid;     /* 0: it has ended */
-    int code;      /* then; 128 + signal where one ended it */
+    int code;      /* exit code once ended; 128 + signal if killed */
     bool by_signal;
-    bool is_ended; /* by us, because of another */
-    int out;       /* what it says; -1: to the terminal, or closed */
-    int file;      /* where that goes, too; -1: nowhere */
-    int lifeline;  /* our end; -1: it gets signals */
+    bool is_ended; /* ended by us, because another failed */
+    int out;       /* read end of its output; -1: goes to the terminal, or closed */
+    int file;      /* a copy of the output; -1: none */
+    int lifeline;  /* our end; -1: it is signalled directly */
     char tail[TD_CHILD_TAIL];
     size_t n_tail;
 } td_child;
@@ -37,53 +37,53 @@ typedef struct {
 typedef struct {
     int n, n_living;
     td_child *at;                 /* [n] */
-    const td_child *first_failed; /* the cause, as far as it is known; NULL: none failed */
+    const td_child *first_failed; /* the cause, as far as known; NULL: none failed */
     int64_t failed_ns;
-    td_child *blamed; /* whom the others name as the cause; NULL: nobody, or not one of these */
-    bool was_told;    /* of a signal */
+    td_child *blamed; /* blamed by other ranks; NULL: none, or not one of these */
+    bool was_told;    /* a signal was forwarded */
     int lifeline;     /* the parent's own, as a child of another launch; -1: none */
 } td_children;
 
-/** `n` that have not been started; owned, td_children_release. */
+/** Make `n` children, not started; release with td_children_release. */
 TD_CHECKED td_status td_children_make(int n, td_children *out);
 
-/** NULL and an unused one are fine.  Does not end anybody. */
+/** NULL and an unused object are fine.  Does not end processes. */
 void td_children_release(td_children *c);
 
-/** How a child is reached. */
+/** How a child is connected. */
 typedef struct {
-    bool is_heard;     /* what it says is kept, instead of going to the terminal */
-    bool has_lifeline; /* else its stdin is empty */
+    bool is_heard;     /* capture its output instead of writing it to the terminal */
+    bool has_lifeline; /* otherwise its stdin is empty */
 } td_child_ways;
 
 /**
- * fork().  *is_child: this is the new process, with its stdin, stdout and stderr, which has to exec
- * or _exit.  TD_EIO: there is none.
+ * fork().  *is_child: in the new process, whose stdin, stdout and stderr are set up; it must exec
+ * or _exit.  TD_EIO: fork failed.
  */
 TD_CHECKED td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_child);
 
-/** To all that live, or by their lifelines. */
+/** Signal all running children, directly or by their lifelines. */
 void td_children_signal(const td_children *c, int sig);
 
 /**
- * Until all have ended.  Signals are handed on; one that fails ends the others after a moment, in
- * which they may tell why by themselves.
+ * Wait until all have ended.  Forwards signals; after a failure ends the others with a short delay,
+ * in which they may report their own errors.
  */
 TD_CHECKED td_status td_children_watch(td_children *c);
 
 /**
- * The child that was the cause: the first that failed, or the one that failed ranks blame, unless
- * the first was killed or refused its command line.  NULL: none failed.
+ * The child that caused the failure: the first that failed, or the one that failed ranks blame,
+ * unless the first was killed or had a usage error.  NULL: none failed.
  */
 const td_child *td_children_cause(const td_children *c);
 
 /**
- * Into the log: who was the cause, and what it said last where `is_shown`.  Returns its exit code,
+ * Log the cause and, with `is_shown`, the end of its output.  Returns its exit code,
  * 0 for none.
  */
 int td_children_tell(const td_children *c, bool is_shown);
 
-/** 3 and 4: stopped after saving, below --require; all end alike and say so themselves. */
+/** 3 and 4: stopped after saving, below --require; all ranks end alike and log it themselves. */
 bool td_child_is_quiet(int code);
 
 #endif

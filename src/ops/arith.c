@@ -2,8 +2,8 @@
  * add(x, y), mul(x, y)            element by element, numpy broadcasting
  * mul_reduce(x, y, like) -> z     the sum of x y over what broadcasting `like` to it repeats
  * sum_to(x, like) -> y            the sum of x over what broadcasting `like` to x repeats
- * broadcast_like(x, like) {by}    by x, repeated to like's shape
- * scale(x) {by}                   by x
+ * broadcast_like(x, like) {by}    by * x, repeated to like's shape
+ * scale(x) {by}                   by * x
  *
  *   x, y   any float, one dtype; shapes are aligned at the last dimension, 1 repeats
  *   like   for its shape only
@@ -91,7 +91,7 @@ static td_status scale_infer(const td_node *n, td_type *y)
     return TD_OK;
 }
 
-/* dy summed to what v is; dy itself when nothing was repeated */
+/* dy summed to v's shape; dy itself when nothing was repeated */
 static td_value *unbroadcast(td_builder *b, td_value *dy, td_value *v)
 {
     if (td_type_same_shape(&dy->type, &v->type))

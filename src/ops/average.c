@@ -5,8 +5,8 @@
  *   w, sum, g, s   one shape         weight (for its shape only), parameter, gradient
  *   last           scalar            1 on the last batch of an optimiser step
  *
- * A step over several batches: `s` goes to the update, which obeys `last`, and is kept for the next
- * batch.  What is summed is what arrives; the mean is the update's business (its `inverse`).
+ * A step over several batches: `s` goes to the update, which checks `last`, and is kept for the
+ * next batch.  Gradients are summed; the update computes the mean (its `inverse`).
  *
  * ema(value, average, keep, share [, finite])   average = keep average + share value
  *
@@ -18,7 +18,7 @@
  *
  * commit(to, pending, last, finite)  where last is 1: to = pending if finite, else pending = to
  *
- *   to, pending     one shape        what counts, and what a step under way has made of it
+ *   to, pending     one shape        the committed value, and the pending one of the current step
  */
 #include "ops/ops.h"
 

@@ -2,19 +2,20 @@
  * all_reduce(x [, update [, start]]) {always} -> y      y = start + x of rank 0 + x of rank 1 + ...
  *
  *   x, y     one shape, float32     a gradient, or a sum of them
- *   update   scalar                 where it is 0 nothing is exchanged, and y is nothing to be read
- *   start    x's shape              the same on all ranks; left out: 0
+ *   update   scalar                 where it is 0 nothing is exchanged, and y is undefined
+ *   start    x's shape              the same on all ranks; omitted: 0
  *
- * With `always` it is done whatever `update` says.  The sum is in the order of ranks, rounded after
- * each, so that ranks of one batch each give what one rank gives that accumulates those batches.
+ * With `always` it runs whatever `update` is.  The sum is in rank order, rounded after each
+ * addition, so that ranks of one batch each give what one rank gives that accumulates those
+ * batches.
  *
- * Pass `buckets` makes two of it, so that what lies between them goes on meanwhile:
+ * Pass `buckets` splits it in two, so that the nodes between them run meanwhile:
  *
  * all_reduce_begin(x [, update [, start]]) {bucket, at, is_last, always} -> sent    a token, f32[]
  * all_reduce_end(x, sent [, update]) {bucket, at, always} -> y                      x: type only
  *
- * `x` lies in the bucket from number `at` on, in its own layout, padding included; the bucket goes
- * off when its last part is there.  What a program runs them with is in runtime/all_reduce.c.
+ * `x` is stored in the bucket from index `at`, in its own layout, padding included; the bucket is
+ * sent when its last part is stored.  runtime/all_reduce.c executes them.
  * Source: Li et al. 2020, PyTorch Distributed (buckets in the order in which gradients come).
  */
 #include "ops/ops.h"

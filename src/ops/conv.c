@@ -9,8 +9,8 @@
  * conv2d_grad_w(dy, x, w) {wide} -> dw    w for its shape only; dw has dy's dtype, or is float32
  *
  * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual)
- *   bias [K], which may be float32 beside half, and residual [N, K, P, Q] may be left out from the
- *   right; inference only
+ *   bias [K], which may be float32 with half operands, and residual [N, K, P, Q] may be omitted
+ *   from the right; inference only
  *
  * pad_extra makes uneven padding, as TensorFlow's SAME has with strides: pad zeros above and to the
  * left, pad + pad_extra below and to the right; pads is their sum.
@@ -75,7 +75,7 @@ static td_status conv_infer(const td_node *n, td_type *y)
     return conv_shape(n, td_in_type(n, 0), td_in_type(n, 1), y);
 }
 
-/* y of the forward op must be what dy is */
+/* dy must have the type of the forward op's y */
 static td_status check_dy(const td_node *n, const td_type *x, const td_type *w)
 {
     td_type y;
@@ -121,12 +121,12 @@ static td_status fused_infer(const td_node *n, td_type *y)
 
 static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
-    /* the filter's first: after it the image is dead, and its gradient may take its place */
+    /* the filter's gradient first: afterwards x is dead and its buffer can hold dx */
     dx[1] = td_emit(b, &td_op_conv2d_grad_w, n->attr, dy[0], n->in[0], n->in[1]);
     dx[0] = td_emit(b, &td_op_conv2d_grad_x, n->attr, dy[0], n->in[1], n->in[0]);
 }
 
-/* N K P Q (C/groups) R S, whichever of the three it is */
+/* N K P Q (C/groups) R S, for each of the three ops */
 static int64_t macs_of(const td_type *y, const td_type *w)
 {
     return td_mul_capped(td_type_count(y), td_mul_capped(w->dim[1], w->dim[2] * w->dim[3]));

@@ -1,5 +1,5 @@
 /*
- * winograd_filter(w) -> u            filters as Winograd's F(4 x 4, 3 x 3) wants them
+ * winograd_filter(w) -> u            filters transformed for Winograd's F(4 x 4, 3 x 3)
  *
  *   w  [K, C, 3, 3]        any float    K a multiple of 16
  *   u  [K/16, 36, C, 16]   same as w    u[k/16, 6 i + j, c, k%16] = (G w[k, c] G')[i, j]
@@ -13,7 +13,7 @@
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
- * 36 multiplications stand for 144.  Inference only; the pass winograd makes them.
+ * 36 multiplications replace 144.  Inference only; the pass winograd makes these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
  * error is half of that of 0, 1, -1, 2, -2 (docs/numerics.md).

@@ -1,28 +1,29 @@
 /*
  * sigmoid_focal_loss(scores, labels) {alpha, gamma} -> loss
  *     sum over all anchors and columns of  a (1 - pt)^gamma ce  over  max(positives, 1)
- *     ce = -ln pt, pt = sigmoid(x) and a = alpha in the column of the anchor's label, else
+ *     ce = -ln pt, pt = sigmoid(x) and a = alpha in the column of the anchor's label, otherwise
  *     pt = 1 - sigmoid(x) and a = 1 - alpha; an anchor with label 0 has no such column
  * huber_box_loss(deltas, target, labels) {delta, per_image} -> loss
  *     sum over positives and four deltas of  q^2 / 2 + delta (|e| - q)  where e = deltas - target,
  *     q = min(|e|, delta), over 4 max(positives, 1); a NaN in the target counts as e = 0
  * multibox_class_loss(scores, labels) {ratio} -> loss
  *     mean over images of  sum of cross-entropies of softmax  over  positives; the sum is over
- *     positives and as many negatives as `ratio` times those: the ones of largest loss, of equal
- *     ones the first.  An image without positives counts as 0.
+ *     positives and `ratio` times as many negatives: those with the largest loss, on ties the
+ *     first.  An image without positives counts as 0.
  *
  *   scores  [N, A, C]  any float   column 0 is the background
  *   deltas  [N, A, 4]  any float
  *   target  [N, A, 4]  as deltas    no gradient flows into it
- *   labels  [N, A]     i64         class 1 .. C-1 of a positive, else 0; others count as 0
+ *   labels  [N, A]     i64         class 1 .. C-1 of a positive, otherwise 0; others count as 0
  *   loss    []         as scores, deltas
  *
- * Positives are those of the whole batch; huber_box_loss with per_image divides each image's
- * sum by its own number of positives, not by 4, and takes the mean over images, as
- * multibox_class_loss does.  SSD320 adds the first and the second, SSD300 the second, per image,
- * and the third.
+ * Positives are counted over the batch; huber_box_loss with per_image divides each image's sum by
+ * its own number of positives, without the 4, and takes the mean over images, as
+ * multibox_class_loss does.  The loss of SSD320 is the first plus the second; of SSD300 the second,
+ * per image, plus the third.
  *
- * NAME_grad(dloss, operands) -> gradient for scores or deltas.  What is mined has no gradient.
+ * NAME_grad(dloss, operands) -> gradient for scores or deltas.  The selection of negatives has no
+ * gradient.
  *
  * Sources: Lin et al. 2017 (focal loss), equation 5; Liu et al. 2016 (SSD), section 2.2.
  */
@@ -137,7 +138,7 @@ static void multibox_grad(td_builder *b, const td_node *n, td_value *const *dy, 
     dx[0] = td_emit(b, &td_op_multibox_class_loss_grad, n->attr, dy[0], n->in[0], n->in[1]);
 }
 
-/* --- ops: in the class of the strictest TensorFlow op that the losses are made of there ------ */
+/* --- ops: precision class: that of the strictest TensorFlow op in each loss ------------------- */
 
 const td_op td_op_sigmoid_focal_loss = {
     .name = "sigmoid_focal_loss",

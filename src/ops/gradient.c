@@ -1,5 +1,5 @@
 /*
- * gradient.c -- the request for a gradient
+ * gradient.c -- a placeholder for a gradient
  *
  *   gradient(loss, w) -> dw         d loss / d w, replaced by the grad pass; loss is a scalar
  */

@@ -1,5 +1,5 @@
 /*
- * bias_add(x, bias) -> y        y = x + bias, a number for each channel
+ * bias_add(x, bias) -> y        y = x + bias, one number per channel
  *
  *   x, y [N, C, H, W]  any float       bias [C]  float32 beside half
  *
@@ -13,7 +13,7 @@
  *   order pixel    channel a columns + k of pixel p is column k of row p Ai + a        (SSD320)
  *   order channel  channel k Ai + a      of pixel p is column k of row a Hi Wi + p     (SSD300)
  *
- *   and behind them the rows of the next head.  wide: y is float32.
+ *   followed by the rows of the next head.  wide: y is float32.
  *
  * join_heads_grad(dy, xi) {columns, order, start} -> dxi, dbi    from row `start` on; xi for its
  * shape only.  narrow: dy is float32 and dxi of xi's dtype.
@@ -52,7 +52,7 @@ static td_status check_bias(const td_node *n, int i, const td_type *x)
     return TD_OK;
 }
 
-/* what sums are kept in */
+/* the type that sums are kept in */
 static td_dtype wide_of(td_dtype d)
 {
     return d == TD_DT_F64 ? TD_DT_F64 : TD_DT_F32;

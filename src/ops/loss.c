@@ -5,7 +5,7 @@
  * softmax_cross_entropy(x, q) -> loss          loss[n] = -sum_k q[n,k] log softmax(x)[n,k]
  * softmax_cross_entropy_grad(dloss, x, q) -> dx   dloss[n] (softmax(x)[n,k] sum_j q[n,j] - q[n,k])
  *
- *   x       [N, K]  any float   logits         labels  [N]  i64, in [0, K), else a row of zeros
+ *   x       [N, K]  any float   logits         labels  [N]  i64, in [0, K); others: row of zeros
  *   q       [N, K]  same        targets; rows need not sum to 1; no gradient flows into them
  *   loss    [N]     same
  *

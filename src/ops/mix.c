@@ -3,9 +3,9 @@
  *
  *   x        [N, ...]  any float     images, or rows of targets
  *   lambda   [N]       same          in [0, 1]
- *   partner  [N]       i64           in [0, N), else the sample stays what it is
+ *   partner  [N]       i64           in [0, N), otherwise the sample is unchanged
  *
- * No gradient: it is applied to what comes from outside.  Source: Zhang et al. 2018.
+ * No gradient: it is applied to inputs only.  Source: Zhang et al. 2018.
  */
 #include "ops/ops.h"
 

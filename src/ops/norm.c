@@ -11,7 +11,7 @@
  * batch_norm_relu(x, gamma, beta) -> y, mean, var, mask      y = relu(batch_norm(x))
  * batch_norm_add_relu(x, gamma, beta, z) -> y, mean, var, mask   y = relu(batch_norm(x) + z)
  *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu
- *   relu6: clipped at 6 too, which passes what is below
+ *   relu6: clipped at 6 too; the mask is set below 6
  *
  * batch_norm_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta
  * batch_norm_add_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta, dz
@@ -24,7 +24,7 @@
  *
  * batch_norm_update(running_mean, running_var, mean, var [, finite])    at the end of a step:
  *   r <- (1 - momentum) r + momentum s, the variance first made unbiased by count / (count - 1);
- *   finite is a scalar: nothing is written where it is 0
+ *   finite is a scalar: nothing is written if it is 0
  *
  * Statistics are float32 whatever the storage.  Source: Ioffe and Szegedy 2015, algorithm 1;
  * agrees with PyTorch for the running variance.
@@ -50,7 +50,7 @@ static const td_field update_fields[] = {
     TD_END,
 };
 
-/* what td_batch_norm_train takes: both */
+/* rows of td_batch_norm_train: both */
 static const td_field train_fields[] = {
     TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
     TD_REAL(td_norm_attr, momentum, 0.1, 0, 1, "weight of the new statistics"),

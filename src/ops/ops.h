@@ -30,7 +30,7 @@ typedef struct {
 #define TD_WINO_TILE   4
 #define TD_WINO_SIDE   6
 #define TD_WINO_POINTS 36
-#define TD_WINO_LANES  16 /* filters side by side in u */
+#define TD_WINO_LANES  16 /* filters interleaved in u */
 #define TD_WINO_P      0.625
 #define TD_WINO_Q      1.5
 
@@ -63,12 +63,12 @@ typedef struct {
     bool count_include_pad; /* average only */
 } td_pool_attr;
 
-/* batch_norm and its kin */
+/* the batch_norm family */
 typedef struct {
     double eps;
     double momentum; /* batch_norm_update */
     int64_t count;   /* batch_norm_update: N * H * W */
-    bool relu6;      /* of kinds with relu: clipped at 6 too */
+    bool relu6;      /* ops with relu: clipped at 6 too */
 } td_norm_attr;
 
 typedef struct {
@@ -154,7 +154,7 @@ typedef struct {
     double momentum, decay, alpha, eps;
 } td_rmsprop_attr;
 
-/* all_reduce has `always` only, its two parts all */
+/* all_reduce uses only `always`, its two parts use all */
 typedef struct {
     int bucket;
     int64_t at;
@@ -164,7 +164,7 @@ typedef struct {
 /** A step of an optimiser: operand 0 is the weight, 1 its momentum buffer, 2 the gradient. */
 bool td_op_is_update(const td_op *op);
 
-/** Of an update, the operand that the first half copy of the weight is; of other ops 0. */
+/** The operand index of an update's first half copy of the weight; 0 for other ops. */
 int td_op_first_copy(const td_op *op);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * parse.c -- text -> graph
+ * parse.c -- parses the text form of graphs
  *
- * One statement a line; '#' begins a comment.  Result types may be left out ("%y = relu %x") except
- * for input and param; where they are written they must agree with what the op infers, and their
- * layout is taken over.  Errors name the source and the line.
+ * One statement per line; '#' begins a comment.  Result types may be omitted ("%y = relu %x")
+ * except for input and param; if given, they must agree with what the op infers, and their layout
+ * is used. Errors name the source and the line.
  *
  * A text may come with a weight file, so it is bounded: at most 20,000 nodes and names of at most
  * 255 bytes, TD_ELIMIT otherwise.
@@ -34,7 +34,7 @@ typedef struct {
     td_map values;
     const char *what;
     int line, n_nodes;
-    const char *s; /* where we are */
+    const char *s; /* the current position */
     td_arena scratch;
 } parser;
 

@@ -8,7 +8,7 @@
  *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
  *
  * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set,
- * else the mean is over the image's own pixels.  pad_extra makes uneven padding for maxima: below
+ * otherwise the mean is over the image's pixels.  pad_extra makes uneven padding for maxima: below
  * and to the right there are pad + pad_extra pixels of it.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
@@ -42,7 +42,7 @@ static td_status pool_shape(const td_node *n, const td_type *x, td_type *y)
     if (2 * a->pad > a->kernel)
         return td_error(TD_ESHAPE, "%s: pad %d is more than half of kernel %d", n->op->name, a->pad,
                         a->kernel);
-    if (a->pad_extra && a->pad + a->pad_extra >= a->kernel) /* a window would see padding only */
+    if (a->pad_extra && a->pad + a->pad_extra >= a->kernel) /* a window would cover padding only */
         return td_error(TD_ESHAPE, "%s: pad %d and pad_extra %d are not less than kernel %d",
                         n->op->name, a->pad, a->pad_extra, a->kernel);
     const int pads = 2 * a->pad + a->pad_extra;
@@ -82,7 +82,7 @@ static td_status check_dy(const td_node *n, const td_type *y)
     return TD_OK;
 }
 
-/* kernels write where `where` says: only what max_pool2d itself found out will do */
+/* kernels write at `where` unchecked: it must come from max_pool2d */
 static td_status check_where(const td_node *n, const td_type *y)
 {
     const td_node *from = n->in[1]->producer;

@@ -1,5 +1,5 @@
 /*
- * registry.c -- the table of ops, made from ops.def, and building by an op's name
+ * registry.c -- the table of ops, made from ops.def, and building nodes by name
  */
 #include <string.h>
 

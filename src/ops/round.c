@@ -3,9 +3,9 @@
  *
  *   x, y   any shape, float32
  *
- * To nearest, ties to even; infinities and NaN stay, what is above the largest becomes infinite.
- * Put in front of convolutions and linear layers where TF32 is emulated (pass/tf32.c), behind grad:
- * it has no gradient of its own.
+ * To nearest, ties to even; infinities and NaN are kept, values above the largest become infinite.
+ * Inserted before convolutions and linear layers where TF32 is emulated (pass/tf32.c), after grad:
+ * it has no gradient.
  */
 #include "ir/build.h"
 #include "ops/ops.h"

@@ -1,13 +1,13 @@
 /*
- * concat(x...) {axis}                 operands one behind the other along an axis
+ * concat(x...) {axis}                 operands concatenated along an axis
  * slice(x) {axis, start, size}        a part along an axis
- * slice_grad(dy, x) {axis, start, size}   dy in its place, zeros elsewhere; x for its shape only
- * reshape(x) {shape}                  the same elements in plain order, seen with another shape
+ * slice_grad(dy, x) {axis, start, size}   dy at its position, zeros elsewhere; x for its shape only
+ * reshape(x) {shape}                  the same elements in plain order, with another shape
  * cast(x) {to}                        another dtype; to nearest even; float -> i64 truncates
  * reorder(x) {layout, dtype}          the same values in another memory layout; "" is plain; floats
  *                                     may be rounded to another dtype on the way
  * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as in PyTorch
- * resize_nearest_grad(dy, x)          sums of dy over what each pixel was copied to
+ * resize_nearest_grad(dy, x)          sums of dy over the copies of each pixel
  */
 #include <stdlib.h>
 #include <string.h>

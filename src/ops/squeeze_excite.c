@@ -8,7 +8,7 @@
  *   b2  [C]
  *   y   [N, C, H, W]  x[n, c, h, w] * sigmoid(w2 relu(w1 mean_hw(x) + b1) + b2)[n, c]
  *
- * Composite: the expand pass writes it out.  Source: Hu et al. 2018, section 3.
+ * Composite: the decompose pass expands it.  Source: Hu et al. 2018, section 3.
  */
 #include "ir/build.h"
 #include "ops/ops.h"

@@ -6,8 +6,8 @@
  *   v        same                      momentum buffer, overwritten; zeros before the first step
  *   g        same                      gradient, possibly of a scaled loss
  *   lr       scalar                    learning rate of this step
- *   inverse  scalar                    1 / loss scale: what g is multiplied by first
- *   finite   scalar                    nothing at all is written where it is 0
+ *   inverse  scalar                    1 / loss scale: g is multiplied by it first
+ *   finite   scalar                    nothing is written if it is 0
  *   copy     w's shape, any layout     bf16 or f16 parameter, overwritten by w rounded
  *
  *   g' = inverse g + decay w;  v = momentum v + g';  w = w - lr (nesterov ? g' + momentum v : v)
@@ -28,12 +28,12 @@
  *
  * Source: Tieleman and Hinton 2012, lecture 6.5; agrees with torch.optim.RMSprop, not centred.
  *
- * all_finite(x [, before]) -> y    1 where no element of x is infinite or NaN and `before`, an
- *   x       any float, any shape   earlier result, is not 0 or is left out; else 0
+ * all_finite(x [, before]) -> y    1 if no element of x is infinite or NaN and `before`, an earlier
+ *   x       any float, any shape   result, is not 0 or is omitted; otherwise 0
  *   y       float32 scalar
  *
- * assign(to, from)                 the parameter `to` becomes `from`, rounded to its dtype and laid
- *   to, from   one shape           out as it is
+ * assign(to, from)                 the parameter `to` becomes `from`, converted to its dtype and
+ *   to, from   one shape           layout
  */
 #include "ir/build.h"
 #include "ops/ops.h"

@@ -1,8 +1,8 @@
 /*
- * field.c -- a table read in every direction: defaults, text to values, values to text, comparison
+ * field.c -- works on one field table: defaults, text to values, values to text, comparison
  *
- * Every function here is a loop over rows or a switch over the kinds.  The forms of a whole
- * struct, text and JSON, are in field_text.c.
+ * Every function here is a loop over rows or a switch over the kinds.  The text and JSON forms of a
+ * whole struct are in field_text.c.
  */
 #include "options/field.h"
 
@@ -115,7 +115,7 @@ bool td_field_is_path(const td_field *f)
 void td_real_print(double x, td_text *out)
 {
     char text[40];
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always do */
+    for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice */
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x)
             break;
@@ -240,7 +240,10 @@ static bool is_in_range(const td_field *f, double low, double high)
     return low >= f->min && high <= f->max;
 }
 
-/* As is_in_range, exact beyond 2^53: a bound of 2^63 or INT64_MAX rounded up to it is no bound. */
+/*
+ * As is_in_range, exact beyond 2^53: a limit of 2^63, or INT64_MAX rounded up to it, means no
+ * limit.
+ */
 static bool is_whole_in_range(const td_field *f, int64_t v)
 {
     if (f->kind == TD_KIND_INT && (v < INT_MIN || v > INT_MAX))
@@ -250,7 +253,7 @@ static bool is_whole_in_range(const td_field *f, int64_t v)
     return is_above && is_below;
 }
 
-/* K, KB, M, ... are powers of 1000, Ki, KiB, Mi, ... of 1024, in large letters or small */
+/* K, KB, M, ... are powers of 1000, Ki, KiB, Mi, ... of 1024, in upper or lower case */
 static int64_t suffix_factor(const char *suffix)
 {
     /* clang-format off */
@@ -337,7 +340,7 @@ static td_status set_bool(const td_field *f, member *m, const char *value, const
                     value);
 }
 
-/* the spelling of any value that is nearest to a wrong one, or NULL */
+/* the name of a value nearest to a wrong one, or NULL */
 static const char *nearest_name(const td_field *f, const char *value, char room[64])
 {
     int best = INT_MAX, distance;
@@ -356,7 +359,7 @@ static const char *nearest_name(const td_field *f, const char *value, char room[
     return best < INT_MAX ? room : NULL;
 }
 
-/* the value of a name, or of the name in small letters; -1 */
+/* the value of a name, compared exactly, then in lower case; -1: unknown */
 static int find_name(const td_field *f, const char *value)
 {
     char small[64];

@@ -2,9 +2,9 @@
  * options/field.h -- one table per struct: command-line options, op attributes, pass options,
  * config
  *
- * A row describes a member: name, kind, offset, default, range or value names, help.  From a table
- * come defaults, parsing with range checks, the text form, comparison, --help pages and the config
- * that is saved with a run.
+ * A row describes a member: name, kind, offset, default, range or value names, help.  A table
+ * provides defaults, parsing with range checks, the text form, comparison, --help pages and the
+ * configuration that is saved with a run.
  *
  *     typedef struct { int stride; double eps; bool nesterov; int mode; const char *path; } opts;
  *     static const td_field opts_fields[] = {
@@ -16,8 +16,8 @@
  *         TD_END,
  *     };
  *
- * The spelling of a name is the member's; on the command line '_' and '-' are the same.  `alias` is
- * one more spelling, or several separated by '|'; a single letter is a short option ("-b").
+ * The name of an option is the member's; on the command line '_' and '-' are equal.  `alias` is
+ * another name, or several separated by '|'; a single letter is a short option ("-b").
  */
 #ifndef TD_OPTIONS_FIELD_H
 #define TD_OPTIONS_FIELD_H
@@ -31,19 +31,19 @@
 
 typedef enum {
     TD_KIND_END,
-    TD_KIND_INT,  /* int; with `def_text` also a switch, which stands for that value */
+    TD_KIND_INT,  /* int; with `def_text` also a switch, which sets that value */
     TD_KIND_LONG, /* int64_t; suffixes k, M, G, Ki, Mi, Gi, with or without B */
     TD_KIND_REAL, /* double */
     TD_KIND_BOOL, /* bool; "--x" sets, "--no-x" clears, "--x=false" too */
     TD_KIND_ENUM, /* int or a C enum of its size, index into names */
     TD_KIND_TEXT, /* const char *, arena-owned when parsed */
 
-    /* rows without a member, which only command lines and config files know */
-    TD_KIND_TITLE,    /* the rows below stand under `help` in pages and printed configurations;
-                         `def` 1: they give way to others where a name is shortened */
-    TD_KIND_ALIAS,    /* one more name of the option `def_text`, kept in a table of its own */
-    TD_KIND_ACCEPTED, /* read without effect; `def_text` says why; `meta`: it takes a value */
-    TD_KIND_REFUSED   /* refused by name; `def_text` says why */
+    /* rows without a member, used only by command lines and config files */
+    TD_KIND_TITLE,    /* `help` is the title of the rows below in pages and printed configurations;
+                        `def` 1: an abbreviated name prefers other rows */
+    TD_KIND_ALIAS,    /* another name of the option `def_text`, in its own table */
+    TD_KIND_ACCEPTED, /* has no effect; `def_text` is the reason; `meta`: it takes a value */
+    TD_KIND_REFUSED   /* an error; `def_text` is the reason */
 } td_field_kind;
 
 typedef struct td_field {
@@ -53,14 +53,14 @@ typedef struct td_field {
     size_t offset;
     double def, min, max;     /* numbers; INT and LONG are exact below 2^53.  BOOL: a min above max
                                  marks a member that holds the opposite of the option, `def` */
-    const char *def_text;     /* TEXT; INT: the value when none follows on a command line */
+    const char *def_text;     /* TEXT; INT: the value when the command line gives none */
     const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
-    const char *meta;         /* what --help shows for the value, "FILE"; NULL: from the kind; for
-                                 a BOOL, "": another row is called "no-" this one */
+    const char *meta;         /* the value's name in --help, "FILE"; NULL: from the kind; for
+                                a BOOL, "": another row is named "no-" + this one */
     const char *help;         /* NULL hides the row from --help */
 } td_field;
 
-/* `meta` of a TEXT that is a list of whole numbers, which a command line may part by blanks */
+/* `meta` of a TEXT that is a list of integers; a command line may separate them by blanks */
 #define TD_META_NUMBERS "EPOCH,..."
 
 #define TD_INT(T, m, d, lo, hi, help_)                                                             \
@@ -149,22 +149,21 @@ typedef struct td_field {
     }
 
 /**
- * Does the row's value name a file or a folder?  A TEXT does unless its `meta` is known to say
- * something else ("NAME", "LIST", ...; field.c lists them), so that a new row counts as a path
- * until somebody decides otherwise.  What a file brings along must not set such rows.
+ * Does the row's value name a file or a folder?  A TEXT does unless its `meta` is listed in field.c
+ * as something else ("NAME", "LIST", ...), so that a new row counts as a path by default.  A file
+ * read by the program must not set such rows.
  */
 bool td_field_is_path(const td_field *f);
 
 /** Write every default into `base`. */
 void td_fields_default(const td_field *fields, void *base);
 
-/** The row of `name` (any spelling), or NULL. */
+/** The row with this name or alias, or NULL. */
 const td_field *td_field_find(const td_field *fields, const char *name);
 
 /**
  * Set one member from text.  TD_EUSAGE: not of the kind, or out of range (the message names the
- * option as `--name`, the value and the range or the names that exist).  Texts are copied to
- * `arena`.
+ * option as `--name`, the value, and the range or the valid names).  Copies texts to `arena`.
  */
 TD_CHECKED td_status td_field_set(const td_field *f, void *base, const char *value,
                                   td_arena *arena);
@@ -179,10 +178,10 @@ void td_field_get(const td_field *f, const void *base, td_text *out);
 bool td_field_is_default(const td_field *f, const void *base);
 bool td_fields_equal(const td_field *fields, const void *a, const void *b);
 
-/** Every value in range; TD_EUSAGE names the first that is not. */
+/** Check that every value is in range; TD_EUSAGE names the first that is not. */
 TD_CHECKED td_status td_fields_check(const td_field *fields, const void *base);
 
-/** "{stride=2, pad=1}", defaults left out; nothing when all are default.  For graph text. */
+/** "{stride=2, pad=1}", without defaults; empty when all are default.  For graph text. */
 void td_fields_print(const td_field *fields, const void *base, td_text *out);
 
 /**
@@ -197,7 +196,7 @@ void td_fields_json(const td_field *fields, const void *base, td_text *out);
 
 /* --- command lines --------------------------------------------------------------------------- */
 
-/** One struct of options and its table; a verb joins several (a NULL table ends the array). */
+/** One struct of options and its table; a verb combines several (a NULL table ends the array). */
 typedef struct td_field_group {
     const char *title; /* "Optimiser", heads its part of --help */
     const td_field *fields;
@@ -206,7 +205,7 @@ typedef struct td_field_group {
 
 /**
  * Parse argv[0 .. argc-1] over present values: --name value, --name=value, -b8, -b 8, unambiguous
- * prefixes, "--" ends options.  What is no option is appended to `rest` (room for argc pointers).
+ * prefixes, "--" ends options.  Other arguments are appended to `rest` (room for argc pointers).
  * TD_EUSAGE: unknown option with the nearest suggestion, ambiguous prefix listing the candidates,
  * missing value, value out of range.
  */
@@ -214,9 +213,9 @@ TD_CHECKED td_status td_options_parse(const td_field_group *groups, int argc, ch
                                       const char **rest, int *n_rest, td_arena *arena);
 
 /**
- * Call `visit` for every option of a line that has been parsed, in order, setting nothing: its row
- * and how it is spelled, "--no-amp".  `is_head`: as td_options_parse_head reads it.  TD_EUSAGE,
- * TD_ENOMEM: as parsing.
+ * Call `visit` for every option of a command line, in order, without setting anything; pass its row
+ * and its spelling, "--no-amp".  `is_head`: parse as td_options_parse_head.  TD_EUSAGE, TD_ENOMEM:
+ * as parsing.
  */
 typedef void (*td_option_visit)(void *ctx, const td_field *f, const char *subject);
 TD_CHECKED td_status td_options_visit(const td_field_group *groups, int argc, char **argv,
@@ -224,24 +223,24 @@ TD_CHECKED td_status td_options_visit(const td_field_group *groups, int argc, ch
                                       td_arena *arena);
 
 /**
- * Every row of the tables, one a line, with tabs between: `verb`, "--name", its kind (int, number,
- * switch, choice, text, alias, accepted, refused), "=value" (its default, of an alias the row that
- * it stands for), and all spellings with blanks between.
+ * Append every row of the tables, one per line, separated by tabs: `verb`, "--name", its kind (int,
+ * number, switch, choice, text, alias, accepted, refused), "=value" (its default; for an alias, the
+ * row it names), and all spellings separated by blanks.
  */
 void td_options_list(const td_field_group *groups, const char *verb, td_text *out);
 
 /**
- * The same up to the first argument that is no option, or to "--": it and all that follow are
- * `rest`, whatever they look like.  For commands that hand a line on.
+ * The same up to the first argument that is not an option, or to "--": it and all that follow go to
+ * `rest` unparsed.  For commands that pass a command line on.
  */
 TD_CHECKED td_status td_options_parse_head(const td_field_group *groups, int argc, char **argv,
                                            const char **rest, int *n_rest, td_arena *arena);
 
 /**
- * Read a --config file over the present values: YAML (of which JSON is a part), flat or in sections
- * named as the titles of pages ("Data" is `data:`), or lines "name = value".  Names are the long
- * ones in any spelling, not shortened; a list is joined with commas.  TD_EUSAGE: an unknown name
- * with its line and the nearest one, a value out of range.  TD_EFORMAT, TD_ELIMIT: base/yaml.h.
+ * Read a --config file over the present values: YAML (including JSON), flat or in sections named as
+ * the titles of pages ("Data" is `data:`), or lines "name = value".  Names are the long ones in any
+ * spelling, not abbreviated; a list is joined with commas.  TD_EUSAGE: an unknown name with its
+ * line and the nearest one, a value out of range.  TD_EFORMAT, TD_ELIMIT: base/yaml.h.
  */
 TD_CHECKED td_status td_options_config(const td_field_group *groups, const char *path,
                                        td_arena *arena);
@@ -254,13 +253,13 @@ TD_CHECKED td_status td_options_set(const td_field_group *groups, const char *na
 TD_CHECKED td_status td_options_config_json(const td_field_group *groups, const char *json,
                                             const char *what, td_arena *arena);
 
-/** All present values as the YAML that td_options_config reads back to the same. */
+/** Write all present values as YAML that td_options_config reads back unchanged. */
 void td_options_yaml(const td_field_group *groups, td_text *out);
 
 /**
  * The option part of a help page, one aligned row per visible field with default and range, in
- * lines of at most `columns`.  `usual`, "epochs,lr", names the rows that come first, in that order,
- * and are not repeated under their own title; NULL: none.
+ * lines of at most `columns`.  `usual`, "epochs,lr", names the rows to show first, in that order;
+ * they are not repeated under their own title; NULL: none.
  */
 void td_options_help(const td_field_group *groups, const char *usual, int columns, td_text *out);
 
@@ -270,32 +269,34 @@ void td_options_markdown(const td_field_group *groups, const char *usual, td_tex
 /** The same as the sections of a manual page, troff with the man macros. */
 void td_options_man(const td_field_group *groups, const char *usual, td_text *out);
 
-/** Columns for help on stdout: the terminal's, within 60 and 120; 80 when it is no terminal. */
+/**
+ * Columns for help on stdout: the terminal's, limited to 60 .. 120; 80 when it is not a terminal.
+ */
 int td_help_columns(void);
 
 typedef struct {
-    int indent;       /* of all lines but the first, which begins where the caller is */
+    int indent;       /* of all lines except the first, which continues the caller's line */
     int columns;      /* a line's, at most; a longer word has a line of its own */
     const char *mark; /* at the end of each line that is continued; "" or " \\" */
 } td_wrap;
 
-/** The words of `text`, parted by spaces and line ends, in lines; ends with a line end. */
+/** Append the words of `text` wrapped into lines; ends with a line end. */
 void td_text_add_wrapped(td_text *out, const char *text, size_t n_text, const td_wrap *w);
 
-/** `text` with troff's own characters escaped, line by line. */
+/** `text` with troff's special characters escaped, line by line. */
 void td_text_add_man(td_text *out, const char *text);
 
 typedef enum { TD_SHELL_BASH, TD_SHELL_ZSH, TD_SHELL_FISH } td_shell;
 
-/** Values of a TEXT option that a shell may offer, separated by spaces. */
+/** Values that a shell completes for a TEXT option, separated by spaces. */
 typedef struct {
     const char *option, *values; /* both NULL: the end of a list */
 } td_option_values;
 
 /**
- * What a shell has to know to complete the options of one command.  bash: a `case` on the option's
+ * The shell code that completes the options of one command.  bash: a `case` on the option's
  * spelling for its values, then the words; zsh: specifications for _arguments; fish: lines
- * "complete -c tandem -n CONDITION ...".  `lists` NULL: no values but those of an ENUM.
+ * "complete -c tandem -n CONDITION ...".  `lists` NULL: only the values of ENUMs.
  */
 void td_options_completion(const td_field_group *groups, td_shell shell, const char *verb,
                            const td_option_values *lists, td_text *out);

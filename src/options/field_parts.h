@@ -1,12 +1,12 @@
 /*
- * options/field_parts.h -- what field.c, options.c and options_help.c share; nobody else's business
+ * options/field_parts.h -- internals shared by field.c, options.c and options_help.c
  */
 #ifndef TD_OPTIONS_FIELD_PARTS_H
 #define TD_OPTIONS_FIELD_PARTS_H
 
 #include "options/field.h"
 
-/** Equal, with '_' and '-' the same. */
+/** Are the names equal, with '_' equal to '-'? */
 bool td_name_equal(const char *a, size_t n_a, const char *b, size_t n_b);
 
 /**
@@ -18,22 +18,22 @@ const char *td_name_next(const char **rest, size_t *n);
 /** "1 to 65536", "0 or more", "any"; the names of an ENUM, "a, b, c"; "" for BOOL and TEXT. */
 void td_field_range(const td_field *f, td_text *out);
 
-/** How many edits between `wrong` and `name` still look like a slip; false when too many. */
+/** Is `wrong` close enough to `name` to be a typing error?  Sets the edit distance. */
 bool td_name_is_near(const char *wrong, const char *name, int *distance);
 
-/** A real in the fewest digits that read back as the same. */
+/** A real in the fewest digits that read back exactly. */
 void td_real_print(double x, td_text *out);
 
 /* --- rows of several tables ------------------------------------------------------------------ */
 
-/** Has the row a member, or is it one of the four kinds that have none? */
+/** Has the row a member, or is it one of the four kinds without one? */
 bool td_field_has_member(const td_field *f);
 
-/** All zero but `group` is a start. */
+/** To start, set `group` and leave the rest zero. */
 typedef struct {
     const td_field_group *group;
     const td_field *field; /* the present row */
-    const char *title;     /* what it stands under */
+    const char *title;     /* its title */
     bool is_started;
 } td_row_walk;
 
@@ -44,23 +44,23 @@ bool td_row_next(td_row_walk *w);
 bool td_row_opens_title(const td_field_group *groups, const td_row_walk *at,
                         bool (*wanted)(const td_row_walk *));
 
-/** An option that was found: its row, its struct, and whether "no-" stood before its name. */
+/** An option that was found: its row, its struct, and whether "no-" preceded its name. */
 typedef struct {
     const td_field *field;
     void *base;
     bool is_negated;
 } td_option;
 
-/** By any spelling, exactly; a row of kind ALIAS is followed. */
+/** Find an option by any exact spelling; follows rows of kind ALIAS. */
 bool td_option_find(const td_field_group *groups, const char *name, size_t n, td_option *out);
 
 /**
- * TD_EUSAGE with the nearest spelling.  `word` is what the user wrote, up to '='; `dashes` false: a
+ * TD_EUSAGE with the nearest spelling.  `word` is the user's text up to '='; `dashes` false: a
  * name in a config file.
  */
 TD_CHECKED td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes);
 
-/** Set it from text; what is accepted does nothing, what is refused says why (TD_EUSAGE). */
+/** Set it from text; ACCEPTED rows do nothing, REFUSED rows fail with their reason (TD_EUSAGE). */
 TD_CHECKED td_status td_option_set(const td_option *o, const char *value, td_arena *arena,
                                    const char *subject);
 
@@ -68,10 +68,10 @@ TD_CHECKED td_status td_option_set(const td_option *o, const char *value, td_are
 #define TD_OPTION_BYTES 80
 void td_option_spell(const char *name, size_t n, bool is_negated, char out[TD_OPTION_BYTES]);
 
-/** What a page shows for the value, "N", "FILE"; "" for a BOOL. */
+/** The name of the value in a page, "N", "FILE"; "" for a BOOL. */
 const char *td_field_meta(const td_field *f);
 
-/** Does the pages' row read "[no-]"? */
+/** Does the row in pages begin with "[no-]"? */
 bool td_field_has_no(const td_field *f);
 
 /** "images in a step (default 256, 1 to 65536)" */

@@ -1,8 +1,8 @@
 /*
- * field_rows.c -- the rows of several tables, each with the title it stands under
+ * field_rows.c -- walks over the rows of several tables with their titles
  *
- * A title is its group's, until a row of kind TITLE names another.  The same title may come up in
- * several places: pages then show all its rows where it comes first.
+ * A row's title is its group's, until a row of kind TITLE names another.  The same title may occur
+ * in several places: pages then show all its rows at the first one.
  */
 #include <string.h>
 

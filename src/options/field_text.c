@@ -1,9 +1,9 @@
 /*
- * field_text.c -- the text form "{stride=2, path="a b"}" and the JSON form of a whole struct
+ * field_text.c -- reads and writes a whole struct as text, "{stride=2, path="a b"}", and as JSON
  *
- * A TEXT is written bare when it is one word, else quoted; \u00XX in quotes stands for the byte XX,
- * which is how td_text_add_json writes bytes that are no UTF-8.  "path=" is a TEXT that is NULL,
- * and path="" an empty one.
+ * A TEXT is written bare when it is one word, otherwise quoted; \u00XX in quotes is the byte XX,
+ * as td_text_add_json writes bytes that are not UTF-8.  "path=" is a NULL TEXT, path="" an empty
+ * one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -100,7 +100,10 @@ static int hex_digit(char c)
     return p ? (int)(p - digits) : -1;
 }
 
-/* one escape after its backslash; returns what follows, NULL when it is none that we write */
+/*
+ * one escape after its backslash; returns what follows, NULL when the escape is not one that we
+ * write
+ */
 static const char *read_escape(const char *p, td_text *out)
 {
     if (*p == '"' || *p == '\\') {
@@ -128,7 +131,7 @@ static const char *read_quoted(const char *p, td_text *out)
     return p && *p == '"' ? p + 1 : NULL;
 }
 
-/* "name=value" at *text, which is moved behind it; the value's quotes are gone */
+/* "name=value" at *text, which advances past it; the value is unquoted */
 typedef struct {
     char name[NAME_BYTES];
     td_text value;
@@ -175,7 +178,7 @@ static td_status unknown_name(const td_field *fields, const char *name)
                     near ? near : "", near ? "'?" : "");
 }
 
-/* where a value is tried before anything of the caller's changes */
+/* a scratch value, parsed before the caller's struct is changed */
 typedef union {
     int small;
     int64_t large;
@@ -204,7 +207,7 @@ static td_status set_pair(const td_field *fields, void *base, const pair *p, td_
     return st == TD_EUSAGE ? TD_EFORMAT : st;
 }
 
-/* all pairs into `base`, or, when that is NULL, only tried */
+/* parses all pairs into `base`; if that is NULL, only checks them */
 static td_status parse_pairs(const td_field *fields, void *base, const char *text, td_arena *arena)
 {
     const char *p = skip_blanks(text);

@@ -1,8 +1,9 @@
 /*
- * options.c -- command lines over several tables at once
+ * options.c -- parses command lines against several tables
  *
- * An option is looked for in this order: any spelling exactly; "no-" before a BOOL's spelling; the
- * only option that starts so.  What a table calls "no-checkpoints" is found by the first rule.
+ * An option is looked up in this order: any exact spelling; "no-" before a BOOL's spelling; the
+ * only option with this prefix.  An option named "no-checkpoints" in a table is found by the first
+ * rule.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -79,7 +80,7 @@ bool td_option_find(const td_field_group *groups, const char *name, size_t n, op
     return false;
 }
 
-/* set by being named, without a value */
+/* an option that needs no value */
 static bool is_switch(const td_field *f)
 {
     return f->kind == TD_KIND_BOOL || (f->kind == TD_KIND_ACCEPTED && !f->meta);
@@ -90,7 +91,7 @@ static bool is_no(const char *name, size_t n)
     return n > 3 && td_name_equal(name, 3, "no-", 3);
 }
 
-/* "no-amp", and as TensorFlow's flags have it "noamp" */
+/* "no-amp", and, as in TensorFlow's flags, "noamp" */
 static bool find_negated(const td_field_group *groups, const char *name, size_t n, option *out)
 {
     size_t n_no = is_no(name, n) ? 3 : n > 3 && strncmp(name, "no", 2) == 0 ? 2 : 0;
@@ -106,14 +107,14 @@ static bool find_negated(const td_field_group *groups, const char *name, size_t 
 typedef struct {
     option options[MAX_CANDIDATES];
     char words[MAX_CANDIDATES][WORD_BYTES];
-    int n; /* may be more than there is room for */
+    int n; /* may exceed the array */
 } candidates;
 
 static void add_candidate(candidates *c, const walk *w, const char *name, size_t n, bool is_negated)
 {
     for (int i = 0; i < c->n && i < MAX_CANDIDATES; i++)
         if (c->options[i].field == w->field && c->options[i].is_negated == is_negated)
-            return; /* another spelling of the same */
+            return; /* another spelling of the same option */
     if (c->n < MAX_CANDIDATES) {
         c->options[c->n] = (option){ w->field, w->group->base, is_negated };
         td_option_spell(name, n, is_negated, c->words[c->n]);

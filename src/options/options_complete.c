@@ -1,9 +1,9 @@
 /*
- * options_complete.c -- the tables as what bash, zsh and fish have to know to complete them
+ * options_complete.c -- generates completion code for bash, zsh and fish from the tables
  *
- * Offered are the long names and their short and other spellings, the values of an ENUM and of the
- * options that the caller lists, and files or folders where the row's `meta` says so.  Hidden rows
- * are left out.
+ * Completes the long names and their other spellings, the values of an ENUM and of the options that
+ * the caller lists, and files or folders where the row's `meta` is one.  Hidden rows are left
+ * out.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool takes_files(const td_field *f)
     return takes_folders(f);
 }
 
-/* what the caller knows to be values of the row, or NULL */
+/* the caller's list of values for the row, or NULL */
 static const char *listed_values(const td_field *f, const td_option_values *lists)
 {
     for (; lists && lists->option; lists++)
@@ -32,7 +32,7 @@ static const char *listed_values(const td_field *f, const td_option_values *list
     return NULL;
 }
 
-/* with a space between; an ENUM's by their first spelling */
+/* separated by spaces; an ENUM's in their first spelling */
 static void add_values(const td_field *f, const td_option_values *lists, td_text *out)
 {
     const char *listed = listed_values(f, lists);
@@ -49,7 +49,7 @@ static bool has_values(const td_field *f, const td_option_values *lists)
 
 /* --- spellings ------------------------------------------------------------------------------- */
 
-/* the row's name, then its aliases, each followed by its negation where that is wanted and there is
+/* the row's name, then its aliases, each followed by its negation if wanted and there is
    one */
 typedef struct {
     const td_field *field;

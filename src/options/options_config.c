@@ -1,5 +1,5 @@
 /*
- * options_config.c -- config files over several tables at once: YAML, JSON, lines; and back
+ * options_config.c -- reads and writes config files (YAML, JSON, lines) for several tables
  *
  *     # a run                     network:                  {"arch": "resnet18",
  *     arch = resnet18               arch: resnet18           "lr": 0.1}
@@ -27,7 +27,7 @@ td_status td_options_set(const td_field_group *groups, const char *name, const c
     return td_option_set(&o, value, arena, name);
 }
 
-/* a TEXT that is said to be none */
+/* a TEXT set to null */
 static bool set_none(const td_field_group *groups, const char *name)
 {
     td_option o;
@@ -298,7 +298,7 @@ static bool is_kept(const td_row_walk *w)
     return w->field->help || !td_field_is_default(w->field, w->group->base);
 }
 
-/* words that other readers of YAML take for a truth value */
+/* words that other YAML readers take for a boolean */
 static bool is_loaded(const char *word)
 {
     static const char *const words[] = { "no", "off", "yes", "on", "n", "y", "null", "~" };

@@ -1,5 +1,5 @@
 /*
- * options_help.c -- the tables as a help page, a Markdown page and a manual page
+ * options_help.c -- prints the tables as a help page, a Markdown page and a manual page
  *
  *     Optimiser:
  *       -b, --batch-size N       images in a step (default 256, 1 to 65536)
@@ -47,7 +47,7 @@ static void add_name(const char *name, size_t n, td_text *out)
         td_text_add_bytes(out, name[i] == '_' ? "-" : &name[i], 1);
 }
 
-/* a BOOL shown without "[no-]": it says no itself, or another row does */
+/* a BOOL shown without "[no-]": its name has "no-", or another row's does */
 static bool is_one_way(const td_field *f)
 {
     return f->meta || strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
@@ -64,7 +64,7 @@ static void add_long(const td_field *f, const char *name, size_t n, td_text *out
     add_name(name, n, out);
 }
 
-/* all single letters, or all longer aliases, each with `after` behind it */
+/* all single letters, or all longer aliases, each followed by `after` */
 static void add_aliases(const td_field *f, bool want_short, const char *before, const char *after,
                         td_text *out)
 {
@@ -202,11 +202,11 @@ static bool is_visible(const td_row_walk *w)
     return w->field->help != NULL;
 }
 
-/* one form of page: how a title and a row are written */
+/* a page format: functions that write a title and a row */
 typedef struct {
     void (*head)(const char *title, const char *gap, td_text *out);
     void (*row)(const td_field *, int columns, td_text *out);
-    const char *usual; /* names of the rows that come first, under a title of their own */
+    const char *usual; /* names of the rows shown first, under their own title */
     int columns;
 } page_form;
 
@@ -243,7 +243,7 @@ static void walk_usual(const td_field_group *groups, const page_form *form, td_t
     }
 }
 
-/* every visible row, the usual ones first, then a title at a time */
+/* every visible row, the usual ones first, then title by title */
 static void walk(const td_field_group *groups, const page_form *form, td_text *out)
 {
     const char *gap = form->usual ? "\n" : "";
@@ -338,7 +338,7 @@ void td_text_add_man(td_text *out, const char *text)
     }
 }
 
-/* a part that only other functions here can write, escaped */
+/* escapes text written by another function */
 static void add_escaped(void (*write)(const td_field *, td_text *), const td_field *f, td_text *out)
 {
     td_text part = { 0 };

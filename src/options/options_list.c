@@ -1,5 +1,5 @@
 /*
- * options_list.c -- every row of tables as lines for programs
+ * options_list.c -- lists every row of tables in a machine-readable form
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void add_spelling(const char *name, size_t n, td_text *out)
     td_text_add(out, "%s", spelled);
 }
 
-/* its own name, its aliases, and the rows of kind ALIAS that mean it */
+/* its own name, its aliases, and the rows of kind ALIAS that name it */
 static void add_spellings(const td_field_group *groups, const td_field *f, td_text *out)
 {
     const char *rest = f->alias, *piece;

@@ -1,5 +1,5 @@
 /*
- * rows.c -- the names of values that options of several jobs have
+ * rows.c -- value names of options shared by several jobs
  */
 #include "options/rows.h"
 

@@ -1,7 +1,7 @@
 /*
- * options/rows.h -- rows of options that several jobs have, each for its own struct T
+ * options/rows.h -- option rows shared by several jobs, each for its own struct T
  *
- * The table of a job is in the room of the job: train_options.c in recipes/, evaluate_options.c in
+ * A job's table is in the job's room: train_options.c in recipes/, evaluate_options.c in
  * evaluation/, and so on.
  */
 #ifndef TD_OPTIONS_ROWS_H
@@ -14,7 +14,7 @@ extern const char *const td_interpolation_names[]; /* td_interpolation */
 extern const char *const td_log_format_names[];    /* --log-format */
 extern const char *const td_report_names[];        /* --raport-names */
 
-#define TD_MANY 1e12 /* no real limit: images, steps, iterations */
+#define TD_MANY 1e12 /* effectively no limit: images, steps, iterations */
 
 /* clang-format off */
 /* of jobs with a member `td_device_opts device` */
@@ -42,17 +42,17 @@ extern const char *const td_report_names[];        /* --raport-names */
                "w|pretrained-weights|pretrained-from-file|resume", NULL, \
                "FILE", "weight file or checkpoint, ours or PyTorch's")
 
-/* of jobs that name classes; `others`: where names come from without it */
+/* jobs that name classes; `others`: the source of names without it */
 #define TD_CLASSES_ROW(T, others) \
     TD_TEXT   (T, classes, NULL, "FILE", \
                "names of the network's classes, lines or JSON, in place of " others)
 
-/* where TensorFlow's programs log: this one always logs to stderr */
+/* TensorFlow's logging options: Tandem always logs to stderr */
 #define TD_LOGGING_ROWS \
     TD_ACCEPTED("alsologtostderr", NULL, "the log goes to stderr"), \
     TD_ACCEPTED("alsologtostder", NULL, "the log goes to stderr")
 
-/* of jobs that look at images one by one */
+/* jobs that process images one by one */
 #define TD_IMAGE_ROWS(T) \
     TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
     TD_BOOL   (T, ignore_orientation, false, \
@@ -61,7 +61,7 @@ extern const char *const td_report_names[];        /* --raport-names */
 #define TD_LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
 
-/* how a run is reported, besides --raport-file */
+/* how to report a run, besides --raport-file */
 #define TD_REPORT_ROWS(T) \
     TD_ENUM   (T, log_format, 0, td_log_format_names, \
                "lines of progress: ours, or those of the reference programs"), \
@@ -72,7 +72,7 @@ extern const char *const td_report_names[];        /* --raport-names */
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
                "first iterations that TensorFlow's times leave out; -1: as its program does")
 
-/* TensorFlow's configuration of a detector, for jobs that do not train */
+/* TensorFlow's configuration of a detector, for jobs other than training */
 #define TD_PIPELINE_ROWS(T) \
     TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
                "network and image size of a detector's pipeline.config"), \

@@ -1,17 +1,17 @@
 /*
- * amp.c -- mixed precision: the painted type graph becomes casts and half tensors
+ * amp.c -- mixed precision: makes casts and half tensors from the propagated types
  *
- *     describe   our graph as a bare type graph (amp_paint.h): a vertex for the type T that an op's
- *                float tensors share, one for what stays float32 beside it (U), one for the rest
+ *     describe   our graph as a type graph (amp_paint.h): one vertex for the type T that an op's
+ *                float tensors share, one for tensors that stay float32 (U), one for the rest
  *     paint      TensorFlow's auto_mixed_precision decides
- *     rewrite    nodes are emitted again; where an operand is not of the type its port was painted,
- *                one cast is put between, shared by all who want the same
+ *     rewrite    nodes are emitted again; an operand of another type than its port gets a cast,
+ *                shared by all readers that need the same
  *
- * Parameters are unlisted, so they stay float32 and are cast when read: the master weights.
- * So are inputs.  What leaves the graph keeps its type.  Layouts and fusion come later and see a
- * graph like any other.  A second run changes nothing.
+ * Parameters are unlisted, so they stay float32 (master weights) and are cast when read.  So are
+ * inputs.  Outputs of the graph keep their type.  Layouts and fusion come later and need no special
+ * cases.  A second run changes nothing.
  *
- * Levels autocast and O1 to O3 are another policy, applied before gradients exist: autocast.c.
+ * Levels autocast and O1 to O3 are another policy, applied before the grad pass: autocast.c.
  */
 #include "pass/amp.h"
 
@@ -48,13 +48,13 @@ static bool is_named(const char *list, const char *name)
     return td_text_in_list(list, name);
 }
 
-/* conv2d names its folded form too */
+/* "conv2d" also means its folded form */
 static bool is_op_named(const char *list, const td_op *op)
 {
     return is_named(list, op->name) || (op == &td_op_conv2d_fused && is_named(list, "conv2d"));
 }
 
-/* our own names move one op, TensorFlow's all that stand for it */
+/* our names select one op, TensorFlow's all ops that correspond to it */
 static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_opts *o)
 {
     const struct {
@@ -103,7 +103,7 @@ static int kind_of_in(const td_node *n, int i)
     return kind_of(n, td_in_type(n, i), n->op->wide_in >> i & 1);
 }
 
-/* a cast's result has a type of its own */
+/* the type of a cast's result is independent */
 static int kind_of_out(const td_node *n, int i)
 {
     const td_type *t = &n->out[i]->type;
@@ -138,7 +138,7 @@ static void describe_vertices(painting *p, const td_node *n)
     bool has_shared_operand = type[T] != TD_DT_NONE || n->n_in == 0;
     for (int i = 0; i < n->n_out; i++)
         type[kind_of_out(n, i)] = n->out[i]->type.dtype;
-    /* a node without any type still is one: it gets a vertex that can never change */
+    /* a node without any type gets a vertex that never changes */
     for (int k = 0; k < N_KINDS; k++) {
         bool is_there =
             type[k] != TD_DT_NONE || (k == REST && p->n_vertices == p->nodes[n->id].first_vertex);
@@ -172,7 +172,7 @@ static void add_edge(painting *p, const td_value *v, int to, int to_port)
         (td_amp_edge){ .from = from, .from_port = v->index, .to = to, .to_port = to_port };
 }
 
-/* what the graph gives out is read by a node that is never changed */
+/* represents the outputs' reader as a node that never changes */
 static void describe_outputs(painting *p, const td_graph *g)
 {
     for (int i = 0; i < g->n_outputs; i++) {
@@ -185,17 +185,17 @@ static void describe_outputs(painting *p, const td_graph *g)
     }
 }
 
-/* optimiser, sums over batches and ranks, the finite test: all that a gradient is for */
+/* ops that consume gradients: optimizers, sums over batches and ranks, the finite test */
 static bool is_update(const td_node *n)
 {
     return td_node_has_effect(n) || n->op == &td_op_accumulate || n->op == &td_op_all_finite;
 }
 
 /*
- * A weight that is used several times has several gradients, and their sum is float32 under every
- * rule: in TensorFlow the L2 loss's gradient, which is denied, is one of the addends, so the sum
- * neither lies between allow ops nor follows one.  Our decay is the optimiser's, so sums that
- * nothing but updates read are found and left out.
+ * A weight used several times has several gradients, and their sum is float32 under every rule: in
+ * TensorFlow the L2 loss's gradient, which is denied, is an addend, so the sum is neither between
+ * allow ops nor follows one.  Here decay is part of the optimizer, so sums read only by updates are
+ * found and excluded.
  */
 static td_status find_gradient_sums(painting *p, const td_graph *g)
 {
@@ -286,7 +286,7 @@ typedef struct {
     painting p;
     td_cast_cache casts;
     td_dtype half;
-    bool *is_read_wide; /* [old values] painted half, and somebody reads it in float32 */
+    bool *is_read_wide; /* [old values] half, and read in float32 somewhere */
 } amp_state;
 
 static td_dtype painted(const amp_state *s, int vertex, td_dtype now)
@@ -305,8 +305,8 @@ static td_dtype painted_out(const amp_state *s, const td_node *n, int i)
 }
 
 /*
- * A cast to float32 stands right behind what it reads: a weight's gradient is read at the end of
- * the step only, and until then the half one, and all that the fused op reads, would be kept.
+ * A cast to float32 is placed right after its operand: a weight's gradient is read only at the end
+ * of the step, and until then the half one, and all that the fused op reads, would stay alive.
  */
 static void mark_read_wide(amp_state *s, const td_graph *g)
 {

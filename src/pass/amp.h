@@ -1,5 +1,5 @@
 /*
- * pass/amp.h -- mixed precision: what the two passes and `inspect amp` share
+ * pass/amp.h -- mixed precision: shared by the two passes and `inspect amp`
  */
 #ifndef TD_PASS_AMP_H
 #define TD_PASS_AMP_H
@@ -9,39 +9,39 @@
 #include "ir/rewrite.h"
 #include "tandem/amp.h"
 
-/** What levels autocast and O1 to O3 do with an op's operands: "half", "fp32" or "follows". */
+/** How levels autocast and O1 to O3 treat an op's operands: "half", "fp32" or "follows". */
 const char *td_autocast_rule(const td_amp_opts *o, const td_op *op);
 
-/** A node of the graph that was painted. */
+/** A node of the analysed graph. */
 typedef struct {
     const td_node *node;
     td_amp class;
-    char colour;            /* of its T vertex, td_amp_paint_result.colour; ' ': it has none */
+    char colour;            /* of its T vertex, td_amp_paint_result.colour; ' ': no T vertex */
     bool is_half;           /* T after the rewrite */
     bool is_gradient_sum;   /* of a weight used several times: float32 whatever the class */
-    td_amp_step step;       /* what decided */
-    const td_node *because; /* the node that made it so, or NULL */
+    td_amp_step step;       /* the step that decided */
+    const td_node *because; /* the node that caused it, or NULL */
     int casts_to_half, casts_to_wide; /* of its own results */
 } td_amp_row;
 
-/** The painting of a whole graph, for reports. */
+/** The type propagation of a whole graph, for reports. */
 typedef struct {
     td_amp_row *rows; /* [n_rows]: the nodes in order */
     int n_rows;
     int n_converted, n_casts, n_casts_to_half; /* n_casts_to_half as TensorFlow counts them */
-    char message[256];                         /* the statistics line, or why nothing was done */
+    char message[256];                         /* the statistics line, or why nothing changed */
     bool is_failed;
 } td_amp_explanation;
 
 /**
- * Paint `g` (after expand and grad) and say what was decided.  The nodes are lent by `g`; the
- * caller releases *out.
+ * Propagate types through `g` (after decompose and grad) and report the decisions.  The nodes are
+ * borrowed from `g`; the caller releases *out.
  */
 td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts,
                          td_amp_explanation *out) TD_CHECKED;
 /**
- * Write the graph before and after the rewrite and the lists it went by into opts->log_path, as
- * amp-ID-before.td, -after.td and -lists.txt; ID is a hash of the graph.  Nothing without log_path.
+ * Write the graph before and after the rewrite, and the lists used, into opts->log_path, as
+ * amp-ID-before.td, -after.td and -lists.txt; ID is a hash of the graph.  Does nothing without
  */
 td_status td_amp_write_log(const td_graph *before, const td_graph *after,
                            const td_amp_opts *opts) TD_CHECKED;

@@ -1,5 +1,5 @@
 /*
- * amp_log.c -- what the rewrite was given, what it made of it, and the lists it went by, as files
+ * amp_log.c -- writes the graph before and after the rewrite, and the lists, to files
  */
 #include <stdio.h>
 #include <string.h>

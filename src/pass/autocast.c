@@ -1,14 +1,14 @@
 /*
- * autocast.c -- mixed precision decided op by op, before gradients exist: the other policy
+ * autocast.c -- the other policy of mixed precision: op by op, before the grad pass
  *
- * Each forward op is looked at alone, in order, as a run-time autocast does:
+ * Each forward op is decided by itself, in order, as a run-time autocast does:
  *
  *     low    convolutions, linear layers: float32 operands are cast to half
- *     wide   losses and what the level's list names: half operands are cast to float32
- *     rest   follows its operands; where they differ it takes the wider (O2, O3: the half) type
+ *     wide   losses and the ops in the level's list: half operands are cast to float32
+ *     rest   follows its operands; if they differ, the wider (O2, O3: the half) type
  *
- * The grad pass then differentiates through the casts, so that a gradient has the type its forward
- * op had.  A value is cast once per type, so a weight is cast once a step however often it is used.
+ * The grad pass then differentiates through the casts, so that a gradient has the type of its
+ * forward op.  A value is cast once per type, so a weight is cast once per step.
  *
  *     autocast  PyTorch: its CUDA list for fp16, its CPU list for bf16
  *     O1        APEX: patched functions
@@ -74,7 +74,7 @@ static bool is_shared(const td_node *n, int i)
     return !td_is_shape_only(n, i) && !(n->op->wide_in >> i & 1) && td_dtype_is_float(d);
 }
 
-/* the type an op's operands are brought to; NONE: as they are */
+/* the type that an op's operands are cast to; NONE: unchanged */
 static td_dtype wanted(const autocast_state *s, const td_node *n, td_value *const *in)
 {
     bool has_half = false, has_wide = false;
@@ -107,7 +107,7 @@ static bool is_update_of_half(const bool *is_half, const td_node *n)
     return n->op == &td_op_sgd && is_half[n->in[0]->id];
 }
 
-/* O3: every weight that no op wants to stay float32, and what an update keeps beside it */
+/* O3: every weight that no op needs in float32, and its update's state */
 static void mark_half_params(autocast_state *s, const td_graph *g)
 {
     for (int i = 0; i < g->n_values; i++) {
@@ -141,7 +141,7 @@ static void autocast_node(td_rewriter *rw, autocast_state *s, const td_node *n)
         return;
     }
     td_rw_operands(rw, n, in);
-    if (!is_free(n)) { /* what was float32 is given to it as float32; half parameters as they are */
+    if (!is_free(n)) { /* float32 operands stay float32; half parameters stay half */
         for (int i = 0; i < n->n_in; i++)
             if (!td_is_shape_only(n, i) && !td_value_is_param(n->in[i]) &&
                 !is_update_of_half(s->is_half, n))

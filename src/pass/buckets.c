@@ -1,6 +1,6 @@
 /*
- * buckets.c -- a sum over ranks becomes its beginning, where the number is there, and its end, as
- * late as may be
+ * buckets.c -- splits each sum over ranks into its begin, as early as possible, and its end, as
+ * late as possible
  *
  *     %g1 = conv2d_grad_w ...               %g1 = conv2d_grad_w ...
  *     %s1 = all_reduce %g1                  %t1 = all_reduce_begin %g1 {bucket=0}
@@ -10,10 +10,10 @@
  *     sgd %w2, %v2, %s2, ...                sgd %w1, %v1, %s1, ...
  *                                           ...
  *
- * What needs a sum, and what has to stay behind that, comes after everything else, in its old
- * order: so buckets travel while the backward half goes on, and the last ones while the first
- * weights are updated.  A bucket is full at 8 MiB.  A gradient's own memory is free once it has
- * begun.  Source: Li et al. 2020, PyTorch Distributed.
+ * Nodes that need a sum, and nodes that must follow those, are emitted after everything else, in
+ * their old order: so buckets are sent during the backward pass, and the last ones while the first
+ * weights are updated.  A bucket is full at 8 MiB.  A gradient's own memory is free once its sum
+ * has begun.  Source: Li et al. 2020, PyTorch Distributed.
  */
 #include "ops/ops.h"
 #include "pass/pass.h"
@@ -56,7 +56,7 @@ static void make_late(buckets_state *s, const td_node *n)
     }
 }
 
-/* which part of which bucket each sum is; a sum that needs another one has a bucket of its own */
+/* assigns each sum a bucket and offset; a sum that depends on another gets its own bucket */
 static void assign(const td_graph *g, buckets_state *s)
 {
     int bucket = 0;
@@ -106,7 +106,7 @@ static void emit_end(td_rewriter *rw, buckets_state *s, const td_node *n)
         td_emit_n(rw->b, &td_op_all_reduce_end, &s->part[n->id], n->n_in > 1 ? 3 : 2, in, NULL));
 }
 
-/* all_reduce itself is early where its operand is; what it gives is late */
+/* all_reduce is early if its operand is; its result is late */
 static void find_late(const td_graph *g, buckets_state *s)
 {
     for (int i = 0; i < g->n_nodes; i++) {

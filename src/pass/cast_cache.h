@@ -1,5 +1,5 @@
 /*
- * pass/cast_cache.h -- one cast per value and type, shared by all who read it
+ * pass/cast_cache.h -- one cast per value and type, shared by all readers
  */
 #ifndef TD_PASS_CAST_CACHE_H
 #define TD_PASS_CAST_CACHE_H
@@ -17,8 +17,8 @@ typedef struct {
 } td_cast_cache;
 
 /**
- * New value `v` as `to`: itself, the cast emitted before, or a new cast.  Values that are no floats
- * stay as they are; so does everything once the builder failed.
+ * New value `v` as `to`: itself, the cast emitted before, or a new cast.  Values that are not
+ * floats are returned unchanged; so is everything after the builder has failed.
  */
 td_value *td_cast_shared(td_rewriter *rw, td_cast_cache *c, td_value *v, td_dtype to);
 

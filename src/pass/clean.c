@@ -1,10 +1,10 @@
 /*
- * clean.c -- what is computed twice is computed once, what does nothing goes
+ * clean.c -- removes duplicate nodes and nodes without effect
  *
  *     same op, operands and attributes (no effect, no leaf)   ->  the first one's results
  *     reorder(reorder(x))                                     ->  reorder(x)
- *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; what only
- *                                                                 widened x is left out, too
+ *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; a cast
+ *                                                                 that only widened x goes, too
  *     a shape taken from cast(x) or reorder(x)                ->  from x
  *     reorder to the layout it has, scale by 1,
  *     broadcast_like to the shape it has, by 1                ->  x
@@ -48,7 +48,7 @@ static bool same_call(const td_node *m, const td_node *n, const void *attr, td_v
     return !n->op->fields || td_fields_equal(n->op->fields, m->attr, attr);
 }
 
-/* the operand a do-nothing node stands for, or NULL */
+/* the operand that a no-op node equals, or NULL */
 static td_value *identity(const td_node *n, td_value *const *in)
 {
     if (n->op == &td_op_reorder && in[0]->type.dtype == n->out[0]->type.dtype &&
@@ -75,14 +75,14 @@ static void remember(td_rewriter *rw, const td_node *n, size_t bucket)
     s->buckets[bucket] = e;
 }
 
-/* what moves or converts its operand, or may turn out to do nothing */
+/* an op that moves or converts its operand, or may be a no-op */
 static bool is_copy(const td_op *op)
 {
     return op == &td_op_reorder || op == &td_op_cast || op == &td_op_scale ||
            op == &td_op_broadcast_like || op->is_alias;
 }
 
-/* a copy of a parameter that is overwritten later may be read after that, the parameter may not */
+/* a copy of a parameter may be read after the parameter is overwritten; do not remove it */
 static bool is_copy_of_written(const td_rewriter *rw, const td_node *n)
 {
     const clean_state *s = rw->state;
@@ -104,7 +104,7 @@ static bool is_widening(const td_node *n)
            td_dtype_bytes(td_in_type(n, 0)->dtype) < td_dtype_bytes(n->out[0]->type.dtype);
 }
 
-/* is it right to read the operand of `p`, x's producer, in x's place, to make `to` of it? */
+/* may the operand of `p`, x's producer, be read instead of x to make `to`? */
 static bool is_skipped(const td_node *p, const td_value *x, td_dtype to)
 {
     bool is_float_cast = p->op == &td_op_cast && td_dtype_is_float(td_in_type(p, 0)->dtype);
@@ -118,7 +118,7 @@ static bool is_cast_of_unchanged(const td_rewriter *rw, const td_node *n)
     return cast->op == &td_op_cast && !td_overwritten_between(rw->old, cast->id, n->id, cast);
 }
 
-/* a reorder of casts and reorders of x, in one node: its operand, and its attribute */
+/* merges a chain of casts and reorders of x into one reorder: its operand and attribute */
 static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_reorder_attr *attr)
 {
     if (n->op != &td_op_reorder)
@@ -141,7 +141,7 @@ static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_
     return true;
 }
 
-/* who only asks for a shape does not keep a copy alive */
+/* a reader of a shape only should not keep a copy alive */
 static void shapes_of_originals(const td_node *n, td_value **in)
 {
     for (int i = 0; i < n->n_in; i++)

@@ -1,5 +1,5 @@
 /*
- * copies.c -- a half copy of a weight is written by the update, not by a cast in the next step
+ * copies.c -- lets the update write the half copy of a weight, instead of a cast in the next step
  *
  *     %c = cast %w                 (or reorder %w {dtype}: another layout too)      ->
  *     ... conv2d %x, %c                 %c = param {role=copy, of=w}
@@ -8,10 +8,10 @@
  *     sgd %w, %v, %g, %lr               ... conv2d_grad_x %y, %d
  *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (rmsprop alike)
  *
- * The first cast is kept for good.  Others, in other layouts, are taken from it: to keep them too
- * would save little time and, in a ResNet-50, take 49 MB.  Only where some kernel writes the copy
- * and nobody reads a cast after the update or outside: else the casts stay.  The program fills a
- * copy when its weight was set.
+ * Only the first cast is kept.  Others, in other layouts, are made from it: keeping them too would
+ * save little time and, in a ResNet-50, take 49 MB.  Applies only if some kernel writes the copy
+ * and nothing reads a cast after the update or outside; otherwise the casts stay.  The program
+ * fills a copy when its weight was set.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +23,8 @@
 enum { OPERANDS_MAX = 7 }; /* of an update before the copy: td_op_first_copy */
 
 typedef struct {
-    const td_node *made_by; /* the first cast; NULL: the weight has none, or they stay */
-    bool is_fixed;          /* they stay */
+    const td_node *made_by; /* the first cast; NULL: no cast, or the casts stay */
+    bool is_fixed;          /* the casts stay */
     const td_node *update;  /* the one update that writes the weight */
 } weight_copies;
 
@@ -52,7 +52,7 @@ static void collect(const td_graph *g, copies_state *s)
         const td_value *w = copied_weight(n);
         if (w && !s->of[w->id].made_by)
             s->of[w->id].made_by = n;
-        for (int k = 0; k < n->n_in; k++) /* read when the update was: the old value is wanted */
+        for (int k = 0; k < n->n_in; k++) /* a read after the update needs the old value */
             if ((w = copied_weight(n->in[k]->producer)) && s->of[w->id].update)
                 s->of[w->id].is_fixed = true;
     }

@@ -1,9 +1,9 @@
 /*
- * expand.c -- composites are written out as simpler ops
+ * expand.c -- decomposes composite ops into simpler ones
  *
  *     %y = squeeze_excite %x, ...    ->    global_avg_pool, linear, relu, linear, sigmoid, mul
  *
- * Each composite op says itself what it stands for (the expand hook of its definition).
+ * Each composite op defines its decomposition (the expand hook).
  */
 #include "pass/pass.h"
 

@@ -1,11 +1,11 @@
 /*
- * fold.c -- inference: batch norm goes into the convolution before it
+ * fold.c -- inference: folds batch norm into the preceding convolution
  *
  *     batch_norm_infer(conv2d(x, w), gamma, beta, mean, var)
  *         s = gamma / sqrt(var + eps)
  *         conv2d_fused(x, w * s[K,1,1,1], beta - mean * s)
  *
- * The scaled filters depend on parameters only; the program works them out once after parameters
+ * The scaled filters depend on parameters only; the program computes them once after parameters
  * change, not in every run.  Source: Jacob et al. 2018, section 3.2.
  */
 #include "ir/match.h"

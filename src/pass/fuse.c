@@ -1,5 +1,5 @@
 /*
- * fuse.c -- neighbours that touch the same memory become one op
+ * fuse.c -- fuses neighbouring ops that use the same memory
  *
  *     batch_norm, relu (or relu6)               -> batch_norm_relu            (with a bit mask)
  *     batch_norm, add, relu                     -> batch_norm_add_relu
@@ -14,13 +14,13 @@
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
  * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups
- * are found on the old graph first; then nodes are copied, a group's members are left out and its
- * emitter runs where its root stood: the relu, or the relu_grad.  Nodes that need a result which a
- * group gives only later wait for it.
+ * are found on the old graph first; then nodes are copied, a group's members are skipped and its
+ * emitter runs at its root: the relu, or the relu_grad.  Nodes that need a result which a group
+ * produces only later wait for it.
  *
- * That always works out, because a group may stand where its root stood, or (a norm whose residual
- * is older) where its first member stood: everything it reads is there by then, and nothing that
- * has to come before the root reads what it gives.  A match that would break this is refused.
+ * This always succeeds, because a group is emitted at its root or (a norm whose residual is older)
+ * at its first member: everything it reads exists by then, and nothing that must precede the root
+ * reads its results.  A match that would break this is rejected.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ typedef struct {
 struct group {
     const rule *by;
     const td_node *root;
-    const td_node *member[3]; /* norm or conv, then what the rule wants */
+    const td_node *member[3]; /* norm or conv, then as the rule requires */
     int n_members;
     td_value *residual;     /* old value */
     const td_node *forward; /* the relu a gradient belongs to, of another group */
@@ -67,7 +67,7 @@ static bool match_norm_relu(const td_uses *u, group *const *of, const td_node *r
     return true;
 }
 
-/* the batch's statistics go nowhere before `root` but into running averages */
+/* the batch's statistics are used before `root` only by running averages */
 static bool keeps_statistics(const td_uses *u, const td_node *norm, const td_node *root)
 {
     for (int k = 1; k < 3; k++) {
@@ -80,7 +80,7 @@ static bool keeps_statistics(const td_uses *u, const td_node *norm, const td_nod
     return true;
 }
 
-/* the operand of `add` that comes out of `op` and goes nowhere else; the other is the residual */
+/* the operand of `add` made by `op` and used nowhere else; the other one is the residual */
 static const td_node *main_branch(const td_uses *u, const td_node *add, const td_op *op, group *g)
 {
     for (int i = 0; i < 2; i++) {
@@ -175,7 +175,7 @@ static void emit_norm_grad(td_rewriter *rw, group *g)
     const td_node *norm_grad = g->member[0];
     const td_op *op = g->residual ? &td_op_batch_norm_add_relu_grad : &td_op_batch_norm_relu_grad;
     td_value *out[TD_OUT_MAX];
-    const td_node *dy = g->sum ? g->sum : g->root; /* whose operands are the gradients */
+    const td_node *dy = g->sum ? g->sum : g->root; /* its operands are the gradients */
     td_value *in[7] = { td_rw_get(rw, dy->in[0]), of[g->forward->id]->mask };
     for (int i = 1; i < 5; i++)
         in[i + 1] = td_rw_get(rw, norm_grad->in[i]);
@@ -188,7 +188,7 @@ static void emit_norm_grad(td_rewriter *rw, group *g)
         td_rw_set(rw, g->root->out[0], out[3]);
 }
 
-/* --- gradients of weights leave in float32 ---------------------------------------------------- */
+/* --- float32 gradients of weights ------------------------------------------------------------- */
 
 static bool match_wide(const td_uses *u, group *const *of, const td_node *cast, group *g)
 {
@@ -219,14 +219,14 @@ static void emit_wide(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, grad->op, attr, grad->n_in, in, NULL));
 }
 
-/* --- a shared weight has several gradients, whose sum leaves in float32 ----------------------- */
+/* --- float32 sums of a shared weight's gradients ---------------------------------------------- */
 
 static bool is_weight_grad(const td_node *n)
 {
     return n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w;
 }
 
-/* only added up, and the sum only cast to float32: that cast; else NULL */
+/* the cast to float32 if `v` is only added up and the sum only cast; otherwise NULL */
 static const td_node *cast_behind(const td_uses *u, const td_value *v)
 {
     const td_node *n = td_uses_only(u, v);
@@ -290,7 +290,7 @@ static void emit_sum_cast(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_rw_get(rw, g->root->in[0]));
 }
 
-/* --- a detector's table is in float32 on the losses' side ------------------------------------- */
+/* --- float32 tables of detectors -------------------------------------------------------------- */
 
 static bool match_join(const td_uses *u, group *const *of, const td_node *cast, group *g)
 {
@@ -315,7 +315,7 @@ static void emit_join(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, join->op, &attr, join->n_in, in, NULL));
 }
 
-/* the cast is left for its other readers; without any it is dead */
+/* the cast stays for its other readers; without any it is dead */
 static bool match_join_grad(const td_uses *u, group *const *of, const td_node *grad, group *g)
 {
     (void)u;

@@ -1,13 +1,13 @@
 /*
- * grad.c -- reverse-mode differentiation: gradient(loss, w) becomes nodes
+ * grad.c -- reverse-mode differentiation: replaces gradient(loss, w) by nodes
  *
  * The old graph is copied node by node.  At the first gradient node of a loss, all gradients of
- * that loss are worked out at once:
+ * that loss are computed at once:
  *
  *     needed   values that depend on some wanted parameter        (forward over the nodes)
  *     reached  values the loss depends on                          (backward)
  *     walk the nodes backwards from the loss; where a node has a gradient at its results and a
- *     needed operand, its op emits the operands' gradients, which are added up
+ *     needed operand, its op emits the operands' gradients, which are summed
  *
  * Works on the graph after expand.  Source: Griewank and Walther 2008, chapter 3.
  */
@@ -20,7 +20,7 @@
 typedef struct {
     bool *needed;      /* [old values] depends on a wanted parameter */
     td_value **grad;   /* [old values] d loss / d value so far, in the new graph */
-    td_value **result; /* [old nodes] what a gradient node stands for, once its loss was met */
+    td_value **result; /* [old nodes] a gradient node's value, once its loss was differentiated */
     bool *is_done;     /* [old values] losses differentiated */
 } grad_state;
 

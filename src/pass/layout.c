@@ -1,20 +1,20 @@
 /*
- * layout.c -- memory layouts, chosen once for the whole graph
+ * layout.c -- chooses memory layouts for the whole graph
  *
- * Convolutions are asked which layouts their fastest kernel wants (ir/target.h); what lies between
- * them follows.  A parameter takes the layout its first convolution wants, and so do its momentum
- * and gradient: plain order exists only in files and at the graph's edges.  Where two neighbours
- * disagree a reorder is put between them, shared by all who want the same.
+ * The target names the layouts that each convolution's fastest kernel prefers (ir/target.h); ops
+ * between convolutions follow.  A parameter takes the layout of its first convolution, and so do
+ * its momentum and gradient: plain order exists only in files and at the graph's edges.  Where two
+ * neighbours differ, a reorder is inserted, shared by all that need the same.
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
  *
- * In mixed precision a convolution reads a half copy of its weight, and the library wants that in
- * other layouts than the float32 gradient arrives in.  The parameter takes the gradient's, which is
- * what the same convolution would want in float32; the copy is made and reordered at once (clean).
+ * In mixed precision a convolution reads a half copy of its weight, and the library prefers other
+ * layouts for that than for the float32 gradient.  The parameter takes the gradient's, which the
+ * same convolution would prefer in float32; one op (clean) makes and reorders the copy.
  *
- * A follower whose kernel does not know the layout is given plain order instead.  A node that
- * reads a mask in memory order (op.h, memory_order) has no choice: it takes the layout the mask
- * was made in.  A graph in which something has a layout already is left as it is, but for outputs.
+ * A follower whose kernel does not support the layout gets plain order.  A node that reads a mask
+ * in memory order (op.h, memory_order) has no choice: it takes the layout that the mask was made
+ * in. A graph that has layouts already is left unchanged, except for outputs.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ typedef struct {
     td_arena arena;
 } layout_state;
 
-/* --- what nodes want -------------------------------------------------------------------------- */
+/* --- preferred layouts ------------------------------------------------------------------------ */
 
 static bool is_forward_conv(const td_node *n)
 {
@@ -58,9 +58,9 @@ static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layo
 }
 
 /*
- * Forward convolutions are asked before anything has a layout.  Gradients are NOT asked here but in
- * ask_now, when their operands have theirs: with every end open they would want other layouts than
- * the forward pass left, and large activations would be reordered back and forth.
+ * Forward convolutions are queried before anything has a layout.  Gradients are NOT queried here
+ * but in ask_now, when their operands have layouts: otherwise they would prefer other layouts than
+ * the forward pass chose, and large activations would be reordered back and forth.
  */
 static void ask(td_rewriter *rw, layout_state *s)
 {
@@ -73,7 +73,10 @@ static void ask(td_rewriter *rw, layout_state *s)
     }
 }
 
-/* the parameter that a convolution reads, through a cast too; NULL: its filter is something else */
+/*
+ * the parameter that a convolution reads, directly or through a cast; NULL: the filter is not a
+ * parameter
+ */
 static const td_value *filter_param(const td_node *conv)
 {
     const td_value *w = conv->in[1];
@@ -146,7 +149,7 @@ static td_value *reordered(td_rewriter *rw, td_value *v, const char *layout)
 
 /* --- one node --------------------------------------------------------------------------------- */
 
-/* would some kernel take old node n on these operands, its results in `layout`? */
+/* does a kernel support old node n with these operands and results in `layout`? */
 static bool supported(const td_rewriter *rw, const td_node *n, td_value **in, const char *layout)
 {
     td_probe p;
@@ -183,7 +186,7 @@ static void emit_plain(td_rewriter *rw, const td_node *n, td_value **in)
     td_rw_copy_with(rw, n, in);
 }
 
-/* the layout a follower's operands of operand 0's rank should share */
+/* the layout that a follower's operands of operand 0's rank should share */
 static const char *shared_layout(const td_node *n, td_value **in)
 {
     if (n->op->writes)
@@ -212,7 +215,7 @@ static bool follows(const td_node *n, td_value **in, int i)
            !(n->op->own_layout >> i & 1);
 }
 
-/* can every operand be in `layout` that must, and is every other one plain? */
+/* can all operands that must share `layout` do so, and are the others plain? */
 static bool can_share(const td_node *n, td_value **in, const char *layout)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -245,7 +248,7 @@ static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
         emit_plain(rw, n, in);
 }
 
-/* the others when their operands have theirs */
+/* queries gradients, once their operands have layouts */
 static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_node_layouts *out)
 {
     td_node probe = *n;
@@ -254,8 +257,8 @@ static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_node_la
            rw->target->preferred_layout(rw->target->ctx, &probe, out) && can_have(rw, &probe, out);
 }
 
-/* a gradient whose first result becomes what its shape-only last operand is, in that layout when a
-   kernel can */
+/* emits a gradient whose first result has the type of its shape-only last operand, in its layout if
+   a kernel can */
 static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const char *layout = in[n->n_in - 1]->type.layout;
@@ -301,7 +304,7 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
         emit_plain(rw, n, in);
 }
 
-/* what leaves the graph is in plain order */
+/* reorders the graph's outputs to plain order */
 static void plain_outputs(td_rewriter *rw)
 {
     for (int i = 0; i < rw->old->n_outputs && td_build_ok(rw->b); i++) {
@@ -320,7 +323,7 @@ static td_status state_init(td_rewriter *rw, layout_state *s)
     return s->preferred_layout && s->has_preferred && s->param ? TD_OK : TD_ENOMEM;
 }
 
-/* did this pass run before, or did the text say layouts? */
+/* did this pass run before, or did the text give layouts? */
 static bool has_layouts(const td_graph *g)
 {
     for (int i = 0; i < g->n_values; i++)

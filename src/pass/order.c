@@ -1,19 +1,19 @@
 /*
- * order.c -- updates happen as soon as they may
+ * order.c -- moves updates to the earliest possible place
  *
- * An optimiser step frees a gradient, so it is moved up to right behind the last of
- *   - the nodes that make its operands, and
+ * An optimizer step frees a gradient, so it is moved up to right after the last of
+ *   - the nodes that make its operands,
  *   - the other readers of the parameters it overwrites, and of reshapes of them, and
- *   - the updates that stood before it and write what it reads.
- * Inputs, parameters and constants come first, or a momentum buffer that is named only where it is
- * needed would keep its update there.  Everything else keeps its order.
+ *   - the earlier updates that write what it reads.
+ * Inputs, parameters and constants come first; otherwise a momentum buffer declared late would keep
+ * its update there.  Everything else keeps its order.
  */
 #include "pass/pass.h"
 
 typedef struct {
-    int *last;  /* [values] the last node that reads a value's memory, through reshapes too */
+    int *last;  /* [values] the last node that reads a value's memory, also through a reshape */
     int *wrote; /* [values] of a parameter: the place of its last update so far */
-    int *after; /* [nodes] first update to emit behind a node, -1: none */
+    int *after; /* [nodes] first update to emit after a node; -1: none */
     int *next;  /* [nodes] of an update: the next one at the same place */
 } order_state;
 
@@ -28,7 +28,7 @@ static int made_at(const td_value *v)
     return is_first(v->producer) ? 0 : v->producer->id;
 }
 
-/* updates themselves come later, at the places they are moved to */
+/* updates are added later, at their new places */
 static void last_readers(const td_graph *g, int *last)
 {
     for (int v = 0; v < g->n_values; v++)
@@ -43,7 +43,7 @@ static void last_readers(const td_graph *g, int *last)
     }
 }
 
-/* the node that update n moves behind: the last that must have run before it */
+/* the node after which update n is emitted: the last that must run before it */
 static int place_of(const order_state *s, const td_node *n)
 {
     int at = 0, *last = s->last;
@@ -56,7 +56,7 @@ static int place_of(const order_state *s, const td_node *n)
     for (int i = 0; i < n->n_in; i++)
         if (n->op->writes >> i & 1)
             s->wrote[n->in[i]->id] = at;
-    for (int i = 0; i < n->n_in; i++) { /* whoever overwrites what n reads comes after it */
+    for (int i = 0; i < n->n_in; i++) { /* updates that overwrite what n reads must follow it */
         int *reader = &last[td_value_root(n->in[i])->id];
         *reader = at > *reader ? at : *reader;
     }

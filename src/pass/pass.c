@@ -1,13 +1,13 @@
 /*
- * pass.c -- the passes in their order, and the driver
+ * pass.c -- the list of passes in order, and the driver
  *
- *     expand    composites written out            autocast  precision op by op, if asked for
- *     grad      gradient(loss, w) worked out      fold      batch norm into convolutions
- *     amp       precision by painting the graph   tf32      factors rounded, if asked for
- *     fuse      neighbours become one op          winograd  3x3 convolutions in tiles
- *     layout    memory layouts chosen             clean     duplicates and no-ops removed
- *     copies    half weights kept by the update   order     updates moved up, for memory
- *     buckets   sums over ranks begun and awaited recompute cheap values not kept for backward
+ *     expand    decompose composites              autocast  precision op by op, if requested
+ *     grad      compute gradient(loss, w)         fold      batch norm into convolutions
+ *     amp       precision by type propagation     tf32      round factors, if requested
+ *     fuse      fuse neighbours into one op       winograd  3x3 convolutions in tiles
+ *     layout    choose memory layouts             clean     remove duplicates and no-ops
+ *     copies    half weights kept by the update   order     move updates up, for memory
+ *     buckets   overlap sums over ranks           recompute repeat cheap ops for backward
  */
 #include "pass/pass.h"
 
@@ -53,7 +53,7 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
 
 /* --- dead nodes ------------------------------------------------------------------------------- */
 
-/* mark what outputs and effects need, walking backwards; inputs always stay */
+/* marks what outputs and effects need, walking backwards; inputs always stay */
 static void mark_live(const td_graph *g, bool *live)
 {
     for (int i = 0; i < g->n_outputs; i++)

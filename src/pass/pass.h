@@ -1,9 +1,9 @@
 /*
- * pass/pass.h -- graph -> graph: what a pass is, and the driver
+ * pass/pass.h -- the interface of a graph-to-graph pass, and the driver
  *
- * A pass reads the old graph and emits a new one; the old one is untouched, so a failure means
- * throwing the new arena away.  The driver does everything common: order, verify after, dead nodes,
- * dump, timing, the log line.
+ * A pass reads the old graph and emits a new one; the old one is unchanged, so after a failure the
+ * new arena is discarded.  The driver does the common work: order, verification, dead nodes, dumps,
+ * timing, the log line.
  */
 #ifndef TD_PASS_PASS_H
 #define TD_PASS_PASS_H
@@ -35,11 +35,11 @@ typedef struct {
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
 
-    /* asked with the graph that goes into pass layout; NULL: nobody */
+    /* called with the input graph of pass layout; NULL: none */
     td_status (*before_layout)(void *ctx, const td_graph *g, const char *skip);
     void *before_layout_ctx;
 
-    /* the graph that went into pass recompute, the caller's (td_graph_free); NULL: not wanted */
+    /* receives the input graph of pass recompute, owned by the caller; NULL: not needed */
     td_graph **before_recompute;
 } td_pass_opts;
 
@@ -55,13 +55,13 @@ td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *t
                       const td_amp_opts *amp, td_graph **out) TD_CHECKED;
 
 /**
- * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names no pass, or a
+ * Run all passes.  `g` is borrowed.  TD_EUSAGE: `skip` or `dump_after` names an unknown pass, or a
  * required one is skipped.
  */
 td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_pass_opts *opts,
                           td_graph **out) TD_CHECKED;
 
-/** TD_EUSAGE when `list` ("fuse,layout", NULL) names something that is no pass. */
+/** TD_EUSAGE when `list` ("fuse,layout", NULL) names an unknown pass. */
 td_status td_pass_check_list(const char *list, const char *option, bool may_be_required) TD_CHECKED;
 
 #endif

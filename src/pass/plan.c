@@ -1,8 +1,8 @@
 /*
- * plan.c -- liveness, in-place, and offsets by falling size
+ * plan.c -- plans memory: liveness, in-place results, offsets by descending size
  *
- * Buffers are placed largest first, each at the lowest offset where no placed buffer that is alive
- * at the same time is in the way.  Source: Pisarchyk and Lee 2020, "Efficient memory management
+ * Buffers are placed largest first, each at the lowest offset that is free while it is alive.
+ * Source: Pisarchyk and Lee 2020, "Efficient memory management
  * for deep neural net inference", greedy by size.
  */
 #include "pass/plan.h"
@@ -30,10 +30,10 @@ static int64_t align(int64_t n)
 
 typedef struct {
     int last;      /* node that reads it last; its producer; the graph's end for outputs */
-    bool is_fixed; /* made in the setup, and read by others */
+    bool is_fixed; /* made in the setup and read later */
 } use;
 
-/* the program fills a half copy after the setup, so it is as good as written by a node */
+/* the program fills a half copy after the setup, so treat it as written by a node */
 static bool is_copy(const td_node *n)
 {
     return n->n_out && td_value_is_param(n->out[0]) &&
@@ -93,13 +93,13 @@ static int new_buffer(td_plan *p, int64_t bytes, int first, int last)
     return p->n_buffers++;
 }
 
-/* operands whose buffer result k of n may take over */
+/* operands whose buffer result k of n may reuse */
 static uint32_t overwrites(const td_node *n, int k)
 {
     return k == 0 ? n->op->may_overwrite : k == n->n_out - 1 ? n->op->may_overwrite_last : 0;
 }
 
-/* may result r of n take over the buffer of operand i? */
+/* may result r of n reuse the buffer of operand i? */
 static bool takes_over(const td_plan *p, const td_node *n, int r, int i)
 {
     const td_value *x = n->in[i], *y = n->out[r];
@@ -110,7 +110,7 @@ static bool takes_over(const td_plan *p, const td_node *n, int r, int i)
     for (int k = 0; k < n->n_in; k++) /* another operand may be the same memory and still be read */
         if (p->slots[n->in[k]->id].buffer == buffer && !(may >> k & 1) && !td_is_shape_only(n, k))
             return false;
-    for (int k = 0; k < r; k++) /* an earlier result may have it */
+    for (int k = 0; k < r; k++) /* an earlier result may have taken it */
         if (p->slots[n->out[k]->id].buffer == buffer)
             return false;
     const td_buffer *b = &p->buffers[buffer];
@@ -182,7 +182,7 @@ static int by_size(const void *a, const void *b)
     return p->first - q->first;
 }
 
-/* insert b into the placed ones, kept by rising offset */
+/* insert b into the placed ones, sorted by offset */
 static void insert(td_buffer **placed, int n, td_buffer *b)
 {
     int i = n;
@@ -288,9 +288,9 @@ out:
 
 /* --- the checker ------------------------------------------------------------------------------ */
 
-/* what the checker finds out about each value by itself: whose memory it is, and when */
+/* the checker's own data on each value: whose memory it uses, and when */
 typedef struct {
-    int root;        /* the value it is a reshape of, else itself */
+    int root;        /* the value it is a reshape of, or itself */
     int first, last; /* of a root: moments during which it or a reshape of it is needed */
     int64_t from, to;
     bool is_placed; /* false for the caller's own memory */
@@ -315,7 +315,7 @@ static int moment(const td_graph *g, const bool *is_setup, int i)
     return is_setup[i] ? i : g->n_nodes + i;
 }
 
-/* needed in one run after the other, from the setup or the first moment on */
+/* needed in every run: alive from the setup or the first moment to the end */
 static void live_for_good(const td_graph *g, span *root)
 {
     root->first = 0;
@@ -341,7 +341,7 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
             live_for_good(g, &s[s[v].root]);
 }
 
-/* w was made in the memory of v, which the same node was the last to read, and only where it may */
+/* is w made in the memory of v legally: by the last reader of v, where the op allows it? */
 static bool took_over(const td_graph *g, const span *s, int v, int w)
 {
     const td_node *n = g->values[w]->producer;

@@ -1,13 +1,13 @@
 /*
- * pass/plan.h -- a finished graph -> byte offsets in one slab
+ * pass/plan.h -- the memory plan: a byte offset in one slab for each value
  *
  *     time ->      node 0   1   2   3   4
  *     buffer A     [========]                     two buffers may share bytes
  *     buffer B          [=======]                 when their spans do not touch
  *     buffer C                  [=======]   at A's offset
  *
- * A buffer holds one value, or several: a reshape and what it looks at, or a result that takes over
- * its operand's memory (in place).
+ * A buffer holds one value, or several: a reshape and its operand, or a result that reuses its
+ * operand's memory (in place).
  */
 #ifndef TD_PASS_PLAN_H
 #define TD_PASS_PLAN_H
@@ -15,16 +15,16 @@
 #include "ir/op.h"
 
 typedef struct {
-    int buffer; /* index into td_plan.buffers; -1: the caller's own memory (inputs) */
+    int buffer; /* index into td_plan.buffers; -1: the caller's memory (inputs) */
 } td_slot;
 
 typedef struct {
     int64_t bytes, offset;
     int first, last;    /* nodes during which it lives, inclusive */
-    bool is_persistent; /* parameters and what every run reads of what is worked out from them */
-    bool is_setup;      /* needed while nodes run that run once, before all others: shares memory
-                           with whatever the others need */
-    int node;           /* scratch of this node, else -1 */
+    bool is_persistent; /* parameters, and setup results that every run reads */
+    bool is_setup;      /* needed while the setup's nodes run, before all others: shares memory with
+                          the others' buffers */
+    int node;           /* scratch of this node, or -1 */
 } td_buffer;
 
 typedef struct {
@@ -34,32 +34,32 @@ typedef struct {
     int *scratch;             /* [nodes] buffer of a node's scratch, or -1 */
     int64_t persistent_bytes; /* they come first in the slab */
     int64_t transient_bytes;  /* everything else */
-    int64_t unplanned_bytes;  /* transient, had nothing shared memory */
+    int64_t unplanned_bytes;  /* transient without sharing */
     int64_t peak_live_bytes;  /* transient: most alive at once */
     int64_t largest_scratch_bytes;
 } td_plan;
 
 /**
- * Which nodes run once after parameters were set: those whose operands are parameters that no node
- * writes, or come from such nodes.  is_setup has g->n_nodes elements.  false: the graph writes a
- * parameter.
+ * Find the nodes to run once after parameters were set: those whose operands are parameters that no
+ * node writes, or results of such nodes.  is_setup has g->n_nodes elements.  false: the graph
+ * writes a parameter.
  */
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 
 /**
- * Place every value.  is_setup[i] tells that node i runs once after parameters change, before the
- * others: what these read of it is persistent.  scratch_bytes[i] is what node i's kernel asked for.
- * td_plan_release always.
+ * Place every value.  is_setup[i]: node i runs once after parameters change, before the others; its
+ * results that others read are persistent.  scratch_bytes[i]: scratch size of node i's kernel.
+ * Always call td_plan_release.
  */
 td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
                        const size_t *scratch_bytes) TD_CHECKED;
 void td_plan_release(td_plan *p);
 
 /**
- * Check a plan on its own, from the graph alone: everything is inside the slab; no two values that
- * are alive together share a byte, unless one is the other (a reshape) or took its place in the
- * moment it died (in place); no scratch lies on what is alive while it is used.  TD_EARG names
- * what does.
+ * Check a plan independently, from the graph alone: everything is inside the slab; no two values
+ * that are alive together share a byte, unless one is a reshape of the other or replaced it in the
+ * moment of its last use (in place); no scratch overlaps live values.  TD_EARG names the
+ * violation.
  */
 td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup) TD_CHECKED;
 

@@ -1,5 +1,5 @@
 /*
- * recompute.c -- what the backward half reads again is worked out again where that is cheap
+ * recompute.c -- recomputes cheap values that the backward pass reads again
  *
  *     %x = conv2d ...
  *     %y, %m, %v, %k = batch_norm_relu %x, %g, %b
@@ -8,9 +8,9 @@
  *                                                 %z = batch_norm_relu_infer %x, %g, %b, %m, %v
  *     ... conv2d_grad_w ..., %y ...               ... conv2d_grad_w ..., %z ...
  *
- * %x lives until the gradient of the norm in any case, so %y need not live across the place where
- * most is alive.  That place moves by it, and the next values are chosen; each at most once.  The
- * bits are the same.  Source: Bulo et al. 2018, In-place activated batch norm;
+ * %x is kept for the gradient of the norm anyway, so %y need not be alive at the point of peak
+ * memory.  The peak moves, and the next values are chosen; each at most once.  Results are
+ * bit-equal.  Source: Bulo et al. 2018, In-place activated batch norm;
  * Chen et al. 2016, Training deep nets with sublinear memory cost.
  */
 #include <string.h>
@@ -21,26 +21,26 @@
 /* a value smaller than this share of the peak is not worth a node */
 #define WORTH 1000
 
-/* A value's readers, by index: those that read the first %y, and those that read it again. */
+/* A value's readers, by index: those of the first %y, and those of the recomputed one. */
 typedef struct {
-    int last;     /* of all readers; the producer where there is none */
-    int early;    /* the last that reads the first; `last` where there is one only */
-    int late;     /* the first that reads it again; 0: none */
-    bool is_kept; /* may not be worked out again: an output, seen through a reshape, or done */
+    int last;     /* of all readers; the producer if there is none */
+    int early;    /* the last reader of the first; `last` if not split */
+    int late;     /* the first reader of the recomputed value; 0: none */
+    bool is_kept; /* may not be recomputed: an output, reshaped, or done already */
 } reading;
 
 typedef struct {
     const td_graph *g;
     reading *read;   /* [values] */
     int *written;    /* [values] the first update of a parameter; 0: none */
-    int64_t *begins; /* [nodes] bytes of what is worked out again before a node */
-    int64_t *ends;   /* [nodes] bytes that are free behind it */
+    int64_t *begins; /* [nodes] bytes recomputed before a node */
+    int64_t *ends;   /* [nodes] bytes freed after it */
     bool *is_done;   /* [values] emitted again */
-    int peak;        /* the node at which most is alive */
+    int peak;        /* the node with the most live bytes */
     int64_t peak_bytes;
 } recompute_state;
 
-/* --- who reads what --------------------------------------------------------------------------- */
+/* --- readers ---------------------------------------------------------------------------------- */
 
 static bool reads(const td_node *n, int k)
 {
@@ -123,7 +123,7 @@ static void find_peak(recompute_state *s)
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-/* a batch norm with relu whose result is alive at the peak only to be read behind it */
+/* a batch norm with relu whose result is alive at the peak only for later readers */
 static bool is_candidate(const recompute_state *s, const td_node *n)
 {
     if (n->op != &td_op_batch_norm_relu)
@@ -133,7 +133,7 @@ static bool is_candidate(const recompute_state *s, const td_node *n)
            td_type_bytes(&n->out[0]->type) >= s->peak_bytes / WORTH;
 }
 
-/* the operands have to be there at node `at`, and as they were */
+/* are the operands available and unchanged at node `at`? */
 static bool is_possible(const recompute_state *s, const td_node *n, int at)
 {
     for (int k = 1; k < n->n_in; k++) {
@@ -144,7 +144,7 @@ static bool is_possible(const recompute_state *s, const td_node *n, int at)
     return s->read[n->in[0]->id].last >= at;
 }
 
-/* split the readers of the candidates at the peak; how many there were */
+/* splits the readers of the candidates at the peak; returns their number */
 static int choose(recompute_state *s, int *early, int *late)
 {
     const td_graph *g = s->g;

@@ -1,5 +1,5 @@
 /*
- * recompute_limit.c -- results dropped and worked out again, chosen by cost, down to a limit
+ * recompute_limit.c -- drops and recomputes results, chosen by cost, to meet a memory limit
  *
  *     %x = conv2d %a, %w              (1)            %x = conv2d %a, %w
  *     %y, %m, %v, %k = batch_norm_relu %x, ...       %y, %m, %v, %k = batch_norm_relu %x, ...
@@ -10,16 +10,16 @@
  *     ... conv2d_grad_w ..., %y ...                  ... conv2d_grad_w ..., %y2 ...
  *     ... batch_norm_relu_grad ..., %x ...           ... batch_norm_relu_grad ..., %x2 ...
  *
- * A value has its readers on two sides of its largest gap.  Dropping it means that those behind the
- * gap read a second one, made right before the first of them; what that needs and is gone by then
- * is dropped with it, and what was dropped already is made again earlier.  So whole residual blocks
- * go, down to what they began with.  Norms are repeated with the statistics that they had, which
- * stay, everything else by the same node: the same kernel, the same bits.
+ * A value's readers are on two sides of its largest gap.  Dropping it means that those after the
+ * gap read a second copy, recomputed right before the first of them; operands that are gone by then
+ * are dropped with it, and earlier dropped ones are recomputed earlier.  So whole residual blocks
+ * are dropped, down to their inputs.  Norms are repeated with their saved statistics, which are
+ * kept, everything else by the same node: the same kernel, the same bits.
  *
- * Greedy: find the place where most is alive; of the values that cross it, drop the one that saves
- * most bytes for its time; go on until the goal is met.  Each choice is assessed by going through
- * the whole graph as the planner would, takeovers of memory included.  At the end whatever turned
- * out not to be needed is kept after all, the most expensive first.
+ * Greedy: find the point of peak memory; of the values that cross it, drop the one that saves the
+ * most bytes for its time; repeat until the goal is met.  Each choice is assessed by simulating the
+ * planner over the whole graph, in-place reuse included.  At the end dropped values that turned out
+ * unnecessary are kept after all, the most expensive first.
  *
  * Source: Chen et al. 2016, Training deep nets with sublinear memory cost; greedy by cost as in
  * Kirisame et al. 2021, Dynamic tensor rematerialization.
@@ -33,26 +33,26 @@
 #include "ops/ops.h"
 
 #define WORTH 2000 /* a value smaller than this share of the peak is not worth a node */
-#define ALIGN 64   /* of the planner's buffers */
+#define ALIGN 64   /* alignment of the planner's buffers */
 
 enum { KEEP_EVERY_MAX = 4 };
 
-/* What a second is good for, roughly: only ratios count. */
+/* Rough speeds: only their ratios matter. */
 #define MACS_PER_S      60e9
 #define HALF_MACS_PER_S 200e9
 #define BYTES_PER_S     10e9
 #define CALL_S          5e-6
 
 typedef struct {
-    int cut;        /* readers behind this node are on the far side of the gap */
+    int cut;        /* readers after this node are on the far side of the gap */
     int first_late; /* the first of them in the graph */
     int last;       /* of all readers in the graph */
-    int written;    /* of a parameter: its first update, 0 where there is none */
-    int late_at;    /* as first_late and last, with what is worked out again */
+    int written;    /* of a parameter: its first update, 0: none */
+    int late_at;    /* as first_late and last, including recomputed nodes */
     int last_at;
-    int again_at; /* node before which it is worked out again; 0: it is not */
+    int again_at; /* node before which it is recomputed; 0: it is not */
     int n_early;  /* nodes on the near side of the gap that read it */
-    bool may;     /* be worked out again */
+    bool may;     /* may be recomputed */
     bool is_dropped, is_refused;
 } value_state;
 
@@ -67,7 +67,7 @@ typedef struct {
     int64_t bytes;
 } buffer;
 
-/* a value that was dropped, and where its gap was before */
+/* a value that was dropped, and its gap before that */
 typedef struct {
     int value, cut;
 } dropped;
@@ -78,20 +78,20 @@ typedef struct {
     value_state *v; /* [values] */
     step *steps;    /* [nodes + values] */
     int n_steps;
-    bool is_valid;   /* no step reads a parameter that is not what it was */
-    int *last;       /* [2 values] the last step that reads a first or, behind these, a second */
-    int *place;      /* [2 values] its buffer, -1: none of the plan's */
+    bool is_valid;   /* no step reads a parameter after it was overwritten */
+    int *last;       /* [2 values] last step that reads a first copy or, after these, a second */
+    int *place;      /* [2 values] its buffer; -1: not planned */
     buffer *buffers; /* [2 values] */
     int64_t *change; /* [steps + 2] bytes that begin to live */
     dropped *log;    /* [values] of one choice */
     int n_log;
     int64_t peak_bytes;
-    int peak, n_peaks; /* the first step at which so much is alive, and how many there are */
+    int peak, n_peaks; /* the first step with peak live bytes, and the number of such steps */
 } state;
 
-/* --- what working out again means ------------------------------------------------------------- */
+/* --- recomputing ------------------------------------------------------------------------------ */
 
-/* a norm with the statistics that it had */
+/* a norm with saved statistics */
 static const td_op *again_op(const td_op *op)
 {
     if (op == &td_op_batch_norm)
@@ -156,7 +156,7 @@ static void find_gaps(state *s, int *n_read)
         }
 }
 
-/* every keep_every-th result that several read ahead of its gap stays; 0: none has to */
+/* keeps every keep_every-th result with several readers before its gap; 0: none */
 static void keep_anchors(state *s, int keep_every)
 {
     int n = 0;
@@ -174,7 +174,7 @@ static void find_properties(state *s, int keep_every)
         s->v[v].may = g->values[v]->index == 0 && may_run_again(g->values[v]->producer);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];
-        if (n->op->is_alias) { /* seen through a reshape */
+        if (n->op->is_alias) { /* read through a reshape */
             const td_value *of = n->in[0];
             s->v[of->id].may = false;
             if (s->v[n->out[0]->id].last > s->v[of->id].last)
@@ -193,14 +193,14 @@ static void find_properties(state *s, int keep_every)
 
 /* --- the new order ---------------------------------------------------------------------------- */
 
-/* does node `at`, or what is worked out again for it, read the second x? */
+/* does node `at`, or a node recomputed for it, read the second x? */
 static bool reads_second(const state *s, const td_value *x, int at)
 {
     const value_state *v = &s->v[x->id];
     return v->is_dropped && at > v->cut;
 }
 
-/* a parameter that is not what it was */
+/* is it a parameter that was overwritten before `at`? */
 static bool is_overwritten(const state *s, const td_value *x, int at)
 {
     const int written = s->v[td_value_root(x)->id].written;
@@ -249,11 +249,11 @@ static void find_order(state *s)
 
 /* --- what is alive ---------------------------------------------------------------------------- */
 
-/* a step as the planner will see it */
+/* a step as the planner sees it */
 typedef struct {
     const td_op *op;
     int n_in, n_out;
-    int in[TD_IN_MAX], out[TD_OUT_MAX]; /* firsts, and behind all of these, seconds; -1: not read */
+    int in[TD_IN_MAX], out[TD_OUT_MAX]; /* first copies, then second ones; -1: not read */
 } call;
 
 static void call_of(const state *s, const step *t, call *c)
@@ -293,7 +293,7 @@ static void find_last_readers(state *s)
         s->last[s->g->outputs[i].value->id] = s->n_steps;
 }
 
-/* the buffer that result r of step j takes over, or -1 */
+/* the buffer that result r of step j reuses, or -1 */
 static int taken_over(const state *s, const call *c, int r, int j)
 {
     const uint32_t may = r == 0              ? c->op->may_overwrite
@@ -313,7 +313,7 @@ static int taken_over(const state *s, const call *c, int r, int j)
     return -1;
 }
 
-/* leaves are the caller's memory, or always there */
+/* leaves are the caller's memory, or persistent */
 static int place_of(state *s, const call *c, int r, int j, int *n_buffers)
 {
     if (c->op->is_leaf)
@@ -376,8 +376,8 @@ static void undo(state *s)
 }
 
 /*
- * Drop x, to be there again at node `at`, and what is gone by then; *seconds grows by their time.
- * false: a parameter is not what it was.
+ * Drops x, to be recomputed before node `at`, with operands that are gone by then; adds their time
+ * to *seconds.  false: a parameter was overwritten.
  */
 static bool drop(state *s, const td_value *x, int cut, int at, double *seconds)
 {
@@ -400,7 +400,7 @@ static bool drop(state *s, const td_value *x, int cut, int at, double *seconds)
     return true;
 }
 
-/* does x cross the peak between its readers? */
+/* is x alive at the peak only across its gap? */
 static bool is_candidate(const state *s, const td_value *x)
 {
     const value_state *v = &s->v[x->id];
@@ -409,7 +409,7 @@ static bool is_candidate(const state *s, const td_value *x)
            v->late_at >= at && td_type_bytes(&x->type) >= s->peak_bytes / WORTH;
 }
 
-/* the candidate that saves most for its time, or -1 */
+/* the candidate with the most bytes saved per time, or -1 */
 static int best_candidate(state *s)
 {
     double best_score = 0;
@@ -430,7 +430,7 @@ static int best_candidate(state *s)
     return best;
 }
 
-/* drop one more; false: nothing helps */
+/* drops one more; false: nothing helps */
 static bool drop_one(state *s)
 {
     const int64_t bytes = s->peak_bytes;
@@ -452,7 +452,7 @@ static bool drop_one(state *s)
     return false;
 }
 
-/* what did not help may do so beside what was dropped since */
+/* candidates that did not help may help after later drops */
 static bool ask_again(state *s, int *n_dropped)
 {
     int n = 0;
@@ -478,7 +478,7 @@ static int by_price(const void *a, const void *b)
     return p->value - q->value;
 }
 
-/* keep after all what need not be dropped */
+/* keeps values that need not be dropped */
 static td_status keep_needless(state *s, int64_t goal)
 {
     const int64_t most = s->peak_bytes > goal ? s->peak_bytes : goal;
@@ -522,10 +522,10 @@ static td_status choose(state *s, int64_t goal, int keep_every)
 }
 
 /*
- * A choice is never taken back, and the cheapest ones first may be the wrong ones: where block
- * outputs are gone, all blocks up to the next one kept have to be there at once.  So several ways
- * are tried, with more and fewer of them kept; the best is the one that meets the goal in least
- * time, else the one that comes nearest.
+ * A choice is never undone, and choosing the cheapest first may be wrong: where block outputs are
+ * dropped, all blocks up to the next kept one must be recomputed together.  So several numbers of
+ * kept outputs are tried; the best is the one that meets the goal in the least time, otherwise the
+ * one that comes nearest.
  */
 static td_status choose_best(state *s, int64_t goal, value_state *best)
 {
@@ -568,7 +568,7 @@ static void emit_step(td_rewriter *rw, const state *s, const step *t, td_value *
     }
     td_value *x = td_emit_n(rw->b, again_op(n->op), n->attr, n_in, in, NULL);
     td_build_set_layout(rw->b, x, n->out[0]->type.layout);
-    second[n->out[0]->id] = x; /* its name stays with the first */
+    second[n->out[0]->id] = x; /* the first keeps the name */
 }
 
 static td_status emit(const state *s, td_graph **out)

@@ -1,23 +1,24 @@
 /*
- * tf32.c -- TF32 emulated: what convolutions and linear layers multiply has ten bits of fraction
+ * tf32.c -- emulates TF32: rounds the factors of convolutions and linear layers to ten fraction
+ * bits
  *
  *     %y = conv2d %x, %w              ->     %r = round_tf32 %x
  *                                            %s = round_tf32 %w
  *                                            %y = conv2d %r, %s
  *
- * So do their gradients.  A product of two such numbers is exact in float32, sums are float32's as
- * ever, and everything else (storage, biases, residuals, norms, losses, updates) is not touched:
- * what a GPU of NVIDIA's Ampere generation does by default.  A value is rounded once, at its first
- * reader, however often it is read; a weight so once a step.
+ * Their gradients likewise.  A product of two such numbers is exact in float32, sums are in
+ * float32, and everything else (storage, biases, residuals, norms, losses, updates) is unchanged:
+ * the default of NVIDIA's Ampere GPUs.  A value is rounded once, at its first reader, however often
+ * it is read; so a weight is rounded once per step.
  *
- * Only with --precision tf32-emulated: it is slower than float32, and there to see what training on
- * such a device would give.
+ * Only with --precision tf32-emulated: it is slower than float32, and shows what training on such a
+ * device would give.
  */
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
 
-/* operands that are multiplied with each other, as bits; others are added, or lend their shape */
+/* operands that are multiplied with each other, as bits; others are added, or shape-only */
 static uint32_t factors(const td_op *op)
 {
     const bool multiplies = op == &td_op_conv2d || op == &td_op_conv2d_fused ||

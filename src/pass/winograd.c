@@ -1,11 +1,11 @@
 /*
- * winograd.c -- inference: 3x3 convolutions of stride 1 in tiles, with fewer multiplications
+ * winograd.c -- inference: computes 3x3 convolutions of stride 1 in tiles by Winograd's algorithm
  *
  *     conv2d_fused(x, w, bias, residual) {pad, relu}
  *         conv2d_winograd(x, winograd_filter(w), bias, residual) {pad, relu}
  *
- * where w follows from parameters alone, so that winograd_filter runs once, not in every run, and
- * where the device has a kernel for it over channel blocks, which the reference device has not.
+ * where w depends on parameters only, so that winograd_filter runs once, not in every run, and
+ * where the device has a kernel for it on channel blocks (the reference device has not).
  *
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
  * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
@@ -21,7 +21,7 @@
 
 /* --- which ------------------------------------------------------------------------------------ */
 
-#define CHANNELS_MIN 32 /* of both ends */
+#define CHANNELS_MIN 32 /* of input and output */
 
 /* in multiplications: transforms of a tile, per channel; reading a transformed filter */
 #define TRANSFORM_COST (36 * 32)
@@ -57,7 +57,7 @@ static td_winograd_attr attr_of(const td_node *conv)
     return (td_winograd_attr){ .pad = a->pad, .relu = a->relu, .relu6 = a->relu6 };
 }
 
-/* has the device a kernel that works on channel blocks? */
+/* has the device a kernel for channel blocks? */
 static bool is_supported(const td_target *target, const td_node *conv)
 {
     static const char layout[] = "aBcd16b";
@@ -80,7 +80,7 @@ static bool is_supported(const td_target *target, const td_node *conv)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* is_fixed[node]: its results follow from parameters alone, in a graph that changes none */
+/* is_fixed[node]: its results depend on parameters only, in a graph that overwrites none */
 static td_status begin(td_rewriter *rw)
 {
     const td_graph *g = rw->old;

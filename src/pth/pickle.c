@@ -1,13 +1,13 @@
 /*
- * pickle.c -- the machine: a byte, its row of the table, its argument, its function
+ * pickle.c -- interprets pickles with a table of opcodes
  *
- *     stack   [ a ][ b ] (mark) [ c ][ d ]     TUPLE takes c, d and the mark off, puts (c, d)
- *     memo    number -> value                  BINPUT 7 notes the top, BINGET 7 puts it again
+ *     stack   [ a ][ b ] (mark) [ c ][ d ]     TUPLE pops c, d and the mark, pushes (c, d)
+ *     memo    number -> value                  BINPUT 7 stores the top, BINGET 7 pushes it again
  *
- * Opcodes of protocols 2 to 4 that PyTorch writes have a function; all others have a name for the
- * message at most.  An opcode without a function ends the reading, so INST, OBJ, EXT1, BUILD of
- * anything that could run code, and what later Pythons invent, never do anything.  BUILD's state is
- * dropped: it is the `_metadata` of a state_dict, or the inside of an opaque value.
+ * Opcodes of protocols 2 to 4 that PyTorch writes have a function; others at most a name for the
+ * message.  An opcode without a function ends the reading, so INST, OBJ, EXT1, BUILD of anything
+ * that could run code, and opcodes of later Pythons, have no effect.  BUILD's state is dropped: it
+ * is the `_metadata` of a state_dict, or the content of an opaque value.
  *
  * Source: CPython, Lib/pickletools.py (opcodes and their arguments).
  */
@@ -39,7 +39,7 @@ typedef struct {
     const char *what;
     const unsigned char *bytes; /* [n] */
     size_t n, at;
-    size_t op_at; /* where the opcode stands, for messages */
+    size_t op_at; /* offset of the current opcode, for messages */
     int n_protos;
     bool is_done;
     td_pvalue **stack; /* [n_stack] */
@@ -76,7 +76,7 @@ typedef enum {
 typedef struct {
     const char *name;
     arg_kind arg;
-    td_status (*run)(machine *m, const arg *a, int param); /* NULL: refused */
+    td_status (*run)(machine *m, const arg *a, int param); /* NULL: an error */
     int param;
 } opcode;
 
@@ -88,7 +88,7 @@ const char *td_pickle_kind_name(td_pickle_kind kind)
     return names[kind];
 }
 
-/* --- errors: all name the byte ---------------------------------------------------------------- */
+/* --- errors: all with the byte offset --------------------------------------------------------- */
 
 static td_status refuse(const machine *m, td_status st, const char *why)
 {
@@ -100,7 +100,7 @@ static td_status cut_off(const machine *m)
     return refuse(m, TD_EFORMAT, "the pickle is cut off");
 }
 
-/* a foreign text in a message: printable or '?' */
+/* a foreign text for a message: printable or '?' */
 static void print_safe(td_ptext t, char *out, size_t room)
 {
     size_t n = t.len < room - 1 ? t.len : room - 1;
@@ -143,7 +143,7 @@ static td_status push_new(machine *m, td_pickle_kind kind, td_pvalue **out)
     return push(m, *out);
 }
 
-/* the `n` topmost values, which must lie above the last mark */
+/* checks that the `n` topmost values are above the last mark */
 static td_status need(const machine *m, size_t n)
 {
     size_t floor = m->n_marks ? m->marks[m->n_marks - 1] : 0;
@@ -163,7 +163,7 @@ static td_status pop_mark(machine *m, size_t *height)
     return TD_OK;
 }
 
-/* move all above `height` to the end of a list */
+/* moves all values above `height` to the end of a list */
 static td_status take(machine *m, size_t height, td_plist *to)
 {
     size_t n = m->n_stack - height;
@@ -202,7 +202,7 @@ static td_status run_proto(machine *m, const arg *a, int param)
     return TD_OK;
 }
 
-/* frames only say how much to read ahead */
+/* frames only give the size to read ahead */
 static td_status run_nothing(machine *m, const arg *a, int param)
 {
     (void)m, (void)a, (void)param;
@@ -348,7 +348,7 @@ static td_status run_get(machine *m, const arg *a, int param)
     return push(m, m->memo[a->whole]);
 }
 
-/* TUPLE1, 2, 3, and TUPLE, which goes back to the mark */
+/* TUPLE1, 2, 3, and TUPLE, which pops back to the mark */
 static td_status run_tuple(machine *m, const arg *a, int param)
 {
     td_pvalue *v;
@@ -366,8 +366,8 @@ static td_status run_tuple(machine *m, const arg *a, int param)
 }
 
 /*
- * APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS: what is above the mark, or `count` values, to the
- * list or dict under it
+ * APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS: add the values above the mark, or `count` values,
+ * to the list or dict under them
  */
 static td_status run_add(machine *m, td_pickle_kind kind, size_t count)
 {
@@ -403,7 +403,7 @@ static td_status run_set(machine *m, const arg *a, int param)
     return run_add(m, TD_PICKLE_DICT, (size_t)param);
 }
 
-/* ("storage", class, key, device, elements): what PyTorch keeps outside of the pickle */
+/* ("storage", class, key, device, elements): a storage outside of the pickle */
 static td_status run_persistent(machine *m, const arg *a, int param)
 {
     td_pvalue *v;
@@ -527,7 +527,7 @@ static const opcode opcodes[256] = {
     [0x81] = { "NEWOBJ",           ARG_NONE,    run_new_object, 0 },
     ['b']  = { "BUILD",            ARG_NONE,    run_build, 0 },
 
-    /* refused; here for their names */
+    /* errors; listed for their names */
     ['i']  = { .name = "INST" },      ['o']  = { .name = "OBJ" },
     [0x82] = { .name = "EXT1" },      [0x83] = { .name = "EXT2" },
     [0x84] = { .name = "EXT4" },      [0x92] = { .name = "NEWOBJ_EX" },

@@ -1,17 +1,17 @@
 /*
- * pth/pickle.h -- Python's pickles, as far as PyTorch's weight files need them
+ * pth/pickle.h -- reads the subset of Python's pickles used by PyTorch's weight files
  *
- * A pickle is a program for a machine with a stack and a memo; Python's own reader calls whatever
- * it names.  This one has a fixed table of opcodes and a fixed table of names (pickle_names.c), and
- * calls nothing: every opcode and every name only makes a value of the kinds below.  All else is
- * refused with its name and the byte where it stands.
+ * A pickle is a program for a machine with a stack and a memo; Python's reader calls any function
+ * that it names.  This one has a fixed table of opcodes and a fixed table of names
+ * (pickle_names.c), and calls nothing: every opcode and every name only makes a value of the kinds
+ * below.  Anything else is an error with its name and byte offset.
  *
  *     td_pickle *p;
  *     TD_TRY(td_pickle_load(bytes, n, 0, "w.pth", &p));
  *     const td_pvalue *v = td_pickle_get(td_pickle_root(p), "state_dict");
  *     td_pickle_free(p);
  *
- * Values can form loops (a list in itself is one): walk to a fixed depth only.
+ * Values can form cycles (a list that contains itself): walk to a fixed depth only.
  */
 #ifndef TD_PTH_PICKLE_H
 #define TD_PTH_PICKLE_H
@@ -37,7 +37,7 @@ typedef enum {
     TD_PICKLE_NAME,    /* of the table: a class or a function */
     TD_PICKLE_STORAGE, /* where a tensor's elements are */
     TD_PICKLE_TENSOR,
-    TD_PICKLE_OPAQUE, /* known by name, never looked into: a numpy scalar, a device, ... */
+    TD_PICKLE_OPAQUE, /* known by name only: a numpy scalar, a device, ... */
 } td_pickle_kind;
 
 typedef struct td_pvalue td_pvalue;
@@ -62,7 +62,7 @@ typedef struct {
 /** offset and strides in elements; checked: every element lies in the storage. */
 typedef struct {
     const td_pvalue *storage;
-    td_dtype dtype;   /* TD_DT_NONE: one that nothing here computes with */
+    td_dtype dtype;   /* TD_DT_NONE: a type not supported here */
     const char *type; /* its name in the file, for messages */
     int64_t offset;
     int rank;
@@ -72,8 +72,8 @@ typedef struct {
 
 struct td_pvalue {
     td_pickle_kind kind;
-    td_pvalue *next;       /* all of a pickle */
-    td_pvalue *attributes; /* of a DICT: what BUILD gave it, its __dict__; NULL: nothing */
+    td_pvalue *next;       /* links all values of a pickle */
+    td_pvalue *attributes; /* of a DICT: its __dict__, set by BUILD; NULL: none */
     union {
         int64_t whole; /* and BOOL */
         double real;
@@ -88,9 +88,10 @@ struct td_pvalue {
 typedef struct td_pickle td_pickle;
 
 /**
- * Read the pickle that starts at `at`.  `bytes` is borrowed until td_pickle_free: texts lie in it.
+ * Read the pickle that starts at `at`.  `bytes` is borrowed until td_pickle_free: texts point into
+ * it.
  *
- *   TD_EFORMAT       malformed: the message has the byte
+ *   TD_EFORMAT       malformed: the message has the byte offset
  *   TD_EUNSUPPORTED  an opcode or a name outside the tables
  *   TD_ELIMIT        more than 1,000,000 values, 100,000 deep, memo numbers above 1,000,000
  *   TD_ENOMEM
@@ -103,7 +104,7 @@ const td_pvalue *td_pickle_root(const td_pickle *p);
 const td_pvalue *td_pickle_values(const td_pickle *p); /* all of them, by ->next */
 size_t td_pickle_end(const td_pickle *p);              /* the byte after it */
 
-/** Value of a text key in a dict, the last when there are several; NULL: no dict, or not there. */
+/** Value of a text key in a dict, the last when there are several; NULL: no dict, or absent. */
 const td_pvalue *td_pickle_get(const td_pvalue *dict, const char *key);
 
 /** Is it this text? */

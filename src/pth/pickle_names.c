@@ -1,8 +1,8 @@
 /*
- * pickle_names.c -- the table of names, and PyTorch's tensors from their arguments
+ * pickle_names.c -- the allowed names, and tensors made from their arguments
  *
  * A tensor is a view of a storage: offset, sizes, strides.  They come from the file, so they are
- * checked here once, with overflow in mind: the farthest element must lie in the storage.
+ * checked here, including for overflow: the farthest element must be inside the storage.
  *
  * Source: PyTorch 2, torch/_utils.py (_rebuild_*), torch/storage.py; the list of names is a part of
  * torch/_weights_only_unpickler.py.
@@ -19,7 +19,7 @@ static bool is_kind(const td_plist *args, size_t i, td_pickle_kind kind)
     return i < args->n && args->at[i]->kind == kind;
 }
 
-/* --- containers and what is not looked into --------------------------------------------------- */
+/* --- containers and opaque values ------------------------------------------------------------- */
 
 static td_status call_dict(const td_plist *args, td_pvalue *out)
 {
@@ -59,7 +59,7 @@ static td_status read_ints(const td_pvalue *v, const char *what, int64_t out[TD_
     return TD_OK;
 }
 
-/* elements, and the place of the farthest one; false when either is no int64_t */
+/* number of elements, and the index of the farthest one; false when either overflows */
 static bool measure(const td_ptensor *t, int64_t *n, int64_t *last)
 {
     size_t count = 1, at = (size_t)t->offset, step;
@@ -90,7 +90,7 @@ static td_status check_extent(td_ptensor *t)
     return TD_OK;
 }
 
-/* (storage, offset, sizes, strides, ...): requires_grad and hooks mean nothing here */
+/* (storage, offset, sizes, strides, ...): requires_grad and hooks are ignored */
 static td_status call_tensor(const td_plist *args, td_pvalue *out)
 {
     int n_strides = 0;
@@ -112,7 +112,7 @@ static td_status call_tensor(const td_plist *args, td_pvalue *out)
     return TD_OK;
 }
 
-/* of the types without a storage class: all of them are foreign to td_dtype, so none is measured */
+/* types without a storage class: td_dtype has none of them, so they are not measured */
 static td_status call_tensor_v3(const td_plist *args, td_pvalue *out)
 {
     if (args->n < 7 || !is_kind(args, 0, TD_PICKLE_STORAGE) || !is_kind(args, 6, TD_PICKLE_NAME))

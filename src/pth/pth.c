@@ -1,5 +1,5 @@
 /*
- * pth.c -- from PyTorch's two containers to a set of tensors
+ * pth.c -- reads PyTorch's two containers into a set of tensors
  *
  *     zip       NAME/data.pkl     the object; tensors name their storage by key
  *               NAME/data/KEY     a storage's bytes
@@ -8,11 +8,11 @@
  *     legacy    pickles: magic number | 1001 | {little_endian, ...} | the object | [KEY, ...]
  *               for each KEY: i64 number of elements, the bytes | end of file
  *
- * The object is read first, then what a state_dict is chosen from it, and only its tensors' bytes
- * are fetched.  A tensor that is its storage in order is read to its place; others (transposed,
- * parts of a larger storage) are gathered from a storage that is kept until the end.
+ * The object is read first, then the state_dict is chosen from it, and only its tensors' bytes are
+ * read.  A tensor that covers its storage in order is read directly; others (transposed, parts of a
+ * larger storage) are gathered from a storage that is kept until the end.
  *
- * Of a training checkpoint the optimizer's state_dict is read as well:
+ * From a training checkpoint the optimizer's state_dict is read as well:
  *
  *     { "state":        { I: { "momentum_buffer": tensor, ... }, ... },
  *       "param_groups": [ { "params": [I, ...], "lr": 0.1, ... }, ... ] }
@@ -39,8 +39,8 @@
 #define NAME       "%.200s" /* a foreign name in a message */
 #define PICKLE_MAX (64u << 20)
 #define KEY_MAX    256
-#define SLACK      (16u << 20) /* bytes that tensors may take beyond four times the file's */
-/* of an optimizer: the walk over values that a pickle may share is bounded by these */
+#define SLACK      (16u << 20) /* allowance beyond four times the file's size for all tensors */
+/* of an optimizer: limits of the walk over values, which a pickle may share */
 #define GROUPS_MAX 2      /* what the reference's main.py makes, and plain SGD(net.parameters()) */
 #define PARAMS_MAX 100000 /* an SE-ResNeXt-101 has 446 */
 #define STATE_MAX  16     /* entries of one parameter's state; RMSprop has 3 */
@@ -53,8 +53,8 @@ static const unsigned char magic[15] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9
 typedef struct {
     size_t entry;     /* zip */
     uint64_t at;      /* legacy */
-    uint64_t n_bytes; /* that there are */
-    void *data;       /* once a gathered tensor wanted it; owned */
+    uint64_t n_bytes; /* available */
+    void *data;       /* loaded when first gathered from; owned */
 } storage;
 
 typedef enum { WEIGHTS, AVERAGES, TRAINING } part;
@@ -70,7 +70,7 @@ typedef struct {
     storage *storages; /* [storage_of.n] */
     size_t cap_storages;
     td_map storage_of;   /* key -> index into storages, plus 1 */
-    uint64_t bytes_left; /* that tensors may still take */
+    uint64_t bytes_left; /* remaining for tensors */
     td_tensors *t;
 } reader;
 
@@ -103,7 +103,7 @@ static td_status read_storage(reader *r, const storage *s, void *to)
     return td_blob_read(&r->blob, s->at, (size_t)s->n_bytes, to);
 }
 
-/* for a message or a key: terminated, and false when it does not fit or has a NUL */
+/* copies a text for a message or a key; false when it does not fit or has a NUL */
 static bool copy_text(td_ptext t, char *out, size_t room)
 {
     size_t n = t.len < room - 1 ? t.len : room - 1;
@@ -187,7 +187,7 @@ static td_status fill(reader *r, const td_ptensor *x, storage *s, void *to)
     return TD_OK;
 }
 
-/* the sum of all tensors is bounded by the file, whatever they share */
+/* the total of all tensors is limited by the file's size, even if they share storage */
 static td_status take_bytes(reader *r, const td_ptensor *x, const char *name)
 {
     size_t n;
@@ -248,7 +248,7 @@ static bool has_tensors(const td_pvalue *v)
     return false;
 }
 
-/* the first of the entries of these names that has tensors */
+/* the first entry with one of these names that has tensors */
 static const td_pvalue *find_section(const td_pvalue *root, const char *const *names,
                                      const char **section)
 {
@@ -283,7 +283,7 @@ static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue 
     return TD_OK;
 }
 
-/* --- what else a checkpoint says -------------------------------------------------------------- */
+/* --- other entries of a checkpoint ------------------------------------------------------------ */
 
 /* a number, or a tensor of one */
 static td_status read_real(reader *r, const td_pvalue *v, const char *name, bool *is_there,
@@ -421,7 +421,7 @@ static td_status add_states(reader *r, const td_pvalue *states)
     return TD_OK;
 }
 
-/* one setting of a group; those that are not there, None or of another kind are left out */
+/* one setting of a group; skips settings that are absent, None or of another type */
 static td_status print_setting(reader *r, const td_pvalue *group, const char *name, td_text *j)
 {
     bool is_there;
@@ -489,7 +489,7 @@ out:
     return st;
 }
 
-/* the averages, and what the optimizer keeps */
+/* adds the averaged weights and the optimizer's state */
 static td_status add_training(reader *r, const td_pvalue *root)
 {
     const char *section;
@@ -577,7 +577,7 @@ static td_status load_zip(reader *r)
 
 /* --- the legacy container --------------------------------------------------------------------- */
 
-/* the pickle at *at, which moves behind it; a file whose pickles are larger than what was read */
+/* loads the pickle at *at and advances *at; also when it is larger than what was read */
 static td_status load_next(const reader *r, size_t *at, td_pickle **out)
 {
     td_status st = td_pickle_load(r->text, r->n_text, *at, r->what, out);
@@ -617,7 +617,7 @@ static td_status index_storages(const reader *r, td_map *named)
     return TD_OK;
 }
 
-/* the storage that starts at *at, which moves behind it */
+/* records the storage that starts at *at and advances *at */
 static td_status place_storage(reader *r, const td_map *named, const td_pvalue *key, uint64_t *at)
 {
     char name[KEY_MAX];

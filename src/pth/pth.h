@@ -1,24 +1,24 @@
 /*
- * pth/pth.h -- PyTorch's weight files (.pth, .pth.tar, .pt) as named tensors
+ * pth/pth.h -- reads PyTorch's weight files (.pth, .pth.tar, .pt) as named tensors
  *
- * Both containers of torch.save: the zip archive (torch 1.6 and later) and the older stream.  The
- * object inside is a state_dict, or a dict that has one among its entries: a training checkpoint.
+ * Reads both containers of torch.save: the zip archive (torch 1.6 and later) and the older stream.
+ * The object inside is a state_dict, or a dict with one among its entries: a training checkpoint.
  * Nothing is executed (pth/pickle.h).
  *
  *     td_tensors *t;
  *     TD_TRY(td_pth_read("model_best.pth.tar", false, &t));
  *
- * What else the checkpoint says is metadata of the set:
+ * Other values of the checkpoint become metadata of the set:
  *
  *     torch.container   "zip" or "legacy"
- *     torch.section     the entry that was taken, "state_dict"; absent for a bare state_dict
+ *     torch.section     the entry that was read, "state_dict"; absent for a bare state_dict
  *     torch.epoch       a whole number
  *     torch.best_prec1  the best accuracy, as the trainer counted it
  *     torch.arch        the architecture's name in the trainer's words
  *
- *     tandem.*          what `tandem convert` wrote about the network: pth/pth_metadata.h
+ *     tandem.*          metadata on the network written by `tandem convert`: pth/pth_metadata.h
  *
- * A training checkpoint can be read with all that its optimizer keeps: td_pth_read_training.
+ * td_pth_read_training also reads the optimizer's state of a training checkpoint.
  */
 #ifndef TD_PTH_PTH_H
 #define TD_PTH_PTH_H
@@ -33,35 +33,35 @@
 bool td_pth_is(const void *head, size_t n_bytes);
 
 /**
- * Read a whole file.  With `is_ema` the averaged weights: state_dict_ema, model_ema.
+ * Read a whole file.  `is_ema`: read the averaged weights, state_dict_ema or model_ema.
  *
  *   TD_ENOTFOUND     no such file
- *   TD_EIO           unreadable, or no regular file
+ *   TD_EIO           unreadable, or not a regular file
  *   TD_EFORMAT       malformed or damaged: the message names the file and the place
- *   TD_EUNSUPPORTED  an opcode, a name, a type or a byte order that is not read
- *   TD_ELIMIT        larger than what is read: see pth/pickle.h; or the tensors together have more
+ *   TD_EUNSUPPORTED  an opcode, a name, a type or a byte order that is not supported
+ *   TD_ELIMIT        larger than the limits of pth/pickle.h; or the tensors together have more
  *                    than four times the file's bytes
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_pth_read(const char *path, bool is_ema, td_tensors **out);
 
-/** The same from memory, which is borrowed for the call; `what` names it in messages. */
+/** The same from memory, borrowed for the call; `what` names it in messages. */
 TD_CHECKED td_status td_pth_parse(const void *bytes, size_t n_bytes, const char *what, bool is_ema,
                                   td_tensors **out);
 
 /**
- * A training checkpoint: beside the tensors of its state_dict
+ * Read a training checkpoint: besides the tensors of its state_dict
  *
- *     ema.NAME                      those of state_dict_ema, if it has one
- *     optimizer.I.momentum_buffer   what the optimizer keeps of its parameter number I,
- *     optimizer.I.square_avg        where it keeps it; steps are left out
+ *     ema.NAME                      tensors of state_dict_ema, if it has one
+ *     optimizer.I.momentum_buffer   the optimizer's state of parameter I, if any;
+ *     optimizer.I.square_avg        step counts are left out
  *
  * and metadata "torch.param_groups", a JSON array of the one or two groups of parameters:
  *
  *     [{"params": [0, 1], "lr": 0.1, "momentum": 0.9, "nesterov": false, ...}, ...]
  *
- * Errors as above; also TD_EFORMAT: there is no optimizer or no epoch; TD_EUNSUPPORTED: the
- * optimizer keeps something else, or has more than two groups.
+ * Errors as above; also TD_EFORMAT: no optimizer or no epoch; TD_EUNSUPPORTED: the optimizer has
+ * other state, or more than two groups.
  */
 TD_CHECKED td_status td_pth_read_training(const char *path, td_tensors **out);
 TD_CHECKED td_status td_pth_parse_training(const void *bytes, size_t n_bytes, const char *what,

@@ -1,10 +1,10 @@
 /*
- * pth_write.c -- a pickle of protocol 2, and the archive around it
+ * pth_write.c -- writes a pickle of protocol 2 and the zip archive around it
  *
  *     archive/data.pkl | archive/byteorder | archive/data/0 | archive/data/1 ... | archive/version
  *
- * Every entry is stored as it is.  Its local header has an extra field of the id that PyTorch uses,
- * as long as it takes for the data to begin at a multiple of 64 bytes.  Times are 1980-01-01.
+ * Every entry is stored uncompressed.  Its local header has an extra field with PyTorch's id, sized
+ * so that the data begins at a multiple of 64 bytes.  Times are 1980-01-01.
  *
  * Source: PyTorch 2, torch/serialization.py and caffe2/serialize/inline_container.cc; PKWARE,
  * APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.16; CPython, Lib/pickletools.py.
@@ -199,7 +199,7 @@ static td_status append(archive *a, const void *bytes, size_t n)
     return n ? td_atomic_write(a->file, bytes, n) : TD_OK;
 }
 
-/* what a local header and a row of the directory share: 26 bytes */
+/* the 26 bytes common to a local header and a row of the directory */
 static void put_common(unsigned char *p, uint32_t crc, size_t n_bytes, size_t n_name,
                        size_t n_extra)
 {

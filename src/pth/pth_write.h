@@ -1,5 +1,5 @@
 /*
- * pth/pth_write.h -- an object of dicts, lists, numbers, texts and tensors as a file of PyTorch's
+ * pth/pth_write.h -- writes dicts, lists, numbers, texts and tensors as a PyTorch file
  *
  * The zip container of torch 1.6 and later with a pickle of protocol 2, which
  * torch.load(weights_only=True) accepts.  The same object gives the same bytes.
@@ -17,8 +17,8 @@
  *     st = td_pth_save(&w, "checkpoint.pth.tar");
  *     td_pth_writer_release(&w);
  *
- * A call that fails is remembered, later ones do nothing, and td_pth_save returns the failure.  The
- * caller closes what it opens.
+ * A failure is recorded, later calls do nothing, and td_pth_save returns it.  The caller must close
+ * every dict and list.
  */
 #ifndef TD_PTH_PTH_WRITE_H
 #define TD_PTH_PTH_WRITE_H
@@ -34,7 +34,7 @@ typedef struct {
     td_status st;
 } td_pth_writer;
 
-/** A dict or a list is filled by the calls up to its end; of a dict keys and values in turn. */
+/** The calls up to its end fill a dict or a list; in a dict, keys and values alternate. */
 void td_pth_dict(td_pth_writer *w);
 void td_pth_ordered_dict(td_pth_writer *w);
 void td_pth_end_dict(td_pth_writer *w);
@@ -49,14 +49,14 @@ void td_pth_real(td_pth_writer *w, double value);
 void td_pth_bool(td_pth_writer *w, bool value);
 void td_pth_none(td_pth_writer *w);
 
-/** A contiguous tensor with a storage of its own.  Its data is borrowed until the save. */
+/** A contiguous tensor with its own storage.  Its data is borrowed until the save. */
 void td_pth_tensor(td_pth_writer *w, const td_tensor *x);
 
 /**
  * Write the object atomically (io/atomic.h).  Storages begin at multiples of 64 bytes.
  *
  *   TD_EIO     could not be written
- *   TD_ELIMIT  4 GB or more, or more than 65,000 tensors: zip64 is not written
+ *   TD_ELIMIT  4 GB or more, or more than 65,000 tensors: zip64 is not supported
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_pth_save(const td_pth_writer *w, const char *path);

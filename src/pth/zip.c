@@ -1,5 +1,5 @@
 /*
- * zip.c -- libzip, behind a checked layout
+ * zip.c -- reads zip entries with libzip, after checking the layout
  */
 #include "pth/zip.h"
 
@@ -213,7 +213,7 @@ td_status td_zip_read(td_zip *z, size_t i, void *to)
         else
             st = entry_failed(z, i, got ? zip_error_strerror(zip_file_get_error(f)) : "too short");
     }
-    /* the CRC is checked where the entry ends */
+    /* libzip checks the CRC at the end of the entry */
     if (st == TD_OK && zip_fread(f, &over, 1) != 0)
         st = entry_failed(z, i, zip_error_strerror(zip_file_get_error(f)));
     zip_fclose(f);

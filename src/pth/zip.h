@@ -1,11 +1,10 @@
 /*
- * pth/zip.h -- entries of a zip archive that are stored as they are
+ * pth/zip.h -- reads uncompressed entries of a zip archive
  *
- * libzip reads the directory and the entries; before it sees a byte, the layout is checked here:
- * the directory ends where its end record says, and no two entries share a byte of the file, which
- * libzip does not ask.  Entries that are compressed or encrypted are refused, so that an archive
- * never yields more bytes than it has.  So are names that mean another folder, and the same name
- * twice.
+ * libzip reads the directory and the entries; before that, the layout is checked here: the
+ * directory ends where its end record says, and no two entries share a byte of the file, which
+ * libzip does not check.  Compressed or encrypted entries are an error, so that an archive never
+ * yields more bytes than it has.  So are names that leave the folder, and duplicate names.
  *
  *     td_zip *z;
  *     TD_TRY(td_zip_open(&blob, &z));
@@ -36,10 +35,10 @@ void td_zip_close(td_zip *z);
 
 size_t td_zip_count(const td_zip *z);
 const char *td_zip_name(const td_zip *z, size_t i);
-uint64_t td_zip_bytes(const td_zip *z, size_t i); /* at most the file's own size */
+uint64_t td_zip_bytes(const td_zip *z, size_t i); /* at most the file's size */
 bool td_zip_find(const td_zip *z, const char *name, size_t *i);
 
-/** A whole entry; its CRC is checked: TD_EFORMAT "... was damaged". */
+/** Read a whole entry and check its CRC: TD_EFORMAT "... was damaged". */
 TD_CHECKED td_status td_zip_read(td_zip *z, size_t i, void *to);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * zip_layout.c -- the map of an archive
+ * zip_layout.c -- checks the layout of a zip archive
  *
  *     | header, name, extra, data | header, ... | directory | zip64 end, locator | end record |
  *       ^ offset of entry 0                       ^ cd                             22 + comment
  *
- * Each row of the directory gives an entry's offset and size; its own header says how long name and
- * extra field are, so that the span of the file that the entry takes is known.  Sorted by offset,
- * spans must not overlap and must end before the directory.  Holes are allowed: writers pad.
+ * Each row of the directory gives an entry's offset and size; its local header gives the lengths of
+ * name and extra field, so that the entry's span in the file is known.  Sorted by offset, spans
+ * must not overlap and must end before the directory.  Gaps are allowed: writers pad.
  *
  * Source: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 to 4.3.16, 4.5.3.
  */
@@ -37,7 +37,7 @@ enum {
 #define SIG_LOCATOR 0x07064b50u
 #define SIG_END64   0x06064b50u
 
-/* what the end records say */
+/* the content of the end records */
 typedef struct {
     uint64_t n_entries, cd_at, cd_bytes;
     uint64_t end_at; /* of the first of them: where the directory must end */
@@ -130,7 +130,7 @@ out:
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* the values of a row that did not fit, in their fixed order */
+/* the 64-bit values of a row, in their fixed order */
 static bool read_wide(const unsigned char *extra, size_t n, uint64_t *full, uint64_t *packed,
                       uint64_t *at)
 {
@@ -156,7 +156,7 @@ static bool read_wide(const unsigned char *extra, size_t n, uint64_t *full, uint
     return *full != 0xffffffff && *packed != 0xffffffff && *at != 0xffffffff;
 }
 
-/* the bytes of the file that entry `i` takes */
+/* the bytes of the file that entry `i` occupies */
 static td_status span_of(const td_blob *b, const ending *e, const unsigned char *row, uint64_t i,
                          span *out)
 {

@@ -1,5 +1,5 @@
 /*
- * anchor_rows.c -- see anchor_rows.h
+ * anchor_rows.c -- training targets of the anchors, row by row
  */
 #include "transforms/anchor_rows.h"
 

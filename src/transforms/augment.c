@@ -1,9 +1,9 @@
 /*
- * augment.c -- one image file -> one row of a batch
+ * augment.c -- transforms an image file into a row of a batch
  *
- * The scaled decoder makes big images cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
- * pixels instead of 8 x 8.  It is used in training where the crop is at least twice the output on
- * both sides, so that resizing still shrinks (or keeps) what was decoded.
+ * The scaled decoder makes large images cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
+ * pixels instead of 8 x 8.  Training uses it where the crop is at least twice the output on both
+ * sides, so that resizing still shrinks (or keeps) the decoded pixels.
  *
  *     upright image          covers (decoded, 1/scale)         cut            sized
  *     +----------------+       +----------+                      +------+       +----+
@@ -12,8 +12,8 @@
  *     |   +------+     |       +----------+
  *     +----------------+
  *
- * Without antialiasing nothing is left out before: all of the crop is decoded and looked at in
- * places.  DALI's filters see the pixels around the crop too, so a few more are decoded.
+ * Without antialiasing no reduced decoding is used: the whole crop is decoded and sampled.  DALI's
+ * filters read pixels around the crop too, so a few more are decoded.
  */
 #include "transforms/augment.h"
 
@@ -24,10 +24,10 @@
 #include "transforms/autoaugment.h"
 
 enum {
-    AROUND = 2, /* pixels beside the crop that a cubic filter sees */
+    AROUND = 2, /* pixels around the crop that a cubic filter reads */
     FILE_BYTES_MAX = 256 << 20,
     SIZED_PIXELS_MAX =
-        16 << 20 /* beyond it only the crop is made: a 1 x 60000 strip grows 256-fold */
+        16 << 20 /* beyond it only the crop is resized: a 1 x 60000 strip grows 256-fold */
 };
 
 void td_transformer_release(td_transformer *w)
@@ -55,7 +55,7 @@ td_status td_filter_of(td_interpolation i, td_filter *out)
 {
     switch (i) {
     case TD_INTERPOLATE_BILINEAR:
-    case TD_INTERPOLATE_TRIANGULAR: /* what PIL calls bilinear is one */
+    case TD_INTERPOLATE_TRIANGULAR: /* PIL's "bilinear" is triangular */
         *out = TD_BILINEAR;
         return TD_OK;
     case TD_INTERPOLATE_BICUBIC:
@@ -90,12 +90,12 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     return TD_OK;
 }
 
-/* --- the two ways ----------------------------------------------------------------------------- */
+/* --- crop then resize, resize then crop ------------------------------------------------------- */
 
 /*
- * Cut `crop` (of the upright image) out of what was decoded and resize it to S x S.  At scale 1
- * nothing outside the crop is seen, as when PIL crops before it resizes.  At a smaller scale the
- * crop has fractional edges and the pixels they fall into are kept.
+ * Cut `crop` (of the upright image) out of the decoded pixels and resize it to S x S.  At scale 1
+ * nothing outside the crop is read, as when PIL crops before it resizes.  At a smaller scale the
+ * crop has fractional edges, and the pixels at the edges contribute.
  */
 static td_status cut_and_size(td_transformer *w, const td_transform *t, td_box crop,
                               const td_decoded *at)
@@ -143,7 +143,7 @@ static bool turns_on_its_side(int orientation)
     return orientation >= 5;
 }
 
-/* the crop and what a filter sees beside it */
+/* the crop and the pixels around it that a filter reads */
 static td_box region_of(const td_transform *t, td_box crop, int width, int height)
 {
     if (!t->is_point || t->rules != TD_RULES_DALI)
@@ -155,7 +155,7 @@ static td_box region_of(const td_transform *t, td_box crop, int width, int heigh
     return (td_box){ .x = x0, .y = y0, .width = x1 - x0, .height = y1 - y0 };
 }
 
-/* the crop, which lies in what was decoded at full size, as S x S */
+/* resizes the crop, decoded at full size, to S x S */
 static td_sampling sampling_of(const td_transform *t, td_box crop, const td_decoded *at)
 {
     return (td_sampling){ .x = crop.x - at->covers.x,
@@ -167,7 +167,7 @@ static td_sampling sampling_of(const td_transform *t, td_box crop, const td_deco
                           .window = { .width = t->size, .height = t->size } };
 }
 
-/* the same as bytes without antialiasing */
+/* the same as bytes, without antialiasing */
 static td_status sample_crop(td_transformer *w, const td_transform *t, td_box crop,
                              const td_decoded *at)
 {
@@ -187,7 +187,7 @@ static td_status size_crop_legacy(td_transformer *w, const td_transform *t, td_b
     return size_legacy(w, t, &s, flip, dst);
 }
 
-/* what is random: where to cut and whether to flip, and besides, AutoAugment's choice */
+/* the random choices: crop, flip and AutoAugment */
 typedef struct {
     td_rng *crop;
     td_autoaugment change;
@@ -226,7 +226,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
     return TD_OK;
 }
 
-/* resize all of it, then cut: the order in which torchvision rounds */
+/* resizes all, then crops: torchvision's order of rounding */
 static td_status size_and_cut(td_transformer *w, const td_transform *t, int width, int height)
 {
     const td_image *sized = &w->decoded;
@@ -238,7 +238,7 @@ static td_status size_and_cut(td_transformer *w, const td_transform *t, int widt
     return td_image_crop(sized, td_centre_crop(t->rules, width, height, t->size), &w->cut);
 }
 
-/* the same where the image resized would be huge: only the crop is made */
+/* the same when the resized image would be huge: resizes only the crop */
 static td_status size_the_cut(td_transformer *w, const td_transform *t, int width, int height)
 {
     td_box crop = td_centre_crop(t->rules, width, height, t->size);
@@ -283,7 +283,7 @@ td_status td_transform_image(td_transformer *w, const td_transform *t, const voi
         return eval_row(w, t, bytes, n_bytes, dst);
     td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
     chance random = { .crop = &r };
-    if (t->is_autoaugmented) { /* from a stream of its own: crops stay what they are without it */
+    if (t->is_autoaugmented) { /* from its own stream, so that crops do not depend on it */
         td_rng a = td_rng_make(t->seed, TD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)sample);
         random.change = td_autoaugment_draw(&a);
     }

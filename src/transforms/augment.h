@@ -1,12 +1,12 @@
 /*
- * transforms/augment.h -- one image file -> one row of a batch
+ * transforms/augment.h -- transforms an image file into a row of a batch
  *
  *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, maybe
  *                AutoAugment, normalise
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
  * Sizes, offsets and pixels agree with torchvision's RandomResizedCrop, Resize and CenterCrop on
- * PIL images, or with the other rules of crop.h; only the random numbers are our own.
+ * PIL images, or with the other rules of crop.h; only the random numbers differ.
  */
 #ifndef TD_TRANSFORMS_AUGMENT_H
 #define TD_TRANSFORMS_AUGMENT_H
@@ -15,23 +15,22 @@
 #include "io/pack.h"
 #include "transforms/crop.h"
 
-/** How; all rows of a loader share it. */
+/** The settings of a transform; all rows of a loader share them. */
 typedef struct {
     bool is_training;
     int size;    /* S */
     int padding; /* evaluation */
     td_filter filter;
     td_crop_rules rules;
-    bool is_point; /* resize without antialiasing; TensorFlow's rules have a resize of their own */
+    bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
     bool is_tf_norm;
     bool is_autoaugmented;
     bool ignore_orientation;
-    int64_t
-        max_pixels; /* as in td_decode_opts, and the next two: of files that nobody vouches for */
+    int64_t max_pixels; /* as in td_decode_opts, like the next two: limits for untrusted files */
     int max_scans;
     bool by_library;
-    bool is_fast;         /* training: decode at reduced size and without smoothing of colours */
-    td_detector detector; /* whose rows (object_row.h); with one, the crop rules say nothing */
+    bool is_fast;         /* training: decode at reduced size, with nearest-sample chroma */
+    td_detector detector; /* makes its rows (object_row.h) and ignores the crop rules */
     bool is_jittered;     /* detectors in training: colours */
     uint64_t seed;
 } td_transform;
@@ -41,12 +40,12 @@ typedef struct {
     char *bytes;
     size_t cap_bytes, n_bytes;
     td_pack_buffer packed;
-    td_image stored, decoded, cut, sized; /* in this order, those that are needed */
+    td_image stored, decoded, cut, sized; /* stages in this order, if needed */
     td_resampler resampler;
     td_taps taps;
-    float *values; /* pixels that are no bytes, [size, size, 3] */
+    float *values; /* float pixels, [size, size, 3] */
     size_t cap_values;
-    td_ground_truth *ground_truths; /* of the row, as training sees them */
+    td_ground_truth *ground_truths; /* of the row, transformed */
     size_t cap_ground_truths;
     void *scratch; /* of td_targets_assign; the loader's */
 } td_transformer;

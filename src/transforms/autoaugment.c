@@ -1,5 +1,5 @@
 /*
- * autoaugment.c -- see autoaugment.h
+ * autoaugment.c -- the policies of AutoAugment
  *
  * Source: Cubuk et al. 2018, "AutoAugment: learning augmentation policies from data", the policies
  * found on ImageNet as NVIDIA's DeepLearningExamples has them (levels 0 .. 10, grey 128 around).
@@ -9,7 +9,7 @@
 #include <math.h>
 
 typedef struct {
-    double p; /* of being done */
+    double p; /* of being applied */
     td_augment_op op;
     int level;
 } step;
@@ -46,7 +46,7 @@ static const step policies[TD_AUTOAUGMENT_POLICIES][2] = {
 };
 /* clang-format on */
 
-/* from ... to in ten steps, as numpy.linspace has them */
+/* from ... to in ten steps, as numpy.linspace */
 static double spaced(double from, double to, int level)
 {
     return level == 10 ? to : from + level * ((to - from) / 10);

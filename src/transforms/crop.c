@@ -1,10 +1,10 @@
 /*
- * crop.c -- see crop.h
+ * crop.c -- crop rules of torchvision, DALI and TensorFlow 1
  *
  * Sources: torchvision transforms (RandomResizedCrop.get_params, _compute_resized_output_size,
  * center_crop); DALI random_crop_generator.cc and the resize and crop attributes; TensorFlow's
  * sample_distorted_bounding_box_op.cc (GenerateRandomCrop) and the preprocessing of its ResNet.
- * Python's round() is to even, and so is rint().
+ * Python's round() rounds half to even, as does rint().
  */
 #include "transforms/crop.h"
 
@@ -15,7 +15,7 @@ enum { TRIES = 10, TRIES_DALI = 100, TRIES_TF = 100 };
 static const double min_area = 0.08, max_area = 1.0;
 static const double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 
-/* TensorFlow's classifiers: at least a tenth of the box that must be covered, the image here */
+/* TensorFlow's classifiers: cover at least a tenth of the box, here the whole image */
 static const td_distortion tf_distortion = {
     .min_area = 0.05, .max_area = 1.0, .min_ratio = 0.75, .max_ratio = 1.33, .min_covered = 0.1
 };
@@ -31,7 +31,7 @@ static int below(td_rng *r, int n)
     return (int)td_rng_below(r, (uint64_t)n);
 }
 
-/* one draw of torchvision's and DALI's: rounded sides, not yet looked at */
+/* one draw of torchvision's and DALI's: rounded sides, not yet checked */
 static void draw_sides(td_rng *r, int width, int height, double *w, double *h)
 {
     double target = (double)width * height * uniform(r, min_area, max_area);
@@ -127,7 +127,7 @@ static int width_of(int height, double ratio)
     return (int)rint(height * ratio);
 }
 
-/* heights from which a box of this ratio is drawn */
+/* the range of heights for a box of this ratio */
 static void tf_heights(int width, int height, const td_distortion *d, double ratio, int *low,
                        int *high)
 {
@@ -150,7 +150,7 @@ static bool tf_try(td_rng *r, int width, int height, const td_distortion *d, td_
     tf_heights(width, height, d, ratio, &low, &high);
     int h = low < high ? low + below(r, high - low + 1) : high;
     if ((double)h * width_of(h, ratio) < d->min_area * area)
-        h++; /* rounding alone must not make it fail */
+        h++; /* must not fail by rounding alone */
     if ((double)h * width_of(h, ratio) > d->max_area * area)
         h--;
     int w = width_of(h, ratio);
@@ -159,7 +159,7 @@ static bool tf_try(td_rng *r, int width, int height, const td_distortion *d, td_
         h < 1)
         return false;
     *box = (td_box){ .width = w, .height = h };
-    box->y = h < height ? below(r, height - h) : 0; /* never the last place */
+    box->y = h < height ? below(r, height - h) : 0; /* never the last position */
     box->x = w < width ? below(r, width - w) : 0;
     return got >= d->min_covered * area;
 }
@@ -180,7 +180,7 @@ static td_box tf_crop(td_rng *r, int width, int height)
     return box;
 }
 
-/* --- by rules --------------------------------------------------------------------------------- */
+/* --- by the chosen rules ---------------------------------------------------------------------- */
 
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height)
 {

@@ -1,14 +1,14 @@
 /*
- * transforms/crop.h -- which part of an image training sees, and which evaluation
+ * transforms/crop.h -- chooses the crop of an image for training and evaluation
  *
- * Three sets of rules, those of the programs people compare with.  All draw an area and a ratio;
- * they differ in what they try when that does not fit, and in where the box goes.
+ * Three sets of rules, from the programs people compare with.  All draw an area and a ratio; they
+ * differ in what they do when these do not fit, and in the box's position.
  *
  *                  torchvision                DALI                        TensorFlow 1
  *   area           8 .. 100 %                 8 .. 100 %                  10 .. 100 %
  *   ratio          3/4 .. 4/3, logarithmic    the same, rounded box too   0.75 .. 1.33, linear
  *   tries          10                         100                         100
- *   then           the centre                 whole or clamped ratio      whole image
+ *   fallback       the centre                 whole or clamped ratio      whole image
  *   eval: sides    truncated, short exact     rounded, short exact        both truncated, float32
  *   eval: offset   round to even              round half up               truncated
  */
@@ -22,20 +22,20 @@
 /** A training crop of a width x height image by these rules. */
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height);
 
-/** What TensorFlow's sampler of windows takes: shares of the area, and width over height. */
+/** Parameters of TensorFlow's window sampler: fractions of the area, and width over height. */
 typedef struct {
     double min_area, max_area, min_ratio, max_ratio;
-    double min_covered; /* share of the image that the window has to cover, besides */
+    double min_covered; /* fraction of the image that the window must cover */
 } td_distortion;
 
-/** A window of these bounds in 100 tries; false: none was found, and *out is the whole image. */
+/** Draw a window in up to 100 tries; false: none found, *out is the whole image. */
 bool td_crop_distorted(td_rng *r, int width, int height, const td_distortion *d, td_box *out);
 
-/** The size whose short side is `to`; TensorFlow's may be one less, but not below `min`. */
+/** The size with short side `to`; TensorFlow's may be one less, but not below `min`. */
 void td_short_side(td_crop_rules rules, int width, int height, int to, int min, int *out_width,
                    int *out_height);
 
-/** The box of size x size in the middle; width and height are at least size. */
+/** The central box of size x size; width and height are at least size. */
 td_box td_centre_crop(td_crop_rules rules, int width, int height, int size);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * object_crop.c -- see object_crop.h
+ * object_crop.c -- crops and flips images with boxes
  */
 #include "transforms/object_crop.h"
 
@@ -29,7 +29,7 @@ static int pixel(float share, int side)
     return (int)(clipped * (float)side);
 }
 
-/* does the sampler see this box: is there a pixel between its edges? */
+/* does the sampler use this box: does it cover at least one pixel? */
 static bool covers_a_pixel(td_rect b, int width, int height)
 {
     return pixel(b.ymax, height) > pixel(b.ymin, height) &&
@@ -39,7 +39,7 @@ static bool covers_a_pixel(td_rect b, int width, int height)
 td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
                          int n)
 {
-    bool is_seen = n == 0; /* then the whole image stands for the box */
+    bool is_seen = n == 0; /* without boxes, the whole image is the box */
     for (int i = 0; i < n && !is_seen; i++)
         is_seen = covers_a_pixel(ground_truths[i].box, width, height);
     td_box window = { .width = width, .height = height };
@@ -75,7 +75,7 @@ int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box w
         td_rect b = ground_truths[i].box;
         if (b.ymin >= win.ymax || b.xmin >= win.xmax || b.ymax <= win.ymin || b.xmax <= win.xmin)
             continue;
-        if (td_rect_area(b) == 0) /* overlap over own area is 0/0 there, and no number is >= 0 */
+        if (td_rect_area(b) == 0) /* the reference computes 0/0 here: NaN fails >= 0 */
             continue;
         ground_truths[n_kept] = ground_truths[i];
         ground_truths[n_kept++].box = relative(b, win);
@@ -91,7 +91,7 @@ static bool has_centre_in(td_rect b, td_rect window)
     return y >= window.ymin && y <= window.ymax && x >= window.xmin && x <= window.xmax;
 }
 
-/* one try: sides, ratio, place; every box must overlap enough, and one have its centre there */
+/* one try: sides, ratio, position; all boxes must overlap enough, one must be centred in it */
 static bool try_window(td_rng *r, const td_ground_truth *ground_truths, int n, float least,
                        td_rect *out)
 {

@@ -1,5 +1,5 @@
 /*
- * transforms/object_crop.h -- images with boxes: mirrored, cropped, and what becomes of the boxes
+ * transforms/object_crop.h -- crops and flips images together with their boxes
  *
  *                    SSD320                               SSD300
  *   flip             probability 1/2, first               probability 1/2, after the crop
@@ -7,8 +7,8 @@
  *                    .75 .. 3; 100 tries, then the        .3, .5, .7, .9 with every box; sides
  *                    whole image                        30 .. 100 %, ratio .5 .. 2 of these; one
  *                                                         try each
- *   boxes kept       that overlap the window              whose centre lies inside
- *   those become     relative to it, clipped              the same
+ *   boxes kept       those that overlap the window        those with their centre inside
+ *   kept boxes       relative to the window, clipped      the same
  *
  * Boxes are normalised float32, and so is the arithmetic on them, in the order of the references.
  * Sources: TensorFlow's sample_distorted_bounding_box_op.cc and the object detection API's
@@ -24,18 +24,18 @@
 /** Mirror left to right. */
 void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n);
 
-/** SSD320's window, in pixels of a width x height image. */
+/** Draw SSD320's window, in pixels of a width x height image. */
 td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
                          int n);
 
-/** Keep what overlaps the window, relative to it; returns how many are left, closed up. */
+/** Keep boxes that overlap the window, relative to it; returns the number kept. */
 int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
                                  int height);
 
-/** SSD300's window, in shares of the image. */
+/** Draw SSD300's window, in fractions of the image. */
 td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n);
 
-/** Keep what has its centre in the window, relative to it; returns how many are left. */
+/** Keep boxes centred in the window, relative to it; returns the number kept. */
 int td_ground_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window);
 
 #endif

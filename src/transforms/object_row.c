@@ -1,8 +1,8 @@
 /*
- * object_row.c -- see object_row.h
+ * object_row.c -- transforms an image with boxes for SSD320 and SSD300
  *
- * The random numbers of a row are those of (seed, epoch, sample): one stream for place, one for
- * colours, so that --color-jitter moves no crop.
+ * The random numbers of a row depend on (seed, epoch, sample): one stream for the crop, one for
+ * colours, so that --color-jitter changes no crop.
  */
 #include "transforms/object_row.h"
 
@@ -19,13 +19,13 @@ bool td_scene_is_stored(const td_scene *s, const td_image_info *info)
            s->height == info->height;
 }
 
-/* what a row is made of */
+/* the input of a row */
 typedef struct {
     td_transformer *w;
     const td_transform *t;
     const td_object_source *from;
-    bool is_stored;    /* decode without turning */
-    int width, height; /* then */
+    bool is_stored;    /* decode without applying the EXIF orientation */
+    int width, height; /* of the decoded image */
     td_rng place, colour;
     int n; /* ground truths in w->ground truths */
 } row;
@@ -110,7 +110,7 @@ static td_status train_ssd320(row *r, float *dst)
     td_box window = td_distorted_crop(&r->place, r->width, r->height, ground_truths, r->n);
     r->n = td_ground_ground_truths_crop(ground_truths, r->n, window, r->width, r->height);
     if (flip)
-        window.x = r->width - window.x - window.width; /* where it lies in what is decoded */
+        window.x = r->width - window.x - window.width; /* its position in the decoded image */
     TD_TRY(cut_out(r, window, flip));
     const td_color_jitter colours = jitter(&r->colour);
     return size_legacy(r, r->t->is_jittered ? &colours : NULL, dst);
@@ -137,7 +137,7 @@ static td_color_jitter color_jitter(td_rng *r)
     return td_color_jitter_make(hue, saturation, contrast, brightness, 0);
 }
 
-/* shares -> whole pixels, one at least */
+/* fractions -> whole pixels, at least one */
 static td_box in_pixels(td_rect window, int width, int height)
 {
     int x0 = (int)rint((double)window.xmin * width), x1 = (int)rint((double)window.xmax * width);

@@ -1,17 +1,18 @@
 /*
- * transforms/object_row.h -- one image with boxes -> one row of a batch, and its ground truths
+ * transforms/object_row.h -- transforms an image with boxes into a row of a batch and its ground
+ * truths
  *
  *              SSD320                                     SSD300
  *   training   flip, window, legacy bilinear to S x S,    window, flip, antialiased bilinear to
  *              colours when asked for, minus the mean     S x S, colours, minus mean, by deviation
  *   evaluation legacy bilinear, minus the mean            antialiased bilinear, mean, deviation
  *
- * The aspect is not kept.  Windows and boxes: object_crop.h.
+ * The aspect ratio is not kept.  Windows and boxes: object_crop.h.
  *
- * An annotation file gives each image's size.  Where that is the size of the file as it is
- * stored, and not turned upright by its EXIF orientation, boxes were drawn on the stored image,
- * and that is what is used; else the upright one.  Where neither fits (an image that was shrunk
- * later), boxes are shares of the upright one all the same.
+ * An annotation file gives each image's size.  If that equals the stored size of the file, and not
+ * its upright size after EXIF rotation, boxes refer to the stored image, and that is used;
+ * otherwise the upright one.  If neither fits (an image shrunk later), boxes are fractions of the
+ * upright one.
  */
 #ifndef TD_TRANSFORMS_OBJECT_ROW_H
 #define TD_TRANSFORMS_OBJECT_ROW_H
@@ -25,7 +26,7 @@ typedef struct {
     int width, height; /* 0: unknown */
 } td_scene;
 
-/** An image and whose row it becomes: random numbers are those of (epoch, sample). */
+/** An image and its (epoch, sample), which determine the random numbers. */
 typedef struct {
     const void *bytes;
     size_t n_bytes;
@@ -33,12 +34,12 @@ typedef struct {
     int64_t epoch, sample;
 } td_object_source;
 
-/** Was it annotated as it is stored, against its EXIF orientation? */
+/** Was it annotated as stored, without its EXIF orientation? */
 bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
 
 /**
- * Transform an image's bytes into dst [3, size, size] and its ground truths into w->ground truths,
- * *n of them. Errors of decoding; TD_ENOMEM.
+ * Transform an image's bytes into dst [3, size, size] and its ground truths into w->ground_truths,
+ * *n of them.  Errors of decoding; TD_ENOMEM.
  */
 TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t,
                                    const td_object_source *from, float *dst, int *n);
