@@ -28,26 +28,31 @@ static const char *const levels[] = { "default",
 
 static const td_field fields[] = {
     { "amp", "use-tf-amp", TD_KIND_BOOL, offsetof(td_amp_opts, amp), 0, 0, 1, NULL, NULL, "",
-      "mixed precision; --precision says which half type" },
+      "use mixed precision; --precision selects the half type" },
     TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
-               "float32, whatever TANDEM_AMP or a saved run says"),
+               "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
-               "fp32, bf16, fp16; auto: measured; default: as TANDEM_AMP says, else fp32; "
-               "amp: as --amp; tf32: fp32 here; tf32-emulated: fp32, factors rounded to 10 bits"),
+               "numeric precision; auto: the faster half type, measured; default: set by "
+               "TANDEM_AMP, or fp32; amp: same as --amp; tf32: same as fp32; tf32-emulated: "
+               "fp32 with factors rounded to 10 bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
-               "whose rule: TensorFlow 2.21, 2.15 or 1.15"),
+               "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
+               "classic: TensorFlow 1.15"),
     TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, 0, levels,
-               "TensorFlow's levels, PyTorch's autocast, APEX's O0 to O3"),
-    LIST(allow_add,    "ops that run in half: conv2d, or TensorFlow's Conv2D"),
-    LIST(allow_remove, "ops taken off that list"),
-    LIST(infer_add,    "ops that run in half between such ops"),
-    LIST(infer_remove, "ops taken off that list"),
-    LIST(deny_add,     "ops that stay float32, and what follows them"),
-    LIST(deny_remove,  "ops taken off that list"),
-    LIST(clear_add,    "ops that take the type of their neighbours"),
-    LIST(clear_remove, "ops taken off that list"),
+               "mixed precision level: TensorFlow's levels, PyTorch's autocast, or APEX's O0 to "
+               "O3"),
+    LIST(allow_add,    "ops to add to the allow list (run in half), by Tandem's or TensorFlow's "
+                       "name: conv2d, Conv2D"),
+    LIST(allow_remove, "ops to remove from the allow list"),
+    LIST(infer_add,    "ops to add to the infer list (run in half next to ops in half)"),
+    LIST(infer_remove, "ops to remove from the infer list"),
+    LIST(deny_add,     "ops to add to the deny list (run in float32, as do the ops after them)"),
+    LIST(deny_remove,  "ops to remove from the deny list"),
+    LIST(clear_add,    "ops to add to the clear list (use the type of adjacent ops)"),
+    LIST(clear_remove, "ops to remove from the clear list"),
     TD_TEXT_AS(td_amp_opts, log_path, "amp_log_path", NULL, NULL, "FOLDER",
-               "put the graph before and after, and the four lists, there"),
+               "write the graph before and after mixed precision, and the four lists, to this "
+               "folder"),
     TD_END,
 };
 /* clang-format on */

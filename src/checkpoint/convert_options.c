@@ -9,9 +9,11 @@ static const char *const tensor_names[] = { "auto", "torchvision", "reference", 
 
 /* clang-format off */
 static const td_field convert_fields[] = {
-    TD_BOOL   (td_convert_opts, ema, false, "the averaged weights of the checkpoint"),
+    TD_BOOL   (td_convert_opts, ema, false,
+               "convert the averaged (EMA) weights of the checkpoint"),
     TD_ENUM   (td_convert_opts, names, 0, tensor_names,
-               "of tensors in a .pth; auto: reference for a checkpoint, torchvision for weights"),
+               "tensor names in a .pth file; auto: reference for a checkpoint, torchvision for "
+               "weights"),
     TD_CLASSES_ROW(td_convert_opts, "those in IN"),
     TD_LOG_ROW(td_convert_opts),
     TD_END,

@@ -98,14 +98,12 @@ static td_status run(const td_call *call)
 const td_verb td_verb_classify = {
     .name = "classify",
     .arguments = "FILE|FOLDER|-...",
-    .summary = "the most probable classes of images",
-    .about =
-        "For each image its path and the best classes with their probabilities.  A folder "
-        "stands\n"
-        "for the images below it, by folder, then by name; - for a list of paths on standard\n"
-        "input, one a line.  Network and class names come from the weight file where it has them.\n"
-        "An image that cannot be read is listed with the reason and does not end the run; the\n"
-        "exit code is 1 only when none could be read.",
+    .summary = "classify images",
+    .about = "Prints the path of each image and its most probable classes. FOLDER stands for all\n"
+             "images below it, sorted by folder and name; - reads a list of paths from standard\n"
+             "input, one per line. The network and the class names are taken from the weight file\n"
+             "if it has them. An image that cannot be read is reported with the reason and does\n"
+             "not end the run; the exit code is 1 only if no image could be read.",
     .examples = "tandem classify --weights model_best.safetensors rose.jpg\n"
                 "tandem classify --weights resnet50.safetensors --arch resnet50 --json *.jpg\n"
                 "tandem classify --weights model_best.safetensors --json-lines holiday/\n"

@@ -22,13 +22,13 @@ typedef struct {
 static const char *const formats[] = { "auto", "safetensors", "onnx", "pth", NULL };
 
 static const td_field fields[] = {
-    TD_ENUM(options, to, 0, formats, "what is written; auto: as OUT's ending says"),
+    TD_ENUM(options, to, 0, formats, "output format; auto: by the extension of OUT"),
     TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file",
-               NULL, "FILE", "the same as IN"),
-    TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "the same as OUT"),
-    TD_BOOL(options, overwrite, false, "replace OUT where there is such a file"),
-    TD_ACCEPTED("device", "NAME", "a file is written; nothing depends on the device"),
-    TD_ACCEPTED("trt", "FLAG", "--se-layers chooses the form of squeeze-and-excitation"),
+               NULL, "FILE", "same as IN"),
+    TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "same as OUT"),
+    TD_BOOL(options, overwrite, false, "overwrite OUT if it exists"),
+    TD_ACCEPTED("device", "NAME", "conversion does not depend on the device"),
+    TD_ACCEPTED("trt", "FLAG", "use --se-layers to choose the form of squeeze-and-excitation"),
     TD_END,
 };
 /* clang-format on */
@@ -176,31 +176,29 @@ static const char *job(const td_call *call)
 const td_verb td_verb_convert = {
     .name = "convert",
     .arguments = "IN [OUT]",
-    .summary = "a checkpoint or weights to a weight file, a PyTorch file or an ONNX file",
+    .summary = "convert a checkpoint or weights to a safetensors, PyTorch or ONNX file",
     .about =
-        "IN is a .safetensors file or a file of PyTorch's (.pth, .pth.tar, .pt), whatever its\n"
-        "name says; nothing in it is executed.  Weights and running statistics are kept bit for\n"
-        "bit, and what IN says about its network: its name or graph, image size and class names\n"
-        "(--image-size and --classes replace these).  Momentum and the state of training are left\n"
-        "out.  Tensors of PyTorch's files get the names of torchvision and timm.  That OUT exists\n"
-        "is an error; with --overwrite it is replaced once the new file is complete.\n"
-        "\n"
-        "OUT.pth, OUT.pth.tar or --to pth is a file that torch.load reads with weights_only=True.\n"
-        "Weights become a state_dict; a checkpoint becomes what the reference program's main.py\n"
-        "saves and resumes: state_dict, optimizer, epoch, best_prec1 and state_dict_ema.  What is\n"
-        "known about the network is its dict 'tandem'; the seed and all options but the\n"
-        "optimizer's are left out, with a warning.\n"
-        "\n"
-        "An ONNX file has the input images [N,3,H,W] and the output logits.  That of a detector "
-        "has\n"
-        "detection_boxes [N,K,4] (ymin, xmin, ymax, xmax as shares of the image), "
-        "detection_scores,\n"
-        "detection_classes (from 1) and num_detections: what evaluate finds with the same limits.\n"
-        "With --no-nms it has boxes and scores of all anchors instead.  The file is read back by "
-        "a\n"
-        "reader of its own, run, and compared with the network before it takes OUT's place.  Its\n"
-        "parameters and multiplications are printed.  With --to onnx and no OUT its name is IN's\n"
-        "without folder, its ending replaced by .onnx.",
+        "IN is a .safetensors or PyTorch file (.pth, .pth.tar, .pt); its format is detected\n"
+        "from its contents, and no code in it is executed. Weights and running statistics are\n"
+        "kept bit for bit, as are the description of the network (its name or graph), image\n"
+        "size and class names, unless --image-size or --classes replace them. Momentum\n"
+        "buffers and training state are dropped. Tensors of PyTorch files get the names of\n"
+        "torchvision and timm. An existing OUT is an error unless --overwrite is given; it is\n"
+        "then replaced once the new file is complete.\n\n"
+        "OUT.pth, OUT.pth.tar or --to pth writes a file that torch.load reads with\n"
+        "weights_only=True. Weights are written as a state_dict. A checkpoint is written in\n"
+        "the format that the reference program's main.py saves and resumes: state_dict,\n"
+        "optimizer, epoch, best_prec1 and state_dict_ema. The description of the network is\n"
+        "written to the dict 'tandem'; the seed and all options except the optimizer's are\n"
+        "dropped with a warning.\n\n"
+        "An ONNX file has the input images [N,3,H,W] and the output logits. For a detector it\n"
+        "has the outputs detection_boxes [N,K,4] (ymin, xmin, ymax, xmax relative to the\n"
+        "image size), detection_scores, detection_classes (from 1) and num_detections, the\n"
+        "same as evaluate finds with the same limits; with --no-nms, the boxes and scores of\n"
+        "all anchors instead. Before OUT is replaced, the file is read back by an independent\n"
+        "reader, run, and compared with the network. The numbers of parameters and\n"
+        "multiplications are printed. With --to onnx and without OUT, the output is written\n"
+        "to the current folder under the name of IN with the extension .onnx.",
     .examples = "tandem convert checkpoint.safetensors weights.safetensors\n"
                 "tandem convert model_best.pth.tar weights.safetensors\n"
                 "tandem convert --ema model_best.pth.tar averaged.safetensors\n"

@@ -21,41 +21,47 @@ static const char *const interpolations[] = { "bilinear", "bicubic", NULL };
 /* clang-format off */
 static const td_field draw_fields[] = {
     TD_BOOL(td_draw_opts, boxes, false,
-            "1 to 4 figures an image and COCO annotations of them: for detectors"),
-    TD_INT (td_draw_opts, classes, 0, 0, 1000, "kinds of images; 0: 8, of boxes 3"),
-    TD_LONG(td_draw_opts, train, 0, 0, 1e9, "training images in all; 0: 1600, with boxes 800"),
-    TD_LONG(td_draw_opts, val, 0, 0, 1e9, "validation images in all; 0: 400, with boxes 100"),
-    TD_INT (td_draw_opts, size, 0, 0, 4096, "side in pixels; 0: 64, with boxes 320"),
-    TD_LONG(td_draw_opts, seed, 0, 0, 9e15, "the same options give the same bytes"),
+            "draw 1 to 4 objects per image and write COCO annotations, for detectors"),
+    TD_INT (td_draw_opts, classes, 0, 0, 1000, "number of classes; 0: 8, or 3 with --boxes"),
+    TD_LONG(td_draw_opts, train, 0, 0, 1e9,
+               "number of training images; 0: 1600, or 800 with --boxes"),
+    TD_LONG(td_draw_opts, val, 0, 0, 1e9,
+               "number of validation images; 0: 400, or 100 with --boxes"),
+    TD_INT (td_draw_opts, size, 0, 0, 4096, "image size in pixels; 0: 64, or 320 with --boxes"),
+    TD_LONG(td_draw_opts, seed, 0, 0, 9e15,
+               "random seed; the same options always give the same files"),
     TD_END,
 };
 
 static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
-            "a .safetensors of the images as evaluation sees them"),
-    TD_INT (td_check_opts, image_size, 0, 0, 8192, "their side; 0: 224, with boxes 320"),
-    TD_ENUM(td_check_opts, interpolation, 0, interpolations, "of the resize, antialiased"),
+            "write the preprocessed evaluation inputs to a .safetensors file"),
+    TD_INT (td_check_opts, image_size, 0, 0, 8192,
+               "image size of --dump-tensors in pixels; 0: 224, or 320 with annotations"),
+    TD_ENUM(td_check_opts, interpolation, 0, interpolations,
+               "interpolation of the resize, with antialiasing"),
     TD_BOOL(td_check_opts, ignore_orientation, false,
-            "leave EXIF-rotated images as they are stored"),
+            "do not rotate images by their EXIF orientation"),
     TD_END,
 };
 
 static const td_field pack_fields[] = {
     TD_INT (td_pack_opts, short_side, 0, 0, 65500,
-            "shrink larger images to so many pixels, as JPEG; 0: touch none"),
+            "shrink larger images to a shorter side of N pixels, as JPEG; 0: keep all images "
+            "unchanged"),
     TD_END,
 };
 
 static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
-            "check, pack: FOLDER/NAME only; without it train and val, or FOLDER itself"),
+            "check, pack: only FOLDER/NAME; default: train and val, or FOLDER itself"),
     TD_TEXT(options, annotations, NULL, "FILE",
-            "check, pack: boxes of this COCO file; else of one with a usual name"),
-    TD_BOOL(options, strict, false, "check: a bad annotation is an error, not a line"),
+            "check, pack: COCO annotation file; default: the usual place in FOLDER"),
+    TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
-            "check: exit 1 when a larger share of the images is unreadable"),
-    TD_INT (options, quality, 90, 1, 100, "of JPEG files that draw makes and pack shrinks"),
-    TD_INT (options, threads, 0, 0, 4096, "0: one per processor"),
+            "check: exit with code 1 if a larger fraction of the images is unreadable"),
+    TD_INT (options, quality, 90, 1, 100, "draw, pack: JPEG quality of drawn and shrunk images"),
+    TD_INT (options, threads, 0, 0, 4096, "number of threads; 0: one per processor"),
     TD_END,
 };
 /* clang-format on */
@@ -264,19 +270,17 @@ static const char *job(const td_call *call)
 const td_verb td_verb_dataset = {
     .name = "dataset",
     .arguments = "draw|check FOLDER | pack FOLDER OUT.pack",
-    .summary = "draw a labelled set of images, decode every image of one, or pack it",
-    .about = "draw makes FOLDER/train and FOLDER/val of shapes, textures and letters, one class a "
-             "kind: a\n"
-             "task that an untrained network fails and a trained one passes.  check decodes every\n"
-             "image and lists formats, sizes, classes and what cannot be read.  With boxes, draw "
-             "makes\n"
-             "FOLDER/annotations/instances_train.json and instances_val.json besides, and check "
-             "lists what of the\n"
-             "annotations is left out, and why.  pack puts the images of\n"
-             "FOLDER/train and FOLDER/val, or of FOLDER itself, into one file, untouched unless "
-             "--short-side shrinks\n"
-             "them.  The file can be given in place of FOLDER, here and in train, evaluate and "
-             "benchmark.",
+    .summary = "draw a labeled data set, check one, or pack it into one file",
+    .about =
+        "draw writes FOLDER/train and FOLDER/val with images of shapes, textures and letters,\n"
+        "one class per kind: a task that an untrained network fails and a trained one solves.\n"
+        "With --boxes it also writes FOLDER/annotations/instances_train.json and\n"
+        "instances_val.json.\n\n"
+        "check decodes every image and lists formats, sizes, classes and unreadable files.\n"
+        "For data with boxes it also lists the annotations that are skipped, with the reason.\n\n"
+        "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
+        "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
+        "used in place of FOLDER, here and in train, evaluate and benchmark.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
                 "tandem dataset draw figures --boxes\n"
                 "tandem dataset check flowers\n"

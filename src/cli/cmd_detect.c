@@ -117,18 +117,15 @@ static td_status run(const td_call *call)
 const td_verb td_verb_detect = {
     .name = "detect",
     .arguments = "FILE|FOLDER|-...",
-    .summary = "what is where on images",
+    .summary = "detect objects in images",
     .about =
-        "For each image its path and what was found: class, score, and the box as left edge, "
-        "top\n"
-        "edge, width and height in pixels.  --draw writes the images with boxes and names on "
-        "them.\n"
-        "A folder means all images below it, by folder, then by name; - for a list of paths "
-        "on\n"
-        "standard input, one a line.  --json is one object with COCO's lists: images, categories,\n"
-        "detections.  An image that cannot be read is listed with the reason and does not end "
-        "the\n"
-        "run; the exit code is 1 only when none could be read.",
+        "Prints the path of each image and its detections: class, score and box as left edge,\n"
+        "top edge, width and height in pixels. --draw writes the images with boxes and class\n"
+        "names drawn on them. FOLDER stands for all images below it, sorted by folder and\n"
+        "name; - reads a list of paths from standard input, one per line. --json prints one\n"
+        "object with the lists images, categories and detections in COCO's format. An image\n"
+        "that cannot be read is reported with the reason and does not end the run; the exit\n"
+        "code is 1 only if no image could be read.",
     .examples =
         "tandem detect --weights model_best.safetensors street.jpg\n"
         "tandem detect --weights model_best.safetensors --draw drawn --min-score 0.5 holiday/\n"

@@ -17,11 +17,11 @@ static td_status run(const td_call *call)
 const td_verb td_verb_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "what this machine offers: processor, memory, backends, measured speed",
-    .about =
-        "Processor and instruction set, threads, memory, room on the disk of the working folder,\n"
-        "backends with the versions of their libraries, half types, and a short measurement of\n"
-        "matrix products and convolutions through the same kernels that training uses.",
+    .summary = "report the capabilities of this machine: processor, memory, backends, speed",
+    .about = "Reports the processor and its instruction set, threads, memory, free disk space of\n"
+             "the current folder, backends with the versions of their libraries, supported half\n"
+             "types, and a short measurement of matrix products and convolutions with the kernels\n"
+             "that training uses.",
     .examples = "tandem doctor\ntandem doctor --json",
     .has_json = true,
     .run = run,

@@ -345,20 +345,19 @@ static td_status run(const td_call *call)
 const td_verb td_verb_evaluate = {
     .name = "evaluate",
     .arguments = "DATA",
-    .summary = "how good a network is on a data set: accuracy, or COCO's metrics",
+    .summary = "evaluate accuracy or COCO metrics on a data set",
     .about =
-        "DATA holds val/, and in it a folder of images for every class; or it is such a folder "
-        "of\n"
-        "classes itself; or a .safetensors file for --data-backend tensors.  Counts are exact:\n"
-        "every image counts once, unreadable ones are left out and counted apart.\n"
-        "Classes of the data are matched to those of the network by name; folders of ImageNet's "
-        "ids\n"
-        "to 1000 classes by id; where there are no names, in order if their numbers agree.  Else\n"
-        "--label-map, --classes or --labels-by-order has to say which is which.\n"
-        "Of a detector, DATA holds images and COCO annotations, and the results are COCO's "
-        "twelve;\n"
-        "--detections FILE keeps what was found.  Without --weights it is such a file, judged by\n"
-        "--annotations FILE, and no DATA is read.",
+        "DATA is a folder with val/, which has one folder of images per class, or such a\n"
+        "folder itself, or a .safetensors file for --data-backend tensors. Every image counts\n"
+        "exactly once; unreadable images are skipped and counted separately.\n\n"
+        "Classes of the data are matched to outputs of the network by name. For a network\n"
+        "with 1000 classes, folders named by ImageNet ids are matched by id. Without names\n"
+        "they are matched in order if both have the same number of classes. In all other\n"
+        "cases --label-map, --classes or --labels-by-order must define the mapping.\n\n"
+        "For a detector, DATA holds images and COCO annotations, and the results are COCO's\n"
+        "twelve metrics; --detections FILE writes the detections. Without --weights,\n"
+        "--detections FILE is read instead and evaluated against --annotations FILE, without\n"
+        "DATA.",
     .examples =
         "tandem evaluate flowers --weights model_best.safetensors\n"
         "tandem evaluate coco --weights detector.safetensors --detections found.json\n"

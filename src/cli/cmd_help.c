@@ -16,9 +16,9 @@ static const char *const shells[] = { "none", "bash", "zsh", "fish", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_BOOL(options, markdown, false, "the page as Markdown"),
-    TD_BOOL(options, man, false, "the page as a manual page, for man -l"),
-    TD_ENUM(options, completion, 0, shells, "what this shell has to source to complete commands"),
+    TD_BOOL(options, markdown, false, "print the page as Markdown"),
+    TD_BOOL(options, man, false, "print a manual page, for man -l"),
+    TD_ENUM(options, completion, 0, shells, "print a completion script for this shell"),
     TD_END,
 };
 /* clang-format on */
@@ -96,12 +96,11 @@ static td_status version(const td_call *call)
 const td_verb td_verb_help = {
     .name = "help",
     .arguments = "[VERB | presets | options]",
-    .summary = "the list of verbs, or the page of one",
-    .about =
-        "Pages, manual pages and completion are made from the same tables that read the "
-        "command line.\n'presets' lists the recipes that 'tandem train --preset' knows; 'options' "
-        "every option of every\nverb, one a line with tabs between: verb, option, kind, "
-        "default, all spellings.",
+    .summary = "list all verbs, or print the page of one",
+    .about = "Help pages, manual pages and completion scripts are generated from the tables that\n"
+             "parse the command line. 'presets' lists the recipes for 'tandem train --preset'.\n"
+             "'options' lists every option of every verb, one per line, with the tab-separated\n"
+             "fields verb, option, kind, default and all spellings.",
     .examples = "tandem help\ntandem help train\ntandem help presets\n"
                 "tandem help --man train | man -l -\n"
                 "source <(tandem help --completion bash)",
@@ -114,8 +113,8 @@ const td_verb td_verb_help = {
 const td_verb td_verb_version = {
     .name = "version",
     .arguments = "",
-    .summary = "the version of the command and its library",
-    .about = "One line: the name and the version.  'tandem doctor' has the versions of libraries.",
+    .summary = "print the version",
+    .about = "Prints the name and the version. 'tandem doctor' prints the versions of libraries.",
     .has_json = true,
     .run = version,
 };

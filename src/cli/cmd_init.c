@@ -13,9 +13,10 @@ typedef struct {
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_LONG   (options, seed, 0, 0, 9e15, "the same seed gives the same file everywhere"),
+    TD_LONG   (options, seed, 0, 0, 9e15,
+               "random seed; the same seed gives the same file on every machine"),
     TD_TEXT_AS(options, output, "output", "o", NULL, "FILE",
-               "the .safetensors to write; must be given"),
+               "output file (.safetensors); required"),
     TD_END,
 };
 /* clang-format on */
@@ -46,10 +47,9 @@ static td_status run(const td_call *call)
 const td_verb td_verb_init = {
     .name = "init",
     .arguments = "",
-    .summary = "fresh weights of a network from a seed",
-    .about = "Tensors are float32 under the names of torchvision and timm, in PyTorch's shapes, "
-             "and load\n"
-             "into those libraries with strict=True.",
+    .summary = "initialize the weights of a network from a seed",
+    .about = "Writes float32 tensors with the names and shapes of torchvision and timm, which\n"
+             "these libraries load with strict=True.",
     .examples = "tandem init --arch resnet50 --num-classes 10 --seed 1 -o resnet50.safetensors",
     .has_json = true,
     .opts_bytes = sizeof(options),

@@ -40,24 +40,21 @@ static const char *job(const td_call *call)
 const td_verb td_verb_inspect = {
     .name = "inspect",
     .arguments = "THING [PATH]",
-    .summary = "what there is and what was decided, and why",
-    .about =
-        "THING is one of\n\n"
-        "    model        layers, shapes, parameters and multiply-accumulates\n"
-        "    graph        the network as text; with --training the step as it runs\n"
-        "    amp          what mixed precision does to each node and each kind of op, and why;\n"
-        "                 with --training of the whole step\n"
-        "    amp-stats    PATH: a file of train --amp-stats: which loss scale gradients could "
-        "bear,\n"
-        "                 and the tensors that would lose most as fp16; --svg draws the "
-        "gradients\n"
-        "    kernels      which kernel runs each node, and why others refused\n"
-        "    memory       bytes of parameters and of the plan for everything else; --svg draws "
-        "when each\n                 buffer lives, and where\n"
-        "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
-        "    dataset      PATH: splits, classes and counts of a data set\n"
-        "    ops          every op of the text form\n"
-        "    backends     backends and passes",
+    .summary = "show networks, compiler decisions, memory plans, checkpoints and data sets",
+    .about = "THING is one of:\n\n"
+             "    model        layers, shapes, parameters and multiply-accumulates\n"
+             "    graph        the network as text; with --training, the training step\n"
+             "    amp          the type that mixed precision gives to each node, and why;\n"
+             "                 with --training, for the whole training step\n"
+             "    amp-stats    PATH is a file of train --amp-stats: possible loss scales and\n"
+             "                 the tensors that lose most in fp16; --svg draws a chart\n"
+             "    kernels      the kernel chosen for each node, and why others were rejected\n"
+             "    memory       bytes of parameters and of the memory plan; --svg draws the\n"
+             "                 lifetime and place of each buffer\n"
+             "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
+             "    dataset      PATH: splits, classes and counts of a data set\n"
+             "    ops          every op of the graph format\n"
+             "    backends     backends and passes",
     .examples = "tandem inspect model --arch resnet50\n"
                 "tandem inspect model --weights run/model_best.safetensors\n"
                 "tandem inspect graph --arch resnet18 --num-classes 10 >net.td\n"

@@ -32,26 +32,21 @@ static td_status run(const td_call *call)
 const td_verb td_verb_launch = {
     .name = "launch",
     .arguments = "VERB ARGUMENTS...",
-    .summary = "several ranks that train, or evaluate, together",
+    .summary = "run training or evaluation on several ranks",
     .about =
-        "Starts VERB in --nproc processes that share the data and sum their gradients: as one "
-        "rank\n"
-        "does with --optimizer-batch-size nproc times --batch-size.  Each gets an equal share of "
-        "the\n"
-        "cores, and as many threads.  Rank 0 writes the files and speaks; what the others say goes "
-        "to\n"
-        "--log-dir.  A rank that fails, dies or hangs ends all of them within seconds, by name.\n"
-        "Ctrl-C once has all finish the step, and rank 0 save; twice ends all at once.\n\n"
-        "--hosts starts --nproc of them on each of several machines, through ssh without a "
-        "question:\n"
-        "the program, the folder it is called in and the data are there under the same paths; the\n"
-        "variables TANDEM_* and OMP_* go along.  Or start the same line on each machine by hand, "
-        "with\n"
-        "its --node-rank, rank 0's --master-addr and one secret as TANDEM_TOKEN in the "
-        "environment.\n"
-        "Under mpirun and srun no launch is needed: "
-        "ranks\n"
-        "are found by themselves.",
+        "Runs VERB in --nproc processes (ranks), which divide the data and sum their\n"
+        "gradients. The result is that of one rank with --optimizer-batch-size set to nproc\n"
+        "times --batch-size. Each rank gets an equal share of the processor cores and one\n"
+        "thread per core. Rank 0 writes all files and prints the progress; the output of\n"
+        "other ranks goes to --log-dir. If a rank fails, dies or hangs, all ranks are ended\n"
+        "within seconds, and the error names it. Ctrl-C finishes the current step on all\n"
+        "ranks and saves a checkpoint; a second Ctrl-C ends all ranks at once.\n\n"
+        "--hosts starts --nproc ranks on each of several machines through ssh, which must not\n"
+        "ask for a password. The program, the current folder and the data must have the same\n"
+        "paths on all machines; the environment variables TANDEM_* and OMP_* are passed on.\n"
+        "Alternatively run the same command on each machine with its own --node-rank,\n"
+        "--master-addr of rank 0's machine, and the same secret in the environment variable\n"
+        "TANDEM_TOKEN. Under mpirun and srun, run tandem without launch: it detects its rank.",
     .examples =
         "tandem launch --nproc 2 train flowers --arch resnet18 -b 32\n"
         "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"

@@ -25,23 +25,20 @@ static td_status run(const td_call *call)
 const td_verb td_verb_report = {
     .name = "report",
     .arguments = "RUN...",
-    .summary = "what runs came to: a page with curves, or a table",
+    .summary = "summarize training runs as a page with curves or as tables",
     .about =
-        "RUN is the workspace of a training, or a file that --raport-file wrote; those of the\n"
-        "reference programs can be read too.  The page is one file that loads nothing: curves of\n"
-        "loss, accuracy, learning rate, loss scale and speed, the results, and the options with\n"
-        "what differs between the runs; of detectors the AP of each class; of classifiers what\n"
-        "they confuse in the last validation, and the surest mistakes, with --images drawn.\n"
-        "A run that was killed or still goes on can be shown.\n\n"
-        "Runs that differ in the seed alone (outputs and the machine do not count) are a group: "
-        "of\n"
-        "each result, best and final, n, mean, standard deviation, least, most and median.  "
-        "Groups\n"
-        "that differ in nothing but the precision are set side by side: the difference of the "
-        "means\n"
-        "against the deviation of the seeds.  Runs that have not ended are named and left out.  "
-        "All\n"
-        "forms but csv have these tables.",
+        "RUN is the workspace of a training, or a report written by --raport-file or by one\n"
+        "of the reference programs. The page is a single file without external resources. It\n"
+        "has curves of loss, accuracy, learning rate, loss scale and speed, the results, and\n"
+        "the options with the differences between runs; for detectors the AP of each class;\n"
+        "for classifiers the confusion matrix of the last validation and the most confident\n"
+        "mistakes, with images if --images is given. Runs that were killed or are still\n"
+        "running can be shown.\n\n"
+        "Runs that differ only in the seed (outputs and machine options are ignored) form a\n"
+        "group. For each result, best and final, the tables give n, mean, standard deviation,\n"
+        "minimum, maximum and median. Groups that differ only in precision are compared: the\n"
+        "difference of the means relative to the standard deviation. Unfinished runs are\n"
+        "listed and left out. All formats but csv contain these tables.",
     .examples = "tandem report run -o report.html\n"
                 "tandem report run -o report.html --images flowers\n"
                 "tandem report runs/a runs/b runs/c -o comparison.html --title 'label smoothing'\n"

@@ -59,16 +59,17 @@ static td_status run(const td_call *call)
 const td_verb td_verb_serve = {
     .name = "serve",
     .arguments = "",
-    .summary = "answer requests for classes or boxes over HTTP",
+    .summary = "serve classification or detection over HTTP",
     .about =
-        "Images go to POST /classify, of a detector to POST /detect, tensors to KServe's "
-        "inference\n"
-        "protocol below /v2; / is a page for trying an image in a browser, /metrics is for\n"
-        "Prometheus.  Requests that wait are computed together.  The address is printed when "
-        "requests are taken.  SIGINT or SIGTERM\n"
-        "ends it: no new connections, what was received is answered, exit code 0.  docs/serve.md\n"
-        "has the endpoints.  Without --host only this machine reaches it; for others there are\n"
-        "--token-file and --tls-cert.",
+        "Send images to POST /classify (classifiers) or POST /detect (detectors), tensors to\n"
+        "the endpoints of KServe's inference protocol under /v2. Open / in a browser to try\n"
+        "an image; /metrics returns metrics for Prometheus. Waiting requests are computed in\n"
+        "batches. docs/serve.md describes all endpoints.\n\n"
+        "The address is printed when the server is ready. SIGINT or SIGTERM shuts it down: it\n"
+        "accepts no new connections, answers the requests it has received, and exits with\n"
+        "code 0.\n\n"
+        "By default the server listens on 127.0.0.1 only. To accept other machines, set\n"
+        "--host, and use --token-file and --tls-cert to protect the server.",
     .examples = "tandem serve --weights model_best.safetensors --port 8000\n"
                 "curl --data-binary @rose.jpg http://127.0.0.1:8000/classify\n"
                 "tandem serve --weights detector.safetensors --min-score 0.5\n"

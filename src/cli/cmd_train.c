@@ -344,18 +344,19 @@ const td_verb td_verb_train = {
     .arguments = "DATA",
     .summary = "train a network on a folder of images",
     .about =
-        "DATA holds train/ and val/, and in each a folder of images for every class; or it is a\n"
-        ".safetensors file for --data-backend tensors; synthetic data need none.\n"
-        "Ctrl-C once (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the batch, saves and exits 3; "
-        "--resume\n"
-        "goes on from there to the same weights, bit by bit, as if the run had never stopped, in "
-        "the\n"
-        "checkpoint's folder unless --workspace names another; paths, DATA too, are named again.  "
-        "A\n"
-        "second signal ends it at once, and the last checkpoint stays whole.\n\n"
-        "--preset sets the published recipe of a network; --config a file's options over it, and "
-        "the\ncommand line wins.  --print-config shows the result as YAML, which --config reads "
-        "back; a run\nthat saves writes it to config.yaml in its workspace.",
+        "DATA is a folder with train/ and val/, each with one folder of images per class, or\n"
+        "a pack, or a .safetensors file for --data-backend tensors. --data-backend synthetic\n"
+        "needs no DATA.\n\n"
+        "Ctrl-C (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the current batch, saves a\n"
+        "checkpoint and exits with code 3. A second signal exits at once and leaves the last\n"
+        "checkpoint intact. --resume continues from a checkpoint and ends with the same\n"
+        "weights, bit by bit, as an uninterrupted run. It writes to the checkpoint's folder\n"
+        "unless --workspace is given. Paths, including DATA, are not stored in the checkpoint\n"
+        "and must be given again.\n\n"
+        "--preset selects the published recipe of a network. Options in --config FILE\n"
+        "override the preset, and options on the command line override both. --print-config\n"
+        "prints the result as YAML, which --config can read. A run that saves checkpoints\n"
+        "writes it to config.yaml in the workspace.",
     .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 1\n"
                 "tandem train imagenet --preset resnet50/90 -b 64\n"
                 "tandem train imagenet --preset resnet50/DGXA100/AMP/250\n"

@@ -21,29 +21,32 @@ static void add_words(const char *text, int indent, int columns, td_text *out)
 static void text_overview(td_text *out)
 {
     const int columns = td_help_columns();
-    td_text_add(out, "tandem %s: trains, evaluates and runs image networks\n\n", td_version());
+    td_text_add(out, "tandem %s: train, evaluate and run image networks\n\n", td_version());
     td_text_add(out, "usage: tandem VERB [OPTIONS] [ARGUMENTS]\n\n");
     for (int i = 0; td_verb_at(i); i++) {
         td_text_add(out, "  %-10s ", td_verb_at(i)->name);
         add_words(td_verb_at(i)->summary, 13, columns, out);
     }
     td_text_add(out, "\n");
-    add_words("'tandem help VERB' or 'tandem VERB --help' shows a verb's options, 'tandem help "
-              "presets' the recipes.",
+    add_words("'tandem help VERB' or 'tandem VERB --help' lists the options of a verb, 'tandem "
+              "help presets' the recipes.",
               0, columns, out);
-    add_words("Exit codes: 0 done, 1 failed, 2 usage, 3 stopped by a signal after saving, 4 below "
-              "--require.",
+    add_words("Exit codes: 0 success, 1 failure, 2 wrong usage, 3 stopped by a signal after "
+              "saving, 4 below --require.",
               0, columns, out);
 }
 
-/* paragraphs, parted by empty lines, whose lines are filled anew */
+/* paragraphs, separated by empty lines: their lines are refilled, but indented ones are kept */
 static void add_paragraphs(const char *text, int columns, td_text *out)
 {
     const td_wrap w = { 0, columns, "" };
     for (const char *s = text; *s;) {
         const char *end = strstr(s, "\n\n");
         const size_t n = end ? (size_t)(end - s) : strlen(s);
-        td_text_add_wrapped(out, s, n, &w);
+        if (*s == ' ')
+            td_text_add(out, "%.*s\n", (int)n, s);
+        else
+            td_text_add_wrapped(out, s, n, &w);
         td_text_add(out, "\n");
         s += n + (end ? 2 : 0);
     }
@@ -104,12 +107,11 @@ static void man_lines(const char *title, const char *lines, td_text *out)
 }
 
 static const char exit_codes[] =
-    "0 done; 1 failed; 2 the command line is wrong; 3 stopped by a signal after saving;\n"
-    "4 below --require.";
+    "0 success; 1 failure; 2 wrong usage; 3 stopped by a signal after saving;\n4 below --require.";
 
 static void man_overview(td_text *out)
 {
-    man_head("tandem", "trains, evaluates and runs image networks", out);
+    man_head("tandem", "train, evaluate and run image networks", out);
     td_text_add(out, ".B tandem\n.I VERB\n[OPTIONS] [ARGUMENTS]\n.SH VERBS\n");
     for (int i = 0; td_verb_at(i); i++) {
         td_text_add(out, ".TP\n.B %s\n", td_verb_at(i)->name);

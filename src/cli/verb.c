@@ -18,16 +18,16 @@
 
 /* clang-format off */
 static const td_field common_fields[] = {
-    TD_BOOL_AS(td_common, help, "help", "h", false, "this page"),
+    TD_BOOL_AS(td_common, help, "help", "h", false, "print this page"),
     TD_BOOL   (td_common, print_config, false,
-               "the options in effect as YAML for --config; no run"),
+               "print the options in effect as YAML for --config and exit"),
     TD_TEXT   (td_common, config, NULL, "FILE",
-               "options from a YAML or JSON file, or 'name = value' lines"),
+               "read options from a YAML or JSON file, or from 'name = value' lines"),
     TD_END,
 };
 
 static const td_field json_fields[] = {
-    TD_BOOL   (td_common, json, false, "the result as one JSON object"),
+    TD_BOOL   (td_common, json, false, "print the result as one JSON object"),
     TD_END,
 };
 /* clang-format on */

@@ -20,27 +20,28 @@
 /* which boxes are found */
 #define LIMIT_ROWS \
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
-               "boxes with a score above stay; " \
-               "-1: ssd320 1e-8, ssd300 0.05, of detect and serve 0.3"), \
+               "minimum score of a detection; -1: 0.3 for detect and serve, otherwise 1e-8 " \
+               "for ssd320, 0.05 for ssd300"), \
     TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1, \
-               "overlap with a better box of the class that drops one; " \
-               "-1: ssd320 0.6, ssd300 0.5"), \
+               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300"), \
     TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
-               "boxes of a class in an image; 0: ssd320 100, ssd300 200"), \
+               "maximum number of detections per class and image; 0: 100 for ssd320, 200 for " \
+               "ssd300"), \
     TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \
-               "boxes of an image; 0: ssd320 100, ssd300 200")
+               "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300")
 
 static const td_field limits_fields[] = {
     LIMIT_ROWS,
     TD_END,
 };
 static const td_field boxes_fields[] = {
-    TD_TITLE_BEHIND("Boxes that are found"),
+    TD_TITLE_BEHIND("Detections"),
     LIMIT_ROWS,
     TD_BOOL   (td_boxes_opts, box_areas, false,
-               "small, medium and large by the box, as the reference; not by the outline"),
+               "classify objects as small, medium or large by the area of the box, not of the "
+               "segmentation"),
     TD_INT_AS (td_boxes_opts, sample_1_of_n, "sample_1_of_n_eval_examples", "sample-1-of-n", 1, 1,
-               1000000000, NULL, "judge every n-th image only"),
+               1000000000, NULL, "evaluate only every N-th image"),
     TD_END,
 };
 
@@ -48,18 +49,19 @@ static const td_field detect_fields[] = {
     TD_TEXT_AS(td_detect_opts, weights, "weights",
                "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
                "weight file or checkpoint of a detector"),
-    TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false, "the file's averaged weights"),
+    TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false,
+               "use the averaged (EMA) weights of the file"),
     TD_BOOL   (td_detect_opts, ignore_orientation, false,
-               "leave EXIF-rotated images as they are stored"),
+               "do not rotate images by their EXIF orientation"),
     TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
     TD_TEXT   (td_detect_opts, only, NULL, "LIST",
-               "boxes of these classes alone, by name or category id: 'cat,dog'"),
+               "show only these classes, by name or category id: 'cat,dog'"),
     TD_TEXT   (td_detect_opts, draw, NULL, "FOLDER",
-               "the images with their boxes and names drawn on them go here"),
+               "write the images with boxes and class names drawn on them to this folder"),
     TD_INT_AS (td_detect_opts, batch_size, "batch_size", "b", 8, 1, 4096, NULL,
-               "images in a batch, at most"),
+               "largest batch size"),
     TD_INT_AS (td_detect_opts, workers, "workers", "j", 0, 0, 1024, NULL,
-               "decoding threads; 0: chosen"),
+               "number of decoding threads; 0: automatic"),
     TD_DEVICE_ROWS(td_detect_opts),
     TD_LOG_ROW(td_detect_opts),
     TD_END,

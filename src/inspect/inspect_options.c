@@ -10,16 +10,18 @@
 /* clang-format off */
 static const td_field inspect_fields[] = {
     TD_INT_AS (td_inspect_opts, batch_size, "batch_size", "b", 1, 1, 1 << 20, NULL,
-               "images in a batch"),
-    TD_BOOL   (td_inspect_opts, training, false, "the training step, not inference"),
+               "batch size"),
+    TD_BOOL   (td_inspect_opts, training, false,
+               "use the training graph instead of the inference graph"),
     TD_LONG   (td_inspect_opts, memory_limit, 0, 0, TD_MANY * 1000,
-               "bytes for the program, '1G': results are worked out twice to stay below; 0: none"),
+               "memory limit of the program in bytes, for example '1G'; activations are "
+               "recomputed to stay below it; 0: no limit"),
     TD_DEVICE_ROWS(td_inspect_opts),
     TD_SKIP_ROW(td_inspect_opts),
-    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also drawn, as SVG"),
+    TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also write a chart as SVG"),
     TD_TEXT_AS(td_inspect_opts, weights, "weights",
                "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
-               "model, graph, amp, kernels, memory: of the network of this file"),
+               "model, graph, amp, kernels, memory: use the network stored in this file"),
     TD_LOG_ROW(td_inspect_opts),
     TD_END,
 };

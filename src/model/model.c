@@ -29,30 +29,31 @@ static const char *const variants[] = { "auto", "pytorch", "tensorflow", NULL };
 /* clang-format off */
 static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
-               "network: resnet18, resnet34, resnet50, resnet101, resnet152, resnext50-32x4d, "
-               "resnext101-32x4d, se-resnet50, se-resnext101-32x4d, seresnet50, "
-               "seresnext101_32x4d; detectors: ssd320, ssd300"),
+               "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
+               "resnext50-32x4d, resnext101-32x4d, se-resnet50, se-resnext101-32x4d, "
+               "seresnet50, seresnext101_32x4d; detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
-               "graph text of a network of your own, instead of --arch"),
+               "graph file of your own network, instead of --arch"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
-               "classes; 0: as many as the data or the weights have, else 1000; of the tensorflow "
-               "variant 1001"),
-    TD_INT (td_model_opts, image_size, 0, 0, 8192, "side of the crop; 0: the network's own"),
+               "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
+               "--variant tensorflow)"),
+    TD_INT (td_model_opts, image_size, 0, 0, 8192,
+               "side of the square input image in pixels; 0: the network's default"),
     TD_ENUM(td_model_opts, se_form, 0, se_forms,
-               "hidden units of squeeze-and-excitation: 16, or channels / 16"),
+               "hidden units of squeeze-and-excitation; const: 16; ratio: channels / 16"),
     TD_BOOL(td_model_opts, last_bn_0_init, false,
-               "start the last gamma of each residual branch at 0"),
+               "initialize the last batch norm weight of each residual branch to 0"),
     TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 2, conv_inits,
-               "fan of the convolutions' initial values; auto: fan_in, of the tensorflow variant "
-               "fan_out"),
+               "fan mode of the initialization of convolutions; auto: fan_in, or fan_out with "
+               "--variant tensorflow"),
     TD_ENUM(td_model_opts, variant, TD_VARIANT_AUTO, variants,
-               "edition of the network: padding, initial values, outputs; auto: what the weights "
-               "say, else pytorch"),
+               "variant of the network (padding, initialization, outputs); auto: the variant "
+               "stored in the weights, or pytorch"),
     TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
-               "of a detector: resnet18, resnet34, resnet50, resnet101, resnet152"),
+               "detectors: backbone network: resnet18, resnet34, resnet50, resnet101, resnet152"),
     TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
-            "of a detector: share of its running statistics that a step keeps; 0: 0.997, of "
-            "ssd300 0.9"),
+            "detectors: fraction of the running statistics that each step keeps; 0: 0.997 for "
+            "ssd320, 0.9 for ssd300"),
     TD_END,
 };
 /* clang-format on */

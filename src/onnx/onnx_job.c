@@ -45,30 +45,32 @@ static const char *const se_names[] = { "conv", "linear", NULL };
 /* clang-format off */
 static const td_field fields[] = {
     TD_INT    (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX,
-               "version of ONNX's operators"),
+               "ONNX opset version"),
     TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
-               "images a run; 0: any number"),
+               "fixed batch size of the model; 0: dynamic"),
     TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, 0, input_names,
-               "what comes in: f32 [N,3,H,W] as the network wants it; the same as 0..255; or u8 "
-               "[N,H,W,3]"),
+               "model input; normalised: f32 [N,3,H,W], normalized as for the network; float: "
+               "f32 [N,3,H,W], 0 to 255; bytes: u8 [N,H,W,3]"),
     TD_ENUM   (td_onnx_opts, se_layers, 0, se_names,
-               "squeeze-and-excitation as 1x1 convolutions or linear layers"),
-    TD_BOOL   (td_onnx_opts, probabilities, false, "a second output, softmax of the logits"),
+               "export squeeze-and-excitation as 1x1 convolutions or as linear layers"),
+    TD_BOOL   (td_onnx_opts, probabilities, false, "add a second output: softmax of the logits"),
     TD_BOOL   (td_onnx_opts, half_weights, false,
-               "filters and matrices as fp16, cast to f32 when they are read"),
+               "store filters and matrices in fp16; the model casts them to f32"),
     TD_BOOL   (td_onnx_opts, verify, true,
-               "read the file back, run it and compare before it is put in place"),
+               "read the file back, run it and compare the outputs before OUT is replaced"),
     TD_BOOL   (td_onnx_opts, nms, true,
-               "of a detector: the best boxes of each image; without, all boxes and scores"),
+               "detectors: include non-maximum suppression; otherwise output all boxes and "
+               "scores"),
     TD_REAL_AS(td_onnx_opts, boxes.min_score, "min_score", NULL, -1, -1, 1, NULL,
-               "boxes with a score above stay; -1: ssd320 1e-8, ssd300 0.05"),
+               "minimum score of a detection; -1: 1e-8 for ssd320, 0.05 for ssd300"),
     TD_REAL_AS(td_onnx_opts, boxes.nms_iou, "nms_iou", NULL, -1, -1, 1, NULL,
-               "overlap with a better box of the class that drops one; -1: ssd320 0.6, ssd300 0.5"),
+               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300"),
     TD_INT_AS (td_onnx_opts, boxes.max_per_class, "max_per_class", NULL, 0, 0, TD_NMS_TOTAL_MAX,
                NULL,
-               "boxes of a class in an image; 0: ssd320 100, ssd300 200"),
+               "maximum number of detections per class and image; 0: 100 for ssd320, 200 for "
+               "ssd300"),
     TD_INT_AS (td_onnx_opts, boxes.max_boxes, "max_boxes", NULL, 0, 0, TD_NMS_TOTAL_MAX, NULL,
-               "boxes of an image; 0: ssd320 100, ssd300 200"),
+               "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300"),
     TD_END,
 };
 /* clang-format on */

@@ -20,63 +20,69 @@ extern const char *const td_report_names[];        /* --raport-names */
 /* of jobs with a member `td_device_opts device` */
 #define TD_DEVICE_ROWS(T) \
     TD_TEXT_AS(T, device.name, "device", NULL, "cpu", "NAME", \
-               "cpu, or ref: the plain C kernels, which know float64 too"), \
+               "device; cpu: optimized kernels; ref: reference kernels in plain C, which also " \
+               "support float64"), \
     TD_INT_AS (T, device.threads, "threads", NULL, 0, 0, 4096, NULL, \
-               "compute threads; 0: one per processor"), \
+               "number of compute threads; 0: one per processor"), \
     TD_ENUM_AS(T, device.tune, "tune", NULL, TD_TUNE_CACHED, td_tune_names, \
-               "kernels and layouts as measured here: not, before, or now"), \
+               "choose kernels and layouts by measuring them; off: no; cached: use stored " \
+               "measurements; full: measure what is missing"), \
     TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
-               "where that is kept; default: in ~/.cache/tandem")
+               "file of the stored measurements; default: in ~/.cache/tandem")
 
 #define TD_SKIP_ROW(T) \
     TD_TEXT_AS(T, device.skip_passes, "skip_passes", NULL, NULL, "LIST", \
-               "passes to leave out, 'fuse,layout'")
+               "compiler passes to skip, for example 'fuse,layout'")
 
 #define TD_PASS_ROWS(T) \
     TD_SKIP_ROW(T), \
     TD_TEXT_AS(T, device.dump_after, "dump_after", NULL, NULL, "LIST", \
-               "passes whose result is logged, or 'all'")
+               "log the graph after these compiler passes, or 'all'")
 
 #define TD_WEIGHTS_ROW(T) \
     TD_TEXT_AS(T, weights, "weights", \
                "w|pretrained-weights|pretrained-from-file|resume", NULL, \
-               "FILE", "weight file or checkpoint, ours or PyTorch's")
+               "FILE", "weight file or checkpoint of Tandem or PyTorch")
 
 /* jobs that name classes; `others`: the source of names without it */
 #define TD_CLASSES_ROW(T, others) \
     TD_TEXT   (T, classes, NULL, "FILE", \
-               "names of the network's classes, lines or JSON, in place of " others)
+               "class names, one per line or as JSON, instead of " others)
 
 /* TensorFlow's logging options: Tandem always logs to stderr */
 #define TD_LOGGING_ROWS \
-    TD_ACCEPTED("alsologtostderr", NULL, "the log goes to stderr"), \
-    TD_ACCEPTED("alsologtostder", NULL, "the log goes to stderr")
+    TD_ACCEPTED("alsologtostderr", NULL, "the log always goes to stderr"), \
+    TD_ACCEPTED("alsologtostder", NULL, "the log always goes to stderr")
 
 /* jobs that process images one by one */
 #define TD_IMAGE_ROWS(T) \
-    TD_ENUM   (T, interpolation, 0, td_interpolation_names, "of the resize, antialiased"), \
+    TD_ENUM   (T, interpolation, 0, td_interpolation_names, \
+               "interpolation of the resize, with antialiasing"), \
     TD_BOOL   (T, ignore_orientation, false, \
-               "leave EXIF-rotated images as they are stored")
+               "do not rotate images by their EXIF orientation")
 
 #define TD_LOG_ROW(T) \
-    TD_TEXT   (T, log, NULL, "SPEC", "what to talk about: 'info', 'warn,pass=debug'")
+    TD_TEXT   (T, log, NULL, "SPEC", "log level, also by module: 'info', 'warn,pass=debug'")
 
 /* how to report a run, besides --raport-file */
 #define TD_REPORT_ROWS(T) \
     TD_ENUM   (T, log_format, 0, td_log_format_names, \
-               "lines of progress: ours, or those of the reference programs"), \
+               "format of progress lines: Tandem's or that of the reference programs"), \
     TD_BOOL   (T, raport_compat, false, \
-               "report as the reference: means of rates, waits with the logging in them"), \
+               "compute rates as the reference programs do: means of rates, data time " \
+               "includes logging"), \
     TD_ENUM   (T, raport_names, 0, td_report_names, \
-               "names in the report; tf: train_throughput, top1_accuracy ... besides the others"), \
+               "metric names in the report; tf: adds train_throughput, top1_accuracy and so on"), \
     TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
-               "first iterations that TensorFlow's times leave out; -1: as its program does")
+               "iterations to leave out of the tf timing metrics; -1: as the TensorFlow program " \
+               "does")
 
 /* TensorFlow's configuration of a detector, for jobs other than training */
 #define TD_PIPELINE_ROWS(T) \
     TD_TEXT   (T, pipeline_config_path, NULL, "FILE", \
-               "network and image size of a detector's pipeline.config"), \
-    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", "other values of its fields")
+               "read the network and image size from a detector's pipeline.config"), \
+    TD_TEXT   (T, hparams_overrides, NULL, "NAME=VALUE,...", \
+               "override fields of the pipeline.config")
 /* clang-format on */
 
 #endif

@@ -20,12 +20,13 @@ static const char *const formats[] = { "auto", "html", "text", "markdown|md", "c
 /* clang-format off */
 static const td_field fields[] = {
     TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
-               "where it goes; default: standard output"),
+               "output file; default: standard output"),
     TD_ENUM   (td_run_report_opts, format, 0, formats,
-               "a page with curves, or the tables of results; auto: as --output ends, or text"),
-    TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "of the page"),
+               "html: page with curves; others: tables of results; auto: by the extension of "
+               "--output, or text"),
+    TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "title of the page"),
     TD_TEXT   (td_run_report_opts, images, NULL, "FOLDER",
-               "data of the run: the page shows the images of mistakes that are found in it"),
+               "data set of the run; the page shows misclassified images from it"),
     TD_LOG_ROW(td_run_report_opts),
     TD_END,
 };
