@@ -1,5 +1,5 @@
 /*
- * benchmark.c -- `tandem benchmark`: which measurement the options ask for, and what excludes what
+ * benchmark.c -- `tandem benchmark`: chooses the measurement by the options, and checks conflicts
  */
 #include "benchmark/benchmark.h"
 

@@ -1,5 +1,5 @@
 /*
- * benchmark/benchmark.h -- the parts of `tandem benchmark` that are more than one measurement
+ * benchmark/benchmark.h -- the modes of `tandem benchmark`
  */
 #ifndef TD_BENCHMARK_BENCHMARK_H
 #define TD_BENCHMARK_BENCHMARK_H
@@ -17,8 +17,8 @@ typedef enum {
 } td_benchmark_mode;
 
 /**
- * Measure training or inference of one network as `o` says; one JSON object.  Of several ranks
- * (`tandem launch`) training alone, all of them together; ranks but 0 add nothing.
+ * Measure training or inference of one network by `o`; one JSON object.  With several ranks
+ * (`tandem launch`) only training, all together; only rank 0 adds text.
  */
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
@@ -43,7 +43,7 @@ td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CH
  *
  *   TD_EUSAGE    a list is none, or too long
  *   TD_ESTOPPED  a signal came
- *   TD_EDEVICE   a rank failed, which has said why; and what td_benchmark_network can say
+ *   TD_EDEVICE   a rank failed and logged the error; also errors of td_benchmark_network
  */
 td_status td_benchmark_sweep(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 

@@ -1,5 +1,5 @@
 /*
- * benchmark_feed.c -- see benchmark_feed.h
+ * benchmark_feed.c -- binds batches of a data set or synthetic ones
  */
 #include "benchmark/benchmark_feed.h"
 

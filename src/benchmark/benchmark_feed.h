@@ -1,5 +1,5 @@
 /*
- * benchmark/benchmark_feed.h -- batches for steps that are to be timed: of a data set, or made up
+ * benchmark/benchmark_feed.h -- batches for timed steps: from a data set, or synthetic
  *
  *     td_feed f = { 0 };
  *     TD_TRY(td_feed_open(&opts, &model, &f));         resolves the model's classes and image size
@@ -20,22 +20,22 @@
 #include "tandem/program.h"
 
 typedef struct {
-    const td_input_opts *input; /* no `data`, or back end synthetic: made-up batches */
+    const td_input_opts *input; /* no `data`, or back end synthetic: synthetic batches */
     int batch;                  /* of a rank */
-    bool is_training;           /* labels and targets are wanted; the split train, else val */
+    bool is_training;           /* bind labels and targets too; the split is train, otherwise val */
     td_comm *comm;              /* NULL: one rank */
 } td_feed_opts;
 
 typedef struct {
     td_feed_opts o;
     td_dataset *ds;
-    td_loader *ld; /* NULL: made-up batches */
+    td_loader *ld; /* NULL: synthetic batches */
     td_synthetic made_up;
     bool is_detector;
     double wait_s; /* seconds that the last td_feed_next waited */
 } td_feed;
 
-/** Is a data set named that is to be read? */
+/** Do the options name a data set to read? */
 bool td_feed_has_data(const td_input_opts *input);
 
 /**

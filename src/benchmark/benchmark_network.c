@@ -1,5 +1,5 @@
 /*
- * benchmark_network.c -- training or inference of one network, measured
+ * benchmark_network.c -- measures training or inference of one network
  *
  * Warm-up runs do not count.  The result is the median with its spread, and the bound: the batch
  * divided by the summed best times of the step's convolutions and matrix products alone, each

@@ -1,5 +1,5 @@
 /*
- * benchmark_report.c -- see benchmark_report.h
+ * benchmark_report.c -- writes a benchmark's report file
  */
 #include "benchmark/benchmark_report.h"
 

@@ -1,5 +1,5 @@
 /*
- * largest_batch.c -- how many images a batch may have within a limit of memory
+ * largest_batch.c -- finds the largest batch within a memory limit
  *
  * What `tandem train` would hold is added up from plans; nothing of that size is run:
  *

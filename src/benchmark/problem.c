@@ -1,5 +1,5 @@
 /*
- * problem.c -- every kernel of a problem line timed alone, gradients included
+ * problem.c -- times every kernel of a problem line, gradients included
  *
  * The line's graph is compiled as any other; after one run each node is run by itself.  Reorders
  * at the edges are left out: inside a network the neighbours have that layout already.

@@ -1,5 +1,5 @@
 /*
- * benchmark/problem.h -- problem lines, timed: benchmark --mode op
+ * benchmark/problem.h -- times problem lines: benchmark --mode op
  */
 #ifndef TD_BENCHMARK_PROBLEM_H
 #define TD_BENCHMARK_PROBLEM_H

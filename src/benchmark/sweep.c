@@ -1,5 +1,5 @@
 /*
- * sweep.c -- one network at several precisions, numbers of ranks and batch sizes: a row for each
+ * sweep.c -- measures one network at several precisions, numbers of ranks and batch sizes
  *
  *     precisions x ranks x batches -> a process of its own, or ranks -> its JSON -> table
  *

@@ -1,5 +1,5 @@
 /*
- * walkthrough.c -- the four steps of an article, one after the other
+ * walkthrough.c -- measures the four steps of NVIDIA's article on mixed precision
  *
  *     float32 at B  ->  mixed at B  ->  mixed and fused at B  ->  mixed and fused at 2 B
  *

@@ -1,5 +1,5 @@
 /*
- * checkpoint.c -- state to file and back
+ * checkpoint.c -- writes a run's state to a file and reads it back
  */
 #include "checkpoint/checkpoint.h"
 

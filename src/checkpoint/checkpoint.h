@@ -27,22 +27,22 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-/* Inside an optimiser step of several batches. */
+/* The position inside an optimizer step of several batches. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */
 
 typedef struct {
-    int64_t done, of;  /* batches of it that are done; of how many: 1 where it is one */
-    int64_t in_epoch;  /* of the done ones, those of this epoch */
+    int64_t done, of;  /* finished batches of the step, and their total number, at least 1 */
+    int64_t in_epoch;  /* finished ones of this epoch */
     double loss_sum;   /* of those */
     double ema_before; /* product of the averages' factors of the done ones */
 } td_step_state;
 
-/** Where a run stands. */
+/** The state of a run. */
 typedef struct {
     int64_t epoch;     /* now, from 0 */
-    int64_t iteration; /* batches of it that are done, on each rank */
+    int64_t iteration; /* finished batches of the epoch, on each rank */
     int64_t ranks;     /* that trained together; of older files 1 */
-    int64_t steps;     /* optimiser steps in all, without skipped ones */
+    int64_t steps;     /* optimizer steps in total, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
     bool detects; /* scores are AP and AP50, fractions; else top-1 and top-k, percent */
@@ -56,7 +56,7 @@ typedef struct {
     td_scaler scaler; /* of a file: kind, scale and counts */
 } td_run_state;
 
-/** What a weight file says about its network. */
+/** A weight file's metadata on its network. */
 typedef struct {
     const td_model_opts *model;
     int num_classes;
@@ -67,8 +67,8 @@ typedef struct {
 } td_weight_metadata;
 
 /**
- * Write a checkpoint: everything that is needed to go on.  TD_ENUMERIC: a value to be saved is a
- * NaN or an infinity; `path` has what it had.
+ * Write a checkpoint: everything needed to resume.  TD_ENUMERIC: a value to be saved is a
+ * NaN or an infinity; `path` is unchanged.
  */
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
                              const td_weight_metadata *metadata,
@@ -78,22 +78,22 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_metadata *metadata) TD_CHECKED;
 
-/** Make a set say that state: its metadata "tandem.state". */
+/** Store the state as the set's metadata "tandem.state". */
 td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s) TD_CHECKED;
 
 /** Read the state of a checkpoint.  TD_EFORMAT: not a checkpoint, of another version, malformed. */
 td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out) TD_CHECKED;
 
 /**
- * Take over what the file says about its network: arch (when model->arch is the default and nothing
+ * Apply the file's metadata to the network: arch (when model->arch is the default and nothing
  * else was chosen, see .c), num_classes and image_size where they are 0, se_form, and the
  * variant.  Texts are borrowed from `t`.
  */
 void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
- * The architecture alone, or the file's own graph, and se_form.  False: the file does not say, and
- * the network stays.
+ * The architecture alone, or the file's own graph, and se_form.  False: the file has neither, and
+ * the network is unchanged.
  */
 bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model);
 

@@ -1,5 +1,5 @@
 /*
- * class_names.c -- see class_names.h
+ * class_names.c -- finds and reads the names of a network's outputs
  */
 #include "checkpoint/class_names.h"
 

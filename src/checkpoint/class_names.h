@@ -1,8 +1,8 @@
 /*
- * checkpoint/class_names.h -- what the outputs of a network are called
+ * checkpoint/class_names.h -- the names of a network's outputs
  *
- * --classes FILE wins over the names in the weight file; a classifier of 1000 outputs that has
- * neither is taken for one of ImageNet, with a line in the log (td_class_names_log).
+ * --classes FILE wins over the names in the weight file; a classifier of 1000 outputs without
+ * either is assumed to be one of ImageNet, with a line in the log (td_class_names_log).
  *
  *     td_class_names names;
  *     TD_TRY(td_class_names_open(&(td_class_names_opts){ .weights = t, .path = "w.safetensors",
@@ -23,7 +23,7 @@ typedef enum {
     TD_NAMES_NONE,
     TD_NAMES_WEIGHTS, /* of the weight file */
     TD_NAMES_FILE,    /* of --classes FILE */
-    TD_NAMES_IMAGENET /* presumed, because there are 1000 outputs */
+    TD_NAMES_IMAGENET /* assumed, because there are 1000 outputs */
 } td_names_source;
 
 /** All zero is empty.  May name fewer than there are outputs; names may repeat. */
@@ -51,10 +51,10 @@ typedef struct {
 td_status td_class_names_open(const td_class_names_opts *opts, td_class_names *out) TD_CHECKED;
 void td_class_names_release(td_class_names *c);
 
-/** One line where names are presumed. */
+/** Log one line if names are assumed. */
 void td_class_names_log(const td_class_names *c, const char *weights);
 
-/** The classes that a network has by its options: num_classes, else the graph's, else 1000. */
+/** The classes that a network has by its options: num_classes, or the graph's, or 1000. */
 int td_class_names_outputs(const td_model_opts *model);
 
 /**

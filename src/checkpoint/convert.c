@@ -1,5 +1,5 @@
 /*
- * convert.c -- a checkpoint reduced to weights, of ours or of PyTorch's; and ours made PyTorch's
+ * convert.c -- tandem convert: checkpoints to weights, from and to PyTorch's format
  *
  * What training keeps beside a weight or a statistic W has a prefix: momentum.W, ema.W, ... . Those
  * are left out; with --ema, ema.W is written as W instead.  PyTorch's checkpoints keep averages as

@@ -1,5 +1,5 @@
 /*
- * init.c -- fresh weights of an architecture
+ * init.c -- tandem init: writes initial weights of an architecture
  */
 #include "checkpoint/checkpoint.h"
 #include "optim/training_graph.h"

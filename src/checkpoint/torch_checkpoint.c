@@ -1,5 +1,5 @@
 /*
- * torch_checkpoint.c -- reading: which number is which weight, and what the groups say
+ * torch_checkpoint.c -- reads PyTorch's training checkpoints
  */
 #include "checkpoint/torch_checkpoint.h"
 

@@ -1,5 +1,5 @@
 /*
- * checkpoint/torch_checkpoint.h -- PyTorch's training checkpoints as ours, and ours as PyTorch's
+ * checkpoint/torch_checkpoint.h -- converts training checkpoints from and to PyTorch's format
  *
  * The reference program's main.py saves {epoch, best_prec1, state_dict, optimizer, state_dict_ema}.
  * Its optimizer numbers the parameters: first those with "bn" in their names, then the others, each
@@ -11,8 +11,8 @@
  *     epoch, best_prec1                                  <->  tandem.state
  *     param_groups      optimizer, momentum, weight decay <-> tandem.config, of that alone
  *
- * What main.py does not save, the network's name, the seed and the other options, is not invented:
- * it comes from the command line.
+ * main.py does not save the network's name, the seed and the other options: they come from the
+ * command line.
  */
 #ifndef TD_CHECKPOINT_TORCH_CHECKPOINT_H
 #define TD_CHECKPOINT_TORCH_CHECKPOINT_H
@@ -31,13 +31,13 @@
  */
 td_status td_checkpoint_open(const char *path, td_tensors **out) TD_CHECKED;
 
-/** Was it PyTorch's?  Then it has no seed, and no options but those of the optimizer. */
+/** Was it PyTorch's?  Then it has no seed, and only the optimizer's options. */
 bool td_checkpoint_is_torch(const td_tensors *t);
 
-/** A line in the log: what was taken from a checkpoint of PyTorch's, and what was not. */
+/** Log what was read from a PyTorch checkpoint, and what was not. */
 void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_train_opts *o);
 
-/** Whose names tensors have in a file for PyTorch. */
+/** The naming scheme of tensors in a file for PyTorch. */
 enum {
     TD_NAMES_AUTO,        /* REFERENCE for a checkpoint, else TORCHVISION */
     TD_NAMES_TORCHVISION, /* layer1.0.conv1.weight; timm's se.fc1 as [D, C, 1, 1] */
@@ -45,7 +45,7 @@ enum {
 };
 
 /**
- * Write a set of ours, weights or a checkpoint of a classifier, as a file of PyTorch's: a
+ * Write our weights or a classifier's checkpoint as a PyTorch file: a
  * state_dict, or what main.py saves and resumes.  Atomic; the same set gives the same bytes.
  *
  *   TD_EUNSUPPORTED  a checkpoint of a detector

@@ -1,5 +1,5 @@
 /*
- * torch_write.c -- a set of ours as a file of PyTorch's
+ * torch_write.c -- writes our tensors as a PyTorch file
  *
  * The order of a state_dict is the order of the model's parameters, by which an optimizer numbers
  * its own.  Ours is that of the network, which is PyTorch's, but that the reference program has

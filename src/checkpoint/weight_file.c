@@ -1,5 +1,5 @@
 /*
- * weight_file.c -- which reader a file of weights wants
+ * weight_file.c -- opens a weight file with the reader for its format
  */
 #include "checkpoint/weight_file.h"
 

@@ -1,5 +1,5 @@
 /*
- * checkpoint/weight_file.h -- a file of weights, in whichever format it is
+ * checkpoint/weight_file.h -- reads a weight file of any supported format
  *
  * The content decides, not the name: safetensors (io/safetensors.h) or PyTorch's (pth/pth.h).
  */
@@ -8,7 +8,7 @@
 
 #include "io/safetensors.h"
 
-/** Is it a file of PyTorch's, by its first bytes?  TD_ENOTFOUND, TD_EIO. */
+/** Is it a PyTorch file, by its first bytes?  TD_ENOTFOUND, TD_EIO. */
 td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
 
 /**
@@ -29,7 +29,7 @@ td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out
 /** Warn of a file with this program's metadata and no digest; td_weight_file_open does so too. */
 void td_weight_file_warn(const td_tensors *t, const char *path);
 
-/** Were the averaged weights of a checkpoint of PyTorch's read?  They go by the weights' names. */
+/** Were the averaged weights of a PyTorch checkpoint read?  They have the weights' names. */
 bool td_weight_file_is_average(const td_tensors *t);
 
 /**

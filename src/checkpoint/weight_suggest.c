@@ -1,5 +1,5 @@
 /*
- * weight_suggest.c -- see weight_suggest.h
+ * weight_suggest.c -- lists existing weight files in an error message
  */
 #include "checkpoint/weight_suggest.h"
 

@@ -1,5 +1,5 @@
 /*
- * checkpoint/weight_suggest.h -- which weight files there are where the one that was named is not
+ * checkpoint/weight_suggest.h -- suggests weight files when the named one does not exist
  */
 #ifndef TD_CHECKPOINT_WEIGHT_SUGGEST_H
 #define TD_CHECKPOINT_WEIGHT_SUGGEST_H

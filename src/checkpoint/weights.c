@@ -1,5 +1,5 @@
 /*
- * weights.c -- renaming, checking, copying of weights
+ * weights.c -- renames, checks and copies weights
  */
 #include "checkpoint/weights.h"
 

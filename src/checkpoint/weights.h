@@ -1,5 +1,6 @@
 /*
- * checkpoint/weights.h -- weights between files and programs, under the torchvision / timm names
+ * checkpoint/weights.h -- copies weights between files and programs, under torchvision's / timm's
+ * names
  *
  * Names read: torchvision's and timm's; with "module." or "module.1." in front; the reference
  * code's "layers.N.", ".squeeze.squeeze." and ".squeeze.expand."; SE weights as [D, C] or [D, C,
@@ -17,7 +18,7 @@
 /** The canonical name of a tensor in a file; `out` has room for 256 bytes. */
 void td_weight_name(const char *name, char out[256]);
 
-/** What a load may leave out. */
+/** What a load may omit. */
 typedef struct {
     bool with_momentum; /* momentum buffers and the rest of a run's state are wanted too */
     bool use_ema;       /* the averages, "ema." + name, in place of weights and statistics */
@@ -37,7 +38,7 @@ typedef struct {
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p) TD_CHECKED;
 
-/** Would td_weights_load take it?  Its errors; nothing is set. */
+/** Check as td_weights_load does, with its errors, without setting anything. */
 td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,
                            const td_program *p) TD_CHECKED;
 
@@ -48,7 +49,7 @@ td_status td_weights_check(const td_tensors *t, const char *path, const td_load_
  */
 td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p) TD_CHECKED;
 
-/* Beside weights and statistics: what an optimiser keeps; averages; a step under way. */
+/* Besides weights and statistics: the optimizer's state; averages; the current step's sums. */
 enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
 
 /**
@@ -85,10 +86,10 @@ td_status td_weights_check_finite(const td_tensors *t, bool with_step) TD_CHECKE
  */
 td_status td_weights_begin(td_program *p, const td_tensors *file) TD_CHECKED;
 
-/** "momentum.", "ema.", ...: how long is what stands before a parameter's own name?  0: nothing. */
+/** "momentum.", "ema.", ...: the length of the prefix before a parameter's name; 0: none. */
 size_t td_weight_prefix(const char *name);
 
-/** Batches that the file's norms have seen; 0 when it does not say. */
+/** Batches that the file's norms have seen; 0 when unknown. */
 int64_t td_weights_batches(const td_tensors *t);
 
 /**
@@ -103,7 +104,7 @@ td_status td_classes_from_json(const char *json, const char *path, int *n,
                                char ***names) TD_CHECKED;
 void td_classes_free(int n, char **names);
 
-/** Rows of a matrix or a filter, by the name that we write; 0: the file has none. */
+/** Rows of a matrix or a filter, by our name; 0: the file has none. */
 int td_weights_rows(const td_tensors *t, const char *wanted);
 
 /** Classes of the head in a weight file: rows of fc.weight; 0 unknown. */

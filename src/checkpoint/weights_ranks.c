@@ -1,5 +1,5 @@
 /*
- * weights_ranks.c -- see weights_ranks.h
+ * weights_ranks.c -- broadcasts and sums parameters over ranks
  */
 #include "checkpoint/weights_ranks.h"
 

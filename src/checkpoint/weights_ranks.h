@@ -1,5 +1,5 @@
 /*
- * checkpoint/weights_ranks.h -- the parameters of a program exchanged between ranks
+ * checkpoint/weights_ranks.h -- exchanges the parameters of a program between ranks
  *
  * All ranks call these together.  `c` NULL: one rank, nothing to do.  Errors: TD_ENOMEM, those of
  * the collective, those of td_program_get and td_program_set.
@@ -10,10 +10,10 @@
 #include "comm/comm.h"
 #include "tandem/program.h"
 
-/** Rank 0's parameters to all ranks; or only running statistics and the averages of them. */
+/** Rank 0's parameters to all ranks; or only running statistics and their averages. */
 td_status td_weights_broadcast(td_program *p, td_comm *c, bool only_statistics) TD_CHECKED;
 
-/** The gradient sums of an optimizer step under way: their total to rank 0, zero to the others. */
+/** Sum the gradient sums of the current optimizer step on rank 0; the others get zero. */
 td_status td_weights_gather_sums(td_program *p, td_comm *c) TD_CHECKED;
 
 /** Set the gradient sums of this rank to zero. */

@@ -1,5 +1,5 @@
 /*
- * bad_images.c -- see bad_images.h
+ * bad_images.c -- records unusable images
  */
 #include "data/bad_images.h"
 
@@ -18,7 +18,7 @@ bool td_is_bad_image(td_status st)
            st == TD_ENOTFOUND || st == TD_EARG;
 }
 
-/* --- what a worker notes ---------------------------------------------------------------------- */
+/* --- notes of a worker ------------------------------------------------------------------------ */
 
 /* the list names the image already: "cannot open 'a.jpg': no" -> "cannot open: no" */
 static void cut_path(char *reason, const char *path)
@@ -86,7 +86,7 @@ void td_bad_images_release(td_bad_images *b)
     *b = (td_bad_images){ 0 };
 }
 
-/* Put one on the list, unless that image is there already. */
+/* Adds a note to the list, unless the image is listed already. */
 static td_status add_note(td_bad_images *b, td_bad_note *e)
 {
     uint8_t bit = (uint8_t)(1 << (e->sample & 7));

@@ -1,9 +1,9 @@
 /*
- * data/bad_images.h -- the images that a loader could not use, and how many there may be
+ * data/bad_images.h -- the images that a loader could not use, and their limit
  *
- * A worker notes what it meets with the row that it is making (td_bad_notes).  The loader puts the
- * notes of a batch on its list (td_bad_images) when the batch is lent: in the order of the batches,
- * so that the list does not depend on which worker was faster.
+ * A worker notes failures in the row that it is making (td_bad_notes).  The loader adds the notes
+ * of a batch to its list (td_bad_images) when it returns the batch: in the order of batches, so
+ * that the list does not depend on the speed of workers.
  */
 #ifndef TD_DATA_BAD_IMAGES_H
 #define TD_DATA_BAD_IMAGES_H
@@ -27,7 +27,7 @@ typedef struct {
     size_t n, cap;
 } td_bad_notes;
 
-/** Can this failure be the image's own fault (and not, for example, missing memory)? */
+/** Can the image cause this failure (unlike, for example, missing memory)? */
 bool td_is_bad_image(td_status st);
 
 /** Note the failure `why` of a sample, with td_error_message as the reason.  TD_ENOMEM. */
@@ -47,14 +47,14 @@ typedef struct {
     int64_t n_allowed;
 } td_bad_images;
 
-/** `share`: of the images that may be bad; 0: the default; negative: none may be.  TD_ENOMEM. */
+/** `share`: fraction of images that may be bad; 0: the default; negative: none.  TD_ENOMEM. */
 TD_CHECKED td_status td_bad_images_init(td_bad_images *b, const td_dataset *ds, double share);
 void td_bad_images_release(td_bad_images *b);
 
-/** Put the notes on the list and log them, but for images that are on it.  TD_ENOMEM. */
+/** Add the notes to the list and log them, except images already listed.  TD_ENOMEM. */
 TD_CHECKED td_status td_bad_images_add(td_bad_images *b, td_bad_notes *notes);
 
-/** TD_EFORMAT: how many there are, how many there may be, and the first. */
+/** TD_EFORMAT: with their number, the limit, and the first one. */
 TD_CHECKED td_status td_bad_images_refuse(const td_bad_images *b);
 
 #endif

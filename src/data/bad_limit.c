@@ -1,5 +1,5 @@
 /*
- * bad_limit.c -- see bad_limit.h
+ * bad_limit.c -- checks --max-bad over all ranks
  */
 #include "data/bad_limit.h"
 
@@ -36,7 +36,7 @@ static td_status take(void *ctx, int rank, const void *bytes, size_t n)
     return TD_OK;
 }
 
-/* images that any rank has met, on all ranks */
+/* counts the bad images found by any rank */
 static td_status count_all(td_comm *c, const td_loader *ld, int64_t *n_all)
 {
     const td_bad_image *bad;
@@ -93,7 +93,8 @@ td_status td_bad_limit_check(td_comm *c, const td_loader *ld)
     if (!c)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(c, &n, 1));
-    if (n <= td_loader_bad_allowed(ld)) /* and no more where some were met twice */
+    if (n <=
+        td_loader_bad_allowed(ld)) /* the sum counts images found twice, so it is an upper bound */
         return TD_OK;
     TD_TRY(count_all(c, ld, &n));
     return n > td_loader_bad_allowed(ld) ? too_many(c, ld, n) : TD_OK;

@@ -1,9 +1,9 @@
 /*
- * data/bad_limit.h -- --max-bad where ranks share a data set: is it too many on all of them?
+ * data/bad_limit.h -- --max-bad for ranks that share a data set
  *
- * A loader counts what it met itself; in evaluation it fails where that alone is too much, in
- * training it leaves the question to all ranks.  What the ranks met together is counted here,
- * each image once, although ranks may meet the same one in different epochs.  Every rank fails or
+ * A loader counts the bad images it finds itself; in evaluation it fails if they alone are too
+ * many, in training it leaves the check to all ranks.  The images found by all ranks are counted
+ * here, each once, although ranks may find the same one in different epochs.  Every rank fails or
  * none, with the same message.
  */
 #ifndef TD_DATA_BAD_LIMIT_H
@@ -13,8 +13,8 @@
 #include "tandem/loader.h"
 
 /**
- * May there be as many?  Every rank calls it; of one rank (NULL) it does nothing.
- *   TD_EFORMAT  there are too many: how many, and the first of the first rank that met any
+ * Check the limit.  Every rank calls it; with one rank (NULL) it does nothing.
+ *   TD_EFORMAT  too many: their number, and the first of the first rank that found any
  */
 TD_CHECKED td_status td_bad_limit_check(td_comm *c, const td_loader *ld);
 

@@ -1,5 +1,5 @@
 /*
- * bad_list.c -- writing bad.list
+ * bad_list.c -- writes bad.list
  */
 #include "data/bad_list.h"
 
@@ -20,11 +20,11 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on)
     l->path = path;
     if (goes_on && td_path_exists(path))
         return td_file_read(path, LIST_BYTES, &l->known, &n);
-    unlink(path); /* of another run */
+    unlink(path); /* from another run */
     return TD_OK;
 }
 
-/* the lines that are there already */
+/* collects the lines written already */
 static td_status know(const char *lines, td_map *known)
 {
     td_text line = { 0 };
@@ -67,7 +67,7 @@ static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
         add_line(known, bad[i].path, bad[i].reason, out);
 }
 
-/* the lines that are not known yet */
+/* adds the lines not written yet */
 static td_status add_missing(const char *lines, td_map *known, td_text *out)
 {
     td_text line = { 0 };
@@ -122,7 +122,7 @@ static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
     return td_text_status(all);
 }
 
-/* all lines of the other ranks so far take the place of those before */
+/* replaces the lines of the other ranks */
 static td_status set_elsewhere(td_bad_list *l, const char *lines)
 {
     char *copy = td_copy_text(lines);

@@ -1,9 +1,9 @@
 /*
- * data/bad_list.h -- bad.list in the workspace: the images a run could not use, and why; and
- * what of an annotation file it left out
+ * data/bad_list.h -- bad.list in the workspace: the images and annotations a run could not use, and
+ * the reasons
  *
- * One line each, "path TAB reason", with the escapes of JSON strings; in the order in which they
- * were met.  A resumed run keeps what the run before it had found and adds to it.
+ * One line each, "path TAB reason", with the escapes of JSON strings, in the order found.  A
+ * resumed run keeps the lines of the run before it and adds to them.
  */
 #ifndef TD_DATA_BAD_LIST_H
 #define TD_DATA_BAD_LIST_H
@@ -15,21 +15,21 @@
 /* All zero is an empty list without a file. */
 typedef struct {
     const char *path; /* kept */
-    char *known;      /* what the run that is resumed left */
+    char *known;      /* lines from the resumed run */
     size_t n_written; /* bytes of this run's own lines in the file */
     char *elsewhere;  /* lines of the other ranks; NULL: none */
 } td_bad_list;
 
-/** Read what is at `path` when the run goes on with another, else remove it.  TD_EIO. */
+/** Read `path` if the run resumes another, otherwise remove it.  TD_EIO. */
 td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on) TD_CHECKED;
 
-/** Write what the loaders (NULL is fine) have found, when it is more than last time.  TD_EIO. */
+/** Write the bad images of the loaders (NULL is fine) if there are new ones.  TD_EIO. */
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train,
                             const td_loader *val) TD_CHECKED;
 
 /**
- * On rank 0: take what the loaders of all ranks have found; the next write leaves out what rank 0
- * has itself.  `c` NULL: one rank, nothing to do.  TD_ENOMEM; errors of td_comm_collect.
+ * On rank 0: collect the bad images of all ranks; the next write skips those that rank 0 has
+ * itself. `c` NULL: one rank, nothing to do.  TD_ENOMEM; errors of td_comm_collect.
  */
 td_status td_bad_list_gather(td_bad_list *l, td_comm *c, const td_loader *train,
                              const td_loader *val) TD_CHECKED;

@@ -1,8 +1,8 @@
 /*
- * coco_source.c -- a folder of images with an annotation file: where that is, where they are
+ * coco_source.c -- finds the annotation file and the folder of images of a data set
  *
- * People unpack COCO and its kin in a few layouts.  The annotation file is the first that exists of
- * the list below, the folder of images the first that holds one of the file's first images.
+ * COCO and similar sets are unpacked in a few layouts.  The annotation file is the first existing
+ * one of the list below, the folder of images the first that holds one of the file's first images.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
 
-/* %s: the split; the others are of a data set without one */
+/* %s: the split; the others are for a data set without one */
 static const char *const files_of_split[] = {
     "annotations/instances_%s2017.json",
     "annotations/instances_%s.json",
@@ -33,7 +33,7 @@ static const char *const folders_of_all[] = { "images", "." };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* other names of a split, as export tools write them */
+/* other names of a split, as used by export tools */
 static const char *other_split(const char *split)
 {
     return strcmp(split, "val") == 0 ? "valid" : NULL;

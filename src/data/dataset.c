@@ -1,5 +1,5 @@
 /*
- * dataset.c -- a data set of any kind: its samples, its classes, its end
+ * dataset.c -- operations on a data set of any kind: samples, classes, freeing
  */
 #include "data/dataset.h"
 
@@ -45,7 +45,7 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
     return TD_OK;
 }
 
-/* O_NONBLOCK: a pipe among the images must not hold up anyone */
+/* O_NONBLOCK: opening a pipe must not block */
 static void read_file_ahead(const char *path)
 {
     struct stat s;

@@ -1,5 +1,5 @@
 /*
- * data/dataset.h -- the members of a data set, and what can be asked of one of any kind
+ * data/dataset.h -- the struct of a data set, and operations on any kind
  *
  * A kind of data set (source.h) fills a td_dataset when it is opened.  Kinds that read image files
  * (folders, annotated folders, packs) fill `samples`; the loader's workers turn those into rows.
@@ -28,16 +28,16 @@ struct td_dataset {
     const char *root;
     int64_t n;
     int n_classes;
-    const char **class_names; /* [n_classes]; NULL: "0", "1", ... are made when asked for */
+    const char **class_names; /* [n_classes]; NULL: "0", "1", ... are made on demand */
     bool has_class_names;     /* they come from the data, and labels follow them */
     td_arena arena;           /* names and paths */
 
     td_sample *samples; /* folder: [n] */
     int64_t n_others;   /* folder: files that are no images; the first of them: */
     const char *others[TD_OTHERS_LISTED];
-    td_pack *pack;       /* where they are, unless in files of their own */
+    td_pack *pack;       /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is its image pack_first + i, or + places[i] */
-    int64_t *places;     /* [n]; NULL: none is left out */
+    int64_t *places;     /* [n]; NULL: none is skipped */
 
     td_tensors *file;      /* tensors: owns the two below */
     const float *images;   /* [n, channels, height, width] */
@@ -48,15 +48,15 @@ struct td_dataset {
 };
 
 /**
- * The bytes of a sample's image, lent until the next call with this `w`: from its file, as
+ * Read the bytes of a sample's image, valid until the next call with this `w`: from its file, as
  * td_transform_read, or from the pack, as td_pack_read.
  */
 TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w,
                                     const void **bytes, size_t *n_bytes);
 
 /**
- * Have the system fetch the bytes of a sample's image soon.  A hint: nothing can fail, and a
- * sample behind the last one is none.
+ * Ask the system to prefetch a sample's image.  A hint: cannot fail, and ignores a sample past the
+ * last one.
  */
 void td_sample_read_ahead(const td_dataset *ds, int64_t sample);
 
@@ -68,13 +68,13 @@ static inline bool td_dataset_decodes(const td_dataset *ds)
     return ds->samples != NULL;
 }
 
-/** A class name as a weight file has it: JSON holds UTF-8 only, other bytes are changed there. */
+/** A class name as a weight file has it: JSON holds UTF-8 only, so other bytes are replaced. */
 TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
 
 /**
- * Class i of a data set of named classes becomes class new_label[i] of n (0 .. n - 1, the caller
- * has checked), which are called `names` from here on; several may become one.  The names are
- * copied.
+ * Map class i of a data set of named classes to class new_label[i] of n (0 .. n - 1, checked by the
+ * caller), with the class names `names` from now on; several may map to one.  Copies the
+ * names.
  */
 TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
                                         const int64_t *new_label);

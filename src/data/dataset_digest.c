@@ -1,5 +1,5 @@
 /*
- * dataset_digest.c -- see dataset_digest.h
+ * dataset_digest.c -- digests of a data set's files, names and annotations
  */
 #include "data/dataset_digest.h"
 
@@ -48,7 +48,7 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
     return TD_OK;
 }
 
-/* the digest of what an annotation file says of each image */
+/* the digest of the annotations of each image */
 static uint64_t digest_boxes(const td_dataset *ds)
 {
     td_digest d;
@@ -97,7 +97,7 @@ td_status td_describe_data(const char *what, const td_dataset *ds, td_text *out)
     td_text_add(out, "%s: contents %016" PRIx64 "\n", what, contents);
     if (td_dataset_has_boxes(ds))
         td_text_add(out, "%s: boxes %016" PRIx64 "\n", what, digest_boxes(ds));
-    if (td_dataset_backend(ds) == TD_DATA_TENSORS) /* which are the data themselves */
+    if (td_dataset_backend(ds) == TD_DATA_TENSORS) /* the file holds the data */
         TD_TRY(td_describe_file(what, td_dataset_root(ds), out));
     return td_text_status(out);
 }

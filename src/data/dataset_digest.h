@@ -1,5 +1,5 @@
 /*
- * data/dataset_digest.h -- one number for what a data set's files contain
+ * data/dataset_digest.h -- a digest of the content of a data set's files
  *
  * Ranks compare it before a run begins, so that a rank whose copy of the data differs is found even
  * where names and counts agree.

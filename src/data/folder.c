@@ -2,7 +2,7 @@
  * folder.c -- <root>/<split>/<class>/.../<image>, as torchvision's ImageFolder reads it
  *
  * The class index is the rank of the folder's name in byte order.  Within a class, images are
- * ordered by the folder they lie in, then by name: the order of sorted(os.walk(class)).  Links are
+ * ordered by their folder, then by name: the order of sorted(os.walk(class)).  Links are
  * followed; hidden names are skipped (torchvision would take hidden folders for classes).
  */
 #include <inttypes.h>
@@ -26,7 +26,7 @@ enum {
 #define WANTED "a folder of images for each class, or a pack of them"
 #define IMAGES "JPEG or PNG files"
 
-/* the endings of what can be read: such a file is an image, and a bad one if it is none */
+/* does it have the extension of an image?  Then it counts as an image, and as bad if it is not */
 static bool has_ending(const char *name)
 {
     static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
@@ -38,7 +38,7 @@ static bool has_ending(const char *name)
     return false;
 }
 
-/* of another name it is an image if it begins as one; reading it all would take long */
+/* with other extensions, the first bytes decide */
 static bool begins_as_image(const char *path)
 {
     unsigned char head[TD_IMAGE_HEAD_BYTES];
@@ -63,7 +63,7 @@ static void add_names(td_text *t, const td_listing *l, bool folders)
         td_text_add(t, "none");
 }
 
-/* the split folder is absent: say what is there instead */
+/* reports a missing split folder, and the existing ones */
 static td_status no_split(const char *path, const char *split, const td_listing *l)
 {
     td_text names = { 0 };
@@ -105,7 +105,7 @@ static bool has_folder(const td_listing *l, const char *name)
     return false;
 }
 
-/* no folder but the parts of a data set: then they are no classes */
+/* are all folders splits of a data set?  Then they are not classes */
 static bool holds_parts(const td_listing *l)
 {
     static const char *const parts[] = { "train", "val", "test", "validation" };
@@ -191,7 +191,7 @@ static td_status add_other(walk *w, const char *folder, const char *name)
     return TD_OK;
 }
 
-/* with an ending of images it is not opened */
+/* a file with an image extension is not opened */
 static td_status add_file(walk *w, const char *folder, const char *name)
 {
     if (has_ending(name))

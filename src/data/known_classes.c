@@ -1,5 +1,5 @@
 /*
- * known_classes.c -- lines "ID NAME" of an embedded text as two lists
+ * known_classes.c -- parses lines "ID NAME" of an embedded text into two lists
  */
 #include "data/known_classes.h"
 
@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 
-/* made of data/ by cmake/embed.cmake */
+/* made from data/ by cmake/embed.cmake */
 extern const char td_embedded_imagenet_classes_txt[], td_embedded_coco_classes_txt[];
 
 static int count_lines(const char *text)

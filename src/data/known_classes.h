@@ -1,5 +1,5 @@
 /*
- * data/known_classes.h -- the class lists of ImageNet and COCO, which weights of others presume
+ * data/known_classes.h -- the class lists of ImageNet and COCO, used by published weights
  *
  * The texts are data/imagenet_classes.txt (the 1000 WordNet ids of ILSVRC 2012, sorted, as folders
  * of the data set are named, each with a name) and data/coco_classes.txt (the 80 categories of COCO
@@ -31,7 +31,7 @@ typedef struct {
 TD_CHECKED td_status td_known_classes_open(td_known_list list, td_known_classes *out);
 void td_known_classes_release(td_known_classes *k);
 
-/** The place of an id; -1: there is none.  O(log n) for ImageNet's list only, as ids are sorted. */
+/** The index of an id; -1: unknown.  For ImageNet's list only: bisects its sorted ids. */
 int td_known_classes_find(const td_known_classes *imagenet, const char *id);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * loader.c -- batches: which samples, the options, and lending what the ring has made
+ * loader.c -- returns batches in order; checks the loader's options
  *
- * Image files are made into rows by the workers of a ring (loader_ring.h).  Ready rows are lent
- * from the file's own memory, and noise is made once.  What depends on order (the list of bad
- * images, their limit) is done here, by the caller's thread, so that it does not depend on which
- * worker was faster.
+ * The workers of a ring make rows of image files (loader_ring.h).  Ready rows point into the file's
+ * memory, and noise is made once.  Anything that depends on order (the list of bad images, their
+ * limit) is done here, by the caller's thread, so that it does not depend on the speed of
+ * workers.
  */
 #include "data/loader.h"
 
@@ -35,19 +35,19 @@ struct td_loader {
     td_ring *ring;     /* of image files; NULL: ready rows */
     td_bad_images bad; /* of the image files */
 
-    int64_t epoch, index; /* the next batch to lend */
-    td_batch batch;       /* what is lent */
+    int64_t epoch, index; /* the next batch to return */
+    td_batch batch;       /* the batch with the caller */
 
-    /* ready rows: one batch of noise, or nothing; and what their anchors should say */
+    /* ready rows: one batch of noise, or nothing; and the targets of their anchors */
     td_anchor_rows ready;
     td_transformer ready_buffers;
     float *noise;
     int64_t *labels, *samples; /* [batch] */
 
-    td_status failed; /* after a failure that cannot be mended */
+    td_status failed; /* set after a permanent failure */
 };
 
-/* --- what the workers made -------------------------------------------------------------------- */
+/* --- finished slots --------------------------------------------------------------------------- */
 
 static td_status keep_row(td_loader *ld, td_row *r)
 {
@@ -55,14 +55,14 @@ static td_status keep_row(td_loader *ld, td_row *r)
     if (r->st != TD_OK)
         return td_error_set(r->st, r->error ? r->error : td_status_text(r->st));
     TD_TRY(td_bad_images_add(&ld->bad, &r->bad));
-    /* ranks that train ask after every step, all at once: so all of them know what all have met */
+    /* ranks that train check after every step together, so all know the total */
     const bool is_asked = o->is_training && o->world > 1;
     if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_asked) || (o->is_training && r->got < 0))
         return td_bad_images_refuse(&ld->bad);
     return TD_OK;
 }
 
-/* Check what the workers made of a slot; rows without an image are closed up. */
+/* Checks a finished slot; removes rows without an image. */
 static td_status close_up_rows(td_loader *ld, td_slot *s)
 {
     size_t n_floats = td_slot_row_floats(s);
@@ -105,7 +105,7 @@ static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
     b->anchor_targets = rows->deltas;
 }
 
-/* what the anchors of ready rows should say; noise is the same in every batch */
+/* makes the anchor targets of ready rows; noise is the same in every batch */
 static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
     if (ld->ring)
         td_ring_give_back(ld->ring);
     if (ld->epoch == epoch && ld->index == 0)
-        return TD_OK; /* what was made ahead is what is wanted */
+        return TD_OK; /* the prefetched batches are the right ones */
     if (ld->ring)
         td_ring_restart(ld->ring, epoch);
     ld->epoch = epoch;
@@ -233,12 +233,12 @@ static td_status check_range(const char *what, int64_t value, int64_t min, int64
                     value, min, max);
 }
 
-/* the schedule is of training on images; slots have room for the largest */
+/* a size schedule applies to training on images; slots have room for the largest size */
 static td_status take_sizes(td_loader *ld)
 {
     td_loader_opts *o = &ld->plan.opts;
     TD_TRY(td_sizes_parse(o->image_sizes, &ld->plan.sizes));
-    o->image_sizes = NULL; /* lent for the call */
+    o->image_sizes = NULL; /* borrowed for the call */
     if (!ld->plan.sizes.n)
         return TD_OK;
     if (!o->is_training || !td_dataset_decodes(ld->plan.ds))
@@ -247,7 +247,7 @@ static td_status take_sizes(td_loader *ld)
     return TD_OK;
 }
 
-/* a detector's rows are made by its own rules, for images with boxes */
+/* a detector's rows follow its own rules and need images with boxes */
 static td_status take_detector(td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
@@ -360,7 +360,7 @@ static td_status set_up_ready(td_loader *ld)
         b->height = ds->height;
         b->width = ds->width;
         for (int64_t i = 0; i < batch; i++)
-            ld->labels[i] = -1; /* where the images have boxes */
+            ld->labels[i] = -1; /* for images with boxes */
         return TD_OK;
     }
     b->channels = 3;

@@ -1,5 +1,5 @@
 /*
- * data/loader.h -- what the loader offers to the rest of this directory
+ * data/loader.h -- parallel loops for the rest of this directory
  */
 #ifndef TD_DATA_LOADER_H
 #define TD_DATA_LOADER_H

@@ -1,5 +1,5 @@
 /*
- * loader_ring.c -- see loader_ring.h
+ * loader_ring.c -- the workers and the ring of batches
  */
 #include "data/loader_ring.h"
 
@@ -18,7 +18,7 @@ struct td_ring {
     td_load_plan *plan;
     td_slot *slots; /* [n_slots] */
     int n_slots;
-    int64_t n_queued, n_lent;         /* batches ever queued; batches given back by the caller */
+    int64_t n_queued, n_lent;         /* batches ever queued; batches returned by the caller */
     bool is_lent;                     /* slot n_lent % n_slots is with the caller */
     int64_t queue_epoch, queue_index; /* the next batch to queue */
     td_queue *work;
@@ -124,7 +124,7 @@ static void queue_batch(td_ring *ring)
     s->index = ring->queue_index;
     s->size = td_sizes_at(&p->sizes, s->epoch, p->opts.image_size);
     s->n = td_sampler_rows(&p->sampler, s->epoch, s->index, s->wanted);
-    bool is_last = s->index + 1 == p->n_batches; /* what comes then has another order */
+    bool is_last = s->index + 1 == p->n_batches; /* the next batch has another order */
     int n_ahead = is_last ? 0 : td_sampler_rows(&p->sampler, s->epoch, s->index + 1, s->ahead);
     atomic_store_explicit(&s->work_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&s->n_left, s->n, memory_order_relaxed); /* the queue's lock orders it */
@@ -169,7 +169,7 @@ void td_ring_give_back(td_ring *r)
     r->n_lent++;
 }
 
-/* Take back every batch that was queued: unbegun rows are dropped, begun ones waited for. */
+/* Cancels all queued batches: drops rows not begun, waits for those begun. */
 static void cancel(td_ring *ring)
 {
     td_ring_give_back(ring);

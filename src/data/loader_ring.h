@@ -1,8 +1,8 @@
 /*
- * data/loader_ring.h -- the ring of batches that worker threads make ahead
+ * data/loader_ring.h -- the ring of batches that worker threads prefetch
  *
  *                 work queue: rows                    one queue of length 1 per slot
- *   loader  --- row row row row row --->  workers  --- "slot 0 is done" --->  loader
+ *   loader  --- row row row row row --->  workers  --- "slot 0 done" --->  loader
  *     |                                     |                                   |
  *     | names the samples of a batch        | read, decode, crop, resize        | takes slot 0,
  *     | and puts its rows into the queue    | straight into slot.images         | then 1, 2, 0 ...
@@ -10,9 +10,9 @@
  *   slots:   [ taken ][ done ][ being made ]           prefetch + 1 of them
  *
  * A slot belongs to the workers from the moment its rows are queued until its `done` queue delivers
- * it, otherwise to the loader.  Whoever finishes the last row of a slot (an atomic count) delivers
- * it.  Before a worker begins a row, it has the system fetch the image of that row in the next
- * batch, so that a disk works while the image before is decoded.
+ * it, otherwise to the loader.  The worker that finishes the last row of a slot (an atomic count)
+ * delivers it.  Before a worker begins a row, it asks the system to prefetch the image of that row
+ * in the next batch, so that the disk works while the current image is decoded.
  *
  * What depends on order (the permutation of an epoch) is done by the loader's thread, so that it
  * does not depend on which worker was faster.
@@ -30,7 +30,7 @@
 #include "transforms/anchor_rows.h"
 #include "transforms/augment.h"
 
-/** What rows are made of, and which rows a batch has.  Made by the loader, which owns it all. */
+/** The sources of rows, and the rows of each batch.  Made and owned by the loader. */
 typedef struct {
     const td_dataset *ds;
     td_loader_opts opts;    /* with defaults filled in */
@@ -39,7 +39,7 @@ typedef struct {
     td_sizes sizes;         /* by epoch */
     td_sampler sampler;
     int64_t n_batches;   /* of an epoch */
-    int64_t n_tries;     /* samples that are tried for a row before it stays empty */
+    int64_t n_tries;     /* samples tried for a row before it is left empty */
     size_t images_bytes; /* of a batch of the largest size */
 } td_load_plan;
 
@@ -50,9 +50,9 @@ typedef struct {
     int i;            /* row of the batch */
     int64_t wanted;   /* sample */
     int64_t ahead;    /* the sample of this row in the batch after; -1: none */
-    int64_t got;      /* the sample that is there; -1: none */
+    int64_t got;      /* the sample in the row; -1: none */
     td_bad_notes bad; /* samples that were tried before it */
-    td_status st;     /* a failure that is no image's fault */
+    td_status st;     /* a failure not caused by an image */
     char *error;
 } td_row;
 
@@ -82,7 +82,7 @@ void td_ring_free(td_ring *r);
 void td_ring_restart(td_ring *r, int64_t epoch);
 
 /**
- * Queue batches as long as there are free slots.  Training runs on into the next epoch; an
+ * Queue batches while there are free slots.  Training continues into the next epoch; an
  * evaluation ends with `epoch`, since it may be the last.
  */
 void td_ring_fill(td_ring *r, int64_t epoch);
@@ -94,7 +94,7 @@ void td_ring_give_back(td_ring *r);
 /** Floats of a row of this slot. */
 size_t td_slot_row_floats(const td_slot *s);
 
-/** Forget what the workers noted in the slot's rows. */
+/** Clear the workers' notes in the slot's rows. */
 void td_slot_clear_rows(td_slot *s);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * objects.c -- see objects.h
+ * objects.c -- boxes and classes of a data set, from an annotation file
  */
 #include "data/objects.h"
 
@@ -56,7 +56,7 @@ const char *td_dataset_annotation_file(const td_dataset *ds)
     return ds->objects ? ds->objects->file : NULL;
 }
 
-/* where the objects of a sample begin; *n: how many there are */
+/* index of the first object of a sample; *n: their number */
 static int64_t range(const td_dataset *ds, int64_t sample, int *n)
 {
     TD_CHECK(sample >= 0 && sample < ds->n);
@@ -127,7 +127,7 @@ td_status td_objects_renumber(td_dataset *ds, int n_old, int n, const int64_t *n
 
 /* --- from an annotation file ------------------------------------------------------------------ */
 
-/* how many classes there are, and that each category can be one */
+/* counts the classes, and checks that each category can be one */
 static td_status count_classes(const td_dataset_opts *opts, const td_coco *c, const char *file,
                                int *n)
 {
@@ -180,7 +180,7 @@ static td_status take_classes(td_dataset *ds, const td_dataset_opts *opts, const
     return TD_OK;
 }
 
-/* pixels -> shares, rounded once, as the records of the references hold them */
+/* pixels -> fractions, rounded once, as in the references' records */
 td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height)
 {
     return (td_ground_truth){ .box = { .ymin = (float)(a->y / height),

@@ -1,5 +1,5 @@
 /*
- * data/objects.h -- what is in the images of a data set and where, for detectors
+ * data/objects.h -- the annotated objects in the images of a data set, for detectors
  *
  *     int n;
  *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  normalised, for training
@@ -28,7 +28,7 @@ struct td_objects {
 };
 
 /**
- * The objects of a sample; lent.  NULL and 0 without boxes.  Rows are in the order of
+ * The objects of a sample, borrowed.  NULL and 0 without boxes.  In the order of
  * td_dataset_annotations.
  */
 const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sample, int *n);
@@ -37,23 +37,25 @@ const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sa
 td_scene td_dataset_scene(const td_dataset *ds, int64_t sample);
 
 /**
- * Take images, classes and objects from what an annotation file says: ds->objects, classes and
- * as many samples, whose paths are "<folder>/<file name>".  `places` [c->n_images] becomes the
- * index in `c` of each sample, which differs from the sample where skip_empty leaves some out; NULL
- * when nobody asks.  TD_EFORMAT: ids that cannot be classes, no image left; TD_ENOMEM.
+ * Fill ds from an annotation file: ds->objects, classes and samples, whose paths are
+ * "<folder>/<file name>".  `places` [c->n_images] receives the index in `c` of each sample, which
+ * differs from the sample's number if skip_empty skips some; NULL: not needed.  TD_EFORMAT: ids
+ * that cannot be classes, no image left; TD_ENOMEM.
  */
 TD_CHECKED td_status td_objects_take(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c,
                                      const char *file, const char *folder, int64_t *places);
 
-/** Room for `n_images` with `n` objects in all and `n_classes`, all zero.  TD_ENOMEM. */
+/**
+ * Allocate `n_images` images, `n` objects in total and `n_classes` classes, all zero.  TD_ENOMEM.
+ */
 TD_CHECKED td_status td_objects_new(int64_t n_images, int64_t n, int n_classes,
                                     struct td_objects **out);
-/** An annotation in an image of width x height pixels, in shares of it. */
+/** An annotation as fractions of its image of width x height pixels. */
 td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height);
 
 void td_objects_free(struct td_objects *o);
 
-/** Class l becomes new_label[l - 1] + 1 of `n`; NULL: it stays, and there are more.  TD_ENOMEM. */
+/** Class l becomes new_label[l - 1] + 1 of `n`; NULL: unchanged, with more classes.  TD_ENOMEM. */
 TD_CHECKED td_status td_objects_renumber(td_dataset *ds, int n_old, int n,
                                          const int64_t *new_label);
 

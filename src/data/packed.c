@@ -1,7 +1,7 @@
 /*
- * packed.c -- a pack (io/pack.h) in the place of a folder: the same classes, samples and order
+ * packed.c -- opens a pack (io/pack.h) like a folder: the same classes, samples and order
  *
- * Paths are made up for messages and lists, as if the pack were a folder:
+ * Paths in messages and lists are formed as if the pack were a folder:
  * flowers.pack/train/daisy/1.jpg.
  */
 #include <string.h>
@@ -87,7 +87,7 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
 
 /* --- boxes ------------------------------------------------------------------------------------ */
 
-/* the entry of annotations, and the images in its order */
+/* checks that the annotations and the images have the same order */
 static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, const td_coco *c)
 {
     if (c->n_images != s->n_images - 1 || c->n_bad > 0)
@@ -147,7 +147,7 @@ bool td_packed_is_annotated(const char *path, const char *split)
     return is_so;
 }
 
-/* boxes are wanted and not there, or there and not wanted */
+/* checks that boxes are present if and only if they are needed */
 static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
 {
     bool is_annotated = td_pack_metadata_of(ds->pack)->is_annotated, wanted = opts->has_boxes;

@@ -1,5 +1,5 @@
 /*
- * parallel.c -- every item of a list once, on several threads: see td_parallel in loader.h
+ * parallel.c -- td_parallel: processes every item of a list once, on several threads
  */
 #include <stdatomic.h>
 
@@ -18,7 +18,7 @@ typedef struct {
     crowd *all;
     int i;
     td_thread thread;
-    td_status st; /* of item `at`, where this one stopped */
+    td_status st; /* of item `at`, where this worker stopped */
     int64_t at;
     char *error;
 } helper;
@@ -36,7 +36,7 @@ static void help(void *arg)
             continue;
         h->at = i;
         h->error = td_copy_text(td_error_message());
-        atomic_store(&c->next, c->n); /* nobody begins another */
+        atomic_store(&c->next, c->n); /* no worker begins another */
         return;
     }
 }

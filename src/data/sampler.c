@@ -1,5 +1,5 @@
 /*
- * sampler.c -- see sampler.h; the order of an epoch depends on (seed, epoch, rank) alone
+ * sampler.c -- the order of samples, a function of (seed, epoch, rank)
  */
 #include "data/sampler.h"
 
@@ -8,7 +8,7 @@
 
 enum { PLACES = 1024 };
 
-/* of the list that all runs and all ranks share; any constant will do */
+/* seed of the list common to all runs and ranks; an arbitrary constant */
 static const uint64_t list_seed = 524287;
 
 td_status td_sampler_init(td_sampler *s)
@@ -39,7 +39,7 @@ void td_sampler_release(td_sampler *s)
 
 /* --- ranges ----------------------------------------------------------------------------------- */
 
-/* where range i of the ranks begins; N i / W without overflow */
+/* start of range i: N i / W without overflow */
 static int64_t range_begin(const td_sampler *s, int64_t i)
 {
     return s->n / s->world * i + s->n % s->world * i / s->world;
@@ -113,7 +113,7 @@ int64_t td_sampler_batches(const td_sampler *s)
         step *= s->world;
         n = s->n;
     } else if (s->order_kind == TD_ORDER_BUFFER && s->drops) {
-        n = range_shortest(s); /* every rank fills its batches, in every epoch */
+        n = range_shortest(s); /* every rank has full batches in every epoch */
     }
     return s->drops ? n / step : (n + step - 1) / step;
 }

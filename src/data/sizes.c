@@ -1,5 +1,5 @@
 /*
- * sizes.c -- see sizes.h
+ * sizes.c -- parses the schedule of image sizes
  */
 #include "data/sizes.h"
 

@@ -1,10 +1,10 @@
 /*
- * data/sizes.h -- progressive resizing: which image size training has in which epoch
+ * data/sizes.h -- progressive resizing: the image size of each epoch
  *
  *     "0:128,30:160,60:224"     epochs 0 .. 29 at 128, 30 .. 59 at 160, from 60 on at 224
  *
- * Source: Howard et al., DAWNBench 2018 ("progressive image resizing"): small images while the
- * network learns the coarse things make the same accuracy in less time.
+ * Source: Howard et al., DAWNBench 2018 ("progressive image resizing"): small images in early
+ * epochs give the same accuracy in less time.
  */
 #ifndef TD_DATA_SIZES_H
 #define TD_DATA_SIZES_H
@@ -22,15 +22,15 @@ typedef struct {
 } td_sizes;
 
 /**
- * Read a schedule; NULL is none.  TD_EUSAGE: not EPOCH:SIZE pairs, epochs that do not begin at 0 or
- * do not rise, a size outside 1 .. 8192, more than 32 pairs.
+ * Parse a schedule; NULL is none.  TD_EUSAGE: not EPOCH:SIZE pairs, epochs that do not begin at 0
+ * or do not increase, a size outside 1 .. 8192, more than 32 pairs.
  */
 TD_CHECKED td_status td_sizes_parse(const char *text, td_sizes *out);
 
-/** The size of an epoch, 0 or later; `otherwise` where there is no schedule. */
+/** The size of an epoch, 0 or later; `otherwise` without a schedule. */
 int td_sizes_at(const td_sizes *s, int64_t epoch, int otherwise);
 
-/** The largest of all; `otherwise` where there is no schedule. */
+/** The largest size; `otherwise` without a schedule. */
 int td_sizes_largest(const td_sizes *s, int otherwise);
 
 #endif

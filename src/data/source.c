@@ -1,5 +1,5 @@
 /*
- * source.c -- opens a data set: the list of the kinds that there are
+ * source.c -- opens a data set: the table of all kinds
  */
 #include "data/source.h"
 
@@ -11,7 +11,7 @@
 
 /* One value of --data-backend. */
 typedef struct {
-    const char *names[3]; /* NULL-terminated; the first is the proper one */
+    const char *names[3]; /* NULL-terminated; the first is the canonical one */
     td_status (*open)(const td_dataset_opts *opts, td_dataset *ds);
 } source;
 

@@ -1,8 +1,8 @@
 /*
- * data/source.h -- the kinds of data sets: what each must do, and what each offers
+ * data/source.h -- the interface and the functions of each kind of data set
  *
- *     source.c                          opens a data set: knows all kinds
- *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c      know none of the others
+ *     source.c                          opens a data set: uses all kinds
+ *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c      independent of each other
  *     dataset.c  objects.c              a data set of any kind
  *
  * An opener fills a zeroed data set; on failure the caller frees it.
@@ -16,8 +16,8 @@
 TD_CHECKED td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds);
 
 /**
- * Append the images below a folder, by folder, then by name, without labels.  *cap: of
- * ds->samples.  TD_EFORMAT: there is none; and the errors of td_list_folder.
+ * Append the images below a folder, by folder, then by name, without labels.  *cap: capacity of
+ * ds->samples.  TD_EFORMAT: no images; and the errors of td_list_folder.
  */
 TD_CHECKED td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder);
 

@@ -1,8 +1,8 @@
 /*
- * synthetic.c -- no data at all: one fixed batch of N(0, 1) noise with random labels
+ * synthetic.c -- synthetic data: one fixed batch of N(0, 1) noise with random labels
  *
- * The loader makes the batch once and lends it again and again, so that what is measured with it is
- * the network alone.
+ * The loader makes the batch once and returns it again and again, so that benchmarks measure the
+ * network alone.
  */
 #include "base/rng.h"
 #include "data/objects.h"
@@ -12,7 +12,7 @@ enum {
     CLASSES = 1000,
     IMAGES = 1024,
     OBJECT_CLASSES = 80,
-    OBJECTS = 8,   /* of an image; COCO has 7 */
+    OBJECTS = 8,   /* per image; COCO has 7 on average */
     PIXELS = 1000, /* a side of what they are annotated in */
     ANNOTATED_MAX = 1 << 20
 };

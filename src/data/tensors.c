@@ -1,18 +1,18 @@
 /*
- * tensors.c -- images that are already tensors: one .safetensors with `images` and `labels`
+ * tensors.c -- data sets of ready tensors: one .safetensors file with `images` and `labels`
  *
  *   images  f32 [N, C, H, W]   normalised, as the network gets them
  *   labels  i64 [N]            0 .. classes - 1
  *
- * For detectors, in the place of `labels`:
+ * For detectors, instead of `labels`:
  *
- *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax in shares of the image
+ *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax as fractions of the image
  *   labels   i64 [N, G]        1 .. classes
- *   n_boxes  i64 [N]           how many of the G are meant
+ *   n_boxes  i64 [N]           how many of the G are used
  *
- * Rows are lent straight from the file's memory: nothing is copied, shuffled or changed.  Values
- * that are not finite and labels without a class are found when the file is opened: in a step they
- * would only show as a loss that is none.
+ * Rows point into the file's memory: nothing is copied, shuffled or changed.  Values that are not
+ * finite and labels without a class are reported when the file is opened: in a step they would only
+ * appear as a NaN loss.
  */
 #include <float.h>
 #include <inttypes.h>
@@ -146,7 +146,7 @@ static td_status check_box(const td_dataset *ds, const box_tensors *b, int64_t r
                     ds->root, k, row, label, most);
 }
 
-/* how many boxes there are in all, and the largest label */
+/* counts the boxes and finds the largest label */
 static td_status check_boxes(const td_dataset *ds, const box_tensors *b, int n_classes, int64_t *n,
                              int64_t *top)
 {

@@ -1,5 +1,5 @@
 /*
- * check.c -- decode everything once and say what is there
+ * check.c -- tandem dataset check: decodes every image once and reports the findings
  *
  * Every image is decoded in full, as evaluation sees it.  Findings are kept per image and
  * summed at the end in the order of the data set, so that the number of threads does not show.

@@ -1,5 +1,5 @@
 /*
- * draw_set.c -- a labelled data set of drawn images, for demos and tests
+ * draw_set.c -- draws a labelled data set of synthetic images, for demos and tests
  *
  *   <path>/train/circle/00000.jpg ...      class names are the names of the kinds
  *   <path>/val/circle/00000.jpg ...

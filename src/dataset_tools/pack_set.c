@@ -1,5 +1,5 @@
 /*
- * pack_set.c -- tandem dataset pack: a folder of images becomes one file
+ * pack_set.c -- tandem dataset pack: packs a folder of images into one file
  *
  * Images stream through, one after the other in the order of the data set.  With a short side to
  * shrink to, blocks of them are first decoded, resized and encoded by all threads; what needs no

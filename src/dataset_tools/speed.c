@@ -1,5 +1,5 @@
 /*
- * speed.c -- how many images a second the training pipeline makes, with nobody using them
+ * speed.c -- measures the speed of the input pipeline, without a network
  *
  * A round takes batches for a fixed time.  The first fills caches and buffers and is not counted.
  */

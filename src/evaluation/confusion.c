@@ -1,5 +1,5 @@
 /*
- * confusion.c -- a table of counts, its names, its file
+ * confusion.c -- the confusion matrix, its class names, its CSV file
  */
 #include "evaluation/confusion.h"
 

@@ -1,5 +1,5 @@
 /*
- * evaluation/confusion.h -- what was taken for what: the counts of `evaluate --per-class`
+ * evaluation/confusion.h -- the confusion matrix of `evaluate --per-class`
  */
 #ifndef TD_EVALUATION_CONFUSION_H
 #define TD_EVALUATION_CONFUSION_H

@@ -1,5 +1,5 @@
 /*
- * detect_evaluate.c -- how good is a detector on a data set: COCO's metrics, and what it found
+ * detect_evaluate.c -- evaluates a detector on a data set: COCO's metrics and results
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * detector_evaluator.c -- forward passes, boxes, counts
+ * detector_evaluator.c -- runs a detector over a data set and computes the metrics
  *
  *     batch -> detector runner -> boxes in pixels of the image   (on ranks: gathered by rank 0)
  *     all of them, in the order of the data set -> metrics

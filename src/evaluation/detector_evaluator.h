@@ -1,6 +1,6 @@
 /*
- * evaluation/detector_evaluator.h -- one pass of a detector over a data set: what it finds, and
- * COCO's metrics
+ * evaluation/detector_evaluator.h -- one pass of a detector over a data set: detections and COCO's
+ * metrics
  *
  * The detector's evaluator.h: evaluate and the validation of a training share it.
  */
@@ -27,7 +27,7 @@ typedef struct {
     td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
                       int n); /* of every image, what was found; its time counts nowhere */
     void *ctx;
-    td_progress progress; /* who says how far it is; not begun */
+    td_progress progress; /* logs the progress; not begun */
 } td_detector_evaluator_opts;
 
 /** Compile the evaluation program.  `model`'s classes and image size must be resolved. */
@@ -36,7 +36,7 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                     td_detector_evaluator **out) TD_CHECKED;
 void td_detector_evaluator_free(td_detector_evaluator *j);
 
-/** The program, to be given weights. */
+/** The program, for setting weights. */
 td_program *td_detector_evaluator_program(td_detector_evaluator *j);
 
 /**

@@ -1,5 +1,5 @@
 /*
- * evaluate.c -- how good is a weight file on a data set: exact counts
+ * evaluate.c -- tandem evaluate: evaluates a weight file on a data set
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * evaluate_boxes.c -- two files are read and compared
+ * evaluate_boxes.c -- compares a file of detections with a file of annotations
  */
 #include "evaluation/evaluate_boxes.h"
 

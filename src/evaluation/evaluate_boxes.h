@@ -1,7 +1,7 @@
 /*
- * evaluation/evaluate_boxes.h -- detections in a file against annotations in a file
+ * evaluation/evaluate_boxes.h -- evaluates a file of detections against a file of annotations
  *
- * No network and no images: what pycocotools computes of the same two files.
+ * Without network or images: as pycocotools computes from the same two files.
  */
 #ifndef TD_EVALUATION_EVALUATE_BOXES_H
 #define TD_EVALUATION_EVALUATE_BOXES_H

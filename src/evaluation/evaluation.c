@@ -1,5 +1,5 @@
 /*
- * evaluation.c -- what the evaluations of a classifier and of a detector have in common
+ * evaluation.c -- common steps of the evaluations of classifiers and detectors
  */
 #include "evaluation/evaluation.h"
 

@@ -1,5 +1,5 @@
 /*
- * evaluation/evaluation.h -- the state of an evaluation, and the steps that both kinds have
+ * evaluation/evaluation.h -- the state of an evaluation, and the steps common to both kinds
  *
  * evaluate.c is the verb and evaluates a classifier; detect_evaluate.c evaluates a detector, with
  * evaluate_draw.c for --draw.
@@ -54,7 +54,7 @@ td_status td_evaluation_check_outputs(const td_evaluation *e) TD_CHECKED;
 /** r->n_bad: of all ranks. */
 td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r) TD_CHECKED;
 
-/** Who says how far it is; the report is open. */
+/** The progress logger; the report must be open. */
 td_progress td_evaluation_progress(const td_evaluation *e);
 
 td_status td_evaluation_open_report(td_evaluation *e, td_program *program) TD_CHECKED;

@@ -1,5 +1,5 @@
 /*
- * evaluator.c -- forward passes, counted
+ * evaluator.c -- runs a classifier over a data set and counts the results
  *
  * The program has one batch size; a short batch is copied into a buffer of full size and only its
  * own rows are counted.

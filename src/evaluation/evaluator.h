@@ -1,6 +1,6 @@
 /*
- * evaluation/evaluator.h -- one pass over a data set without learning: what evaluate and validation
- * share
+ * evaluation/evaluator.h -- one pass over a data set without training, shared by evaluate and
+ * validation
  */
 #ifndef TD_EVALUATION_EVALUATOR_H
 #define TD_EVALUATION_EVALUATOR_H
@@ -46,9 +46,9 @@ typedef struct {
     const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
     int print_freq;
     int64_t step[2];      /* epoch, iteration of the records */
-    td_progress progress; /* who says how far it is; not begun */
+    td_progress progress; /* logs the progress; not begun */
     const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
-    td_gather *outcomes;  /* what each image was taken for (evaluation/outcomes.h), or NULL */
+    td_gather *outcomes;  /* the prediction of each image (evaluation/outcomes.h), or NULL */
     int64_t *confusion;   /* [classes, classes], counted up by label and best class, or NULL */
 } td_evaluator_opts;
 
@@ -60,7 +60,7 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
                            const td_evaluator_opts *opts, td_evaluator **out) TD_CHECKED;
 void td_evaluator_free(td_evaluator *j);
 
-/** The program, to be given weights. */
+/** The program, for setting weights. */
 td_program *td_evaluator_program(td_evaluator *j);
 
 /**

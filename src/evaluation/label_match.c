@@ -1,5 +1,5 @@
 /*
- * label_match.c -- see label_match.h
+ * label_match.c -- maps a data set's classes to a network's outputs
  *
  * A map is JSON, {"folder": 7, "other": "name of an output"}, or lines "folder 7": a folder's name
  * may have spaces, so the number is what follows the last one.

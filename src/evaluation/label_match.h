@@ -1,14 +1,14 @@
 /*
- * evaluation/label_match.h -- which output of a network each class of a data set is
+ * evaluation/label_match.h -- maps each class of a data set to an output of a network
  *
- *     --label-map FILE     as the file says
+ *     --label-map FILE     by the file
  *     --labels-by-order    folder i is output i
  *     the outputs' names   by name: the weight file's, or those of --classes FILE
  *     1000 outputs         folders with the WordNet ids of ILSVRC 2012, or ImageNet's names: by
  *                          these lists
  *     neither              in order, if there are as many folders as outputs
  *
- * What cannot be decided is an error: scoring against the wrong outputs would look like a bad
+ * An ambiguous case is an error: scoring against the wrong outputs would look like a bad
  * network.
  */
 #ifndef TD_EVALUATION_LABEL_MATCH_H

@@ -1,5 +1,5 @@
 /*
- * metrics.c -- counting right answers
+ * metrics.c -- counts correct predictions
  */
 #include "evaluation/metrics.h"
 

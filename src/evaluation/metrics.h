@@ -1,5 +1,5 @@
 /*
- * evaluation/metrics.h -- exact counts of right answers, and running means
+ * evaluation/metrics.h -- exact counts of correct predictions
  */
 #ifndef TD_EVALUATION_METRICS_H
 #define TD_EVALUATION_METRICS_H

@@ -1,5 +1,5 @@
 /*
- * outcomes.c -- see outcomes.h
+ * outcomes.c -- collects predictions and writes the confusion record
  */
 #include "evaluation/outcomes.h"
 

@@ -1,5 +1,5 @@
 /*
- * evaluation/outcomes.h -- what each image of a validation was taken for, and its record in the
+ * evaluation/outcomes.h -- the prediction of each image of a validation, and their record in the
  * report
  *
  *     td_gather outcomes = { 0 };

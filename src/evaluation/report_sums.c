@@ -1,5 +1,5 @@
 /*
- * report_sums.c -- sums of steps and of validations, and what is reported of them
+ * report_sums.c -- sums over steps and validations, and their metrics
  */
 #include "evaluation/report_sums.h"
 

@@ -1,5 +1,5 @@
 /*
- * evaluation/report_sums.h -- what steps and validations add up to: between lines, in epochs, in a
+ * evaluation/report_sums.h -- sums over steps and validations: between log lines, in epochs, in a
  * run
  *
  * Rates are images / seconds.  With --raport-compat they are means of the steps' rates, as the

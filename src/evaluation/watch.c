@@ -1,5 +1,5 @@
 /*
- * watch.c -- evaluate a training from outside: every new checkpoint of its folder, until its last
+ * watch.c -- tandem evaluate --watch: evaluates every new checkpoint of a training
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * annotated_images.c -- see annotated_images.h
+ * annotated_images.c -- writes images with boxes drawn on them
  *
  * All names are chosen in the beginning.  Where a file of such a name is there already, it must be
  * none of the images, by whatever way it is reached: files are compared by device and inode.

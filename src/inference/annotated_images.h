@@ -1,5 +1,5 @@
 /*
- * inference/annotated_images.h -- a folder of images with boxes drawn on them
+ * inference/annotated_images.h -- writes a folder of images with boxes drawn on them
  *
  *     td_annotated_images *m;
  *     TD_TRY(td_annotated_images_new(ds, "drawn", false, n, &m));  overwrites nothing

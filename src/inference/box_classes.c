@@ -1,5 +1,5 @@
 /*
- * box_classes.c -- see box_classes.h
+ * box_classes.c -- reads the class names and category ids of a detector
  */
 #include "inference/box_classes.h"
 

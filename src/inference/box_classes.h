@@ -1,5 +1,5 @@
 /*
- * inference/box_classes.h -- a detector's classes as its weight file names them
+ * inference/box_classes.h -- a detector's classes, from its weight file
  *
  *     td_box_classes c;
  *     TD_TRY(td_box_classes_read(weights, path, 80, NULL, &c));
@@ -43,7 +43,7 @@ td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool 
 td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d, int width,
                                   int height, char room[24]);
 
-/** What `f` says of classes in general. */
+/** Set the members of `f` on classes. */
 void td_box_classes_tell(const td_box_classes *c, td_found *f);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * classify.c -- what is on these images
+ * classify.c -- tandem classify: classifies images
  *
  * A loader's workers decode while a predictor computes.  n images become batches as equal as they
  * can be (9 with at most 8 in a batch: 5 and 4), so that one program does for all of them and

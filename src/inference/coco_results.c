@@ -1,5 +1,5 @@
 /*
- * coco_results.c -- COCO's lists of categories and detections, image by image
+ * coco_results.c -- writes detections as COCO results, image by image
  *
  * Categories are those that the network names, all of them; of one that names none, those that were
  * found, in the order in which they were.

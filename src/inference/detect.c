@@ -1,5 +1,5 @@
 /*
- * detect.c -- what is where on these images
+ * detect.c -- tandem detect: detects objects in images
  *
  * A loader's workers decode while a detector runner computes.  n images become batches as equal
  * as they can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad images out of a

@@ -1,5 +1,5 @@
 /*
- * detect_data.c -- see detect_data.h
+ * detect_data.c -- opens a detector's data sets and checks their options
  */
 #include "inference/detect_data.h"
 

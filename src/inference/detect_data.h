@@ -1,5 +1,5 @@
 /*
- * inference/detect_data.h -- a detector's data sets and scores, as its jobs share them
+ * inference/detect_data.h -- a detector's data sets and scores, shared by its jobs
  */
 #ifndef TD_INFERENCE_DETECT_DATA_H
 #define TD_INFERENCE_DETECT_DATA_H
@@ -23,7 +23,7 @@ td_loader_opts td_boxes_loader_opts(const td_input_opts *in, const td_model_opts
 td_status td_boxes_use_classes(td_dataset *ds, int n, const char *const *names,
                                bool allow_subset) TD_CHECKED;
 
-/** Before a training: a warning that names the classes of which no image has a box.  TD_ENOMEM. */
+/** Before a training: warn of classes without any box.  TD_ENOMEM. */
 td_status td_boxes_warn_unseen(const td_dataset *ds) TD_CHECKED;
 
 /** *out [td_dataset_classes]: category ids of classes 1, 2, ... (td_free). */

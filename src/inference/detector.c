@@ -1,5 +1,5 @@
 /*
- * detector.c -- see detector.h
+ * detector.c -- runs a detector's network and its non-maximum suppression
  *
  * The program has one batch size; a short batch is copied into a buffer of full size.
  */

@@ -1,5 +1,5 @@
 /*
- * inference/detector.h -- a detector ready to answer: images in, boxes out
+ * inference/detector.h -- runs a detector: images in, boxes out
  *
  *     td_detector_runner *f;
  *     TD_TRY(td_detector_runner_new(&model, dev, &opts, &f));
@@ -7,7 +7,7 @@
  *     TD_TRY(td_detector_runner_run(f, images, n, &nms));          n images, at most the batch
  *     td_detector_runner_found(f, i, &n_found)                     of image i, best first
  *
- * The network runs on all threads; then each thread takes images and suppresses.
+ * The network runs on all threads; then each thread post-processes whole images.
  */
 #ifndef TD_INFERENCE_DETECTOR_H
 #define TD_INFERENCE_DETECTOR_H
@@ -26,10 +26,10 @@ typedef struct {
     const char *skip_passes, *dump_after;
 } td_detector_runner_opts;
 
-/** What a detector's post-processing is by these options. */
+/** The settings of post-processing by these options. */
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 
-/** The same where people look at the boxes: a score above 0.3 is wanted unless another is given. */
+/** The same for showing boxes to people: the default of score_min is 0.3. */
 td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
 
 /** Compile.  `model`'s classes and image size must be resolved. */
@@ -38,18 +38,18 @@ td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
                                  td_detector_runner **out) TD_CHECKED;
 void td_detector_runner_free(td_detector_runner *f);
 
-/** The program, to be given weights. */
+/** The program, for setting weights. */
 td_program *td_detector_runner_program(td_detector_runner *f);
 const td_anchors *td_detector_runner_anchors(const td_detector_runner *f);
 
-/** images [n, 3, S, S], 1 <= n <= the batch: what there is in each. */
+/** images [n, 3, S, S], 1 <= n <= the batch. */
 td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
                                  const td_nms_opts *nms) TD_CHECKED;
 
-/** Seconds of the last run behind the network. */
+/** Seconds spent after the network in the last run. */
 double td_detector_runner_boxes_s(const td_detector_runner *f);
 
-/** Of image i of the last run; lent until the next. */
+/** Detections of image i of the last run; valid until the next. */
 const td_detection *td_detector_runner_found(const td_detector_runner *f, int i, int *n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * inputs.c -- opening a job's data
+ * inputs.c -- opens a job's data sets and loaders
  */
 #include "inference/inputs.h"
 

@@ -1,5 +1,5 @@
 /*
- * inference/inputs.h -- from a job's options to data sets and loaders
+ * inference/inputs.h -- opens data sets and loaders by a job's options
  */
 #ifndef TD_INFERENCE_INPUTS_H
 #define TD_INFERENCE_INPUTS_H
@@ -21,7 +21,7 @@ void td_log_backend(const td_input_opts *in);
 /** model->image_size becomes what the tensors have, when it is open. */
 td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 
-/** Did nobody choose a network? */
+/** Is the network not chosen by the user? */
 bool td_model_is_default(const td_model_opts *model);
 
 #endif

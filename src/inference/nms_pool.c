@@ -1,5 +1,5 @@
 /*
- * nms_pool.c -- see nms_pool.h
+ * nms_pool.c -- non-maximum suppression of several images on several threads
  */
 #include "inference/nms_pool.h"
 

@@ -1,5 +1,5 @@
 /*
- * inference/nms_pool.h -- from a detector's raw outputs to boxes, several images at a time
+ * inference/nms_pool.h -- non-maximum suppression of several images at a time
  *
  *     td_nms_pool *s;
  *     TD_TRY(td_nms_pool_new(anchors, 91, td_threads(), &s));
@@ -14,12 +14,12 @@
 
 typedef struct td_nms_pool td_nms_pool;
 
-/** An image: what is asked for, and what there is. */
+/** An image: settings and results. */
 typedef struct {
     const td_nms_opts *opts;
     td_detection *found; /* [opts->total], best first */
     int n_found;
-    bool is_finite; /* every code and score was a finite number; only where wants_finite */
+    bool is_finite; /* all deltas and scores were finite; only with wants_finite */
     bool wants_finite;
 } td_nms_pool_row;
 

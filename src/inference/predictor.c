@@ -1,5 +1,5 @@
 /*
- * predictor.c -- programs of several batch sizes over one weight file
+ * predictor.c -- compiles a weight file for several batch sizes and runs it
  *
  * A program has one batch size and its own copy of the weights (in the layouts its kernels want),
  * so few are kept.  n rows are cut greedily: as many full batches of the largest size as fit, then

@@ -1,5 +1,5 @@
 /*
- * inference/predictor.h -- a weight file made ready to answer: rows of images in, results out
+ * inference/predictor.h -- runs a weight file's network: rows of images in, results out
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
@@ -8,9 +8,9 @@
  *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));     8, then 3 of 1 or padded
  *     td_predictor_free(p);
  *
- * What it knows of the network (names, sizes, the transform) never changes once a program is kept,
- * so any thread may ask for it.  keep, time and run belong to one thread, the one whose compute
- * threads are meant.
+ * The metadata of the network (names, sizes, the transform) is constant once a program is kept, so
+ * any thread may read it.  keep, time and run must be called by one thread, which uses its compute
+ * threads.
  */
 #ifndef TD_INFERENCE_PREDICTOR_H
 #define TD_INFERENCE_PREDICTOR_H
@@ -25,7 +25,7 @@ enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */
 
 typedef struct td_predictor td_predictor;
 
-/** What a predictor needs to know; the texts are borrowed while it lives. */
+/** The options of a predictor; it borrows the texts. */
 typedef struct {
     td_model_opts model; /* open parts come from the weight file */
     td_amp_opts amp;
@@ -35,7 +35,7 @@ typedef struct {
     int interpolation;
     bool ignore_orientation;
     td_device_opts device; /* its threads: the caller's td_set_threads */
-    bool takes_detectors;  /* else their weights are refused */
+    bool takes_detectors;  /* otherwise their weights are an error */
 } td_predictor_opts;
 
 /**
@@ -52,7 +52,7 @@ void td_predictor_free(td_predictor *p);
  */
 td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
 
-/** No more programs will be kept: the weight file's own memory is given back. */
+/** Free the weight file's memory; no more programs can be kept. */
 void td_predictor_finish(td_predictor *p);
 
 /**
@@ -70,7 +70,7 @@ td_status td_predictor_run(td_predictor *p, const float *images, int n, float *l
 
 /**
  * What to do with the results of rows from .. from + n - 1, lent for the call: of a classifier
- * logits [n, K] and probabilities [n, K], of a detector codes [n, A, 4] and scores [n, A, K + 1].
+ * logits [n, K] and probabilities [n, K], of a detector deltas [n, A, 4] and scores [n, A, K + 1].
  */
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
 

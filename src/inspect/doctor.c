@@ -1,5 +1,5 @@
 /*
- * doctor.c -- what this machine offers, and how fast it is
+ * doctor.c -- tandem doctor: reports the machine's features and speed
  *
  * The speeds are measured through compiled programs, the way training reaches the kernels, best of
  * several runs: a matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a

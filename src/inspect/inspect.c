@@ -1,5 +1,5 @@
 /*
- * inspect.c -- `tandem inspect`: which thing is asked for
+ * inspect.c -- `tandem inspect`: chooses what to show
  */
 #include "inspect/inspect.h"
 

@@ -1,5 +1,5 @@
 /*
- * inspect/inspect.h -- the things that `tandem inspect` shows, one function each
+ * inspect/inspect.h -- what `tandem inspect` shows, one function each
  */
 #ifndef TD_INSPECT_INSPECT_H
 #define TD_INSPECT_INSPECT_H

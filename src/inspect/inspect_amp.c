@@ -1,5 +1,5 @@
 /*
- * inspect_amp.c -- what mixed precision does to each node, and why
+ * inspect_amp.c -- shows the precision of each node, and the reason
  *
  * The graph is the one that the amp pass sees: composites written out, gradients worked out, norms
  * folded where it is inference.  The painting is the pass's own.  Of autocast and O1 to O3, which

@@ -1,5 +1,5 @@
 /*
- * inspect_amp_stats.c -- a file of --amp-stats: what gradients would need, and the worst tensors
+ * inspect_amp_stats.c -- summarises a file of --amp-stats
  *
  * A tensor counts with the step in which it is worst: most overflow as fp16, then most below its
  * smallest subnormal, then most below its smallest normal.

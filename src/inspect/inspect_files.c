@@ -1,5 +1,5 @@
 /*
- * inspect_files.c -- what is in a file, in a data set, and in this build
+ * inspect_files.c -- shows the content of a file, a data set, and this build
  */
 #include "inspect/inspect.h"
 

@@ -1,5 +1,5 @@
 /*
- * inspect_memory.c -- where every buffer of a plan lies, and when
+ * inspect_memory.c -- shows the offset and lifetime of every buffer of a plan
  *
  *     MB ^   _________ planned _______________________________________________
  *        |       .-- alive --.        [gradient]  [gr.]

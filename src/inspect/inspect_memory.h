@@ -1,5 +1,5 @@
 /*
- * inspect/inspect_memory.h -- the memory plan of a program as a drawing
+ * inspect/inspect_memory.h -- draws the memory plan of a program
  */
 #ifndef TD_INSPECT_INSPECT_MEMORY_H
 #define TD_INSPECT_INSPECT_MEMORY_H

@@ -1,5 +1,5 @@
 /*
- * progress.c -- see progress.h
+ * progress.c -- logs and draws the progress of a pass
  *
  * Ranks have equal shares, so the images of one times their number is what all have seen.
  */

@@ -1,6 +1,6 @@
 /*
- * loggers/progress.h -- how far a pass over a data set is, of training or validation: a line in the
- * log every so many batches, and on a terminal its last line, ten times a second
+ * loggers/progress.h -- the progress of a pass over a data set, in training or validation: a line
+ * in the log every so many batches, and on a terminal its last line, ten times a second
  */
 #ifndef TD_LOGGERS_PROGRESS_H
 #define TD_LOGGERS_PROGRESS_H
@@ -12,7 +12,7 @@
 #include "tandem/loader.h"
 
 typedef struct {
-    const char *module; /* of the lines; NULL: nothing is said */
+    const char *module; /* of the lines; NULL: logs nothing */
     const char *what;   /* is counted: "batch" */
     int every;          /* batches between two lines; 0: none */
     double rest_s;      /* and seconds, at least */
@@ -21,12 +21,12 @@ typedef struct {
     int64_t later;      /* batches of the passes that follow; 0: this is the last */
     td_comm *comm;      /* NULL: one rank */
     int64_t begin_ns;
-    int64_t said_ns;  /* when the last line was; at first begin_ns */
-    int64_t drawn_ns; /* when the terminal's line was last drawn; 0: it is not */
+    int64_t said_ns;  /* time of the last line; at first begin_ns */
+    int64_t drawn_ns; /* time the terminal's line was last drawn; 0: not drawn */
     bool has_terminal;
 } td_progress;
 
-/** It begins now: a pass over `ld` of at most `max_batches`, -1: all. */
+/** Begin a pass over `ld` of at most `max_batches`; -1: all. */
 void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches);
 
 /**
@@ -35,7 +35,7 @@ void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches)
  */
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images);
 
-/** Clear the terminal's line.  To be called whatever has happened, perhaps twice. */
+/** Clear the terminal's line.  Always call it; may be called twice. */
 void td_progress_end(td_progress *p);
 
 /**

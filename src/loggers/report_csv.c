@@ -1,5 +1,5 @@
 /*
- * report_csv.c -- rows of metrics; a run that goes on keeps the rows before its place
+ * report_csv.c -- writes metrics as CSV; a resumed run keeps the earlier rows
  */
 #include "loggers/report_csv.h"
 

@@ -27,7 +27,7 @@ typedef struct {
 /** TD_EIO; TD_EFORMAT: a file to go on with that has other columns. */
 td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out) TD_CHECKED;
 
-/** A value of the row that comes next; names without a column are left out. */
+/** Set a value of the next row; ignores names without a column. */
 void td_report_csv_set(td_report_csv *c, const char *metric, double value);
 
 /** Write the row of a step; TD_EIO names the file. */

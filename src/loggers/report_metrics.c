@@ -1,5 +1,5 @@
 /*
- * report_metrics.c -- the table; names and units are those of the reference's logger
+ * report_metrics.c -- the table of metrics, with the reference logger's names and units
  */
 #include "loggers/report_metrics.h"
 

@@ -17,7 +17,7 @@ enum { TD_METRIC_CLASSES_MAX = 200 };
 
 enum { TD_METRIC_JSON_ONLY = 3 }; /* td_metric.level */
 
-#define TD_UNIT_NULL "" /* the reference has one, that is null; without unit: NULL */
+#define TD_UNIT_NULL "" /* the reference writes a null unit; without unit: NULL */
 
 typedef struct {
     const char *name, *unit;
@@ -30,7 +30,7 @@ typedef struct {
 /** NULL: there is no such metric. */
 const td_metric *td_metric_find(const char *name);
 
-/** Which metrics a run has. */
+/** The properties that select a run's metrics. */
 typedef struct {
     int topk; /* what stands for top5 */
     bool has_tf_names, has_l2_loss;

@@ -1,5 +1,5 @@
 /*
- * report_settings.c -- options and metadata as records
+ * report_settings.c -- writes options and metadata as records
  */
 #include "loggers/report_settings.h"
 

@@ -11,12 +11,12 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-/* What is known of a run besides its options; 0 and NULL: unknown. */
+/* Metadata of a run besides its options; 0 and NULL: unknown. */
 typedef struct {
     const char *job; /* "train", "evaluate" */
     const td_amp_opts *amp;
     td_program *program;
-    int ranks; /* written where there are several */
+    int ranks; /* written if there are several */
     int64_t train_images, val_images, epoch_batches, begin_epoch;
 } td_run_metadata;
 

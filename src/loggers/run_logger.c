@@ -1,5 +1,5 @@
 /*
- * run_logger.c -- one record, and where it goes
+ * run_logger.c -- writes records to all outputs of a run
  */
 #include "loggers/run_logger.h"
 

@@ -1,6 +1,6 @@
 /*
- * loggers/run_logger.h -- what a run tells programs: JSON lines, the reference's text, TensorBoard,
- * CSV
+ * loggers/run_logger.h -- a run's machine-readable logs: JSON lines, the reference's text,
+ * TensorBoard, CSV
  *
  *     DLLL {"timestamp": "1577836800.123456", "datetime": "...", "elapsedtime": "1.25",
  *           "type": "LOG", "step": [0, 10], "data": {"train.loss": 2.3, ...}}
@@ -27,20 +27,20 @@ typedef struct {
     const char *tensorboard;    /* folder of event files */
     const char *csv;            /* a row for every epoch */
     const char *csv_iterations; /* a row for every record inside epochs */
-    bool is_compat;             /* the reference's own arithmetic, and files always begun anew */
-    bool has_tf_names;          /* TensorFlow's names of the results beside the others */
+    bool is_compat;             /* the reference's arithmetic, and files always overwritten */
+    bool has_tf_names;          /* TensorFlow's names of the results in addition */
     bool has_l2_loss;           /* what weight decay adds to the loss is among the results */
     bool detects;               /* scores are those of boxes */
     bool is_benchmark;          /* figures of the reference's benchmarks are among the results */
     int topk;                   /* 0: 5 */
-    int n_classes;              /* whose AP is told, "val.AP.NAME"; the first 200 of them */
+    int n_classes;              /* classes with an AP metric, "val.AP.NAME"; the first 200 */
     const char *const *classes; /* [n_classes] names */
-    bool goes_on;               /* behind the whole records that are there; half of one is cut */
-    int64_t at[2];              /* epoch and iteration where the run begins */
-    int64_t batches;            /* of an epoch, for numbers of steps */
+    bool goes_on;    /* append after the complete records; an incomplete one is cut off */
+    int64_t at[2];   /* epoch and iteration where the run begins */
+    int64_t batches; /* of an epoch, for numbers of steps */
 } td_report_opts;
 
-/** Open; the metadata of all metrics is written at once.  Nothing asked for: *out is NULL. */
+/** Open, and write the metadata of all metrics.  Without any output *out is NULL. */
 td_status td_report_open(const td_report_opts *o, td_report **out) TD_CHECKED;
 
 /** Settings or metadata of the run: one flat JSON object. */
@@ -49,7 +49,7 @@ td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
 /** A line of text as the reference programs print it, where their text lines are wanted. */
 void td_report_log(td_report *r, const char *fmt, ...) TD_PRINTF(2, 3);
 
-/** Are lines of text wanted in the reference's form? */
+/** Is text in the reference's form enabled? */
 bool td_report_has_text(const td_report *r);
 
 bool td_report_is_compat(const td_report *r);

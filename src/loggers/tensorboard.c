@@ -1,5 +1,5 @@
 /*
- * tensorboard.c -- protocol buffers, framed as TFRecord
+ * tensorboard.c -- writes event files: protocol buffers framed as TFRecord
  *
  *     record   length u64 | masked crc of the length u32 | data | masked crc of the data u32
  *     data     Event { 1 wall_time double, 2 step int64,

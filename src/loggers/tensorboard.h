@@ -21,7 +21,7 @@
 
 typedef struct td_tensorboard td_tensorboard;
 
-/** The folder is made where there is none.  TD_EIO. */
+/** Makes the folder if it does not exist.  TD_EIO. */
 td_status td_tensorboard_open(const char *folder, td_tensorboard **out) TD_CHECKED;
 
 /** The run goes on at `step`: what earlier files have from there on is not shown. */

@@ -1,5 +1,5 @@
 /*
- * throughput.c -- see throughput.h
+ * throughput.c -- the mean of the last quarter of speed lines
  */
 #include "loggers/throughput.h"
 

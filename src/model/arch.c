@@ -1,5 +1,5 @@
 /*
- * arch.c -- the architectures: one row each, over the one builder in resnet.c
+ * arch.c -- the table of architectures: one row each, built by resnet.c
  *
  * A new network of the family is a new row here and nothing else (docs/howto-model.md).
  * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d) and Hu et al. 2018;

@@ -8,11 +8,11 @@
 #include "ir/build.h"
 #include "tandem/model.h"
 
-/* Where the number of hidden units of squeeze-and-excitation comes from. */
+/* The rule for the number of hidden units of squeeze-and-excitation. */
 typedef enum {
     TD_SE_NONE,
     TD_SE_CHOSEN, /* td_model_opts.se_form */
-    TD_SE_RATIO   /* a sixteenth of the channels, whatever the options say */
+    TD_SE_RATIO   /* a sixteenth of the channels, for any options */
 } td_se;
 
 typedef struct {
@@ -24,11 +24,11 @@ typedef struct {
     int groups;    /* of the 3x3 convolutions of bottlenecks */
     td_se se;
     int image_size;
-    td_detector detector; /* then the other columns are its default backbone's */
+    td_detector detector; /* for a detector, the other columns describe its default backbone */
     int n_anchors;        /* of a detector, at image_size */
 } td_arch;
 
-/** The row of a name ('_' and '-' are the same); TD_EUSAGE names the nearest. */
+/** The row of a name ('_' and '-' are equal); TD_EUSAGE suggests the nearest name. */
 td_status td_arch_row(const char *name, const td_arch **out) TD_CHECKED;
 
 /** The same, or NULL. */

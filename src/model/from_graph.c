@@ -1,14 +1,14 @@
 /*
- * from_graph.c -- a finished forward graph, emitted again with other images and in the other mode
+ * from_graph.c -- copies a forward graph for another batch, dtype or mode
  *
- * Node by node in order.  Three things change on the way:
+ * Nodes are copied in order.  Three things change:
  *
  *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, as the mode asks
  *   the batch     a reshape whose first dimension was the old batch gets the new one
  *   the dtype     parameters take the images' float type, so that a float32 text runs in float64
  *
- * The running statistics of a batch norm become role=stat, whatever the text calls them: they are
- * written by every training step and have no gradient.
+ * The running statistics of a batch norm get role=stat, whatever role the text gives them: every
+ * training step writes them, and they have no gradient.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "ops/ops.h"
 #include "tandem/model.h"
 
-#define NORM_MOMENTUM 0.1 /* batch_norm_infer has none of its own */
+#define NORM_MOMENTUM 0.1 /* batch_norm_infer has no momentum */
 
 typedef struct {
     const td_graph *old;
@@ -36,8 +36,8 @@ static bool is_op(const td_node *n, const td_op *op)
 }
 
 /*
- * Which values are running statistics of some batch norm, and which node moves those of the
- * batch_norm whose batch mean a value is: one pass over the graph.
+ * Find the running statistics of all batch norms, and for the batch mean of each batch_norm the
+ * node that updates its running statistics: one pass over the graph.
  */
 static void index_norms(copier *c)
 {
@@ -142,11 +142,11 @@ static void copy_node(copier *c, const td_node *n)
         copy_norm(c, n);
     else if (is_op(n, &td_op_reshape))
         copy_reshape(c, n);
-    else if (!is_op(n, &td_op_batch_norm_update)) /* comes with its batch_norm */
+    else if (!is_op(n, &td_op_batch_norm_update)) /* copied with its batch_norm */
         copy_other(c, n);
 }
 
-/* one input `images` [N, C, H, W], an output `logits` [N, K], nothing that trains */
+/* one input `images` [N, C, H, W], an output `logits` [N, K], no training ops */
 static td_status check_forward(const td_graph *g, td_value **images, td_value **logits)
 {
     *images = td_graph_find(g, "images");

@@ -1,5 +1,5 @@
 /*
- * model/head.h -- the last layer of a graph of the user's own, which decides the number of classes
+ * model/head.h -- the last layer of a user's graph, which sets the number of classes
  *
  *     td_head h;
  *     TD_TRY(td_head_find(g, &h));                 %fc.weight [10, 32], %fc.bias [10]
@@ -10,20 +10,20 @@
 
 #include "ir/graph.h"
 
-/** Parameters that nothing else uses; bias NULL: there is none. */
+/** Its parameters, used by nothing else; bias NULL: none. */
 typedef struct {
     const td_value *weight, *bias;
 } td_head;
 
 /**
- * What makes the output `logits` [N, K]: linear, or conv2d and a mean over its map.
- * TD_ESHAPE: something else does.
+ * Find the layer that makes the output `logits` [N, K]: linear, or conv2d and a mean over its map.
+ * TD_ESHAPE: another op makes it.
  */
 td_status td_head_find(const td_graph *g, td_head *out) TD_CHECKED;
 
 /**
- * The same graph with `classes` rows in its head; names stay.  The caller frees *out.
- * TD_ESHAPE as td_head_find, or what comes after the logits does not take another number.
+ * Copy the graph with `classes` rows in its head; names are kept.  The caller frees *out.
+ * TD_ESHAPE as td_head_find, or nodes after the logits require the old number.
  */
 td_status td_head_resize(const td_graph *g, int classes, td_graph **out) TD_CHECKED;
 

@@ -1,14 +1,14 @@
 /*
- * layers.c -- parameters and layers of the networks, and how they begin
+ * layers.c -- parameters and layers of the networks, and their initialization
  *
- * Parameters come in the order of PyTorch's state_dict, under torchvision's names (SE: timm's), and
- * say themselves how they begin:
+ * Parameters are in the order of PyTorch's state_dict, under torchvision's names (SE: timm's), with
+ * these initial values:
  *
  *   convolution   normal, sqrt(2 / fan)     fan = R S C / groups, or R S K (not divided by groups)
  *   BN            gamma 1 (0 for the last of a branch, on request), beta 0, mean 0, variance 1
  *
- * The TensorFlow variant (td_variant) has padding SAME: together as much as makes ceil(side /
- * stride) windows, the smaller half of it before; and begins with
+ * The TensorFlow variant (td_variant) has padding SAME: as much as gives ceil(side / stride)
+ * windows, the smaller half of it before; and these initial values:
  *
  *   convolution   truncated normal, sqrt(2 / fan)
  *   with groups   uniform in +-sqrt(6 / (9 C / groups + 9 C)) (Glorot), whatever the options
@@ -91,7 +91,7 @@ static td_param_attr filter_init(const td_net *m, int64_t taps, int64_t n_in, in
 /* --- padding ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    int before, extra; /* behind there are before + extra */
+    int before, extra; /* after: before + extra */
 } padding;
 
 static padding same_padding(int64_t side, int kernel, int stride)

@@ -1,13 +1,13 @@
 /*
- * model/layers.h -- what networks are built of: parameters, layers, stages of residual blocks
+ * model/layers.h -- the parts of networks: parameters, layers, stages of residual blocks
  *
  *     td_net m = td_net_begin(b, arch, opts, is_training);
  *     td_value *x = td_net_stem(&m, images);
  *     for (int i = 0; i < 4; i++)
  *         x = td_net_stage(&m, x, i, i ? 2 : 1);
  *
- * A layer's parameters are named prefix + layer + ".weight" and so on.  The members of a td_net are
- * what networks differ in; a builder changes them as it goes.
+ * A layer's parameters are named prefix + layer + ".weight" and so on.  The members of a td_net
+ * describe the differences between networks; a builder changes them as it proceeds.
  */
 #ifndef TD_MODEL_LAYERS_H
 #define TD_MODEL_LAYERS_H
@@ -22,22 +22,22 @@ typedef struct {
     td_dtype dtype;
     bool is_training;
 
-    bool is_same_padded;       /* SAME: as much as makes ceil(side / stride) windows */
+    bool is_same_padded;       /* SAME: as much as gives ceil(side / stride) windows */
     bool has_relu6;            /* within blocks and at the stem; a block's result has relu */
     double eps, momentum;      /* of norms */
-    const td_param_attr *init; /* of convolutions; NULL: as the variant and the options say */
+    const td_param_attr *init; /* of convolutions; NULL: by the variant and the options */
 
     char prefix[64];                           /* "layer1.0." */
-    const char *root;                          /* what every name begins with: "backbone." */
+    const char *root;                          /* prefix of every name: "backbone." */
     const char *stem_conv, *stem_norm, *stage; /* "conv1", "bn1", "layer" */
-    int first_stage;                           /* the number behind `stage` of the first */
+    int first_stage;                           /* the number after `stage` of the first */
 } td_net;
 
 /** Names and rules of a classifier; opts->dtype 0 is float32. */
 td_net td_net_begin(td_builder *b, const td_arch *arch, const td_model_opts *opts,
                     bool is_training);
 
-/** Names from here on begin with root + this; formatted, cut to fit. */
+/** Begin the following names with root + this; formatted, truncated to fit. */
 void td_net_prefix(td_net *m, const char *format, ...) TD_PRINTF(2, 3);
 
 static inline int64_t td_net_channels(const td_value *v)
@@ -52,10 +52,10 @@ td_value *td_net_param(td_net *m, const char *layer, const char *part, int rank,
 td_value *td_net_vector(td_net *m, const char *layer, const char *part, int64_t n,
                         td_param_attr attr);
 
-/** The fan that the options ask for. */
+/** The fan by the options. */
 double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out);
 
-/** A weight's beginning. */
+/** Attributes of a weight with this initialization. */
 td_param_attr td_net_begins(td_init init, double scale);
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -67,11 +67,11 @@ td_value *td_net_filter(td_net *m, const char *name, int64_t n_in, int64_t n_out
 /** Convolution with filters w, padded so that stride 1 keeps the image's size. */
 td_value *td_net_conv_with(td_net *m, td_value *x, td_value *w, int stride, int groups);
 
-/** The two together. */
+/** Filter and convolution together. */
 td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, int side, int stride,
                       int groups);
 
-/** Batch norm; is_branch_end: its gamma begins with 0 where the options ask for that. */
+/** Batch norm; is_branch_end: its gamma is initialized to 0 if the options request it. */
 td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_end);
 
 /** relu or relu6. */

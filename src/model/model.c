@@ -1,5 +1,5 @@
 /*
- * model.c -- which network: the options, and the choice between a row of arch.c and a graph file
+ * model.c -- model options; chooses between a row of arch.c and a graph file
  */
 #include <limits.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
 
-/* the names of the 2019 edition's --model-config, which had two behaviours under four names */
+/* the names of the 2019 edition's --model-config, which has four names for two behaviours */
 static const char *const conv_inits[] = { "fan_in|fanin|grp-fanin", "fan_out|classic|grp-fanout",
                                           "auto", NULL };
 
@@ -108,7 +108,7 @@ static const char *graph_name(const td_model_opts *opts)
     return opts->model ? opts->model : "the weight file's graph";
 }
 
-/* with another number of classes the head is resized: a graph is trained on what there is */
+/* resizes the head for another number of classes */
 static td_status fit_classes(const td_model_opts *opts, td_graph **g)
 {
     const td_value *y = td_graph_output_value(*g, "logits");
@@ -187,7 +187,7 @@ td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[2
         snprintf(weight, 256, "%s", head.weight->name);
         snprintf(bias, 256, "%s", head.bias ? head.bias->name : "");
     }
-    td_error_clear(); /* a graph that keeps its classes needs none */
+    td_error_clear(); /* not needed if the number of classes is unchanged */
     td_graph_free(g);
     return TD_OK;
 }
@@ -237,7 +237,7 @@ td_status td_model_resolve(td_model_opts *opts)
         TD_TRY(td_arch_row(opts->arch, &arch));
         if (arch->detector)
             TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
-        opts->arch = arch->name; /* lives for ever; what came from a file does not */
+        opts->arch = arch->name; /* a static string; one from a file would be freed */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
         if (opts->variant == TD_VARIANT_TENSORFLOW)

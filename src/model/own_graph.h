@@ -1,5 +1,5 @@
 /*
- * model/own_graph.h -- what jobs ask of a network that may be a graph of the user's own
+ * model/own_graph.h -- queries on a network that may be a user's graph
  */
 #ifndef TD_MODEL_OWN_GRAPH_H
 #define TD_MODEL_OWN_GRAPH_H
@@ -9,13 +9,13 @@
 
 /**
  * The graph as text, with num_classes rows in its head (td_text_free); NULL: the file or text of
- * `opts` says it as it is.  Errors of td_model_resolve.
+ * `opts` is already that.  Errors of td_model_resolve.
  */
 td_status td_model_graph_text(const td_model_opts *opts, char **out) TD_CHECKED;
 
 /**
- * Names of the last layer's parameters, "fc.weight" and "fc.bias"; "" where there is none, or where
- * a graph has no head that can be resized (model/head.h).
+ * Names of the last layer's parameters, "fc.weight" and "fc.bias"; "" if there is none, or if the
+ * head of a graph cannot be resized (model/head.h).
  */
 td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[256]) TD_CHECKED;
 

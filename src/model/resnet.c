@@ -1,5 +1,5 @@
 /*
- * resnet.c -- the one builder behind all rows of arch.c
+ * resnet.c -- builds all classifiers of arch.c
  *
  *   stem:   7x7/2 convolution, BN, relu, 3x3/2 max-pool
  *   basic:       3x3/s BN relu  3x3 BN                        + shortcut, relu

@@ -8,7 +8,7 @@
  *   P3 = smooth(lateral(C3) + up(lateral(C4) + up(P5)))    smooth, down: 3x3, norm, relu6
  *   P6 = down(P5), P7 = down(P6)                           down: stride 2
  *
- *   on every level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> deltas, scores
+ *   on each level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> deltas, scores
  *
  * A stage runs with stride 1; its result is recorded, then every second row and column goes on.
  * Padding is SAME, that of the stem 3 on all sides.  The towers' and predictors' filters are the
@@ -30,8 +30,8 @@
 #define FIRST_LEVEL  3
 #define LEVELS       5
 
-/* TensorFlow's standard deviation is that of the normal before it is cut at two of them; ours is
-   that of what is left */
+/* TensorFlow's standard deviation is that of the normal before truncation at two of them; ours is
+   that after truncation */
 #define CUT_DEVIATION 0.87962566103423978
 
 /* a framework's 1 - 0.997 in float32; the backbone has the decimal number */
@@ -43,7 +43,7 @@ static const td_param_attr heads_begin = { .init = TD_INIT_NORMAL, .scale = 0.01
 
 /* --- backbone --------------------------------------------------------------------------------- */
 
-/* what a step's statistics count among the running ones */
+/* the weight of a step's statistics in the running ones */
 static double rate(const td_net *m, double own)
 {
     return m->opts->bn_decay > 0 ? 1 - m->opts->bn_decay : own;
@@ -121,7 +121,7 @@ static void pyramid(td_net *m, td_value *const *c, td_value **p)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* the levels through a tower, in place */
+/* applies a tower to all levels, in place */
 static void tower(td_net *m, const char *name, td_value **x)
 {
     for (int k = 0; k < TOWER_LAYERS; k++) {

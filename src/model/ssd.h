@@ -1,5 +1,5 @@
 /*
- * model/ssd.h -- the detectors' builders, behind td_detector_forward
+ * model/ssd.h -- the detectors' builders, called by td_detector_forward
  *
  * images [N, 3, S, S] -> *deltas [N, A, 4], *scores [N, A, opts->num_classes + 1]; `arch` is the
  * backbone's row.

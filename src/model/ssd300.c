@@ -1,6 +1,6 @@
 /*
- * ssd300.c -- SSD300 v1.1: a residual backbone cut behind its third stage, five more blocks, and
- * two convolutions of its own on each of six maps
+ * ssd300.c -- SSD300 v1.1: a residual backbone cut after its third stage, five more blocks, and
+ * two convolutions for each of six maps
  *
  *   images 300x300 -> conv1, pool 75 -> layer1 -> layer2 38 -> layer3 38, stride 1
  *   extra   1x1 BN relu  3x3 BN relu      19, 10, 5 with stride 2; 3, 1 without padding
@@ -29,7 +29,7 @@ static td_param_attr xavier(int64_t taps, int64_t n_in, int64_t n_out)
     return td_net_begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * (n_in + n_out))));
 }
 
-/* filters of `side` x `side` that begin as Xavier says */
+/* filters of `side` x `side` with Xavier initialization */
 static td_value *filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side)
 {
     const td_param_attr init = xavier((int64_t)side * side, n_in, n_out);
@@ -39,7 +39,7 @@ static td_value *filter(td_net *m, const char *name, int64_t n_in, int64_t n_out
     return w;
 }
 
-/* channels of the maps: the backbone's third stage, then what the extra blocks make */
+/* channels of the maps: the backbone's third stage, then the extra blocks */
 static void channels(const td_arch *arch, int64_t *n)
 {
     static const int wide[MAPS] = { 0, 512, 512, 256, 256, 256 };

@@ -1,5 +1,5 @@
 /*
- * onnx.c -- a model in memory, and writing it
+ * onnx.c -- a model in memory; writes ONNX files
  *
  * Lengths stand before what they measure, so the file is made of small texts and the tensors' own
  * bytes, whose sizes are added up before the first is written: no copy of the weights is made.

@@ -1,5 +1,5 @@
 /*
- * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, without knowing what a node computes
+ * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, independent of what nodes compute
  *
  *     ModelProto   ir_version, producer, opset_import, metadata_props, graph
  *     GraphProto   node[] in order, initializer[], input[], output[], value_info[]
@@ -11,7 +11,7 @@
  *     ...
  *     TD_OUT(td_onnx_write(m, "net.onnx", check, ctx));
  *
- * Adding is sticky: the first failure is kept in m->st, later calls do nothing, writing reports it.
+ * Adding records the first failure in m->st; later calls do nothing, and writing returns it.
  * Reading refuses what could reach outside the file or means more than one thing: external data,
  * subgraphs, functions, other domains, sparse tensors, numbers elsewhere than in raw_data.
  *
@@ -33,10 +33,10 @@
 
 typedef struct {
     int64_t value;     /* -1: open */
-    const char *param; /* the name of an open one, "N"; NULL: it has none */
+    const char *param; /* the name of an open dimension, "N"; NULL: none */
 } td_onnx_dim;
 
-/** What is known of an edge: name, type, shape. */
+/** The description of an edge: name, type, shape. */
 typedef struct {
     const char *name;
     td_dtype dtype;
@@ -87,7 +87,7 @@ typedef struct {
     size_t n_nodes, cap_nodes;
     td_tensor *tensors; /* initialisers; of a file read: not aligned */
     size_t n_tensors, cap_tensors;
-    td_onnx_values inputs, outputs, values; /* values: what lies between */
+    td_onnx_values inputs, outputs, values; /* values: those in between */
     td_onnx_meta *meta;
     size_t n_meta, cap_meta;
     char *file; /* of a file read: its bytes */
@@ -98,7 +98,7 @@ void td_onnx_free(td_onnx *m);
 
 /* --- building --------------------------------------------------------------------------------- */
 
-/** Texts are copied, tensors' data is borrowed.  `out` names the one result. */
+/** Texts are copied, tensors' data is borrowed.  `out` is the name of its result. */
 void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
                       const char *out);
 
@@ -155,9 +155,9 @@ td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what,
                         td_onnx **out) TD_CHECKED;
 
 /**
- * Is it one graph?  Every operand is an input, a tensor or the result of a node above, so that
- * there is no circle; no name is given twice; every tensor has as many bytes as its type and shape
- * say; attributes of a node differ in name; outputs exist and have a type.
+ * Check that it is a valid graph: every operand is an input, a tensor or the result of an earlier
+ * node, so that there is no cycle; no name is used twice; every tensor's size matches its type and
+ * shape; attributes of a node differ in name; outputs exist and have a type.
  */
 td_status td_onnx_check(const td_onnx *m, const char *what) TD_CHECKED;
 

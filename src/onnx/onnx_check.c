@@ -1,5 +1,5 @@
 /*
- * onnx_check.c -- is a model one graph, with everything in it that its nodes read
+ * onnx_check.c -- checks that a model is a complete, acyclic graph
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * onnx_detections.c -- box decoding and suppression out of ONNX's operators
+ * onnx_detections.c -- adds box decoding and non-maximum suppression to a model
  *
  *   deltas --- Slice, Div, Mul, Exp, Add, Sub, Concat ---> boxes [N, A, 4]
  *   logits -- Slice, Sigmoid | Softmax, Slice ----------> scores [N, A, C]

@@ -1,15 +1,15 @@
 /*
- * onnx/onnx_detections.h -- what a detector does behind its network, as nodes of an ONNX model
+ * onnx/onnx_detections.h -- a detector's post-processing as nodes of an ONNX model
  *
  *     td_onnx_of_graph(...)                      outputs deltas [N, A, 4], logits [N, A, C + 1]
  *     td_onnx_add_detections(m, anchors, nms)    outputs as below instead
  *
  *   nms NULL   boxes   f32 [N, A, 4]   ymin, xmin, ymax, xmax, shares of the image; not clipped
  *              scores  f32 [N, A, C]   column k is that of class k + 1
- *   else       detection_boxes   f32 [N, K, 4]   as above, SSD320's clipped to the image
+ *   otherwise  detection_boxes   f32 [N, K, 4]   as above, SSD320's clipped to the image
  *              detection_scores  f32 [N, K]      falling
  *              detection_classes i64 [N, K]      1 .. C
- *              num_detections    i64 [N]         rows behind these are 0
+ *              num_detections    i64 [N]         the following rows are 0
  *
  * K is nms->total, or all that there are if those are fewer.  The detections are those of
  * boxes/nms.h: the same ones, in the same order.

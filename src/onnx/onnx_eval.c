@@ -1,5 +1,5 @@
 /*
- * onnx_eval.c -- see onnx_eval.h
+ * onnx_eval.c -- evaluates nodes of an ONNX model
  *
  * One function for each operator, one row of `rows` each.  Operands are looked up by name; results
  * are made by `result`, and belong to the evaluation.  Whatever indexes is checked.

@@ -1,14 +1,14 @@
 /*
- * onnx/onnx_eval.h -- nodes of an ONNX model in plain loops, as ONNX says what they are
+ * onnx/onnx_eval.h -- evaluates nodes of an ONNX model with plain loops, by ONNX's definitions
  *
- * What stands behind a network: box decoding, suppression, sorting.  Nothing here is fast, nothing
- * knows the exporter, and arrays of f32 and i64 are all there is.
+ * For the nodes after a network: box decoding, suppression, sorting.  Not optimised, independent of
+ * the exporter, and limited to arrays of f32 and i64.
  *
  *     td_onnx_eval *e;
  *     TD_TRY(td_onnx_eval_new(m, "the file", batch, &e));
- *     TD_OUT(td_onnx_eval_set(e, "codes", &array));           numbers that are there; copied
+ *     TD_OUT(td_onnx_eval_set(e, "deltas", &array));          an existing value; copied
  *     TD_OUT(td_onnx_eval_run(e, first));                      nodes from `first` on
- *     td_onnx_eval_get(e, "boxes")                             lent until td_onnx_eval_free
+ *     td_onnx_eval_get(e, "boxes")                             valid until td_onnx_eval_free
  */
 #ifndef TD_ONNX_ONNX_EVAL_H
 #define TD_ONNX_ONNX_EVAL_H
@@ -48,7 +48,7 @@ td_status td_onnx_eval_run(td_onnx_eval *e, size_t first) TD_CHECKED;
 /** NULL: there is none of that name. */
 const td_onnx_array *td_onnx_eval_get(const td_onnx_eval *e, const char *name);
 
-/** Is this a node that can be run here, as far as its operator and its attributes say? */
+/** Is a node with this operator and these attributes supported? */
 bool td_onnx_eval_knows(const td_onnx_node *n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * onnx_export.c -- a graph as an ONNX model: what comes in, every op that is wanted, what goes out
+ * onnx_export.c -- exports a graph as an ONNX model: input, ops, outputs
  *
  * Tensors keep the names of the weights, nodes are called LAYER/OPERATOR, results NODE:0.  A batch
  * that is left open is found by comparing two graphs, one for an image more than the other:

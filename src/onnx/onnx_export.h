@@ -1,11 +1,11 @@
 /*
- * onnx/onnx_export.h -- an inference graph as an ONNX model, and an ONNX model as a graph
+ * onnx/onnx_export.h -- converts an inference graph to an ONNX model, and an ONNX model to a graph
  *
  *     graph, program ---- td_onnx_of_graph ---->  td_onnx  ----> file
  *     graph, program <--- td_graph_of_onnx -----  td_onnx  <---- file
  *
- * The second way exists to prove the first: it reads nothing but the ONNX model and goes by what
- * ONNX says its operators are.  It takes what the first one writes, and little more.
+ * The import exists to verify the export: it reads only the ONNX model and follows ONNX's
+ * definition of the operators.  It accepts what the export writes, and little more.
  */
 #ifndef TD_ONNX_ONNX_EXPORT_H
 #define TD_ONNX_ONNX_EXPORT_H
@@ -18,7 +18,7 @@
 #include "tandem/onnx.h"
 #include "tandem/program.h"
 
-/* What comes in under the name `images`; td_onnx_opts.input. */
+/* The input named `images`; td_onnx_opts.input. */
 typedef enum {
     TD_ONNX_IN_NORMALISED, /* f32 [N, 3, H, W], as the network wants it */
     TD_ONNX_IN_FLOAT,      /* f32 [N, 3, H, W], 0 .. 255 */
@@ -28,7 +28,7 @@ typedef enum {
 /* How squeeze-and-excitation is written; td_onnx_opts.se_layers. */
 typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
 
-/** What images are normalised by before this network. */
+/** The normalisation of images for this network. */
 const td_norm *td_onnx_norm(const td_model_opts *model);
 
 /**
@@ -49,8 +49,8 @@ typedef struct {
     td_graph *graph; /* input images f32, params under the tensors' names; owned */
     const td_onnx *model;
     const char *images; /* the value that is the graph's input: behind what was done to images */
-    size_t n_prepared;  /* nodes in front of it */
-    size_t behind;      /* the first node that is no part of it any more; n_nodes: none */
+    size_t n_prepared;  /* number of preparing nodes before it */
+    size_t behind;      /* the first node after the graph; n_nodes: none */
     int batch;
 } td_onnx_graph;
 

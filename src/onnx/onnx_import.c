@@ -1,5 +1,5 @@
 /*
- * onnx_import.c -- an ONNX model as a graph again, by what ONNX says of its operators
+ * onnx_import.c -- makes a graph from an ONNX model, by ONNX's definitions of its operators
  *
  * Nothing here looks at the exporter.  Nodes in front of the network that make numbers of bytes
  * (Cast, Transpose, Sub, Div) are kept apart: they are computed in plain loops (td_onnx_prepare).

@@ -1,5 +1,5 @@
 /*
- * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sort, compare with what was kept
+ * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sorts, compares with kept boxes
  *
  * Of equal scores the lower box comes first, as in ONNX Runtime.
  */

@@ -7,8 +7,8 @@
 #include "onnx/onnx_eval.h"
 
 typedef struct {
-    int64_t most;         /* boxes of a class in an image */
-    float iou, score_min; /* an overlap above drops, a score has to be above */
+    int64_t most;         /* most boxes of a class in an image */
+    float iou, score_min; /* a larger overlap suppresses; a score must be larger */
 } td_onnx_nms_limits;
 
 typedef struct {

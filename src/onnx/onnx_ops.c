@@ -1,5 +1,5 @@
 /*
- * onnx_ops.c -- op by op to ONNX; one row of `rows` each
+ * onnx_ops.c -- converts each op to ONNX; one row of `rows` each
  *
  *     conv2d             Conv                    linear        Gemm, transB
  *     batch_norm_infer   BatchNormalization      relu6         Clip 0 .. 6

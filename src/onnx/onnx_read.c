@@ -1,5 +1,5 @@
 /*
- * onnx_read.c -- from bytes to a model; shares with the writer the table of types and nothing else
+ * onnx_read.c -- parses an ONNX file; shares only the table of types with the writer
  *
  * One function per message.  A message with arrays in it is read twice: counted, then filled.  All
  * that is counted goes down from one budget, so that memory is bounded by the file and by it.

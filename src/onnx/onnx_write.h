@@ -1,5 +1,5 @@
 /*
- * onnx/onnx_write.h -- an ONNX model while a graph is written into it
+ * onnx/onnx_write.h -- the state of writing a graph into an ONNX model
  *
  * Errors stay in model->st: after the first one every function does nothing of use and returns a
  * name all the same, so that an op is written without a look at each step.
@@ -15,8 +15,8 @@ typedef struct {
     const td_graph *g, *other;
     td_program *p;
     const td_onnx_opts *o;
-    const char **name;     /* [g->n_values] in the model; NULL: not there yet */
-    int8_t *rank;          /* [g->n_values] of tensors that are there */
+    const char **name;     /* [g->n_values] in the model; NULL: not added yet */
+    int8_t *rank;          /* [g->n_values] of added tensors */
     bool *wanted;          /* [g->n_nodes] */
     const td_value **bias; /* [g->n_values] of a conv2d: what is added to it and to nothing else */
     td_map used;           /* names */

@@ -1,5 +1,5 @@
 /*
- * prepost.c -- see prepost.h
+ * prepost.c -- finds and runs the nodes before and after a network
  */
 #include "onnx/prepost.h"
 

@@ -1,8 +1,8 @@
 /*
- * onnx/prepost.h -- an ONNX model's nodes in front of its network and behind it
+ * onnx/prepost.h -- an ONNX model's nodes before and after its network
  *
- * Neither becomes a graph.  In front is what makes numbers of bytes (td_onnx_prepare), behind what
- * makes boxes of a detector's heads (td_onnx_finish).
+ * These do not become part of a graph.  The nodes before convert bytes to normalised floats
+ * (td_onnx_prepare), the nodes after convert a detector's heads to boxes (td_onnx_finish).
  */
 #ifndef TD_ONNX_PREPOST_H
 #define TD_ONNX_PREPOST_H
@@ -10,7 +10,7 @@
 #include "ir/type.h"
 #include "onnx/onnx.h"
 
-/** Can `n` stand in front of a network, whose images are *t so far?  *t becomes its result. */
+/** Can `n` precede a network with input *t so far?  *t becomes the type of its result. */
 bool td_onnx_is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t);
 
 /**

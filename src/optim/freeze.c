@@ -1,5 +1,5 @@
 /*
- * freeze.c -- patterns of names, and norms that keep their statistics
+ * freeze.c -- weights selected by name patterns that are not trained, and their norms
  */
 #include "optim/freeze.h"
 

@@ -1,12 +1,12 @@
 /*
  * optim/freeze.h -- weights of a network that are not trained
  *
- * A list of patterns, "conv1*,layer1.*", names them: '*' stands for any characters, dots too, '?'
- * for one.  No gradient is asked for what is frozen, so nothing of the step that only such a
- * gradient would need is there; it has no momentum buffer, no average and no decay.
+ * A list of patterns, "conv1*,layer1.*", selects them: '*' stands for any characters, dots
+ * included, '?' for one.  No gradient of a frozen weight is computed, nor anything needed only for
+ * it; it has no momentum buffer, no average and no decay.
  *
- * Norms whose scale and shift are frozen go on to normalise by the batch, and their running
- * statistics to move, as in PyTorch with requires_grad = False; td_freeze_norms changes both.
+ * Norms with frozen scale and shift still normalise by the batch and update their running
+ * statistics, as in PyTorch with requires_grad = False; td_freeze_norms changes both.
  */
 #ifndef TD_OPTIM_FREEZE_H
 #define TD_OPTIM_FREEZE_H
@@ -19,13 +19,13 @@
 bool td_is_frozen(const char *patterns, const char *name);
 
 typedef struct {
-    int n, of;                   /* weights frozen, and all */
-    int64_t n_values, of_values; /* the same in numbers */
-    int n_norms;                 /* norms whose statistics stay */
+    int n, of;                   /* frozen weights, and all weights */
+    int64_t n_values, of_values; /* the same, counted in elements */
+    int n_norms;                 /* norms whose statistics are kept */
 } td_freeze_counts;
 
 /**
- * Count what is frozen in a training graph.  TD_EUSAGE: a pattern that is empty or matches no
+ * Count the frozen weights of a training graph.  TD_EUSAGE: a pattern that is empty or matches no
  * weight (the message has the nearest name), nothing left to train, and with `norms` no norm whose
  * statistics stay.
  */
@@ -39,9 +39,9 @@ td_status td_freeze_count(const td_graph *g, const char *patterns, bool norms,
 td_status td_freeze_norms(const td_graph *g, const char *patterns, td_graph **out) TD_CHECKED;
 
 /**
- * A run that goes on from `file`: the patterns it was made with (*then, td_free; NULL: none).  Says
- * so where they are others now.  TD_EARG: others, and inside an optimiser step, whose sums do not
- * fit any more.
+ * Check a run resumed from `file`: *then receives the patterns it was made with (td_free; NULL:
+ * none).  Logs a change of patterns.  TD_EARG: a change inside an optimizer step, whose sums no
+ * longer fit.
  */
 td_status td_freeze_resume(const td_tensors *file, const char *path, const td_train_opts *o,
                            bool is_inside_step, char **then) TD_CHECKED;

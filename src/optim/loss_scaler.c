@@ -1,5 +1,5 @@
 /*
- * loss_scaler.c -- the loss scale from step to step
+ * loss_scaler.c -- adapts the loss scale from step to step
  *
  *                    tf       pytorch   apex      nvidia
  *     start          2^15     2^16      2^16      --static-loss-scale, else 1

@@ -1,5 +1,5 @@
 /*
- * optim/loss_scaler.h -- loss scaling: which number the loss is multiplied by, and how it adapts
+ * optim/loss_scaler.h -- loss scaling: the factor of the loss, and how it adapts
  *
  *     scale S -> gradients of S * loss -> all finite?  yes: update with 1/S     no: skip the step
  *                                              S grows after `interval` yes in a row, else S falls
@@ -9,8 +9,8 @@
  *     ... run a step at td_scaler_scale(&s) and td_scaler_inverse(&s) ...
  *     if (td_scaler_step(&s, finite)) ... skipped ...
  *
- * A state machine and nothing else: it knows no graph and no program, its whole state is in the
- * struct, and it cannot fail.
+ * A state machine independent of graph and program; its whole state is in the struct, and it cannot
+ * fail.
  */
 #ifndef TD_OPTIM_LOSS_SCALER_H
 #define TD_OPTIM_LOSS_SCALER_H
@@ -22,7 +22,7 @@
 
 typedef enum { TD_SCALER_NONE, TD_SCALER_STATIC, TD_SCALER_DYNAMIC } td_scaler_kind;
 
-/* Whose rule dynamic scaling follows; loss_scaler.c has their numbers. */
+/* The rule of dynamic scaling; loss_scaler.c has their numbers. */
 typedef enum { TD_SCALER_TF, TD_SCALER_PYTORCH, TD_SCALER_APEX, TD_SCALER_NVIDIA } td_scaler_set;
 
 typedef struct {
@@ -31,25 +31,25 @@ typedef struct {
     int64_t interval; /* good steps in a row that double the scale */
     double scale;     /* S, of the next step */
     int64_t good;     /* good steps in a row since the scale last changed */
-    int64_t skipped;  /* in all */
+    int64_t skipped;  /* in total */
     int64_t in_row;   /* skipped steps since the last good one */
 } td_scaler;
 
-/** Begin.  start 0: the set's own, and 1 of a static scale; interval 0: the set's own. */
+/** Begin.  start 0: the set's value, or 1 for a static scale; interval 0: the set's value. */
 void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
                      int64_t interval);
 
 /**
- * What the options of a run ask for: a fixed scale, a set of numbers or --dynamic-loss-scale as
- * given; else, with `asks_environment`, what TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING says, but
- * for bf16, where 1 means nothing; else dynamic for `half` f16 and none for bf16 and float32.
+ * Choose by the options of a run: a fixed scale, a set of numbers or --dynamic-loss-scale if given;
+ * otherwise, with `asks_environment`, by TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING, where 1 has
+ * no effect for bf16; otherwise dynamic for `half` f16 and none for bf16 and float32.
  */
 void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out);
 
-/** Go on from `saved`, of a checkpoint: its counts, and its scale where both adapt theirs. */
+/** Resume from `saved`, from a checkpoint: its counts, and its scale if both are dynamic. */
 void td_scaler_resume(td_scaler *s, const td_scaler *saved);
 
-/** Account for a step; `finite`: its loss and gradients were.  Returns whether it was skipped. */
+/** Account for a step; `finite`: its loss and gradients are.  Returns whether it was skipped. */
 bool td_scaler_step(td_scaler *s, bool finite);
 
 /** S and 1 / S of the next step, formed in double and rounded once. */

@@ -12,14 +12,14 @@ enum { TD_LR_FALLS_MAX = 32 };
 
 typedef enum { TD_LR_STEP, TD_LR_LINEAR, TD_LR_COSINE, TD_LR_EXPONENTIAL } td_lr_schedule;
 
-/* Whose rule: a function of the epoch, or of the optimiser step. */
+/* The rule: a function of the epoch, or of the optimizer step. */
 typedef enum { TD_LR_RULE_PYTORCH, TD_LR_RULE_TF, TD_LR_RULE_SSD320, TD_LR_RULE_SSD300 } td_lr_rule;
 
 typedef struct {
     td_lr_schedule schedule;
     double lr, end_lr; /* peak; end of the cosine */
     int warmup;        /* epochs */
-    int epochs;        /* planned total, whatever this run does of it */
+    int epochs;        /* planned total, even if this run trains fewer */
     double decay;      /* exponential: factor; 0: what makes 0.001 of the whole */
     int decay_epochs;  /* exponential: epochs from one factor to the next; 0: 1 */
 } td_lr_opts;
@@ -51,13 +51,13 @@ double td_lr_at(const td_lr_opts *o, int epoch);
  */
 double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch);
 
-/* What the detectors' rules go by: optimiser steps, and for SSD300's falls epochs. */
+/* Parameters of the detectors' rules: in optimizer steps; SSD300's drops in epochs. */
 typedef struct {
     double lr;      /* peak */
-    double begin;   /* ssd320: where the warm-up begins; ssd300: it begins at 0 */
+    double begin;   /* ssd320: initial rate of the warm-up; ssd300: 0 */
     int64_t warmup; /* steps */
-    int64_t steps;  /* ssd320: planned in all */
-    int n_falls;    /* ssd300: epochs from which on the rate is a tenth of before, rising */
+    int64_t steps;  /* ssd320: planned total */
+    int n_falls;    /* ssd300: epochs at which the rate drops to a tenth, ascending */
     int64_t falls[TD_LR_FALLS_MAX];
 } td_lr_steps;
 

@@ -1,6 +1,6 @@
 /*
- * memory_limit.c -- what is left for the step when a process has a limit, and what to say if that
- * is too little
+ * memory_limit.c -- compiles a training step within the memory limit of a process, and reports when
+ * it does not fit
  *
  *     limit = step + validation + input + checkpoint + sums over ranks + runtime
  *                                                      as in largest_batch.c, but for the ranks

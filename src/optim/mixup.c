@@ -1,5 +1,5 @@
 /*
- * mixup.c -- see mixup.h
+ * mixup.c -- draws mixup's coefficients and partners, or reads them from a file
  */
 #include "optim/mixup.h"
 

@@ -1,8 +1,8 @@
 /*
- * optim/mixup.h -- what a batch is mixed with: coefficients and partners
+ * optim/mixup.h -- mixup: coefficients and partners of a batch
  *
- * A pure function of (seed, epoch, batch), so that a resumed run draws the same.  Or they come from
- * a file, which is how a test gives two programs the same ones.
+ * A pure function of (seed, epoch, batch), so that a resumed run draws the same; or read from a
+ * file, so that tests can give two programs the same values.
  */
 #ifndef TD_OPTIM_MIXUP_H
 #define TD_OPTIM_MIXUP_H
@@ -28,9 +28,9 @@ typedef struct {
 double td_beta(td_rng *r, double a);
 
 /**
- * Room for a batch of m->batch; with `path` also the file: lambda f32 [S] or [S, N] and perm i64
- * [S, N], whose entries are in [0, N), for S batches counted from the beginning of the training.
- * TD_EFORMAT: it is not of that kind.  td_mixup_close in any case.
+ * Allocate for a batch of m->batch; with `path` also open the file: lambda f32 [S] or [S, N] and
+ * perm i64 [S, N], with entries in [0, N), for S batches counted from the start of the training.
+ * TD_EFORMAT: the file does not match.  Always call td_mixup_close.
  */
 td_status td_mixup_open(td_mixup *m, const char *path) TD_CHECKED;
 void td_mixup_close(td_mixup *m);

@@ -1,5 +1,5 @@
 /*
- * optimizer.c -- see optimizer.h
+ * optimizer.c -- emits the nodes after the loss of a training step
  */
 #include "optim/optimizer.h"
 

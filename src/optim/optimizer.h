@@ -1,24 +1,24 @@
 /*
- * optim/optimizer.h -- the part of a training step behind the loss: gradients, their sums over
+ * optim/optimizer.h -- the part of a training step after the loss: gradients, their sums over
  * several batches, the optimizer, running statistics and averages of weights
  *
- * Everything is nodes and parameters of the one graph.  Beside the model's own parameters:
+ * Everything is nodes and parameters of one graph.  Besides the model's parameters:
  *
  *     momentum.W                      momentum buffer
  *     square_avg.W                    RMSprop's mean square
- *     accumulated.W                   sum of the gradients of a step under way
+ *     accumulated.W                   sum of the gradients of the current step
  *     ema.W, ema.S                    averages of weights and of running statistics
- *     pending.S, pending.ema.S        statistics of a step under way that may yet be dropped
+ *     pending.S, pending.ema.S        statistics of the current step, which may be dropped
  *
- * With several batches to a step the program is the same for each of them: the input `update` is 1
- * on the last, and what is to happen only then obeys it.  Running statistics move with every batch.
- * Averages of statistics do too; those of weights are brought up to date when the weights change,
- * for all batches since (`ema_before` is the product of their factors): the same numbers with two
- * passes over memory instead of one a batch.
+ * With several batches per step all run the same program: the input `update` is 1 on the last, and
+ * nodes that must run only then depend on it.  Running statistics are updated with every batch.
+ * So are averages of statistics; those of weights are updated when the weights change, for all
+ * batches since (`ema_before` is the product of their factors): the same numbers with two passes
+ * over memory instead of one per batch.
  *
- * With loss scaling nothing at all is written unless the whole step is finite.  Of one batch, all
- * updates obey `finite`.  Of several, statistics move as `pending`; the last batch either takes
- * them over with the weights, or throws them away.
+ * With loss scaling nothing is written unless the whole step is finite.  With one batch, all
+ * updates depend on `finite`.  With several, statistics are updated as `pending`; the last batch
+ * either commits them with the weights, or discards them.
  */
 #ifndef TD_OPTIM_OPTIMIZER_H
 #define TD_OPTIM_OPTIMIZER_H
@@ -29,11 +29,11 @@
 
 typedef enum { TD_OPTIMIZER_SGD, TD_OPTIMIZER_RMSPROP } td_optimizer;
 
-/* Which weights are decayed: by name, as the reference's code does, or no norm's, as it says; or,
-   of detectors, those of more than one dimension. */
+/* Which weights are decayed: by name, as in the reference's code; all but norms, as in its README;
+   for detectors, those of more than one dimension. */
 typedef enum { TD_DECAY_CODE, TD_DECAY_README, TD_DECAY_KERNELS } td_decay_rule;
 
-/* Names of decayed weights; how many others there are. */
+/* Names of decayed weights; number of others. */
 typedef struct {
     td_map decayed; /* td_map_release */
     int n_undecayed;
@@ -51,21 +51,24 @@ typedef struct td_sgd_opts {
     bool mixes;              /* mixup of images and targets */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms keep their statistics */
-    int ranks;               /* that train together: gradients are summed over them; 0: one */
+    int ranks;               /* gradients are summed over them; 0: one */
     bool sums_in_order;      /* batch by batch, whatever rank has which: --reproducible */
     td_decay_groups *groups; /* filled, where not NULL */
 } td_sgd_opts;
 
-/** What a step with loss scaling has in addition: two inputs f32[], an output f32[], 1 or 0. */
+/**
+ * Additional inputs and outputs of a step with loss scaling: two inputs f32[], an output f32[], 1
+ * or 0.
+ */
 #define TD_INPUT_SCALE   "loss_scale"
 #define TD_INPUT_INVERSE "inverse_scale"
 #define TD_OUTPUT_FINITE "finite"
 
 /**
- * What other steps have, f32[]: `accumulates`: update, 1 on the last batch of a step, and
- * inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`: ema_keep
- * m and ema_share 1 - m of this batch; with both, ema_before the product of m over the step's
- * batches before, ema_rest 1 - that.  `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
+ * Additional inputs of other steps, f32[]: `accumulates`: update, 1 on the last batch of a step,
+ * and inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`:
+ * ema_keep m and ema_share 1 - m of this batch; with both, ema_before the product of m over the
+ * step's batches before, ema_rest 1 - that.  `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
  */
 #define TD_INPUT_UPDATE     "update"
 #define TD_INPUT_EMA_KEEP   "ema_keep"
@@ -75,7 +78,7 @@ typedef struct td_sgd_opts {
 #define TD_INPUT_LAMBDA     "mixup_lambda"
 #define TD_INPUT_PARTNER    "mixup_partner"
 
-/** Prefixes of what a step keeps for each parameter, before its name. */
+/** Name prefixes of the state that a step keeps for each parameter. */
 #define TD_MOMENTUM_PREFIX "momentum."
 #define TD_SQUARE_PREFIX   "square_avg."
 #define TD_SUM_PREFIX      "accumulated."
@@ -83,13 +86,13 @@ typedef struct td_sgd_opts {
 #define TD_PENDING_PREFIX  "pending."
 
 /**
- * Is this parameter left out of weight decay?  The reference's rule: its name contains "bn"; so the
- * shortcut's norm ("downsample.1") and all biases of linear layers are decayed.
+ * Is this parameter excluded from weight decay?  The reference's rule: its name contains "bn"; so
+ * the shortcut's norm ("downsample.1") and all biases of linear layers are decayed.
  */
 bool td_is_undecayed(const char *name);
 
 /**
- * Emit everything behind `loss`: updates of all weights that are not frozen and, but with loss
+ * Emit everything after `loss`: updates of all weights that are not frozen and, but with loss
  * scaling, averages of the statistics.  `lr` is a scalar.
  */
 void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);

@@ -1,5 +1,5 @@
 /*
- * synthetic_step.c -- see synthetic_step.h
+ * synthetic_step.c -- makes a training step with synthetic inputs
  */
 #include "optim/synthetic_step.h"
 

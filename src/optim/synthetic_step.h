@@ -1,5 +1,5 @@
 /*
- * optim/synthetic_step.h -- a training step that is only timed: its graph, images and targets
+ * optim/synthetic_step.h -- a training step for timing only: its graph, images and targets
  *
  *     TD_TRY(td_step_graph(&model, batch, &amp, 1, &g));     ...compile it...
  *     TD_TRY(td_step_bind_scalars(step, &amp));
@@ -25,7 +25,7 @@
 td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
                         td_graph **out) TD_CHECKED;
 
-/** The loss scale: 128 in fp16, else 1. */
+/** The loss scale: 128 in fp16, otherwise 1. */
 float td_step_scale(const td_amp_opts *amp);
 
 /** Bind the inputs besides images and labels: the learning rate, the loss scale. */

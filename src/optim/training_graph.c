@@ -1,5 +1,5 @@
 /*
- * training_graph.c -- from a model to the graphs that a job runs
+ * training_graph.c -- makes a model's training and inference graphs
  */
 #include "optim/training_graph.h"
 

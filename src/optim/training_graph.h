@@ -16,7 +16,7 @@
 #include "tandem/program.h"
 
 /**
- * A classifier's; for a detector td_detector_training_graph is called.
+ * The training graph of a classifier; for a detector, calls td_detector_training_graph.
  *
  * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
  *

@@ -1,5 +1,5 @@
 /*
- * amp_stats.c -- one JSON line an observed step
+ * amp_stats.c -- writes one JSON line for each observed step
  *
  * What a tensor is for is read off the graph that runs:
  *

@@ -7,7 +7,7 @@
  *     TD_OUT(td_amp_stats_end(s, program, td_program_run(program)));
  *     st = td_amp_stats_close(s);
  *
- * One JSON object a line for every observed step; docs/formats/profiles.md has its members.
+ * One JSON object per line for every observed step; docs/formats/profiles.md has its members.
  * Numbers are those in memory: gradients of a scaled loss are multiplied by the loss scale S, which
  * the object contains; a true gradient's exponent is the stored one less log2 S.
  */
@@ -26,13 +26,13 @@ typedef struct {
 } td_amp_place;
 
 /**
- * Ready to observe every `every`-th step of `p` (borrowed) and the first.  `path` is created anew;
- * where it is NULL so is *out.  `precision` is copied.  TD_EIO, TD_ENOMEM.
+ * Prepare to observe every `every`-th step of `p` (borrowed) and the first.  Overwrites `path`;
+ * if it is NULL, so is *out.  `precision` is copied.  TD_EIO, TD_ENOMEM.
  */
 td_status td_amp_stats_open(const char *path, int64_t every, const char *precision, td_program *p,
                             td_amp_stats **out) TD_CHECKED;
 
-/** Before a run of `p`: observe its tensors if it is the step's turn.  `s` NULL: never. */
+/** Before a run of `p`: observe its tensors if the step is due.  `s` NULL: never. */
 void td_amp_stats_begin(td_amp_stats *s, td_program *p, const td_amp_place *at);
 
 /**

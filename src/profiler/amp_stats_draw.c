@@ -1,5 +1,5 @@
 /*
- * amp_stats_draw.c -- where the exponents of gradients lie, and where fp16 ends
+ * amp_stats_draw.c -- draws histograms of the exponents of gradients
  *
  *     all gradients of the last step   bars
  *     all gradients, step by step      heat map, a row a step

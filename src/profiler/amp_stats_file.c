@@ -1,5 +1,5 @@
 /*
- * amp_stats_file.c -- reading what amp_stats.c wrote, believing nothing
+ * amp_stats_file.c -- reads and validates the files of amp_stats.c
  */
 #include "profiler/amp_stats_file.h"
 

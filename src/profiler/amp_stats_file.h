@@ -1,5 +1,5 @@
 /*
- * profiler/amp_stats_file.h -- a file of --amp-stats, read and drawn
+ * profiler/amp_stats_file.h -- reads and draws the files of --amp-stats
  *
  *     td_stats_file f;
  *     TD_TRY(td_stats_read("stats.jsonl", &f));
@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     const char *name, *label, *op, *kind, *dtype;
-    const char *of; /* the parameter whose gradient it is, or NULL */
+    const char *of; /* the parameter of this gradient, or NULL */
     int64_t elements, infinite, nan;
     double largest, zero; /* finite magnitude; share */
     td_stats_half half[TD_N_HALF];

@@ -1,5 +1,5 @@
 /*
- * exponent_stats.c -- counting by the bits of float32
+ * exponent_stats.c -- counts exponents by the bits of float32
  *
  * Every half value is a float32, so that all types are counted by one loop over blocks.  All bounds
  * but the largest numbers are powers of two: they are sums over the histogram of exponents.

@@ -1,6 +1,6 @@
 /*
- * profiler/exponent_stats.h -- how large the numbers of a tensor are, and what a half type would
- * lose
+ * profiler/exponent_stats.h -- counts the exponents of a tensor's elements, and those that a half
+ * type cannot represent
  *
  *     td_magnitudes m;
  *     TD_TRY(td_magnitudes_count(&type, data, &m));
@@ -30,7 +30,7 @@ extern const td_half_range td_half_ranges[TD_N_HALF];
 #define TD_EXPONENT_MAX  127
 #define TD_EXPONENT_BINS (TD_EXPONENT_MAX - TD_EXPONENT_MIN + 1)
 
-/* Exact counts; the padding of a layout is left out. */
+/* Exact counts, without the padding of a layout. */
 typedef struct {
     int64_t n, n_zero, n_infinite, n_nan;
     double largest;                     /* finite magnitude; 0 where there is none */
@@ -41,7 +41,7 @@ typedef struct {
 } td_magnitudes;
 
 /**
- * Count the elements of `data`, which lies as `type` says; float64 is rounded to float32 first.
+ * Count the elements of `data`, of type `type`; float64 is rounded to float32 first.
  * TD_EARG: no float type; TD_ENOMEM.
  */
 td_status td_magnitudes_count(const td_type *type, const void *data, td_magnitudes *out) TD_CHECKED;

@@ -1,5 +1,5 @@
 /*
- * profile.c -- times of nodes, summed; of steps, kept for their medians
+ * profile.c -- collects times of nodes and of steps
  *
  *     step:   |-- bind --|== kernel ==|-|===== kernel =====|-|== kernel ==|--|
  *                         ^ timed       ^ timed               ^ timed

@@ -1,5 +1,5 @@
 /*
- * profiler/profile.h -- where a step's time goes: by op, by kernel, by layer
+ * profiler/profile.h -- profiles a step's time by op, by kernel, by layer
  *
  *     td_profile *pr;
  *     TD_TRY(td_profile_new(program, true, &pr));      from now on every run is timed
@@ -8,7 +8,7 @@
  *     td_profile_text(pr, &out);
  *     td_profile_free(pr);
  *
- * What a row says:
+ * The columns of a row:
  *
  *     calls       kernels in a step
  *     ms/step     mean over the profiled steps
@@ -17,7 +17,7 @@
  *     GB/s        bytes of operands and results, each counted once, over the time of all of them
  *     of bound    time of the convolutions and matrix products alone, over their time in the step
  *
- * Kernels that run once after parameters change are no part of a step.
+ * Kernels that run once after parameters change are not part of a step.
  */
 #ifndef TD_PROFILER_PROFILE_H
 #define TD_PROFILER_PROFILE_H
@@ -39,11 +39,11 @@ void td_profile_layer(const td_program *p, int i, char *out, size_t room);
  */
 td_status td_profile_new(td_program *p, bool drops_first, td_profile **out) TD_CHECKED;
 
-/** The timing of `p` goes off again.  NULL is fine. */
+/** Switch the timing of `p` off and free `pr`.  NULL is fine. */
 void td_profile_free(td_profile *pr);
 
 /**
- * Note the run that has just ended, and how long its input was waited for (negative: nobody knows).
+ * Record the run that has just ended, and the wait for its input (negative: unknown).
  * An observed run, whose time is not its own, does not count.  Allocates nothing.  NULL is fine.
  */
 void td_profile_step(td_profile *pr, double wait_s);

@@ -1,5 +1,5 @@
 /*
- * svg.c -- SVG 1.1 as text
+ * svg.c -- writes SVG 1.1
  */
 #include "profiler/svg.h"
 

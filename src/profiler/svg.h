@@ -35,13 +35,13 @@ void td_svg_rect_titled(td_text *out, double x, double y, double w, double h, co
 void td_svg_polyline(td_text *out, const double *xs, const double *ys, int n, const char *stroke,
                      const char *dashes);
 
-/** Everything up to the end has an outline of that colour. */
+/** Outline everything up to the end in this colour. */
 void td_svg_outline_begin(td_text *out, const char *stroke, double width);
 void td_svg_outline_end(td_text *out);
 
 void td_svg_line(td_text *out, double x1, double y1, double x2, double y2, const char *stroke);
 
-/** What XML does not allow in `words` becomes a question mark. */
+/** Characters that XML does not allow become question marks. */
 void td_svg_text(td_text *out, double x, double y, const td_svg_font *font, const char *words);
 
 #endif

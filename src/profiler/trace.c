@@ -1,5 +1,5 @@
 /*
- * trace.c -- a ring of steps, written as trace events
+ * trace.c -- keeps a ring of steps and writes them as trace events
  *
  *     row 1, steps     [ step 7                          ] [ step 8               ...
  *                       [conv1/conv2d][bn1/batch_norm_relu]  [conv1/conv2d] ...

@@ -1,5 +1,5 @@
 /*
- * profiler/trace.h -- the last steps of a run, kernel by kernel, for a viewer
+ * profiler/trace.h -- records the last steps of a run, kernel by kernel, as a trace file
  *
  *     td_trace *t;
  *     TD_TRY(td_trace_open("trace.json", "train resnet50", program, &t));
@@ -34,17 +34,17 @@ typedef struct {
 td_status td_trace_open(const char *path, const char *what, td_program *p,
                         td_trace **out) TD_CHECKED;
 
-/** Steps that are kept: as many as the file has room for. */
+/** The number of steps kept, limited by the size of the file. */
 int td_trace_room(const td_trace *t);
 
 /** Keep the times of the run that has just ended.  Allocates nothing.  NULL is fine. */
 void td_trace_step(td_trace *t, const td_trace_place *at);
 
-/** Something else that was done, now ended: "validate", a literal.  NULL is fine. */
+/** Record another activity that has just ended: "validate", a literal.  NULL is fine. */
 void td_trace_span(td_trace *t, const char *name, int64_t begin_ns);
 
 /**
- * Write the file and let go of `t`.  `st` is how the run ended and is returned, with its message,
+ * Write the file and free `t`.  `st` is how the run ended and is returned, with its message,
  * unless it is TD_OK and writing fails: TD_EIO, TD_ENOMEM.  A run that failed before its first step
  * leaves no file.  NULL is fine.
  */

@@ -1,5 +1,5 @@
 /*
- * run_chart.c -- scales, ticks and lines
+ * run_chart.c -- draws charts: scales, ticks and lines
  *
  *     +------------------------------+ TOP
  *     | y |                          |

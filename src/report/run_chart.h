@@ -27,10 +27,10 @@ typedef struct {
     bool may_be_log; /* logarithmic where values span more than a factor of 30 */
 } td_chart;
 
-/** The chart; nothing where no line has a point. */
+/** Append the chart; nothing if no line has a point. */
 void td_chart_add(const td_chart *c, td_text *out);
 
-/** `s` as text of HTML; what no page may hold becomes a question mark. */
+/** Append `s` as HTML text; characters that HTML forbids become question marks. */
 void td_html_add(td_text *out, const char *s);
 
 /** A number with about four digits: "0.0123", "1234". */

@@ -1,5 +1,5 @@
 /*
- * run_classes.c -- see run_classes.h
+ * run_classes.c -- AP of each class over the epochs, as HTML
  */
 #include "report/run_classes.h"
 

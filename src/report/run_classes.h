@@ -1,5 +1,5 @@
 /*
- * report/run_classes.h -- how well detectors find each class: a chart and a table of a page
+ * report/run_classes.h -- the AP of each class: a chart and a table of a page
  */
 #ifndef TD_REPORT_RUN_CLASSES_H
 #define TD_REPORT_RUN_CLASSES_H

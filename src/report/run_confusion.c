@@ -1,5 +1,5 @@
 /*
- * run_confusion.c -- see run_confusion.h
+ * run_confusion.c -- parses the confusion record of a report
  */
 #include "report/run_confusion.h"
 

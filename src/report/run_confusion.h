@@ -1,5 +1,5 @@
 /*
- * report/run_confusion.h -- what a classifier confused, as its report has it
+ * report/run_confusion.h -- a classifier's confusion matrix, read from its report
  * (evaluation/outcomes.h)
  */
 #ifndef TD_REPORT_RUN_CONFUSION_H

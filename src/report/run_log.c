@@ -1,5 +1,5 @@
 /*
- * run_log.c -- line by line, each of them a small JSON document
+ * run_log.c -- reads a run's report, one JSON document per line
  */
 #include "report/run_log.h"
 

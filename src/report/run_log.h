@@ -1,12 +1,12 @@
 /*
- * report/run_log.h -- a run's report read back: its settings, its curves, its results
+ * report/run_log.h -- reads a run's report: its settings, curves and results
  *
  *     td_run_log run;
  *     TD_TRY(td_run_log_read("runs/a", &run));
  *     const td_run_series *s = td_run_log_series(&run, TD_RUN_EPOCHS, "val.top1");
  *     td_run_log_release(&run);
  *
- * Read are our own reports and those of the reference programs, whose records are the same.  Where
+ * Reads our reports and those of the reference programs, whose records are the same.  If
  * a run was resumed and made steps again, the later record counts.
  */
 #ifndef TD_REPORT_RUN_LOG_H
@@ -41,7 +41,7 @@ typedef struct {
     double seconds;        /* from the first record to the last, pauses before resuming left out */
     const char *began;     /* "2020-01-01 00:00:00", or "" */
     int64_t epoch_batches; /* most iterations of an epoch; at least 1 */
-    bool is_cut;           /* the last line was no whole record and is left out */
+    bool is_cut;           /* the last line was incomplete and is ignored */
     bool has_ended;        /* the record of the whole run is there, and the run did not go on */
     struct td_run_confusion *confusion; /* of a classifier, the last that was recorded; or NULL */
     td_arena arena;                     /* of all texts */

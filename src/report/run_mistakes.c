@@ -1,5 +1,5 @@
 /*
- * run_mistakes.c -- see run_mistakes.h
+ * run_mistakes.c -- confusion matrices and mistakes, as HTML
  */
 #include "report/run_mistakes.h"
 

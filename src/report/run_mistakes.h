@@ -1,5 +1,5 @@
 /*
- * report/run_mistakes.h -- what classifiers confuse: a matrix and a grid of images of a page
+ * report/run_mistakes.h -- the mistakes of classifiers: a matrix and a grid of images of a page
  */
 #ifndef TD_REPORT_RUN_MISTAKES_H
 #define TD_REPORT_RUN_MISTAKES_H

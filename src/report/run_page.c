@@ -1,5 +1,5 @@
 /*
- * run_page.c -- head, results, charts with their numbers, settings
+ * run_page.c -- writes the HTML page of runs
  *
  * Nothing comes from the network and nothing is executed: the page's own policy forbids it.  Every
  * text of a report is escaped.  One run: a colour for each kind of line.  Several: a colour for

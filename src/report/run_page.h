@@ -1,5 +1,5 @@
 /*
- * report/run_page.h -- a page about one or several runs: HTML in one file, nothing loaded, no
+ * report/run_page.h -- an HTML page on one or several runs: one file, loads nothing, no
  * script
  */
 #ifndef TD_REPORT_RUN_PAGE_H

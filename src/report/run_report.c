@@ -1,5 +1,5 @@
 /*
- * run_report.c -- the job behind `tandem report`: read runs, write what they came to
+ * run_report.c -- tandem report: reads runs, writes their results
  */
 #include <stdio.h>
 

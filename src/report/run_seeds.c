@@ -1,5 +1,5 @@
 /*
- * run_seeds.c -- grouping by settings, and the arithmetic
+ * run_seeds.c -- groups runs by settings and computes statistics over seeds
  *
  * Two runs are of one group where every setting that counts is the same text in both.  The rest of
  * a comparison is Student's: the deviation of a sample, that of two samples pooled.

@@ -1,5 +1,5 @@
 /*
- * report/run_seeds.h -- runs that differ in the seed alone: how far their results lie apart
+ * report/run_seeds.h -- statistics over runs that differ only in the seed
  *
  *     groups   runs with the same settings but for the seed: n, mean, deviation, ... of each result
  *     pairs    groups that are the same but for the precision: is the difference of their means

@@ -1,5 +1,5 @@
 /*
- * run_table.c -- the table of results: a row is a metric, where it is found and how it is written
+ * run_table.c -- the table of results: a row for each metric
  */
 #include "report/run_table.h"
 

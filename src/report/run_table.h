@@ -1,5 +1,5 @@
 /*
- * report/run_table.h -- what runs came to, side by side
+ * report/run_table.h -- the results of runs as a table
  *
  * The rows are those of the reference's tables of results: network, precision, batch; accuracy and
  * loss; images/s and batch latency of training and of inference.
@@ -25,7 +25,7 @@ const char *td_run_table_name(int row); /* "train_images_per_s" */
 /** "images/s, training"; where K matters it is the first run's that has one. */
 void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out);
 
-/** A cell as text, "" where the run has no such thing. */
+/** A cell as text, "" if the run has no such value. */
 void td_run_table_cell(const td_run_log *run, int row, td_text *out);
 
 /**

@@ -1,5 +1,5 @@
 /*
- * thumbnail.c -- see thumbnail.h
+ * thumbnail.c -- makes thumbnails as data URLs
  */
 #include "report/thumbnail.h"
 

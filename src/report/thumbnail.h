@@ -1,5 +1,5 @@
 /*
- * report/thumbnail.h -- a small copy of an image file inside a page
+ * report/thumbnail.h -- embeds a thumbnail of an image file in a page
  */
 #ifndef TD_REPORT_THUMBNAIL_H
 #define TD_REPORT_THUMBNAIL_H

@@ -1,7 +1,7 @@
 /*
- * all_reduce.c -- see all_reduce.h
+ * all_reduce.c -- the kernels of collective nodes
  *
- *     all_reduce_begin   copies its part into the bucket; the last part of a bucket sends it off
+ *     all_reduce_begin   copies its part into the bucket; the last part of a bucket starts its sum
  *     all_reduce_end     waits for the bucket; copies its part of the sum out
  */
 #include "runtime/all_reduce.h"
@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "ops/ops.h"
 
-/* is there anything to exchange in this run?  `update` is operand i, if there is one */
+/* is there anything to sum in this run?  `update` is operand i, if there is one */
 static bool is_wanted(const td_node *n, int i, void *const *args)
 {
     const td_all_reduce_attr *a = n->attr;

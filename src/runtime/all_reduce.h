@@ -1,5 +1,5 @@
 /*
- * runtime/all_reduce.h -- how a program runs its collective nodes (ops/collective.c)
+ * runtime/all_reduce.h -- runs a program's collective nodes (ops/collective.c)
  */
 #ifndef TD_RUNTIME_ALL_REDUCE_H
 #define TD_RUNTIME_ALL_REDUCE_H
@@ -9,18 +9,18 @@
 #include "runtime/kernel.h"
 #include "tandem/program.h"
 
-/** The kernel of a collective node; NULL: it is none. */
+/** The kernel of a collective node; NULL: it is not collective. */
 const td_kernel *td_collective_select(const td_node *n);
 
 /**
- * Buckets for all collective nodes of a graph, among the ranks of `c` (NULL: one rank); *out is
- * NULL where there are none.  Every rank calls it with the same graph.
+ * Make buckets for all collective nodes of a graph, among the ranks of `c` (NULL: one rank); *out
+ * is NULL if there are none.  Every rank calls it with the same graph.
  */
 TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out);
 
 /**
- * What a rank will hold for them: its numbers, the sums, and its slice of everybody's, which lie in
- * common memory or come over the connections.  `g` before or after pass buckets; 0 for one rank.
+ * Bytes that a rank will hold for them: its numbers, the sums, and the incoming slices of the
+ * others, in shared or own memory.  `g` before or after pass buckets; 0 for one rank.
  */
 int64_t td_collective_bytes(const td_graph *g, const td_comm *c);
 

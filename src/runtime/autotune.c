@@ -1,15 +1,15 @@
 /*
- * autotune.c -- see autotune.h
+ * autotune.c -- times kernels and searches for layouts
  *
- * A layout helps one node and costs its neighbours reorders, so what is compared is the whole
- * graph: the sum of its nodes' times, reorders among them, after layout, clean and copies.  The
- * search starts from every node's preferred layout and tries, in this order, another candidate for
- * all nodes, for all with images of one size, for single ones; a change stays where the sum falls
- * by more than timings scatter.
+ * A layout that helps one node may cost its neighbours reorders, so the whole graph is compared:
+ * the sum of its nodes' times, reorders included, after layout, clean and copies.  The search
+ * starts with every node's preferred layout and tries, in this order, another candidate for all
+ * nodes, for all with images of one size, for single ones; a change is kept if the sum falls by
+ * more than the noise of timing.
  *
- * Another program may have slowed a single timing down.  So what the preferred layouts and the
- * changes found are about is timed again, the shorter time counts, and the search goes on from
- * there; at the end the changes have to be better still, or all of them are dropped.
+ * Another program may have slowed down a single timing.  So the kernels concerned by the preferred
+ * layouts and the changes found are timed again, the shorter time counts, and the search continues
+ * from there; at the end the changes must still be an improvement, or all are dropped.
  */
 #include "runtime/autotune.h"
 

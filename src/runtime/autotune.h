@@ -1,14 +1,14 @@
 /*
- * runtime/autotune.h -- kernels and layouts chosen by measuring them here
+ * runtime/autotune.h -- chooses kernels and layouts by timing them on this machine
  *
- * A node's problem is what it computes on what: op, attributes, types with their layouts, no names.
- * Two things are known by problem: how long each kernel that accepts it takes, and, for each graph,
- * which of the candidate layouts of the backends it gets.  Both are kept in a file (tune_cache.h).
+ * A node's problem is its computation: op, attributes, types with their layouts, no names.  Two
+ * things are stored by problem: the time of each kernel that accepts it and, for each graph, which
+ * of the backends' candidate layouts it gets.  Both are kept in a file (tune_cache.h).
  *
  *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ...
  *               kernels:     td_tune_choose(node)
  *
- * cached: what is known is used, nothing is timed.  full: what is missing is timed first and kept.
+ * cached: uses stored times, measures nothing.  full: measures missing times and stores them.
  * Choices depend on the numbers in the file alone, so the same file gives the same program.
  */
 #ifndef TD_RUNTIME_AUTOTUNE_H

@@ -1,5 +1,5 @@
 /*
- * compile.c -- td_compile: resolve the precision, then build the program
+ * compile.c -- td_compile: resolves the precision, then builds the program
  *
  * Precision `auto` is resolved by measuring programs (precision.c), so this step is above both.
  */

@@ -1,5 +1,5 @@
 /*
- * device.c -- opening devices, and what the passes ask about them
+ * device.c -- opens devices, and answers the passes' queries about them
  */
 #include "runtime/device.h"
 

@@ -1,5 +1,5 @@
 /*
- * emulate_half.c -- a node in half precision as the same node in float32 between conversions
+ * emulate_half.c -- runs a half precision node in float32 between conversions
  *
  *     args:     x f16 ----.                                     .----> y f16
  *                       widen                                round

@@ -1,5 +1,5 @@
 /*
- * runtime/kernel.h -- what a backend is: a list of kernels, best first
+ * runtime/kernel.h -- the interface of backends: a list of kernels, best first
  *
  *     select:   for each kernel of the op: accepts(node)? -> prepare(node) -> a prepared call
  *     run:      prepared.kernel->run(&prepared, args)      pointers in, nothing decided

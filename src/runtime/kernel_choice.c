@@ -1,5 +1,5 @@
 /*
- * kernel_choice.c -- see kernel_choice.h
+ * kernel_choice.c -- selects the kernel of a node
  */
 #include "runtime/kernel_choice.h"
 

@@ -1,5 +1,5 @@
 /*
- * memory_fit.c -- a program within a limit of memory, by working results out twice
+ * memory_fit.c -- compiles a program within a memory limit, by recomputing results
  *
  *     plan -> too large -> goal = limit -> drop results until no more is alive at once -> plan
  *                              ^                                                           |

@@ -1,6 +1,6 @@
 /*
- * params.c -- a program's inputs, outputs and parameters: in and out in plain order, and how
- * parameters begin
+ * params.c -- a program's inputs, outputs and parameters: exchange in plain order, and initial
+ * values
  *
  * Outside, a parameter that is stored in half (amp level O3) is float32: files and callers see one
  * type whatever the precision.

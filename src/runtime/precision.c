@@ -1,5 +1,5 @@
 /*
- * precision.c -- which half type: what the options say, else the environment, else a measurement
+ * precision.c -- resolves the half type: by the options, then the environment, then a measurement
  *
  * `auto` runs one typical convolution (3x3, 256 channels, 14x14, batch 4) forward and both
  * gradients in float32 and in bfloat16, and takes bfloat16 if it is faster.  fp16 is never chosen:

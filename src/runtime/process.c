@@ -1,5 +1,5 @@
 /*
- * process.c -- what a process sets up before anything else: standard files, OpenMP's wait policy,
+ * process.c -- sets up the process before anything else: standard files, OpenMP's wait policy,
  * file size limits; and its number of compute threads
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for

@@ -1,5 +1,5 @@
 /*
- * program.c -- running a compiled program, and reports about it
+ * program.c -- runs a compiled program, and reports on it
  *
  * A run walks a flat array of prepared calls.  Setup nodes (program_new.c) run once after a
  * parameter was set, the rest in every run.

@@ -1,5 +1,5 @@
 /*
- * program_digest.c -- see program_digest.h
+ * program_digest.c -- the digest of a compiled program
  */
 #include "runtime/program_digest.h"
 

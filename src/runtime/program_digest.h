@@ -1,5 +1,5 @@
 /*
- * runtime/program_digest.h -- a line that is equal on ranks that compiled the same program
+ * runtime/program_digest.h -- a line of text that identifies a compiled program
  */
 #ifndef TD_RUNTIME_PROGRAM_DIGEST_H
 #define TD_RUNTIME_PROGRAM_DIGEST_H

@@ -1,5 +1,5 @@
 /*
- * program_new.c -- a program from a graph: passes, kernels, plan, slab
+ * program_new.c -- builds a program from a graph: passes, kernels, plan, slab
  *
  *     slab:  [ parameters and what follows from them | activations, scratch at planned offsets ]
  *

@@ -1,5 +1,5 @@
 /*
- * runtime/program_parts.h -- a program inside: for src/runtime only
+ * runtime/program_parts.h -- the struct of a program: for src/runtime only
  *
  *     compile.c ----> precision.c           which half type; `auto` measures programs
  *         |               |

@@ -1,5 +1,5 @@
 /*
- * program_plan.c -- a kernel for every node of a program's graph, and a place for every value
+ * program_plan.c -- chooses a kernel for every node of a program's graph, and plans its memory
  */
 #include "base/log.h"
 #include "runtime/kernel_choice.h"

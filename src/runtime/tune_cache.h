@@ -1,5 +1,5 @@
 /*
- * runtime/tune_cache.h -- what was measured on this machine, in a file: text -> number
+ * runtime/tune_cache.h -- the file of timings measured on this machine: text -> number
  *
  *     tandem-tune 1
  *     machine AMD EPYC 9B14; avx512_bf16; 2 threads; oneDNN 3.2.0

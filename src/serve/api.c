@@ -1,5 +1,5 @@
 /*
- * api.c -- routes and errors
+ * api.c -- routes and error replies
  */
 #include "serve/api.h"
 

@@ -1,5 +1,5 @@
 /*
- * serve/api.h -- what requests mean and what answers look like; no sockets, no threads, no network
+ * serve/api.h -- parses requests and writes answers; no sockets, no threads
  *
  *     route = td_api_route(service, "POST", "/classify", &reply)      else `reply` is the answer
  *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of images
@@ -31,7 +31,7 @@ enum {
 
 typedef struct td_kind td_kind; /* kind.h */
 
-/** What is served.  Constant while requests run; every thread reads it. */
+/** The served model.  Constant while requests run; every thread reads it. */
 typedef struct {
     const td_kind *kind;    /* a classifier or a detector */
     const char *name;       /* of the model, in paths */
@@ -96,14 +96,14 @@ typedef enum {
     TD_ROUTE_INDEX, /* of the repository: the one model */
 } td_route;
 
-/* A tensor that the request wants back. */
+/* An output tensor that the request asks for. */
 typedef struct {
     int output; /* which of the kind's */
     bool is_binary;
     int classes; /* classification extension: the best so many; 0: the tensor */
 } td_wanted;
 
-/** What a request asks to be computed, and the result.  All zero is valid. */
+/** The computation of a request, and its results.  All zero is valid. */
 typedef struct {
     td_route route; /* IMAGE or INFER */
     int n;          /* rows */

@@ -1,5 +1,5 @@
 /*
- * batcher.c -- queues with room for every job there may be, so that no push ever waits
+ * batcher.c -- batches rows of requests; its queues hold all possible jobs, so no push waits
  */
 #include "serve/batcher.h"
 

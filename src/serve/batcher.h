@@ -1,5 +1,5 @@
 /*
- * serve/batcher.h -- requests become rows, rows become batches, batches become answers
+ * serve/batcher.h -- decodes requests into rows, batches rows, computes batches
  *
  *     any thread        td_batcher_submit(b, job)     job->read, on a worker: body -> rows
  *     one thread        td_batcher_turn(b, wait_ns)   rows of several jobs -> network -> job->done

@@ -1,5 +1,5 @@
 /*
- * describe.c -- what the server says of itself: health, metadata, configuration, statistics
+ * describe.c -- answers on the server itself: health, metadata, configuration, statistics
  */
 #include "serve/kind.h"
 #include "tandem/status.h"

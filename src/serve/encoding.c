@@ -1,5 +1,5 @@
 /*
- * encoding.c -- see encoding.h
+ * encoding.c -- decompresses request bodies
  *
  * What comes out is bounded while it comes out, so a body of a kilobyte cannot ask for a gigabyte.
  */

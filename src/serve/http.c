@@ -1,5 +1,5 @@
 /*
- * http.c -- one exchange per request
+ * http.c -- handles HTTP requests with libmicrohttpd
  *
  *     READING   body arrives           -> (whole) WAITING, or DONE where it can be answered at once
  *     WAITING   connection suspended   -> DONE, resumed by whoever finished the job

@@ -1,5 +1,5 @@
 /*
- * serve/http.h -- sockets: libmicrohttpd on one side, the batcher on the other
+ * serve/http.h -- connects libmicrohttpd's sockets to the batcher
  *
  * The listener's thread brings connections; one thread of the library's own reads and writes all
  * of them.  A request whose body is whole goes to the batcher and its connection sleeps until the
@@ -20,7 +20,7 @@ typedef struct {
     int64_t max_body; /* bytes; of a compressed body before and after */
     double timeout_s;
     int max_connections;
-    const char *token;    /* that requests have to bring, those for health aside; NULL: none */
+    const char *token;    /* required in requests, except health checks; NULL: none */
     const char *tls_cert; /* PEM texts; NULL: no TLS */
     const char *tls_key;
 } td_http_opts;
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct td_http td_http;
 
 /**
- * Listen and answer.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at;
+ * Listen and answer.  TD_EARG: the host is not an address; TD_EIO: listening failed;
  * TD_EFORMAT: certificate and key are no pair; TD_EUNSUPPORTED: the library has no TLS.
  */
 td_status td_http_open(const td_http_opts *opts, td_http **out) TD_CHECKED;

@@ -1,5 +1,5 @@
 /*
- * serve/kind.h -- what differs between networks that are served: a classifier and a detector
+ * serve/kind.h -- the interface of the kinds of served networks: classifier and detector
  *
  * A kind is a table: where images go, how an image becomes a row, what is kept of a row's
  * results, which tensors those are in the protocol, and how the answer to an image is written.
@@ -23,7 +23,7 @@ typedef struct {
 /** A tensor that the protocol knows. */
 typedef struct {
     const char *name;
-    bool is_int; /* INT64, else FP32 */
+    bool is_int; /* INT64, otherwise FP32 */
 } td_kind_output;
 
 struct td_kind {

@@ -1,5 +1,5 @@
 /*
- * listener.c -- accepting connections, and ending them
+ * listener.c -- accepts connections, and closes slow ones
  *
  * Closing a listening socket resets the connections that wait in its queue.  So a server that ends
  * first attaches a filter to it that drops segments with SYN: nobody new gets in, handshakes under

@@ -1,5 +1,5 @@
 /*
- * serve/listener.h -- the listening socket, and what every connection is doing
+ * serve/listener.h -- the listening socket, and the state of every connection
  *
  * A thread of its own accepts connections and hands their sockets to the HTTP library.  It closes
  * connections that take too long, and, when there are as many as there may be, the one that has

@@ -1,5 +1,5 @@
 /*
- * multipart.c -- the file in a form (RFC 7578, RFC 2046)
+ * multipart.c -- finds the file in a multipart form (RFC 7578, RFC 2046)
  *
  *     --boundary CRLF headers CRLF CRLF bytes CRLF --boundary CRLF ... --boundary--
  */

@@ -1,5 +1,5 @@
 /*
- * serve.c -- the job: open everything, take turns until a signal comes, drain
+ * serve.c -- tandem serve: opens the model, serves until a signal, drains
  *
  * The thread that calls td_serve computes: its compute threads are the ones that --threads means,
  * and it looks for signals between two batches.

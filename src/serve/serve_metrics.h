@@ -14,7 +14,7 @@
 
 enum { TD_BUCKETS = 14, TD_CODES = 16, TD_BATCH_MAX = 256 };
 
-/** Where a request or a batch spends its time. */
+/** The time that a request or a batch spends in each stage. */
 typedef struct {
     int64_t queue_ns;  /* waiting, for a worker and for the network */
     int64_t input_ns;  /* reading and decoding; of a batch: bringing its rows together */
@@ -22,7 +22,7 @@ typedef struct {
     int64_t output_ns; /* writing the answer */
 } td_spans;
 
-/** How often, and how long all of them took. */
+/** The number of events, and their total time. */
 typedef struct {
     int64_t n;
     td_spans spans;

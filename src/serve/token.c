@@ -1,5 +1,5 @@
 /*
- * token.c -- see token.h
+ * token.c -- reads and compares the bearer token
  */
 #include "serve/token.h"
 

@@ -1,5 +1,5 @@
 /*
- * serve/token.h -- the bearer token that requests have to bring (RFC 6750)
+ * serve/token.h -- the bearer token required in requests (RFC 6750)
  */
 #ifndef TD_SERVE_TOKEN_H
 #define TD_SERVE_TOKEN_H

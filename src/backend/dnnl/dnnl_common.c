@@ -1,5 +1,5 @@
 /*
- * dnnl_common.c -- descriptors, layouts' names, running primitives
+ * dnnl_common.c -- makes descriptors, names layouts, runs primitives
  *
  * oneDNN names a layout by a tag ("aBcd16b"), which it can print but not read; a table from text
  * to tag is made by asking it for the text of every tag.

@@ -1,8 +1,8 @@
 /*
- * backend/dnnl/dnnl_common.h -- between Tandem's types and oneDNN's
+ * backend/dnnl/dnnl_common.h -- converts between Tandem's types and oneDNN's, and runs primitives
  *
  * One engine and one stream serve the process.  Primitives are made in prepare with a scratchpad
- * the planner places; run only sets pointers.
+ * placed by the planner; run only sets pointers.
  */
 #ifndef TD_DNNL_COMMON_H
 #define TD_DNNL_COMMON_H
@@ -33,7 +33,7 @@ td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t 
 /** A 2-D plain descriptor with the rows and columns exchanged: [A, B] seen as [B, A]. */
 td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out) TD_CHECKED;
 
-/** The layout's name in our notation; false when ours has no word for it. */
+/** The layout's name in our notation; false when ours cannot express it. */
 bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES]);
 
 #define TD_DNNL_ARGS_MAX 8
@@ -47,7 +47,7 @@ typedef struct {
 } td_dnnl_call;
 
 /**
- * How one argument of a primitive is had: which exec argument, which query, which kernel argument.
+ * How to get one argument of a primitive: which exec argument, which query, which kernel argument.
  */
 typedef struct {
     int arg;           /* DNNL_ARG_SRC ... */
@@ -57,7 +57,7 @@ typedef struct {
 } td_dnnl_bind;
 
 /**
- * Make the primitive of `pd` (destroyed in any case) ready in `out`: state, scratch_bytes, impl.
+ * Prepare the primitive of `pd` (always destroyed) in `out`: state, scratch_bytes, impl.
  * The scratchpad is the last kernel argument.
  */
 td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
@@ -65,16 +65,16 @@ td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_bind
 td_status td_dnnl_run(const td_prepared *p, void *const *args) TD_CHECKED;
 void td_dnnl_release(td_prepared *p);
 
-/** Attributes with a scratchpad of the caller's. */
+/** Attributes that select a scratchpad of the caller. */
 td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 
 /** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
 td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
-/** May a convolution or one of its gradients be made for so many images of node n's batch? */
+/** Can a convolution or one of its gradients be made for this number of images of n's batch? */
 td_status td_dnnl_conv_accepts(const td_node *n, int64_t images) TD_CHECKED;
 
-/** The primitive for it, to be run by td_dnnl_run with n's arguments. */
+/** Make the primitive for it; td_dnnl_run runs it with n's arguments. */
 td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out) TD_CHECKED;
 
 /* A convolution of some of a batch's images, made for one thread. */
@@ -90,10 +90,10 @@ typedef struct {
     td_dnnl_slice part[];
 } td_dnnl_slices;
 
-/** Can the batch of x and y be cut between two images, for as many threads as there are? */
+/** Can the batch of x and y be split between images among all threads? */
 td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y) TD_CHECKED;
 
-/** Operand 0 of `n` holds the images.  The slices' scratch lies behind `scratch_from` bytes. */
+/** Operand 0 of `n` holds the images.  The slices' scratch starts at `scratch_from` bytes. */
 td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from,
                                  td_prepared *out) TD_CHECKED;
 void td_dnnl_slices_release(td_prepared *p);

@@ -1,5 +1,5 @@
 /*
- * backend/dnnl/dnnl_guard.h -- oneDNN's functions, without its exceptions
+ * backend/dnnl/dnnl_guard.h -- calls oneDNN's functions without letting C++ exceptions through
  *
  * oneDNN is C++ behind a C interface, and lets std::bad_alloc through: a C program ends in
  * std::terminate.  Functions that allocate are therefore called by way of dnnl_guard.cpp, which

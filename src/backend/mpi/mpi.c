@@ -1,5 +1,5 @@
 /*
- * mpi.c -- libtandem_mpi.so: who the ranks are, and where they meet, by MPI
+ * mpi.c -- libtandem_mpi.so: rank, size and rank 0's address by MPI
  *
  * Everything is called from one thread, the program's first.  A run that fails does not come to
  * close(): mpirun then ends what is left of it.

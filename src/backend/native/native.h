@@ -2,9 +2,8 @@
  * backend/native/native.h -- our own kernels, for ops that memory bounds: norm, pooling, sums,
  * updates
  *
- * f32, bf16 and f16, on tensors whose channels lie in lanes: aBcd16b and aBcd8b (and acdb with C a
- * multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` channels side by
- * side.
+ * f32, bf16 and f16, on tensors with channels in vector lanes: aBcd16b and aBcd8b (and acdb with C
+ * a multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` adjacent side.
  *
  *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
@@ -12,7 +11,7 @@
  * The inner loops (native_simd.inc) are written once with vector types and compiled for AVX-512,
  * AVX2 and the plain machine, and there for each dtype: elements are widened to float32 when they
  * are loaded and rounded to nearest even when they are stored, all arithmetic between is float32,
- * sums go on in float64. td_native_simd_for picks one at run time.  No two of them fuse a
+ * sums are float64. td_native_simd_for picks one at run time.  No two of them fuse a
  * multiplication with an addition, and each sum has a fixed tree, so all give the same bits, with
  * any number of threads.
  */
@@ -24,11 +23,11 @@
 
 #define TD_NATIVE_LANES_MAX 16
 
-/* One plane, or several tensors' planes that lie alike. */
+/* One plane, or planes of several tensors with the same layout. */
 typedef struct {
     int64_t n_pixels;
     int64_t stride;   /* elements from one pixel to the next: lanes, or C in acdb */
-    bool is_streamed; /* write around the caches: nobody will find it in them anyway */
+    bool is_streamed; /* write around the caches: too large to be reused from them */
 } td_native_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */
@@ -128,11 +127,11 @@ typedef struct {
     int64_t image, block; /* elements from one image, one channel block to the next */
 } td_native_shape;
 
-/** f32, bf16 or f16? */
+/** Is it f32, bf16 or f16? */
 bool td_native_knows(td_dtype dtype);
 
 /**
- * TD_ENOKERNEL says why `t` is not made of planes: dtype, layout, or C not a multiple of the lanes.
+ * TD_ENOKERNEL if `t` does not consist of planes: dtype, layout, or C not a multiple of the lanes.
  */
 td_status td_native_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
 
@@ -151,7 +150,7 @@ static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int6
     return n * s->image + cb * s->block;
 }
 
-/** Where plane (n, cb) of `tensor` begins, and the channels of that block in a tensor [N, C]. */
+/** Address of plane (n, cb) of `tensor`, or of that block's channels in a tensor [N, C]. */
 static inline const void *td_native_plane_at(const td_native_shape *s, const void *tensor,
                                              int64_t n, int64_t cb)
 {
@@ -164,7 +163,7 @@ static inline const void *td_native_lanes_at(const td_native_shape *s, const voi
     return (const char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
-/** The same to be written. */
+/** The same, writable. */
 static inline void *td_native_plane_to(const td_native_shape *s, void *tensor, int64_t n,
                                        int64_t cb)
 {
@@ -177,18 +176,18 @@ static inline void *td_native_lanes_to(const td_native_shape *s, void *tensor, i
     return (char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
-/** Should a result of that many bytes be written around the caches? */
+/** Should a result of this size be written around the caches? */
 bool td_native_is_streamed(int64_t n_bytes);
 
 /** The same for a result of planes: not where a pixel is only a part of a cache line. */
 bool td_native_is_plane_streamed(const td_native_shape *s);
 
-/* How the tiles of one blocked layout lie in another: native_tiles.c. */
+/* The positions of one blocked layout's tiles in another: native_tiles.c. */
 typedef struct {
     int tile; /* elements */
     int64_t n_tiles;
-    int32_t *place;                    /* [n_tiles] where a tile begins, in elements */
-    uint16_t *order;                   /* [tile] where an element is behind that */
+    int32_t *place;                    /* [n_tiles] offset of a tile, in elements */
+    uint16_t *order;                   /* [tile] offset of an element within it */
     struct td_native_shuffle *shuffle; /* the same for AVX-512, or NULL */
 } td_native_tiles;
 

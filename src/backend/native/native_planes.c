@@ -1,5 +1,5 @@
 /*
- * native_planes.c -- which tensors the kernels take, and where their planes are in memory
+ * native_planes.c -- checks which tensors the kernels support, and locates their planes
  */
 #include "backend/native/native.h"
 

@@ -1,5 +1,5 @@
 /*
- * native_recipe.c -- what a recipe asks beside the optimiser's step: sums over several batches,
+ * native_recipe.c -- updates besides the optimizer's step: sums over several batches,
  * averages of weights, mixup; each one stream over memory, shared by the threads
  */
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * native_tiles.c -- between blocked layouts that cut a filter into the same tiles
+ * native_tiles.c -- converts between blocked layouts with the same tiles
  *
  * The layouts that convolutions want for their filters hold tiles of, say, 16 x 16 channels and
  * differ in the order of tiles and in the order inside, which is the same in every tile:

@@ -1,5 +1,5 @@
 /*
- * native_update.c -- the optimiser's step: one stream over memory, half copies of the weight
+ * native_update.c -- the optimizer's step: one pass over memory, half copies of the weight
  * included
  *
  * A copy that lies as the weight does is written on the way (native_sgd, native_rmsprop).

@@ -15,7 +15,7 @@
 
 #include "ops/ops.h"
 
-/* How an image lies: elements from one pixel, one block of 16 channels to the next. */
+/* The strides of an image, in elements: from one pixel, one block of 16 channels to the next. */
 typedef struct {
     int64_t pixel, block;
 } td_native_wino_image;
@@ -29,7 +29,7 @@ typedef struct {
     float cap; /* with relu: of the results */
 } td_native_wino;
 
-/* Where results go; channels of one block of 16. */
+/* The destination of results: channels of one block of 16. */
 typedef struct {
     const float *bias;     /* [16], or NULL */
     const float *residual; /* as y, or NULL */
@@ -40,8 +40,8 @@ typedef struct {
 /* Inner loops for one instruction set. */
 typedef struct {
     const char *isa;
-    int tiles;  /* a product takes at most so many */
-    int blocks; /* and so many blocks of 16 filters */
+    int tiles;  /* most tiles of a product */
+    int blocks; /* most blocks of 16 filters */
 
     /* `n` tiles from tile `first` on, all channels */
     void (*input)(const td_native_wino *w, int64_t first, int64_t n, const float *x, float *v);

@@ -1,5 +1,5 @@
 /*
- * backend/ref/ref.h -- the reference kernels: every op once, in double, written to be read
+ * backend/ref/ref.h -- the reference kernels: every op once, in double, written for clarity
  *
  * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run
  * converts operands of any float dtype to double and rounds the results to their own dtype, so
@@ -24,7 +24,7 @@ typedef struct {
     /* Whole tensors: operands, results, then the work area.  f64 operands and results are the
        caller's own memory, so result 0 may be an operand that the op's may_overwrite names. */
     void (*body)(const td_node *n, void *const *a);
-    int64_t (*work)(const td_node *n); /* doubles of work area wanted; NULL: none */
+    int64_t (*work)(const td_node *n); /* size of the work area in doubles; NULL: none */
 
     /* Element by element: `count` elements of every tensor; an operand of one element comes
        repeated. */
@@ -57,7 +57,7 @@ td_status td_ref_run(const td_prepared *p, void *const *args) TD_CHECKED;
 td_status td_ref_accepts_each(const td_node *n) TD_CHECKED;
 td_status td_ref_run_each(const td_prepared *p, void *const *args) TD_CHECKED;
 
-/** Operands and results all plain?  TD_ENOKERNEL names the first that is not. */
+/** Are all operands and results plain?  TD_ENOKERNEL names the first that is not. */
 td_status td_ref_check_plain(const td_node *n) TD_CHECKED;
 
 /** Type of tensor i: operands first, then results. */
