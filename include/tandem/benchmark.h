@@ -12,6 +12,7 @@
 #include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
+#include "tandem/report_opts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,11 +39,9 @@ typedef struct {
     bool kernels;               /* per-node times in the result */
     const char *weights;        /* inference: these, in place of fresh ones */
     const char *checkpoint_dir; /* inference: the checkpoint of a training in this folder */
-    const char *workspace;      /* where a relative raport_file is; alone, "benchmark.json" there */
-    const char *raport_file;    /* a record every print_freq iterations, and of all; NULL: none */
-    int print_freq, log_format; /* as td_train_opts, as the next two */
-    bool raport_compat;
-    int raport_names;
+    const char *workspace;      /* where a relative report.file is; alone, "benchmark.json" there */
+    td_report_opts report;      /* a record every print_freq iterations, and one of all */
+    int print_freq;
     const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
     const char *trace; /* the last iterations' kernels, for a viewer */
     int prof;          /* iterations to measure, with a profile; -1: iters, and none */

@@ -12,6 +12,7 @@
 #include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
+#include "tandem/report_opts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,7 +35,6 @@ typedef struct {
     int64_t seed;
     td_device_opts device;
     const char *require;
-    const char *raport_file;
     td_boxes_opts boxes;     /* of a detector */
     const char *detections;  /* of a detector: what it found goes into this file, COCO's results */
     const char *draw;        /* of a detector: images with boxes drawn on them go here; NULL */
@@ -47,11 +47,10 @@ typedef struct {
     bool per_class;             /* count by class, and what was taken for what */
     const char *confusion;      /* that table as CSV goes into this file; with per_class */
     const char *log;
-    int print_freq, log_format; /* as td_train_opts, as the next three */
-    bool raport_compat;
-    int raport_names, raport_warmup;
+    int print_freq;        /* batches between two lines of progress */
+    td_report_opts report; /* file NULL: evaluation.json in `workspace`, none without that */
     int prof;              /* batches; -1: all */
-    const char *workspace; /* where a relative raport_file is, or evaluation.json; NULL: here */
+    const char *workspace; /* where a relative report.file is, or evaluation.json; NULL: here */
     const char
         *model_dir; /* the same, and the checkpoint there is evaluated where no other is named */
     const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */

@@ -24,9 +24,11 @@
 #include "tandem/program.h"
 #include "tandem/recipes.h"
 #include "tandem/report.h"
+#include "tandem/report_opts.h"
 #include "tandem/serve.h"
 #include "tandem/status.h"
 #include "tandem/train.h"
+#include "tandem/train_opts.h"
 #include "tandem/types.h"
 
 #endif

@@ -94,7 +94,8 @@ static td_status check_sweep(const td_benchmark_opts *o)
 static td_status check_files(const td_benchmark_opts *o)
 {
     const bool is_table = is_sweep(o) || o->walkthrough || o->largest_batch;
-    const bool has_report = o->raport_file || o->workspace || o->log_format == 1;
+    const bool has_report =
+        o->report.file || o->workspace || o->report.log_format == TD_LOG_FORMAT_DLL;
     if (o->weights && o->checkpoint_dir)
         return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
     if ((o->weights || o->checkpoint_dir) && o->mode != TD_BENCHMARK_INFERENCE)

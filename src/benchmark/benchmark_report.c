@@ -25,12 +25,12 @@ enum { WINDOW, ALL };
 static td_status name_file(const td_benchmark_opts *o, char **out)
 {
     *out = NULL;
-    if (!o->raport_file && !o->workspace)
+    if (!o->report.file && !o->workspace)
         return TD_OK;
     if (o->workspace)
         TD_TRY(td_make_folder(o->workspace));
     *out = td_path_join(o->workspace ? o->workspace : "",
-                        o->raport_file ? o->raport_file : DEFAULT_NAME);
+                        o->report.file ? o->report.file : DEFAULT_NAME);
     return *out ? TD_OK : TD_ENOMEM;
 }
 
@@ -84,12 +84,12 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o,
                                   .scale = metadata->scale };
     TD_TRY(name_file(o, &out->path));
     TD_TRY(check_path(o, out->path));
-    const td_report_opts ro = { .path = out->path,
-                                .to_log = o->log_format == 1,
-                                .is_compat = o->raport_compat,
-                                .has_tf_names = o->raport_names == 1,
-                                .detects = out->detector != 0,
-                                .is_benchmark = true };
+    const td_run_logger_opts ro = { .path = out->path,
+                                    .to_log = o->report.log_format == TD_LOG_FORMAT_DLL,
+                                    .is_compat = o->report.is_compat,
+                                    .has_tf_names = o->report.naming == TD_REPORT_NAMING_TF,
+                                    .detects = out->detector != 0,
+                                    .is_benchmark = true };
     TD_TRY(td_report_open(&ro, &out->report));
     out->compute_s = td_alloc((size_t)o->iters, sizeof *out->compute_s);
     return out->compute_s ? write_settings(out, metadata) : TD_ENOMEM;
@@ -112,9 +112,9 @@ static double rate(const td_benchmark_report *r, int which)
 {
     const td_eval_result *v = &r->passes[which];
     if (r->is_training)
-        return td_step_sums_rate(&r->steps[which], r->o->raport_compat);
-    return r->o->raport_compat ? v->total_rates / (double)v->n_batches
-                               : (double)v->counts.n / (v->data_s + v->compute_s);
+        return td_step_sums_rate(&r->steps[which], r->o->report.is_compat);
+    return r->o->report.is_compat ? v->total_rates / (double)v->n_batches
+                                  : (double)v->counts.n / (v->data_s + v->compute_s);
 }
 
 static td_status add_sums(td_benchmark_report *r, int which, int last)

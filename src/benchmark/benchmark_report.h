@@ -38,7 +38,7 @@ typedef struct {
 } td_benchmark_metadata;
 
 /**
- * Open the file that o->workspace and o->raport_file name, "benchmark.json" where only the former
+ * Open the file that o->workspace and o->report.file name, "benchmark.json" where only the former
  * is given; the settings are written at once.  `o` is kept and must outlive *out.
  *   TD_EIO  it cannot be written
  */

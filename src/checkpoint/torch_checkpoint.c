@@ -355,10 +355,11 @@ void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_tra
            "'%s' is PyTorch's: taken from it are the weights, the state of %s, epoch %s, best "
            "accuracy %s%s%s, and the optimizer's options unless they are given; all else is the "
            "command line's",
-           path, o->optimizer == TD_OPTIMIZER_RMSPROP ? "RMSprop" : "SGD",
+           path, o->optimizer.type == TD_OPTIMIZER_RMSPROP ? "RMSprop" : "SGD",
            td_tensors_meta(t, "torch.epoch"), best ? best : "(none)",
-           has_averages && o->use_ema >= 0 ? ", averages" : "", has_arch ? ", the network" : "");
-    if (has_averages && o->use_ema < 0)
+           has_averages && o->optimizer.ema >= 0 ? ", averages" : "",
+           has_arch ? ", the network" : "");
+    if (has_averages && o->optimizer.ema < 0)
         td_log(TD_LOG_WARN, "train", "'%s': its averaged weights are left out without --use-ema",
                path);
 }

@@ -24,9 +24,10 @@ static void note_named(td_train_opts *o)
 {
     td_train_opts d;
     td_train_defaults(&d);
-    o->launch.named_workspace = o->workspace != d.workspace ? o->workspace : o->launch.model_dir;
-    if (o->raport_file != d.raport_file)
-        o->launch.named_report = o->raport_file;
+    o->launch.named_workspace =
+        o->output.workspace != d.output.workspace ? o->output.workspace : o->launch.model_dir;
+    if (o->report.file != d.report.file)
+        o->launch.named_report = o->report.file;
 }
 
 static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
@@ -56,7 +57,7 @@ static bool is_mode(const td_train_opts *o, const char *mode)
 
 static bool is_evaluation(const td_train_opts *o)
 {
-    return o->evaluate || is_mode(o, "evaluate") || is_mode(o, "evaluation");
+    return o->validation.evaluate_only || is_mode(o, "evaluate") || is_mode(o, "evaluation");
 }
 
 /* an evaluation takes any file of weights, and says itself what is wrong with one */
@@ -64,7 +65,7 @@ static td_status stored_options(const td_train_opts *o, char **json)
 {
     const bool takes_any = is_evaluation(o) || is_mode(o, "predict") ||
                            is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference");
-    const td_status st = td_train_stored_options(o->resume, json);
+    const td_status st = td_train_stored_options(o->start.resume, json);
     return st == TD_EFORMAT && takes_any ? TD_OK : st;
 }
 
@@ -74,9 +75,9 @@ static td_status stored(void *opts, td_arena *arena, char **json)
 {
     td_train_opts *o = opts;
     (void)arena;
-    if (!o->resume)
+    if (!o->start.resume)
         return TD_OK;
-    o->workspace = NULL;
+    o->output.workspace = NULL;
     return stored_options(o, json);
 }
 
@@ -92,7 +93,8 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
         td_json_add(out, "best_AP", r->best_ap);
     } else {
         td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
-        td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk, o->topk);
+        td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk,
+                            o->validation.topk);
         td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     }
     td_json_add(out, "images_per_s", r->images_per_s);
@@ -110,7 +112,7 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
 /* of the validation loss, as the reference programs: none where mixup is on */
 static double validation_smoothing(const td_train_opts *o)
 {
-    return o->mixup > 0 ? 0 : o->label_smoothing;
+    return o->loss.mixup > 0 ? 0 : o->loss.label_smoothing;
 }
 
 /* which loss it is, where the training's has label smoothing */
@@ -122,7 +124,7 @@ static void add_smoothing(const td_train_opts *o, td_text *out)
                     ", with label smoothing %g; 'tandem evaluate' leaves it out unless "
                     "--label-smoothing %g",
                     smoothing, smoothing);
-    else if (o->label_smoothing > 0)
+    else if (o->loss.label_smoothing > 0)
         td_text_add(out, ", without label smoothing, as with --mixup; the same as 'tandem "
                          "evaluate' prints");
 }
@@ -147,10 +149,10 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         if (r->best_top1 >= 0)
             td_text_add(out, " (best %.2f %%)", r->best_top1);
         td_text_add(out, "\n");
-        td_text_add(out, "top%-10d %.2f %%\n", o->topk, r->topk);
+        td_text_add(out, "top%-10d %.2f %%\n", o->validation.topk, r->topk);
     }
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
-    if (o->training_only && r->n_lines > 0)
+    if (!o->validation.is_enabled && r->n_lines > 0)
         td_text_add(out, "performance   %.2f images/s, the mean of the last %d of %d lines\n",
                     r->last_quarter_ips, r->n_lines_kept, r->n_lines);
     if (*r->checkpoint)
@@ -164,31 +166,31 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
 {
     td_evaluate_opts e;
     td_evaluate_defaults(&e);
-    e.is_fresh = !o->resume && !o->pretrained_weights;
+    e.is_fresh = !o->start.resume && !o->start.pretrained_weights;
     e.model = o->model;
     e.input = o->input;
     e.amp = td_train_amp(o);
     e.boxes = o->boxes;
     e.input.annotations = o->input.val_annotations;
-    e.batch_size = o->eval_batch_size ? o->eval_batch_size : o->batch_size;
-    e.weights = o->resume ? o->resume : o->pretrained_weights;
-    e.topk = o->topk;
+    e.batch_size = o->validation.batch_size ? o->validation.batch_size : o->batch.size;
+    e.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
+    e.topk = o->validation.topk;
     e.label_smoothing = validation_smoothing(o); /* as training validates */
-    e.seed = o->seed;
+    e.seed = o->batch.seed;
     e.device = o->device;
-    e.require = o->require;
+    e.require = o->validation.require;
     e.log = o->log;
-    e.print_freq = o->print_freq;
-    e.log_format = o->log_format;
-    e.raport_compat = o->raport_compat;
-    e.raport_names = o->raport_names;
-    e.raport_warmup = o->raport_warmup;
-    e.prof = o->prof;
-    e.ema_too = o->use_ema >= 0;
+    e.print_freq = o->metrics.print_freq;
+    e.report.log_format = o->report.log_format;
+    e.report.is_compat = o->report.is_compat;
+    e.report.naming = o->report.naming;
+    e.report.warmup = o->report.warmup;
+    e.prof = o->profile.iterations;
+    e.ema_too = o->optimizer.ema >= 0;
     e.workspace = o->launch.named_workspace;
-    e.raport_file = o->launch.named_report;
-    if (o->raport_compat) /* else the training's own report stays as it is */
-        e.raport_file = o->raport_file ? o->raport_file : "experiment_raport.json";
+    e.report.file = o->launch.named_report;
+    if (o->report.is_compat) /* else the training's own report stays as it is */
+        e.report.file = o->report.file ? o->report.file : "experiment_raport.json";
     return td_cli_evaluate(&e, call);
 }
 
@@ -196,12 +198,13 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
 static void take_report(const td_train_opts *o, td_benchmark_opts *b)
 {
     b->workspace = o->launch.named_workspace;
-    b->raport_file = o->launch.named_report;
-    b->print_freq = o->print_freq;
-    b->log_format = o->log_format;
-    b->raport_compat = o->raport_compat;
-    b->raport_names =
-        is_mode(o, "training_benchmark") || is_mode(o, "inference_benchmark") ? 1 : o->raport_names;
+    b->report.file = o->launch.named_report;
+    b->print_freq = o->metrics.print_freq;
+    b->report.log_format = o->report.log_format;
+    b->report.is_compat = o->report.is_compat;
+    b->report.naming = is_mode(o, "training_benchmark") || is_mode(o, "inference_benchmark")
+                           ? TD_REPORT_NAMING_TF
+                           : o->report.naming;
 }
 
 /* --mode training_benchmark, inference_benchmark, benchmark_inference: tandem benchmark's job */
@@ -215,20 +218,22 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.model = o->model;
     b.input = o->input;
     b.amp = td_train_amp(o);
-    b.batch_size = !is_training && o->eval_batch_size ? o->eval_batch_size : o->batch_size;
+    b.batch_size =
+        !is_training && o->validation.batch_size ? o->validation.batch_size : o->batch.size;
     b.warmup = o->launch.warmup_steps;
-    b.weights = o->resume ? o->resume : o->pretrained_weights;
+    b.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     b.memory_limit = o->memory_limit;
-    b.trace = o->trace;
+    b.trace = o->profile.trace;
     take_report(o, &b);
     if (is_training && b.weights)
         return td_error(TD_EUSAGE, "--mode %s measures fresh weights: --%s '%s' has no use there",
-                        o->launch.mode, o->resume ? "resume" : "pretrained-weights", b.weights);
+                        o->launch.mode, o->start.resume ? "resume" : "pretrained-weights",
+                        b.weights);
     if (o->launch.num_iter > 0 && !is_in_batches)
         return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
     b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations
               : o->launch.num_iter > 0           ? o->launch.num_iter
-              : o->prof > 0                      ? o->prof
+              : o->profile.iterations > 0        ? o->profile.iterations
               : strchr(o->launch.mode, '-')      ? 20 /* as SSD300's program */
                                                  : 100;
     b.device = o->device;
@@ -260,7 +265,7 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
     td_classify_defaults(&c);
     c.model = o->model;
     c.amp = td_train_amp(o);
-    c.weights = o->resume ? o->resume : o->pretrained_weights;
+    c.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     if (!c.weights)
         return td_error(TD_EUSAGE, "--mode predict wants --resume or --pretrained-weights FILE");
     c.interpolation = o->input.interpolation;
@@ -274,7 +279,7 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
 static td_status train(td_train_opts *o, const td_call *call)
 {
     td_train_result r;
-    o->json = call->json;
+    o->profile.as_json = call->json;
     td_status st = td_train(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;

@@ -241,7 +241,7 @@ static td_status check_files(const td_evaluate_opts *o)
         const char *what;
     } rows[] = { { o->logits != NULL, "--logits" },
                  { o->confusion != NULL, "--confusion" },
-                 { o->raport_file != NULL, "--raport-file" },
+                 { o->report.file != NULL, "--raport-file" },
                  { o->draw != NULL, "--draw" },
                  { o->use_ema, "--use-ema" },
                  { o->classes != NULL, "--classes" },

@@ -213,13 +213,13 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
     td_gather outcomes = { 0 };
-    const bool has_report = e->o.raport_file || e->o.workspace; /* on rank 0, which all know */
+    const bool has_report = e->o.report.file || e->o.workspace; /* on rank 0, which all know */
     td_eval_result v, ema;
     double *latency = NULL;
     TD_TRY(open_evaluator(e));
     td_evaluator_opts jo = evaluator_opts(e);
     jo.confusion = r->confusion;
-    jo.outcomes = has_report && !e->o.raport_compat ? &outcomes : NULL;
+    jo.outcomes = has_report && !e->o.report.is_compat ? &outcomes : NULL;
     TD_OUT(run_evaluator(e, &jo, &v));
     if (e->o.ema_too)
         TD_OUT(evaluator_averages(e, &v, &latency, &ema));

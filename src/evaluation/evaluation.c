@@ -90,8 +90,8 @@ out:
 /* of --workspace alone a name that a training does not use */
 static td_status name_report(const td_evaluation *e, char **path)
 {
-    const char *file = e->o.raport_file ? e->o.raport_file : "evaluation.json";
-    if (!e->o.raport_file && !e->o.workspace)
+    const char *file = e->o.report.file ? e->o.report.file : "evaluation.json";
+    if (!e->o.report.file && !e->o.workspace)
         return TD_OK;
     if (e->o.workspace)
         TD_TRY(td_make_folder(e->o.workspace));
@@ -113,12 +113,13 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
     const bool is_mine = td_comm_rank(e->comm) == 0;
     if (is_mine)
         TD_OUT(name_report(e, &path));
-    const td_report_opts ro = { .path = path,
-                                .to_log = is_mine && e->o.log_format == 1,
-                                .is_compat = e->o.raport_compat,
-                                .has_tf_names = e->o.raport_names == 1,
-                                .detects = e->detector_evaluator != NULL,
-                                .topk = e->o.topk };
+    const td_run_logger_opts ro = { .path = path,
+                                    .to_log =
+                                        is_mine && e->o.report.log_format == TD_LOG_FORMAT_DLL,
+                                    .is_compat = e->o.report.is_compat,
+                                    .has_tf_names = e->o.report.naming == TD_REPORT_NAMING_TF,
+                                    .detects = e->detector_evaluator != NULL,
+                                    .topk = e->o.topk };
     const td_run_metadata metadata = { .job = "evaluate",
                                        .amp = &e->o.amp,
                                        .program = program,
@@ -136,7 +137,7 @@ out:
 td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
                                      const td_eval_result *ema)
 {
-    const int n_warm = e->o.raport_warmup >= 0 ? e->o.raport_warmup : TF_WARM_BATCHES;
+    const int n_warm = e->o.report.warmup >= 0 ? e->o.report.warmup : TF_WARM_BATCHES;
     td_report_begin(e->report, 0, NULL);
     td_eval_result_report(v, "val", e->o.topk, e->report);
     if (ema)

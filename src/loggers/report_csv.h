@@ -18,7 +18,7 @@ typedef struct {
     const char *path;
     int n_step; /* 1: epoch; 2: epoch, iteration */
     int topk;
-    bool has_l2_loss, detects; /* as td_report_opts */
+    bool has_l2_loss, detects; /* as td_run_logger_opts */
     /* a run that goes on: rows from this place on, which it makes again, are dropped; else NULL,
        and the file is begun anew */
     const int64_t *goes_on_at; /* [2] next epoch, and iterations of it that are done */

@@ -28,8 +28,8 @@ typedef struct {
 } record_value;
 
 struct td_report {
-    td_report_opts o; /* its texts are not used after opening */
-    FILE *f;          /* NULL: no JSON lines */
+    td_run_logger_opts o; /* its texts are not used after opening */
+    FILE *f;              /* NULL: no JSON lines */
     char *path;
     td_tensorboard *events;
     td_report_csv *epochs, *iterations;
@@ -358,7 +358,7 @@ static td_status name_classes(td_report *r, int n, const char *const *classes)
     return TD_OK;
 }
 
-td_status td_report_open(const td_report_opts *o, td_report **out)
+td_status td_report_open(const td_run_logger_opts *o, td_report **out)
 {
     td_status st = TD_OK;
     *out = NULL;

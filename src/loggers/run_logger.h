@@ -38,10 +38,10 @@ typedef struct {
     bool goes_on;    /* append after the complete records; an incomplete one is cut off */
     int64_t at[2];   /* epoch and iteration where the run begins */
     int64_t batches; /* of an epoch, for numbers of steps */
-} td_report_opts;
+} td_run_logger_opts;
 
 /** Open, and write the metadata of all metrics.  Without any output *out is NULL. */
-td_status td_report_open(const td_report_opts *o, td_report **out) TD_CHECKED;
+td_status td_report_open(const td_run_logger_opts *o, td_report **out) TD_CHECKED;
 
 /** Settings or metadata of the run: one flat JSON object. */
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
@@ -59,7 +59,7 @@ bool td_report_has_tf_names(const td_report *r);
 void td_report_begin(td_report *r, int n, const int64_t *step);
 void td_report_add(td_report *r, const char *metric, double value);
 
-/** AP of class i of those that td_report_opts names; nothing of others. */
+/** AP of class i of those that td_run_logger_opts names; nothing of others. */
 void td_report_add_class(td_report *r, int i, double ap);
 
 /** Write it.  TD_EIO names the file. */

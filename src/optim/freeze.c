@@ -247,19 +247,19 @@ td_status td_freeze_resume(const td_tensors *file, const char *path, const td_tr
 {
     bool norms;
     TD_TRY_MSG(stored(file, then, &norms), "'%s'", path);
-    const char *was = *then ? *then : "", *is = o->freeze ? o->freeze : "";
-    if (strcmp(was, is) == 0 && norms == o->freeze_bn)
+    const char *was = *then ? *then : "", *is = o->optimizer.freeze ? o->optimizer.freeze : "";
+    if (strcmp(was, is) == 0 && norms == o->optimizer.freezes_bn)
         return TD_OK;
     if (is_inside_step)
         return td_error(TD_EARG,
                         "'%s' was saved inside an optimiser step with --freeze '%s'%s: it cannot "
                         "go on with '%s'%s",
                         path, was, norms ? " --freeze-bn" : "", is,
-                        o->freeze_bn ? " --freeze-bn" : "");
+                        o->optimizer.freezes_bn ? " --freeze-bn" : "");
     td_log(
         TD_LOG_WARN, "train",
         "'%s' was trained with --freeze '%s'%s, it goes on with '%s'%s: weights that are trained "
         "from now on begin without velocity",
-        path, was, norms ? " --freeze-bn" : "", is, o->freeze_bn ? " --freeze-bn" : "");
+        path, was, norms ? " --freeze-bn" : "", is, o->optimizer.freezes_bn ? " --freeze-bn" : "");
     return TD_OK;
 }

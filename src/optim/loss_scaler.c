@@ -58,11 +58,21 @@ static td_amp_switch environment_sets(void)
     return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
 }
 
+static td_scaler_set set_of(td_loss_scaler scaler)
+{
+    static const td_scaler_set sets_of[] = {
+        [TD_LOSS_SCALER_AUTO] = TD_SCALER_TF,         [TD_LOSS_SCALER_TF] = TD_SCALER_TF,
+        [TD_LOSS_SCALER_PYTORCH] = TD_SCALER_PYTORCH, [TD_LOSS_SCALER_APEX] = TD_SCALER_APEX,
+        [TD_LOSS_SCALER_NVIDIA] = TD_SCALER_NVIDIA,
+    };
+    return sets_of[scaler];
+}
+
 void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out)
 {
-    const bool is_given = o->static_loss_scale > 0;
-    const double start = is_given ? o->static_loss_scale : 0;
-    const td_scaler_set set = o->loss_scaler ? (td_scaler_set)(o->loss_scaler - 1) : TD_SCALER_TF;
+    const bool is_given = o->loss_scaling.scale > 0;
+    const double start = is_given ? o->loss_scaling.scale : 0;
+    const td_scaler_set set = set_of(o->loss_scaling.scaler);
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
     const td_amp_switch said = asks_environment ? environment_sets() : TD_AMP_UNSAID;
     if (said == TD_AMP_OFF)
@@ -70,10 +80,10 @@ void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environme
     else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */
         kind = TD_SCALER_DYNAMIC;
     if (is_given)
-        kind = o->static_loss_scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;
-    if (o->dynamic_loss_scale || o->loss_scaler)
+        kind = o->loss_scaling.scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;
+    if (o->loss_scaling.is_dynamic || o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
         kind = TD_SCALER_DYNAMIC;
-    td_scaler_begin(out, kind, set, start, o->loss_scale_interval);
+    td_scaler_begin(out, kind, set, start, o->loss_scaling.interval);
 }
 
 void td_scaler_resume(td_scaler *s, const td_scaler *saved)

@@ -10,7 +10,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-static double step(const td_lr_opts *o, int epoch)
+static double step(const td_lr_curve *o, int epoch)
 {
     static const int boundaries[] = { 30, 60, 80 };
     double lr = o->lr;
@@ -20,7 +20,7 @@ static double step(const td_lr_opts *o, int epoch)
     return lr;
 }
 
-static double exponential(const td_lr_opts *o, int epoch)
+static double exponential(const td_lr_curve *o, int epoch)
 {
     const int every = o->decay_epochs > 0 ? o->decay_epochs : 1;
     const int times = (o->epochs - o->warmup) / every;
@@ -30,7 +30,7 @@ static double exponential(const td_lr_opts *o, int epoch)
     return o->lr * pow(factor, (epoch - o->warmup) / every);
 }
 
-double td_lr_at(const td_lr_opts *o, int epoch)
+double td_lr_at(const td_lr_curve *o, int epoch)
 {
     if (epoch < o->warmup)
         return o->lr * (epoch + 1) / o->warmup;
@@ -49,7 +49,7 @@ double td_lr_at(const td_lr_opts *o, int epoch)
     return o->lr;
 }
 
-double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch)
+double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, int64_t batch)
 {
     static const struct {
         int epoch;

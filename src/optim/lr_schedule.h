@@ -7,13 +7,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tandem/train_opts.h"
 
 enum { TD_LR_FALLS_MAX = 32 };
-
-typedef enum { TD_LR_STEP, TD_LR_LINEAR, TD_LR_COSINE, TD_LR_EXPONENTIAL } td_lr_schedule;
-
-/* The rule: a function of the epoch, or of the optimizer step. */
-typedef enum { TD_LR_RULE_PYTORCH, TD_LR_RULE_TF, TD_LR_RULE_SSD320, TD_LR_RULE_SSD300 } td_lr_rule;
 
 typedef struct {
     td_lr_schedule schedule;
@@ -22,7 +18,7 @@ typedef struct {
     int epochs;        /* planned total, even if this run trains fewer */
     double decay;      /* exponential: factor; 0: what makes 0.001 of the whole */
     int decay_epochs;  /* exponential: epochs from one factor to the next; 0: 1 */
-} td_lr_opts;
+} td_lr_curve;
 
 /**
  * Learning rate of epoch e, counted from 0.  It depends on the epoch only.
@@ -36,7 +32,7 @@ typedef struct {
  *
  * Source: NVIDIA DeepLearningExamples, ConvNets, lr policies.
  */
-double td_lr_at(const td_lr_opts *o, int epoch);
+double td_lr_at(const td_lr_curve *o, int epoch);
 
 /**
  * Learning rate of optimiser step t, counted from 0, by the rule of the TensorFlow programs; S is
@@ -49,7 +45,7 @@ double td_lr_at(const td_lr_opts *o, int epoch);
  *
  * Other schedules have no such form: as cosine.  Source: the same, TensorFlow/Classification.
  */
-double td_lr_at_step(const td_lr_opts *o, int64_t t, double steps_per_epoch, int64_t batch);
+double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, int64_t batch);
 
 /* Parameters of the detectors' rules: in optimizer steps; SSD300's drops in epochs. */
 typedef struct {

@@ -9,9 +9,7 @@
 
 #include "base/rng.h"
 #include "io/safetensors.h"
-
-/* One coefficient a batch and a random partner; or one a sample and the batch in reverse order. */
-typedef enum { TD_MIXUP_BATCH, TD_MIXUP_SAMPLE } td_mixup_mode;
+#include "tandem/train_opts.h"
 
 typedef struct {
     td_mixup_mode mode;

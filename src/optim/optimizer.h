@@ -26,12 +26,7 @@
 #include "base/map.h"
 #include "tandem/graph.h"
 #include "tandem/program.h"
-
-typedef enum { TD_OPTIMIZER_SGD, TD_OPTIMIZER_RMSPROP } td_optimizer;
-
-/* Which weights are decayed: by name, as in the reference's code; all but norms, as in its README;
-   for detectors, those of more than one dimension. */
-typedef enum { TD_DECAY_CODE, TD_DECAY_README, TD_DECAY_KERNELS } td_decay_rule;
+#include "tandem/train_opts.h"
 
 /* Names of decayed weights; number of others. */
 typedef struct {

@@ -71,9 +71,9 @@ typedef struct td_field {
     {                                                                                              \
         name_, alias_, TD_KIND_INT, offsetof(T, m), d, lo, hi, NULL, NULL, meta_, help_            \
     }
-#define TD_INT_OR_SWITCH(T, m, d, lo, hi, bare_, help_)                                            \
+#define TD_INT_OR_SWITCH_AS(T, m, name_, d, lo, hi, bare_, help_)                                  \
     {                                                                                              \
-#m, NULL, TD_KIND_INT, offsetof(T, m), d, lo, hi, bare_, NULL, NULL, help_                 \
+        name_, NULL, TD_KIND_INT, offsetof(T, m), d, lo, hi, bare_, NULL, NULL, help_              \
     }
 #define TD_LONG(T, m, d, lo, hi, help_)                                                            \
     {                                                                                              \

@@ -6,4 +6,4 @@
 const char *const td_tune_names[] = { "off", "cached", "full", NULL };
 const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 const char *const td_log_format_names[] = { "plain", "dll", NULL };
-const char *const td_report_names[] = { "pytorch", "tf", NULL };
+const char *const td_report_naming_names[] = { "pytorch", "tf", NULL };

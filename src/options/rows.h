@@ -12,7 +12,7 @@
 extern const char *const td_tune_names[];          /* td_tune_mode */
 extern const char *const td_interpolation_names[]; /* td_interpolation */
 extern const char *const td_log_format_names[];    /* --log-format */
-extern const char *const td_report_names[];        /* --raport-names */
+extern const char *const td_report_naming_names[]; /* --raport-names */
 
 #define TD_MANY 1e12 /* effectively no limit: images, steps, iterations */
 
@@ -64,16 +64,18 @@ extern const char *const td_report_names[];        /* --raport-names */
 #define TD_LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "log level, also by module: 'info', 'warn,pass=debug'")
 
-/* how to report a run, besides --raport-file */
+/* how to report a run, for jobs with a member `td_report_opts report` */
 #define TD_REPORT_ROWS(T) \
-    TD_ENUM   (T, log_format, 0, td_log_format_names, \
+    TD_ENUM_AS(T, report.log_format, "log_format", NULL, TD_LOG_FORMAT_PLAIN, \
+               td_log_format_names, \
                "format of progress lines: Tandem's or that of the reference programs"), \
-    TD_BOOL   (T, raport_compat, false, \
+    TD_BOOL_AS(T, report.is_compat, "raport_compat", NULL, false, \
                "compute rates as the reference programs do: means of rates, data time " \
                "includes logging"), \
-    TD_ENUM   (T, raport_names, 0, td_report_names, \
+    TD_ENUM_AS(T, report.naming, "raport_names", NULL, TD_REPORT_NAMING_PYTORCH, \
+               td_report_naming_names, \
                "metric names in the report; tf: adds train_throughput, top1_accuracy and so on"), \
-    TD_INT    (T, raport_warmup, -1, -1, 1000000000, \
+    TD_INT_AS (T, report.warmup, "raport_warmup", NULL, -1, -1, 1000000000, NULL, \
                "iterations to leave out of the tf timing metrics; -1: as the TensorFlow program " \
                "does")
 

@@ -462,10 +462,10 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
 /* a configuration's steps take the place of the epochs of its recipe */
 static void note_preset_steps(td_train_opts *o)
 {
-    o->launch.preset_steps = o->num_train_steps;
-    o->launch.preset_lr_steps = o->lr_total_steps;
-    o->launch.preset_warmup = o->warmup;
-    o->epochs = TD_PRESET_OPEN;
+    o->launch.preset_steps = o->length.num_steps;
+    o->launch.preset_lr_steps = o->lr.total_steps;
+    o->launch.preset_warmup = o->lr.warmup;
+    o->length.epochs = TD_PRESET_OPEN;
 }
 
 /*
@@ -475,7 +475,7 @@ static void note_preset_steps(td_train_opts *o)
 static void leave_open(td_train_opts *o, const settings *s)
 {
     if (!td_map_has(&s->lines, "lr"))
-        o->lr = TD_PRESET_OPEN;
+        o->lr.peak = TD_PRESET_OPEN;
     o->launch.preset_steps = 0;
     if (!td_map_has(&s->lines, "num_train_steps"))
         return;
@@ -570,10 +570,10 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
         st = td_options_set(groups, "label_ids", "keep", arena);
     if (st == TD_OK)
         st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
-    if (o->num_train_steps <= 0) /* the training ends where the learning rate does */
-        o->num_train_steps = o->lr_total_steps;
+    if (o->length.num_steps <= 0) /* the training ends where the learning rate does */
+        o->length.num_steps = o->lr.total_steps;
     o->launch.preset_steps = 0;
-    if (st == TD_OK && o->num_train_steps > 0)
+    if (st == TD_OK && o->length.num_steps > 0)
         note_preset_steps(o);
     return st;
 }
@@ -601,12 +601,13 @@ void td_train_log_preset(const td_train_opts *o)
     const double batch = td_train_step_images(o);
     if (!*l->name)
         return;
-    if (l->rule_lr > 0 && o->lr == l->rule_lr)
+    if (l->rule_lr > 0 && o->lr.peak == l->rule_lr)
         td_log(TD_LOG_INFO, "train",
                "preset %s: lr %g for %g images a step, by the rule of 0.256 for 256", l->name,
-               o->lr, batch);
+               o->lr.peak, batch);
     else
-        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images a step", l->name, o->lr, batch);
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images a step", l->name, o->lr.peak,
+               batch);
 }
 
 /* --- the list --------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 
 #include "tandem/train.h"
 
-/** What a preset leaves to td_train_resolve: opts->lr, opts->epochs. */
+/** What a preset leaves to td_train_resolve: opts->lr.peak, opts->length.epochs. */
 #define TD_PRESET_OPEN (-1)
 
 /** Is opts->model.model the name of a network in the table, and no file? */

@@ -45,15 +45,15 @@ static td_status resolve_iterations(td_train_opts *o)
         if (l->num_iter > 1000000 || l->run_iter > 1000000)
             return td_error(TD_EUSAGE, "--num-iter: more than 1000000 epochs");
         if (l->num_iter > 0)
-            o->epochs = l->num_iter;
+            o->length.epochs = l->num_iter;
         if (l->run_iter > 0)
-            o->run_epochs = l->run_iter;
+            o->length.run_epochs = l->run_iter;
         return TD_OK;
     }
     if (l->num_iter > 0)
-        o->num_train_steps = l->num_iter;
+        o->length.num_steps = l->num_iter;
     if (l->run_iter > 0)
-        o->run_iters = l->run_iter;
+        o->length.run_steps = l->run_iter;
     return TD_OK;
 }
 
@@ -61,26 +61,27 @@ static td_status resolve_iterations(td_train_opts *o)
 static void resolve_detector(td_train_opts *o, double batch)
 {
     td_launch_opts *l = &o->launch;
-    if (o->lr == TD_PRESET_OPEN)
-        o->lr = SSD320_LR * batch / SSD320_BATCH;
-    if (o->epochs == TD_PRESET_OPEN) {
-        o->epochs = 1; /* the steps say how many */
-    } else if (l->preset_steps && !o->resume && o->num_train_steps == l->preset_steps) {
-        o->num_train_steps = -1; /* --epochs takes their place */
-        o->lr_total_steps = o->lr_total_steps == l->preset_lr_steps ? -1 : o->lr_total_steps;
-        o->warmup = o->warmup == l->preset_warmup ? -1 : o->warmup;
+    if (o->lr.peak == TD_PRESET_OPEN)
+        o->lr.peak = SSD320_LR * batch / SSD320_BATCH;
+    if (o->length.epochs == TD_PRESET_OPEN) {
+        o->length.epochs = 1; /* the steps say how many */
+    } else if (l->preset_steps && !o->start.resume && o->length.num_steps == l->preset_steps) {
+        o->length.num_steps = -1; /* --epochs takes their place */
+        o->lr.total_steps = o->lr.total_steps == l->preset_lr_steps ? -1 : o->lr.total_steps;
+        o->lr.warmup = o->lr.warmup == l->preset_warmup ? -1 : o->lr.warmup;
     }
 }
 
 /* what is saved is what it means: a fixed scale, 1 where none is named */
 static void resolve_scaler(td_train_opts *o)
 {
-    if (!o->no_dynamic_loss_scale)
+    if (o->loss_scaling.allow_dynamic)
         return;
-    o->no_dynamic_loss_scale = o->dynamic_loss_scale = false;
-    o->loss_scaler = 0;
-    if (o->static_loss_scale < 0)
-        o->static_loss_scale = 1;
+    o->loss_scaling.allow_dynamic = true;
+    o->loss_scaling.is_dynamic = false;
+    o->loss_scaling.scaler = TD_LOSS_SCALER_AUTO;
+    if (o->loss_scaling.scale < 0)
+        o->loss_scaling.scale = 1;
 }
 
 /* TensorFlow's programs have two folders, of results and of checkpoints; a run has one here */
@@ -94,15 +95,15 @@ static td_status resolve_workspace(td_train_opts *o)
                         "--model-dir '%s' and --workspace (--results-dir) '%s' are two folders: a "
                         "run has one, for results and checkpoints; name it once",
                         dir, other);
-    o->workspace = dir;
+    o->output.workspace = dir;
     return TD_OK;
 }
 
 /* what --checkpoint names in SSD300's program is read there, and a file to be written here */
 static td_status check_checkpoint(const td_train_opts *o)
 {
-    const char *const name = o->checkpoint_filename;
-    if (td_model_detector(&o->model) != TD_DETECTOR_SSD300 || o->resume ||
+    const char *const name = o->output.checkpoint_filename;
+    if (td_model_detector(&o->model) != TD_DETECTOR_SSD300 || o->start.resume ||
         !td_text_ends(name, ".pt"))
         return TD_OK;
     return td_error(TD_EUSAGE,
@@ -120,14 +121,14 @@ td_status td_train_resolve(td_train_opts *o)
     if (l->to_predict && !is_mode(o, "predict"))
         return td_error(TD_EUSAGE, "--to-predict belongs to --mode predict");
     if (is_mode(o, "train"))
-        o->training_only = true;
+        o->validation.is_enabled = false;
     TD_TRY(resolve_iterations(o));
     resolve_detector(o, batch);
     resolve_scaler(o);
     if (l->lr_init >= 0)
-        o->lr = l->lr_init * batch / 256;
+        o->lr.peak = l->lr_init * batch / 256;
     if (l->cosine_lr)
-        o->lr_schedule = 2;
+        o->lr.schedule = TD_LR_COSINE;
     TD_TRY(check_checkpoint(o));
     return resolve_workspace(o);
 }
@@ -155,7 +156,8 @@ static const char *folder_of_checkpoint(const td_train_opts *o)
     if (o->launch.model_dir)
         return o->launch.model_dir;
     td_train_defaults(&d);
-    return is_mode(o, "evaluate") && o->workspace != d.workspace ? o->workspace : NULL;
+    return is_mode(o, "evaluate") && o->output.workspace != d.output.workspace ? o->output.workspace
+                                                                               : NULL;
 }
 
 td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
@@ -163,17 +165,17 @@ td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
     static const char *const modes[] = { "evaluate", "evaluation", "predict",
                                          "inference_benchmark" };
     const char *const folder = folder_of_checkpoint(o);
-    bool is_wanted = o->evaluate;
+    bool is_wanted = o->validation.evaluate_only;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         is_wanted = is_wanted || is_mode(o, modes[i]);
-    if (!is_wanted || !folder || o->resume || o->pretrained_weights)
+    if (!is_wanted || !folder || o->start.resume || o->start.pretrained_weights)
         return TD_OK;
-    char *path = td_path_join(folder, o->checkpoint_filename);
+    char *path = td_path_join(folder, o->output.checkpoint_filename);
     if (!path)
         return TD_ENOMEM;
     td_status st = TD_OK;
     if (td_path_exists(path))
-        st = (o->resume = td_arena_text(arena, path)) ? TD_OK : TD_ENOMEM;
+        st = (o->start.resume = td_arena_text(arena, path)) ? TD_OK : TD_ENOMEM;
     else if (o->launch.model_dir && !is_mode(o, "inference_benchmark"))
         st = td_error(TD_ENOTFOUND,
                       "--model-dir: there is no '%s', and neither --resume nor "

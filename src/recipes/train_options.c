@@ -32,165 +32,184 @@ enum { AMP_STATS_EVERY = 100 };
 
 static const td_field train_fields[] = {
     TD_TITLE("Recipe"),
-    TD_INT_AS (td_train_opts, batch_size, "batch_size", "b", 256, 1, 1 << 20, NULL,
+    TD_INT_AS (td_train_opts, batch.size, "batch_size", "b", 256, 1, 1 << 20, NULL,
                "batch size of each rank"),
-    TD_INT    (td_train_opts, optimizer_batch_size, -1, -1, 1 << 24,
+    TD_INT_AS (td_train_opts, batch.step_size, "optimizer_batch_size", NULL, -1, -1, 1 << 24, NULL,
                "images per optimizer step, reached by gradient accumulation; -1: one batch"),
-    TD_BOOL   (td_train_opts, reproducible, false,
+    TD_BOOL_AS(td_train_opts, batch.is_reproducible, "reproducible", NULL, false,
                "sum gradients batch by batch in a fixed order: same bits for any number of ranks"),
-    TD_INT    (td_train_opts, epochs, 90, 1, 1000000,
+    TD_INT_AS (td_train_opts, length.epochs, "epochs", NULL, 90, 1, 1000000, NULL,
                "total number of epochs; the learning rate schedule spans them"),
-    TD_INT    (td_train_opts, run_epochs, -1, -1, 1000000,
+    TD_INT_AS (td_train_opts, length.run_epochs, "run_epochs", NULL, -1, -1, 1000000, NULL,
                "stop this run after N epochs; -1: run to the end"),
-    TD_LONG   (td_train_opts, run_iters, -1, -1, TD_MANY,
+    TD_LONG_AS(td_train_opts, length.run_steps, "run_iters", NULL, -1, -1, TD_MANY, NULL,
                "stop this run after N optimizer steps; -1: no limit"),
-    TD_INT    (td_train_opts, early_stopping_patience, -1, -1, 1000000,
+    TD_INT_AS (td_train_opts, validation.patience, "early_stopping_patience", NULL, -1, -1,
+               1000000, NULL,
                "stop after N epochs without a new best result; -1: never"),
-    TD_REAL_AS(td_train_opts, lr, "lr", "learning-rate", 0.1, 0, 1e6, NULL, "peak learning rate"),
-    TD_REAL   (td_train_opts, end_lr, 0, 0, 1e6, "final learning rate of the cosine schedule"),
-    TD_ENUM   (td_train_opts, lr_schedule, 0, schedules, "learning rate schedule"),
-    TD_ENUM   (td_train_opts, lr_rule, 0, lr_rules,
+    TD_REAL_AS(td_train_opts, lr.peak, "lr", "learning-rate", 0.1, 0, 1e6, NULL,
+               "peak learning rate"),
+    TD_REAL_AS(td_train_opts, lr.end, "end_lr", NULL, 0, 0, 1e6, NULL,
+               "final learning rate of the cosine schedule"),
+    TD_ENUM_AS(td_train_opts, lr.schedule, "lr_schedule", NULL, TD_LR_STEP, schedules,
+               "learning rate schedule"),
+    TD_ENUM_AS(td_train_opts, lr.rule, "lr_rule", NULL, TD_LR_RULE_PYTORCH, lr_rules,
                "when the learning rate changes and what --lr refers to: pytorch: every epoch; "
                "tf: every step, --lr is for 256 images; ssd320: every step; ssd300: every step, "
                "--lr is for 32 images"),
-    TD_REAL   (td_train_opts, lr_decay, 0, 0, 1,
+    TD_REAL_AS(td_train_opts, lr.decay, "lr_decay", NULL, 0, 0, 1, NULL,
                "exponential schedule: factor of each decay; 0: reach 0.001 of --lr at the end"),
-    TD_INT    (td_train_opts, lr_decay_epochs, 1, 1, 1000000,
+    TD_INT_AS (td_train_opts, lr.decay_epochs, "lr_decay_epochs", NULL, 1, 1, 1000000, NULL,
                "exponential schedule: epochs between decays"),
-    TD_INT    (td_train_opts, warmup, 0, -1, 100000000,
+    TD_INT_AS (td_train_opts, lr.warmup, "warmup", NULL, 0, -1, 100000000, NULL,
                "epochs of linear warm-up; with --lr-rule ssd320 or ssd300: steps, -1: the "
                "recipe's number"),
-    TD_REAL   (td_train_opts, label_smoothing, 0, 0, 1,
+    TD_REAL_AS(td_train_opts, loss.label_smoothing, "label_smoothing", NULL, 0, 0, 1, NULL,
                "label smoothing: fraction of the target distributed over all classes"),
-    TD_REAL   (td_train_opts, mixup, 0, 0, 100,
+    TD_REAL_AS(td_train_opts, loss.mixup, "mixup", NULL, 0, 0, 100, NULL,
                "mixup alpha: mixing coefficients are drawn from Beta(alpha, alpha); 0: no mixup"),
-    TD_ENUM   (td_train_opts, mixup_mode, 0, mixup_modes,
+    TD_ENUM_AS(td_train_opts, loss.mixup_mode, "mixup_mode", NULL, TD_MIXUP_BATCH, mixup_modes,
                "batch: one coefficient per batch, random partners; sample: one per sample, "
                "reversed batch as partners"),
-    TD_TEXT   (td_train_opts, mixup_file, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, loss.mixup_file, "mixup_file", NULL, NULL, "FILE",
                "read the mixup coefficients and permutations from a .safetensors file; for tests"),
-    TD_ENUM   (td_train_opts, optimizer, 0, optimizers, "optimizer"),
-    TD_REAL   (td_train_opts, momentum, 0.9, 0, 1, "momentum coefficient"),
-    TD_REAL_AS(td_train_opts, weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
+    TD_ENUM_AS(td_train_opts, optimizer.type, "optimizer", NULL, TD_OPTIMIZER_SGD, optimizers,
+               "optimizer"),
+    TD_REAL_AS(td_train_opts, optimizer.momentum, "momentum", NULL, 0.9, 0, 1, NULL,
+               "momentum coefficient"),
+    TD_REAL_AS(td_train_opts, optimizer.weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
                "weight decay of all parameters except those of batch norms"),
-    TD_BOOL   (td_train_opts, bn_weight_decay, false,
+    TD_BOOL_AS(td_train_opts, optimizer.decays_bn, "bn_weight_decay", NULL, false,
                "apply weight decay to batch norm parameters too"),
-    TD_ENUM   (td_train_opts, decay_rule, 0, decay_rules,
+    TD_ENUM_AS(td_train_opts, optimizer.decay_rule, "decay_rule", NULL, TD_DECAY_CODE, decay_rules,
                "batch norm parameters exempt from weight decay; code: those with 'bn' in their "
                "name, so not those of shortcuts; readme: all"),
-    TD_BOOL   (td_train_opts, l2_loss, false,
+    TD_BOOL_AS(td_train_opts, loss.reports_l2, "l2_loss", NULL, false,
                "add the weight decay term to the reported loss, as the TensorFlow programs do"),
-    TD_BOOL   (td_train_opts, nesterov, false, "use Nesterov momentum"),
-    TD_REAL   (td_train_opts, rmsprop_alpha, 0.9, 0, 1,
+    TD_BOOL_AS(td_train_opts, optimizer.nesterov, "nesterov", NULL, false, "use Nesterov momentum"),
+    TD_REAL_AS(td_train_opts, optimizer.rmsprop_alpha, "rmsprop_alpha", NULL, 0.9, 0, 1, NULL,
                "rmsprop: smoothing constant of the mean square"),
-    TD_REAL   (td_train_opts, rmsprop_eps, 1e-3, 1e-30, 1,
+    TD_REAL_AS(td_train_opts, optimizer.rmsprop_eps, "rmsprop_eps", NULL, 1e-3, 1e-30, 1, NULL,
                "rmsprop: epsilon added to the denominator"),
-    TD_REAL   (td_train_opts, use_ema, -1, -1, 1,
+    TD_REAL_AS(td_train_opts, optimizer.ema, "use_ema", NULL, -1, -1, 1, NULL,
                "decay of an exponential moving average of the weights, also validated and "
                "saved; -1: none"),
-    TD_TEXT   (td_train_opts, freeze, NULL, "PATTERN,...",
+    TD_TEXT_AS(td_train_opts, optimizer.freeze, "freeze", NULL, NULL, "PATTERN,...",
                "do not train weights whose names match, for example 'conv1*,bn1*,layer1.*'"),
-    TD_BOOL   (td_train_opts, freeze_bn, false,
+    TD_BOOL_AS(td_train_opts, optimizer.freezes_bn, "freeze_bn", NULL, false,
                "keep frozen batch norms in evaluation mode: they use and keep their running "
                "statistics"),
-    TD_ENUM   (td_train_opts, shuffle, 0, shuffles,
+    TD_ENUM_AS(td_train_opts, batch.shuffle, "shuffle", NULL, TD_SHUFFLE_PERMUTATION, shuffles,
                "shuffling of training samples; permutation: of the whole epoch; buffer: as "
                "DALI, through a buffer of 1024 samples over each rank's range"),
-    TD_ENUM   (td_train_opts, sampler, 0, samplers,
+    TD_ENUM_AS(td_train_opts, batch.sampler, "sampler", NULL, TD_SAMPLER_DEALT, samplers,
                "how samples are divided among ranks; dealt: each sample once; padded: as "
                "PyTorch, some samples twice"),
-    TD_TEXT   (td_train_opts, image_size_schedule, NULL, "EPOCH:SIZE,...",
+    TD_TEXT_AS(td_train_opts, batch.image_size_schedule, "image_size_schedule", NULL, NULL,
+               "EPOCH:SIZE,...",
                "training image size by epoch, for example '0:128,30:160'"),
     TD_TITLE("Outputs"),
-    TD_INT_AS (td_train_opts, print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
+    TD_INT_AS (td_train_opts, metrics.print_freq, "print_freq", "p", 10, 1, 1000000000, NULL,
                "iterations between progress lines; during validation at most one line in 10 s"),
     TD_TITLE("Start"),
-    TD_TEXT   (td_train_opts, resume, NULL, "FILE", "resume training from this checkpoint"),
-    TD_TEXT_AS(td_train_opts, pretrained_weights, "pretrained_weights", "pretrained-from-file",
+    TD_TEXT_AS(td_train_opts, start.resume, "resume", NULL, NULL, "FILE",
+               "resume training from this checkpoint"),
+    TD_TEXT_AS(td_train_opts, start.pretrained_weights, "pretrained_weights",
+               "pretrained-from-file",
                NULL, "FILE",
                "initial weights: a Tandem or PyTorch file; sets the network too unless --arch "
                "is given"),
-    TD_BOOL   (td_train_opts, pretrained, false, NULL),
+    TD_BOOL_AS(td_train_opts, compat.pretrained, "pretrained", NULL, false, NULL),
     TD_TITLE("Precision"),
-    TD_BOOL   (td_train_opts, fp16, false, "same as --precision fp16"),
-    TD_REAL   (td_train_opts, static_loss_scale, -1, -1, 1e30,
+    TD_BOOL_AS(td_train_opts, compat.fp16, "fp16", NULL, false, "same as --precision fp16"),
+    TD_REAL_AS(td_train_opts, loss_scaling.scale, "static_loss_scale", NULL, -1, -1, 1e30, NULL,
                "constant loss scale; 1: no scaling; -1: dynamic for fp16, none for other types"),
-    TD_BOOL   (td_train_opts, dynamic_loss_scale, false,
+    TD_BOOL_AS(td_train_opts, loss_scaling.is_dynamic, "dynamic_loss_scale", NULL, false,
                "use dynamic loss scaling; --static-loss-scale sets the initial scale"),
-    TD_BOOL_AS(td_train_opts, no_dynamic_loss_scale, "no-dynamic-loss-scale", NULL, false,
+    TD_BOOL_NOT(td_train_opts, loss_scaling.allow_dynamic, "no-dynamic-loss-scale", NULL, false,
                "use the constant --static-loss-scale, or no loss scaling if it is not given"),
-    TD_ENUM   (td_train_opts, loss_scaler, 0, scalers,
+    TD_ENUM_AS(td_train_opts, loss_scaling.scaler, "loss_scaler", NULL, TD_LOSS_SCALER_AUTO,
+               scalers,
                "constants of dynamic loss scaling: initial scale, growth, backoff; auto: tf"),
-    TD_LONG   (td_train_opts, loss_scale_interval, 0, 0, TD_MANY,
+    TD_LONG_AS(td_train_opts, loss_scaling.interval, "loss_scale_interval", NULL, 0, 0, TD_MANY,
+               NULL,
                "steps without overflow after which the loss scale doubles; 0: as --loss-scaler, "
                "2000 or 100"),
-    TD_LONG   (td_train_opts, max_skips, 50, 0, TD_MANY,
+    TD_LONG_AS(td_train_opts, loss_scaling.max_skips, "max_skips", NULL, 50, 0, TD_MANY, NULL,
                "fail after N consecutive skipped steps; 0: no limit"),
     TD_TITLE("Machine"),
     TD_LONG   (td_train_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "memory limit of the process in bytes, '4G' = '4GB' (10^9) or '4GiB' (2^30); "
                "activations are recomputed to stay below it; 0: no limit"),
     TD_TITLE("Outputs"),
-    TD_INT    (td_train_opts, prof, -1, -1, 1000000000,
+    TD_INT_AS (td_train_opts, profile.iterations, "prof", NULL, -1, -1, 1000000000, NULL,
                "stop each training and validation loop after N iterations and print a profile; "
                "-1: off"),
     TD_TITLE("Recipe"),
-    TD_LONG   (td_train_opts, seed, -1, -1, 9e15,
+    TD_LONG_AS(td_train_opts, batch.seed, "seed", NULL, -1, -1, 9e15, NULL,
                "random seed; -1: taken from the clock and logged"),
     TD_TITLE("Outputs"),
-    TD_INT_OR_SWITCH(td_train_opts, gather_checkpoints, 0, -2, 1000000, "-2",
+    TD_INT_OR_SWITCH_AS(td_train_opts, output.keep_checkpoints, "gather_checkpoints", 0, -2,
+               1000000, "-2",
                "number of epoch checkpoints to keep in addition to the latest and the best; -1: "
                "all; -2, or no number: the first ten epochs and every tenth"),
-    TD_TEXT   (td_train_opts, raport_file, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, report.file, "raport_file", NULL, NULL, "FILE",
                "report of the run in JSON lines, relative to the workspace; default: "
                TD_REPORT_NAME ", none with --no-checkpoints"),
     TD_REPORT_ROWS(td_train_opts),
-    TD_TEXT   (td_train_opts, tensorboard, NULL, "FOLDER", "write event files for TensorBoard"),
-    TD_TEXT   (td_train_opts, csv, NULL, "FILE", "write the metrics of every epoch as CSV"),
-    TD_TEXT   (td_train_opts, csv_iterations, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, metrics.tensorboard, "tensorboard", NULL, NULL, "FOLDER",
+               "write event files for TensorBoard"),
+    TD_TEXT_AS(td_train_opts, metrics.csv, "csv", NULL, NULL, "FILE",
+               "write the metrics of every epoch as CSV"),
+    TD_TEXT_AS(td_train_opts, metrics.csv_iterations, "csv_iterations", NULL, NULL, "FILE",
                "write the metrics of every --print-freq iterations as CSV"),
     TD_TITLE("Start"),
-    TD_BOOL   (td_train_opts, evaluate, false,
+    TD_BOOL_AS(td_train_opts, validation.evaluate_only, "evaluate", NULL, false,
                "evaluate the weights of --resume or --pretrained-weights once and exit"),
-    TD_BOOL   (td_train_opts, training_only, false, "skip validation"),
+    TD_BOOL_NOT(td_train_opts, validation.is_enabled, "training_only", NULL, false,
+               "skip validation"),
     TD_TITLE("Outputs"),
-    TD_BOOL_AS(td_train_opts, no_checkpoints, "no-checkpoints", NULL, false,
+    TD_BOOL_NOT(td_train_opts, output.save_checkpoints, "no-checkpoints", NULL, false,
                "do not save checkpoints"),
-    TD_TEXT_AS(td_train_opts, checkpoint_filename, "checkpoint_filename", "checkpoint",
+    TD_TEXT_AS(td_train_opts, output.checkpoint_filename, "checkpoint_filename", "checkpoint",
                "checkpoint.safetensors", "FILE",
                "file of the latest checkpoint, relative to the workspace"),
-    TD_LONG   (td_train_opts, checkpoint_every, 0, 0, TD_MANY,
+    TD_LONG_AS(td_train_opts, output.checkpoint_every, "checkpoint_every", NULL, 0, 0, TD_MANY,
+               NULL,
                "optimizer steps between checkpoints; 0: only at the end of each epoch"),
-    TD_TEXT   (td_train_opts, workspace, NULL, "FOLDER",
+    TD_TEXT_AS(td_train_opts, output.workspace, "workspace", NULL, NULL, "FOLDER",
                "folder for the files of the run; default: a new folder runs/ARCH-N, or the "
                "folder of the resumed checkpoint"),
-    TD_BOOL   (td_train_opts, overwrite, false,
+    TD_BOOL_AS(td_train_opts, output.overwrite, "overwrite", NULL, false,
                "overwrite the files of another run in --workspace"),
     TD_TITLE("Machine"),
-    TD_ENUM   (td_train_opts, memory_format, 0, memory_formats,
+    TD_ENUM_AS(td_train_opts, compat.memory_format, "memory_format", NULL, TD_MEMORY_FORMAT_NCHW,
+               memory_formats,
                "accepted but ignored; the compiler chooses layouts"),
-    TD_ENUM   (td_train_opts, jit, 0, jits, NULL),
-    TD_TEXT   (td_train_opts, gpu_affinity, NULL, "NAME", NULL),
-    TD_TEXT   (td_train_opts, trt, NULL, "FLAG", NULL),
-    TD_TEXT   (td_train_opts, fused_se, NULL, "FLAG", NULL),
-    TD_BOOL_AS(td_train_opts, use_xla, "use-xla", "xla", false, NULL),
+    TD_ENUM_AS(td_train_opts, compat.jit, "jit", NULL, TD_JIT_NO, jits, NULL),
+    TD_TEXT_AS(td_train_opts, compat.gpu_affinity, "gpu_affinity", NULL, NULL, "NAME", NULL),
+    TD_TEXT_AS(td_train_opts, compat.trt, "trt", NULL, NULL, "FLAG", NULL),
+    TD_TEXT_AS(td_train_opts, compat.fused_se, "fused_se", NULL, NULL, "FLAG", NULL),
+    TD_BOOL_AS(td_train_opts, compat.use_xla, "use-xla", "xla", false, NULL),
     TD_TITLE("Outputs"),
-    TD_INT    (td_train_opts, topk, TD_EVALUATOR_TOPK, 1, 1000000,
+    TD_INT_AS (td_train_opts, validation.topk, "topk", NULL, TD_EVALUATOR_TOPK, 1, 1000000, NULL,
                "k of the top-k accuracy that is reported next to top-1"),
-    TD_TEXT   (td_train_opts, final_weights, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, output.final_weights, "final_weights", NULL, NULL, "FILE",
                "write the weights after the last step"),
-    TD_BOOL   (td_train_opts, final_state, false, "include momentum buffers in --final-weights"),
-    TD_TEXT   (td_train_opts, train_logits, NULL, "FILE",
+    TD_BOOL_AS(td_train_opts, output.final_state, "final_state", NULL, false,
+               "include momentum buffers in --final-weights"),
+    TD_TEXT_AS(td_train_opts, output.train_logits, "train_logits", NULL, NULL, "FILE",
                "write the logits of the first step of the run"),
-    TD_TEXT   (td_train_opts, amp_stats, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, profile.amp_stats, "amp_stats", NULL, NULL, "FILE",
                "write value statistics of all tensors for mixed precision, one JSON line per "
                "observed step"),
-    TD_LONG   (td_train_opts, amp_stats_every, AMP_STATS_EVERY, 1, TD_MANY,
+    TD_LONG_AS(td_train_opts, profile.amp_stats_every, "amp_stats_every", NULL, AMP_STATS_EVERY,
+               1, TD_MANY, NULL,
                "steps between observed steps; the first step is observed"),
-    TD_TEXT   (td_train_opts, trace, NULL, "FILE",
+    TD_TEXT_AS(td_train_opts, profile.trace, "trace", NULL, NULL, "FILE",
                "write a trace of the kernels of the last steps, JSON for Perfetto or "
                "chrome://tracing"),
-    TD_TEXT   (td_train_opts, require, NULL, "METRIC>=X",
+    TD_TEXT_AS(td_train_opts, validation.require, "require", NULL, NULL, "METRIC>=X",
                "exit with code 4 if the last validation does not satisfy this, for example "
                "'top1>=95'"),
     TD_TITLE("Machine"),
@@ -203,19 +222,19 @@ static const td_field train_fields[] = {
     TD_TITLE("Outputs"),
     TD_LOG_ROW(td_train_opts),
     TD_TITLE_BEHIND("Detectors"),
-    TD_LONG   (td_train_opts, num_train_steps, -1, -1, TD_MANY,
+    TD_LONG_AS(td_train_opts, length.num_steps, "num_train_steps", NULL, -1, -1, TD_MANY, NULL,
                "total number of optimizer steps, replaces --epochs; -1: use --epochs"),
-    TD_LONG   (td_train_opts, lr_total_steps, -1, -1, TD_MANY,
+    TD_LONG_AS(td_train_opts, lr.total_steps, "lr_total_steps", NULL, -1, -1, TD_MANY, NULL,
                "length of the ssd320 learning rate schedule in steps; -1: the whole training"),
-    TD_REAL   (td_train_opts, warmup_lr, -1, -1, 1e6,
+    TD_REAL_AS(td_train_opts, lr.warmup_start, "warmup_lr", NULL, -1, -1, 1e6, NULL,
                "initial learning rate of the ssd320 warm-up; -1: 0.43332 of --lr"),
-    TD_TEXT   (td_train_opts, multistep, NULL, TD_META_NUMBERS,
+    TD_TEXT_AS(td_train_opts, lr.multistep, "multistep", NULL, NULL, TD_META_NUMBERS,
                "epochs at which the ssd300 learning rate is divided by 10"),
-    TD_INT    (td_train_opts, eval_count, 0, 0, 1000000,
+    TD_INT_AS (td_train_opts, validation.count, "eval_count", NULL, 0, 0, 1000000, NULL,
                "number of validations, spread evenly over the training; 0: one after every epoch"),
-    TD_TEXT   (td_train_opts, evaluation, NULL, TD_META_NUMBERS,
+    TD_TEXT_AS(td_train_opts, validation.epochs, "evaluation", NULL, NULL, TD_META_NUMBERS,
                "validate only after these epochs, counted from 0, and at the end"),
-    TD_INT    (td_train_opts, eval_batch_size, 0, 0, 1 << 20,
+    TD_INT_AS (td_train_opts, validation.batch_size, "eval_batch_size", NULL, 0, 0, 1 << 20, NULL,
                "validation batch size; 0: --batch-size"),
     TD_END,
 };
@@ -256,8 +275,8 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
     td_text out = { 0 };
     td_train_groups(&copy, groups);
     groups[5].fields = NULL; /* what they stood for is in the others */
-    if (!copy.evaluate)
-        copy.resume = NULL; /* a run that was interrupted ends as one that was not */
+    if (!copy.validation.evaluate_only)
+        copy.start.resume = NULL; /* a run that was interrupted ends as one that was not */
     td_options_yaml(groups, &out);
     return td_text_take(&out, TD_OK, yaml);
 }
@@ -265,19 +284,19 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
 double td_train_step_images(const td_train_opts *o)
 {
     td_rank_place here;
-    if (o->optimizer_batch_size > 0)
-        return o->optimizer_batch_size;
+    if (o->batch.step_size > 0)
+        return o->batch.step_size;
     if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
         td_error_clear();
         here.size = 1;
     }
-    return (double)o->batch_size * here.size;
+    return (double)o->batch.size * here.size;
 }
 
 td_amp_opts td_train_amp(const td_train_opts *opts)
 {
     td_amp_opts amp = opts->amp;
-    if (opts->fp16)
+    if (opts->compat.fp16)
         amp.precision = TD_PRECISION_FP16;
     return amp;
 }
@@ -286,37 +305,39 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
 
 static td_status check_recipe(const td_train_opts *o)
 {
-    if (o->use_ema < 0 && o->use_ema != -1)
-        return td_error(TD_EUSAGE, "--use-ema: '%g' is not between 0 and 1, nor -1", o->use_ema);
-    if (o->optimizer_batch_size >= 0 && o->optimizer_batch_size < o->batch_size)
+    if (o->optimizer.ema < 0 && o->optimizer.ema != -1)
+        return td_error(TD_EUSAGE, "--use-ema: '%g' is not between 0 and 1, nor -1",
+                        o->optimizer.ema);
+    if (o->batch.step_size >= 0 && o->batch.step_size < o->batch.size)
         return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
-                        o->optimizer_batch_size, o->batch_size);
-    if (o->mixup_file && o->mixup <= 0)
+                        o->batch.step_size, o->batch.size);
+    if (o->loss.mixup_file && o->loss.mixup <= 0)
         return td_error(TD_EUSAGE, "--mixup-file belongs to --mixup");
-    if (o->lr_rule == 1 && (o->lr_schedule == 1 || o->lr_schedule == 3))
+    if (o->lr.rule == TD_LR_RULE_TF &&
+        (o->lr.schedule == TD_LR_LINEAR || o->lr.schedule == TD_LR_EXPONENTIAL))
         return td_error(TD_EUSAGE, "--lr-rule tf knows the schedules step and cosine, not %s",
-                        schedules[o->lr_schedule]);
-    if (o->lr_rule == 1 && o->end_lr > 0)
-        return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->end_lr);
-    if (o->lr_rule == 2 && o->lr_schedule != 2)
+                        schedules[o->lr.schedule]);
+    if (o->lr.rule == TD_LR_RULE_TF && o->lr.end > 0)
+        return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->lr.end);
+    if (o->lr.rule == TD_LR_RULE_SSD320 && o->lr.schedule != TD_LR_COSINE)
         return td_error(TD_EUSAGE, "--lr-rule ssd320 is a cosine, --lr-schedule %s contradicts it",
-                        schedules[o->lr_schedule]);
-    if (o->lr_rule == 3 && o->lr_schedule != 0)
+                        schedules[o->lr.schedule]);
+    if (o->lr.rule == TD_LR_RULE_SSD300 && o->lr.schedule != TD_LR_STEP)
         return td_error(TD_EUSAGE,
                         "--lr-rule ssd300 falls in steps, --lr-schedule %s contradicts "
                         "it",
-                        schedules[o->lr_schedule]);
-    if (o->lr_rule >= 2 && o->end_lr > 0)
-        return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr_rule]);
-    if (o->num_train_steps == 0)
+                        schedules[o->lr.schedule]);
+    if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
+        return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr.rule]);
+    if (o->length.num_steps == 0)
         return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
-    if (o->lr_total_steps == 0)
+    if (o->lr.total_steps == 0)
         return td_error(TD_EUSAGE, "--lr-total-steps: 0 is out of range, wanted 1 or more, or -1");
-    if (o->evaluation && o->eval_count)
+    if (o->validation.epochs && o->validation.count)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
-    if (o->freeze_bn && !(o->freeze && *o->freeze))
+    if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))
         return td_error(TD_EUSAGE, "--freeze-bn belongs to --freeze");
-    if (o->decay_rule == 1 && o->bn_weight_decay)
+    if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
         return td_error(TD_EUSAGE,
                         "--decay-rule readme and --bn-weight-decay contradict each other");
     return TD_OK;
@@ -328,11 +349,11 @@ static td_status check_sizes(const td_train_opts *o)
     const struct {
         bool is_set;
         const char *what;
-    } rows[] = { { o->prof > 0, "--prof" },
-                 { o->trace != NULL, "--trace" },
-                 { o->amp_stats != NULL, "--amp-stats" } };
+    } rows[] = { { o->profile.iterations > 0, "--prof" },
+                 { o->profile.trace != NULL, "--trace" },
+                 { o->profile.amp_stats != NULL, "--amp-stats" } };
     td_sizes sizes;
-    TD_TRY_MSG(td_sizes_parse(o->image_size_schedule, &sizes), "--image-size-schedule");
+    TD_TRY_MSG(td_sizes_parse(o->batch.image_size_schedule, &sizes), "--image-size-schedule");
     for (size_t i = 0; i < sizeof rows / sizeof *rows && sizes.n; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE,
@@ -348,46 +369,48 @@ td_status td_train_check(const td_train_opts *o)
         bool is_set;
         const char *what;
     } rows[] = {
-        { o->pretrained, "--pretrained (downloading weights; --pretrained-weights takes a file)" },
+        { o->compat.pretrained,
+          "--pretrained (downloading weights; --pretrained-weights takes a file)" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
-    if (o->static_loss_scale != -1 && o->static_loss_scale < 1)
+    if (o->loss_scaling.scale != -1 && o->loss_scaling.scale < 1)
         return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
-                        o->static_loss_scale);
-    if (o->resume && !o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+                        o->loss_scaling.scale);
+    if (o->start.resume && !o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
         return td_error(TD_EUSAGE,
                         "--resume '%s' needs DATA too: a checkpoint does not choose which files "
                         "are read",
-                        o->resume);
+                        o->start.resume);
     TD_TRY(check_sizes(o));
     return check_recipe(o);
 }
 
 td_status td_train_check_line(const td_train_opts *o)
 {
-    if (o->fp16 && o->amp.amp) /* with the reference's exit code, which is not that of usage */
+    if (o->compat.fp16 &&
+        o->amp.amp) /* with the reference's exit code, which is not that of usage */
         return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
-    if (o->fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
+    if (o->compat.fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
-    if (o->dynamic_loss_scale && o->no_dynamic_loss_scale)
+    if (o->loss_scaling.is_dynamic && !o->loss_scaling.allow_dynamic)
         return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale contradict "
                                    "each other");
-    if (o->no_dynamic_loss_scale && o->loss_scaler)
+    if (!o->loss_scaling.allow_dynamic && o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
         return td_error(TD_EUSAGE, "--loss-scaler selects a dynamic loss scale, "
                                    "--no-dynamic-loss-scale turns it off");
-    if (o->amp_stats_every != AMP_STATS_EVERY && !o->amp_stats)
+    if (o->profile.amp_stats_every != AMP_STATS_EVERY && !o->profile.amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
-    if (o->shuffle && o->sampler)
+    if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)
         return td_error(TD_EUSAGE,
                         "--shuffle buffer has shares of its own, --sampler padded others");
-    if (o->trace && o->evaluate)
+    if (o->profile.trace && o->validation.evaluate_only)
         return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
-    if (o->no_checkpoints && o->checkpoint_every)
+    if (!o->output.save_checkpoints && o->output.checkpoint_every)
         return td_error(TD_EUSAGE, "--no-checkpoints and --checkpoint-every exclude each other");
-    if (o->training_only && o->early_stopping_patience >= 0)
+    if (!o->validation.is_enabled && o->validation.patience >= 0)
         return td_error(TD_EUSAGE, "--early-stopping-patience needs a validation, --training-only "
                                    "leaves it out");
     td_amp_opts amp = td_train_amp(o);

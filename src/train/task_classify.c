@@ -22,7 +22,7 @@ static td_status name_classes(job *j)
     td_dataset *d = j->data.train_set;
     int n = td_dataset_classes(d);
     td_model_opts *m = &j->o.model;
-    if (j->o.resume && j->start.n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
+    if (j->o.start.resume && j->start.n_names && td_dataset_backend(d) == TD_DATA_FOLDER)
         TD_TRY(td_dataset_use_classes(d, j->start.n_names, (const char *const *)j->start.names,
                                       false));
     if (!m->num_classes)
@@ -36,7 +36,7 @@ static td_status name_classes(job *j)
 static td_status open_validation(job *j)
 {
     td_train_opts *o = &j->o;
-    if (o->training_only || o->input.data_backend == TD_DATA_TENSORS)
+    if (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS)
         return TD_OK;
     TD_TRY(
         td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set));
@@ -86,7 +86,7 @@ static td_status open_data(job *j)
     TD_TRY(open_train_set(j));
     TD_TRY(td_resolve_image_size(j->data.train_set, &o->model));
     TD_TRY(name_classes(j));
-    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch_size);
+    td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch.size);
     td_train_loader_opts(j, &lo);
     TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
@@ -106,14 +106,16 @@ static td_evaluator_opts evaluator_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
     return (td_evaluator_opts){ .batch = td_train_eval_batch(o),
-                                .topk = o->topk,
-                                .max_batches = o->prof > 0 ? o->prof : -1,
-                                .smoothing = o->mixup > 0 ? 0 : o->label_smoothing, /* as theirs */
+                                .topk = o->validation.topk,
+                                .max_batches =
+                                    o->profile.iterations > 0 ? o->profile.iterations : -1,
+                                .smoothing =
+                                    o->loss.mixup > 0 ? 0 : o->loss.label_smoothing, /* as theirs */
                                 .amp = &o->amp,
                                 .comm = j->ranks.comm,
                                 .skip_passes = o->device.skip_passes,
                                 .report = j->log.report,
-                                .print_freq = o->print_freq,
+                                .print_freq = o->metrics.print_freq,
                                 .step = { j->s.epoch, j->s.iteration } };
 }
 
@@ -123,7 +125,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     td_evaluator_opts jo = evaluator_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
     jo.progress = td_train_progress_validation(j, prefix, what);
-    jo.outcomes = *prefix || j->o.raport_compat ? NULL : &j->eval.outcomes;
+    jo.outcomes = *prefix || j->o.report.is_compat ? NULL : &j->eval.outcomes;
     if (!j->eval.evaluator)
         TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
     TD_TRY(td_weights_share(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
@@ -141,8 +143,8 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 static void format_scores(const job *j, char *out, size_t n)
 {
     char loss[TD_REAL_WORD];
-    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", j->s.last, j->o.topk, j->s.last_second,
-             td_real_word(j->s.last_val_loss, 4, loss));
+    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", j->s.last, j->o.validation.topk,
+             j->s.last_second, td_real_word(j->s.last_val_loss, 4, loss));
 }
 
 static td_status require(const job *j, const char *rule)
@@ -151,7 +153,7 @@ static td_status require(const job *j, const char *rule)
                           .top1 = j->s.last,
                           .topk = j->s.last_second,
                           .loss = j->s.last_val_loss };
-    return td_require(rule, &s, j->o.topk);
+    return td_require(rule, &s, j->o.validation.topk);
 }
 
 static td_status check(const td_train_opts *o)
@@ -159,7 +161,7 @@ static td_status check(const td_train_opts *o)
     char network[200];
     td_model_name(&o->model, network, sizeof network);
     TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
-    return td_require_check(o->require, o->topk);
+    return td_require_check(o->validation.require, o->validation.topk);
 }
 
 const td_task td_task_classify = { .metric = "top1",

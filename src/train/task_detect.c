@@ -27,7 +27,7 @@ static td_status name_classes(job *j)
     td_dataset *d = j->data.train_set;
     td_model_opts *m = &j->o.model;
     const int n = td_dataset_classes(d);
-    if (j->o.resume && j->start.n_names)
+    if (j->o.start.resume && j->start.n_names)
         TD_TRY(
             td_boxes_use_classes(d, j->start.n_names, (const char *const *)j->start.names, false));
     if (!m->num_classes)
@@ -43,7 +43,7 @@ static td_status open_validation(job *j)
 {
     td_train_opts *o = &j->o;
     td_input_opts in = o->input;
-    if (o->training_only || in.data_backend == TD_DATA_TENSORS ||
+    if (!o->validation.is_enabled || in.data_backend == TD_DATA_TENSORS ||
         in.data_backend == TD_DATA_SYNTHETIC)
         return TD_OK;
     in.annotations = in.val_annotations;
@@ -71,7 +71,7 @@ static td_status open_data(job *j)
     TD_TRY(name_classes(j));
     if (td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER)
         TD_TRY(td_boxes_warn_unseen(j->data.train_set));
-    td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch_size);
+    td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch.size);
     td_train_loader_opts(j, &lo);
     TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
@@ -127,18 +127,19 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 {
     const td_train_opts *o = &j->o;
     char what[TD_TRAIN_WHAT];
-    const td_detector_evaluator_opts jo = { .batch = td_train_eval_batch(o),
-                                            .max_batches = o->prof > 0 ? o->prof : -1,
-                                            .boxes = &o->boxes,
-                                            .amp = &o->amp,
-                                            .comm = j->ranks.comm,
-                                            .skip_passes = o->device.skip_passes,
-                                            .report = j->log.report,
-                                            .prefix = *prefix ? "val_ema" : "val",
-                                            .print_freq = o->print_freq,
-                                            .step = { j->s.epoch, j->s.iteration },
-                                            .progress =
-                                                td_train_progress_validation(j, prefix, what) };
+    const td_detector_evaluator_opts jo = {
+        .batch = td_train_eval_batch(o),
+        .max_batches = o->profile.iterations > 0 ? o->profile.iterations : -1,
+        .boxes = &o->boxes,
+        .amp = &o->amp,
+        .comm = j->ranks.comm,
+        .skip_passes = o->device.skip_passes,
+        .report = j->log.report,
+        .prefix = *prefix ? "val_ema" : "val",
+        .print_freq = o->metrics.print_freq,
+        .step = { j->s.epoch, j->s.iteration },
+        .progress = td_train_progress_validation(j, prefix, what)
+    };
     if (!j->eval.detector_evaluator)
         TD_TRY(td_detector_evaluator_new(&o->model, j->dev, &jo, &j->eval.detector_evaluator));
     TD_TRY(td_weights_share(j->program, prefix,
@@ -171,16 +172,16 @@ static td_status check(const td_train_opts *o)
     const struct {
         bool is_set;
         const char *what;
-    } rows[] = { { o->mixup > 0, "--mixup" },
-                 { o->label_smoothing > 0, "--label-smoothing" },
-                 { o->train_logits != NULL, "--train-logits" },
-                 { o->image_size_schedule != NULL, "--image-size-schedule" } };
+    } rows[] = { { o->loss.mixup > 0, "--mixup" },
+                 { o->loss.label_smoothing > 0, "--label-smoothing" },
+                 { o->output.train_logits != NULL, "--train-logits" },
+                 { o->batch.image_size_schedule != NULL, "--image-size-schedule" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s requires a classifier, '%s' is a detector", rows[i].what,
                             o->model.arch);
     TD_TRY(td_boxes_check_input(&o->input, o->model.arch));
-    return o->require ? td_boxes_require_check(o->require) : TD_OK;
+    return o->validation.require ? td_boxes_require_check(o->validation.require) : TD_OK;
 }
 
 static void release(job *j)

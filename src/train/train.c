@@ -47,7 +47,7 @@ static td_status write_train_logits(const job *j)
     TD_TRY(td_tensors_new(&t));
     td_status st = td_tensors_add(t, "logits", type.dtype, type.rank, type.dim, logits);
     if (st == TD_OK)
-        st = td_tensors_write(t, j->o.train_logits);
+        st = td_tensors_write(t, j->o.output.train_logits);
     td_tensors_free(t);
     return st;
 }
@@ -71,7 +71,7 @@ static td_status after_skip(job *j)
 {
     const td_scaler *s = &j->s.scaler;
     long long epoch = j->s.epoch, iteration = j->s.iteration;
-    if (j->o.max_skips && s->in_row >= j->o.max_skips)
+    if (j->o.loss_scaling.max_skips && s->in_row >= j->o.loss_scaling.max_skips)
         return skips_failed(j);
     if (s->kind == TD_SCALER_DYNAMIC && s->set == TD_SCALER_APEX)
         td_log(TD_LOG_INFO, "train",
@@ -112,7 +112,7 @@ static double ema_factor(const job *j)
     const double t =
         (double)(j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration);
     const double ramp = (1 + t) / (10 + t);
-    return j->o.use_ema < ramp ? j->o.use_ema : ramp;
+    return j->o.optimizer.ema < ramp ? j->o.optimizer.ema : ramp;
 }
 
 /* the inputs of the program that are not data: loss scale, averages, mixup */
@@ -211,7 +211,7 @@ static td_status observe(job *j, const td_batch *batch, const batch_step *b)
                                                          .wait_ns = (int64_t)(b->data_s * 1e9),
                                                          .decode_s = batch->decode_s,
                                                          .loss = b->loss });
-    return j->run.batches == 0 && j->o.train_logits ? write_train_logits(j) : TD_OK;
+    return j->run.batches == 0 && j->o.output.train_logits ? write_train_logits(j) : TD_OK;
 }
 
 static td_status log_step(job *j, const batch_step *b)
@@ -242,7 +242,7 @@ static bool wants_to_stop(job *j)
         j->out->was_stopped = true;
         j->run.is_over = true;
     }
-    if (j->o.run_iters >= 0 && j->run.steps >= j->o.run_iters)
+    if (j->o.length.run_steps >= 0 && j->run.steps >= j->o.length.run_steps)
         j->run.is_over = true;
     return j->run.is_over;
 }
@@ -251,7 +251,7 @@ static td_status train_batches(job *j, bool *is_whole)
 {
     const td_batch *b;
     bool is_applied;
-    int64_t cap = j->o.prof > 0 ? j->o.prof : INT64_MAX;
+    int64_t cap = j->o.profile.iterations > 0 ? j->o.profile.iterations : INT64_MAX;
     while (!wants_to_stop(j)) {
         if (j->s.iteration >= cap || td_train_is_through(j)) {
             *is_whole = true;
@@ -267,8 +267,9 @@ static td_status train_batches(job *j, bool *is_whole)
         td_train_set_rate(j);
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
         td_progress_step(&j->log.progress, j->run.epoch_batches,
-                         j->run.epoch_batches * j->o.batch_size);
-        if (is_applied && j->o.checkpoint_every && j->s.steps % j->o.checkpoint_every == 0)
+                         j->run.epoch_batches * j->o.batch.size);
+        if (is_applied && j->o.output.checkpoint_every &&
+            j->s.steps % j->o.output.checkpoint_every == 0)
             TD_TRY(td_train_save(j));
     }
     return TD_OK;
@@ -331,7 +332,7 @@ typedef struct {
 
 static td_status validate(job *j, validation *v)
 {
-    v->has_averages = j->o.use_ema >= 0;
+    v->has_averages = j->o.optimizer.ema >= 0;
     TD_TRY(evaluate(j, "", &v->trained));
     if (v->has_averages && !v->trained.was_stopped) {
         TD_TRY(evaluate(j, TD_EMA_PREFIX, &v->averages));
@@ -404,14 +405,13 @@ static td_status end_epoch(job *j)
 static bool runs_out(job *j)
 {
     const td_train_opts *o = &j->o;
-    if (o->early_stopping_patience > 0 &&
-        j->eval.epochs_without_best >= o->early_stopping_patience) {
+    if (o->validation.patience > 0 && j->eval.epochs_without_best >= o->validation.patience) {
         td_log(TD_LOG_INFO, "train", "no new best for %d epochs: stopping early",
-               o->early_stopping_patience);
+               o->validation.patience);
         return true;
     }
-    return j->run.is_over || j->s.epoch >= o->epochs ||
-           (o->run_epochs >= 0 && j->run.epochs >= o->run_epochs);
+    return j->run.is_over || j->s.epoch >= o->length.epochs ||
+           (o->length.run_epochs >= 0 && j->run.epochs >= o->length.run_epochs);
 }
 
 /* a step limit or a signal inside the epoch: keep the place */
@@ -422,7 +422,7 @@ static td_status leave_epoch(job *j)
         j->s.last_train_loss = mean_loss(&j->s);
     if (seconds > 0)
         j->out->images_per_s =
-            (double)j->run.epoch_batches * j->o.batch_size * j->ranks.n / seconds;
+            (double)j->run.epoch_batches * j->o.batch.size * j->ranks.n / seconds;
     return td_train_save(j);
 }
 
@@ -467,7 +467,7 @@ static td_status show_profile(job *j)
         if (st != TD_OK && st != TD_ESTOPPED)
             return st;
     }
-    if (j->o.json)
+    if (j->o.profile.as_json)
         td_profile_json(j->observers.profile, &out);
     else
         td_profile_text(j->observers.profile, &out);
@@ -520,12 +520,12 @@ static void fill_result(const job *j, td_train_result *out)
 /* --require */
 static td_status check_required(const job *j)
 {
-    if (!j->o.require || j->out->was_stopped)
+    if (!j->o.validation.require || j->out->was_stopped)
         return TD_OK;
     if (j->s.last < 0)
         return td_error(TD_EREQUIRED, "no epoch was finished and validated, %s was required",
-                        j->o.require);
-    return j->task->require(j, j->o.require);
+                        j->o.validation.require);
+    return j->task->require(j, j->o.validation.require);
 }
 
 static td_status finish(job *j)

@@ -8,8 +8,10 @@
 int64_t td_train_synthetic_images(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    int64_t batches = o->prof > 0 ? o->prof : o->run_iters > 0 ? o->run_iters : 100;
-    return batches * o->batch_size * j->ranks.n;
+    int64_t batches = o->profile.iterations > 0 ? o->profile.iterations
+                      : o->length.run_steps > 0 ? o->length.run_steps
+                                                : 100;
+    return batches * o->batch.size * j->ranks.n;
 }
 
 td_status td_train_list_classes(td_train_job *j)
@@ -30,8 +32,10 @@ void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
     lo->seed = j->s.seed;
     lo->rank = j->ranks.rank;
     lo->world = j->ranks.n;
-    lo->image_sizes = o->image_size_schedule;
+    lo->image_sizes = o->batch.image_size_schedule;
     lo->start_epoch = j->s.epoch;
     lo->start_batch = j->s.iteration;
-    lo->order = o->shuffle ? TD_ORDER_BUFFER : o->sampler ? TD_ORDER_PADDED : TD_ORDER_PERMUTATION;
+    lo->order = o->batch.shuffle == TD_SHUFFLE_BUFFER   ? TD_ORDER_BUFFER
+                : o->batch.sampler == TD_SAMPLER_PADDED ? TD_ORDER_PADDED
+                                                        : TD_ORDER_PERMUTATION;
 }

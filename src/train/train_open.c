@@ -36,8 +36,8 @@ typedef td_train_job job;
 static td_status open_settings(job *j)
 {
     TD_TRY(td_log_configure(j->o.log));
-    j->files.may_overwrite = j->o.overwrite;
-    j->o.overwrite = false; /* applies to this run alone: not saved with its options */
+    j->files.may_overwrite = j->o.output.overwrite;
+    j->o.output.overwrite = false; /* applies to this run alone: not saved with its options */
     td_train_log_preset(&j->o);
     return td_train_settings_check(&j->o);
 }
@@ -54,13 +54,14 @@ static void choose_seed(job *j)
 {
     td_train_opts *o = &j->o;
     j->start.resumed_seed = j->s.seed;
-    if (j->start.has_seed && o->seed < 0)
-        o->seed = (int64_t)j->s.seed;
-    if (o->seed < 0) {
-        o->seed = (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
+    if (j->start.has_seed && o->batch.seed < 0)
+        o->batch.seed = (int64_t)j->s.seed;
+    if (o->batch.seed < 0) {
+        o->batch.seed =
+            (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
         j->start.is_seed_of_clock = true;
     }
-    j->s.seed = (uint64_t)o->seed;
+    j->s.seed = (uint64_t)o->batch.seed;
 }
 
 /* the checkpoint's seed, or the option's, or one from the clock; the same on all ranks */
@@ -80,7 +81,7 @@ static td_status open_sizes(job *j)
 {
     td_train_opts *o = &j->o;
     const td_sizes *s = &j->data.sizes;
-    TD_TRY(td_sizes_parse(o->image_size_schedule, &j->data.sizes));
+    TD_TRY(td_sizes_parse(o->batch.image_size_schedule, &j->data.sizes));
     if (s->n && (o->model.model || o->model.model_text))
         return td_error(TD_EUSAGE,
                         "--image-size-schedule: a network of a graph file has one size, that of "
@@ -89,10 +90,10 @@ static td_status open_sizes(job *j)
         (o->input.data_backend == TD_DATA_TENSORS || o->input.data_backend == TD_DATA_SYNTHETIC))
         return td_error(TD_EUSAGE, "--image-size-schedule requires a folder of images, these data "
                                    "have one size");
-    for (int i = s->n - 1; i >= 0 && s->epoch[i] >= o->epochs; i--)
+    for (int i = s->n - 1; i >= 0 && s->epoch[i] >= o->length.epochs; i--)
         td_log(TD_LOG_WARN, "train",
                "image size %d begins at epoch %lld, the training has %d epochs", s->size[i],
-               (long long)s->epoch[i], o->epochs);
+               (long long)s->epoch[i], o->length.epochs);
     if (s->n && !o->model.image_size)
         o->model.image_size = s->size[s->n - 1];
     return td_model_image_size(&o->model, &o->model.image_size);
@@ -133,8 +134,8 @@ static td_status open_data(job *j)
 static td_status choose_precision(job *j)
 {
     j->o.amp = td_train_amp(&j->o);
-    j->o.fp16 = false;
-    j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.resume;
+    j->o.compat.fp16 = false;
+    j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.start.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* what is saved is what was resolved */
@@ -158,12 +159,12 @@ static td_status open_device(job *j)
 static void choose_scaler(job *j)
 {
     const td_scaler saved = j->s.scaler;
-    const bool is_resolved = j->o.resume && saved.kind == TD_SCALER_NONE;
+    const bool is_resolved = j->o.start.resume && saved.kind == TD_SCALER_NONE;
     const td_dtype half = td_amp_dtype(&j->o.amp);
     td_scaler_choose(&j->o, half, j->plan.asks_environment && !is_resolved, &j->s.scaler);
-    if (j->o.resume)
+    if (j->o.start.resume)
         td_scaler_resume(&j->s.scaler, &saved);
-    if (j->o.loss_scale_interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
+    if (j->o.loss_scaling.interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
         td_log(TD_LOG_WARN, "train",
                "the loss scale does not change: --loss-scale-interval does nothing");
 }
@@ -171,7 +172,7 @@ static void choose_scaler(job *j)
 /* one optimiser step for so many batches */
 static td_status plan_accumulation(job *j)
 {
-    const int64_t n = (int64_t)j->o.batch_size * j->ranks.n, of = j->o.optimizer_batch_size;
+    const int64_t n = (int64_t)j->o.batch.size * j->ranks.n, of = j->o.batch.step_size;
     j->plan.acc = of > 0 ? of / n : 1;
     j->s.step.of = j->plan.acc;
     j->s.ranks = j->ranks.n;
@@ -181,7 +182,7 @@ static td_status plan_accumulation(job *j)
         return td_error(TD_EUSAGE,
                         "--optimizer-batch-size: %lld is less than a batch of all "
                         "ranks, %d x %d",
-                        (long long)of, j->ranks.n, j->o.batch_size);
+                        (long long)of, j->ranks.n, j->o.batch.size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",
                "the optimiser's batch of %lld is no multiple of the batch of %lld: a step has "
@@ -192,13 +193,13 @@ static td_status plan_accumulation(job *j)
 
 static td_status open_mixup(job *j)
 {
-    if (j->o.mixup <= 0)
+    if (j->o.loss.mixup <= 0)
         return TD_OK;
-    j->data.mixup = (td_mixup){ .mode = (td_mixup_mode)j->o.mixup_mode,
-                                .alpha = j->o.mixup,
-                                .batch = j->o.batch_size,
+    j->data.mixup = (td_mixup){ .mode = j->o.loss.mixup_mode,
+                                .alpha = j->o.loss.mixup,
+                                .batch = j->o.batch.size,
                                 .seed = j->s.seed };
-    return td_mixup_open(&j->data.mixup, j->o.mixup_file);
+    return td_mixup_open(&j->data.mixup, j->o.loss.mixup_file);
 }
 
 /* what a step consists of: loss scale, batches, learning rate, mixup */
@@ -225,9 +226,10 @@ static void keep_files_shut(job *j)
     td_train_opts *o = &j->o;
     td_free(j->files.path[TD_PATH_REPORT]);
     j->files.path[TD_PATH_REPORT] = NULL;
-    o->final_weights = o->train_logits = o->amp_stats = o->trace = NULL;
-    o->tensorboard = o->csv = o->csv_iterations = NULL;
-    o->log_format = 0;
+    o->output.final_weights = o->output.train_logits = o->profile.amp_stats = o->profile.trace =
+        NULL;
+    o->metrics.tensorboard = o->metrics.csv = o->metrics.csv_iterations = NULL;
+    o->report.log_format = TD_LOG_FORMAT_PLAIN;
 }
 
 static td_status open_files(job *j)
@@ -236,19 +238,19 @@ static td_status open_files(job *j)
     if (j->ranks.rank > 0)
         keep_files_shut(j);
     TD_TRY(td_workspace_open(j));
-    TD_TRY(td_output_check(o->final_weights));
-    TD_TRY(td_output_check(o->train_logits));
+    TD_TRY(td_output_check(o->output.final_weights));
+    TD_TRY(td_output_check(o->output.train_logits));
     if (td_train_writes(j))
         TD_TRY(td_output_check(j->files.path[TD_PATH_CHECKPOINT]));
-    return j->ranks.rank == 0
-               ? td_bad_list_open(&j->files.bad, j->files.path[TD_PATH_BAD], o->resume != NULL)
-               : TD_OK;
+    return j->ranks.rank == 0 ? td_bad_list_open(&j->files.bad, j->files.path[TD_PATH_BAD],
+                                                 o->start.resume != NULL)
+                              : TD_OK;
 }
 
 static td_status open_report(job *j)
 {
     TD_TRY(td_train_report_open(j));
-    if (td_train_writes(j) && j->s.epoch < j->o.epochs) /* else nothing is left to train */
+    if (td_train_writes(j) && j->s.epoch < j->o.length.epochs) /* else nothing is left to train */
         TD_TRY(td_workspace_write_config(j));
     return TD_OK;
 }
@@ -259,11 +261,11 @@ static td_status open_observers(job *j)
     char model[200], what[256];
     td_model_name(&o->model, model, sizeof model);
     snprintf(what, sizeof what, "train %s", model);
-    TD_TRY(td_amp_stats_open(o->amp_stats, o->amp_stats_every, td_amp_precision_name(&o->amp),
-                             j->program, &j->observers.amp_stats));
-    if (o->prof > 0)
+    TD_TRY(td_amp_stats_open(o->profile.amp_stats, o->profile.amp_stats_every,
+                             td_amp_precision_name(&o->amp), j->program, &j->observers.amp_stats));
+    if (o->profile.iterations > 0)
         TD_TRY(td_profile_new(j->program, true, &j->observers.profile));
-    return td_trace_open(o->trace, what, j->program, &j->observers.trace);
+    return td_trace_open(o->profile.trace, what, j->program, &j->observers.trace);
 }
 
 /* --- the phases ------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ static td_status dump_to_folder(const job *j, td_compile_opts *c)
 
 static td_status bind_scalars(job *j)
 {
-    const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.use_ema >= 0;
+    const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.optimizer.ema >= 0;
     const struct {
         bool is_there;
         const char *name;
@@ -72,8 +72,8 @@ static td_status bind_scalars(job *j)
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
-        (j->plan.acc == 1 && !j->ranks.comm && j->o.use_ema < 0 &&
-         j->o.optimizer == TD_OPTIMIZER_SGD))
+        (j->plan.acc == 1 && !j->ranks.comm && j->o.optimizer.ema < 0 &&
+         j->o.optimizer.type == TD_OPTIMIZER_SGD))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
                                "averages, no RMSprop and one rank");
@@ -89,23 +89,23 @@ static int batches_held(const job *j)
 static td_sgd_opts sgd_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
-    return (td_sgd_opts){ .momentum = o->momentum,
-                          .decay = o->weight_decay,
-                          .nesterov = o->nesterov,
-                          .smoothing = o->label_smoothing,
-                          .decays_norms = o->bn_weight_decay,
+    return (td_sgd_opts){ .momentum = o->optimizer.momentum,
+                          .decay = o->optimizer.weight_decay,
+                          .nesterov = o->optimizer.nesterov,
+                          .smoothing = o->loss.label_smoothing,
+                          .decays_norms = o->optimizer.decays_bn,
                           .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
-                          .optimizer = (td_optimizer)o->optimizer,
-                          .alpha = o->rmsprop_alpha,
-                          .eps = o->rmsprop_eps,
-                          .decay_rule = (td_decay_rule)o->decay_rule,
+                          .optimizer = o->optimizer.type,
+                          .alpha = o->optimizer.rmsprop_alpha,
+                          .eps = o->optimizer.rmsprop_eps,
+                          .decay_rule = o->optimizer.decay_rule,
                           .accumulates = j->plan.acc > 1,
                           .ranks = j->ranks.n,
-                          .sums_in_order = o->reproducible,
-                          .averages = o->use_ema >= 0,
-                          .mixes = o->mixup > 0,
-                          .frozen = o->freeze,
-                          .freezes_norms = o->freeze_bn };
+                          .sums_in_order = o->batch.is_reproducible,
+                          .averages = o->optimizer.ema >= 0,
+                          .mixes = o->loss.mixup > 0,
+                          .frozen = o->optimizer.freeze,
+                          .freezes_norms = o->optimizer.freezes_bn };
 }
 
 /* the network for training images of that side */
@@ -121,7 +121,7 @@ static td_status graph_at(const job *j, int size, td_decay_groups *groups, td_gr
     const td_model_opts model = model_at(j, size);
     td_sgd_opts sgd = sgd_opts(j);
     sgd.groups = groups;
-    return td_training_graph(&model, j->o.batch_size, &sgd, out);
+    return td_training_graph(&model, j->o.batch.size, &sgd, out);
 }
 
 /* a size that the network cannot take is found before the first epoch, not in the thirtieth */
@@ -153,10 +153,10 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
                                     .dev = j->dev,
                                     .device = o->device.name,
                                     .skip_passes = o->device.skip_passes,
-                                    .batch = o->batch_size,
+                                    .batch = o->batch.size,
                                     .n_batches = batches_held(j),
                                     .evaluates = j->data.val_set != NULL,
-                                    .saves = !o->no_checkpoints || j->data.sizes.n > 0 };
+                                    .saves = o->output.save_checkpoints || j->data.sizes.n > 0 };
     td_status st = TD_OK;
     td_graph *most = NULL;
     if (!o->memory_limit || largest == j->compiled.size) {
@@ -187,7 +187,7 @@ td_status td_train_program_open(td_train_job *j)
     TD_OUT(check_sizes(j));
     TD_OUT(dump_to_folder(j, &c));
     TD_OUT(graph_at(j, j->compiled.size, &j->compiled.groups, &g));
-    TD_OUT(td_freeze_count(g, o->freeze, o->freeze_bn, &j->compiled.frozen));
+    TD_OUT(td_freeze_count(g, o->optimizer.freeze, o->optimizer.freezes_bn, &j->compiled.frozen));
     TD_OUT(compile_first(j, g, &c));
     TD_OUT(bind_scalars(j));
 out:
@@ -217,10 +217,11 @@ td_status td_train_program_fit(td_train_job *j)
     td_program_free(j->program);
     j->program = NULL;
     TD_OUT(td_compile(g, j->dev, &c, &j->program));
-    TD_OUT(td_weights_load(
-        kept, "the program before",
-        &(td_load_opts){ .with_momentum = true, .frozen_then = o->freeze, .frozen_now = o->freeze },
-        j->program));
+    TD_OUT(td_weights_load(kept, "the program before",
+                           &(td_load_opts){ .with_momentum = true,
+                                            .frozen_then = o->optimizer.freeze,
+                                            .frozen_now = o->optimizer.freeze },
+                           j->program));
     TD_OUT(bind_scalars(j));
     j->ranks.waited_s = 0;
     td_log(TD_LOG_INFO, "train", "epoch %lld: images of %d x %d after %d x %d, compiled in %.1f s",

@@ -23,7 +23,8 @@ typedef td_train_job job;
 td_status td_train_join(td_train_job *j)
 {
     j->ranks.n = 1;
-    TD_TRY(td_join("train", &(td_join_opts){ j->o.log, j->o.gpu_affinity, j->o.device.threads },
+    TD_TRY(td_join("train",
+                   &(td_join_opts){ j->o.log, j->o.compat.gpu_affinity, j->o.device.threads },
                    &j->ranks.comm));
     j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
     j->ranks.n = td_comm_size(j->ranks.comm);
@@ -32,8 +33,8 @@ td_status td_train_join(td_train_job *j)
 
 td_status td_train_share_seed(td_train_job *j)
 {
-    TD_TRY(td_comm_broadcast(j->ranks.comm, &j->o.seed, sizeof j->o.seed));
-    j->s.seed = (uint64_t)j->o.seed;
+    TD_TRY(td_comm_broadcast(j->ranks.comm, &j->o.batch.seed, sizeof j->o.batch.seed));
+    j->s.seed = (uint64_t)j->o.batch.seed;
     return TD_OK;
 }
 
@@ -71,7 +72,7 @@ td_status td_train_agree(td_train_job *j)
 
 bool td_train_writes(const td_train_job *j)
 {
-    return !j->o.no_checkpoints && j->ranks.rank == 0;
+    return j->o.output.save_checkpoints && j->ranks.rank == 0;
 }
 
 /* --- step and epoch --------------------------------------------------------------------------- */
@@ -124,7 +125,7 @@ td_status td_train_share_statistics(td_train_job *j)
 
 static bool has_own_sums(const job *j)
 {
-    return j->ranks.comm && j->plan.acc > 1 && j->s.step.done > 0 && !j->o.reproducible;
+    return j->ranks.comm && j->plan.acc > 1 && j->s.step.done > 0 && !j->o.batch.is_reproducible;
 }
 
 td_status td_train_share_sums(td_train_job *j)
@@ -141,16 +142,17 @@ td_status td_train_split_sums(td_train_job *j)
 
 td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 {
-    const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch_size * j->ranks.n;
+    const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch.size * j->ranks.n;
     const int64_t samples = j->s.iteration * then;
-    const bool is_dealt = !j->o.shuffle && !j->o.sampler;
+    const bool is_dealt =
+        j->o.batch.shuffle == TD_SHUFFLE_PERMUTATION && j->o.batch.sampler == TD_SAMPLER_DEALT;
     if (is_dealt && then == now)
         return TD_OK;
     if (!is_dealt || j->s.step.done || samples % now)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %" PRId64 " batches of %" PRId64
                         " on %" PRId64 " ranks: it cannot go on with %d of %d",
-                        path, j->s.iteration, batch, j->s.ranks, j->ranks.n, j->o.batch_size);
+                        path, j->s.iteration, batch, j->s.ranks, j->ranks.n, j->o.batch.size);
     const int64_t iteration = samples / now;
     if (j->s.iteration) /* a sum of means over batches */
         j->s.loss_sum *= (double)iteration / (double)j->s.iteration;

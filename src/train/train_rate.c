@@ -38,8 +38,8 @@ static td_status plan_ssd320(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
     td_lr_steps *p = &j->plan.by_step;
-    p->steps = o->lr_total_steps > 0 ? o->lr_total_steps : steps;
-    if (o->warmup < 0)
+    p->steps = o->lr.total_steps > 0 ? o->lr.total_steps : steps;
+    if (o->lr.warmup < 0)
         p->warmup = (int64_t)floor(SSD320_WARM_SHARE * (double)p->steps);
     if (p->warmup >= p->steps)
         return td_error(TD_EUSAGE, "--warmup: %lld steps of warm-up do not fit into %lld",
@@ -47,7 +47,7 @@ static td_status plan_ssd320(job *j, int64_t steps)
     if (p->steps < steps)
         td_log(TD_LOG_WARN, "train", "the learning rate is 0 from step %lld on, of %lld",
                (long long)p->steps, (long long)steps);
-    p->begin = o->warmup_lr >= 0 ? o->warmup_lr : SSD320_WARM_BEGIN * o->lr;
+    p->begin = o->lr.warmup_start >= 0 ? o->lr.warmup_start : SSD320_WARM_BEGIN * o->lr.peak;
     return TD_OK;
 }
 
@@ -55,16 +55,17 @@ static td_status plan_rate(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
     td_lr_steps *p = &j->plan.by_step;
-    const bool is_ssd320 = o->lr_rule == TD_LR_RULE_SSD320;
-    if (!is_ssd320 && o->lr_rule != TD_LR_RULE_SSD300)
+    const bool is_ssd320 = o->lr.rule == TD_LR_RULE_SSD320;
+    if (!is_ssd320 && o->lr.rule != TD_LR_RULE_SSD300)
         return TD_OK;
-    *p = (td_lr_steps){ .lr = o->lr, .steps = steps, .warmup = o->warmup };
+    *p = (td_lr_steps){ .lr = o->lr.peak, .steps = steps, .warmup = o->lr.warmup };
     if (is_ssd320)
         return plan_ssd320(j, steps);
-    if (o->warmup < 0)
+    if (o->lr.warmup < 0)
         p->warmup = 0;
-    p->lr = o->lr * (double)(o->batch_size * j->plan.acc * j->ranks.n) / SSD300_BATCH;
-    TD_TRY_MSG(td_lr_falls_parse(o->multistep ? o->multistep : SSD300_FALLS, p), "--multistep");
+    p->lr = o->lr.peak * (double)(o->batch.size * j->plan.acc * j->ranks.n) / SSD300_BATCH;
+    TD_TRY_MSG(td_lr_falls_parse(o->lr.multistep ? o->lr.multistep : SSD300_FALLS, p),
+               "--multistep");
     return TD_OK;
 }
 
@@ -73,9 +74,9 @@ td_status td_train_plan(td_train_job *j)
     td_train_opts *o = &j->o;
     const int64_t batches = td_loader_batches(j->data.train_loader);
     td_lr_steps epochs;
-    if (o->evaluation)
-        TD_TRY_MSG(td_lr_falls_parse(o->evaluation, &epochs), "--evaluation");
-    j->plan.planned_steps = o->num_train_steps > 0 ? o->num_train_steps : 0;
+    if (o->validation.epochs)
+        TD_TRY_MSG(td_lr_falls_parse(o->validation.epochs, &epochs), "--evaluation");
+    j->plan.planned_steps = o->length.num_steps > 0 ? o->length.num_steps : 0;
     if (j->plan.planned_steps) {
         const int64_t all = (j->plan.planned_steps * j->plan.acc + batches - 1) / batches;
         if (all > 1000000)
@@ -83,9 +84,10 @@ td_status td_train_plan(td_train_job *j)
                             "--num-train-steps: %lld steps are %lld epochs, more than "
                             "1000000",
                             (long long)j->plan.planned_steps, (long long)all);
-        o->epochs = (int)all;
+        o->length.epochs = (int)all;
     }
-    return plan_rate(j, j->plan.planned_steps ? j->plan.planned_steps : steps_of(j, o->epochs));
+    return plan_rate(j,
+                     j->plan.planned_steps ? j->plan.planned_steps : steps_of(j, o->length.epochs));
 }
 
 bool td_train_is_through(const td_train_job *j)
@@ -97,21 +99,21 @@ bool td_train_is_through(const td_train_job *j)
 
 int td_train_eval_batch(const td_train_opts *o)
 {
-    return o->eval_batch_size ? o->eval_batch_size : o->batch_size;
+    return o->validation.batch_size ? o->validation.batch_size : o->batch.size;
 }
 
 bool td_train_is_due(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    const int64_t epoch = j->s.epoch, n = o->epochs;
+    const int64_t epoch = j->s.epoch, n = o->length.epochs;
     td_lr_steps at = { 0 };
     if (!j->data.val_loader)
         return false;
-    if (epoch + 1 >= n || (!o->evaluation && !o->eval_count))
+    if (epoch + 1 >= n || (!o->validation.epochs && !o->validation.count))
         return true;
-    if (o->eval_count)
-        return (epoch + 1) * o->eval_count / n > epoch * o->eval_count / n;
-    if (td_lr_falls_parse(o->evaluation, &at) != TD_OK) /* td_train_plan has read it */
+    if (o->validation.count)
+        return (epoch + 1) * o->validation.count / n > epoch * o->validation.count / n;
+    if (td_lr_falls_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan has read it */
         td_error_clear();
     for (int i = 0; i < at.n_falls; i++)
         if (at.falls[i] == epoch)
@@ -121,26 +123,26 @@ bool td_train_is_due(const td_train_job *j)
 
 /* --- learning rate ---------------------------------------------------------------------------- */
 
-static td_lr_opts by_epoch(const td_train_opts *o)
+static td_lr_curve by_epoch(const td_train_opts *o)
 {
-    return (td_lr_opts){ .schedule = (td_lr_schedule)o->lr_schedule,
-                         .lr = o->lr,
-                         .end_lr = o->end_lr,
-                         .warmup = o->warmup,
-                         .epochs = o->epochs,
-                         .decay = o->lr_decay,
-                         .decay_epochs = o->lr_decay_epochs };
+    return (td_lr_curve){ .schedule = o->lr.schedule,
+                          .lr = o->lr.peak,
+                          .end_lr = o->lr.end,
+                          .warmup = o->lr.warmup,
+                          .epochs = o->length.epochs,
+                          .decay = o->lr.decay,
+                          .decay_epochs = o->lr.decay_epochs };
 }
 
 static double rate(const job *j)
 {
-    const td_lr_opts lr = by_epoch(&j->o);
+    const td_lr_curve lr = by_epoch(&j->o);
     const int64_t batches = td_loader_batches(j->data.train_loader);
     const int64_t step = step_now(j);
-    switch ((td_lr_rule)j->o.lr_rule) {
+    switch (j->o.lr.rule) {
     case TD_LR_RULE_TF:
         return td_lr_at_step(&lr, step, (double)batches / (double)j->plan.acc,
-                             j->o.batch_size * j->plan.acc * j->ranks.n);
+                             j->o.batch.size * j->plan.acc * j->ranks.n);
     case TD_LR_RULE_SSD320:
         return td_lr_ssd320(&j->plan.by_step, step);
     case TD_LR_RULE_SSD300:

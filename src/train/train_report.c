@@ -29,8 +29,8 @@ static bool is_plain(const td_train_job *j)
 /* steps, and batches of a validation, whose times TensorFlow's names leave out */
 static int n_warm(const td_train_job *j)
 {
-    if (j->o.raport_warmup >= 0)
-        return j->o.raport_warmup;
+    if (j->o.report.warmup >= 0)
+        return j->o.report.warmup;
     return j->s.detects ? TF_WARM_STEPS_OF_DETECTOR : TF_WARM_STEPS;
 }
 
@@ -48,16 +48,17 @@ static void say_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int64_t from = j->s.epoch;
-    const int64_t to =
-        o->run_epochs >= 0 && from + o->run_epochs < o->epochs ? from + o->run_epochs : o->epochs;
-    td_report_log(j->log.report, "Using seed = %lld", (long long)o->seed);
-    if (o->resume) {
-        td_report_log(j->log.report, "=> loading checkpoint '%s'", o->resume);
-        td_report_log(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->resume,
+    const int64_t to = o->length.run_epochs >= 0 && from + o->length.run_epochs < o->length.epochs
+                           ? from + o->length.run_epochs
+                           : o->length.epochs;
+    td_report_log(j->log.report, "Using seed = %lld", (long long)o->batch.seed);
+    if (o->start.resume) {
+        td_report_log(j->log.report, "=> loading checkpoint '%s'", o->start.resume);
+        td_report_log(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->start.resume,
                       (long long)from);
     }
     td_report_log(j->log.report, "BSM: %lld", (long long)j->plan.acc);
-    if (!o->bn_weight_decay && td_report_has_text(j->log.report))
+    if (!o->optimizer.decays_bn && td_report_has_text(j->log.report))
         say_decay_groups(j);
     td_report_log(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
                   (long long)to);
@@ -67,22 +68,25 @@ td_status td_train_report_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int64_t batches = td_loader_batches(j->data.train_loader);
-    const td_report_opts ro = { .path = j->files.path[TD_PATH_REPORT],
-                                .to_log = o->log_format == 1,
-                                .tensorboard = o->tensorboard,
-                                .csv = o->csv,
-                                .csv_iterations = o->csv_iterations,
-                                .is_compat = o->raport_compat,
-                                .has_tf_names = o->raport_names == 1,
-                                .has_l2_loss = o->l2_loss,
-                                .detects = j->s.detects,
-                                .topk = o->topk,
-                                .n_classes =
-                                    j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
-                                .classes = j->data.class_names,
-                                .goes_on = o->resume != NULL,
-                                .at = { j->s.epoch, j->s.iteration },
-                                .batches = o->prof > 0 && o->prof < batches ? o->prof : batches };
+    const td_run_logger_opts ro = {
+        .path = j->files.path[TD_PATH_REPORT],
+        .to_log = o->report.log_format == TD_LOG_FORMAT_DLL,
+        .tensorboard = o->metrics.tensorboard,
+        .csv = o->metrics.csv,
+        .csv_iterations = o->metrics.csv_iterations,
+        .is_compat = o->report.is_compat,
+        .has_tf_names = o->report.naming == TD_REPORT_NAMING_TF,
+        .has_l2_loss = o->loss.reports_l2,
+        .detects = j->s.detects,
+        .topk = o->validation.topk,
+        .n_classes = j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
+        .classes = j->data.class_names,
+        .goes_on = o->start.resume != NULL,
+        .at = { j->s.epoch, j->s.iteration },
+        .batches = o->profile.iterations > 0 && o->profile.iterations < batches
+                       ? o->profile.iterations
+                       : batches
+    };
     const td_run_metadata metadata = { .job = "train",
                                        .amp = &o->amp,
                                        .program = j->program,
@@ -115,14 +119,14 @@ void td_train_progress_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     td_progress *p = &j->log.progress;
-    int64_t epochs = o->epochs - j->s.epoch - 1; /* that follow */
+    int64_t epochs = o->length.epochs - j->s.epoch - 1; /* that follow */
     int64_t whole = td_loader_batches(j->data.train_loader), left = INT64_MAX;
-    if (o->prof > 0)
-        whole = least(whole, o->prof);
-    if (o->run_epochs >= 0)
-        epochs = least(epochs, o->run_epochs - j->run.epochs - 1);
-    if (o->run_iters >= 0)
-        left = (o->run_iters - j->run.steps) * j->plan.acc - j->s.step.done;
+    if (o->profile.iterations > 0)
+        whole = least(whole, o->profile.iterations);
+    if (o->length.run_epochs >= 0)
+        epochs = least(epochs, o->length.run_epochs - j->run.epochs - 1);
+    if (o->length.run_steps >= 0)
+        left = (o->length.run_steps - j->run.steps) * j->plan.acc - j->s.step.done;
     const int64_t here = least(whole, j->s.iteration + least(left, whole));
     snprintf(j->log.progress_what, sizeof j->log.progress_what, "epoch %lld, iteration",
              (long long)j->s.epoch);
@@ -141,7 +145,7 @@ td_progress td_train_progress_validation(const td_train_job *j, const char *pref
              *prefix ? " of the averages" : "");
     return (td_progress){ .module = td_report_has_text(j->log.report) ? NULL : "train",
                           .what = what,
-                          .every = j->o.print_freq,
+                          .every = j->o.metrics.print_freq,
                           .rest_s = 10, /* quick ones in many epochs say nothing */
                           .comm = j->ranks.comm };
 }
@@ -161,7 +165,7 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
 static double logged_loss(const td_train_job *j, double loss)
 {
     const td_train_opts *o = &j->o;
-    return o->raport_compat ? loss / (double)j->plan.acc : loss;
+    return o->report.is_compat ? loss / (double)j->plan.acc : loss;
 }
 
 static void add_step(td_train_job *j, double loss, double data_s, double compute_s)
@@ -170,8 +174,8 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
     const bool is_skipped = j->s.scaler.skipped != s->skipped_seen;
     td_step_metadata f = { .loss = is_skipped ? (double)NAN : logged_loss(j, loss),
                            .scale = (double)j->inputs.scale,
-                           .n_images = j->o.batch_size * j->ranks.n,
-                           .data_s = data_s + (j->o.raport_compat ? s->log_s : 0),
+                           .n_images = j->o.batch.size * j->ranks.n,
+                           .data_s = data_s + (j->o.report.is_compat ? s->log_s : 0),
                            .compute_s = compute_s,
                            .parts = { (double)NAN, (double)NAN, (double)NAN } };
     if (j->task->note_step)
@@ -191,25 +195,25 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     td_step_sums *w = &j->log.sums.window;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     add_step(j, loss, data_s, compute_s);
-    if (j->s.iteration % j->o.print_freq)
+    if (j->s.iteration % j->o.metrics.print_freq)
         return TD_OK;
     const int64_t t0 = td_now_ns();
     const double mean = td_step_sums_loss(w);
     double l2 = 0;
-    if (j->s.detects && w->n == j->o.print_freq) /* a whole line */
-        TD_TRY(td_run_sums_add_line(&j->log.sums, td_step_sums_rate(w, j->o.raport_compat)));
-    if (j->o.l2_loss)
-        TD_TRY(td_l2_loss(j->program, &j->compiled.groups, j->o.weight_decay, &l2));
+    if (j->s.detects && w->n == j->o.metrics.print_freq) /* a whole line */
+        TD_TRY(td_run_sums_add_line(&j->log.sums, td_step_sums_rate(w, j->o.report.is_compat)));
+    if (j->o.loss.reports_l2)
+        TD_TRY(td_l2_loss(j->program, &j->compiled.groups, j->o.optimizer.weight_decay, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",
                (long long)j->s.epoch, (long long)j->s.iteration,
                (long long)td_loader_batches(j->data.train_loader), td_real_word(mean, 5, loss_word),
-               j->plan.lr_exact, td_step_sums_rate(w, j->o.raport_compat),
+               j->plan.lr_exact, td_step_sums_rate(w, j->o.report.is_compat),
                scale_text(j, scale, sizeof scale));
     td_report_begin(j->log.report, 2, step);
     td_step_sums_report(w, mean, j->plan.lr_exact, j->log.report);
-    if (j->o.l2_loss) {
+    if (j->o.loss.reports_l2) {
         td_report_add(j->log.report, "train.l2_loss", l2);
         td_report_add(j->log.report, "train.total_loss", mean + l2);
         if (td_report_has_tf_names(j->log.report)) {
@@ -248,7 +252,7 @@ td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const 
                                 int64_t n_skipped)
 {
     td_run_sums *s = &j->log.sums;
-    const bool is_compat = j->o.raport_compat;
+    const bool is_compat = j->o.report.is_compat;
     const int64_t epoch = j->s.epoch - 1;
     const double loss = logged_loss(j, j->s.last_train_loss);
     j->out->images_per_s = s->epoch.n ? td_step_sums_rate(&s->epoch, is_compat) : 0;
@@ -257,18 +261,18 @@ td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const 
     td_step_sums_report(&s->epoch, loss, j->plan.lr_exact, j->log.report);
     td_report_add(j->log.report, "train.skipped_steps", (double)n_skipped);
     if (v) {
-        td_eval_result_report(v, "val", j->o.topk, j->log.report);
+        td_eval_result_report(v, "val", j->o.validation.topk, j->log.report);
         for (int i = 0; j->eval.class_ap && i < td_dataset_classes(j->data.train_set); i++)
             if (j->eval.class_ap[i] >= 0)
                 td_report_add_class(j->log.report, i, j->eval.class_ap[i]);
         TD_TRY(td_val_sums_add(&s->val, v, is_compat));
     }
     if (ema) {
-        td_eval_result_report(ema, "val_ema", j->o.topk, j->log.report);
+        td_eval_result_report(ema, "val_ema", j->o.validation.topk, j->log.report);
         TD_TRY(td_val_sums_add(&s->val_ema, ema, is_compat));
     }
     if (v && td_report_has_tf_names(j->log.report))
-        TD_TRY(td_tf_eval_report(v, j->o.topk, n_warm(j), j->log.report));
+        TD_TRY(td_tf_eval_report(v, j->o.validation.topk, n_warm(j), j->log.report));
     s->window = s->epoch = (td_step_sums){ 0 };
     say_epoch(j, epoch, v != NULL);
     return td_report_end(j->log.report);
@@ -282,13 +286,13 @@ static td_status report_tf(td_train_job *j)
     const td_run_sums *s = &j->log.sums;
     td_eval_result v = s->val.all;
     td_report_add(j->log.report, "train_throughput",
-                  td_step_sums_rate(&s->warm, j->o.raport_compat));
+                  td_step_sums_rate(&s->warm, j->o.report.is_compat));
     if (v.n_batches == 0)
         return TD_OK;
     v.latency = s->val.latency;
     v.counts = s->val.last;
     memcpy(v.boxes, s->val.last_boxes, sizeof v.boxes);
-    return td_tf_eval_report(&v, j->o.topk, n_warm(j), j->log.report);
+    return td_tf_eval_report(&v, j->o.validation.topk, n_warm(j), j->log.report);
 }
 
 /* the figure of the reference's training benchmark, which its own report has not */
@@ -300,7 +304,7 @@ static void report_last_quarter(td_train_job *j)
     j->out->last_quarter_ips = q.mean;
     j->out->n_lines = q.n;
     j->out->n_lines_kept = q.n_kept;
-    if (!j->o.raport_compat)
+    if (!j->o.report.is_compat)
         td_report_add(j->log.report, "train.last_quarter_ips", q.mean);
 }
 
@@ -319,7 +323,7 @@ td_status td_train_report_run(td_train_job *j)
     td_run_sums *s = &j->log.sums;
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
-        j->out->images_per_s = td_step_sums_rate(&s->run, j->o.raport_compat);
+        j->out->images_per_s = td_step_sums_rate(&s->run, j->o.report.is_compat);
     if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
         s->val.top1 = j->s.best; /* of an earlier part of the run */
     if (j->out->was_stopped)
@@ -329,8 +333,8 @@ td_status td_train_report_run(td_train_job *j)
     td_step_sums_report(&s->run, so_far, j->plan.lr_exact, j->log.report);
     td_report_add(j->log.report, "train.skipped_steps", (double)j->s.scaler.skipped);
     report_last_quarter(j);
-    TD_TRY(td_val_sums_report(&s->val, "val", j->o.topk, j->log.report));
-    TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.topk, j->log.report));
+    TD_TRY(td_val_sums_report(&s->val, "val", j->o.validation.topk, j->log.report));
+    TD_TRY(td_val_sums_report(&s->val_ema, "val_ema", j->o.validation.topk, j->log.report));
     if (td_report_has_tf_names(j->log.report))
         TD_TRY(report_tf(j));
     TD_TRY(td_report_end(j->log.report));

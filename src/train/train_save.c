@@ -63,18 +63,18 @@ static td_status epoch_path(const job *j, int64_t epoch, char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-enum { GATHER_TENTHS = -2, FIRST_EPOCHS = 10 };
+enum { FIRST_EPOCHS = 10 };
 
-/* --gather-checkpoints: the N last epochs, -1 all, -2 as in 2019 */
+/* --gather-checkpoints: the N last epochs, TD_KEEP_ALL, or TD_KEEP_TENTHS as in 2019 */
 td_status td_train_save_epoch(td_train_job *j, int64_t epoch)
 {
     char *now = NULL, *old = NULL;
     td_weight_metadata f = metadata_of(j);
-    int keep = j->o.gather_checkpoints;
+    int keep = j->o.output.keep_checkpoints;
     td_status st = TD_OK;
     if (keep == 0 || !td_train_writes(j))
         return TD_OK;
-    if (keep == GATHER_TENTHS && epoch >= FIRST_EPOCHS && epoch % FIRST_EPOCHS)
+    if (keep == TD_KEEP_TENTHS && epoch >= FIRST_EPOCHS && epoch % FIRST_EPOCHS)
         return TD_OK;
     TD_OUT(epoch_path(j, epoch, &now));
     TD_OUT(
@@ -117,8 +117,8 @@ out:
 
 td_status td_train_save_final(td_train_job *j)
 {
-    if (j->o.final_weights && !j->out->was_stopped)
-        TD_TRY(save_weights(j, j->o.final_weights,
-                            j->o.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0));
+    if (j->o.output.final_weights && !j->out->was_stopped)
+        TD_TRY(save_weights(j, j->o.output.final_weights,
+                            j->o.output.final_state ? TD_SAVE_STATE | TD_SAVE_EMA : 0));
     return j->ranks.rank == 0 && !td_train_writes(j) ? check_finite(j) : TD_OK;
 }

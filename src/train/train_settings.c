@@ -16,19 +16,20 @@ td_status td_train_settings_check(const td_train_opts *o)
     TD_TRY(td_train_check(o));
     if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
         return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
-    if (o->resume && o->pretrained_weights)
+    if (o->start.resume && o->start.pretrained_weights)
         return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
-    if (o->lr_rule >= TD_LR_RULE_SSD320)
+    if (o->lr.rule >= TD_LR_RULE_SSD320)
         return TD_OK; /* it counts steps */
-    if (o->warmup < 0)
+    if (o->lr.warmup < 0)
         return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
-    if (o->warmup > o->epochs && *o->launch.name) /* its benchmark modes are so short */
+    if (o->lr.warmup > o->length.epochs && *o->launch.name) /* its benchmark modes are so short */
         td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
-               o->epochs, o->warmup);
-    else if (o->warmup > o->epochs)
+               o->length.epochs, o->lr.warmup);
+    else if (o->lr.warmup > o->length.epochs)
         return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
-                        o->warmup, o->epochs);
-    if (o->require && (o->training_only || o->input.data_backend == TD_DATA_TENSORS))
+                        o->lr.warmup, o->length.epochs);
+    if (o->validation.require &&
+        (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS))
         return td_error(TD_EUSAGE, "--require needs a validation");
     return TD_OK;
 }
@@ -38,7 +39,7 @@ td_status td_train_settings_check(const td_train_opts *o)
 static void log_seed(const job *j)
 {
     if (j->start.is_seed_of_clock)
-        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.seed);
+        td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.batch.seed);
     if (j->start.has_seed && j->s.seed != j->start.resumed_seed)
         td_log(TD_LOG_WARN, "train", "seed %llu is not the checkpoint's %llu: the run will differ",
                (unsigned long long)j->s.seed, (unsigned long long)j->start.resumed_seed);
@@ -47,17 +48,17 @@ static void log_seed(const job *j)
 static void log_groups(const job *j)
 {
     const size_t n = j->compiled.groups.decayed.n;
-    if (j->o.optimizer == TD_OPTIMIZER_RMSPROP && j->o.nesterov)
+    if (j->o.optimizer.type == TD_OPTIMIZER_RMSPROP && j->o.optimizer.nesterov)
         td_log(TD_LOG_WARN, "train", "rmsprop has no Nesterov form: --nesterov is ignored");
     if (td_report_has_text(j->log.report)) /* which says so by itself */
         return;
-    if (j->o.optimizer_batch_size >= 0)
+    if (j->o.batch.step_size >= 0)
         td_log(TD_LOG_INFO, "train",
                "batch size multiplier %lld: the weights are updated every %lld batches",
                (long long)j->plan.acc, (long long)j->plan.acc);
-    if (j->o.weight_decay <= 0)
+    if (j->o.optimizer.weight_decay <= 0)
         return;
-    if (j->o.bn_weight_decay)
+    if (j->o.optimizer.decays_bn)
         td_log(TD_LOG_INFO, "train", "weight decay applies to all %zu parameters", n);
     else
         td_log(TD_LOG_INFO, "train",
@@ -68,7 +69,7 @@ static void log_groups(const job *j)
 /* the reference's rule gives epoch e the share (e + 1) / warmup of the learning rate */
 static void log_warmup(const job *j)
 {
-    if (j->o.warmup == 1 && j->o.lr_rule == TD_LR_RULE_PYTORCH)
+    if (j->o.lr.warmup == 1 && j->o.lr.rule == TD_LR_RULE_PYTORCH)
         td_log(TD_LOG_INFO, "train",
                "--warmup 1 leaves the learning rate as it is: epoch e of W warm-up epochs has "
                "(e + 1) / W of it, so warm-up begins with --warmup 2");
@@ -82,7 +83,7 @@ static void log_frozen(const job *j)
                (long long)f->n_values, (long long)f->of_values);
     if (f->n_norms)
         td_log(TD_LOG_INFO, "train", "frozen: the statistics of %d norms", f->n_norms);
-    if (f->n && !j->o.resume && !j->o.pretrained_weights)
+    if (f->n && !j->o.start.resume && !j->o.start.pretrained_weights)
         td_log(TD_LOG_WARN, "train",
                "--freeze without --pretrained-weights: what is frozen stays as it was drawn");
 }
@@ -115,10 +116,10 @@ void td_train_settings_log(const td_train_job *j)
     td_memory_report m = td_program_memory(j->program);
     td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld images of %d x %d, batch %d, %d threads",
            name, o->model.num_classes, (long long)td_dataset_count(j->data.train_set),
-           o->model.image_size, o->model.image_size, o->batch_size, td_threads());
+           o->model.image_size, o->model.image_size, o->batch.size, td_threads());
     if (j->start.is_arch_of_file)
         td_log(TD_LOG_INFO, "train", "the network is that of '%s': no --arch says else",
-               o->pretrained_weights);
+               o->start.pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
     log_seed(j);
@@ -127,7 +128,7 @@ void td_train_settings_log(const td_train_job *j)
     log_warmup(j);
     log_frozen(j);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->files.config));
-    if (o->resume)
-        td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->resume,
+    if (o->start.resume)
+        td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->start.resume,
                (long long)j->s.epoch, (long long)j->s.iteration);
 }

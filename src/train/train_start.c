@@ -46,8 +46,8 @@ static td_status check_place(job *j, const char *path)
     td_json_free(doc);
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
-    const int64_t of = j->o.optimizer_batch_size > 0
-                           ? j->o.optimizer_batch_size / (j->o.batch_size * (int64_t)j->ranks.n)
+    const int64_t of = j->o.batch.step_size > 0
+                           ? j->o.batch.step_size / (j->o.batch.size * (int64_t)j->ranks.n)
                            : 1;
     if (j->s.step.done && of != j->s.step.of)
         return td_error(TD_EARG,
@@ -56,11 +56,11 @@ static td_status check_place(job *j, const char *path)
                         path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
     if (j->s.ranks != j->ranks.n)
         return td_train_move_place(j, path, batch);
-    if (batch != j->o.batch_size)
+    if (batch != j->o.batch.size)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
                         "on with --batch-size %d",
-                        path, (long long)j->s.iteration, (long long)batch, j->o.batch_size);
+                        path, (long long)j->s.iteration, (long long)batch, j->o.batch.size);
     return TD_OK;
 }
 
@@ -92,12 +92,12 @@ static td_status check_pretrained(const job *j, const char *path)
 static td_status check_epoch(const job *j, const char *path)
 {
     const td_train_opts *o = &j->o;
-    if (j->s.epoch > o->epochs)
+    if (j->s.epoch > o->length.epochs)
         return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
-                        (long long)j->s.epoch, o->epochs);
-    if (j->s.epoch == o->epochs) /* killed before --final-weights was written, perhaps */
+                        (long long)j->s.epoch, o->length.epochs);
+    if (j->s.epoch == o->length.epochs) /* killed before --final-weights was written, perhaps */
         td_log(TD_LOG_WARN, "train", "'%s' has finished all %d epochs: nothing is left to train",
-               path, o->epochs);
+               path, o->length.epochs);
     return TD_OK;
 }
 
@@ -128,7 +128,7 @@ static td_status read_weights(job *j, const char *path)
     if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start.tensors, &o->model)) {
         TD_TRY(keep_graph_text(j));
         j->start.is_arch_of_file = true;
-        if (!o->model.image_size && !o->image_size_schedule)
+        if (!o->model.image_size && !o->batch.image_size_schedule)
             o->model.image_size = td_weight_image_size(j->start.tensors);
     }
     TD_TRY(check_pretrained(j, path));
@@ -145,19 +145,19 @@ static void set_defaults(job *j)
     for (int i = 0; i < TD_BOX_METRICS; i++)
         j->eval.boxes[i] = -1;
     j->s.step.ema_before = 1;
-    j->tracked.still = j->o.freeze_bn ? j->o.freeze : NULL;
+    j->tracked.still = j->o.optimizer.freezes_bn ? j->o.optimizer.freeze : NULL;
 }
 
 td_status td_train_start_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    const char *path = o->resume ? o->resume : o->pretrained_weights;
+    const char *path = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     set_defaults(j);
     if (!path)
         return TD_OK;
-    TD_TRY(o->resume ? td_checkpoint_open(path, &j->start.tensors)
-                     : td_weight_file_open(path, &j->start.tensors));
-    TD_TRY(o->resume ? read_checkpoint(j, path) : read_weights(j, path));
+    TD_TRY(o->start.resume ? td_checkpoint_open(path, &j->start.tensors)
+                           : td_weight_file_open(path, &j->start.tensors));
+    TD_TRY(o->start.resume ? read_checkpoint(j, path) : read_weights(j, path));
     TD_TRY(td_tracked_read(j->start.tensors, j->s.batches_tracked, &j->tracked));
     return td_classes_from_json(td_tensors_meta(j->start.tensors, "tandem.classes"), path,
                                 &j->start.n_names, &j->start.names);
@@ -177,13 +177,13 @@ static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
     const int has = td_weights_rows(j->start.tensors, head->weight);
     const char *end = strrchr(head->weight, '.');
     const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
-    if (j->o.resume || !has || has == j->o.model.num_classes)
+    if (j->o.start.resume || !has || has == j->o.model.num_classes)
         return TD_OK;
     td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: %.*s begins fresh", has,
            j->o.model.num_classes, n, head->weight);
-    if (td_is_frozen(j->o.freeze, head->weight))
+    if (td_is_frozen(j->o.optimizer.freeze, head->weight))
         td_log(TD_LOG_WARN, "train", "%.*s begins fresh and --freeze '%s' keeps it so", n,
-               head->weight, j->o.freeze);
+               head->weight, j->o.optimizer.freeze);
     load->skip[0] = head->weight;
     load->skip[1] = *head->bias ? head->bias : NULL;
     return TD_OK;
@@ -192,22 +192,22 @@ static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
 td_status td_train_start_load(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
-    const bool is_partial = !o->resume && td_model_detector(&o->model);
-    if (!j->start.tensors || !o->resume)
+    const bool is_partial = !o->start.resume && td_model_detector(&o->model);
+    if (!j->start.tensors || !o->start.resume)
         TD_TRY(td_program_init(j->program, j->s.seed));
     if (j->start.tensors && is_partial) {
-        TD_TRY(td_weights_load_matching(j->start.tensors, o->pretrained_weights, j->program));
+        TD_TRY(td_weights_load_matching(j->start.tensors, o->start.pretrained_weights, j->program));
     } else if (j->start.tensors) {
         head_names head;
-        td_load_opts load = { .with_momentum = o->resume != NULL,
+        td_load_opts load = { .with_momentum = o->start.resume != NULL,
                               .model = &o->model,
                               .frozen_then = j->start.frozen_then,
-                              .frozen_now = o->freeze };
+                              .frozen_now = o->optimizer.freeze };
         TD_TRY(fresh_head(j, &head, &load));
-        const char *path = o->resume ? o->resume : o->pretrained_weights;
+        const char *path = o->start.resume ? o->start.resume : o->start.pretrained_weights;
         TD_TRY(td_weights_load(j->start.tensors, path, &load, j->program));
     }
-    TD_TRY(td_weights_begin(j->program, o->resume ? j->start.tensors : NULL));
+    TD_TRY(td_weights_begin(j->program, o->start.resume ? j->start.tensors : NULL));
     td_tensors_free(j->start.tensors);
     j->start.tensors = NULL;
     return TD_OK;

@@ -68,7 +68,7 @@ static char *folder_of(const char *path)
 
 static bool is_default_checkpoint(const td_train_opts *o)
 {
-    return strcmp(o->checkpoint_filename, TD_CHECKPOINT_NAME) == 0;
+    return strcmp(o->output.checkpoint_filename, TD_CHECKPOINT_NAME) == 0;
 }
 
 static td_status choose_folder(td_train_job *j)
@@ -77,12 +77,12 @@ static td_status choose_folder(td_train_job *j)
     td_free(j->files.folder);
     j->files.folder = NULL;
     j->files.is_folder_fresh =
-        !o->workspace && !o->resume && td_train_writes(j) && is_default_checkpoint(o);
+        !o->output.workspace && !o->start.resume && td_train_writes(j) && is_default_checkpoint(o);
     if (j->files.is_folder_fresh)
         return choose_fresh(&o->model, &j->files.folder);
-    j->files.folder = o->workspace ? td_copy_text(o->workspace)
-                      : o->resume  ? folder_of(o->resume)
-                                   : td_copy_text("./");
+    j->files.folder = o->output.workspace ? td_copy_text(o->output.workspace)
+                      : o->start.resume   ? folder_of(o->start.resume)
+                                          : td_copy_text("./");
     return j->files.folder ? TD_OK : TD_ENOMEM;
 }
 
@@ -94,26 +94,27 @@ static td_status check_paths(const td_train_job *j)
     const struct {
         const char *what, *path;
     } outputs[] = {
-        { "the checkpoint", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_CHECKPOINT] },
-        { "the best weights", j->o.no_checkpoints ? NULL : j->files.path[TD_PATH_BEST] },
+        { "the checkpoint",
+          j->o.output.save_checkpoints ? j->files.path[TD_PATH_CHECKPOINT] : NULL },
+        { "the best weights", j->o.output.save_checkpoints ? j->files.path[TD_PATH_BEST] : NULL },
         { "the report", j->files.path[TD_PATH_REPORT] },
         { "the list of bad images", j->files.path[TD_PATH_BAD] },
-        { "the final weights", j->o.final_weights },
-        { "the logits", j->o.train_logits },
-        { "the statistics", j->o.amp_stats },
-        { "the trace", j->o.trace },
-        { "the table of epochs", j->o.csv },
-        { "the table of iterations", j->o.csv_iterations },
+        { "the final weights", j->o.output.final_weights },
+        { "the logits", j->o.output.train_logits },
+        { "the statistics", j->o.profile.amp_stats },
+        { "the trace", j->o.profile.trace },
+        { "the table of epochs", j->o.metrics.csv },
+        { "the table of iterations", j->o.metrics.csv_iterations },
         { "the lock", j->files.path[TD_PATH_LOCK] },
         { "the configuration", j->files.path[TD_PATH_CONFIG] },
-        { "the checkpoint to go on from", j->o.resume }, /* from here on only read */
-        { "the weights to begin with", j->o.pretrained_weights },
+        { "the checkpoint to go on from", j->o.start.resume }, /* from here on only read */
+        { "the weights to begin with", j->o.start.pretrained_weights },
         { "the network", j->o.model.model }
     };
     enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
     for (int i = 0; i < N_WRITTEN; i++)
         for (int k = i + 1; k < N; k++) {
-            bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.resume;
+            bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.start.resume;
             if (outputs[i].path && outputs[k].path && !may_be_same &&
                 td_path_is_same(outputs[i].path, outputs[k].path))
                 return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
@@ -125,9 +126,9 @@ static td_status check_paths(const td_train_job *j)
 /* NULL: none; a run that saves nothing reports only where a file is named */
 static const char *report_name(const td_train_opts *o)
 {
-    if (o->raport_file)
-        return o->raport_file;
-    return o->no_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
+    if (o->report.file)
+        return o->report.file;
+    return !o->output.save_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
 }
 
 /* does the report have the name that it has by default? */
@@ -154,7 +155,8 @@ td_status td_workspace_name(td_train_job *j)
     TD_TRY(choose_folder(j));
     for (int i = 0; i < TD_PATHS; i++)
         td_free(j->files.path[i]);
-    j->files.path[TD_PATH_CHECKPOINT] = td_path_join(j->files.folder, o->checkpoint_filename);
+    j->files.path[TD_PATH_CHECKPOINT] =
+        td_path_join(j->files.folder, o->output.checkpoint_filename);
     j->files.path[TD_PATH_BEST] = td_path_join(j->files.folder, "model_best.safetensors");
     j->files.path[TD_PATH_REPORT] = report_path(j);
     j->files.path[TD_PATH_BAD] = td_path_join(j->files.folder, "bad.list");
@@ -206,9 +208,9 @@ static const char *report_of_run(const td_train_job *j)
 static td_status is_continued(const td_train_job *j, bool *out)
 {
     *out = false;
-    if (!j->o.resume)
+    if (!j->o.start.resume)
         return TD_OK;
-    char *folder = folder_of(j->o.resume);
+    char *folder = folder_of(j->o.start.resume);
     if (!folder)
         return TD_ENOMEM;
     *out = td_path_is_same(folder, j->files.folder);

@@ -53,7 +53,7 @@ static bool check_curve(const td_json *curve)
 {
     const char *policy = td_golden_text(curve, "policy");
     const td_json *lr = td_golden_rows(curve, "lr");
-    td_lr_opts o = {
+    td_lr_curve o = {
         .lr = td_golden_number(curve, "base_lr"),
         .warmup = whole(curve, "warmup"),
         .epochs = whole(curve, "epochs"),

@@ -158,12 +158,12 @@ static void the_rule_of_thumb(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run r;
         open_run(&r);
-        r.o.batch_size = cases[i].batch;
-        r.o.optimizer_batch_size = cases[i].step;
+        r.o.batch.size = cases[i].batch;
+        r.o.batch.step_size = cases[i].step;
         resolve(&r, "se-resnext101-32x4d/90");
-        assert_true(fabs(r.o.lr - cases[i].lr) < 1e-15);
-        assert_int_equal(r.o.batch_size, cases[i].batch);
-        assert_int_equal(r.o.optimizer_batch_size, cases[i].step);
+        assert_true(fabs(r.o.lr.peak - cases[i].lr) < 1e-15);
+        assert_int_equal(r.o.batch.size, cases[i].batch);
+        assert_int_equal(r.o.batch.step_size, cases[i].step);
         expect_setting(&r, "rule", "weight_decay", "6.103515625e-05");
         close_run(&r);
     }
@@ -225,18 +225,18 @@ static void curves_are_the_reference_s(void **state)
         open_run(&r);
         resolve(&r, cases[i].preset);
         const td_json *lr = td_json_get(curve_of(doc, cases[i].lr, cases[i].epochs), "lr");
-        td_lr_opts o = { .schedule = (td_lr_schedule)r.o.lr_schedule,
-                         .lr = r.o.lr,
-                         .end_lr = r.o.end_lr,
-                         .warmup = r.o.warmup,
-                         .epochs = r.o.epochs };
-        assert_int_equal(td_json_count(lr), r.o.epochs);
-        for (int e = 0; e < r.o.epochs; e++) {
+        td_lr_curve o = { .schedule = r.o.lr.schedule,
+                          .lr = r.o.lr.peak,
+                          .end_lr = r.o.lr.end,
+                          .warmup = r.o.lr.warmup,
+                          .epochs = r.o.length.epochs };
+        assert_int_equal(td_json_count(lr), r.o.length.epochs);
+        for (int e = 0; e < r.o.length.epochs; e++) {
             double wanted;
             expect_ok(td_json_as_number(td_json_at(lr, (size_t)e), &wanted));
-            assert_true(fabs(td_lr_at(&o, e) - wanted) <= 1e-13 * r.o.lr);
+            assert_true(fabs(td_lr_at(&o, e) - wanted) <= 1e-13 * r.o.lr.peak);
         }
-        assert_true(r.o.momentum == 0.875);
+        assert_true(r.o.optimizer.momentum == 0.875);
         close_run(&r);
     }
     td_json_free(doc);

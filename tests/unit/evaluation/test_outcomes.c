@@ -52,7 +52,7 @@ static td_status write_outcomes(const td_gather *s, int classes)
     td_dataset *ds = open_set(classes);
     const int64_t step = 4;
     written = td_scratch_path("report.json");
-    expect_ok(td_report_open(&(td_report_opts){ .path = written }, &r));
+    expect_ok(td_report_open(&(td_run_logger_opts){ .path = written }, &r));
     td_report_begin(r, 1, &step);
     td_report_add(r, "val.top1", 30);
     expect_ok(td_report_end(r));

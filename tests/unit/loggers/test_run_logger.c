@@ -71,7 +71,7 @@ static void listen(void)
 static void lines_are_the_references(void **state)
 {
     td_report *r;
-    const td_report_opts o = { .to_log = true, .topk = 3 };
+    const td_run_logger_opts o = { .to_log = true, .topk = 3 };
     const int64_t step[] = { 2, 40, 7 };
     (void)state;
     listen();
@@ -178,7 +178,7 @@ static double end_value(bool is_compat, const char *metric)
 {
     double first[] = { 0.4, 0.1 }, second[] = { 0.3, 0.2 };
     const char *path = td_scratch_path("sums.json");
-    const td_report_opts o = { .path = path, .is_compat = is_compat };
+    const td_run_logger_opts o = { .path = path, .is_compat = is_compat };
     td_val_sums s = { 0 };
     td_report *r;
     td_run_log run;
@@ -233,7 +233,9 @@ static td_status write_table(const char *path, bool goes_on, int from, int to, i
 {
     td_report *r;
     td_status st = TD_OK;
-    const td_report_opts o = { .csv = path, .goes_on = goes_on, .at = { from, 0 }, .topk = topk };
+    const td_run_logger_opts o = {
+        .csv = path, .goes_on = goes_on, .at = { from, 0 }, .topk = topk
+    };
     TD_TRY(td_report_open(&o, &r));
     for (int64_t e = from; e < to && st == TD_OK; e++) {
         td_report_begin(r, 1, &e);
@@ -305,7 +307,7 @@ static void durations_do_not_follow_the_wall_clock(void **state)
     char path[4096];
     td_report *r;
     snprintf(path, sizeof path, "%s", td_scratch_path("clock.json"));
-    expect_ok(td_report_open(&(td_report_opts){ .path = path }, &r));
+    expect_ok(td_report_open(&(td_run_logger_opts){ .path = path }, &r));
     const double begin_s = td_wall_s();
     set_by_s = -7200; /* two hours back, as at the end of summer */
     td_report_begin(r, 0, NULL);
@@ -325,12 +327,12 @@ static td_status write_everything(void)
     snprintf(json, sizeof json, "%s", td_scratch_path("f.json"));
     snprintf(csv, sizeof csv, "%s", td_scratch_path("f.csv"));
     snprintf(folder, sizeof folder, "%s", td_scratch_path("f.events"));
-    const td_report_opts o = { .path = json,
-                               .to_log = true,
-                               .csv = csv,
-                               .tensorboard = folder,
-                               .goes_on = true,
-                               .has_tf_names = true };
+    const td_run_logger_opts o = { .path = json,
+                                   .to_log = true,
+                                   .csv = csv,
+                                   .tensorboard = folder,
+                                   .goes_on = true,
+                                   .has_tf_names = true };
     const int64_t epoch = 0;
     TD_TRY(td_report_open(&o, &r));
     td_status st = td_report_parameters(r, "{\"a\": 1, \"b\": \"x\"}");
@@ -389,25 +391,25 @@ static times train_with(int line_s, bool is_compat)
     o.model.image_size = 32;
     o.model.num_classes = 4;
     o.input.data_backend = 1; /* synthetic */
-    o.batch_size = 2;
-    o.epochs = 1;
-    o.prof = N_STEPS;
-    o.print_freq = 1;
+    o.batch.size = 2;
+    o.length.epochs = 1;
+    o.profile.iterations = N_STEPS;
+    o.metrics.print_freq = 1;
     o.device.threads = 1;
     o.input.workers = 1;
-    o.seed = 1;
-    o.no_checkpoints = true;
-    o.raport_file = "experiment_raport.json";
-    o.log_format = 1;
-    o.raport_compat = is_compat;
-    o.workspace = td_scratch_path("timed");
+    o.batch.seed = 1;
+    o.output.save_checkpoints = false;
+    o.report.file = "experiment_raport.json";
+    o.report.log_format = TD_LOG_FORMAT_DLL;
+    o.report.is_compat = is_compat;
+    o.output.workspace = td_scratch_path("timed");
     listen();
     line_takes_s = line_s;
     expect_ok(td_train(&o, &result));
     td_text_free(result.profile);
     line_takes_s = 0;
     td_log_set_sink(NULL, NULL);
-    expect_ok(td_run_log_read(o.workspace, &run));
+    expect_ok(td_run_log_read(o.output.workspace, &run));
     const td_run_series *v = td_run_log_series(&run, TD_RUN_EPOCHS, "val.data_time");
     assert_non_null(v);
     const times t = { extreme(&run, "train.data_time", fmin),

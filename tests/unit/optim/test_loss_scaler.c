@@ -191,7 +191,7 @@ static void a_checkpoint_s_scale_goes_on(void **state)
 typedef struct {
     double fixed;
     bool is_dynamic;
-    int set;      /* of td_train_opts: 0 auto */
+    td_loss_scaler scaler;
     bool is_deaf; /* float32 was asked for: the environment does not count */
 } asked;
 
@@ -200,9 +200,9 @@ static td_scaler chosen(asked a, td_dtype half)
     td_train_opts o;
     td_scaler s;
     td_train_defaults(&o);
-    o.static_loss_scale = a.fixed;
-    o.dynamic_loss_scale = a.is_dynamic;
-    o.loss_scaler = a.set;
+    o.loss_scaling.scale = a.fixed;
+    o.loss_scaling.is_dynamic = a.is_dynamic;
+    o.loss_scaling.scaler = a.scaler;
     td_scaler_choose(&o, half, !a.is_deaf, &s);
     return s;
 }
@@ -220,44 +220,58 @@ static void options_choose(void **state)
 {
     (void)state;
     unsetenv(VARIABLE);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF,
-                  32768);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F32, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ -1, true, 0, false }, TD_DT_BF16, TD_SCALER_DYNAMIC, TD_SCALER_TF,
-                  32768);
-    expect_chosen((asked){ 128, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ 1, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 1, false }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF,
-                  32768);
-    expect_chosen((asked){ -1, false, 2, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_PYTORCH,
-                  65536);
-    expect_chosen((asked){ -1, false, 3, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_APEX,
-                  65536);
-    expect_chosen((asked){ -1, false, 4, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA,
-                  1);
-    expect_chosen((asked){ 128, false, 4, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_NVIDIA,
-                  128);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 32768);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_BF16, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F32, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ 1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ 128, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_STATIC,
+                  TD_SCALER_TF, 128);
+    expect_chosen((asked){ 128, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F32, TD_SCALER_STATIC,
+                  TD_SCALER_TF, 128);
+    expect_chosen((asked){ -1, true, TD_LOSS_SCALER_AUTO, false }, TD_DT_BF16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 32768);
+    expect_chosen((asked){ 128, true, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 128);
+    expect_chosen((asked){ 1, true, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_TF, false }, TD_DT_F32, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 32768);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_PYTORCH, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_PYTORCH, 65536);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_APEX, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_APEX, 65536);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_NVIDIA, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_NVIDIA, 1);
+    expect_chosen((asked){ 128, false, TD_LOSS_SCALER_NVIDIA, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_NVIDIA, 128);
 }
 
 static void the_variable_decides_where_no_option_does(void **state)
 {
     (void)state;
     setenv(VARIABLE, "0", 1);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 128, false, 0, false }, TD_DT_F16, TD_SCALER_STATIC, TD_SCALER_TF, 128);
-    expect_chosen((asked){ -1, true, 0, false }, TD_DT_F16, TD_SCALER_DYNAMIC, TD_SCALER_TF, 32768);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ 128, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_STATIC,
+                  TD_SCALER_TF, 128);
+    expect_chosen((asked){ -1, true, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 32768);
     setenv(VARIABLE, "1", 1);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_DYNAMIC, TD_SCALER_TF,
-                  32768);
-    expect_chosen((asked){ -1, false, 0, true }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ 1, false, 0, false }, TD_DT_F16, TD_SCALER_NONE, TD_SCALER_TF, 1);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_BF16, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F32, TD_SCALER_DYNAMIC,
+                  TD_SCALER_TF, 32768);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, true }, TD_DT_F32, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ 1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F16, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_BF16, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
     setenv(VARIABLE, "", 1);
-    expect_chosen((asked){ -1, false, 0, false }, TD_DT_F32, TD_SCALER_NONE, TD_SCALER_TF, 1);
+    expect_chosen((asked){ -1, false, TD_LOSS_SCALER_AUTO, false }, TD_DT_F32, TD_SCALER_NONE,
+                  TD_SCALER_TF, 1);
     unsetenv(VARIABLE);
 }
 

@@ -9,9 +9,9 @@
 #include "optim/lr_schedule.h"
 
 /* 4 steps an epoch, 2 epochs of warm-up, 100 epochs: numbers worked out by hand */
-static const td_lr_opts base = { .schedule = TD_LR_STEP, .lr = 0.256, .warmup = 2, .epochs = 100 };
+static const td_lr_curve base = { .schedule = TD_LR_STEP, .lr = 0.256, .warmup = 2, .epochs = 100 };
 
-static void expect_lr(const td_lr_opts *o, int64_t t, int64_t batch, double wanted)
+static void expect_lr(const td_lr_curve *o, int64_t t, int64_t batch, double wanted)
 {
     const double found = td_lr_at_step(o, t, 4, batch);
     if (!(fabs(found - wanted) <= 1e-15))
@@ -51,7 +51,7 @@ static void steps_fall_behind_their_boundaries(void **state)
 static void the_cosine_begins_with_the_run(void **state)
 {
     (void)state;
-    td_lr_opts o = base;
+    td_lr_curve o = base;
     o.schedule = TD_LR_COSINE;
     expect_lr(&o, 4, 256, 0.128);
     expect_lr(&o, 8, 256, 0.256 * 0.5 * (1 + cos(acos(-1) * 8 / 400)));

@@ -119,16 +119,17 @@ static void the_published_configuration_is_read(void **state)
     assert_int_equal(s.o.model.num_classes, 90);
     assert_int_equal(s.o.model.image_size, 320);
     assert_string_equal(s.o.model.backbone, "resnet50");
-    assert_int_equal(s.o.batch_size, 32);
-    assert_int_equal(s.o.num_train_steps, 12500);
-    assert_int_equal(s.o.lr_total_steps, 12500);
-    assert_int_equal(s.o.warmup, 1000);
-    assert_true(s.o.lr == 0.16 && s.o.warmup_lr == 0.0693312 && s.o.momentum == 0.9);
-    assert_true(s.o.weight_decay == 0.0004);
+    assert_int_equal(s.o.batch.size, 32);
+    assert_int_equal(s.o.length.num_steps, 12500);
+    assert_int_equal(s.o.lr.total_steps, 12500);
+    assert_int_equal(s.o.lr.warmup, 1000);
+    assert_true(s.o.lr.peak == 0.16 && s.o.lr.warmup_start == 0.0693312 &&
+                s.o.optimizer.momentum == 0.9);
+    assert_true(s.o.optimizer.weight_decay == 0.0004);
     assert_true(s.o.boxes.min_score == 1e-8 && s.o.boxes.nms_iou == 0.6);
     assert_int_equal(s.o.boxes.max_per_class, 100);
     assert_int_equal(s.o.boxes.max_boxes, 100);
-    assert_null(s.o.pretrained_weights); /* TensorFlow's */
+    assert_null(s.o.start.pretrained_weights); /* TensorFlow's */
     td_arena_release(&s.arena);
     td_free(text);
 }
@@ -142,10 +143,10 @@ static void overrides_come_last(void **state)
     expect_ok(apply(&s, text,
                     "learning_rate=0.02,train_steps=100,train_config.batch_size=8,num_classes=3,"
                     "iou_threshold=0.5,fixed_shape_resizer.height=320"));
-    assert_true(s.o.lr == 0.02 && s.o.boxes.nms_iou == 0.5);
-    assert_int_equal(s.o.num_train_steps, 100);
-    assert_int_equal(s.o.lr_total_steps, 12500); /* when to stop changes no learning rate */
-    assert_int_equal(s.o.batch_size, 8);
+    assert_true(s.o.lr.peak == 0.02 && s.o.boxes.nms_iou == 0.5);
+    assert_int_equal(s.o.length.num_steps, 100);
+    assert_int_equal(s.o.lr.total_steps, 12500); /* when to stop changes no learning rate */
+    assert_int_equal(s.o.batch.size, 8);
     assert_int_equal(s.o.model.num_classes, 3);
     td_arena_release(&s.arena);
     td_free(text);
@@ -164,8 +165,8 @@ static void the_two_numbers_of_steps_are_apart(void **state)
         options s;
         begin(&s);
         expect_ok(apply(&s, texts[i], NULL));
-        assert_int_equal(s.o.num_train_steps, 20);
-        assert_int_equal(s.o.lr_total_steps, 300);
+        assert_int_equal(s.o.length.num_steps, 20);
+        assert_int_equal(s.o.lr.total_steps, 300);
         td_arena_release(&s.arena);
     }
 }

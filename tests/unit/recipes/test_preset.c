@@ -61,8 +61,8 @@ static void parts_come_in_any_order_and_case(void **state)
         r.o.launch.preset = same[i];
         expect_ok(resolve(&r));
         expect_ok(td_train_resolve(&r.o));
-        assert_true(r.o.lr > 2.0479 && r.o.lr < 2.0481);
-        assert_int_equal(r.o.epochs, 90);
+        assert_true(r.o.lr.peak > 2.0479 && r.o.lr.peak < 2.0481);
+        assert_int_equal(r.o.length.epochs, 90);
         assert_true(r.o.amp.amp);
         assert_string_equal(r.o.model.arch, "resnet50");
         end(&r);
@@ -121,11 +121,11 @@ static void the_rule_of_thumb_follows_the_batch(void **state)
     run r;
     begin(&r);
     r.o.launch.preset = "resnet50/90";
-    r.o.batch_size = 32;
-    r.o.optimizer_batch_size = 64;
+    r.o.batch.size = 32;
+    r.o.batch.step_size = 64;
     assert_true(td_train_step_images(&r.o) == 64);
     expect_ok(resolve(&r));
-    assert_true(r.o.lr > 0.0639999 && r.o.lr < 0.0640001);
+    assert_true(r.o.lr.peak > 0.0639999 && r.o.lr.peak < 0.0640001);
     assert_string_equal(r.o.launch.name, "resnet50/90");
     end(&r);
 }
@@ -156,13 +156,13 @@ static void later_sections_win(void **state)
     ask(&r, "precision: {AMP: {amp: true, lr: 1, epochs: 11, momentum: 0.1, batch-size: 11}}\n"
             "platform: {T4: {lr: 2, epochs: 22, momentum: 0.2, workers: 2}}\n" MODELS
             "mode: {evaluate: {lr: 4, warmup: null}}\n");
-    const int warmup = r.o.warmup;
+    const int warmup = r.o.lr.warmup;
     expect_ok(resolve(&r));
-    assert_true(r.o.lr == 4);
-    assert_true(r.o.momentum > 0.29 && r.o.momentum < 0.31);
+    assert_true(r.o.lr.peak == 4);
+    assert_true(r.o.optimizer.momentum > 0.29 && r.o.optimizer.momentum < 0.31);
     assert_int_equal(r.o.input.workers, 2);
-    assert_int_equal(r.o.batch_size, 11); /* '-' is '_' */
-    assert_int_equal(r.o.warmup, warmup); /* null is as if it were not there */
+    assert_int_equal(r.o.batch.size, 11);    /* '-' is '_' */
+    assert_int_equal(r.o.lr.warmup, warmup); /* null is as if it were not there */
     assert_true(r.o.amp.amp);
     assert_string_equal(r.o.launch.name, "resnet50/T4/AMP");
     end(&r);

@@ -52,33 +52,34 @@ static void defaults_are_the_reference_s(void **state)
     assert_int_equal(o.input.data_backend, 0);
     assert_int_equal(o.input.interpolation, 0);
     assert_int_equal(o.input.prefetch, 2);
-    assert_int_equal(o.batch_size, 256);
-    assert_int_equal(o.optimizer_batch_size, -1);
-    assert_int_equal(o.epochs, 90);
-    assert_int_equal(o.run_epochs, -1);
-    assert_int_equal(o.run_iters, -1);
-    assert_int_equal(o.early_stopping_patience, -1);
-    assert_true(o.lr == 0.1 && o.end_lr == 0);
-    assert_int_equal(o.lr_schedule, 0);
-    assert_int_equal(o.warmup, 0);
-    assert_true(o.label_smoothing == 0 && o.mixup == 0);
-    assert_int_equal(o.optimizer, 0);
-    assert_true(o.momentum == 0.9 && o.weight_decay == 1e-4);
-    assert_true(!o.bn_weight_decay && !o.nesterov);
-    assert_true(o.rmsprop_alpha == 0.9 && o.rmsprop_eps == 1e-3);
-    assert_int_equal(o.print_freq, 10);
-    assert_null(o.resume);
-    assert_null(o.pretrained_weights);
-    assert_true(o.static_loss_scale == -1); /* TensorFlow's: chosen; main.py has 1 */
-    assert_true(!o.dynamic_loss_scale && !o.fp16 && !o.amp.amp && o.amp.precision == 0);
-    assert_int_equal(o.loss_scaler, 0);
-    assert_int_equal(o.max_skips, 50);
-    assert_int_equal(o.prof, -1);
-    assert_int_equal(o.gather_checkpoints, 0);
-    assert_null(o.raport_file); /* experiment_raport.json, but with --no-checkpoints none */
-    assert_null(o.workspace);
-    assert_true(!o.evaluate && !o.training_only && !o.no_checkpoints);
-    assert_int_equal(o.topk, 5);
+    assert_int_equal(o.batch.size, 256);
+    assert_int_equal(o.batch.step_size, -1);
+    assert_int_equal(o.length.epochs, 90);
+    assert_int_equal(o.length.run_epochs, -1);
+    assert_int_equal(o.length.run_steps, -1);
+    assert_int_equal(o.validation.patience, -1);
+    assert_true(o.lr.peak == 0.1 && o.lr.end == 0);
+    assert_int_equal(o.lr.schedule, TD_LR_STEP);
+    assert_int_equal(o.lr.warmup, 0);
+    assert_true(o.loss.label_smoothing == 0 && o.loss.mixup == 0);
+    assert_int_equal(o.optimizer.type, TD_OPTIMIZER_SGD);
+    assert_true(o.optimizer.momentum == 0.9 && o.optimizer.weight_decay == 1e-4);
+    assert_true(!o.optimizer.decays_bn && !o.optimizer.nesterov);
+    assert_true(o.optimizer.rmsprop_alpha == 0.9 && o.optimizer.rmsprop_eps == 1e-3);
+    assert_int_equal(o.metrics.print_freq, 10);
+    assert_null(o.start.resume);
+    assert_null(o.start.pretrained_weights);
+    assert_true(o.loss_scaling.scale == -1); /* TensorFlow's: chosen; main.py has 1 */
+    assert_true(!o.loss_scaling.is_dynamic && !o.compat.fp16 && !o.amp.amp && o.amp.precision == 0);
+    assert_int_equal(o.loss_scaling.scaler, TD_LOSS_SCALER_AUTO);
+    assert_int_equal(o.loss_scaling.max_skips, 50);
+    assert_int_equal(o.profile.iterations, -1);
+    assert_int_equal(o.output.keep_checkpoints, 0);
+    assert_null(o.report.file); /* experiment_raport.json, but with --no-checkpoints none */
+    assert_null(o.output.workspace);
+    assert_true(!o.validation.evaluate_only && o.validation.is_enabled &&
+                o.output.save_checkpoints);
+    assert_int_equal(o.validation.topk, 5);
     assert_string_equal(o.device.name, "cpu");
     expect_ok(td_train_check(&o));
 }
@@ -117,18 +118,18 @@ static void spellings_of_both_editions_are_read(void **state)
           "--learning-rate", "0.5", "--num_classes", "10", "--pretrained-from-file", "w.st",
           "--data-backend", "syntetic", "--lr-sch", "cosine", "--mom", "0.875", "--no-checkpoints");
     assert_string_equal(o.model.arch, "resnet18");
-    assert_int_equal(o.batch_size, 64);
+    assert_int_equal(o.batch.size, 64);
     assert_int_equal(o.input.workers, 3);
-    assert_int_equal(o.print_freq, 7);
+    assert_int_equal(o.metrics.print_freq, 7);
     assert_int_equal(o.model.conv_init, 0);
-    assert_true(o.weight_decay == 0.01);
-    assert_true(o.lr == 0.5);
+    assert_true(o.optimizer.weight_decay == 0.01);
+    assert_true(o.lr.peak == 0.5);
     assert_int_equal(o.model.num_classes, 10);
-    assert_string_equal(o.pretrained_weights, "w.st");
+    assert_string_equal(o.start.pretrained_weights, "w.st");
     assert_int_equal(o.input.data_backend, 1);
-    assert_int_equal(o.lr_schedule, 2);
-    assert_true(o.momentum == 0.875);
-    assert_true(o.no_checkpoints);
+    assert_int_equal(o.lr.schedule, TD_LR_COSINE);
+    assert_true(o.optimizer.momentum == 0.875);
+    assert_true(!o.output.save_checkpoints);
 
     PARSE("--model-config", "grp-fanout", "--data-backend=dali-cpu", "--memory-format", "nhwc",
           "--jit", "script", "--use-xla", "--trt", "False", "--fused_se", "", "--gpu-affinity",
@@ -143,14 +144,14 @@ static void spellings_of_both_editions_are_read(void **state)
     assert_int_equal(o.input.augmentation, 1);
     assert_int_equal(o.input.interpolation, TD_INTERPOLATE_TRIANGULAR);
     assert_true(o.input.no_antialias && !o.input.antialias);
-    assert_int_equal(o.shuffle, 1);
+    assert_int_equal(o.batch.shuffle, TD_SHUFFLE_BUFFER);
     expect_ok(td_train_check(&o));
     PARSE("--shuffle=buffer", "--sampler=padded");
     expect_error(td_train_check_line(&o), TD_EUSAGE, "--sampler padded");
     PARSE("--use-tf-amp", "--static_loss_scale", "128", "--dynamic-loss-scale",
           "--loss-scaler=apex");
-    assert_true(o.amp.amp && o.static_loss_scale == 128 && o.dynamic_loss_scale);
-    assert_int_equal(o.loss_scaler, 3);
+    assert_true(o.amp.amp && o.loss_scaling.scale == 128 && o.loss_scaling.is_dynamic);
+    assert_int_equal(o.loss_scaling.scaler, TD_LOSS_SCALER_APEX);
     expect_ok(td_train_check(&o));
     PARSE("-c", "classic");
     assert_int_equal(o.model.conv_init, 1);
