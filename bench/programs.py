@@ -152,7 +152,7 @@ def repeated(data, folder, n):
 def packed(o, data, folder, name, *options):
     """Path of the set as a pack file."""
     path = os.path.join(folder, f"{name}.pack")
-    result = subprocess.run([o.tandem, "dataset", "pack", data, path, *options], capture_output=True, text=True)
+    result = subprocess.run([o.tandem, "dataset", "pack", "--overwrite", data, path, *options], capture_output=True, text=True)
     if result.returncode:
         raise SystemExit(f"packing failed: {measure.last_line(result.stderr)}")
     return path

@@ -23,6 +23,13 @@ if(TANDEM_DNNL_IS_PRIVATE)
     endif()
 endif()
 
+# first of all: which folders does the installation make?  Those below `tandem` need not be named.
+set(folders ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    ${CMAKE_INSTALL_LIBDIR}/cmake ${CMAKE_INSTALL_DOCDIR} lib/systemd/system share/man/man1 share/tandem
+    share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
+install(CODE "set(FOLDERS \"${folders}\")" COMPONENT whole)
+install(SCRIPT cmake/folders.cmake COMPONENT whole)
+
 # components: `runtime`, `devel`, `mpi`; each is a package (cmake/package.cmake)
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT devel FILES_MATCHING PATTERN "*.h")
 install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)

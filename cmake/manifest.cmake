@@ -1,7 +1,18 @@
 # manifest.cmake -- at install time: a list of what was installed and of its contents, for `make uninstall`
 #
-# PREFIX/share/tandem/manifest.txt, a line for each file: SHA-256 or `link:TARGET`, two blanks, path below PREFIX
+# PREFIX/share/tandem/manifest.txt, a line for each file: SHA-256 or `link:TARGET`, two blanks, path below PREFIX; and
+# `folder`, two blanks, path for each folder that was not there before (folders.cmake), now or at an installation before
+set(manifest "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share/tandem/manifest.txt")
 set(lines "")
+if(EXISTS "${manifest}")
+    file(STRINGS "${manifest}" before REGEX "^folder  ")
+    foreach(line IN LISTS before)
+        string(APPEND lines "${line}\n")
+    endforeach()
+endif()
+foreach(folder IN LISTS NEW_FOLDERS)
+    string(APPEND lines "folder  ${folder}\n")
+endforeach()
 foreach(file IN LISTS CMAKE_INSTALL_MANIFEST_FILES)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" OUTPUT_VARIABLE name)
     set(placed "$ENV{DESTDIR}${file}")
@@ -13,4 +24,4 @@ foreach(file IN LISTS CMAKE_INSTALL_MANIFEST_FILES)
         string(APPEND lines "${digest}  ${name}\n")
     endif()
 endforeach()
-file(WRITE "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share/tandem/manifest.txt" "${lines}")
+file(WRITE "${manifest}" "${lines}")

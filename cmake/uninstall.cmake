@@ -2,8 +2,8 @@
 #
 #   cmake -DPREFIX=/usr/local -P cmake/uninstall.cmake
 #
-# A file that is another one by now stays and is named.  Folders of Tandem's own go when they are empty; those
-# that others share (bin, lib, ...) stay.
+# A file that is another one by now stays and is named.  Folders of Tandem's own, and those that the installation
+# has made (bin, lib, ... below a new prefix), go when they are empty; others stay.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_ABSOLUTE "${PREFIX}")
     message(FATAL_ERROR "uninstall: PREFIX is '${PREFIX}', wanted an absolute path")
@@ -14,7 +14,7 @@ if(NOT EXISTS "${manifest}")
 endif()
 
 file(STRINGS "${manifest}" lines)
-set(line_pattern "^(link:[^ ]+|[0-9a-f]+)  ([^/].*)$")
+set(line_pattern "^(link:[^ ]+|[0-9a-f]+|folder)  ([^/].*)$")
 foreach(line IN LISTS lines)
     if(NOT line MATCHES "${line_pattern}" OR line MATCHES "(  |/)[.][.](/|$)")
         message(FATAL_ERROR "uninstall: '${manifest}' has the line '${line}', wanted a digest and a path below "
@@ -30,6 +30,10 @@ foreach(line IN LISTS lines)
     set(digest "${CMAKE_MATCH_1}")
     set(name "${CMAKE_MATCH_2}")
     set(file "${PREFIX}/${name}")
+    if(digest STREQUAL "folder")
+        list(APPEND folders "${name}")
+        continue()
+    endif()
     cmake_path(GET name PARENT_PATH folder)
     while(folder MATCHES "[Tt]andem")
         list(APPEND folders "${folder}")

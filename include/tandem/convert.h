@@ -13,9 +13,12 @@
 extern "C" {
 #endif
 
-/** Fresh weights: arch, num_classes, seed -> file.  `classes` may be NULL. */
+/**
+ * Fresh weights: arch, num_classes, seed -> file.  TD_EARG: there is a file `out_path`, without
+ * `overwrite`.
+ */
 TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,
-                                            const char *out_path);
+                                            const char *out_path, bool overwrite);
 
 /** What td_convert writes: as the ending of the output's name says, or one of the others. */
 typedef enum { TD_CONVERT_BY_ENDING, TD_CONVERT_SAFETENSORS, TD_CONVERT_PTH } td_convert_format;

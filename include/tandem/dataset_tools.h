@@ -83,6 +83,7 @@ typedef struct {
     int short_side; /* shrink larger images to it, antialiased bilinear; 0: touch nothing */
     int quality;    /* of the JPEG that those become; 0 means 90 */
     int threads;    /* for shrinking; 0 means one per CPU */
+    bool overwrite; /* a file `out` is replaced; else it is TD_EARG */
 } td_pack_opts;
 
 typedef struct {
@@ -100,7 +101,7 @@ typedef struct {
  * turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
- *   TD_EARG      an option out of range, or `out` is `path`
+ *   TD_EARG      an option out of range, or `out` is `path`, or a file and not to be overwritten
  *   TD_EIO       an image cannot be read, `out` cannot be written
  *   TD_ENOTFOUND, TD_ELIMIT  an image is gone, or larger than 256 MiB
  *   TD_ESTOPPED  a signal came

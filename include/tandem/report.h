@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 typedef struct {
-    const char *output; /* file, replaced whole or not at all; NULL: *text */
+    const char *output; /* file, written whole or not at all; NULL: *text */
+    bool overwrite;     /* a file `output` is replaced; else it is TD_EARG */
     int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv, 5 json */
     bool json;          /* the same as format json */
     const char *title;  /* of the page; NULL: made from the runs */

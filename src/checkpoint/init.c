@@ -2,6 +2,7 @@
  * init.c -- tandem init: writes initial weights of an architecture
  */
 #include "checkpoint/checkpoint.h"
+#include "io/atomic.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "tandem/amp.h"
@@ -10,7 +11,8 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char *out_path)
+td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char *out_path,
+                          bool overwrite)
 {
     td_status st = TD_OK;
     td_model_opts m = *model;
@@ -19,6 +21,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     td_program *p = NULL;
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     TD_TRY(td_model_resolve(&m));
+    TD_TRY(td_output_check_new(out_path, overwrite));
     if (!m.num_classes)
         m.num_classes = td_model_default_classes(&m, 1000);
     td_weight_metadata metadata = { .model = &m, .num_classes = m.num_classes };

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "checkpoint/weight_file.h"
+#include "checkpoint/weight_network.h"
 #include "model/arch.h"
 #include "optim/freeze.h"
 #include "optim/training_graph.h"
@@ -245,11 +246,22 @@ out:
     return st;
 }
 
-/* the usual reason: the file is of another network */
-static td_status other_network(const td_model_opts *model)
+/* the usual reason: the file is of another network, or names none */
+static td_status other_network(const td_tensors *t, const td_model_opts *model)
 {
     char name[64];
+    const bool is_named = td_tensors_meta(t, "tandem.arch") || td_tensors_meta(t, "tandem.graph");
+    const char *is = is_named ? NULL : td_weight_network(t);
     td_model_name(model, name, sizeof name);
+    if (is && strcmp(is, name) != 0)
+        return td_error_context(TD_EFORMAT,
+                                "network '%s' (the file names none, its tensors are those of "
+                                "'%s': add --arch %s)",
+                                name, is, is);
+    if (!is_named)
+        return td_error_context(
+            TD_EFORMAT, "network '%s' (the file names none: add --arch NAME, if it is of another)",
+            name);
     return td_error_context(TD_EFORMAT, "network '%s' (--arch names another)", name);
 }
 
@@ -258,7 +270,7 @@ static td_status check_file(const td_tensors *t, const char *path, const td_load
 {
     TD_TRY(index_file(t, path, o->use_ema, map));
     const td_status st = check_all(map, path, o, p);
-    return st == TD_EFORMAT && o->model ? other_network(o->model) : st;
+    return st == TD_EFORMAT && o->model ? other_network(t, o->model) : st;
 }
 
 td_status td_weights_check(const td_tensors *t, const char *path, const td_load_opts *opts,

@@ -49,6 +49,7 @@ static const td_field pack_fields[] = {
     TD_INT (td_pack_opts, short_side, 0, 0, 65500,
             "shrink larger images to a shorter side of N pixels, as JPEG; 0: keep all images "
             "unchanged"),
+    TD_BOOL(td_pack_opts, overwrite, false, "replace OUT.pack if it exists"),
     TD_END,
 };
 

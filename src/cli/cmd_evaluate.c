@@ -25,7 +25,8 @@ td_status td_cli_data(td_input_opts *input, const td_call *call)
     if (call->n_args > 0)
         input->data = call->args[0];
     if (!input->data && input->data_backend != SYNTHETIC)
-        return td_error(TD_EUSAGE, "no DATA is named: a folder of images, as DATA or --data-dir");
+        return td_error(TD_EUSAGE,
+                        "no DATA is named: the folder of images is an argument of its own");
     return TD_OK;
 }
 

@@ -9,6 +9,7 @@ typedef struct {
     td_model_opts model;
     int64_t seed;
     const char *output;
+    bool overwrite;
 } options;
 
 /* clang-format off */
@@ -17,6 +18,7 @@ static const td_field fields[] = {
                "random seed; the same seed gives the same file on every machine"),
     TD_TEXT_AS(options, output, "output", "o", NULL, "FILE",
                "output file (.safetensors); required"),
+    TD_BOOL   (options, overwrite, false, "replace the output file if it exists"),
     TD_END,
 };
 /* clang-format on */
@@ -33,7 +35,7 @@ static td_status run(const td_call *call)
     const options *o = call->opts;
     if (!o->output)
         return td_error(TD_EUSAGE, "--output: no file is named");
-    TD_TRY(td_init_weights(&o->model, (uint64_t)o->seed, o->output));
+    TD_TRY(td_init_weights(&o->model, (uint64_t)o->seed, o->output, o->overwrite));
     if (call->json) {
         td_text_add(call->out, "{");
         td_json_add_text(call->out, "output", o->output);

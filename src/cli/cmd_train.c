@@ -362,7 +362,7 @@ const td_verb td_verb_train = {
         "override the preset, and options on the command line override both. --print-config\n"
         "prints the result as YAML, which --config can read. A run that saves checkpoints\n"
         "writes it to config.yaml in the workspace.",
-    .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 1\n"
+    .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 3\n"
                 "tandem train imagenet --preset resnet50/90 -b 64\n"
                 "tandem train imagenet --preset resnet50/DGXA100/AMP/250\n"
                 "tandem train imagenet --model resnet50 --precision AMP --platform DGXA100 --mode "

@@ -43,6 +43,8 @@ static void boxes_json(const td_dataset *ds, const td_dataset_report *r, td_text
 static void sides_text(const td_dataset_report *r, td_text *out)
 {
     int first = 0, last = TD_BOX_SIDES - 1;
+    if (r->n_boxes > 0)
+        td_text_add(out, "    %-20s %s\n", "side (root of area)", "boxes");
     while (first < last && !r->side_boxes[first])
         first++;
     while (last > first && !r->side_boxes[last])
@@ -135,7 +137,8 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
                 r->width.median);
     td_text_add(out, "  height      %d to %d, median %d\n", r->height.min, r->height.max,
                 r->height.median);
-    td_text_add(out, "  classes     %d\n", r->n_classes);
+    td_text_add(out, "  classes     %d\n    %-20s %s\n", r->n_classes, "class",
+                r->class_boxes ? "boxes" : "readable images");
     for (int i = 0; i < r->n_classes; i++)
         td_text_add(out, "    %-20s %lld%s\n", td_dataset_class_name(ds, i),
                     (long long)(r->class_boxes ? r->class_boxes : r->class_good)[i],

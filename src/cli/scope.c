@@ -81,7 +81,8 @@ static const job_row jobs[] = {
     { "dataset", "check", "dataset check",
       COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
              "max_bad threads " },
-    { "dataset", "pack", "dataset pack", COMMON " short_side split annotations quality threads " },
+    { "dataset", "pack", "dataset pack",
+      COMMON " short_side overwrite split annotations quality threads " },
     { "convert", "weights", "convert to weights",
       COMMON
       " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "

@@ -298,7 +298,22 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
     return TD_OK;
 }
 
-td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds)
+/* images without class folders, but with boxes */
+static td_status hint_at_detectors(td_status st, const td_dataset_opts *opts)
+{
+    if ((st != TD_EFORMAT && st != TD_ENOTFOUND) || !td_annotated_exists(opts->path, opts->split))
+        return st;
+    char *message = td_copy_text(td_error_message());
+    if (!message)
+        return TD_ENOMEM;
+    st =
+        td_error(st, "%s; it has COCO annotations, which train a detector: --arch ssd320 or ssd300",
+                 message);
+    td_free(message);
+    return st;
+}
+
+static td_status open_folder(const td_dataset_opts *opts, td_dataset *ds)
 {
     char *root = NULL;
     TD_TRY(find_root(opts, &root));
@@ -312,4 +327,9 @@ td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds)
     td_status st = read_classes(ds, &l);
     td_listing_release(&l);
     return st;
+}
+
+td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds)
+{
+    return hint_at_detectors(open_folder(opts, ds), opts);
 }

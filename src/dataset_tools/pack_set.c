@@ -17,6 +17,7 @@
 #include "base/signals.h"
 #include "data/loader.h"
 #include "data/objects.h"
+#include "io/atomic.h"
 #include "tandem/dataset_tools.h"
 
 enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
@@ -310,6 +311,7 @@ td_status td_dataset_pack(const char *path, const char *out, const td_pack_opts 
     if (td_path_exists(out) && td_path_is_same(path, out))
         return td_error(TD_EARG, "'%s' cannot be packed into itself", path);
     TD_OUT(take_opts(&p, opts));
+    TD_OUT(td_output_check_new(out, opts->overwrite));
     TD_OUT(pack_all(&p, path, out));
     p.result.seconds = (double)(td_now_ns() - start_ns) * 1e-9;
     *result = p.result;

@@ -101,8 +101,9 @@ static void set_json(const td_dataset *ds, const int64_t *n_of, td_text *out)
 
 static void set_text(const td_dataset *ds, const int64_t *n_of, td_text *out)
 {
-    td_text_add(out, "%s: %lld images, %d classes\n", td_dataset_root(ds),
-                (long long)td_dataset_count(ds), td_dataset_classes(ds));
+    td_text_add(out, "%s: %lld images, %d classes\n  %-24s %s\n", td_dataset_root(ds),
+                (long long)td_dataset_count(ds), td_dataset_classes(ds), "class",
+                td_dataset_has_boxes(ds) ? "boxes" : "images");
     for (int i = 0; i < td_dataset_classes(ds); i++)
         td_text_add(out, "  %-24s %lld\n", td_dataset_class_name(ds, i), (long long)n_of[i]);
 }

@@ -152,26 +152,53 @@ static td_status ambiguous(const char *word, const candidates *c)
     return st;
 }
 
+/* letters that two words have in common from the start; '-' and '_' are the same */
+static size_t common_letters(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && b[n] && td_name_equal(a + n, 1, b + n, 1))
+        n++;
+    return n;
+}
+
+/* how well `name` would do for the word: first the letters in common, then the distance */
+typedef struct {
+    size_t n_common;
+    int distance;
+} likeness;
+
+/* false: not at all.  The word may be the beginning of the name (in config files, which know no
+   prefixes), or the name that of the word: --lrate, --lr */
+static bool is_like(const char *word, const char *name, likeness *out)
+{
+    bool is_near = td_name_is_near(word, name, &out->distance);
+    out->n_common = common_letters(word, name);
+    if (strlen(word) > 2 && td_text_starts(name, word)) {
+        is_near = true;
+        out->distance = 0;
+    }
+    return is_near || (strlen(name) > 1 && !name[out->n_common]);
+}
+
+static bool is_liker(const likeness *a, const likeness *b)
+{
+    return a->n_common != b->n_common ? a->n_common > b->n_common : a->distance < b->distance;
+}
+
 td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes)
 {
     walk w = { .group = groups };
     char best_word[WORD_BYTES] = "", full[WORD_BYTES];
     const char *bare = word + strspn(word, "-");
-    int best = INT_MAX, distance;
+    likeness best = { 0, INT_MAX }, now;
     size_t n;
     for (const char *s; (s = next_spelling(&w, &n));)
         for (int is_negated = 0; is_negated <= (w.field->kind == TD_KIND_BOOL); is_negated++) {
             td_option_spell(s, n, is_negated, full);
             if (is_short(n) || w.field->kind == TD_KIND_REFUSED)
                 continue;
-            bool is_near = td_name_is_near(bare, full + 2, &distance);
-            if (strlen(bare) > 2 &&
-                td_text_starts(full + 2, bare)) { /* config files: no prefixes */
-                is_near = true;
-                distance = 0;
-            }
-            if (is_near && distance < best) {
-                best = distance;
+            if (is_like(bare, full + 2, &now) && is_liker(&now, &best)) {
+                best = now;
                 snprintf(best_word, sizeof best_word, "%s", dashes ? full : full + 2);
             }
         }

@@ -21,6 +21,7 @@ static const char *const formats[] = { "auto", "html", "text", "markdown|md", "c
 static const td_field fields[] = {
     TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
                "output file; default: standard output"),
+    TD_BOOL   (td_run_report_opts, overwrite, false, "replace the output file if it exists"),
     TD_ENUM   (td_run_report_opts, format, 0, formats,
                "html: page with curves; others: tables of results; auto: by the extension of "
                "--output, or text"),
@@ -142,6 +143,8 @@ td_status td_run_report(const td_run_report_opts *opts, int n, const char *const
             td_log(TD_LOG_WARN, "report", "'%s': the last line is cut off and is left out",
                    paths[n_read]);
     }
+    if (opts->output)
+        TD_OUT(td_output_check_new(opts->output, opts->overwrite));
     TD_OUT(write_all(opts, runs, n, &out));
     if (opts->output)
         TD_OUT(td_atomic_save(opts->output, td_text_get(&out), out.len));

@@ -450,6 +450,8 @@ static td_status run_and_list(job *j)
     char *message = td_copy_text(td_error_message());
     if (td_bad_list_write(&j->files.bad, j->data.train_loader, j->data.val_loader) != TD_OK)
         td_log(TD_LOG_WARN, "train", "%s", td_error_message());
+    else if (j->files.bad.n_written > 0)
+        td_log(TD_LOG_WARN, "train", "the bad images are listed in '%s'", j->files.bad.path);
     st = td_error_set(st, message ? message : td_status_text(st));
     td_free(message);
     return st;

@@ -43,6 +43,19 @@ expect 0 dataset check set/annotations/instances_val.json
 prints '^set/val$'
 expect 0 dataset check set --annotations set/annotations/instances_val.json
 prints '^  images      8, 8 readable, 0 not$'
+# counts have their names: of boxes here, of images in a set of class folders
+prints '^    class +boxes$'
+prints '^    side .* boxes$'
+expect 0 inspect dataset set
+prints '^  class +boxes$'
+expect 0 dataset draw folders --classes 2 --train 4 --val 2 --size 32
+expect 0 inspect dataset folders
+prints '^  class +images$'
+expect 0 dataset check folders
+prints '^    class +readable images$'
+# a classifier finds no classes in boxes: the message names the detectors
+expect 1 train set --arch resnet18 --image-size 32 --epochs 1 --workspace never
+error_names ssd320 ssd300
 
 # --- pack -------------------------------------------------------------------------------------------
 expect 0 dataset pack set set.pack --json

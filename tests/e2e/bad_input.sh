@@ -76,6 +76,7 @@ fails 2 '--resume --pretrained-weights' train set $net --resume good/checkpoint.
 
 # --- data: folders ------------------------------------------------------------------------------
 fails 2 'DATA' train $net
+if grep -q -e --data-dir err; then complain "the error names an option that no page lists"; fi
 fails 1 "'nowhere'" train nowhere $net
 fails 1 "'$image'" train $image $net
 fails 1 "'w.safetensors'" train w.safetensors $net

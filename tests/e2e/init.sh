@@ -28,7 +28,11 @@ expect 0 init --arch se-resnet50 --se-form ratio --num-classes 4 -o se.safetenso
 expect 0 inspect checkpoint se.safetensors
 prints '^384 tensors'
 prints '^  layer4.2.se.fc1.weight +f32\[128,2048,1,1\]$'
-expect 0 init --arch se-resnet50 --num-classes 4 -o se.safetensors
+cp se.safetensors before
+expect 1 init --arch se-resnet50 --num-classes 4 -o se.safetensors
+error_names "'se.safetensors'" --overwrite
+cmp se.safetensors before || complain "init replaced a file"
+expect 0 init --arch se-resnet50 --num-classes 4 -o se.safetensors --overwrite
 expect 0 inspect checkpoint se.safetensors
 prints '^  layer4.2.se.fc1.weight +f32\[16,2048,1,1\]$'
 

@@ -76,6 +76,8 @@ says "exclude each other"
 expect 0 train set $net --max-bad 0.1 --workspace emptied
 grep -q "zzz.jpg" emptied/bad.list || complain "bad.list does not name zzz.jpg"
 expect 1 train set $net --max-bad 0 --workspace strict
+error_names --max-bad
+says "'strict/bad.list'"
 says "1 of 33 images are bad, at most 0 may be"
 
 finish

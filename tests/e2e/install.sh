@@ -11,6 +11,7 @@ fail() {
     exit 1
 }
 
+mkdir -p "$prefix/share/man" # not the installation's, even when it is empty
 cmake --install "$TANDEM_BUILD" --prefix "$prefix" >install.log || fail "cmake --install failed"
 
 # moved, so that nothing may depend on where it was installed or built
@@ -94,7 +95,7 @@ cp "$prefix/include/tandem/types.h" types.h
 echo '/* mine */' >>"$prefix/include/tandem/types.h"
 echo mine >"$prefix/bin/other"
 cp "$prefix/share/tandem/manifest.txt" manifest.txt
-for line in '00  ../../victim' '00  /victim' '00  bin/../../victim' 'victim' 'link:x  ..'; do
+for line in 'folder  ../victim' '00  ../../victim' '00  /victim' '00  bin/../../victim' 'victim' 'link:x  ..'; do
     { cat manifest.txt; echo "$line"; } >"$prefix/share/tandem/manifest.txt"
     ! uninstall || fail "uninstall accepts a manifest with '$line'"
     grep -q 'nothing was removed' uninstall.txt || fail "uninstall says of '$line': $(cat uninstall.txt)"
@@ -109,6 +110,8 @@ cp types.h "$prefix/include/tandem/types.h"
 uninstall || fail "uninstall: $(cat uninstall.txt)"
 [ "$(find "$prefix" ! -type d)" = "$prefix/bin/other" ] || fail "uninstall has left $(find "$prefix" ! -type d)"
 [ -z "$(find "$prefix" -type d -iname '*tandem*')" ] || fail "uninstall has left $(find "$prefix" -type d -iname '*tandem*')"
+left=$(cd "$prefix" && find . -mindepth 1 -type d | LC_ALL=C sort | tr '\n' ' ')
+[ "$left" = './bin ./share ./share/man ' ] || fail "uninstall has left the folders $left"
 ! uninstall || fail "uninstall works without a manifest"
 grep -q 'has put nothing there' uninstall.txt || fail "uninstall says: $(cat uninstall.txt)"
 

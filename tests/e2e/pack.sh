@@ -32,7 +32,11 @@ n=$(find -L set/train set/val -type f ! -name '.*' ! -name '*.txt' | tr '\n' ' '
 expect 0 dataset pack set again.pack
 prints "^  digest      $digest$"
 same set.pack again.pack
-expect 0 dataset pack set.pack again.pack
+cp again.pack before
+expect 1 dataset pack set.pack again.pack
+error_names "'again.pack'" --overwrite
+cmp again.pack before || complain "dataset pack replaced a file"
+expect 0 dataset pack set.pack again.pack --overwrite
 same set.pack again.pack
 expect 0 inspect dataset set.pack
 prints "^set.pack/train: [0-9]+ images, 4 classes"
@@ -148,12 +152,12 @@ fails "'empty'" dataset pack empty no.pack
 cp -r set gone
 ln -s nowhere gone/val/stripes/zz.jpg
 cp set.pack gone.pack
-fails "'gone/val/stripes/zz.jpg'" dataset pack gone gone.pack
+fails "'gone/val/stripes/zz.jpg'" dataset pack gone gone.pack --overwrite
 same set.pack gone.pack
 tidy .
 last="ulimit -f"
 code=0
-(ulimit -f 20 && exec "$TANDEM" dataset pack set gone.pack) >out 2>err </dev/null || code=$?
+(ulimit -f 20 && exec "$TANDEM" dataset pack set gone.pack --overwrite) >out 2>err </dev/null || code=$?
 [ $code = 1 ] || complain "exit code $code, wanted 1"
 log_names "'gone.pack'"
 same set.pack gone.pack
@@ -163,7 +167,7 @@ tidy .
 drawn many --classes 2 --train 6000 --val 2
 last="SIGINT"
 cp set.pack gone.pack
-"$TANDEM" dataset pack many gone.pack --short-side 31 --threads 1 >out 2>err </dev/null &
+"$TANDEM" dataset pack many gone.pack --overwrite --short-side 31 --threads 1 >out 2>err </dev/null &
 pid=$!
 n=0
 until ls | grep -q 'gone.pack.tmp' || [ $n = 600 ]; do

@@ -158,11 +158,18 @@ prints '"name": "[a-z]'
 expect 0 convert --overwrite --image-size 64 small/checkpoint.safetensors way.pth
 expect 0 inspect checkpoint way.pth
 prints '^  tandem.image_size: 64$'
-# a file that names no size: 224, and the log says so
+# a file that names no network: the message says which one its tensors are of
 expect 0 init --arch resnet18 --num-classes 4 --image-size 32 -o bare.safetensors
 safetensors nameless.safetensors "$(header bare.safetensors | sed 's/"__metadata__":{[^}]*},//')"
 payload bare.safetensors >>nameless.safetensors
-expect 0 convert nameless.safetensors nameless.pth
+for weights in nameless.safetensors nameless.pth; do
+    [ -e $weights ] || expect 0 convert nameless.safetensors nameless.pth
+    expect 1 classify "$(ls set/val/*/* | head -1)" --weights $weights
+    error_names "'resnet18'" --arch
+done
+expect 1 classify "$(ls set/val/*/* | head -1)" --weights "$files/tiny.pth"
+error_names --arch
+# a file that names no size: 224, and the log says so
 expect 0 classify --arch resnet18 --num-classes 4 --threads 1 $(ls set/val/*/* | head -1) --weights nameless.pth
 says 'image size 224'
 expect 0 classify --arch resnet18 --num-classes 4 --threads 1 --image-size 32 $(ls set/val/*/* | head -1) --weights nameless.pth

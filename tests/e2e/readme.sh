@@ -12,6 +12,11 @@ awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$TANDEM_SOUR
     sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' -e 's/  *#.*//' >commands
 grep -q '^alias tandem="\$PWD/build/tandem"$' commands || complain "the alias is no absolute path"
 
+# the first epoch of N has 1 / N of the rate: N = 1 is no warm-up
+if grep -nE -e '--warmup[ =]1( |$|\\)' "$TANDEM_SOURCE/README.md" "$TANDEM_SOURCE/docs/tasks.md" "$TANDEM_SOURCE"/docs/commands/*.md >&2; then
+    complain "an example warms up for one epoch, which changes nothing"
+fi
+
 short="--threads 1 --workers 1 --epochs 1"
 n=0
 while IFS= read -r line <&3; do
@@ -29,7 +34,7 @@ while IFS= read -r line <&3; do
     *'dataset draw'*--boxes*) set -- "$@" --train 8 --val 4 --size 96 ;;
     *'dataset draw'*) set -- "$@" --train 64 --val 16 --size 40 ;;
     *'train things'*) set -- "$@" $short ;;
-    *--optimizer-batch-size*) set -- "$@" $short -b 16 --image-size 32 --optimizer-batch-size 32 ;;
+    *--optimizer-batch-size*) set -- "$@" $short --warmup 1 -b 16 --image-size 32 --optimizer-batch-size 32 ;;
     *'train shapes'*--model*) set -- "$@" $short ;;
     *'train shapes'*--resume* | *'train shapes'*--pretrained*) set -- "$@" $short -b 16 ;;
     *'train shapes'*) set -- "$@" $short -b 16 --image-size 32 ;;

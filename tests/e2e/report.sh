@@ -158,7 +158,11 @@ for text in "$(confused run/experiment_raport.json 1)" "$(confused judged.json '
     esac
 done
 if grep -q CONFUSION compat/experiment_raport.json; then complain "--raport-compat has a record of its own"; fi
-expect 0 report run -o plain.html
+echo mine >plain.html
+expect 1 report run -o plain.html
+error_names "'plain.html'" --overwrite
+[ "$(cat plain.html)" = mine ] || complain "report replaced a file"
+expect 0 report run -o plain.html --overwrite
 grep -q '<caption>Confusion matrix' plain.html || complain "no matrix on the page"
 n_wrong=$(confused run/experiment_raport.json 1 | sed 's/.*"wrong": \([0-9]*\).*/\1/')
 [ "$(grep -c '^<li><div><b>' plain.html)" = "$n_wrong" ] || complain "not $n_wrong mistakes on the page"

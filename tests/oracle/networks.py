@@ -297,7 +297,7 @@ def check_decay(judge, tandem, case, arch, classes, size, names, gradients):
 def check_names(judge, tandem, arch):
     """`init` files load into torchvision and timm, and their files load here."""
     case, classes = f"{arch} names", 1000
-    tandem.run("init", *nets.TANDEM_ARGS[arch], "--num-classes", str(classes), "--seed", "1",
+    tandem.run("init", "--overwrite", *nets.TANDEM_ARGS[arch], "--num-classes", str(classes), "--seed", "1",
                "-o", tandem.file("init.safetensors"))
     made = tandem.out("init.safetensors")
     net = nets.build(arch, classes)

@@ -90,7 +90,7 @@ def unsettle(path, seed):
 
 
 def judge_arch(bench, arch, data, images, *more):
-    bench.run("init", "--arch", arch, *more, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
+    bench.run("init", "--overwrite", "--arch", arch, *more, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
     unsettle(bench.folder / "w.safetensors", 7)
     bench.run("evaluate", data, "--weights", "w.safetensors", "-b", "32", "--logits", "l.safetensors",
               "--precision", "fp32")
@@ -106,7 +106,7 @@ def judge_arch(bench, arch, data, images, *more):
 
 def judge_options(bench, images, raw):
     path = str(bench.folder / "o.onnx")
-    bench.run("init", "--arch", "se-resnet50", "--seed", "6", "--num-classes", "10", "-o", "o.safetensors")
+    bench.run("init", "--overwrite", "--arch", "se-resnet50", "--seed", "6", "--num-classes", "10", "-o", "o.safetensors")
     unsettle(bench.folder / "o.safetensors", 8)
     bench.run("convert", "--overwrite", "o.safetensors", "o.onnx")
     ours = logits(path, images[:4])
@@ -206,7 +206,7 @@ def judge_detector(bench, arch, backbone, side, n_classes, seed):
     images = rng.normal(0, 2 if is_320 else 1, (3, 3, side, side)).astype(np.float32)
     save_file({"images": images, "boxes": np.tile(np.array([.1, .1, .5, .5], np.float32), (3, 1, 1)),
                "labels": np.ones((3, 1), np.int64), "n_boxes": np.ones(3, np.int64)}, bench.folder / "p.safetensors")
-    bench.run("init", "--arch", arch, "--backbone", backbone, "--image-size", side, "--num-classes", n_classes,
+    bench.run("init", "--overwrite", "--arch", arch, "--backbone", backbone, "--image-size", side, "--num-classes", n_classes,
               "--seed", seed, "-o", w)
     settle_heads(w, rng)
     limits = (0.3, 0.45, 30, 60) if is_320 else (0.1, 0.45, 50, 70)
@@ -256,7 +256,7 @@ def judge_all_ops(bench):
     rng = np.random.default_rng(9)
     images = rng.normal(0, 1, (8, 3, 24, 24)).astype(np.float32)
     save_file({"images": images, "labels": np.zeros(8, np.int64)}, bench.folder / "d.safetensors")
-    bench.run("init", "--model", net, "--seed", "4", "-o", "a.safetensors")
+    bench.run("init", "--overwrite", "--model", net, "--seed", "4", "-o", "a.safetensors")
     unsettle(bench.folder / "a.safetensors", 3)
     bench.run("evaluate", "d.safetensors", "--data-backend", "tensors", "--model", net, "--weights", "a.safetensors",
               "-b", "8", "--logits", "l.safetensors", "--precision", "fp32")

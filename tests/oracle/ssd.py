@@ -232,7 +232,7 @@ def losses300(codes, scores, targets, labels):
 
 def draw(rng, arch, backbone, classes, batch, tandem):
     """Weights as `tandem init` has them, norms drawn so that statistics and relu6 matter; images, targets."""
-    tandem.run("init", "--arch", arch, "--backbone", backbone, "--num-classes", str(classes), "--seed", "3", "-o",
+    tandem.run("init", "--overwrite", "--arch", arch, "--backbone", backbone, "--num-classes", str(classes), "--seed", "3", "-o",
                tandem.file("init.safetensors"))
     w = load_file(tandem.file("init.safetensors"))
     for name in w:

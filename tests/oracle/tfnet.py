@@ -146,7 +146,7 @@ def fused_norm_says(judge):
 
 def shapes_of(judge, tandem, arch):
     """What `init` makes without a word about classes: names and shapes."""
-    tandem.run("init", "--arch", arch, "--variant", "tensorflow", "-o", tandem.file("init.safetensors"))
+    tandem.run("init", "--overwrite", "--arch", arch, "--variant", "tensorflow", "-o", tandem.file("init.safetensors"))
     made = load_file(tandem.file("init.safetensors"))
     count = sum(a.size for n, a in made.items() if not is_statistic(n))
     judge.fact(arch, "parameters", count == PARAMETERS[arch], f"{count}")
@@ -156,7 +156,7 @@ def shapes_of(judge, tandem, arch):
 def check_init(judge, tandem, arch, conv_init):
     """Deviations and cuts of the initial values; TensorFlow draws the same distributions for comparison."""
     args = ["--conv-init", conv_init] if conv_init else []
-    tandem.run("init", "--arch", arch, "--variant", "tensorflow", *args, "-o", tandem.file("init.safetensors"))
+    tandem.run("init", "--overwrite", "--arch", arch, "--variant", "tensorflow", *args, "-o", tandem.file("init.safetensors"))
     made, worst_off = tandem.out("init.safetensors"), (0.0, "")
     for n, a in made.items():
         if not n.endswith(".weight") or a.ndim < 2 or a.size < 2000:
@@ -212,7 +212,7 @@ def check_file(judge, tandem, arch, size):
     """A file of the variant says so itself: evaluated without --arch and --variant."""
     images, labels = fill.images("file.", BATCH, size), fill.labels("file.", BATCH, CLASSES - 1)
     tandem.data("one.safetensors", images, labels)
-    tandem.run("init", "--arch", arch, "--variant", "tensorflow", "--image-size", str(size), "--seed", "3",
+    tandem.run("init", "--overwrite", "--arch", arch, "--variant", "tensorflow", "--image-size", str(size), "--seed", "3",
                "-o", tandem.file("file.safetensors"))
     tandem.run("evaluate", tandem.file("one.safetensors"), "--data-backend", "tensors", "-b", str(BATCH),
                "--weights", tandem.file("file.safetensors"), "--logits", tandem.file("logits.safetensors"))

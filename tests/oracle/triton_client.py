@@ -161,7 +161,7 @@ def main():
     tandem, checks = os.path.abspath(args.tandem), Checks()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        subprocess.run([tandem, "init", "--arch", "resnet18", "--image-size", str(SIZE), "--num-classes", str(CLASSES),
+        subprocess.run([tandem, "init", "--overwrite", "--arch", "resnet18", "--image-size", str(SIZE), "--num-classes", str(CLASSES),
                         "--seed", "1", "-o", "w.safetensors"], check=True, capture_output=True)
         server, port = serve(tandem)
         client = http.InferenceServerClient(f"127.0.0.1:{port}")

@@ -48,7 +48,7 @@ static void samples_are_the_folders(void **state)
     (void)state;
     static const char *const splits[] = { "train", "val" };
     td_pack_result r;
-    expect_ok(td_dataset_pack(folder, packed, &(td_pack_opts){ 0 }, &r));
+    expect_ok(td_dataset_pack(folder, packed, &(td_pack_opts){ .overwrite = true }, &r));
     assert_int_equal(r.n_images, 3 * 5 + 1 + 3 * 2);
     assert_true(r.n_shrunk == 0 && r.n_unreadable == 0 && r.n_bytes > 0 && r.digest != 0);
     for (int k = 0; k < 2; k++) {
@@ -123,7 +123,8 @@ static void shrinking_keeps_what_is_small_or_bad(void **state)
     const void *bytes;
     size_t n;
     const char *path = td_scratch_path("small.pack");
-    expect_ok(td_dataset_pack(folder, path, &(td_pack_opts){ .short_side = 30, .threads = 3 }, &r));
+    expect_ok(td_dataset_pack(
+        folder, path, &(td_pack_opts){ .short_side = 30, .threads = 3, .overwrite = true }, &r));
     assert_int_equal(r.n_shrunk, 14); /* not val's 24 x 24, the 50 x 30 and the text */
     assert_int_equal(r.n_unreadable, 1);
     expect_ok(open_split(folder, "train", &a));
@@ -145,7 +146,8 @@ static void shrinking_keeps_what_is_small_or_bad(void **state)
                  "short side");
     expect_error(td_dataset_pack(folder, path, &(td_pack_opts){ .quality = 101 }, &r), TD_EARG,
                  "quality");
-    expect_error(td_dataset_pack(folder, folder, &(td_pack_opts){ 0 }, &r), TD_EARG, "itself");
+    expect_error(td_dataset_pack(folder, folder, &(td_pack_opts){ .overwrite = true }, &r), TD_EARG,
+                 "itself");
 }
 
 /* a hint: whatever the file is, or is not */

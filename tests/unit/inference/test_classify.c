@@ -77,7 +77,7 @@ static const char *fresh_weights(const char *arch, int side)
     m.num_classes = 2;
     m.image_size = side;
     snprintf(path, sizeof path, "%s", td_scratch_path("w.safetensors"));
-    expect_ok(td_init_weights(&m, 3, path));
+    expect_ok(td_init_weights(&m, 3, path, true));
     return path;
 }
 

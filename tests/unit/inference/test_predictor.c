@@ -37,7 +37,7 @@ static const char *make_weights(void)
     m.image_size = SIZE;
     static char path[1024];
     snprintf(path, sizeof path, "%s", td_scratch_path("w.safetensors"));
-    expect_ok(td_init_weights(&m, 3, path));
+    expect_ok(td_init_weights(&m, 3, path, true));
     return path;
 }
 
@@ -141,7 +141,7 @@ static void a_detector_hands_out_its_results(void **state)
     o.model.num_classes = 2;
     o.model.image_size = SIDE;
     o.weights = td_scratch_path("d.safetensors");
-    expect_ok(td_init_weights(&o.model, 3, o.weights));
+    expect_ok(td_init_weights(&o.model, 3, o.weights, true));
     expect_error(td_predictor_open(&o, &p), TD_EUSAGE, "has weights of ssd320, a detector");
     o.takes_detectors = true;
     expect_ok(td_predictor_open(&o, &p));

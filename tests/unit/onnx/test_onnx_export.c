@@ -380,7 +380,7 @@ static void test_job(void **state)
     o.probabilities = true;
     snprintf(in, sizeof in, "%s", td_scratch_path("w.safetensors"));
     snprintf(out, sizeof out, "%s", td_scratch_path("w.onnx"));
-    expect_ok(td_init_weights(&o.model, 1, in));
+    expect_ok(td_init_weights(&o.model, 1, in, true));
     expect_ok(td_onnx_export(in, out, &o, &r));
     assert_true(r.was_verified);
     assert_true(r.difference >= 0 && r.difference < 1e-5);
@@ -414,7 +414,7 @@ static void test_job_without_numbers(void **state)
     o.model.model = OPS;
     snprintf(in, sizeof in, "%s", td_scratch_path("n.safetensors"));
     snprintf(bad, sizeof bad, "%s", td_scratch_path("nan.safetensors"));
-    expect_ok(td_init_weights(&o.model, 1, in));
+    expect_ok(td_init_weights(&o.model, 1, in, true));
     expect_ok(td_tensors_read(in, &t));
     float *weights = (float *)(uintptr_t)td_tensors_get(t, "fc2.weight")->data;
     for (int i = 0; i < 36; i++)

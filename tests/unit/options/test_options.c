@@ -257,6 +257,7 @@ static void unknown_options(void **state)
 {
     (void)state;
     bad("--lrr 1", "unknown option '--lrr', did you mean '--lr'?");
+    bad("--lrate 1", "unknown option '--lrate', did you mean '--lr'?");
     bad("--bach-size=8", "unknown option '--bach-size', did you mean '--batch-size'?");
     bad("--ampp", "unknown option '--ampp', did you mean '--amp'?");
     bad("--no-nestrov", "unknown option '--no-nestrov', did you mean '--no-nesterov'?");
