@@ -45,7 +45,7 @@ out:
 
 /* --- options that exclude each other ---------------------------------------------------------- */
 
-/* the table of a sweep, or one of the tables of their own */
+/* the table of a sweep, or one of the other tables */
 static bool is_sweep(const td_benchmark_opts *o)
 {
     return o->batch_sizes || o->nproc || o->precisions;
@@ -90,7 +90,7 @@ static td_status check_sweep(const td_benchmark_opts *o)
     return TD_OK;
 }
 
-/* what is about the images and the results of one network */
+/* options on the images and the results of one network */
 static td_status check_files(const td_benchmark_opts *o)
 {
     const bool is_table = is_sweep(o) || o->walkthrough || o->largest_batch;

@@ -205,7 +205,7 @@ static td_status run_once(bench *b)
     return TD_OK;
 }
 
-/* a signal to one rank is a signal to all; of several, the step begins when the last is there */
+/* exchanges signals between ranks; the step begins when the last rank is ready */
 static td_status check_signals(const bench *b)
 {
     int64_t n = td_signal_caught() ? 1 : 0;
@@ -225,7 +225,7 @@ static td_status open_report(bench *b)
                                      : td_benchmark_report_open(&b->o, &metadata, &b->report);
 }
 
-/* of one rank; of several each has a loss of its own */
+/* one rank; with several each has its own loss */
 static double loss_of(const bench *b)
 {
     const float *loss = b->comm || b->o.mode != TD_BENCHMARK_TRAINING
@@ -333,7 +333,7 @@ static void add_last_quarter(const bench *b, double batch, td_text *out)
     td_text_add(out, "}");
 }
 
-/* of a data set; with made-up images there is no such member */
+/* only with a data set */
 static void add_data(const bench *b, td_text *out)
 {
     if (!b->feed.ds)
@@ -413,7 +413,7 @@ static td_status run_network(bench *b, td_text *out)
     return td_text_status(out);
 }
 
-/* the ranks that whoever started this process says that there are */
+/* joins the ranks named by the environment */
 static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)

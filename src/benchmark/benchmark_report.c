@@ -34,7 +34,7 @@ static td_status name_file(const td_benchmark_opts *o, char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-/* a file that is read, or that holds another result, is no place for the report */
+/* the report must not overwrite an input or another result */
 static td_status check_path(const td_benchmark_opts *o, const char *path)
 {
     const struct {

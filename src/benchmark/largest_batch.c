@@ -82,7 +82,7 @@ static td_status compile_evaluator(search *s, int batch, td_program **out)
     return st;
 }
 
-/* what a checkpoint holds */
+/* the size of a checkpoint */
 static int64_t saved_bytes(const td_program *p)
 {
     int64_t sum = 0;
@@ -158,7 +158,7 @@ static int guess(int64_t limit, int fits, int64_t fits_bytes, int fails, int64_t
     return next >= fails ? fails - 1 : (int)next;
 }
 
-/* the first batch that does not fit, growing from `*fits`; BATCH_MAX + 1 where there is none */
+/* the first batch that does not fit, growing from `*fits`; BATCH_MAX + 1: all fit */
 static td_status grow(search *s, int *fits, parts *best, int *fails, int64_t *fails_bytes)
 {
     parts p;

@@ -98,7 +98,7 @@ static td_status read_precisions(const char *text, list *out)
     }
 }
 
-/* no list: what the option of one of them says */
+/* no list: the value of the single option */
 static td_status read_lists(sweep *s)
 {
     const td_benchmark_opts *o = s->o;
@@ -130,7 +130,7 @@ static td_status measure(void *opts, td_text *out)
     return td_benchmark_network(opts, out);
 }
 
-/* an open file without a name that started programs inherit; the caller closes it */
+/* an unnamed open file that child programs inherit; the caller closes it */
 static td_status open_config(const td_benchmark_opts *o, int *fd)
 {
     td_benchmark_opts copy = *o;
@@ -253,7 +253,7 @@ static td_status run_row(const sweep *s, row *r)
 
 /* --- rows against each other ------------------------------------------------------------------ */
 
-/* float32 where it is among them, else the first */
+/* float32 if present, otherwise the first */
 static int base_precision(const sweep *s)
 {
     for (int i = 0; i < s->precisions.n; i++)
@@ -262,7 +262,7 @@ static int base_precision(const sweep *s)
     return s->precisions.item[0];
 }
 
-/* the speed of that row; NaN: there is none */
+/* the speed of that row; NaN: none */
 static double speed_of(const sweep *s, int precision, int ranks, int batch)
 {
     for (int i = 0; i < s->n; i++)

@@ -29,7 +29,7 @@ static td_status set_number(td_tensors *t, const char *key, int64_t value)
     return td_tensors_set_meta(t, key, text);
 }
 
-/* a network of the user's own travels with its weights, as the graph text itself */
+/* a user's network is stored with its weights, as graph text */
 static td_status set_graph(td_tensors *t, const td_model_opts *model)
 {
     char *text;
@@ -92,7 +92,7 @@ out:
     return st;
 }
 
-/* a number, or null where it is none: JSON knows no others */
+/* a number, or null if it is not finite: JSON has no other values */
 static void add_real(td_text *j, const char *key, double value)
 {
     td_text_add(j, ", \"%s\": ", key);
@@ -306,7 +306,7 @@ static int meta_number(const td_tensors *t, const char *key)
     return text && td_text_to_int(text, &v) && v >= 0 && v <= 1 << 24 ? (int)v : 0;
 }
 
-/* files of ours say it where it is not PyTorch's; of another program's nothing is known */
+/* our files name the variant unless it is PyTorch's; for other programs' files it is unknown */
 static int meta_variant(const td_tensors *t)
 {
     const char *text = td_tensors_meta(t, "tandem.variant");
@@ -322,7 +322,7 @@ void td_weight_variant_apply(const td_tensors *t, td_model_opts *model)
         model->variant = model->weights_variant;
 }
 
-/* the row of the architecture that the file says, or NULL */
+/* the row of the architecture named by the file, or NULL */
 static const td_arch *meta_arch(const td_tensors *t)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
@@ -370,7 +370,7 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
     return arch || model->model_text;
 }
 
-/* a file from somebody else must not make one image a matter of minutes and gigabytes */
+/* a hostile file must not make one image take minutes and gigabytes */
 int td_weight_image_size(const td_tensors *t)
 {
     const int n = meta_number(t, "tandem.image_size");

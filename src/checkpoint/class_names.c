@@ -222,7 +222,7 @@ int td_class_names_outputs(const td_model_opts *model)
 {
     td_model_opts m = *model;
     if (td_model_resolve(&m) != TD_OK)
-        td_error_clear(); /* whoever builds the network says it */
+        td_error_clear(); /* building the network reports the error */
     return m.num_classes ? m.num_classes : td_model_default_classes(&m, TD_IMAGENET_CLASSES);
 }
 

@@ -58,7 +58,7 @@ static td_status copy_renamed(const td_tensors *in, td_tensors *out)
     return TD_OK;
 }
 
-/* ours: an average takes the place of what it is of; counters have none */
+/* our files: an average replaces its weight or statistic; counters have none */
 static td_status copy_weights(const td_tensors *in, bool is_ema, td_tensors *out)
 {
     char average[300];
@@ -92,7 +92,7 @@ static td_status copy_meta(const td_tensors *in, td_tensors *out)
     return TD_OK;
 }
 
-/* PyTorch's say little; a network that they name goes along */
+/* PyTorch's files have little metadata; keep the network's name */
 static td_status name_network(const td_tensors *in, td_tensors *out)
 {
     const char *arch = td_weight_file_arch(in);

@@ -204,7 +204,7 @@ static bool is_same_shape(const td_tensor *x, const td_tensor *w)
     return true;
 }
 
-/* one thing that the optimizer keeps of parameter `number`; zeros where it does not yet */
+/* adds one state tensor of parameter `number`; zeros if the optimizer has none yet */
 static td_status add_kept(reader *r, size_t number, const char *key, const char *prefix)
 {
     char name[80], own[256], full[300];

@@ -16,7 +16,7 @@
 enum { N_NAMED = 3, MESSAGE_BYTES = 1024 };
 
 typedef struct {
-    const char *name; /* lent */
+    const char *name; /* borrowed */
     struct timespec written;
 } weight_file;
 

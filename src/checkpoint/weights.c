@@ -43,7 +43,7 @@ size_t td_weight_prefix(const char *name)
     return 0;
 }
 
-/* a file may have them or not: averages, and what belongs to a step under way */
+/* optional in a file: averages, and the state of the current step */
 static bool is_optional(const char *name)
 {
     return td_text_starts(name, TD_EMA_PREFIX) || td_text_starts(name, TD_SUM_PREFIX) ||
@@ -89,7 +89,7 @@ static bool is_skipped(const td_load_opts *o, const char *name)
            (o->skip[1] && strcmp(name, o->skip[1]) == 0);
 }
 
-/* is `name` a momentum buffer or the like of a weight that `patterns` freeze? */
+/* is `name` optimizer state of a weight frozen by `patterns`? */
 static bool is_state_of(const char *patterns, const char *name)
 {
     const size_t n_prefix = td_weight_prefix(name);
@@ -183,7 +183,7 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     if (t->dtype != type->dtype)
         return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
                         td_dtype_name(t->dtype), td_dtype_name(type->dtype));
-    /* a relu may hide them from whoever looks at logits */
+    /* a relu may hide them in the logits */
     const int64_t n = is_of_step(name) ? 0 : count_nonfinite(t);
     if (n)
         return td_error(TD_EARG,
@@ -510,7 +510,7 @@ static td_status save_tracked(td_tensors *t, const char *running_var, int64_t ba
     return TD_OK;
 }
 
-/* is a parameter of this name among `what`? */
+/* does `what` include a parameter of this name? */
 static bool is_saved(const char *name, unsigned what)
 {
     if (td_weight_prefix(name) == 0)
@@ -544,7 +544,7 @@ static td_status save_as(td_program *p, int i, const char *name, td_tensors *t)
     return td_program_get(p, td_program_param_name(p, i), data);
 }
 
-/* what is frozen is its own average: every reader of averages finds all of them */
+/* a frozen weight is its own average, so the set of averages is complete */
 static td_status save_frozen_averages(td_program *p, td_tensors *t)
 {
     char average[300];

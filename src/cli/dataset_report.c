@@ -1,5 +1,5 @@
 /*
- * dataset_report.c -- what `dataset check` found, as JSON and as text
+ * dataset_report.c -- prints the findings of `dataset check` as JSON and as text
  */
 #include "cli/dataset_report.h"
 

@@ -1,5 +1,5 @@
 /*
- * cli/dataset_report.h -- what `dataset check` found, as JSON and as text
+ * cli/dataset_report.h -- prints the findings of `dataset check` as JSON and as text
  */
 #ifndef TD_CLI_DATASET_REPORT_H
 #define TD_CLI_DATASET_REPORT_H

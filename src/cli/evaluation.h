@@ -1,5 +1,5 @@
 /*
- * cli/evaluation.h -- what train, evaluate and benchmark share
+ * cli/evaluation.h -- functions shared by train, evaluate and benchmark
  */
 #ifndef TD_CLI_EVALUATION_H
 #define TD_CLI_EVALUATION_H
@@ -10,17 +10,17 @@
 #include "tandem/input.h"
 #include "tandem/model.h"
 
-/** DATA becomes input->data; TD_EUSAGE when a data set is needed and none is named. */
+/** Set input->data from DATA; TD_EUSAGE when a data set is required and none is named. */
 td_status td_cli_data(td_input_opts *input, const td_call *call) TD_CHECKED;
 
-/** What --pipeline-config-path sets, in structs of one verb. */
+/** The structs of one verb that --pipeline-config-path sets. */
 typedef struct {
     td_model_opts *model;
     td_input_opts *input;
     td_boxes_opts *boxes;
 } td_cli_network;
 
-/** For td_verb.preset; `path` NULL: nothing.  TD_EUSAGE: overrides of no file. */
+/** For td_verb.preset; `path` NULL: nothing.  TD_EUSAGE: overrides without a file. */
 td_status td_cli_pipeline(const char *path, const char *overrides, const td_cli_network *to,
                           td_arena *arena) TD_CHECKED;
 

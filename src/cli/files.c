@@ -1,5 +1,5 @@
 /*
- * files.c -- see files.h
+ * files.c -- gathers the image files of classify and detect, and counts failures
  */
 #include "cli/files.h"
 

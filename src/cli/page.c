@@ -1,5 +1,5 @@
 /*
- * page.c -- help as text, Markdown and manual pages, and completion for three shells
+ * page.c -- prints help as text, Markdown and manual pages, and completion for three shells
  *
  * All of it is made from the tables that read the command line.
  */

@@ -1,5 +1,5 @@
 /*
- * scope.c -- which options a job reads, where it does not read all of its verb's
+ * scope.c -- tables of the options that a job of a verb does not read
  *
  *   never[]   of no effect anywhere, with the reason; rows of kind ACCEPTED carry theirs themselves
  *   jobs[]    a verb's other jobs (train --evaluate, inspect memory ...) with the options they read

@@ -1,8 +1,8 @@
 /*
- * cli/scope.h -- options of the line that its job does not read
+ * cli/scope.h -- reports options that the job does not read
  *
  * An option that is named and changes nothing is not passed over in silence: the log says so in one
- * line before the job starts.  tables: scope.c; every row of every verb is walked by
+ * line before the job starts.  Tables: scope.c; every row of every verb is checked by
  * tests/e2e/never_ignored.sh.
  */
 #ifndef TD_CLI_SCOPE_H
@@ -10,11 +10,11 @@
 
 #include "cli/verb.h"
 
-/** Does no job of `verb` read the row of this name?  The verb's page leaves such rows out. */
+/** Is the option of this name read by no job of `verb`?  The verb's page omits such options. */
 bool td_scope_is_unread(const td_verb *verb, const char *option);
 
 /**
- * Log what is named in argv[0 .. argc-1] and has no effect in `job` of `verb`; NULL: its usual job.
+ * Log the options in argv[0 .. argc-1] without effect in `job` of `verb`; NULL: the usual job.
  * `groups` hold the options in effect.  TD_EUSAGE: --log is malformed.
  */
 td_status td_scope_report(const td_verb *verb, const char *job, const td_field_group *groups,

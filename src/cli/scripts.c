@@ -1,5 +1,5 @@
 /*
- * scripts.c -- see scripts.h
+ * scripts.c -- maps scripts of the reference programs to verbs
  *
  * Source of the names: the folders PyTorch/Classification/ConvNets, TensorFlow/Classification/
  * ConvNets, TensorFlow/Detection/SSD and PyTorch/Detection/SSD of NVIDIA's DeepLearningExamples,

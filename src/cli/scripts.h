@@ -1,12 +1,12 @@
 /*
- * cli/scripts.h -- scripts of the reference programs, whose names people type where a verb stands
+ * cli/scripts.h -- suggests a verb for a script name of the reference programs
  */
 #ifndef TD_CLI_SCRIPTS_H
 #define TD_CLI_SCRIPTS_H
 
 /**
- * What does the work of a script here, as part of a sentence ("'tandem train', which ..."); NULL:
- * `name` is no script's.  A folder in front of the name does not matter.
+ * The replacement of a script, as part of a sentence ("'tandem train', which ..."); NULL: `name` is
+ * not a known script.  A folder before the name is ignored.
  */
 const char *td_script_replacement(const char *name);
 

@@ -1,5 +1,5 @@
 /*
- * verb.c -- what all verbs have in common: options, errors, exit codes, the result
+ * verb.c -- runs a verb: options, errors, exit codes, the result
  *
  * Options: defaults, then a preset, then what a resumed checkpoint was made with, then --config,
  * then the command line.  The line is read first and last, so that it wins over the files it names.

@@ -1,9 +1,9 @@
 /*
- * cli/verb.h -- what a verb of the command is: texts, tables of options, a job
+ * cli/verb.h -- the definition of a verb: texts, tables of options, a job
  *
- * A verb owns no parsing and no exit codes: it joins tables over one struct of options, runs a job
- * of the library on that struct and appends the result to a text.  main.c holds the table of verbs,
- * verb.c does everything they have in common.
+ * A verb does no parsing and sets no exit codes: it combines tables over one struct of options,
+ * runs a job of the library with that struct and appends the result to a text.  main.c holds the
+ * table of verbs, verb.c does everything common to them.
  *
  *     tandem VERB [OPTIONS] [ARGUMENTS]
  */
@@ -17,7 +17,7 @@
 /* One run of a verb. */
 typedef struct {
     void *opts;              /* the verb's own struct, parsed */
-    const char *const *args; /* what is no option */
+    const char *const *args; /* arguments that are not options */
     int n_args;
     bool json;
     td_text *out; /* the result, for stdout */
@@ -29,7 +29,7 @@ typedef struct {
     const char *arguments;      /* "DATA", "IN OUT" */
     const char *summary;        /* one line */
     const char *about;          /* paragraphs for the help page */
-    const char *examples;       /* one command a line */
+    const char *examples;       /* one command per line */
     const char *usual;          /* options that its page lists first, "epochs,lr"; NULL: none */
     int n_args_min, n_args_max; /* -1: no limit */
     bool has_json;
@@ -89,16 +89,16 @@ typedef enum { TD_PAGE_TEXT, TD_PAGE_MARKDOWN, TD_PAGE_MAN } td_page;
 /** The list of verbs, as text or as a manual page. */
 void td_verb_overview(td_page form, td_text *out);
 
-/** The page of one. */
+/** The help page of a verb. */
 td_status td_verb_page(const td_verb *verb, td_page form, td_text *out) TD_CHECKED;
 
-/** What a shell has to source: 0 bash, 1 zsh, 2 fish. */
+/** The completion script of a shell: 0 bash, 1 zsh, 2 fish. */
 td_status td_verb_completion(int shell, td_text *out) TD_CHECKED;
 
 /** Report a failure on stderr; returns the exit code: 1, 2 usage, 3 stopped, 4 below --require. */
 int td_verb_failed(const td_verb *verb, td_status st);
 
-/** Write the result to stdout; returns `code`, or 1 when stdout does not take it. */
+/** Write the result to stdout; returns `code`, or 1 when writing to stdout fails. */
 int td_verb_print(const td_text *out, int code);
 
 #endif

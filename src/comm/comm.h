@@ -31,7 +31,7 @@ TD_CHECKED td_status td_comm_open(const td_rank_place *place, const td_transport
                                   td_comm **out);
 
 /**
- * Leave the run: normally after TD_OK; otherwise send this thread's error message to the others.
+ * Leave the run; unless `st` is TD_OK, send this thread's error message to the others.
  * All jobs begun are finished when this returns.
  */
 void td_comm_close(td_comm *c, td_status st);

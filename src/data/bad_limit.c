@@ -93,8 +93,7 @@ td_status td_bad_limit_check(td_comm *c, const td_loader *ld)
     if (!c)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(c, &n, 1));
-    if (n <=
-        td_loader_bad_allowed(ld)) /* the sum counts images found twice, so it is an upper bound */
+    if (n <= td_loader_bad_allowed(ld)) /* an upper bound: counts duplicates */
         return TD_OK;
     TD_TRY(count_all(c, ld, &n));
     return n > td_loader_bad_allowed(ld) ? too_many(c, ld, n) : TD_OK;

@@ -15,7 +15,7 @@
 #include "data/objects.h"
 #include "tandem/dataset_tools.h"
 
-/* What was found in one image. */
+/* The findings in one image. */
 typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
     td_status st; /* likewise */
@@ -52,7 +52,7 @@ static void describe(const td_image_info *info, finding *f)
     f->is_rotated = info->orientation != 1;
 }
 
-/* is the image of the size its boxes are in? */
+/* does the image's size match that of its annotations? */
 static td_status compare_sizes(const check *c, int64_t i, const td_image_info *info)
 {
     enum { BYTES = 128 };

@@ -60,7 +60,7 @@ static td_status too_long(const char *path)
     return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
 }
 
-/* where the images of a class are; with boxes, those of all classes */
+/* the folder of a class's images; with boxes, of all images */
 static td_status class_folder(const drawing *d, int split, int kind, char *out)
 {
     int n = d->opts.boxes ? snprintf(out, PATH_BYTES, "%s/%s", d->folder, splits[split])

@@ -147,7 +147,7 @@ static void add_annotations(const td_dataset *ds, td_text *t)
     }
 }
 
-/* what stands in the annotation file, but for what was left out and what nobody here reads */
+/* writes the annotations, except skipped entries and unused members */
 static td_status make_annotations(const td_dataset *ds, td_text *t)
 {
     td_text_add(t, "{\"images\": [");
@@ -239,7 +239,7 @@ static td_status open_sets(packing *p, const char *path)
     return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
 }
 
-/* a pack of a pack remembers what was done to its images */
+/* a pack made from a pack keeps its properties */
 static td_status create(packing *p, const char *out)
 {
     int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
@@ -250,7 +250,7 @@ static td_status create(packing *p, const char *out)
     return td_pack_create(out, side, quality, td_dataset_has_boxes(p->sets[0]), &p->out);
 }
 
-/* what is there to pack is known, and right, before anything is written */
+/* the input is read and checked before anything is written */
 static td_status pack_all(packing *p, const char *path, const char *out)
 {
     td_pack_metadata metadata;

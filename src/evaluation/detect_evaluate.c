@@ -180,7 +180,7 @@ static td_status note(const evaluation *e, const td_eval_result *v, td_evaluate_
     return note_classes(e, r);
 }
 
-/* the averages, where they are wanted too, come first: the evaluator keeps what the weights find */
+/* evaluates requested averages first, so that the evaluator keeps the weights' results */
 static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
 {
     td_detector_evaluator_opts jo = evaluator_opts(e);

@@ -193,7 +193,7 @@ static td_status evaluate_batch(td_detector_evaluator *j, const td_dataset *ds, 
     return TD_OK;
 }
 
-/* what there was since the last record */
+/* adds the sums since the last record */
 static td_status report_batches(td_detector_evaluator *j, const td_detector_evaluator_opts *o,
                                 const td_eval_result *v)
 {
@@ -226,7 +226,7 @@ static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result
     return TD_OK;
 }
 
-/* by rank 0, for all */
+/* computed by rank 0, broadcast to all */
 static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
                          const td_detector_evaluator_opts *o, td_eval_result *v)
 {

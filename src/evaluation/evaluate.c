@@ -38,7 +38,7 @@ static void release(evaluation *e)
     td_tensors_free(e->weights);
 }
 
-/* no weights are named: an inference benchmark of the reference's */
+/* no weights given: an inference benchmark as in the reference */
 static td_status open_fresh(const evaluation *e)
 {
     if (e->o.use_ema || e->o.ema_too)
@@ -113,7 +113,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .progress = td_evaluation_progress(e) };
 }
 
-/* one pass over the data, whose counts are to be believed */
+/* one pass over the data, with exact counts */
 static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_eval_result *v)
 {
     TD_TRY(td_evaluator_run(e->evaluator, e->ld, jo, v));
@@ -189,7 +189,7 @@ static td_status open_evaluator(evaluation *e)
     return td_evaluation_open_report(e, td_evaluator_program(e->evaluator));
 }
 
-/* what the evaluator does not sum itself */
+/* metrics that the evaluator does not sum itself */
 static td_status sum_rest(evaluation *e, td_evaluate_result *r)
 {
     const int classes = e->o.model.num_classes;

@@ -87,7 +87,7 @@ out:
     return st;
 }
 
-/* of --workspace alone a name that a training does not use */
+/* with --workspace only: a name that a training does not use */
 static td_status name_report(const td_evaluation *e, char **path)
 {
     const char *file = e->o.report.file ? e->o.report.file : "evaluation.json";

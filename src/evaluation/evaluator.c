@@ -106,7 +106,7 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
-/* what each image was taken for */
+/* adds the prediction of each image */
 static void count_confusion(const td_evaluator *j, const td_batch *b, int64_t *confusion)
 {
     const float *logits = td_program_output(j->program, "logits", NULL);
@@ -170,7 +170,7 @@ static void add_metric(td_report *r, const char *prefix, const char *name, doubl
     td_report_add(r, metric, value);
 }
 
-/* what there was since the last record */
+/* adds the sums since the last record */
 static td_status report_batches(td_evaluator *j, const td_evaluator_opts *o,
                                 const td_eval_result *v)
 {
@@ -246,7 +246,7 @@ static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_gather
     return TD_OK;
 }
 
-/* by rank 0, for all */
+/* computed by rank 0, broadcast to all */
 static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_gather *all)
 {
     td_tensors *t;

@@ -24,8 +24,8 @@
 enum { NAMES_SHOWN = 5, ID_BYTES = 9 /* n01440764 */, OUTPUTS_MAX = 1 << 20 };
 
 typedef struct {
-    const td_label_match *m;   /* lent */
-    const td_dataset *ds;      /* lent */
+    const td_label_match *m;   /* borrowed */
+    const td_dataset *ds;      /* borrowed */
     td_known_classes imagenet; /* empty unless there are as many outputs */
     bool is_imagenet;          /* the outputs' names are ImageNet's */
     bool trusts_names;         /* they are the outputs' names, not merely presumed */
@@ -349,7 +349,7 @@ static td_status decide(matcher *x)
     return take_order(x, "the weight file names none");
 }
 
-/* outputs are called as the network has them, else as the class that they are of the data */
+/* names of outputs: the network's, or those of the matching classes */
 static td_status relabel(const matcher *x, td_dataset *ds)
 {
     const int n = x->m->n_outputs;

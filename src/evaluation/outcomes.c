@@ -13,10 +13,10 @@
 #include "base/stats.h"
 #include "evaluation/confusion.h"
 
-/* what the gathered bytes of one image hold */
+/* the gathered bytes of one image */
 typedef struct {
     int32_t label, best;
-    float probability; /* of `best`; 1 where it is right, for nobody asks */
+    float probability; /* of `best`; 1 if correct, since it is unused */
 } outcome;
 
 typedef struct {
@@ -31,7 +31,7 @@ typedef struct {
 
 /* --- collecting ------------------------------------------------------------------------------- */
 
-/* softmax of the largest logit; 0 where it is no number */
+/* softmax of the largest logit; 0 if it is NaN */
 static float probability_of(const float *x, int n, int best)
 {
     double sum = 0;

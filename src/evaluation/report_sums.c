@@ -92,7 +92,7 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
     if (v->detects)
         memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
     s->all.detects = v->detects;
-    /* weights whose loss is no finite number are never the best */
+    /* weights with a non-finite loss are never the best */
     const bool is_sound = v->counts.n_nonfinite == 0;
     const double top1 = is_sound ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
     const double topk = is_sound ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;

@@ -20,7 +20,7 @@
 
 enum { NAP_MS = 200 };
 
-/* a file that is replaced is another file, or was written at another time */
+/* identifies a file: a replaced one has another inode or time */
 typedef struct {
     ino_t inode;
     struct timespec written;
@@ -41,7 +41,7 @@ static bool is_same(const version *a, const version *b)
            a->written.tv_nsec == b->written.tv_nsec;
 }
 
-/* has its training done all epochs that were planned? */
+/* has its training finished all planned epochs? */
 static td_status is_last(const char *path, bool *out)
 {
     td_tensors *t;
@@ -93,7 +93,7 @@ static td_status evaluate_once(const td_evaluate_opts *o,
     return told == TD_OK ? st : told;
 }
 
-/* ranks meet for one evaluation, and could see different checkpoints */
+/* not for ranks: they could see different checkpoints */
 static td_status check_ranks(const td_evaluate_opts *o)
 {
     td_rank_place place;

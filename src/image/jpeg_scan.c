@@ -292,8 +292,7 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
             drop(&s, e.length & ~ENDS);
             if (coef) {
                 int v = e.value * c->step[k1], v2 = e.value2 * c->step[k2];
-                coef[natural[k2]] =
-                    (int16_t)v2; /* without a second value, writes k1's place, which is set below */
+                coef[natural[k2]] = (int16_t)v2; /* or k1's place, set below */
                 coef[natural[k1]] = (int16_t)v;
                 total += (v < 0 ? -v : v) + (v2 < 0 ? -v2 : v2);
                 last = k2;

@@ -21,8 +21,7 @@ typedef enum { TD_OVERLAY_FOUND, TD_OVERLAY_GROUND_TRUTH, TD_OVERLAY_CROWD } td_
 typedef struct {
     double box[4];     /* x, y, width, height in pixels of the image; edges lie between pixels */
     const char *label; /* NULL or "": none; characters that are not printable ASCII become '?' */
-    int64_t
-        colour; /* argument of td_overlay_colour, such as the class; unused for a ground truth */
+    int64_t colour;    /* for td_overlay_colour, e.g. the class; unused for ground truths */
     td_overlay_style style;
 } td_overlay_box;
 

@@ -32,7 +32,7 @@ struct td_annotated_images {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* below the data set's own folder, or the last part */
+/* the path below the data set's folder, or the last part */
 static const char *name_of(const td_dataset *ds, int64_t sample, bool keeps_folders)
 {
     const char *path = td_dataset_path(ds, sample), *root = td_dataset_root(ds);

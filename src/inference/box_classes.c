@@ -32,7 +32,7 @@ static int place_in_coco(int n, int64_t id, int place)
     return n == TD_COCO_CLASSES ? place : (int)id - 1;
 }
 
-/* labels between COCO's ids are called as they are anywhere else */
+/* labels without a COCO id get generic names */
 static td_status name_coco(td_box_classes *c)
 {
     char room[24];
@@ -93,7 +93,7 @@ void td_box_classes_release(td_box_classes *c)
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-/* the class of a name, or of the number of its category where that is no name; 0: none */
+/* the class of a name, or of a category number if no name matches; 0: none */
 static int find_class(const td_box_classes *c, const char *name)
 {
     int64_t category;

@@ -38,7 +38,7 @@ static void list_category(td_text *list, int64_t id, const char *name)
     td_text_add(list, "}");
 }
 
-/* of a network that names its classes, all of them, found or not */
+/* if the network names its classes, all of them */
 static void add_categories(td_coco_results *l, const td_found *f)
 {
     for (int i = 0; i < f->n_classes && !l->are_known; i++)
@@ -46,7 +46,7 @@ static void add_categories(td_coco_results *l, const td_found *f)
     l->are_known = l->are_known || f->n_classes > 0;
 }
 
-/* else those that were found */
+/* otherwise the detected ones */
 static void add_category(td_coco_results *l, const td_found_box *b)
 {
     if (l->are_known)

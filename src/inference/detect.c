@@ -128,7 +128,7 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* the image with its boxes into the folder; *out is its path, lent */
+/* writes the annotated image into the folder; *out is its path, borrowed */
 static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes,
                       int64_t sample, const char **out)
 {
@@ -189,7 +189,7 @@ static td_status report_good(detector *d, int row)
         fill(d, found, n, &f);
         if (d->o.draw)
             TD_OUT(draw(d, &f, bytes, n_bytes, sample, &f.drawn));
-    } else { /* it was there a moment ago */
+    } else { /* it existed a moment ago */
         f.st = st;
         f.message = td_error_message();
     }

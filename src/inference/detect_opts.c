@@ -17,7 +17,7 @@
 #include "tandem/model.h"
 
 /* clang-format off */
-/* which boxes are found */
+/* options of post-processing */
 #define LIMIT_ROWS \
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
                "minimum score of a detection; -1: 0.3 for detect and serve, otherwise 1e-8 " \

@@ -27,7 +27,7 @@ enum { TIMED_RUNS = 3 };
 typedef struct {
     td_program *program;
     int batch;
-    float *padded;  /* [batch, 3, S, S], made when first wanted */
+    float *padded;  /* [batch, 3, S, S], made on first use */
     double seconds; /* of a run; 0: not measured */
 } kept;
 
@@ -180,7 +180,7 @@ void td_predictor_finish(td_predictor *p)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* the rows as one whole batch, zeros behind them */
+/* pads the rows with zeros to a full batch */
 static td_status pad(td_predictor *p, kept *k, const float **images, int n)
 {
     if (n == k->batch)
@@ -238,10 +238,10 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
     return TD_OK;
 }
 
-/* where a classifier's results go */
+/* the destination of a classifier's results */
 typedef struct {
     size_t classes;
-    float *to[2]; /* NULL: not wanted */
+    float *to[2]; /* NULL: not needed */
 } copies;
 
 static td_status copy(void *ctx, int from, int n, const float *const results[2])

@@ -98,7 +98,7 @@ static void add_backends(report *r)
 
 /* --- speed ------------------------------------------------------------------------------------ */
 
-/* an input, not a parameter: what depends on parameters alone runs only once */
+/* an input, not a parameter: nodes that depend on parameters only run once */
 static td_value *product(td_builder *b, td_dtype t)
 {
     td_value *x = td_input(b, "x", td_type_2d(t, 1024, 1024));

@@ -64,7 +64,7 @@ static td_status find_thing(const char *name, const char *path, int *out)
     return no_thing(name);
 }
 
-/* what the file says of its network, as evaluate takes it */
+/* applies the file's metadata on its network, as evaluate does */
 static td_status open_weights(const char *thing, bool has_network, td_inspect_opts *o,
                               td_tensors **out)
 {

@@ -265,7 +265,7 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
 
 /* --- autocast, O1 to O3 ----------------------------------------------------------------------- */
 
-/* what there is of nodes and casts */
+/* the numbers of nodes and casts */
 typedef struct {
     int nodes, half, to_half, to_wide;
 } autocast_sums;
@@ -367,7 +367,7 @@ static void show_autocast(const td_inspection *q, const td_amp_opts *amp, const 
     td_text_add(out, "}\n");
 }
 
-/* what the pass has made of the graph, gradients included: they follow its casts */
+/* shows the graph after the pass, gradients included: they follow its casts */
 static td_status explain_autocast(const td_inspection *q, const td_amp_opts *amp,
                                   const td_target *target, td_text *out)
 {

@@ -121,7 +121,7 @@ static void count_classes(const td_dataset *ds, int64_t *n_of)
     }
 }
 
-/* has the set boxes, in this split or in the other? */
+/* does the set have boxes, in this split or in the other? */
 static bool has_boxes(const char *path, const char *split)
 {
     return td_dataset_is_annotated(path, split) ||
@@ -129,7 +129,7 @@ static bool has_boxes(const char *path, const char *split)
             (td_dataset_is_annotated(path, "train") || td_dataset_is_annotated(path, "val")));
 }
 
-/* one split (NULL: the path itself); TD_ENOTFOUND when it is not there */
+/* one split (NULL: the path itself); TD_ENOTFOUND when it does not exist */
 static td_status add_set(const td_inspection *q, const char *split, int *n_done, td_text *out)
 {
     td_dataset *ds = NULL;

@@ -195,7 +195,7 @@ static void find_values(drawing *d)
         }
 }
 
-/* what only the setup needs has none: the image shows a run after it */
+/* buffers that only the setup needs are omitted: the drawing shows a later run */
 static void life(const drawing *d, const td_buffer *b, int *first, int *last)
 {
     const bool is_past = b->is_setup && !b->is_persistent;
@@ -233,7 +233,7 @@ static td_status find_peak(drawing *d)
     return TD_OK;
 }
 
-/* leaves and reshapes take no time; outputs live on behind the last node, for one turn */
+/* leaves and reshapes take no time; outputs live for one step after the last node */
 static void number_turns(drawing *d)
 {
     const int n = d->g->n_nodes;
@@ -476,7 +476,7 @@ static void draw_end_of_forward(const drawing *d)
     words(d, x + 6, TOP - 24, NULL, grey, "backward, updates");
 }
 
-/* what is alive at each node, as stairs */
+/* the live bytes at each node, as a step curve */
 static td_status draw_live(const drawing *d)
 {
     const int n = d->g->n_nodes + 1;

@@ -155,7 +155,7 @@ static td_status write_plan(const td_inspection *q, const td_program *p)
     return st;
 }
 
-/* what a limit changed */
+/* the changes made by a limit */
 static void add_recomputed(const td_inspection *q, const td_memory_report *m, td_text *out)
 {
     if (!m->n_recomputed)

@@ -40,7 +40,7 @@ TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *
 TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args,
                                   int *code);
 
-/** 64 random hexadecimal digits.  TD_EIO. */
+/** 32 random hexadecimal digits.  TD_EIO. */
 TD_CHECKED td_status td_launch_token(char out[65]);
 
 #endif

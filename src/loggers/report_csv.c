@@ -46,7 +46,7 @@ static void add_header(const td_report_csv *c, td_text *out)
     td_text_add(out, "\n");
 }
 
-/* does the row stand before the place where the run goes on? */
+/* is the row before the position where the run resumes? */
 static bool is_before(const td_report_csv *c, const char *row, const int64_t *at)
 {
     char *end;
@@ -59,7 +59,7 @@ static bool is_before(const td_report_csv *c, const char *row, const int64_t *at
     return epoch < at[0] || (epoch == at[0] && iteration <= at[1]);
 }
 
-/* what a run that goes on leaves of the file: whole rows before its place */
+/* the part that a resumed run keeps: whole rows before its position */
 static td_status keep_rows(const td_report_csv *c, const int64_t *at, td_text *out)
 {
     char *old;

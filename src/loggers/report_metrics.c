@@ -90,7 +90,7 @@ static const td_metric of_tf[] = {
     { "eval_99%_latency",      "ms",         3, 0, BENCHMARKS },
 };
 
-/* as SSD300's program names what a benchmark comes to */
+/* SSD300's names of benchmark results */
 static const td_metric of_ssd300[] = {
     { "avg_img/sec",           "images/s",   2, 0, BENCHMARKS },
     { "med_img/sec",           "images/s",   2, 0, BENCHMARKS },

@@ -110,7 +110,7 @@ static td_status write_json(td_report *r)
     return st;
 }
 
-/* a run that was killed may have left half a record: end after the last whole one */
+/* a killed run may have left an incomplete record: cut after the last complete one */
 static td_status cut_half_record(td_report *r)
 {
     char part[4096];
@@ -178,7 +178,7 @@ static void log_text(td_text *t)
     td_text_release(t);
 }
 
-/* the metrics of one level, in one line; nothing where there are none */
+/* the metrics of one level, in one line; nothing if there are none */
 static void say_level(const td_report *r, int level)
 {
     td_text t = { 0 };
@@ -261,7 +261,7 @@ static void event_tag(const char *name, int n_step, char *out, size_t n)
                  n_step == 1 && td_text_starts(name, "train.") ? "_epoch" : "", dot + 1);
 }
 
-/* epochs count for themselves; iterations go on through all; the whole run would be one point */
+/* epochs count separately; iterations count over the run; a record of the run would be one point */
 static td_status write_events(td_report *r)
 {
     const int64_t step = r->n_step == 1 ? r->step[0] : r->step[0] * r->o.batches + r->step[1];

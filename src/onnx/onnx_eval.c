@@ -82,7 +82,7 @@ static td_status from_tensor(td_onnx_eval *e, const td_tensor *t, array **out)
     return TD_OK;
 }
 
-/* operand i of the type wanted; TD_DT_NONE: of any */
+/* operand i of the given type; TD_DT_NONE: any */
 static td_status operand(td_onnx_eval *e, int i, td_dtype dtype, array **out)
 {
     const char *name = i < e->node->n_in ? e->node->in[i] : "";
@@ -428,7 +428,7 @@ static td_status run_reduce(td_onnx_eval *e)
 
 /* --- by index --------------------------------------------------------------------------------- */
 
-/* where the part of x that `at` [n] names begins, dimensions from `first` on; x is not empty */
+/* offset of the part of x selected by `at` [n], dimensions from `first` on; x is not empty */
 static td_status place_of(const td_onnx_eval *e, const array *x, int first, const int64_t *at,
                           int n, int64_t *out)
 {

@@ -30,7 +30,7 @@ const td_norm *td_onnx_norm(const td_model_opts *model)
     return td_model_detector(model) == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
 }
 
-/* (pixel - mean) / std, and what it takes to come there */
+/* (pixel - mean) / std, and the conversion before it */
 static void put_images(td_onnx_writer *e, const td_node *n)
 {
     const td_norm *norm = td_onnx_norm(&e->o->model);
@@ -59,14 +59,14 @@ static void put_images(td_onnx_writer *e, const td_node *n)
     td_writer_result(e, n, v);
 }
 
-/* what nodes and shapes call `from` is `to` from now on; its type moves to the outputs */
+/* renames `from` to `to` in nodes and shapes; its type moves to the outputs */
 static void rename_output(td_onnx_writer *e, const char *from, const char *to)
 {
     td_onnx *m = e->m;
     td_onnx_values *between = &m->values;
     for (size_t i = 0; i < m->n_nodes; i++)
         for (int k = 0; k < m->nodes[i].n_in + m->nodes[i].n_out; k++)
-            if (strcmp(m->nodes[i].in[k], from) == 0) /* results stand behind operands */
+            if (strcmp(m->nodes[i].in[k], from) == 0) /* results follow operands */
                 m->nodes[i].in[k] = to;
     for (size_t i = 0; i < between->n; i++)
         if (strcmp(between->at[i].name, from) == 0) {
@@ -80,7 +80,7 @@ static void rename_output(td_onnx_writer *e, const char *from, const char *to)
         }
 }
 
-/* what an output of the graph is called in the model; NULL: it is not wanted */
+/* the model's name of a graph output; NULL: not exported */
 static const char *output_name(const td_onnx_writer *e, const char *output)
 {
     bool is_detector = !td_graph_output_value(e->g, "logits");

@@ -577,7 +577,7 @@ static bool is_of_a_graph(const td_onnx_node *n)
     return false;
 }
 
-/* what is read behind the network leaves the graph */
+/* values read after the network become outputs of the graph */
 static td_status leave(void *ctx, int i, const char *name)
 {
     importer *im = ctx;
@@ -591,7 +591,7 @@ static td_status leave(void *ctx, int i, const char *name)
     return TD_OK;
 }
 
-/* all nodes from this one on, or it is the network's own and not known */
+/* are all remaining nodes post-processing?  If not, an unknown operator is an error */
 static td_status get_behind(importer *im, size_t first)
 {
     for (size_t i = first; i < im->m->n_nodes; i++) {
@@ -656,7 +656,7 @@ static td_status index_names(importer *im)
     return TD_OK;
 }
 
-/* values that are wanted as well */
+/* additional outputs */
 static td_status get_also(importer *im, const char *const *also)
 {
     for (; also && *also; also++) {
@@ -680,7 +680,7 @@ static td_status get_all(importer *im, const char *const *also, td_onnx_graph *o
         const char *name = im->m->outputs.at[i].name;
         td_value *v = td_map_get(&im->values, name);
         if (!v && out->behind < im->m->n_nodes)
-            continue; /* it is made behind the network */
+            continue; /* made after the network */
         if (!v)
             return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);
         td_output(im->b, name, v);

@@ -95,7 +95,7 @@ typedef struct {
     td_graph *graph;
     td_program *program;
     td_onnx *model;
-    td_anchors *anchors; /* of a detector, else NULL */
+    td_anchors *anchors; /* for a detector; otherwise NULL */
     td_nms_opts nms;
     int batch;
     td_onnx_result *r;
@@ -251,7 +251,7 @@ out:
 
 /* --- the proof -------------------------------------------------------------------------------- */
 
-/* Images as the file wants them, and as the program does, each in its own way. */
+/* The same images in the formats of the file and of the program. */
 typedef struct {
     void *raw;
     float *plain, *prepared; /* [batch, 3, H, W] */

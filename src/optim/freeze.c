@@ -106,7 +106,7 @@ static td_status check_patterns(const td_graph *g, const char *patterns)
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
-/* the node that moves a norm's statistics, if its scale and shift are frozen and nothing else reads
+/* the update of a norm's statistics, if its scale and shift are frozen and nothing else reads
    what it knows of the batch */
 static const td_node *statistics_of(const td_graph *g, const char *patterns, const td_node *norm)
 {
@@ -122,7 +122,7 @@ static const td_node *statistics_of(const td_graph *g, const char *patterns, con
     return update && update->in[3] == norm->out[2] ? update : NULL;
 }
 
-/* not in the new graph: the update, the averages of its statistics, and where they were kept */
+/* omitted from the new graph: the update, the averages of its statistics, and their parameters */
 static void drop_updates(const td_graph *g, const td_node *update, bool *is_dropped)
 {
     is_dropped[update->id] = true;
@@ -133,7 +133,7 @@ static void drop_updates(const td_graph *g, const td_node *update, bool *is_drop
     }
 }
 
-/* parameters may be declared behind the norm */
+/* parameters may be declared after the norm */
 static td_value *param_of(td_rewriter *rw, const td_value *old)
 {
     if (!rw->map[old->id])

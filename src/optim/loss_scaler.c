@@ -77,7 +77,7 @@ void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environme
     const td_amp_switch said = asks_environment ? environment_sets() : TD_AMP_UNSAID;
     if (said == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
-    else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 has no use for it */
+    else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 does not need it */
         kind = TD_SCALER_DYNAMIC;
     if (is_given)
         kind = o->loss_scaling.scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;

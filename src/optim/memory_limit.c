@@ -23,7 +23,7 @@
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
 
-/* what kernels for more images keep for themselves, and the ends of huge pages */
+/* allowance for buffers of kernels for more images, and for the ends of huge pages */
 enum { ALLOWANCE = 8 << 20 };
 
 void td_log_recomputed(const td_program *p)
@@ -89,7 +89,7 @@ out:
     return st;
 }
 
-/* ranks compile the same step only if they have as much left for it: as the one with least has */
+/* all ranks use the smallest remainder, so that they compile the same step */
 static td_status share_largest(td_comm *c, int64_t *bytes)
 {
     const int64_t own = *bytes;

@@ -10,7 +10,7 @@
 
 /* --- Beta(a, a) ------------------------------------------------------------------------------- */
 
-/* never 0, whose logarithm is none */
+/* never 0, whose logarithm is infinite */
 static double positive(td_rng *r)
 {
     return 1 - td_rng_uniform(r);

@@ -21,7 +21,7 @@ static bool is_trained(const td_sgd_opts *o, const td_value *v)
     return role_of(v) == TD_ROLE_WEIGHT && !td_is_frozen(o->frozen, td_value_name(v));
 }
 
-/* a parameter beside another: its type, zeros */
+/* a parameter of the same type as another, initialized to zeros */
 static td_value *beside(td_builder *b, const char *prefix, const td_value *v)
 {
     char name[320];
@@ -77,7 +77,7 @@ static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value
 
 /* --- updates ---------------------------------------------------------------------------------- */
 
-/* What the updates of a step read.  NULL: there is no such thing in this step. */
+/* What the updates of a step read.  NULL: not used in this step. */
 typedef struct {
     td_builder *b;
     const td_sgd_opts *o;
@@ -116,10 +116,10 @@ static void optimise(const step *s, td_value *w, td_value *grad)
         td_build_fail(s->b, TD_ENOMEM);
 }
 
-/* What became of a gradient.  NULL where a step is one batch: sum. */
+/* The values made from a gradient.  With one batch per step `sum` is NULL. */
 typedef struct {
     td_value *sum;   /* parameter: of the step's batches before */
-    td_value *kept;  /* what it becomes, unless the step is over */
+    td_value *kept;  /* its new value, unless the step is over */
     td_value *total; /* what the update is given: of all ranks */
 } gradient;
 
@@ -256,7 +256,7 @@ static bool is_statistics(const td_node *n)
     return n->op == &td_op_batch_norm_update;
 }
 
-/* what the guarded part reads, in the new graph */
+/* operands of the guarded part, in the new graph */
 typedef struct {
     td_rewriter *rw;
     const td_sgd_opts *o;
@@ -268,7 +268,7 @@ static td_value *input_of(const guard *s, const char *name)
     return td_rw_get(s->rw, td_graph_find(s->rw->old, name));
 }
 
-/* of one batch: moved if the step counts */
+/* one batch: updated if the step counts */
 static void guard_one(const guard *s, const td_node *n)
 {
     td_value *in[TD_IN_MAX];
@@ -280,7 +280,7 @@ static void guard_one(const guard *s, const td_node *n)
                 s->share, s->finite);
 }
 
-/* of several: moved aside, and taken over or dropped with the last */
+/* several batches: updated as pending; committed or dropped with the last */
 static void guard_several(const guard *s, const td_node *n)
 {
     td_builder *b = s->rw->b;

@@ -43,7 +43,7 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
 
 #define THINGS 7 /* in an image: COCO's average */
 
-/* a thing that fills a tenth to a half of each side */
+/* an object that fills a tenth to a half of each side */
 static td_ground_truth thing(td_rng *r, int classes)
 {
     const float h = (float)(0.1 + 0.4 * td_rng_uniform(r));

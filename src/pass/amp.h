@@ -41,7 +41,7 @@ td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts,
                          td_amp_explanation *out) TD_CHECKED;
 /**
  * Write the graph before and after the rewrite, and the lists used, into opts->log_path, as
- * amp-ID-before.td, -after.td and -lists.txt; ID is a hash of the graph.  Does nothing without
+ * amp-ID-before.td, -after.td and -lists.txt (ID: a hash of the graph).  No log_path: nothing.
  */
 td_status td_amp_write_log(const td_graph *before, const td_graph *after,
                            const td_amp_opts *opts) TD_CHECKED;

@@ -101,7 +101,7 @@ static void choose_axis(const td_stats_file *f, drawing *d)
     d->is_cut = below > 0;
 }
 
-/* a row's bins on the axis: what lies below it goes into the first column */
+/* a row's bins on the axis; smaller values go into the first column */
 static void place(const drawing *d, const int64_t *bins, int first, int n_bins,
                   int64_t columns[TD_EXPONENT_BINS])
 {
@@ -112,7 +112,7 @@ static void place(const drawing *d, const int64_t *bins, int first, int n_bins,
     }
 }
 
-/* behind the data: what fp16 makes of it */
+/* the background: the ranges of fp16 */
 static void shade(const drawing *d, double y, double height)
 {
     for (size_t i = 0; i < N_RANGES; i++) {

@@ -15,7 +15,7 @@
 
 enum { BYTES_MAX = 1 << 30, TENSORS_MAX = 1 << 20 };
 
-/* what is being read, for messages */
+/* the current file, for messages */
 typedef struct {
     td_arena *arena;
     char what[600]; /* "'FILE': line 3" */

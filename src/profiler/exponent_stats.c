@@ -102,7 +102,7 @@ static bool has_padding(const td_blocking *bl)
     return false;
 }
 
-/* where the indices of the last dimension lie, apart from the others' part of the offset */
+/* the offsets of the last dimension's indices, without the other dimensions' part */
 static td_status row_offsets(const td_type *t, const td_blocking *bl, int64_t **out)
 {
     int64_t at[TD_RANK_MAX] = { 0 };
@@ -177,7 +177,7 @@ td_status td_magnitudes_count(const td_type *type, const void *data, td_magnitud
         out->n_lost[h] = below(out, td_half_ranges[h].subnormal);
         out->n_below_normal[h] = below(out, td_half_ranges[h].normal);
     }
-    /* what is not a number is above nothing */
+    /* a NaN is above nothing */
     for (int h = 0; h < TD_N_HALF; h++)
         out->n_over[h] -= out->n_nan;
     return st;

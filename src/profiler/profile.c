@@ -25,7 +25,7 @@ enum {
     BOUND_RUNS = 4 /* best of; the first one warms up */
 };
 
-/* what is known of the last STEPS steps, in no order */
+/* the last STEPS steps, unordered */
 enum { STEP, KERNELS, EXECUTOR, SHARE, WAIT, FIGURES };
 
 struct td_profile {
@@ -197,7 +197,7 @@ td_status td_profile_bound(td_program *p, td_profile *pr, double *bound_s)
 
 typedef struct {
     const char *name;
-    const char *detail; /* beside it: the implementation, or the only op of a layer; "" */
+    const char *detail; /* additional text: the implementation, or the only op of a layer; "" */
     int calls;          /* in a step */
     double seconds;     /* of all steps */
     double macs, mac_s; /* of a step; seconds of the kernels that have any */
@@ -290,7 +290,7 @@ static row *make_rows(const td_profile *pr, const table *t, int *n)
     return rows;
 }
 
-/* a rate or a share; negative: there is none */
+/* a rate or a fraction; negative: none */
 static double rate(double amount, double seconds)
 {
     return amount > 0 && seconds > 0 ? amount / seconds : -1;

@@ -209,7 +209,7 @@ static void add_step(const td_trace *t, int i, td_text *out)
             add_node(t, t->nodes[k], spans[k], out);
 }
 
-/* what was done besides, as far as it is no older than the steps */
+/* other activities, unless they are older than the steps */
 static void add_others(const td_trace *t, int64_t from_ns, td_text *out)
 {
     for (int64_t i = t->n_others > SPANS ? t->n_others - SPANS : 0; i < t->n_others; i++) {
@@ -272,7 +272,7 @@ out:
     return st;
 }
 
-/* the failure of the run is what is told */
+/* report the failure of the run */
 static td_status write_after(const td_trace *t, td_status failed)
 {
     char *message = td_copy_text(td_error_message());

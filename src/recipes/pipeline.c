@@ -1,5 +1,5 @@
 /*
- * pipeline.c -- the table of fields, and what becomes of each
+ * pipeline.c -- converts the fields of a pipeline.config to options
  *
  * Source of names and values: TensorFlow's object detection API (pipeline.proto and what it
  * includes), ssd320_full_{1,4,8}gpus.config and ssd320_bench.config of NVIDIA's

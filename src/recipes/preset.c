@@ -1,5 +1,5 @@
 /*
- * preset.c -- names to settings
+ * preset.c -- applies presets by name
  *
  *   1. What is asked for: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
  *   2. The sections of the table that they name, merged; what is missing is an error that lists

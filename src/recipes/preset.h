@@ -20,7 +20,7 @@
 /** Is opts->model.model the name of a network in the table, and no file? */
 bool td_train_is_preset_model(const td_train_opts *opts);
 
-/** Tell the log which preset was taken, and its learning rate; nothing when none was. */
+/** Log the chosen preset and its learning rate; nothing without a preset. */
 void td_train_log_preset(const td_train_opts *opts);
 
 #endif

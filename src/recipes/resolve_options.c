@@ -1,5 +1,5 @@
 /*
- * resolve_options.c -- what the options of other programs and of presets stand for
+ * resolve_options.c -- resolves options of other programs and of presets into Tandem's
  *
  * Members of td_launch_opts become options of the training, when all options have been read.
  */

@@ -1,5 +1,5 @@
 /*
- * stored_options.c -- options written to a checkpoint, and which of them a resumed run takes
+ * stored_options.c -- options stored in a checkpoint, and those that a resumed run reads
  *
  * Taken are rows of the tables that a checkpoint is written from (td_train_options_json),
  * under their names or aliases, that describe the training: numbers, switches, choices and texts

@@ -1,5 +1,5 @@
 /*
- * recipes/stored_options.h -- options in a checkpoint, and which of them the resumed run takes
+ * recipes/stored_options.h -- options stored in a checkpoint, and those that a resumed run reads
  *
  * A checkpoint may come from anybody, so it decides how a training goes on and nothing else: no
  * file or folder, read or written, is ever named by a checkpoint.  (td_train_stored_options, in

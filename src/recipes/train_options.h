@@ -1,12 +1,12 @@
 /*
- * recipes/train_options.h -- what the options of a training say together
+ * recipes/train_options.h -- values that follow from several options of a training
  */
 #ifndef TD_RECIPES_TRAIN_OPTIONS_H
 #define TD_RECIPES_TRAIN_OPTIONS_H
 
 #include "tandem/train.h"
 
-/** Images of an optimizer step on all ranks, as the options and the environment say. */
+/** Images of an optimizer step on all ranks, by the options and the environment. */
 double td_train_step_images(const td_train_opts *opts);
 
 #endif

@@ -222,7 +222,7 @@ static void add_line(const td_chart *c, const td_chart_line *l, const scale *sx,
     td_text_add(out, "\n");
 }
 
-/* what a screen reader says: where each line begins and ends, and its extremes */
+/* text for screen readers: the start, end and extremes of each line */
 static void add_description(const td_chart *c, td_text *out)
 {
     for (int i = 0; i < c->n; i++) {

@@ -203,7 +203,7 @@ static td_status read_record(reader *rd, const td_json *record)
         return read_metrics(rd, step, data);
     }
     if (td_json_as_text(step, &word) == TD_OK && strcmp(word, "PARAMETER") == 0) {
-        rd->last_s = (double)NAN; /* a run begins, or goes on after a pause */
+        rd->last_s = (double)NAN; /* a run begins, or resumes after a pause */
         rd->run->has_ended = false;
         TD_TRY(read_time(rd, record));
         return read_settings(rd, data);

@@ -108,7 +108,7 @@ static bool is_shown(const line_set *set, const kind *k)
     return false;
 }
 
-/* which dash or colour is which kind of line; one kind needs no key */
+/* the legend of dashes and colours; a single kind needs none */
 static void add_key(const line_set *set, const kind *kinds, int n_kinds, bool is_only, td_text *out)
 {
     int n_shown = 0;
@@ -160,7 +160,7 @@ static void add_number_row(const line_set *set, double x, td_text *out)
     td_text_add(out, "</tr>\n");
 }
 
-/* the numbers behind the lines, a row an epoch */
+/* the numbers of the lines, a row per epoch */
 static void add_numbers(const line_set *set, const char *title, td_text *out)
 {
     double last = 0;

@@ -12,7 +12,7 @@
 
 const char *const td_seed_moments[TD_SEED_MOMENTS] = { "best", "final" };
 
-/* what a run's result does not follow from: outputs, this machine, parts of a run */
+/* settings that do not affect a run's result: outputs, this machine, parts of a run */
 static const char *const indifferent[] = {
     "workspace",
     "print_freq",
@@ -208,7 +208,7 @@ static td_status add_run(td_seeds *s, int run, int n)
     return TD_OK;
 }
 
-/* a seed of -1 was drawn: it is nobody else's */
+/* a seed of -1 was drawn at random: it is unique */
 static bool has_seeds(const td_seeds *s, const td_seed_group *g)
 {
     const char *first = td_run_log_setting(&s->runs[g->runs[0]], "seed");
@@ -308,7 +308,7 @@ static void add_pair(td_seeds *s, int base, int group)
         }
 }
 
-/* the float32 group of a recipe, else its first */
+/* the float32 group of a recipe, or its first */
 static int base_of(const td_seeds *s, int recipe)
 {
     int first = -1;

@@ -78,7 +78,7 @@ static int columns_of(const char *s)
     return n;
 }
 
-/* what would break a line or a cell is a space */
+/* replaces characters that would break a line or a cell by spaces */
 static void add_cell(const char *s, int width, bool is_right, bool is_markdown, td_text *out)
 {
     const int pad = width > columns_of(s) ? width - columns_of(s) : 0;
@@ -219,7 +219,7 @@ static void make_pairs(const td_seeds *s, grid *g)
         put_pair(g, s, &s->pairs[i]);
 }
 
-/* "'runs/a', 'runs/b'", in the order of the report; 0: there is none */
+/* "'runs/a', 'runs/b'", in the order of the report; 0: none */
 static int add_left_out(const td_seeds *s, td_text *out)
 {
     int n = 0;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* how an unfinished run's epochs make one number, which is the better, and where a text is from */
+/* how to reduce an unfinished run's epochs, which value is better, and the source of a text */
 typedef enum { LAST, MOST, LEAST, MEAN, TOPK, SETTING, SECONDS, EPOCHS, SMOOTHING } kind;
 
 typedef struct {
@@ -182,7 +182,7 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         if ((!text || !*text) && r->other) {
             text = td_run_log_setting(run, r->other);
             if (text && strcmp(text, "0") == 0)
-                text = NULL; /* left to the program, which did not say what it chose */
+                text = NULL; /* left to the program, whose choice is unknown */
         }
         td_text_add(out, "%s", text ? text : "");
         return;
@@ -192,7 +192,7 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         td_text_add(out, "%.*f", r->decimals, x);
 }
 
-/* as the cell shows it, the more the better: what looks alike is alike */
+/* the rounded value of the cell, larger is better: equal cells are equal */
 static double shown(const td_run_log *run, const table_row *r)
 {
     const double unit = pow(10, r->decimals);
@@ -356,7 +356,7 @@ static void add_csv(const td_run_log *runs, int n, td_text *out)
     td_text_add(out, "\n");
 }
 
-/* a setting that is a number is one */
+/* numeric settings are written as numbers */
 static void add_json_cell(const td_run_log *run, int row, td_text *out)
 {
     td_text cell = { 0 };

@@ -125,7 +125,7 @@ static td_route model_route(const td_service *s, const char *method, const char 
     return no_route(reply, path);
 }
 
-/* where images go, here or in another server; NONE with no reply: neither */
+/* the path for images, here or in other servers; NONE without a reply: neither */
 static td_route image_route(const td_service *s, const char *method, const char *path,
                             td_reply *reply)
 {

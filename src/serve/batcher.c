@@ -48,7 +48,7 @@ static void hand_over(td_queue *q, td_job *job)
     TD_CHECK(td_queue_push(q, job));
 }
 
-/* what a large request took goes back to the system */
+/* returns the memory of a large request to the system */
 static void shrink(td_transformer *w, bool was_large)
 {
     const size_t held =
@@ -208,7 +208,7 @@ static int gather(td_batcher *b, td_job *first, int *rows)
         if (*rows >= b->o.max_rows)
             break;
         if (n >= td_batcher_load(b))
-            until_ns = 0; /* nobody else is on the way */
+            until_ns = 0; /* no other request is on its way */
     }
     return n;
 }
@@ -219,7 +219,7 @@ static td_status take(void *ctx, int from, int n, const float *const results[2])
     return b->o.service->kind->take(b->o.service, b->rows + from, n, results);
 }
 
-/* the images of n jobs; one job's own stay where they are */
+/* gathers the images of n jobs; a single job's images are used in place */
 static const float *lay_out(td_batcher *b, int n)
 {
     const float *from = NULL;
@@ -237,7 +237,7 @@ static const float *lay_out(td_batcher *b, int n)
     return n > 1 ? b->images : from;
 }
 
-/* answer those that are whole; the others wait for their next turn behind who came meanwhile */
+/* answers complete jobs; the others queue again after newer ones */
 static void hand_back(td_batcher *b, int n, td_status st, int64_t infer_ns)
 {
     for (int i = 0; i < n; i++) {

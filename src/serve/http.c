@@ -35,8 +35,8 @@ enum {
     RETRY_AFTER_S = 1,
     BODIES_BYTES = 256 << 20,
     HEAD_BYTES = 32 * 1024,
-    LIGHT_BYTES = 4 << 20,  /* that a compressed body may expand to among small requests */
-    CONNECTIONS_SPARE = 256 /* beside those that the listener counts: some are being closed */
+    LIGHT_BYTES = 4 << 20,  /* limit of a decompressed body among small requests */
+    CONNECTIONS_SPARE = 256 /* on top of the listener's count: some are being closed */
 };
 
 #define LAST_ANSWERS_NS INT64_C(1000000000) /* to send the last answers, when a server ends late */
@@ -70,7 +70,7 @@ typedef struct {
     size_t n_received; /* of it, as it came */
     size_t n_held;     /* bytes, as counted in h->bodies */
     td_encoding encoding;
-    bool drops_body; /* what comes is read and forgotten */
+    bool drops_body; /* received bytes are discarded */
     bool is_known, is_computed, is_large;
     td_reply reply;
     char what[128]; /* method and path, for the log */
@@ -106,7 +106,7 @@ static void set_peer(const exchange *e, td_peer_state state)
 
 /* --- memory of bodies ------------------------------------------------------------------------- */
 
-/* from now on the exchange holds so many bytes */
+/* updates the number of bytes that the exchange holds */
 static void hold(exchange *e, size_t bytes)
 {
     atomic_fetch_add(&e->h->bodies, (int64_t)bytes - (int64_t)e->n_held);
@@ -175,7 +175,7 @@ static enum MHD_Result send_reply(exchange *e)
     return done;
 }
 
-/* what needs no computing */
+/* answers that need no computing */
 static enum MHD_Result answer_now(exchange *e)
 {
     td_http *h = e->h;
@@ -216,7 +216,7 @@ static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char 
     return p->n++ < TD_PARAMS_MAX ? MHD_YES : MHD_NO;
 }
 
-/* what takes long goes to the workers for that, if they have room for it */
+/* sends slow requests to the workers for large images, if there is room */
 static td_read_result hand_on(exchange *e)
 {
     e->is_large = td_batcher_enter_large(e->h->o.batcher);
@@ -341,7 +341,7 @@ static bool is_health(td_route route)
     return route == TD_ROUTE_LIVE || route == TD_ROUTE_READY;
 }
 
-/* what is known before the body comes: where it goes, or the answer */
+/* before the body arrives: finds the route, or the answer */
 static void look_at(exchange *e, const char *method, const char *path)
 {
     const td_http_opts *o = &e->h->o;
@@ -362,7 +362,7 @@ static void look_at(exchange *e, const char *method, const char *path)
     e->drops_body = !is_computing(e->route);
 }
 
-/* is there a body, that the client sends whatever it hears? */
+/* is there a body that the client sends anyway? */
 static bool has_body(const exchange *e)
 {
     const char *length = header(e, "Content-Length");
@@ -466,7 +466,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
     td_free(e);
 }
 
-/* a request line came: its time begins */
+/* a request line arrived: starts its timeout */
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *c)
 {
     (void)uri;

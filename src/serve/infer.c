@@ -25,7 +25,7 @@ enum {
 typedef struct {
     const td_service *s;
     td_json *doc;
-    const char *binary; /* behind the JSON */
+    const char *binary; /* after the JSON */
     size_t n_binary;
     float *numbers; /* from the JSON; moves to the work */
     size_t n_numbers;
@@ -249,7 +249,7 @@ out:
     return st;
 }
 
-/* where the JSON ends and bytes begin */
+/* finds the end of the JSON, where the bytes begin */
 static td_status split(const td_request *rq, size_t *n_json)
 {
     int64_t n;
@@ -376,7 +376,7 @@ static void add_class_bytes(td_text *out, int i, const char *label)
     td_text_add_bytes(out, label, n);
 }
 
-/* the bytes of an output, behind `out` */
+/* appends the bytes of an output to `out` */
 static void add_binary(const td_service *s, const td_work *w, const td_wanted *o, td_text *out)
 {
     if (o->classes)

@@ -22,7 +22,7 @@ enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
 static const char *const params[] = { "min_score", "nms_iou", "max_per_class",
                                       "max_boxes", "classes", NULL };
 
-/* a client learns the model's name, not that of the file */
+/* messages name the model, not the file */
 static td_status choose_classes(const td_service *s, const char *list, td_work *w)
 {
     td_box_classes named = *s->classes;
@@ -82,7 +82,7 @@ static td_detection *found_at(const td_work *w, int row)
     return w->found + (size_t)row * (size_t)w->nms.total;
 }
 
-/* boxes of classes that nobody asked for leave */
+/* drops boxes of classes that were not requested */
 static void keep_wanted(const td_service *s, td_work *w, int row, int n)
 {
     const bool *is_wanted = w->is_wanted ? w->is_wanted : s->is_wanted;

@@ -195,7 +195,7 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* with the lock held: an idle connection, else a slow one */
+/* with the lock held: closes an idle connection, or a slow one */
 static bool close_one(td_listener *l, bool takes_idle)
 {
     const int64_t slow_ns = at_most((int64_t)(l->o.timeout_s * 1e9), SLOW_NS);
@@ -282,7 +282,7 @@ static void wait_for_pending(td_listener *l)
         atomic_store(&l->n_pending, 0); /* the library had no memory for them */
 }
 
-/* false: nobody waits, or nobody can be let in */
+/* false: no connection waits, or none can be accepted */
 static bool accept_one(td_listener *l)
 {
     struct sockaddr_storage address;
@@ -305,14 +305,14 @@ static bool accept_one(td_listener *l)
     return true;
 }
 
-/* everybody who waits; returns how many */
+/* accepts all waiting connections; returns their number */
 static int accept_all(td_listener *l)
 {
     struct pollfd p = { .fd = l->fd, .events = POLLIN };
     int n = 0;
     if (!make_room(l)) {
         nap(10 * MS);
-        return 1; /* somebody may wait */
+        return 1; /* a connection may be waiting */
     }
     if (poll(&p, 1, TICK_MS) <= 0)
         return 0;

@@ -43,7 +43,7 @@ typedef struct {
     bool is_image, is_file;
 } part_kind;
 
-/* what Content-Disposition says of a part */
+/* parses the Content-Disposition of a part */
 static part_kind kind_of(const char *head, const char *end)
 {
     static const char field[] = "content-disposition:";
@@ -62,7 +62,7 @@ static part_kind kind_of(const char *head, const char *end)
     return kind;
 }
 
-/* from behind a boundary to the next line; NULL: it is the closing one, or cut short */
+/* moves from a boundary to the next line; NULL: the closing boundary, or truncated */
 static const char *next_line(const char *at, const char *end)
 {
     if (end - at < 2 || memcmp(at, "--", 2) == 0)

@@ -199,7 +199,7 @@ static td_status open_predictor(server *s)
     return td_predictor_time(s->predictor);
 }
 
-/* who may ask, and how */
+/* access control: token and TLS */
 static td_status open_access(server *s)
 {
     const td_serve_opts *o = s->o;
@@ -215,7 +215,7 @@ static td_status open_access(server *s)
     return TD_OK;
 }
 
-/* who can reach it */
+/* logs whether other machines can reach the server */
 static td_status log_reach(const td_serve_opts *o)
 {
     bool is_loopback;

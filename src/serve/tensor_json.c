@@ -130,7 +130,7 @@ static bool is_text(const walk *w, size_t from, const char *text)
     return w->at - from == n + 2 && memcmp(w->text + from + 1, text, n) == 0;
 }
 
-/* a string; where it is the key of the numbers, they are taken too */
+/* reads a string; if it is the key of the numbers, reads them too */
 static td_status read_string(walk *w, int depth, bool *in_inputs)
 {
     size_t from = w->at;

@@ -1,5 +1,5 @@
 /*
- * train_data.c -- see train_data.h
+ * train_data.c -- class names and loader options of both tasks
  */
 #include "train/train_data.h"
 

@@ -1,5 +1,5 @@
 /*
- * train_ranks.c -- see train_ranks.h
+ * train_ranks.c -- exchanges between the ranks of a training job
  */
 #include "train/train_ranks.h"
 

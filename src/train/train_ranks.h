@@ -1,7 +1,7 @@
 /*
- * train/train_ranks.h -- what a training job of several ranks does beside training
+ * train/train_ranks.h -- the exchanges between the ranks of a training job
  *
- *     open    meet the others; one seed, one configuration, one program, rank 0's parameters
+ *     open    join the others; one seed, one configuration, one program, rank 0's parameters
  *     step    losses averaged; a signal to one is a signal to all
  *     epoch   rank 0's running statistics everywhere; sums of a step under way put together
  *     close   leave, and say why
@@ -13,7 +13,7 @@
 
 #include "train/train_job.h"
 
-/** Meet the other ranks, if whoever started this process says that there are any. */
+/** Join the other ranks, if the environment names any. */
 td_status td_train_join(td_train_job *j) TD_CHECKED;
 
 /** One seed, rank 0's, and the precision that it has chosen. */

@@ -1,5 +1,5 @@
 /*
- * train_save.c -- see train_save.h
+ * train_save.c -- writes weights and checkpoints of a training job
  */
 #include "train/train_save.h"
 

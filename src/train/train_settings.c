@@ -1,5 +1,5 @@
 /*
- * train_settings.c -- see train_settings.h
+ * train_settings.c -- checks and logs the settings of a training job
  */
 #include "train/train_settings.h"
 

@@ -120,7 +120,7 @@ static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
     return TD_OK;
 }
 
-/* which layouts are left to oneDNN */
+/* the layouts that oneDNN may choose */
 typedef struct {
     bool x, w, y;
 } open_ends;
@@ -206,7 +206,7 @@ static td_status make_pd(const td_node *n, const conv_view *given, open_ends any
     return st;
 }
 
-/* exactly as the node stands, but for so many images */
+/* the node's convolution for another number of images */
 static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_t *pd)
 {
     conv_view v = view_of(n);
@@ -253,7 +253,7 @@ static bool find_direct(const td_node *n, const conv_view *v, open_ends any,
     return false;
 }
 
-/* with the filter's layout as it is, then with that open */
+/* tries the filter's layout, then leaves it open */
 static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
                           dnnl_primitive_desc_t *pd)
 {

@@ -34,7 +34,7 @@ static td_status accepts(const td_node *n)
     return td_dnnl_slices_accept(n, x, dy);
 }
 
-/* a gradient of one thread; the first thread's is the result itself */
+/* the gradient buffer of a thread; the first thread uses the result */
 static size_t gradient_bytes(const td_node *n)
 {
     return td_round_up((size_t)td_type_bytes(&n->out[0]->type), TD_HOST_ALIGN);

@@ -84,7 +84,7 @@ static const td_type *to_type(const td_node *n)
     return n->op == &td_op_assign ? td_in_type(n, 0) : &n->out[0]->type;
 }
 
-/* does each element lie at the same place in both?  An offset is a sum over the dimensions. */
+/* is every element at the same offset in both?  An offset is a sum over the dimensions. */
 static bool same_places(const td_type *a, const td_type *b)
 {
     td_blocking ba, bb;
@@ -156,7 +156,7 @@ static td_status move_accepts(const td_node *n)
 typedef struct {
     td_prepared primitive;
     route route;
-    size_t before_at, after_at;   /* buffers behind the primitive's scratch */
+    size_t before_at, after_at;   /* buffers after the primitive's scratch */
     int64_t from_count, to_count; /* elements, padding included */
 } move_state;
 

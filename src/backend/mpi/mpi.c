@@ -15,7 +15,7 @@
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];
 
-/* NULL for success, else MPI's words */
+/* NULL for success, or MPI's error text */
 static const char *said(int code)
 {
     int n;

@@ -3,7 +3,8 @@
  * updates
  *
  * f32, bf16 and f16, on tensors with channels in vector lanes: aBcd16b and aBcd8b (and acdb with C
- * a multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` adjacent side.
+ * a multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` adjacent
+ * channels.
  *
  *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes

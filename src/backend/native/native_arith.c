@@ -8,7 +8,7 @@
 
 /* --- element by element: any one layout ------------------------------------------------------- */
 
-/* all tensors are of one type */
+/* are all tensors of one type? */
 static td_status accepts_flat(const td_node *n)
 {
     const td_type *t = td_in_type(n, 0);
@@ -20,7 +20,7 @@ static td_status accepts_flat(const td_node *n)
     return TD_OK;
 }
 
-/* what the loops over one flat tensor share */
+/* arguments of the loops over one flat tensor */
 typedef struct {
     int64_t count, each; /* elements, their bytes */
     const td_native_simd *simd;
@@ -131,7 +131,7 @@ static td_status run_finite(const td_prepared *p, void *const *args)
 
 /* --- an image times a gate per channel (squeeze-excite) -------------------------------------- */
 
-/* `gate` is [N, C, 1, 1], which lies as [N, C] in every layout that fills its lanes */
+/* `gate` is [N, C, 1, 1], stored like [N, C] in every layout that fills its lanes */
 static td_status check_gate(const td_type *x, const td_type *gate)
 {
     if (gate->rank != 4 || gate->dim[0] != x->dim[0] || gate->dim[1] != x->dim[1] ||

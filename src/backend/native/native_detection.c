@@ -52,7 +52,7 @@ static double at_least_one(int64_t n)
     return n > 1 ? (double)n : 1;
 }
 
-/* the label as a column, 0 where it is none */
+/* the label's column, or 0 */
 static int64_t column(int64_t label, int64_t columns)
 {
     return label > 0 && label < columns ? label : 0;
@@ -65,7 +65,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* --- sigmoid_focal_loss(scores, labels) ------------------------------------------------------- */
 
-/* the loops on any number of logits, none of which should fire */
+/* the loops for any number of negative logits */
 static double focal_span(const td_native_detection_simd *f, int64_t n, const float *x)
 {
     const int64_t whole = n / TD_NATIVE_STEP * TD_NATIVE_STEP;
@@ -88,7 +88,7 @@ static void focal_span_grad(const td_native_detection_simd *f, int64_t n, const 
         memcpy(dx + whole, rest, (size_t)(n - whole) * sizeof *dx);
 }
 
-/* A column that should fire is one that should not at the other sign. */
+/* The loss of a positive column is that of a negative one with the opposite sign. */
 static double focal_block(const anchors *s, double alpha, int64_t from, const float *x)
 {
     const td_native_detection_simd *f = td_native_detection_simd_at(0);
@@ -185,7 +185,7 @@ static float error_of(float predicted, float target)
     return isnan(target) ? 0 : predicted - target;
 }
 
-/* what the sum of image i is multiplied by; `all`: positives of the batch */
+/* the factor of image i's sum; `all`: positives of the batch */
 static double share(const td_huber_attr *at, const anchors *s, int64_t all, int64_t i)
 {
     if (!at->per_image)

@@ -148,7 +148,7 @@ static td_status run_resize_grad(const td_prepared *p, void *const *args)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* A head, and where its rows are in the table. */
+/* A head, and the position of its rows in the table. */
 typedef struct {
     int64_t N, C, CB, area; /* CB blocks of `lanes` hold C channels */
     int lanes;
@@ -183,7 +183,7 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
     return TD_OK;
 }
 
-/* a pixel's channels [CB lanes] to or from what lies in blocks */
+/* copies a pixel's channels [CB lanes] to or from channel blocks */
 static void take_pixel(const head *h, const td_native_simd *f, const char *x, int64_t n, int64_t p,
                        float *to)
 {

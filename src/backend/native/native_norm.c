@@ -181,7 +181,7 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
         j->mean[k] = (float)mean[i];
         j->var[k] = (float)(m2[i] / total);
         c->mean[i] = (float)mean[i];
-        /* by the variance as it is kept, so that run_infer gives the same bits */
+        /* from the stored variance, so that run_infer gives the same bits */
         c->scale[i] = (float)((double)j->gamma[k] / sqrt((double)j->var[k] + j->eps));
         c->shift[i] = j->beta[k];
     }

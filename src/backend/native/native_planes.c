@@ -44,7 +44,7 @@ td_status td_native_shape_of(const td_type *t, td_native_shape *s)
     return TD_OK;
 }
 
-/* [N, C, 1, 1] lies as [N, C] in plain order and in every layout whose lanes C fills */
+/* [N, C, 1, 1] is stored like [N, C] in plain order and in every layout whose lanes C fills */
 static bool lies_plain(const td_type *t)
 {
     return t->rank != 4 || (t->dim[2] == 1 && t->dim[3] == 1);

@@ -58,7 +58,7 @@ static td_native_step numbers_of(const td_node *n)
         td_native_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
 }
 
-/* what a step reads and writes; copies apart */
+/* the operands of a step, except copies */
 typedef struct {
     td_native_step a;
     float *w, *v, *square; /* square NULL: sgd */

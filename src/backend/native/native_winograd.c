@@ -273,7 +273,7 @@ const td_kernel td_native_conv2d_winograd = {
     .release = release_conv,
 };
 
-/* the images' layout stays as it is */
+/* keeps the images' layout */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const td_type *x = td_in_type(n, 0);

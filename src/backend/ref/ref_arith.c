@@ -58,7 +58,7 @@ static void walk_add(walk *w, int i, const td_type *t)
     }
 }
 
-/* where tensor i stands at the start of row `row` of the walk (all dimensions but the last) */
+/* offset of tensor i at the start of row `row` of the walk (all dimensions but the last) */
 static int64_t row_start(const walk *w, int i, int64_t row)
 {
     int64_t at = 0;

@@ -17,7 +17,7 @@
 
 typedef struct {
     int64_t N, C, H, W, K, R, S, P, Q, G;
-    int64_t stride, pad, dilation; /* what is behind pad follows from P and Q */
+    int64_t stride, pad, dilation; /* the padding after follows from P and Q */
 } conv_shape;
 
 static conv_shape shape_of(const td_node *n, const td_type *x, const td_type *w, const td_type *y)
@@ -45,7 +45,7 @@ static bool unfolded_is_image(const conv_shape *v)
     return v->R == 1 && v->S == 1 && v->stride == 1 && v->P == v->H && v->Q == v->W;
 }
 
-/* columns q of output row p whose tap s lies inside the image: [from, to) */
+/* columns q of output row p whose tap s is inside the image: [from, to) */
 static void inside(const conv_shape *v, int64_t s, int64_t *from, int64_t *to)
 {
     int64_t shift = s * v->dilation - v->pad; /* w = q stride + shift */

@@ -26,7 +26,7 @@ static int64_t count_positives(const int64_t *labels, int64_t n)
     return positives;
 }
 
-/* the label as a column, 0 where it is none */
+/* the label's column, or 0 */
 static int64_t column(int64_t label, int64_t columns)
 {
     return label > 0 && label < columns ? label : 0;
@@ -50,7 +50,7 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* of a column that should fire, whose logit is x; one that should not is the same at -x */
+/* the loss of a positive column with logit x; that of a negative one is at -x */
 static double focal(double x, double gamma)
 {
     return pow(sigmoid(-x), gamma) * log_loss(x);
@@ -104,7 +104,7 @@ static double error_of(double predicted, double target)
     return isnan(target) ? 0 : predicted - target;
 }
 
-/* what the sum of image i is multiplied by */
+/* the factor of image i's sum */
 static double share(const td_huber_attr *at, const anchors *s, int64_t i)
 {
     if (!at->per_image)

@@ -28,7 +28,7 @@ static void bias_add_grad(const td_node *n, void *const *a)
     }
 }
 
-/* where channel c of pixel p is in a head's table, in elements from its first row */
+/* offset of channel c of pixel p in a head's table, in elements from its first row */
 static int64_t place(const td_join_attr *a, const td_type *x, int64_t c, int64_t p)
 {
     const int64_t n_anchors = x->dim[1] / a->columns, area = x->dim[2] * x->dim[3];

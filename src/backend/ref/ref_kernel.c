@@ -185,7 +185,7 @@ static bool is_padded(const td_type *t)
     return td_type_padded_count(t) != td_type_count(t);
 }
 
-/* the tensor whose shape and layout the others must have: the first result, else operand 0 */
+/* the tensor whose shape and layout the others must have: the first result, or operand 0 */
 static const td_type *leading_type(const td_node *n)
 {
     return td_ref_type(n, n->n_out ? n->n_in : 0);

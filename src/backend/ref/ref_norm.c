@@ -53,7 +53,7 @@ static void normalise(const norm_shape *v, int64_t c, const double *x, double ga
     }
 }
 
-/* as statistics are kept, so that the kinds that are given them come to the same bits */
+/* rounded as stored, so that ops with given statistics give the same bits */
 static double as_kept(double x, td_dtype d)
 {
     return d == TD_DT_F32 ? (double)(float)x : x;
@@ -169,7 +169,7 @@ static void batch_norm_infer_grad(const td_node *n, void *const *a)
     norm_grad(&v, &(grad_args){ a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] }, false);
 }
 
-/* out = dy (+ dy2) where the mask is set, else 0 */
+/* out = dy (+ dy2) where the mask is set, otherwise 0 */
 static void apply_mask(const double *dy, const double *dy2, const uint8_t *mask, int64_t count,
                        double *out)
 {
@@ -182,7 +182,7 @@ static void batch_norm_relu_grad(const td_node *n, void *const *a)
 {
     const norm_shape v = shape_of(n, td_in_type(n, 2));
     void *const *out = a + n->n_in;
-    double *masked = out[3]; /* dz; the work area where dz is not wanted */
+    double *masked = out[3]; /* dz; the work area if dz is not needed */
     apply_mask(a[0], n->n_in > 6 ? a[6] : NULL, a[1], td_type_count(td_in_type(n, 0)), masked);
     norm_grad(&v, &(grad_args){ masked, a[2], a[3], a[4], a[5], out[0], out[1], out[2] }, true);
 }

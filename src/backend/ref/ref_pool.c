@@ -26,7 +26,7 @@ static pool_shape shape_of(const td_node *n, const td_type *x, const td_type *y)
                          a->count_include_pad };
 }
 
-/* the part of window i of one side that lies inside the image: [from, to) */
+/* the part of window i along one side that is inside the image: [from, to) */
 typedef struct {
     int64_t from, to;
 } span;

@@ -5,7 +5,7 @@
 
 #include "backend/ref/ref.h"
 
-/* the copy is w as it is kept, rounded once more */
+/* the copy is the stored w, rounded once more */
 static double as_kept(const td_type *t, double x)
 {
     return t->dtype == TD_DT_F32 ? (double)(float)x : x;
