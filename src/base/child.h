@@ -17,7 +17,7 @@
  * child has ended when this returns.  A signal that this process catches meanwhile (base/signals.h)
  * is passed on to the child.
  *
- *   TD_EIO     no process or pipe; the child was killed (by the system for its memory, say)
+ *   TD_EIO     no process or pipe; the child was killed (for example, by the system for its memory)
  *   any other  what `work` returned
  *
  * The child's resident size lacks the pages of libraries that it has not used itself, some 10 MB.

@@ -20,7 +20,7 @@
 
 /** All zero is a valid empty text. */
 typedef struct {
-    char *data; /* NUL-terminated once anything was added, else NULL */
+    char *data; /* NUL-terminated once anything was added, or NULL */
     size_t len; /* without the NUL */
     size_t cap;
     td_status st;

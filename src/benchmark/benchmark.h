@@ -41,7 +41,7 @@ td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CH
  * One network at the precisions, numbers of ranks and batch sizes of o's lists, all with all; a
  * table, or with !o->as_table JSON.  Ranks are this program started again (td_ranks_run).
  *
- *   TD_EUSAGE    a list is none, or too long
+ *   TD_EUSAGE    a list is malformed or too long
  *   TD_ESTOPPED  a signal came
  *   TD_EDEVICE   a rank failed and logged the error; also errors of td_benchmark_network
  */

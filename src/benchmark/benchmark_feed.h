@@ -49,8 +49,8 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
 
 /**
  * The next full batch, at the end of the data from their beginning again; *images [batch, 3, S, S],
- * lent until the next call.  Of training, images, labels and targets are bound to `p`, else images
- * alone; `p` NULL: nothing is.
+ * valid until the next call.  For training, images, labels and targets are bound to `p`, else
+ * images alone; `p` NULL: nothing is.
  */
 td_status td_feed_next(td_feed *f, td_program *p, const float **images) TD_CHECKED;
 

@@ -4,13 +4,13 @@
  * What `tandem train` would hold is added up from plans; nothing of that size is run:
  *
  *     step         parameters, momentum buffers, activations, scratch: plan of the training step
- *     validation   the plan of the network that evaluates, at the same batch, beside it
+ *     validation   the plan of the evaluation network, at the same batch, in addition
  *     input        both loaders' rings, prefetch + 1 batches each, and the evaluator's own batch
  *     checkpoint   copies of all parameters while a checkpoint is written
  *     runtime      the process itself, libraries and kernels: measured, at a batch of 1
  *
  * Not counted: images that workers are decoding.  The sum is all but linear in the batch, so the
- * search guesses along a line through two plans and ends with a batch that fits beside one that
+ * search guesses along a line through two plans and ends with a batch that fits next to one that
  * does not.  Each precision is searched in a process of its own.
  */
 #include "benchmark/benchmark.h"
@@ -124,7 +124,7 @@ static td_status run_once(search *s, td_program *p, const td_synthetic *inputs)
 }
 
 /*
- * What a process holds beside its plan: what was there before the fork and what a step added.  A
+ * The memory of a process besides its plan: that before the fork and that added by a step.  A
  * child does not count the libraries' pages that it has not used itself, hence the sum.
  */
 static td_status measure_runtime(search *s)
@@ -193,7 +193,7 @@ static td_status find(search *s, int *batch, parts *out)
     *batch = 1;
     TD_TRY(grow(s, batch, out, &fails, &fails_bytes));
     for (bool in_middle = false; fails - *batch > 1; in_middle = !in_middle) {
-        /* every other time in the middle, for a line that is none */
+        /* alternates with bisection, in case it is not linear */
         const int next = in_middle ? *batch + (fails - *batch) / 2
                                    : guess(s->limit, *batch, total(out), fails, fails_bytes);
         TD_TRY(plan(s, next, &p));

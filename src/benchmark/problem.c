@@ -59,7 +59,7 @@ static td_status time_line(session *s, const char *line)
     td_graph *g = NULL;
     td_program *p = NULL;
     td_arena inputs = { 0 };
-    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line says its dtype */
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line gives its dtype */
     TD_OUT(td_problem_graph(line, 0, &g, NULL));
     TD_OUT(td_compile(g, s->dev,
                       &(td_compile_opts){ .amp = &float32, .skip = s->o->device.skip_passes }, &p));

@@ -6,7 +6,7 @@
  * Processes of their own, because the peak of a process's memory never falls.  One rank is a fork;
  * with --nproc all rows, also those of one rank, are this program started again, with a
  * configuration that it inherits as an open file.  Every rank has the same number of threads in all
- * rows, as every worker of the reference has one GPU: else scaling would compare a rank with a
+ * rows, as every worker of the reference has one GPU: otherwise scaling would compare a rank with a
  * machine.
  */
 #include <math.h>

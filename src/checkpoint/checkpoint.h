@@ -45,7 +45,7 @@ typedef struct {
     int64_t steps;     /* optimizer steps in total, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
-    bool detects; /* scores are AP and AP50, fractions; else top-1 and top-k, percent */
+    bool detects; /* scores are AP and AP50, fractions; otherwise top-1 and top-k, percent */
     double best;  /* score of the best validation; -1: none yet */
     int64_t best_epoch;
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
@@ -107,7 +107,7 @@ void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);
 
 /**
  * TD_EUSAGE: one of `model` and the file is a detector and the other another network, or detectors
- * have other backbones.  What shapes tell of other networks is td_weights_load's.
+ * have other backbones.  td_weights_load checks the shapes of other networks.
  */
 td_status td_weight_metadata_check(const td_tensors *t, const char *path,
                                    const td_model_opts *model) TD_CHECKED;

@@ -1,9 +1,9 @@
 /*
  * convert.c -- tandem convert: checkpoints to weights, from and to PyTorch's format
  *
- * What training keeps beside a weight or a statistic W has a prefix: momentum.W, ema.W, ... . Those
- * are left out; with --ema, ema.W is written as W instead.  PyTorch's checkpoints keep averages as
- * a second state_dict, and pth/pth.c has chosen already.
+ * The state that training keeps for a weight or statistic W has a prefix: momentum.W, ema.W, ... .
+ * Those are left out; with --ema, ema.W is written as W instead.  PyTorch's checkpoints keep
+ * averages as a second state_dict, and pth/pth.c has chosen already.
  */
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static td_status name_classes(const char *classes, const char *path, const td_te
     return td_class_names_put(classes, path, &model, model.num_classes, out);
 }
 
-/* --image-size N in place of what IN says */
+/* --image-size N replaces the size in IN */
 static td_status name_size(int image_size, td_tensors *out)
 {
     char text[16];
@@ -124,7 +124,7 @@ static td_status name_size(int image_size, td_tensors *out)
     return image_size ? td_tensors_set_meta(out, "tandem.image_size", text) : TD_OK;
 }
 
-/* --- what the checkpoint says of itself ------------------------------------------------------- */
+/* --- the checkpoint's metadata ---------------------------------------------------------------- */
 
 static td_status read_metadata(const td_tensors *in, const char *path, td_convert_result *r)
 {

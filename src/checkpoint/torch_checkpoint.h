@@ -21,7 +21,7 @@
 #include "tandem/train.h"
 
 /**
- * Read a checkpoint to resume, ours or PyTorch's as the content says.  Tensors have our names, as
+ * Read a checkpoint to resume, ours or PyTorch's, by its content.  Tensors have our names, as
  * td_weights_load wants them with with_momentum; state that PyTorch had not begun is zero.
  *
  *   TD_EFORMAT       malformed; or the optimizer's numbers, shapes or groups do not fit the weights
@@ -39,7 +39,7 @@ void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_tra
 
 /** The naming scheme of tensors in a file for PyTorch. */
 enum {
-    TD_NAMES_AUTO,        /* REFERENCE for a checkpoint, else TORCHVISION */
+    TD_NAMES_AUTO,        /* REFERENCE for a checkpoint, otherwise TORCHVISION */
     TD_NAMES_TORCHVISION, /* layer1.0.conv1.weight; timm's se.fc1 as [D, C, 1, 1] */
     TD_NAMES_REFERENCE    /* layers.0.0.conv1.weight; squeeze.squeeze as [D, C] */
 };

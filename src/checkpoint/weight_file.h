@@ -21,7 +21,7 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) T
 /**
  * The same for a network: f16 and bf16 are made f32, and an architecture that a checkpoint of
  * PyTorch's names is "tandem.arch" where we have it.  Safetensors are mapped: once the tensors are
- * copied out, td_tensors_check says whether they were all there (td_weights_load asks).
+ * copied out, td_tensors_check tells whether all were readable (td_weights_load calls it).
  */
 td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
 td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;

@@ -20,7 +20,7 @@ void td_weight_name(const char *name, char out[256]);
 
 /** What a load may omit. */
 typedef struct {
-    bool with_momentum; /* momentum buffers and the rest of a run's state are wanted too */
+    bool with_momentum; /* momentum buffers and the rest of a run's state are loaded too */
     bool use_ema;       /* the averages, "ema." + name, in place of weights and statistics */
     const td_model_opts *model; /* the network, for messages; NULL: it has no name */
     const char *skip[2];        /* parameters that keep what they have, "fc.weight"; NULL: none */
@@ -93,8 +93,8 @@ size_t td_weight_prefix(const char *name);
 int64_t td_weights_batches(const td_tensors *t);
 
 /**
- * Copy into every parameter of `to` that of `from` with its name behind `prefix` ("", "ema."), or
- * where there is none, being frozen, that of its name.
+ * Copy into every parameter of `to` that of `from` with its name after `prefix` ("", "ema."), or
+ * for a frozen one, without `prefix`.
  */
 td_status td_weights_share(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
 

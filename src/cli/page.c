@@ -178,7 +178,7 @@ static td_status keep_read(const td_verb *verb, const td_field **fields, td_aren
     return TD_OK;
 }
 
-/* `add` with the verb's tables over a struct of defaults that nobody reads */
+/* `add` with the verb's tables over a struct of unused defaults */
 static td_status with_tables(const td_verb *verb, td_text *out, const void *detail,
                              void (*add)(const td_verb *, const td_field_group *, const void *,
                                          td_text *))

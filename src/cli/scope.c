@@ -4,7 +4,7 @@
  *   never[]   of no effect anywhere, with the reason; rows of kind ACCEPTED carry theirs themselves
  *   jobs[]    a verb's other jobs (train --evaluate, inspect memory ...) with the options they read
  *   unread[]  options that no job of a verb reads
- *   needs[]   options that only count beside another
+ *   needs[]   options that only count with another
  */
 #include "cli/scope.h"
 

@@ -1,7 +1,7 @@
 /*
  * cli/scope.h -- reports options that the job does not read
  *
- * An option that is named and changes nothing is not passed over in silence: the log says so in one
+ * An option that is named and changes nothing is not ignored silently: the log reports it in one
  * line before the job starts.  Tables: scope.c; every row of every verb is checked by
  * tests/e2e/never_ignored.sh.
  */

@@ -185,7 +185,7 @@ static td_status connect_to(const rendezvous *m, const struct sockaddr_in *at, c
 
 /* --- taking connections ----------------------------------------------------------------------- */
 
-/* in constant time, so that nobody can find the token byte by byte */
+/* in constant time, so that the token cannot be guessed byte by byte */
 static bool is_token(const char *a, const char *b)
 {
     unsigned char differs = 0;

@@ -54,7 +54,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
     return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
 
-/* Fill the row with the wanted sample or, in training, with the next good one. */
+/* Fills the row with its sample or, in training, with the next good one. */
 static td_status make_row(worker *w, td_row *r)
 {
     const td_load_plan *p = w->ring->plan;

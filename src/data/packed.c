@@ -20,7 +20,7 @@ static const td_pack_split *find_split(const td_pack *p, const char *name)
     return NULL;
 }
 
-/* the wanted split is absent, or none is named and there are several */
+/* the split is missing, or none is given and there are several */
 static td_status no_split(const td_pack *p, const td_dataset_opts *opts)
 {
     td_text names = { 0 };
@@ -113,7 +113,7 @@ static bool is_annotated_split(const td_pack *p, const td_pack_split *s)
            td_pack_image_at(p, s->first + 1).label == 1;
 }
 
-/* sample i is the image places[i] behind the annotations */
+/* sample i is the image at places[i] after the annotations */
 static td_status add_annotated(td_dataset *ds, const td_dataset_opts *opts, const td_pack_split *s)
 {
     const void *bytes;

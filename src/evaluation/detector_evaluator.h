@@ -21,7 +21,7 @@ typedef struct {
     td_comm *comm;          /* whose loaders share the set; NULL: one rank */
     const char *skip_passes, *dump_after;
     td_report *report;  /* records every print_freq batches, or NULL */
-    const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
+    const char *prefix; /* of their metrics: "val" (NULL) or "val_ema" */
     int print_freq;
     int64_t step[2]; /* epoch, iteration of the records */
     td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
@@ -51,7 +51,7 @@ td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *
                                     td_eval_result *out) TD_CHECKED;
 
 /**
- * Of the last run: metrics with those of each class, and what was found; lent until the next.  On
+ * Of the last run: metrics with those of each class, and the detections; valid until the next.  On
  * ranks but 0 empty.
  */
 const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j);

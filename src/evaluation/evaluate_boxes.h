@@ -17,7 +17,7 @@ typedef struct {
 
 /**
  * Compare.  Annotations that refer to nothing and detections of unknown categories count nowhere; a
- * warning in the log says how many.  On failure *out is empty.
+ * warning in the log gives their number.  On failure *out is empty.
  *
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ELIMIT  as td_coco_read and td_detections_read
  *   TD_EFORMAT   a detection is of an image that the annotations do not name

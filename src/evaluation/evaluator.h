@@ -20,7 +20,7 @@ typedef struct td_evaluator td_evaluator;
 
 typedef struct {
     td_counts counts;
-    double compute_s, data_s;        /* of all batches; what else was done in between is in none */
+    double compute_s, data_s;        /* of all batches, without other work in between */
     double p50, p90, p95, p99, p100; /* batch latency, s, nearest rank */
     double compute_rates,
         total_rates; /* sums of the batches' images/s, without and with the wait */
@@ -43,7 +43,7 @@ typedef struct {
     td_comm *comm;          /* whose loaders share the set; counts are of all; NULL: one rank */
     const char *skip_passes, *dump_after;
     td_report *report;  /* records every print_freq batches, or NULL */
-    const char *prefix; /* of their metrics: "val", which NULL stands for, or "val_ema" */
+    const char *prefix; /* of their metrics: "val" (NULL) or "val_ema" */
     int print_freq;
     int64_t step[2];      /* epoch, iteration of the records */
     td_progress progress; /* logs the progress; not begun */
@@ -94,7 +94,7 @@ typedef struct {
     double top1, topk, loss;
 } td_scores;
 
-/** Is the rule one that td_require can parse?  TD_EUSAGE says what is wrong; NULL is fine. */
+/** Check that td_require can parse the rule: TD_EUSAGE if not; NULL is fine. */
 td_status td_require_check(const char *rule, int topk) TD_CHECKED;
 
 /** "top1>=95", "loss<=0.3": TD_EUSAGE malformed, TD_EREQUIRED not met; topk is "top5" for k = 5. */

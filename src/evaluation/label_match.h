@@ -31,8 +31,8 @@ typedef struct {
  * what was decided where it is not the natural order.
  *
  *   TD_EUSAGE   --label-map or --labels-by-order for labels that are numbers
- *   TD_ESHAPE   more or fewer classes than outputs, and nothing says which is which
- *   TD_EFORMAT  a class that is none of the outputs, or that the map leaves out; a malformed map
+ *   TD_ESHAPE   more or fewer classes than outputs, and no mapping is given
+ *   TD_EFORMAT  a class that matches no output, or is missing in the map; a malformed map
  *   TD_ENOTFOUND, TD_EIO, TD_ELIMIT, TD_ENOMEM
  */
 td_status td_label_match_apply(const td_label_match *m, td_dataset *ds) TD_CHECKED;

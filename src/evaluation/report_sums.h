@@ -11,7 +11,7 @@
 #include "evaluation/evaluator.h"
 #include "loggers/run_logger.h"
 
-/* What a detector's step says beside its loss. */
+/* Values of a detector's step besides its loss. */
 enum { TD_PART_CLASS, TD_PART_BOX, TD_PART_POSITIVES, TD_PARTS };
 
 /* Steps. */
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     double loss; /* NaN: skipped */
     double scale, n_images, data_s, compute_s;
-    double parts[TD_PARTS]; /* NaN: there is none */
+    double parts[TD_PARTS]; /* NaN: none */
 } td_step_metadata;
 
 void td_step_sums_add(td_step_sums *s, const td_step_metadata *f);

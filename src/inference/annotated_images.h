@@ -18,16 +18,16 @@
 typedef struct td_annotated_images td_annotated_images;
 
 /**
- * Names for the first n images of `ds` (kept).  With `keeps_folders` they lie in the folder as
- * they lie in the data set, else all in one, "beach.2.jpg" for another "beach.jpg".
- *   TD_EARG  some image of `ds` lies where one is to be drawn; it is named
+ * Names for the first n images of `ds` (kept).  With `keeps_folders` they keep their folders of
+ * the data set, otherwise all go in one folder, "beach.2.jpg" for another "beach.jpg".
+ *   TD_EARG  an image of `ds` would be overwritten; the message names it
  */
 td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,
                                   int64_t n, td_annotated_images **out) TD_CHECKED;
 void td_annotated_images_free(td_annotated_images *m);
 
 /**
- * Decode a sample's bytes, draw and write.  *path: lent until td_annotated_images_free.  Messages
+ * Decode a sample's bytes, draw and write.  *path: valid until td_annotated_images_free.  Messages
  * name the file.
  */
 td_status td_annotated_images_save(td_annotated_images *m, int64_t sample, const void *bytes,

@@ -15,7 +15,7 @@
 
 /** Labels are 1 .. n; the file may name fewer, or none.  All zero is empty. */
 typedef struct {
-    const char *path; /* the weight file's, lent: for messages */
+    const char *path; /* the weight file's, borrowed, for messages */
     int n;
     int n_names, n_categories;
     char **names;
@@ -23,10 +23,10 @@ typedef struct {
 } td_box_classes;
 
 /**
- * What the file says of its n classes; `classes` (--classes FILE, class_names.h) or NULL names them
- * instead.  A file that says nothing of 80 or 90 classes is taken for one of COCO, with a line in
+ * The file's n classes; `classes` (--classes FILE, class_names.h) or NULL names them
+ * instead.  A file without names for 80 or 90 classes is assumed to be for COCO, with a line in
  * the log: 80 are its categories in order, of 90 the class is the category's id.
- *   TD_EFORMAT  a file says nonsense
+ *   TD_EFORMAT  malformed metadata
  *   TD_ESHAPE   `classes` names another number
  */
 td_status td_box_classes_read(const td_tensors *weights, const char *path, int n,
@@ -34,7 +34,7 @@ td_status td_box_classes_read(const td_tensors *weights, const char *path, int n
 void td_box_classes_release(td_box_classes *c);
 
 /**
- * "RBC,WBC" -> *out [n + 1] by label (td_free): whose boxes are wanted.  A name that has a comma
+ * "RBC,WBC" -> *out [n + 1] by label (td_free): the classes to keep.  A name that has a comma
  * itself is given by its category's number.  TD_EUSAGE: no such class.
  */
 td_status td_box_classes_choose(const td_box_classes *c, const char *list, bool **out) TD_CHECKED;

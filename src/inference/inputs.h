@@ -15,7 +15,7 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
 
-/** One line in the log where the back end is not what its name says. */
+/** Log one line if the backend differs from its name. */
 void td_log_backend(const td_input_opts *in);
 
 /** model->image_size becomes what the tensors have, when it is open. */

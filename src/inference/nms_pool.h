@@ -23,7 +23,7 @@ typedef struct {
     bool wants_finite;
 } td_nms_pool_row;
 
-/** `anchors` are lent; columns: classes and the background. */
+/** `anchors` is borrowed; columns: classes and the background. */
 td_status td_nms_pool_new(const td_anchors *anchors, int columns, int n_threads,
                           td_nms_pool **out) TD_CHECKED;
 void td_nms_pool_free(td_nms_pool *s);

@@ -69,7 +69,7 @@ td_status td_predictor_run(td_predictor *p, const float *images, int n, float *l
                            float *probabilities) TD_CHECKED;
 
 /**
- * What to do with the results of rows from .. from + n - 1, lent for the call: of a classifier
+ * Receives the results of rows from .. from + n - 1, valid during the call: of a classifier
  * logits [n, K] and probabilities [n, K], of a detector deltas [n, A, 4] and scores [n, A, K + 1].
  */
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);

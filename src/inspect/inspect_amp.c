@@ -1,9 +1,9 @@
 /*
  * inspect_amp.c -- shows the precision of each node, and the reason
  *
- * The graph is the one that the amp pass sees: composites written out, gradients worked out, norms
- * folded where it is inference.  The painting is the pass's own.  Of autocast and O1 to O3, which
- * go before gradients, it is the graph that the pass has made, with gradients behind its casts.
+ * The graph is the one that the amp pass sees: composites decomposed, gradients computed, norms
+ * folded for inference.  The type propagation is the pass's own.  For autocast and O1 to O3, which
+ * run before the grad pass, it is the graph that the pass has made, with gradients through casts.
  */
 #include "inspect/inspect.h"
 
@@ -47,7 +47,7 @@ static bool is_named(const td_node *n)
     return label[strspn(label, "0123456789")] != '\0';
 }
 
-/* "backbone.conv1"; "12:backbone.conv1": node 12, behind it (up along first operands) */
+/* "backbone.conv1"; "12:backbone.conv1": node 12, after it (up along first operands) */
 static void add_label(const td_node *n, td_text *out)
 {
     const td_node *named = n;

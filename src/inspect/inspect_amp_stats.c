@@ -40,7 +40,7 @@ static int more(double a, double b)
     return (a < b) - (a > b);
 }
 
-/* worst first; else in the order of the file, which is that of memory */
+/* worst first; ties in the order of the file */
 static int compare(const void *pa, const void *pb)
 {
     const row *a = pa, *b = pb;

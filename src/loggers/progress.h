@@ -30,8 +30,8 @@ typedef struct {
 void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches);
 
 /**
- * `done` batches, `n_images` images of this rank, lie behind, `before` not counted.  Where there
- * is neither a terminal nor a line due, no text is made.
+ * `done` batches, `n_images` images of this rank are done, without `before`.  If there is
+ * neither a terminal nor a line due, no text is made.
  */
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images);
 

@@ -19,12 +19,12 @@ typedef struct {
     int n_step; /* 1: epoch; 2: epoch, iteration */
     int topk;
     bool has_l2_loss, detects; /* as td_run_logger_opts */
-    /* a run that goes on: rows from this place on, which it makes again, are dropped; else NULL,
+    /* a resumed run: drops the rows from this position on, which it makes again; otherwise NULL,
        and the file is begun anew */
     const int64_t *goes_on_at; /* [2] next epoch, and iterations of it that are done */
 } td_report_csv_opts;
 
-/** TD_EIO; TD_EFORMAT: a file to go on with that has other columns. */
+/** TD_EIO; TD_EFORMAT: the existing file has other columns. */
 td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out) TD_CHECKED;
 
 /** Set a value of the next row; ignores names without a column. */

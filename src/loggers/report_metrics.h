@@ -24,7 +24,7 @@ typedef struct {
     int decimals; /* -1: as many as the number has */
     int level;    /* 0: in every line of text, 1: at ends of epochs and of the run only, 2: never,
                      3: in the JSON lines alone */
-    int of;       /* 0: of every job; else of classes or of boxes */
+    int of;       /* 0: every job; otherwise classes or boxes */
 } td_metric;
 
 /** NULL: there is no such metric. */
@@ -32,7 +32,7 @@ const td_metric *td_metric_find(const char *name);
 
 /** The properties that select a run's metrics. */
 typedef struct {
-    int topk; /* what stands for top5 */
+    int topk; /* K of top5 */
     bool has_tf_names, has_l2_loss;
     bool detects;      /* boxes' scores in the place of accuracies */
     bool is_benchmark; /* and what the reference's benchmarks print */
@@ -46,7 +46,7 @@ td_status td_metric_each(const td_metric_choice *choice,
 /** A real number as Python prints it: the shortest that reads back, with a point. */
 void td_metric_add_real(td_text *out, double x);
 
-/** A value as the metric's format says; "None" where it is not finite. */
+/** A value in the metric's format; "None" if it is not finite. */
 void td_metric_add_value(td_text *out, const td_metric *m, double x);
 
 #endif

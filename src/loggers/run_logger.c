@@ -249,7 +249,8 @@ void td_report_log(td_report *r, const char *fmt, ...)
 
 /*
  * The card and the curve of a value, "train/loss", "val/top1": the part before the first point is
- * the card's.  Sums over an epoch of training are beside the iterations', "train_epoch/loss".
+ * the card's.  Sums over an epoch of training are separate from the iterations',
+ * "train_epoch/loss".
  */
 static void event_tag(const char *name, int n_step, char *out, size_t n)
 {

@@ -9,7 +9,7 @@
  *
  * A record is begun, filled and ended once and goes to every output that was asked for.  Names,
  * units and record shapes are those of the reference programs' logger.  Files are begun anew unless
- * a run goes on; every record is flushed.  A NULL report swallows everything.
+ * a run is resumed; every record is flushed.  A NULL report ignores everything.
  */
 #ifndef TD_LOGGERS_RUN_LOGGER_H
 #define TD_LOGGERS_RUN_LOGGER_H
@@ -46,7 +46,7 @@ td_status td_report_open(const td_run_logger_opts *o, td_report **out) TD_CHECKE
 /** Settings or metadata of the run: one flat JSON object. */
 td_status td_report_parameters(td_report *r, const char *json) TD_CHECKED;
 
-/** A line of text as the reference programs print it, where their text lines are wanted. */
+/** A line of text as the reference programs print it, if text lines are enabled. */
 void td_report_log(td_report *r, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /** Is text in the reference's form enabled? */

@@ -24,7 +24,7 @@ typedef struct td_tensorboard td_tensorboard;
 /** Makes the folder if it does not exist.  TD_EIO. */
 td_status td_tensorboard_open(const char *folder, td_tensorboard **out) TD_CHECKED;
 
-/** The run goes on at `step`: what earlier files have from there on is not shown. */
+/** The run resumes at `step`: later points of earlier files are not shown. */
 td_status td_tensorboard_restart(td_tensorboard *t, int64_t step) TD_CHECKED;
 
 /** A point of a curve.  Values are stored as float32. */

@@ -11,10 +11,10 @@ enum { TD_SPEED_LINE_STEPS = 100, TD_SPEED_LINES = 12 };
 
 typedef struct {
     int n, n_kept; /* lines; those that count.  0: there was none */
-    double mean;   /* of those: unit of the lines; NaN where there is none */
+    double mean;   /* of those: unit of the lines; NaN if none */
 } td_last_quarter;
 
-/** `speeds` of n lines, in order; kept are those behind the first 3 n / 4, rounded down. */
+/** `speeds` of n lines, in order; keeps those after the first 3 n / 4, rounded down. */
 td_last_quarter td_last_quarter_of(const double *speeds, int n);
 
 /** Steps of a line, of a run that is shorter a twelfth of its steps; at least 1. */

@@ -10,7 +10,7 @@
  *
  *   on each level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> deltas, scores
  *
- * A stage runs with stride 1; its result is recorded, then every second row and column goes on.
+ * A stage runs with stride 1; its result is recorded, then every second row and column is used.
  * Padding is SAME, that of the stem 3 on all sides.  The towers' and predictors' filters are the
  * same on every level, the norms are not.  The backbone's norms have other constants than the rest.
  *

@@ -1,7 +1,7 @@
 /*
  * onnx.c -- a model in memory; writes ONNX files
  *
- * Lengths stand before what they measure, so the file is made of small texts and the tensors' own
+ * Lengths precede their content, so the file is made of small texts and the tensors' own
  * bytes, whose sizes are added up before the first is written: no copy of the weights is made.
  */
 #include "onnx/onnx.h"
@@ -335,7 +335,7 @@ static void put_model_head(td_text *file, const td_onnx *m)
 /* | model's head, key and length of the graph | graph but its tensors | head, bytes | head, ... */
 typedef struct {
     td_text head, graph;
-    td_text tensors; /* heads, one behind the other */
+    td_text tensors; /* heads, concatenated */
     size_t *end;     /* [n_tensors]: where each ends */
 } parts;
 

@@ -119,7 +119,7 @@ void td_onnx_set_meta(td_onnx *m, const char *key, const char *value);
 /** A copy of `text` that lives as long as the model; "" after a failure. */
 const char *td_onnx_text(td_onnx *m, const char *text);
 
-/** ONNX's number of an element type, and back: 0 and TD_DT_NONE where there is none. */
+/** ONNX's number of an element type, and back: 0 and TD_DT_NONE if there is none. */
 int td_onnx_dtype_number(td_dtype d);
 td_dtype td_onnx_dtype_of(int64_t number);
 

@@ -12,8 +12,8 @@
  *   zeros [N, C, A], with the scores of those M -- TopK of [N, C A] --> the best K, their places
  *   place / A is the class, what remains the anchor, whose box is gathered
  *
- * TopK takes the lower place of equal scores: lower class, then lower anchor, as boxes/nms.h says.
- * There are no booleans: Sign tells what is above 0.
+ * TopK takes the lower place of equal scores: lower class, then lower anchor, as in boxes/nms.h.
+ * There are no booleans: Sign selects values above 0.
  */
 #include "onnx/onnx_detections.h"
 
@@ -247,7 +247,7 @@ static const char *put_survivors(tail *t, const char *boxes, const char *scores)
                PUT("GatherND", "/kept_scores", &of_found, x, at));
 }
 
-/* of boxes clipped to the image: 1 where something is left, else 0, [N, 1, A] */
+/* of boxes clipped to the image: 1 if the area is positive, otherwise 0, [N, 1, A] */
 static const char *put_insides(tail *t, const char *boxes)
 {
     const td_onnx_value one = TYPE(TD_DT_F32, BATCH, t->n_anchors, 1);

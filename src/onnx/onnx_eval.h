@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct td_onnx_eval td_onnx_eval;
 
-/** `m` and `what`, its name in messages, are lent.  `batch` is what "N" stands for. */
+/** `m` and `what`, its name in messages, are borrowed.  `batch` is the value of "N". */
 td_status td_onnx_eval_new(const td_onnx *m, const char *what, int batch,
                            td_onnx_eval **out) TD_CHECKED;
 void td_onnx_eval_free(td_onnx_eval *e);
@@ -45,7 +45,7 @@ td_status td_onnx_eval_set(td_onnx_eval *e, const char *name, const td_onnx_arra
  */
 td_status td_onnx_eval_run(td_onnx_eval *e, size_t first) TD_CHECKED;
 
-/** NULL: there is none of that name. */
+/** NULL: unknown name. */
 const td_onnx_array *td_onnx_eval_get(const td_onnx_eval *e, const char *name);
 
 /** Is a node with this operator and these attributes supported? */

@@ -34,7 +34,7 @@ const td_norm *td_onnx_norm(const td_model_opts *model);
 /**
  * Fill `m` from the inference graph `g`: input `images`, output `logits`, and `probabilities` if
  * the graph has it and opts->probabilities asks for it; of a graph without `logits` the outputs
- * `deltas` and, as `logits`, `scores`: what td_onnx_add_detections goes on from.  Weights come from
+ * `deltas` and, as `logits`, `scores`: the inputs of td_onnx_add_detections.  Weights come from
  * `p`, a program of that graph, and are copied into m's arena.  With `other`, the same graph for
  * one image more, the batch is left open: what differs between the two is "N".
  *
@@ -48,7 +48,7 @@ td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program 
 typedef struct {
     td_graph *graph; /* input images f32, params under the tensors' names; owned */
     const td_onnx *model;
-    const char *images; /* the value that is the graph's input: behind what was done to images */
+    const char *images; /* the graph's input value, after preparation */
     size_t n_prepared;  /* number of preparing nodes before it */
     size_t behind;      /* the first node after the graph; n_nodes: none */
     int batch;
@@ -72,7 +72,7 @@ void td_onnx_graph_release(td_onnx_graph *g);
 td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;
 
 /**
- * What the model does to images before the network: `in` as its input says (u8 or f32), `out`
+ * Run the model's preparation of images: `in` of its input type (u8 or f32), `out`
  * f32 [batch, 3, H, W].
  */
 td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out) TD_CHECKED;

@@ -567,7 +567,7 @@ static td_status get_node(importer *im, const td_onnx_node *n)
     return refuse(im, "an operator that is not known here");
 }
 
-/* --- what stands behind the network ----------------------------------------------------------- */
+/* --- post-processing -------------------------------------------------------------------------- */
 
 static bool is_of_a_graph(const td_onnx_node *n)
 {

@@ -341,7 +341,7 @@ static void scores_of(const job *j, const float *logits, int64_t n, int n_column
     }
 }
 
-/* the value of that name, of that type; NULL and an error: there is none */
+/* the value of that name, of that type; NULL and an error if missing */
 static const td_onnx_array *value_of(const td_onnx_eval *e, const char *name, td_dtype d, int rank)
 {
     const td_onnx_array *a = td_onnx_eval_get(e, name);

@@ -38,7 +38,7 @@ static td_status get_text(reader *r, const td_pb *pb, const td_pb_field *f, cons
     return td_pb_text(pb, f, &r->m->arena, out);
 }
 
-/* how often each of the fields 1 .. 15 stands in a message */
+/* the number of occurrences of each field 1 .. 15 in a message */
 static td_status count_fields(td_pb pb, int n[16])
 {
     td_pb_field f;

@@ -92,7 +92,7 @@ td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out)
     return st;
 }
 
-/* --- behind ----------------------------------------------------------------------------------- */
+/* --- post-processing -------------------------------------------------------------------------- */
 
 td_status td_onnx_each_behind(const td_onnx *m, size_t first,
                               td_status (*use)(void *ctx, int i, const char *name), void *ctx)

@@ -16,7 +16,7 @@
  *
  * Two products and one sum, each rounded: what PyTorch does.  Source: Polyak and Juditsky 1992.
  *
- * commit(to, pending, last, finite)  where last is 1: to = pending if finite, else pending = to
+ * commit(to, pending, last, finite)  where last is 1: to = pending if finite; if not, pending = to
  *
  *   to, pending     one shape        the committed value, and the pending one of the current step
  */

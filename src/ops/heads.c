@@ -1,13 +1,13 @@
 /*
  * bias_add(x, bias) -> y        y = x + bias, one number per channel
  *
- *   x, y [N, C, H, W]  any float       bias [C]  float32 beside half
+ *   x, y [N, C, H, W]  any float       bias [C]  may be float32 with half
  *
- * bias_add_grad(dy) -> dbias    the sum of dy over all but the channels; float32 beside half
+ * bias_add_grad(dy) -> dbias    the sum of dy over all but the channels; may be float32 with half
  *
  * join_heads(x1, b1, x2, b2, ...) {columns, order} -> y      a detector's heads as one table
  *
- *   xi [N, Ci, Hi, Wi]  any float      bi [Ci]  float32 beside half, added to xi
+ *   xi [N, Ci, Hi, Wi]  any float      bi [Ci]  may be float32 with half; added to xi
  *   y  [N, A, columns]  A = sum of Ai Hi Wi, where Ci = Ai columns: one row for each anchor
  *
  *   order pixel    channel a columns + k of pixel p is column k of row p Ai + a        (SSD320)

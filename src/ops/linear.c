@@ -3,11 +3,11 @@
  *
  *   x     [N, C]   any float
  *   w     [K, C]   same as x
- *   bias  [K]      same as x, or float32 beside half; may be left out
+ *   bias  [K]      same as x, or float32 with half; may be omitted
  *   y     [N, K]
  *
  * linear_grad_x(dy, w) -> dx[N, C]
- * linear_grad_w(dy, x) {wide} -> dw[K, C], float32 beside half operands if `wide`
+ * linear_grad_w(dy, x) {wide} -> dw[K, C], float32 with half operands if `wide`
  * The bias's gradient is sum_to(dy, bias).
  */
 #include "ir/build.h"

@@ -216,7 +216,7 @@ td_status td_freeze_count(const td_graph *g, const char *patterns, bool norms,
     return TD_OK;
 }
 
-/* --- going on --------------------------------------------------------------------------------- */
+/* --- resuming --------------------------------------------------------------------------------- */
 
 static td_status stored(const td_tensors *file, char **patterns, bool *norms)
 {

@@ -2,7 +2,7 @@
  * optim/loss_scaler.h -- loss scaling: the factor of the loss, and how it adapts
  *
  *     scale S -> gradients of S * loss -> all finite?  yes: update with 1/S     no: skip the step
- *                                              S grows after `interval` yes in a row, else S falls
+ *                                              S grows after `interval` yes in a row; or S falls
  *
  *     td_scaler s;
  *     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_TF, 0, 0);

@@ -41,7 +41,7 @@ void td_log_recomputed(const td_program *p)
                (double)(m.param_bytes + m.activation_bytes) / 1e6, (double)m.unlimited_bytes / 1e6);
 }
 
-/* --- beside the step -------------------------------------------------------------------------- */
+/* --- besides the step ------------------------------------------------------------------------- */
 
 static int64_t image_bytes(const td_memory_share *m)
 {

@@ -17,7 +17,7 @@ typedef struct {
     int batch;    /* N */
     uint64_t seed;
     td_tensors *file; /* owned; NULL: drawn */
-    const char *path; /* of it, lent */
+    const char *path; /* its path, borrowed */
     float *lambda;    /* [N], of the batch drawn last */
     int64_t *partner; /* [N] */
 } td_mixup;

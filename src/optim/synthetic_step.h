@@ -34,7 +34,7 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHEC
 typedef struct {
     float *images;   /* [batch, 3, size, size], uniform with the variance of normalised images */
     int64_t *labels; /* [batch], or of a detector [batch, A] */
-    float *targets;  /* of a detector [batch, A, 4], else NULL */
+    float *targets;  /* of a detector [batch, A, 4], otherwise NULL */
 } td_synthetic;
 
 /** `model` is complete (td_model_resolve); a detector's images show seven things. */

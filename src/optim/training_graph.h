@@ -21,8 +21,8 @@
  * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
  *
  * With sgd->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
- * where the loss (itself never scaled) and all gradients of loss_scale * loss are finite; else 0,
- * and that run wrote no weight, no momentum buffer and no running statistic.
+ * where the loss (itself never scaled) and all gradients of loss_scale * loss are finite; otherwise
+ * 0, and that run wrote no weight, no momentum buffer and no running statistic.
  */
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out) TD_CHECKED;

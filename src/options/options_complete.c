@@ -53,7 +53,7 @@ static bool has_values(const td_field *f, const td_option_values *lists)
    one */
 typedef struct {
     const td_field *field;
-    bool with_no, is_no; /* wanted; the present one is a negation */
+    bool with_no, is_no; /* include negations; the current one is a negation */
     const char *rest, *name;
     size_t n_name;
     char word[TD_OPTION_BYTES]; /* "--no-nesterov" */

@@ -6,7 +6,7 @@
  *     activation   the loss or the logits depend on it
  *     gradient     an update's gradient depends on it, the loss does not; it comes out of an op
  *                  "..._grad..." or of one that has a gradient as operand
- *     weight       parameter, and what is worked out from parameters alone: its copy in half
+ *     weight       parameter, and values computed from parameters only: its copy in half
  *     other        whether gradients are finite, gradients' seed
  */
 #include "profiler/amp_stats.h"

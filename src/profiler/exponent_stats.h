@@ -33,7 +33,7 @@ extern const td_half_range td_half_ranges[TD_N_HALF];
 /* Exact counts, without the padding of a layout. */
 typedef struct {
     int64_t n, n_zero, n_infinite, n_nan;
-    double largest;                     /* finite magnitude; 0 where there is none */
+    double largest;                     /* finite magnitude; 0 if none */
     int64_t n_over[TD_N_HALF];          /* above the type's largest; infinite ones are */
     int64_t n_lost[TD_N_HALF];          /* not zero, below its smallest subnormal */
     int64_t n_below_normal[TD_N_HALF];  /* not zero, below its smallest normal; lost ones are */

@@ -29,7 +29,8 @@ typedef struct td_profile td_profile;
 
 /**
  * The layer that node `i` belongs to: that of the first parameter it reads, as it is, as a half
- * copy, cast or reordered, "layer2.0.conv1" of "layer2.0.conv1.weight"; else its report's label.
+ * copy, cast or reordered, "layer2.0.conv1" of "layer2.0.conv1.weight"; otherwise its report's
+ * label.
  */
 void td_profile_layer(const td_program *p, int i, char *out, size_t room);
 

@@ -6,7 +6,7 @@
  *     row 2, between                                      [wait]
  *
  * Source: "Trace Event Format" (Google, 2016): complete events, "X", with times in microseconds;
- * what lies inside another event of its row is drawn below it.
+ * an event inside another of its row is drawn below it.
  */
 #include "profiler/trace.h"
 

@@ -19,11 +19,11 @@ typedef struct td_trace td_trace;
 /* A step that has just ended; its kernels ran between begin and end. */
 typedef struct {
     int64_t step;             /* of this run, from 1; less: warm-up */
-    int64_t epoch, iteration; /* epoch -1: there is none */
+    int64_t epoch, iteration; /* epoch -1: none */
     int64_t begin_ns, end_ns;
     int64_t wait_ns; /* for the batch, just before begin_ns; 0: none */
     double decode_s; /* that all workers spent on the batch */
-    double loss;     /* NaN: there is none */
+    double loss;     /* NaN: none */
 } td_trace_place;
 
 /**

@@ -267,7 +267,7 @@ static td_status run_long(machine *m, const arg *a, int param)
 {
     td_pvalue *v;
     (void)param;
-    /* a seed of 128 bits, say: nothing that is needed here */
+    /* for example a seed of 128 bits: not needed here */
     TD_TRY(push_new(m, a->text.len > 8 ? TD_PICKLE_OPAQUE : TD_PICKLE_INT, &v));
     if (v->kind == TD_PICKLE_INT)
         v->whole = a->whole;

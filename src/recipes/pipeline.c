@@ -19,8 +19,8 @@
 typedef enum {
     SETS,    /* the option `with` */
     IS,      /* is `with`: a number, a word, or one of several between '|' */
-    IGNORED, /* has no effect, as `with` says */
-    SAID,    /* the same, and the log says so: people may think otherwise */
+    IGNORED, /* has no effect, for the reason in `with` */
+    SAID,    /* the same, and logged, since users may expect an effect */
     EXTRACTOR,
     CHECKPOINT
 } effect;
@@ -191,7 +191,7 @@ typedef struct {
     const td_field_group *groups;
     td_arena *arena;
     const char *what;
-    const char *size_text, *decay_text; /* both places of each must say the same */
+    const char *size_text, *decay_text; /* each must be equal in both places */
 } setting;
 
 static const row *find(const char *path)
@@ -252,7 +252,7 @@ static td_status set_option(const setting *s, const td_proto_field *f, const cha
     return TD_OK;
 }
 
-/* a number that stands in two places */
+/* a number given in two places */
 static td_status set_both(setting *s, const td_proto_field *f, const char *name, const char **seen)
 {
     if (*seen && !is_same(f->value, *seen, strlen(*seen)))

@@ -124,7 +124,7 @@ static void keep(char to[PART_BYTES], const char *word)
     snprintf(to, PART_BYTES, "%s", word);
 }
 
-/* a part is named once: "resnet50/AMP/FP32" wants two things at a time */
+/* a part is named once: "resnet50/AMP/FP32" names two at a time */
 static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
 {
     if (*to)
@@ -134,7 +134,7 @@ static td_status keep_one(char to[PART_BYTES], const char *part, const char *wha
     return TD_OK;
 }
 
-/* a part of --preset after the model says by itself what it is */
+/* a part of --preset after the model is recognised by its value */
 static td_status take_part(const table *t, const char *part, choice *c)
 {
     const td_yaml *ed = edition(t, c);

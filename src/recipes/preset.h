@@ -2,7 +2,7 @@
  * recipes/preset.h -- recipes by name: a model, a platform, a precision, a mode
  *
  * The built-in table is presets.yaml.  A table has the structure of the reference launcher's
- * configs.yml; what it says about the four names is merged in the launcher's order, each over the
+ * configs.yml; its entries for the four names are merged in the launcher's order, each over the
  * ones before:
  *
  *     precision[AMP]  <  platform[DGXA100]  <  models[resnet50][DGXA100][AMP]  <  mode[convergence]

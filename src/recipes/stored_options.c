@@ -73,7 +73,7 @@ bool td_option_is_stored(const td_field *f)
     return !td_field_is_path(f) && !is_of_one_run(f->name);
 }
 
-/* the row of a name in any spelling, and the struct it belongs to; NULL: there is none */
+/* the row of a name in any spelling, and the struct it belongs to; NULL: none */
 static const td_field *find_row(td_train_opts *o, const char *name, const void **base)
 {
     td_field_group groups[7];

@@ -3,7 +3,7 @@
  *
  * Colours and fonts come from the page's style sheet (classes c0 ... c7, axis, tick), so that one
  * image serves light and dark.  The title and what the chart shows are in it for screen readers;
- * points of short lines tell their numbers under the pointer.
+ * points of short lines show their values as tooltips.
  */
 #ifndef TD_REPORT_RUN_CHART_H
 #define TD_REPORT_RUN_CHART_H

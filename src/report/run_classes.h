@@ -9,7 +9,7 @@
 
 /**
  * Of every class its AP after the last validation and its best, of one run with at most eight a
- * curve each, too.  Nothing where no run tells of classes.
+ * curve each, too.  Nothing if no run has AP of classes.
  */
 td_status td_run_classes_html(const td_run_log *runs, int n, td_text *out) TD_CHECKED;
 

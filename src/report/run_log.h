@@ -42,7 +42,7 @@ typedef struct {
     const char *began;     /* "2020-01-01 00:00:00", or "" */
     int64_t epoch_batches; /* most iterations of an epoch; at least 1 */
     bool is_cut;           /* the last line was incomplete and is ignored */
-    bool has_ended;        /* the record of the whole run is there, and the run did not go on */
+    bool has_ended;        /* the final record exists, and the run was not resumed */
     struct td_run_confusion *confusion; /* of a classifier, the last that was recorded; or NULL */
     td_arena arena;                     /* of all texts */
 } td_run_log;

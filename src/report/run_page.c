@@ -32,7 +32,7 @@ extern const char td_embedded_run_page_css[];
 typedef struct {
     const char *metric, *name;
     enum { OF_EPOCHS, OF_ITERATIONS, BACKGROUND } source;
-    int colour; /* where there is one run only */
+    int colour; /* if there is only one run */
     int dash;
 } kind;
 

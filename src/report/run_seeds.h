@@ -74,7 +74,7 @@ const char *td_seeds_precision(const td_seeds *s, int group);
 
 /* --- as they are shown (run_seeds_show.c) ----------------------------------------------------- */
 
-/** Both tables behind the table of results; nothing where no group is shown.  Not for CSV. */
+/** Both tables, after the table of results; nothing if no group is shown.  Not for CSV. */
 void td_seeds_text(const td_seeds *s, td_run_table_form form, td_text *out);
 
 /** Two members, `"seeds": [...], "precisions": [...]`. */

@@ -143,7 +143,7 @@ static void add_html(const grid *g, const char *title, const char *about, td_tex
     td_text_add(out, "</tbody></table></div>\n");
 }
 
-/* --- what stands in them ---------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static int decimals_of(int metric)
 {

@@ -205,7 +205,7 @@ static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, c
     return td_tune_cache_put(t->cache, key, again);
 }
 
-/* from the cache, else measured where that is allowed; *is_known tells */
+/* from the cache, or measured if allowed; *is_known: succeeded */
 static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, double *seconds,
                              bool *is_known)
 {
@@ -574,7 +574,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
 
 /* --- the tuner -------------------------------------------------------------------------------- */
 
-/* everything that times depend on and a problem does not say */
+/* everything else that timings depend on besides the problem */
 static td_status name_machine(const td_device *dev, td_text *out)
 {
     td_text_add(out, "%s; %s; %d threads", td_cpu_name(), td_cpu_isa(), td_threads());

@@ -20,7 +20,7 @@
 typedef struct td_tuner td_tuner;
 
 /**
- * `dev` is kept.  path NULL: the default place.  *out is NULL where there is nothing to go by:
+ * `dev` is kept.  path NULL: the default place.  *out is NULL if there are no measurements:
  * cached, and nothing was measured.
  */
 td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path,

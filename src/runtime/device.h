@@ -16,7 +16,7 @@ struct td_device {
     bool emulates; /* half types by float32 kernels (emulate_half.h), before `ref` is asked */
     td_target target;
     td_tuner *tuner; /* NULL: nothing measured is used */
-    td_comm *comm;   /* lent; NULL: one rank */
+    td_comm *comm;   /* borrowed; NULL: one rank */
 };
 
 /** Programs compiled on `dev` from now on run among these ranks; `c` is kept.  NULL: alone. */

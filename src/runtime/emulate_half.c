@@ -6,7 +6,7 @@
  *     scratch:            '--> x f32 --> [ float32 kernel ] --> y f32
  *
  * The shadow is a copy of the node with float32 where the node has half; layouts and attributes
- * are kept, so that a buffer is converted as it lies, padding included (zeros stay zeros).  What
+ * are kept, so that a buffer is converted as a whole, padding included (zeros stay zeros).  What
  * was float32 already, masks and indices are passed through.  Operands are all read before a result
  * is written, so a result may have an operand's memory whatever the op says.  In the scratch,
  * result 0 takes over a widened operand where the op allows it.
@@ -126,7 +126,7 @@ static int overwritten(const widened *w, const td_node *n)
     return -1;
 }
 
-/* buffers behind the inner kernel's scratch */
+/* buffers after the inner kernel's scratch */
 static void place_buffers(widened *w, const td_node *n, size_t *scratch_bytes)
 {
     size_t end = td_round_up(w->inner.scratch_bytes, TD_HOST_ALIGN);

@@ -24,14 +24,14 @@ typedef struct {
     void *state;                    /* the kernel's own, or NULL */
     size_t scratch_bytes;           /* asked of the planner; alive during this call only */
     char impl[64];                  /* the library's name for what it chose, or "" */
-    struct td_reduction *reduction; /* lent, of collective nodes: the program's */
+    struct td_reduction *reduction; /* of collective nodes: the program's, borrowed */
 } td_prepared;
 
 struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
     const td_op *op;
 
-    /* Can this node be run here, exactly as it stands?  No side effects; TD_ENOKERNEL when not,
+    /* Can this node be run here, exactly as it is?  No side effects; TD_ENOKERNEL when not,
        with a short reason as the message ("groups is 1"). */
     td_status (*accepts)(const td_node *n);
 
@@ -48,14 +48,14 @@ typedef struct {
     const td_kernel *const *kernels; /* best first */
     int n_kernels;
 
-    /* Layouts the best kernel of a CHOOSES node wants; NULL or false: no opinion. */
+    /* Layouts the best kernel of a CHOOSES node prefers; NULL or false: no opinion. */
     bool (*preferred_layout)(const td_node *n, td_node_layouts *out);
 
     /* Other layouts it has kernels for, k = 0, 1, ..., that are worth measuring where the user asks
        for it (runtime/autotune.h); false past the end.  NULL: none. */
     bool (*candidate_layout)(const td_node *n, int k, td_node_layouts *out);
 
-    /* One line about the library behind it, for doctor; may be NULL. */
+    /* One line about its library, for doctor; may be NULL. */
     void (*describe)(td_text *out);
 } td_backend;
 

@@ -15,7 +15,7 @@ const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_tex
 
 /**
  * The kernel that node `n` of a program gets: the one measured as fastest, otherwise the one of
- * td_device_select.  *out is NULL where there is none.
+ * td_device_select.  *out is NULL if there is none.
  */
 td_status td_device_choose(const td_device *dev, const td_node *n, const td_kernel **out,
                            td_text *why) TD_CHECKED;

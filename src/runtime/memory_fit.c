@@ -5,7 +5,7 @@
  *                              ^                                                           |
  *                              +------ lower by what the plan takes beyond the limit ------+
  *
- * What is alive at once is known before the plan; the plan takes that and what lies idle between
+ * What is alive at once is known before the plan; the plan takes that and the gaps between
  * its buffers, so a goal may have to be lowered a few times.
  */
 #include "base/log.h"

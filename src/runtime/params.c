@@ -70,7 +70,7 @@ static td_status find_param(const td_program *p, const char *name, td_value **ou
     return TD_OK;
 }
 
-/* where index i of dimension d lies: an element's offset is the sum over its dimensions */
+/* offset of index i in dimension d: an element's offset is the sum over its dimensions */
 static int64_t part_offset(const td_blocking *bl, const td_type *t, int d, int64_t i)
 {
     int64_t at[TD_RANK_MAX] = { 0 };
@@ -88,7 +88,7 @@ static void copy_elements(char *to, const char *from, size_t each)
         memcpy(to, from, each);
 }
 
-/* offsets of all indices of every dimension, one behind the other */
+/* offsets of all indices of every dimension, concatenated */
 static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[TD_RANK_MAX])
 {
     td_blocking bl;

@@ -31,7 +31,7 @@ static td_status probe_graph(td_graph **out)
 }
 
 /*
- * The convolutions of a few runs, added up, in seconds.  A mean, not the best: beside other busy
+ * The convolutions of a few runs, added up, in seconds.  A mean, not the best: next to other busy
  * processes some bf16 kernels wait for each other, and that is what the training would meet.
  */
 static td_status probe(td_device *dev, const td_graph *g, int precision, double *mean)

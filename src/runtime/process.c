@@ -28,7 +28,7 @@ void td_process_setup(char **argv)
         return;
     if (setenv("GOMP_SPINCOUNT", "5000", 1) != 0 || setenv(MARK, "1", 1) != 0)
         return;
-    execv("/proc/self/exe", argv); /* returns only on failure, and then all goes on as it was */
+    execv("/proc/self/exe", argv); /* returns only on failure; then continue unchanged */
 }
 
 void td_set_threads(int n)

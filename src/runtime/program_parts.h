@@ -48,7 +48,7 @@ struct td_program {
     char *slab;
     size_t slab_bytes;
     bool needs_setup, is_profiled;
-    void (*observe)(void *ctx, const td_observation *o); /* NULL: nobody looks */
+    void (*observe)(void *ctx, const td_observation *o); /* NULL: not observed */
     void *observe_ctx;
     td_span span; /* of the last run */
     int64_t n_runs;

@@ -72,7 +72,7 @@ static td_status damaged(const td_tune_cache *c, const char *what)
     return td_error(TD_EFORMAT, "'%s': %s", c->path, what);
 }
 
-/* cut the next line off; NULL: there is none that ends */
+/* cuts off the next line; NULL: no complete line */
 static char *next_line(char **at)
 {
     char *line = *at, *end = strchr(line, '\n');
@@ -217,7 +217,7 @@ char *td_tune_cache_default(const char *machine)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const bool has_cache =
-        cache && *cache == '/'; /* a relative one is invalid, says the XDG text */
+        cache && *cache == '/'; /* a relative one is invalid by the XDG specification */
     td_text t = { 0 };
     char *path = NULL;
     if (has_cache || (home && *home))

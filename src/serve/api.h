@@ -48,7 +48,7 @@ typedef struct {
     const void *ctx;
 
     /* of a detector */
-    td_boxes_opts boxes;           /* where a request does not say otherwise */
+    td_boxes_opts boxes;           /* defaults of requests */
     const bool *is_wanted;         /* [n_classes + 1] by label; NULL: all are */
     const td_box_classes *classes; /* their names */
     int n_anchors;
@@ -80,7 +80,7 @@ typedef struct {
 } td_reply;
 
 typedef enum {
-    TD_ROUTE_NONE,  /* the reply says why */
+    TD_ROUTE_NONE,  /* the reply has the error */
     TD_ROUTE_IMAGE, /* the kind's path */
     TD_ROUTE_INFER,
     TD_ROUTE_PAGE,
@@ -143,7 +143,9 @@ void td_api_write(const td_service *s, const td_work *w, td_reply *reply);
 /** Make `reply` an error with this sentence. */
 void td_reply_error(td_reply *reply, int status, const char *fmt, ...) TD_PRINTF(3, 4);
 
-/** The same, with the thread's error: 500 for TD_ENOMEM, TD_EDEVICE and TD_ENUMERIC, else 400. */
+/**
+ * The same, with the thread's error: 500 for TD_ENOMEM, TD_EDEVICE and TD_ENUMERIC, otherwise 400.
+ */
 void td_reply_failure(td_reply *reply, td_status st);
 
 /* --- parts ------------------------------------------------------------------------------------ */

@@ -16,7 +16,7 @@ td_encoding td_encoding_of(const char *value);
 
 /**
  * Expand a gzip or zlib stream; *out is td_alloc'ed.  TD_EFORMAT it is damaged, ends early or has
- * bytes behind its end; TD_ELIMIT more than `max` bytes come out; TD_ENOMEM.
+ * bytes after its end; TD_ELIMIT the output exceeds `max` bytes; TD_ENOMEM.
  */
 TD_CHECKED td_status td_encoding_expand(const void *bytes, size_t n, size_t max, char **out,
                                         size_t *n_out);

@@ -1,7 +1,7 @@
 /*
  * infer.c -- POST /v2/models/NAME/infer: KServe's inference protocol, version 2
  *
- * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes behind the JSON
+ * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes after the JSON
  * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs are those of the
  * kind of network (kind.h), all of them where none is named; as JSON or as bytes (binary_data).  Of
  * a classifier with the parameter `classification` they are BYTES [n, k] of "value:index:name", as
@@ -60,7 +60,7 @@ static td_status read_shape(const reading *r, const td_json *input, int64_t *row
     return TD_OK;
 }
 
-/* bytes behind the JSON, little-endian as this machine is */
+/* bytes after the JSON, little-endian as this machine is */
 static td_status take_binary(const reading *r, int64_t declared, size_t wanted, td_work *w)
 {
     if (r->n_numbers)

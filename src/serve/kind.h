@@ -37,7 +37,7 @@ struct td_kind {
     int n_outputs;
     bool has_classes; /* the protocol's extension "classification": outputs are [n, classes] */
 
-    /* what the query says; TD_EARG: it says nonsense */
+    /* parses the query; TD_EARG: invalid parameters */
     td_status (*options)(const td_service *s, const td_request *rq, td_work *w);
 
     /* an image file -> w->images [3, S, S] */
@@ -56,7 +56,7 @@ struct td_kind {
     /* the answer to an image */
     void (*write)(const td_service *s, const td_work *w, td_text *out);
 
-    /* dimensions of output `i` behind the rows, and how many; w NULL: by default */
+    /* dimensions of output `i` after the rows, and their number; w NULL: by default */
     int (*dims)(const td_service *s, const td_work *w, int i, int dim[2]);
 
     /* output `i` -> out [n, dims] of float or int64_t */

@@ -3,7 +3,7 @@
  * of the network as an ONNX file
  *
  * Boxes are suppressed on the thread that computes, an image a thread, straight from the program's
- * results: for an image of SSD320 these are 4.9 MB, which nobody has to copy.
+ * results: for an image of SSD320 these are 4.9 MB, which need no copy.
  */
 #include <string.h>
 

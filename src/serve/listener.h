@@ -43,7 +43,7 @@ typedef struct {
 
 typedef struct td_listener td_listener;
 
-/** Does an address reach this machine only?  TD_EARG: it is none. */
+/** Is an address a loopback address?  TD_EARG: not an address. */
 TD_CHECKED td_status td_host_is_loopback(const char *host, bool *out);
 
 /** Listen.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at. */

@@ -15,7 +15,7 @@
 TD_CHECKED td_status td_token_read(const char *path, char **out);
 
 /**
- * Does a header "Authorization" (NULL: there is none) bring the token?  Takes as long for a wrong
+ * Does a header "Authorization" (NULL: none) contain the token?  Takes as long for a wrong
  * one as for the right one.
  */
 bool td_token_matches(const char *token, const char *authorization);

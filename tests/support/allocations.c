@@ -1,5 +1,5 @@
 /*
- * allocations.c -- the loop
+ * allocations.c -- fails each allocation of a run in turn
  */
 #include "support/allocations.h"
 

@@ -1,5 +1,5 @@
 /*
- * detector_run.c -- what both detectors are checked for against their golden data
+ * detector_run.c -- checks of both detectors against their golden data
  */
 #include "support/detector_run.h"
 

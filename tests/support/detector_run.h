@@ -1,5 +1,5 @@
 /*
- * detector_run.h -- what both detectors are checked for against their golden data
+ * detector_run.h -- checks of both detectors against their golden data
  */
 #ifndef TD_TEST_DETECTOR_RUN_H
 #define TD_TEST_DETECTOR_RUN_H

@@ -1,5 +1,5 @@
 /*
- * full_disk.c -- the calls
+ * full_disk.c -- system calls that fail as on a full disk
  */
 #include "support/full_disk.h"
 

@@ -1,5 +1,5 @@
 /*
- * fuzz_main.c -- replay for fuzz targets where no fuzzing compiler is at hand
+ * fuzz_main.c -- replays inputs of fuzz targets without a fuzzing compiler
  *
  *     fuzz_jpeg CORPUS [ROUNDS]
  *

@@ -1,5 +1,5 @@
 /*
- * graphs.c -- small graphs and a made-up device
+ * graphs.c -- small graphs and a fake device
  */
 #include "support/graphs.h"
 

@@ -1,5 +1,5 @@
 /*
- * support/leaks.c -- see leaks.h
+ * support/leaks.c -- compares the number of live blocks before and after a test
  */
 #include "support/leaks.h"
 

@@ -1,5 +1,5 @@
 /*
- * measure.c -- how far tensors are from a golden case's, and whether that is near enough
+ * measure.c -- compares tensors with those of a golden case, within its tolerances
  */
 #include "support/measure.h"
 

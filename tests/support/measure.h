@@ -1,5 +1,5 @@
 /*
- * measure.h -- how far tensors are from a golden case's, and whether that is near enough
+ * measure.h -- compares tensors with those of a golden case, within its tolerances
  *
  * A case stores of each tensor its L2 norm, sum, largest absolute value and eight elements.  The
  * error of a tensor is the worst of four figures:

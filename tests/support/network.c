@@ -1,5 +1,5 @@
 /*
- * training_graph.c -- a golden classification case, and a network filled for it
+ * network.c -- a golden classification case, and a network filled for it
  */
 #include "support/network.h"
 

@@ -1,5 +1,5 @@
 /*
- * training_graph.h -- a golden classification case, and a network filled for it
+ * network.h -- a golden classification case, and a network filled for it
  *
  *     td_network_case c;
  *     td_network_open(&c, "resnet18-k10-s64-b4-margin");

@@ -1,5 +1,5 @@
 /*
- * questions.c -- see questions.h
+ * questions.c -- makes requests for `tandem serve` and checks the answers
  */
 #include "support/questions.h"
 

@@ -1,5 +1,5 @@
 /*
- * questions.h -- images for `tandem serve` and the answers that it must give
+ * questions.h -- requests for `tandem serve` and the expected answers
  *
  *     td_questions all;
  *     if (!td_questions_read(&all, "answers.json"))

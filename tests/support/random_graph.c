@@ -1,5 +1,5 @@
 /*
- * random_graph.c -- grow a graph: take a value, put a random op behind it, pool the result
+ * random_graph.c -- grows a graph: picks a value, appends a random op, adds the result to the pool
  *
  * Images (rank 4) and rows (rank 2) are pooled apart.  Shapes are small and odd; channels are now
  * and then multiples of 16, so that blocked layouts, padded ones and plain ones meet.  Blocks that

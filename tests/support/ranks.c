@@ -1,5 +1,5 @@
 /*
- * support/ranks.c -- see ranks.h
+ * support/ranks.c -- forks the ranks of a test
  */
 #include "support/ranks.h"
 

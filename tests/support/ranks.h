@@ -1,5 +1,5 @@
 /*
- * support/ranks.h -- several ranks of one test: processes that are forked and meet at a port
+ * support/ranks.h -- several ranks of one test: forked processes that connect at a port
  */
 #ifndef TEST_SUPPORT_RANKS_H
 #define TEST_SUPPORT_RANKS_H

@@ -1,5 +1,5 @@
 /*
- * small_training.c -- the network, its step, its numbers
+ * small_training.c -- a small network, its training step and its inputs
  */
 #include "support/small_training.h"
 

@@ -1,5 +1,5 @@
 /*
- * small_training.h -- a training step of a network of two layers, for tests of what surrounds it
+ * small_training.h -- a training step of a network of two layers
  *
  *     td_small_training t;
  *     td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 1024);

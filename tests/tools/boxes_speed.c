@@ -1,5 +1,5 @@
 /*
- * boxes_speed.c -- detectors' work beside the network: detections from raw outputs, targets
+ * boxes_speed.c -- times detectors' work besides the network: detections from raw outputs, targets
  *
  *     boxes_speed [IMAGES [ROUNDS]]
  *

@@ -1,5 +1,5 @@
 /*
- * coco_file.c -- an annotation file as large as one likes, for measuring the reader
+ * coco_file.c -- writes an annotation file of any size, for measuring the reader
  *
  *     coco_file IMAGES BOXES > FILE          118287 860001: COCO train2017's size, 448 MB
  *     coco_file read FILE                    read it; prints what was found, seconds, peak memory

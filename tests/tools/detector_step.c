@@ -1,5 +1,5 @@
 /*
- * detector_step.c -- one pass of a detector from a file of weights, for oracles
+ * detector_step.c -- runs one pass of a detector from a weight file, to compare it
  *
  *     detector_step ARCH BACKBONE CLASSES WEIGHTS BATCH OUT
  *

@@ -1,11 +1,11 @@
 /*
- * held.c -- a command that gets no further than a line it says, so that a test can act there
+ * held.c -- runs a command and holds it at a given output line, so that a test can act there
  *
  *     held FILE WORDS COMMAND...
- *         COMMAND takes this process; what it says on stderr goes to FILE.  Behind the first line
- *         with WORDS (a basic regular expression) nothing more is taken from it until FILE.go is
- *         there: the pipe holds one line, the write after that one waits.  FILE.open is there as
- *         long as more may come.
+ *         COMMAND replaces this process; its stderr goes to FILE.  After the first line with WORDS
+ *         (a basic regular expression) nothing more is read from it until FILE.go exists: the
+ *         pipe holds one line, the next write blocks.  FILE.open exists while more output may
+ *         come.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * object_rows.c -- rows of detectors' batches, and the random numbers they were made with
+ * object_rows.c -- prints rows of detectors' batches and the random numbers used for them
  *
  *     object_rows DETECTOR SIZE JITTER < REQUESTS > ROWS     ssd320 or ssd300; 1: --color-jitter
  *     object_rows draws N COUNT > DRAWS                      of samples 0 .. N - 1

@@ -170,8 +170,8 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
 }
 
 /*
- * An image of one pixel lies the same in plain order and channels last.  Our notation calls it
- * plain; oneDNN has fast kernels only where both ends are called channels last.
+ * An image of one pixel has the same memory in plain order and channels last.  Our notation calls
+ * it plain; oneDNN has fast kernels only where both ends are called channels last.
  */
 static bool is_plain_pixel(const td_type *t)
 {
@@ -283,9 +283,9 @@ static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known
 }
 
 /*
- * What the neighbours have is kept where a direct kernel takes it; else all ends are open.  An
- * image of few channels stays plain.  The gradients' result takes the layout of the operand that
- * lends its shape.
+ * What the neighbours have is kept if a direct kernel supports it; otherwise oneDNN chooses all
+ * layouts.  An image of few channels stays plain.  The gradients' result takes the layout of the
+ * operand that lends its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 {

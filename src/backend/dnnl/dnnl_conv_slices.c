@@ -6,7 +6,7 @@
  *
  * oneDNN shares a convolution out among its threads itself, by whatever it finds best.  This way
  * each core streams through images of its own and is disturbed by no other; which is faster
- * depends on the shape, so these stand behind the library's own and are had by measuring.
+ * depends on the shape, so these follow the library's own kernels and are chosen by autotuning.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -110,7 +110,7 @@ static td_status make_moving_pd(const td_node *n, td_dtype moved, dnnl_primitive
     return make_pd(&from, &to, pd);
 }
 
-/* one type moves as it is; of two, half is moved where that can be, else float32 */
+/* moves one type unchanged; of two, the half type if possible, otherwise float32 */
 static td_dtype first_choice(td_dtype from, td_dtype to)
 {
     if (from == to)

@@ -74,7 +74,7 @@ typedef struct {
     void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
 
-    /* z = x + y where the pixel's bits of `mask` are set, else 0; z may be x or y. */
+    /* z = x + y where the pixel's bits of `mask` are set, otherwise 0; z may be x or y. */
     void (*add_masked)(const td_native_plane *v, const void *x, const void *y, const uint8_t *mask,
                        void *z);
 

@@ -1,7 +1,7 @@
 /*
  * native_grouped.c -- 3 x 3 convolutions in groups of 4, 8, 16 and 32 channels, and their gradients
  *
- * What ResNeXt is made of.  The tensors lie in channel blocks of 16, which the networks' other
+ * The convolutions of ResNeXt.  Tensors are in channel blocks of 16, which the networks' other
  * layers want, so nothing is reordered.  native_grouped.h has the layouts, native_grouped.inc the
  * loops, for AVX-512; elsewhere the library does it.
  *

@@ -2,9 +2,9 @@
  * native_heads.c -- biases of channels, enlarged images, a detector's heads as one table
  *
  * All on channel blocks (native.h).  Heads may have channels that do not fill their last block:
- * what lies behind them in memory is zeros, is left out of tables, and is written as zeros.
+ * the remaining lanes are zeros in memory: skipped in tables, and written as zeros.
  *
- * A table's rows of a pixel lie together (order pixel) or far apart (order channel); either way a
+ * A table's rows of a pixel are adjacent (order pixel) or far apart (order channel); either way a
  * pixel's channels are collected in float32 first.  Sums for the biases are made of TILE pixels in
  * float32, of tiles in float64 and always in the same order: the bits do not depend on threads.
  */

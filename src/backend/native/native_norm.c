@@ -322,7 +322,7 @@ static void backward_apply(const job *j, int64_t n, int64_t cb, const td_native_
 
 static const steps backward_steps = { backward_sum, backward_join, backward_apply };
 
-/* (dy, x, gamma, mean, var), or with a mask behind dy, and then another dy at the end */
+/* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;

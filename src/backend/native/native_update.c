@@ -2,7 +2,7 @@
  * native_update.c -- the optimizer's step: one pass over memory, half copies of the weight
  * included
  *
- * A copy that lies as the weight does is written on the way (native_sgd, native_rmsprop).
+ * A copy in the weight's layout is written in the same pass (native_sgd, native_rmsprop).
  * Convolutions in half want their filters in other layouts, tile by tile (native_sgd_copies,
  * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their numbers and in one
  * more tensor.
@@ -95,7 +95,7 @@ static void piece(const update *u, int64_t i, int64_t n, uint16_t *copy)
         u->half->narrow(n, u->w + i, copy, false);
 }
 
-/* --- no copy, or one that lies as the weight does --------------------------------------------- */
+/* --- no copy, or one in the weight's layout --------------------------------------------------- */
 
 static td_status accepts_plain(const td_node *n)
 {
