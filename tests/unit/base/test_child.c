@@ -1,6 +1,7 @@
 /*
  * test_child.c -- work in a process of its own: what it makes, how it fails, how it dies
  */
+#include "support/allocations.h"
 #include "support/expect.h"
 
 #include <signal.h>
@@ -130,20 +131,18 @@ static void a_signal_is_passed_on(void **state)
     td_text_release(&t);
 }
 
+static td_status say_name(void)
+{
+    td_text t = { 0 };
+    const td_status st = td_child_run(say, name, &t);
+    td_text_release(&t);
+    return st;
+}
+
 static void memory_may_fail_at_every_call(void **state)
 {
     (void)state;
-    td_status st = TD_ENOMEM;
-    for (int64_t n = 1; st != TD_OK; n++) {
-        td_text t = { 0 };
-        int64_t live = td_alloc_live();
-        td_alloc_fail_at(n);
-        st = td_child_run(say, name, &t);
-        td_alloc_fail_at(0);
-        td_text_release(&t);
-        assert_true(st == TD_OK || st == TD_ENOMEM);
-        assert_int_equal(td_alloc_live(), live);
-    }
+    td_test_allocations(say_name, 100);
 }
 
 int main(void)

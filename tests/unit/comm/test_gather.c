@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "comm/gather.h"
+#include "support/allocations.h"
 #include "support/ranks.h"
 
 /* in a rank's body: leave with the line where something is wrong */
@@ -102,20 +103,18 @@ static void one_rank_keeps_what_it_has(void **state)
     td_gather_release(&s);
 }
 
+static td_status add_one_share(void)
+{
+    td_gather s = { 0 };
+    const td_status st = add_share(&s, 40, 0, 1);
+    td_gather_release(&s);
+    return st;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    const int64_t before = td_alloc_live();
-    td_status st = TD_ENOMEM;
-    for (int64_t n = 1; st != TD_OK; n++) {
-        td_gather s = { 0 };
-        td_alloc_fail_at(n);
-        st = add_share(&s, 40, 0, 1);
-        td_alloc_fail_at(0);
-        assert_true(st == TD_OK || st == TD_ENOMEM);
-        td_gather_release(&s);
-        assert_int_equal(td_alloc_live(), before);
-    }
+    td_test_allocations(add_one_share, 100);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
 /* ctest: labels threads */
 #include <stdio.h>
 
+#include "support/allocations.h"
 #include "support/expect.h"
 #include "support/image_sets.h"
 #include "support/leaks.h"
@@ -117,25 +118,26 @@ static void options_are_checked(void **state)
     td_dataset_free(ds);
 }
 
+static td_dataset *checked;
+
+static td_status check_and_dump(void)
+{
+    td_dataset_report *r;
+    const td_check_opts o = { .threads = 1,
+                              .image_size = 8,
+                              .dump_tensors = td_scratch_path("torn.safetensors") };
+    const td_status st = td_dataset_check(checked, &o, &r);
+    assert_int_equal(r != NULL, st == TD_OK);
+    td_dataset_report_free(r);
+    return st;
+}
+
 static void survives_every_failing_allocation(void **state)
 {
     (void)state;
-    td_dataset *ds = open_set();
-    td_status st = TD_ENOMEM;
-    int n = 0;
-    for (; st != TD_OK && n < 2000; n++) {
-        td_dataset_report *r;
-        td_check_opts o = { .threads = 1,
-                            .image_size = 8,
-                            .dump_tensors = td_scratch_path("torn.safetensors") };
-        td_alloc_fail_at(n + 1);
-        st = td_dataset_check(ds, &o, &r);
-        td_alloc_fail_at(0);
-        assert_true(st == TD_OK ? r != NULL : st == TD_ENOMEM && !r);
-        td_dataset_report_free(r);
-    }
-    assert_in_range(n, 20, 1999);
-    td_dataset_free(ds);
+    checked = open_set();
+    assert_true(td_test_allocations(check_and_dump, 2000) > 20);
+    td_dataset_free(checked);
 }
 
 static void speed_is_measured(void **state)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "support/allocations.h"
 #include "support/expect.h"
 #include "support/image_sets.h"
 #include "support/leaks.h"
@@ -115,23 +116,20 @@ static void options_are_checked(void **state)
     assert_false(td_path_exists(root));
 }
 
+static td_status draw_torn(void)
+{
+    const td_draw_opts o = { .classes = 2, .train = 4, .val = 2, .size = 16, .threads = 2 };
+    const td_status st = td_dataset_draw(td_scratch_path("torn"), &o);
+    assert_int_equal(td_scratch_count("torn"), st == TD_OK);
+    return st;
+}
+
 static void a_failure_leaves_nothing(void **state)
 {
     (void)state;
-    td_draw_opts o = { .classes = 2, .train = 4, .val = 2, .size = 16, .threads = 2 };
-    const char *root = td_scratch_path("torn");
-    td_status st = TD_ENOMEM;
-    int n = 0;
-    for (; st != TD_OK && n < 1000; n++) {
-        td_alloc_fail_at(n + 1);
-        st = td_dataset_draw(root, &o);
-        td_alloc_fail_at(0);
-        assert_true(st == TD_OK || st == TD_ENOMEM);
-        assert_int_equal(td_scratch_count("torn"), st == TD_OK);
-    }
-    assert_in_range(n, 10, 999);
-
-    expect_error(td_dataset_draw("/proc/nowhere", &o), TD_EIO, "/proc/nowhere.part");
+    assert_true(td_test_allocations(draw_torn, 1000) > 10);
+    expect_error(td_dataset_draw("/proc/nowhere", &(td_draw_opts){ .classes = 2 }), TD_EIO,
+                 "/proc/nowhere.part");
 }
 
 int main(void)

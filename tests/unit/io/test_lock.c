@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/allocations.h"
 #include "support/expect.h"
 #include "support/scratch.h"
 
@@ -102,23 +103,19 @@ static void bad_folders(void **state)
     assert_int_equal(s.st_size, 4);
 }
 
+static td_status lock_folder(void)
+{
+    td_lock *l;
+    const td_status st = td_lock_open(td_scratch_folder(), &l);
+    assert_int_equal(l != NULL, st == TD_OK);
+    td_lock_close(l);
+    return st;
+}
+
 static void allocation_failures(void **state)
 {
     (void)state;
-    int64_t live = td_alloc_live();
-    for (int n = 1;; n++) {
-        td_lock *l;
-        td_alloc_fail_at(n);
-        td_status st = td_lock_open(td_scratch_folder(), &l);
-        td_alloc_fail_at(0);
-        td_lock_close(l);
-        assert_int_equal(td_alloc_live(), live);
-        assert_true(st == TD_OK || (st == TD_ENOMEM && !l));
-        if (n > 5) {
-            assert_int_equal(st, TD_OK);
-            break;
-        }
-    }
+    td_test_allocations(lock_folder, 6);
 }
 
 int main(void)

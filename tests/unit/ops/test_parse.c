@@ -1,6 +1,7 @@
 /*
  * test_parse.c -- graph text: what is read, every complaint with its line, round trips, no memory
  */
+#include "support/allocations.h"
 #include "support/expect.h"
 
 #include <stdio.h>
@@ -233,27 +234,22 @@ static void work_is_counted_without_overflow(void **state)
     td_graph_free(g);
 }
 
+static td_status parse_and_print(void)
+{
+    td_graph *g;
+    char *text = NULL;
+    td_status st = td_graph_parse(td_test_training, "text", &g);
+    if (st == TD_OK)
+        st = td_graph_print(g, &text);
+    td_text_free(text);
+    td_graph_free(g);
+    return st;
+}
+
 static void memory_may_fail_at_every_call(void **state)
 {
     (void)state;
-    int64_t live = td_alloc_live();
-    int n = 1;
-    for (;; n++) {
-        td_graph *g;
-        char *text = NULL;
-        td_alloc_fail_at(n);
-        td_status st = td_graph_parse(td_test_training, "text", &g);
-        if (st == TD_OK)
-            st = td_graph_print(g, &text);
-        td_alloc_fail_at(0);
-        td_text_free(text);
-        td_graph_free(g);
-        assert_int_equal(td_alloc_live(), live);
-        if (st == TD_OK)
-            break;
-        assert_int_equal(st, TD_ENOMEM);
-    }
-    assert_true(n > 20);
+    assert_true(td_test_allocations(parse_and_print, 1000) > 20);
 }
 
 int main(void)
