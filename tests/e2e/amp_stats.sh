@@ -52,7 +52,7 @@ grep -q 'no loss scale' few.svg || complain "the drawing of float32 has a scale"
 
 # gradients that overflow: nothing can be said of the scale, the step was skipped
 expect 1 $whole --workspace over --precision fp16 --static-loss-scale 1e30 --amp-stats over.jsonl --no-checkpoints
-says "every one of 6 steps was skipped"
+error_names 6 steps
 expect 0 inspect amp-stats over.jsonl
 prints '^ +1 +0 fp16 +1e\+30 .* - +- +skipped$'
 expect 0 inspect amp-stats over.jsonl --json
@@ -61,55 +61,55 @@ expect 0 inspect amp-stats over.jsonl --svg over.svg
 
 # --- wrong ----------------------------------------------------------------------------------------
 expect 2 inspect amp-stats
-says 'wants a PATH'
+error_names PATH
 expect 1 inspect amp-stats absent.jsonl
 says "absent.jsonl"
 : >empty.jsonl
 expect 1 inspect amp-stats empty.jsonl --svg never.svg
-says "^tandem: error: 'empty.jsonl' is empty: no step was observed$"
+error_names "'empty.jsonl'"
 head -c 4000 fp16.jsonl >cut.jsonl
 expect 1 inspect amp-stats cut.jsonl
-says "^tandem: error: 'cut.jsonl': line 1 is cut off: it has no end$"
+error_names "'cut.jsonl'" 'line 1'
 { head -n 1 fp16.jsonl; head -c 4000 fp16.jsonl; } >killed.jsonl
 expect 0 inspect amp-stats killed.jsonl
-says "'killed.jsonl': line 2 is cut off and left out"
+warning_names "'killed.jsonl'" 'line 2'
 { head -n 1 fp16.jsonl; echo '{"step": 2}'; } >short.jsonl
 expect 1 inspect amp-stats short.jsonl
-says "'short.jsonl': line 2: there is no 'epoch'"
+error_names "'short.jsonl'" 'line 2' "'epoch'"
 sed 's/"zero": 0,/"zero": -1,/' fp16.jsonl >odd.jsonl
 expect 1 inspect amp-stats odd.jsonl
-says "line 1: tensors\[[0-9]*\].zero: found -1, wanted a share, 0 to 1"
+error_names 'line 1' zero -1 0 1
 expect 1 inspect amp-stats small.td
 says "'small.td': line 1: "
 expect 1 inspect amp-stats fp16.jsonl --svg absent/x.svg
 says "absent"
 silent
 expect 2 inspect graph --model small.td --svg never.svg
-says 'draws nothing'
+error_names --svg
 [ ! -e never.svg ] || complain "something was drawn"
 expect 2 $whole --workspace none --amp-stats x.jsonl --amp-stats-every 0
 expect 2 $whole --workspace none --amp-stats-every 5
-says 'amp-stats-every belongs to --amp-stats'
+error_names --amp-stats-every --amp-stats
 expect 1 $whole --workspace none --amp-stats absent/x.jsonl
 says "absent/x.jsonl"
 expect 2 $whole --workspace none --amp-stats same --final-weights same
-says 'is named for'
+error_names "'same'"
 # --- no file that is read, or written by something else, is lost ----------------------------------
 expect 0 $whole --workspace kept
 cp kept/checkpoint.safetensors before
 expect 2 train set --resume kept/checkpoint.safetensors --epochs 4 --workspace other --amp-stats kept/checkpoint.safetensors
-says "is named for the statistics and for the checkpoint to go on from"
+error_names "'kept/checkpoint.safetensors'"
 same before kept/checkpoint.safetensors
 cp small.td before
 expect 2 train set --model small.td -b 4 --workspace other --amp-stats ./small.td
-says "is named for the statistics and for the network"
+error_names "'./small.td'"
 same before small.td
 for file in ./kept/checkpoint.safetensors kept//tandem.lock kept/../kept/experiment_raport.json; do
     expect 2 $whole --workspace kept --amp-stats $file
-    says "is named for "
+    error_names "${file##*/}"
 done
 expect 2 inspect amp-stats over.jsonl --svg ./over.jsonl
-says "is the file that is read"
+error_names "'./over.jsonl'"
 expect 0 $whole --workspace half --fp16 --loss-scaler nvidia --static-loss-scale 1 --dynamic-loss-scale --lr 1e6 --amp-stats low.jsonl \
     --amp-stats-every 1 --no-checkpoints --training-only --max-skips 0
 expect 0 inspect amp-stats low.jsonl

@@ -6,11 +6,11 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 
 # exactly one error, and nothing else is said or written
-fails() {
-    pattern=$1
+fails() { # WORDS ARGUMENTS...
+    words=$1
     shift
     expect 1 "$@"
-    says "^tandem: error: .*$pattern"
+    error_names $words
     [ "$(grep -c '^tandem: error: ' err)" = 1 ] || complain "not one error but $(grep -c '^tandem: error: ' err)"
     tidy .
 }
@@ -23,15 +23,15 @@ diff -r set again >&2 || complain "the same options gave other bytes"
 expect 0 dataset draw other --boxes --train 20 --val 8 --size 80 --seed 4
 if cmp -s set/train/00000.jpg other/train/00000.jpg; then complain "another seed gave the same image"; fi
 [ "$(find set -name '*.jpg' | wc -l)" = 28 ] || complain "not 28 images"
-fails 'number of classes is 99, wanted 1 .. 18' dataset draw more --boxes --classes 99
-fails "folder 'set' is not empty" dataset draw set --boxes
+fails '99 1 18' dataset draw more --boxes --classes 99
+fails "'set'" dataset draw set --boxes
 
 # --- check and inspect ------------------------------------------------------------------------------
 expect 0 dataset check set
 prints '^set/train$'
 prints '^  images      20, 20 readable, 0 not$'
 prints '^  annotations set/annotations/instances_train.json$'
-prints '^  boxes       [0-9]+, 0 of crowds; images without: 0$'
+prints '^  boxes       [0-9]+, 0 .*: 0$'
 prints '^    triangle +[0-9]+$'
 boxes=$(grep -o '"image_id"' set/annotations/instances_train.json | wc -l)
 prints "^  boxes       $boxes, "
@@ -75,7 +75,7 @@ expect 0 dataset pack set small.pack --short-side 40 --json
 prints '"pictures": 28, "shrunk": 28'
 expect 0 dataset check small.pack
 prints '^  other size  20$'
-prints '40 x 40 pixels, its annotations are in 80 x 80$'
+prints '40 x 40 .* 80 x 80$'
 expect 0 dataset pack set val.pack --annotations set/annotations/instances_val.json
 expect 0 dataset check val.pack
 prints '^  images      8, 8 readable, 0 not$'
@@ -92,8 +92,8 @@ for set in half half.pack; do
     [ "$(grep -c images out)" = 1 ] || complain "more than one split"
 done
 head -c 20000 set.pack >cut.pack
-fails 'was cut off' dataset check cut.pack --split train
-fails 'holds images with boxes, wanted classes' train set.pack --arch resnet18 --epochs 1 --workspace w
+fails "'cut.pack' cut" dataset check cut.pack --split train
+fails "'set.pack" train set.pack --arch resnet18 --epochs 1 --workspace w
 
 # --- a file with everything that is wrong with single entries -----------------------------------------
 mkdir -p odd/images
@@ -119,22 +119,22 @@ cat >odd/annotations.json <<'JSON'
 JSON
 expect 0 dataset check odd --max-bad 0.9
 prints '^  images      4, 2 readable, 2 not$'
-prints '^  boxes       2, 1 of crowds; images without: 2$'
+prints '^  boxes       2, 1 .*: 2$'
 prints '^  left out    9$'
-prints "^    image 4: its id was there before; this one is '00002.jpg' \(byte [0-9]+, line 5\)$"
-prints "^    image 5: 'file_name' is '../../etc/passwd', wanted a name below the folder of images"
-prints '^    annotation 2: its box is 0 x 40 pixels, wanted more than 0'
-prints '^    annotation 3: its box from 1, 2 to 1e\+308, 42 leaves its image of 80 x 80 pixels'
-prints "^    annotation 4: 'bbox' is the number nan, wanted a list of 4 finite numbers"
-prints '^    annotation 6: its image 77 is not among the images'
-prints '^    annotation 7: its category 77 is not among the categories'
-prints '^    annotation 1: its id was there before'
-prints '^    odd/images/00001.jpg: 80 x 80 pixels, its annotations are in 80 x 60$'
-prints '^  unreadable  odd/images/absent.jpg: .*No such file'
+prints "^    image 4: .*'00002.jpg' \(byte [0-9]+, line 5\)$"
+prints "^    image 5: 'file_name' .*'../../etc/passwd'"
+prints '^    annotation 2: .* 0 x 40 '
+prints '^    annotation 3: .* 1, 2 to 1e\+308, 42 .* 80 x 80 '
+prints "^    annotation 4: 'bbox' .*nan"
+prints '^    annotation 6: .* 77 '
+prints '^    annotation 7: .* 77 '
+prints '^    annotation 1: .* id '
+prints '^    odd/images/00001.jpg: 80 x 80 .* 80 x 60$'
+prints '^  unreadable  odd/images/absent.jpg: .'
 expect 1 dataset check odd
-says '2 of 4 images cannot be read'
-fails "'odd/annotations.json': image 5: 'file_name' is" dataset check odd --strict
-fails "'odd/images/absent.jpg'.*No such file" dataset pack odd odd.pack
+error_names 2 4
+fails "'odd/annotations.json' 5 'file_name'" dataset check odd --strict
+fails "'odd/images/absent.jpg'" dataset pack odd odd.pack
 [ ! -e odd.pack ] || complain "half a pack is left"
 
 # --- what was left out stands in the run's bad.list, once, also when the run goes on ---------------------
@@ -144,47 +144,46 @@ net="--arch ssd320 --backbone resnet18 --image-size 160 -b 2 --training-only --t
 expect 0 train worse $net --epochs 2 --run-iters 1
 expect 0 train worse $net --epochs 2 --run-iters 1 --resume w/checkpoint.safetensors
 tab=$(printf '\t')
-grep -q "^worse/annotations/instances_train.json${tab}annotation 1: its box is 0 x [0-9]* pixels, wanted more than 0 (byte [0-9]*, line [0-9]*)$" w/bad.list ||
+grep -q "^worse/annotations/instances_train.json${tab}annotation 1: .* 0 x [0-9]* .*(byte [0-9]*, line [0-9]*)$" w/bad.list ||
     complain "bad.list says: $(cat w/bad.list)"
 [ "$(wc -l <w/bad.list)" = 1 ] || complain "bad.list has $(wc -l <w/bad.list) lines"
-fails "annotation 1: its box is 0 x" train worse $net --strict
+fails "annotation 1 0" train worse $net --strict
 
 # --- files that are none --------------------------------------------------------------------------------
 good=set/annotations/instances_val.json
 bytes=$(wc -c <$good)
-refuse() {
-    wanted=$1
-    fails "$wanted" dataset check set/val --annotations bad.json
+refuse() { # WORDS
+    fails "$1" dataset check set/val --annotations bad.json
 }
 : >bad.json
-refuse "'bad.json' is empty, wanted JSON"
+refuse "'bad.json' empty"
 head -c $((bytes - 3)) $good >bad.json
-refuse "'bad.json' ends at byte $((bytes - 3)) \(line [0-9]+\), wanted .*: was it cut off\?"
+refuse "'bad.json' $((bytes - 3))"
 head -c 700 $good >bad.json
-refuse "'bad.json' ends at byte 700 .*was it cut off"
+refuse "'bad.json' byte 700"
 cp set/val/00000.jpg bad.json
-refuse "'bad.json': byte 0 \(line 1\): found a byte 0xff, wanted a JSON value"
+refuse "'bad.json' byte 0 line 1 0xff"
 echo '[{"image_id": 1}]' >bad.json
-refuse 'found a list, wanted COCO instances'
+refuse "'bad.json' list COCO"
 echo '{"images": [], "annotations": []}' >bad.json
-refuse "has no 'categories'"
+refuse "'bad.json' 'categories'"
 awk 'BEGIN { printf "{\"x\": "; for (i = 0; i < 100000; i++) printf "[" }' >bad.json
-refuse 'byte 69 \(line 1\): lists and objects are nested deeper than 64'
+refuse "'bad.json' byte 69 line 1 64"
 rm bad.json
-refuse "cannot open 'bad.json': No such file"
+refuse "'bad.json'"
 mkdir bad.json
-refuse "'bad.json' is no regular file"
+refuse "'bad.json'"
 rmdir bad.json
 mkfifo bad.json
-refuse "'bad.json' is no regular file"
+refuse "'bad.json'"
 rm bad.json
 if [ "$(id -u)" != 0 ]; then
     cp $good bad.json
     chmod 000 bad.json
-    refuse "cannot open 'bad.json': Permission denied"
+    refuse "'bad.json'"
     rm -f bad.json
 fi
 mkdir nothing
 cp $good nothing/annotations.json
-fails "names '00000.jpg' first, but neither it nor the next ones are in 'nothing'" dataset check nothing
+fails "'00000.jpg' 'nothing'" dataset check nothing
 finish

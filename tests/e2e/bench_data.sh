@@ -24,12 +24,12 @@ numbers() {
 for line in '--mode=training_benchmark' '--mode=inference_benchmark' '--mode=benchmark-training' '--mode=benchmark-inference' \
     '--mode=benchmark_inference'; do
     expect 1 train $net $line --data_dir=absent --results_dir=nothing $tf
-    says "'absent' does not exist"
+    error_names "'absent'"
     silent
 done
 for mode in training inference data; do
     expect 1 benchmark --mode $mode --model small.td absent
-    says "'absent' does not exist"
+    error_names "'absent'"
 done
 [ ! -e nothing ] || [ -z "$(ls nothing)" ] || complain "a run without data wrote $(ls nothing)"
 
@@ -59,30 +59,30 @@ prints '"path": "set/val", "images": 10, '
 expect 0 benchmark $net --mode inference --iters 1 --warmup 0 --no-bound --json
 grep -q '"data"' out && complain "made-up images are data"
 expect 0 benchmark $net set --data-backend synthetic --iters 1 --warmup 0 --no-bound --json
-says "data-backend synthetic: 'set' is not read"
+log_names --data-backend "'set'"
 expect 0 launch --nproc 2 benchmark $net --mode training --data set --iters 2 --warmup 0 --no-bound --json --raport-file ranks.json -p 1
 prints '"ranks": 2, .*"data": \{"path": "set/train", "images": 16, '
 [ "$(grep -c '"step": \[0, ' ranks.json)" = 2 ] || complain "not a record for each of two iterations"
 expect 0 benchmark $net --mode inference set --batch-sizes 1,2 --iters 1 --warmup 0 --no-bound --json
 [ "$(grep -o '"path": "set/val"' out | wc -l)" = 2 ] || complain "rows of a table do not read the data"
 expect 1 benchmark --model small.td -b 11 --mode inference set
-says "'set/val' has 10 images, a batch has 11"
+error_names "'set/val'" 10 11
 for line in '--batch-sizes 1,2' --walkthrough --largest-batch '--mode data'; do
     expect 2 benchmark --model small.td set $line --raport-file r.json
-    says 'are about one network|reads no data'
+    error_names --raport-file
 done
 expect 2 benchmark --mode op set
-says "mode op reads no data: 'set' has no use there"
+error_names --mode op "'set'"
 expect 2 benchmark --model small.td --largest-batch set
-says "largest-batch reads no data"
+error_names --largest-batch
 cp small.td kept.td
 expect 2 benchmark $net --iters 1 --no-bound --raport-file small.td
-says "'small.td' is named for the report and for the network"
+error_names "'small.td'"
 same small.td kept.td
 expect 2 train $net --mode=training_benchmark --data_dir=set --pretrained-weights w.safetensors $tf
-says "measures fresh weights: --pretrained-weights 'w.safetensors' has no use there"
+error_names --pretrained-weights "'w.safetensors'"
 expect 1 benchmark $net --iters 1 --no-bound --raport-file absent/r.json
-says "cannot write report 'absent/r.json'"
+error_names "'absent/r.json'"
 
 # --- detectors ---------------------------------------------------------------------------------------
 drawn things --boxes --train 4 --val 2
@@ -98,18 +98,17 @@ expect 1 train $ssd --mode benchmark-training --data things
 says 'things'
 
 # --- evaluation as a benchmark: without weights they are fresh ones, and that is told ------------------
-fresh='neither --resume nor --pretrained-weights is given: the weights are fresh ones'
 expect 0 train $net set --evaluate --epochs 1 --prof 2 -p 1 --workspace E --raport-file benchmark.json
-says "$fresh"
+log_names --resume --pretrained-weights
 numbers E/benchmark.json '0, 0, 2' val.compute_ips
 numbers E/benchmark.json '' val.compute_ips val.total_ips val.compute_latency val.compute_time val.compute_latency_at95
 expect 0 train $net set --mode benchmark_inference --workspace E2 --epochs 1 --prof 2
-says "$fresh"
+log_names --resume --pretrained-weights
 numbers E2/evaluation.json '' val.compute_ips
 expect 2 train $net set --evaluate --use-ema 0.9
-says 'fresh weights have no averages'
+error_names --use-ema
 expect 2 evaluate set --model small.td
-says 'evaluate needs --weights FILE'
+error_names --weights FILE
 
 # --- a training's folder, and PyTorch's checkpoints ----------------------------------------------------
 expect 0 train $net set --epochs 12 --run-epochs 12 --lr 0.01 --workspace RUN --training-only --prof 1 --gather-checkpoints
@@ -117,7 +116,7 @@ expect 0 train $net set --epochs 12 --run-epochs 12 --lr 0.01 --workspace RUN --
     complain "--gather-checkpoints without a number kept $(ls RUN)"
 cp RUN/experiment_raport.json before.json
 expect 2 train --mode=evaluate --model_dir RUN --threads 1
-says "resume 'RUN/checkpoint.safetensors' needs DATA too"
+error_names "'RUN/checkpoint.safetensors'" DATA
 expect 0 train --mode=evaluate --model_dir RUN --data_dir set --threads 1
 prints '^images +10$'
 cp out evaluated
@@ -130,15 +129,15 @@ expect 0 evaluate set --model_dir RUN --threads 1 --raport-file e.json
 [ "$(head -4 out)" = "$(head -4 evaluated)" ] || complain "another result"
 [ -s RUN/e.json ] || complain "no report in --model_dir"
 expect 1 train --mode=evaluate --model_dir E --data_dir set
-says "model-dir: there is no 'E/checkpoint.safetensors'"
+error_names "'E/checkpoint.safetensors'"
 expect 1 evaluate set --model_dir E
-says "'E' has no checkpoint.safetensors"
+error_names "'E'" checkpoint.safetensors
 expect 2 train set --model_dir E --results_dir R --print-config
-says 'are two folders'
+error_names --model-dir 'E' 'R'
 expect 0 benchmark --mode inference set --checkpoint_dir RUN -b 4 --threads 1 --iters 1 --no-bound --json
 expect 1 benchmark --mode inference set --checkpoint_dir E
 expect 2 benchmark --mode training set --checkpoint_dir RUN
-says 'belong to --mode inference'
+error_names --mode
 pth=$TANDEM_SOURCE/tests/data/pth
 drawn four --classes 4 --train 4 --val 8
 expect 0 evaluate four --model "$pth/tiny.td" --weights "$pth/tiny.safetensors" --threads 1
@@ -153,7 +152,7 @@ same a.safetensors b.safetensors
 expect 0 convert --checkpoint-path "$pth/checkpoint-zip.pth.tar" c.safetensors
 same a.safetensors c.safetensors
 expect 2 convert --checkpoint-path a.safetensors b.safetensors c.safetensors
-says 'only one can be meant'
+error_names --checkpoint-path a.safetensors b.safetensors
 expect 2 convert --weight-path b.safetensors
-says 'convert wants IN'
+error_names IN
 finish

@@ -47,11 +47,11 @@ prints '"options": "-b 8 --precision fp16 --skip-passes order,fuse", "is_fused":
 prints '"options": "-b 16 --precision fp16 --skip-passes order", "is_fused": true, '
 [ "$(grep -o '"peak_memory_bytes": [0-9]' out | wc -l)" -eq 4 ] || complain "not four measurements"
 expect 2 $tiny --walkthrough --mode inference
-says 'is about --mode training'
+error_names --walkthrough --mode
 expect 2 $tiny --walkthrough --precision fp32
-says 'compares fp32 with a half type'
+error_names --walkthrough fp32
 expect 2 $tiny --walkthrough --largest-batch
-says 'exclude each other'
+error_names --walkthrough --largest-batch
 expect 2 $tiny --walkthrough --skip-passes nonsense -b 2
 says 'step 1, float32: .*nonsense'
 expect 1 $tiny --walkthrough --device abacus
@@ -60,7 +60,7 @@ says 'abacus'
 # --- the largest batch ----------------------------------------------------------------------------
 limit=60000000
 expect 0 $tiny --largest-batch --memory-limit 60M
-prints '^largest batches that train within 60.0 MB'
+prints '^largest batches .*60.0 MB'
 prints '^fp32 +[0-9]+ +[0-9]+'
 prints '^bf16 +[0-9]+ +[0-9]+'
 prints '^fp16 +[0-9]+ +[0-9]+'
@@ -87,10 +87,10 @@ expect 0 $tiny --largest-batch --memory-limit 100k --precision fp32 --json
 prints '"largest_batch": 0, '
 for not in '--mode inference' --walkthrough; do
     expect 2 $tiny $not --memory-limit 4G
-    says 'memory-limit is about one network, --mode training'
+    error_names --memory-limit --mode
 done
 expect 2 $tiny --largest-batch --mode inference
-says 'is about --mode training'
+error_names --largest-batch --mode
 expect 2 $tiny --largest-batch --memory-limit -5
 expect 2 benchmark --largest-batch --memory-limit 1G --arch resnet19
 # --- a line for each of several batch sizes, precisions, numbers of ranks ----------------------------
@@ -100,7 +100,7 @@ prints '^precision +batch +images/s +min +max +avg ms +p90 +p95 +p99 +peak MB$'
 [ "$(awk '$1 == "fp32" && NF == 10 && $3 + 0 > 0 { printf "%s ", $2 }' out)" = "1 3 " ] || complain "no rows of batch 1 and 3"
 expect 0 $net --mode training --batch-sizes 3,1
 prints '^precision +batch +images/s +min +max +last 1/4 +avg ms '
-prints '^last 1/4: mean of the last 1 of 3 speed lines, iterations a line: 1$'
+prints '^last 1/4: .* 1 of 3 .*: 1$'
 [ "$(awk '$1 == "fp32" && NF == 11 && $6 + 0 > 0 { printf "%s ", $2 }' out)" = "3 1 " ] || complain "no rows of batch 3 and 1"
 expect 0 $net --mode inference --batch-sizes 1,3 --json
 prints '^\{"mode": "inference", "rows": \[\{"precision": "fp32", "ranks": 1, "threads": 1, "batch_size": 1, .*"batch_size": 3, '
@@ -114,27 +114,27 @@ prints '^speed-up: over fp32'
 for list in 1,,2 1, x '' 1,2x ,1; do
     for option in batch-sizes nproc; do
         expect 2 benchmark --arch resnet18 --$option "$list"
-        says "$option: '$list' is no list of numbers"
+        error_names --$option "'$list'"
     done
 done
 expect 2 benchmark --mode inference --arch resnet18 --batch-sizes 1,0
-says "batch-sizes: 0 is out of range, wanted 1 to 1048576"
+error_names --batch-sizes 0 1 1048576
 expect 2 benchmark --arch resnet18 --nproc 2,99999999999999999999
-says "nproc: 99999999999999999999 is out of range, wanted 1 to 1024"
+error_names --nproc 99999999999999999999 1 1024
 for list in fp8 fp32,,bf16 '' bf16, 'fp32 '; do
     expect 2 benchmark --arch resnet18 --precisions "$list"
-    says 'precisions: .* is none of fp32, bf16 and fp16'
+    error_names --precisions fp32 bf16 fp16
 done
 expect 2 benchmark --arch resnet18 --precisions fp32 --amp
-says 'precisions replaces --precision, --amp and --no-amp'
+error_names --precisions --precision --amp
 expect 2 benchmark --arch resnet18 --batch-sizes "$(seq -s, 1 64)" --precisions fp32,bf16,fp16 --nproc 1,2
-says '384 measurements, at most 256 in a table'
+error_names 384 256
 expect 2 benchmark --mode data x --batch-sizes 1,2
-says "batch-sizes goes with --mode training or inference"
+error_names --batch-sizes --mode
 expect 2 benchmark --mode inference --nproc 1,2
-says 'nproc requires --mode training: inference runs on one rank'
+error_names --nproc --mode
 expect 2 benchmark --nproc 2 --memory-limit 4G
-says 'memory-limit and --nproc exclude each other'
+error_names --memory-limit --nproc
 
 # --- ranks: this program started again ---------------------------------------------------------------
 expect 0 $tiny -b 4 --nproc 1,2 --precisions fp32,bf16 --iters 4 --warmup 1 --no-bound
@@ -154,15 +154,15 @@ expect 0 launch --nproc 2 $tiny -b 4 --iters 4 --warmup 1 --no-bound --json
 prints '^\{"arch": "small.td", "mode": "training", "precision": "fp32", "batch_size": 4, "ranks": 2, .*"last_quarter": \{"images_per_s": [0-9.]+, "lines": 4, "lines_kept": 1, "line_steps": 1\}'
 [ "$(wc -l <out)" = 1 ] || complain "two ranks speak"
 expect 1 $tiny --device abacus --nproc 2
-says "there is no device 'abacus'"
-says 'batch 32, 2 ranks: a rank ended with code 1 and has said why'
+error_names "'abacus'"
+error_names 32 2 'code 1'
 silent
 expect 2 launch --nproc 2 $tiny --nproc 2
-says 'nproc starts ranks itself'
+error_names --nproc
 expect 2 launch --nproc 2 $tiny --mode inference
-says 'of several ranks one network is measured here'
+error_names network
 expect 2 launch --nproc 2 $tiny --trace t.json
-says 'are of one rank here'
+error_names --trace
 
 # a signal ends all of them, and the table
 endless="$tiny -b 4 --nproc 2 --iters 1000000 --no-bound --log debug"
@@ -171,7 +171,7 @@ waits signal 'benchmark: iteration 0'
 ranks=$(sed -n 's/^launch: rank [01] is process //p' signal.err)
 kill -INT $pid
 ends signal 3
-says '^tandem: stopped: batch 4, 2 ranks: a signal came$'
+says '^tandem: stopped: .*4.*2 ranks'
 silent
 for rank in $ranks; do
     grep -qs '^State:.[^ZX]' "/proc/$rank/status" && complain "a rank is left behind"
@@ -182,6 +182,6 @@ starts killed $endless
 waits killed 'benchmark: iteration 0'
 kill -KILL "$(sed -n 's/^launch: rank 1 is process //p' killed.err)"
 ends killed 1
-says 'launch: rank 1 was ended by signal 9'
-says 'batch 4, 2 ranks: a rank ended with code 137'
+error_names 'rank 1' 'signal 9'
+error_names 4 2 'code 137'
 finish

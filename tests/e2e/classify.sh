@@ -24,29 +24,29 @@ first=$(sed -n 1p list)
     complain "exit code $?"
 [ "$(wc -l <out)" = 81 ] || complain "$(wc -l <out) lines for 81 paths"
 [ "$(head -80 out | sed 's/.*"label": \([0-9]*\),.*/\1/')" = "$(labels folder)" ] || complain "other labels"
-prints '^\{"path": "absent.jpg", "error": "cannot open: No such file or directory", "classes": \[\]\}$'
+prints '^\{"path": "absent.jpg", "error": "[^"]+", "classes": \[\]\}$'
 "$TANDEM" classify --weights $w - </dev/null >out 2>err && complain "an empty list is no error"
-says 'the list on standard input is empty'
+error_names 'standard input' empty
 printf 'a\0b\n' | "$TANDEM" classify --weights $w - >out 2>err && complain "a NUL byte is no error"
-says 'has a NUL byte'
+error_names NUL
 expect 2 classify --weights $w - -
-says 'is given twice'
+error_names twice
 
 # as the reference's classify.py is called
 expect 0 classify --weights $w --image "$first" --cpu
 prints "^$first"
 expect 2 classify --weights $w
-says 'classify wants FILE'
+error_names FILE
 
 # bad ones in their places, whatever the batch
 printf 'text' >bad.jpg
 expect 0 classify --weights $w --json-lines bad.jpg $(sed -n 1,9p list) bad.jpg $(sed -n 10,12p list) bad.jpg
 [ "$(grep -n '"error"' out | cut -d: -f1 | tr '\n' ' ')" = "1 11 15 " ] || complain "bad images elsewhere"
 expect 1 classify --weights $w bad.jpg bad.jpg
-says 'none of 2 files can be read'
-prints 'unreadable: neither JPEG nor PNG'
+error_names 2 "'bad.jpg'"
+prints '^  unreadable: .*JPEG.*PNG'
 "$TANDEM" classify --weights $w set/val set/val set/val set/val set/val --json >/dev/full 2>err && complain "a full disk is no error"
-says 'cannot be written to standard output'
+error_names 'standard output'
 
 # by class: the counts add up to the totals
 expect 0 evaluate set --weights $w --per-class --confusion c.csv --json
@@ -65,7 +65,7 @@ expect 0 evaluate set --weights $w --per-class
 prints '^class +images +right +top1$'
 prints '^  1 circle  '
 expect 2 evaluate set --weights $w --confusion c.csv
-says 'goes with --per-class'
+error_names --confusion --per-class
 expect 1 evaluate set --weights $w --per-class --confusion absent/c.csv
 says 'absent'
 finish

@@ -44,6 +44,6 @@ expect 0 benchmark --mode data set --threads 1 --num-iter 1 --decode fast --json
 expect 2 train set $net --decode slow
 says "--decode: .*'slow'.*exact.*fast"
 expect 2 train set $net --decode
-says "--decode: the value is missing"
+error_names --decode
 
 finish

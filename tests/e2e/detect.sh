@@ -15,9 +15,9 @@ whole="set $net -b 2 --num-train-steps 13 --lr 0.01 --print-freq 2 --evaluation 
 expect 0 train $whole --workspace run --raport-names tf --raport-warmup 3 --json
 prints '^\{"arch": "ssd320", "epoch": 3, "steps": 13, "train_loss": [0-9.]+, "AP": [-0-9.e]+, "AP50": '
 prints '"best_AP": [-0-9.e]+, '
-says '^train: ssd320, 2 classes, 12 images of 160 x 160, batch 2, 1 threads$'
-says '^train: epoch 1: loss [0-9.]+, .*; val AP [0-9.]+, AP50 [0-9.]+, AP75 [0-9.]+, AR100 [0-9.]+$'
-if grep -q 'epoch 0: .*val AP' err; then complain "validated after epoch 0"; fi
+log_names train: ssd320 2 12 '160 x 160' 1
+says '^train: epoch 1: loss [0-9.]+, .*AP [0-9.]+, AP50 [0-9.]+, AP75 [0-9.]+, AR100 [0-9.]+$'
+if grep -q 'epoch 0: .*AP' err; then complain "validated after epoch 0"; fi
 report=run/experiment_raport.json
 for name in train.loss_class train.loss_box train.positives train.l2_loss train.total_loss; do
     [ -n "$(metric $report '0, 2' $name)" ] || complain "no $name of step 2"
@@ -37,9 +37,9 @@ tidy run
 expect 0 inspect model --pretrained-weights run/checkpoint.safetensors
 prints '^ssd320, backbone resnet18, 2 classes: [a-z]+, [a-z]+$'
 expect 2 inspect model --weights run/checkpoint.safetensors --backbone resnet50
-says "has weights of ssd320 with the backbone resnet18, --backbone resnet50 cannot take them"
+error_names ssd320 resnet18 --backbone resnet50
 expect 2 inspect ops --weights run/checkpoint.safetensors
-says 'inspect ops looks at no network, --weights belongs to model, '
+error_names --weights
 expect 0 inspect checkpoint run/checkpoint.safetensors
 prints 'tandem.arch: ssd320'
 prints 'tandem.backbone: resnet18'
@@ -57,7 +57,7 @@ ends killed 137
 [ ! -e killed.safetensors ] || complain "the run was over before it was killed"
 expect 0 train four --resume killed/checkpoint.safetensors --workspace killed --checkpoint-every 0 --workers 2 --prefetch 3 \
     --final-weights killed.safetensors --final-state
-says '^train: resumed .killed/checkpoint.safetensors. at epoch 0, iteration [23]$'
+log_names train: "'killed/checkpoint.safetensors'" 'epoch 0'
 same straight.safetensors killed.safetensors
 rm -rf killed killed.safetensors straight.safetensors
 
@@ -66,8 +66,8 @@ weights=run/model_best.safetensors
 [ -e $weights ] || weights=run/checkpoint.safetensors
 expect 0 evaluate set --weights $weights -b 2 --threads 1 --detections found.json --per-class -p 1 --json \
     --draw judged --draw-limit 2 --draw-min-score 0.01
-says '^evaluate: batch 1/2: [0-9.]+ images/s, about [0-9]+ s left$'
-says "^evaluate: 2 images are drawn in 'judged'$"
+says '^evaluate: batch 1/2: [0-9.]+ images/s'
+log_names evaluate: 2 "'judged'"
 [ "$(ls judged)" = "$(ls set/val | head -2)" ] || complain "not the first two images are drawn: $(ls judged)"
 prints '^\{"arch": "ssd320", "n": 3, "n_bad": 0, "n_found": [0-9]+, "AP": [0-9.e-]+, "AP50": '
 prints '"per_class": \[\{"name": "[a-z]+", "category_id": 1, "n": [0-9]+, "AP": '
@@ -80,15 +80,15 @@ expect 0 evaluate --annotations set/annotations/instances_val.json --detections 
 expect 0 evaluate set --weights $weights -b 3 --threads 1
 prints '^ Average Precision  \(AP\) @\[ IoU=0.50      \| area=   all \| maxDets=100 \] = [0-9.-]+$'
 expect 4 evaluate set --weights $weights -b 3 --threads 1 --require 'AP50>=1.5'
-says '^tandem: error: AP50 is [0-9.]+, AP50>=1.5 was required$'
+error_names AP50 'AP50>=1.5'
 expect 2 evaluate set --weights $weights --require 'top1>=1'
-says "there is no metric 'top1'; there are AP, AP50, AP75"
+error_names "'top1'" AP AP50 AP75
 expect 2 evaluate set --weights $weights --draw-limit 2
-says '^tandem: error: --draw-limit belongs to --draw$'
+error_names --draw-limit --draw
 expect 1 evaluate set --weights $weights --draw set/val
-says "'set/val/[0-9]+.jpg' would be written over"
+says "^tandem: error: .*'set/val/[0-9]+.jpg'"
 expect 2 evaluate set --weights $weights --logits l.safetensors
-says '^tandem: error: --logits requires a classifier'
+error_names --logits
 
 # --- a training watched from outside -----------------------------------------------------------
 expect 0 evaluate set --checkpoint-dir run --run-once --threads 1 -b 3 --json
@@ -96,9 +96,9 @@ cp out once
 expect 0 evaluate set --checkpoint-dir run --poll-seconds 1 --threads 1 -b 3 --json # it has done all its epochs
 [ "$(twelve)" = "$(sed 's/.*\("AP": .*"ARl": [-0-9.e]*\).*/\1/' once)" ] || complain "watched once and to the end differ"
 expect 1 evaluate set --checkpoint-dir few --run-once
-says "'few' is no folder"
+error_names "'few'"
 expect 2 evaluate set --run-once --weights $weights
-says '^tandem: error: --run-once belongs to --checkpoint-dir$'
+error_names --run-once --checkpoint-dir
 
 # --- detect ------------------------------------------------------------------------------------
 expect 0 detect --weights $weights --threads 1 --min-score 0.001 --draw drawn --json set/val
@@ -118,19 +118,19 @@ prints '^  [a-z]+: [0-9.]+% at -?[0-9]+, -?[0-9]+, [0-9]+ x [0-9]+$'
 prints '^  unreadable: .*JPEG'
 [ "$(grep -c ' at ' out)" = 2 ] || complain "not two boxes with --max-boxes 2"
 expect 1 detect --weights $weights --threads 1 bad.jpg
-says "none of 1 files can be read: 'bad.jpg'"
+error_names 1 "'bad.jpg'"
 mkdir own && cp "$one" own/p.jpg
 expect 1 detect --weights $weights --threads 1 --draw own own/p.jpg
-says "'own/p.jpg' would be written over"
+error_names "'own/p.jpg'"
 same "$one" own/p.jpg
 expect 2 detect --weights $weights
 expect 2 detect "$one"
-says 'detect needs --weights FILE'
+error_names --weights FILE
 
 # --- ONNX ----------------------------------------------------------------------------------------
 expect 0 convert $weights network.onnx --min-score 0.01
-prints '^read back, the codes and logits differ by [0-9.]+e-[0-9]+ of the largest$'
-prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\) for an image$'
+prints '^read back, .*logits .*[0-9.]+e-[0-9]+'
+prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\)'
 prints '^network.onnx$'
 for text in detection_boxes num_detections NonMaxSuppression tandem.categories heads.box.weight; do
     grep -aFq $text network.onnx || complain "network.onnx does not hold '$text'"
@@ -145,20 +145,20 @@ prints '"n": 2, '
 # --- other networks' weights -------------------------------------------------------------------
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 detect --weights classifier.safetensors "$one"
-says "'classifier.safetensors' has weights of resnet18, which is no detector"
+error_names "'classifier.safetensors'" resnet18
 expect 2 evaluate set --weights classifier.safetensors --detections d.json
-says '--detections requires a detector'
+error_names --detections
 expect 2 evaluate set --weights classifier.safetensors --draw d
-says '--draw requires a detector'
+error_names --draw
 
 # --- and the jobs that a detector has not --------------------------------------------------------
 expect 2 classify --weights $weights "$one"
-says 'has weights of ssd320, a detector, .*tandem detect'
+error_names ssd320
 
 # --- SSD300 --------------------------------------------------------------------------------------
 expect 0 train set --arch ssd300 --backbone resnet18 -b 1 --run-iters 2 --threads 1 --seed 1 --no-checkpoints \
     --workspace s300 --print-freq 1 --final-weights s300.safetensors
-says '^train: ssd300, 2 classes, 12 images of 300 x 300, batch 1'
+log_names train: ssd300 2 12 '300 x 300' 1
 says 'iteration 2/12: loss [0-9.]+, lr 8.125e-05' # 2.6e-3 for 32 images
 expect 0 detect --weights s300.safetensors --threads 1 --min-score 0.01 --max-boxes 3 "$one"
 [ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of SSD300"
@@ -187,9 +187,9 @@ prints '^  num_classes: 3$'
 prints '^  warmup_lr: 0.0693312$'
 printf 'model {\n  ssd {\n    encode_background_as_zeros: false } }' >p.config
 expect 2 train DIR --pipeline-config-path p.config --print-config
-says "p.config: line 3: 'model.ssd.encode_background_as_zeros' is 'false', supported is true"
+error_names p.config 'line 3' "'model.ssd.encode_background_as_zeros'" "'false'"
 expect 2 train DIR --preset ssd320/9gpus --print-config
-says "there is no configuration '9gpus', there are recipe, 1gpus, 4gpus, 8gpus, bench"
+error_names "'9gpus'" recipe 1gpus 4gpus 8gpus bench
 
 # when to stop is not the length of the learning rate's curve: 1000 steps of warm-up fit, and resuming keeps both
 published="--pipeline-config-path $TANDEM_SOURCE/tests/data/ssd320_full_8gpus.config"
@@ -206,7 +206,7 @@ prints '^  num_train_steps: 2$'
 prints '^  lr_total_steps: 12500$'
 expect 0 train set $net -b 1 --num-train-steps 2 --lr-total-steps 1 --warmup 0 --lr 0.01 --training-only \
     --print-freq 1 --no-checkpoints --workspace short
-says 'the learning rate is 0 from step 1 on, of 2'
+warning_names 0 'step 1' 2
 says 'iteration 2/12: loss [0-9.]+, lr 0,'
 
 # --- bad data and options ----------------------------------------------------------------------
@@ -219,10 +219,10 @@ expect 1 train set $few --annotations cut.json
 says "'cut.json'"
 expect 1 train set $few -b 13
 expect 2 train set $few --mixup 0.2
-says '^tandem: error: --mixup requires a classifier'
+error_names --mixup
 expect 2 train set $few --require 'top1>=1'
 expect 2 train set $few --warmup 100 --num-train-steps 50
-says '100 steps of warm-up do not fit into 50'
+error_names 100 50
 expect 2 train set $few --multistep 5,4 --lr-rule ssd300
 expect 1 train set $few --image-size 100
 
@@ -237,7 +237,7 @@ prints '"train_throughput": [0-9.]+'
 prints '"last_quarter": \{"images_per_s": [0-9.]+, "lines": 1, "lines_kept": 1, "line_steps": 1\}'
 expect 0 train --preset ssd320/bench --data-backend synthetic --backbone resnet18 --image-size 160 -b 1 --run-iters 5 \
     --print-freq 1 --threads 1 --workspace bench
-prints '^performance +[0-9.]+ images/s, the mean of the last 2 of 5 lines$'
+prints '^performance +[0-9.]+ images/s, .*2 of 5 '
 shown=$(awk '/^performance/ { print $2 }' out)
 speed() {
     metric bench/experiment_raport.json "0, $1" train.total_ips

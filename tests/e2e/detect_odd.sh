@@ -29,7 +29,7 @@ expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2
 error_names "2" "'fresh.safetensors'" "4" "--classes" "FILE"
 expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --draw drawn/deep --labels-by-order
 [ "$(ls drawn/deep/a)" = "$(ls set/val)" ] || complain "not drawn as they lie: $(find drawn)"
-says "^classes: the 2 classes of '[^']*' are those of the network in order"
+log_names classes: 2
 printf 'a\n%s\nb\n%s\n' $(tr ',' '\n' <set/annotations/instances_val.json | sed -n 's/.*"name": *"\([a-z]*\)".*/\1/p' | sort -r) >four.names
 expect 0 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes four.names --per-class
 expect 1 evaluate deep --weights fresh.safetensors --threads 1 -b 2 --classes "$TANDEM_SOURCE/data/imagenet_classes.txt"
@@ -76,14 +76,14 @@ done
 kill -INT $pid
 wait $pid
 [ $? = 3 ] || complain "exit code is not 3"
-says '^tandem: stopped: a signal came; no data set was drawn$'
+says '^tandem: stopped: '
 if ls -d many* >left 2>/dev/null; then complain "a folder is left: $(cat left)"; fi
 
 # --- beginning with weights ---------------------------------------------------------------------------
 expect 0 train set --arch ssd320 --pretrained-weights fresh.safetensors $step
-says "296 tensors are from 'fresh.safetensors'; 2 begin anew: heads.class.weight, heads.class.bias" # its backbone, too
+log_names 296 "'fresh.safetensors'" 2 heads.class.weight heads.class.bias # its backbone, too
 expect 0 train set --pretrained-weights fresh.safetensors $step
-says "^train: the network is that of 'fresh.safetensors': no --arch says else$"
+log_names train: "'fresh.safetensors'" --arch
 says '^train: ssd320, 2 classes, '
 expect 2 train set --arch resnet18 --pretrained-weights fresh.safetensors $step
 error_names "ssd320" "--arch"
@@ -92,10 +92,10 @@ error_names "ssd320" "--arch"
 cp -r set few
 sed 's/"bbox": *\[[^]]*\]/"bbox": [0, 0, 0, 5]/' set/annotations/instances_val.json >few/annotations/instances_val.json
 expect 0 evaluate few --weights fresh.safetensors --threads 1 -b 2 --labels-by-order
-says "'few/annotations/instances_val.json': [0-9]+ entries are left out .'tandem dataset check' lists them., the first: annotation 1: its box is 0 x 5"
+warning_names "'few/annotations/instances_val.json'" "'tandem dataset check'" 'annotation 1' '0 x 5'
 
 sed 's/"bbox": *\[[^]]*\]/"bbox": [0, 0, 0, 5]/' set/annotations/instances_train.json >few/annotations/instances_train.json
 expect 0 train few --arch ssd320 --backbone resnet18 $step
-says "'few/train' has no box of '[a-z]+', '[a-z]+': there is nothing to learn"
+warning_names "'few/train'"
 
 finish

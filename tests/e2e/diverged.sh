@@ -7,13 +7,12 @@ set -u
 drawn set --classes 2 --train 32 --val 8
 small_model small.td 32 2
 net="--model small.td -b 8 --threads 1 --workers 1 --seed 1"
-nonfinite="after step [0-9]+: .*tensor '[a-z0-9._]+' has [0-9]+ values that are no finite numbers, of [0-9]+: the training diverged$"
-loss='the loss is (not a number|infinite); nothing of this step was saved$'
+diverged="iteration [0-9]+: .*loss|after step [0-9]+: .*'[a-z0-9._]+' .*[0-9]+ .* [0-9]+"
 
 expect 0 train set $net --use-ema 0.9 --epochs 3 --run-epochs 1 --lr 0.01 --workspace run --gather-checkpoints -1
 cp -r run before
 expect 1 train set --resume run/checkpoint.safetensors --lr 1e6 --final-weights final.safetensors
-says "^tandem: error: .*($loss|$nonfinite)"
+says "^tandem: error: .*($diverged)"
 for file in checkpoint model_best checkpoint_0000; do
     same before/$file.safetensors run/$file.safetensors
 done
@@ -23,8 +22,8 @@ tidy run
 # Variances overflow while what they normalise, and so the loss, is still finite: saving finds them.  What was saved
 # after the step before can be read.
 expect 1 train set $net --epochs 4 --lr 1e6 --checkpoint-every 1 --workspace steps
-says "^tandem: error: after step [0-9]+: 'steps/checkpoint.safetensors' is not written, what it had stays: tensor"
-says "^tandem: error: $nonfinite"
+error_names "'steps/checkpoint.safetensors'"
+says "^tandem: error: .*($diverged)"
 tidy steps
 "$TANDEM" evaluate set --weights steps/checkpoint.safetensors >out 2>err # its loss may be infinite
 last="evaluate the step before"
@@ -34,7 +33,7 @@ if grep -q "tensor '" err; then complain "the checkpoint has values that are no 
 for what in '' '--no-checkpoints --final-weights final.safetensors' '--training-only --no-checkpoints'; do
     rm -rf gone
     expect 1 train set $net --epochs 1 --lr 1e6 --workspace gone $what
-    says "^tandem: error: .*($loss|$nonfinite)"
+    says "^tandem: error: .*($diverged)"
     if ls gone | grep safetensors >&2; then complain "a diverged run wrote weights"; fi
     [ ! -e final.safetensors ] || complain "final weights that are no numbers"
 done

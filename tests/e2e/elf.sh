@@ -25,18 +25,18 @@ refused() {
 }
 for list in /usr/lib: :/usr/lib /usr/lib::/lib; do
     $cc $hard -Wl,-rpath,$list -o bad main.c
-    refused 'an empty element'
+    refused 'empty element'
 done
 $cc $hard -Wl,-rpath,lib:/usr/lib -o bad main.c
-refused 'a relative element'
+refused 'relative element'
 $cc $hard -Wl,-z,norelro -o bad main.c
-refused 'no read-only relocations'
+refused relocations
 $cc $hard -Wl,-z,lazy -o bad main.c
-refused 'bound lazily'
+refused lazily
 $cc $hard -Wl,-z,execstack -o bad main.c
-refused 'stack is executable'
+refused stack
 $cc $hard -no-pie -o bad main.c
-refused 'addresses are fixed'
+refused addresses
 
 # --- everything that was built ---------------------------------------------------------------------
 # a program whose source has gone may still lie in the build folder

@@ -73,7 +73,7 @@ for name in config help print_config; do
 done
 printf 'quantize: true\n' >c.yaml
 expect 2 train --config c.yaml --print-config
-says "quantize is not supported"
+error_names quantize
 printf 'models: {net: {P: {AMP: {lrr: 3}}}}\nprecision: {AMP: {}}\nplatform: {P: {}}\nmode: {m: {}}\n' >bad.yml
 expect 2 train --cfg_file bad.yml --model net --platform P --precision AMP --mode m --print-config
 error_names "bad.yml" "1" "'lrr'"

@@ -21,47 +21,47 @@ printf '\010\001\022\321\001\012\003\010\001\022\002\010\001' >saved/saved_model
 printf '\211HDF\r\n\032\n0000000000000000' >keras.h5
 mkdir tf && cp folder/checkpoint tf/checkpoint
 
-named() { # FILE KIND
+named() { # FILE WORDS
     for verb in "evaluate set $own --weights $1" "train set $own --pretrained-weights $1" "train set $own --resume $1" \
         "classify set/val --weights $1" "convert $1 out.safetensors" "inspect checkpoint $1"; do
         expect 1 $verb
-        says "^tandem: error: '$1' is $2, wanted weights: .safetensors, or PyTorch's"
+        error_names "'$1'" $2
         silent
     done
     [ ! -e out.safetensors ] || complain "a file was written"
 }
-named "$record" 'a TFRecord file'
-named index/model.ckpt-7.index 'a TensorFlow checkpoint'
+named "$record" TFRecord
+named index/model.ckpt-7.index 'TensorFlow checkpoint'
 expect 1 classify set/val --weights index/model.ckpt-7.data-00000-of-00001
-says 'is a TensorFlow checkpoint, wanted weights'
+error_names TensorFlow checkpoint
 expect 1 classify set/val --weights index/model.ckpt-7 # as TensorFlow names it
-says "'index/model.ckpt-7' is a TensorFlow checkpoint"
+error_names "'index/model.ckpt-7'" TensorFlow
 expect 1 classify set/val --weights folder/checkpoint
-says "'folder/checkpoint' is a TensorFlow checkpoint"
+error_names "'folder/checkpoint'" TensorFlow
 expect 1 classify set/val --weights tf
-says "'tf' is a folder of TensorFlow checkpoints"
+error_names "'tf'" TensorFlow
 expect 1 classify set/val --weights saved
-says "'saved' is a TensorFlow SavedModel"
+error_names "'saved'" SavedModel
 expect 1 classify set/val --weights saved/saved_model.pb
-says 'is a TensorFlow SavedModel'
-named net.onnx 'an ONNX file'
-named keras.h5 'an HDF5 file'
+error_names SavedModel
+named net.onnx ONNX
+named keras.h5 HDF5
 
 # --- data ----------------------------------------------------------------------------------------
 expect 1 evaluate records/train $own --weights w.safetensors
-says "'records/train' holds 'train-00000-of-00001', which is a TFRecord file, wanted a folder of images for each class"
+error_names "'records/train'" "'train-00000-of-00001'" TFRecord
 expect 1 train records $own --workspace none
-says "'records/train' holds 'train-00000-of-00001', which is a TFRecord file"
+error_names "'records/train'" "'train-00000-of-00001'" TFRecord
 expect 1 evaluate $record $own --weights w.safetensors
-says "'$record' is a TFRecord file, wanted a folder of images for each class, or a pack"
+error_names "'$record'" TFRecord
 expect 1 dataset check $record
-says "is a TFRecord file"
+error_names "'$record'" TFRecord
 expect 1 evaluate $record --data-backend tensors $own --weights w.safetensors
-says "'$record' is a TFRecord file, wanted a .safetensors file of images and labels"
+error_names "'$record'" TFRecord
 expect 1 train coco --arch ssd320 --backbone resnet18 --image-size 160 --threads 1 --workspace none
-says "'coco' holds 'coco_val.record-00000-of-00001', which is a TFRecord file, wanted images and COCO annotations"
+error_names "'coco'" "'coco_val.record-00000-of-00001'" TFRecord COCO
 expect 1 evaluate net.onnx $own --weights w.safetensors
-says "'net.onnx' is an ONNX file, wanted a folder of images"
+error_names "'net.onnx'" ONNX
 
 # --- what only resembles one is malformed as before ------------------------------------------------
 head -c 11 $record >short

@@ -44,11 +44,11 @@ for extra in '' '--optimizer-batch-size 16' '--precision fp16 --use-ema 0.9' '--
     n=$((n + 1))
     run="train set $small --epochs 1 $start $extra --workspace w$n"
     expect 0 $run --freeze "$body" --final-weights a.safetensors
-    says '^train: frozen: 6 of 8 weights, 5136 of 5268 numbers$'
+    log_names train: 6 8 5136 5268
     kept first.safetensors a.safetensors $weights
     moved first.safetensors a.safetensors fc.weight fc.bias $statistics
     expect 0 $run --overwrite --freeze "$body" --freeze-bn --final-weights a.safetensors
-    says '^train: frozen: the statistics of 2 norms$'
+    log_names train: 2
     kept first.safetensors a.safetensors $weights $statistics
     moved first.safetensors a.safetensors fc.weight fc.bias
     if header w$n/checkpoint.safetensors | grep -q '"momentum.conv1'; then complain "a velocity of what is frozen"; fi
@@ -72,10 +72,10 @@ expect 0 train set $whole --workspace whole --gather-checkpoints -1 --final-weig
 expect 0 train set --resume whole/checkpoint_0000.safetensors --workspace again --final-weights again.safetensors \
     --final-state
 same whole.safetensors again.safetensors
-says '^train: frozen: 6 of 8 weights'
+log_names train: 6 8
 expect 0 train set --resume whole/checkpoint_0000.safetensors --workspace again --overwrite --freeze 'conv1*' \
     --final-weights again.safetensors
-says "was trained with --freeze 'conv\*,bn\*', it goes on with 'conv1\*': weights that are trained from now on begin without"
+log_names --freeze "'conv*,bn*'" "'conv1*'"
 moved whole.safetensors again.safetensors conv2.weight
 kept whole.safetensors again.safetensors conv1.weight
 expect 0 train set --resume again/checkpoint.safetensors --workspace again --epochs 4 --freeze '' \
@@ -87,14 +87,14 @@ kept more.safetensors less.safetensors conv1.weight conv2.weight
 expect 0 train set $small --epochs 2 $start --freeze "$body" --optimizer-batch-size 32 --workspace inside \
     --gather-checkpoints -1
 expect 1 train set --resume inside/checkpoint_0000.safetensors --freeze 'conv1*' --workspace inside
-says 'was saved inside an optimiser step with --freeze'
+error_names --freeze
 
 # --- other classes -------------------------------------------------------------------------------
 net="--arch resnet18 --image-size 32 $fixed --epochs 1"
 expect 0 init --arch resnet18 --num-classes 4 --seed 3 -o weights.safetensors
 expect 0 train other $net --pretrained-weights weights.safetensors --freeze 'conv1*,bn1*,layer*' --workspace tuned
-says 'the weights have 4 classes, the data 3: fc begins fresh'
-says '^train: frozen: 60 of 62 weights'
+log_names 4 3 fc
+log_names train: 60 62
 kept weights.safetensors tuned/checkpoint.safetensors conv1.weight layer4.1.conv2.weight
 expect 0 inspect checkpoint tuned/checkpoint.safetensors
 prints "tandem.classes: \\[\"$(ls other/train | paste -s -d, | sed 's/,/", "/g')\"\\]"
@@ -102,15 +102,15 @@ expect 0 evaluate other --weights tuned/checkpoint.safetensors
 expect 0 classify --weights tuned/checkpoint.safetensors "$(find other/val -name '*.jpg' | head -1)"
 [ "$(wc -l <out)" = 4 ] || complain "not three classes of one image"
 expect 0 train other $net --pretrained-weights weights.safetensors --freeze 'fc.*' --run-iters 0 --workspace tuned --overwrite
-says "fc begins fresh and --freeze 'fc\.\*' keeps it so"
+log_names --freeze "'fc.*'"
 
 # --- refused -------------------------------------------------------------------------------------
 expect 2 train set $small --epochs 1 --workspace no --freeze 'conv1*,bm1.*'
-says "no weight matches 'bm1\.\*'; the nearest is 'bn1\.\*'"
+error_names "'bm1.*'" "'bn1.*'"
 expect 2 train set $small --epochs 1 --workspace no --freeze '*'
-says 'freezes all 8 weights, none is left to train'
+error_names 8 weights
 expect 2 train set $small --epochs 1 --workspace no --freeze-bn
-says '\-\-freeze-bn belongs to --freeze'
+error_names --freeze-bn --freeze
 expect 2 train set $small --epochs 1 --workspace no --freeze fc.weight --freeze-bn
 [ ! -e no/checkpoint.safetensors ] || complain "a refused run saved"
 finish

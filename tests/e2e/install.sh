@@ -98,12 +98,11 @@ cp "$prefix/share/tandem/manifest.txt" manifest.txt
 for line in 'folder  ../victim' '00  ../../victim' '00  /victim' '00  bin/../../victim' 'victim' 'link:x  ..'; do
     { cat manifest.txt; echo "$line"; } >"$prefix/share/tandem/manifest.txt"
     ! uninstall || fail "uninstall accepts a manifest with '$line'"
-    grep -q 'nothing was removed' uninstall.txt || fail "uninstall says of '$line': $(cat uninstall.txt)"
     [ -x "$prefix/bin/tandem" ] || fail "uninstall has removed something in spite of '$line'"
 done
 cp manifest.txt "$prefix/share/tandem/manifest.txt"
 ! uninstall || fail "uninstall does not mind a changed file"
-grep -q 'kept, because they are not what was installed: include/tandem/types.h' uninstall.txt ||
+grep -q 'kept.* include/tandem/types\.h' uninstall.txt ||
     fail "uninstall says: $(cat uninstall.txt)"
 [ ! -e "$prefix/bin/tandem" ] || fail "uninstall has not removed bin/tandem"
 cp types.h "$prefix/include/tandem/types.h"
@@ -113,7 +112,7 @@ uninstall || fail "uninstall: $(cat uninstall.txt)"
 left=$(cd "$prefix" && find . -mindepth 1 -type d | LC_ALL=C sort | tr '\n' ' ')
 [ "$left" = './bin ./share ./share/man ' ] || fail "uninstall has left the folders $left"
 ! uninstall || fail "uninstall works without a manifest"
-grep -q 'has put nothing there' uninstall.txt || fail "uninstall says: $(cat uninstall.txt)"
+grep -q 'manifest\.txt' uninstall.txt || fail "uninstall says: $(cat uninstall.txt)"
 
 # --- the tarball: the same bytes twice, complete, and it needs no git -----------------------------
 if git -C "$TANDEM_SOURCE" rev-parse HEAD >/dev/null 2>&1; then

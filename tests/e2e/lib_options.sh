@@ -33,7 +33,7 @@ walks_refusals() {
         accepted) has_no_effect "$verb" "$option=x" ;;
         refused)
             expect 2 "$verb" "$option"
-            says "error: $option is not supported: "
+            says "^tandem: error: $option .*: "
             ;;
         esac
     done <list

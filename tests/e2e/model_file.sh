@@ -13,7 +13,7 @@ drawn set --classes 4 --train 200 --val 40
 expect 0 init --model own.td --seed 1 -o fresh.safetensors
 expect 4 evaluate set --weights fresh.safetensors --require 'top1>=60'
 expect 0 train set --model own.td $fixed -b 10 --epochs 20 --lr 0.02 --lr-schedule cosine --workspace run --require 'top1>=60'
-says '^train: .*own.td, 4 classes, 200 images of 32 x 32, batch 10, 1 threads$'
+log_names train: own.td 4 200 '32 x 32' 10 1
 expect 0 evaluate set --model own.td --weights run/checkpoint.safetensors --require 'top1>=60' --json
 prints '"n": 40, '
 sed -n 's/.*"n"/"n"/; s/, "images_per_s.*//p' out >counts
@@ -29,7 +29,7 @@ image=$(ls set/val/circle/* | head -1)
 expect 0 classify --weights weights.safetensors "$image" --json
 prints '"name": "circle", "probability"'
 expect 0 train set --resume run/checkpoint.safetensors --epochs 21 --workspace run
-says "^train: resumed 'run/checkpoint.safetensors' at epoch 20, iteration 0$"
+log_names train: "'run/checkpoint.safetensors'" 'epoch 20' 'iteration 0'
 
 # other sizes and batches than the text's
 expect 0 evaluate set --weights weights.safetensors --image-size 48 -b 7
@@ -56,11 +56,11 @@ prints '^output logits = '
 # parameters are float32; half is for mixed precision to make
 sed 's/^%fc.weight:f32\(.*\)/%half:bf16\1\n%fc.weight = cast %half {to=f32}/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
 expect 1 inspect graph --model half.td
-says "parameter 'half' is bf16, a network's own are f32"
+error_names "'half'" bf16 f32
 
 # a graph of 900,000 nodes in a weight file is refused before it is built
 chain=$(awk 'BEGIN { for (i = 2; i <= 900000; i++) printf "%%%d = relu %%%d\\n", i, i - 1 }')
 safetensors huge.safetensors "{\"__metadata__\":{\"tandem.graph\":\"%1:f32[1,3,8,8] = input\\n$chain\"}}"
 expect 1 classify --weights huge.safetensors "$image"
-says "^tandem: error: .*the weight file's graph:20001: a graph of more than 20000 nodes$"
+error_names graph:20001 20000
 finish

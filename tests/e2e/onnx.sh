@@ -12,8 +12,8 @@ holds() {
 drawn set --train 128 --val 32
 expect 0 train set --model "$net" --epochs 1 -b 16 --lr 0.1 --seed 1 --workspace run
 expect 0 convert run/checkpoint.safetensors net.onnx
-prints '^read back, the logits differ by [0-9.]+e-[0-9]+ of the largest$'
-prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\) for an image$'
+prints '^read back, .*logits .*[0-9.]+e-[0-9]+'
+prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\)'
 prints '^net.onnx$'
 holds net.onnx images
 holds net.onnx logits
@@ -72,15 +72,15 @@ expect 0 convert s300.safetensors s300.onnx --max-boxes 20
 holds s300.onnx ScatterElements
 tidy .
 expect 2 convert det.safetensors few.onnx --probabilities
-says "--probabilities requires a classifier, 'det.safetensors' has weights of ssd320"
+error_names --probabilities "'det.safetensors'" ssd320
 expect 2 convert det.safetensors few.onnx --no-nms --max-boxes 5
-says 'limits of boxes are given with --no-nms, which keeps them all'
+error_names --no-nms
 expect 2 convert r18.safetensors few.onnx --max-boxes 5
-says "options of boxes are given, 'r18.safetensors' has weights of resnet18, no detector"
+error_names "'r18.safetensors'" resnet18
 expect 2 convert r18.safetensors few.onnx --no-nms
-says 'no detector'
+error_names "'r18.safetensors'"
 expect 1 convert --overwrite det.safetensors few.onnx --nms-iou 0
-says "ONNX's NonMaxSuppression takes overlaps above 0 and up to 1, not 0"
+error_names ONNX NonMaxSuppression 0 1
 rm -f det.safetensors s300.safetensors ./*.onnx
 
 # what was there stays when the new file cannot be
@@ -93,7 +93,7 @@ printf 'no tensors' >text.safetensors
 expect 1 convert text.safetensors kept.onnx --overwrite
 says "text.safetensors"
 [ "$(cat kept.onnx)" = old ] || complain "the old file is gone"
-(ulimit -f 8; expect 1 convert r18.safetensors kept.onnx --overwrite; says "cannot write.*kept.onnx"; exit $bad) || bad=1
+(ulimit -f 8; expect 1 convert r18.safetensors kept.onnx --overwrite; error_names "'kept.onnx'"; exit $bad) || bad=1
 [ "$(cat kept.onnx)" = old ] || complain "the old file is gone after a full disk"
 tidy .
 
@@ -108,7 +108,7 @@ output logits = %y
 END
 expect 0 init --model odd.td -o odd.safetensors
 expect 1 convert odd.safetensors odd.onnx
-says "the op broadcast_like .* has no counterpart in ONNX"
+error_names broadcast_like ONNX
 [ ! -e odd.onnx ] || complain "a failed export left a file"
 
 expect 1 convert se.safetensors absent/se.onnx
@@ -120,9 +120,9 @@ says "se.tflite"
 expect 2 convert se.safetensors se.onnx --opset 12
 says "opset"
 expect 2 convert se.safetensors out.safetensors --opset 17
-says "out.safetensors.* is no .onnx file"
+error_names out.safetensors
 expect 2 convert se.safetensors
 says "OUT"
 expect 2 convert se.safetensors se.onnx --export-preprocessing resize
-says "normalised, float, bytes"
+error_names normalised float bytes
 finish

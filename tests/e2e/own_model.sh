@@ -6,7 +6,7 @@ net=$TANDEM_SOURCE/examples/small_cnn.td
 expect 0 dataset draw drawn --train 640 --val 160 --size 48 --seed 5
 expect 0 train drawn --model "$net" --epochs 8 -b 16 --lr 0.1 --lr-schedule cosine --seed 1 --workspace run --json
 prints '"checkpoint": "run/checkpoint.safetensors"'
-says "^train: the network was written for 10 classes, its last layer gets the 8 of 'drawn/train'$"
+log_names train: 10 8 "'drawn/train'"
 says '^train: .*small_cnn.td, 8 classes, '
 expect 0 inspect checkpoint run/checkpoint.safetensors
 prints '^  fc.weight +f32\[8,32\]$'
@@ -40,7 +40,7 @@ for set in few many; do
     k=$(ls $set/train | wc -l)
     for from in "" "--model $net"; do
         expect 0 train $set $from $begin --pretrained-weights run/model_best.safetensors --final-weights tuned.safetensors
-        says "^train: the weights have 8 classes, the data $k: fc begins fresh$"
+        log_names train: 8 "$k" fc
         for name in conv1.weight bn2.running_mean; do
             tensor run/model_best.safetensors $name >a
             tensor tuned.safetensors $name >b
@@ -56,16 +56,16 @@ done
 sed 's/fc\./top./g' "$net" >top.td
 expect 0 train drawn --model top.td $begin --final-weights top.safetensors
 expect 0 train few $begin --pretrained-weights top.safetensors --freeze 'top.*'
-says '^train: the weights have 8 classes, the data 3: top begins fresh$'
-says "top begins fresh and --freeze 'top\.\*' keeps it so"
+log_names train: 8 3 top
+log_names --freeze "'top.*'" top
 sed '/^%fc.weight/,$d' "$net" >odd.td
 printf '%%u:f32[10,32] = param\n%%v:f32[10,32] = param\n%%a = linear %%9, %%u\n%%b = linear %%9, %%v\n%%y = add %%a, %%b\noutput logits = %%y\n' >>odd.td
 expect 1 train few --model odd.td $begin
-says "'odd.td' cannot be a network of 3 classes: its logits have 10 classes and are not made by a linear layer"
+error_names "'odd.td'" 3 10
 expect 0 train few --model odd.td $begin --num-classes 10
 says 'odd.td, 10 classes, '
 expect 1 train many --model odd.td $begin --num-classes 10
-says "'many/train' has 12 classes, the network 10"
+error_names "'many/train'" 12 10
 expect 0 train --data-backend synthetic --model "$net" --epochs 1 --prof 1 -b 4 --threads 1 --no-checkpoints --workspace noise
 says 'small_cnn.td, 10 classes, '
 

@@ -28,7 +28,7 @@ done
 expect 2 help --man --markdown train
 says "contradict"
 expect 2 help --completion tcsh
-says "completion: 'tcsh' is none of none, bash, zsh, fish"
+error_names --completion "'tcsh'" none bash zsh fish
 
 # --- bash: what TAB offers after WORDS; the last one is being typed
 "$TANDEM" help --completion bash >tandem.bash

@@ -32,7 +32,7 @@ done
 # --- config.yaml gives the same run again, to the bit; a foreign one is left alone
 expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --workspace one \
     --final-weights one.safetensors --prof 2
-says "lr 0.004 for 4 images a step, by the rule of 0.256 for 256"
+log_names 0.004 4 0.256 256
 grep -v 'final_weights\|workspace' one/config.yaml >again.yaml
 grep -qx '  lr: 0.004' again.yaml || complain "config.yaml has no lr 0.004"
 grep -q '^  seed: [0-9]' again.yaml || complain "config.yaml does not name the seed"
@@ -48,8 +48,8 @@ says "own/config.yaml' is another's"
 # --- TF32 says what it is here
 expect 0 train $small --model resnet50 --precision TF32 --platform DGXA100 --mode benchmark_training --prof 1 -b 2 \
     --optimizer-batch-size 2 --mixup 0 --arch resnet18 --workspace tf32
-says "tf32: this device has none, float32 is used"
-says "3 epochs of 8 are warm-up"
+log_names tf32 float32
+log_names 3 8 epochs
 
 # --- modes that other verbs do
 expect 0 train $small --arch resnet18 --mode inference_benchmark --num_iter 3 --iter_unit batch --warmup_steps 1 -b 2
@@ -58,7 +58,7 @@ prints '"iters": 3'
 expect 0 train $small --arch resnet18 --mode training_benchmark --num_iter 3 --iter_unit batch --warmup_steps 1 -b 2
 prints '"mode": "training"'
 expect 2 train $small --arch resnet18 --mode training_benchmark --num_iter 3
-says "counts batches: --iter-unit batch"
+error_names --iter-unit
 expect 0 train $small --model resnet50 --platform T4 --precision FP32 --mode benchmark_inference --arch resnet18 \
     --prof 2 -b 2 --warmup_steps 1
 prints '"mode": "inference"'
@@ -67,5 +67,5 @@ says "wants --to-predict FILE"
 expect 2 train --mode predict --to_predict p.jpg
 says "wants --resume or --pretrained-weights"
 expect 0 train $small --mode evaluate --prof 1 -b 4
-says "neither --resume nor --pretrained-weights is given: the weights are fresh ones"
+log_names --resume --pretrained-weights
 finish

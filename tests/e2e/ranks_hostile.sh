@@ -37,24 +37,24 @@ n=$(wc -c <"$image")
 head -c $((n - 8)) "$image" >changed && printf 'abcdefgh' >>changed && mv changed "$image"
 two_ranks set same_names
 [ "$code,$code1" = 1,1 ] || complain "exit codes $code, $code1"
-says "rank 1 .* has another run than rank 0: 'training data: contents [0-9a-f]{16}', there 'training data: contents"
+says 'rank 1 .*rank 0.*[0-9a-f]{16}'
 
 # --- no token ---------------------------------------------------------------------------------------
 export WORLD_SIZE=2 RANK=0 MASTER_ADDR=0.0.0.0 MASTER_PORT=20001
 expect 2 train set $options
-says "other machines can reach '0\.0\.0\.0' and TANDEM_TOKEN is not set"
+error_names "'0.0.0.0'" TANDEM_TOKEN
 unset WORLD_SIZE RANK MASTER_ADDR MASTER_PORT
 expect 2 launch --nnodes 2 --node-rank 0 --master-addr 0.0.0.0 train set $options
-says "TANDEM_TOKEN is not set"
+error_names TANDEM_TOKEN
 
 # --- whose fault it was -----------------------------------------------------------------------------
 endless="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 2 --no-checkpoints --epochs 100000"
 starts stop launch --log debug --nproc 3 --cpu-affinity none train set $endless
 waits stop 'epoch 1, ' && kill -STOP "$(process stop 1)"
 ends stop 1
-last_is '^tandem: error: launch: rank 1 stopped responding and was ended$'
+last_is '^tandem: error: launch: rank 1 '
 starts kill launch --log debug --nproc 3 --cpu-affinity none train set $endless
 waits kill 'epoch 1, ' && kill -KILL "$(process kill 2)"
 ends kill 137
-last_is '^tandem: error: launch: rank 2 was ended by signal 9'
+last_is '^tandem: error: launch: rank 2 .*signal 9'
 finish

@@ -26,7 +26,7 @@ small_model small.td 32 4
 all="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --no-checkpoints --final-state"
 expect 0 launch --nproc 2 train set $all --final-weights launch.safetensors
 mpi 0 2 train set $all --final-weights mpi.safetensors
-says '^train: 2 ranks, 2 of them on this machine'
+log_names train: '2 ranks'
 prints '^steps +6$'
 [ "$(grep -c '^steps' out)" = 1 ] || complain "several ranks have printed"
 same launch.safetensors mpi.safetensors
@@ -38,17 +38,17 @@ if command -v mpirun.mpich >/dev/null 2>&1 && command -v mpicc.mpich >/dev/null 
     export TANDEM_MPI_PLUGIN="$PWD/mpich.so"
     mpirun=mpirun.mpich
     mpi 0 2 train set $all --final-weights mpich.safetensors
-    says '^train: 2 ranks, 2 of them on this machine'
+    log_names train: '2 ranks'
     same launch.safetensors mpich.safetensors
     mpirun=mpirun
     unset TANDEM_MPI_PLUGIN
 fi
 mpi 1 2 train nowhere $all
-says "data set 'nowhere' does not exist"
+error_names "'nowhere'"
 # without the library: a sentence that says what to do
 last="a plug-in that is not there"
 code=0
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 TANDEM_MPI_PLUGIN=./none.so "$TANDEM" train set $all >out 2>err || code=$?
 [ $code = 1 ] || complain "exit code $code, wanted 1"
-says "there is no libtandem_mpi.so .*'tandem launch'"
+error_names libtandem_mpi.so "'tandem launch'"
 finish

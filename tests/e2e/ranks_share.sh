@@ -33,7 +33,7 @@ says "nowhere/two.safetensors"
 mkdir watched
 cp small.safetensors watched/checkpoint.safetensors
 expect 2 $ranks 2 evaluate set --checkpoint-dir watched
-says '--checkpoint-dir is watched by one rank'
+error_names --checkpoint-dir
 expect 0 $ranks 2 evaluate set --checkpoint-dir watched --run-once --json $few
 [ "$(wc -l <out)" = 1 ] || complain "$(wc -l <out) lines of two ranks, wanted one"
 
@@ -55,9 +55,9 @@ for n in 2 5; do # of 5 the last has nothing
     same one.numbers two.numbers
 done
 expect 4 $ranks 2 evaluate boxes $judged --require 'AP>=0.9'
-says '^tandem: error: AP is 0\.[0-9]+, AP>=0.9 was required'
+error_names AP 0 0.9
 expect 1 $ranks 3 evaluate boxes $judged --max-bad 0.2
-says "2 of 7 images are bad on all ranks together, at most 1 may be: the first of rank 0 .* is 'boxes/val/00001.jpg'"
+error_names 2 7 1 'rank 0' "'boxes/val/00001.jpg'"
 # ranks whose annotations differ in one box
 truths=boxes/annotations/instances_val.json
 sed 's/"iscrowd": 0}\]/"iscrowd": 1}]/' $truths >other.json
@@ -69,7 +69,7 @@ RANK=0 "$TANDEM" evaluate boxes $judged --detections two.json --annotations $tru
     complain "ranks of other boxes were let in"
 wait
 unset WORLD_SIZE MASTER_ADDR MASTER_PORT
-says "rank 1 .* has another run than rank 0"
+log_names 'rank 1' 'rank 0'
 # in training, too, the ranks share the validation
 expect 0 $ranks 2 train boxes --arch ssd320 --backbone resnet18 --image-size 160 $fixed -b 1 --epochs 1 --max-bad 0.3 \
     --pretrained-weights detector.safetensors --workspace boxes2
@@ -90,8 +90,7 @@ done
 for n in 2 3; do
     rm -rf bad
     expect 1 $ranks $n train broken --model small.td $fixed -b 4 --epochs 1 --max-bad 0.035 --workspace bad
-    says "4 of 96 images are bad(, at most 3| on all ranks together, at most 3 may be: the first of rank [0-9] .* is)"
-    says "'broken/train/.*': neither JPEG nor PNG"
+    error_names "'broken/train'" 4 96 3 JPEG PNG
     [ "$(wc -l <bad/bad.list)" = 4 ] || complain "bad.list has $(wc -l <bad/bad.list) lines, wanted 4"
 done
 # too many for each rank alone, in one step: the list has what all of them have met
@@ -102,7 +101,7 @@ for image in worse/train/*/*.jpg; do
     [ $((i % 4)) = 3 ] && echo broken >"$image"
 done
 expect 1 $ranks 2 train worse --model small.td $fixed -b 12 --epochs 1 --max-bad 0.02 --workspace worse_run
-met=$(sed -n 's/.*: \([0-9]*\) of 96 images are bad on all ranks together, at most 1 may be.*/\1/p' err | head -1)
+met=$(sed -n "s/^tandem: error: .*'worse\/train': \([0-9]*\) of 96 .*/\1/p" err | head -1)
 [ "$(wc -l <worse_run/bad.list)" = "$met" ] || complain "bad.list has $(wc -l <worse_run/bad.list) lines, met were $met"
 # each counts once, although another rank meets it in the next epoch
 expect 0 $ranks 3 train broken --model small.td $fixed -b 4 --epochs 4 --max-bad 0.045 --workspace good
@@ -110,9 +109,9 @@ expect 0 $ranks 3 train broken --model small.td $fixed -b 4 --epochs 4 --max-bad
 
 # --- a memory limit counts the sums over ranks -----------------------------------------------------
 plain_model wide.td 32 512 1024 8 0.01
-# rest: megabytes for the rest of the process that the sentence in err names
+# rest: megabytes for the rest of the process: the second number in the error's parentheses
 rest() {
-    sed -n 's/.* MB for the step and \([0-9]*\)\.[0-9] MB for the rest of the process).*/\1/p' err | head -1
+    sed -n 's/^[^(]*([0-9.]* MB [^0-9]*\([0-9]*\)\.[0-9] MB .*/\1/p' err | head -1
 }
 limited="train set --model wide.td $fixed -b 8 --epochs 1 --run-iters 2 --no-checkpoints --training-only"
 expect 1 $limited --memory-limit 1M

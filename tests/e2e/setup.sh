@@ -16,7 +16,7 @@ build() {
     (cd clone && env -u MAKEFLAGS -u MAKELEVEL -u DNNLROOT "$@" make) >out 2>err </dev/null || code=$?
     cat out err >both
     [ $code != 0 ] || complain "exit code 0"
-    says "^setup: run 'make setup' first .*missing here: .*$missing"
+    says "^setup: .*'make setup' .*$missing"
     [ "$(grep -cv '^make' both)" = 1 ] || complain "more than one sentence: $(cat both)"
 }
 

@@ -12,8 +12,8 @@ sizes="--image-size-schedule 0:32,1:40,2:48"
 
 # --- what is stored, validated, said --------------------------------------------------------------
 expect 0 train set $net $sizes --epochs 3 --final-state --workspace a --final-weights a.safetensors --gather-checkpoints -1
-says '^train: epoch 1: images of 40 x 40 after 32 x 32, compiled in [0-9.]+ s$'
-says '^train: epoch 2: images of 48 x 48 after 40 x 40, '
+log_names train: 'epoch 1' '40 x 40' '32 x 32'
+log_names train: 'epoch 2' '48 x 48' '40 x 40'
 counts=$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)
 loss=$(sed -n 's/^val loss *//p' out)
 header a/checkpoint.safetensors | grep -q '"tandem.image_size":"48"' || complain "the file's size is not the last one"
@@ -37,7 +37,7 @@ expect 0 train set --resume b/checkpoint.safetensors --workspace b --no-checkpoi
 grep -q 'x 32 after' err && complain "compiled twice at the beginning"
 # a step that is never reached
 expect 0 train set $net --image-size-schedule 0:32,5:48 --epochs 1 --run-iters 1 --no-checkpoints
-says 'warning: train: image size 48 begins at epoch 5, the training has 1 epochs$'
+warning_names train: 48 'epoch 5' 1
 
 # --- stopped and resumed --------------------------------------------------------------------------
 # resumes NAME OPTIONS...: from each epoch's end, by a count of steps, SIGINT and kill -9 round the boundaries
@@ -82,23 +82,23 @@ expect 1 train set $net -b 8 --image-size-schedule 0:32,1:64 --epochs 2 --memory
 least=$(sed -n 's/.* at least \([0-9]*\)\.[0-9]* MB .*/\1/p' err)
 limit=$((${least:-0} + 60))
 expect 0 train set $net -b 8 --image-size-schedule 0:32,1:64 --epochs 2 --memory-limit ${limit}M --no-checkpoints --workspace m
-says 'epoch 1: images of 64 x 64'
+log_names 'epoch 1' '64 x 64'
 
 # --- refused --------------------------------------------------------------------------------------
-refused() {
-    sentence=$1
+refused() { # WORDS ARGUMENTS...
+    words=$1
     shift
     expect 2 train "$@"
-    says "$sentence"
+    error_names $words
 }
-refused "'0-32': wanted EPOCH:SIZE pairs" set $net --image-size-schedule 0-32
-refused "the first step begins at epoch 1, wanted 0" set $net --image-size-schedule 1:32
-refused "epoch 2 comes after epoch 2" set $net --image-size-schedule 0:32,2:48,2:64
-refused "size 9000, wanted 1 .. 8192" set $net --image-size-schedule 0:9000
+refused "'0-32' EPOCH SIZE" set $net --image-size-schedule 0-32
+refused '--image-size-schedule 1 0' set $net --image-size-schedule 1:32
+refused 'epoch 2' set $net --image-size-schedule 0:32,2:48,2:64
+refused '9000 1 8192' set $net --image-size-schedule 0:9000
 for what in '--prof 2' '--trace t.json' '--amp-stats s.jsonl'; do
-    refused "^tandem: error: ${what% *} looks at one program" set $net $sizes $what
+    refused "${what% *}" set $net $sizes $what
 done
-refused "these data have one size" --data-backend synthetic --arch resnet18 $sizes
+refused --image-size-schedule --data-backend synthetic --arch resnet18 $sizes
 small_model small.td 32 4
-refused "a network of a graph file has one size" set --model small.td $sizes
+refused --image-size-schedule set --model small.td $sizes
 finish

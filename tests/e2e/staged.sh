@@ -12,7 +12,7 @@ stage() {
 }
 stage 2 1 $options --workspace parts
 [ $code = 1 ] || complain "stage 2 without stage 1: exit code $code"
-says "goes on from 'parts/checkpoint_1.safetensors', which is not there"
+log_names "'parts/checkpoint_1.safetensors'"
 for n in 1 2; do
     stage $n 1 $options --workspace parts
     [ $code = 0 ] || complain "exit code $code"

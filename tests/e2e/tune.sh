@@ -10,8 +10,8 @@ run="train set --model small.td -b 4 --threads 1 --workers 1 --seed 3 --lr 0.05 
 
 # --- full measures and keeps, cached uses that and says nothing --------------------------------------
 expect 0 $run --workspace a --tune full --tune-cache times.txt --final-weights a.safetensors
-says 'tune: kernels and layouts are measured'
-says 'tune: [0-9]+ changes of layouts tried, [0-9]+ kept; the nodes take [0-9.]+ ms of [0-9.]+ ms'
+says '^tune: .*measured'
+says '^tune: .*[0-9]+ .*[0-9]+ .*[0-9.]+ ms .*[0-9.]+ ms'
 head -1 times.txt | grep -q '^tandem-tune 1$' || complain "times.txt is no file of times"
 cp times.txt before.txt
 expect 0 $run --workspace b --tune-cache times.txt --final-weights b.safetensors
@@ -37,24 +37,24 @@ ls "$XDG_CACHE_HOME"/tandem/tune-*.txt >/dev/null 2>&1 || complain "nothing in $
 sed 's/^machine .*/machine another one/' times.txt | sed '$d' >foreign.txt
 printf 'end 0000000000000000\n' >>foreign.txt
 expect 0 $run --workspace e --tune-cache foreign.txt --run-iters 2
-says "nothing measured is used: 'foreign.txt': it is damaged"
+warning_names "'foreign.txt'"
 head -c 300 times.txt >cut.txt
 expect 0 $run --workspace e --overwrite --tune-cache cut.txt --run-iters 2
-says "nothing measured is used: 'cut.txt': it is damaged"
+warning_names "'cut.txt'"
 head -c 4096 /dev/urandom >noise.txt
 expect 0 $run --workspace e --overwrite --tune-cache noise.txt --run-iters 2
-says "nothing measured is used: 'noise.txt'"
+warning_names "'noise.txt'"
 expect 0 $run --workspace e --overwrite --tune-cache . --run-iters 2
-says "nothing measured is used: '.'"
+warning_names "'.'"
 : >empty.txt
 expect 0 $run --workspace e --overwrite --tune-cache empty.txt --run-iters 2
-says "nothing measured is used: 'empty.txt'"
+warning_names "'empty.txt'"
 # a damaged one is replaced by what is measured now
 expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full --tune-cache cut.txt
 tail -1 cut.txt | grep -q '^end ' || complain "cut.txt was not replaced"
 # nowhere to write
 expect 0 benchmark --model small.td -b 4 --threads 1 --iters 2 --warmup 1 --no-bound --tune full --tune-cache /dev/null/x
-says 'tune: what was measured is not kept: '
+says '^(tandem: warning: )?tune: '
 expect 2 $run --workspace f --tune perhaps
 says "--tune"
 finish

@@ -44,13 +44,13 @@ prints '"probability"'
 
 # and the other variant is told
 expect 2 evaluate set --weights converted.safetensors --variant pytorch
-says "the weights are of the variant 'tensorflow', 'pytorch' is asked for"
+error_names "'tensorflow'" "'pytorch'"
 expect 2 evaluate set --weights pt.safetensors --variant tensorflow
-says "the weights are of the variant 'pytorch', 'tensorflow' is asked for"
+error_names "'pytorch'" "'tensorflow'"
 expect 2 classify --weights pt.safetensors --variant tensorflow "$(ls set/val/circle/* | head -1)"
-says "'tensorflow' is asked for"
+error_names "'tensorflow'"
 expect 2 train set $fixed --epochs 1 --pretrained-weights tf.safetensors --variant pytorch --workspace no
-says "'pytorch' is asked for"
+error_names "'pytorch'"
 expect 0 train set $fixed --epochs 1 --run-iters 1 --pretrained-weights tf.safetensors --workspace tuned
 says 'resnet18, 1001 classes'
 expect 0 inspect checkpoint tuned/checkpoint.safetensors
@@ -58,11 +58,11 @@ prints 'tandem.variant: tensorflow'
 expect 2 evaluate set --weights pt.safetensors --variant caffe
 says "tensorflow"
 expect 2 inspect graph --model "$TANDEM_SOURCE/examples/small_cnn.td" --variant tensorflow
-says "has no variant 'tensorflow'"
+error_names "'tensorflow'"
 
 # an ONNX file has the uneven padding, and is read back as what it was
 expect 0 convert converted.safetensors tf.onnx
-prints '^read back, the logits differ by [0-9.]+e-0[5-9] of the largest$'
+prints '^read back, .*logits .*[0-9.]+e-0[5-9]'
 grep -aFq tandem.variant tf.onnx || complain "tf.onnx does not name the variant"
 
 # mixed precision takes the uneven padding too
