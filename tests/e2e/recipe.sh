@@ -84,7 +84,7 @@ renamed() {
     { le64 "$(wc -c <text)"; cat text; payload "$2"; } >"$3"
 }
 net="--arch se-resnet50 --num-classes 6"
-expect 0 init $net --seed 3 -o plain.safetensors
+expect 0 init $net --seed 3 -o plain.safetensors --overwrite
 expect 0 evaluate set $net --image-size 32 --weights plain.safetensors --logits want.safetensors
 for script in 's/"\([a-z][a-z0-9]*\.\)/"module.\1/g; s/"module\.tandem\./"tandem./g' \
     's/"\([a-z][a-z0-9]*\.\)/"module.1.\1/g; s/"module\.1\.tandem\./"tandem./g' \
