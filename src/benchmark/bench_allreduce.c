@@ -3,8 +3,8 @@
  *
  *     {"ranks": 2, "sums": [{"bytes": 1048576, "ms": {...}, "gb_per_s": ...}, ...]}
  *
- * A rank's time is from when its numbers are there until it has read the sum.  gb_per_s is bytes
- * over the median, times 2 (W - 1) / W: what each rank has to send and to receive at least.
+ * A rank's time is from the moment its numbers are ready until it has read the sum.  gb_per_s is
+ * bytes over the median, times 2 (W - 1) / W: the least that each rank has to send and receive.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
  * largest_batch.c -- finds the largest batch within a memory limit
  *
- * What `tandem train` would hold is added up from plans; nothing of that size is run:
+ * The memory of `tandem train` is the sum of plans; nothing of that size is run:
  *
  *     step         parameters, momentum buffers, activations, scratch: plan of the training step
  *     validation   the plan of the evaluation network, at the same batch, in addition

@@ -2,7 +2,7 @@
  * problem.c -- times every kernel of a problem line, gradients included
  *
  * The line's graph is compiled as any other; after one run each node is run by itself.  Reorders
- * at the edges are left out: inside a network the neighbours have that layout already.
+ * at the edges are excluded: inside a network the neighbours have that layout already.
  */
 #include "benchmark/problem.h"
 

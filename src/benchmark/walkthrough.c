@@ -5,11 +5,11 @@
  *
  * After NVIDIA, "Automatic Mixed Precision for NVIDIA Tensor Core Architecture in TensorFlow": half
  * precision alone, then XLA on top of it, then the batch that the memory saved leaves room for.
- * What XLA does there the pass `fuse` does here, neighbours that touch the same memory becoming one
- * kernel; so the first two steps leave it out.  Layouts are chosen in all four, as TensorFlow does
- * without XLA, too.
+ * The pass `fuse` does here what XLA does there: neighbouring ops that use the same memory become
+ * one kernel; so the first two steps skip it.  Layouts are chosen in all four, as TensorFlow does
+ * without XLA.
  *
- * Each step is a process of its own: the peak of a process's memory never falls.
+ * Each step runs in a separate process: the peak of a process's memory never falls.
  */
 #include "benchmark/benchmark.h"
 

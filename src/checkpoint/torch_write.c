@@ -1,9 +1,9 @@
 /*
  * torch_write.c -- writes our tensors as a PyTorch file
  *
- * The order of a state_dict is the order of the model's parameters, by which an optimizer numbers
- * its own.  Ours is that of the network, which is PyTorch's, but that the reference program has
- * squeeze-and-excitation after a block's shortcut.
+ * An optimizer numbers the parameters in the order of the model's state_dict.  Our order is
+ * PyTorch's, except that the reference program has squeeze-and-excitation after a block's
+ * shortcut.
  */
 #include <stdio.h>
 #include <string.h>

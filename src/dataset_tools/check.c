@@ -1,8 +1,8 @@
 /*
  * check.c -- tandem dataset check: decodes every image once and reports the findings
  *
- * Every image is decoded in full, as evaluation sees it.  Findings are kept per image and
- * summed at the end in the order of the data set, so that the number of threads does not show.
+ * Every image is decoded completely, as in evaluation.  Findings are kept per image and summed at
+ * the end in the order of the data set, so that they do not depend on the number of threads.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -7,8 +7,8 @@
  *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures an image, and
  *   <path>/annotations/instances_train.json    where they are (docs/formats/annotations.md)
  *
- * Image i of a split shows kind i % classes and has random numbers of its own, so the bytes do
- * not depend on the threads.  Everything is made in <path>.part.<pid> and renamed when it is whole.
+ * Image i of a split shows kind i % classes and has its own random numbers, so the bytes do not
+ * depend on the threads.  Files are made in <path>.part.<pid>, which is renamed when complete.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /*
  * pack_set.c -- tandem dataset pack: packs a folder of images into one file
  *
- * Images stream through, one after the other in the order of the data set.  With a short side to
- * shrink to, blocks of them are first decoded, resized and encoded by all threads; what needs no
- * shrinking, or cannot be decoded, goes in as it is.  So an unreadable image is as bad in the
- * pack as it was in the folder, and the number of threads does not show.
+ * Images are copied one after the other in the order of the data set.  With a short side to shrink
+ * to, blocks of them are first decoded, resized and encoded by all threads; images that need no
+ * shrinking, or cannot be decoded, are copied unchanged.  So an unreadable image is as bad in the
+ * pack as in the folder, and the result does not depend on the number of threads.
  *
- * Memory: the index, an image a thread, and a block of JPEG files.
+ * Memory: the index, an image per thread, and a block of JPEG files.
  */
 #include <inttypes.h>
 #include <string.h>

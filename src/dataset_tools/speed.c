@@ -1,7 +1,7 @@
 /*
  * speed.c -- measures the speed of the input pipeline, without a network
  *
- * A round takes batches for a fixed time.  The first fills caches and buffers and is not counted.
+ * A round reads batches for a fixed time.  The first fills caches and buffers and is not counted.
  */
 #include <stdlib.h>
 

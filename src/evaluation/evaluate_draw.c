@@ -1,8 +1,8 @@
 /*
  * evaluate_draw.c -- evaluate --draw: images with what a detector found and what is annotated
  *
- * What is found comes in shares of the image, what is annotated in pixels of the size that the
- * annotations name, which an image that was shrunk since has no longer.
+ * Detections are fractions of the image; annotations are pixels of the annotated size, which an
+ * image that was shrunk later no longer has.
  */
 #include <math.h>
 #include <stdio.h>

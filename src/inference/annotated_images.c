@@ -1,8 +1,8 @@
 /*
  * annotated_images.c -- writes images with boxes drawn on them
  *
- * All names are chosen in the beginning.  Where a file of such a name is there already, it must be
- * none of the images, by whatever way it is reached: files are compared by device and inode.
+ * All names are chosen in advance.  If a file of such a name exists, it must not be one of the
+ * images, by any path: files are compared by device and inode.
  */
 #include "inference/annotated_images.h"
 

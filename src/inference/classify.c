@@ -1,10 +1,10 @@
 /*
  * classify.c -- tandem classify: classifies images
  *
- * A loader's workers decode while a predictor computes.  n images become batches as equal as they
- * can be (9 with at most 8 in a batch: 5 and 4), so that one program does for all of them and
- * hardly a row is padding.  The loader leaves bad images out of a batch; walking along the
- * numbers of those that are there finds each of them in its place.
+ * A loader's workers decode while a predictor computes.  n images are divided into batches of
+ * nearly equal size (9 with at most 8 in a batch: 5 and 4), so that one program suffices and little
+ * is padded.  The loader leaves bad images out of a batch; the sample numbers in a batch identify
+ * the others.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * coco_results.c -- writes detections as COCO results, image by image
  *
- * Categories are those that the network names, all of them; of one that names none, those that were
- * found, in the order in which they were.
+ * Categories are all those that the network names; if it names none, the detected ones, in the
+ * order of detection.
  */
 #include "base/arena.h"
 #include "base/text.h"

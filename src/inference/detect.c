@@ -1,10 +1,10 @@
 /*
  * detect.c -- tandem detect: detects objects in images
  *
- * A loader's workers decode while a detector runner computes.  n images become batches as equal
- * as they can be (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad images out of a
- * batch; walking along the numbers of those that are there finds each of them in its place.  An
- * image is read once more for its size, and decoded once more where it is to be drawn on.
+ * A loader's workers decode while a detector runner computes.  n images are divided into batches of
+ * nearly equal size (9 with at most 8 in a batch: 5 and 4).  The loader leaves bad images out of a
+ * batch; the sample numbers in a batch identify the others.  An image is read again for its size,
+ * and decoded again to draw on it.
  */
 #include <math.h>
 #include <stdio.h>

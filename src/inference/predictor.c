@@ -1,10 +1,10 @@
 /*
  * predictor.c -- compiles a weight file for several batch sizes and runs it
  *
- * A program has one batch size and its own copy of the weights (in the layouts its kernels want),
- * so few are kept.  n rows are cut greedily: as many full batches of the largest size as fit, then
- * the rest by the next smaller size or padded into a larger one, whichever takes less time by what
- * td_predictor_time measured.
+ * A program has one batch size and its own copy of the weights (in its kernels' layouts), so few
+ * are kept.  n rows are divided greedily: as many full batches of the largest size as fit, then the
+ * rest by the next smaller size or padded to a larger one, whichever is faster by the times of
+ * td_predictor_time.
  */
 #include "inference/predictor.h"
 

@@ -1,8 +1,8 @@
 /*
  * inspect_amp_stats.c -- summarises a file of --amp-stats
  *
- * A tensor counts with the step in which it is worst: most overflow as fp16, then most below its
- * smallest subnormal, then most below its smallest normal.
+ * A tensor is rated by its worst step: most overflow as fp16, then most below its smallest
+ * subnormal, then most below its smallest normal.
  */
 #include "inspect/inspect.h"
 

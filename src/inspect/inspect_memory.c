@@ -9,9 +9,9 @@
  *        +---------------------------------------------------------------> kernel
  *             conv1  layer1  layer2 ...   layer2  layer1  conv1
  *
- * What a buffer is for is read off the graph that runs, from the value it was made for: what the
- * outputs depend on is an activation, what an op "..._grad..." makes or depends on such a result is
- * a gradient.
+ * The kind of a buffer follows from the executed graph and the value it was made for: a value that
+ * the outputs depend on is an activation; a result of an op "..._grad...", or one that depends on
+ * such a result, is a gradient.
  */
 #include "inspect/inspect_memory.h"
 

@@ -1,8 +1,8 @@
 /*
  * inspect_program.c -- the graph, the kernels and the memory of a compiled network
  *
- * Everything is asked of the code that decides: the graph is the one that would run, the kernels
- * are those of the compiled program.
+ * All output comes from the code that decides: the graph is the one that runs, the kernels are
+ * those of the compiled program.
  */
 #include "inspect/inspect.h"
 

@@ -1,7 +1,7 @@
 /*
  * progress.c -- logs and draws the progress of a pass
  *
- * Ranks have equal shares, so the images of one times their number is what all have seen.
+ * Ranks have equally many images, so the total is the images of one times their number.
  */
 #include "loggers/progress.h"
 

@@ -9,7 +9,7 @@
  *                          9 metadata { 1 plugin_data { 1 plugin_name } } } ... }
  *
  * All little endian.  Source: tensorflow/core/util/event.proto, framework/summary.proto and
- * tensor.proto, lib/io/record_writer.cc; only what is needed of them.
+ * tensor.proto, lib/io/record_writer.cc; the needed parts only.
  */
 #include "loggers/tensorboard.h"
 

@@ -4,13 +4,13 @@
  *   deltas --- Slice, Div, Mul, Exp, Add, Sub, Concat ---> boxes [N, A, 4]
  *   logits -- Slice, Sigmoid | Softmax, Slice ----------> scores [N, A, C]
  *
- * The arithmetic is that of boxes/decode.c, step by step.  NonMaxSuppression's result is a list for
- * the whole batch, as long as it happens to be.  What has a place for every image comes from
- * putting it back:
+ * The arithmetic is that of boxes/decode.c, step by step.  NonMaxSuppression's result is one list
+ * of variable length for the whole batch.  To get a fixed number per image, it is scattered back
+ * and sorted:
  *
  *   scores by class [N, C, A] -- NonMaxSuppression --> (image, class, anchor) [M, 3]
  *   zeros [N, C, A], with the scores of those M -- TopK of [N, C A] --> the best K, their places
- *   place / A is the class, what remains the anchor, whose box is gathered
+ *   place / A is the class, the remainder the anchor, whose box is gathered
  *
  * TopK takes the lower place of equal scores: lower class, then lower anchor, as in boxes/nms.h.
  * There are no booleans: Sign selects values above 0.

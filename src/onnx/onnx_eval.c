@@ -1,8 +1,8 @@
 /*
  * onnx_eval.c -- evaluates nodes of an ONNX model
  *
- * One function for each operator, one row of `rows` each.  Operands are looked up by name; results
- * are made by `result`, and belong to the evaluation.  Whatever indexes is checked.
+ * One function for each operator, one row of `rows` each.  Operands are looked up by name; `result`
+ * makes the results, which the evaluation owns.  All indices are checked.
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */

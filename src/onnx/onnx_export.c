@@ -1,9 +1,9 @@
 /*
  * onnx_export.c -- exports a graph as an ONNX model: input, ops, outputs
  *
- * Tensors keep the names of the weights, nodes are called LAYER/OPERATOR, results NODE:0.  A batch
- * that is left open is found by comparing two graphs, one for an image more than the other:
- * dimensions that differ by one as the batch does are "N", others that differ have no name.
+ * Tensors keep the names of the weights, nodes are named LAYER/OPERATOR, results NODE:0.  An open
+ * batch dimension is found by comparing two graphs, one for an image more than the other:
+ * dimensions that differ by one, like the batch, are "N"; others that differ have no name.
  */
 #include "onnx/onnx_export.h"
 

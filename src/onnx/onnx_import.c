@@ -1,14 +1,14 @@
 /*
  * onnx_import.c -- makes a graph from an ONNX model, by ONNX's definitions of its operators
  *
- * Nothing here looks at the exporter.  Nodes in front of the network that make numbers of bytes
- * (Cast, Transpose, Sub, Div) are kept apart: they are computed in plain loops (td_onnx_prepare).
- * So is everything behind it, from the first operator on that no op of a graph stands for
- * (onnx_eval.h): of a detector, all that its heads' numbers go through.  What those nodes read of
- * the network are outputs of the graph, behind.0, behind.1 ... in the order of reading.
+ * The import is independent of the exporter.  Nodes before the network that convert bytes to floats
+ * (Cast, Transpose, Sub, Div) are kept apart and computed in plain loops (td_onnx_prepare).  So are
+ * all nodes after the network, from the first operator without an op of ours on (onnx_eval.h): a
+ * detector's post-processing.  The values they read from the network are outputs of the graph,
+ * behind.0, behind.1 ... in the order of reading.
  * Every result's type is compared with the one the file declares for it.
  *
- * No op transposes, but join_heads of one head without a bias does: channels go last.
+ * There is no transpose op, but join_heads of one head without a bias moves channels last.
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */

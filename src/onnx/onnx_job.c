@@ -6,8 +6,8 @@
  *                   |        read back, checked, made a graph of our own again, compiled
  *                   +---- the same images ---- + : the same logits, or nothing is renamed
  *
- * For a detector: the same deltas and logits, then the same boxes and scores; what remains after
- * suppression must be what boxes/nms.h leaves of them, to the bit.
+ * For a detector: the same deltas and logits, then the same boxes and scores; the result of
+ * suppression must equal that of boxes/nms.h, to the bit.
  */
 #include <math.h>
 #include <stdio.h>

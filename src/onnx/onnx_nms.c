@@ -1,7 +1,7 @@
 /*
  * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sorts, compares with kept boxes
  *
- * Of equal scores the lower box comes first, as in ONNX Runtime.
+ * Among equal scores the lower box comes first, as in ONNX Runtime.
  */
 #include "onnx/onnx_nms.h"
 

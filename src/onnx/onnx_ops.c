@@ -4,11 +4,11 @@
  *     conv2d             Conv                    linear        Gemm, transB
  *     batch_norm_infer   BatchNormalization      relu6         Clip 0 .. 6
  *     global_avg_pool    GlobalAveragePool, Flatten
- *     resize_nearest     Resize where sides grow by whole factors, else Gather of rows and columns:
+ *     resize_nearest     Resize where sides grow by whole factors, or Gather of rows and columns:
  *                        indices are exact, scales as float32 are not
  *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or with Gemm between
  *                        Flatten and Reshape
- *     bias_add           the third operand of its Conv, else Add
+ *     bias_add           the third operand of its Conv, or Add
  *     join_heads         of each head Transpose and Reshape; Concat
  */
 #include "onnx/onnx_write.h"

@@ -2,7 +2,7 @@
  * onnx_read.c -- parses an ONNX file; shares only the table of types with the writer
  *
  * One function per message.  A message with arrays in it is read twice: counted, then filled.  All
- * that is counted goes down from one budget, so that memory is bounded by the file and by it.
+ * counts are charged to one budget, so that memory is bounded by the file and by the budget.
  */
 #include <string.h>
 

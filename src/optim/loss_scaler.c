@@ -2,19 +2,19 @@
  * loss_scaler.c -- adapts the loss scale from step to step
  *
  *                    tf       pytorch   apex      nvidia
- *     start          2^15     2^16      2^16      --static-loss-scale, else 1
+ *     start          2^15     2^16      2^16      --static-loss-scale, or 1
  *     grows after    2000     2000      2000      100        good steps in a row, by 2
  *     at overflow    S / 2    S / 2     S / 2     S / 2
  *     never below    1        -         -         -
  *     never above    -        -         2^24      -
  *
- * "-": nothing but the type's own ends: S stays between 2^-126 and 2^127, where both S and 1/S are
+ * "-": only the limits of the type: S stays between 2^-126 and 2^127, where both S and 1/S are
  * normal float32 numbers.  The floor of 1 is tf's, which is the default; the other programs have
- * none and so they have none here.  An overflow and a growth both start the count of good steps
- * again, also a growth that an end of the range held up.
+ * none, so they have none here.  An overflow and a growth both restart the count of good steps,
+ * even a growth that is stopped by a limit.
  *
- * A static scale never changes, but its overflows are skipped all the same.  TensorFlow's wrapper
- * with a fixed scale applies them, which destroys the weights; a step that is skipped costs a step.
+ * A static scale never changes, but steps that overflow are skipped.  TensorFlow's wrapper with a
+ * fixed scale applies them, which destroys the weights; skipping costs only one step.
  *
  * Sources: TensorFlow DynamicLossScale, torch.amp.GradScaler, apex.amp.scaler; nvidia: main.py of
  * DeepLearningExamples' classifiers, a GradScaler with an interval of its own.

@@ -6,7 +6,7 @@
  *                                                      as in largest_batch.c, but for the ranks
  *
  * Here the process itself is measured in place: a step of one image is compiled, run and freed;
- * what the process holds then are libraries, kernels and whatever the job has loaded.
+ * the memory that remains is that of libraries, kernels and loaded data.
  */
 #include "optim/memory_limit.h"
 

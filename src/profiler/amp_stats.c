@@ -1,7 +1,7 @@
 /*
  * amp_stats.c -- writes one JSON line for each observed step
  *
- * What a tensor is for is read off the graph that runs:
+ * The kind of a tensor follows from the executed graph:
  *
  *     activation   the loss or the logits depend on it
  *     gradient     an update's gradient depends on it, the loss does not; it comes out of an op

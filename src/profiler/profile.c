@@ -4,8 +4,8 @@
  *     step:   |-- bind --|== kernel ==|-|===== kernel =====|-|== kernel ==|--|
  *                         ^ timed       ^ timed               ^ timed
  *
- * A run is timed from its begin to its end, and each kernel in it: what is left is the executor's
- * own.  Rows are means, so that they add up; the figures of the whole step are medians.
+ * Each run and each kernel in it are timed; the difference is the executor's own time.  Rows are
+ * means, so that they add up; the figures of the whole step are medians.
  */
 #include "profiler/profile.h"
 

@@ -1,9 +1,9 @@
 /*
  * run_page.c -- writes the HTML page of runs
  *
- * Nothing comes from the network and nothing is executed: the page's own policy forbids it.  Every
- * text of a report is escaped.  One run: a colour for each kind of line.  Several: a colour for
- * each run, kinds by dashes.
+ * The page loads nothing from the network and executes nothing: its own policy forbids it.  All
+ * text from a report is escaped.  With one run, each kind of line has a colour; with several, each
+ * run has a colour, and kinds have dashes.
  */
 #include "report/run_page.h"
 

@@ -1,8 +1,8 @@
 /*
  * run_seeds.c -- groups runs by settings and computes statistics over seeds
  *
- * Two runs are of one group where every setting that counts is the same text in both.  The rest of
- * a comparison is Student's: the deviation of a sample, that of two samples pooled.
+ * Two runs are in one group if every relevant setting has the same text in both.  Comparisons use
+ * Student's statistics: the deviation of a sample, and the pooled one of two samples.
  */
 #include "report/run_seeds.h"
 

@@ -1,7 +1,7 @@
 /*
  * encoding.c -- decompresses request bodies
  *
- * What comes out is bounded while it comes out, so a body of a kilobyte cannot ask for a gigabyte.
+ * The output is limited during decompression, so a small body cannot expand to gigabytes.
  */
 #include "serve/encoding.h"
 

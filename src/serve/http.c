@@ -1,19 +1,19 @@
 /*
  * http.c -- handles HTTP requests with libmicrohttpd
  *
- *     READING   body arrives           -> (whole) WAITING, or DONE where it can be answered at once
+ *     READING   body arrives           -> (whole) WAITING, or DONE if it can be answered at once
  *     WAITING   connection suspended   -> DONE, resumed by whoever finished the job
  *     DONE      the reply is sent
  *
- * The library's thread alone touches an exchange while it is READING or DONE; between submit and
- * done it belongs to the batcher.  A peer that takes too long over a request, however busily it
- * trickles bytes, is found by the listener and its socket shut down; the library then cleans up.
+ * Only the library's thread uses an exchange while it is READING or DONE; between submit and done
+ * it belongs to the batcher.  The listener finds a peer that takes too long over a request, even if
+ * it sends a byte now and then, and shuts down its socket; the library then cleans up.
  *
- * Bodies of all requests together, and the rows made from them, may hold max(256 MiB, 4 *
- * max_body); what the workers are about to add is not counted.
+ * Bodies of all requests together, and the rows made from them, may take max(256 MiB, 4 *
+ * max_body); allocations of the workers in progress are not counted.
  *
- * A request that is refused before its body came is answered after it: a client that is still
- * sending would see its connection reset instead of the answer.
+ * A request that is rejected before its body arrived is answered after the body: otherwise a
+ * client that is still sending would see its connection reset instead of the answer.
  */
 #include "serve/http.h"
 

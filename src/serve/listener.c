@@ -2,8 +2,8 @@
  * listener.c -- accepts connections, and closes slow ones
  *
  * Closing a listening socket resets the connections that wait in its queue.  So a server that ends
- * first attaches a filter to it that drops segments with SYN: nobody new gets in, handshakes under
- * way still end, and once the queue stays empty the socket is closed.  A client whose SYN was
+ * first attaches a filter that drops SYN segments: new connections are ignored, handshakes in
+ * progress complete, and once the queue stays empty the socket is closed.  A client whose SYN was
  * dropped repeats it and is then refused.
  */
 #include "serve/listener.h"

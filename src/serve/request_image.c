@@ -1,8 +1,8 @@
 /*
  * request_image.c -- the image in a request: parameters, place of its bytes, cost of decoding
  *
- * What an image costs is known from its header: pixels, and the scans of a progressive JPEG, each
- * of which is a pass over all of them.  The costly ones are decoded by threads of their own.
+ * The cost of an image is known from its header: pixels, and the scans of a progressive JPEG, each
+ * of which is a pass over all pixels.  Separate threads decode costly ones.
  */
 #include <string.h>
 #include <strings.h>

@@ -1,8 +1,8 @@
 /*
  * serve.c -- tandem serve: opens the model, serves until a signal, drains
  *
- * The thread that calls td_serve computes: its compute threads are the ones that --threads means,
- * and it looks for signals between two batches.
+ * The thread that calls td_serve computes: its compute threads are those of --threads, and it
+ * checks for signals between batches.
  *
  *     HTTP thread -- whole requests --> workers -- rows --> this thread -- answers --> HTTP thread
  */

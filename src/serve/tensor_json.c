@@ -2,8 +2,8 @@
  * tensor_json.c -- a tensor written as JSON, without a tree of a million nodes
  *
  * An image of 224 x 224 is 150,528 numbers.  As nodes of a JSON document they would take a hundred
- * times the memory of the text, so one walk over the text takes them out as float32 and leaves null
- * in their place; what is left is small and goes to base/json.h, which parses it.
+ * times the memory of the text, so one pass over the text extracts them as float32 and replaces
+ * them by null; the rest is small and is parsed by base/json.h.
  *
  *     {"inputs": [{"name": "images", "shape": [1,3,2,2], "data": [[1,2],[3,4], ...]}]}
  *     depth 1     2 3                                    ^ taken when it is inputs' at depth 3

@@ -1,8 +1,8 @@
 /*
  * dnnl_common.c -- makes descriptors, names layouts, runs primitives
  *
- * oneDNN names a layout by a tag ("aBcd16b"), which it can print but not read; a table from text
- * to tag is made by asking it for the text of every tag.
+ * oneDNN names a layout by a tag ("aBcd16b"), which it can print but not parse; a table from text
+ * to tag is built by printing every tag.
  */
 #include "backend/dnnl/dnnl_common.h"
 

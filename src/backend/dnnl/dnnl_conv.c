@@ -2,11 +2,11 @@
  * dnnl_conv.c -- convolutions, their gradients, and the fused form for inference
  *
  * float32 and bf16; bf16 sums are kept in float32, the bias may be float32, and a filter's gradient
- * leaves in float32 where the node says `wide`.
+ * is float32 if the node has `wide`.
  *
  * The four kernels differ in which of x, w, y are operands; a conv_view names the three types.  The
- * residual of the fused form is a "sum" post-operation, which adds to what the result's memory
- * holds: the planner gives the result the residual's place, and where it cannot, run copies first.
+ * residual of the fused form is a "sum" post-operation, which adds to the content of the result's
+ * memory: the planner places the result over the residual; where it cannot, run copies first.
  */
 #include <float.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /*
  * dnnl_conv_parts.c -- a filter's gradient in half, the batch shared out among the threads
  *
- * oneDNN's bf16 weight gradients of filters larger than 1 x 1 wait for each other inside the
- * kernel, spinning, many times in a call.  With a core taken away from one of the threads, which
- * any other program does, such a call takes 10 to 200 times as long.  Here each thread runs a
- * primitive made for one thread over its own images, into a gradient of its own, and the
- * gradients are added up; nothing waits but at the end.  On an idle machine it is as fast.
+ * In oneDNN's bf16 weight gradients of filters larger than 1 x 1, threads wait for each other many
+ * times in a call, spinning.  If another program takes a core away from one of the threads, such a
+ * call takes 10 to 200 times as long.  Here each thread runs a single-threaded primitive over its
+ * own images into its own gradient, and the gradients are summed; threads wait only at the end.  On
+ * an idle machine it is as fast.
  *
  * The sum depends on the number of parts, which is the number of threads at prepare.
  */

@@ -1,9 +1,9 @@
 /*
  * dnnl_pool.c -- max pooling and its gradient
  *
- * oneDNN's workspace for max pooling is what our second result is: the winner's place in its
- * window as u8, in the result's layout.  Where the library would keep anything else the kernel
- * refuses.
+ * oneDNN's workspace for max pooling equals our second result: the winner's position in its window
+ * as u8, in the result's layout.  If the library would store anything else, the kernel rejects the
+ * node.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
  * mpi.c -- libtandem_mpi.so: rank, size and rank 0's address by MPI
  *
- * Everything is called from one thread, the program's first.  A run that fails does not come to
- * close(): mpirun then ends what is left of it.
+ * All calls come from one thread, the program's first.  A run that fails does not call close():
+ * mpirun then ends the remaining processes.
  */
 #include <mpi.h>
 

@@ -1,13 +1,13 @@
 /*
  * native_detection.c -- the losses of detectors and their gradients
  *
- *   sigmoid_focal_loss   rows of logits in blocks shared by the threads; in a block the loops run
- *                        over what lies between the few columns that should fire
- *   huber_box_loss       only positives are looked at
+ *   sigmoid_focal_loss   rows of logits in blocks divided among the threads; in a block the loops
+ *                        run over the negatives between the few positives
+ *   huber_box_loss       reads only positives
  *   multibox_class_loss  all rows' losses; per image the selection of the k-th largest; then only
- *                        what was taken
+ *                        the selected ones
  *
- * Sums of blocks and images are added up in order, whatever the number of threads.
+ * Sums of blocks and images are added in order, for any number of threads.
  */
 #include "backend/native/native_detection.h"
 

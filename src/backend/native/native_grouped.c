@@ -5,7 +5,7 @@
  * layers want, so nothing is reordered.  native_grouped.h has the layouts, native_grouped.inc the
  * loops, for AVX-512; elsewhere the library does it.
  *
- *     forward, grad_x     a job is one unit (the blocks of a group, or of several) of one image
+ *     forward, grad_x     a job is one unit (the blocks of one or several groups) of one image
  *     grad_w              a job is one unit of some images; no job waits for another, and the
  *                         parts' sums are added up in order
  *

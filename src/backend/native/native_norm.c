@@ -4,10 +4,10 @@
  *     for each channel block:   sums over the planes of all images   ->  its coefficients
  *                               each plane again: y (or dx)
  *
- * The second visit finds a small plane in the cache, so a thread finishes one channel block before
- * it takes the next.  Where there are fewer blocks than threads, planes are shared out instead, in
- * two phases. Both ways join the planes' sums in the order of the images, in float64: the bits are
- * the same.
+ * The second pass finds a small plane in the cache, so a thread finishes one channel block before
+ * it takes the next.  If there are fewer blocks than threads, planes are divided instead, in two
+ * phases.  Both ways add the planes' sums in the order of the images, in float64: the bits are the
+ * same.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * native_tiles.c -- converts between blocked layouts with the same tiles
  *
- * The layouts that convolutions want for their filters hold tiles of, say, 16 x 16 channels and
- * differ in the order of tiles and in the order inside, which is the same in every tile:
+ * The layouts that convolutions prefer for their filters consist of tiles of, say, 16 x 16 channels
+ * and differ in the order of tiles and in the order inside, which is the same in every tile:
  *
  *     tile k, element e   ->   to[place[k] + order[e]]
  *

@@ -3,7 +3,7 @@
  * included
  *
  * A copy in the weight's layout is written in the same pass (native_sgd, native_rmsprop).
- * Convolutions in half want their filters in other layouts, tile by tile (native_sgd_copies,
+ * Convolutions in half prefer other layouts, converted tile by tile (native_sgd_copies,
  * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their numbers and in one
  * more tensor.
  */

@@ -1,21 +1,21 @@
 /*
  * native_winograd.c -- 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), for inference
  *
- *     a job: a run of tiles, and a share of the filters
+ *     a job: a run of tiles, and a part of the filters
  *
  *         all channels     B' x B     ->  v, stays in the second-level cache
  *         32 filters:      36 products    v u  ->  m, a hundred kilobytes
  *                          A' m A + bias + residual, relu  ->  y
  *         the next 32 filters: ...
  *
- * Jobs share nothing they write, so threads take them as they come and wait for each other only at
- * the end.  Filters are divided where the tiles of a small batch do not go round; each share then
- * transforms the inputs for itself.  A tile's arithmetic is the same in whatever job it is: its
- * bits depend neither on the batch nor on the threads.
+ * Jobs write separate results, so threads take them in order and wait for each other only at the
+ * end.  Filters are divided if a small batch has too few tiles for all threads; each part then
+ * transforms the inputs again.  A tile's arithmetic is the same in every job: its bits depend
+ * neither on the batch nor on the threads.
  *
- * Against a direct convolution it saves three multiplications in four less what hangs over the
- * image's edge, and pays with transforms (C + K to a tile, against C K) and with filters of four
- * times the size.  The filters are transformed once, in float64.
+ * Compared with a direct convolution it saves three multiplications in four, less those for tiles
+ * that exceed the image's edge, and costs transforms (C + K per tile, against C K) and filters of
+ * four times the size.  The filters are transformed once, in float64.
  */
 #include "backend/native/native_winograd.h"
 

@@ -1,8 +1,8 @@
 /*
  * ref_arith.c -- sums and products with numpy's broadcasting
  *
- * Operands of one shape are worked on element by element in any layout; all else walks the full
- * shape, in order, with a step of 0 along every dimension that an operand repeats.
+ * Operands of one shape are processed element by element in any layout; others walk the full shape,
+ * in order, with a step of 0 along every dimension that an operand repeats.
  */
 #include <string.h>
 

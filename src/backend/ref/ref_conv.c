@@ -4,8 +4,8 @@
  *   cols[c r s, p q] = x[c, p stride + r dilation - pad, q stride + s dilation - pad], 0 outside
  *
  *     forward      y[k, pq]    = sum over crs of w[k, crs] cols[crs, pq]
- *     for x        dcols[crs, pq] = sum over k of w[k, crs] dy[k, pq]; each entry goes back to
- *                  where it came from
+ *     for x        dcols[crs, pq] = sum over k of w[k, crs] dy[k, pq]; each entry is added to the
+ *                  input that it was read from
  *     for w        dw[k, crs] += sum over pq of dy[k, pq] cols[crs, pq], image after image
  *
  * With groups each has its own rows of cols, w and y.  One image is unfolded at a time.
