@@ -1,6 +1,5 @@
 /*
- * tandem/benchmark.h -- measure training, inference, the input pipeline, single ops and sums over
- * ranks
+ * tandem/benchmark.h -- measure training, inference, the input pipeline, single ops and allreduce
  */
 #ifndef TD_BENCHMARK_H
 #define TD_BENCHMARK_H
@@ -24,35 +23,35 @@ typedef struct {
     td_input_opts input;
     td_amp_opts amp;
     int batch_size;
-    const char *batch_sizes; /* "1,2,4": all of these, one after the other; NULL: batch_size */
+    const char *batch_sizes; /* "1,2,4": measure each of these; NULL: batch_size */
     const char *nproc;       /* likewise, "1,2": ranks, started as td_ranks_run does; NULL: one */
-    const char *precisions;  /* likewise, "fp32,bf16"; NULL: as amp says */
+    const char *precisions;  /* likewise, "fp32,bf16"; NULL: set by `amp` */
     int iters, warmup;
     int iter_unit; /* 0 batch: what iters and warmup count */
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
-    bool as_table;        /* of walkthrough, largest_batch and lists: a table, not JSON */
+    bool as_table;        /* walkthrough, largest_batch and lists: return a table, not JSON */
     td_device_opts device;
     const char *lines;          /* op mode: file of problem lines */
     const char *filter;         /* op mode: glob on op names */
-    bool bound;                 /* measure bound_images_per_s too */
+    bool bound;                 /* also measure bound_images_per_s */
     bool kernels;               /* per-node times in the result */
-    const char *weights;        /* inference: these, in place of fresh ones */
-    const char *checkpoint_dir; /* inference: the checkpoint of a training in this folder */
-    const char *workspace;      /* where a relative report.file is; alone, "benchmark.json" there */
-    td_report_opts report;      /* a record every print_freq iterations, and one of all */
+    const char *weights;        /* inference: weight file; NULL: random weights */
+    const char *checkpoint_dir; /* inference: use the checkpoint in this folder */
+    const char *workspace;      /* folder of a relative report.file; without one, of benchmark.json */
+    td_report_opts report;      /* a record every print_freq iterations, and a summary */
     int print_freq;
     const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
-    const char *trace; /* the last iterations' kernels, for a viewer */
-    int prof;          /* iterations to measure, with a profile; -1: iters, and none */
-    char **profile; /* its tables go here as text (td_text_free); NULL: as JSON into the result */
+    const char *trace; /* write a trace of the kernels of the last iterations */
+    int prof;          /* iterations to measure with a profile; -1: `iters`, without a profile */
+    char **profile;    /* receives the tables (td_text_free); NULL: added to the JSON */
     const char *log;
 } td_benchmark_opts;
 
 TD_API const struct td_field *td_benchmark_fields(void);
 TD_API void td_benchmark_defaults(td_benchmark_opts *opts);
 
-/** Run it; *json is one JSON object, or with as_table a table (td_text_free). */
+/** Run the benchmark; *json receives one JSON object, or with as_table a table (td_text_free). */
 TD_API TD_CHECKED td_status td_benchmark(const td_benchmark_opts *opts, char **json);
 
 #ifdef __cplusplus

@@ -18,14 +18,14 @@ typedef struct td_dataset td_dataset;
 typedef enum {
     TD_DATA_FOLDER,    /* <path>/<split>/<class>/.../<image>; or a pack made of that */
     TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
-    TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalised; labels i64 [N] */
-    TD_DATA_DALI_CPU,  /* a folder; jobs take DALI's rules with it */
-    TD_DATA_DALI_GPU   /* the same: there is no GPU to do it */
+    TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalized; labels i64 [N] */
+    TD_DATA_DALI_CPU,  /* a folder; jobs use DALI's crop and resize rules with it */
+    TD_DATA_DALI_GPU   /* the same, computed on the CPU */
 } td_data_backend;
 
 /**
- * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu.  TD_EUSAGE lists them.  The
- * back end of an open data set is one of the first three.
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu. TD_EUSAGE lists them. The
+ * backend of an open data set is one of the first three.
  */
 TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
 
@@ -38,24 +38,25 @@ typedef struct {
     int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
     int64_t n_images;  /* synthetic: images in an epoch; 0 means 1024 */
 
-    /* images with boxes in place of classes: for detectors */
-    bool has_boxes;          /* find the annotations in `path`; tensors, synthetic: with boxes */
+    /* for detectors: images with boxes instead of classes */
+    bool has_boxes; /* find the annotations in `path`; tensors, synthetic: samples with boxes */
     const char *annotations; /* COCO instances as JSON, images below `path`; implies has_boxes */
-    bool keep_ids;           /* class = category id; else categories in order of id, 1 .. K */
-    bool strict;             /* a bad annotation is an error; else it is listed and left out */
-    bool skip_empty;         /* leave out images without a box, as SSD300 does in training */
+    bool keep_ids;           /* class = category id; otherwise 1 .. K in order of category ids */
+    bool strict;             /* a bad annotation is an error; otherwise it is listed and skipped */
+    bool skip_empty;         /* skip images without a box, as SSD300 does in training */
 } td_dataset_opts;
 
 /**
- * Open a data set.  Nothing is decoded.  Folder: classes are the sub-folders in byte order; samples
+ * Open a data set. Nothing is decoded. Folder: classes are the sub-folders in byte order; samples
  * are the files below one whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
- * case (torchvision's list and order; content decides the decoder).  Names starting with '.' are
- * skipped.  A pack (td_dataset_pack) is taken wherever a folder is, and gives the same samples.
+ * case (torchvision's list and order; content decides the decoder). Names starting with '.' are
+ * skipped. A pack (td_dataset_pack) can be used in place of a folder and gives the same samples.
  *
- * With boxes: the images that the annotation file names, in its order.  Without `annotations` it
- * is <path>/annotations/instances_<split>2017.json, .../instances_<split>.json,
- * <path>/<split>/_annotations.coco.json or <path>/annotations.json (docs/formats/annotations.md
- * has all); images are in <path>/<split>2017, <path>/<split>, <path>/images, <path> or its folder.
+ * With boxes, the samples are the images listed in the annotation file, in its order. If
+ * `annotations` is NULL, the file is <path>/annotations/instances_<split>2017.json,
+ * .../instances_<split>.json, <path>/<split>/_annotations.coco.json or <path>/annotations.json
+ * (docs/formats/annotations.md has all); images are in <path>/<split>2017, <path>/<split>,
+ * <path>/images, <path> or its folder.
  *
  *   TD_EARG      no path
  *   TD_ENOTFOUND path or split is absent; the message names the folders that are there.  No
@@ -69,8 +70,8 @@ typedef struct {
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 
 /**
- * A data set of single files, labels -1, no classes; the paths are copied.  For prediction.  A
- * folder stands for the images below it (names as in td_dataset_open), by folder, then by name.
+ * A data set of single files, labels -1, no classes; the paths are copied. For prediction. A folder
+ * means all images below it (names as in td_dataset_open), sorted by folder, then by name.
  *   TD_EARG     no paths
  *   TD_EFORMAT  a folder without an image
  *   TD_ELIMIT   folders nested deeper than 32
@@ -99,8 +100,9 @@ TD_API td_data_backend td_dataset_backend(const td_dataset *ds);
 TD_API void td_dataset_shape(const td_dataset *ds, int *channels, int *height, int *width);
 
 /**
- * Number the classes as `names` does (a training set's, or a checkpoint's); labels follow.  With
- * `allow_subset` the data set may hold fewer.  One without class names may have n at most.
+ * Number the classes in the order of `names` (of a training set or checkpoint) and change the
+ * labels accordingly. With `allow_subset` the data set may have fewer classes. A data set without
+ * class names may have at most n.
  *   TD_EFORMAT   a class is missing or unknown; the message names the first
  */
 TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names,
@@ -111,52 +113,58 @@ TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const 
 /** One annotated object of an image. */
 typedef struct {
     double x, y, width, height; /* pixels, as annotated; x, y: the upper left corner */
-    double area;                /* pixels, as annotated: of the outline; without one, of the box */
-    int64_t id;                 /* of the annotation */
-    int label;                  /* class, 1 .. td_dataset_classes; class_name(label - 1) */
+    double area; /* pixels, as annotated: area of the outline; without one, of the box */
+    int64_t id;  /* of the annotation */
+    int label;   /* class, 1 .. td_dataset_classes; class_name(label - 1) */
     bool is_crowd;
 } td_annotation;
 
-/** What an annotation file says of an image.  In `tensors` and `synthetic` the id is the row. */
+/** An image in an annotation file. In `tensors` and `synthetic` the id is the row. */
 typedef struct {
     int64_t id;
-    int width, height; /* pixels that the annotations are in */
+    int width, height; /* size in pixels that the annotations refer to */
 } td_annotated;
 
-/** An annotation, image or category that is not used, and why: one clear sentence. */
+/** An annotation, image or category that is not used, and the reason. */
 typedef struct {
     const char *text; /* "annotation 17: box is 0 wide (byte 10233, line 1)" */
-    int64_t id;       /* of the annotation, image or category; -1: it has none */
-    int64_t byte;     /* of the file, where it begins */
+    int64_t id;       /* id of the annotation, image or category; -1: none */
+    int64_t byte;     /* byte offset in the file at which it begins */
 } td_bad_annotation;
 
-/** Does it hold boxes (opened with has_boxes, from annotations or a pack of them)? */
+/**
+ * Whether the data set has boxes (opened with has_boxes, from annotations or a pack with boxes).
+ */
 TD_API bool td_dataset_has_boxes(const td_dataset *ds);
 
-/** The annotation file, or what was found instead of one; NULL without boxes. */
+/**
+ * The annotation file, or the pack or tensors file that has the annotations; NULL without boxes.
+ */
 TD_API const char *td_dataset_annotation_file(const td_dataset *ds);
 
 /** The objects of an image in the order of the file, *n of them; lent. */
 TD_API const td_annotation *td_dataset_annotations(const td_dataset *ds, int64_t sample, int *n);
 TD_API td_annotated td_dataset_annotated(const td_dataset *ds, int64_t sample);
 
-/** The category id of class `label`, 1 .. td_dataset_classes; -1 where this data set has none. */
+/** The category id of class `label`, 1 .. td_dataset_classes; -1 if this data set has none. */
 TD_API int64_t td_dataset_category(const td_dataset *ds, int label);
 
 /**
- * What was left out, in the order of the file; returns how many there are, of which *n_listed are
- * in *out (10,000 at most).
+ * The skipped annotations, in the order of the file. Returns their number; *out has the first
+ * *n_listed of them (at most 10,000).
  */
 TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_annotation **out,
                                           int64_t *n_listed);
 
 /**
- * Files in the class folders that are no images: neither JPEG nor PNG, by their first bytes, nor
- * named as such.  Returns how many there are, of which *n_listed paths are in *out (20 at most).
+ * Files in the class folders that are not images: neither JPEG nor PNG by their first bytes, nor
+ * named as such. Returns their number; *out has the first *n_listed paths (at most 20).
  */
 TD_API int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed);
 
-/** Would td_dataset_open with has_boxes find annotations (of this split) in folder or pack? */
+/**
+ * Whether td_dataset_open with has_boxes finds annotations (of this split) in the folder or pack.
+ */
 TD_API bool td_dataset_is_annotated(const char *path, const char *split);
 
 #ifdef __cplusplus

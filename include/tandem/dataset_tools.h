@@ -15,9 +15,9 @@ extern "C" {
 
 typedef struct {
     int threads;              /* 0 means one per CPU */
-    const char *dump_tensors; /* a .safetensors to write: images f32 [N,3,S,S] as evaluation sees
-                                 them (with boxes: SSD320's), labels i64 [N] (boxes, labels,
-                                 n_boxes); bad images are left out.  NULL: none */
+    const char *dump_tensors; /* a .safetensors to write: images f32 [N,3,S,S], preprocessed for
+                                 evaluation (with boxes: SSD320's), labels i64 [N] (boxes,
+                                 labels, n_boxes); bad images are skipped. NULL: none */
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
     td_interpolation interpolation;
@@ -39,72 +39,74 @@ typedef struct {
     const int64_t *class_bad;  /* [n_classes] */
     const td_bad_image *bad;   /* [n_bad], in the order of the data set */
 
-    /* with boxes; what the annotation file has of no use: td_dataset_bad_annotations */
+    /* with boxes; skipped annotations: td_dataset_bad_annotations */
     int64_t n_boxes, n_crowds, n_empty; /* boxes, crowds among them; images without a box */
     const int64_t *class_boxes;         /* [n_classes] */
-    int64_t side_boxes[TD_BOX_SIDES];   /* [i]: sqrt(width * height) in 2^i .. 2^(i+1) pixels; the
-                                           first and the last take what is beyond */
-    int64_t n_other_size;               /* good images of another size than is annotated ... */
-    const td_bad_image *other_size;     /* ... and what both sizes are, [n_other_size] */
+    int64_t side_boxes[TD_BOX_SIDES];   /* [i]: sqrt(width * height) in 2^i .. 2^(i+1) pixels;
+                                           the first and the last include smaller and larger
+                                           boxes */
+    int64_t n_other_size;           /* good images whose size differs from the annotated one ... */
+    const td_bad_image *other_size; /* ... with both sizes as the reason, [n_other_size] */
     double seconds;
 } td_dataset_report;
 
 /**
- * Decode every image of a folder data set, and look at its boxes.  Bad ones are results, not
- * errors.  You free *out.
+ * Decode every image of a folder data set and check its boxes. Unreadable images are results, not
+ * errors. The caller frees *out.
  */
 TD_API TD_CHECKED td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts,
                                              td_dataset_report **out);
 TD_API void td_dataset_report_free(td_dataset_report *r);
 
-/** A set to draw; all zero means 8 classes, 1600 + 400 images of 64 x 64. */
+/** A data set to draw; all zero means 8 classes, 1600 + 400 images of 64 x 64. */
 typedef struct {
-    int classes;        /* 2 .. the kinds there are; their names are the class names */
-    int64_t train, val; /* images in all, spread evenly over the classes */
+    int classes;        /* 2 .. number of kinds; the kinds' names are the class names */
+    int64_t train, val; /* total numbers of images, divided evenly among the classes */
     int size;           /* pixels, 16 .. 4096 */
     int quality;        /* JPEG, 1 .. 100; 0 means 90 */
     uint64_t seed;
     int threads; /* 0 means one per CPU */
-    bool boxes;  /* several objects an image and a COCO file of each split: for detectors */
+    bool boxes;  /* for detectors: several objects per image, and a COCO file per split */
 } td_draw_opts;
 
 /**
  * Write <path>/{train,val}/<kind>/NNNNN.jpg: shapes, textures, letters.  The same options give the
  * same bytes.  With `boxes`: <path>/{train,val}/NNNNN.jpg of 1 .. 4 shapes, and
  * <path>/annotations/instances_{train,val}.json; 0 then means 3 classes, 800 + 100 images of 320.
- *   TD_EARG  out of range, or `path` is there and not an empty folder
+ *   TD_EARG  an option is out of range, or `path` exists and is not an empty folder
  */
 TD_API TD_CHECKED td_status td_dataset_draw(const char *path, const td_draw_opts *opts);
 
-/** How to pack; all zero means every split there is, images untouched. */
+/** How to pack; all zero means all existing splits, images unchanged. */
 typedef struct {
-    const char *split;       /* only this one; NULL: train and val, or the folder itself */
-    const char *annotations; /* images with boxes: of this file, instead of those found */
-    int short_side; /* shrink larger images to it, antialiased bilinear; 0: touch nothing */
-    int quality;    /* of the JPEG that those become; 0 means 90 */
+    const char *split;       /* pack only this split; NULL: train and val, or the folder itself */
+    const char *annotations; /* annotation file to use instead of the one found */
+    int short_side; /* shrink larger images to this shorter side, antialiased bilinear; 0: none */
+    int quality;    /* JPEG quality of shrunk images; 0 means 90 */
     int threads;    /* for shrinking; 0 means one per CPU */
     bool overwrite; /* a file `out` is replaced; else it is TD_EARG */
 } td_pack_opts;
 
 typedef struct {
-    int64_t n_images, n_bytes; /* in the pack; of the pack */
+    int64_t n_images, n_bytes; /* number of images; size of the pack */
     int64_t n_shrunk;
-    int64_t n_unreadable; /* wanted shrinking but cannot be decoded: packed as they are */
+    int64_t n_unreadable; /* images to be shrunk that cannot be decoded: packed unchanged */
     uint64_t digest;
     double seconds;
 } td_pack_result;
 
 /**
- * Put all images of the folder (or pack) `path` into the one file `out`, which appears whole or
- * not at all.  Where there are annotations (td_dataset_is_annotated) the boxes go with them.  Where
- * images are untouched, training on it is training on the folder, bit for bit.  Shrunk ones are
- * turned upright first.  SIGINT, SIGTERM and SIGUSR1 are caught.
+ * Put all images of the folder (or pack) `path` into the one file `out`, which is written
+ * completely or not at all. If there are annotations (td_dataset_is_annotated) the boxes are
+ * included. If images are unchanged, training on the pack gives the same bits as training on the
+ * folder. Shrunk images are rotated by their EXIF orientation first. SIGINT, SIGTERM and SIGUSR1
+ * are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      an option out of range, or `out` is `path`, or a file and not to be overwritten
  *   TD_EIO       an image cannot be read, `out` cannot be written
- *   TD_ENOTFOUND, TD_ELIMIT  an image is gone, or larger than 256 MiB
- *   TD_ESTOPPED  a signal came
+ *   TD_ENOTFOUND, TD_ELIMIT  an image was deleted, or is larger than 256 MiB
+ *   TD_ESTOPPED  stopped by a signal
  */
 TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,
                                             const td_pack_opts *opts, td_pack_result *result);

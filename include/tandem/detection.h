@@ -1,5 +1,5 @@
 /*
- * tandem/detection.h -- a detector's boxes: which are kept, and COCO's twelve metrics
+ * tandem/detection.h -- options of detection, and COCO's twelve metrics
  */
 #ifndef TD_DETECTION_H
 #define TD_DETECTION_H
@@ -12,18 +12,18 @@
 extern "C" {
 #endif
 
-/** From a detector's raw outputs to boxes, and how they are evaluated. */
+/** Options of non-maximum suppression and of the evaluation of boxes. */
 typedef struct {
-    double min_score;             /* a score has to be above; -1: the detector's own */
-    double nms_iou;               /* overlap that suppresses; -1: likewise */
-    int max_per_class, max_boxes; /* of an image; 0: likewise */
-    bool box_areas;               /* small, medium, large by the box, not by the outline */
-    int sample_1_of_n;            /* evaluate every n-th image only */
+    double min_score;             /* minimum score; -1: the detector's default */
+    double nms_iou;               /* IoU threshold of non-maximum suppression; -1: likewise */
+    int max_per_class, max_boxes; /* limits per image; 0: likewise */
+    bool box_areas;    /* small, medium, large by the area of the box, not of the outline */
+    int sample_1_of_n; /* evaluate only every n-th image */
 } td_boxes_opts;
 
 TD_API const struct td_field *td_boxes_fields(void);
 
-/** Those of them that say which boxes are found, without how they are evaluated. */
+/** The options of non-maximum suppression only. */
 TD_API const struct td_field *td_box_limits_fields(void);
 
 /** The twelve results of COCO's metric, in the order of its lines. */
@@ -46,7 +46,9 @@ typedef enum {
 /** The twelve lines that COCO's own program prints (td_text_free). */
 TD_API TD_CHECKED td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text);
 
-/** "AP", "AP50" ...; and what the TensorFlow program logs, "DetectionBoxes_Precision/mAP". */
+/**
+ * "AP", "AP50" ...; and the name in the TensorFlow program's log, "DetectionBoxes_Precision/mAP".
+ */
 TD_API const char *td_box_metric_name(int metric);
 TD_API const char *td_box_metric_log_name(int metric);
 

@@ -34,7 +34,7 @@ typedef enum {
  */
 TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
 
-/** Compute threads of this process; 0 asks for as many as there are processors. */
+/** Set the number of compute threads of this process; 0: one per processor. */
 TD_API void td_set_threads(int n);
 TD_API int td_threads(void);
 

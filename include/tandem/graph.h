@@ -1,10 +1,10 @@
 /*
  * tandem/graph.h -- networks as graphs: values, ops, a builder, a text form
  *
- * A graph is a list of nodes in execution order.  A node applies an op to values and produces
- * values; a value has one producer and one type.  Nothing else is in it: no device, no buffer, no
- * kernel.  Building never checks errors: the builder keeps the first failure, later calls return a
- * dummy, and td_build_end reports once.
+ * A graph is a list of nodes in execution order. A node applies an op to values and produces
+ * values; a value has one producer and one type. A graph has no devices, buffers or kernels.
+ * Building functions return no status: the builder keeps the first failure, later calls return a
+ * dummy, and td_build_end reports it.
  *
  *     td_builder *b = td_build_begin();
  *     td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, (int64_t[]){ 8, 3, 32, 32 }));
@@ -41,9 +41,9 @@ extern "C" {
 #define TD_LAYOUT_BYTES 28
 
 /**
- * dtype, shape and memory layout.  `layout` is "" for plain C order, else the blocking in oneDNN's
- * notation: "acdb" is channels last, "aBcd16b" has 16 channels innermost; a leading "32g" says
- * that the first dimension is split into 32 groups before the letters are read.
+ * dtype, shape and memory layout. `layout` is "" for plain C order, otherwise the blocking in
+ * oneDNN's notation: "acdb" is channels last, "aBcd16b" has 16 channels innermost; a leading "32g"
+ * splits the first dimension into 32 groups, which the letters then refer to.
  */
 typedef struct {
     td_dtype dtype;
@@ -57,18 +57,18 @@ typedef struct td_builder td_builder;
 typedef struct td_value td_value;
 
 TD_API td_type td_type_of(td_dtype dtype, int rank, const int64_t *dim);
-TD_API int64_t td_type_count(const td_type *t); /* elements, without a layout's padding */
+TD_API int64_t td_type_count(const td_type *t); /* elements, without the padding of the layout */
 
 /* --- building --------------------------------------------------------------------------------- */
 
 /**
- * A new builder, never NULL: where memory is out, every call is in vain and td_build_end says so.
+ * A new builder, never NULL: if memory is exhausted, td_build_end returns TD_ENOMEM.
  */
 TD_API td_builder *td_build_begin(void);
 
 /**
- * Finish: verify and hand over the graph.  The builder is freed whatever happens.
- * The first failure of all calls since td_build_begin is returned, naming the op.
+ * Finish: verify the graph and return it. The builder is freed, also on failure. Returns the first
+ * failure of all calls since td_build_begin; the message names the op.
  */
 TD_API TD_CHECKED td_status td_build_end(td_builder *b, td_graph **out);
 
@@ -83,7 +83,7 @@ TD_API td_value *td_input(td_builder *b, const char *name, td_type type);
 TD_API td_value *td_param(td_builder *b, const char *name, td_dtype dtype, int rank,
                           const int64_t *dim, const char *attrs);
 
-/** Give `v` to the outside under `name`. */
+/** Make `v` an output of the graph with the name `name`. */
 TD_API void td_output(td_builder *b, const char *name, td_value *v);
 
 /** Any op by name: `n_in` inputs, attributes as text (NULL for none); outputs go to out[]. */
@@ -113,10 +113,10 @@ TD_API td_value *td_concat(td_builder *b, int n, td_value *const *xs, int axis);
 TD_API td_value *td_reshape(td_builder *b, td_value *x, int rank, const int64_t *dim);
 TD_API td_value *td_cast(td_builder *b, td_value *x, td_dtype to);
 TD_API td_value *td_resize_nearest(td_builder *b, td_value *x, int height, int width);
-TD_API td_value *td_sum(td_builder *b, td_value *x);     /* of all elements, to a scalar */
-TD_API td_value *td_mean(td_builder *b, td_value *x);    /* of all elements, to a scalar */
+TD_API td_value *td_sum(td_builder *b, td_value *x);     /* over all elements, to a scalar */
+TD_API td_value *td_mean(td_builder *b, td_value *x);    /* over all elements, to a scalar */
 TD_API td_value *td_softmax(td_builder *b, td_value *x); /* over the last dimension */
-/** labels i64[N] -> [N,classes]: 1 - s + s/classes at the label, s/classes elsewhere. */
+/** labels i64[N] -> [N,classes]: 1 - s + s/classes at the label, s/classes at other positions. */
 TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smoothing);
 /** logits [N,K], target [N,K] (rows need not sum to 1) -> loss [N]. */
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
@@ -137,16 +137,19 @@ TD_API td_value *td_multibox_class_loss(td_builder *b, td_value *scores, td_valu
 TD_API td_value *td_squeeze_excite(td_builder *b, td_value *x, td_value *w1, td_value *b1,
                                    td_value *w2, td_value *b2);
 
-/** d loss / d param, worked out by the grad pass; `loss` is a scalar. */
+/** d loss / d param, computed by the grad pass; `loss` is a scalar. */
 TD_API td_value *td_gradient(td_builder *b, td_value *loss, td_value *param);
 /** w, v <- SGD step; lr is a scalar value. attrs: momentum, decay, nesterov. */
 TD_API void td_sgd(td_builder *b, td_value *w, td_value *v, td_value *grad, td_value *lr,
                    const char *attrs);
 
-/** The type a value has so far, for models that need a shape. */
+/** The type of a value, for models that need a shape. */
 TD_API td_type td_value_type(const td_value *v);
 
-/** Number of parameters so far and the i-th, in order of creation (for a loop of updates). */
+/**
+ * The number of parameters created so far, and the i-th in order of creation (for a loop of
+ * updates).
+ */
 TD_API int td_build_param_count(const td_builder *b);
 TD_API td_value *td_build_param(const td_builder *b, int i);
 TD_API const char *td_value_name(const td_value *v);
@@ -172,7 +175,7 @@ TD_API td_type td_graph_param_type(const td_graph *g, int i);
 /** Multiply-accumulates of one forward run (convolutions and linear layers). */
 TD_API int64_t td_graph_macs(const td_graph *g);
 
-/** Ops that exist: the i-th name and one-line summary; NULL past the end. */
+/** The name and one-line summary of the i-th op; NULL past the end. */
 TD_API const char *td_op_name_at(int i, const char **summary);
 
 #ifdef __cplusplus

@@ -20,15 +20,15 @@ typedef struct {
     td_model_opts model;
     td_amp_opts amp;
     const char *weights;
-    const char *classes; /* file of the classes' names; NULL: the weight file's, or ImageNet's */
-    bool use_ema;        /* the file's averaged weights */
+    const char *classes; /* file of class names; NULL: those in the weight file, or ImageNet's */
+    bool use_ema;        /* use the averaged (EMA) weights of the file */
     int interpolation;
     bool ignore_orientation;
     int topk;
     int batch_size;    /* at most; 0: 8 */
-    int workers;       /* decoding threads; 0: chosen */
-    bool json_lines;   /* how the command shows results */
-    const char *image; /* one more file of the command's, as the reference spells it */
+    int workers;       /* decoding threads; 0: automatic */
+    bool json_lines;   /* the command prints one JSON object per line */
+    const char *image; /* one more file, as given by the reference's option --image */
     td_device_opts device;
     const char *log;
 } td_classify_opts;
@@ -47,28 +47,28 @@ typedef struct {
 } td_prediction;
 
 /**
- * Call `each` for every file in order; a folder stands for the images below it, by folder, then
- * by name.  A bad image is reported through it and does not end the job; a failure that `each`
- * returns does.
+ * Call `each` for every file in order; a folder means all images below it, sorted by folder, then
+ * by name. An unreadable image is reported through `each` and does not end the job; a failure
+ * returned by `each` does.
  */
 TD_API TD_CHECKED td_status td_classify(const td_classify_opts *opts, int n_files,
                                         const char *const *files,
                                         td_status (*each)(void *ctx, const td_prediction *p),
                                         void *ctx);
 
-/** td_detect: options, and what it finds. */
+/** Options of td_detect. */
 typedef struct {
     td_model_opts model;
     td_amp_opts amp;
     td_boxes_opts boxes; /* min_score -1: 0.3 */
     const char *weights;
-    bool use_ema; /* the file's averaged weights */
+    bool use_ema; /* use the averaged (EMA) weights of the file */
     bool ignore_orientation;
-    const char *only;    /* "RBC,WBC": boxes of these classes alone; NULL: of all */
-    const char *classes; /* file of the classes' names; NULL: the weight file's, or COCO's */
-    const char *draw;    /* folder for the images with their boxes; NULL: none */
+    const char *only;    /* "RBC,WBC": report only these classes; NULL: all */
+    const char *classes; /* file of class names; NULL: those in the weight file, or COCO's */
+    const char *draw;    /* folder for images with boxes drawn on them; NULL: none */
     int batch_size;      /* at most; 0: 8 */
-    int workers;         /* decoding threads; 0: chosen */
+    int workers;         /* decoding threads; 0: automatic */
     td_device_opts device;
     const char *log;
 } td_detect_opts;
@@ -77,9 +77,8 @@ TD_API const struct td_field *td_detect_fields(void);
 TD_API void td_detect_defaults(td_detect_opts *opts);
 
 typedef struct {
-    int label; /* class, 1 .. K */
-    int64_t
-        category; /* its id in the annotations that were learned; the label where none is known */
+    int label;        /* class, 1 .. K */
+    int64_t category; /* its category id in the training annotations; the label if unknown */
     const char *name; /* "class 17" when the weight file has no names */
     double score;
     double x, y, width, height; /* pixels of the upright image */
@@ -91,22 +90,22 @@ typedef struct {
     const char *message; /* when st is not TD_OK */
     int width, height;   /* of the upright image */
     int n;
-    const td_found_box *boxes; /* [n], best first */
-    const char *drawn;         /* the image with its boxes, or NULL */
-    int n_classes;             /* that the weight file names: all that may be found; 0: unknown */
+    const td_found_box *boxes;      /* [n], best first */
+    const char *drawn;              /* file of the image with boxes drawn on it, or NULL */
+    int n_classes;                  /* number of classes in the weight file; 0: unknown */
     const char *const *class_names; /* [n_classes] */
     const int64_t *categories;      /* [n_classes] */
 } td_found;
 
 /**
- * Call `each` for every file in order, as td_classify does.  TD_EUSAGE: the weights are of no
- * detector.
+ * Call `each` for every file in order, as td_classify does. TD_EUSAGE: the weights are not those of
+ * a detector.
  */
 TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
                                       const char *const *files,
                                       td_status (*each)(void *ctx, const td_found *f), void *ctx);
 
-/** COCO's lists of what was found, for JSON: categories, and detections of many images. */
+/** Detections of many images as COCO's lists in JSON: categories and detections. */
 typedef struct td_coco_results td_coco_results;
 TD_API TD_CHECKED td_status td_coco_results_new(td_coco_results **out);
 TD_API void td_coco_results_free(td_coco_results *l);

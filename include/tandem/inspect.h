@@ -1,6 +1,6 @@
 /*
- * tandem/inspect.h -- print what there is and what was decided: networks, graphs, kernels, memory,
- * files, the machine
+ * tandem/inspect.h -- print networks, graphs, kernel choices, memory plans, files and the machine's
+ * capabilities
  */
 #ifndef TD_INSPECT_H
 #define TD_INSPECT_H
@@ -23,8 +23,8 @@ typedef struct {
     bool training;
     int64_t memory_limit; /* bytes for the program; 0: none */
     td_device_opts device;
-    const char *svg;     /* amp-stats, memory: also drawn, into this file */
-    const char *weights; /* whose network it is, with its backbone; NULL: as options say */
+    const char *svg;     /* amp-stats, memory: also write a chart to this file */
+    const char *weights; /* file whose network is used; NULL: the network set by the options */
     bool json;
     const char *log;
 } td_inspect_opts;
@@ -34,12 +34,12 @@ TD_API void td_inspect_defaults(td_inspect_opts *opts);
 
 /**
  * THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file.
- * TD_EUSAGE, with the list of things: `thing` is another name, or NULL.
+ * TD_EUSAGE: `thing` is NULL or unknown; the message lists the valid names.
  */
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,
                                        const char *path, char **text);
 
-/** What this machine offers, as text or JSON (td_text_free). */
+/** The capabilities of this machine, as text or JSON (td_text_free). */
 TD_API TD_CHECKED td_status td_doctor(bool json, char **text);
 
 #ifdef __cplusplus

@@ -12,34 +12,34 @@ extern "C" {
 
 /** How `tandem launch` starts ranks. */
 typedef struct {
-    int nproc;               /* on this machine */
-    int result_fd;           /* where rank 0's standard output goes; 0: to this process's own */
-    int nnodes, node_rank;   /* machines, and which of them this is */
-    const char *master_addr; /* where rank 0 listens; of one machine: NULL */
-    int master_port;         /* 0: of one machine chosen, else 29500 */
-    int cpu_affinity;    /* 0: shares of the cores where there are enough, else td_affinity + 1 */
-    const char *log_dir; /* a file for every rank but 0; NULL: none */
+    int nproc;     /* on this machine */
+    int result_fd; /* file descriptor for rank 0's standard output; 0: that of this process */
+    int nnodes, node_rank;   /* number of machines, and the index of this one */
+    const char *master_addr; /* address of rank 0; NULL if there is only one machine */
+    int master_port;         /* 0: a free port on one machine, otherwise 29500 */
+    int cpu_affinity;    /* 0: equal shares, if there are enough cores; otherwise td_affinity + 1 */
+    const char *log_dir; /* folder for the output of all ranks but 0; NULL: none */
     const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
-    const char *ssh, *remote_program; /* how the others are reached, and `tandem` there */
+    const char *ssh, *remote_program; /* command for other machines; path of tandem there */
     const char *log;
 } td_ranks_opts;
 
 TD_API const struct td_field *td_ranks_fields(void);
 
 /**
- * Start this program `nproc` times with `args` as its line, and wait for all.  One that fails ends
- * the others; signals are handed on.  *code: 0, or what the first that failed ended with, 128 +
- * signal where it was killed; then the log says which.
+ * Start this program `nproc` times with the arguments `args`, and wait for all. If one fails, the
+ * others are ended; signals are forwarded. *code: 0, or the exit code of the first that failed, 128
+ * + signal if it was killed; the log then names its rank.
  *   TD_EUSAGE  an option contradicts another
- *   TD_EARG    fewer cores than ranks that want their own
- *   TD_EIO     no process, no file
+ *   TD_EARG    fewer cores than ranks that need separate cores
+ *   TD_EIO     a process or file cannot be created
  */
 TD_API TD_CHECKED td_status td_ranks_run(const td_ranks_opts *opts, int n_args,
                                          const char *const *args, int *code);
 
 /**
  * Log a command's own warnings, `lines` each ended by a newline, as messages of `module`; `spec` is
- * the value of --log, or NULL.  Of several ranks only 0 logs.  TD_EUSAGE: `spec` is malformed.
+ * the value of --log, or NULL. With several ranks only rank 0 logs. TD_EUSAGE: `spec` is malformed.
  */
 TD_API TD_CHECKED td_status td_command_warn(const char *spec, const char *module,
                                             const char *lines);

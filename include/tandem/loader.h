@@ -1,5 +1,5 @@
 /*
- * tandem/loader.h -- loaders: a data set in, normalised batches out
+ * tandem/loader.h -- loaders: normalized batches from a data set
  *
  *     td_dataset *ds;
  *     TD_OUT(td_dataset_open(&(td_dataset_opts){ .path = "flowers", .split = "train" }, &ds));
@@ -11,8 +11,8 @@
  *     td_loader_free(ld);
  *     td_dataset_free(ds);                                after every loader on it
  *
- * What a sample becomes depends on (seed, epoch, sample) alone: workers, ranks and resuming in the
- * middle of an epoch change no bit.
+ * The transformed sample depends only on (seed, epoch, sample): the number of workers or ranks, and
+ * resuming in the middle of an epoch, do not change a bit.
  */
 #ifndef TD_LOADER_H
 #define TD_LOADER_H
@@ -28,25 +28,25 @@ extern "C" {
 
 typedef struct td_loader td_loader;
 
-/* With antialiasing bilinear is PIL's, a triangle as wide as what becomes one pixel; triangular is
-   that everywhere, where crop rules or options turn antialiasing off for the others. */
+/* With antialiasing, bilinear is PIL's: a triangle filter as wide as the area of one output
+   pixel. Triangular always antialiases, even if the crop rules or options disable antialiasing. */
 typedef enum {
     TD_INTERPOLATE_BILINEAR,
     TD_INTERPOLATE_BICUBIC,
     TD_INTERPOLATE_TRIANGULAR
 } td_interpolation;
 
-/** Whose random crops, resizing and centre crops; docs/formats/transforms.md compares them. */
+/** Rules of random crops, resizing and center crops; docs/formats/transforms.md compares them. */
 typedef enum {
     TD_RULES_TORCHVISION, /* antialiased, as PIL */
     TD_RULES_DALI,        /* 100 tries; not antialiased */
     TD_RULES_TF           /* TensorFlow 1: area from 10 %, bilinear without half-pixel shift */
 } td_crop_rules;
 
-/** Means and deviations: torchvision's, or those of TensorFlow's ResNet. */
+/** Means and standard deviations of the normalization: torchvision's or TensorFlow's. */
 typedef enum { TD_NORMALIZE_TORCH, TD_NORMALIZE_TF } td_normalization;
 
-/** Order and shares of the ranks in training; docs/formats/datasets.md. */
+/** The order of training samples and their division among ranks; docs/formats/datasets.md. */
 typedef enum {
     TD_ORDER_PERMUTATION, /* a permutation of all, dealt in batches: no sample twice */
     TD_ORDER_PADDED, /* the same, padded to a multiple of the ranks; rank r takes r, r + W, ... */
@@ -57,9 +57,9 @@ typedef enum {
  * How to make batches.  All zero: evaluation, batches of 32, 224 x 224, resize to 256, bilinear.
  *
  * Training: shuffled; random resized crop (area 8..100 %, ratio 3/4..4/3, torchvision's sampler
- * unless `crop` says else), flip with probability 1/2; the last short batch is left out.
- * Evaluation: in order; short side to image_size + eval_padding, centre crop; the last short batch
- * is kept.  `tensors` and `synthetic` are neither shuffled nor changed.
+ * unless `crop` is set), flip with probability 1/2; an incomplete last batch is dropped.
+ * Evaluation: in order; short side to image_size + eval_padding, center crop; an incomplete last
+ * batch is kept. `tensors` and `synthetic` are neither shuffled nor changed.
  */
 typedef struct {
     bool is_training;
@@ -77,16 +77,16 @@ typedef struct {
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
     int workers;             /* threads; 0 means one per CPU */
     int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
-    int nice;                /* lower the workers' priority by so many steps */
+    int nice;                /* increase of the workers' nice value */
     uint64_t seed;
     int64_t start_epoch; /* the first epoch, counted from 0 ... */
     int64_t start_batch; /* ... and the first batch of it: to resume in its middle */
-    int rank, world;     /* this rank of so many; world 0 means 1 */
-    double max_bad;      /* share that may be bad; 0: 0.01, at least one image; negative: none */
+    int rank, world;     /* this rank and the number of ranks; world 0 means 1 */
+    double max_bad;      /* bad images allowed, a fraction; 0: 0.01, at least one; negative: none */
 
-    /* detectors: how images become rows is theirs, not of the crop rules above */
-    int detector;      /* td_arch_info's: whose images and targets to make; 0: none.  Training
-                          wants boxes; without them, no anchor has a ground truth */
+    /* detectors, which use their own transforms, not the crop rules above */
+    int detector;      /* detector of td_arch_info whose inputs and targets are made; 0: none.
+                          Training needs boxes; without them no anchor has a ground truth */
     bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
 
@@ -96,16 +96,15 @@ typedef struct {
  * even 0, at the end of the epoch and where bad images were left out.
  */
 typedef struct {
-    const float *images;          /* [n, channels, height, width], normalised */
-    const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 where unknown */
-    const int64_t *samples;       /* [n] index in the data set of the image that is there */
-    const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; else NULL */
-    const float
-        *anchor_targets; /* detectors: [n, n_anchors, 4] box deltas, 0 where none; else NULL */
+    const float *images;          /* [n, channels, height, width], normalized */
+    const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 if unknown */
+    const int64_t *samples;       /* [n] index in the data set of the image in each row */
+    const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; or NULL */
+    const float *anchor_targets;  /* detectors: [n, n_anchors, 4] box deltas, 0 if none; or NULL */
     int n, channels, height, width;
     int n_anchors;        /* 0 without a detector */
     int64_t epoch, index; /* index counts the batches of the epoch from 0 */
-    double wait_s;        /* how long td_loader_next waited for it */
+    double wait_s;        /* time for which td_loader_next waited for it */
     double decode_s;      /* worker time spent on it, summed over threads */
 } td_batch;
 
@@ -122,23 +121,23 @@ TD_API TD_CHECKED td_status td_loader_new(const td_dataset *ds, const td_loader_
 TD_API void td_loader_free(td_loader *ld);
 
 /**
- * Lend the next batch.  TD_EEND (*out is NULL) after the last batch of an epoch; the call after
- * that begins the next epoch.
+ * Lend the next batch. Returns TD_EEND (*out is NULL) after the last batch of an epoch; the
+ * following call begins the next epoch.
  *
- * An image that cannot be read is noted (td_loader_bad).  In training it is replaced by the
- * next good one of the data set (index + 1, + 2, ...) with that one's label; in evaluation it is
- * left out, so that counts stay true.
- *   TD_EFORMAT  more bad images than max_bad allows; the message has the count and a reason.  In
- *               training with ranks only where no good one is found: whether they are too many, the
- *               ranks ask together (td_loader_bad, td_loader_bad_allowed)
- *   TD_ENOMEM   and then the loader is only good for td_loader_free
+ * An image that cannot be read is noted (td_loader_bad). In training it is replaced by the next
+ * good one of the data set (index + 1, + 2, ...) with that one's label; in evaluation it is
+ * skipped, so that counts are exact.
+ *   TD_EFORMAT  more bad images than max_bad allows; the message has the count and a reason. In
+ *               training with several ranks only if no good one is found: the ranks check the limit
+ *               together (td_loader_bad, td_loader_bad_allowed)
+ *   TD_ENOMEM   the loader can then only be freed
  */
 TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);
 
-/** Go to batch 0 of `epoch`, leaving out what is left of the present one. */
+/** Go to batch 0 of `epoch`, skipping the rest of the current epoch. */
 TD_API TD_CHECKED td_status td_loader_start_epoch(td_loader *ld, int64_t epoch);
 
-/** What it was made for. */
+/** The data set of the loader. */
 TD_API const td_dataset *td_loader_dataset(const td_loader *ld);
 
 /** Batches of an epoch. */
@@ -151,11 +150,13 @@ typedef struct {
     td_status st; /* what kind of failure: TD_ENOTFOUND, TD_EIO, TD_EFORMAT, ... */
 } td_bad_image;
 
-/** Bad images met so far, each once, in the order of the batches that wanted them; lent until the
-    next call on the loader. */
+/**
+ * The bad images found so far, each once, in the order of the batches that needed them; lent until
+ * the next call on the loader.
+ */
 TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_image **out);
 
-/** How many there may be; td_loader_next fails where one loader alone met more. */
+/** The number of bad images allowed; td_loader_next fails if one loader alone finds more. */
 TD_API int64_t td_loader_bad_allowed(const td_loader *ld);
 
 typedef struct {
@@ -165,8 +166,8 @@ typedef struct {
 } td_data_speed;
 
 /**
- * Measure the training pipeline (decode, crop, flip, normalise) alone: `rounds` rounds (0: 10) of
- * about `round_s` seconds (0: 0.5) after one that is not counted.  Options as for training.
+ * Measure the training pipeline (decode, crop, flip, normalize) alone: `rounds` rounds (0: 10) of
+ * about `round_s` seconds (0: 0.5) after a warm-up round. Options as for training.
  */
 TD_API TD_CHECKED td_status td_data_benchmark(const td_dataset *ds, const td_loader_opts *opts,
                                               int rounds, double round_s, td_data_speed *out);

@@ -1,14 +1,14 @@
 /*
- * tandem/model.h -- the architectures, as rows of one table over one builder
+ * tandem/model.h -- the built-in networks
  *
  *     td_model_opts o;
  *     td_model_defaults(&o);
  *     o.arch = "resnet50";  o.num_classes = 10;
  *     td_value *logits = td_model_forward(b, &o, images, true);
  *
- * Parameters carry the torchvision / timm names and their initialisers, so that the graph alone
- * says how a network begins.  A graph of the user's own takes the place of an architecture with
- * `model`.
+ * Parameters have the names of torchvision and timm and include their initialization, so that the
+ * graph alone defines the initial network. Set `model` to use a graph file instead of an
+ * architecture.
  */
 #ifndef TD_MODEL_H
 #define TD_MODEL_H
@@ -22,16 +22,16 @@ extern "C" {
 struct td_field;
 
 /**
- * Two editions of the same networks.  TensorFlow's pads as SAME says, which with strides is uneven,
- * has 1001 outputs unless told else, C / 16 units in squeeze-and-excitation and other initial
- * values; parameters have the same names and shapes, and give other results.
+ * Two variants of the same networks. TensorFlow's uses SAME padding, which is asymmetric with
+ * strides, 1001 outputs by default, C / 16 units in squeeze-and-excitation, and another
+ * initialization. Parameters have the same names and shapes but give other results.
  */
 typedef enum { TD_VARIANT_AUTO, TD_VARIANT_PYTORCH, TD_VARIANT_TENSORFLOW } td_variant;
 
-/** "pytorch", "tensorflow"; "auto" for anything else. */
+/** "pytorch", "tensorflow"; "auto" for other values. */
 TD_API const char *td_variant_name(int variant);
 
-/** Which network.  The field table (td_model_fields) holds names, defaults and ranges. */
+/** The network. The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
     const char *arch;       /* "resnet50" */
     const char *model;      /* graph text file: input `images`, output `logits`; instead of arch */
@@ -55,7 +55,7 @@ TD_API void td_model_defaults(td_model_opts *opts);
 /** Names of the architectures; NULL past the end. */
 TD_API const char *td_arch_name_at(int i);
 
-/** What is known of an architecture without building it. */
+/** Properties of an architecture. */
 typedef struct {
     const char *name;
     const char *block; /* "basic" or "bottleneck" */
@@ -74,23 +74,23 @@ typedef struct {
 TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
 
 /**
- * Fill in what `opts` leaves open, from the architecture's row or the graph file `model`:
- * image_size 0, and with a graph file num_classes 0.  Call it before shapes are needed.
- * TD_ESHAPE too when other classes are asked for than the graph file's and its last layer cannot be
- * given as many.  The TensorFlow variant sets se_form to "ratio".
+ * Set members that have no value yet, from the architecture or the graph file `model`: image_size
+ * 0, and with a graph file num_classes 0. Call this before shapes are needed. TD_ESHAPE is also
+ * returned if the number of classes differs from the graph file's and its last layer cannot be
+ * resized. The TensorFlow variant sets se_form to "ratio".
  *
  *   TD_EUSAGE   no such architecture; a variant that is not the weights'; a variant of a graph file
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
  */
 TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
 
-/** Outputs of a network whose classes nobody named: 1001 in the TensorFlow variant, else `n`. */
+/** The default number of outputs: 1001 in the TensorFlow variant, otherwise `n`. */
 TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
 /**
- * Emit a classifier on images [N, 3, H, W]; returns logits [N, num_classes].  is_training chooses
- * batch statistics and running updates against given statistics.  opts->model is read when it is
- * set, else opts->arch must exist (td_arch_find); failures stick to the builder.
+ * Emit a classifier on images [N, 3, H, W]; returns logits [N, num_classes]. is_training selects
+ * batch statistics with running updates; otherwise stored statistics are used. opts->model is used
+ * if it is set; otherwise opts->arch must exist (td_arch_find). The builder keeps failures.
  */
 TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
                                   bool is_training);
@@ -105,8 +105,8 @@ TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *o
 /**
  * Emit a detector (td_arch_info.detector) on images [N, 3, S, S]: deltas [N, A, 4] of the boxes and
  * scores [N, A, num_classes + 1], column 0 the background's, for A anchors in the order of
- * boxes/anchors.h.  num_classes counts what can be found; 0: 90 of SSD320, 80 of SSD300.  Failures
- * stick to the builder; TD_EUNSUPPORTED among them: the side S is none that the network can have.
+ * boxes/anchors.h. num_classes is the number of object classes; 0: 90 for SSD320, 80 for SSD300.
+ * The builder keeps failures; TD_EUNSUPPORTED: the network does not support the side S.
  */
 TD_API void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
                                 bool is_training, td_value **deltas, td_value **scores);
@@ -116,18 +116,17 @@ TD_API int td_model_detector(const td_model_opts *opts);
 
 /**
  * A forward graph for `batch` images: input `images` [batch, 3, image_size, image_size], output
- * `logits`, of a detector `codes` and `scores`; from opts->model when that is set, whose own batch
- * does not matter, else from opts->arch.  Errors of td_model_resolve; TD_ESHAPE: the graph file
- * does not fit this image size.
+ * `logits`, for a detector `codes` and `scores`; from opts->model if it is set (its batch size is
+ * ignored), otherwise from opts->arch. Errors of td_model_resolve; TD_ESHAPE: the graph file does
+ * not fit this image size.
  */
 TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
                                            td_graph **out);
 
 /**
  * Copy a forward graph into a builder with another batch size and mode: batch_norm_infer nodes
- * become batch_norm with running updates when is_training is set, and the other way round.  This
- * is how a user's graph text, written once, is trained and evaluated.  Returns the value of
- * `logits`.
+ * become batch_norm with running updates when is_training is set, and the reverse. This is how a
+ * user's graph text, written once, is trained and evaluated. Returns the value of `logits`.
  */
 TD_API td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images,
                                      bool is_training);

@@ -14,12 +14,12 @@
 extern "C" {
 #endif
 
-/** How a network becomes an ONNX file; td_onnx_defaults first. */
+/** Options of the ONNX export; call td_onnx_defaults first. */
 typedef struct {
     td_model_opts model; /* what the weight file does not say itself */
     int opset;           /* 13 .. 21 */
     int batch_size;      /* images a run; 0: left open, "N" */
-    int input;           /* of `images`: 0 normalised, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
+    int input;           /* of `images`: 0 normalized, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
     int se_layers;       /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
@@ -39,25 +39,25 @@ typedef struct {
     char arch[64];
     int n_nodes;
     int64_t bytes;
-    int64_t parameters; /* that are trained */
-    int64_t macs;       /* multiplications with an addition for one image */
+    int64_t parameters; /* trained parameters */
+    int64_t macs;       /* multiply-accumulates for one image */
     bool is_detector;
     bool was_verified;
-    double difference; /* largest of the logits read back, over the largest logit; or that of a
-                          detector's deltas over the largest code */
+    double difference; /* largest difference of the logits read back, divided by the largest
+                          logit; for a detector the same for box deltas */
 } td_onnx_result;
 
 /**
- * Weights -> ONNX file: input `images`, output `logits`; of a detector `detection_boxes`,
- * `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and `scores` of all anchors
- * (docs/formats/onnx.md).  out_path NULL: the weights' base name with its ending replaced by .onnx,
- * here.
+ * Write a weight file as an ONNX file: input `images`, output `logits`; for a detector
+ * `detection_boxes`, `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and
+ * `scores` of all anchors (docs/formats/onnx.md). out_path NULL: the base name of `weights` with
+ * the extension .onnx, in the current folder.
  *
- *   TD_EUSAGE        options of the other kind of network
- *   TD_EUNSUPPORTED  an op that ONNX has no counterpart of, by name
+ *   TD_EUSAGE        options that apply to the other kind of network
+ *   TD_EUNSUPPORTED  an op without an ONNX counterpart; the message names it
  *   TD_ELIMIT        more than 2 GiB
- *   TD_EFORMAT       the file read back is not the network; out_path is as it was
- *   and what reading weights, compiling and writing can say
+ *   TD_EFORMAT       the file read back differs from the network; out_path is unchanged
+ *   and the errors of reading weights, compiling and writing
  */
 TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
                                            const td_onnx_opts *opts, td_onnx_result *out);

@@ -1,8 +1,8 @@
 /*
- * tandem/program.h -- compile a graph for one device, then run it as often as you like
+ * tandem/program.h -- compile a graph for a device and run it
  *
- * A program is a finished graph: operations fused, layouts chosen, kernels chosen, every byte
- * placed. Compiling is slow and may fail.  Running allocates nothing.
+ * A program is a compiled graph: ops are fused, layouts and kernels chosen, memory is planned.
+ * Compiling is slow and may fail. Running allocates no memory.
  *
  *     td_device *dev;   td_program *p;
  *     TD_TRY(td_device_open("cpu", &dev));
@@ -30,45 +30,44 @@ extern "C" {
 typedef struct td_program td_program;
 
 /**
- * First thing in main(): choose how waiting threads behave.  The OpenMP runtime reads its settings
- * when it is loaded and by default spins for long, which costs a factor of three beside another
- * busy process; so where neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set, GOMP_SPINCOUNT=5000 is
- * put into the environment and the program starts itself over with `argv`, once.  Also ignores
- * SIGXFSZ: a write beyond the file size limit is an error then.
+ * Call this first in main(): it sets how waiting threads behave. The OpenMP runtime reads its
+ * settings when it is loaded, and its default is to spin for a long time, which costs a factor of
+ * three if another process is busy. If neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set,
+ * GOMP_SPINCOUNT=5000 is set in the environment and the program executes itself again with `argv`,
+ * once. This function also ignores SIGXFSZ, so that a write beyond the file size limit is an error.
  */
 TD_API void td_process_setup(char **argv);
 
 /**
- * Resolve what `opts` leaves open: what is at its default comes from the environment (TANDEM_AMP,
- * TANDEM_AMP_LEVEL, ..., and TensorFlow's variables); where the half type is open, convolutions are
- * measured on `dev`, and the log says what was chosen.  Afterwards precision is 1, 2 or 3.
- * TD_EUSAGE: options that contradict each other or name no op; TD_EARG: a variable that makes no
- * sense.
+ * Resolve the defaults in `opts`: options with default values are set from the environment
+ * (TANDEM_AMP, TANDEM_AMP_LEVEL, ..., and TensorFlow's variables). If the half type is not set,
+ * convolutions are measured on `dev` and the choice is logged. Afterwards precision is 1, 2 or 3.
+ * TD_EUSAGE: options contradict each other or name an unknown op; TD_EARG: a variable has an
+ * invalid value.
  */
 TD_API TD_CHECKED td_status td_amp_resolve(td_amp_opts *opts, td_device *dev);
 
-/** How to compile.  All zero means: every pass on, nothing printed. */
+/** Options of td_compile. All zero: all passes run, nothing is dumped. */
 typedef struct {
-    const td_amp_opts *amp; /* resolved; NULL: as the environment says, TANDEM_AMP=1 say */
-    const char *skip;       /* passes to leave out, "fuse,layout"; NULL for none */
-    const char
-        *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL for none */
+    const td_amp_opts *amp; /* resolved; NULL: from the environment (TANDEM_AMP=1) */
+    const char *skip;       /* passes to skip, "fuse,layout"; NULL: none */
+    const char *dump_after; /* passes whose result is dumped, "fuse,layout" or "all"; NULL: none */
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
 
-    /* Bytes for the program, parameters and everything else in its plan; 0: no limit.  A plan that
-       takes more is made smaller by working results out twice, which costs time and changes no bit
-       of what comes out. */
+    /* Memory limit of the program in bytes: parameters and all planned values; 0: no limit. A
+       plan that needs more is reduced by recomputing values, which costs time and does not
+       change a bit of the results. */
     int64_t memory_limit;
-    int64_t *least_bytes; /* where that does not suffice: what it takes at least; or NULL */
+    int64_t *least_bytes; /* receives the least possible limit if it is too small; or NULL */
 } td_compile_opts;
 
 /**
  * Compile `g` for `dev`.  `g` is borrowed for the call only, `dev` is kept; the caller owns *out.
  *
  *   TD_ESHAPE     the graph does not verify; the message names the first bad node
- *   TD_ENOKERNEL  some node has no kernel on `dev`; the message says why each one refused
- *   TD_ENOMEM     the plan does not fit, into `memory_limit` or what the system gives; the message
+ *   TD_ENOKERNEL  a node has no kernel on `dev`; the message gives the reason of each kernel
+ *   TD_ENOMEM     the plan does not fit into `memory_limit` or the available memory; the message
  *                 gives the bytes needed
  *   TD_EUSAGE     `skip` or `dump_after` names no pass
  */
@@ -79,7 +78,8 @@ TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
 TD_API void td_program_free(td_program *p);
 
 /**
- * Fill every parameter as its init attribute says; the same seed gives the same bits everywhere.
+ * Initialize every parameter by its init attribute; the same seed gives the same bits on every
+ * machine.
  */
 TD_API TD_CHECKED td_status td_program_init(td_program *p, uint64_t seed);
 
@@ -94,15 +94,15 @@ TD_API TD_CHECKED td_status td_program_run(td_program *p);
  */
 TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);
 
-/** Parameters, in the graph's order; half copies of weights that a program keeps are none. */
+/** Parameters, in the graph's order; half precision copies of weights are not included. */
 TD_API int td_program_param_count(const td_program *p);
 TD_API const char *td_program_param_name(const td_program *p, int i);
 TD_API td_type td_program_param_type(const td_program *p, int i); /* plain */
 
-/** What a parameter is for: "weight", "stat" or "momentum". */
+/** The role of a parameter: "weight", "stat" or "momentum". */
 TD_API const char *td_program_param_role(const td_program *p, int i);
 
-/** Copy a parameter out or in, in plain order, whatever layout it has inside. */
+/** Copy a parameter out or in, in plain order; its internal layout is converted. */
 TD_API TD_CHECKED td_status td_program_get(td_program *p, const char *param, void *data);
 TD_API TD_CHECKED td_status td_program_set(td_program *p, const char *param, const void *data);
 
@@ -112,9 +112,9 @@ typedef struct {
     const char *label;  /* "layer2.0.conv1"; valid until the next report */
     const char *op;     /* "conv2d" */
     const char *kernel; /* "dnnl_conv" */
-    const char *impl;   /* the library's own name of what it chose, or "" */
+    const char *impl;   /* the library's name of its implementation, or "" */
     const char *text;   /* the node as the graph's text form shows it */
-    const char *why;    /* which kernels refused, and why; or "" */
+    const char *why;    /* the kernels that do not accept the node, with reasons; or "" */
     int64_t scratch_bytes;
     int64_t macs;
     int64_t bytes_read, bytes_written; /* of operands and results, by their types */
@@ -133,15 +133,15 @@ typedef struct {
 } td_span;
 
 /**
- * When node `i` ran last, or with i = -1 the whole program; zeros where it was not profiled, failed
- * or, of the program, was observed.
+ * The time span of the last run of node `i`, or of the whole program with i = -1. Zeros if it was
+ * not profiled or failed, or if the program was observed.
  */
 TD_API td_span td_program_span(const td_program *p, int i);
 
 /**
- * Run one kernel alone `runs` times on what memory holds and give the best time; 0 for nodes
- * without a kernel and for updates.  The program must have run before; its outputs are undefined
- * afterwards.
+ * Run one kernel `runs` times on the current contents of memory and return the best time; 0 for
+ * nodes without a kernel and for updates. The program must have run before; its outputs are
+ * undefined afterwards.
  */
 TD_API TD_CHECKED td_status td_program_time(td_program *p, int i, int runs, double *best_s);
 
@@ -156,28 +156,28 @@ typedef struct {
 } td_observation;
 
 /**
- * From now on call `each` for every result of every node of a run, in order, behind the node, and
- * for every input and parameter before the first; NULL: no more.  Its memory is lent for the call.
+ * Call `each` in later runs for every input and parameter before the first node, and for every
+ * result after its node, in order; NULL stops this. The memory is lent for the call.
  */
 TD_API void td_program_observe(td_program *p, void (*each)(void *ctx, const td_observation *o),
                                void *ctx);
 
 /**
  * Run once more and name the first input, parameter or result that has an element which is infinite
- * or NaN, "'%12' of conv2d_grad_w (layer1.0.conv2)", "" if there is none.  For a step that was
- * skipped: what a run writes is written.
+ * or NaN, "'%12' of conv2d_grad_w (layer1.0.conv2)", "" if there is none. Use this for a skipped
+ * step: the run updates parameters like any other run.
  */
 TD_API TD_CHECKED td_status td_program_find_nonfinite(td_program *p, char *text, size_t room);
 
 typedef struct {
     int64_t param_bytes;      /* weights, statistics, momentum */
-    int64_t activation_bytes; /* the planned area of everything between them */
-    int64_t unplanned_bytes;  /* what activations would take without sharing memory */
+    int64_t activation_bytes; /* the planned memory of all other values */
+    int64_t unplanned_bytes;  /* the size of activations without shared memory */
     int64_t peak_live_bytes;  /* most bytes alive at once: no plan can be smaller */
     int64_t scratch_bytes;    /* largest scratch of a kernel, part of activation_bytes */
-    int n_recomputed;         /* results worked out twice because of a memory_limit */
-    int64_t recomputed_macs;  /* of that, in a run */
-    int64_t unlimited_bytes;  /* then: parameters and activations had there been no limit */
+    int n_recomputed;         /* values recomputed because of a memory_limit */
+    int64_t recomputed_macs;  /* multiply-accumulates of these per run */
+    int64_t unlimited_bytes;  /* then: parameters and activations without the limit */
 } td_memory_report;
 
 TD_API td_memory_report td_program_memory(const td_program *p);

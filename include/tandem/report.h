@@ -1,5 +1,5 @@
 /*
- * tandem/report.h -- what finished runs came to: a page, a table, charts
+ * tandem/report.h -- summarize finished runs: a page, tables, charts
  */
 #ifndef TD_REPORT_H
 #define TD_REPORT_H
@@ -13,13 +13,12 @@ extern "C" {
 #endif
 
 typedef struct {
-    const char *output; /* file, written whole or not at all; NULL: *text */
-    bool overwrite;     /* a file `output` is replaced; else it is TD_EARG */
+    const char *output; /* output file, written atomically; NULL: *text */
+    bool overwrite;     /* replace an existing output file; otherwise it is TD_EARG */
     int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv, 5 json */
     bool json;          /* the same as format json */
-    const char *title;  /* of the page; NULL: made from the runs */
-    const char
-        *images; /* folder of the data, whose images of mistakes the page shows; NULL: none */
+    const char *title;  /* title of the page; NULL: made from the runs */
+    const char *images; /* data set, from which the page shows misclassified images; NULL: none */
     const char *log;
 } td_run_report_opts;
 
@@ -27,8 +26,8 @@ TD_API const struct td_field *td_run_report_fields(void);
 TD_API void td_run_report_defaults(td_run_report_opts *opts);
 
 /**
- * What runs came to; paths: workspaces or report files.  *text (td_text_free) is NULL where it went
- * to a file.  TD_EFORMAT: one is no report; a last line that is cut off is only warned of.
+ * Summarize runs; paths: workspaces or report files. *text (td_text_free) is NULL if the output
+ * went to a file. TD_EFORMAT: a file is not a report; an incomplete last line is only a warning.
  */
 TD_API TD_CHECKED td_status td_run_report(const td_run_report_opts *opts, int n,
                                           const char *const *paths, char **text);

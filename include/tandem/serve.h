@@ -1,12 +1,12 @@
 /*
- * tandem/serve.h -- a network behind HTTP: images in, classes or boxes out
+ * tandem/serve.h -- serve classification or detection over HTTP
  *
  *     td_serve_opts o;
  *     td_serve_defaults(&o);
  *     o.weights = "model_best.safetensors";
  *     TD_TRY(td_serve(&o, print_address, NULL));       until SIGINT or SIGTERM
  *
- * docs/serve.md has the endpoints.
+ * docs/serve.md describes the endpoints.
  */
 #ifndef TD_SERVE_H
 #define TD_SERVE_H
@@ -24,29 +24,29 @@ extern "C" {
 typedef struct {
     td_model_opts model;
     td_amp_opts amp;
-    td_boxes_opts boxes; /* of a detector, as td_detect_opts have them */
-    const char *only;    /* of a detector, likewise */
-    const char *classes; /* file of the classes' names; NULL: the weight file's, or known ones */
+    td_boxes_opts boxes; /* detectors: as in td_detect_opts */
+    const char *only;    /* detectors: likewise */
+    const char *classes; /* file of class names; NULL: those in the weight file, or built-in ones */
     const char *weights;
-    bool use_ema;      /* the file's averaged weights */
+    bool use_ema;      /* use the averaged (EMA) weights of the file */
     const char *host;  /* an address of this machine, "127.0.0.1" or "::1" */
-    int port;          /* 0: one that is free */
-    const char *name;  /* of the model in paths; NULL: the architecture's */
+    int port;          /* 0: a free port */
+    const char *name;  /* model name in URLs; NULL: the architecture's */
     int interpolation; /* of a classifier */
     bool ignore_orientation;
-    int topk;               /* of a classifier: classes in an answer that asks for no number */
-    int max_batch;          /* rows that are computed together */
-    double max_delay_ms;    /* how long a row waits for others that are being decoded */
-    int max_queue;          /* requests under way; those above get 503 */
-    int64_t max_body;       /* bytes of a request; longer ones get 413 */
-    int64_t max_pixels;     /* of an image; larger ones get 413 */
-    double timeout;         /* seconds to send a request in */
-    double drain_timeout;   /* seconds, after the signal, to end one that has begun */
-    int max_connections;    /* at the limit the one that has been idle longest is closed */
-    const char *token_file; /* holds the bearer token that requests bring; NULL: none */
+    int topk;               /* classifiers: default number of classes in a response */
+    int max_batch;          /* maximum batch size */
+    double max_delay_ms;    /* maximum time that an image waits for others to join its batch */
+    int max_queue;          /* requests in progress; further ones get 503 */
+    int64_t max_body;       /* bytes of a request body; larger ones get 413 */
+    int64_t max_pixels;     /* pixels of an image; larger ones get 413 */
+    double timeout;         /* seconds a client has to send its request */
+    double drain_timeout;   /* seconds after the signal to finish sending a request */
+    int max_connections;    /* at the limit the longest idle connection is closed */
+    const char *token_file; /* file of the bearer token that requests must send; NULL: none */
     const char *tls_cert;   /* PEM files; NULL: no TLS */
     const char *tls_key;
-    int workers; /* decoding threads; 0: chosen */
+    int workers; /* decoding threads; 0: automatic */
     td_device_opts device;
     const char *log;
 } td_serve_opts;
@@ -63,16 +63,16 @@ typedef struct {
 } td_serve_address;
 
 /**
- * Serve until SIGINT or SIGTERM, then answer what was received and return TD_OK; the second signal
- * ends the process.  `ready` is called once, when requests are taken; a failure that it returns
- * ends the job.
+ * Serve until SIGINT or SIGTERM, then answer all received requests and return TD_OK; a second
+ * signal ends the process. `ready` is called once, when the server accepts requests; a failure that
+ * it returns ends the job.
  *
- *   TD_EUSAGE  no weights, a name that cannot stand in a path, options of the other kind of
- *              network, a certificate without its key
- *   TD_EFORMAT the token file is empty; certificate and key are no pair
- *   TD_EUNSUPPORTED  TLS, where the HTTP library was built without it
- *   TD_EARG    the host is no address
- *   TD_EIO     the port is in use, or may not be used
+ *   TD_EUSAGE  no weights, a name that is not valid in a URL, options that apply to the other kind
+ *              of network, a certificate without its key
+ *   TD_EFORMAT the token file is empty; the certificate and the key do not match
+ *   TD_EUNSUPPORTED  TLS, if the HTTP library was built without it
+ *   TD_EARG    the host is not an address
+ *   TD_EIO     the port is in use or not permitted
  *   and the errors of reading weights and of td_compile
  */
 TD_API TD_CHECKED td_status td_serve(const td_serve_opts *opts,

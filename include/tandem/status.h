@@ -1,8 +1,8 @@
 /*
- * tandem/status.h -- how every call says what went wrong
+ * tandem/status.h -- status codes and error messages
  *
- * A function that can fail returns td_status: TD_OK (0) or one code of the list below, and leaves
- * one sentence in the calling thread's error message.  The library never prints and never exits.
+ * A function that can fail returns td_status: TD_OK (0) or a code of the list below. On failure it
+ * sets the calling thread's error message, one sentence. The library never prints and never exits.
  *
  *     td_status st = td_graph_parse(text, "net.td", &g);
  *     if (st != TD_OK)
@@ -54,11 +54,11 @@ TD_API const char *td_status_text(td_status st);
 TD_API const char *td_status_name(td_status st);
 
 /**
- * The sentence of this thread's last failure; "" when there was none.  Valid until the next call.
+ * The message of the last failure in this thread; "" if there was none. Valid until the next call.
  */
 TD_API const char *td_error_message(void);
 
-/** Free a text that a call handed over to its caller.  NULL is fine. */
+/** Free a text that a function returned to the caller. NULL is allowed. */
 TD_API void td_text_free(char *text);
 
 /** The library's version, "0.1.0". */

@@ -38,7 +38,7 @@ TD_API const char *td_dtype_name(td_dtype d);
 /** Bytes of one element; 0 for TD_DT_NONE. */
 TD_API size_t td_dtype_bytes(td_dtype d);
 
-/** The type of a name; TD_DT_NONE when there is none. */
+/** The type with this name; TD_DT_NONE if there is none. */
 TD_API td_dtype td_dtype_parse(const char *name);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ static const td_field fields[] = {
     TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
-               "numeric precision; auto: the faster half type, measured; default: set by "
+               "numeric precision; auto: the faster of fp32 and bf16, measured; default: set by "
                "TANDEM_AMP, or fp32; amp: same as --amp; tf32: same as fp32; tf32-emulated: "
                "fp32 with factors rounded to 10 bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
