@@ -38,8 +38,8 @@ typedef struct {
     bool kernels;               /* per-node times in the result */
     const char *weights;        /* inference: weight file; NULL: random weights */
     const char *checkpoint_dir; /* inference: use the checkpoint in this folder */
-    const char *workspace;      /* folder of a relative report.file; without one, of benchmark.json */
-    td_report_opts report;      /* a record every print_freq iterations, and a summary */
+    const char *workspace; /* folder of a relative report.file; without one, of benchmark.json */
+    td_report_opts report; /* a record every print_freq iterations, and a summary */
     int print_freq;
     const char *pipeline_config_path, *hparams_overrides; /* td_pipeline_options has read them */
     const char *trace; /* write a trace of the kernels of the last iterations */

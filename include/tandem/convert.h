@@ -48,8 +48,7 @@ TD_API const struct td_field *td_convert_fields(void);
  * files get Tandem's names. The extension of `out_path` selects the format: .safetensors, or .pth,
  * .pt and .pth.tar for PyTorch. A Tandem checkpoint becomes one that PyTorch's program can resume,
  * with momentum buffers, epoch and averages, unless opts->ema selects the averaged weights only.
- * What a file says about its network (name, classes, image size, own graph) is in the result,
- * whatever its format.
+ * The description of the network (name, classes, image size, graph) is kept in every format.
  */
 TD_API TD_CHECKED td_status td_convert(const char *in_path, const char *out_path,
                                        const td_convert_opts *opts, td_convert_result *result);

@@ -34,18 +34,18 @@ TD_API const char *td_variant_name(int variant);
 /** The network. The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
     const char *arch;       /* "resnet50" */
-    const char *model;      /* graph text file: input `images`, output `logits`; instead of arch */
-    const char *model_text; /* such a graph itself, as weight files carry it; wins over model */
+    const char *model;      /* graph file: input `images`, output `logits`; instead of arch */
+    const char *model_text; /* the text of such a graph, as in weight files; overrides model */
     int num_classes;        /* 1000; 0: as many as the data or the weight file has; a graph's last
                                layer gets as many rows */
-    const char *backbone;   /* of a detector: "resnet50", or 18, 34, 101, 152 */
-    double bn_decay;        /* of a detector: share of running statistics kept; 0: its own */
-    int image_size;         /* side of the crop; 0: the architecture's own, 224 */
+    const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
+    double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
+    int image_size;         /* side of the input; 0: the default of the architecture, 224 */
     int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
     bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
-    int conv_init;          /* 0 "fan_in", 1 "fan_out", 2 "auto": as the variant has it */
-    int variant;            /* td_variant; 0 "auto": what the weight file says, else PyTorch's */
-    int weights_variant;    /* td_variant that a weight file says; another candidate is an error */
+    int conv_init;          /* 0 "fan_in", 1 "fan_out", 2 "auto": by the variant */
+    int variant;            /* td_variant; 0 "auto": the weight file's, or PyTorch's */
+    int weights_variant;    /* td_variant of the weight file; another one is an error */
     td_dtype dtype;         /* 0: float32; TD_DT_F64 on the reference device only */
 } td_model_opts;
 

@@ -16,7 +16,7 @@ extern "C" {
 
 /** Options of the ONNX export; call td_onnx_defaults first. */
 typedef struct {
-    td_model_opts model; /* what the weight file does not say itself */
+    td_model_opts model; /* settings that the weight file does not have */
     int opset;           /* 13 .. 21 */
     int batch_size;      /* images a run; 0: left open, "N" */
     int input;           /* of `images`: 0 normalized, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
@@ -24,9 +24,9 @@ typedef struct {
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
     bool verify;         /* read the file back, run it, compare, before it is put in place */
-    bool nms;            /* of a detector: the best boxes; else all boxes and scores */
-    td_boxes_opts boxes; /* of a detector: which are the best */
-    bool use_ema;        /* the averaged weights; no row of its own: convert's --ema */
+    bool nms;            /* detectors: the best boxes; otherwise all */
+    td_boxes_opts boxes; /* detectors: limits of the best boxes */
+    bool use_ema;        /* the averaged weights; option --ema of convert */
     const char *classes; /* td_convert_opts', likewise */
     bool overwrite;      /* likewise */
 } td_onnx_opts;
