@@ -387,6 +387,32 @@ td_status td_train_check(const td_train_opts *o)
     return check_recipe(o);
 }
 
+static td_status check_warmup(const td_train_opts *o)
+{
+    if (o->lr.rule == TD_LR_RULE_SSD320 || o->lr.rule == TD_LR_RULE_SSD300)
+        return TD_OK; /* of steps, which the job compares when it has the data */
+    if (o->lr.warmup < 0)
+        return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
+    if (o->lr.warmup > o->length.epochs && !*o->launch.name) /* a preset's may be longer */
+        return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
+                        o->lr.warmup, o->length.epochs);
+    return TD_OK;
+}
+
+td_status td_train_check_training(const td_train_opts *o)
+{
+    TD_TRY(td_train_check(o));
+    if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
+    if (o->start.resume && o->start.pretrained_weights)
+        return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
+    TD_TRY(check_warmup(o));
+    if (o->validation.require &&
+        (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS))
+        return td_error(TD_EUSAGE, "--require needs a validation");
+    return TD_OK;
+}
+
 td_status td_train_check_line(const td_train_opts *o)
 {
     if (o->compat.fp16 &&

@@ -1,10 +1,16 @@
 /*
- * recipes/train_options.h -- values that follow from several options of a training
+ * recipes/train_options.h -- values and rules that depend on several options of a training
  */
 #ifndef TD_RECIPES_TRAIN_OPTIONS_H
 #define TD_RECIPES_TRAIN_OPTIONS_H
 
 #include "tandem/train.h"
+
+/**
+ * td_train_check, and the rules for a job that trains: it has data, one source of weights, a warm-up
+ * no longer than the training (a preset's may be), and a validation if `require` is set.  TD_EUSAGE.
+ */
+td_status td_train_check_training(const td_train_opts *opts) TD_CHECKED;
 
 /** Images of an optimizer step on all ranks, by the options and the environment. */
 double td_train_step_images(const td_train_opts *opts);

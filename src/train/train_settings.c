@@ -8,29 +8,17 @@
 #include "base/log.h"
 #include "model/arch.h"
 #include "pass/amp.h"
+#include "recipes/train_options.h"
 
 typedef td_train_job job;
 
 td_status td_train_settings_check(const td_train_opts *o)
 {
-    TD_TRY(td_train_check(o));
-    if (!o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
-        return td_error(TD_EUSAGE, "train needs DATA, a folder of train/ and val/");
-    if (o->start.resume && o->start.pretrained_weights)
-        return td_error(TD_EUSAGE, "--resume and --pretrained-weights exclude each other");
-    if (o->lr.rule >= TD_LR_RULE_SSD320)
-        return TD_OK; /* it counts steps */
-    if (o->lr.warmup < 0)
-        return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
-    if (o->lr.warmup > o->length.epochs && *o->launch.name) /* its benchmark modes are so short */
+    TD_TRY(td_train_check_training(o));
+    const bool counts_epochs = o->lr.rule == TD_LR_RULE_PYTORCH || o->lr.rule == TD_LR_RULE_TF;
+    if (counts_epochs && o->lr.warmup > o->length.epochs) /* a preset's benchmark mode is short */
         td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
                o->length.epochs, o->lr.warmup);
-    else if (o->lr.warmup > o->length.epochs)
-        return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
-                        o->lr.warmup, o->length.epochs);
-    if (o->validation.require &&
-        (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS))
-        return td_error(TD_EUSAGE, "--require needs a validation");
     return TD_OK;
 }
 

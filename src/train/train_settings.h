@@ -6,7 +6,7 @@
 
 #include "train/train_job.h"
 
-/** Options that contradict each other: TD_EUSAGE. */
+/** td_train_check_training; a preset with more epochs of warm-up than of training: a warning. */
 td_status td_train_settings_check(const td_train_opts *o) TD_CHECKED;
 
 /** The lines at the start of a run. */

@@ -4,7 +4,10 @@
  */
 #include "support/expect.h"
 
+#include <stdio.h>
+
 #include "options/field.h"
+#include "recipes/train_options.h"
 #include "tandem/amp.h"
 #include "tandem/benchmark.h"
 #include "tandem/dataset.h"
@@ -229,6 +232,32 @@ static void what_contradicts_is_refused(void **state)
     td_arena_release(&arena);
 }
 
+static void training_needs_data_and_a_validation(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    td_train_defaults(&o);
+    expect_error(td_train_check_training(&o), TD_EUSAGE, "DATA");
+    o.input.data = "images";
+    expect_ok(td_train_check_training(&o));
+    PARSE("--data-backend=synthetic", "--resume=a", "--pretrained-weights=b");
+    expect_error(td_train_check_training(&o), TD_EUSAGE, "--pretrained-weights");
+    PARSE("--data-backend=synthetic", "--warmup=-1");
+    expect_error(td_train_check_training(&o), TD_EUSAGE, "--warmup -1");
+    PARSE("--data-backend=synthetic", "--warmup=3", "--epochs=2");
+    expect_error(td_train_check_training(&o), TD_EUSAGE, "--epochs 2");
+    snprintf(o.launch.name, sizeof o.launch.name, "resnet50/90"); /* its benchmarks are short */
+    expect_ok(td_train_check_training(&o));
+    PARSE("--data-backend=synthetic", "--lr-rule=ssd300", "--warmup=300", "--epochs=2");
+    expect_ok(td_train_check_training(&o));
+    o.validation.require = "map>=0.1";
+    expect_ok(td_train_check_training(&o));
+    o.validation.is_enabled = false;
+    expect_error(td_train_check_training(&o), TD_EUSAGE, "--require");
+    td_arena_release(&arena);
+}
+
 /* the 2019 spelling, and what goes with nothing else */
 static void fp16_is_a_precision(void **state)
 {
@@ -280,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_configuration_reads_back),
         cmocka_unit_test(what_is_not_there_yet_is_refused),
         cmocka_unit_test(what_contradicts_is_refused),
+        cmocka_unit_test(training_needs_data_and_a_validation),
         cmocka_unit_test(fp16_is_a_precision),
         cmocka_unit_test(a_fixed_loss_scale_is_at_least_one),
     };
