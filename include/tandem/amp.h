@@ -14,20 +14,48 @@ extern "C" {
 
 struct td_field;
 
+typedef enum {
+    TD_PRECISION_DEFAULT, /* fp32, or as TANDEM_AMP says */
+    TD_PRECISION_FP32,
+    TD_PRECISION_BF16,
+    TD_PRECISION_FP16,
+    TD_PRECISION_AUTO,         /* the fastest of fp32 and bf16 */
+    TD_PRECISION_AMP,          /* as td_amp_opts.amp */
+    TD_PRECISION_TF32,         /* fp32: no device here has it */
+    TD_PRECISION_TF32_EMULATED /* fp32, factors rounded to 10 bits of fraction: pass tf32 */
+} td_precision;
+
+/** Which release's behaviour: they differ in lists, steps and names. */
+typedef enum {
+    TD_AMP_RULE_CURRENT, /* TensorFlow 2.20 and later: follow pass in every mode */
+    TD_AMP_RULE_2_15,    /* follow pass in bf16 mode only */
+    TD_AMP_RULE_CLASSIC  /* 1.15, which the published recipes ran on: no follow, no force-down */
+} td_amp_rule;
+
+/** TensorFlow's levels, then policies decided op by op: PyTorch's autocast, APEX's O0 to O3. */
+typedef enum {
+    TD_AMP_LEVEL_DEFAULT,
+    TD_AMP_LEVEL_TENSOR_CORES_ONLY,   /* the allow list alone; bf16 mode ignores it */
+    TD_AMP_LEVEL_UNSAFE_FORCE_ALL,    /* everything that can be forced; bf16 modes refuse it */
+    TD_AMP_LEVEL_TREAT_INFER_AS_DENY, /* infer ops deny; the classic rule ignores it */
+    TD_AMP_LEVEL_AUTOCAST,
+    TD_AMP_LEVEL_O0,
+    TD_AMP_LEVEL_O1,
+    TD_AMP_LEVEL_O2,
+    TD_AMP_LEVEL_O3
+} td_amp_level;
+
 /**
  * Automatic mixed precision: how td_compile rewrites a float32 graph.  The field table
  * (td_amp_fields) holds names, defaults and ranges; all zero is float32.  Sources: TensorFlow's
  * auto_mixed_precision, PyTorch's autocast, APEX.
  */
 typedef struct td_amp_opts {
-    bool amp;      /* mixed precision; the half type is measured unless `precision` sets it */
-    bool no_amp;   /* float32, regardless of the environment and the options of a saved run */
-    int precision; /* 0 "default": set by TANDEM_AMP, otherwise fp32; 1 "fp32", 2 "bf16",
-                      3 "fp16", 4 "auto": the faster of fp32 and bf16, 5 "amp": as `amp`,
-                      6 "tf32": fp32, 7 "tf32-emulated": fp32, factors rounded to 10 bits */
-    int rule;      /* generation of TensorFlow's rule: 0 "current", 1 "2.15", 2 "classic" (1.15) */
-    int level;     /* 0 "default", 1 "tensor-cores-only", 2 "unsafe-force-all",
-                      3 "treat-infer-as-deny", 4 "autocast", 5..8 "O0" .. "O3" */
+    bool amp;           /* mixed precision; the half type is measured unless `precision` sets it */
+    bool force_float32; /* float32, regardless of the environment and the options of a saved run */
+    td_precision precision;
+    td_amp_rule rule;
+    td_amp_level level;
     const char *allow_add, *allow_remove; /* ops by Tandem's or TensorFlow's names: "relu,Sum" */
     const char *infer_add, *infer_remove;
     const char *deny_add, *deny_remove;

@@ -17,8 +17,20 @@
 extern "C" {
 #endif
 
+/** What is measured. */
+typedef enum {
+    TD_BENCHMARK_TRAINING,
+    TD_BENCHMARK_INFERENCE,
+    TD_BENCHMARK_DATA,
+    TD_BENCHMARK_OP,
+    TD_BENCHMARK_ALLREDUCE
+} td_benchmark_mode;
+
+/** What iters and warmup count. */
+typedef enum { TD_BENCHMARK_BATCHES } td_benchmark_unit;
+
 typedef struct {
-    int mode; /* 0 training, 1 inference, 2 data, 3 op, 4 allreduce */
+    td_benchmark_mode mode;
     td_model_opts model;
     td_input_opts input;
     td_amp_opts amp;
@@ -27,7 +39,7 @@ typedef struct {
     const char *nproc;       /* likewise, "1,2": ranks, started as td_ranks_run does; NULL: one */
     const char *precisions;  /* likewise, "fp32,bf16"; NULL: set by `amp` */
     int iters, warmup;
-    int iter_unit; /* 0 batch: what iters and warmup count */
+    td_benchmark_unit iter_unit;
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
     bool as_table;        /* walkthrough, largest_batch and lists: return a table, not JSON */

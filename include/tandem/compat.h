@@ -13,18 +13,21 @@
 extern "C" {
 #endif
 
+/** What num_iter and run_iter count. */
+typedef enum { TD_ITER_EPOCHS, TD_ITER_BATCHES } td_iter_unit;
+
 /**
  * Recipes by name, and options of the reference programs. td_train_preset and td_train_resolve
  * convert them to members of td_train_opts; the job itself reads none of them.
  */
 typedef struct {
-    const char *preset;       /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
-    const char *cfg_file;     /* table of recipes, YAML; NULL: the built-in one */
-    const char *platform;     /* "DGXA100" */
-    const char *mode;         /* "convergence", ..., or one of TensorFlow's main */
-    double lr_init;           /* learning rate for 256 images; -1: not set */
-    int num_iter, run_iter;   /* epochs or batches in total and for this run; -1: not set */
-    int iter_unit;            /* 0 epoch, 1 batch */
+    const char *preset;     /* "resnet50/90", "resnet50/DGXA100/AMP/90"; NULL: none */
+    const char *cfg_file;   /* table of recipes, YAML; NULL: the built-in one */
+    const char *platform;   /* "DGXA100" */
+    const char *mode;       /* "convergence", ..., or one of TensorFlow's main */
+    double lr_init;         /* learning rate for 256 images; -1: not set */
+    int num_iter, run_iter; /* epochs or batches in total and for this run; -1: not set */
+    td_iter_unit iter_unit;
     int warmup_steps;         /* iterations that a benchmark leaves out */
     int benchmark_iterations; /* iterations that a benchmark mode measures; -1: num_iter */
     bool cosine_lr;           /* the same as lr_schedule cosine */

@@ -23,13 +23,20 @@ TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t
 /** The output format of td_convert: by the extension of the output's name, or a given one. */
 typedef enum { TD_CONVERT_BY_ENDING, TD_CONVERT_SAFETENSORS, TD_CONVERT_PTH } td_convert_format;
 
+/** Names of the tensors in a .pth. */
+typedef enum {
+    TD_CONVERT_NAMES_AUTO,        /* REFERENCE for a checkpoint, otherwise TORCHVISION */
+    TD_CONVERT_NAMES_TORCHVISION, /* layer1.0.conv1.weight; timm's se.fc1 as [D, C, 1, 1] */
+    TD_CONVERT_NAMES_REFERENCE    /* layers.0.0.conv1.weight; squeeze.squeeze as [D, C] */
+} td_convert_names;
+
 typedef struct {
-    bool ema;   /* the averaged weights */
-    int names;  /* tensor names in a .pth: 0 by the kind of file, 1 torchvision's, 2 main.py's */
-    int format; /* td_convert_format; set by the option --to of the command */
-    const char *classes; /* file of class names to store; NULL: those in the input */
-    int image_size;      /* to put in, as convert's row --image-size; 0: the one that IN has */
-    bool overwrite;      /* replace an existing output file; otherwise it is TD_EARG */
+    bool ema; /* the averaged weights */
+    td_convert_names names;
+    td_convert_format format; /* set by the option --to of the command */
+    const char *classes;      /* file of class names to store; NULL: those in the input */
+    int image_size;           /* to put in, as convert's row --image-size; 0: the one that IN has */
+    bool overwrite;           /* replace an existing output file; otherwise it is TD_EARG */
     const char *log;
 } td_convert_opts;
 

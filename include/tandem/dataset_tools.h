@@ -21,7 +21,7 @@ typedef struct {
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
     td_interpolation interpolation;
-    bool ignore_orientation;
+    bool stored_orientation;
 } td_check_opts;
 
 typedef struct {

@@ -49,8 +49,8 @@ TD_API TD_CHECKED td_status td_box_metrics_text(const double boxes[TD_BOX_METRIC
 /**
  * "AP", "AP50" ...; and the name in the TensorFlow program's log, "DetectionBoxes_Precision/mAP".
  */
-TD_API const char *td_box_metric_name(int metric);
-TD_API const char *td_box_metric_log_name(int metric);
+TD_API const char *td_box_metric_name(td_box_metric metric);
+TD_API const char *td_box_metric_log_name(td_box_metric metric);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "tandem/amp.h"
 #include "tandem/detection.h"
 #include "tandem/device.h"
+#include "tandem/loader.h"
 #include "tandem/model.h"
 
 #ifdef __cplusplus
@@ -22,8 +23,8 @@ typedef struct {
     const char *weights;
     const char *classes; /* file of class names; NULL: those in the weight file, or ImageNet's */
     bool use_ema;        /* use the averaged (EMA) weights of the file */
-    int interpolation;
-    bool ignore_orientation;
+    td_interpolation interpolation;
+    bool stored_orientation;
     int topk;
     int batch_size;    /* at most; 0: 8 */
     int workers;       /* decoding threads; 0: automatic */
@@ -63,7 +64,7 @@ typedef struct {
     td_boxes_opts boxes; /* min_score -1: 0.3 */
     const char *weights;
     bool use_ema; /* use the averaged (EMA) weights of the file */
-    bool ignore_orientation;
+    bool stored_orientation;
     const char *only;    /* "RBC,WBC": report only these classes; NULL: all */
     const char *classes; /* file of class names; NULL: those in the weight file, or COCO's */
     const char *draw;    /* folder for images with boxes drawn on them; NULL: none */

@@ -12,28 +12,37 @@
 extern "C" {
 #endif
 
+/** What is done to training images besides crop and flip. */
+typedef enum { TD_AUGMENTATION_NONE, TD_AUGMENTATION_AUTOAUGMENT } td_augmentation;
+
+/** How training JPEGs are decoded: as PIL does, to the bit, or at reduced size. */
+typedef enum { TD_DECODE_EXACT, TD_DECODE_FAST } td_decode_mode;
+
+/** Classes of categories: 1 .. K in order of their ids, or the ids themselves. */
+typedef enum { TD_LABEL_IDS_DENSE, TD_LABEL_IDS_KEEP } td_label_ids;
+
 /** Options of the input data. */
 typedef struct {
-    const char *data;  /* folder or .safetensors file */
-    int data_backend;  /* td_data_backend */
-    int interpolation; /* td_interpolation */
-    int crop;          /* 0: by data_backend, otherwise td_crop_rules + 1 */
-    bool antialias, no_antialias;
-    int normalization; /* td_normalization */
-    int augmentation;  /* training only: 0 none, 1 autoaugment */
-    int workers;       /* decoding threads; 0: automatic */
-    int prefetch;      /* batches loaded in advance */
-    double max_bad;    /* fraction of the images that may be unreadable */
-    bool ignore_orientation;
-    int decode;        /* training images: 0 "exact", 1 "fast" */
-    bool exact_decode; /* the same as decode 0 */
+    const char *data; /* folder or .safetensors file */
+    td_data_backend data_backend;
+    td_interpolation interpolation;
+    td_crop_rules crop;
+    bool antialias, point_sampled;
+    td_normalization normalization;
+    td_augmentation augmentation;
+    int workers;    /* decoding threads; 0: automatic */
+    int prefetch;   /* batches loaded in advance */
+    double max_bad; /* fraction of the images that may be unreadable */
+    bool stored_orientation;
+    td_decode_mode decode;
+    bool exact_decode; /* the same as decode EXACT, which it overrides */
 
     /* detectors */
     const char *annotations;     /* COCO annotation file; NULL: the usual place in `data` */
     const char *val_annotations; /* for validation during training; NULL: the same */
-    int label_ids;               /* 0 dense: categories in order of id, 1 .. K; 1 keep: the id */
-    bool strict;                 /* a bad annotation is an error, not skipped */
-    bool color_jitter;           /* training images; SSD300 always applies its own */
+    td_label_ids label_ids;
+    bool strict;       /* a bad annotation is an error, not skipped */
+    bool color_jitter; /* training images; SSD300 always applies its own */
 } td_input_opts;
 
 TD_API const struct td_field *td_input_fields(void);

@@ -10,6 +10,17 @@
 extern "C" {
 #endif
 
+/** Processors of a rank; base/affinity.h draws them. */
+typedef enum {
+    TD_AFFINITY_AUTO, /* CONTIGUOUS where there are enough cores */
+    TD_AFFINITY_NONE,
+    TD_AFFINITY_SOCKET,
+    TD_AFFINITY_SINGLE,
+    TD_AFFINITY_SINGLE_UNIQUE,
+    TD_AFFINITY_INTERLEAVED,
+    TD_AFFINITY_CONTIGUOUS
+} td_affinity;
+
 /** How `tandem launch` starts ranks. */
 typedef struct {
     int nproc;     /* on this machine */
@@ -17,8 +28,8 @@ typedef struct {
     int nnodes, node_rank;   /* number of machines, and the index of this one */
     const char *master_addr; /* address of rank 0; NULL if there is only one machine */
     int master_port;         /* 0: a free port on one machine, otherwise 29500 */
-    int cpu_affinity;    /* 0: equal shares, if there are enough cores; otherwise td_affinity + 1 */
-    const char *log_dir; /* folder for the output of all ranks but 0; NULL: none */
+    td_affinity cpu_affinity;
+    const char *log_dir;          /* folder for the output of all ranks but 0; NULL: none */
     const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
     const char *ssh, *remote_program; /* command for other machines; path of tandem there */
     const char *log;

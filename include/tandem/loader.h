@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "tandem/dataset.h"
+#include "tandem/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,7 @@ typedef enum {
 
 /** Rules of random crops, resizing and center crops; docs/formats/transforms.md compares them. */
 typedef enum {
+    TD_RULES_AUTO,        /* the loader: TORCHVISION; td_input_opts: as the back end has it */
     TD_RULES_TORCHVISION, /* antialiased, as PIL */
     TD_RULES_DALI,        /* 100 tries; not antialiased */
     TD_RULES_TF           /* TensorFlow 1: area from 10 %, bilinear without half-pixel shift */
@@ -68,12 +70,12 @@ typedef struct {
     int eval_padding; /* evaluation; 0 means 32, negative means none */
     td_interpolation interpolation;
     td_crop_rules crop;
-    bool antialias, no_antialias; /* neither: as the rules have it; TensorFlow's have their own */
+    bool antialias, point_sampled; /* neither: as the rules have it; TensorFlow's have their own */
     td_normalization normalization;
     bool autoaugment;        /* training: AutoAugment's 25 policies, after the flip */
     td_order order;          /* training, and shares of the ranks in evaluation */
     const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */
-    bool ignore_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
+    bool stored_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
     int workers;             /* threads; 0 means one per CPU */
     int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
@@ -85,9 +87,8 @@ typedef struct {
     double max_bad;      /* bad images allowed, a fraction; 0: 0.01, at least one; negative: none */
 
     /* detectors, which use their own transforms, not the crop rules above */
-    int detector;      /* detector of td_arch_info whose inputs and targets are made; 0: none.
-                          Training needs boxes; without them no anchor has a ground truth */
-    bool color_jitter; /* training: hue, saturation, contrast, brightness; SSD300 has its own */
+    td_detector detector; /* whose inputs and targets are made; training needs boxes */
+    bool color_jitter;    /* training: hue, saturation, contrast, brightness; SSD300 has its own */
 } td_loader_opts;
 
 /**

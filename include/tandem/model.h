@@ -29,7 +29,13 @@ struct td_field;
 typedef enum { TD_VARIANT_AUTO, TD_VARIANT_PYTORCH, TD_VARIANT_TENSORFLOW } td_variant;
 
 /** "pytorch", "tensorflow"; "auto" for other values. */
-TD_API const char *td_variant_name(int variant);
+TD_API const char *td_variant_name(td_variant variant);
+
+/** Hidden units of squeeze-and-excitation: 16, or C / 16 as in TensorFlow and timm. */
+typedef enum { TD_SE_FORM_CONST, TD_SE_FORM_RATIO } td_se_form;
+
+/** Fan of the convolutions' initial values; AUTO: by the variant. */
+typedef enum { TD_CONV_INIT_FAN_IN, TD_CONV_INIT_FAN_OUT, TD_CONV_INIT_AUTO } td_conv_init;
 
 /** The network. The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
@@ -41,12 +47,12 @@ typedef struct {
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
     int image_size;         /* side of the input; 0: the default of the architecture, 224 */
-    int se_form;            /* 0 "const": 16 hidden units; 1 "ratio": C / 16 (TensorFlow, timm) */
-    bool last_bn_0_init;    /* gamma of each branch's last BN starts at 0 */
-    int conv_init;          /* 0 "fan_in", 1 "fan_out", 2 "auto": by the variant */
-    int variant;            /* td_variant; 0 "auto": the weight file's, or PyTorch's */
-    int weights_variant;    /* td_variant of the weight file; another one is an error */
-    td_dtype dtype;         /* 0: float32; TD_DT_F64 on the reference device only */
+    td_se_form se_form;
+    bool last_bn_0_init; /* gamma of each branch's last BN starts at 0 */
+    td_conv_init conv_init;
+    td_variant variant;         /* AUTO: the weight file's, or PyTorch's */
+    td_variant weights_variant; /* of the weight file; another one is an error */
+    td_dtype dtype;             /* 0: float32; TD_DT_F64 on the reference device only */
 } td_model_opts;
 
 TD_API const struct td_field *td_model_fields(void);
@@ -64,7 +70,7 @@ typedef struct {
     int expansion, groups;
     bool has_se;
     int image_size;
-    int detector;  /* 0: a classifier; 1: SSD320, 2: SSD300 */
+    td_detector detector;
     int n_anchors; /* of a detector, at image_size */
 } td_arch_info;
 
@@ -77,7 +83,7 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
  * Set members that have no value yet, from the architecture or the graph file `model`: image_size
  * 0, and with a graph file num_classes 0. Call this before shapes are needed. TD_ESHAPE is also
  * returned if the number of classes differs from the graph file's and its last layer cannot be
- * resized. The TensorFlow variant sets se_form to "ratio".
+ * resized. The TensorFlow variant sets se_form to TD_SE_FORM_RATIO.
  *
  *   TD_EUSAGE   no such architecture; a variant that is not the weights'; a variant of a graph file
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
@@ -111,8 +117,8 @@ TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *o
 TD_API void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *images,
                                 bool is_training, td_value **deltas, td_value **scores);
 
-/** The detector that opts->arch names, as in td_arch_info; 0 for classifiers and graph files. */
-TD_API int td_model_detector(const td_model_opts *opts);
+/** The detector that opts->arch names, as in td_arch_info; NONE for classifiers and graph files. */
+TD_API td_detector td_model_detector(const td_model_opts *opts);
 
 /**
  * A forward graph for `batch` images: input `images` [batch, 3, image_size, image_size], output

@@ -14,13 +14,23 @@
 extern "C" {
 #endif
 
+/** The input named `images`. */
+typedef enum {
+    TD_ONNX_IN_NORMALISED, /* f32 [N, 3, H, W], as the network wants it */
+    TD_ONNX_IN_FLOAT,      /* f32 [N, 3, H, W], 0 .. 255 */
+    TD_ONNX_IN_BYTES       /* u8 [N, H, W, 3] */
+} td_onnx_input;
+
+/** How squeeze-and-excitation is written: 1x1 convolutions, or linear layers. */
+typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
+
 /** Options of the ONNX export; call td_onnx_defaults first. */
 typedef struct {
     td_model_opts model; /* settings that the weight file does not have */
     int opset;           /* 13 .. 21 */
     int batch_size;      /* images a run; 0: left open, "N" */
-    int input;           /* of `images`: 0 normalized, 1 f32 0 .. 255, 2 u8 [N, H, W, 3] */
-    int se_layers;       /* squeeze-and-excitation: 0 1x1 convolutions, 1 linear layers */
+    td_onnx_input input;
+    td_onnx_se se_layers;
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
     bool verify;         /* read the file back, run it, compare, before it is put in place */

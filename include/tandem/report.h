@@ -12,10 +12,19 @@
 extern "C" {
 #endif
 
+typedef enum {
+    TD_RUN_REPORT_AUTO, /* as the ending of `output` says, or TEXT */
+    TD_RUN_REPORT_HTML,
+    TD_RUN_REPORT_TEXT,
+    TD_RUN_REPORT_MARKDOWN,
+    TD_RUN_REPORT_CSV,
+    TD_RUN_REPORT_JSON
+} td_run_report_format;
+
 typedef struct {
     const char *output; /* output file, written atomically; NULL: *text */
     bool overwrite;     /* replace an existing output file; otherwise it is TD_EARG */
-    int format;         /* 0 auto, 1 html, 2 text, 3 markdown, 4 csv, 5 json */
+    td_run_report_format format;
     bool json;          /* the same as format json */
     const char *title;  /* title of the page; NULL: made from the runs */
     const char *images; /* data set, from which the page shows misclassified images; NULL: none */

@@ -14,6 +14,7 @@
 #include "tandem/amp.h"
 #include "tandem/detection.h"
 #include "tandem/device.h"
+#include "tandem/loader.h"
 #include "tandem/model.h"
 
 #ifdef __cplusplus
@@ -28,12 +29,12 @@ typedef struct {
     const char *only;    /* detectors: likewise */
     const char *classes; /* file of class names; NULL: those in the weight file, or built-in ones */
     const char *weights;
-    bool use_ema;      /* use the averaged (EMA) weights of the file */
-    const char *host;  /* an address of this machine, "127.0.0.1" or "::1" */
-    int port;          /* 0: a free port */
-    const char *name;  /* model name in URLs; NULL: the architecture's */
-    int interpolation; /* of a classifier */
-    bool ignore_orientation;
+    bool use_ema;                   /* use the averaged (EMA) weights of the file */
+    const char *host;               /* an address of this machine, "127.0.0.1" or "::1" */
+    int port;                       /* 0: a free port */
+    const char *name;               /* model name in URLs; NULL: the architecture's */
+    td_interpolation interpolation; /* classifiers */
+    bool stored_orientation;
     int topk;               /* classifiers: default number of classes in a response */
     int max_batch;          /* maximum batch size */
     double max_delay_ms;    /* maximum time that an image waits for others to join its batch */

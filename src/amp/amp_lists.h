@@ -17,13 +17,7 @@
 
 #include "base/status.h"
 #include "ir/op.h"
-
-/* Which release to follow: they differ in lists, steps and names. */
-typedef enum {
-    TD_AMP_RULE_CURRENT, /* TensorFlow 2.20 and later: follow pass in every mode */
-    TD_AMP_RULE_2_15,    /* follow pass in bf16 mode only */
-    TD_AMP_RULE_CLASSIC  /* 1.15, which the published recipes ran on: no follow, no force-down */
-} td_amp_rule;
+#include "tandem/amp.h"
 
 /* Half type and device of the reproduced pass. */
 typedef enum {
@@ -33,13 +27,6 @@ typedef enum {
     TD_AMP_MODE_CPU,     /* half on the CPU, lists of FP16; may be emulated */
     TD_AMP_MODE_FP16_CPU /* half on the CPU by its vector library */
 } td_amp_mode;
-
-typedef enum {
-    TD_AMP_LEVEL_DEFAULT,
-    TD_AMP_LEVEL_TENSOR_CORES_ONLY,  /* the allow list alone; bf16 mode ignores it */
-    TD_AMP_LEVEL_UNSAFE_FORCE_ALL,   /* everything that can be forced; bf16 modes refuse it */
-    TD_AMP_LEVEL_TREAT_INFER_AS_DENY /* infer ops deny; the classic rule ignores it */
-} td_amp_level;
 
 /* Edits of one list; NULL: none.  [0] is applied before [1]. */
 typedef struct {

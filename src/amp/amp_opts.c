@@ -29,16 +29,16 @@ static const char *const levels[] = { "default",
 static const td_field fields[] = {
     { "amp", "use-tf-amp", TD_KIND_BOOL, offsetof(td_amp_opts, amp), 0, 0, 1, NULL, NULL, "",
       "use mixed precision; --precision selects the half type" },
-    TD_BOOL_AS(td_amp_opts, no_amp, "no-amp", "no-use-tf-amp", false,
+    TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
                "numeric precision; auto: the faster of fp32 and bf16, measured; default: set by "
                "TANDEM_AMP, or fp32; amp: same as --amp; tf32: same as fp32; tf32-emulated: "
                "fp32 with factors rounded to 10 bits"),
-    TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, 0, rules,
+    TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, TD_AMP_RULE_CURRENT, rules,
                "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
                "classic: TensorFlow 1.15"),
-    TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, 0, levels,
+    TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, TD_AMP_LEVEL_DEFAULT, levels,
                "mixed precision level: TensorFlow's levels, PyTorch's autocast, or APEX's O0 to "
                "O3"),
     LIST(allow_add,    "ops to add to the allow list (run in half), by Tandem's or TensorFlow's "
@@ -74,10 +74,10 @@ td_status td_amp_check(const td_amp_opts *o)
                    o->precision == TD_PRECISION_TF32_EMULATED))
         return td_error(TD_EUSAGE, "--amp and --precision %s contradict each other",
                         td_amp_precisions[o->precision]);
-    if (o->amp && o->no_amp)
+    if (o->amp && o->force_float32)
         return td_error(TD_EUSAGE, "--amp and --no-amp contradict each other");
-    if (o->no_amp && o->precision != TD_PRECISION_DEFAULT && o->precision != TD_PRECISION_FP32 &&
-        o->precision != TD_PRECISION_TF32)
+    if (o->force_float32 && o->precision != TD_PRECISION_DEFAULT &&
+        o->precision != TD_PRECISION_FP32 && o->precision != TD_PRECISION_TF32)
         return td_error(TD_EUSAGE, "--no-amp and --precision %s contradict each other",
                         td_amp_precisions[o->precision]);
     return TD_OK;
@@ -85,8 +85,8 @@ td_status td_amp_check(const td_amp_opts *o)
 
 bool td_amp_is_off(const td_amp_opts *o)
 {
-    return o->no_amp || o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
-           o->precision == TD_PRECISION_TF32_EMULATED;
+    return o->force_float32 || o->precision == TD_PRECISION_FP32 ||
+           o->precision == TD_PRECISION_TF32 || o->precision == TD_PRECISION_TF32_EMULATED;
 }
 
 td_dtype td_amp_dtype(const td_amp_opts *o)
@@ -156,9 +156,9 @@ static td_amp_edit edit_of(const char *add, const char *remove)
 
 td_status td_amp_lists_of(const td_amp_opts *o, td_amp_lists **out)
 {
-    td_amp_list_opts l = { .rule = (td_amp_rule)o->rule,
+    td_amp_list_opts l = { .rule = o->rule,
                            .mode = td_amp_mode_of(o),
-                           .level = (td_amp_level)o->level,
+                           .level = o->level,
                            .allow = edit_of(o->allow_add, o->allow_remove),
                            .infer = edit_of(o->infer_add, o->infer_remove),
                            .deny = edit_of(o->deny_add, o->deny_remove),

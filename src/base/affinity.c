@@ -19,8 +19,8 @@ const char *const td_affinity_choices[] = { "auto",
 td_status td_affinity_parse(const char *name, td_affinity *out)
 {
     const size_t n = strlen(name);
-    for (int i = 0; td_affinity_choices[i + 1]; i++)
-        for (const char *s = td_affinity_choices[i + 1]; *s;) {
+    for (int i = TD_AFFINITY_NONE; td_affinity_choices[i]; i++)
+        for (const char *s = td_affinity_choices[i]; *s;) {
             const size_t len = strcspn(s, "|");
             if (len == n && strncmp(s, name, n) == 0) {
                 *out = (td_affinity)i;
@@ -154,6 +154,7 @@ td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, 
                         at.of, n_cores);
     const int share = n_cores / (at.of > 0 ? at.of : 1);
     switch (mode) {
+    case TD_AFFINITY_AUTO: /* the caller's to choose */
     case TD_AFFINITY_NONE:
         for (int i = 0; i < t->n; i++)
             cpus[(*n)++] = t->cpu[i];

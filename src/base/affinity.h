@@ -19,22 +19,14 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "tandem/launch.h"
 
 enum { TD_CPUS_MAX = 1024 };
 
-typedef enum {
-    TD_AFFINITY_NONE,
-    TD_AFFINITY_SOCKET,
-    TD_AFFINITY_SINGLE,
-    TD_AFFINITY_SINGLE_UNIQUE,
-    TD_AFFINITY_INTERLEAVED,
-    TD_AFFINITY_CONTIGUOUS
-} td_affinity;
-
-/** "auto", then the names in the enum's order, each followed by its aliases; ends with NULL. */
+/** Names of td_affinity, each followed by its aliases; ends with NULL. */
 extern const char *const td_affinity_choices[];
 
-/** TD_EUSAGE when the name is unknown; the message lists the names. */
+/** By name, without "auto".  TD_EUSAGE when the name is unknown; the message lists the names. */
 TD_CHECKED td_status td_affinity_parse(const char *name, td_affinity *out);
 
 typedef struct {

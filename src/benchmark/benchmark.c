@@ -84,7 +84,7 @@ static td_status check_sweep(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE, "--nproc requires --mode training: inference runs on one rank");
     if (o->nproc && o->memory_limit)
         return td_error(TD_EUSAGE, "--memory-limit and --nproc exclude each other");
-    if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.no_amp))
+    if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.force_float32))
         return td_error(TD_EUSAGE, "--precisions replaces --precision, --amp and --no-amp: "
                                    "give one of them");
     return TD_OK;

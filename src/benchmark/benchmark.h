@@ -7,15 +7,6 @@
 #include "base/text.h"
 #include "tandem/benchmark.h"
 
-/** td_benchmark_opts.mode, in the order of the option's names. */
-typedef enum {
-    TD_BENCHMARK_TRAINING,
-    TD_BENCHMARK_INFERENCE,
-    TD_BENCHMARK_DATA,
-    TD_BENCHMARK_OP,
-    TD_BENCHMARK_ALLREDUCE,
-} td_benchmark_mode;
-
 /**
  * Measure training or inference of one network by `o`; one JSON object.  With several ranks
  * (`tandem launch`) only training, all together; only rank 0 adds text.

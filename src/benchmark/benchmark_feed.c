@@ -57,7 +57,7 @@ static td_status open_loader(td_feed *f, const td_model_opts *model)
 
 td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out)
 {
-    *out = (td_feed){ .o = *o, .is_detector = td_model_detector(model) != 0 };
+    *out = (td_feed){ .o = *o, .is_detector = td_model_detector(model) != TD_DETECTOR_NONE };
     if (td_feed_has_data(o->input)) {
         TD_TRY(open_set(out, model));
         TD_TRY(resolve_classes(out, model));

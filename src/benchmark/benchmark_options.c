@@ -13,7 +13,7 @@ static const char *const iter_units[] = { "batch", NULL };
 
 /* clang-format off */
 static const td_field benchmark_fields[] = {
-    TD_ENUM   (td_benchmark_opts, mode, 0, modes, "what to measure"),
+    TD_ENUM   (td_benchmark_opts, mode, TD_BENCHMARK_TRAINING, modes, "what to measure"),
     TD_INT_AS (td_benchmark_opts, batch_size, "batch_size", "b", 32, 1, 1 << 20, NULL,
                "batch size"),
     TD_TEXT   (td_benchmark_opts, batch_sizes, NULL, "LIST",
@@ -29,7 +29,8 @@ static const td_field benchmark_fields[] = {
     TD_INT_AS (td_benchmark_opts, warmup, "warmup", "warmup-steps|warmup-iters", 3, 0, 1000000,
                NULL,
                "number of warm-up iterations"),
-    TD_ENUM   (td_benchmark_opts, iter_unit, 0, iter_units, "unit of --iters and --warmup"),
+    TD_ENUM   (td_benchmark_opts, iter_unit, TD_BENCHMARK_BATCHES, iter_units,
+               "unit of --iters and --warmup"),
     TD_ACCEPTED("percentiles", "LIST", "percentiles 90, 95 and 99 are always reported"),
     TD_TEXT_AS(td_benchmark_opts, weights, "weights",
                "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",

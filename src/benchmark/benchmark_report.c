@@ -88,7 +88,7 @@ td_status td_benchmark_report_open(const td_benchmark_opts *o,
                                     .to_log = o->report.log_format == TD_LOG_FORMAT_DLL,
                                     .is_compat = o->report.is_compat,
                                     .has_tf_names = o->report.naming == TD_REPORT_NAMING_TF,
-                                    .detects = out->detector != 0,
+                                    .detects = out->detector != TD_DETECTOR_NONE,
                                     .is_benchmark = true };
     TD_TRY(td_report_open(&ro, &out->report));
     out->compute_s = td_alloc((size_t)o->iters, sizeof *out->compute_s);

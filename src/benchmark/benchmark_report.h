@@ -22,7 +22,7 @@ typedef struct {
     td_report *report; /* NULL: none is asked for */
     char *path;        /* of the file, or NULL */
     bool is_training;
-    int detector;             /* td_model_detector */
+    td_detector detector;
     double batch;             /* images an iteration, of all ranks */
     double lr, scale;         /* of the step that is measured */
     td_step_sums steps[2];    /* since the last record, and of all: of training */

@@ -311,7 +311,8 @@ static td_status complete(search *s)
 
 td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out)
 {
-    const bool is_one = o->amp.precision != 0 || o->amp.amp || o->amp.level != 0;
+    const bool is_one = o->amp.precision != TD_PRECISION_DEFAULT || o->amp.amp ||
+                        o->amp.level != TD_AMP_LEVEL_DEFAULT;
     td_status st = TD_OK;
     td_text found[N_PRECISIONS] = { { 0 } };
     search s = { .o = o };

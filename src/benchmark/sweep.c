@@ -37,7 +37,7 @@ typedef struct {
 } list;
 
 typedef struct {
-    int precision; /* index into td_amp_precisions */
+    td_precision precision;
     int ranks, batch;
     td_text json; /* what `tandem benchmark --json` prints */
     char precision_name[8];
@@ -254,7 +254,7 @@ static td_status run_row(const sweep *s, row *r)
 /* --- rows against each other ------------------------------------------------------------------ */
 
 /* float32 if present, otherwise the first */
-static int base_precision(const sweep *s)
+static td_precision base_precision(const sweep *s)
 {
     for (int i = 0; i < s->precisions.n; i++)
         if (s->precisions.item[i] == TD_PRECISION_FP32)
@@ -263,7 +263,7 @@ static int base_precision(const sweep *s)
 }
 
 /* the speed of that row; NaN: none */
-static double speed_of(const sweep *s, int precision, int ranks, int batch)
+static double speed_of(const sweep *s, td_precision precision, int ranks, int batch)
 {
     for (int i = 0; i < s->n; i++)
         if (s->rows[i].precision == precision && s->rows[i].ranks == ranks &&
@@ -274,7 +274,7 @@ static double speed_of(const sweep *s, int precision, int ranks, int batch)
 
 static void compare(sweep *s)
 {
-    const int base = base_precision(s);
+    const td_precision base = base_precision(s);
     for (int i = 0; i < s->n; i++) {
         row *r = &s->rows[i];
         r->speedup = r->median / speed_of(s, base, r->ranks, r->batch);

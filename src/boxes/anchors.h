@@ -18,8 +18,7 @@
 
 #include "base/status.h"
 #include "boxes/box.h"
-
-typedef enum { TD_DETECTOR_NONE, TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 } td_detector;
+#include "tandem/types.h"
 
 typedef struct {
     td_detector kind;

@@ -307,7 +307,7 @@ static int meta_number(const td_tensors *t, const char *key)
 }
 
 /* our files name the variant unless it is PyTorch's; for other programs' files it is unknown */
-static int meta_variant(const td_tensors *t)
+static td_variant meta_variant(const td_tensors *t)
 {
     const char *text = td_tensors_meta(t, "tandem.variant");
     if (text && strcmp(text, td_variant_name(TD_VARIANT_TENSORFLOW)) == 0)
@@ -366,7 +366,7 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
     if (arch)
         model->arch = arch;
     if (arch && td_tensors_meta(t, "tandem.se_form"))
-        model->se_form = meta_number(t, "tandem.se_form") != 0;
+        model->se_form = meta_number(t, "tandem.se_form") ? TD_SE_FORM_RATIO : TD_SE_FORM_CONST;
     return arch || model->model_text;
 }
 

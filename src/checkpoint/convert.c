@@ -167,7 +167,7 @@ static td_status choose_format(const char *path, const td_convert_opts *opts, bo
               (opts->format == TD_CONVERT_BY_ENDING &&
                (td_text_ends(path, ".pth") || td_text_ends(path, ".pt") ||
                 td_text_ends(path, ".pth.tar")));
-    if (!*is_pth && opts->names)
+    if (!*is_pth && opts->names != TD_CONVERT_NAMES_AUTO)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, '%s' is none", path);
     if (*is_pth || opts->format == TD_CONVERT_SAFETENSORS || td_text_ends(path, ".safetensors"))
         return TD_OK;

@@ -11,7 +11,7 @@ static const char *const tensor_names[] = { "auto", "torchvision", "reference", 
 static const td_field convert_fields[] = {
     TD_BOOL   (td_convert_opts, ema, false,
                "convert the averaged (EMA) weights of the checkpoint"),
-    TD_ENUM   (td_convert_opts, names, 0, tensor_names,
+    TD_ENUM   (td_convert_opts, names, TD_CONVERT_NAMES_AUTO, tensor_names,
                "tensor names in a .pth file; auto: reference for a checkpoint, torchvision for "
                "weights"),
     TD_CLASSES_ROW(td_convert_opts, "those in IN"),

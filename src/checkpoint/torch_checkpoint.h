@@ -18,6 +18,7 @@
 #define TD_CHECKPOINT_TORCH_CHECKPOINT_H
 
 #include "io/safetensors.h"
+#include "tandem/convert.h"
 #include "tandem/train.h"
 
 /**
@@ -37,13 +38,6 @@ bool td_checkpoint_is_torch(const td_tensors *t);
 /** Log what was read from a PyTorch checkpoint, and what was not. */
 void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_train_opts *o);
 
-/** The naming scheme of tensors in a file for PyTorch. */
-enum {
-    TD_NAMES_AUTO,        /* REFERENCE for a checkpoint, otherwise TORCHVISION */
-    TD_NAMES_TORCHVISION, /* layer1.0.conv1.weight; timm's se.fc1 as [D, C, 1, 1] */
-    TD_NAMES_REFERENCE    /* layers.0.0.conv1.weight; squeeze.squeeze as [D, C] */
-};
-
 /**
  * Write our weights or a classifier's checkpoint as a PyTorch file: a
  * state_dict, or what main.py saves and resumes.  Atomic; the same set gives the same bytes.
@@ -51,7 +45,7 @@ enum {
  *   TD_EUNSUPPORTED  a checkpoint of a detector
  *   and the errors of td_pth_save
  */
-td_status td_torch_write(const td_tensors *t, const char *what, int names,
+td_status td_torch_write(const td_tensors *t, const char *what, td_convert_names names,
                          const char *path) TD_CHECKED;
 
 #endif

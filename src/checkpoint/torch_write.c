@@ -376,14 +376,16 @@ static void warn_of_lost(const writer *w)
     td_text_release(&lost);
 }
 
-td_status td_torch_write(const td_tensors *t, const char *what, int names, const char *path)
+td_status td_torch_write(const td_tensors *t, const char *what, td_convert_names names,
+                         const char *path)
 {
     const char *kind = td_tensors_meta(t, "tandem.kind");
     const bool is_checkpoint = kind && strcmp(kind, "checkpoint") == 0;
     td_status st = TD_OK;
     writer w = { .t = t, .what = what };
 
-    w.is_reference = names == TD_NAMES_REFERENCE || (names == TD_NAMES_AUTO && is_checkpoint);
+    w.is_reference =
+        names == TD_CONVERT_NAMES_REFERENCE || (names == TD_CONVERT_NAMES_AUTO && is_checkpoint);
     if (is_checkpoint)
         TD_OUT(open_checkpoint(&w));
     TD_OUT(order_tensors(&w));

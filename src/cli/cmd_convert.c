@@ -8,10 +8,10 @@
 #include "tandem/model.h"
 #include "tandem/onnx.h"
 
-enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH };
+typedef enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH } target;
 
 typedef struct {
-    int to;
+    target to;
     const char *in, *out; /* the arguments by name, as checkpoint2model.py and model2onnx.py do */
     bool overwrite;
     td_convert_opts weights;
@@ -22,7 +22,7 @@ typedef struct {
 static const char *const formats[] = { "auto", "safetensors", "onnx", "pth", NULL };
 
 static const td_field fields[] = {
-    TD_ENUM(options, to, 0, formats, "output format; auto: by the extension of OUT"),
+    TD_ENUM(options, to, BY_NAME, formats, "output format; auto: by the extension of OUT"),
     TD_TEXT_AS(options, in, "checkpoint_path", "pretrained-weights|pretrained-from-file",
                NULL, "FILE", "same as IN"),
     TD_TEXT_AS(options, out, "weight_path", "output", NULL, "FILE", "same as OUT"),
@@ -93,7 +93,7 @@ static td_status convert_onnx(const td_call *call)
 {
     options *o = call->opts;
     td_onnx_result r;
-    if (o->weights.names)
+    if (o->weights.names != TD_CONVERT_NAMES_AUTO)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, not an ONNX file");
     o->onnx.overwrite = o->overwrite;
     o->onnx.use_ema = o->weights.ema;

@@ -40,7 +40,7 @@ static const td_field check_fields[] = {
                "image size of --dump-tensors in pixels; 0: 224, or 320 with annotations"),
     TD_ENUM(td_check_opts, interpolation, 0, interpolations,
                "interpolation of the resize, with antialiasing"),
-    TD_BOOL(td_check_opts, ignore_orientation, false,
+    TD_BOOL_AS(td_check_opts, stored_orientation, "ignore_orientation", NULL, false,
             "do not rotate images by their EXIF orientation"),
     TD_END,
 };

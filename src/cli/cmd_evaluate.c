@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define SYNTHETIC     1  /* td_input_opts.data_backend */
 #define TABLE_CLASSES 20 /* beyond, a table is too wide to read */
 
 static void groups(void *opts, td_field_group *out)
@@ -24,7 +23,7 @@ td_status td_cli_data(td_input_opts *input, const td_call *call)
 {
     if (call->n_args > 0)
         input->data = call->args[0];
-    if (!input->data && input->data_backend != SYNTHETIC)
+    if (!input->data && input->data_backend != TD_DATA_SYNTHETIC)
         return td_error(TD_EUSAGE,
                         "no DATA is named: the folder of images is an argument of its own");
     return TD_OK;

@@ -211,10 +211,10 @@ static void take_report(const td_train_opts *o, td_benchmark_opts *b)
 static td_status benchmark_only(const td_train_opts *o, bool is_training, const td_call *call)
 {
     td_benchmark_opts b;
-    bool is_in_batches = o->launch.iter_unit == 1;
+    bool is_in_batches = o->launch.iter_unit == TD_ITER_BATCHES;
     char *json;
     td_benchmark_defaults(&b);
-    b.mode = is_training ? 0 : 1;
+    b.mode = is_training ? TD_BENCHMARK_TRAINING : TD_BENCHMARK_INFERENCE;
     b.model = o->model;
     b.input = o->input;
     b.amp = td_train_amp(o);
@@ -269,7 +269,7 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
     if (!c.weights)
         return td_error(TD_EUSAGE, "--mode predict wants --resume or --pretrained-weights FILE");
     c.interpolation = o->input.interpolation;
-    c.ignore_orientation = o->input.ignore_orientation;
+    c.stored_orientation = o->input.stored_orientation;
     c.workers = o->input.workers;
     c.device = o->device;
     c.log = o->log;

@@ -265,12 +265,12 @@ static td_status take_detector(td_loader *ld)
     if (ds->images && ds->width != ds->height)
         return td_error(TD_ESHAPE, "'%s' holds images of %d x %d, a detector wants squares",
                         ds->root, ds->width, ds->height);
-    ld->plan.transform.detector = (td_detector)o->detector;
+    ld->plan.transform.detector = o->detector;
     ld->plan.transform.is_jittered = o->color_jitter && o->is_training;
-    return td_anchors_new((td_detector)o->detector, o->image_size, &ld->plan.anchors);
+    return td_anchors_new(o->detector, o->image_size, &ld->plan.anchors);
 }
 
-static int usual_size(int detector)
+static int usual_size(td_detector detector)
 {
     return detector == TD_DETECTOR_SSD320   ? SIZE_SSD320
            : detector == TD_DETECTOR_SSD300 ? SIZE_SSD300
@@ -308,7 +308,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     ld->plan.transform = (td_transform){ .is_training = o->is_training,
                                          .size = o->image_size,
                                          .padding = o->eval_padding,
-                                         .ignore_orientation = o->ignore_orientation,
+                                         .stored_orientation = o->stored_orientation,
                                          .is_fast = o->fast_decode,
                                          .seed = o->seed };
     if ((unsigned)o->order > TD_ORDER_BUFFER)

@@ -59,7 +59,7 @@ static td_status compare_sizes(const check *c, int64_t i, const td_image_info *i
     char text[BYTES];
     const td_scene s = td_dataset_scene(c->ds, i);
     int width, height;
-    td_image_size(info, c->transform.ignore_orientation, &width, &height);
+    td_image_size(info, c->transform.stored_orientation, &width, &height);
     if ((s.width == width && s.height == height) || td_scene_is_stored(&s, info))
         return TD_OK;
     (void)snprintf(text, sizeof text, "%d x %d pixels, its annotations are in %d x %d", width,
@@ -90,7 +90,7 @@ static td_status look(check *c, td_transformer *w, int64_t i)
     if (c->images) {
         TD_TRY(make_row(c, w, i, bytes, n_bytes));
     } else {
-        td_decode_opts opts = { .ignore_orientation = c->transform.ignore_orientation,
+        td_decode_opts opts = { .stored_orientation = c->transform.stored_orientation,
                                 .scratch = &w->stored };
         TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     }
@@ -351,7 +351,7 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
         (td_transform){ .size = opts->image_size ? opts->image_size : usual,
                         .detector = c->ds->objects ? TD_DETECTOR_SSD320 : TD_DETECTOR_NONE,
                         .padding = opts->eval_padding ? opts->eval_padding : PADDING,
-                        .ignore_orientation = opts->ignore_orientation };
+                        .stored_orientation = opts->stored_orientation };
     if (c->transform.padding < 0)
         c->transform.padding = 0;
     if (c->transform.size < 1 || c->transform.size > SIDE_MAX || c->transform.padding > SIDE_MAX)

@@ -61,7 +61,7 @@ static td_status shrink(const packing *p, td_transformer *w, int64_t i, td_text 
     int width, height;
     const td_scene scene = td_dataset_scene(p->ds, i);
     const td_decode_opts opts = { .scratch = &w->stored,
-                                  .ignore_orientation = td_scene_is_stored(&scene, &info) };
+                                  .stored_orientation = td_scene_is_stored(&scene, &info) };
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     td_short_side(TD_RULES_TORCHVISION, w->decoded.width, w->decoded.height, p->opts.short_side, 1,
                   &width, &height);

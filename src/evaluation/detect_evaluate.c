@@ -52,7 +52,7 @@ static td_status match_classes(evaluation *e)
     TD_TRY(read_names(e, n));
     if (e->names.n && !e->o.labels_by_order)
         return td_boxes_use_classes(e->ds, e->names.n, (const char *const *)e->names.names, true);
-    const bool are_numbered = e->o.labels_by_order || e->o.input.label_ids == 1;
+    const bool are_numbered = e->o.labels_by_order || e->o.input.label_ids == TD_LABEL_IDS_KEEP;
     if (n_data > n || (n_data < n && !are_numbered))
         return td_error(TD_ESHAPE,
                         "'%s' has %d classes, the network of '%s' has %d%s; --classes FILE names "

@@ -45,7 +45,7 @@ static td_status find_size(const td_evaluation *e, int64_t sample, const void *b
     td_image_info info;
     const td_scene scene = td_dataset_scene(e->ds, sample);
     TD_TRY_MSG(td_image_probe(bytes, n, &info), "'%s'", td_dataset_path(e->ds, sample));
-    *is_stored = e->o.input.ignore_orientation || td_scene_is_stored(&scene, &info);
+    *is_stored = e->o.input.stored_orientation || td_scene_is_stored(&scene, &info);
     td_image_size(&info, *is_stored, &size[0], &size[1]);
     return TD_OK;
 }

@@ -140,9 +140,9 @@ td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
     return TD_OK;
 }
 
-void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height)
+void td_image_size(const td_image_info *info, bool stored_orientation, int *width, int *height)
 {
-    const bool swaps = !ignore_orientation && td_orient_swaps(info->orientation);
+    const bool swaps = !stored_orientation && td_orient_swaps(info->orientation);
     *width = swaps ? info->height : info->width;
     *height = swaps ? info->width : info->height;
 }
@@ -173,7 +173,7 @@ td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opt
                         .region = opts->region,
                         .out_size = opts->allow_scale ? opts->out_size : 0,
                         .is_fast = opts->is_fast };
-    if (!opts->ignore_orientation)
+    if (!opts->stored_orientation)
         o.orientation = c.orientation(bytes, n_bytes);
 
     td_codec_result res = { 0 };

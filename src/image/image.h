@@ -63,7 +63,7 @@ typedef struct {
     int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls an image a bomb */
     int max_scans;           /* of a JPEG; 0: 500 */
     bool by_library;         /* JPEG by libjpeg alone; the pixels are the same */
-    bool ignore_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
+    bool stored_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
     /* Decode at least this region of the upright image.  All zero: everything.  Its pixels are
        those of the whole image, bit for bit, unless scaled.  When the region will be shrunk a
        lot, a JPEG may come at 1/2, 1/4 or 1/8 of its size: only when allow_scale is set, and never
@@ -100,8 +100,8 @@ bool td_image_is_head(const void *bytes, size_t n_bytes);
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 
-/** Size of the image as it is decoded: upright, or with `ignore_orientation` as stored. */
-void td_image_size(const td_image_info *info, bool ignore_orientation, int *width, int *height);
+/** Size of the image as it is decoded: upright, or with `stored_orientation` as stored. */
+void td_image_size(const td_image_info *info, bool stored_orientation, int *width, int *height);
 
 /**
  * Decode to RGB, bit for bit as PIL's convert("RGB") of the same file.  CMYK as PIL converts it:

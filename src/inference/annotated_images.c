@@ -183,10 +183,10 @@ static td_status make_folder_of(const char *path)
 }
 
 td_status td_annotated_images_save(td_annotated_images *m, int64_t sample, const void *bytes,
-                                   size_t n_bytes, bool ignore_orientation,
+                                   size_t n_bytes, bool stored_orientation,
                                    const td_overlay_box *boxes, size_t n_boxes, const char **path)
 {
-    const td_decode_opts how = { .ignore_orientation = ignore_orientation };
+    const td_decode_opts how = { .stored_orientation = stored_orientation };
     const char *out = m->paths[sample];
     *path = NULL;
     TD_TRY_MSG(td_image_decode(bytes, n_bytes, &how, &m->image, NULL), "'%s'",

@@ -31,7 +31,7 @@ void td_annotated_images_free(td_annotated_images *m);
  * name the file.
  */
 td_status td_annotated_images_save(td_annotated_images *m, int64_t sample, const void *bytes,
-                                   size_t n_bytes, bool ignore_orientation,
+                                   size_t n_bytes, bool stored_orientation,
                                    const td_overlay_box *boxes, size_t n_boxes,
                                    const char **path) TD_CHECKED;
 

@@ -55,8 +55,8 @@ static td_status open_data(classifier *c, int n_files, const char *const *files,
     *batch = choose_batch(n, c->o->batch_size);
     td_loader_opts lo = { .batch_size = *batch,
                           .image_size = td_predictor_transform(c->predictor)->size,
-                          .interpolation = (td_interpolation)c->o->interpolation,
-                          .ignore_orientation = c->o->ignore_orientation,
+                          .interpolation = c->o->interpolation,
+                          .stored_orientation = c->o->stored_orientation,
                           .workers = n == 1 ? 1 : c->o->workers,
                           .prefetch = n <= *batch ? 1 : 2,
                           .nice = 5,
@@ -73,7 +73,7 @@ static td_status open_predictor(classifier *c)
                              .classes = o->classes,
                              .use_ema = o->use_ema,
                              .interpolation = o->interpolation,
-                             .ignore_orientation = o->ignore_orientation,
+                             .stored_orientation = o->stored_orientation,
                              .device = o->device };
     if (!o->weights)
         return td_error(TD_EUSAGE, "classify needs --weights FILE");

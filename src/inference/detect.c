@@ -118,7 +118,7 @@ static td_status open_data(detector *d, int batch)
     td_loader_opts lo = { .batch_size = batch,
                           .image_size = d->o.model.image_size,
                           .detector = td_model_detector(&d->o.model),
-                          .ignore_orientation = d->o.ignore_orientation,
+                          .stored_orientation = d->o.stored_orientation,
                           .workers = n == 1 ? 1 : d->o.workers,
                           .prefetch = n <= batch ? 1 : 2,
                           .nice = 5,
@@ -144,7 +144,7 @@ static td_status draw(detector *d, const td_found *f, const void *bytes, size_t 
                                        .label = labels[i],
                                        .colour = b->label };
     }
-    st = td_annotated_images_save(d->annotated, sample, bytes, n_bytes, d->o.ignore_orientation,
+    st = td_annotated_images_save(d->annotated, sample, bytes, n_bytes, d->o.stored_orientation,
                                   overlay, (size_t)f->n, out);
 out:
     td_free(overlay);
@@ -169,7 +169,7 @@ static td_status find_size(const detector *d, const void *bytes, size_t n, td_fo
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n, &info));
-    td_image_size(&info, d->o.ignore_orientation, &f->width, &f->height);
+    td_image_size(&info, d->o.stored_orientation, &f->width, &f->height);
     return TD_OK;
 }
 

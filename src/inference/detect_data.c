@@ -32,14 +32,14 @@ td_status td_boxes_open(const td_input_opts *in, const char *split, const td_mod
         in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     const bool is_training = strcmp(split, "train") == 0;
     const td_dataset_opts o = { .path = in->data,
-                                .backend = (td_data_backend)in->data_backend,
+                                .backend = in->data_backend,
                                 .split = is_files ? split : NULL,
                                 .allow_root = is_files && !is_training,
                                 .n_classes = is_files ? 0 : model->num_classes,
                                 .n_images = n_images,
                                 .has_boxes = true,
                                 .annotations = is_files ? in->annotations : NULL,
-                                .keep_ids = in->label_ids == 1,
+                                .keep_ids = in->label_ids == TD_LABEL_IDS_KEEP,
                                 .strict = in->strict,
                                 .skip_empty =
                                     is_training && td_model_detector(model) == TD_DETECTOR_SSD300 };

@@ -51,7 +51,7 @@ static const td_field detect_fields[] = {
                "weight file or checkpoint of a detector"),
     TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false,
                "use the averaged (EMA) weights of the file"),
-    TD_BOOL   (td_detect_opts, ignore_orientation, false,
+    TD_BOOL_AS(td_detect_opts, stored_orientation, "ignore_orientation", NULL, false,
                "do not rotate images by their EXIF orientation"),
     TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
     TD_TEXT   (td_detect_opts, only, NULL, "LIST",
@@ -145,12 +145,12 @@ td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)
     return td_text_take(&out, TD_OK, text);
 }
 
-const char *td_box_metric_name(int metric)
+const char *td_box_metric_name(td_box_metric metric)
 {
     return td_coco_key(metric);
 }
 
-const char *td_box_metric_log_name(int metric)
+const char *td_box_metric_log_name(td_box_metric metric)
 {
     return td_coco_log_name(metric);
 }

@@ -81,7 +81,7 @@ td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
         return TD_ENOMEM;
     f->batch = opts->batch;
     f->columns = model->num_classes + 1;
-    TD_OUT(td_anchors_new((td_detector)td_model_detector(model), model->image_size, &f->anchors));
+    TD_OUT(td_anchors_new(td_model_detector(model), model->image_size, &f->anchors));
     TD_OUT(compile(f, model, dev, opts));
     TD_OUT(make_room(f, model));
     *out = f;

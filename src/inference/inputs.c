@@ -21,7 +21,7 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 {
     bool is_folder = in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     td_dataset_opts o = { .path = in->data,
-                          .backend = (td_data_backend)in->data_backend,
+                          .backend = in->data_backend,
                           .split = is_folder ? split : NULL,
                           .allow_root = is_folder && strcmp(split, "val") == 0,
                           .n_classes = is_folder ? 0 : model->num_classes,
@@ -32,8 +32,8 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 static td_crop_rules rules_of(const td_input_opts *in)
 {
     bool is_dali = in->data_backend == TD_DATA_DALI_CPU || in->data_backend == TD_DATA_DALI_GPU;
-    if (in->crop)
-        return (td_crop_rules)(in->crop - 1);
+    if (in->crop != TD_RULES_AUTO)
+        return in->crop;
     return is_dali ? TD_RULES_DALI : TD_RULES_TORCHVISION;
 }
 
@@ -47,14 +47,14 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
 {
     return (td_loader_opts){ .batch_size = batch,
                              .image_size = model->image_size,
-                             .interpolation = (td_interpolation)in->interpolation,
+                             .interpolation = in->interpolation,
                              .crop = rules_of(in),
                              .antialias = in->antialias,
-                             .no_antialias = in->no_antialias,
-                             .normalization = (td_normalization)in->normalization,
-                             .autoaugment = in->augmentation == 1,
-                             .ignore_orientation = in->ignore_orientation,
-                             .fast_decode = in->decode == 1 && !in->exact_decode,
+                             .point_sampled = in->point_sampled,
+                             .normalization = in->normalization,
+                             .autoaugment = in->augmentation == TD_AUGMENTATION_AUTOAUGMENT,
+                             .stored_orientation = in->stored_orientation,
+                             .fast_decode = in->decode == TD_DECODE_FAST && !in->exact_decode,
                              .workers = in->workers,
                              .prefetch = in->prefetch,
                              .nice = 5,

@@ -57,9 +57,9 @@ static td_status set_up_classifier(td_predictor *p)
     td_class_names_log(&p->names, p->o.weights);
     p->transform = (td_transform){ .size = p->o.model.image_size,
                                    .padding = 32,
-                                   .ignore_orientation = p->o.ignore_orientation };
-    return td_transform_choose(
-        &p->transform, &(td_loader_opts){ .interpolation = (td_interpolation)p->o.interpolation });
+                                   .stored_orientation = p->o.stored_orientation };
+    return td_transform_choose(&p->transform,
+                               &(td_loader_opts){ .interpolation = p->o.interpolation });
 }
 
 static td_status set_up_detector(td_predictor *p)
@@ -75,7 +75,7 @@ static td_status set_up_detector(td_predictor *p)
     p->n_classes = m->num_classes;
     p->transform = (td_transform){ .size = m->image_size,
                                    .detector = p->detector,
-                                   .ignore_orientation = p->o.ignore_orientation };
+                                   .stored_orientation = p->o.stored_orientation };
     return td_box_classes_read(p->weights, p->o.weights, m->num_classes, p->o.classes, &p->classes);
 }
 
@@ -86,7 +86,7 @@ static td_status set_up(td_predictor *p)
     td_weight_metadata_apply(p->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
     TD_TRY(td_model_image_size(m, &m->image_size));
-    p->detector = (td_detector)td_model_detector(m);
+    p->detector = td_model_detector(m);
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
     td_model_name(m, p->name, sizeof p->name);
     p->row_floats = 3 * (size_t)m->image_size * (size_t)m->image_size;

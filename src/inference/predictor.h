@@ -32,8 +32,8 @@ typedef struct {
     const char *weights;
     const char *classes; /* file of names (class_names.h); NULL: as the weight file has them */
     bool use_ema;        /* the file's averaged weights */
-    int interpolation;
-    bool ignore_orientation;
+    td_interpolation interpolation;
+    bool stored_orientation;
     td_device_opts device; /* its threads: the caller's td_set_threads */
     bool takes_detectors;  /* otherwise their weights are an error */
 } td_predictor_opts;

@@ -40,7 +40,8 @@ static const td_field fields[] = {
     TD_TEXT   (td_ranks_opts, master_addr, NULL, "HOST", "address of the machine of rank 0"),
     TD_INT    (td_ranks_opts, master_port, 0, 0, 65535,
                "port of rank 0; 0: 29500, or a free port if there is only one machine"),
-    TD_ENUM_AS(td_ranks_opts, cpu_affinity, "cpu_affinity", "gpu_affinity", 0, td_affinity_choices,
+    TD_ENUM_AS(td_ranks_opts, cpu_affinity, "cpu_affinity", "gpu_affinity", TD_AFFINITY_AUTO,
+               td_affinity_choices,
                "binding of ranks to processors; auto: socket_unique_contiguous if there are "
                "enough processors"),
     TD_TEXT   (td_ranks_opts, log_dir, NULL, "FOLDER",
@@ -158,15 +159,15 @@ static td_status choose_affinity(launch *l)
 {
     int cpus[TD_CPUS_MAX], n;
     TD_TRY(td_topology_here(&l->cpus));
-    l->affinity =
-        l->o->cpu_affinity ? (td_affinity)(l->o->cpu_affinity - 1) : TD_AFFINITY_CONTIGUOUS;
-    if (l->o->nproc == 1 && !l->o->cpu_affinity)
+    const bool is_auto = l->o->cpu_affinity == TD_AFFINITY_AUTO;
+    l->affinity = is_auto ? TD_AFFINITY_CONTIGUOUS : l->o->cpu_affinity;
+    if (l->o->nproc == 1 && is_auto)
         l->affinity = TD_AFFINITY_NONE;
     for (int i = 0; i < l->o->nproc; i++) {
         td_status st = td_affinity_choose(&l->cpus, l->affinity, i, l->o->nproc, cpus, &n);
         if (st == TD_OK)
             continue;
-        if (l->o->cpu_affinity)
+        if (!is_auto)
             return st;
         td_log(TD_LOG_WARN, "launch", "%d ranks on %d processors: they share them", l->o->nproc,
                l->cpus.n);
@@ -202,7 +203,7 @@ static void set_environment(const launch *l, int rank, int local)
     }
     (void)fcntl(l->blame[1], F_SETFD, 0);
     set_number(TD_ENV_CULPRIT_FD, l->blame[1]);
-    setenv("TANDEM_AFFINITY", td_affinity_choices[l->affinity + 1], 1);
+    setenv("TANDEM_AFFINITY", td_affinity_choices[l->affinity], 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }

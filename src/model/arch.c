@@ -94,7 +94,7 @@ td_status td_arch_find(const char *name, td_arch_info *out)
                            .groups = a->groups,
                            .has_se = a->se != TD_SE_NONE,
                            .image_size = a->image_size,
-                           .detector = (int)a->detector,
+                           .detector = a->detector,
                            .n_anchors = a->n_anchors };
     memcpy(out->layers, a->layers, sizeof out->layers);
     memcpy(out->widths, a->widths, sizeof out->widths);

@@ -69,8 +69,9 @@ td_param_attr td_net_begins(td_init init, double scale)
 
 double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out)
 {
-    const int fan = m->opts->conv_init;
-    const bool is_out = fan == 1 || (fan != 0 && m->opts->variant == TD_VARIANT_TENSORFLOW);
+    const td_conv_init fan = m->opts->conv_init;
+    const bool is_out = fan == TD_CONV_INIT_FAN_OUT ||
+                        (fan == TD_CONV_INIT_AUTO && m->opts->variant == TD_VARIANT_TENSORFLOW);
     return (double)(is_out ? n_out : n_in);
 }
 

@@ -39,11 +39,12 @@ static const td_field fields[] = {
                "--variant tensorflow)"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
                "side of the square input image in pixels; 0: the network's default"),
-    TD_ENUM(td_model_opts, se_form, 0, se_forms,
+    TD_ENUM(td_model_opts, se_form, TD_SE_FORM_CONST, se_forms,
                "hidden units of squeeze-and-excitation; const: 16; ratio: channels / 16"),
     TD_BOOL(td_model_opts, last_bn_0_init, false,
                "initialize the last batch norm weight of each residual branch to 0"),
-    TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", 2, conv_inits,
+    TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", TD_CONV_INIT_AUTO,
+               conv_inits,
                "fan mode of the initialization of convolutions; auto: fan_in, or fan_out with "
                "--variant tensorflow"),
     TD_ENUM(td_model_opts, variant, TD_VARIANT_AUTO, variants,
@@ -69,14 +70,14 @@ void td_model_defaults(td_model_opts *opts)
     td_fields_default(fields, opts);
 }
 
-const char *td_variant_name(int variant)
+const char *td_variant_name(td_variant variant)
 {
-    return variants[variant > 0 && variant <= TD_VARIANT_TENSORFLOW ? variant : 0];
+    return variants[(unsigned)variant <= TD_VARIANT_TENSORFLOW ? variant : TD_VARIANT_AUTO];
 }
 
 int td_model_default_classes(const td_model_opts *opts, int n)
 {
-    const int detector = td_model_detector(opts);
+    const td_detector detector = td_model_detector(opts);
     if (detector)
         return detector == TD_DETECTOR_SSD320 ? SSD320_CLASSES : SSD300_CLASSES;
     return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
@@ -95,10 +96,10 @@ static bool is_own_graph(const td_model_opts *opts)
     return opts->model || opts->model_text;
 }
 
-int td_model_detector(const td_model_opts *opts)
+td_detector td_model_detector(const td_model_opts *opts)
 {
     const td_arch *arch = is_own_graph(opts) ? NULL : td_arch_known(opts->arch);
-    return arch ? (int)arch->detector : 0;
+    return arch ? arch->detector : TD_DETECTOR_NONE;
 }
 
 /* --- graph files ------------------------------------------------------------------------------ */
@@ -241,7 +242,7 @@ td_status td_model_resolve(td_model_opts *opts)
         if (!opts->image_size)
             opts->image_size = arch->image_size;
         if (opts->variant == TD_VARIANT_TENSORFLOW)
-            opts->se_form = 1;
+            opts->se_form = TD_SE_FORM_RATIO;
         return TD_OK;
     }
     if (opts->variant)

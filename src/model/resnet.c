@@ -54,7 +54,8 @@ static td_param_attr bias_init(const td_net *m, int64_t n_in)
 static td_value *squeeze_excite(td_net *m, td_value *x)
 {
     int64_t c = td_net_channels(x);
-    bool is_ratio = m->arch->se == TD_SE_RATIO || m->opts->se_form == 1 || is_tensorflow(m);
+    bool is_ratio =
+        m->arch->se == TD_SE_RATIO || m->opts->se_form == TD_SE_FORM_RATIO || is_tensorflow(m);
     int64_t d = is_ratio ? c / SE_UNITS : SE_UNITS;
     td_value *w1 = td_net_param(m, "se.fc1", "weight", 4, (int64_t[]){ d, c, 1, 1 }, se_init(m, c));
     td_value *b1 = td_net_vector(m, "se.fc1", "bias", d, bias_init(m, c));

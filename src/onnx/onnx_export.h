@@ -18,16 +18,6 @@
 #include "tandem/onnx.h"
 #include "tandem/program.h"
 
-/* The input named `images`; td_onnx_opts.input. */
-typedef enum {
-    TD_ONNX_IN_NORMALISED, /* f32 [N, 3, H, W], as the network wants it */
-    TD_ONNX_IN_FLOAT,      /* f32 [N, 3, H, W], 0 .. 255 */
-    TD_ONNX_IN_BYTES       /* u8 [N, H, W, 3] */
-} td_onnx_input;
-
-/* How squeeze-and-excitation is written; td_onnx_opts.se_layers. */
-typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
-
 /** The normalisation of images for this network. */
 const td_norm *td_onnx_norm(const td_model_opts *model);
 

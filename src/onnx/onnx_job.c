@@ -48,10 +48,11 @@ static const td_field fields[] = {
                "ONNX opset version"),
     TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
                "fixed batch size of the model; 0: dynamic"),
-    TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, 0, input_names,
+    TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, TD_ONNX_IN_NORMALISED,
+               input_names,
                "model input; normalised: f32 [N,3,H,W], normalized as for the network; float: "
                "f32 [N,3,H,W], 0 to 255; bytes: u8 [N,H,W,3]"),
-    TD_ENUM   (td_onnx_opts, se_layers, 0, se_names,
+    TD_ENUM   (td_onnx_opts, se_layers, TD_ONNX_SE_CONV, se_names,
                "export squeeze-and-excitation as 1x1 convolutions or as linear layers"),
     TD_BOOL   (td_onnx_opts, probabilities, false, "add a second output: softmax of the logits"),
     TD_BOOL   (td_onnx_opts, half_weights, false,
@@ -151,7 +152,7 @@ static td_status check_options(const job *j, const char *weights)
 static td_status open_detector(job *j)
 {
     const td_model_opts *model = &j->o.model;
-    const td_detector kind = (td_detector)td_model_detector(model);
+    const td_detector kind = td_model_detector(model);
     j->r->is_detector = kind != TD_DETECTOR_NONE;
     if (!j->r->is_detector)
         return TD_OK;

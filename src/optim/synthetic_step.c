@@ -61,7 +61,7 @@ static int classes_of(const td_model_opts *model)
 static td_status make_targets(const td_model_opts *model, int batch, td_rng *r, td_synthetic *s)
 {
     td_anchors *anchors;
-    TD_TRY(td_anchors_new((td_detector)td_model_detector(model), model->image_size, &anchors));
+    TD_TRY(td_anchors_new(td_model_detector(model), model->image_size, &anchors));
     const size_t n = (size_t)batch * (size_t)anchors->n;
     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));
     s->labels = td_alloc(n, sizeof *s->labels);
@@ -115,7 +115,7 @@ td_status td_synthetic_bind(const td_synthetic *s, td_program *step)
 
 int64_t td_synthetic_bytes(const td_model_opts *model, int batch)
 {
-    const td_detector detector = (td_detector)td_model_detector(model);
+    const td_detector detector = td_model_detector(model);
     const int64_t side = model->image_size, anchors = td_anchors_count(detector, model->image_size);
     const int64_t target = (int64_t)sizeof(int64_t) + 4 * (int64_t)sizeof(float);
     return batch * (3 * side * side * (int64_t)sizeof(float) +

@@ -106,7 +106,7 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
         const int64_t rows[3] = { batch, deltas->type.dim[1], 4 };
         td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, rows));
         td_value *boxes = td_input(b, "targets", td_type_of(deltas->type.dtype, 3, rows));
-        const td_detector kind = (td_detector)td_model_detector(model);
+        const td_detector kind = td_model_detector(model);
         td_value *loss = detector_loss(b, kind, deltas, scores, boxes, labels);
         kernels.decay_rule = TD_DECAY_KERNELS;
         if (td_build_ok(b))

@@ -56,9 +56,9 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
 
 /* jobs that process images one by one */
 #define TD_IMAGE_ROWS(T) \
-    TD_ENUM   (T, interpolation, 0, td_interpolation_names, \
+    TD_ENUM   (T, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names, \
                "interpolation of the resize, with antialiasing"), \
-    TD_BOOL   (T, ignore_orientation, false, \
+    TD_BOOL_AS(T, stored_orientation, "ignore_orientation", NULL, false, \
                "do not rotate images by their EXIF orientation")
 
 #define TD_LOG_ROW(T) \

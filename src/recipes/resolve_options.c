@@ -41,7 +41,7 @@ static td_status resolve_iterations(td_train_opts *o)
         what = "--run-iter";
     if (what)
         return td_error(TD_EUSAGE, "%s: 0 is out of range, wanted 1 or more, or -1", what);
-    if (l->iter_unit == 0) {
+    if (l->iter_unit == TD_ITER_EPOCHS) {
         if (l->num_iter > 1000000 || l->run_iter > 1000000)
             return td_error(TD_EUSAGE, "--num-iter: more than 1000000 epochs");
         if (l->num_iter > 0)

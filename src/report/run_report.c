@@ -13,8 +13,6 @@
 #include "report/run_seeds.h"
 #include "tandem/report.h"
 
-enum { AUTO, HTML, TEXT, MARKDOWN, CSV, JSON };
-
 static const char *const formats[] = { "auto", "html", "text", "markdown|md", "csv", "json", NULL };
 
 /* clang-format off */
@@ -22,7 +20,7 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_run_report_opts, output, "output", "o", NULL, "FILE",
                "output file; default: standard output"),
     TD_BOOL   (td_run_report_opts, overwrite, false, "replace the output file if it exists"),
-    TD_ENUM   (td_run_report_opts, format, 0, formats,
+    TD_ENUM   (td_run_report_opts, format, TD_RUN_REPORT_AUTO, formats,
                "html: page with curves; others: tables of results; auto: by the extension of "
                "--output, or text"),
     TD_TEXT   (td_run_report_opts, title, NULL, "TEXT", "title of the page"),
@@ -44,38 +42,42 @@ void td_run_report_defaults(td_run_report_opts *opts)
     td_fields_default(fields, opts);
 }
 
-static int format_of(const td_run_report_opts *o)
+static td_run_report_format format_of(const td_run_report_opts *o)
 {
     static const struct {
         const char *end;
-        int format;
-    } ends[] = {
-        { ".html", HTML }, { ".htm", HTML }, { ".md", MARKDOWN }, { ".csv", CSV }, { ".json", JSON }
-    };
-    if (o->format != AUTO || o->json)
-        return o->json ? JSON : o->format;
+        td_run_report_format format;
+    } ends[] = { { ".html", TD_RUN_REPORT_HTML },
+                 { ".htm", TD_RUN_REPORT_HTML },
+                 { ".md", TD_RUN_REPORT_MARKDOWN },
+                 { ".csv", TD_RUN_REPORT_CSV },
+                 { ".json", TD_RUN_REPORT_JSON } };
+    if (o->format != TD_RUN_REPORT_AUTO || o->json)
+        return o->json ? TD_RUN_REPORT_JSON : o->format;
     for (size_t i = 0; o->output && i < sizeof ends / sizeof *ends; i++)
         if (td_text_ends(o->output, ends[i].end))
             return ends[i].format;
-    return TEXT;
+    return TD_RUN_REPORT_TEXT;
 }
 
-/* the table of results, and but for CSV those of seeds and precisions */
-static td_status write_tables(const td_run_log *runs, int n, int format, td_text *out)
+/* the table of results, and but for TD_RUN_REPORT_CSV those of seeds and precisions */
+static td_status write_tables(const td_run_log *runs, int n, td_run_report_format format,
+                              td_text *out)
 {
-    static const td_run_table_form forms[] = {
-        [TEXT] = TD_RUN_TEXT, [MARKDOWN] = TD_RUN_MARKDOWN, [CSV] = TD_RUN_CSV, [JSON] = TD_RUN_JSON
-    };
+    static const td_run_table_form forms[] = { [TD_RUN_REPORT_TEXT] = TD_RUN_TEXT,
+                                               [TD_RUN_REPORT_MARKDOWN] = TD_RUN_MARKDOWN,
+                                               [TD_RUN_REPORT_CSV] = TD_RUN_CSV,
+                                               [TD_RUN_REPORT_JSON] = TD_RUN_JSON };
     td_seeds seeds;
     td_status st = td_seeds_find(runs, n, &seeds);
     TD_OUT(st);
-    td_text_add(out, format == JSON ? "{\"runs\": " : "");
+    td_text_add(out, format == TD_RUN_REPORT_JSON ? "{\"runs\": " : "");
     TD_OUT(td_run_table(runs, n, forms[format], out));
-    if (format == JSON) {
+    if (format == TD_RUN_REPORT_JSON) {
         td_text_add(out, ", ");
         td_seeds_json(&seeds, out);
         td_text_add(out, "}\n");
-    } else if (format != CSV) {
+    } else if (format != TD_RUN_REPORT_CSV) {
         td_seeds_text(&seeds, forms[format], out);
     }
     st = td_text_status(out);
@@ -87,8 +89,8 @@ out:
 static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, int n, td_text *out)
 {
     td_text title = { 0 };
-    const int format = format_of(o);
-    if (format != HTML)
+    const td_run_report_format format = format_of(o);
+    if (format != TD_RUN_REPORT_HTML)
         return write_tables(runs, n, format, out);
     if (o->title)
         td_text_add(&title, "%s", o->title);
@@ -105,11 +107,11 @@ static td_status write_all(const td_run_report_opts *o, const td_run_log *runs, 
 
 static td_status check(const td_run_report_opts *o, int n)
 {
-    const int most = format_of(o) == HTML ? TD_RUN_PAGE_MAX : TD_SEED_RUNS;
-    if (o->json && o->format != AUTO && o->format != JSON)
+    const int most = format_of(o) == TD_RUN_REPORT_HTML ? TD_RUN_PAGE_MAX : TD_SEED_RUNS;
+    if (o->json && o->format != TD_RUN_REPORT_AUTO && o->format != TD_RUN_REPORT_JSON)
         return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
-                        o->format == MARKDOWN ? "markdown" : formats[o->format]);
-    if (o->images && format_of(o) != HTML)
+                        o->format == TD_RUN_REPORT_MARKDOWN ? "markdown" : formats[o->format]);
+    if (o->images && format_of(o) != TD_RUN_REPORT_HTML)
         return td_error(TD_EUSAGE, "--images goes with a page, --format html or -o FILE.html");
     if (o->images && !td_path_is_folder(o->images))
         return td_error(TD_ENOTFOUND, "--images: '%s' is no folder", o->images);

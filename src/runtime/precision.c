@@ -34,7 +34,7 @@ static td_status probe_graph(td_graph **out)
  * The convolutions of a few runs, added up, in seconds.  A mean, not the best: next to other busy
  * processes some bf16 kernels wait for each other, and that is what the training would meet.
  */
-static td_status probe(td_device *dev, const td_graph *g, int precision, double *mean)
+static td_status probe(td_device *dev, const td_graph *g, td_precision precision, double *mean)
 {
     td_status st = TD_OK;
     td_program *p = NULL;
@@ -60,7 +60,7 @@ out:
     return st;
 }
 
-static td_status measure(td_device *dev, int *precision)
+static td_status measure(td_device *dev, td_precision *precision)
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
@@ -107,10 +107,10 @@ static td_status apply_environment(td_amp_opts *o)
                        : e.half == TD_DT_BF16 ? TD_PRECISION_BF16
                                               : TD_PRECISION_DEFAULT;
     }
-    if (o->level == 0 && e.has_level)
-        o->level = (int)e.level;
-    if (o->rule == 0 && e.has_rule)
-        o->rule = (int)e.rule;
+    if (o->level == TD_AMP_LEVEL_DEFAULT && e.has_level)
+        o->level = e.level;
+    if (o->rule == TD_AMP_RULE_CURRENT && e.has_rule)
+        o->rule = e.rule;
     if (!o->log_path)
         o->log_path = e.log_path;
     use(&o->allow_add, e.allow.add, "amp-allow-add");
@@ -158,8 +158,8 @@ static void resolve(td_amp_opts *o)
         o->precision = TD_PRECISION_DEFAULT;
         o->amp = true;
     }
-    if (o->no_amp) {
-        o->amp = o->no_amp = false;
+    if (o->force_float32) {
+        o->amp = o->force_float32 = false;
         o->precision = TD_PRECISION_FP32;
     } else if (o->amp &&
                (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32_EMULATED)) {

@@ -63,7 +63,7 @@ static td_status read_row(const td_service *s, td_transformer *buffers, const vo
     td_image_info info;
     const td_object_source from = { .bytes = bytes, .n_bytes = n };
     TD_TRY(td_image_probe(bytes, n, &info));
-    td_image_size(&info, s->transform.ignore_orientation, &w->width, &w->height);
+    td_image_size(&info, s->transform.stored_orientation, &w->width, &w->height);
     return td_object_row(buffers, &s->transform, &from, w->images, &n_ground_truths);
 }
 

@@ -167,7 +167,7 @@ static td_status open_predictor(server *s)
                              .classes = o->classes,
                              .use_ema = o->use_ema,
                              .interpolation = o->interpolation,
-                             .ignore_orientation = o->ignore_orientation,
+                             .stored_orientation = o->stored_orientation,
                              .device = o->device,
                              .takes_detectors = true };
     if (!o->weights)

@@ -72,7 +72,7 @@ static td_status choose_classes(job *j)
 static td_status open_train_set(job *j)
 {
     td_train_opts *o = &j->o;
-    const int backend = o->input.data_backend;
+    const td_data_backend backend = o->input.data_backend;
     if (backend == TD_DATA_SYNTHETIC || backend == TD_DATA_TENSORS)
         TD_TRY(choose_classes(j));
     TD_TRY(td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j),

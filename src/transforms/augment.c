@@ -72,9 +72,9 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     if ((unsigned)o->crop > TD_RULES_TF || (unsigned)o->normalization > TD_NORMALIZE_TF)
         return td_error(TD_EARG, "crop rules %d or normalization %d are unknown", (int)o->crop,
                         (int)o->normalization);
-    if (o->antialias && o->no_antialias)
+    if (o->antialias && o->point_sampled)
         return td_error(TD_EUSAGE, "--antialias and --no-antialias exclude each other");
-    if (is_triangular && o->no_antialias)
+    if (is_triangular && o->point_sampled)
         return td_error(TD_EUSAGE,
                         "--interpolation triangular is antialiased, --no-antialias is not");
     if (o->crop == TD_RULES_TF && (o->interpolation != TD_INTERPOLATE_BILINEAR || o->antialias))
@@ -83,8 +83,8 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     if (o->crop == TD_RULES_TF && o->autoaugment && o->is_training)
         return td_error(TD_EUSAGE,
                         "--crop tf: autoaugment wants bytes, which TensorFlow's rules do not make");
-    t->rules = o->crop;
-    t->is_point = o->no_antialias || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
+    t->rules = o->crop == TD_RULES_AUTO ? TD_RULES_TORCHVISION : o->crop;
+    t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;
     t->is_autoaugmented = o->autoaugment && o->is_training;
     return TD_OK;
@@ -198,14 +198,14 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n_bytes, &info));
-    bool turns = !t->ignore_orientation && turns_on_its_side(info.orientation);
+    bool turns = !t->stored_orientation && turns_on_its_side(info.orientation);
     int width = turns ? info.height : info.width, height = turns ? info.width : info.height;
     td_box crop = td_random_crop(t->rules, random->crop, width, height);
     bool flip = td_rng_uniform(random->crop) < 0.5;
 
     bool is_big = crop.width >= 2 * t->size && crop.height >= 2 * t->size;
     bool sees_all = t->is_point || is_legacy(t);
-    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
+    td_decode_opts opts = { .stored_orientation = t->stored_orientation,
                             .region = region_of(t, crop, width, height),
                             .allow_scale = is_big && t->is_fast && !sees_all,
                             .out_size = t->size,
@@ -250,7 +250,7 @@ static td_status size_the_cut(td_transformer *w, const td_transform *t, int widt
 static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
                           size_t n_bytes, float *dst)
 {
-    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation,
+    td_decode_opts opts = { .stored_orientation = t->stored_orientation,
                             .max_pixels = t->max_pixels,
                             .max_scans = t->max_scans,
                             .by_library = t->by_library,

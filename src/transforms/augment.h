@@ -25,7 +25,7 @@ typedef struct {
     bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
     bool is_tf_norm;
     bool is_autoaugmented;
-    bool ignore_orientation;
+    bool stored_orientation;
     int64_t max_pixels; /* as in td_decode_opts, like the next two: limits for untrusted files */
     int max_scans;
     bool by_library;

@@ -35,7 +35,7 @@ static td_status look_at(row *r)
     td_image_info info;
     const td_scene *s = &r->from->scene;
     TD_TRY(td_image_probe(r->from->bytes, r->from->n_bytes, &info));
-    r->is_stored = r->t->ignore_orientation || td_scene_is_stored(s, &info);
+    r->is_stored = r->t->stored_orientation || td_scene_is_stored(s, &info);
     td_image_size(&info, r->is_stored, &r->width, &r->height);
     TD_TRY(td_reserve(&r->w->ground_truths, &r->w->cap_ground_truths, (size_t)s->n + 1,
                       sizeof(td_ground_truth)));
@@ -49,7 +49,7 @@ static td_status look_at(row *r)
 static td_status cut_out(row *r, td_box window, bool flip)
 {
     td_decoded at;
-    const td_decode_opts opts = { .ignore_orientation = r->is_stored,
+    const td_decode_opts opts = { .stored_orientation = r->is_stored,
                                   .max_pixels = r->t->max_pixels,
                                   .max_scans = r->t->max_scans,
                                   .by_library = r->t->by_library,

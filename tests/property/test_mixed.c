@@ -32,33 +32,32 @@
 #include "support/graphs.h"
 #include "support/random_graph.h"
 
-enum { BF16 = 2, FP16 = 3 }; /* td_amp_opts.precision */
-
 /* every rule and level with both half types */
 /* clang-format off */
 static const td_amp_opts policies[] = {
-    { .precision = BF16 },
-    { .precision = FP16 },
-    { .precision = BF16, .level = TD_AMP_LEVEL_AUTOCAST },
-    { .precision = FP16, .level = TD_AMP_LEVEL_AUTOCAST },
-    { .precision = BF16, .level = TD_AMP_LEVEL_O2 },
-    { .precision = FP16, .level = TD_AMP_LEVEL_O2 },
-    { .precision = FP16, .rule = 2 },
-    { .precision = FP16, .rule = 1 },
-    { .precision = BF16, .rule = 1 },
-    { .precision = FP16, .level = TD_AMP_LEVEL_TENSOR_CORES_ONLY },
-    { .precision = FP16, .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL },
-    { .precision = FP16, .level = TD_AMP_LEVEL_TREAT_INFER_AS_DENY },
-    { .precision = BF16, .level = TD_AMP_LEVEL_TREAT_INFER_AS_DENY },
-    { .precision = BF16, .level = TD_AMP_LEVEL_O1 },
-    { .precision = FP16, .level = TD_AMP_LEVEL_O1 },
-    { .precision = BF16, .level = TD_AMP_LEVEL_O3 },
-    { .precision = FP16, .level = TD_AMP_LEVEL_O3 },
-    { .precision = BF16, .level = TD_AMP_LEVEL_TENSOR_CORES_ONLY }, /* has no effect in bf16 */
-    { .precision = BF16, .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL },  /* is refused in bf16 */
-    { .precision = BF16, .rule = 2 },                               /* knew no bf16: as 2.15 */
-    { .precision = BF16, .deny_add = "relu,max_pool2d" },
-    { .precision = FP16, .allow_add = "sigmoid,Mean" },
+    { .precision = TD_PRECISION_BF16 },
+    { .precision = TD_PRECISION_FP16 },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_AUTOCAST },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_AUTOCAST },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_O2 },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_O2 },
+    { .precision = TD_PRECISION_FP16, .rule = TD_AMP_RULE_CLASSIC },
+    { .precision = TD_PRECISION_FP16, .rule = TD_AMP_RULE_2_15 },
+    { .precision = TD_PRECISION_BF16, .rule = TD_AMP_RULE_2_15 },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_TENSOR_CORES_ONLY },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_TREAT_INFER_AS_DENY },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_TREAT_INFER_AS_DENY },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_O1 },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_O1 },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_O3 },
+    { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_O3 },
+    /* in bf16: of no effect, refused, as 2.15 */
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_TENSOR_CORES_ONLY },
+    { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL },
+    { .precision = TD_PRECISION_BF16, .rule = TD_AMP_RULE_CLASSIC },
+    { .precision = TD_PRECISION_BF16, .deny_add = "relu,max_pool2d" },
+    { .precision = TD_PRECISION_FP16, .allow_add = "sigmoid,Mean" },
 };
 /* clang-format on */
 

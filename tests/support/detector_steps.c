@@ -23,7 +23,7 @@ void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double de
     expect_ok(td_compile(g, s->dev, &(td_compile_opts){ 0 }, &s->p));
     td_graph_free(g);
     assert_non_null(td_program_output(s->p, "loss", &t));
-    s->n_anchors = td_anchors_count((td_detector)td_model_detector(&c->model), c->side);
+    s->n_anchors = td_anchors_count(td_model_detector(&c->model), c->side);
     const size_t n = (size_t)(c->batch * s->n_anchors);
     s->labels = td_alloc(n, sizeof *s->labels);
     s->targets = td_alloc(n * 4, sizeof *s->targets);
@@ -93,7 +93,7 @@ static int assign(td_detector_steps *s, int k)
     td_anchors *anchors;
     td_ground_truth ground_truths[TD_GROUND_TRUTHS_MAX];
     int n_positive = 0;
-    expect_ok(td_anchors_new((td_detector)td_model_detector(&c->model), c->side, &anchors));
+    expect_ok(td_anchors_new(td_model_detector(&c->model), c->side, &anchors));
     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));
     assert_non_null(scratch);
     for (int i = 0; i < c->batch; i++) {

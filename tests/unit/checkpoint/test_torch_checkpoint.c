@@ -264,7 +264,7 @@ static void what_is_written_is_the_same_checkpoint(void **state)
     td_tensors *a, *b;
     const char *path = td_scratch_path("again.pth.tar");
     expect_ok(td_checkpoint_open(DATA "training-rmsprop.pth.tar", &a));
-    expect_ok(td_torch_write(a, "a", TD_NAMES_AUTO, path));
+    expect_ok(td_torch_write(a, "a", TD_CONVERT_NAMES_AUTO, path));
     expect_ok(td_checkpoint_open(path, &b));
     assert_int_equal(td_tensors_count(a), td_tensors_count(b));
     for (size_t i = 0; i < td_tensors_count(a); i++) {
@@ -285,7 +285,7 @@ static td_status open_and_write(void)
     td_tensors *t;
     td_status st = td_checkpoint_open(DATA "training-sgd.pth.tar", &t);
     if (st == TD_OK)
-        st = td_torch_write(t, "t", TD_NAMES_AUTO, td_scratch_path("swept.pth.tar"));
+        st = td_torch_write(t, "t", TD_CONVERT_NAMES_AUTO, td_scratch_path("swept.pth.tar"));
     td_tensors_free(t);
     return st;
 }

@@ -119,7 +119,7 @@ static void workers_change_nothing_whatever_the_rules(void **state)
           .normalization = TD_NORMALIZE_TF }, /* else torchvision's, where the first try fits */
         { .crop = TD_RULES_DALI, .interpolation = TD_INTERPOLATE_BICUBIC, .autoaugment = true },
         { .crop = TD_RULES_TF, .normalization = TD_NORMALIZE_TF },
-        { .no_antialias = true },
+        { .point_sampled = true },
         { .order = TD_ORDER_BUFFER },
         { .order = TD_ORDER_PADDED },
         { 0 },
@@ -154,8 +154,8 @@ static void contradictions_are_refused(void **state)
         const char *words;
         td_status st;
     } cases[] = {
-        { { .antialias = true, .no_antialias = true }, "exclude each other", TD_EUSAGE },
-        { { .interpolation = TD_INTERPOLATE_TRIANGULAR, .no_antialias = true },
+        { { .antialias = true, .point_sampled = true }, "exclude each other", TD_EUSAGE },
+        { { .interpolation = TD_INTERPOLATE_TRIANGULAR, .point_sampled = true },
           "triangular",
           TD_EUSAGE },
         { { .crop = TD_RULES_TF, .interpolation = TD_INTERPOLATE_BICUBIC }, "bilinear", TD_EUSAGE },

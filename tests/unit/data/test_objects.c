@@ -517,7 +517,7 @@ static void row_of(const td_test_file *f, int width, int height, bool ignore, fl
     int n;
     const td_transform t = { .size = S,
                              .detector = TD_DETECTOR_SSD320,
-                             .ignore_orientation = ignore };
+                             .stored_orientation = ignore };
     const td_object_source from = { .bytes = f->bytes,
                                     .n_bytes = f->n,
                                     .scene = { .width = width, .height = height } };

@@ -149,7 +149,7 @@ static void files_come_upright(void **state)
         td_decode_opts opts = { .region = { 1, 2, 3, 4 } };
         expect_ok(td_image_decode(f.bytes, f.n, &opts, &part, &where));
         assert_true(td_test_region_equal(&img, &part, &where, opts.region));
-        opts = (td_decode_opts){ .ignore_orientation = true };
+        opts = (td_decode_opts){ .stored_orientation = true };
         expect_ok(td_image_decode(f.bytes, f.n, &opts, &img, NULL));
         assert_int_equal(img.width, 21);
         assert_int_equal(img.height, 13);

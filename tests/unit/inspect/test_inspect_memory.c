@@ -168,7 +168,7 @@ static void inference_has_no_gradients(void **state)
     td_graph *g;
     td_device *dev;
     td_program *p;
-    const td_amp_opts amp = { .precision = 1 };
+    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 };
     expect_ok(td_graph_parse(text, "text", &g));
     expect_ok(td_device_open("cpu", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
@@ -189,7 +189,7 @@ static void a_graph_may_hold_nothing(void **state)
     td_graph *g;
     td_device *dev;
     td_program *p;
-    const td_amp_opts amp = { .precision = 1 };
+    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 };
     expect_ok(td_graph_parse(text, "text", &g));
     expect_ok(td_device_open("ref", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));

@@ -390,7 +390,7 @@ static times train_with(int line_s, bool is_compat)
     o.model.arch = "resnet18";
     o.model.image_size = 32;
     o.model.num_classes = 4;
-    o.input.data_backend = 1; /* synthetic */
+    o.input.data_backend = TD_DATA_SYNTHETIC;
     o.batch.size = 2;
     o.length.epochs = 1;
     o.profile.iterations = N_STEPS;

@@ -324,7 +324,7 @@ static void parameters_say_how_they_begin(void **state)
     check_init(g, "fc.bias", TD_ROLE_WEIGHT, TD_INIT_UNIFORM, 1 / sqrt(2048));
     td_graph_free(g);
 
-    o.conv_init = 1;
+    o.conv_init = TD_CONV_INIT_FAN_OUT;
     o.last_bn_0_init = true;
     g = graph_of(&o, 1, false);
     check_init(g, "layer1.0.conv2.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(2.0 / (9 * 128)));

@@ -162,7 +162,7 @@ static void parameters_begin_as_tensorflow_s(void **state)
     static const td_init cut = TD_INIT_TRUNCATED_NORMAL;
     for (int fan_in = 0; fan_in < 2; fan_in++) {
         td_model_opts o = tensorflow("se-resnext101-32x4d");
-        o.conv_init = fan_in ? 0 : 2;
+        o.conv_init = fan_in ? TD_CONV_INIT_FAN_IN : TD_CONV_INIT_AUTO;
         td_graph *g = graph_of(&o);
         check_init(g, "conv1.weight", cut, sqrt(2.0 / (49 * (fan_in ? 3 : 64))));
         check_init(g, "layer1.0.conv1.weight", cut, sqrt(2.0 / (fan_in ? 64 : 128)));
@@ -244,7 +244,7 @@ static void another_variant_than_the_weights_is_told(void **state)
     expect_error(td_build_end(b, &g), TD_EUSAGE, "'tensorflow' is asked for");
     o.weights_variant = TD_VARIANT_TENSORFLOW;
     expect_ok(td_model_resolve(&o));
-    assert_int_equal(o.se_form, 1);
+    assert_int_equal(o.se_form, TD_SE_FORM_RATIO);
 
     o.weights_variant = TD_VARIANT_AUTO;
     o.model_text = "%images:f32[1,3,8,8] = input\noutput logits = %images\n";

@@ -17,16 +17,13 @@
 #include "support/graphs.h"
 #include "tandem/model.h"
 
-enum { BF16 = 2, FP16 = 3 }; /* td_amp_opts.precision */
-enum { CURRENT, FROM_2_15, CLASSIC };
-
 /* clang-format off */
 static const td_amp_opts modes[] = {
-    { .precision = FP16, .rule = CURRENT },
-    { .precision = FP16, .rule = CLASSIC },
-    { .precision = FP16, .rule = FROM_2_15 },
-    { .precision = BF16, .rule = CURRENT },
-    { .precision = BF16, .rule = FROM_2_15 },
+    { .precision = TD_PRECISION_FP16, .rule = TD_AMP_RULE_CURRENT },
+    { .precision = TD_PRECISION_FP16, .rule = TD_AMP_RULE_CLASSIC },
+    { .precision = TD_PRECISION_FP16, .rule = TD_AMP_RULE_2_15 },
+    { .precision = TD_PRECISION_BF16, .rule = TD_AMP_RULE_CURRENT },
+    { .precision = TD_PRECISION_BF16, .rule = TD_AMP_RULE_2_15 },
 };
 #define N_MODES ((int)(sizeof modes / sizeof *modes))
 
@@ -424,8 +421,8 @@ static void check_fused_detector(const char *arch, int n_kernels, int n_laterals
 {
     td_graph *g = training(arch);
     for (int mode = 0; mode < N_MODES; mode++) {
-        const td_dtype half = modes[mode].precision == FP16 ? TD_DT_F16 : TD_DT_BF16;
-        const bool follows = half == TD_DT_BF16 || modes[mode].rule == CURRENT;
+        const td_dtype half = modes[mode].precision == TD_PRECISION_FP16 ? TD_DT_F16 : TD_DT_BF16;
+        const bool follows = half == TD_DT_BF16 || modes[mode].rule == TD_AMP_RULE_CURRENT;
         td_graph *mixed = passed("amp", g, &modes[mode]);
         td_graph *fused = passed("fuse", mixed, &modes[mode]);
         for (int i = 0; i < fused->n_nodes; i++)
@@ -503,7 +500,7 @@ static void lists_are_edited_by_either_name(void **state)
 {
     (void)state;
     td_graph *g = training("resnet50");
-    td_amp_opts o = { .precision = FP16 };
+    td_amp_opts o = { .precision = TD_PRECISION_FP16 };
     assert_int_equal(count_half(g, &td_op_max_pool2d, &o), 1);
     o.deny_add = "max_pool2d";
     assert_int_equal(count_half(g, &td_op_max_pool2d, &o), 0);
@@ -522,7 +519,8 @@ static void an_op_in_two_lists_leaves_the_graph_alone(void **state)
 {
     (void)state;
     td_graph *g = training("resnet50");
-    const td_amp_opts o = { .precision = FP16, .deny_add = "Relu" }; /* stays in clear, too */
+    const td_amp_opts o = { .precision = TD_PRECISION_FP16,
+                            .deny_add = "Relu" }; /* stays in clear, too */
     td_amp_explanation e;
     expect_ok(td_amp_explain(g, &o, &e));
     assert_true(e.is_failed);

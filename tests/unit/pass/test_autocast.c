@@ -10,8 +10,6 @@
 #include "pass/pass.h"
 #include "support/graphs.h"
 
-enum { BF16 = 2, FP16 = 3 }; /* td_amp_opts.precision */
-
 /* a filter used five times, a norm, a softmax beside the loss */
 static const char text[] = "%x:f32[2,8,6,6] = input\n"
                            "%labels:i64[2] = input\n"
@@ -88,7 +86,7 @@ static const td_node *update_of(const td_graph *g, const char *weight)
 static void a_weight_is_cast_once_however_often_used(void **state)
 {
     (void)state;
-    const td_amp_opts o = { .precision = BF16, .level = TD_AMP_LEVEL_AUTOCAST };
+    const td_amp_opts o = { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_AUTOCAST };
     td_graph *g = rewritten(text, &o);
     int n = 0;
     for (int i = 0; i < g->n_nodes; i++)
@@ -103,7 +101,7 @@ static void gradients_have_the_types_of_the_forward_ops(void **state)
     (void)state;
     static const int levels[] = { TD_AMP_LEVEL_AUTOCAST, TD_AMP_LEVEL_O1, TD_AMP_LEVEL_O2 };
     for (int i = 0; i < 3; i++) {
-        const td_amp_opts o = { .precision = FP16, .level = levels[i] };
+        const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = levels[i] };
         td_graph *g = rewritten(text, &o);
         assert_int_equal(count(g, &td_op_conv2d_grad_x, TD_DT_F16), 4);
         assert_int_equal(count(g, &td_op_conv2d_grad_w, TD_DT_F16), 5);
@@ -122,7 +120,7 @@ static void gradients_have_the_types_of_the_forward_ops(void **state)
 static void o3_stores_weights_in_half_but_not_norms(void **state)
 {
     (void)state;
-    const td_amp_opts o = { .precision = FP16, .level = TD_AMP_LEVEL_O3 };
+    const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = TD_AMP_LEVEL_O3 };
     td_graph *g = rewritten(text, &o);
     assert_int_equal(dtype_of(g, "w"), TD_DT_F16);
     assert_int_equal(dtype_of(g, "m.w"), TD_DT_F16);
@@ -142,10 +140,10 @@ static void the_lists_are_cudas_for_fp16_and_the_cpus_for_bf16(void **state)
     static const struct {
         int precision, level;
         td_dtype softmax;
-    } rows[] = { { BF16, TD_AMP_LEVEL_AUTOCAST, TD_DT_BF16 },
-                 { FP16, TD_AMP_LEVEL_AUTOCAST, TD_DT_F32 },
-                 { BF16, TD_AMP_LEVEL_O1, TD_DT_F32 },
-                 { BF16, TD_AMP_LEVEL_O2, TD_DT_F32 } };
+    } rows[] = { { TD_PRECISION_BF16, TD_AMP_LEVEL_AUTOCAST, TD_DT_BF16 },
+                 { TD_PRECISION_FP16, TD_AMP_LEVEL_AUTOCAST, TD_DT_F32 },
+                 { TD_PRECISION_BF16, TD_AMP_LEVEL_O1, TD_DT_F32 },
+                 { TD_PRECISION_BF16, TD_AMP_LEVEL_O2, TD_DT_F32 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const td_amp_opts o = { .precision = rows[i].precision, .level = rows[i].level };
         td_graph *g = rewritten(text, &o);
@@ -164,7 +162,7 @@ static void where_half_meets_float32(void **state)
                               "%c = conv2d %x, %w {pad=1}\n"
                               "%s = add %c, %x\n"
                               "output s = %s\n";
-    td_amp_opts o = { .precision = BF16, .level = TD_AMP_LEVEL_AUTOCAST };
+    td_amp_opts o = { .precision = TD_PRECISION_BF16, .level = TD_AMP_LEVEL_AUTOCAST };
     td_graph *g = rewritten(sum, &o);
     assert_int_equal(count(g, &td_op_add, TD_DT_F32), 1);
     td_graph_free(g);
@@ -183,7 +181,7 @@ static void float64_stays_float64(void **state)
                                "%r:f64[2,8,6,6] = relu %c\n"
                                "output r = %r\n";
     for (int level = 0; level <= TD_AMP_LEVEL_O3; level++) {
-        const td_amp_opts o = { .precision = FP16, .level = level };
+        const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = level };
         td_graph *g = rewritten(wide, &o);
         char *found = td_test_print(g);
         assert_string_equal(found, wide);

@@ -201,7 +201,7 @@ static void contradictions_are_refused(void **state)
     o.amp = true;
     expect_error(td_amp_check(&o), TD_EUSAGE, "--amp and --precision tf32-emulated contradict");
     o.amp = false;
-    o.no_amp = true;
+    o.force_float32 = true;
     expect_error(td_amp_check(&o), TD_EUSAGE, "--no-amp and --precision tf32-emulated contradict");
 }
 

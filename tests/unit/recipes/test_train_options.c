@@ -50,10 +50,10 @@ static void defaults_are_the_reference_s(void **state)
     td_train_opts o;
     td_train_defaults(&o);
     assert_string_equal(o.model.arch, "resnet50");
-    assert_int_equal(o.model.conv_init, 2); /* auto: fan_in, of this variant */
+    assert_int_equal(o.model.conv_init, TD_CONV_INIT_AUTO); /* auto: fan_in, of this variant */
     assert_false(o.model.last_bn_0_init);
-    assert_int_equal(o.input.data_backend, 0);
-    assert_int_equal(o.input.interpolation, 0);
+    assert_int_equal(o.input.data_backend, TD_DATA_FOLDER);
+    assert_int_equal(o.input.interpolation, TD_INTERPOLATE_BILINEAR);
     assert_int_equal(o.input.prefetch, 2);
     assert_int_equal(o.batch.size, 256);
     assert_int_equal(o.batch.step_size, -1);
@@ -137,16 +137,16 @@ static void spellings_of_both_editions_are_read(void **state)
     PARSE("--model-config", "grp-fanout", "--data-backend=dali-cpu", "--memory-format", "nhwc",
           "--jit", "script", "--use-xla", "--trt", "False", "--fused_se", "", "--gpu-affinity",
           "none");
-    assert_int_equal(o.model.conv_init, 1);
+    assert_int_equal(o.model.conv_init, TD_CONV_INIT_FAN_OUT);
     assert_int_equal(o.input.data_backend, TD_DATA_DALI_CPU);
     expect_ok(td_train_check(&o));
     PARSE("--crop", "tf", "--normalization=tf", "--augmentation", "autoaugment", "--no-antialias",
           "--shuffle=buffer", "--interpolation=triangular");
-    assert_int_equal(o.input.crop, TD_RULES_TF + 1);
+    assert_int_equal(o.input.crop, TD_RULES_TF);
     assert_int_equal(o.input.normalization, TD_NORMALIZE_TF);
-    assert_int_equal(o.input.augmentation, 1);
+    assert_int_equal(o.input.augmentation, TD_AUGMENTATION_AUTOAUGMENT);
     assert_int_equal(o.input.interpolation, TD_INTERPOLATE_TRIANGULAR);
-    assert_true(o.input.no_antialias && !o.input.antialias);
+    assert_true(o.input.point_sampled && !o.input.antialias);
     assert_int_equal(o.batch.shuffle, TD_SHUFFLE_BUFFER);
     expect_ok(td_train_check(&o));
     PARSE("--shuffle=buffer", "--sampler=padded");
@@ -157,9 +157,9 @@ static void spellings_of_both_editions_are_read(void **state)
     assert_int_equal(o.loss_scaling.scaler, TD_LOSS_SCALER_APEX);
     expect_ok(td_train_check(&o));
     PARSE("-c", "classic");
-    assert_int_equal(o.model.conv_init, 1);
+    assert_int_equal(o.model.conv_init, TD_CONV_INIT_FAN_OUT);
     PARSE("-c", "grp-fanin");
-    assert_int_equal(o.model.conv_init, 0);
+    assert_int_equal(o.model.conv_init, TD_CONV_INIT_FAN_IN);
     td_arena_release(&arena);
 }
 

@@ -123,7 +123,7 @@ static void plain_training_row(const char *path, const td_transform *t, int64_t 
 {
     td_transformer w = { 0 };
     expect_ok(td_transform_read(&w, path));
-    td_decode_opts opts = { .ignore_orientation = t->ignore_orientation };
+    td_decode_opts opts = { .stored_orientation = t->stored_orientation };
     expect_ok(td_image_decode(w.bytes, w.n_bytes, &opts, &w.decoded, NULL));
     td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
     td_box box = td_random_crop(TD_RULES_TORCHVISION, &r, w.decoded.width, w.decoded.height);
@@ -172,7 +172,7 @@ static void training_rows_are_exact(void **state)
         t.filter = bicubic ? TD_BICUBIC : TD_BILINEAR;
         for (int64_t i = 0; i < 60; i++) {
             const char *path = files[i % 3];
-            t.ignore_orientation = i & 1;
+            t.stored_orientation = i & 1;
             expect_ok(td_transform_file(&w, &t, path, i / 7, i, got));
             plain_training_row(path, &t, i / 7, i, wanted);
             assert_memory_equal(got, wanted, sizeof got);
