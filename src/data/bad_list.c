@@ -14,11 +14,11 @@
 
 #define LIST_BYTES ((size_t)1 << 30)
 
-td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on)
+td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued)
 {
     size_t n;
     l->path = path;
-    if (goes_on && td_path_exists(path))
+    if (is_continued && td_path_exists(path))
         return td_file_read(path, LIST_BYTES, &l->known, &n);
     unlink(path); /* from another run */
     return TD_OK;

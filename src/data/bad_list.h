@@ -21,7 +21,7 @@ typedef struct {
 } td_bad_list;
 
 /** Read `path` if the run resumes another, otherwise remove it.  TD_EIO. */
-td_status td_bad_list_open(td_bad_list *l, const char *path, bool goes_on) TD_CHECKED;
+td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued) TD_CHECKED;
 
 /** Write the bad images of the loaders (NULL is fine) if there are new ones.  TD_EIO. */
 td_status td_bad_list_write(td_bad_list *l, const td_loader *train,

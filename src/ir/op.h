@@ -55,7 +55,7 @@ struct td_op {
     uint32_t may_overwrite_last; /* the same for the last output, if there are several */
     bool is_alias;               /* output 0 is operand 0's memory with another type */
     bool is_leaf;                /* input, param: no kernel */
-    bool is_composite;           /* has expand, no kernel */
+    bool is_composite;           /* has decompose, no kernel */
     bool is_collective; /* communicates with other ranks: run in order, once; kernel in runtime/ */
 
     /* Types of the outputs from the operands.  Arity, ranks and attribute ranges are already
@@ -66,7 +66,7 @@ struct td_op {
     void (*grad)(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx);
 
     /* Decompose a composite into simpler ops: in[] -> out[]. */
-    void (*expand)(td_builder *b, const td_node *n, td_value *const *in, td_value **out);
+    void (*decompose)(td_builder *b, const td_node *n, td_value *const *in, td_value **out);
 
     /* Multiply-accumulates of one run; NULL: negligible. */
     int64_t (*macs)(const td_node *n);

@@ -16,7 +16,7 @@ void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches)
 {
     const int64_t n = td_loader_batches(ld);
     p->n_batches = max_batches >= 0 && max_batches < n ? max_batches : n;
-    p->begin_ns = p->said_ns = td_now_ns();
+    p->begin_ns = p->logged_ns = td_now_ns();
     p->drawn_ns = 0;
     p->has_terminal = td_log_has_terminal();
 }
@@ -47,7 +47,7 @@ void td_progress_text(const td_progress *p, int64_t done, int64_t n_images, doub
 static bool is_due(const td_progress *p, int64_t done, int64_t now)
 {
     return p->every && done % p->every == 0 && done < p->n_batches &&
-           (double)(now - p->said_ns) * 1e-9 >= p->rest_s;
+           (double)(now - p->logged_ns) * 1e-9 >= p->rest_s;
 }
 
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images)
@@ -63,7 +63,7 @@ void td_progress_step(td_progress *p, int64_t done, int64_t n_images)
     td_progress_text(p, done, n_images, (double)(now - p->begin_ns) * 1e-9, text, sizeof text);
     if (is_said) {
         td_log(TD_LOG_INFO, p->module, "%s", text);
-        p->said_ns = now;
+        p->logged_ns = now;
     }
     if (is_drawn) {
         snprintf(line, sizeof line, "%s: %s", p->module, text);

@@ -21,8 +21,8 @@ typedef struct {
     int64_t later;      /* batches of the passes that follow; 0: this is the last */
     td_comm *comm;      /* NULL: one rank */
     int64_t begin_ns;
-    int64_t said_ns;  /* time of the last line; at first begin_ns */
-    int64_t drawn_ns; /* time the terminal's line was last drawn; 0: not drawn */
+    int64_t logged_ns; /* time of the last line; at first begin_ns */
+    int64_t drawn_ns;  /* time the terminal's line was last drawn; 0: not drawn */
     bool has_terminal;
 } td_progress;
 

@@ -87,15 +87,15 @@ static td_status begin_file(td_report_csv *c, const td_report_csv_opts *o)
     td_status st = TD_OK;
     add_header(c, &text);
     TD_OUT(td_text_status(&text));
-    if (o->goes_on_at) {
-        TD_OUT(keep_rows(c, o->goes_on_at, &text));
+    if (o->continued_at) {
+        TD_OUT(keep_rows(c, o->continued_at, &text));
         TD_OUT(td_text_status(&text));
         TD_OUT(td_atomic_save(c->path, td_text_get(&text), text.len));
     }
-    c->f = fopen(c->path, o->goes_on_at ? "ae" : "we");
+    c->f = fopen(c->path, o->continued_at ? "ae" : "we");
     if (!c->f)
         TD_OUT(td_error_errno(TD_EIO, "cannot write '%s'", c->path));
-    if (!o->goes_on_at && (fputs(td_text_get(&text), c->f) < 0 || fflush(c->f) != 0))
+    if (!o->continued_at && (fputs(td_text_get(&text), c->f) < 0 || fflush(c->f) != 0))
         TD_OUT(td_error_errno(TD_EIO, "cannot write '%s'", c->path));
 out:
     td_text_release(&text);

@@ -21,7 +21,7 @@ typedef struct {
     bool has_l2_loss, detects; /* as td_run_logger_opts */
     /* a resumed run: drops the rows from this position on, which it makes again; otherwise NULL,
        and the file is begun anew */
-    const int64_t *goes_on_at; /* [2] next epoch, and iterations of it that are done */
+    const int64_t *continued_at; /* [2] next epoch, and iterations of it that are done */
 } td_report_csv_opts;
 
 /** TD_EIO; TD_EFORMAT: the existing file has other columns. */

@@ -131,16 +131,16 @@ static td_status cut_half_record(td_report *r)
 
 static td_status open_json(td_report *r)
 {
-    const bool goes_on = r->o.goes_on && !r->o.is_compat;
+    const bool is_continued = r->o.is_continued && !r->o.is_compat;
     if (!r->o.path)
         return TD_OK;
     r->path = td_copy_text(r->o.path);
     if (!r->path)
         return TD_ENOMEM;
-    r->f = fopen(r->path, goes_on ? "a+e" : "we");
+    r->f = fopen(r->path, is_continued ? "a+e" : "we");
     if (!r->f)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
-    if (goes_on)
+    if (is_continued)
         TD_TRY(cut_half_record(r));
     const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects,
                                  r->o.is_benchmark };
@@ -325,20 +325,20 @@ static td_status show_parameters(td_report *r, const td_json *doc)
 
 static td_status open_tables(td_report *r)
 {
-    const bool goes_on = r->o.goes_on && !r->o.is_compat;
+    const bool is_continued = r->o.is_continued && !r->o.is_compat;
     const td_report_csv_opts epochs = { r->o.csv,     1,
                                         r->o.topk,    r->o.has_l2_loss,
-                                        r->o.detects, goes_on ? r->o.at : NULL };
+                                        r->o.detects, is_continued ? r->o.at : NULL };
     const td_report_csv_opts iterations = { r->o.csv_iterations, 2,
                                             r->o.topk,           r->o.has_l2_loss,
-                                            r->o.detects,        goes_on ? r->o.at : NULL };
+                                            r->o.detects,        is_continued ? r->o.at : NULL };
     if (epochs.path)
         TD_TRY(td_report_csv_open(&epochs, &r->epochs));
     if (iterations.path)
         TD_TRY(td_report_csv_open(&iterations, &r->iterations));
     if (r->o.tensorboard)
         TD_TRY(td_tensorboard_open(r->o.tensorboard, &r->events));
-    if (r->events && r->o.goes_on)
+    if (r->events && r->o.is_continued)
         TD_TRY(td_tensorboard_restart(r->events, r->o.at[0] * r->o.batches + r->o.at[1] + 1));
     return TD_OK;
 }

@@ -35,9 +35,9 @@ typedef struct {
     int topk;                   /* 0: 5 */
     int n_classes;              /* classes with an AP metric, "val.AP.NAME"; the first 200 */
     const char *const *classes; /* [n_classes] names */
-    bool goes_on;    /* append after the complete records; an incomplete one is cut off */
-    int64_t at[2];   /* epoch and iteration where the run begins */
-    int64_t batches; /* of an epoch, for numbers of steps */
+    bool is_continued; /* append after the complete records; an incomplete one is cut off */
+    int64_t at[2];     /* epoch and iteration where the run begins */
+    int64_t batches;   /* of an epoch, for numbers of steps */
 } td_run_logger_opts;
 
 /** Open, and write the metadata of all metrics.  Without any output *out is NULL. */

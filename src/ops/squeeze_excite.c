@@ -51,7 +51,7 @@ static td_value *as_matrix(td_builder *b, td_value *w)
     return w->type.rank == 2 ? w : td_reshape(b, w, 2, w->type.dim);
 }
 
-static void se_expand(td_builder *b, const td_node *n, td_value *const *in, td_value **out)
+static void se_decompose(td_builder *b, const td_node *n, td_value *const *in, td_value **out)
 {
     (void)n;
     td_value *s = td_global_avg_pool(b, in[0]);
@@ -70,7 +70,7 @@ const td_op td_op_squeeze_excite = {
     .layout = TD_LAYOUT_PLAIN,
     .is_composite = true,
     .infer = se_infer,
-    .expand = se_expand,
+    .decompose = se_decompose,
     .macs = se_macs,
 };
 

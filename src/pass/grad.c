@@ -9,7 +9,7 @@
  *     walk the nodes backwards from the loss; where a node has a gradient at its results and a
  *     needed operand, its op emits the operands' gradients, which are summed
  *
- * Works on the graph after expand.  Source: Griewank and Walther 2008, chapter 3.
+ * Works on the graph after decompose.  Source: Griewank and Walther 2008, chapter 3.
  */
 #include "pass/pass.h"
 

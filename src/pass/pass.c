@@ -1,7 +1,7 @@
 /*
  * pass.c -- the list of passes in order, and the driver
  *
- *     expand    decompose composites              autocast  precision op by op, if requested
+ *     decompose composites, simpler ops           autocast  precision op by op, if requested
  *     grad      compute gradient(loss, w)         fold      batch norm into convolutions
  *     amp       precision by type propagation     tf32      round factors, if requested
  *     fuse      fuse neighbours into one op       winograd  3x3 convolutions in tiles
@@ -18,9 +18,9 @@
 #include "pass/amp.h"
 
 static const td_pass *const passes[] = {
-    &td_pass_expand, &td_pass_autocast, &td_pass_grad,     &td_pass_fold,      &td_pass_amp,
-    &td_pass_tf32,   &td_pass_fuse,     &td_pass_winograd, &td_pass_layout,    &td_pass_clean,
-    &td_pass_copies, &td_pass_order,    &td_pass_buckets,  &td_pass_recompute,
+    &td_pass_decompose, &td_pass_autocast, &td_pass_grad,     &td_pass_fold,      &td_pass_amp,
+    &td_pass_tf32,      &td_pass_fuse,     &td_pass_winograd, &td_pass_layout,    &td_pass_clean,
+    &td_pass_copies,    &td_pass_order,    &td_pass_buckets,  &td_pass_recompute,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -39,11 +39,12 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
             if (strlen(passes[i]->name) == len && strncmp(passes[i]->name, s, len) == 0)
                 found = passes[i];
         if (!found && !(may_be_required && len == 3 && strncmp(s, "all", 3) == 0))
-            return td_error(TD_EUSAGE,
-                            "%s: '%.*s' is no pass; there are expand, autocast, grad, fold, amp, "
-                            "tf32, fuse, winograd, layout, clean, copies, order, buckets, "
-                            "recompute",
-                            option, (int)len, s);
+            return td_error(
+                TD_EUSAGE,
+                "%s: '%.*s' is no pass; there are decompose, autocast, grad, fold, amp, "
+                "tf32, fuse, winograd, layout, clean, copies, order, buckets, "
+                "recompute",
+                option, (int)len, s);
         if (found && found->is_required && !may_be_required)
             return td_error(TD_EUSAGE, "%s: '%s' cannot be left out", option, found->name);
         s += len + (s[len] == ',');

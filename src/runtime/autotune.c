@@ -392,16 +392,16 @@ typedef struct {
     const char *skip;
     double first, best; /* sums of seconds */
     int n_tried, n_kept;
-    int64_t began_ns, said_ns;
+    int64_t began_ns, logged_ns;
 } search;
 
 static void log_progress(search *s)
 {
-    s->said_ns = td_now_ns();
+    s->logged_ns = td_now_ns();
     td_log(TD_LOG_INFO, "tune",
            "%d changes of layouts tried, %d kept; the nodes take %.1f ms of %.1f ms (%.1f s)",
            s->n_tried, s->n_kept, s->best * 1e3, s->first * 1e3,
-           (double)(s->said_ns - s->began_ns) * 1e-9);
+           (double)(s->logged_ns - s->began_ns) * 1e-9);
 }
 
 /* give candidate k to all of `side` (-1: any), or to `only`; true when that changes something */
@@ -430,7 +430,7 @@ static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const pro
     s->n_kept += stays;
     if (stays)
         s->best = sum;
-    if (td_now_ns() - s->said_ns > SAY_NS)
+    if (td_now_ns() - s->logged_ns > SAY_NS)
         log_progress(s);
     for (size_t i = 0; i < t->problems.n; i++) {
         problem_state *w = t->problems.entries[i].value;

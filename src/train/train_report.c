@@ -81,7 +81,7 @@ td_status td_train_report_open(td_train_job *j)
         .topk = o->validation.topk,
         .n_classes = j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
         .classes = j->data.class_names,
-        .goes_on = o->start.resume != NULL,
+        .is_continued = o->start.resume != NULL,
         .at = { j->s.epoch, j->s.iteration },
         .batches = o->profile.iterations > 0 && o->profile.iterations < batches
                        ? o->profile.iterations

@@ -205,7 +205,7 @@ static const char *report_of_run(const td_train_job *j)
 }
 
 /* does this run continue the one in its folder? */
-static td_status is_continued(const td_train_job *j, bool *out)
+static td_status find_continued(const td_train_job *j, bool *out)
 {
     *out = false;
     if (!j->o.start.resume)
@@ -220,10 +220,10 @@ static td_status is_continued(const td_train_job *j, bool *out)
 
 static td_status check_free(const td_train_job *j)
 {
-    bool goes_on;
+    bool is_continued;
     const char *weights = weights_of_run(j), *report = report_of_run(j);
-    TD_TRY(is_continued(j, &goes_on));
-    if (goes_on || !(weights || report))
+    TD_TRY(find_continued(j, &is_continued));
+    if (is_continued || !(weights || report))
         return TD_OK;
     if (weights && !j->files.may_overwrite)
         return td_error(TD_EARG,

@@ -7,7 +7,7 @@
 
 enum { DRAWS_MAX = 1000 };
 
-void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n)
+void td_ground_truths_flip(td_ground_truth *ground_truths, int n)
 {
     for (int i = 0; i < n; i++) {
         td_rect *b = &ground_truths[i].box;
@@ -62,8 +62,8 @@ static td_rect relative(td_rect b, td_rect window)
                       .xmax = clipped(x_scale * (b.xmax - window.xmin)) };
 }
 
-int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
-                                 int height)
+int td_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
+                          int height)
 {
     int n_kept = 0;
     float h = (float)height, w = (float)width;
@@ -128,7 +128,7 @@ td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n)
     return whole;
 }
 
-int td_ground_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window)
+int td_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window)
 {
     int n_kept = 0;
     for (int i = 0; i < n; i++) {

@@ -22,20 +22,20 @@
 #include "image/image.h"
 
 /** Mirror left to right. */
-void td_ground_ground_truths_flip(td_ground_truth *ground_truths, int n);
+void td_ground_truths_flip(td_ground_truth *ground_truths, int n);
 
 /** Draw SSD320's window, in pixels of a width x height image. */
 td_box td_distorted_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths,
                          int n);
 
 /** Keep boxes that overlap the window, relative to it; returns the number kept. */
-int td_ground_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
-                                 int height);
+int td_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, int width,
+                          int height);
 
 /** Draw SSD300's window, in fractions of the image. */
 td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n);
 
 /** Keep boxes centred in the window, relative to it; returns the number kept. */
-int td_ground_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window);
+int td_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect window);
 
 #endif

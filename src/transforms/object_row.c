@@ -106,9 +106,9 @@ static td_status train_ssd320(row *r, float *dst)
     td_ground_truth *ground_truths = r->w->ground_truths;
     bool flip = td_rng_uniform(&r->place) > 0.5;
     if (flip)
-        td_ground_ground_truths_flip(ground_truths, r->n);
+        td_ground_truths_flip(ground_truths, r->n);
     td_box window = td_distorted_crop(&r->place, r->width, r->height, ground_truths, r->n);
-    r->n = td_ground_ground_truths_crop(ground_truths, r->n, window, r->width, r->height);
+    r->n = td_ground_truths_crop(ground_truths, r->n, window, r->width, r->height);
     if (flip)
         window.x = r->width - window.x - window.width; /* its position in the decoded image */
     TD_TRY(cut_out(r, window, flip));
@@ -156,10 +156,10 @@ static td_status train_ssd300(row *r, float *dst)
 {
     td_ground_truth *ground_truths = r->w->ground_truths;
     td_rect window = td_overlap_crop(&r->place, ground_truths, r->n);
-    r->n = td_ground_ground_truths_crop_centres(ground_truths, r->n, window);
+    r->n = td_ground_truths_crop_centres(ground_truths, r->n, window);
     bool flip = td_rng_uniform(&r->place) < 0.5;
     if (flip)
-        td_ground_ground_truths_flip(ground_truths, r->n);
+        td_ground_truths_flip(ground_truths, r->n);
     TD_TRY(cut_out(r, in_pixels(window, r->width, r->height), flip));
     const td_color_jitter colours = color_jitter(&r->colour);
     return size_smooth(r, &colours, dst);

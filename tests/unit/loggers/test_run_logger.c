@@ -229,12 +229,12 @@ static void quantiles_are_as_numpys(void **state)
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static td_status write_table(const char *path, bool goes_on, int from, int to, int topk)
+static td_status write_table(const char *path, bool is_continued, int from, int to, int topk)
 {
     td_report *r;
     td_status st = TD_OK;
     const td_run_logger_opts o = {
-        .csv = path, .goes_on = goes_on, .at = { from, 0 }, .topk = topk
+        .csv = path, .is_continued = is_continued, .at = { from, 0 }, .topk = topk
     };
     TD_TRY(td_report_open(&o, &r));
     for (int64_t e = from; e < to && st == TD_OK; e++) {
@@ -331,7 +331,7 @@ static td_status write_everything(void)
                                    .to_log = true,
                                    .csv = csv,
                                    .tensorboard = folder,
-                                   .goes_on = true,
+                                   .is_continued = true,
                                    .has_tf_names = true };
     const int64_t epoch = 0;
     TD_TRY(td_report_open(&o, &r));

@@ -421,7 +421,7 @@ static void what_cannot_be_compiled_says_why(void **state)
     (void)state;
     const td_compile_opts none = { 0 };
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "fuze" }, TD_EUSAGE,
-                      "skip: 'fuze' is no pass; there are expand, autocast, grad, fold, amp");
+                      "skip: 'fuze' is no pass; there are decompose, autocast, grad, fold, amp");
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "fuse,grad" }, TD_EUSAGE,
                       "skip: 'grad' cannot be left out");
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "all" }, TD_EUSAGE,

@@ -50,7 +50,7 @@ static void flips(void **state)
     (void)state;
     td_ground_truth t[] = { ground_truth(0.1F, 0.2F, 0.5F, 0.7F, 3), ground_truth(0, 0, 1, 1, 4),
                             ground_truth(0.5F, 0.75F, 0.5F, 0.75F, 5) };
-    td_ground_ground_truths_flip(t, 3);
+    td_ground_truths_flip(t, 3);
     expect_rect(t[0].box, 0.1F, 0.3F, 0.5F, 0.8F);
     expect_rect(t[1].box, 0, 0, 1, 1);
     expect_rect(t[2].box, 0.5F, 0.25F, 0.5F, 0.25F);
@@ -66,9 +66,9 @@ static void two_flips_are_none(void **state)
         float x = (float)td_rng_below(&r, 1 << 24) / 16777216;
         float y = (float)td_rng_below(&r, 1 << 24) / 16777216;
         td_ground_truth t = ground_truth(0.25F, x < y ? x : y, 0.5F, x < y ? y : x, 1), before = t;
-        td_ground_ground_truths_flip(&t, 1);
+        td_ground_truths_flip(&t, 1);
         assert_true(t.box.xmin <= t.box.xmax);
-        td_ground_ground_truths_flip(&t, 1);
+        td_ground_truths_flip(&t, 1);
         assert_memory_equal(&t.box, &before.box, sizeof t.box);
     }
 }
@@ -233,7 +233,7 @@ static void boxes_follow_the_window(void **state)
         ground_truth(0.2F, 0.3F, 0.2F, 0.4F, 7),  /* no area */
         ground_truth(0.3F, 0.45F, 0.31F, 2, 8),   /* leaves the image */
     };
-    int n = td_ground_ground_truths_crop(t, 8, window, 200, 100);
+    int n = td_ground_truths_crop(t, 8, window, 200, 100);
     assert_int_equal(n, 4);
     expect_rect(t[0].box, 0.25F, 0.25F, 0.5F, 0.5F);
     expect_rect(t[1].box, 0, 0, 1, 1);
@@ -253,7 +253,7 @@ static void boxes_are_where_they_were(void **state)
         for (int j = 0; j < n; j++)
             before[j] = t[j];
         td_box b = td_distorted_crop(&r, 640, 480, t, n);
-        int n_kept = td_ground_ground_truths_crop(t, n, b, 640, 480);
+        int n_kept = td_ground_truths_crop(t, n, b, 640, 480);
         for (int j = 0; j < n_kept; j++, k++) {
             while (before[k].label != t[j].label)
                 k++;
@@ -287,7 +287,7 @@ static void overlap_windows_keep_their_bounds(void **state)
         }
         assert_true(width > 0.2999F && height > 0.2999F);
         assert_true(width / height > 0.4999F && width / height < 2.0001F);
-        int n_kept = td_ground_ground_truths_crop_centres(t, n, w);
+        int n_kept = td_ground_truths_crop_centres(t, n, w);
         assert_true(n_kept >= 1 && n_kept <= n);
         for (int k = 0; k < n_kept; k++)
             assert_true(is_in_image(t[k].box));
@@ -331,7 +331,7 @@ static void keeps_boxes_by_their_centre(void **state)
         ground_truth(0.6F, 0.5F, 0.9F, 0.9F, 3), /* overlaps only */
         ground_truth(0.8F, 0.8F, 0.9F, 0.9F, 4), /* outside */
     };
-    assert_int_equal(td_ground_ground_truths_crop_centres(t, 4, window), 2);
+    assert_int_equal(td_ground_truths_crop_centres(t, 4, window), 2);
     expect_rect(t[0].box, 0.2F, 0.25F, 0.4F, 0.5F);
     expect_rect(t[1].box, 0, 0, 0.6F, 0.75F);
     assert_true(t[0].label == 1 && t[1].label == 2);

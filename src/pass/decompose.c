@@ -1,29 +1,29 @@
 /*
- * expand.c -- decomposes composite ops into simpler ones
+ * decompose.c -- decomposes composite ops into simpler ones
  *
  *     %y = squeeze_excite %x, ...    ->    global_avg_pool, linear, relu, linear, sigmoid, mul
  *
- * Each composite op defines its decomposition (the expand hook).
+ * Each composite op defines its decomposition (the decompose hook).
  */
 #include "pass/pass.h"
 
-static void expand_node(td_rewriter *rw, const td_node *n, td_value **in)
+static void decompose_node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     td_value *out[TD_OUT_MAX] = { 0 };
-    if (!n->op->expand) {
+    if (!n->op->decompose) {
         td_rw_copy_with(rw, n, in);
         return;
     }
-    n->op->expand(rw->b, n, in, out);
+    n->op->decompose(rw->b, n, in, out);
     for (int i = 0; i < n->n_out; i++)
         td_rw_set(rw, n->out[i], out[i]);
     rw->n_changed++;
 }
 
-const td_pass td_pass_expand = {
-    .name = "expand",
+const td_pass td_pass_decompose = {
+    .name = "decompose",
     .summary = "write composite ops out as simpler ones",
     .counts = "composites written out",
     .is_required = true,
-    .node = expand_node,
+    .node = decompose_node,
 };
