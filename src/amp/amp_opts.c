@@ -27,8 +27,8 @@ static const char *const levels[] = { "default",
 #define LIST(m, text) TD_TEXT_AS(td_amp_opts, m, "amp_" #m, NULL, NULL, "OPS", text)
 
 static const td_field fields[] = {
-    { "amp", "use-tf-amp", TD_KIND_BOOL, offsetof(td_amp_opts, amp), 0, 0, 1, NULL, NULL, "",
-      "use mixed precision; --precision selects the half type" },
+    TD_BOOL_ONLY(td_amp_opts, amp, "amp", "use-tf-amp", false,
+                 "use mixed precision; --precision selects the half type"),
     TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,

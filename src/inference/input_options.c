@@ -25,7 +25,7 @@ static const td_field input_fields[] = {
     TD_ENUM   (td_input_opts, crop, TD_RULES_AUTO, crops,
                "library whose crop and resize rules are used; auto: torchvision, or dali for "
                "the dali data backends"),
-    TD_BOOL   (td_input_opts, antialias, false,
+    TD_BOOL_ONLY(td_input_opts, antialias, "antialias", NULL, false,
                "antialias when shrinking images; default: yes with --crop torchvision or "
                "triangular interpolation"),
     TD_BOOL_AS(td_input_opts, point_sampled, "no-antialias", NULL, false,

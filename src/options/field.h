@@ -99,6 +99,11 @@ typedef struct td_field {
     {                                                                                              \
         name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, NULL, help_              \
     }
+/* --x where "--no-x" is a row of its own: `meta` "" keeps "[no-]" out of its page */
+#define TD_BOOL_ONLY(T, m, name_, alias_, d, help_)                                                \
+    {                                                                                              \
+        name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, "", help_                \
+    }
 /* the option "no-x" of a positive member x; `d` is the option's default, the member's is !d */
 #define TD_BOOL_NOT(T, m, name_, alias_, d, help_)                                                 \
     {                                                                                              \

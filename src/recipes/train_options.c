@@ -124,7 +124,7 @@ static const td_field train_fields[] = {
     TD_BOOL_AS(td_train_opts, compat.fp16, "fp16", NULL, false, "same as --precision fp16"),
     TD_REAL_AS(td_train_opts, loss_scaling.scale, "static_loss_scale", NULL, -1, -1, 1e30, NULL,
                "constant loss scale; 1: no scaling; -1: dynamic for fp16, none for other types"),
-    TD_BOOL_AS(td_train_opts, loss_scaling.is_dynamic, "dynamic_loss_scale", NULL, false,
+    TD_BOOL_ONLY(td_train_opts, loss_scaling.is_dynamic, "dynamic_loss_scale", NULL, false,
                "use dynamic loss scaling; --static-loss-scale sets the initial scale"),
     TD_BOOL_NOT(td_train_opts, loss_scaling.allow_dynamic, "no-dynamic-loss-scale", NULL, false,
                "use the constant --static-loss-scale, or no loss scaling if it is not given"),

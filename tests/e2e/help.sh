@@ -19,6 +19,10 @@ for verb in $verbs; do
     grep -q "^usage: tandem $verb" "$verb.txt" || fail "the page of $verb has no usage line"
     "$TANDEM" "$verb" --help >"$verb.again" || fail "$verb --help fails"
     awk 'length > 80 { print "wider than 80 columns: " $0; bad = 1 } END { exit bad }' "$verb.txt" || fail "page of $verb"
+    # "--[no-]x" stands for --x and --no-x; no name occurs in two rows
+    twice=$(sed -n 's/^| `\([^`]*\)`.*/\1/p' "$verb.md" | tr -d ',' | tr ' ' '\n' |
+        sed -n 's/^--\[no-\]\(.*\)/--\1\n--no-\1/; /^-/p' | sort | uniq -d)
+    [ -z "$twice" ] || fail "the page of $verb lists twice:" $twice
     cmp "$verb.txt" "$verb.again" || fail "help $verb and $verb --help differ"
 done
 "$TANDEM" help | awk 'length > 80 { exit 1 }' || fail "the list of verbs is wider than 80 columns"
