@@ -267,7 +267,7 @@ static td_status read_line_map(const matcher *x, char *text, td_map *map)
         char *last = line + n;
         while (last > line && !strchr(" \t", last[-1]))
             last--;
-        if (last == line || !td_text_to_int(last, &output))
+        if (last == line + strspn(line, " \t") || !td_text_to_int(last, &output))
             return td_error(TD_EFORMAT,
                             "--label-map: '%s': line %d is '%.100s', wanted a class of the data "
                             "and the number of its output",

@@ -75,6 +75,7 @@ refuses "5 'a' 0 4" 'a 5\n'
 refuses "-1 'a' 0 4" '{"a": -1}'
 refuses "'a'" 'a 1\na 2\n'
 refuses "line 2 'b'" 'a 1\nb\n'
+refuses "line 6" "$(tr -d '\r' <map.txt)\n 3\n" # no class before the number
 refuses "'cow' 'a'" '{"a": "cow"}'
 refuses 'JSON object' '["a"]'
 refuses 'line 1' '{"a": 1'

@@ -114,6 +114,10 @@ prints '^top1 '
 expect 0 $judged 'loss<=1e9'
 expect 4 $judged 'loss<=0'
 expect 2 $judged 'top1>95'
+for limit in nan inf -inf; do
+    expect 2 $judged "top1>=$limit"
+    error_names --require "'top1>=$limit'"
+done
 expect 2 $judged 'speed>=95'
 error_names "'speed'" top1 top5
 short="$small -b 32 --no-checkpoints --workspace req"
