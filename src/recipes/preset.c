@@ -284,13 +284,18 @@ static td_status merge_model(settings *s, const choice *c)
     return merge(s, section);
 }
 
-/* "50-epoch scripts for resnet50" only */
+/* Is there a recipe of so many epochs for the model?  50 are resnet50's only. */
+static bool has_epochs(const char *model, const char *epochs)
+{
+    return strcmp(epochs, "50") != 0 || strcasecmp(model, "resnet50") == 0;
+}
+
 static td_status merge_epochs(settings *s, const choice *c)
 {
     const td_yaml *section, *all = td_yaml_get(s->table->doc, "epochs");
     if (!*c->epochs)
         return TD_OK;
-    if (strcmp(c->epochs, "50") == 0 && strcasecmp(c->model, "resnet50") != 0)
+    if (!has_epochs(c->model, c->epochs))
         return td_error(TD_EUSAGE, "there is no recipe of 50 epochs for '%s', there are 90, 250",
                         c->model);
     TD_TRY(pick(s->table, all, "recipe of this number of epochs", c->epochs,
@@ -643,16 +648,18 @@ static void add_models(const td_yaml *models, const char *tail, td_text *out)
     }
 }
 
-/* "ssd320/8gpus" */
-static void add_detectors(const td_yaml *detectors, td_text *out)
+/* "ssd320/8gpus", each between `before` and `after` */
+static void add_detectors(const td_yaml *detectors, const char *before, const char *after,
+                          td_text *out)
 {
     for (size_t m = 0; m < td_yaml_count(detectors); m++) {
         const td_yaml *configs = td_yaml_member(detectors, m);
         for (size_t i = 0; i < td_yaml_count(configs); i++)
             if (strcmp(key_of(configs, i), "recipe") == 0)
-                td_text_add(out, "%s\n", key_of(detectors, m));
+                td_text_add(out, "%s%s%s", before, key_of(detectors, m), after);
             else
-                td_text_add(out, "%s/%s\n", key_of(detectors, m), key_of(configs, i));
+                td_text_add(out, "%s%s/%s%s", before, key_of(detectors, m), key_of(configs, i),
+                            after);
     }
 }
 
@@ -675,7 +682,7 @@ static void add_list(const table *t, td_text *out)
     add_models(td_yaml_get(t->doc, "models"), "", out);
     if (old)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
-    add_detectors(td_yaml_get(t->doc, "detectors"), out);
+    add_detectors(td_yaml_get(t->doc, "detectors"), "", "\n", out);
     td_text_add(out, "\nbatch: images at a time; step: images in an optimiser step\n");
     add_line("further parts, epochs: ", td_yaml_get(t->doc, "epochs"), out);
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
@@ -705,11 +712,13 @@ td_status td_train_preset_names(char **text)
     for (size_t i = 0; i < td_yaml_count(rule); i++) {
         td_text_add(&out, " %s", key_of(rule, i));
         for (size_t k = 0; k < td_yaml_count(epochs); k++)
-            td_text_add(&out, " %s/%s", key_of(rule, i), key_of(epochs, k));
+            if (has_epochs(key_of(rule, i), key_of(epochs, k)))
+                td_text_add(&out, " %s/%s", key_of(rule, i), key_of(epochs, k));
     }
     add_recipe_names(td_yaml_get(t.doc, "models"), "", &out);
     if (old)
         add_recipe_names(td_yaml_get(old, "models"), "/" EDITION, &out);
+    add_detectors(td_yaml_get(t.doc, "detectors"), " ", "", &out);
     td_yaml_free(t.doc);
     return td_text_take(&out, TD_OK, text);
 }

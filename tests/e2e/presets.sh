@@ -10,6 +10,13 @@ reports() {
     grep -qF -e "\"$2\": $3" "$1/experiment_raport.json" || complain "$1: the report has no $2 $3"
 }
 
+# --- every name that completion offers is a preset
+names=$("$TANDEM" help --completion bash | sed -n "s/^ *--preset) values='list \([^']*\)'.*/\1/p" | head -1)
+[ "$(echo $names | wc -w)" -ge 60 ] || complain "completion offers these presets only: $names"
+for name in $names; do
+    expect 0 train $small --preset "$name" --print-config
+done
+
 # --- one step of every model; the recipe of a machine, with what a small machine needs over it
 for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
     expect 0 train $small --preset $model/DGXA100/AMP/90 -b 2 --optimizer-batch-size 2 --run-iters 2 --epochs 1000 \
