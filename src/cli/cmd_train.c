@@ -151,7 +151,8 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "\n");
         td_text_add(out, "top%-10d %.2f %%\n", o->validation.topk, r->topk);
     }
-    td_text_add(out, "images/s      %.2f\n", r->images_per_s);
+    if (r->images_per_s > 0) /* 0: nothing was left to train */
+        td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     if (!o->validation.is_enabled && r->n_lines > 0)
         td_text_add(out, "performance   %.2f images/s, the mean of the last %d of %d lines\n",
                     r->last_quarter_ips, r->n_lines_kept, r->n_lines);

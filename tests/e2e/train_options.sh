@@ -59,6 +59,7 @@ expect 0 train set --resume done/checkpoint.safetensors --threads 2 --print-freq
 log_names "'done/checkpoint.safetensors'" 1
 cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors | cmp -s before - ||
     complain "a finished run was written again"
+grep 'images/s' out err && complain "a speed of no steps"
 
 # --- --no-checkpoints ----------------------------------------------------------------------------
 expect 0 train set $net --epochs 1 --no-checkpoints --workspace nothing
