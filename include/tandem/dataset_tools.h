@@ -25,7 +25,8 @@ typedef struct {
 } td_check_opts;
 
 typedef struct {
-    int min, median, max;
+    int min, max;
+    double median; /* of an even number: the mean of the middle two */
 } td_extent;
 
 enum { TD_BOX_SIDES = 12 };

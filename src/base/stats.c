@@ -37,6 +37,14 @@ double td_quantile(double *x, int n, double q)
     return x[i < 0 ? 0 : i >= n ? n - 1 : i];
 }
 
+double td_median(double *x, int64_t n)
+{
+    if (n == 0)
+        return 0;
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
+}
+
 double td_quantile_linear(double *x, int n, double q)
 {
     if (n == 0)

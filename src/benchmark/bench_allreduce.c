@@ -51,7 +51,7 @@ out:
 
 static void add_row(int64_t bytes, int ranks, double *seconds, int n, td_text *out)
 {
-    const double median = td_quantile(seconds, n, 0.5);
+    const double median = td_median(seconds, n);
     td_text_add(out, "{");
     td_json_add(out, "bytes", (double)bytes);
     td_text_add(out, ", \"ms\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}", median * 1e3,

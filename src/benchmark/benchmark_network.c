@@ -355,7 +355,7 @@ static void add_network(bench *b, td_text *out)
         add_last_quarter(b, batch, &last_quarter);
     for (int i = 0; i < n; i++)
         sum += b->seconds[i];
-    double *s = b->seconds, p50 = td_quantile(s, n, 0.5), slowest = td_quantile(s, n, 1);
+    double *s = b->seconds, p50 = td_median(s, n), slowest = td_quantile(s, n, 1);
     td_text_add(out, "{\"arch\": \"");
     td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
     td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d",

@@ -172,7 +172,7 @@ static void add_ssd300(const td_benchmark_report *r, double *sorted, int n)
     for (int i = 0; i < n; i++)
         sum += r->batch / sorted[i];
     td_report_add(r->report, "avg_img/sec", sum / n);
-    td_report_add(r->report, "med_img/sec", r->batch / td_quantile_linear(sorted, n, 0.5));
+    td_report_add(r->report, "med_img/sec", r->batch / td_median(sorted, n));
     td_report_add(r->report, "min_img/sec", r->batch / sorted[n - 1]);
     td_report_add(r->report, "max_img/sec", r->batch / sorted[0]);
 }
@@ -200,7 +200,7 @@ static td_status add_figures(td_benchmark_report *r, const double *seconds)
     if (!sorted)
         return TD_ENOMEM;
     memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
-    td_quantile(sorted, n, 0.5); /* sorts */
+    td_median(sorted, n); /* sorts */
     if (r->detector == TD_DETECTOR_SSD300)
         add_ssd300(r, sorted, n);
     if (td_report_has_tf_names(r->report) && r->is_training)

@@ -5,7 +5,7 @@
 
 static void extent_json(td_text *out, const char *name, const td_extent *e)
 {
-    td_text_add(out, ", \"%s\": {\"min\": %d, \"median\": %d, \"max\": %d}", name, e->min,
+    td_text_add(out, ", \"%s\": {\"min\": %d, \"median\": %.12g, \"max\": %d}", name, e->min,
                 e->median, e->max);
 }
 
@@ -133,9 +133,9 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
                 "rotated\n",
                 (long long)r->n_jpeg, (long long)r->n_progressive, (long long)r->n_cmyk,
                 (long long)r->n_png, (long long)r->n_gray, (long long)r->n_rotated);
-    td_text_add(out, "  width       %d to %d, median %d\n", r->width.min, r->width.max,
+    td_text_add(out, "  width       %d to %d, median %.12g\n", r->width.min, r->width.max,
                 r->width.median);
-    td_text_add(out, "  height      %d to %d, median %d\n", r->height.min, r->height.max,
+    td_text_add(out, "  height      %d to %d, median %.12g\n", r->height.min, r->height.max,
                 r->height.median);
     td_text_add(out, "  classes     %d\n    %-20s %s\n", r->n_classes, "class",
                 r->class_boxes ? "boxes" : "readable images");

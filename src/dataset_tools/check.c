@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stats.h"
 #include "data/loader.h"
 #include "data/objects.h"
 #include "tandem/dataset_tools.h"
@@ -112,23 +113,17 @@ static td_status check_one(void *ctx, int worker, int64_t i)
 
 /* --- the sum ---------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
-}
-
-static td_extent extent_of(int *values, int64_t n)
+static td_extent extent_of(double *values, int64_t n)
 {
     if (n == 0)
         return (td_extent){ 0 };
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return (td_extent){ .min = values[0], .median = values[n / 2], .max = values[n - 1] };
+    const double median = td_median(values, n); /* sorts */
+    return (td_extent){ .min = (int)values[0], .median = median, .max = (int)values[n - 1] };
 }
 
 static td_status measure(const check *c, td_dataset_report *r)
 {
-    int *values = td_alloc((size_t)r->n_images, sizeof *values);
+    double *values = td_alloc((size_t)r->n_images, sizeof *values);
     if (!values)
         return TD_ENOMEM;
     int64_t n = 0;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/stats.h"
 #include "data/loader.h"
 
 enum { ROUNDS = 10, ROUNDS_MAX = 10000, BATCH = 32 };
@@ -30,18 +31,11 @@ static td_status run_round(td_loader *ld, double round_s, double *rate, int64_t 
     return TD_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void summarise(double *rates, int n, td_data_speed *out)
 {
-    qsort(rates, (size_t)n, sizeof *rates, by_value);
+    out->median = td_median(rates, n); /* sorts */
     out->min = rates[0];
     out->max = rates[n - 1];
-    out->median = (rates[(n - 1) / 2] + rates[n / 2]) / 2;
 }
 
 td_status td_data_benchmark(const td_dataset *ds, const td_loader_opts *opts, int rounds,

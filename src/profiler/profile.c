@@ -320,7 +320,7 @@ static double mean_ms(const td_profile *pr, double seconds)
 static double median(td_profile *pr, int figure)
 {
     const int64_t n = pr->n_steps < STEPS ? pr->n_steps : STEPS;
-    return td_quantile(pr->figures[figure], (int)n, 0.5);
+    return td_median(pr->figures[figure], n);
 }
 
 static double whole_bound(const td_profile *pr)

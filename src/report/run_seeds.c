@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stats.h"
+
 const char *const td_seed_moments[TD_SEED_MOMENTS] = { "best", "final" };
 
 /* settings that do not affect a run's result: outputs, this machine, parts of a run */
@@ -123,12 +125,6 @@ static bool is_alike(const td_run_log *a, const td_run_log *b, bool with_precisi
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 td_spread td_spread_of(double *x, int n)
 {
     td_spread s = { .n = n,
@@ -140,7 +136,7 @@ td_spread td_spread_of(double *x, int n)
     double sum = 0, squares = 0;
     if (n == 0)
         return s;
-    qsort(x, (size_t)n, sizeof *x, by_size);
+    s.median = td_median(x, n); /* sorts */
     for (int i = 0; i < n; i++)
         sum += x[i];
     s.mean = sum / n;
@@ -149,7 +145,6 @@ td_spread td_spread_of(double *x, int n)
     s.sd = n > 1 ? sqrt(squares / (n - 1)) : (double)NAN;
     s.min = x[0];
     s.max = x[n - 1];
-    s.median = (x[(n - 1) / 2] + x[n / 2]) / 2;
     return s;
 }
 

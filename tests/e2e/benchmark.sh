@@ -34,6 +34,10 @@ no_less $((activations_fp32 * 7 / 10)) "$activations_bf16"
 expect 2 $tiny --iter-unit epoch
 says "epoch"
 
+# --- the median of two steps is their mean
+expect 0 $tiny -b 4 --iters 2 --warmup 0 --json --no-bound
+[ "$(member out p50)" = "$(member out avg)" ] || complain "the median of two steps is not their mean"
+
 # --- the walkthrough ------------------------------------------------------------------------------
 expect 0 $tiny --walkthrough -b 8 --warmup-steps 1 --num-iter 3
 prints '^step +options +images/s +min +max +speed-up +peak MB +planned MB$'

@@ -225,6 +225,10 @@ static void quantiles_are_as_numpys(void **state)
     assert_float_equal(td_quantile_linear(one, 1, 0.95), 7, 0);
     assert_float_equal(td_quantile(x, 4, 0.95), 4, 0);
     assert_float_equal(td_quantile(x, 4, 0.5), 2, 0);
+    assert_float_equal(td_median(x, 4), 2.5, 0);
+    assert_float_equal(td_median(x, 3), 2, 0);
+    assert_float_equal(td_median(one, 1), 7, 0);
+    assert_float_equal(td_median(one, 0), 0, 0);
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
