@@ -511,13 +511,14 @@ static void boxes_lie_on_their_pixels(void **state)
     td_image_release(&img);
 }
 
-static void row_of(const td_test_file *f, int width, int height, bool ignore, float *row)
+static void row_of(const td_test_file *f, int width, int height, bool ignore_orientation,
+                   float *row)
 {
     td_transformer w = { 0 };
     int n;
     const td_transform t = { .size = S,
                              .detector = TD_DETECTOR_SSD320,
-                             .stored_orientation = ignore };
+                             .stored_orientation = ignore_orientation };
     const td_object_source from = { .bytes = f->bytes,
                                     .n_bytes = f->n,
                                     .scene = { .width = width, .height = height } };
