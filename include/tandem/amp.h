@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "tandem/options.h"
 #include "tandem/types.h"
 
 #ifdef __cplusplus
@@ -51,6 +52,7 @@ typedef enum {
  * auto_mixed_precision, PyTorch's autocast, APEX.
  */
 typedef struct td_amp_opts {
+    td_given given;
     bool amp;           /* mixed precision; the half type is measured unless `precision` sets it */
     bool force_float32; /* float32, regardless of the environment and the options of a saved run */
     td_precision precision;

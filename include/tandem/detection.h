@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "tandem/status.h"
+#include "tandem/options.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +14,7 @@ extern "C" {
 
 /** Options of non-maximum suppression and of the evaluation of boxes. */
 typedef struct {
+    td_given given;
     double min_score;             /* minimum score; -1: the detector's default */
     double nms_iou;               /* IoU threshold of non-maximum suppression; -1: likewise */
     int max_per_class, max_boxes; /* limits per image; 0: likewise */

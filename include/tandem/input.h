@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "tandem/loader.h"
+#include "tandem/options.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +24,7 @@ typedef enum { TD_LABEL_IDS_DENSE, TD_LABEL_IDS_KEEP } td_label_ids;
 
 /** Options of the input data. */
 typedef struct {
+    td_given given;
     const char *data; /* folder or .safetensors file */
     td_data_backend data_backend;
     td_interpolation interpolation;

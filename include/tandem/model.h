@@ -14,6 +14,7 @@
 #define TD_MODEL_H
 
 #include "tandem/graph.h"
+#include "tandem/options.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +40,7 @@ typedef enum { TD_CONV_INIT_FAN_IN, TD_CONV_INIT_FAN_OUT, TD_CONV_INIT_AUTO } td
 
 /** The network. The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
+    td_given given;         /* what was chosen: a weight file has no say in it */
     const char *arch;       /* "resnet50" */
     const char *model;      /* graph file: input `images`, output `logits`; instead of arch */
     const char *model_text; /* the text of such a graph, as in weight files; overrides model */

@@ -23,6 +23,7 @@ extern "C" {
 
 /** The field table (td_serve_fields) holds names, defaults and ranges. */
 typedef struct {
+    td_given given;
     td_model_opts model;
     td_amp_opts amp;
     td_boxes_opts boxes; /* detectors: as in td_detect_opts */

@@ -21,6 +21,7 @@
 #include "tandem/loader.h"
 #include "tandem/model.h"
 #include "tandem/onnx.h"
+#include "tandem/options.h"
 #include "tandem/program.h"
 #include "tandem/recipes.h"
 #include "tandem/report.h"

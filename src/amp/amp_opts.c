@@ -27,6 +27,7 @@ static const char *const levels[] = { "default",
 #define LIST(m, text) TD_TEXT_AS(td_amp_opts, m, "amp_" #m, NULL, NULL, "OPS", text)
 
 static const td_field fields[] = {
+    TD_GIVEN(td_amp_opts, given),
     TD_BOOL_ONLY(td_amp_opts, amp, "amp", "use-tf-amp", false,
                  "use mixed precision; --precision selects the half type"),
     TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,

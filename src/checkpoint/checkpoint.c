@@ -331,13 +331,11 @@ static const td_arch *meta_arch(const td_tensors *t)
 
 void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
 {
-    td_model_opts d;
     const td_arch *arch = meta_arch(t);
     const char *backbone = td_tensors_meta(t, "tandem.backbone");
     const td_arch *row = backbone ? td_arch_known(backbone) : NULL;
-    td_model_defaults(&d); /* the same text, not an equal one: --backbone resnet50 is a choice */
-    if (row && model->backbone == d.backbone && arch && arch->detector &&
-        td_arch_known(model->arch) == arch)
+    const bool is_chosen = td_options_chosen(td_model_fields(), model, "backbone");
+    if (row && !is_chosen && arch && arch->detector && td_arch_known(model->arch) == arch)
         model->backbone = row->name;
 }
 
@@ -363,8 +361,10 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
     model->model_text = td_tensors_meta(t, "tandem.graph");
-    if (arch)
+    if (arch) {
         model->arch = arch;
+        td_options_mark(td_model_fields(), model, "arch");
+    }
     if (arch && td_tensors_meta(t, "tandem.se_form"))
         model->se_form = meta_number(t, "tandem.se_form") ? TD_SE_FORM_RATIO : TD_SE_FORM_CONST;
     return arch || model->model_text;

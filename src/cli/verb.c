@@ -128,7 +128,6 @@ typedef struct {
     char **argv;
     const char **rest;
     int n_rest;
-    const char *arch; /* --arch of the line, or the default's text; NULL: the verb has none */
 } line;
 
 /* the argument DATA stands for --data, which files may name too, but not the same line */
@@ -153,16 +152,14 @@ static const td_model_opts *model_of(const td_field_group *groups)
 }
 
 /* --arch of the line beside --model, which a file may have named; a preset's name, which --model
-   may have been too, is gone.  The default is the same text, not an equal one. */
-static td_status check_network(const line *l, const td_field_group *groups)
+   may have been too, is gone. */
+static td_status check_network(const td_field_group *groups)
 {
-    td_model_opts d;
     const td_model_opts *model = model_of(groups);
-    td_model_defaults(&d);
-    if (!model || !model->model || l->arch == d.arch)
+    if (!model || !model->model || !td_options_given_on_line(td_model_fields(), model, "arch"))
         return TD_OK;
     return td_error(TD_EUSAGE, "--arch %s and --model %s name two networks: only one can be meant",
-                    l->arch, model->model);
+                    model->arch, model->model);
 }
 
 static td_status parse(const td_verb *verb, line *l, const td_field_group *groups, td_arena *arena)
@@ -183,7 +180,6 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     if (c->help)
         return TD_OK;
     const td_common said = *c;
-    l->arch = model_of(groups) ? model_of(groups)->arch : NULL;
     TD_TRY(check_data(l, groups));
     if (verb->check)
         TD_TRY(verb->check(opts));
@@ -218,7 +214,7 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     };
     if (verb->resolve)
         TD_TRY(verb->resolve(&call));
-    TD_TRY(check_network(&l, groups));
+    TD_TRY(check_network(groups));
     if (c.print_config)
         return print_config(verb, opts, out);
     TD_TRY(td_scope_report(verb, verb->job ? verb->job(&call) : NULL, groups, argc, argv, arena));

@@ -35,6 +35,7 @@ static const td_field limits_fields[] = {
     TD_END,
 };
 static const td_field boxes_fields[] = {
+    TD_GIVEN  (td_boxes_opts, given),
     TD_TITLE_BEHIND("Detections"),
     LIMIT_ROWS,
     TD_BOOL   (td_boxes_opts, box_areas, false,
@@ -124,8 +125,8 @@ td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
                                       { NULL, boxes_fields, (void *)(uintptr_t)boxes } };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
-            if (f->kind != TD_KIND_TITLE && (i == 2 || is_one_of(of_boxes, f->name)) &&
-                !td_field_is_default(f, groups[i].base))
+            if ((i == 2 || is_one_of(of_boxes, f->name)) &&
+                td_field_is_asked(groups[i].fields, f, groups[i].base))
                 return refuse(f, "detectors", network, "classifier");
     return TD_OK;
 }
@@ -133,7 +134,7 @@ td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
 td_status td_boxes_check_input(const td_input_opts *in, const char *network)
 {
     for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
-        if (is_one_of(of_classes, f->name) && !td_field_is_default(f, in))
+        if (is_one_of(of_classes, f->name) && td_field_is_asked(td_input_fields(), f, in))
             return refuse(f, "classifiers", network, "detector");
     return TD_OK;
 }

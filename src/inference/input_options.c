@@ -15,6 +15,7 @@ static const char *const augmentations[] = { "none", "autoaugment", NULL };
 
 /* clang-format off */
 static const td_field input_fields[] = {
+    TD_GIVEN  (td_input_opts, given),
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
                "data set: folder with train/ and val/, a pack, or a .safetensors file; same as "
                "DATA"),

@@ -10,10 +10,7 @@
 
 bool td_model_is_default(const td_model_opts *model)
 {
-    td_model_opts d;
-    td_model_defaults(&d);
-    return !model->model &&
-           model->arch == d.arch; /* the same text, not an equal one: --arch resnet50 is a choice */
+    return !model->model && !td_options_chosen(td_model_fields(), model, "arch");
 }
 
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,

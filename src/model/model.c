@@ -28,6 +28,7 @@ static const char *const variants[] = { "auto", "pytorch", "tensorflow", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
+    TD_GIVEN(td_model_opts, given),
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, se-resnet50, se-resnext101-32x4d, "

@@ -168,6 +168,7 @@ void td_field_get(const td_field *f, const void *base, td_text *out)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }
@@ -415,6 +416,7 @@ static td_status read_member(const td_field *f, member *m, const char *value, td
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }
@@ -445,6 +447,7 @@ static void store(const td_field *f, void *base, const member *m)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }
@@ -501,6 +504,7 @@ static member default_of(const td_field *f)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }
@@ -514,6 +518,7 @@ void td_fields_default(const td_field *fields, void *base)
         if (td_field_has_member(f))
             store(f, base, &m);
     }
+    td_given_clear(fields, base);
 }
 
 static bool is_same(td_field_kind kind, const void *a, const void *b)
@@ -536,6 +541,7 @@ static bool is_same(td_field_kind kind, const void *a, const void *b)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }
@@ -574,6 +580,7 @@ static bool is_valid(const td_field *f, const void *base)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }

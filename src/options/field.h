@@ -28,6 +28,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "tandem/options.h"
 
 typedef enum {
     TD_KIND_END,
@@ -43,7 +44,8 @@ typedef enum {
                         `def` 1: an abbreviated name prefers other rows */
     TD_KIND_ALIAS,    /* another name of the option `def_text`, in its own table */
     TD_KIND_ACCEPTED, /* has no effect; `def_text` is the reason; `meta`: it takes a value */
-    TD_KIND_REFUSED   /* an error; `def_text` is the reason */
+    TD_KIND_REFUSED,  /* an error; `def_text` is the reason */
+    TD_KIND_GIVEN     /* no option: the offset of the td_given in the struct */
 } td_field_kind;
 
 typedef struct td_field {
@@ -148,6 +150,13 @@ typedef struct td_field {
     {                                                                                              \
         name_, NULL, TD_KIND_REFUSED, 0, 0, 0, 0, why_, NULL, NULL, NULL                           \
     }
+/* of a struct that remembers which of its options were given (tandem/options.h) */
+#define TD_GIVEN(T, m)                                                                             \
+    {                                                                                              \
+        "", NULL, TD_KIND_GIVEN,                                                                   \
+            offsetof(T, m) + 0 * sizeof(char[sizeof(((T *)0)->m) == sizeof(td_given) ? 1 : -1]),   \
+            0, 0, 0, NULL, NULL, NULL, NULL                                                        \
+    }
 #define TD_END                                                                                     \
     {                                                                                              \
         NULL, NULL, TD_KIND_END, 0, 0, 0, 0, NULL, NULL, NULL, NULL                                \
@@ -181,6 +190,13 @@ TD_CHECKED td_status td_field_set_as(const td_field *f, void *base, const char *
 void td_field_get(const td_field *f, const void *base, td_text *out);
 
 bool td_field_is_default(const td_field *f, const void *base);
+
+/**
+ * Was the option named on the command line, if only with its default, or is it not at its default?
+ * Config files do not count by themselves: --print-config lists every option.
+ */
+bool td_field_is_asked(const td_field *fields, const td_field *f, const void *base);
+
 bool td_fields_equal(const td_field *fields, const void *a, const void *b);
 
 /** Check that every value is in range; TD_EUSAGE names the first that is not. */

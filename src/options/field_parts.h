@@ -49,7 +49,15 @@ typedef struct {
     const td_field *field;
     void *base;
     bool is_negated;
+    const td_field *fields; /* the row's table */
 } td_option;
+
+/* --- which options were given (tandem/options.h) ---------------------------------------------- */
+
+void td_given_clear(const td_field *fields, void *base);
+
+/** Set the bits of a row, where the struct has any. */
+void td_given_note(const td_field *fields, const td_field *f, void *base, bool is_line);
 
 /** Find an option by any exact spelling; follows rows of kind ALIAS. */
 bool td_option_find(const td_field_group *groups, const char *name, size_t n, td_option *out);

@@ -44,6 +44,8 @@ static const char *next_spelling(walk *w, size_t *n)
                 w->is_behind = w->field->def != 0;
                 continue;
             }
+            if (w->field->kind == TD_KIND_GIVEN)
+                continue;
             if (!w->is_started) {
                 w->is_started = true;
                 w->rest = w->field->alias;
@@ -74,7 +76,7 @@ bool td_option_find(const td_field_group *groups, const char *name, size_t n, op
     for (const char *s; (s = next_spelling(&w, &m));)
         if (td_name_equal(s, m, name, n)) {
             const char *target = w.field->kind == TD_KIND_ALIAS ? w.field->def_text : NULL;
-            *out = (option){ .field = w.field, .base = w.group->base };
+            *out = (option){ .field = w.field, .base = w.group->base, .fields = w.group->fields };
             return !target || td_option_find(groups, target, strlen(target), out);
         }
     return false;
@@ -116,7 +118,7 @@ static void add_candidate(candidates *c, const walk *w, const char *name, size_t
         if (c->options[i].field == w->field && c->options[i].is_negated == is_negated)
             return; /* another spelling of the same option */
     if (c->n < MAX_CANDIDATES) {
-        c->options[c->n] = (option){ w->field, w->group->base, is_negated };
+        c->options[c->n] = (option){ w->field, w->group->base, is_negated, w->group->fields };
         td_option_spell(name, n, is_negated, c->words[c->n]);
     }
     c->n++;
@@ -239,7 +241,9 @@ td_status td_option_set(const td_option *o, const char *value, td_arena *arena, 
         return td_error(TD_EUSAGE, "%s is not supported: %s", subject, o->field->def_text);
     if (o->field->kind == TD_KIND_ACCEPTED)
         return TD_OK;
-    return td_field_set_as(o->field, o->base, value, arena, subject);
+    TD_TRY(td_field_set_as(o->field, o->base, value, arena, subject));
+    td_given_note(o->fields, o->field, o->base, false);
+    return TD_OK;
 }
 
 static td_status set(line *l, const option *o, const char *value, const char *subject)
@@ -248,7 +252,10 @@ static td_status set(line *l, const option *o, const char *value, const char *su
         l->visit(l->ctx, o->field, subject);
         return TD_OK;
     }
-    return td_option_set(o, value, l->arena, subject);
+    TD_TRY(td_option_set(o, value, l->arena, subject));
+    if (td_field_has_member(o->field))
+        td_given_note(o->fields, o->field, o->base, true);
+    return TD_OK;
 }
 
 static bool is_whole_number(const char *s)

@@ -35,6 +35,7 @@ const char *td_field_meta(const td_field *f)
     case TD_KIND_ALIAS:
     case TD_KIND_ACCEPTED:
     case TD_KIND_REFUSED:
+    case TD_KIND_GIVEN:
     case TD_KIND_END:
         break;
     }

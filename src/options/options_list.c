@@ -56,7 +56,7 @@ void td_options_list(const td_field_group *groups, const char *verb, td_text *ou
 {
     for (const td_field_group *g = groups; g->fields; g++)
         for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++) {
-            if (f->kind == TD_KIND_TITLE)
+            if (f->kind == TD_KIND_TITLE || f->kind == TD_KIND_GIVEN)
                 continue;
             td_text_add(out, "%s\t", verb);
             add_spelling(f->name, strlen(f->name), out);

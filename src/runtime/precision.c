@@ -10,6 +10,7 @@
 #include "amp/amp_env.h"
 #include "base/log.h"
 #include "ops/ops.h"
+#include "options/field.h"
 #include "pass/amp.h"
 #include "runtime/program_parts.h"
 
@@ -97,6 +98,13 @@ static void use(const char **option, const char *const edit[2], const char *what
         td_log(TD_LOG_WARN, "amp", "environment: %s", td_error_message());
 }
 
+/* a value of the command line wins over the environment's, if only with its default */
+static bool is_asked(const td_amp_opts *o, const char *name)
+{
+    const td_field *fields = td_amp_fields();
+    return td_field_is_asked(fields, td_field_find(fields, name), o);
+}
+
 static td_status apply_environment(td_amp_opts *o)
 {
     td_amp_env e;
@@ -107,9 +115,9 @@ static td_status apply_environment(td_amp_opts *o)
                        : e.half == TD_DT_BF16 ? TD_PRECISION_BF16
                                               : TD_PRECISION_DEFAULT;
     }
-    if (o->level == TD_AMP_LEVEL_DEFAULT && e.has_level)
+    if (e.has_level && !is_asked(o, "amp_level"))
         o->level = e.level;
-    if (o->rule == TD_AMP_RULE_CURRENT && e.has_rule)
+    if (e.has_rule && !is_asked(o, "amp_rule"))
         o->rule = e.rule;
     if (!o->log_path)
         o->log_path = e.log_path;

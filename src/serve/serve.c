@@ -32,6 +32,7 @@ enum {
 
 /* clang-format off */
 static const td_field serve_fields[] = {
+    TD_GIVEN  (td_serve_opts, given),
     TD_WEIGHTS_ROW(td_serve_opts),
     TD_BOOL_AS(td_serve_opts, use_ema, "use-ema", "ema", false,
                "use the averaged (EMA) weights of the file"),
@@ -118,12 +119,16 @@ static td_status check_name(const char *name)
                     name);
 }
 
+static bool is_asked(const td_serve_opts *o, const char *name)
+{
+    const td_field *fields = td_serve_fields();
+    return td_field_is_asked(fields, td_field_find(fields, name), o);
+}
+
 /* options of the other kind of network are refused, not left without effect */
 static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const char *arch)
 {
     const td_boxes_opts *b = &o->boxes;
-    td_serve_opts d;
-    td_serve_defaults(&d);
     const struct {
         const td_kind *kind;
         bool is_set;
@@ -133,8 +138,8 @@ static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const c
                  { &td_kind_detector, b->max_per_class > 0, "--max-per-class" },
                  { &td_kind_detector, b->max_boxes > 0, "--max-boxes" },
                  { &td_kind_detector, o->only != NULL, "--only" },
-                 { &td_kind_classifier, o->topk != d.topk, "--top" },
-                 { &td_kind_classifier, o->interpolation != d.interpolation, "--interpolation" } };
+                 { &td_kind_classifier, is_asked(o, "topk"), "--top" },
+                 { &td_kind_classifier, is_asked(o, "interpolation"), "--interpolation" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set && rows[i].kind != kind)
             return td_error(TD_EUSAGE, "%s requires a %s, '%s' has weights of %s, %s", rows[i].what,

@@ -67,9 +67,8 @@ static td_status check_place(job *j, const char *path)
 /* --arch on the command line, and a checkpoint of a graph of the user's own */
 static td_status check_network(const job *j, const char *path)
 {
-    td_model_opts d;
-    td_model_defaults(&d);
-    if (td_tensors_meta(j->start.tensors, "tandem.graph") && j->o.model.arch != d.arch)
+    if (td_tensors_meta(j->start.tensors, "tandem.graph") &&
+        td_options_chosen(td_model_fields(), &j->o.model, "arch"))
         return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
                         path, j->o.model.arch);
     return TD_OK;

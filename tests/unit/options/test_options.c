@@ -667,6 +667,42 @@ static void pages_report_failing_memory(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, start, clear_arena)
 
+/* the default's text on a line is a choice; in a file too, but no demand; defaults are neither */
+static void given_options_are_known(void **state)
+{
+    (void)state;
+    struct chosen {
+        td_given given;
+        const char *arch;
+        int topk;
+    } o;
+    static const td_field fields[] = {
+        TD_GIVEN(struct chosen, given),
+        TD_TEXT(struct chosen, arch, "resnet50", "NAME", "network"),
+        TD_INT(struct chosen, topk, 5, 1, 10, "classes"),
+        TD_END,
+    };
+    const td_field_group tables[] = { { "Network", fields, &o }, { NULL, NULL, NULL } };
+    char *line[] = { (char *)(uintptr_t) "--arch", (char *)(uintptr_t) "resnet50" };
+    const char *args[2];
+    int n_args;
+    td_fields_default(fields, &o);
+    assert_false(td_options_chosen(fields, &o, "arch"));
+    assert_int_equal(td_options_set(tables, "topk", "5", &arena), TD_OK);
+    assert_true(td_options_given(fields, &o, "topk"));
+    assert_false(td_options_given_on_line(fields, &o, "topk"));
+    assert_false(td_field_is_asked(fields, &fields[2], &o));
+    assert_int_equal(td_options_parse(tables, 2, line, args, &n_args, &arena), TD_OK);
+    assert_true(td_options_given_on_line(fields, &o, "arch"));
+    assert_true(td_field_is_asked(fields, &fields[1], &o));
+    td_options_unmark(fields, &o, "topk");
+    assert_false(td_options_given(fields, &o, "topk"));
+    td_fields_default(fields, &o);
+    assert_false(td_options_given(fields, &o, "arch"));
+    o.topk = 3;
+    assert_true(td_options_chosen(fields, &o, "topk"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +725,7 @@ int main(void)
         TEST(usual_rows_come_first_and_once),
         TEST(lines_are_wrapped_at_words),
         TEST(markdown_has_a_row_for_each),
+        TEST(given_options_are_known),
         TEST(pages_report_failing_memory),
     };
     return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
