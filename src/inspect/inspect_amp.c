@@ -199,7 +199,20 @@ static void show_ops(const td_amp_explanation *e, const char *half, td_text *out
     }
 }
 
-static void show_text(const td_amp_explanation *e, const char *half, int n_left, td_text *out)
+/* `n_stored`: the casts of parameters and constants, all to half; -1: not known */
+static void add_cast_sums(int to_half, int n_stored, int to_wide, int n_left, const char *half,
+                          td_text *out)
+{
+    td_text_add(out, "%d casts: %d to %s", to_half + to_wide, to_half, half);
+    if (n_stored >= 0)
+        td_text_add(out, " (%d of parameters and constants)", n_stored);
+    td_text_add(out, ", %d to fp32; fusion leaves %d of the %d\n", to_wide, n_left,
+                to_half + to_wide);
+}
+
+/* `n_outputs`: the graph's outputs, nodes in e->message and no rows here */
+static void show_text(const td_amp_explanation *e, const char *half, int n_left, int n_outputs,
+                      td_text *out)
 {
     const int width = label_width(e);
     const tally all = tally_of(e, NULL);
@@ -210,10 +223,10 @@ static void show_text(const td_amp_explanation *e, const char *half, int n_left,
     show_ops(e, half, out);
     td_text_add(out, "\n%s\n", e->message);
     td_text_add(out,
-                "%d of %d nodes in %s; %d casts to %s, %d to fp32, of which fusion leaves %d; "
-                "results take %.1f MB less\n",
-                all.half, all.nodes, half, all.to_half, half, all.to_wide, n_left,
-                (double)saved_bytes(e) / 1e6);
+                "%d of %d nodes in %s (of %d with the outputs of the graph, as TensorFlow counts "
+                "them); results take %.1f MB less\n",
+                all.half, all.nodes, half, all.nodes + n_outputs, (double)saved_bytes(e) / 1e6);
+    add_cast_sums(all.to_half, all.to_half - e->n_casts_to_half, all.to_wide, n_left, half, out);
 }
 
 static int count_casts(const td_graph *g)
@@ -256,7 +269,7 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
         if (q->opts->json)
             show_json(&e, td_amp_precision_name(amp), n_left, out);
         else
-            show_text(&e, td_amp_precision_name(amp), n_left, out);
+            show_text(&e, td_amp_precision_name(amp), n_left, g->n_outputs, out);
         td_amp_explanation_release(&e);
     }
     td_graph_free(g);
@@ -352,9 +365,8 @@ static void show_autocast(const td_inspection *q, const td_amp_opts *amp, const 
         all.to_wide += own.to_wide;
     }
     if (!json) {
-        td_text_add(
-            out, "\n%d of %d nodes in %s; %d casts to %s, %d to fp32, of which fusion leaves %d\n",
-            all.half, all.nodes, half, all.to_half, half, all.to_wide, n_left);
+        td_text_add(out, "\n%d of %d nodes in %s\n", all.half, all.nodes, half);
+        add_cast_sums(all.to_half, -1, all.to_wide, n_left, half, out);
         return;
     }
     td_text_add(out, "]");
