@@ -42,7 +42,7 @@ typedef struct {
     td_benchmark_unit iter_unit;
     bool walkthrough, largest_batch;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
-    bool as_table;        /* walkthrough, largest_batch and lists: return a table, not JSON */
+    bool as_table;        /* return lines and tables for people, not JSON */
     td_device_opts device;
     const char *lines;          /* op mode: file of problem lines */
     const char *filter;         /* op mode: glob on op names */
@@ -63,7 +63,7 @@ typedef struct {
 TD_API const struct td_field *td_benchmark_fields(void);
 TD_API void td_benchmark_defaults(td_benchmark_opts *opts);
 
-/** Run the benchmark; *json receives one JSON object, or with as_table a table (td_text_free). */
+/** Run the benchmark; *json receives one JSON object, or with as_table text (td_text_free). */
 TD_API TD_CHECKED td_status td_benchmark(const td_benchmark_opts *opts, char **json);
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include "base/paths.h"
 #include "base/signals.h"
 #include "benchmark/benchmark_feed.h"
+#include "benchmark/benchmark_text.h"
 #include "benchmark/problem.h"
 #include "comm/rank_env.h"
 #include "inference/inputs.h"
@@ -138,14 +139,9 @@ static td_status check_options(const td_benchmark_opts *o)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static td_status run(const td_benchmark_opts *o, td_text *out)
+/* one measurement, as JSON; "" on ranks other than 0 */
+static td_status measure(const td_benchmark_opts *o, td_text *out)
 {
-    if (o->walkthrough)
-        return td_benchmark_walkthrough(o, out);
-    if (o->largest_batch)
-        return td_benchmark_largest_batch(o, out);
-    if (is_sweep(o))
-        return td_benchmark_sweep(o, out);
     if (o->mode == TD_BENCHMARK_DATA)
         return bench_data(o, out);
     if (o->mode == TD_BENCHMARK_OP)
@@ -153,6 +149,29 @@ static td_status run(const td_benchmark_opts *o, td_text *out)
     if (o->mode == TD_BENCHMARK_ALLREDUCE)
         return td_benchmark_allreduce(o, out);
     return td_benchmark_network(o, out);
+}
+
+static td_status run(const td_benchmark_opts *o, td_text *out)
+{
+    td_text json = { 0 };
+    td_status st = TD_OK;
+    if (o->walkthrough)
+        return td_benchmark_walkthrough(o, out);
+    if (o->largest_batch)
+        return td_benchmark_largest_batch(o, out);
+    if (is_sweep(o))
+        return td_benchmark_sweep(o, out);
+    if (!o->as_table)
+        return measure(o, out);
+    TD_OUT(measure(o, &json));
+    if (*td_text_get(&json))
+        TD_OUT(td_benchmark_text(td_text_get(&json), out));
+    else
+        td_text_add(out, "%s", "");
+    st = td_text_status(out);
+out:
+    td_text_release(&json);
+    return st;
 }
 
 td_status td_benchmark(const td_benchmark_opts *opts, char **json)

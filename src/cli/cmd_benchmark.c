@@ -21,30 +21,6 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "Measurement", td_benchmark_fields(), o };
 }
 
-/* the object's members one a line, nesting by indentation, without the punctuation */
-static void add_text(const char *json, td_text *out)
-{
-    int depth = 0;
-    bool in_text = false;
-    for (const char *p = json; *p; p++) {
-        bool is_quote = *p == '"' && (p == json || p[-1] != '\\');
-        in_text ^= is_quote;
-        if (is_quote || (!in_text && (*p == ':' || *p == '\n')))
-            continue;
-        if (!in_text && (*p == '{' || *p == '[' || *p == ',')) {
-            depth += *p != ',';
-            td_text_add(out, depth == 1 && *p != ',' ? "" : "\n");
-            td_text_add(out, "%*s", 2 * (depth - 1), "");
-            p += strspn(p + 1, " ");
-        } else if (!in_text && (*p == '}' || *p == ']')) {
-            depth--;
-        } else {
-            td_text_add_bytes(out, p, 1);
-        }
-    }
-    td_text_add(out, "\n");
-}
-
 static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
 {
     td_benchmark_opts *o = opts;
@@ -77,18 +53,14 @@ static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
     char *json, *profile;
-    o->as_table = !call->json && (o->walkthrough || o->largest_batch || o->batch_sizes ||
-                                  o->nproc || o->precisions);
+    o->as_table = !call->json;
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
     if (!*json) { /* rank 0 speaks for all */
         td_text_free(json);
         return TD_OK;
     }
-    if (call->json || o->as_table)
-        td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
-    else
-        add_text(json, call->out);
+    td_text_add(call->out, td_text_ends(json, "\n") ? "%s" : "%s\n", json);
     if (o->profile && profile)
         td_text_add(call->out, "\n%s", profile);
     td_text_free(json);

@@ -38,6 +38,36 @@ says "epoch"
 expect 0 $tiny -b 4 --iters 2 --warmup 0 --json --no-bound
 [ "$(member out p50)" = "$(member out avg)" ] || complain "the median of two steps is not their mean"
 
+# --- without --json: lines and tables with units --------------------------------------------------
+expect 0 $tiny -b 4 --iters 3 --warmup 1 --kernels
+prints '^network +small.td, training, fp32$'
+prints '^batch +4 images of 16 x 16$'
+prints '^iterations +3, after 1 to warm up$'
+prints '^ +median +average +p90 +p95 +p99 +max$'
+prints '^ms per batch( +[0-9.]+){6}$'
+prints '^images/s +[0-9.]+ at the median, [0-9.]+ to [0-9.]+$'
+prints '^last quarter +[0-9.]+ images/s: .* 1 of 3 '
+prints '^bound +[0-9.]+ images/s'
+prints '^first step +[0-9.]+ s '
+prints '^memory +[0-9.]+ MB '
+prints '^planned memory +[0-9.]+ MB: parameters [0-9.]+, activations [0-9.]+$'
+prints '^ +ms +GMAC +node +op +kernel$'
+prints '^ +[0-9.]+ +[0-9.]+ +[^ ]+ +conv2d +[^ ]+'
+grep -E 'nan|_ms|bytes|null|[{"]' out && complain "a value without a unit, or none"
+expect 0 $tiny -b 4 --iters 3 --warmup 1 --no-bound --mode inference
+prints '^network +small.td, inference, fp32$'
+grep -E '^(bound|last quarter)' out && complain "lines of training"
+expect 0 benchmark --mode op --lines "$TANDEM_SOURCE/tests/ops/small.lines" --filter relu --iters 1 --threads 1
+prints '^ +ms +GFLOP/s +op +kernel +line$'
+prints '^ +[0-9.]+ +([0-9.]+|-) +relu +[^ ]+.* relu '
+expect 0 launch --nproc 2 benchmark --mode allreduce --iters 1 --warmup 0
+prints '^ranks +2, 2 of them on this machine$'
+prints '^ +bytes +median ms +min ms +max ms +GB/s$'
+prints '^ +1024( +[0-9.]+){4}$'
+drawn drawn --classes 2 --train 8 --val 2
+expect 0 benchmark --mode data drawn -b 4 --image-size 32 --threads 1 --iters 2
+prints '^images/s +[0-9.]+ median, [0-9.]+ to [0-9.]+$'
+
 # --- the walkthrough ------------------------------------------------------------------------------
 expect 0 $tiny --walkthrough -b 8 --warmup-steps 1 --num-iter 3
 prints '^step +options +images/s +min +max +speed-up +peak MB +planned MB$'

@@ -44,7 +44,7 @@ says 'prof'
 # --- benchmark -------------------------------------------------------------------------------------
 for mode in training inference; do
     expect 0 $tiny --mode $mode --prof 5
-    prints '^iters 5$'
+    prints '^iterations +5, '
     prints '^profile of 5 steps; medians$'
     prints '^bound +[0-9.]+ ms'
     prints '^by layer +calls'
