@@ -79,7 +79,7 @@ static const td_field benchmark_fields[] = {
                td_report_naming_names,
                "metric names in the report; tf: adds train_throughput, eval_latency_avg and so "
                "on"),
-    TD_TITLE_BEHIND("Options of the reference programs"),
+    TD_TITLE_BEHIND_WAS("Options of the reference programs", "names_of_the_reference_programs"),
     TD_PIPELINE_ROWS(td_benchmark_opts),
     TD_ALIAS  ("data_dir", "data"),
     TD_ALIAS  ("synthetic_data_size", "image-size"),

@@ -41,7 +41,8 @@ typedef enum {
 
     /* rows without a member, used only by command lines and config files */
     TD_KIND_TITLE,    /* `help` is the title of the rows below in pages and printed configurations;
-                        `def` 1: an abbreviated name prefers other rows */
+                        `def` 1: an abbreviated name prefers other rows; `def_text`: names that
+                        the section had in earlier versions, "a|b", still read */
     TD_KIND_ALIAS,    /* another name of the option `def_text`, in its own table */
     TD_KIND_ACCEPTED, /* has no effect; `def_text` is the reason; `meta`: it takes a value */
     TD_KIND_REFUSED,  /* an error; `def_text` is the reason */
@@ -137,6 +138,10 @@ typedef struct td_field {
 #define TD_TITLE_BEHIND(text_)                                                                     \
     {                                                                                              \
         "", NULL, TD_KIND_TITLE, 0, 1, 0, 0, NULL, NULL, NULL, text_                               \
+    }
+#define TD_TITLE_BEHIND_WAS(text_, former_)                                                        \
+    {                                                                                              \
+        "", NULL, TD_KIND_TITLE, 0, 1, 0, 0, former_, NULL, NULL, text_                            \
     }
 #define TD_ALIAS(name_, target_)                                                                   \
     {                                                                                              \

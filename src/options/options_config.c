@@ -174,12 +174,27 @@ static void section_name(const char *title, char out[TD_OPTION_BYTES])
     out[i] = '\0';
 }
 
+/* Is it the name that a section had in an earlier version? */
+static bool is_former_section(const td_field_group *groups, const char *name)
+{
+    for (const td_field_group *g = groups; g->fields; g++)
+        for (const td_field *f = g->fields; f->kind != TD_KIND_END; f++) {
+            const char *former, *rest = f->kind == TD_KIND_TITLE ? f->def_text : NULL;
+            for (size_t n; (former = td_name_next(&rest, &n));)
+                if (td_name_equal(former, n, name, strlen(name)))
+                    return true;
+        }
+    return false;
+}
+
 static td_status check_section(const td_field_group *groups, const char *name)
 {
     char wanted[TD_OPTION_BYTES], section[TD_OPTION_BYTES], best_name[TD_OPTION_BYTES] = "";
     int best = INT_MAX, distance;
     td_row_walk w = { .group = groups };
     section_name(name, wanted);
+    if (is_former_section(groups, wanted))
+        return TD_OK;
     while (td_row_next(&w)) {
         section_name(w.title, section);
         if (td_name_equal(section, strlen(section), wanted, strlen(wanted)))

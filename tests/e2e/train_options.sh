@@ -21,14 +21,19 @@ prints '^steps +4$'
 prints '^top1 +[0-9.]+ %'
 
 # --- options of detectors ------------------------------------------------------------------------
-for option in --color-jitter '--annotations a.json' '--val-annotations a.json' '--label-ids keep' --strict '--min-score 0.1' \
-    '--nms-iou 0.5' '--max-per-class 3' '--max-boxes 3' --box-areas '--sample-1-of-n 2' '--backbone resnet18'; do
+for option in --color-jitter '--annotations a.json' '--val-annotations a.json' '--label-ids keep' '--label-ids dense' --strict \
+    '--min-score 0.1' '--nms-iou 0.5' '--max-per-class 3' '--max-boxes 3' --box-areas '--sample-1-of-n 2' '--backbone resnet18'; do
     expect 2 train set $net $option --run-iters 1 --workspace refused
     error_names ${option%% *} "'small.td'"
     expect 2 evaluate set --weights batches/checkpoint.safetensors $option
     error_names ${option%% *} "'batches/checkpoint.safetensors'"
 done
 [ ! -e refused ] || complain "a refused run has left a folder"
+# a config file lists all options, so that a default in it is no demand; sections may have their former names
+expect 0 train set $net --run-iters 1 --training-only --workspace listed --print-config
+grep -q '^  label_ids: dense$' out && sed 's/^detections:/boxes_that_are_found:/' out >listed.yaml
+grep -q '^boxes_that_are_found:$' listed.yaml || complain "no section 'detections' in the printed options"
+expect 0 train set --config listed.yaml
 
 # --- float32 asked for is float32 without loss scaling, also after resuming ----------------------
 export TF_ENABLE_AUTO_MIXED_PRECISION=1

@@ -347,6 +347,33 @@ static void config_files_are_read(void **state)
     assert_int_equal(config("{}"), TD_OK);
 }
 
+/* files of earlier versions; a typing error in the name or in a key is still an error */
+static void former_section_names_are_read(void **state)
+{
+    (void)state;
+    static const td_field fields[] = {
+        TD_TITLE_BEHIND_WAS("Speed", "how_fast|the_pace's"),
+        TD_REAL(train, lr, 0.1, 0, 1000, "learning rate"),
+        TD_END,
+    };
+    const td_field_group titled[] = { { "Optimiser", fields, &t }, { NULL, NULL, NULL } };
+    static const char *const good[] = { "speed: {lr: 7}", "how_fast: {lr: 7}", "How fast: {lr: 7}",
+                                        "the_pace's:\n  lr: 7\n" };
+    static const char *const bad[] = { "how_slow: {lr: 7}", "how: {lr: 7}", "speed_: {lr: 7}",
+                                       "how_fast: {lrr: 7}", "'': {lr: 7}" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        t.lr = 0;
+        assert_int_equal(td_file_write("run.cfg", good[i], strlen(good[i])), TD_OK);
+        assert_int_equal(td_options_config(titled, "run.cfg", &arena), TD_OK);
+        assert_true(t.lr == 7);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(td_file_write("run.cfg", bad[i], strlen(bad[i])), TD_OK);
+        assert_int_equal(td_options_config(titled, "run.cfg", &arena), TD_EUSAGE);
+    }
+    assert_null(td_field_find(fields, "how_fast")); /* it is no option */
+}
+
 static void a_saved_config_comes_back(void **state)
 {
     (void)state;
@@ -716,6 +743,7 @@ int main(void)
         TEST(bad_values),
         TEST(long_words_are_no_danger),
         TEST(config_files_are_read),
+        TEST(former_section_names_are_read),
         TEST(a_saved_config_comes_back),
         TEST(a_printed_config_comes_back),
         TEST(other_programs_names),

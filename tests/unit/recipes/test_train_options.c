@@ -5,7 +5,11 @@
 #include "support/expect.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/file_io.h"
 #include "options/field.h"
 #include "recipes/train_options.h"
 #include "tandem/amp.h"
@@ -184,6 +188,51 @@ static void a_configuration_reads_back(void **state)
     td_arena_release(&arena);
 }
 
+static void read_config(const td_field_group *groups, const char *text, td_arena *arena)
+{
+    char path[] = "/tmp/td-test-config-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && close(fd) == 0);
+    expect_ok(td_file_write(path, text, strlen(text)));
+    const td_status st = td_options_config(groups, path, arena);
+    assert_int_equal(unlink(path), 0);
+    expect_ok(st);
+}
+
+/* as `--print-config` and config.yaml of earlier versions name them */
+static void sections_of_earlier_versions_are_read(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_evaluate_opts e;
+    td_benchmark_opts b;
+    td_arena arena = { 0 };
+    td_field_group groups[7];
+    td_train_defaults(&o);
+    td_train_groups(&o, groups);
+    read_config(groups,
+                "recipe:\n  lr: 0.5\nboxes_that_are_found:\n  max_boxes: 7\n"
+                "tensorflow's_names:\n  num_iter: 3\nthe_detectors'_names: {model_dir: m}\n",
+                &arena);
+    assert_true(o.lr.peak == 0.5 && o.boxes.max_boxes == 7 && o.launch.num_iter == 3);
+    assert_string_equal(o.launch.model_dir, "m");
+    td_evaluate_defaults(&e);
+    groups[0] = (td_field_group){ "Detection", td_boxes_fields(), &e.boxes };
+    groups[1] = (td_field_group){ "Evaluation", td_evaluate_fields(), &e };
+    groups[2] = (td_field_group){ NULL, NULL, NULL };
+    read_config(groups,
+                "boxes_that_are_found: {max_boxes: 8}\nwhat_is_judged: {detections: d.json}\n"
+                "names_of_the_reference_programs: {model_dir: n}\n",
+                &arena);
+    assert_int_equal(e.boxes.max_boxes, 8);
+    assert_string_equal(e.detections, "d.json");
+    td_benchmark_defaults(&b);
+    groups[0] = (td_field_group){ "Measurement", td_benchmark_fields(), &b };
+    groups[1] = (td_field_group){ NULL, NULL, NULL };
+    read_config(groups, "names_of_the_reference_programs:\n  hparams_overrides: null\n", &arena);
+    td_arena_release(&arena);
+}
+
 static void what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
@@ -307,6 +356,7 @@ int main(void)
         cmocka_unit_test(every_table_s_defaults_are_in_range),
         cmocka_unit_test(spellings_of_both_editions_are_read),
         cmocka_unit_test(a_configuration_reads_back),
+        cmocka_unit_test(sections_of_earlier_versions_are_read),
         cmocka_unit_test(what_is_not_there_yet_is_refused),
         cmocka_unit_test(what_contradicts_is_refused),
         cmocka_unit_test(training_needs_data_and_a_validation),
