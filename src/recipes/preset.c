@@ -673,6 +673,7 @@ static void add_line(const char *head, const td_yaml *map, td_text *out)
 static void add_list(const table *t, td_text *out)
 {
     const td_yaml *old = td_yaml_get(t->doc, EDITION), *rule = td_yaml_get(t->doc, "rule");
+    const td_yaml *epochs = td_yaml_get(t->doc, "epochs");
     if (rule)
         td_text_add(out, "MODEL or MODEL/EPOCHS: for any machine, lr 0.256 for every 256 images\n");
     for (size_t i = 0; i < td_yaml_count(rule); i++)
@@ -684,7 +685,9 @@ static void add_list(const table *t, td_text *out)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
     add_detectors(td_yaml_get(t->doc, "detectors"), "", "\n", out);
     td_text_add(out, "\nbatch: images at a time; step: images in an optimiser step\n");
-    add_line("further parts, epochs: ", td_yaml_get(t->doc, "epochs"), out);
+    add_line(has(epochs, "50") ? "further parts, epochs (50: resnet50 only): "
+                               : "further parts, epochs: ",
+             epochs, out);
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
 }
 

@@ -65,6 +65,21 @@ static void everything_is_counted(void **state)
     td_dataset_free(ds);
 }
 
+static void a_median_of_two_is_their_mean(void **state)
+{
+    (void)state;
+    td_dataset *ds;
+    td_dataset_report *r;
+    td_write_image(td_scratch_path("two/a/1.jpg"), 0, 1, 20, 40);
+    td_write_image(td_scratch_path("two/b/2.jpg"), 1, 1, 31, 60);
+    expect_ok(td_dataset_open(&(td_dataset_opts){ .path = td_scratch_path("two") }, &ds));
+    expect_ok(td_dataset_check(ds, &(td_check_opts){ .threads = 1 }, &r));
+    assert_float_equal(r->width.median, 25.5, 0);
+    assert_float_equal(r->height.median, 50, 0);
+    td_dataset_report_free(r);
+    td_dataset_free(ds);
+}
+
 /* the dump is what an evaluating loader makes */
 static void the_dump_is_what_evaluation_sees(void **state)
 {
@@ -162,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         leak_checked_test(everything_is_counted),
+        leak_checked_test(a_median_of_two_is_their_mean),
         leak_checked_test(the_dump_is_what_evaluation_sees),
         leak_checked_test(options_are_checked),
         leak_checked_test(survives_every_failing_allocation),
