@@ -124,15 +124,14 @@ td_status td_amp_check_list(const char *option, const char *list)
     for (const char *s = list; s && *s;) {
         size_t len = strcspn(s, ",");
         if (len >= sizeof name)
-            return td_error(TD_EUSAGE, "--%s: '%.*s...' is no op", option, 40, s);
+            return td_error(TD_EUSAGE, "--%s: '%.*s...' is not an op name", option, 40, s);
         memcpy(name, s, len);
         name[len] = '\0';
         if (!td_op_find(name) && !is_tf_name(name))
-            return td_error(
-                TD_EUSAGE,
-                "--%s: '%s' is no op, neither ours nor one of TensorFlow's that we have "
-                "(tandem inspect ops lists them)",
-                option, name);
+            return td_error(TD_EUSAGE,
+                            "--%s: '%s' is not a known op or TensorFlow op name (tandem inspect "
+                            "ops lists them)",
+                            option, name);
         s += len + (s[len] == ',');
     }
     return TD_OK;

@@ -26,7 +26,7 @@ static td_status check_nodes(const td_amp_graph *g)
         for (int v = next; v < next + n->n_vertices; v++)
             if (g->vertices[v].node != i)
                 return td_error(TD_EARG,
-                                "amp: vertex %d names node %d, it belongs to node '%s', %d", v,
+                                "amp: vertex %d names node %d, but belongs to node '%s', %d", v,
                                 g->vertices[v].node, n->name, i);
         next += n->n_vertices;
     }
@@ -40,8 +40,8 @@ static td_status check_edge(const td_amp_graph *g, int i)
 {
     const td_amp_edge *e = &g->edges[i];
     if (e->from < 0 || e->from >= g->n_vertices || e->to < 0 || e->to >= g->n_vertices)
-        return td_error(TD_EARG, "amp: edge %d goes from vertex %d to vertex %d, there are %d", i,
-                        e->from, e->to, g->n_vertices);
+        return td_error(TD_EARG, "amp: edge %d connects vertex %d to vertex %d, the graph has %d",
+                        i, e->from, e->to, g->n_vertices);
     if (e->from_port < 0 || e->from_port > PORT_MAX || e->to_port < 0 || e->to_port > PORT_MAX)
         return td_error(TD_EARG, "amp: edge %d has ports %d and %d, wanted 0 to %d", i,
                         e->from_port, e->to_port, PORT_MAX);

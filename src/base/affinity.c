@@ -29,7 +29,7 @@ td_status td_affinity_parse(const char *name, td_affinity *out)
             s += len + (s[len] == '|');
         }
     return td_error(TD_EUSAGE,
-                    "there is no affinity '%s'; there are none, socket, socket_single, "
+                    "unknown GPU affinity '%s', wanted one of none, socket, socket_single, "
                     "socket_single_unique, socket_unique_interleaved, socket_unique_contiguous",
                     name);
 }
@@ -66,7 +66,7 @@ td_status td_topology_here(td_topology *out)
     CPU_ZERO(&set);
     out->n = 0;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return td_error_errno(TD_EIO, "cannot ask which processors there are");
+        return td_error_errno(TD_EIO, "cannot read the set of available processors");
     for (int cpu = 0; cpu < TD_CPUS_MAX && cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET((size_t)cpu, &set))
             continue;
@@ -150,7 +150,8 @@ td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, 
     const seat at = seat_of(local, of, sockets, n_sockets);
     const int n_cores = list_cores(t, at.socket, cores);
     if (mode >= TD_AFFINITY_SINGLE_UNIQUE && at.of > n_cores)
-        return td_error(TD_EARG, "affinity: %d ranks on a socket of %d cores cannot have their own",
+        return td_error(TD_EARG,
+                        "affinity: %d ranks on a socket of %d cores cannot have cores of their own",
                         at.of, n_cores);
     const int share = n_cores / (at.of > 0 ? at.of : 1);
     switch (mode) {
@@ -189,6 +190,6 @@ td_status td_affinity_apply(const int *cpus, int n)
         if (cpus[i] >= 0 && cpus[i] < CPU_SETSIZE)
             CPU_SET((size_t)cpus[i], &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return td_error_errno(TD_EIO, "cannot choose processors");
+        return td_error_errno(TD_EIO, "cannot set the processor affinity");
     return TD_OK;
 }

@@ -83,10 +83,10 @@ static td_status wait_for(pid_t pid)
     if (gone < 0)
         return td_error_errno(TD_EIO, "cannot wait for a child process");
     if (WIFSIGNALED(how))
-        return td_error(TD_EIO, "a child process was ended by signal %d%s", WTERMSIG(how),
-                        WTERMSIG(how) == SIGKILL ? ", perhaps for want of memory" : "");
+        return td_error(TD_EIO, "a child process was killed by signal %d%s", WTERMSIG(how),
+                        WTERMSIG(how) == SIGKILL ? ", perhaps because memory ran out" : "");
     if (WEXITSTATUS(how) != 0)
-        return td_error(TD_EIO, "a child process ended with code %d", WEXITSTATUS(how));
+        return td_error(TD_EIO, "a child process exited with code %d", WEXITSTATUS(how));
     return TD_OK;
 }
 
@@ -107,7 +107,7 @@ td_status td_child_run(td_status (*work)(void *ctx, td_text *out), void *ctx, td
     int fd[2];
     td_text answer = { 0 };
     if (pipe(fd) != 0)
-        return td_error_errno(TD_EIO, "cannot make a pipe");
+        return td_error_errno(TD_EIO, "cannot create a pipe");
     pid_t pid = fork();
     if (pid < 0) {
         td_status failed = td_error_errno(TD_EIO, "cannot start a child process");

@@ -42,7 +42,7 @@ static td_status open_regular(const char *path, size_t max_bytes, int *fd, size_
         return open_failed(path);
     td_status st = TD_OK;
     if (fstat(opened, &s) != 0)
-        st = td_error_errno(TD_EIO, "cannot look at '%s'", path);
+        st = td_error_errno(TD_EIO, "cannot stat '%s'", path);
     else if (!S_ISREG(s.st_mode))
         st = td_error(TD_EIO, "'%s' is a %s, wanted a file", path, kind_of(s.st_mode));
     else if ((uintmax_t)s.st_size > max_bytes)
@@ -222,7 +222,7 @@ td_status td_list_folder(const char *path, td_listing *out)
     *out = (td_listing){ 0 };
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOTDIR && td_path_exists(path))
-        return td_error(TD_EIO, "'%s' is no folder", path);
+        return td_error(TD_EIO, "'%s' is not a folder", path);
     if (fd < 0)
         return open_failed(path);
     DIR *dir = fdopendir(fd);

@@ -46,7 +46,7 @@ struct document {
     const char *what;
 };
 
-static const char *const kind_names[] = { "null",     "a truth value", "a whole number", "a number",
+static const char *const kind_names[] = { "null",     "true or false", "an integer", "a number",
                                           "a string", "an array",      "an object" };
 
 /* --- jansson --------------------------------------------------------------------------------- */
@@ -355,7 +355,7 @@ static td_status find(const td_json *object, const char *key, const td_json **ou
 td_status td_json_as_int(const td_json *j, int64_t *out)
 {
     if (j->kind != TD_JSON_INT)
-        return is_other(j, "a whole number");
+        return is_other(j, "an integer");
     *out = j->as.whole;
     return TD_OK;
 }
@@ -379,7 +379,7 @@ td_status td_json_as_text(const td_json *j, const char **out)
 td_status td_json_as_bool(const td_json *j, bool *out)
 {
     if (j->kind != TD_JSON_BOOL)
-        return is_other(j, "a truth value");
+        return is_other(j, "true or false");
     *out = j->as.flag;
     return TD_OK;
 }

@@ -57,7 +57,8 @@ static td_status parse_level(const char *name, td_log_level *out)
             *out = (td_log_level)i;
             return TD_OK;
         }
-    return td_error(TD_EUSAGE, "log level '%s' is none of error, warn, info, debug, trace", name);
+    return td_error(TD_EUSAGE, "log level '%s' is not one of error, warn, info, debug, trace",
+                    name);
 }
 
 static td_status parse_rule(levels *l, char *item)

@@ -84,7 +84,7 @@ td_status td_queue_new(size_t capacity, td_queue **out)
 {
     *out = NULL;
     if (capacity == 0)
-        return td_error(TD_EARG, "a queue has room for 0 items, wanted 1 or more");
+        return td_error(TD_EARG, "a queue has a capacity of 0 items, wanted 1 or more");
     td_queue *q = TD_NEW(td_queue);
     if (!q)
         return TD_ENOMEM;

@@ -4,7 +4,7 @@
 #include "tandem/status.h"
 
 #ifndef TD_VERSION
-#error "TD_VERSION is not defined: CMakeLists.txt says it"
+#error "TD_VERSION is not defined: CMakeLists.txt sets it"
 #endif
 
 const char *td_version(void)

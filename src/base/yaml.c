@@ -172,11 +172,11 @@ static td_status place(builder *b, td_yaml *node, int line)
         return append(b, parent, m);
     }
     if (node->kind != TD_YAML_TEXT)
-        return bad(b, line, "a key is a map or a list, wanted a word", NULL);
+        return bad(b, line, "a key is a map or a list, wanted a scalar", NULL);
     size_t same = find(parent, node->text);
     if (same < parent->n)
-        return td_error(TD_EFORMAT, "%s: line %d: '%.60s' is there already, in line %d", b->what,
-                        line, node->text, parent->members[same].line);
+        return td_error(TD_EFORMAT, "%s: line %d: key '%.60s' is repeated, first used in line %d",
+                        b->what, line, node->text, parent->members[same].line);
     b->key[top] = node->text;
     b->key_line[top] = line;
     return TD_OK;
@@ -221,7 +221,7 @@ static td_status scalar(builder *b, const yaml_event_t *e)
     const char *value = (const char *)e->data.scalar.value;
     TD_TRY(check_tag(b, e->data.scalar.tag, line));
     if (strlen(value) != e->data.scalar.length)
-        return bad(b, line, "a text holds a zero byte", NULL);
+        return bad(b, line, "a string contains a zero byte", NULL);
     td_yaml *node = new_node(b, TD_YAML_TEXT, line);
     if (!node)
         return TD_ENOMEM;
@@ -241,7 +241,7 @@ static td_status open(builder *b, td_yaml_kind kind, const yaml_char_t *name,
     if (b->depth == DEPTH_MAX)
         return too_much(b, line, "nested too deep", DEPTH_MAX);
     if (b->depth && b->stack[b->depth - 1]->kind == TD_YAML_MAP && !b->key[b->depth - 1])
-        return bad(b, line, "a key is a map or a list, wanted a word", NULL);
+        return bad(b, line, "a key is a map or a list, wanted a scalar", NULL);
     node = new_node(b, kind, line);
     if (!node)
         return TD_ENOMEM;
@@ -268,7 +268,7 @@ static td_status alias(builder *b, const yaml_event_t *e)
     while (a && strcmp(a->name, name) != 0)
         a = a->next;
     if (!a)
-        return bad(b, line_of(e), "there is no anchor", name);
+        return bad(b, line_of(e), "undefined anchor", name);
     if (a->node->is_open)
         return bad(b, line_of(e), "an alias is inside the node that it names,", name);
     return place(b, a->node, line_of(e));
@@ -291,7 +291,8 @@ static td_status take(builder *b, const yaml_event_t *e)
     case YAML_ALIAS_EVENT:
         return alias(b, e);
     case YAML_DOCUMENT_START_EVENT:
-        return b->root ? bad(b, line_of(e), "a second document begins, wanted one", NULL) : TD_OK;
+        return b->root ? bad(b, line_of(e), "a second document begins, wanted only one", NULL)
+                       : TD_OK;
     case YAML_NO_EVENT:
     case YAML_STREAM_START_EVENT:
     case YAML_STREAM_END_EVENT:
@@ -304,7 +305,7 @@ static td_status take(builder *b, const yaml_event_t *e)
 static td_status parser_error(const builder *b, const yaml_parser_t *p)
 {
     if (p->error == YAML_MEMORY_ERROR)
-        return td_error(TD_ENOMEM, "%s: no memory to read it", b->what);
+        return td_error(TD_ENOMEM, "%s: out of memory while reading it", b->what);
     size_t line = p->problem_mark.line;
     return td_error(TD_EFORMAT, "%s: line %zu: %s%s%s", b->what, line + 1,
                     p->problem ? p->problem : "no YAML", p->context ? ", " : "",
@@ -329,7 +330,7 @@ static td_status build(builder *b, const char *text, size_t n)
 {
     yaml_parser_t p;
     if (!yaml_parser_initialize(&p))
-        return td_error(TD_ENOMEM, "%s: no memory to read it", b->what);
+        return td_error(TD_ENOMEM, "%s: out of memory while reading it", b->what);
     yaml_parser_set_encoding(&p, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&p, (const unsigned char *)text, n);
     td_status st = read_events(b, &p);

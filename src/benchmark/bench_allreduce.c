@@ -41,7 +41,7 @@ static td_status time_one(td_comm *c, const td_benchmark_opts *o, int64_t bytes,
         if (i >= 0)
             seconds[i] = (double)(td_now_ns() - begin_ns) * 1e-9;
         if (sum[0] != (float)td_comm_size(c) || sum[n - 1] != sum[0])
-            TD_OUT(td_error(TD_EDEVICE, "the sum of %d ranks' ones is %g", td_comm_size(c),
+            TD_OUT(td_error(TD_EDEVICE, "the sum over %d ranks of ones is %g", td_comm_size(c),
                             (double)sum[0]));
     }
 out:
@@ -73,7 +73,7 @@ static td_status measure(td_comm *c, const td_benchmark_opts *o, td_text *out)
         td_text_add(&rows, i ? ", " : "");
         add_row(sizes[i], td_comm_size(c), seconds, o->iters, &rows);
         if (td_signal_caught())
-            TD_OUT(td_error(TD_ESTOPPED, "a signal came"));
+            TD_OUT(td_error(TD_ESTOPPED, "interrupted by a signal"));
     }
     TD_OUT(td_text_status(&rows));
     if (td_comm_rank(c) == 0)

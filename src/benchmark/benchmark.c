@@ -60,13 +60,13 @@ static td_status check_ranks(const td_benchmark_opts *o)
     if (place.size == 1 || o->mode == TD_BENCHMARK_ALLREDUCE)
         return TD_OK;
     if (o->nproc)
-        return td_error(TD_EUSAGE, "--nproc starts ranks itself: without 'launch' before it");
+        return td_error(TD_EUSAGE, "--nproc starts its own ranks: remove 'launch'");
     if (o->mode != TD_BENCHMARK_TRAINING || is_sweep(o) || o->walkthrough || o->largest_batch)
-        return td_error(TD_EUSAGE, "of several ranks one network is measured here, --mode training "
-                                   "or allreduce; a table is made by --nproc");
+        return td_error(TD_EUSAGE, "several ranks require --mode training or allreduce with one "
+                                   "network; use --nproc for a table");
     if (o->prof > 0 || o->trace || o->memory_limit)
-        return td_error(TD_EUSAGE, "--prof, --trace and --memory-limit are of one rank here; "
-                                   "'train' has them for several");
+        return td_error(TD_EUSAGE, "--prof, --trace and --memory-limit require one rank; 'train' "
+                                   "supports them for several");
     return TD_OK;
 }
 
@@ -77,17 +77,15 @@ static td_status check_sweep(const td_benchmark_opts *o)
         return TD_OK;
     if (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch || o->prof > 0 ||
         o->trace)
-        return td_error(TD_EUSAGE,
-                        "--%s goes with --mode training or inference alone, without --prof and "
-                        "--trace",
-                        name);
+        return td_error(
+            TD_EUSAGE,
+            "--%s requires --mode training or inference, and excludes --prof and --trace", name);
     if (o->nproc && o->mode != TD_BENCHMARK_TRAINING)
         return td_error(TD_EUSAGE, "--nproc requires --mode training: inference runs on one rank");
     if (o->nproc && o->memory_limit)
         return td_error(TD_EUSAGE, "--memory-limit and --nproc exclude each other");
     if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.force_float32))
-        return td_error(TD_EUSAGE, "--precisions replaces --precision, --amp and --no-amp: "
-                                   "give one of them");
+        return td_error(TD_EUSAGE, "--precisions excludes --precision, --amp and --no-amp");
     return TD_OK;
 }
 
@@ -100,13 +98,14 @@ static td_status check_files(const td_benchmark_opts *o)
     if (o->weights && o->checkpoint_dir)
         return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
     if ((o->weights || o->checkpoint_dir) && o->mode != TD_BENCHMARK_INFERENCE)
-        return td_error(TD_EUSAGE, "--weights and --checkpoint-dir belong to --mode inference: "
+        return td_error(TD_EUSAGE, "--weights and --checkpoint-dir require --mode inference: "
                                    "training is measured with fresh weights");
     if (has_report && (is_table || o->mode > TD_BENCHMARK_INFERENCE))
-        return td_error(TD_EUSAGE, "--raport-file, --workspace and --log-format are about one "
-                                   "network, --mode training or inference; --json prints a table");
+        return td_error(TD_EUSAGE,
+                        "--raport-file, --workspace and --log-format require a single network with "
+                        "--mode training or inference; use --json for a table");
     if (td_feed_has_data(&o->input) && (o->largest_batch || o->mode > TD_BENCHMARK_DATA))
-        return td_error(TD_EUSAGE, "%s reads no data: '%s' has no use there",
+        return td_error(TD_EUSAGE, "%s reads no data: remove '%s'",
                         o->largest_batch             ? "--largest-batch"
                         : o->mode == TD_BENCHMARK_OP ? "--mode op"
                                                      : "--mode allreduce",
@@ -119,20 +118,22 @@ static td_status check_options(const td_benchmark_opts *o)
     if (o->walkthrough && o->largest_batch)
         return td_error(TD_EUSAGE, "--walkthrough and --largest-batch exclude each other");
     if ((o->walkthrough || o->largest_batch) && o->mode != TD_BENCHMARK_TRAINING)
-        return td_error(TD_EUSAGE, "--%s is about --mode training",
+        return td_error(TD_EUSAGE, "--%s requires --mode training",
                         o->walkthrough ? "walkthrough" : "largest-batch");
     if (o->mode >= TD_BENCHMARK_DATA && (o->amp.amp || o->amp.precision))
-        return td_error(TD_EUSAGE, "--mode data, op and allreduce have no precision of their own; "
-                                   "problem lines say their dtypes");
+        return td_error(TD_EUSAGE, "--mode data, op and allreduce exclude --amp and --precision; "
+                                   "problem lines contain their dtypes");
     TD_TRY(check_ranks(o));
     if (o->prof > 0 && (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch))
-        return td_error(TD_EUSAGE, "--prof is about one network, --mode training or inference");
+        return td_error(TD_EUSAGE,
+                        "--prof requires a single network with --mode training or inference");
     if (o->trace && (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch))
-        return td_error(TD_EUSAGE, "--trace is about one network, --mode training or inference");
+        return td_error(TD_EUSAGE,
+                        "--trace requires a single network with --mode training or inference");
     if (o->trace && o->model.model && td_path_is_same(o->trace, o->model.model))
-        return td_error(TD_EUSAGE, "'%s' is named for the trace and for the network", o->trace);
+        return td_error(TD_EUSAGE, "'%s' is used for both the trace and the network", o->trace);
     if (o->memory_limit && (o->mode != TD_BENCHMARK_TRAINING || o->walkthrough))
-        return td_error(TD_EUSAGE, "--memory-limit is about one network, --mode training");
+        return td_error(TD_EUSAGE, "--memory-limit requires a single network with --mode training");
     TD_TRY(check_files(o));
     return check_sweep(o);
 }

@@ -51,7 +51,7 @@ static td_status open_loader(td_feed *f, const td_model_opts *model)
     const int64_t n = td_dataset_count(f->ds), wanted = (int64_t)f->o.batch * lo.world;
     if (n < wanted)
         return td_error(TD_EARG, "'%s' has %lld images, a batch%s has %lld", td_dataset_root(f->ds),
-                        (long long)n, lo.world > 1 ? " of all ranks" : "", (long long)wanted);
+                        (long long)n, lo.world > 1 ? " on all ranks" : "", (long long)wanted);
     return td_loader_new(f->ds, &lo, &f->ld);
 }
 
@@ -64,7 +64,7 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
         return open_loader(out, model);
     }
     if (o->input->data)
-        td_log(TD_LOG_WARN, "benchmark", "--data-backend synthetic: '%s' is not read",
+        td_log(TD_LOG_WARN, "benchmark", "--data-backend synthetic excludes DATA '%s'",
                o->input->data);
     TD_TRY(td_model_resolve(model));
     if (!model->num_classes)
@@ -100,7 +100,7 @@ static td_status bind(const td_feed *f, const td_batch *b, td_program *p)
     if (!f->is_detector)
         return td_program_bind(p, "labels", b->labels);
     if (!b->anchor_labels || !b->anchor_targets)
-        return td_error(TD_EFORMAT, "'%s' has no boxes to learn", td_dataset_root(f->ds));
+        return td_error(TD_EFORMAT, "'%s' has no boxes to train with", td_dataset_root(f->ds));
     TD_TRY(td_program_bind(p, "labels", b->anchor_labels));
     return td_program_bind(p, "targets", b->anchor_targets);
 }

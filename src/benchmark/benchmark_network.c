@@ -210,7 +210,7 @@ static td_status check_signals(const bench *b)
 {
     int64_t n = td_signal_caught() ? 1 : 0;
     TD_TRY(td_comm_sum_i64(b->comm, &n, 1));
-    return n ? td_error(TD_ESTOPPED, "a signal came") : TD_OK;
+    return n ? td_error(TD_ESTOPPED, "interrupted by a signal") : TD_OK;
 }
 
 static td_status open_report(bench *b)

@@ -46,7 +46,7 @@ static td_status check_path(const td_benchmark_opts *o, const char *path)
                    { "the trace", o->trace } };
     for (size_t i = 0; path && i < sizeof others / sizeof *others; i++)
         if (others[i].path && td_path_is_same(path, others[i].path))
-            return td_error(TD_EUSAGE, "'%s' is named for the report and for %s", path,
+            return td_error(TD_EUSAGE, "'%s' is used for both the report and %s", path,
                             others[i].what);
     return TD_OK;
 }

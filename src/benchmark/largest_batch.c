@@ -110,7 +110,7 @@ static td_status plan(search *s, int batch, parts *out)
     out->bytes[RUNTIME] = s->runtime_bytes;
     s->n_plans++;
     td_log(TD_LOG_DEBUG, "benchmark", "batch %d: %.1f MB", batch, (double)total(out) / 1e6);
-    return td_signal_caught() ? td_error(TD_ESTOPPED, "a signal came") : TD_OK;
+    return td_signal_caught() ? td_error(TD_ESTOPPED, "interrupted by a signal") : TD_OK;
 }
 
 /* --- the process itself ----------------------------------------------------------------------- */
@@ -273,7 +273,9 @@ out:
 
 static td_status show_text(const search *s, const td_text *found, int n, td_text *out)
 {
-    td_text_add(out, "largest batches that train within %.1f MB; MB as planned\n\n",
+    td_text_add(out,
+                "largest batches that train within %.1f MB; memory in MB as planned\n"
+                "\n",
                 (double)s->limit / 1e6);
     td_text_add(out, "%-10s %8s %10s", "precision", "batch", "all");
     for (int i = 0; i < N_PARTS; i++)
@@ -281,11 +283,14 @@ static td_status show_text(const search *s, const td_text *found, int n, td_text
     td_text_add(out, "\n");
     for (int i = 0; i < n; i++)
         TD_TRY(row_text(td_text_get(&found[i]), out));
-    td_text_add(out,
-                "\nstep: parameters, velocities, activations, scratch.  validation: the same of "
-                "the network that\njudges.  input: %d batches ahead, both loaders.  checkpoint: "
-                "copies while one is written.\nruntime: the process itself, measured.\n",
-                s->o->input.prefetch);
+    td_text_add(
+        out,
+        "\n"
+        "step: parameters, velocities, activations, scratch.  validation: the same for the\n"
+        "validation network.  input: %d batches ahead, both loaders.  checkpoint: copies while one "
+        "is written.\n"
+        "runtime: the process itself, measured.\n",
+        s->o->input.prefetch);
     return td_text_status(out);
 }
 

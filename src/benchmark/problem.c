@@ -94,7 +94,7 @@ static td_status time_lines(session *s, char *text)
         if (*line == '\0' || *line == '#')
             continue;
         if (td_signal_caught())
-            return td_error(TD_ESTOPPED, "a signal came");
+            return td_error(TD_ESTOPPED, "interrupted by a signal");
         TD_TRY_MSG(time_line(s, line), "%s:%d", s->o->lines, number);
     }
     return TD_OK;
@@ -107,7 +107,7 @@ td_status td_problems_benchmark(const td_benchmark_opts *opts, td_text *out)
     size_t n;
     session s = { .o = opts, .out = out };
     if (!opts->lines)
-        return td_error(TD_EUSAGE, "--mode op needs --lines FILE");
+        return td_error(TD_EUSAGE, "--mode op requires --lines FILE");
     TD_OUT(td_file_read(opts->lines, LINES_MAX_BYTES, &text, &n));
     TD_OUT(td_device_open(opts->device.name, &s.dev));
     td_text_add(out, "{\"mode\": \"op\", \"threads\": %d, \"results\": [", td_threads());

@@ -62,7 +62,7 @@ static td_status read_numbers(const char *option, const char *text, int most, li
         char *end;
         const long x = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return td_error(TD_EUSAGE, "--%s: '%.80s' is no list of numbers, '1,2,4'", option,
+            return td_error(TD_EUSAGE, "--%s: '%.80s' is not a list of numbers, '1,2,4'", option,
                             text);
         if (x < 1 || x > most)
             return td_error(TD_EUSAGE, "--%s: %.*s is out of range, wanted 1 to %d", option,
@@ -87,7 +87,7 @@ static td_status read_precisions(const char *text, list *out)
                 strncmp(td_amp_precisions[known[i]], p, n) == 0)
                 found = known[i];
         if (found < 0)
-            return td_error(TD_EUSAGE, "--precisions: '%.*s' is none of fp32, bf16 and fp16",
+            return td_error(TD_EUSAGE, "--precisions: '%.*s' is not one of fp32, bf16 and fp16",
                             (int)(n < 40 ? n : 40), p);
         if (out->n == MAX_LIST)
             return td_error(TD_EUSAGE, "--precisions: more than %d of them", MAX_LIST);
@@ -118,7 +118,7 @@ static td_status read_lists(sweep *s)
     else
         s->batches.item[s->batches.n++] = o->batch_size;
     if (s->precisions.n * s->ranks.n * s->batches.n > MAX_ROWS)
-        return td_error(TD_EUSAGE, "%d measurements, at most %d in a table",
+        return td_error(TD_EUSAGE, "%d measurements, wanted at most %d in a table",
                         s->precisions.n * s->ranks.n * s->batches.n, MAX_ROWS);
     return TD_OK;
 }
@@ -143,7 +143,7 @@ static td_status open_config(const td_benchmark_opts *o, int *fd)
     char path[40];
     *fd = memfd_create("tandem-config", 0);
     if (*fd < 0)
-        return td_error_errno(TD_EIO, "no memory file for the ranks' options");
+        return td_error_errno(TD_EIO, "cannot create a memory file for the ranks' options");
     td_options_yaml(groups, &yaml);
     td_status st = td_text_status(&yaml);
     snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
@@ -171,16 +171,16 @@ static td_status run_ranks(const td_benchmark_opts *o, int ranks, td_text *out)
     int code = 0, config_fd = -1, result_fd = memfd_create("tandem-result", MFD_CLOEXEC);
     td_status st = TD_OK;
     if (result_fd < 0)
-        return td_error_errno(TD_EIO, "no memory file for the ranks' result");
+        return td_error_errno(TD_EIO, "cannot create a memory file for the ranks' result");
     TD_OUT(open_config(o, &config_fd));
     snprintf(config, sizeof config, "/proc/self/fd/%d", config_fd);
     const char *const args[] = { "benchmark", "--config", config, "--json" };
     const td_ranks_opts ro = { .nproc = ranks, .result_fd = result_fd, .nnodes = 1, .log = o->log };
     TD_OUT(td_ranks_run(&ro, sizeof args / sizeof *args, args, &code));
     if (code == 3 || (code != 0 && td_signal_caught()))
-        st = td_error(TD_ESTOPPED, "a signal came");
+        st = td_error(TD_ESTOPPED, "interrupted by a signal");
     else if (code != 0)
-        st = td_error(TD_EDEVICE, "a rank ended with code %d and has said why", code);
+        st = td_error(TD_EDEVICE, "a rank exited with code %d, see its message above", code);
     else
         st = read_output(result_fd, out);
 out:
@@ -322,13 +322,14 @@ static void show_text(const sweep *s, td_text *out)
     td_text_add(out, " %7s %10s %10s %10s", "batch", "images/s", "min", "max");
     td_text_add(out, "%s", is_training ? "   last 1/4" : "");
     td_text_add(out, "%s", s->precisions.n > 1 ? " speed-up" : "");
-    td_text_add(out, "%s", o->nproc ? "  of one scaling" : "");
+    td_text_add(out, "%s", o->nproc ? "  vs one scaling" : "");
     td_text_add(out, " %9s %9s %9s %9s %9s\n", "avg ms", "p90", "p95", "p99", "peak MB");
     for (int i = 0; i < s->n; i++)
         show_row(s, &s->rows[i], out);
     td_text_add(out,
-                "\nimages/s: median, slowest and fastest of %d iterations after %d that do not "
-                "count; ms: of a step\n",
+                "\n"
+                "images/s: median, slowest and fastest of %d iterations after %d of warm-up; ms: "
+                "time of a step\n",
                 o->iters, o->warmup);
     if (is_training)
         td_text_add(out, "last 1/4: mean of the last %d of %d speed lines, iterations a line: %d\n",
@@ -337,8 +338,8 @@ static void show_text(const sweep *s, td_text *out)
         td_text_add(out, "speed-up: over %s, same ranks and batch\n",
                     td_amp_precisions[base_precision(s)]);
     if (o->nproc)
-        td_text_add(out, "threads: of each rank; batch: of each rank; of one: times the speed of "
-                         "one rank; scaling: that over the ranks\n");
+        td_text_add(out, "threads, batch: per rank; vs one: speed relative to one rank; scaling: "
+                         "that divided by the number of ranks\n");
 }
 
 static void show_json(const sweep *s, td_text *out)

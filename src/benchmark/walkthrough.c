@@ -120,9 +120,10 @@ static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
                     r[i].options, r[i].median, r[i].min, r[i].max, r[i].median / r[0].median,
                     r[i].peak_bytes / 1e6, r[i].planned_bytes / 1e6);
     td_text_add(out,
-                "\nimages/s: median, slowest and fastest of %d iterations after %d that do not "
-                "count\npeak: the most that was resident in the step's own process\nfused: by the "
-                "pass fuse, in place of XLA\n",
+                "\n"
+                "images/s: median, slowest and fastest of %d iterations after %d of warm-up\n"
+                "peak: largest resident memory of the step's process\n"
+                "fused: by the pass fuse, in place of XLA\n",
                 o->iters, o->warmup);
 }
 
@@ -145,8 +146,7 @@ static td_status check(const td_benchmark_opts *o)
 {
     if (o->amp.precision != TD_PRECISION_DEFAULT && o->amp.precision != TD_PRECISION_BF16 &&
         o->amp.precision != TD_PRECISION_FP16)
-        return td_error(TD_EUSAGE, "--walkthrough compares fp32 with a half type, --precision bf16 "
-                                   "or fp16");
+        return td_error(TD_EUSAGE, "--walkthrough requires --precision bf16 or fp16");
     if (o->batch_size > (1 << 20) / 2)
         return td_error(TD_EUSAGE, "--batch-size: twice '%d' is too large", o->batch_size);
     return TD_OK;

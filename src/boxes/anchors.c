@@ -192,7 +192,7 @@ td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
         return td_error(TD_EARG, "ssd320: image size %d, wanted a multiple of 32 from 32 to %d",
                         image_size, SSD320_SIZE_MAX);
     if (n == 0)
-        return td_error(TD_EARG, "anchors of no detector");
+        return td_error(TD_EARG, "anchors requested for an unknown detector");
 
     a = TD_NEW(td_anchors);
     if (!a)

@@ -153,7 +153,9 @@ td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
 static td_status check_finite(const td_tensors *t, bool with_step, const char *path)
 {
     const td_status st = td_weights_check_finite(t, with_step);
-    return st == TD_OK ? st : td_error_context(st, "'%s' is not written, what it had stays", path);
+    return st == TD_OK
+               ? st
+               : td_error_context(st, "'%s' was not written and keeps its previous contents", path);
 }
 
 td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state *s,
@@ -208,7 +210,7 @@ static td_status read_kind(const td_json *j, td_scaler_kind *out)
             *out = (td_scaler_kind)k;
             return TD_OK;
         }
-    return td_error(TD_EFORMAT, "there is no loss scaling '%s'", name);
+    return td_error(TD_EFORMAT, "unknown loss scaling '%s'", name);
 }
 
 /* files from before there was loss scaling have none of it */
@@ -225,10 +227,11 @@ static td_status read_scaler(const td_json *state, td_run_state *s)
     TD_TRY(td_json_int(j, "skipped", &s->scaler.skipped));
     TD_TRY(td_json_int(j, "in_row", &s->scaler.in_row));
     if (!(s->scaler.scale >= (double)FLT_MIN && s->scaler.scale <= (double)FLT_MAX))
-        return td_error(TD_EFORMAT, "a loss scale of %g", s->scaler.scale);
+        return td_error(TD_EFORMAT, "its loss scale is %g, wanted a positive number",
+                        s->scaler.scale);
     if (s->scaler.good < 0 || s->scaler.skipped < 0 || s->scaler.in_row < 0 ||
         s->epoch_skipped < 0 || s->epoch_skipped > s->iteration)
-        return td_error(TD_EFORMAT, "a counter of loss scaling is out of range");
+        return td_error(TD_EFORMAT, "a loss scaling counter is out of range");
     return TD_OK;
 }
 
@@ -246,7 +249,7 @@ static td_status read_step(const td_json *state, td_step_state *s)
     TD_TRY(td_json_number(j, "ema_before", &s->ema_before));
     if (s->of < 1 || s->done < 0 || s->done >= s->of || s->in_epoch < 0 || s->in_epoch > s->done ||
         !(s->ema_before >= 0 && s->ema_before <= 1))
-        return td_error(TD_EFORMAT, "a step of several batches is out of range");
+        return td_error(TD_EFORMAT, "its position inside an optimizer step is out of range");
     return TD_OK;
 }
 
@@ -271,7 +274,7 @@ static td_status read_state(const td_json *j, td_run_state *s)
     if (td_json_get(j, "ranks"))
         TD_TRY(td_json_int(j, "ranks", &s->ranks));
     if (s->ranks < 1 || s->ranks > 1000000)
-        return td_error(TD_EFORMAT, "a run of %lld ranks", (long long)s->ranks);
+        return td_error(TD_EFORMAT, "its number of ranks is %lld", (long long)s->ranks);
     if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
         return td_error(TD_EFORMAT, "a counter is negative");
     TD_TRY(read_step(j, &s->step));
@@ -286,13 +289,15 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
     td_json *j;
     *out = (td_run_state){ 0 };
     if (!kind || strcmp(kind, "checkpoint") != 0 || !version || !state)
-        return td_error(TD_EFORMAT,
-                        "'%s' is no checkpoint%s; weights alone go to --pretrained-weights", path,
-                        kind ? " but a weight file" : "");
+        return td_error(
+            TD_EFORMAT,
+            "'%s' is not a checkpoint%s; use --pretrained-weights for a file of weights only", path,
+            kind ? " but a weight file" : "");
     if (strcmp(version, VERSION) != 0)
-        return td_error(TD_EFORMAT,
-                        "'%s' is a checkpoint of version %s, this program reads " VERSION, path,
-                        version);
+        return td_error(
+            TD_EFORMAT,
+            "'%s' is a checkpoint of version %s, this program supports version " VERSION, path,
+            version);
     TD_TRY_MSG(td_json_parse(state, strlen(state), "tandem.state", &j), "'%s'", path);
     td_status st = read_state(j, out);
     td_json_free(j);
@@ -347,13 +352,13 @@ td_status td_weight_metadata_check(const td_tensors *t, const char *path,
     if (!is || !wanted || model->model || model->model_text)
         return TD_OK;
     if (is != wanted && (is->detector || wanted->detector))
-        return td_error(TD_EUSAGE, "'%s' has weights of %s, --arch %s cannot take them", path,
+        return td_error(TD_EUSAGE, "'%s' contains weights of %s, which --arch %s cannot load", path,
                         is->name, wanted->name);
     if (is->detector && backbone && td_arch_known(backbone) != td_arch_known(model->backbone))
-        return td_error(TD_EUSAGE,
-                        "'%s' has weights of %s with the backbone %s, --backbone %s cannot take "
-                        "them",
-                        path, is->name, backbone, model->backbone);
+        return td_error(
+            TD_EUSAGE,
+            "'%s' contains weights of %s with the backbone %s, which --backbone %s cannot load",
+            path, is->name, backbone, model->backbone);
     return TD_OK;
 }
 
@@ -377,7 +382,7 @@ int td_weight_image_size(const td_tensors *t)
     if (n <= IMAGE_SIZE_OF_FILE)
         return n;
     td_log(TD_LOG_WARN, "weights",
-           "the file's image size of %d is above %d and not used: --image-size sets it", n,
+           "ignoring the file's image size of %d, which exceeds %d: set it with --image-size", n,
            IMAGE_SIZE_OF_FILE);
     return 0;
 }

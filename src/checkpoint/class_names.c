@@ -113,10 +113,10 @@ static td_status read_member(const td_json *doc, size_t i, const char *path, int
         return td_json_as_int(value, number);
     }
     if (!td_text_to_int(key, number))
-        return td_error(TD_EFORMAT,
-                        "'%s': '%.100s' is no class number, wanted \"NUMBER\": \"NAME\" or "
-                        "\"NAME\": NUMBER",
-                        path, key);
+        return td_error(
+            TD_EFORMAT,
+            "'%s': '%.100s' is not a class number, wanted \"NUMBER\": \"NAME\" or \"NAME\": NUMBER",
+            path, key);
     const bool is_pair = td_json_kind_of(value) == TD_JSON_ARRAY && td_json_count(value) == 2;
     return td_json_as_text(is_pair ? td_json_at(value, 1) : value, name);
 }
@@ -134,12 +134,12 @@ static td_status read_object(const td_json *doc, const char *path, int first, td
         TD_TRY(read_member(doc, (size_t)i, path, &number, &name));
         if (number < first || number >= (int64_t)first + n)
             return td_error(TD_EFORMAT,
-                            "'%s' has %d classes, and one of the number %lld: wanted %d .. %d",
-                            path, n, (long long)number, first, first + n - 1);
+                            "'%s' has %d classes, one of them numbered %lld: wanted %d .. %d", path,
+                            n, (long long)number, first, first + n - 1);
         char **place = &c->names[number - first];
         if (*place || !*name)
             return td_error(TD_EFORMAT,
-                            *place ? "'%s': two classes have the number %lld"
+                            *place ? "'%s': two classes have the same number %lld"
                                    : "'%s': class %lld has an empty name",
                             path, (long long)number);
         *place = td_copy_text(name);
@@ -172,9 +172,9 @@ static td_status check_text(const char *text, size_t n, const char *path)
     if (td_text_is_utf16(text, n))
         return td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path);
     if (memchr(text, '\0', n))
-        return td_error(TD_EFORMAT, "'%s' is no text file, wanted class names", path);
+        return td_error(TD_EFORMAT, "'%s' is not a text file, wanted class names", path);
     if (!td_text_is_utf8(text))
-        return td_error(TD_EFORMAT, "'%s' is no UTF-8, wanted class names in UTF-8", path);
+        return td_error(TD_EFORMAT, "'%s' is not UTF-8, wanted class names in UTF-8", path);
     return TD_OK;
 }
 
@@ -191,7 +191,7 @@ td_status td_class_names_parse(char *text, size_t n, const char *path, int first
     else if (st == TD_OK)
         st = read_lines(begin, path, out);
     if (st == TD_OK && out->n == 0)
-        st = td_error(TD_EFORMAT, "'%s' holds no class names", path);
+        st = td_error(TD_EFORMAT, "'%s' contains no class names", path);
     if (st == TD_OK)
         st = check_names(out, path);
     if (st != TD_OK)
@@ -263,8 +263,8 @@ void td_class_names_log(const td_class_names *c, const char *weights)
 {
     if (c->source == TD_NAMES_IMAGENET)
         td_log(TD_LOG_INFO, "classes",
-               "'%s' names none of its classes: ImageNet's %d names are used; --classes FILE gives "
-               "others",
+               "'%s' contains no class names: using the %d names of ImageNet; --classes FILE "
+               "replaces them",
                weights, c->n);
 }
 
@@ -280,8 +280,8 @@ td_status td_class_names_open(const td_class_names_opts *o, td_class_names *out)
     if (o->n_outputs && out->n > o->n_outputs) {
         const int n = out->n;
         td_class_names_release(out);
-        return td_error(TD_ESHAPE, "'%s' names %d classes, its network has %d", o->path, n,
-                        o->n_outputs);
+        return td_error(TD_ESHAPE, "'%s' contains %d class names, its network has %d classes",
+                        o->path, n, o->n_outputs);
     }
     if (!out->n && (o->n_outputs == TD_IMAGENET_CLASSES ||
                     (is_tensorflow(o->model) && o->n_outputs == TD_IMAGENET_CLASSES + 1)))
@@ -299,7 +299,8 @@ td_status td_class_names_put(const char *classes, const char *path, const td_mod
     td_text json = { 0 };
     if (!n_outputs)
         return td_error(TD_EUNSUPPORTED,
-                        "--classes: '%s' does not say how many classes its network has", path);
+                        "--classes: '%s' does not contain the number of classes of its network",
+                        path);
     TD_TRY(of_file(&o, td_model_detector(model) ? 1 : 0, &c));
     td_status st = td_classes_to_json(c.n, (const char *const *)c.names, &json);
     if (st == TD_OK)

@@ -168,11 +168,13 @@ static td_status choose_format(const char *path, const td_convert_opts *opts, bo
                (td_text_ends(path, ".pth") || td_text_ends(path, ".pt") ||
                 td_text_ends(path, ".pth.tar")));
     if (!*is_pth && opts->names != TD_CONVERT_NAMES_AUTO)
-        return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, '%s' is none", path);
+        return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, found '%s'", path);
     if (*is_pth || opts->format == TD_CONVERT_SAFETENSORS || td_text_ends(path, ".safetensors"))
         return TD_OK;
     return td_error(TD_EUNSUPPORTED,
-                    "'%s': convert writes .safetensors, .pth, .pt, .pth.tar and .onnx files", path);
+                    "cannot convert to '%s': wanted a name that ends in .safetensors, .pth, .pt, "
+                    ".pth.tar or .onnx",
+                    path);
 }
 
 td_status td_convert(const char *in_path, const char *out_path, const td_convert_opts *opts,

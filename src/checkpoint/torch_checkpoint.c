@@ -64,7 +64,9 @@ static td_status read_group(const td_json *j, group *g)
                             : td_json_bool(j, rows[i].name, rows[i].flag));
     }
     if (!td_json_get(j, "momentum"))
-        return td_error(TD_EUNSUPPORTED, "a group without momentum: neither SGD nor RMSprop");
+        return td_error(
+            TD_EUNSUPPORTED,
+            "a parameter group has no momentum: the optimizer is neither SGD nor RMSprop");
     return TD_OK;
 }
 
@@ -80,7 +82,8 @@ static td_status check_groups(const reader *r)
     const group *a = &r->groups[0], *b = &r->groups[r->n_groups - 1];
     if (a->dampening > 0 || b->dampening > 0 || a->maximize || b->maximize || a->centered ||
         b->centered)
-        return td_error(TD_EUNSUPPORTED, "dampening, maximize or centered is set");
+        return td_error(TD_EUNSUPPORTED,
+                        "dampening, maximize or centered is set, which is not supported");
     if (!is_same_rule(a, b))
         return td_error(TD_EUNSUPPORTED, "its two groups differ in more than weight_decay");
     if (r->n_groups == 2 && a->decay > 0 && (a->decay < b->decay || a->decay > b->decay))
@@ -218,11 +221,10 @@ static td_status add_kept(reader *r, size_t number, const char *key, const char 
         return td_tensors_add_new(r->out, full, w->dtype, w->rank, w->dim, &zeros);
     }
     if (!is_same_shape(x, w) || x->dtype != w->dtype)
-        return td_error(
-            TD_EFORMAT,
-            "%s of the optimizer's parameter %zu has not the shape and type of '%.200s', "
-            "which by the order of the state_dict it belongs to",
-            key, number, w->name);
+        return td_error(TD_EFORMAT,
+                        "%s of the optimizer's parameter %zu does not match the shape and type of "
+                        "'%.200s', the tensor at the same position in the state_dict",
+                        key, number, w->name);
     r->n_taken++;
     return copy(r, prefix, w->name, x);
 }
@@ -238,10 +240,10 @@ static td_status add_optimizer(reader *r)
     for (size_t i = 0; i < td_tensors_count(r->raw); i++)
         n_there += td_text_starts(td_tensors_at(r->raw, i)->name, OPTIMIZER_PREFIX);
     if (n_there != r->n_taken)
-        return td_error(TD_EFORMAT,
-                        "its optimizer keeps %zu tensors, %zu of them belong to a parameter of its "
-                        "groups",
-                        n_there, r->n_taken);
+        return td_error(
+            TD_EFORMAT,
+            "its optimizer state has %zu tensors, but only %zu belong to a parameter of its groups",
+            n_there, r->n_taken);
     return TD_OK;
 }
 
@@ -352,14 +354,13 @@ void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_tra
     for (size_t i = 0; i < td_tensors_count(t); i++)
         has_averages = has_averages || td_text_starts(td_tensors_at(t, i)->name, TD_EMA_PREFIX);
     td_log(TD_LOG_INFO, "train",
-           "'%s' is PyTorch's: taken from it are the weights, the state of %s, epoch %s, best "
-           "accuracy %s%s%s, and the optimizer's options unless they are given; all else is the "
-           "command line's",
+           "'%s' is a PyTorch checkpoint: loading its weights, the state of %s, epoch %s, best "
+           "accuracy %s%s%s, and the optimizer options not given on the command line",
            path, o->optimizer.type == TD_OPTIMIZER_RMSPROP ? "RMSprop" : "SGD",
            td_tensors_meta(t, "torch.epoch"), best ? best : "(none)",
            has_averages && o->optimizer.ema >= 0 ? ", averages" : "",
            has_arch ? ", the network" : "");
     if (has_averages && o->optimizer.ema < 0)
-        td_log(TD_LOG_WARN, "train", "'%s': its averaged weights are left out without --use-ema",
+        td_log(TD_LOG_WARN, "train", "'%s': ignoring its averaged weights (--use-ema not given)",
                path);
 }

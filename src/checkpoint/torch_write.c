@@ -298,12 +298,12 @@ static td_status open_checkpoint(writer *w)
     TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &w->config), "'%s'", w->what);
     if (w->s.detects)
         return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a detector's checkpoint, whose training no program of PyTorch's "
-                        "resumes: convert it to weights first",
+                        "'%s' is the checkpoint of a detector, which no PyTorch program can "
+                        "resume: convert it to weights first",
                         w->what);
     if (w->s.iteration > 0 || w->s.step.done > 0)
         td_log(TD_LOG_WARN, "train",
-               "'%s' was saved inside epoch %lld, after %lld batches, which main.py trains again",
+               "'%s' was saved inside epoch %lld, after %lld batches, which main.py will repeat",
                w->what, (long long)w->s.epoch, (long long)w->s.iteration);
     return TD_OK;
 }

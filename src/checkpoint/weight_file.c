@@ -50,8 +50,8 @@ void td_weight_file_warn(const td_tensors *t, const char *path)
         td_tensors_meta(t, "digest_of") || (digest && td_text_starts(digest, "xxh3:"));
     if (td_tensors_meta(t, "tandem.kind") && !is_checked)
         td_log(TD_LOG_WARN, "weights",
-               "'%s' has no digest, unlike every file that this program writes: whether it was "
-               "changed cannot be checked",
+               "'%s' has no digest (this program always writes one), so changes to it cannot be "
+               "detected",
                path);
 }
 

@@ -165,7 +165,8 @@ static td_status check_squares(const td_tensor *t, const char *name, const char 
     const double least = is_square ? least_of(t) : 0;
     if (least < 0)
         return td_error(
-            TD_EARG, "'%s': tensor '%s' has the value %g, which no %s can be: the file is damaged",
+            TD_EARG,
+            "'%s': tensor '%s' has the value %g, which is not a valid %s: the file is damaged",
             path, name, least, td_text_ends(name, "running_var") ? "variance" : "mean of squares");
     return TD_OK;
 }
@@ -177,19 +178,19 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     if (!shape_fits(t, type)) {
         print_shape(t->dim, t->rank, has, sizeof has);
         print_shape(type->dim, type->rank, wants, sizeof wants);
-        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
+        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network expects %s", path, name,
                         has, wants);
     }
     if (t->dtype != type->dtype)
-        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network wants %s", path, name,
+        return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network expects %s", path, name,
                         td_dtype_name(t->dtype), td_dtype_name(type->dtype));
     /* a relu may hide them in the logits */
     const int64_t n = is_of_step(name) ? 0 : count_nonfinite(t);
     if (n)
         return td_error(TD_EARG,
-                        "'%s': tensor '%s' has %lld values that are no finite numbers, of %lld: "
-                        "its training diverged, or the file is damaged",
-                        path, name, (long long)n, (long long)td_type_count(type));
+                        "'%s': %lld of the %lld values of tensor '%s' are not finite: its training "
+                        "diverged, or the file is damaged",
+                        path, (long long)n, (long long)td_type_count(type), name);
     return check_squares(t, name, path);
 }
 
@@ -208,7 +209,7 @@ static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
             continue;
         td_weight_name(x->name + (use_ema && is_ema ? strlen(TD_EMA_PREFIX) : 0), name);
         if (td_map_has(map, name))
-            return td_error(TD_EFORMAT, "'%s': two tensors mean '%s'", path, name);
+            return td_error(TD_EFORMAT, "'%s': two tensors map to '%s'", path, name);
         TD_TRY(td_map_set(map, name, (void *)(uintptr_t)x));
     }
     if (use_ema && !has_ema)
@@ -262,7 +263,7 @@ static td_status other_network(const td_tensors *t, const td_model_opts *model)
         return td_error_context(
             TD_EFORMAT, "network '%s' (the file names none: add --arch NAME, if it is of another)",
             name);
-    return td_error_context(TD_EFORMAT, "network '%s' (--arch names another)", name);
+    return td_error_context(TD_EFORMAT, "loading into network '%s' (--arch selects another)", name);
 }
 
 static td_status check_file(const td_tensors *t, const char *path, const td_load_opts *o,
@@ -363,8 +364,8 @@ static void warn_of_shapes(const td_map *map, const td_map *used, const char *pa
     }
     if (n)
         td_log(TD_LOG_WARN, "train",
-               "'%s': tensors of the network's names have other shapes, %s%s: they are of another "
-               "--arch or --backbone",
+               "'%s': tensors with the network's names have other shapes, %s%s: they belong to "
+               "another --arch or --backbone",
                path, td_text_get(&list), n > 3 ? ", ..." : "");
     td_text_release(&list);
 }
@@ -372,11 +373,12 @@ static void warn_of_shapes(const td_map *map, const td_map *used, const char *pa
 static void say_matched(const char *path, int n_taken, int n_left, int n_unused,
                         const td_text *left, const td_text *unused)
 {
-    td_log(TD_LOG_INFO, "train", "%d tensors are from '%s'; %d begin anew%s%s%s", n_taken, path,
-           n_left, n_left ? ": " : "", td_text_get(left), n_left > 3 ? ", ..." : "");
+    td_log(TD_LOG_INFO, "train", "loaded %d tensors from '%s'; %d keep their initial values%s%s%s",
+           n_taken, path, n_left, n_left ? ": " : "", td_text_get(left), n_left > 3 ? ", ..." : "");
     if (n_unused)
-        td_log(TD_LOG_INFO, "train", "'%s': %d tensors match nothing and are left out: %s%s", path,
-               n_unused, td_text_get(unused), n_unused > 3 ? ", ..." : "");
+        td_log(TD_LOG_INFO, "train",
+               "'%s': ignoring %d tensors that the network does not have: %s%s", path, n_unused,
+               td_text_get(unused), n_unused > 3 ? ", ..." : "");
 }
 
 td_status td_weights_load_matching(const td_tensors *t, const char *path, td_program *p)
@@ -408,7 +410,8 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
             add_name(&unused, n_unused++, x->name);
     }
     if (!n_taken)
-        TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor of the network's name and shape", path));
+        TD_OUT(td_error(TD_EFORMAT,
+                        "'%s' has no tensor that matches the network's names and shapes", path));
     TD_OUT(td_tensors_check(t));
     say_matched(path, n_taken, n_left, n_unused, &left, &unused);
     warn_of_shapes(&map, &used, path, p);
@@ -584,10 +587,10 @@ td_status td_weights_check_finite(const td_tensors *t, bool with_step)
         for (int k = 0; k < x->rank; k++)
             of *= x->dim[k];
         if (n)
-            return td_error(TD_ENUMERIC,
-                            "tensor '%s' has %lld values that are no finite numbers, of %lld: the "
-                            "training diverged",
-                            x->name, (long long)n, (long long)of);
+            return td_error(
+                TD_ENUMERIC,
+                "%lld of the %lld values of tensor '%s' are not finite: the training diverged",
+                (long long)n, (long long)of, x->name);
     }
     return TD_OK;
 }
@@ -677,7 +680,7 @@ td_status td_classes_from_json(const char *json, const char *path, int *n, char 
     TD_OUT(td_json_parse(json, strlen(json), path, &doc));
     size_t count = td_json_count(doc);
     if (td_json_kind_of(doc) != TD_JSON_ARRAY || count > 1 << 24)
-        TD_OUT(td_error(TD_EFORMAT, "'%s': its class names are no list", path));
+        TD_OUT(td_error(TD_EFORMAT, "'%s': its class names are not a list", path));
     *names = td_alloc(count + 1, sizeof **names);
     if (!*names)
         TD_OUT(TD_ENOMEM);

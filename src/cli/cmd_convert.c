@@ -48,7 +48,7 @@ static td_status take_argument(const td_call *call, int i, const char *option, c
     if (call->n_args <= i)
         return TD_OK;
     if (*value && strcmp(*value, call->args[i]) != 0)
-        return td_error(TD_EUSAGE, "'%s' and %s '%s': only one can be meant", call->args[i], option,
+        return td_error(TD_EUSAGE, "'%s' and %s '%s' exclude each other", call->args[i], option,
                         *value);
     *value = call->args[i];
     return TD_OK;
@@ -104,9 +104,9 @@ static td_status convert_onnx(const td_call *call)
         return TD_OK;
     }
     if (r.was_verified)
-        td_text_add(call->out, "read back, the %s differ by %.1e of the largest\n",
+        td_text_add(call->out, "read back: the %s differ by %.1e of the largest value\n",
                     r.is_detector ? "codes and logits" : "logits", r.difference);
-    td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) for an image\n",
+    td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) per image\n",
                 (long long)r.parameters, (double)r.macs / 1e9, 2 * (double)r.macs / 1e9);
     td_text_add(call->out, "%s\n", r.output);
     return TD_OK;
@@ -144,9 +144,9 @@ static td_status convert_weights(const td_call *call)
     td_convert_result r;
     td_onnx_defaults(&defaults);
     if (!o->out)
-        return td_error(TD_EUSAGE, "convert wants IN OUT; with --to onnx OUT may be left out");
+        return td_error(TD_EUSAGE, "convert requires IN OUT; with --to onnx OUT is optional");
     if (!td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
-        return td_error(TD_EUSAGE, "options of ONNX are given, '%s' is no .onnx file", o->out);
+        return td_error(TD_EUSAGE, "ONNX options require an .onnx file as OUT, found '%s'", o->out);
     o->weights.overwrite = o->overwrite;
     o->weights.image_size = o->onnx.model.image_size;
     o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
@@ -164,7 +164,7 @@ static td_status run(const td_call *call)
 {
     const options *o = call->opts;
     if (!o->in)
-        return td_error(TD_EUSAGE, "convert wants IN [OUT]");
+        return td_error(TD_EUSAGE, "convert requires IN [OUT]");
     return is_to_onnx(o) ? convert_onnx(call) : convert_weights(call);
 }
 

@@ -113,7 +113,8 @@ static td_status too_bad(const options *o, const td_dataset_report *r)
 {
     if ((double)r->n_bad <= o->max_bad * (double)r->n_images)
         return TD_OK;
-    return td_error(TD_EFORMAT, "%lld of %lld images cannot be read, --max-bad allows %g %%",
+    return td_error(TD_EFORMAT,
+                    "%lld of %lld images cannot be read, more than the %g %% that --max-bad allows",
                     (long long)r->n_bad, (long long)r->n_images, 100 * o->max_bad);
 }
 
@@ -182,7 +183,8 @@ static td_status check(const td_call *call)
     int n_done = 0;
     td_status st = TD_OK;
     if (o->check.dump_tensors && has_train && has_val)
-        return td_error(TD_EUSAGE, "--dump-tensors: two splits, --split must name one");
+        return td_error(TD_EUSAGE,
+                        "--dump-tensors: the data set has two splits, choose one with --split");
     if (call->json)
         td_text_add(call->out, "{\"sets\": [");
     if (!has_train && !has_val)
@@ -256,10 +258,10 @@ static td_status run(const td_call *call)
         if (strcmp(call->args[0], tasks[i].name) != 0)
             continue;
         if (call->n_args != tasks[i].n_args)
-            return td_error(TD_EUSAGE, "dataset %s wants %s", tasks[i].name, tasks[i].arguments);
+            return td_error(TD_EUSAGE, "dataset %s requires %s", tasks[i].name, tasks[i].arguments);
         return tasks[i].run(call);
     }
-    return td_error(TD_EUSAGE, "dataset knows 'draw', 'check' and 'pack', found '%s'",
+    return td_error(TD_EUSAGE, "unknown command '%s' of dataset, wanted draw, check or pack",
                     call->args[0]);
 }
 

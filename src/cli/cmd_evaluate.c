@@ -34,7 +34,7 @@ td_status td_cli_pipeline(const char *path, const char *overrides, const td_cli_
 {
     if (path)
         return td_pipeline_options(path, overrides, to->model, to->input, to->boxes, arena);
-    return overrides ? td_error(TD_EUSAGE, "--hparams-overrides belongs to --pipeline-config-path")
+    return overrides ? td_error(TD_EUSAGE, "--hparams-overrides requires --pipeline-config-path")
                      : TD_OK;
 }
 
@@ -257,7 +257,7 @@ static td_status show_round(void *ctx, const td_evaluate_result *r)
     TD_TRY(show(r, call));
     TD_TRY(td_text_status(call->out));
     if (td_verb_print(call->out, 0) != 0)
-        return td_error(TD_EIO, "the result cannot be written");
+        return td_error(TD_EIO, "cannot write the result");
     call->out->len = 0;
     return TD_OK;
 }
@@ -309,7 +309,7 @@ static td_status check(const void *opts)
 {
     const td_evaluate_opts *o = opts;
     if (!o->draw && (o->draw_limit || o->draw_min_score >= 0))
-        return td_error(TD_EUSAGE, "%s belongs to --draw",
+        return td_error(TD_EUSAGE, "%s requires --draw",
                         o->draw_limit ? "--draw-limit" : "--draw-min-score");
     return td_amp_check(&o->amp);
 }
@@ -331,12 +331,12 @@ static td_status run(const td_call *call)
     if (o->checkpoint_dir && o->weights)
         return td_error(TD_EUSAGE, "--weights and --checkpoint-dir exclude each other");
     if (o->run_once && !o->checkpoint_dir)
-        return td_error(TD_EUSAGE, "--run-once belongs to --checkpoint-dir");
+        return td_error(TD_EUSAGE, "--run-once requires --checkpoint-dir");
     if (is_files && call->n_args)
-        return td_error(TD_EUSAGE,
-                        "--detections without --weights is judged by --annotations, "
-                        "'%s' is not read",
-                        call->args[0]);
+        return td_error(
+            TD_EUSAGE,
+            "--detections without --weights is scored against --annotations: remove DATA '%s'",
+            call->args[0]);
     if (!is_files)
         TD_TRY(td_cli_data(&o->input, call));
     return td_cli_evaluate(o, call);

@@ -34,7 +34,7 @@ static td_status run(const td_call *call)
 {
     const options *o = call->opts;
     if (!o->output)
-        return td_error(TD_EUSAGE, "--output: no file is named");
+        return td_error(TD_EUSAGE, "--output is required");
     TD_TRY(td_init_weights(&o->model, (uint64_t)o->seed, o->output, o->overwrite));
     if (call->json) {
         td_text_add(call->out, "{");

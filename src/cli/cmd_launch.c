@@ -19,7 +19,7 @@ static td_status check_verb(const char *name)
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(verbs[i], name) == 0)
             return TD_OK;
-    return td_error(TD_EUSAGE, "'%s' runs in one process; train, evaluate and benchmark have ranks",
+    return td_error(TD_EUSAGE, "'%s' runs in one process, wanted train, evaluate or benchmark",
                     name);
 }
 

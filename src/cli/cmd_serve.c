@@ -41,7 +41,7 @@ static td_status show(void *ctx, const td_serve_address *a)
     td_text_release(&url);
     TD_TRY(td_text_status(out));
     if (td_verb_print(out, 0) != 0)
-        return td_error(TD_EIO, "the address cannot be told");
+        return td_error(TD_EIO, "cannot write the address");
     td_text_release(out);
     return TD_OK;
 }

@@ -227,11 +227,11 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.trace = o->profile.trace;
     take_report(o, &b);
     if (is_training && b.weights)
-        return td_error(TD_EUSAGE, "--mode %s measures fresh weights: --%s '%s' has no use there",
+        return td_error(TD_EUSAGE, "--mode %s measures fresh weights: --%s '%s' has no effect",
                         o->launch.mode, o->start.resume ? "resume" : "pretrained-weights",
                         b.weights);
     if (o->launch.num_iter > 0 && !is_in_batches)
-        return td_error(TD_EUSAGE, "--mode %s counts batches: --iter-unit batch", o->launch.mode);
+        return td_error(TD_EUSAGE, "--mode %s requires --iter-unit batch", o->launch.mode);
     b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations
               : o->launch.num_iter > 0           ? o->launch.num_iter
               : o->profile.iterations > 0        ? o->profile.iterations
@@ -262,13 +262,13 @@ static td_status predict_only(const td_train_opts *o, const td_call *call)
 {
     td_classify_opts c;
     if (!o->launch.to_predict)
-        return td_error(TD_EUSAGE, "--mode predict wants --to-predict FILE");
+        return td_error(TD_EUSAGE, "--mode predict requires --to-predict FILE");
     td_classify_defaults(&c);
     c.model = o->model;
     c.amp = td_train_amp(o);
     c.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     if (!c.weights)
-        return td_error(TD_EUSAGE, "--mode predict wants --resume or --pretrained-weights FILE");
+        return td_error(TD_EUSAGE, "--mode predict requires --resume or --pretrained-weights FILE");
     c.interpolation = o->input.interpolation;
     c.stored_orientation = o->input.stored_orientation;
     c.workers = o->input.workers;
@@ -286,7 +286,7 @@ static td_status train(td_train_opts *o, const td_call *call)
         return st;
     if (r.rank > 0) { /* rank 0 speaks for all */
         td_text_free(r.profile);
-        return r.was_stopped ? td_error(TD_ESTOPPED, "a signal came") : st;
+        return r.was_stopped ? td_error(TD_ESTOPPED, "interrupted by a signal") : st;
     }
     if (call->json)
         add_json(o, &r, call->out);
@@ -295,10 +295,11 @@ static td_status train(td_train_opts *o, const td_call *call)
     td_text_free(r.profile);
     if (!r.was_stopped)
         return st;
-    return *r.checkpoint ? td_error(TD_ESTOPPED, "a signal came; saved '%s' after step %lld",
-                                    r.checkpoint, (long long)r.steps)
-                         : td_error(TD_ESTOPPED, "a signal came after step %lld; nothing was saved",
-                                    (long long)r.steps);
+    return *r.checkpoint
+               ? td_error(TD_ESTOPPED, "interrupted by a signal; saved '%s' after step %lld",
+                          r.checkpoint, (long long)r.steps)
+               : td_error(TD_ESTOPPED, "interrupted by a signal after step %lld; nothing was saved",
+                          (long long)r.steps);
 }
 
 static td_status list_presets(const td_train_opts *o, td_text *out)

@@ -79,7 +79,7 @@ td_status td_cli_files_gather(const td_call *call, const char *verb, const char 
             continue;
         }
         if (is_read)
-            return td_error(TD_EUSAGE, "- is given twice");
+            return td_error(TD_EUSAGE, "'-' is given twice");
         is_read = true;
         TD_TRY(read_list(&out->list));
         TD_TRY(add_lines(out, &out->list));
@@ -87,7 +87,7 @@ td_status td_cli_files_gather(const td_call *call, const char *verb, const char 
     if (out->n == 0 && is_read)
         return td_error(TD_EARG, "the list on standard input is empty");
     if (out->n == 0)
-        return td_error(TD_EUSAGE, "%s wants FILE|FOLDER|-...", verb);
+        return td_error(TD_EUSAGE, "%s requires FILE|FOLDER|-...", verb);
     return out->n <= INT32_MAX ? TD_OK : td_error(TD_ELIMIT, "%zu files are too many", out->n);
 }
 

@@ -253,9 +253,9 @@ static void add_need(report *r, const char *subject, const need_row *need)
     if (is_with)
         td_text_add(&why, "--%s", other);
     else if (strcmp(need->values, "*") == 0)
-        td_text_add(&why, "it belongs to --%s", other);
+        td_text_add(&why, "it requires --%s", other);
     else
-        td_text_add(&why, "it belongs to --%s %.*s", other, (int)strcspn(need->values, "|"),
+        td_text_add(&why, "it requires --%s %.*s", other, (int)strcspn(need->values, "|"),
                     need->values);
     add_line(r, subject, td_text_get(&why), is_with);
     td_text_release(&why);

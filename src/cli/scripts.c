@@ -13,7 +13,7 @@
 
 #define TRAIN  "'tandem train' takes its options"
 #define RANKS  "'tandem launch --nproc N train ...' starts ranks"
-#define NO_QAT "quantisation is not among the features of this program"
+#define NO_QAT "quantization is not supported"
 #define EXPORT "'tandem convert WEIGHTS OUT.onnx' exports a network"
 
 /* clang-format off */

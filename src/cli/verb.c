@@ -49,10 +49,10 @@ td_status td_verb_find(const char *name, const td_verb **out)
     *out = NULL;
     const char *replacement = td_script_replacement(name);
     if (replacement)
-        return td_error(TD_EUSAGE, "'%s' is no verb: %s", name, replacement);
+        return td_error(TD_EUSAGE, "'%s' is not a verb: %s", name, replacement);
     bool is_near = best <= (int)strlen(name) / 3 + 1;
-    return td_error(TD_EUSAGE, "there is no verb '%s'%s%s%s", name,
-                    is_near ? ", did you mean '" : "", is_near ? nearest : "", is_near ? "'?" : "");
+    return td_error(TD_EUSAGE, "unknown verb '%s'%s%s%s", name, is_near ? ", did you mean '" : "",
+                    is_near ? nearest : "", is_near ? "'?" : "");
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
@@ -74,9 +74,9 @@ void td_verb_tables(const td_verb *verb, void *opts, td_common *c,
 static td_status check_args(const td_verb *verb, int n_args, const char **args)
 {
     if (n_args < verb->n_args_min)
-        return td_error(TD_EUSAGE, "%s wants %s", verb->name, verb->arguments);
+        return td_error(TD_EUSAGE, "%s requires %s", verb->name, verb->arguments);
     if (verb->n_args_max >= 0 && n_args > verb->n_args_max)
-        return td_error(TD_EUSAGE, "%s does not know what to do with '%s'", verb->name,
+        return td_error(TD_EUSAGE, "%s: unexpected argument '%s'", verb->name,
                         args[verb->n_args_max]);
     return TD_OK;
 }
@@ -138,7 +138,7 @@ static td_status check_data(const line *l, const td_field_group *groups)
             continue;
         const char *data = ((const td_input_opts *)groups->base)->data;
         if (data && l->n_rest > 0 && strcmp(data, l->rest[0]) != 0)
-            return td_error(TD_EUSAGE, "DATA is '%s' and --data is '%s': only one can be meant",
+            return td_error(TD_EUSAGE, "DATA is '%s', but --data is '%s': give one of them",
                             l->rest[0], data);
     }
     return TD_OK;
@@ -158,7 +158,7 @@ static td_status check_network(const td_field_group *groups)
     const td_model_opts *model = model_of(groups);
     if (!model || !model->model || !td_options_given_on_line(td_model_fields(), model, "arch"))
         return TD_OK;
-    return td_error(TD_EUSAGE, "--arch %s and --model %s name two networks: only one can be meant",
+    return td_error(TD_EUSAGE, "--arch %s and --model %s are different networks: give one of them",
                     model->arch, model->model);
 }
 
@@ -294,6 +294,6 @@ int td_verb_print(const td_text *out, int code)
 {
     if (print_result(out))
         return code;
-    fprintf(stderr, "tandem: error: the result cannot be written to standard output\n");
+    fprintf(stderr, "tandem: error: cannot write the result to standard output\n");
     return 1;
 }

@@ -243,7 +243,7 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
             TD_TRY(td_tokens_skip(t));
     }
     td_coco_subject about = subject("image", &id, number, at);
-    TD_TRY(want(r, &about, &id, "id", "a whole number", &is_good));
+    TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
     if (r->opts.keeps_odd) {
         if (!is_good)
             return TD_OK;
@@ -251,14 +251,12 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
             r, &(td_coco_image){ .id = id.whole, .file_name = file_name ? file_name : "" }, at);
     }
     TD_TRY(want(r, &about, &name, "file_name", "a text", &is_good));
-    TD_TRY(want(r, &about, &width, "width", "a whole number", &is_good));
-    TD_TRY(want(r, &about, &height, "height", "a whole number", &is_good));
+    TD_TRY(want(r, &about, &width, "width", "an integer", &is_good));
+    TD_TRY(want(r, &about, &height, "height", "an integer", &is_good));
     TD_TRY(check_side(r, &about, &width, "width", &is_good));
     TD_TRY(check_side(r, &about, &height, "height", &is_good));
     if (is_good && !is_inside(file_name))
-        return td_coco_list(r, &about,
-                            "'file_name' is '%s', wanted a name below the folder of "
-                            "images",
+        return td_coco_list(r, &about, "'file_name' is '%s', wanted a path inside the image folder",
                             file_name);
     if (!is_good)
         return TD_OK;
@@ -308,7 +306,7 @@ static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number,
             TD_TRY(td_tokens_skip(t));
     }
     td_coco_subject about = subject("category", &id, number, at);
-    TD_TRY(want(r, &about, &id, "id", "a whole number", &is_good));
+    TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
     if (is_good && r->opts.keeps_odd && (!text || !*text))
         TD_TRY(name_by_id(r->out, id.whole, &name, &text));
     TD_TRY(want(r, &about, &name, "name", "a text", &is_good));
@@ -377,9 +375,9 @@ static td_status read_annotation(td_coco_reading *r, td_tokens *t, int64_t numbe
     bool is_good = true;
     TD_TRY(read_members(t, &a));
     td_coco_subject about = subject("annotation", &a.id, number, at);
-    TD_TRY(want(r, &about, &a.id, "id", "a whole number", &is_good));
-    TD_TRY(want(r, &about, &a.image, "image_id", "a whole number", &is_good));
-    TD_TRY(want(r, &about, &a.category, "category_id", "a whole number", &is_good));
+    TD_TRY(want(r, &about, &a.id, "id", "an integer", &is_good));
+    TD_TRY(want(r, &about, &a.image, "image_id", "an integer", &is_good));
+    TD_TRY(want(r, &about, &a.category, "category_id", "an integer", &is_good));
     TD_TRY(want(r, &about, &a.box, "bbox", "a list of 4 finite numbers", &is_good));
     TD_TRY(want_if_there(r, &about, &a.crowd, "iscrowd", "0 or 1", &is_good));
     TD_TRY(want_if_there(r, &about, &a.area, "area", "a finite number", &is_good));

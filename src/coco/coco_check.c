@@ -78,11 +78,11 @@ static td_status drop_double_images(td_coco_reading *r)
             continue;
         }
         const td_coco_subject about = { "image", x.id, 0, r->image_at[i] };
-        TD_OUT(td_coco_list(r, &about, "its id was there before; this one is '%s'", x.file_name));
+        TD_OUT(td_coco_list(r, &about, "its id is repeated; this one is '%s'", x.file_name));
     }
     c->n_images = n;
     if (n == 0)
-        st = td_error(TD_EFORMAT, "'%s' names no image that can be used%s%s", r->what,
+        st = td_error(TD_EFORMAT, "'%s' has no usable image%s%s", r->what,
                       c->n_listed ? "; the first: " : "", c->n_listed ? c->bad[0].text : "");
 out:
     td_free(keys);
@@ -143,11 +143,11 @@ static td_status order_categories(td_coco_reading *r)
             continue;
         }
         const td_coco_subject about = { "category", x.id, 0, r->category_at[i] };
-        TD_OUT(td_coco_list(r, &about, "its id was there before; this one is '%s'", x.name));
+        TD_OUT(td_coco_list(r, &about, "its id is repeated; this one is '%s'", x.name));
     }
     c->n_categories = n;
     if (n == 0)
-        TD_OUT(td_error(TD_EFORMAT, "'%s' has no category that can be used", r->what));
+        TD_OUT(td_error(TD_EFORMAT, "'%s' has no usable category", r->what));
     qsort(c->categories, n, sizeof *c->categories, by_category);
     st = tell_names_apart(c);
 out:
@@ -171,7 +171,7 @@ static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_co
                             a->height);
     if (a->x < 0 || a->y < 0 || a->x + a->width > p->width || a->y + a->height > p->height)
         return td_coco_list(r, about,
-                            "its box from %g, %g to %g, %g leaves its image of %d x %d pixels",
+                            "its box from %g, %g to %g, %g exceeds its image of %d x %d pixels",
                             a->x, a->y, a->x + a->width, a->y + a->height, p->width, p->height);
     *is_good = true;
     return TD_OK;
@@ -188,7 +188,7 @@ static td_status check(td_coco_reading *r, const keys_of *k, size_t i, bool *is_
     const td_coco_subject about = { "annotation", x->a.id, (int64_t)i, x->at };
     *is_good = false;
     if (find(k->ids, r->n_raw, x->a.id) != (int32_t)i)
-        return td_coco_list(r, &about, "its id was there before");
+        return td_coco_list(r, &about, "its id is repeated");
     x->a.image = find(k->images, c->n_images, x->image_id);
     if (x->a.image < 0)
         return td_coco_list(r, &about, "its image %" PRId64 " is not among the images",

@@ -136,8 +136,8 @@ static td_status check_numbers(const char *what, size_t at, const double *v, int
     for (int i = 0; i < n; i++) {
         if (!(fabs(v[i]) <= LARGEST))
             return td_error(TD_ENUMERIC,
-                            "%s %zu has the number %g, wanted is one between -1e15 and 1e15", what,
-                            at, v[i]);
+                            "%s %zu has the number %g, wanted one between -1e15 and 1e15", what, at,
+                            v[i]);
     }
     return TD_OK;
 }

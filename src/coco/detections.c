@@ -44,7 +44,7 @@ static td_status read_number(reading *r, const char *name, double *out)
     if (v.kind != TD_TOKEN_NUMBER)
         return wrong(r, name, &v, "a number");
     if (!isfinite(v.number))
-        return wrong(r, name, &v, "a finite one");
+        return wrong(r, name, &v, "a finite number");
     *out = v.number;
     return TD_OK;
 }
@@ -55,9 +55,9 @@ static td_status read_id(reading *r, const char *name, int64_t *out)
     td_token v;
     TD_TRY(td_tokens_value(r->t, &v));
     if (v.kind != TD_TOKEN_NUMBER)
-        return wrong(r, name, &v, "a whole number");
+        return wrong(r, name, &v, "an integer");
     if (!v.is_whole && !(fabs(v.number) <= LARGEST_ID && v.number == floor(v.number)))
-        return wrong(r, name, &v, "a whole one");
+        return wrong(r, name, &v, "an integer");
     *out = v.is_whole ? v.whole : (int64_t)v.number;
     return TD_OK;
 }

@@ -361,7 +361,7 @@ static td_status compare(const td_comm *c, const char *what, const char *all, si
         show_difference(all, other, there, here, (int)sizeof here);
         td_text_make_printable(here);
         td_text_make_printable(there);
-        return td_error(TD_EARG, "%s has another %s than rank 0: '%s', there '%s'",
+        return td_error(TD_EARG, "%s has a different %s from rank 0: '%s', rank 0 has '%s'",
                         td_comm_name(c, r), what, here, there);
     }
     return TD_OK;

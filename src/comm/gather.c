@@ -61,7 +61,8 @@ void td_gather_release(td_gather *s)
 static td_status add_size(whole *w, int rank, int64_t n_bytes)
 {
     if (n_bytes < 0 || (uint64_t)n_bytes > SIZE_MAX / 2 - w->n_announced)
-        return td_error(TD_EDEVICE, "rank %d announced an image of %" PRId64 " bytes", rank,
+        return td_error(TD_EDEVICE,
+                        "rank %d announced an image of %" PRId64 " bytes, which is invalid", rank,
                         n_bytes);
     w->n_announced += (size_t)n_bytes;
     return TD_OK;
@@ -96,7 +97,8 @@ static td_status take_bytes(void *ctx, int rank, const void *bytes, size_t n)
         from += n_own;
     }
     if (from != n)
-        return td_error(TD_EDEVICE, "rank %d sent %zu bytes where %zu were said", rank, n, from);
+        return td_error(TD_EDEVICE, "rank %d sent %zu bytes, wanted %zu as announced", rank, n,
+                        from);
     return TD_OK;
 }
 

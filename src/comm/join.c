@@ -22,7 +22,8 @@ static td_status choose_processors(const char *name, const td_rank_place *place)
     if (getenv(done) || mode == TD_AFFINITY_NONE)
         return TD_OK;
     if (place->local_size == 0) {
-        td_log(TD_LOG_WARN, "train", "--gpu-affinity: how many ranks this machine has is not told");
+        td_log(TD_LOG_WARN, "train",
+               "--gpu-affinity: the number of ranks on this machine is unknown");
         return TD_OK;
     }
     td_topology *t = TD_NEW(td_topology);
@@ -30,7 +31,8 @@ static td_status choose_processors(const char *name, const td_rank_place *place)
     if (st == TD_OK)
         st = td_affinity_choose(t, mode, place->local_rank, place->local_size, cpus, &n);
     if (st == TD_EARG) { /* mpirun has chosen already, or there are too few processors */
-        td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: left as it is", td_error_message());
+        td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: affinity not changed",
+               td_error_message());
         td_free(t);
         return TD_OK;
     }

@@ -54,12 +54,12 @@ static td_status load(const td_mpi_plugin **out)
     void *library = open_library(path, sizeof path);
     if (!library)
         return td_error(TD_ENOTFOUND,
-                        "mpirun has started several ranks and there is no %s (%s): build where "
-                        "MPI's headers are, or use 'tandem launch'",
+                        "mpirun started several ranks, but %s cannot be loaded (%s): build with "
+                        "MPI's headers installed, or use 'tandem launch'",
                         LIBRARY, dlerror());
     const td_mpi_plugin *p = dlsym(library, TD_MPI_PLUGIN_SYMBOL);
     if (!p || p->version != TD_MPI_PLUGIN_VERSION)
-        return td_error(TD_ENOTFOUND, "'%s' belongs to another version of this program", path);
+        return td_error(TD_ENOTFOUND, "'%s' was built for another version of this program", path);
     *out = p;
     return TD_OK;
 }
@@ -123,7 +123,7 @@ static td_status announce(td_rank_place *place, announcement *a)
         return td_error_errno(TD_EDEVICE, "ranks: cannot listen");
     a->port = ntohs(at.sin_port);
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return td_error_errno(TD_EIO, "no random numbers");
+        return td_error_errno(TD_EIO, "cannot read random numbers");
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(a->token + 2 * i, 3, "%02x", bytes[i]);
     return TD_OK;
@@ -144,7 +144,7 @@ td_status td_mpi_join(td_rank_place *place)
         return td_error(TD_EDEVICE, "MPI: %s", wrong);
     TD_TRY(st);
     if (a.port == 0)
-        return td_error(TD_EDEVICE, "rank 0 cannot listen");
+        return td_error(TD_EDEVICE, "rank 0 cannot listen for connections");
     a.addr[sizeof a.addr - 1] = a.token[sizeof a.token - 1] = '\0';
     snprintf(place->addr, sizeof place->addr, "%s", a.addr);
     snprintf(place->token, sizeof place->token, "%s", a.token);

@@ -29,7 +29,7 @@ static td_status read_int(const environment *e, const char *name, int min, int m
     int64_t n;
     const char *v = value_of(e, name);
     if (!v)
-        return td_error(TD_EUSAGE, "environment: %s is not set, and others of its kind are", name);
+        return td_error(TD_EUSAGE, "environment: %s is not set, but related variables are", name);
     if (!td_text_to_int(v, &n) || n < min || n > max)
         return td_error(TD_EUSAGE, "environment: %s is '%.40s', wanted %d .. %d", name, v, min,
                         max);
@@ -62,7 +62,7 @@ static td_status copy(const environment *e, const char *name, char *out, size_t 
 {
     const char *v = value_of(e, name);
     if (v && strlen(v) >= room)
-        return td_error(TD_EUSAGE, "environment: %s has %zu bytes, at most %zu are taken", name,
+        return td_error(TD_EUSAGE, "environment: %s has %zu bytes, at most %zu are allowed", name,
                         strlen(v), room - 1);
     snprintf(out, room, "%s", v ? v : "");
     return TD_OK;
@@ -77,7 +77,7 @@ static td_status detect_launch(const environment *e, td_rank_place *out)
     TD_TRY(read_locals(e, "LOCAL_RANK", "LOCAL_WORLD_SIZE", out));
     TD_TRY(copy(e, "MASTER_ADDR", out->addr, sizeof out->addr));
     if (!*out->addr)
-        return td_error(TD_EUSAGE, "environment: WORLD_SIZE is %d and MASTER_ADDR is not set",
+        return td_error(TD_EUSAGE, "environment: WORLD_SIZE is %d, but MASTER_ADDR is not set",
                         out->size);
     return read_int(e, "MASTER_PORT", 1, 65535, &out->port);
 }
@@ -119,8 +119,8 @@ static td_status detect_slurm(const environment *e, td_rank_place *out)
     const char *nodes = value_of(e, "SLURM_STEP_NODELIST");
     if (!nodes || !td_first_host(nodes, out->addr, sizeof out->addr))
         return td_error(TD_EUSAGE,
-                        "environment: SLURM_STEP_NODELIST is '%.60s': which node has "
-                        "rank 0?  MASTER_ADDR can say so",
+                        "environment: SLURM_STEP_NODELIST is '%.60s': cannot find the node of rank "
+                        "0 in it; set MASTER_ADDR",
                         nodes ? nodes : "");
     return TD_OK;
 }

@@ -111,8 +111,7 @@ static td_status find_master(rendezvous *m)
     struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *list;
     int failed = getaddrinfo(name, NULL, &hints, &list);
     if (failed)
-        return td_error(TD_EDEVICE, "ranks: there is no address for '%s': %s", name,
-                        gai_strerror(failed));
+        return td_error(TD_EDEVICE, "ranks: cannot resolve '%s': %s", name, gai_strerror(failed));
     memcpy(&m->master, list->ai_addr, sizeof m->master);
     freeaddrinfo(list);
     m->master.sin_port = htons((uint16_t)m->place->port);
@@ -132,10 +131,10 @@ static td_status listen_at(rendezvous *m, int port)
         htonl(is_loopback(m->master.sin_addr.s_addr) ? INADDR_LOOPBACK : INADDR_ANY);
     m->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (m->listener < 0)
-        return td_error_errno(TD_EIO, "ranks: no socket");
+        return td_error_errno(TD_EIO, "ranks: cannot create a socket");
     (void)setsockopt(m->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(m->listener, (struct sockaddr *)&at, sizeof at) != 0)
-        return td_error_errno(TD_EDEVICE, "ranks: cannot listen at port %d", port);
+        return td_error_errno(TD_EDEVICE, "ranks: cannot listen on port %d", port);
     if (listen(m->listener, m->place->size + 8) != 0)
         return td_error_errno(TD_EDEVICE, "ranks: cannot listen");
     return TD_OK;
@@ -168,13 +167,13 @@ static td_status connect_to(const rendezvous *m, const struct sockaddr_in *at, c
     for (;;) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0)
-            return td_error_errno(TD_EIO, "ranks: no socket");
+            return td_error_errno(TD_EIO, "ranks: cannot create a socket");
         if (connect(fd, (const struct sockaddr *)at, sizeof *at) == 0) {
             (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
             *out = fd;
             return TD_OK;
         }
-        td_status st = td_error_errno(TD_EDEVICE, "%s cannot be reached at %s:%d", who,
+        td_status st = td_error_errno(TD_EDEVICE, "cannot connect to %s at %s:%d", who,
                                       inet_ntoa(at->sin_addr), ntohs(at->sin_port));
         close(fd);
         if (ms_left(m->until_ns) == 0 || td_signal_caught())
@@ -251,13 +250,14 @@ static bool hear_guest(const rendezvous *m, guest *g)
 static td_status check_hello(const rendezvous *m, const hello *h, int first)
 {
     if (h->size != m->place->size)
-        return td_error(TD_EDEVICE, "rank %d on %s counts %d ranks, rank %d counts %d", h->rank,
+        return td_error(TD_EDEVICE, "rank %d on %s expects %d ranks, rank %d expects %d", h->rank,
                         h->host, h->size, m->place->rank, m->place->size);
     if (h->rank < first || h->rank >= m->place->size)
-        return td_error(TD_EDEVICE, "a process on %s says it is rank %d, wanted %d .. %d", h->host,
-                        h->rank, first, m->place->size - 1);
+        return td_error(TD_EDEVICE, "a process on %s announced itself as rank %d, wanted %d .. %d",
+                        h->host, h->rank, first, m->place->size - 1);
     if (m->met[h->rank].fd >= 0)
-        return td_error(TD_EDEVICE, "two processes say they are rank %d: %d on %s and %d on %s",
+        return td_error(TD_EDEVICE,
+                        "two processes announced themselves as rank %d: %d on %s and %d on %s",
                         h->rank, m->met[h->rank].pid, m->met[h->rank].host, h->pid, h->host);
     return TD_OK;
 }
@@ -272,7 +272,7 @@ static td_status not_all_came(const rendezvous *m, int first)
             continue;
         snprintf(missing + used, sizeof missing - used, "%s%d", used ? ", " : "", r);
     }
-    return td_error(TD_EDEVICE, "rank %d has waited at port %d in vain for %d of %d ranks: %s%s",
+    return td_error(TD_EDEVICE, "rank %d timed out on port %d waiting for %d of %d ranks: %s%s",
                     m->place->rank, port_of(m->listener), n, m->place->size, missing,
                     n > 16 ? ", ..." : "");
 }
@@ -315,7 +315,7 @@ static td_status take_one(rendezvous *m, int first, hello *h, uint32_t *ip)
             return TD_OK;
         }
         if (td_signal_caught())
-            return td_error(TD_ESTOPPED, "a signal came before all ranks did");
+            return td_error(TD_ESTOPPED, "interrupted by a signal before all ranks connected");
         if (ms_left(m->until_ns) == 0)
             return not_all_came(m, first);
         hear_guests(m);
@@ -343,7 +343,7 @@ static td_status host_rendezvous(rendezvous *m, entry *table)
     memcpy(table[0].host, own.host, TD_HOST_BYTES);
     for (int r = 1; r < size; r++)
         if (!write_all(m->met[r].fd, table, (size_t)size * sizeof *table))
-            return td_error(TD_EDEVICE, "rank %d on %s is gone before the run began", r,
+            return td_error(TD_EDEVICE, "rank %d on %s disconnected before the run began", r,
                             m->met[r].host);
     return TD_OK;
 }
@@ -357,8 +357,8 @@ static td_status join_rendezvous(rendezvous *m, entry *table)
     if (!write_all(m->met[0].fd, &own, sizeof own) ||
         !read_all(m->met[0].fd, table, (size_t)size * sizeof *table, m->until_ns))
         return td_error(TD_EDEVICE,
-                        "rank 0 at %s:%d did not let rank %d in: not all ranks came, or it is "
-                        "another run's",
+                        "rank 0 at %s:%d did not accept rank %d: some ranks did not connect, or it "
+                        "belongs to another run",
                         m->place->addr, m->place->port, rank);
     for (int r = 0; r < size; r++) {
         table[r].host[TD_HOST_BYTES - 1] = '\0';
@@ -375,7 +375,7 @@ static td_status join_rendezvous(rendezvous *m, entry *table)
         at.sin_port = htons((uint16_t)table[r].port);
         TD_TRY(connect_to(m, &at, who, &m->met[r].fd));
         if (!write_all(m->met[r].fd, &own, sizeof own))
-            return td_error(TD_EDEVICE, "rank %d on %s is gone before the run began", r,
+            return td_error(TD_EDEVICE, "rank %d on %s disconnected before the run began", r,
                             table[r].host);
     }
     for (int r = rank + 1; r < size; r++) {
@@ -395,7 +395,8 @@ static td_status check_token(const rendezvous *m)
     if (m->place->token[0] || is_loopback(m->master.sin_addr.s_addr))
         return TD_OK;
     return td_error(TD_EUSAGE,
-                    "ranks: other machines can reach '%s' and " TD_ENV_TOKEN " is not set: set it "
+                    "ranks: '%s' is reachable from other machines, but " TD_ENV_TOKEN
+                    " is not set: set it "
                     "to the same secret for every rank",
                     m->place->addr);
 }

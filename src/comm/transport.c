@@ -97,9 +97,9 @@ static void lose(td_transport *m, peer *p)
         close(p->fd);
     p->fd = -1;
     if (!p->said_bye)
-        fail(m, p->name, " is gone: its connection ended");
+        fail(m, p->name, " is gone: its connection was closed");
     else if (p->is_wanted || p->is_due || p->is_sending)
-        fail(m, p->name, " has ended already, and this one has not");
+        fail(m, p->name, " has already finished, but this rank has not");
 }
 
 /* --- sending ---------------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static void *body_of(td_transport *m, peer *p)
     const frame_head *h = &p->in_head;
     if (h->magic != MAGIC || h->kind < DATA || h->kind > ABORT ||
         (h->kind == ABORT && h->n >= WHY_BYTES) || ((h->kind == BEAT || h->kind == BYE) && h->n)) {
-        fail(m, p->name, " sent what no rank sends");
+        fail(m, p->name, " sent an invalid message");
         return NULL;
     }
     if (h->kind == ABORT)
@@ -179,7 +179,7 @@ static void *body_of(td_transport *m, peer *p)
     if (h->n != p->n_in) {
         char what[100];
         snprintf(what, sizeof what,
-                 " sent %llu bytes where %zu were awaited: does it run the same?",
+                 " sent %llu bytes, wanted %zu: it may run another program or other options",
                  (unsigned long long)h->n, p->n_in);
         fail(m, p->name, what);
         return NULL;
@@ -278,7 +278,7 @@ static void check_peers(td_transport *m, int64_t now)
         if (p->fd < 0 || p->said_bye || p->is_held || now - p->heard_ns < m->stall_ns)
             continue;
         char what[80];
-        snprintf(what, sizeof what, " hangs: no sign of life for %.0f s",
+        snprintf(what, sizeof what, " has stopped responding: no message for %.0f s",
                  (double)(now - p->heard_ns) / (double)SECOND);
         fail(m, p->name, what);
     }
@@ -435,7 +435,7 @@ static td_status set_up(td_transport *m, const td_rank_place *place, const td_tr
     m->stall_ns = (int64_t)((o->stall_s > 0 ? o->stall_s : default_stall_s) * 1e9);
     m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake_fd < 0)
-        return td_error_errno(TD_EIO, "ranks: no event");
+        return td_error_errno(TD_EIO, "ranks: cannot create an event descriptor");
     TD_TRY(td_transport_join(place, o->wait_s > 0 ? o->wait_s : default_wait_s, met));
     m->pumped_ns = m->beat_ns = td_now_ns();
     for (int r = 0; r < place->size; r++) {

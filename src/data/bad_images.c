@@ -115,6 +115,6 @@ td_status td_bad_images_refuse(const td_bad_images *b)
 {
     return td_error(TD_EFORMAT,
                     "'%s': %zu of %" PRId64 " images are bad, at most %" PRId64
-                    " may be: the first is '%s': %s (--max-bad sets the limit)",
+                    " are allowed: the first is '%s': %s (--max-bad sets the limit)",
                     b->ds->root, b->n, b->ds->n, b->n_allowed, b->list[0].path, b->list[0].reason);
 }

@@ -79,7 +79,7 @@ static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
         st = td_error(TD_EFORMAT,
                       "'%s': %" PRId64 " of %" PRId64
                       " images are bad on all ranks together, at most %" PRId64
-                      " may be: the first of %s is %s (--max-bad sets the limit)",
+                      " are allowed: the first of %s is %s (--max-bad sets the limit)",
                       td_dataset_root(ds), n, td_dataset_count(ds), td_loader_bad_allowed(ld),
                       td_comm_name(c, r), all + (size_t)r * FIRST_BYTES);
     td_free(all);

@@ -92,8 +92,7 @@ static td_status no_file(const td_dataset_opts *opts)
     td_status st = td_text_status(&looked);
     if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,
-                      "'%s' has no annotation file: looked for %s; the option annotations names "
-                      "another",
+                      "'%s' has no annotation file: looked for %s; name one with --annotations",
                       opts->path, td_text_get(&looked));
     td_text_release(&looked);
     return st;
@@ -168,13 +167,12 @@ static td_status no_images(const td_dataset_opts *opts, const char *root, const 
     if (s)
         return td_error(
             TD_ENOTFOUND,
-            "'%s' names '%s' first, but neither it nor the next ones are in '%s': "
-            "looked into %s2017, %s, images/%s2017, images/%s, images, and the folder of the "
-            "annotation file",
+            "'%s' names '%s' first, but neither it nor the following images are in '%s': searched "
+            "%s2017, %s, images/%s2017, images/%s, images, and the folder of the annotation file",
             file, c->images[0].file_name, root, s, s, s, s);
     return td_error(TD_ENOTFOUND,
-                    "'%s' names '%s' first, but neither it nor the next ones are in '%s', its "
-                    "images, or the folder of the annotation file",
+                    "'%s' names '%s' first, but neither it nor the following images are in '%s', "
+                    "its folder 'images', or the folder of the annotation file",
                     file, c->images[0].file_name, root);
 }
 

@@ -185,13 +185,15 @@ static td_status match(const td_dataset *ds, int n, const char *const *names, bo
         TD_OUT(td_map_set(&own, name, (void *)(intptr_t)(i + 1)));
         new_label[i] = (intptr_t)td_map_get(&wanted, name) - 1;
         if (new_label[i] < 0)
-            TD_OUT(td_error(TD_EFORMAT, "'%s' has a class '%s', which is not among the %d wanted",
+            TD_OUT(td_error(TD_EFORMAT,
+                            "'%s' has a class '%s', which is not among the %d expected classes",
                             ds->root, ds->class_names[i], n));
     }
     for (int i = 0; i < n && !allow_subset; i++) {
         if (!td_map_has(&own, names[i]))
-            TD_OUT(td_error(TD_EFORMAT, "'%s' has no class '%s', one of the %d wanted", ds->root,
-                            names[i], n));
+            TD_OUT(td_error(TD_EFORMAT,
+                            "'%s' has no class '%s', which is one of the %d expected classes",
+                            ds->root, names[i], n));
     }
 out:
     td_text_release(&changed);
@@ -219,7 +221,7 @@ static td_status copy_names(td_dataset *ds, int n, const char *const *names, con
 td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names, bool allow_subset)
 {
     if (n < 1)
-        return td_error(TD_EARG, "%d classes are wanted, at least one is needed", n);
+        return td_error(TD_EARG, "the number of classes is %d, wanted 1 or more", n);
     if (!ds->has_class_names && ds->n_classes > n)
         return td_error(TD_EFORMAT, "'%s' has %d classes, wanted %d at most", ds->root,
                         ds->n_classes, n);

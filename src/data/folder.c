@@ -87,8 +87,8 @@ static td_status no_classes(const char *root, const td_listing *l)
     TD_TRY(td_foreign_refuse_folder(root, WANTED));
     if (n_images > 0)
         return td_error(TD_EFORMAT,
-                        "'%s' holds %zu images but no class folders: put the images of each "
-                        "class into a folder of its own",
+                        "'%s' contains %zu images but no class folders: put the images of each "
+                        "class into a separate folder",
                         root, n_images);
     return td_error(TD_EFORMAT, "'%s' is %s, wanted one folder of images per class", root,
                     l->n ? "without class folders" : "empty");
@@ -123,9 +123,10 @@ static td_status holds_parts_error(const char *path, const td_listing *l)
     add_names(&names, l, true);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
-        st = td_error(TD_EFORMAT,
-                      "'%s' holds no class folders but the parts of a data set: %s; choose one",
-                      path, td_text_get(&names));
+        st = td_error(
+            TD_EFORMAT,
+            "'%s' contains the splits of a data set instead of class folders: %s; choose one", path,
+            td_text_get(&names));
     td_text_release(&names);
     return st;
 }
@@ -140,7 +141,7 @@ static td_status find_root(const td_dataset_opts *opts, char **out)
         TD_TRY(td_foreign_refuse(path, WANTED));
     if (!td_path_is_folder(path))
         return td_error(TD_EFORMAT, "data set '%s' is a file, wanted a folder%s", path,
-                        td_text_ends(path, ".safetensors") ? " (back end tensors reads files)"
+                        td_text_ends(path, ".safetensors") ? " (--data-backend tensors reads files)"
                                                            : " or a pack");
     td_listing l;
     TD_TRY_MSG(td_list_folder(path, &l), "data set");
@@ -207,8 +208,10 @@ static td_status add_file(walk *w, const char *folder, const char *name)
 static td_status walk_folder(walk *w, const char *folder, int depth)
 {
     if (depth > DEPTH_MAX)
-        return td_error(TD_ELIMIT, "'%s' is more than %d folders deep: does a link point upward?",
-                        folder, DEPTH_MAX);
+        return td_error(
+            TD_ELIMIT,
+            "'%s' is more than %d folders deep: a symbolic link may point to a parent folder",
+            folder, DEPTH_MAX);
     td_listing l;
     TD_TRY(td_list_folder(folder, &l));
     td_status st = TD_OK;
@@ -248,7 +251,7 @@ td_status td_folder_add(td_dataset *ds, size_t *cap, const char *folder)
     *cap = w.cap;
     TD_TRY(st);
     if (ds->n == first)
-        return td_error(TD_EFORMAT, "folder '%s' holds no images (" IMAGES ")", folder);
+        return td_error(TD_EFORMAT, "folder '%s' contains no images (" IMAGES ")", folder);
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
     return TD_OK;
 }
@@ -262,7 +265,7 @@ static td_status read_class(td_dataset *ds, walk *w, const char *name)
     td_status st;
     TD_OUT(walk_folder(w, folder, 0));
     if (ds->n == first)
-        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' holds no images (" IMAGES ")", folder));
+        TD_OUT(td_error(TD_EFORMAT, "class folder '%s' contains no images (" IMAGES ")", folder));
     qsort(ds->samples + first, (size_t)(ds->n - first), sizeof *ds->samples, by_place);
 out:
     td_free(folder);
@@ -285,7 +288,7 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
     if (ds->n_classes == 0)
         return no_classes(ds->root, l);
     if (ds->n_classes == 1)
-        return td_error(TD_EFORMAT, "'%s' holds one class, '%s': at least two are needed", ds->root,
+        return td_error(TD_EFORMAT, "'%s' contains one class, '%s', wanted at least two", ds->root,
                         ds->class_names[0]);
     walk w = { .ds = ds };
     for (int i = 0; i < ds->n_classes; i++) {
@@ -293,7 +296,8 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
         TD_TRY(read_class(ds, &w, ds->class_names[i]));
     }
     if (ds->n_others > 0)
-        td_log(TD_LOG_INFO, "data", "%lld files in '%s' are no images and left out, '%s' first",
+        td_log(TD_LOG_INFO, "data",
+               "ignoring %lld files in '%s' that are not images, the first is '%s'",
                (long long)ds->n_others, ds->root, ds->others[0]);
     return TD_OK;
 }

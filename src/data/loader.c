@@ -174,7 +174,7 @@ td_status td_loader_next(td_loader *ld, const td_batch **out)
 {
     *out = NULL;
     if (ld->failed != TD_OK)
-        return td_error(ld->failed, "the loader of '%s' has failed before", ld->plan.ds->root);
+        return td_error(ld->failed, "the loader of '%s' has already failed", ld->plan.ds->root);
     if (ld->ring)
         td_ring_give_back(ld->ring);
     if (ld->index == ld->plan.n_batches) {
@@ -193,7 +193,7 @@ td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
     if (epoch < 0)
         return td_error(TD_EARG, "epoch %" PRId64 ", wanted 0 or more", epoch);
     if (ld->failed != TD_OK)
-        return td_error(ld->failed, "the loader of '%s' has failed before", ld->plan.ds->root);
+        return td_error(ld->failed, "the loader of '%s' has already failed", ld->plan.ds->root);
     if (ld->ring)
         td_ring_give_back(ld->ring);
     if (ld->epoch == epoch && ld->index == 0)
@@ -242,7 +242,7 @@ static td_status take_sizes(td_loader *ld)
     if (!ld->plan.sizes.n)
         return TD_OK;
     if (!o->is_training || !td_dataset_decodes(ld->plan.ds))
-        return td_error(TD_EARG, "image sizes by epoch are of training on images");
+        return td_error(TD_EARG, "image sizes by epoch require training on image files");
     o->image_size = td_sizes_largest(&ld->plan.sizes, o->image_size);
     return TD_OK;
 }
@@ -255,15 +255,17 @@ static td_status take_detector(td_loader *ld)
     if (!o->detector)
         return TD_OK;
     if (o->is_training && !td_dataset_has_boxes(ds))
-        return td_error(TD_EARG, "'%s' has no boxes, which a detector is trained with", ds->root);
+        return td_error(TD_EARG, "'%s' has no boxes, which training a detector requires", ds->root);
     if (o->autoaugment || ld->plan.sizes.n)
-        return td_error(TD_EUSAGE, "%s is not for detectors: boxes would not follow",
+        return td_error(TD_EUSAGE,
+                        "%s is not supported for detectors, because it does not transform boxes",
                         o->autoaugment ? "autoaugment" : "an image size by epoch");
     if (ds->images && ds->channels != 3)
-        return td_error(TD_ESHAPE, "'%s' holds images of %d channels, a detector wants 3", ds->root,
-                        ds->channels);
+        return td_error(TD_ESHAPE, "'%s' contains images of %d channels, a detector requires 3",
+                        ds->root, ds->channels);
     if (ds->images && ds->width != ds->height)
-        return td_error(TD_ESHAPE, "'%s' holds images of %d x %d, a detector wants squares",
+        return td_error(TD_ESHAPE,
+                        "'%s' contains images of %d x %d, a detector requires square ones",
                         ds->root, ds->width, ds->height);
     ld->plan.transform.detector = o->detector;
     ld->plan.transform.is_jittered = o->color_jitter && o->is_training;
@@ -283,7 +285,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     const td_dataset *ds = ld->plan.ds;
     *o = *opts;
     if (ds->images && o->image_size && (o->image_size != ds->height || o->image_size != ds->width))
-        return td_error(TD_ESHAPE, "'%s' holds images of %d x %d, wanted %d x %d", ds->root,
+        return td_error(TD_ESHAPE, "'%s' contains images of %d x %d, wanted %d x %d", ds->root,
                         ds->width, ds->height, o->image_size, o->image_size);
     o->batch_size = o->batch_size ? o->batch_size : BATCH;
     o->image_size = o->image_size ? o->image_size
@@ -312,7 +314,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
                                          .is_fast = o->fast_decode,
                                          .seed = o->seed };
     if ((unsigned)o->order > TD_ORDER_BUFFER)
-        return td_error(TD_EARG, "order %d is unknown", (int)o->order);
+        return td_error(TD_EARG, "unknown order %d", (int)o->order);
     TD_TRY(td_transform_choose(&ld->plan.transform, o));
     return take_detector(ld);
 }

@@ -138,11 +138,12 @@ static td_status count_classes(const td_dataset_opts *opts, const td_coco *c, co
                         c->n_categories, KEPT_ID_MAX);
     *n = opts->keep_ids ? (int)highest->id : (int)c->n_categories;
     if (opts->keep_ids && (lowest->id < 1 || highest->id > KEPT_ID_MAX))
-        return td_error(TD_EFORMAT,
-                        "'%s': category '%s' has the id %" PRId64
-                        ", which cannot be a class: ids that are kept run from 1 to %d",
-                        file, lowest->id < 1 ? lowest->name : highest->name,
-                        lowest->id < 1 ? lowest->id : highest->id, KEPT_ID_MAX);
+        return td_error(
+            TD_EFORMAT,
+            "'%s': category '%s' has the id %" PRId64
+            ", which cannot be a class number: with --label-ids keep, ids must be 1 to %d",
+            file, lowest->id < 1 ? lowest->name : highest->name,
+            lowest->id < 1 ? lowest->id : highest->id, KEPT_ID_MAX);
     return TD_OK;
 }
 

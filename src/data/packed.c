@@ -28,13 +28,14 @@ static td_status no_split(const td_pack *p, const td_dataset_opts *opts)
         td_text_add(&names, "%s'%s'", i ? ", " : "", td_pack_split_at(p, i)->name);
     td_status st = td_text_status(&names);
     if (st == TD_OK && opts->split && find_split(p, ""))
-        st = td_error(TD_ENOTFOUND, "pack '%s' has no '%s': it was made of one folder of classes",
+        st = td_error(TD_ENOTFOUND,
+                      "pack '%s' has no '%s': it was made from a single folder of classes",
                       opts->path, opts->split);
     else if (st == TD_OK && opts->split)
-        st = td_error(TD_ENOTFOUND, "pack '%s' has no '%s': it holds %s", opts->path, opts->split,
-                      td_text_get(&names));
+        st = td_error(TD_ENOTFOUND, "pack '%s' has no '%s': it contains %s", opts->path,
+                      opts->split, td_text_get(&names));
     else if (st == TD_OK)
-        st = td_error(TD_EFORMAT, "pack '%s' holds parts of a data set: %s; choose one", opts->path,
+        st = td_error(TD_EFORMAT, "pack '%s' contains several splits: %s; choose one", opts->path,
                       td_text_get(&names));
     td_text_release(&names);
     return st;
@@ -92,14 +93,14 @@ static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, c
 {
     if (c->n_images != s->n_images - 1 || c->n_bad > 0)
         return td_error(TD_EFORMAT,
-                        "pack '%s': annotations of %zu images, the pack has %llu of them; %lld "
-                        "cannot be used",
+                        "pack '%s': its annotations describe %zu images, the pack has %llu; %lld "
+                        "annotations are invalid",
                         ds->root, c->n_images, (unsigned long long)s->n_images - 1,
                         (long long)c->n_bad);
     for (size_t i = 0; i < c->n_images; i++) {
         td_pack_image x = td_pack_image_at(ds->pack, s->first + 1 + i);
         if (strcmp(x.name, c->images[i].file_name) != 0)
-            return td_error(TD_EFORMAT, "pack '%s': image %zu is '%s', the annotations say '%s'",
+            return td_error(TD_EFORMAT, "pack '%s': image %zu is '%s', its annotations name '%s'",
                             ds->root, i, x.name, c->images[i].file_name);
     }
     return TD_OK;
@@ -122,7 +123,7 @@ static td_status add_annotated(td_dataset *ds, const td_dataset_opts *opts, cons
     td_coco *c = NULL;
     td_status st;
     if (!is_annotated_split(ds->pack, s))
-        return td_error(TD_EFORMAT, "pack '%s' was damaged: its annotations are not the first",
+        return td_error(TD_EFORMAT, "pack '%s' is damaged: its annotations are not the first entry",
                         ds->root);
     TD_OUT(td_pack_read(ds->pack, s->first, &buffer, &bytes, &n_bytes));
     TD_OUT(td_coco_parse(bytes, n_bytes, ds->root, &(td_coco_opts){ 0 }, &c));
@@ -152,13 +153,14 @@ static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
 {
     bool is_annotated = td_pack_metadata_of(ds->pack)->is_annotated, wanted = opts->has_boxes;
     if (opts->annotations)
-        return td_error(TD_EARG, "pack '%s' takes no annotation file: boxes lie in packs",
+        return td_error(TD_EARG,
+                        "pack '%s' contains its own annotations: no annotation file can be given",
                         opts->path);
     if (is_annotated == wanted)
         return TD_OK;
     return td_error(TD_EFORMAT,
-                    wanted ? "pack '%s' holds classes of images, wanted boxes"
-                           : "pack '%s' holds images with boxes, wanted classes of images",
+                    wanted ? "pack '%s' contains images with classes, wanted images with boxes"
+                           : "pack '%s' contains images with boxes, wanted images with classes",
                     opts->path);
 }
 

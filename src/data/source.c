@@ -45,7 +45,7 @@ static td_status unknown_backend(const char *name)
     }
     td_status st = td_text_status(&known);
     if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "data back end '%s' is unknown, there are: %s", name,
+        st = td_error(TD_EUSAGE, "unknown data backend '%s', wanted one of %s", name,
                       td_text_get(&known));
     td_text_release(&known);
     return st;
@@ -68,7 +68,7 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
 {
     *out = NULL;
     if ((unsigned)opts->backend >= N_SOURCES)
-        return td_error(TD_EARG, "data back end %d is unknown", (int)opts->backend);
+        return td_error(TD_EARG, "unknown data backend %d", (int)opts->backend);
     if (opts->n_classes < 0 || opts->n_images < 0)
         return td_error(TD_EARG, "%d classes and %" PRId64 " images, wanted 0 or more",
                         opts->n_classes, opts->n_images);
@@ -109,7 +109,7 @@ td_status td_dataset_from_files(const char *const *paths, int64_t n, td_dataset 
 {
     *out = NULL;
     if (n < 1)
-        return td_error(TD_EARG, "no files are given");
+        return td_error(TD_EARG, "no files were given");
     td_dataset *ds = TD_NEW(td_dataset);
     if (!ds)
         return TD_ENOMEM;

@@ -45,7 +45,8 @@ static td_annotation random_object(td_rng *r, int64_t id, int n_classes)
 static td_status make_objects(td_dataset *ds)
 {
     if (ds->n > ANNOTATED_MAX)
-        return td_error(TD_ELIMIT, "synthetic images with boxes: %lld, at most %d are made",
+        return td_error(TD_ELIMIT,
+                        "synthetic images with boxes: %lld requested, at most %d are supported",
                         (long long)ds->n, ANNOTATED_MAX);
     TD_TRY(td_objects_new(ds->n, ds->n * OBJECTS, ds->n_classes, &ds->objects));
     struct td_objects *o = ds->objects;

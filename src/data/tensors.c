@@ -207,7 +207,8 @@ static td_status take_boxes(td_dataset *ds, int n_classes)
 td_status td_tensor_rows_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     if (td_path_is_folder(opts->path))
-        return td_error(TD_EFORMAT, "data set '%s' is a folder, back end tensors wants a file",
+        return td_error(TD_EFORMAT,
+                        "data set '%s' is a folder, --data-backend tensors requires a file",
                         opts->path);
     ds->root = td_arena_text(&ds->arena, opts->path);
     if (!ds->root)

@@ -63,7 +63,7 @@ static td_status compare_sizes(const check *c, int64_t i, const td_image_info *i
     td_image_size(info, c->transform.stored_orientation, &width, &height);
     if ((s.width == width && s.height == height) || td_scene_is_stored(&s, info))
         return TD_OK;
-    (void)snprintf(text, sizeof text, "%d x %d pixels, its annotations are in %d x %d", width,
+    (void)snprintf(text, sizeof text, "%d x %d pixels, its annotations are for %d x %d", width,
                    height, s.width, s.height);
     c->found[i].other_size = td_copy_text(text);
     return c->found[i].other_size ? TD_OK : TD_ENOMEM;
@@ -331,7 +331,7 @@ static td_status dump(check *c, const char *path)
     }
     td_status st =
         n ? write_tensors(c, path, labels, n)
-          : td_error(TD_EFORMAT, "'%s' has no good image to write to '%s'", c->ds->root, path);
+          : td_error(TD_EFORMAT, "'%s' has no readable image to write to '%s'", c->ds->root, path);
     td_free(labels);
     return st;
 }
@@ -384,8 +384,7 @@ td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts, td_d
     *out = NULL;
     TD_TRY(td_threads_wanted(opts->threads, &threads));
     if (!td_dataset_decodes(ds))
-        return td_error(TD_EARG, "'%s' is no folder of images: there is nothing to decode",
-                        ds->root);
+        return td_error(TD_EARG, "'%s' is not a folder of images, wanted one", ds->root);
     int64_t start_ns = td_now_ns();
     check c = { .ds = ds };
     struct report *r = TD_NEW(struct report);

@@ -94,7 +94,7 @@ static td_status draw_one(void *ctx, int worker, int64_t i)
     int kind, split;
     int64_t number;
     if (td_signal_caught())
-        return td_error(TD_ESTOPPED, "a signal came; no data set was drawn");
+        return td_error(TD_ESTOPPED, "interrupted by a signal; no data set was written");
     TD_TRY(image_path(d, i, path, &kind, &split, &number));
     td_rng r = td_rng_make(d->opts.seed, TD_RNG_DRAW, (uint64_t)number, (uint64_t)split);
     if (d->opts.boxes)
@@ -273,7 +273,7 @@ static td_status check_free(const char *path)
     if (!td_path_exists(path))
         return TD_OK;
     if (!td_path_is_folder(path))
-        return td_error(TD_EARG, "'%s' is there and no folder", path);
+        return td_error(TD_EARG, "'%s' exists and is not a folder", path);
     td_listing l;
     TD_TRY(td_list_folder(path, &l));
     size_t n = l.n;
@@ -287,7 +287,7 @@ td_status td_dataset_draw(const char *path, const td_draw_opts *opts)
 {
     drawing d = { 0 };
     if (!path || !*path)
-        return td_error(TD_EARG, "the folder to draw into is missing");
+        return td_error(TD_EARG, "no output folder was given");
     TD_TRY(take_opts(opts, &d.opts));
     TD_TRY(check_free(path));
     int len = (int)strnlen(path, PATH_BYTES);

@@ -44,7 +44,9 @@ typedef struct {
 
 static td_status check_signal(void)
 {
-    return td_signal_caught() ? td_error(TD_ESTOPPED, "a signal came; no pack was written") : TD_OK;
+    return td_signal_caught()
+               ? td_error(TD_ESTOPPED, "interrupted by a signal; no pack was written")
+               : TD_OK;
 }
 
 /* --- shrinking -------------------------------------------------------------------------------- */
@@ -107,8 +109,8 @@ static td_status add_one(packing *p, int64_t i, const item *it)
         TD_TRY_MSG(td_sample_read(p->ds, i, &p->workers[0], &bytes, &n_bytes), "image %" PRId64, i);
     if (it->unreadable) {
         p->result.n_unreadable++;
-        td_log(TD_LOG_WARN, "data", "packed as it is: '%s': %s", p->ds->samples[i].path,
-               it->unreadable);
+        td_log(TD_LOG_WARN, "data", "packing '%s' unchanged, because it cannot be read: %s",
+               p->ds->samples[i].path, it->unreadable);
     }
     int label = p->ds->objects ? 1 : (int)p->ds->samples[i].label;
     return td_pack_add(p->out, label, name_of(p->ds, i), bytes, n_bytes);
@@ -174,7 +176,7 @@ static void say_bad(const td_dataset *ds)
     const struct td_objects *o = ds->objects;
     if (o->n_bad > 0)
         td_log(TD_LOG_WARN, "data",
-               "'%s': %" PRId64 " annotations or images are not packed; the first: %s", o->file,
+               "'%s': skipped %" PRId64 " invalid annotations or images, the first: %s", o->file,
                o->n_bad, o->bad[0].text);
 }
 
@@ -275,10 +277,10 @@ static td_status take_opts(packing *p, const td_pack_opts *opts)
     *o = *opts;
     o->quality = o->quality ? o->quality : QUALITY;
     if (o->short_side < 0 || o->short_side > SIDE_MAX)
-        return td_error(TD_EARG, "short side of %d pixels, wanted 0 .. %d", o->short_side,
+        return td_error(TD_EARG, "the short side is %d pixels, wanted 0 .. %d", o->short_side,
                         SIDE_MAX);
     if (o->quality < 1 || o->quality > 100)
-        return td_error(TD_EARG, "JPEG quality is %d, it runs from 1 to 100", o->quality);
+        return td_error(TD_EARG, "JPEG quality is %d, wanted 1 to 100", o->quality);
     TD_TRY(td_threads_wanted(o->threads, &o->threads));
     p->workers = td_alloc((size_t)o->threads, sizeof *p->workers);
     p->items = p->workers ? td_alloc(BLOCK, sizeof *p->items) : NULL;

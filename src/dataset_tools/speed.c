@@ -45,8 +45,8 @@ td_status td_data_benchmark(const td_dataset *ds, const td_loader_opts *opts, in
     rounds = rounds ? rounds : ROUNDS;
     round_s = round_s == 0 ? default_round_s : round_s;
     if (rounds < 1 || rounds > ROUNDS_MAX || !(round_s > 0 && round_s < 3600))
-        return td_error(TD_EARG, "%d rounds of %g s, wanted 1 .. %d of at most an hour", rounds,
-                        round_s, ROUNDS_MAX);
+        return td_error(TD_EARG, "%d rounds of %g s, wanted 1 .. %d rounds of at most an hour",
+                        rounds, round_s, ROUNDS_MAX);
     td_loader_opts o = *opts;
     o.is_training = true;
     if (o.batch_size == 0)

@@ -55,14 +55,15 @@ static td_status match_classes(evaluation *e)
     const bool are_numbered = e->o.labels_by_order || e->o.input.label_ids == TD_LABEL_IDS_KEEP;
     if (n_data > n || (n_data < n && !are_numbered))
         return td_error(TD_ESHAPE,
-                        "'%s' has %d classes, the network of '%s' has %d%s; --classes FILE names "
-                        "these, --label-ids keep takes the categories' ids, --labels-by-order the "
-                        "first %d",
+                        "'%s' has %d classes, the network of '%s' has %d%s; give their names with "
+                        "--classes FILE, use the category ids with --label-ids keep, or the first "
+                        "%d classes with --labels-by-order",
                         td_dataset_root(e->ds), n_data, e->o.weights, n,
                         e->names.n ? "" : " without names", n_data);
     if (e->o.labels_by_order)
-        td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are those of the network in order",
-               n_data, td_dataset_root(e->ds));
+        td_log(TD_LOG_INFO, "classes",
+               "matching the %d classes of '%s' to those of the network in order", n_data,
+               td_dataset_root(e->ds));
     return TD_OK;
 }
 
@@ -204,7 +205,8 @@ td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
         TD_TRY(evaluator_averages(e, &ema));
     TD_TRY(td_detector_evaluator_run(e->detector_evaluator, e->ds, e->ld, &jo, &v));
     if (v.was_stopped)
-        return td_error(TD_ESTOPPED, "a signal came after %lld images", (long long)v.counts.n);
+        return td_error(TD_ESTOPPED, "interrupted by a signal after %lld images",
+                        (long long)v.counts.n);
     TD_TRY(td_evaluation_sum_bad(e, out));
     TD_TRY(note(e, &v, out));
     out->has_ema = e->o.ema_too;
@@ -252,12 +254,12 @@ static td_status check_files(const td_evaluate_opts *o)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE,
-                            "%s wants a network, --weights; --detections without it is "
-                            "judged by --annotations alone",
+                            "%s requires --weights; --detections without --weights is scored "
+                            "against --annotations only",
                             rows[i].what);
     if (!o->input.annotations)
-        return td_error(TD_EUSAGE, "--detections FILE without --weights is judged by --annotations "
-                                   "FILE");
+        return td_error(TD_EUSAGE,
+                        "--detections FILE without --weights requires --annotations FILE");
     return o->require ? td_boxes_require_check(o->require) : TD_OK;
 }
 

@@ -42,22 +42,23 @@ static void release(evaluation *e)
 static td_status open_fresh(const evaluation *e)
 {
     if (e->o.use_ema || e->o.ema_too)
-        return td_error(TD_EUSAGE, "--use-ema: fresh weights have no averages; --resume or "
-                                   "--pretrained-weights names a file");
+        return td_error(
+            TD_EUSAGE,
+            "--use-ema requires --resume or --pretrained-weights: fresh weights have no averages");
     td_log(TD_LOG_WARN, "evaluate",
-           "neither --resume nor --pretrained-weights is given: the weights are fresh ones, speeds "
-           "count, scores do not");
+           "neither --resume nor --pretrained-weights is given: using fresh weights, so speeds are "
+           "valid, scores are not");
     return TD_OK;
 }
 
 static td_status open_weights(evaluation *e)
 {
     if (!e->o.weights && !e->o.is_fresh)
-        return td_error(TD_EUSAGE, "evaluate needs --weights FILE");
+        return td_error(TD_EUSAGE, "evaluate requires --weights FILE");
     if (!e->o.weights)
         return open_fresh(e);
     if (e->o.confusion && !e->o.per_class)
-        return td_error(TD_EUSAGE, "--confusion goes with --per-class");
+        return td_error(TD_EUSAGE, "--confusion requires --per-class");
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
     td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     return td_weight_metadata_check(e->weights, e->o.weights, &e->o.model);
@@ -118,14 +119,14 @@ static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_ev
 {
     TD_TRY(td_evaluator_run(e->evaluator, e->ld, jo, v));
     if (v->was_stopped)
-        return td_error(TD_ESTOPPED, "a signal came after %lld images", (long long)v->counts.n);
+        return td_error(TD_ESTOPPED, "interrupted by a signal after %lld images",
+                        (long long)v->counts.n);
     if (v->counts.n_nonfinite)
-        return td_error(
-            TD_EARG,
-            "%lld of %lld images have a loss that is no finite number (%s): weights that "
-            "diverged, or logits beyond the half type",
-            (long long)v->counts.n_nonfinite, (long long)v->counts.n,
-            td_amp_precision_name(&e->o.amp));
+        return td_error(TD_EARG,
+                        "%lld of %lld images have a loss that is not a finite number (%s): the "
+                        "weights diverged, or logits exceed the range of the half type",
+                        (long long)v->counts.n_nonfinite, (long long)v->counts.n,
+                        td_amp_precision_name(&e->o.amp));
     return TD_OK;
 }
 

@@ -41,9 +41,8 @@ static td_status read_ground_truths(comparison *c, const char *path)
     TD_TRY(td_coco_read(path, &opts, &c->coco));
     const td_coco *k = c->coco;
     if (k->n_bad)
-        td_log(TD_LOG_WARN, "evaluate",
-               "'%s': %" PRId64 " entries cannot be used and are left out; the first: %s", path,
-               k->n_bad, k->n_listed ? k->bad[0].text : "");
+        td_log(TD_LOG_WARN, "evaluate", "'%s': skipped %" PRId64 " invalid entries, the first: %s",
+               path, k->n_bad, k->n_listed ? k->bad[0].text : "");
     c->ground_truths = td_alloc(k->n_annotations + 1, sizeof *c->ground_truths);
     c->images = c->ground_truths ? td_alloc(k->n_images + 1, sizeof *c->images) : NULL;
     c->categories = c->images ? td_alloc(k->n_categories + 1, sizeof *c->categories) : NULL;
@@ -84,8 +83,8 @@ static td_status read_found(comparison *c, const char *annotations, const char *
     }
     if (n_strange)
         td_log(TD_LOG_WARN, "evaluate",
-               "%" PRId64 " of %zu detections are of categories that '%s' has not and count "
-               "nowhere; the first: category %" PRId64,
+               "ignoring %" PRId64
+               " of %zu detections whose categories are not in '%s', the first: category %" PRId64,
                n_strange, c->found.n, annotations, strange);
     return TD_OK;
 }

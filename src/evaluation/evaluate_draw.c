@@ -23,7 +23,7 @@ typedef struct {
 static td_status check(const td_evaluation *e)
 {
     if (td_dataset_backend(e->ds) != TD_DATA_FOLDER)
-        return td_error(TD_EUSAGE, "--draw: '%s' has rows of numbers, wanted files of images",
+        return td_error(TD_EUSAGE, "--draw: '%s' contains tensors, wanted image files",
                         td_dataset_root(e->ds));
     return TD_OK;
 }
@@ -134,7 +134,7 @@ td_status td_evaluation_log_drawn(const td_evaluation *e)
     if (!e->annotated)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(e->comm, &n, 1));
-    td_log(TD_LOG_INFO, "evaluate", "%lld images are drawn in '%s'", (long long)n, e->o.draw);
+    td_log(TD_LOG_INFO, "evaluate", "wrote %lld annotated images to '%s'", (long long)n, e->o.draw);
     return TD_OK;
 }
 

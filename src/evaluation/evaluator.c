@@ -44,8 +44,8 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     int size;
     *out = NULL;
     if (opts->topk > model->num_classes && opts->topk != TD_EVALUATOR_TOPK)
-        return td_error(TD_EUSAGE, "--topk is %d, but there are only %d classes", opts->topk,
-                        model->num_classes);
+        return td_error(TD_EUSAGE, "--topk is %d, wanted at most %d, the number of classes",
+                        opts->topk, model->num_classes);
     td_evaluator *j = TD_NEW(td_evaluator);
     if (!j)
         return TD_ENOMEM;
@@ -339,7 +339,7 @@ static td_status parse_rule(const char *rule, int topk, td_rule *out, metric *wh
     else if (strcmp(out->name, "loss") == 0)
         *what = LOSS;
     else
-        return td_error(TD_EUSAGE, "--require: there is no metric '%s'; there are top1, %s, loss",
+        return td_error(TD_EUSAGE, "--require: unknown metric '%s', wanted one of top1, %s, loss",
                         out->name, want_topk);
     return TD_OK;
 }
@@ -360,7 +360,7 @@ td_status td_require(const char *rule, const td_scores *s, int topk)
     TD_TRY(parse_rule(rule, topk, &r, &what));
     double is = what == TOP1 ? s->top1 : what == TOPK ? s->topk : s->loss;
     if (!isfinite(s->loss))
-        return td_error(TD_EREQUIRED, "the loss is no finite number, %s was required", rule);
+        return td_error(TD_EREQUIRED, "the loss is not a finite number, %s was required", rule);
     if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))
         return TD_OK;
     return td_error(TD_EREQUIRED, "%.*s is %.3f, %s was required", (int)strcspn(rule, "<>"), rule,

@@ -53,9 +53,9 @@ static void add_example(td_text *out, int n, const char *name)
 
 static td_status counts_differ(const matcher *x)
 {
-    return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' has %d without names%s",
-                    td_dataset_root(x->ds), td_dataset_classes(x->ds), x->m->weights,
-                    x->m->n_outputs, WAYS);
+    return td_error(
+        TD_ESHAPE, "'%s' has %d classes, the network of '%s' has %d classes without names%s",
+        td_dataset_root(x->ds), td_dataset_classes(x->ds), x->m->weights, x->m->n_outputs, WAYS);
 }
 
 static td_status unknown_classes(const matcher *x)
@@ -68,12 +68,11 @@ static td_status unknown_classes(const matcher *x)
             add_example(&unknown, n++, td_dataset_class_name(x->ds, i));
     for (int i = 0; i < names->n; i++)
         add_example(&known, i, names->names[i]);
-    td_status st =
-        td_error(TD_EFORMAT,
-                 "'%s': %d of its %d classes are not among the %d of '%s': %s; there are "
-                 "%s%s",
-                 td_dataset_root(x->ds), n, td_dataset_classes(x->ds), x->m->n_outputs,
-                 x->m->weights, td_text_get(&unknown), td_text_get(&known), WAYS);
+    td_status st = td_error(TD_EFORMAT,
+                            "'%s': %d of its %d classes are not among the %d classes of '%s': %s; "
+                            "the network's classes are %s%s",
+                            td_dataset_root(x->ds), n, td_dataset_classes(x->ds), x->m->n_outputs,
+                            x->m->weights, td_text_get(&unknown), td_text_get(&known), WAYS);
     td_text_release(&unknown);
     td_text_release(&known);
     return st;
@@ -135,8 +134,9 @@ static td_status find_name(const matcher *x, const char *name, int64_t *out)
     }
     td_text_release(&changed);
     if (value == AMBIGUOUS)
-        return td_error(TD_EFORMAT, "'%.100s' is the name of several of the %d classes of '%s'",
-                        name, x->m->n_outputs, x->m->weights);
+        return td_error(TD_EFORMAT,
+                        "the name '%.100s' belongs to several of the %d classes of '%s'", name,
+                        x->m->n_outputs, x->m->weights);
     *out = value ? (int64_t)(uintptr_t)value - 1 : -1;
     if (*out < 0 && x->is_imagenet)
         *out = td_known_classes_find(&x->imagenet, name);
@@ -150,11 +150,12 @@ static td_status take_order(matcher *x, const char *why)
 {
     const int n = td_dataset_classes(x->ds);
     if (n > x->m->n_outputs)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' only %d",
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' has only %d",
                         td_dataset_root(x->ds), n, x->m->weights, x->m->n_outputs);
     for (int i = 0; i < n; i++)
         x->label[i] = i;
-    td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are outputs 0 to %d in order: %s", n,
+    td_log(TD_LOG_INFO, "classes",
+           "matching the %d classes of '%s' to outputs 0 to %d in order: %s", n,
            td_dataset_root(x->ds), n - 1, why);
     return TD_OK;
 }
@@ -172,13 +173,13 @@ static void log_match(const matcher *x, int n_ids)
 {
     const int n = td_dataset_classes(x->ds);
     if (n_ids == n)
-        td_log(
-            TD_LOG_INFO, "classes",
-            "the %d classes of '%s' are WordNet ids of ILSVRC 2012: outputs by their sorted list",
-            n, td_dataset_root(x->ds));
+        td_log(TD_LOG_INFO, "classes",
+               "the %d classes of '%s' are WordNet ids of ILSVRC 2012: matching them to outputs by "
+               "their sorted list",
+               n, td_dataset_root(x->ds));
     else if (!is_natural_order(x))
-        td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are matched to %d outputs by name",
-               n, td_dataset_root(x->ds), x->m->n_outputs);
+        td_log(TD_LOG_INFO, "classes", "matching the %d classes of '%s' to %d outputs by name", n,
+               td_dataset_root(x->ds), x->m->n_outputs);
 }
 
 /* presumed names may have nothing to do with the data */
@@ -195,7 +196,7 @@ static td_status match_by_name(matcher *x)
     }
     const bool is_presumed = x->m->names->source == TD_NAMES_IMAGENET;
     if (is_presumed && n_found == 0 && n == x->m->n_outputs)
-        return take_order(x, "the weight file names none");
+        return take_order(x, "the weight file has no class names");
     if (is_presumed && n_found == 0)
         return counts_differ(x);
     if (n_found < n)
@@ -211,7 +212,7 @@ static td_status check_output(const matcher *x, const char *folder, int64_t outp
 {
     if (output >= 0 && output < x->m->n_outputs)
         return TD_OK;
-    return td_error(TD_EFORMAT, "--label-map: '%s' says %lld for '%.100s', the outputs are 0 .. %d",
+    return td_error(TD_EFORMAT, "--label-map: '%s' assigns output %lld to '%.100s', wanted 0 .. %d",
                     x->m->label_map, (long long)output, folder, x->m->n_outputs - 1);
 }
 
@@ -229,7 +230,8 @@ static td_status read_json_map(matcher *x, const td_json *doc, td_map *map)
     const char *name;
     int64_t output;
     if (td_json_kind_of(doc) != TD_JSON_OBJECT)
-        return td_error(TD_EFORMAT, "--label-map: '%s' is no JSON object from folders to outputs",
+        return td_error(TD_EFORMAT,
+                        "--label-map: '%s' is not a JSON object from folders to outputs",
                         x->m->label_map);
     TD_TRY(index_names(x));
     for (size_t i = 0; i < td_json_count(doc); i++) {
@@ -239,8 +241,8 @@ static td_status read_json_map(matcher *x, const td_json *doc, td_map *map)
             TD_TRY_MSG(find_name(x, name, &output), "--label-map: '%s'", x->m->label_map);
             if (output < 0)
                 return td_error(TD_EFORMAT,
-                                "--label-map: '%s' says '%.100s' for '%.100s', which is the name "
-                                "of no class of '%s'",
+                                "--label-map: '%s' contains '%.100s' for '%.100s', which is not "
+                                "the name of a class of '%s'",
                                 x->m->label_map, name, td_json_key(doc, i), x->m->weights);
         } else {
             TD_TRY(td_json_as_int(value, &output));
@@ -268,10 +270,10 @@ static td_status read_line_map(const matcher *x, char *text, td_map *map)
         while (last > line && !strchr(" \t", last[-1]))
             last--;
         if (last == line + strspn(line, " \t") || !td_text_to_int(last, &output))
-            return td_error(TD_EFORMAT,
-                            "--label-map: '%s': line %d is '%.100s', wanted a class of the data "
-                            "and the number of its output",
-                            x->m->label_map, n_lines, line);
+            return td_error(
+                TD_EFORMAT,
+                "--label-map: '%s': line %d is '%.100s', wanted a class name and an output number",
+                x->m->label_map, n_lines, line);
         do
             *--last = '\0';
         while (last > line && strchr(" \t", last[-1]));
@@ -289,7 +291,7 @@ static td_status read_map(matcher *x, td_map *map)
     TD_TRY_MSG(td_file_read(path, MAP_BYTES, &text, &n), "--label-map");
     td_status st = TD_OK;
     if (memchr(text, '\0', n) || td_text_is_utf16(text, n))
-        TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' is no text file in UTF-8", path));
+        TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' is not a UTF-8 text file", path));
     const char *begin = text + strspn(text, " \t\r\n");
     if (*begin == '{' || *begin == '[') {
         TD_OUT(td_json_parse(text, n, path, &doc));
@@ -319,11 +321,11 @@ static td_status match_by_map(matcher *x)
             output = (intptr_t)td_map_get(&map, td_text_get(&changed));
         }
         if (!output)
-            TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' does not name the class '%s' of '%s'",
+            TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' does not contain the class '%s' of '%s'",
                             x->m->label_map, name, td_dataset_root(x->ds)));
         x->label[i] = output - 1;
     }
-    td_log(TD_LOG_INFO, "classes", "the %d classes of '%s' are matched to %d outputs by '%s'", n,
+    td_log(TD_LOG_INFO, "classes", "matching the %d classes of '%s' to %d outputs with '%s'", n,
            td_dataset_root(x->ds), x->m->n_outputs, x->m->label_map);
 out:
     td_text_release(&changed);
@@ -346,7 +348,7 @@ static td_status decide(matcher *x)
         return match_by_name(x);
     if (td_dataset_classes(x->ds) != m->n_outputs)
         return counts_differ(x);
-    return take_order(x, "the weight file names none");
+    return take_order(x, "the weight file has no class names");
 }
 
 /* names of outputs: the network's, or those of the matching classes */
@@ -377,10 +379,10 @@ out:
 static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
 {
     if (m->label_map || m->by_order)
-        return td_error(TD_EUSAGE, "%s: the labels of '%s' are numbers of outputs already",
+        return td_error(TD_EUSAGE, "%s: the labels of '%s' are already output numbers",
                         m->label_map ? "--label-map" : "--labels-by-order", td_dataset_root(ds));
     if (td_dataset_classes(ds) > m->n_outputs)
-        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' only %d",
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' has only %d",
                         td_dataset_root(ds), td_dataset_classes(ds), m->weights, m->n_outputs);
     return TD_OK;
 }
@@ -389,7 +391,7 @@ td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
 {
     td_status st = TD_OK;
     if (m->n_outputs > OUTPUTS_MAX)
-        return td_error(TD_ELIMIT, "the network of '%s' has %d classes, at most %d are matched",
+        return td_error(TD_ELIMIT, "the network of '%s' has %d classes, at most %d are supported",
                         m->weights, m->n_outputs, OUTPUTS_MAX);
     matcher x = { .m = m, .ds = ds, .trusts_names = m->names->source != TD_NAMES_IMAGENET };
     if (td_dataset_backend(ds) != TD_DATA_FOLDER)

@@ -86,12 +86,13 @@ static td_status get(const td_gather *s, size_t i, const td_outcome_metadata *f,
     const int64_t sample = s->images[i].sample;
     if (s->images[i].n_bytes != (int64_t)sizeof out->o || s->n_bytes < (i + 1) * sizeof out->o ||
         sample < 0 || sample >= td_dataset_count(f->ds))
-        return td_error(TD_EDEVICE, "a rank sent what is no outcome of an image");
+        return td_error(TD_EDEVICE, "a rank sent an invalid image outcome");
     memcpy(&out->o, s->bytes + i * sizeof out->o, sizeof out->o);
     out->sample = sample;
     if (out->o.label < 0 || out->o.label >= f->n_classes || out->o.best < 0 ||
         out->o.best >= f->n_classes || !(out->o.probability >= 0 && out->o.probability <= 1))
-        return td_error(TD_EDEVICE, "a rank sent an outcome of class %d, predicted %d, of %d",
+        return td_error(TD_EDEVICE,
+                        "a rank sent an outcome with class %d, predicted %d, of %d classes",
                         out->o.label, out->o.best, f->n_classes);
     return TD_OK;
 }

@@ -99,8 +99,7 @@ static td_status check_ranks(const td_evaluate_opts *o)
     td_rank_place place;
     TD_TRY(td_ranks_here(&place));
     if (place.size > 1 && !o->run_once)
-        return td_error(TD_EUSAGE, "--checkpoint-dir is watched by one rank; several judge what is "
-                                   "there with --run-once");
+        return td_error(TD_EUSAGE, "--checkpoint-dir with several ranks requires --run-once");
     return TD_OK;
 }
 
@@ -118,12 +117,12 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
     td_signals_catch();
     TD_OUT(check_ranks(&o));
     if (!td_path_is_folder(o.checkpoint_dir))
-        TD_OUT(td_error(TD_ENOTFOUND, "'%s' is no folder", o.checkpoint_dir));
+        TD_OUT(td_error(TD_ENOTFOUND, "'%s' is not a folder", o.checkpoint_dir));
     if (o.run_once && !td_path_exists(path))
         TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no " TD_CHECKPOINT_NAME, o.checkpoint_dir));
     while (!is_over) {
         if (!wait_for_other(path, &seen, o.poll_seconds))
-            TD_OUT(td_error(TD_ESTOPPED, "a signal came"));
+            TD_OUT(td_error(TD_ESTOPPED, "interrupted by a signal"));
         if (!look(path, &seen))
             continue;
         TD_OUT(is_last(path, &is_over));

@@ -429,14 +429,15 @@ static td_status check_sides(int width, int height)
     enum { MIN_SIDE = 16, MAX_SIDE = 4096 };
     if (width >= MIN_SIDE && height >= MIN_SIDE && width <= MAX_SIDE && height <= MAX_SIDE)
         return TD_OK;
-    return td_error(TD_EARG, "drawing of %d x %d pixels, sides run from %d to %d", width, height,
+    return td_error(TD_EARG, "drawing of %d x %d pixels, wanted sides of %d to %d", width, height,
                     MIN_SIDE, MAX_SIDE);
 }
 
 td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td_image *out)
 {
     if (which < 0 || which >= N_KINDS)
-        return td_error(TD_EARG, "no drawing of kind %d, there are %d", which, (int)N_KINDS);
+        return td_error(TD_EARG, "drawing kind is %d, wanted 0 to less than %d", which,
+                        (int)N_KINDS);
     TD_TRY(check_sides(width, height));
     TD_TRY(td_image_resize_buffer(out, width, height));
     scene s = compose(rng, &kinds[which], width, height);

@@ -29,7 +29,7 @@ static const signature others[] = {
     { 4, "ftypavif",             8, "an AVIF image" },
     { 4, "ftyphei",              7, "a HEIC image" },
     { 4, "ftypmif1",             8, "a HEIF image" },
-    { 4, "ftyp",                 4, "an MP4 film" },
+    { 4, "ftyp",                 4, "an MP4 video" },
     { 0, "\xFF\x0A",             2, "a JPEG XL image" },
     { 4, "JXL ",                 4, "a JPEG XL image" },
     { 4, "jP  ",                 4, "a JPEG 2000 image" },

@@ -44,10 +44,10 @@ td_status td_image_resize_buffer(td_image *img, int width, int height)
 td_status td_image_check_size(int64_t width, int64_t height, int64_t max_pixels)
 {
     if (width < 1 || height < 1)
-        return td_error(TD_EFORMAT, "header says %lld x %lld pixels", (long long)width,
+        return td_error(TD_EFORMAT, "the header declares %lld x %lld pixels", (long long)width,
                         (long long)height);
     if (width > MAX_SIDE || height > MAX_SIDE || width * height > max_pixels)
-        return td_error(TD_ELIMIT, "header says %lld x %lld pixels, the limit is %lld",
+        return td_error(TD_ELIMIT, "the header declares %lld x %lld pixels, the limit is %lld",
                         (long long)width, (long long)height, (long long)max_pixels);
     return TD_OK;
 }
@@ -60,7 +60,7 @@ td_status td_image_check_region(td_box *b, int width, int height)
     }
     if (b->x < 0 || b->y < 0 || b->width < 1 || b->height < 1 || b->width > width ||
         b->height > height || b->x > width - b->width || b->y > height - b->height)
-        return td_error(TD_EARG, "region %d x %d at (%d, %d) leaves the image of %d x %d", b->width,
-                        b->height, b->x, b->y, width, height);
+        return td_error(TD_EARG, "region %d x %d at (%d, %d) exceeds the image of %d x %d",
+                        b->width, b->height, b->x, b->y, width, height);
     return TD_OK;
 }

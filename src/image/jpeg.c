@@ -255,10 +255,10 @@ static td_status read_header(reader *r, int64_t max_pixels)
     c->src = &r->src;
     jpeg_read_header(c, TRUE);
     if (c->data_precision != 8)
-        return td_error(TD_EUNSUPPORTED, "JPEG has %d bits per sample, 8 are supported",
+        return td_error(TD_EUNSUPPORTED, "JPEG has %d bits per sample, wanted 8",
                         c->data_precision);
     if (c->num_components != 1 && c->num_components != 3 && c->num_components != 4)
-        return td_error(TD_EUNSUPPORTED, "JPEG has %d components, 1, 3 and 4 are supported",
+        return td_error(TD_EUNSUPPORTED, "JPEG has %d components, wanted 1, 3 or 4",
                         c->num_components);
     return td_image_check_size(c->image_width, c->image_height, max_pixels);
 }
@@ -520,7 +520,7 @@ static td_status guarded_write(writer *w)
 td_status td_image_encode_jpeg(const td_image *img, int quality, td_text *out)
 {
     if (quality < 1 || quality > 100)
-        return td_error(TD_EARG, "JPEG quality is %d, it runs from 1 to 100", quality);
+        return td_error(TD_EARG, "JPEG quality is %d, wanted 1 to 100", quality);
     if (img->width < 1 || img->height < 1 || img->width > 65500 || img->height > 65500)
         return td_error(TD_EARG, "a JPEG cannot hold %d x %d pixels", img->width, img->height);
     writer w = { .img = img, .quality = quality, .out = out };

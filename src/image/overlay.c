@@ -159,6 +159,6 @@ td_status td_image_encode(const td_image *img, const char *name, int quality, td
         return td_image_encode_png(img, out);
     if (strcasecmp(ending, ".jpg") == 0 || strcasecmp(ending, ".jpeg") == 0)
         return td_image_encode_jpeg(img, quality ? quality : QUALITY, out);
-    return td_error(TD_EUNSUPPORTED, "image '%s' ends in '%s', wanted is .png, .jpg or .jpeg", name,
-                    ending);
+    return td_error(TD_EUNSUPPORTED, "image name '%s' ends in '%s', wanted .png, .jpg or .jpeg",
+                    name, ending);
 }

@@ -56,7 +56,7 @@ static td_status check(int code)
         return TD_OK;
     case SPNG_EOF:
     case SPNG_IO_EOF:
-        return td_error(TD_EFORMAT, "PNG: file ends early");
+        return td_error(TD_EFORMAT, "PNG: the file is truncated");
     case SPNG_EUSER_WIDTH:
     case SPNG_EUSER_HEIGHT:
     case SPNG_EOVERFLOW:

@@ -338,7 +338,7 @@ static td_status check_arguments(const td_image *src, double x, double y, double
     if (out_width < 1 || out_height < 1)
         return td_error(TD_EARG, "resample to %d x %d pixels", out_width, out_height);
     if (!(x >= 0 && y >= 0 && w > 0 && h > 0 && x + w <= src->width && y + h <= src->height))
-        return td_error(TD_EARG, "resample box %g x %g at (%g, %g) leaves the image of %d x %d", w,
+        return td_error(TD_EARG, "resample box %g x %g at (%g, %g) exceeds the image of %d x %d", w,
                         h, x, y, src->width, src->height);
     return TD_OK;
 }

@@ -69,11 +69,11 @@ static td_status check(const td_image *src, const td_sampling *s)
     const td_box *w = &s->window;
     if (!(s->x >= 0 && s->y >= 0 && s->width > 0 && s->height > 0 &&
           s->x + s->width <= src->width && s->y + s->height <= src->height))
-        return td_error(TD_EARG, "sampled box %g x %g at (%g, %g) leaves the image of %d x %d",
+        return td_error(TD_EARG, "sampled box %g x %g at (%g, %g) exceeds the image of %d x %d",
                         s->width, s->height, s->x, s->y, src->width, src->height);
     if (w->x < 0 || w->y < 0 || w->width < 1 || w->height < 1 || w->x > s->out_width - w->width ||
         w->y > s->out_height - w->height)
-        return td_error(TD_EARG, "window %d x %d at (%d, %d) leaves the result of %d x %d",
+        return td_error(TD_EARG, "window %d x %d at (%d, %d) exceeds the result of %d x %d",
                         w->width, w->height, w->x, w->y, s->out_width, s->out_height);
     return TD_OK;
 }

@@ -118,14 +118,14 @@ static td_status check(const td_annotated_images *m)
     for (int64_t i = 0; i < m->n; i++) {
         if (is_spelt_alike(m, i))
             TD_OUT(
-                td_error(TD_EARG, "--draw: '%s' would be written over", td_dataset_path(m->ds, i)));
+                td_error(TD_EARG, "--draw: '%s' would be overwritten", td_dataset_path(m->ds, i)));
         n += find_place(m->paths[i], &there[n]);
     }
     qsort(there, n, sizeof *there, by_place);
     for (int64_t i = 0; n && i < td_dataset_count(m->ds); i++) {
         const char *path = td_dataset_path(m->ds, i);
         if (find_place(path, &at) && bsearch(&at, there, n, sizeof *there, by_place))
-            TD_OUT(td_error(TD_EARG, "--draw: '%s' would be written over", path));
+            TD_OUT(td_error(TD_EARG, "--draw: '%s' would be overwritten", path));
     }
 out:
     td_free(there);

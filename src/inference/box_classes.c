@@ -61,7 +61,7 @@ static td_status name_coco(td_box_classes *c)
             TD_OUT(TD_ENOMEM);
     }
     td_log(TD_LOG_INFO, "classes",
-           "'%s' has %d classes without names: COCO's names are used; --classes FILE gives others",
+           "'%s' has %d classes without names: using COCO's names; --classes FILE replaces them",
            c->path, c->n);
 out:
     td_known_classes_release(&coco);
@@ -113,7 +113,7 @@ static td_status no_class(const td_box_classes *c, const char *name)
 {
     td_text known = { 0 };
     for (int i = 0; i < c->n_names && i < 20; i++)
-        td_text_add(&known, "%s%s", i ? ", " : "; there are ", c->names[i]);
+        td_text_add(&known, "%s%s", i ? ", " : "; it has ", c->names[i]);
     td_status st = td_error(TD_EUSAGE, "'%s' has no class '%s'%s%s", c->path, name,
                             td_text_get(&known), c->n_names > 20 ? ", ..." : "");
     td_text_release(&known);

@@ -76,7 +76,7 @@ static td_status open_predictor(classifier *c)
                              .stored_orientation = o->stored_orientation,
                              .device = o->device };
     if (!o->weights)
-        return td_error(TD_EUSAGE, "classify needs --weights FILE");
+        return td_error(TD_EUSAGE, "classify requires --weights FILE");
     return td_predictor_open(&po, &c->predictor);
 }
 

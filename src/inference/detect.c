@@ -68,19 +68,18 @@ static td_status open_weights(detector *d)
     td_model_opts *m = &d->o.model;
     const char *path = d->o.weights;
     if (!path)
-        return td_error(TD_EUSAGE, "detect needs --weights FILE");
+        return td_error(TD_EUSAGE, "detect requires --weights FILE");
     TD_TRY(td_weight_file_open_as(path, d->o.use_ema, &d->weights));
     td_weight_metadata_apply(d->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(d->weights, path, m));
     if (!td_model_detector(m) && td_model_is_default(m) &&
         !td_tensors_meta(d->weights, "tandem.arch"))
-        return td_error(TD_EUSAGE,
-                        "'%s' does not say what network its weights are of: --arch ssd320 or "
-                        "ssd300 does",
-                        path);
+        return td_error(
+            TD_EUSAGE,
+            "'%s' does not name the network of its weights: give --arch ssd320 or ssd300", path);
     if (!td_model_detector(m))
-        return td_error(TD_EUSAGE, "'%s' has weights of %s, which is no detector", path,
-                        m->model || m->model_text ? "a graph of its own" : m->arch);
+        return td_error(TD_EUSAGE, "'%s' contains weights of %s, which is not a detector", path,
+                        m->model || m->model_text ? "a custom graph" : m->arch);
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);
     TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, d->o.classes, &d->classes));

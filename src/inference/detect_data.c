@@ -20,9 +20,10 @@ static void warn_of_bad(const td_dataset *ds)
     int64_t n_listed;
     const int64_t n = td_dataset_bad_annotations(ds, &bad, &n_listed);
     if (n && n_listed)
-        td_log(TD_LOG_WARN, "data",
-               "'%s': %lld entries are left out ('tandem dataset check' lists them), the first: %s",
-               td_dataset_annotation_file(ds), (long long)n, bad[0].text);
+        td_log(
+            TD_LOG_WARN, "data",
+            "'%s': skipped %lld invalid entries ('tandem dataset check' lists them), the first: %s",
+            td_dataset_annotation_file(ds), (long long)n, bad[0].text);
 }
 
 td_status td_boxes_open(const td_input_opts *in, const char *split, const td_model_opts *model,
@@ -81,7 +82,7 @@ static td_status read_categories(const td_json *doc, int *n, int64_t **out)
 {
     const size_t count = td_json_count(doc);
     if (td_json_kind_of(doc) != TD_JSON_ARRAY || count > (size_t)1 << 20)
-        return td_error(TD_EFORMAT, "found no list of category ids");
+        return td_error(TD_EFORMAT, "wanted a list of category ids");
     *out = td_alloc(count + 1, sizeof **out);
     if (!*out)
         return TD_ENOMEM;
@@ -120,7 +121,7 @@ static void log_unseen(const td_dataset *ds, const bool *is_seen)
             td_text_add(&list, "%s'%s'", list.len ? ", " : "",
                         td_dataset_class_name(ds, label - 1));
     if (n_unseen)
-        td_log(TD_LOG_WARN, "train", "'%s' has no box of %s%s: %s", td_dataset_root(ds),
+        td_log(TD_LOG_WARN, "train", "'%s' has no boxes of %s%s: %s", td_dataset_root(ds),
                td_text_get(&list), n_unseen > 3 ? ", ..." : "",
                n_unseen < n_classes ? "they cannot be learned" : "there is nothing to learn");
     td_text_release(&list);
@@ -153,7 +154,7 @@ static td_status parse_rule(const char *rule, td_rule *out, int *metric)
             return TD_OK;
         }
     return td_error(TD_EUSAGE,
-                    "--require: there is no metric '%s'; there are AP, AP50, AP75, APs, APm, APl, "
+                    "--require: unknown metric '%s', wanted one of AP, AP50, AP75, APs, APm, APl, "
                     "AR1, AR10, AR100, ARs, ARm, ARl",
                     out->name);
 }
@@ -174,7 +175,7 @@ td_status td_boxes_require(const char *rule, const double boxes[TD_BOX_METRICS])
     if (is >= 0 && (r.is_at_least ? is >= r.limit : is <= r.limit))
         return TD_OK;
     if (is < 0)
-        return td_error(TD_EREQUIRED, "%s is not defined on these data, %s was required", r.name,
+        return td_error(TD_EREQUIRED, "%s is not defined for these data, %s was required", r.name,
                         rule);
     return td_error(TD_EREQUIRED, "%s is %.4f, %s was required", r.name, is, rule);
 }

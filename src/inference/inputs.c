@@ -37,7 +37,8 @@ static td_crop_rules rules_of(const td_input_opts *in)
 void td_log_backend(const td_input_opts *in)
 {
     if (in->data_backend == TD_DATA_DALI_GPU)
-        td_log(TD_LOG_WARN, "data", "dali-gpu: there is no GPU here, the CPU does the same");
+        td_log(TD_LOG_WARN, "data",
+               "dali-gpu: no GPU available, using the CPU with the same results");
 }
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch)
@@ -65,7 +66,8 @@ td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
     if (!channels) /* the network's own size */
         return td_model_resolve(model);
     if (channels != 3 || height != width)
-        return td_error(TD_ESHAPE, "'%s' holds %dx%dx%d images, wanted square ones with 3 channels",
+        return td_error(TD_ESHAPE,
+                        "'%s' contains %dx%dx%d images, wanted square ones with 3 channels",
                         td_dataset_root(ds), channels, height, width);
     model->image_size = height;
     return td_model_resolve(model);

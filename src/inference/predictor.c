@@ -67,8 +67,8 @@ static td_status set_up_detector(td_predictor *p)
     td_model_opts *m = &p->o.model;
     if (!p->o.takes_detectors)
         return td_error(TD_EUSAGE,
-                        "'%s' has weights of %s, a detector, which knows no classes of whole "
-                        "images: 'tandem detect' runs it",
+                        "'%s' contains weights of %s, a detector, which cannot classify images: "
+                        "use 'tandem detect'",
                         p->o.weights, m->arch);
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);
@@ -99,7 +99,7 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)
 {
     *out = NULL;
     if (!opts->weights)
-        return td_error(TD_EUSAGE, "needs --weights FILE");
+        return td_error(TD_EUSAGE, "requires --weights FILE");
     td_predictor *p = TD_NEW(td_predictor);
     if (!p)
         return TD_ENOMEM;
@@ -160,9 +160,12 @@ td_status td_predictor_keep(td_predictor *p, int batch)
         at += p->kept[i].batch > batch;
     }
     if (!p->weights)
-        return td_error(TD_EARG, "no program can be kept any more: the predictor is settled");
+        return td_error(TD_EARG,
+                        "no batch size can be added: the predictor has released its weights");
     if (p->n_kept == TD_PREDICTOR_SIZES)
-        return td_error(TD_ELIMIT, "programs for %d batch sizes are kept already", p->n_kept);
+        return td_error(TD_ELIMIT,
+                        "programs for %d batch sizes are already compiled, which is the limit",
+                        p->n_kept);
     TD_TRY(compile(p, batch, &program));
     memmove(&p->kept[at + 1], &p->kept[at], (size_t)(p->n_kept - at) * sizeof *p->kept);
     p->kept[at] = (kept){ .program = program, .batch = batch };
@@ -225,7 +228,7 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
     static const char *const names[2][2] = { { "logits", "probabilities" }, { "codes", "scores" } };
     const char *const *name = names[p->detector != TD_DETECTOR_NONE];
     if (!p->n_kept)
-        return td_error(TD_EARG, "no program is kept");
+        return td_error(TD_EARG, "no program is compiled");
     for (int from = 0; from < n;) {
         kept *k = choose(p, n - from);
         const int rows = n - from < k->batch ? n - from : k->batch;

@@ -42,10 +42,9 @@ static td_status no_thing(const char *name)
     td_text all = { 0 };
     td_status st = name_things(&all);
     if (st == TD_OK && name)
-        st = td_error(TD_EUSAGE, "there is no thing '%s' to inspect, wanted %s", name,
-                      td_text_get(&all));
+        st = td_error(TD_EUSAGE, "cannot inspect '%s', wanted %s", name, td_text_get(&all));
     else if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "inspect wants THING: %s", td_text_get(&all));
+        st = td_error(TD_EUSAGE, "inspect requires a THING: %s", td_text_get(&all));
     td_text_release(&all);
     return st;
 }
@@ -56,9 +55,9 @@ static td_status find_thing(const char *name, const char *path, int *out)
         if (strcmp(things[*out].name, name) != 0)
             continue;
         if (things[*out].wants_path && !path)
-            return td_error(TD_EUSAGE, "inspect %s wants a PATH", name);
+            return td_error(TD_EUSAGE, "inspect %s requires a PATH", name);
         if (!things[*out].wants_path && path)
-            return td_error(TD_EUSAGE, "inspect %s does not know what to do with '%s'", name, path);
+            return td_error(TD_EUSAGE, "inspect %s: unexpected argument '%s'", name, path);
         return TD_OK;
     }
     return no_thing(name);
@@ -73,14 +72,14 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
         return TD_OK;
     if (!has_network)
         return td_error(TD_EUSAGE,
-                        "inspect %s looks at no network, --weights belongs to model, graph, "
-                        "amp, kernels and memory",
+                        "inspect %s does not read a network: --weights requires model, graph, amp, "
+                        "kernels or memory",
                         thing);
     TD_TRY(td_weight_file_open(o->weights, out));
     const bool is_default = td_model_is_default(m);
     td_weight_metadata_apply(*out, is_default, m);
     if (is_default && !m->model_text && !td_tensors_meta(*out, "tandem.arch"))
-        return td_error(TD_EUSAGE, "'%s' does not say what network its weights are of: --arch does",
+        return td_error(TD_EUSAGE, "'%s' does not name the network of its weights: give --arch",
                         o->weights);
     TD_TRY(td_weight_metadata_check(*out, o->weights, m));
     return td_model_resolve(m);
@@ -96,7 +95,7 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
     *text = NULL;
     TD_TRY(find_thing(thing, path, &i));
     if (opts->svg && things[i].run != td_inspect_amp_stats && things[i].run != td_inspect_memory)
-        return td_error(TD_EUSAGE, "inspect %s draws nothing, --svg is for amp-stats and memory",
+        return td_error(TD_EUSAGE, "inspect %s has no drawing: --svg requires amp-stats or memory",
                         thing);
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));

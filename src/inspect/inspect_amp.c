@@ -306,7 +306,7 @@ static const char *autocast_reason(const td_node *n, const char *rule)
     if (n->op->is_leaf)
         return "as it is stored";
     if (!n->op->tf_op || td_node_has_effect(n))
-        return "what it reads is given to it as it was";
+        return "its operands are not cast";
     return strcmp(rule, "half") == 0   ? "its operands are cast to half"
            : strcmp(rule, "fp32") == 0 ? "its operands are cast to fp32"
                                        : "the type of its operands";
@@ -404,8 +404,9 @@ td_status td_inspect_amp(const td_inspection *q, td_text *out)
     TD_TRY(td_device_open(q->opts->device.name, &dev));
     td_status st = td_amp_resolve(&amp, dev);
     if (st == TD_OK && td_amp_dtype(&amp) == TD_DT_F32)
-        st = td_error(TD_EUSAGE, "inspect amp: the precision is fp32, nothing is rewritten; "
-                                 "--precision bf16 or fp16");
+        st =
+            td_error(TD_EUSAGE,
+                     "inspect amp requires --precision bf16 or fp16: nothing is rewritten in fp32");
     if (st == TD_OK)
         st = is_autocast ? explain_autocast(q, &amp, &dev->target, out)
                          : explain(q, &amp, &dev->target, out);

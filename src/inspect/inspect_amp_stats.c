@@ -224,8 +224,10 @@ static void show_text(const td_stats_file *f, const ranking *r, td_text *out)
 {
     const size_t n = r->n_marked < ROWS ? r->n_marked : ROWS;
     td_text_add(out,
-                "gradients (lost: below 2^-24, so that fp16 makes zero of them; in %% of those "
-                "that are not zero)\n\n%8s %6s %-9s %10s %11s %9s %9s %12s %9s\n",
+                "gradients (lost: below 2^-24, which fp16 rounds to zero; in %% of those that are "
+                "not zero)\n"
+                "\n"
+                "%8s %6s %-9s %10s %11s %9s %9s %12s %9s\n",
                 "step", "epoch", "precision", "loss scale", "largest", "lost at 1", "lost now",
                 "scale it can", "lost then");
     for (size_t i = 0; i < f->n_steps; i++)
@@ -240,8 +242,9 @@ static void show_text(const td_stats_file *f, const ranking *r, td_text *out)
     for (size_t i = 0; i < n; i++)
         tensor_text(&r->rows[i], out);
     if (r->n_marked > n)
-        td_text_add(out, "and %zu more that fp16 would change; --json has them\n", r->n_marked - n);
-    td_text_add(out, "%zu of %zu tensors lie within fp16's normal range\n", r->n - r->n_marked,
+        td_text_add(out, "and %zu more that fp16 would change; --json lists them\n",
+                    r->n_marked - n);
+    td_text_add(out, "%zu of %zu tensors are within fp16's normal range\n", r->n - r->n_marked,
                 r->n);
 }
 
@@ -251,7 +254,7 @@ static td_status write_svg(const td_stats_file *f, const char *path, const char 
     if (!path)
         return TD_OK;
     if (td_path_is_same(path, from))
-        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", path);
+        return td_error(TD_EUSAGE, "--svg: '%s' is the input file", path);
     td_stats_draw(f, &svg);
     td_status st = td_text_status(&svg);
     if (st == TD_OK)

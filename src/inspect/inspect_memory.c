@@ -63,9 +63,9 @@ static const struct {
     [COPY] = { "weights, half copies", "#7aa6dc" },
     [MOMENTUM] = { "velocities", "#35a79c" },
     [STAT] = { "statistics", "#8c6bb1" },
-    [PREPARED] = { "made of weights alone", "#a6c8ec" },
+    [PREPARED] = { "computed from weights alone", "#a6c8ec" },
     [ACTIVATION] = { "activations", "#74b95c" },
-    [AGAIN] = { "activations made again", "#c4d66b" },
+    [AGAIN] = { "recomputed activations", "#c4d66b" },
     [GRADIENT] = { "gradients of activations", "#ef8a3c" },
     [WEIGHT_GRADIENT] = { "gradients of weights", "#c9413f" },
     [SCRATCH] = { "scratch of kernels", "#5a5a5a" },
@@ -519,7 +519,7 @@ static void draw_peak(const drawing *d)
 static void draw_heading(const drawing *d, const char *what)
 {
     td_text text = { 0 };
-    td_text_add(&text, "%s: %.1f MB planned, %d buffers; by what they hold at the peak:", what,
+    td_text_add(&text, "%s: %.1f MB planned, %d buffers; by their contents at the peak:", what,
                 (double)d->total_bytes / 1e6, d->plan->n_buffers);
     td_svg_text(d->out, LEFT, 28, &(td_svg_font){ .size = 15, .is_bold = true },
                 td_text_get(&text));

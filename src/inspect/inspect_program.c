@@ -168,7 +168,7 @@ static void add_recomputed(const td_inspection *q, const td_memory_report *m, td
     }
     td_text_add(out, "%-18s %12.2f MB   parameters and activations without the limit\n",
                 "unlimited_bytes", (double)m->unlimited_bytes / 1e6);
-    td_text_add(out, "%-18s %12d      worked out twice\n", "recomputed_results", m->n_recomputed);
+    td_text_add(out, "%-18s %12d      recomputed\n", "recomputed_results", m->n_recomputed);
     td_text_add(out, "%-18s %12.3f GMAC of that\n", "recomputed_macs",
                 (double)m->recomputed_macs / 1e9);
 }
@@ -202,9 +202,9 @@ td_status td_inspect_memory(const td_inspection *q, td_text *out)
 {
     const td_inspect_opts *o = q->opts;
     if (o->svg && o->model.model && td_path_is_same(o->svg, o->model.model))
-        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+        return td_error(TD_EUSAGE, "--svg: '%s' is the input file", o->svg);
     if (o->svg && o->weights && td_path_is_same(o->svg, o->weights))
-        return td_error(TD_EUSAGE, "--svg: '%s' is the file that is read", o->svg);
+        return td_error(TD_EUSAGE, "--svg: '%s' is the input file", o->svg);
     TD_TRY(td_output_check(o->svg));
     return with_program(q, out, show_memory);
 }

@@ -193,7 +193,7 @@ static td_status look_at(const char *path, mode_t *mode)
 
     *mode = 0666; /* the umask applies */
     if (!*path || td_text_ends(path, "/"))
-        return td_error(TD_EIO, "cannot write '%s': not the name of a file", path);
+        return td_error(TD_EIO, "cannot write '%s': not a file name", path);
     if (stat(path, &s) != 0)
         return TD_OK;
     if (S_ISDIR(s.st_mode))
@@ -211,7 +211,7 @@ static td_status open_temp(td_atomic *a, mode_t mode)
     a->fd = open_again(a->temp, flags, mode);
     if (a->fd < 0 && errno == EEXIST) { /* an earlier process with our pid, or another thread */
         if (!remove_unheld(a->temp))
-            return td_error(TD_EIO, "cannot write '%s': another writer is at it", a->path);
+            return td_error(TD_EIO, "cannot write '%s': another process is writing it", a->path);
         a->fd = open_again(a->temp, flags, mode);
     }
     if (a->fd < 0)

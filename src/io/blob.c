@@ -55,7 +55,7 @@ td_status td_blob_read(const td_blob *b, uint64_t at, size_t n_bytes, void *to)
         if (n < 0)
             return td_error_errno(TD_EIO, "cannot read '%s'", b->what);
         if (n == 0)
-            return td_error(TD_EIO, "cannot read '%s': it became shorter while it was in use",
+            return td_error(TD_EIO, "cannot read '%s': the file was truncated while in use",
                             b->what);
         p += n;
         at += (uint64_t)n;

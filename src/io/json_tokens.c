@@ -90,7 +90,7 @@ static td_status open_file(td_tokens *t, const char *path)
     if (fstat(t->fd, &s) != 0)
         return td_error_errno(TD_EIO, "cannot read '%s'", path);
     if (!S_ISREG(s.st_mode))
-        return td_error(TD_EIO, "'%s' is no regular file", path);
+        return td_error(TD_EIO, "'%s' is not a regular file", path);
     return TD_OK;
 }
 
@@ -225,8 +225,8 @@ static td_status unexpected(const td_tokens *t, const char *wanted)
     int64_t byte = t->base + (int64_t)t->at;
     if (t->at >= t->n)
         return td_error(TD_EFORMAT,
-                        "'%s' ends at byte %" PRId64 " (line %" PRId64 "), wanted %s: was it cut "
-                        "off?",
+                        "'%s' ends at byte %" PRId64 " (line %" PRId64
+                        "), wanted %s: the file may be truncated",
                         t->what, byte, t->line, wanted);
     if (c > ' ' && c < 127)
         (void)snprintf(found, sizeof found, "'%c'", c);
@@ -260,7 +260,7 @@ void td_token_describe(const td_token *v, char *out, size_t n)
         (void)snprintf(out, n, "the number %.17g", v->number);
         return;
     case TD_TOKEN_TEXT:
-        (void)snprintf(out, n, "the text '%.*s'%s", WHAT_SHOWN, v->text,
+        (void)snprintf(out, n, "the string '%.*s'%s", WHAT_SHOWN, v->text,
                        strlen(v->text) > WHAT_SHOWN ? "..." : "");
         return;
     case TD_TOKEN_LIST:
@@ -346,16 +346,16 @@ static td_status take_unicode(td_tokens *t, char *out, size_t *n)
     int64_t byte = t->base + (int64_t)t->at - 2;
     TD_TRY(take_hex(t, &c));
     if (c == 0)
-        return fail_at(t, byte, "'\\u0000'", "a text without zero bytes");
+        return fail_at(t, byte, "'\\u0000'", "a string without zero bytes");
     if (c >= 0xDC00 && c <= 0xDFFF)
-        return fail_at(t, byte, "the second half of a surrogate pair", "the first half before it");
+        return fail_at(t, byte, "the second half of a surrogate pair", "a first half before it");
     if (c >= 0xD800 && c <= 0xDBFF) {
         if (next(t) != '\\' || t->buf[t->at + 1] != 'u')
             return unexpected(t, "'\\u', the second half of a surrogate pair");
         t->at += 2;
         TD_TRY(take_hex(t, &low));
         if (low < 0xDC00 || low > 0xDFFF)
-            return fail_at(t, byte, "half a surrogate pair", "the second half behind it");
+            return fail_at(t, byte, "half a surrogate pair", "a second half after it");
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
     *n = put_utf8(c, out);
@@ -373,7 +373,7 @@ static td_status take_escape(td_tokens *t, char *out, size_t *n)
         return take_unicode(t, out, n);
     }
     if (!at)
-        return unexpected(t, "one of \"\\/bfnrtu behind a backslash");
+        return unexpected(t, "one of \"\\/bfnrtu after a backslash");
     *out = meant[at - names];
     *n = 1;
     t->at++;
@@ -384,7 +384,8 @@ static td_status keep(td_tokens *t, const char *bytes, size_t n)
 {
     if (n > TEXT_MAX - t->text.len)
         return td_error(TD_ELIMIT,
-                        "'%s': byte %" PRId64 " (line %" PRId64 "): a text is longer than %d bytes",
+                        "'%s': byte %" PRId64 " (line %" PRId64
+                        "): a string is longer than %d bytes",
                         t->what, t->token_byte, t->token_line, TEXT_MAX);
     td_text_add_bytes(&t->text, bytes, n);
     return td_text_status(&t->text);
@@ -409,7 +410,7 @@ static td_status take_text(td_tokens *t, bool keeps)
         if (t->at >= t->n && !t->is_at_end)
             continue; /* the window ended, not the text */
         if (next(t) != '\\')
-            return unexpected(t, "the end of a text, '\"'");
+            return unexpected(t, "the end of a string, '\"'");
         TD_TRY(look_ahead(t));
         t->at++;
         TD_TRY(take_escape(t, escaped, &n_escaped));
@@ -421,7 +422,7 @@ static td_status take_text(td_tokens *t, bool keeps)
         return TD_OK;
     TD_TRY(keep(t, "", 0));
     if (!td_text_is_utf8(td_text_get(&t->text)))
-        return td_tokens_error(t, "a text is no UTF-8");
+        return td_tokens_error(t, "a string is not UTF-8");
     return TD_OK;
 }
 
@@ -612,7 +613,7 @@ td_status td_tokens_item(td_tokens *t, bool *more)
         return unexpected(t, "',' or the end of a list, ']'");
     t->at++;
     TD_TRY(skip_space(t));
-    return next(t) == ']' ? unexpected(t, "a JSON value behind ','") : TD_OK;
+    return next(t) == ']' ? unexpected(t, "a JSON value after ','") : TD_OK;
 }
 
 static td_status pass_key(td_tokens *t, bool keeps, bool *more)
@@ -636,7 +637,7 @@ static td_status pass_key(td_tokens *t, bool keeps, bool *more)
     int64_t byte = t->token_byte, line = t->token_line;
     TD_TRY(skip_space(t));
     if (next(t) != ':')
-        return unexpected(t, "':' behind a key");
+        return unexpected(t, "':' after a key");
     t->at++;
     t->token_byte = byte;
     t->token_line = line;

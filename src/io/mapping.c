@@ -112,15 +112,15 @@ static void give_entry(entry *e)
 static td_status map_file(td_mapping *m, const td_blob *file)
 {
     if (file->n_bytes > SIZE_MAX / 2)
-        return td_error(TD_ELIMIT, "'%s' of %" PRIu64 " bytes cannot be mapped", m->path,
+        return td_error(TD_ELIMIT, "cannot map '%s': %" PRIu64 " bytes is too large", m->path,
                         file->n_bytes);
     m->n = (size_t)file->n_bytes;
     if (m->n == 0)
         return TD_OK;
     m->e = take_entry();
     if (!m->e)
-        return td_error(TD_ELIMIT, "'%s' would be the %dth mapped file at a time", m->path,
-                        TD_MAPPINGS_MAX + 1);
+        return td_error(TD_ELIMIT, "cannot map '%s': %d files are already mapped", m->path,
+                        TD_MAPPINGS_MAX);
     if (td_alloc_refused())
         return TD_ENOMEM;
     void *at = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, file->fd, 0);
@@ -174,8 +174,9 @@ td_status td_mapping_check(const td_mapping *m)
 {
     if (!m->e || !atomic_load(&m->e->is_broken))
         return TD_OK;
-    return td_error(
-        TD_EIO, "'%s' could not be read to its end: it became shorter, or its disk fails", m->path);
+    return td_error(TD_EIO,
+                    "cannot read '%s' to its end: the file was truncated, or its disk has failed",
+                    m->path);
 }
 
 void td_mapping_close(td_mapping *m)

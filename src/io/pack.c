@@ -167,12 +167,11 @@ void td_pack_close(td_pack *p)
 static td_status check_head(td_pack *p, const unsigned char *head)
 {
     if (memcmp(head, head_magic, MAGIC_BYTES) != 0)
-        return td_error(TD_EFORMAT, "'%s' is no pack: it begins with other bytes", p->what);
+        return td_error(TD_EFORMAT, "'%s' is not a pack: it begins with the wrong bytes", p->what);
     uint32_t version = get32(head + MAGIC_BYTES);
     if (version != VERSION && version != VERSION_ANNOTATED)
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s': pack of version %" PRIu32 ", versions %d and %d are read", p->what,
-                        version, VERSION, VERSION_ANNOTATED);
+        return td_error(TD_EUNSUPPORTED, "'%s': pack version is %" PRIu32 ", wanted %d or %d",
+                        p->what, version, VERSION, VERSION_ANNOTATED);
     p->metadata.is_annotated = version == VERSION_ANNOTATED;
     return TD_OK;
 }
@@ -181,11 +180,10 @@ static td_status check_tail(td_pack *p, const unsigned char *head, const unsigne
 {
     td_pack_metadata *f = &p->metadata;
     if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, tail_magic, MAGIC_BYTES) != 0)
-        return td_error(TD_EFORMAT, "'%s': the pack was cut off: its last bytes are not there",
-                        p->what);
+        return td_error(TD_EFORMAT, "'%s': the pack is truncated: its trailer is missing", p->what);
     f->digest = get64(tail + TAIL_DIGESTED);
     if (f->digest != digest_of_ends(head, tail))
-        return td_error(TD_EFORMAT, "'%s' was damaged: head and tail do not agree", p->what);
+        return td_error(TD_EFORMAT, "'%s' is damaged: header and trailer disagree", p->what);
     p->index_at = get64(tail);
     uint64_t n_index = get64(tail + 8);
     f->n_images = get64(tail + 16);
@@ -203,7 +201,7 @@ static td_status check_tail(td_pack *p, const unsigned char *head, const unsigne
             n_index)
         return td_error(TD_EFORMAT,
                         "'%s': %" PRIu64 " images, %" PRIu32 " splits and %" PRIu32
-                        " classes do not fit an index of %" PRIu64 " bytes",
+                        " classes do not match an index of %" PRIu64 " bytes",
                         p->what, f->n_images, n_splits, n_classes, n_index);
     f->n_splits = (int)n_splits;
     p->n_classes = (int)n_classes;
@@ -228,7 +226,7 @@ static td_status read_classes(td_pack *p, const unsigned char *raw)
         TD_TRY(check_name(p, name, "class"));
         p->classes[i] = p->texts + name;
         if (!is_class_name(p->classes[i]))
-            return td_error(TD_EFORMAT, "'%s': class %d has a name that no folder can have",
+            return td_error(TD_EFORMAT, "'%s': class %d has a name that is not a valid folder name",
                             p->what, i);
     }
     return TD_OK;
@@ -245,8 +243,8 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
         if (classes < 2 || classes > (uint64_t)p->n_classes - n_classes ||
             s->n_images > p->metadata.n_images - n_images)
             return td_error(TD_EFORMAT,
-                            "'%s': split %d wants %" PRIu32 " classes and %" PRIu64
-                            " images, which the pack has not",
+                            "'%s': split %d refers to %" PRIu32 " classes and %" PRIu64
+                            " images that the pack does not have",
                             p->what, i, classes, s->n_images);
         s->classes = p->classes + n_classes;
         s->n_classes = (int)classes;
@@ -258,10 +256,10 @@ static td_status read_splits(td_pack *p, const unsigned char *raw)
                                 i);
         for (int k = 0; k < i; k++)
             if (strcmp(p->splits[k].name, s->name) == 0)
-                return td_error(TD_EFORMAT, "'%s': two splits have one name", p->what);
+                return td_error(TD_EFORMAT, "'%s': two splits have the same name", p->what);
     }
     if (n_images != p->metadata.n_images || n_classes != (uint64_t)p->n_classes)
-        return td_error(TD_EFORMAT, "'%s': the splits leave out images or classes", p->what);
+        return td_error(TD_EFORMAT, "'%s': some images or classes belong to no split", p->what);
     return TD_OK;
 }
 
@@ -297,8 +295,7 @@ static td_status read_index(td_pack *p, uint64_t digest)
 {
     const td_pack_metadata *f = &p->metadata;
     if (td_digest_of(p->index, p->n_index) != digest)
-        return td_error(TD_EFORMAT, "'%s' was damaged: its index is not the one that was written",
-                        p->what);
+        return td_error(TD_EFORMAT, "'%s' is damaged: the digest of its index is wrong", p->what);
     size_t images = (size_t)f->n_images * IMAGE_BYTES;
     size_t splits = images + (size_t)f->n_splits * SPLIT_BYTES;
     size_t classes = splits + (size_t)p->n_classes * CLASS_BYTES;
@@ -306,7 +303,7 @@ static td_status read_index(td_pack *p, uint64_t digest)
     p->texts = (const char *)p->index + classes;
     p->n_texts = p->n_index - classes;
     if (p->n_texts == 0 || p->texts[p->n_texts - 1] != '\0')
-        return td_error(TD_EFORMAT, "'%s': the names in the index do not end", p->what);
+        return td_error(TD_EFORMAT, "'%s': the names in the index are not terminated", p->what);
     p->splits = td_alloc((size_t)f->n_splits, sizeof *p->splits);
     p->classes = p->splits ? td_alloc((size_t)p->n_classes + 1, sizeof *p->classes) : NULL;
     if (!p->classes)
@@ -327,10 +324,9 @@ static td_status read_all(td_pack *p)
     TD_TRY(td_blob_read(&p->blob, 0, n < HEAD_BYTES ? (size_t)n : HEAD_BYTES, head));
     if (n >= MAGIC_BYTES && n < HEAD_BYTES + TAIL_BYTES &&
         memcmp(head, head_magic, MAGIC_BYTES) == 0)
-        return td_error(TD_EFORMAT, "'%s': the pack was cut off after %" PRIu64 " bytes", p->what,
-                        n);
+        return td_error(TD_EFORMAT, "'%s': the pack is truncated to %" PRIu64 " bytes", p->what, n);
     if (n == 0)
-        return td_error(TD_EFORMAT, "'%s' is no pack: it is empty", p->what);
+        return td_error(TD_EFORMAT, "'%s' is not a pack: it is empty", p->what);
     TD_TRY(check_head(p, head));
     TD_TRY(td_blob_read(&p->blob, n - TAIL_BYTES, TAIL_BYTES, tail));
     TD_TRY(check_tail(p, head, tail));
@@ -429,8 +425,7 @@ td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, con
     const void *at;
     TD_TRY(bring(p, &r, buffer, &at));
     if (td_digest_of(at, r.n_bytes) != r.digest)
-        return td_error(TD_EFORMAT,
-                        "damaged in the pack: its bytes are not those that were packed");
+        return td_error(TD_EFORMAT, "damaged in the pack: the digest of its bytes is wrong");
     *bytes = at;
     *n_bytes = r.n_bytes;
     return TD_OK;
@@ -536,10 +531,10 @@ td_status td_pack_begin_split(td_pack_writer *w, const char *name, int n_classes
         return td_error(TD_EARG, "pack: more than %d splits", SPLITS_MAX);
     for (int i = 0; i < w->n_splits; i++)
         if (strcmp(w->texts.data + w->splits[i].name, name) == 0)
-            return td_error(TD_EARG, "pack: split '%s' is there already", name);
+            return td_error(TD_EARG, "pack: split '%s' is repeated", name);
     for (int i = 0; i < n_classes; i++)
         if (!is_class_name(classes[i]) || (i > 0 && strcmp(classes[i - 1], classes[i]) >= 0))
-            return td_error(TD_EARG, "pack: class '%s' of split '%s' cannot stand where it does",
+            return td_error(TD_EARG, "pack: class '%s' of split '%s' is repeated or out of order",
                             classes[i], name);
     TD_TRY(td_reserve(&w->classes, &w->cap_classes, w->n_classes + (size_t)n_classes,
                       sizeof *w->classes));
@@ -559,7 +554,9 @@ td_status td_pack_add(td_pack_writer *w, int label, const char *name, const void
 {
     split *s = w->n_splits ? &w->splits[w->n_splits - 1] : NULL;
     if (!s || label < 0 || (uint32_t)label >= s->n_classes || !*name)
-        return td_error(TD_EARG, "pack: image '%s' of class %d has no place", name, label);
+        return td_error(TD_EARG,
+                        "pack: image '%s' of class %d does not belong to the current split", name,
+                        label);
     uint32_t next = (uint32_t)label;
     if (next != w->label && (next != w->label + 1 || s->n_images == 0))
         return td_error(TD_EARG, "pack: class %d comes after class %" PRIu32, label, w->label);

@@ -144,7 +144,7 @@ td_status td_pb_next(td_pb *r, td_pb_field *f)
     *f = (td_pb_field){ 0 };
     TD_TRY(read_varint(r, &key));
     if (key >> 3 == 0 || key >> 3 >= 1u << 29)
-        return bad(r, from, "a field number that there is not");
+        return bad(r, from, "an invalid field number");
     f->number = (int)(key >> 3);
     f->wire = (int)(key & 7);
     if (f->wire == WIRE_VARINT)
@@ -153,12 +153,12 @@ td_status td_pb_next(td_pb *r, td_pb_field *f)
         return read_bytes(r, f);
     if (f->wire == WIRE_4 || f->wire == WIRE_8)
         return read_fixed(r, f->wire == WIRE_4 ? 4 : 8, &f->value);
-    return bad(r, from, "a wire type that there is not");
+    return bad(r, from, "an invalid wire type");
 }
 
 static td_status wrong_wire(const td_pb *r, const td_pb_field *f, const char *wanted)
 {
-    return td_error(TD_EFORMAT, "'%s': before byte %zu: field %d is no %s", r->what,
+    return td_error(TD_EFORMAT, "'%s': before byte %zu: field %d is not a %s", r->what,
                     (size_t)(r->at - r->first), f->number, wanted);
 }
 

@@ -192,14 +192,14 @@ static td_status check_new(const td_tensors *t, const char *name, td_dtype dtype
     if (!*name || strcmp(name, META_NAME) == 0 || !td_text_is_utf8(name))
         return td_error(TD_EARG, "'" NAME "' cannot name a tensor", name);
     if (td_map_has(&t->index, name))
-        return td_error(TD_EARG, "tensor '" NAME "' is there already", name);
+        return td_error(TD_EARG, "tensor '" NAME "' is repeated", name);
     if (td_dtype_bytes(dtype) == 0)
         return td_error(TD_EARG, "tensor '" NAME "' has no element type", name);
     if (rank < 0 || rank > TD_TENSOR_RANK_MAX)
         return td_error(TD_EARG, "tensor '" NAME "' has %d dimensions, wanted 0 to %d", name, rank,
                         TD_TENSOR_RANK_MAX);
     if (!count_bytes(dtype, rank, dim, n_bytes))
-        return td_error(TD_EARG, "tensor '" NAME "' has a shape without a size", name);
+        return td_error(TD_EARG, "tensor '" NAME "' has an invalid shape", name);
     return TD_OK;
 }
 
@@ -288,8 +288,8 @@ static td_status check_length(const char *what, uint64_t n_header, uint64_t n_fi
 {
     if (n_header > HEADER_MAX)
         return td_error(TD_ELIMIT,
-                        "'%s': header of %" PRIu64 " bytes, at most %u are read: is it a "
-                        "safetensors file?",
+                        "'%s': header of %" PRIu64
+                        " bytes, at most %u are read: this may not be a safetensors file",
                         what, n_header, HEADER_MAX);
     if (n_header > n_file - LENGTH_BYTES)
         return td_error(TD_EFORMAT, "'%s': header of %" PRIu64 " bytes in a file of %" PRIu64, what,
@@ -362,7 +362,7 @@ static td_status read_offsets(const reader *r, const td_json *j, entry *e)
     e->end = (uint64_t)end;
     if (e->end - e->begin != e->x.n_bytes)
         return td_error(TD_EFORMAT,
-                        "'%s': tensor '" NAME "' has %" PRIu64 " bytes, its shape wants %zu",
+                        "'%s': tensor '" NAME "' has %" PRIu64 " bytes, its shape needs %zu",
                         r->what, e->x.name, e->end - e->begin, e->x.n_bytes);
     return TD_OK;
 }
@@ -407,8 +407,8 @@ static td_status check_tiling(const reader *r, const entry *e, size_t n)
     for (size_t i = 0; i < n; at = e[i++].end)
         if (e[i].begin != at)
             return td_error(TD_EFORMAT,
-                            "'%s': tensor '" NAME "' starts at %" PRIu64 " and %s what ends at "
-                            "%" PRIu64,
+                            "'%s': tensor '" NAME "' starts at %" PRIu64
+                            " and %s the one that ends at %" PRIu64,
                             r->what, e[i].x.name, e[i].begin,
                             e[i].begin < at ? "overlaps" : "leaves a hole after", at);
     if (at != r->n_data)
@@ -463,7 +463,7 @@ static td_status read_header(const reader *r)
     td_text what = { 0 };
 
     if (r->header[0] != '{')
-        return td_error(TD_EFORMAT, "'%s': header does not start with '{'", r->what);
+        return td_error(TD_EFORMAT, "'%s': the header does not start with '{'", r->what);
     TD_TRY(check_count(r));
     td_text_add(&what, "header of '%s'", r->what);
     TD_OUT(td_text_status(&what));
@@ -505,8 +505,7 @@ static void print_digest(char digits[DIGEST_DIGITS], uint64_t value)
 
 static td_status damaged(const char *what)
 {
-    return td_error(TD_EFORMAT, "'%s' was damaged: its digest does not agree with its content",
-                    what);
+    return td_error(TD_EFORMAT, "'%s' is damaged: its digest does not match its contents", what);
 }
 
 static td_status check_digest(const reader *r)

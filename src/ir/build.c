@@ -123,7 +123,7 @@ void td_build_set_layout(td_builder *b, td_value *v, const char *layout)
     td_blocking bl;
     snprintf(v->type.layout, sizeof v->type.layout, "%s", layout);
     if (!td_type_blocking(&v->type, &bl))
-        td_build_fail(b, td_error(TD_ESHAPE, "layout '%s' does not fit '%%%s'", layout, v->name));
+        td_build_fail(b, td_error(TD_ESHAPE, "layout '%s' does not match '%%%s'", layout, v->name));
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -260,11 +260,11 @@ static td_status emit_leaf(td_builder *b, const td_op *op, const void *attr, con
 {
     td_node *n;
     if (!name_fits(name))
-        return td_error(TD_EARG,
-                        "%s: '%.80s' is no name, wanted at most 255 letters, digits and _.-/",
-                        op->name, name);
+        return td_error(
+            TD_EARG, "%s: '%.80s' is not a valid name, wanted at most 255 letters, digits and _.-/",
+            op->name, name);
     if (td_map_has(&b->names, name))
-        return td_error(TD_EARG, "%s: there is a value '%s' already", op->name, name);
+        return td_error(TD_EARG, "%s: the value name '%s' is already used", op->name, name);
     if (type->rank < 0 || type->rank > TD_RANK_MAX)
         return td_error(TD_ESHAPE, "%s: '%s' has %d dimensions, wanted at most %d", op->name, name,
                         type->rank, TD_RANK_MAX);
@@ -273,7 +273,8 @@ static td_status emit_leaf(td_builder *b, const td_op *op, const void *attr, con
             return td_error(TD_ESHAPE, "%s: dimension %d of '%s' is %lld, wanted 1 or more",
                             op->name, d, name, (long long)type->dim[d]);
     if (td_type_bytes(type) == 0)
-        return td_error(TD_ESHAPE, "%s: '%s' is too large, has no dtype or no layout '%.27s'",
+        return td_error(TD_ESHAPE,
+                        "%s: '%s' is too large, or has an unknown dtype or layout '%.27s'",
                         op->name, name, type->layout);
     TD_TRY(new_node(b, op, attr, 0, NULL, &n));
     TD_TRY(td_node_check(n));
@@ -324,10 +325,10 @@ void td_output(td_builder *b, const char *name, td_value *v)
         return;
     td_status st = TD_OK;
     if (!v || v == &b->dummy || !name_fits(name))
-        st = td_error(TD_EARG, "output '%s' has no value or no proper name", name);
+        st = td_error(TD_EARG, "output '%s' has no value or an invalid name", name);
     for (size_t i = 0; st == TD_OK && i < b->n_outputs; i++)
         if (strcmp(b->outputs[i].name, name) == 0)
-            st = td_error(TD_EARG, "there is an output '%s' already", name);
+            st = td_error(TD_EARG, "the output name '%s' is already used", name);
     if (st == TD_OK)
         st = td_reserve(&b->outputs, &b->cap_outputs, b->n_outputs + 1, sizeof *b->outputs);
     char *copy = st == TD_OK ? td_arena_text(&b->arena, name) : NULL;

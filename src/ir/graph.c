@@ -147,12 +147,12 @@ static td_status check_operands(const td_node *n)
     const td_op *op = n->op;
     int most = op->n_in_max ? op->n_in_max : op->n_in;
     if (n->n_in < op->n_in || n->n_in > most)
-        return td_error(TD_ESHAPE, "%s: has %d operands, wants %d%s", op->name, n->n_in, op->n_in,
+        return td_error(TD_ESHAPE, "%s: has %d operands, wanted %d%s", op->name, n->n_in, op->n_in,
                         most > op->n_in ? " or more" : "");
     for (int i = 0; i < n->n_in; i++) {
         int want = op->in_rank[i];
         if (want && n->in[i]->type.rank != want)
-            return td_error(TD_ESHAPE, "%s: operand %d has %d dimensions, wants %d", op->name, i,
+            return td_error(TD_ESHAPE, "%s: operand %d has %d dimensions, wanted %d", op->name, i,
                             n->in[i]->type.rank, want);
         if (!(op->any_dtype >> i & 1) && !td_dtype_is_float(n->in[i]->type.dtype))
             return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted a float type", op->name, i,
@@ -175,7 +175,7 @@ td_status td_node_infer(const td_node *n, td_type *y)
                 return td_error(TD_ESHAPE, "%s: dimension %d of the result would be %lld",
                                 n->op->name, d, (long long)y[i].dim[d]);
         if (td_type_bytes(&y[i]) == 0)
-            return td_error(TD_ESHAPE, "%s: the result is too large, or does not fit layout '%s'",
+            return td_error(TD_ESHAPE, "%s: the result is too large, or does not match layout '%s'",
                             n->op->name, y[i].layout);
     }
     return TD_OK;
@@ -215,15 +215,13 @@ static td_status check_layouts(const td_node *n)
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type;
         const char *wanted = wanted_layout(n, i, t);
         if (wanted && strcmp(t->layout, wanted) != 0)
-            return td_error(TD_ESHAPE, "%s: %s %d has layout '%s', wants '%s'", n->op->name,
+            return td_error(TD_ESHAPE, "%s: %s %d has layout '%s', wanted '%s'", n->op->name,
                             i < n->n_in ? "operand" : "result", i < n->n_in ? i : i - n->n_in,
                             t->layout, wanted);
         if (i < n->n_in && (n->op->memory_order >> i & 1) &&
             strcmp(td_memory_order(n->in[i]), n->in[0]->type.layout) != 0)
-            return td_error(
-                TD_ESHAPE,
-                "%s: operand %d is in the memory order of layout '%s', operand 0 of '%s'",
-                n->op->name, i, td_memory_order(n->in[i]), n->in[0]->type.layout);
+            return td_error(TD_ESHAPE, "%s: operand %d has layout '%s', operand 0 has '%s'",
+                            n->op->name, i, td_memory_order(n->in[i]), n->in[0]->type.layout);
     }
     return TD_OK;
 }
@@ -233,7 +231,7 @@ static td_status bad_result(const td_node *n, int i, const td_type *is)
     td_text said = { 0 }, found = { 0 };
     td_type_print(&n->out[i]->type, &said);
     td_type_print(is, &found);
-    td_status st = td_error(TD_ESHAPE, "%s: '%%%s' is declared %s, is %s", n->op->name,
+    td_status st = td_error(TD_ESHAPE, "%s: '%%%s' is declared as %s, but is %s", n->op->name,
                             n->out[i]->name, td_text_get(&said), td_text_get(&found));
     td_text_release(&said);
     td_text_release(&found);

@@ -45,10 +45,10 @@ static td_status add_host(td_hosts *h, const char *word, size_t n, const char *f
     const size_t len = has_slots ? (size_t)(colon - word) : n;
     int slots = 0;
     if (len == 0 || len >= sizeof h->at->name || word[0] == '-')
-        return td_error(TD_EUSAGE, "%s: '%.*s' is no machine's name", from, (int)(n < 99 ? n : 99),
-                        word);
+        return td_error(TD_EUSAGE, "%s: '%.*s' is not a valid host name", from,
+                        (int)(n < 99 ? n : 99), word);
     if (has_slots && !is_slots(colon + 1, n - len - 1, &slots))
-        return td_error(TD_EUSAGE, "%s: '%.*s' says '%.*s' ranks, wanted 1 .. 1024", from, (int)len,
+        return td_error(TD_EUSAGE, "%s: '%.*s' has '%.*s' ranks, wanted 1 .. 1024", from, (int)len,
                         word, (int)(n - len - 1 < 99 ? n - len - 1 : 99), colon + 1);
     td_host *at = td_resize(h->at, (size_t)h->n + 1, sizeof *at);
     if (!at)
@@ -107,7 +107,7 @@ td_status td_hosts_parse(const char *text, bool is_file, const char *from, td_ho
     if (h.n == 0)
         TD_OUT(td_error(TD_EUSAGE, "%s names no machine", from));
     if (h.n > 4096)
-        TD_OUT(td_error(TD_EUSAGE, "%s names %d machines, at most 4096", from, h.n));
+        TD_OUT(td_error(TD_EUSAGE, "%s names %d machines, wanted at most 4096", from, h.n));
     *out = h;
     return TD_OK;
 out:
@@ -125,7 +125,7 @@ static td_status read_hosts(const td_ranks_opts *o, td_hosts *out)
     char from[128];
     snprintf(from, sizeof from, "'%.120s'", o->hostfile);
     td_status st = strlen(text) == n ? td_hosts_parse(text, true, from, out)
-                                     : td_error(TD_EUSAGE, "%s is no text", from);
+                                     : td_error(TD_EUSAGE, "%s is not text", from);
     td_free(text);
     return st;
 }
@@ -166,19 +166,19 @@ static td_status check(machines *m)
     const td_ranks_opts *o = m->o;
     const td_hosts *h = &m->hosts;
     if (o->nnodes != 1 || o->node_rank != 0)
-        return td_error(TD_EUSAGE, "--hosts counts the machines itself: --nnodes and --node-rank "
-                                   "are for those who start each by hand");
+        return td_error(TD_EUSAGE, "--hosts excludes --nnodes and --node-rank, which are for "
+                                   "starting each machine by hand");
     m->nproc = o->nproc;
     for (int i = 0; i < h->n; i++) {
         const int slots = h->at[i].slots, first = h->at[0].slots;
         if (slots != first)
-            return td_error(TD_EUSAGE,
-                            "machines '%s' with %d ranks and '%s' with %d: wanted as "
-                            "many on each, or none said",
-                            h->at[0].name, first, h->at[i].name, slots);
+            return td_error(
+                TD_EUSAGE,
+                "machine '%s' has %d ranks and '%s' has %d: wanted the same number on each machine",
+                h->at[0].name, first, h->at[i].name, slots);
         if (slots && o->nproc != 1 && o->nproc != slots)
-            return td_error(TD_EUSAGE, "machine '%s' has %d ranks, --nproc says %d", h->at[i].name,
-                            slots, o->nproc);
+            return td_error(TD_EUSAGE, "machine '%s' has %d ranks, but --nproc is %d",
+                            h->at[i].name, slots, o->nproc);
         if (slots)
             m->nproc = slots;
     }
@@ -187,8 +187,8 @@ static td_status check(machines *m)
     for (int i = 1; i < h->n && !o->master_addr; i++)
         if (is_loopback(m->addr) && !is_here(h->at[i].name))
             return td_error(TD_EUSAGE,
-                            "machine '%s' cannot reach rank 0 at '%s': wanted "
-                            "--master-addr, or a name that others know",
+                            "machine '%s' cannot reach rank 0 at '%s': give --master-addr, or a "
+                            "host name that other machines can resolve",
                             h->at[i].name, m->addr);
     return TD_OK;
 }
@@ -317,7 +317,7 @@ static td_status start(machines *m, int i, char *shell)
         w += len + !is_last;
     }
     if (n == 0)
-        TD_OUT(td_error(TD_EUSAGE, "--ssh names no command"));
+        TD_OUT(td_error(TD_EUSAGE, "--ssh is empty, wanted a command"));
     TD_OUT(remote_line(m, i, &line));
     TD_OUT(add_word(words, &n, name));
     TD_OUT(add_word(words, &n, td_text_get(&line)));
@@ -328,7 +328,7 @@ static td_status start(machines *m, int i, char *shell)
     if (is_child)
         be_there(words);
     if (dprintf(c->lifeline, "%s\n", m->token) < 0)
-        td_log(TD_LOG_DEBUG, "launch", "%s does not listen: %s", c->name, strerror(errno));
+        td_log(TD_LOG_DEBUG, "launch", "%s is not listening: %s", c->name, strerror(errno));
 out:
     td_text_release(&line);
     return st;
@@ -354,10 +354,10 @@ static int tell(const machines *m)
     const int code = td_children_tell(&m->children, c && c != m->children.at);
     if (code != NO_ROUTE)
         return code;
-    td_log(
-        TD_LOG_ERROR, "launch",
-        "%s was not reached, or the connection broke: does '%s %s true' work without a question?",
-        c->name, m->o->ssh, m->hosts.at[c - m->children.at].name);
+    td_log(TD_LOG_ERROR, "launch",
+           "cannot reach %s, or the connection was lost: check that '%s %s true' works without a "
+           "prompt",
+           c->name, m->o->ssh, m->hosts.at[c - m->children.at].name);
     return 1;
 }
 
@@ -370,7 +370,8 @@ td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const 
     *m = (machines){ .o = opts, .n_args = n_args, .args = args };
     const ssize_t n = readlink("/proc/self/exe", m->program, sizeof m->program - 1);
     if (n <= 0 || !getcwd(m->folder, sizeof m->folder))
-        TD_OUT(td_error_errno(TD_EIO, "where is this program, and in which folder?"));
+        TD_OUT(
+            td_error_errno(TD_EIO, "cannot find the path of this program or the working folder"));
     TD_OUT(read_hosts(opts, &m->hosts));
     TD_OUT(check(m));
     TD_OUT(td_launch_token(m->token));

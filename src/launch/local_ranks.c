@@ -88,11 +88,12 @@ static td_status check(const td_ranks_opts *o)
         return td_error(TD_EUSAGE, "--node-rank: %d of %d machines, wanted 0 .. %d", o->node_rank,
                         o->nnodes, o->nnodes - 1);
     if (o->nnodes > 1 && !o->master_addr)
-        return td_error(TD_EUSAGE, "--nnodes %d wants --master-addr, the first machine's",
+        return td_error(TD_EUSAGE,
+                        "--nnodes %d requires --master-addr, the address of the first machine",
                         o->nnodes);
     if ((int64_t)o->nnodes * o->nproc > 4096)
-        return td_error(TD_EUSAGE, "%d ranks on each of %d machines: at most 4096 in all", o->nproc,
-                        o->nnodes);
+        return td_error(TD_EUSAGE, "%d ranks on each of %d machines: wanted at most 4096 in all",
+                        o->nproc, o->nnodes);
     return TD_OK;
 }
 
@@ -115,7 +116,7 @@ static td_status open_listener(launch *l)
     if (bind(l->listener, (struct sockaddr *)&at, sizeof at) != 0 ||
         listen(l->listener, l->size + 8) != 0 ||
         getsockname(l->listener, (struct sockaddr *)&at, &n) != 0)
-        return td_error_errno(TD_EIO, "--master-port: cannot listen at %d", l->o->master_port);
+        return td_error_errno(TD_EIO, "--master-port: cannot listen on port %d", l->o->master_port);
     l->port = ntohs(at.sin_port);
     return TD_OK;
 }
@@ -124,7 +125,7 @@ td_status td_launch_token(char out[65])
 {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return td_error_errno(TD_EIO, "no random numbers");
+        return td_error_errno(TD_EIO, "cannot read random numbers");
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
     return TD_OK;
@@ -140,7 +141,8 @@ static td_status hear_token(launch *l)
     l->token[n] = 0;
     unsetenv(TD_ENV_LIFELINE);
     l->children.lifeline = STDIN_FILENO;
-    return n ? TD_OK : td_error(TD_EIO, "stdin has no secret: " TD_ENV_LIFELINE " is for --hosts");
+    return n ? TD_OK
+             : td_error(TD_EIO, "stdin contains no secret: " TD_ENV_LIFELINE " requires --hosts");
 }
 
 /* generates one for a single machine; for several, the user sets it in each environment */
@@ -169,8 +171,7 @@ static td_status choose_affinity(launch *l)
             continue;
         if (!is_auto)
             return st;
-        td_log(TD_LOG_WARN, "launch", "%d ranks on %d processors: they share them", l->o->nproc,
-               l->cpus.n);
+        td_log(TD_LOG_WARN, "launch", "%d ranks share %d processors", l->o->nproc, l->cpus.n);
         l->affinity = TD_AFFINITY_NONE;
         td_error_clear();
         return TD_OK;
@@ -304,7 +305,7 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
     *code = 0;
     TD_TRY(td_log_configure(opts->log));
     if (opts->hosts && opts->hostfile)
-        return td_error(TD_EUSAGE, "--hosts and --hostfile: which?");
+        return td_error(TD_EUSAGE, "--hosts and --hostfile exclude each other");
     if (opts->hosts || opts->hostfile)
         return td_hosts_run(opts, n_args, args, code);
     TD_TRY(check(opts));

@@ -82,7 +82,7 @@ td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_chil
     *is_child = false;
     if ((ways.is_heard && pipe2(out, O_CLOEXEC) != 0) ||
         (ways.has_lifeline && pipe2(in, O_CLOEXEC) != 0))
-        TD_OUT(td_error_errno(TD_EIO, "%s: no pipe", x->name));
+        TD_OUT(td_error_errno(TD_EIO, "%s: cannot create a pipe", x->name));
     const pid_t pid = fork();
     if (pid == 0) {
         become(parent, in[0], out[1]);
@@ -90,7 +90,7 @@ td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_chil
         return TD_OK;
     }
     if (pid < 0)
-        TD_OUT(td_error_errno(TD_EIO, "%s cannot be started", x->name));
+        TD_OUT(td_error_errno(TD_EIO, "cannot start %s", x->name));
     if (out[0] >= 0)
         (void)fcntl(out[0], F_SETFL, O_NONBLOCK);
     x->out = out[0];
@@ -142,7 +142,7 @@ static void hear(td_child *c)
             if (k < 0 && errno == EINTR)
                 continue;
             if (k <= 0) {
-                td_log(TD_LOG_WARN, "launch", "%s: its log cannot be written: %s", c->name,
+                td_log(TD_LOG_WARN, "launch", "%s: cannot write its log: %s", c->name,
                        strerror(errno));
                 close(c->file);
                 c->file = -1;
@@ -292,7 +292,8 @@ static void obey(td_children *l)
 {
     int sig = hear_lifeline(l);
     if (sig == SIGKILL) {
-        td_log(TD_LOG_ERROR, "launch", "who started this is gone: all ranks here are ended");
+        td_log(TD_LOG_ERROR, "launch",
+               "the parent process is gone: stopping all ranks on this machine");
         td_children_signal(l, SIGKILL);
         return;
     }
@@ -355,12 +356,12 @@ const td_child *td_children_cause(const td_children *l)
 static void name_cause(const td_child *c)
 {
     if (c->is_ended)
-        td_log(TD_LOG_ERROR, "launch", "%s stopped responding and was ended", c->name);
+        td_log(TD_LOG_ERROR, "launch", "%s stopped responding and was killed", c->name);
     else if (c->by_signal)
-        td_log(TD_LOG_ERROR, "launch", "%s was ended by signal %d (%s)", c->name, c->code - 128,
+        td_log(TD_LOG_ERROR, "launch", "%s was killed by signal %d (%s)", c->name, c->code - 128,
                strsignal(c->code - 128));
     else
-        td_log(TD_LOG_ERROR, "launch", "%s ended with code %d", c->name, c->code);
+        td_log(TD_LOG_ERROR, "launch", "%s exited with code %d", c->name, c->code);
 }
 
 int td_children_tell(const td_children *l, bool is_shown)

@@ -70,7 +70,7 @@ static td_status keep_rows(const td_report_csv *c, const int64_t *at, td_text *o
     td_status st = TD_OK;
     if (n > 0 && strncmp(old, td_text_get(out), out->len) != 0)
         TD_OUT(td_error(TD_EFORMAT,
-                        "'%s' has other columns than this run: name another file, or remove it",
+                        "'%s' has different columns from this run: name another file, or remove it",
                         c->path));
     for (const char *row = old + (n ? out->len : 0), *end; (end = strchr(row, '\n')) != NULL;
          row = end + 1)

@@ -72,7 +72,7 @@ td_status td_arch_row(const char *name, const td_arch **out)
     if (*out)
         return TD_OK;
     if (!name || !*name)
-        return td_error(TD_EUSAGE, "no architecture is named");
+        return td_error(TD_EUSAGE, "no architecture was given");
     for (int i = 0; i < N_ARCHS; i++) {
         int distance = td_text_distance(name, table[i].name);
         if (distance < best) {
@@ -80,7 +80,7 @@ td_status td_arch_row(const char *name, const td_arch **out)
             nearest = table[i].name;
         }
     }
-    return td_error(TD_EUSAGE, "there is no architecture '%s', the nearest is '%s'", name, nearest);
+    return td_error(TD_EUSAGE, "unknown architecture '%s', did you mean '%s'?", name, nearest);
 }
 
 td_status td_arch_find(const char *name, td_arch_info *out)

@@ -71,10 +71,10 @@ static void copy_leaf(copier *c, const td_node *n)
     if (c->is_statistic[v->id])
         attr.role = TD_ROLE_STAT;
     if (td_dtype_is_half(type.dtype))
-        td_build_fail(c->b, td_error(TD_ESHAPE,
-                                     "parameter '%s' is %s, a network's own are f32; mixed "
-                                     "precision is made of it (--precision)",
-                                     v->name, td_dtype_name(type.dtype)));
+        td_build_fail(
+            c->b, td_error(TD_ESHAPE,
+                           "parameter '%s' is %s, wanted f32: use --precision for mixed precision",
+                           v->name, td_dtype_name(type.dtype)));
     if (td_dtype_is_float(type.dtype))
         type.dtype = c->images->type.dtype;
     c->map[v->id] = td_emit_leaf(c->b, n->op, &attr, v->name, &type);
@@ -99,8 +99,8 @@ static void copy_norm(copier *c, const td_node *n)
     const td_node *update = was_training ? c->update_of[n->out[1]->id] : NULL;
     if (was_training && !update) {
         td_build_fail(c->b, td_error(TD_ESHAPE,
-                                     "'%%%s' has no running statistics, "
-                                     "wanted a batch_norm_infer, or a batch_norm_update of it",
+                                     "'%%%s' has no running statistics: use batch_norm_infer, or "
+                                     "add a batch_norm_update for it",
                                      n->out[0]->name));
         return;
     }
@@ -154,16 +154,14 @@ static td_status check_forward(const td_graph *g, td_value **images, td_value **
     if (!*images || !td_value_is_input(*images) || (*images)->type.rank != 4)
         return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
     if (!*logits || (*logits)->type.rank != 2 || (*logits)->type.dim[0] != (*images)->type.dim[0])
-        return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row an image");
+        return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row per image");
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         if (is_op(n, &td_op_input) && n->out[0] != *images)
-            return td_error(TD_ESHAPE,
-                            "the graph has an input '%%%s', 'images' is the only one "
-                            "that can be fed",
+            return td_error(TD_ESHAPE, "the graph has an input '%%%s', wanted 'images' only",
                             n->out[0]->name);
         if (td_node_has_effect(n) && !is_op(n, &td_op_batch_norm_update))
-            return td_error(TD_ESHAPE, "the graph updates '%%%s', wanted the forward part only",
+            return td_error(TD_ESHAPE, "the graph updates '%%%s', wanted a forward graph only",
                             n->in[0]->name);
     }
     return TD_OK;

@@ -21,8 +21,8 @@ static bool is_own_param(const td_value *v, int64_t k)
 static td_status no_head(const td_value *logits)
 {
     return td_error(TD_ESHAPE,
-                    "its logits have %lld classes and are not made by a linear layer, or a conv2d "
-                    "and global_avg_pool, with parameters of its own",
+                    "its logits have %lld classes and are not computed by a linear layer, or by "
+                    "conv2d and global_avg_pool, with parameters used nowhere else",
                     (long long)logits->type.dim[1]);
 }
 

@@ -111,8 +111,8 @@ static padding padding_of(td_net *m, const td_value *x, int kernel, int stride)
     const padding rows = same_padding(h, kernel, stride), columns = same_padding(w, kernel, stride);
     if (rows.before != columns.before || rows.extra != columns.extra)
         td_build_fail(m->b, td_error(TD_EUNSUPPORTED,
-                                     "a %lldx%lld image: padding SAME is not that of the height "
-                                     "in the width, wanted a square",
+                                     "padding SAME differs between height and width of a %lldx%lld "
+                                     "image, wanted a square image",
                                      (long long)h, (long long)w));
     return rows;
 }

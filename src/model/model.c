@@ -87,7 +87,7 @@ int td_model_default_classes(const td_model_opts *opts, int n)
 static td_status check_variant(const td_model_opts *opts)
 {
     if (opts->variant && opts->weights_variant && opts->variant != opts->weights_variant)
-        return td_error(TD_EUSAGE, "the weights are of the variant '%s', '%s' is asked for",
+        return td_error(TD_EUSAGE, "the weights belong to variant '%s', but --variant is '%s'",
                         td_variant_name(opts->weights_variant), td_variant_name(opts->variant));
     return TD_OK;
 }
@@ -119,7 +119,7 @@ static td_status fit_classes(const td_model_opts *opts, td_graph **g)
         return TD_OK;
     const td_status st = td_head_resize(*g, opts->num_classes, &fits);
     if (st != TD_OK)
-        return td_error_context(st, "--model '%s' cannot be a network of %d classes",
+        return td_error_context(st, "--model '%s' cannot be changed to %d classes",
                                 graph_name(opts), opts->num_classes);
     td_graph_free(*g);
     *g = fits;
@@ -139,7 +139,7 @@ static td_status parse_graph(const td_model_opts *opts, td_graph **out)
     if (td_text_is_utf16(text, n))
         TD_OUT(td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path));
     if (memchr(text, '\0', n))
-        TD_OUT(td_error(TD_EFORMAT, "'%s' is no text file", path));
+        TD_OUT(td_error(TD_EFORMAT, "'%s' is not a text file", path));
     st = td_graph_parse(text, path, out);
 out:
     td_free(text);
@@ -215,19 +215,20 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
     TD_TRY(td_arch_row(opts->backbone ? opts->backbone : "resnet50", backbone));
     if ((*backbone)->detector || (*backbone)->groups != 1 || (*backbone)->se != TD_SE_NONE)
         return td_error(TD_EUSAGE,
-                        "'%s' is no backbone of '%s', wanted resnet18, resnet34, resnet50, "
+                        "'%s' is not a backbone for '%s', wanted resnet18, resnet34, resnet50, "
                         "resnet101 or resnet152",
                         (*backbone)->name, arch->name);
     if (opts->variant == TD_VARIANT_TENSORFLOW)
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
     if (arch->detector == TD_DETECTOR_SSD300 && side != arch->image_size)
-        return td_error(TD_EUNSUPPORTED, "'%s' takes images of %d x %d, not %d x %d", arch->name,
-                        arch->image_size, arch->image_size, side, side);
+        return td_error(TD_EUNSUPPORTED, "'%s' requires images of %d x %d, found %d x %d",
+                        arch->name, arch->image_size, arch->image_size, side, side);
     if (arch->detector == TD_DETECTOR_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s' takes images whose side is a multiple of %d from %d on, not %d",
-                        arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
+        return td_error(
+            TD_EUNSUPPORTED,
+            "'%s' requires an image size that is a multiple of %d and at least %d, found %d",
+            arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
     return TD_OK;
 }
 
@@ -266,8 +267,7 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
     if (st == TD_OK)
         st = td_arch_row(opts->arch, &arch);
     if (st == TD_OK && arch->detector)
-        st = td_error(TD_EUNSUPPORTED, "'%s' finds objects, wanted a network that gives logits",
-                      arch->name);
+        st = td_error(TD_EUNSUPPORTED, "'%s' is a detector, wanted a classifier", arch->name);
     if (st != TD_OK) {
         td_build_fail(b, st);
         return images;
@@ -299,7 +299,7 @@ td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts, td
 {
     if (!is_own_graph(opts))
         return forward(b, opts, images, is_training, true);
-    td_build_fail(b, td_error(TD_EUNSUPPORTED, "'%s' is a graph file: name its outputs there",
+    td_build_fail(b, td_error(TD_EUNSUPPORTED, "'%s' is a graph file, which names its own outputs",
                               graph_name(opts)));
     return images;
 }
@@ -310,12 +310,13 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
     const td_arch *arch, *backbone;
     td_model_opts o = *opts;
     *deltas = *scores = images;
-    td_status st = is_own_graph(opts)
-                       ? td_error(TD_EUNSUPPORTED, "'%s' is a graph, no detector", graph_name(opts))
-                       : td_arch_row(opts->arch, &arch);
+    td_status st =
+        is_own_graph(opts)
+            ? td_error(TD_EUNSUPPORTED, "'%s' is a graph, wanted a detector", graph_name(opts))
+            : td_arch_row(opts->arch, &arch);
     if (st == TD_OK && !arch->detector)
-        st =
-            td_error(TD_EUNSUPPORTED, "'%s' finds no objects, wanted ssd320 or ssd300", arch->name);
+        st = td_error(TD_EUNSUPPORTED, "'%s' is not a detector, wanted ssd320 or ssd300",
+                      arch->name);
     o.image_size = (int)images->type.dim[2];
     if (st == TD_OK)
         st = check_detector(&o, arch, &backbone);

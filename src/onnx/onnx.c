@@ -353,16 +353,17 @@ static td_status make_parts(const td_onnx *m, parts *p)
     put_values(&p->graph, 13, &m->values);
     for (size_t i = 0; i < m->n_tensors; i++) {
         if (!td_add_size(n_bytes, m->tensors[i].n_bytes, &n_bytes))
-            return td_error(TD_ELIMIT, "the weights have more bytes than can be counted");
+            return td_error(TD_ELIMIT, "the size of the weights overflows");
         put_tensor_head(&p->tensors, &m->tensors[i]);
         p->end[i] = p->tensors.len;
     }
     put_model_head(&p->head, m);
     n_bytes += p->graph.len + p->tensors.len;
     if ((int64_t)n_bytes > TD_ONNX_BYTES_MAX - (int64_t)p->head.len - 16)
-        return td_error(TD_ELIMIT,
-                        "the weights have %.2f GiB, an ONNX file without external data at most 2",
-                        (double)n_bytes / (1 << 30));
+        return td_error(
+            TD_ELIMIT,
+            "the weights have %.2f GiB, but an ONNX file without external data holds at most 2",
+            (double)n_bytes / (1 << 30));
     td_pb_put_head(&p->head, 7, n_bytes);
     TD_TRY(td_text_status(&p->head));
     TD_TRY(td_text_status(&p->graph));

@@ -17,7 +17,7 @@ static td_status define(checker *c, const char *name, const char *as)
     if (!*name)
         return td_error(TD_EFORMAT, "'%s': %s has no name", c->what, as);
     if (td_map_has(&c->names, name))
-        return td_error(TD_EFORMAT, "'%s': the name '%s' is given twice", c->what, name);
+        return td_error(TD_EFORMAT, "'%s': the name '%s' is used twice", c->what, name);
     return td_map_set(&c->names, name, c);
 }
 
@@ -31,7 +31,7 @@ static td_status check_tensor(const checker *c, const td_tensor *t)
             return td_error(TD_EFORMAT, "'%s': the shape of tensor '%s' has too many elements",
                             c->what, t->name);
     if (n_bytes != t->n_bytes)
-        return td_error(TD_EFORMAT, "'%s': tensor '%s' has %zu bytes, its shape wants %zu", c->what,
+        return td_error(TD_EFORMAT, "'%s': tensor '%s' has %zu bytes, its shape needs %zu", c->what,
                         t->name, t->n_bytes, n_bytes);
     return TD_OK;
 }
@@ -59,8 +59,8 @@ static td_status check_node(checker *c, const td_onnx_node *n)
     for (int i = 0; i < n->n_in; i++)
         if (*n->in[i] && !td_map_has(&c->names, n->in[i]))
             return td_error(TD_EFORMAT,
-                            "'%s': node '%s' reads '%s', which nothing above it gives: it is "
-                            "missing, or the graph has a circle",
+                            "'%s': node '%s' reads '%s', which no earlier node produces: it is "
+                            "missing, or the graph has a cycle",
                             c->what, n->name, n->in[i]);
     for (int i = 0; i < n->n_out; i++)
         TD_TRY(define(c, n->out[i], "a result"));
@@ -70,7 +70,7 @@ static td_status check_node(checker *c, const td_onnx_node *n)
 static td_status see(const checker *c, td_map *seen, const char *name, const char *what)
 {
     if (td_map_has(seen, name))
-        return td_error(TD_EFORMAT, "'%s': two %s are called '%s'", c->what, what, name);
+        return td_error(TD_EFORMAT, "'%s': two %s are named '%s'", c->what, what, name);
     return td_map_set(seen, name, seen);
 }
 
@@ -106,14 +106,15 @@ static td_status check_values(checker *c)
     for (size_t i = 0; i < m->outputs.n; i++) {
         const td_onnx_value *v = &m->outputs.at[i];
         if (!td_map_has(&c->names, v->name))
-            return td_error(TD_EFORMAT, "'%s': nothing gives the output '%s'", c->what, v->name);
+            return td_error(TD_EFORMAT, "'%s': no node produces the output '%s'", c->what, v->name);
         if (!v->dtype)
-            return td_error(TD_EFORMAT, "'%s': output '%s' has no type known here", c->what,
+            return td_error(TD_EFORMAT, "'%s': output '%s' has an unsupported type", c->what,
                             v->name);
     }
     for (size_t i = 0; i < m->values.n; i++)
         if (!td_map_has(&c->names, m->values.at[i].name))
-            return td_error(TD_EFORMAT, "'%s': there is a shape of '%s', and no such value",
+            return td_error(TD_EFORMAT,
+                            "'%s': a shape is declared for '%s', but there is no such value",
                             c->what, m->values.at[i].name);
     return TD_OK;
 }
@@ -124,7 +125,7 @@ static td_status check(checker *c)
     for (size_t i = 0; i < m->inputs.n; i++) {
         TD_TRY(define(c, m->inputs.at[i].name, "an input"));
         if (!m->inputs.at[i].dtype)
-            return td_error(TD_EFORMAT, "'%s': input '%s' has no type known here", c->what,
+            return td_error(TD_EFORMAT, "'%s': input '%s' has an unsupported type", c->what,
                             m->inputs.at[i].name);
     }
     for (size_t i = 0; i < m->n_tensors; i++) {

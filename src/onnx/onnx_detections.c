@@ -341,9 +341,9 @@ td_status td_onnx_add_detections(td_onnx *m, const td_anchors *anchors, const td
                .n_classes = logits->dim[2].value - 1,
                .named = nms ? &m->values : &m->outputs };
     if (nms && !(overlap(&t) >= 0 && overlap(&t) <= 1 && nms->iou > 0))
-        return td_error(TD_EUNSUPPORTED,
-                        "ONNX's NonMaxSuppression takes overlaps above 0 and up to 1, not %g",
-                        nms->iou);
+        return td_error(
+            TD_EUNSUPPORTED,
+            "ONNX's NonMaxSuppression requires an overlap above 0 and up to 1, found %g", nms->iou);
     take_outputs(m);
     const char *boxes = put_boxes(&t), *scores = put_scores(&t);
     t.named = &m->outputs;

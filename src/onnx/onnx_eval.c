@@ -55,7 +55,7 @@ static td_status new_array(td_onnx_eval *e, const char *name, td_dtype dtype, in
     int64_t n = 1; /* of any part, too, where a dimension is 0 */
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 0 || (dim[i] && n > COUNT_MAX / dim[i]))
-            return td_error(TD_ELIMIT, "'%s': '%s' has more elements than can be", e->what, name);
+            return td_error(TD_ELIMIT, "'%s': '%s' has too many elements", e->what, name);
         n *= dim[i] ? dim[i] : 1;
     }
     TD_TRY(td_reserve(&e->owned, &e->cap_owned, e->n_owned + 1, sizeof(array *)));
@@ -93,7 +93,7 @@ static td_status operand(td_onnx_eval *e, int i, td_dtype dtype, array **out)
     if (!*out)
         TD_TRY(from_tensor(e, t, out));
     if (dtype && (*out)->dtype != dtype)
-        return wrong(e, "an operand of another type than it takes");
+        return wrong(e, "an operand has the wrong type");
     return TD_OK;
 }
 
@@ -109,7 +109,7 @@ static td_status result(td_onnx_eval *e, int k, td_dtype dtype, int rank, const 
 static td_status scalar(td_onnx_eval *e, int i, td_dtype dtype, array **out)
 {
     TD_TRY(operand(e, i, dtype, out));
-    return count_of(*out) == 1 ? TD_OK : wrong(e, "an operand that is no single number");
+    return count_of(*out) == 1 ? TD_OK : wrong(e, "an operand is not a single number");
 }
 
 static int64_t attr_int(const td_onnx_eval *e, const char *name, int64_t otherwise)
@@ -122,7 +122,7 @@ static int64_t attr_int(const td_onnx_eval *e, const char *name, int64_t otherwi
 static td_status axis_of(const td_onnx_eval *e, int64_t axis, int rank, int *out)
 {
     *out = (int)(axis < 0 ? axis + rank : axis);
-    return axis >= -rank && axis < rank ? TD_OK : wrong(e, "an axis that there is not");
+    return axis >= -rank && axis < rank ? TD_OK : wrong(e, "an axis is out of range");
 }
 
 /* --- element by element ----------------------------------------------------------------------- */
@@ -176,7 +176,7 @@ static td_status broadcast(const td_onnx_eval *e, const array *a, const array *b
             if (k == 0 || y->dim[d] == 1)
                 y->dim[d] = n;
             else if (n != 1 && n != y->dim[d])
-                return wrong(e, "shapes that do not broadcast");
+                return wrong(e, "the shapes do not broadcast");
         }
     return TD_OK;
 }
@@ -190,7 +190,7 @@ static td_status int_of(const td_onnx_eval *e, char op, int64_t a, int64_t b, in
 {
     const int64_t most = (int64_t)1 << 31; /* of what is written here; products fit then */
     if (a > most || a < -most || b > most || b < -most || (op == 'D' && b == 0))
-        return wrong(e, "integers that are too large, or a division by zero");
+        return wrong(e, "integer overflow, or a division by zero");
     *y = op == 'A' ? a + b : op == 'S' ? a - b : op == 'M' ? a * b : a / b;
     return TD_OK;
 }
@@ -237,11 +237,11 @@ static td_status run_cast(td_onnx_eval *e)
     array *x, *y;
     TD_TRY(operand(e, 0, TD_DT_F32, &x));
     if (td_onnx_dtype_of(attr_int(e, "to", 0)) != TD_DT_I64)
-        return wrong(e, "a cast to another type than i64");
+        return wrong(e, "a cast to a type other than i64");
     TD_TRY(result(e, 0, TD_DT_I64, x->rank, x->dim, &y));
     for (int64_t i = 0; i < count_of(x); i++) {
         if (!(fabsf(x->f[i]) < 1e9F))
-            return wrong(e, "a number that is no integer of the result's type");
+            return wrong(e, "a number is not representable in the result's integer type");
         y->i[i] = (int64_t)x->f[i];
     }
     return TD_OK;
@@ -255,7 +255,7 @@ static td_status run_softmax(td_onnx_eval *e)
     TD_TRY(operand(e, 0, TD_DT_F32, &x));
     TD_TRY(axis_of(e, attr_int(e, "axis", -1), x->rank, &axis));
     if (axis != x->rank - 1)
-        return wrong(e, "an axis that is not the last");
+        return wrong(e, "the axis is not the last one");
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, x->dim, &y));
     const int64_t n = x->dim[axis];
     for (int64_t row = 0; n && row < count_of(x) / n; row++) {
@@ -285,7 +285,7 @@ static td_status run_slice(td_onnx_eval *e)
     TD_TRY(axis_of(e, *of->i, x->rank, &axis));
     const int64_t from = *start->i, n = *end->i - from, all = x->dim[axis];
     if (from < 0 || n < 0 || *end->i > all)
-        return wrong(e, "a part that is out of range");
+        return wrong(e, "the slice is out of range");
     array shape = *x;
     shape.dim[axis] = n;
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, shape.dim, &y));
@@ -306,7 +306,7 @@ static td_status joined_shape(td_onnx_eval *e, int axis, const array *first, arr
         for (int d = 0; fits && d < x->rank; d++)
             fits = d == axis || x->dim[d] == first->dim[d];
         if (!fits || x->dim[axis] > COUNT_MAX - shape->dim[axis])
-            return wrong(e, "operands that do not fit together");
+            return wrong(e, "the shapes of the operands do not match");
         shape->dim[axis] += x->dim[axis];
     }
     return TD_OK;
@@ -339,12 +339,12 @@ static td_status run_transpose(td_onnx_eval *e)
     bool seen[TD_ONNX_RANK_MAX] = { 0 };
     TD_TRY(operand(e, 0, TD_DT_F32, &x));
     if (!perm || perm->n != x->rank)
-        return wrong(e, "an order of other dimensions than there are");
+        return wrong(e, "the permutation does not match the dimensions");
     shape = *x;
     for (int d = 0; d < x->rank; d++) {
         const int64_t from = perm->ints[d];
         if (from < 0 || from >= x->rank || seen[from])
-            return wrong(e, "an order of other dimensions than there are");
+            return wrong(e, "the permutation does not match the dimensions");
         seen[from] = true;
         shape.dim[d] = x->dim[from];
     }
@@ -367,21 +367,21 @@ static td_status run_reshape(td_onnx_eval *e)
     TD_TRY(operand(e, 0, TD_DT_NONE, &x));
     TD_TRY(operand(e, 1, TD_DT_I64, &to));
     if (to->rank != 1 || to->dim[0] > TD_ONNX_RANK_MAX)
-        return wrong(e, "a shape of too many dimensions");
+        return wrong(e, "a shape has too many dimensions");
     shape.rank = (int)to->dim[0];
     for (int d = 0; d < shape.rank; d++) {
         shape.dim[d] = to->i[d] == 0 && d < x->rank ? x->dim[d] : to->i[d];
         if (shape.dim[d] == -1 && open < 0)
             open = d;
         else if (shape.dim[d] < 0 || (shape.dim[d] && known > COUNT_MAX / shape.dim[d]))
-            return wrong(e, "a shape that cannot be");
+            return wrong(e, "an invalid shape");
         else
             known *= shape.dim[d];
     }
     if (open >= 0)
         shape.dim[open] = known ? count_of(x) / known : 0;
     if (count_of(&shape) != count_of(x))
-        return wrong(e, "a shape of another number of elements");
+        return wrong(e, "a shape with a different number of elements");
     TD_TRY(result(e, 0, x->dtype, shape.rank, shape.dim, &y));
     memcpy(y->data, x->data, (size_t)count_of(x) * td_dtype_bytes(x->dtype));
     return TD_OK;
@@ -401,7 +401,7 @@ static td_status run_zeros(td_onnx_eval *e)
     array *shape, *y;
     TD_TRY(operand(e, 0, TD_DT_I64, &shape));
     if (shape->rank != 1 || shape->dim[0] > TD_ONNX_RANK_MAX)
-        return wrong(e, "a shape of too many dimensions");
+        return wrong(e, "a shape has too many dimensions");
     return result(e, 0, TD_DT_F32, (int)shape->dim[0], shape->i, &y);
 }
 
@@ -414,7 +414,7 @@ static td_status run_reduce(td_onnx_eval *e)
     TD_TRY(scalar(e, 1, TD_DT_I64, &axes));
     TD_TRY(axis_of(e, *axes->i, x->rank, &axis));
     if (attr_int(e, "keepdims", 1))
-        return wrong(e, "dimensions that are kept");
+        return wrong(e, "keepdims is not supported");
     shape = *x;
     shape.rank--;
     for (int d = axis; d < shape.rank; d++)
@@ -436,7 +436,7 @@ static td_status place_of(const td_onnx_eval *e, const array *x, int first, cons
     for (int d = 0; d < n; d++) {
         const int64_t size = x->dim[first + d];
         if (at[d] < 0 || at[d] >= size)
-            return wrong(e, "a place outside of the array");
+            return wrong(e, "an index is out of range");
         *out += at[d] * count_from(x, first + d + 1);
     }
     return TD_OK;
@@ -450,18 +450,18 @@ static td_status run_gather_nd(td_onnx_eval *e)
     TD_TRY(operand(e, 0, TD_DT_F32, &x));
     TD_TRY(operand(e, 1, TD_DT_I64, &at));
     if (at->rank < 1 || batched < 0 || batched >= at->rank || batched >= x->rank)
-        return wrong(e, "more dimensions of batches than there are");
+        return wrong(e, "more batch dimensions than the operand has");
     const int b = (int)batched, n = (int)at->dim[at->rank - 1];
     if (at->dim[at->rank - 1] < 1 || at->dim[at->rank - 1] > x->rank - b ||
         at->rank - 1 + x->rank - b - n > TD_ONNX_RANK_MAX)
-        return wrong(e, "places of more dimensions than there are");
+        return wrong(e, "indices with more dimensions than the operand has");
     shape = *at;
     shape.rank = at->rank - 1;
     for (int d = b + n; d < x->rank; d++)
         shape.dim[shape.rank++] = x->dim[d];
     for (int d = 0; d < b; d++)
         if (x->dim[d] != at->dim[d])
-            return wrong(e, "batches of other sizes");
+            return wrong(e, "different batch sizes");
     TD_TRY(result(e, 0, TD_DT_F32, shape.rank, shape.dim, &y));
     const int64_t each = count_from(x, b + n), places = count_of(at) / n;
     const int64_t of_batch = count_from(at, b) / n, batch_size = count_from(x, b);
@@ -482,7 +482,7 @@ static td_status run_scatter_nd(td_onnx_eval *e)
     TD_TRY(operand(e, 1, TD_DT_I64, &at));
     TD_TRY(operand(e, 2, TD_DT_F32, &by));
     if (at->rank != 2 || at->dim[1] != x->rank || by->rank != 1 || by->dim[0] != at->dim[0])
-        return wrong(e, "anything but single elements");
+        return wrong(e, "only single elements are supported");
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, x->dim, &y));
     memcpy(y->f, x->f, (size_t)count_of(x) * sizeof *y->f);
     for (int64_t i = 0; i < at->dim[0]; i++) {
@@ -506,12 +506,12 @@ static td_status run_scatter(td_onnx_eval *e)
     for (int d = 0; fits && d < x->rank; d++)
         fits = at->dim[d] == by->dim[d] && (d == axis || at->dim[d] == x->dim[d]);
     if (!fits)
-        return wrong(e, "anything but elements of the last axis");
+        return wrong(e, "only elements along the last axis are supported");
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, x->dim, &y));
     memcpy(y->f, x->f, (size_t)count_of(x) * sizeof *y->f);
     for (int64_t i = 0; i < count_of(at); i++) {
         if (at->i[i] < 0 || at->i[i] >= x->dim[axis])
-            return wrong(e, "a place outside of the array");
+            return wrong(e, "an index is out of range");
         y->f[i / at->dim[axis] * x->dim[axis] + at->i[i]] = by->f[i];
     }
     return TD_OK;
@@ -541,7 +541,7 @@ static td_status run_top(td_onnx_eval *e)
     TD_TRY(operand(e, 0, TD_DT_F32, &x));
     TD_TRY(scalar(e, 1, TD_DT_I64, &k));
     if (x->rank < 1 || *k->i < 1 || *k->i > x->dim[x->rank - 1])
-        return wrong(e, "more than there are, or none");
+        return wrong(e, "k is larger than the axis, or less than 1");
     shape = *x;
     shape.dim[x->rank - 1] = *k->i;
     TD_TRY(result(e, 0, TD_DT_F32, x->rank, shape.dim, &best));
@@ -565,7 +565,7 @@ static td_status run_nms(td_onnx_eval *e)
     TD_TRY(scalar(e, 4, TD_DT_F32, &score_min));
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dim[2] != 4 ||
         boxes->dim[0] != scores->dim[0] || boxes->dim[1] != scores->dim[2])
-        return wrong(e, "boxes and scores that do not fit together");
+        return wrong(e, "the shapes of boxes and scores do not match");
     const td_onnx_nms_limits limits = { *most->i, *iou->f, *score_min->f };
     td_status st = td_onnx_nms(boxes, scores, &limits, &s);
     if (st == TD_OK)
@@ -644,7 +644,7 @@ static td_status check_declared(const td_onnx_eval *e, const char *name)
         else if (v->dim[d].param && strcmp(v->dim[d].param, "N") == 0)
             same = a->dim[d] == e->batch;
     return same ? TD_OK
-                : td_error(TD_EFORMAT, "'%s': '%s' is declared otherwise than it comes out",
+                : td_error(TD_EFORMAT, "'%s': '%s' does not have its declared type and shape",
                            e->what, name);
 }
 
@@ -653,7 +653,7 @@ static td_status run_node(td_onnx_eval *e, const td_onnx_node *n)
     const size_t row = row_of(n);
     e->node = n;
     if (row == N_ROWS)
-        return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s) is not known behind a network",
+        return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s) is not supported after a network",
                         e->what, n->name, n->op);
     TD_TRY(rows[row].run(e));
     for (int i = 0; i < n->n_out; i++)

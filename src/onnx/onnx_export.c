@@ -170,8 +170,8 @@ td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program 
 {
     td_onnx_writer e = { .m = m, .g = g, .other = other, .p = p, .o = opts };
     if (other && !same_nodes(g, other))
-        return td_error(TD_EUNSUPPORTED, "the graph is another one for another batch: "
-                                         "--batch-size makes it fixed");
+        return td_error(TD_EUNSUPPORTED,
+                        "the graph depends on the batch size: fix it with --batch-size");
     e.name = td_alloc((size_t)g->n_values + 1, sizeof *e.name);
     e.rank = td_alloc((size_t)g->n_values + 1, sizeof *e.rank);
     e.wanted = td_alloc((size_t)g->n_nodes + 1, sizeof *e.wanted);

@@ -60,8 +60,9 @@ static td_status check_type(const importer *im, const td_onnx_value *v, const td
         return TD_OK;
     td_text text = { 0 };
     td_type_print(t, &text);
-    td_status st = td_error(TD_EFORMAT, "'%s': '%s' is declared otherwise than it comes out, %s",
-                            im->what, v->name, td_text_get(&text));
+    td_status st =
+        td_error(TD_EFORMAT, "'%s': '%s' does not have its declared type and shape, but %s",
+                 im->what, v->name, td_text_get(&text));
     td_text_release(&text);
     return st;
 }
@@ -107,7 +108,7 @@ static td_status values_of(importer *im, int least, int most, td_value **out)
 {
     int n = im->node->n_in;
     if (n < least || n > most || n > TD_IN_MAX)
-        return wrong(im, "a number of operands that it does not take");
+        return wrong(im, "an unsupported number of operands");
     for (int i = 0; i < n; i++)
         TD_TRY(value_at(im, i, &out[i]));
     return TD_OK;
@@ -118,7 +119,7 @@ static td_status tensor_at(const importer *im, int i, td_dtype dtype, int rank,
 {
     *out = i < im->node->n_in ? td_map_get(&im->tensors, im->node->in[i]) : NULL;
     if (!*out || (*out)->dtype != dtype || (*out)->rank != rank)
-        return refuse(im, "an operand is no constant of the type wanted");
+        return refuse(im, "an operand is not a constant of the expected type");
     return TD_OK;
 }
 
@@ -128,7 +129,7 @@ static td_status ints_at(const importer *im, int i, int room, int *n, int64_t *o
     const td_tensor *t;
     TD_TRY(tensor_at(im, i, TD_DT_I64, 1, &t));
     if (t->dim[0] > room)
-        return refuse(im, "a list of integers that is too long");
+        return refuse(im, "a list of integers is too long");
     *n = (int)t->dim[0];
     if (t->n_bytes)
         memcpy(out, t->data, t->n_bytes);
@@ -139,7 +140,7 @@ static td_status attr_int(const importer *im, const char *name, int64_t otherwis
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
     *out = a ? a->i : otherwise;
-    return a && a->kind != TD_ONNX_INT ? wrong(im, "an attribute is no integer") : TD_OK;
+    return a && a->kind != TD_ONNX_INT ? wrong(im, "an attribute is not an integer") : TD_OK;
 }
 
 /* all numbers of a list the same, of which there must be n; left out: `otherwise` */
@@ -150,10 +151,10 @@ static td_status attr_same(const importer *im, const char *name, int n, int othe
     if (!a)
         return TD_OK;
     if (a->kind != TD_ONNX_INTS || a->n != n)
-        return wrong(im, "an attribute has another number of integers");
+        return wrong(im, "an attribute has the wrong number of integers");
     for (int i = 0; i < n; i++)
         if (a->ints[i] != a->ints[0] || a->ints[i] < 0 || a->ints[i] > 1 << 20)
-            return refuse(im, "windows, strides, pads and dilations that are not square");
+            return refuse(im, "windows, strides, pads or dilations are not square");
     *out = (int)a->ints[0];
     return TD_OK;
 }
@@ -166,12 +167,12 @@ static td_status attr_pads(const importer *im, int *pad, int *extra)
     if (!a)
         return TD_OK;
     if (a->kind != TD_ONNX_INTS || a->n != 4)
-        return wrong(im, "an attribute has another number of integers");
+        return wrong(im, "an attribute has the wrong number of integers");
     const int64_t *p = a->ints;
     if (p[0] != p[1] || p[2] != p[3])
-        return refuse(im, "windows, strides, pads and dilations that are not square");
+        return refuse(im, "windows, strides, pads or dilations are not square");
     if (p[0] < 0 || p[2] < p[0] || p[2] > 1 << 20)
-        return refuse(im, "less padding behind than before");
+        return refuse(im, "less padding at the end than at the start");
     *pad = (int)p[0];
     *extra = (int)(p[2] - p[0]);
     return TD_OK;
@@ -198,9 +199,9 @@ static td_status get_conv(importer *im, td_value **y)
     TD_TRY(attr_int(im, "group", 1, &groups));
     const td_type w = td_value_type(in[1]);
     if (groups < 1 || groups > 1 << 20)
-        return wrong(im, "a number of groups that cannot be");
+        return wrong(im, "an invalid number of groups");
     if (k && (k->n != 2 || w.rank != 4 || k->ints[0] != w.dim[2] || k->ints[1] != w.dim[3]))
-        return wrong(im, "kernel_shape is not the filter's");
+        return wrong(im, "kernel_shape differs from the filter's");
     a.groups = (int)groups;
     *y = td_emit_n(im->b, im->node->n_in > 2 ? &td_op_conv2d_fused : &td_op_conv2d, &a,
                    im->node->n_in, in, NULL);
@@ -214,7 +215,7 @@ static td_status get_norm(importer *im, td_value **y)
     td_norm_attr a;
     TD_TRY(values_of(im, 5, 5, in));
     if (eps && eps->kind != TD_ONNX_FLOAT)
-        return wrong(im, "epsilon is no float");
+        return wrong(im, "epsilon is not a float");
     td_fields_default(td_op_batch_norm_infer.fields, &a);
     a.eps = eps ? (double)eps->f : 1e-5;
     *y = td_emit_n(im->b, &td_op_batch_norm_infer, &a, 5, in, NULL);
@@ -234,7 +235,7 @@ static td_status get_pool(importer *im, td_value **y)
     TD_TRY(attr_int(im, "count_include_pad", 0, &include));
     a.count_include_pad = include != 0;
     if (!is_max && a.pad_extra)
-        return refuse(im, "uneven padding of an average");
+        return refuse(im, "uneven padding for an average is not supported");
     *y = td_emit(im->b, is_max ? &td_op_max_pool2d : &td_op_avg_pool2d, &a, x);
     return TD_OK;
 }
@@ -259,7 +260,7 @@ static td_status get_flatten(importer *im, td_value **y)
     TD_TRY(attr_int(im, "axis", 1, &axis));
     const td_type t = td_value_type(x);
     if (axis != 1 || t.rank < 1)
-        return refuse(im, "an axis other than 1");
+        return refuse(im, "an axis other than 1 is not supported");
     *y = td_reshape(im->b, x, 2, (int64_t[]){ t.dim[0], td_type_count(&t) / t.dim[0] });
     return TD_OK;
 }
@@ -271,7 +272,7 @@ static td_status get_gemm(importer *im, td_value **y)
     TD_TRY(values_of(im, 2, 3, in));
     TD_TRY(attr_int(im, "transB", 0, &transposed));
     if (transposed != 1)
-        return refuse(im, "a matrix that is not transposed");
+        return refuse(im, "a matrix that is not transposed is not supported");
     *y = td_emit_n(im->b, &td_op_linear, NULL, im->node->n_in, in, NULL);
     return TD_OK;
 }
@@ -314,7 +315,7 @@ static td_status scalar_at(const importer *im, int i, td_dtype d, double *out)
         memcpy(&half, t->data, sizeof half);
         *out = (double)(d == TD_DT_F16 ? td_f16_to_f32(half) : td_bf16_to_f32(half));
     } else {
-        return refuse(im, "a limit that is no float");
+        return refuse(im, "a limit is not a float");
     }
     return TD_OK;
 }
@@ -327,7 +328,7 @@ static td_status get_clip(importer *im, td_value **y)
     TD_TRY(scalar_at(im, 1, td_value_type(x).dtype, &min));
     TD_TRY(scalar_at(im, 2, td_value_type(x).dtype, &max));
     if (min < 0 || min > 0 || max < 6 || max > 6)
-        return refuse(im, "limits other than 0 and 6");
+        return refuse(im, "limits other than 0 and 6 are not supported");
     *y = td_relu6(im->b, x);
     return TD_OK;
 }
@@ -339,7 +340,7 @@ static td_status get_concat(importer *im, td_value **y)
     TD_TRY(values_of(im, 1, TD_IN_MAX, in));
     TD_TRY(attr_int(im, "axis", -1, &axis));
     if (axis < 0 || axis >= TD_RANK_MAX)
-        return wrong(im, "an axis that there is not");
+        return wrong(im, "an axis is out of range");
     *y = td_concat(im->b, im->node->n_in, in, (int)axis);
     return TD_OK;
 }
@@ -357,7 +358,7 @@ static td_status get_slice(importer *im, td_value **y)
     TD_TRY(ints_at(im, 3, 1, &n[2], &axis));
     if (n[0] != 1 || n[1] != 1 || n[2] != 1 || axis < 0 || axis >= TD_RANK_MAX || start < 0 ||
         end <= start)
-        return refuse(im, "anything but one part along one axis");
+        return refuse(im, "only one slice along one axis is supported");
     td_slice_attr a = { .axis = (int)axis, .start = start, .size = end - start };
     *y = td_emit(im->b, &td_op_slice, &a, x);
     return TD_OK;
@@ -377,7 +378,7 @@ static td_status get_reshape(importer *im, td_value **y)
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 1 || dim[i] > TD_TYPE_BYTES_MAX)
-            return wrong(im, "a shape that cannot be");
+            return wrong(im, "an invalid shape");
         else
             known = td_mul_capped(known, dim[i]);
     }
@@ -394,7 +395,7 @@ static td_status get_cast(importer *im, td_value **y)
     TD_TRY(values_of(im, 1, 1, &x));
     TD_TRY(attr_int(im, "to", 0, &to));
     if (!td_onnx_dtype_of(to))
-        return refuse(im, "a type that td_dtype has not");
+        return refuse(im, "an unsupported element type");
     *y = td_cast(im->b, x, td_onnx_dtype_of(to));
     return TD_OK;
 }
@@ -419,7 +420,7 @@ static td_status get_transpose(importer *im, td_value **y)
     const td_type t = td_value_type(x);
     if ((t.rank != 3 && t.rank != 4) || t.dim[1] > 1 << 20 || !perm || perm->n != t.rank ||
         memcmp(perm->ints, orders[t.rank - 3], (size_t)t.rank * sizeof *perm->ints) != 0)
-        return refuse(im, "anything but channels put last");
+        return refuse(im, "only moving channels to the end is supported");
     if (t.rank == 3) {
         x = td_reshape(im->b, x, 4, (int64_t[]){ t.dim[0], t.dim[1], t.dim[2], 1 });
         *y = td_build_ok(im->b) ? channels_last(im, x) : x;
@@ -441,14 +442,14 @@ static td_status get_resize(importer *im, td_value **y)
     TD_TRY(value_at(im, 0, &x));
     TD_TRY(tensor_at(im, 2, TD_DT_F32, 1, &t));
     if (t->dim[0] != 4 || td_value_type(x).rank != 4)
-        return wrong(im, "not four scales of four dimensions");
+        return wrong(im, "the scales are not four numbers for four dimensions");
     memcpy(by, t->data, sizeof by);
     for (int i = 0; i < 4; i++)
         if (!(by[i] >= 1 && by[i] <= 4096) || by[i] > (float)(int)by[i] || (i < 2 && by[i] > 1))
-            return refuse(im, "scales that are no whole factors of height and width");
+            return refuse(im, "scales that are not whole factors of height and width");
     if (!attr_is(im, "mode", "nearest") || !attr_is(im, "nearest_mode", "floor") ||
         !attr_is(im, "coordinate_transformation_mode", "asymmetric"))
-        return refuse(im, "a way of resizing other than the nearest pixel's");
+        return refuse(im, "resizing other than nearest is not supported");
     const td_type type = td_value_type(x);
     td_resize_attr a = { (int)(type.dim[2] * (int)by[2]), (int)(type.dim[3] * (int)by[3]) };
     *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
@@ -466,11 +467,11 @@ static td_status get_gather(importer *im, td_value **y)
     TD_TRY(attr_int(im, "axis", 0, &axis));
     const td_type type = td_value_type(x);
     if ((axis != 2 && axis != 3) || type.rank != 4 || t->dim[0] < 1 || t->dim[0] > 1 << 16)
-        return refuse(im, "anything but rows or columns of images");
+        return refuse(im, "only rows or columns of images are supported");
     for (int64_t i = 0; i < t->dim[0]; i++) {
         memcpy(&at, (const char *)t->data + i * 8, sizeof at);
         if (at != i * type.dim[axis] / t->dim[0])
-            return refuse(im, "rows or columns that are not the nearest of a resize");
+            return refuse(im, "the rows or columns are not those of a nearest resize");
     }
     td_resize_attr a = { (int)(axis == 2 ? t->dim[0] : type.dim[2]),
                          (int)(axis == 3 ? t->dim[0] : type.dim[3]) };
@@ -485,7 +486,7 @@ static td_status get_reduce(importer *im, td_value **y)
     TD_TRY(values_of(im, 1, 1, &x));
     TD_TRY(attr_int(im, "keepdims", 1, &keep));
     if (keep)
-        return refuse(im, "dimensions that are kept");
+        return refuse(im, "keepdims is not supported");
     *y = strcmp(im->node->op, "ReduceSum") == 0 ? td_sum(im->b, x) : td_mean(im->b, x);
     return TD_OK;
 }
@@ -497,7 +498,7 @@ static td_status get_softmax(importer *im, td_value **y)
     TD_TRY(values_of(im, 1, 1, &x));
     TD_TRY(attr_int(im, "axis", -1, &axis));
     if (axis != -1 && axis != td_value_type(x).rank - 1)
-        return refuse(im, "an axis that is not the last");
+        return refuse(im, "the axis is not the last one");
     *y = td_softmax(im->b, x);
     return TD_OK;
 }
@@ -542,7 +543,7 @@ static td_status check_attrs(const importer *im, const char *known)
         while (at && !(n && at[n] == ' ' && (at == known || at[-1] == ' ')))
             at = n ? strstr(at + 1, name) : NULL;
         if (!at)
-            return refuse(im, "an attribute that is not known here");
+            return refuse(im, "an unsupported attribute");
     }
     return TD_OK;
 }
@@ -556,7 +557,7 @@ static td_status get_node(importer *im, const td_onnx_node *n)
             continue;
         TD_TRY(check_attrs(im, rows[i].attrs));
         if (n->n_out != 1)
-            return refuse(im, "more than one result");
+            return refuse(im, "more than one result is not supported");
         TD_TRY(rows[i].get(im, &y));
         if (!td_build_ok(im->b))
             return TD_EFORMAT; /* the builder has the sentence */
@@ -564,7 +565,7 @@ static td_status get_node(importer *im, const td_onnx_node *n)
         TD_TRY(check_declared(im, n->out[0], &t));
         return td_map_set(&im->values, n->out[0], y);
     }
-    return refuse(im, "an operator that is not known here");
+    return refuse(im, "an unsupported operator");
 }
 
 /* --- post-processing -------------------------------------------------------------------------- */
@@ -584,8 +585,9 @@ static td_status leave(void *ctx, int i, const char *name)
     char output[24];
     td_value *v = td_map_get(&im->values, name);
     if (!v)
-        return td_error(TD_EUNSUPPORTED, "'%s': '%s' is read behind the network, which has it not",
-                        im->what, name);
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s': '%s' is read after the network, which does not produce it", im->what,
+                        name);
     td_onnx_behind_name(i, output);
     td_output(im->b, output, v);
     return TD_OK;
@@ -597,7 +599,7 @@ static td_status get_behind(importer *im, size_t first)
     for (size_t i = first; i < im->m->n_nodes; i++) {
         im->node = &im->m->nodes[i];
         if (!td_onnx_eval_knows(im->node))
-            return refuse(im, "an operator that is not known here");
+            return refuse(im, "an unsupported operator");
     }
     return td_onnx_each_behind(im->m, first, leave, im);
 }
@@ -608,15 +610,15 @@ static td_status input_type(const importer *im, td_type *t)
 {
     const td_onnx_value *v = im->m->inputs.at;
     if (im->m->inputs.n != 1 || v->rank != 4 || (v->dtype != TD_DT_F32 && v->dtype != TD_DT_U8))
-        return td_error(TD_EUNSUPPORTED, "'%s' has no single input of four dimensions, f32 or u8",
+        return td_error(TD_EUNSUPPORTED, "'%s' does not have a single 4-D input of type f32 or u8",
                         im->what);
     int64_t n = v->dim[0].value < 0 ? im->batch : v->dim[0].value;
     for (int i = 1; i < 4; i++)
         if (v->dim[i].value < 1 || v->dim[i].value > 1 << 16)
-            return td_error(TD_EUNSUPPORTED, "'%s': its images have no fixed size", im->what);
+            return td_error(TD_EUNSUPPORTED, "'%s': the size of its images is not fixed", im->what);
     if (n != im->batch)
-        return td_error(TD_EFORMAT, "'%s' is for %lld images, not %d", im->what, (long long)n,
-                        im->batch);
+        return td_error(TD_EFORMAT, "'%s' has a fixed batch of %lld images, wanted %d", im->what,
+                        (long long)n, im->batch);
     *t = td_type_4d(v->dtype, n, v->dim[1].value, v->dim[2].value, v->dim[3].value);
     return TD_OK;
 }
@@ -638,7 +640,7 @@ static td_status get_images(importer *im, td_onnx_graph *out)
         out->n_prepared++;
     }
     if (t.dtype != TD_DT_F32)
-        return td_error(TD_EUNSUPPORTED, "'%s': its bytes do not become floats", im->what);
+        return td_error(TD_EUNSUPPORTED, "'%s': its u8 input is not cast to float", im->what);
     return td_map_set(&im->values, out->images, td_input(im->b, "images", t));
 }
 

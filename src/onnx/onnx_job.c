@@ -138,14 +138,15 @@ static td_status check_options(const job *j, const char *weights)
     const bool has_limits =
         b->min_score >= 0 || b->nms_iou >= 0 || b->max_per_class > 0 || b->max_boxes > 0;
     if (j->anchors && j->o.probabilities)
-        return td_error(TD_EUSAGE, "--probabilities requires a classifier, '%s' has weights of %s",
+        return td_error(TD_EUSAGE,
+                        "--probabilities requires a classifier, '%s' contains weights of %s",
                         weights, j->o.model.arch);
     if (!j->anchors && (has_limits || !j->o.nms))
-        return td_error(TD_EUSAGE,
-                        "options of boxes are given, '%s' has weights of %s, no detector", weights,
-                        j->r->arch);
+        return td_error(TD_EUSAGE, "box options require a detector, '%s' contains weights of %s",
+                        weights, j->r->arch);
     if (has_limits && !j->o.nms)
-        return td_error(TD_EUSAGE, "limits of boxes are given with --no-nms, which keeps them all");
+        return td_error(TD_EUSAGE,
+                        "box limits and --no-nms exclude each other: --no-nms keeps all boxes");
     return TD_OK;
 }
 
@@ -286,13 +287,14 @@ static td_status compare(const char *name, const float *a, const float *b, int64
     double largest = 0, apart = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(a[i]) || !isfinite(b[i]))
-            return td_error(TD_ENUMERIC, "the network's %s are not all finite numbers", name);
+            return td_error(TD_ENUMERIC, "the network's %s are not all finite", name);
         apart = fmax(apart, fabs((double)a[i] - (double)b[i]));
         largest = fmax(largest, fabs((double)a[i]));
     }
     *relative = largest > 0 ? apart / largest : apart;
     if (*relative > most)
-        return td_error(TD_EFORMAT, "the file's %s differ by %.2g of the largest, wanted %.2g",
+        return td_error(TD_EFORMAT,
+                        "the file's %s differ by %.2g of the largest value, wanted at most %.2g",
                         name, *relative, most);
     return TD_OK;
 }
@@ -306,7 +308,7 @@ static td_status compare_output(const job *j, const char *output, const td_progr
     const float *a = td_program_output(j->program, output, &type);
     const float *b = td_program_output(back, name, &other);
     if (!a || !b || !td_type_same_shape(&type, &other))
-        return td_error(TD_EFORMAT, "the file has another output '%s'", name);
+        return td_error(TD_EFORMAT, "the file has an unexpected output '%s'", name);
     TD_TRY(compare(name, a, b, td_type_count(&type), TOLERANCE, &relative));
     if (strcmp(name, "probabilities") != 0)
         j->r->difference = fmax(j->r->difference, relative);
@@ -348,7 +350,7 @@ static const td_onnx_array *value_of(const td_onnx_eval *e, const char *name, td
     const td_onnx_array *a = td_onnx_eval_get(e, name);
     if (a && a->dtype == d && a->rank == rank)
         return a;
-    (void)!td_error(TD_EFORMAT, "the file has no '%s' as it was written", name);
+    (void)!td_error(TD_EFORMAT, "the file has no '%s' with the written name, type and shape", name);
     return NULL;
 }
 
@@ -431,8 +433,8 @@ static td_status compare_image(const job *j, td_nms *nms, const detections *d, i
     const td_rect *boxes = (const td_rect *)(const void *)d->boxes->f + i * a;
     int n;
     if (!is_comparable(j, boxes)) {
-        td_log(TD_LOG_WARN, "convert",
-               "image %d has boxes without an area: what is left of them is not compared", i);
+        td_log(TD_LOG_WARN, "convert", "image %d has boxes of zero area, which are not compared",
+               i);
         return TD_OK;
     }
     for (int64_t r = 0; r < a; r++) /* column 0 is the background's */
@@ -441,7 +443,8 @@ static td_status compare_image(const job *j, td_nms *nms, const detections *d, i
     TD_TRY(td_nms_run_scores(nms, &j->nms, boxes, columns, own, &n));
     return same_detections(d, i, own, n)
                ? TD_OK
-               : td_error(TD_EFORMAT, "the file's detections of image %d are others", i);
+               : td_error(TD_EFORMAT,
+                          "the file's detections for image %d differ from the network's", i);
 }
 
 /* the best of the file's boxes, and what we take for the best of them */

@@ -182,7 +182,7 @@ static void put_pool(td_onnx_writer *e, const td_node *n, const char *op)
     const bool is_average = n->op == &td_op_avg_pool2d;
     if (n->n_out > 1 && n->out[1]->n_uses)
         td_writer_stop(e, td_error(TD_EUNSUPPORTED,
-                                   "the second result of %s is used, ONNX has none like it",
+                                   "the second result of %s is used, which ONNX does not have",
                                    n->op->name));
     put_same(e, n, op);
     TD_WRITER_INTS(e, "kernel_shape", a->kernel, a->kernel);
@@ -259,11 +259,10 @@ static void put_reshape(td_onnx_writer *e, const td_node *n, const char *op)
         n_open += dim[i] < 0;
     }
     if (n_open > 1)
-        td_writer_stop(
-            e, td_error(TD_EUNSUPPORTED,
-                        "reshape '%%%s' depends on the batch in two dimensions: --batch-size "
-                        "makes them fixed",
-                        n->out[0]->name));
+        td_writer_stop(e, td_error(TD_EUNSUPPORTED,
+                                   "reshape '%%%s' depends on the batch size in two dimensions: "
+                                   "fix it with --batch-size",
+                                   n->out[0]->name));
     const char *in = td_writer_operand(e, n, 0);
     td_writer_result(e, n,
                      TD_WRITER_ADD(e, op, n, &y, in, td_writer_ints(e, n, "/shape", y.rank, dim)));
@@ -387,10 +386,11 @@ void td_writer_put(td_onnx_writer *e, const td_node *n)
 {
     for (int i = 1; i < n->n_in; i++)
         if (td_in_type(n, i)->dtype != td_in_type(n, 0)->dtype) {
-            td_writer_stop(e, td_error(TD_EUNSUPPORTED,
-                                       "%s has operands of types %s and %s, ONNX wants one",
-                                       n->op->name, td_dtype_name(td_in_type(n, 0)->dtype),
-                                       td_dtype_name(td_in_type(n, i)->dtype)));
+            td_writer_stop(
+                e, td_error(TD_EUNSUPPORTED,
+                            "%s has operands of types %s and %s, ONNX requires a single type",
+                            n->op->name, td_dtype_name(td_in_type(n, 0)->dtype),
+                            td_dtype_name(td_in_type(n, i)->dtype)));
             return;
         }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -30,7 +30,7 @@ static td_status spend(reader *r, int64_t n)
 
 static td_status refuse(const reader *r, const char *what)
 {
-    return td_error(TD_EUNSUPPORTED, "'%s' has %s, which is not read here", r->what, what);
+    return td_error(TD_EUNSUPPORTED, "'%s' has %s, which is not supported", r->what, what);
 }
 
 static td_status get_text(reader *r, const td_pb *pb, const td_pb_field *f, const char **out)
@@ -89,7 +89,7 @@ static td_status read_attr_field(reader *r, const td_pb *pb, const td_pb_field *
         TD_TRY(td_pb_int(pb, f, &kind));
         if (kind != TD_ONNX_FLOAT && kind != TD_ONNX_INT && kind != TD_ONNX_TEXT &&
             kind != TD_ONNX_INTS)
-            return refuse(r, "an attribute that is no number, text or list of integers");
+            return refuse(r, "an attribute that is not a number, text or list of integers");
         a->kind = (td_onnx_kind)kind;
         return TD_OK;
     case 5:
@@ -144,7 +144,7 @@ static td_status read_node_field(reader *r, const td_pb *pb, const td_pb_field *
         TD_TRY(get_text(r, pb, f, &domain));
         return *domain ? refuse(r, "a node of another domain") : TD_OK;
     case 8:
-        return refuse(r, "a node that is an overload");
+        return refuse(r, "a node with an overload");
     default:
         return TD_OK;
     }
@@ -183,7 +183,7 @@ static td_status read_dim(reader *r, td_pb pb, td_onnx_dim *d)
         if (f.number == 1) {
             TD_TRY(td_pb_int(&pb, &f, &d->value));
             if (d->value < 0)
-                return td_error(TD_EFORMAT, "'%s' has a dimension of %lld", r->what,
+                return td_error(TD_EFORMAT, "'%s' has an invalid dimension of %lld", r->what,
                                 (long long)d->value);
         } else if (f.number == 2) {
             TD_TRY(get_text(r, &pb, &f, &d->param));
@@ -234,7 +234,7 @@ static td_status read_type(reader *r, td_pb pb, td_onnx_value *v)
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         if (f.number != 1)
-            return refuse(r, "a value that is no tensor");
+            return refuse(r, "a value that is not a tensor");
         TD_TRY(td_pb_enter(&pb, &f, &inner));
         TD_TRY(read_tensor_type(r, inner, v));
     }
@@ -287,12 +287,13 @@ static td_status read_tensor_field(reader *r, const td_pb *pb, const td_pb_field
     case 2:
         TD_TRY(td_pb_int(pb, f, &number));
         t->dtype = td_onnx_dtype_of(number);
-        return t->dtype ? TD_OK : refuse(r, "a tensor of a type that td_dtype has not");
+        return t->dtype ? TD_OK : refuse(r, "a tensor of an unsupported type");
     case 8:
         return get_text(r, pb, f, &t->name);
     case 9:
         if (f->wire != 2 || t->data)
-            return td_error(TD_EFORMAT, "'%s': a tensor's bytes are no bytes, or stand twice",
+            return td_error(TD_EFORMAT,
+                            "'%s': a tensor's raw_data is not a byte string, or is repeated",
                             r->what);
         t->data = f->bytes;
         t->n_bytes = f->n_bytes;
@@ -436,7 +437,7 @@ static td_status read_model_field(reader *r, const td_pb *pb, const td_pb_field 
         return read_meta(r, inner);
     case 20:
     case 25:
-        return refuse(r, "training information or functions of its own");
+        return refuse(r, "training information or local functions");
     default:
         return TD_OK;
     }
@@ -451,7 +452,7 @@ static td_status read_model(reader *r, td_pb pb)
         TD_TRY(read_model_field(r, &pb, &f));
     }
     if (!r->has_graph || !r->has_opset)
-        return td_error(TD_EFORMAT, "'%s' is no ONNX model: it has no %s", r->what,
+        return td_error(TD_EFORMAT, "'%s' is not an ONNX model: it has no %s", r->what,
                         r->has_graph ? "opset" : "graph");
     return td_onnx_check(r->m, r->what);
 }

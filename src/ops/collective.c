@@ -22,7 +22,7 @@
 
 /* clang-format off */
 static const td_field reduce_fields[] = {
-    TD_BOOL(td_all_reduce_attr, always, false, "whatever `update` says"),
+    TD_BOOL(td_all_reduce_attr, always, false, "whatever the value of `update`"),
     TD_END,
 };
 
@@ -30,7 +30,7 @@ static const td_field part_fields[] = {
     TD_INT (td_all_reduce_attr, bucket, 0, 0, 1000000, "number of the bucket"),
     TD_LONG(td_all_reduce_attr, at, 0, 0, 9e15, "where the part begins in it, in numbers"),
     TD_BOOL(td_all_reduce_attr, is_last, false, "the bucket is full"),
-    TD_BOOL(td_all_reduce_attr, always, false, "whatever `update` says"),
+    TD_BOOL(td_all_reduce_attr, always, false, "whatever the value of `update`"),
     TD_END,
 };
 /* clang-format on */

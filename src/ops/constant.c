@@ -18,7 +18,7 @@ static td_status constant_infer(const td_node *n, td_type *y)
     const td_constant_attr *a = n->attr;
     const char *end;
     if (!a->type || !td_type_parse(a->type, y, &end) || *end)
-        return td_error(TD_ESHAPE, "constant: '%s' is no type", a->type ? a->type : "");
+        return td_error(TD_ESHAPE, "constant: '%s' is not a type", a->type ? a->type : "");
     return TD_OK;
 }
 

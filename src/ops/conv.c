@@ -53,7 +53,7 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
         return td_error(TD_ESHAPE, "%s: input is %s, filter is %s, wanted one float type",
                         n->op->name, td_dtype_name(x->dtype), td_dtype_name(w->dtype));
     if (x->dim[1] != w->dim[1] * a->groups)
-        return td_error(TD_ESHAPE, "%s: input has %lld channels, filter wants %lld x %d groups",
+        return td_error(TD_ESHAPE, "%s: input has %lld channels, filter needs %lld x %d groups",
                         n->op->name, (long long)x->dim[1], (long long)w->dim[1], a->groups);
     if (w->dim[0] % a->groups)
         return td_error(TD_ESHAPE, "%s: %lld filters do not divide into %d groups", n->op->name,
@@ -63,7 +63,7 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
     int64_t q = td_windows(x->dim[3], w->dim[3], a->stride, pads, a->dilation);
     if (p < 1 || q < 1)
         return td_error(TD_ESHAPE,
-                        "%s: a %lldx%lld filter does not fit a %lldx%lld image with pad %d",
+                        "%s: a %lldx%lld filter is larger than a %lldx%lld image with pad %d",
                         n->op->name, (long long)w->dim[2], (long long)w->dim[3],
                         (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], w->dim[0], p, q);
@@ -108,7 +108,7 @@ static td_status fused_infer(const td_node *n, td_type *y)
 {
     TD_TRY(conv_infer(n, y));
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != y->dim[1])
-        return td_error(TD_ESHAPE, "conv2d_fused: bias has %lld elements, wants %lld",
+        return td_error(TD_ESHAPE, "conv2d_fused: bias has %lld elements, wanted %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)y->dim[1]);
     if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
         return td_error(TD_ESHAPE, "conv2d_fused: the residual does not have the result's shape");

@@ -80,9 +80,10 @@ static td_status conv_infer(const td_node *n, td_type *y)
     const td_winograd_attr *a = n->attr;
     const td_type *x = td_in_type(n, 0), *u = td_in_type(n, 1);
     if (u->dim[1] != TD_WINO_POINTS || u->dim[3] != LANES)
-        return td_error(TD_ESHAPE, "conv2d_winograd: operand 1 is not what winograd_filter gives");
+        return td_error(TD_ESHAPE,
+                        "conv2d_winograd: operand 1 is not the result of winograd_filter");
     if (x->dim[1] != u->dim[2])
-        return td_error(TD_ESHAPE, "conv2d_winograd: input has %lld channels, filter wants %lld",
+        return td_error(TD_ESHAPE, "conv2d_winograd: input has %lld channels, filter needs %lld",
                         (long long)x->dim[1], (long long)u->dim[2]);
     const int64_t k = td_mul_capped(u->dim[0], LANES);
     const int64_t p = td_windows(x->dim[2], 3, 1, 2 * a->pad, 1);
@@ -94,7 +95,7 @@ static td_status conv_infer(const td_node *n, td_type *y)
                         (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], k, p, q);
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != k)
-        return td_error(TD_ESHAPE, "conv2d_winograd: bias has %lld elements, wants %lld",
+        return td_error(TD_ESHAPE, "conv2d_winograd: bias has %lld elements, wanted %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)k);
     if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
         return td_error(TD_ESHAPE,

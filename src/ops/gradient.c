@@ -9,7 +9,7 @@
 static td_status gradient_infer(const td_node *n, td_type *y)
 {
     if (td_type_count(td_in_type(n, 0)) != 1)
-        return td_error(TD_ESHAPE, "gradient: the loss has %lld elements, wants 1",
+        return td_error(TD_ESHAPE, "gradient: the loss has %lld elements, wanted 1",
                         (long long)td_type_count(td_in_type(n, 0)));
     *y = *td_in_type(n, 1);
     return TD_OK;

@@ -114,7 +114,7 @@ static td_status join_grad_infer(const td_node *n, td_type *y)
     if (dy->dim[0] != x->dim[0] || dy->dim[2] != a->columns)
         return td_error(TD_ESHAPE, "join_heads_grad: dy has not the shape of the joined heads");
     if (a->start + td_join_rows(a, x) > dy->dim[1])
-        return td_error(TD_ESHAPE, "join_heads_grad: rows [%lld, %lld) lie outside dy",
+        return td_error(TD_ESHAPE, "join_heads_grad: rows [%lld, %lld) are outside dy",
                         (long long)a->start, (long long)(a->start + td_join_rows(a, x)));
     if (a->narrow && (dy->dtype != TD_DT_F32 || !td_dtype_is_half(x->dtype)))
         return td_error(TD_ESHAPE, "join_heads_grad: narrow, but dy is %s and the head %s",

@@ -27,10 +27,10 @@ static td_status linear_infer(const td_node *n, td_type *y)
         return td_error(TD_ESHAPE, "linear: input is %s, weight is %s, wanted one float type",
                         td_dtype_name(x->dtype), td_dtype_name(w->dtype));
     if (x->dim[1] != w->dim[1])
-        return td_error(TD_ESHAPE, "linear: input has %lld features, weight wants %lld",
+        return td_error(TD_ESHAPE, "linear: input has %lld features, weight needs %lld",
                         (long long)x->dim[1], (long long)w->dim[1]);
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])
-        return td_error(TD_ESHAPE, "linear: bias has %lld elements, wants %lld",
+        return td_error(TD_ESHAPE, "linear: bias has %lld elements, wanted %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)w->dim[0]);
     if (n->n_in > 2 && td_in_type(n, 2)->dtype != x->dtype && !td_is_wide_operand(n, 2))
         return td_error(TD_ESHAPE, "linear: bias is %s, wanted %s",

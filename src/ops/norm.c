@@ -166,8 +166,9 @@ static void norm_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
 {
     td_value *out[3];
     if (dy[1] || dy[2]) {
-        td_build_fail(b, td_error(TD_EUNSUPPORTED,
-                                  "batch_norm: no gradient goes through its mean and variance"));
+        td_build_fail(
+            b, td_error(TD_EUNSUPPORTED,
+                        "batch_norm: gradients through its mean and variance are not supported"));
         return;
     }
     td_emit_n(b, &td_op_batch_norm_grad, n->attr, 5,

@@ -70,7 +70,7 @@ static td_status word(parser *p, char *out, const char *wanted)
     if (n == 0)
         return bad(p, wanted);
     if (n >= NAME_MAX_BYTES)
-        return td_error(TD_ELIMIT, "'%.40s...' has %zu bytes, at most %d are read in %s", p->s, n,
+        return td_error(TD_ELIMIT, "'%.40s...' has %zu bytes, wanted at most %d in %s", p->s, n,
                         NAME_MAX_BYTES - 1, wanted);
     memcpy(out, p->s, n);
     out[n] = '\0';
@@ -86,7 +86,7 @@ static td_status operand(parser *p, td_value **out)
     TD_TRY(word(p, name, "a name"));
     *out = td_map_get(&p->values, name);
     if (!*out)
-        return td_error(TD_EFORMAT, "there is no value '%%%s' above this line", name);
+        return td_error(TD_EFORMAT, "undefined value '%%%s'", name);
     return TD_OK;
 }
 
@@ -99,10 +99,10 @@ static td_status parse_results(parser *p, result *r, int *n)
             return bad(p, "a result '%name'");
         TD_TRY(word(p, r[*n].name, "a name"));
         if (td_map_has(&p->values, r[*n].name))
-            return td_error(TD_EFORMAT, "there is a value '%%%s' already", r[*n].name);
+            return td_error(TD_EFORMAT, "value '%%%s' is already defined", r[*n].name);
         for (int i = 0; i < *n; i++)
             if (strcmp(r[i].name, r[*n].name) == 0)
-                return td_error(TD_EFORMAT, "there is a value '%%%s' already", r[*n].name);
+                return td_error(TD_EFORMAT, "value '%%%s' is already defined", r[*n].name);
         r[*n].has_type = take(p, ':');
         if (r[*n].has_type) {
             const char *end;
@@ -226,7 +226,7 @@ static td_status parse_line(parser *p)
 
     const td_op *op = td_op_find(name);
     if (!op)
-        return td_error(TD_EFORMAT, "there is no op '%s'", name);
+        return td_error(TD_EFORMAT, "unknown op '%s'", name);
     skip_space(p);
     if (*p->s == '%')
         do {

@@ -92,7 +92,8 @@ static td_status check_where(const td_node *n, const td_type *y)
         !td_fields_equal(max_fields, from->attr, n->attr) ||
         !td_type_same_shape(td_in_type(from, 0), td_in_type(n, 2)) ||
         !td_type_same_shape(td_in_type(n, 1), y))
-        return td_error(TD_ESHAPE, "%s: operand 1 is not 'where' of this max_pool2d", n->op->name);
+        return td_error(TD_ESHAPE, "%s: operand 1 is not the result 'where' of this max_pool2d",
+                        n->op->name);
     return TD_OK;
 }
 

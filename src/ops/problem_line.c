@@ -71,7 +71,7 @@ static td_status parse_word(const char *key, const char *value, parsed *p)
 {
     if (strcmp(key, "dtype") == 0) {
         p->dtype = td_dtype_parse(value);
-        return p->dtype ? TD_OK : td_error(TD_EUSAGE, "'%s' is no dtype", value);
+        return p->dtype ? TD_OK : td_error(TD_EUSAGE, "'%s' is not a dtype", value);
     }
     if (has_field(p->op, key)) {
         const size_t len = strlen(p->attrs);
@@ -98,7 +98,7 @@ static td_status parse(const char *line, td_dtype dtype, parsed *p)
     const char *word = strtok_r(text, " \n", &save);
     p->op = word ? td_op_find(word) : NULL;
     if (!p->op)
-        return td_error(TD_EUSAGE, "'%s' is no op", word ? word : "");
+        return td_error(TD_EUSAGE, "'%s' is not an op", word ? word : "");
     while ((word = strtok_r(NULL, " \n", &save))) {
         char *equals = strchr(word, '=');
         if (!equals)

@@ -46,9 +46,9 @@ void td_apply(td_builder *b, const char *name, int n_in, td_value *const *in, co
     if (!td_build_ok(b))
         return;
     if (!op)
-        td_build_fail(b, td_error(TD_EARG, "there is no op '%s'", name));
+        td_build_fail(b, td_error(TD_EARG, "unknown op '%s'", name));
     else if (op->is_leaf)
-        td_build_fail(b, td_error(TD_EARG, "%s: takes a name, wanted td_input or td_param", name));
+        td_build_fail(b, td_error(TD_EARG, "%s requires a name: use td_input or td_param", name));
     else if (n_out != op->n_out)
         td_build_fail(b,
                       td_error(TD_EARG, "%s: has %d results, wanted %d", name, op->n_out, n_out));

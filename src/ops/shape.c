@@ -82,7 +82,7 @@ static td_status concat_infer(const td_node *n, td_type *y)
     int axis = ((const td_concat_attr *)n->attr)->axis;
     *y = *td_in_type(n, 0);
     if (axis >= y->rank)
-        return td_error(TD_ESHAPE, "concat: axis %d, the operands have %d dimensions", axis,
+        return td_error(TD_ESHAPE, "concat: axis is %d, the operands have %d dimensions", axis,
                         y->rank);
     for (int i = 1; i < n->n_in; i++) {
         td_type t = *td_in_type(n, i);
@@ -90,7 +90,7 @@ static td_status concat_infer(const td_node *n, td_type *y)
             y->dim[axis] += t.dim[axis];
         t.dim[axis] = y->dim[axis];
         if (!td_type_same_shape(&t, y) || t.dtype != y->dtype)
-            return td_error(TD_ESHAPE, "concat: operand %d does not fit operand 0", i);
+            return td_error(TD_ESHAPE, "concat: operand %d does not match operand 0", i);
     }
     return TD_OK;
 }
@@ -135,7 +135,7 @@ static td_status reshape_infer(const td_node *n, td_type *y)
         long long d = strtoll(s, &end, 10);
         if (!is_digit || d < 1 || d > (1ll << 40) || y->rank == TD_RANK_MAX ||
             (*end && *end != ':') || (*end && !end[1]))
-            return td_error(TD_ESHAPE, "reshape: '%.80s' is no shape like 8:64:1:1", shape);
+            return td_error(TD_ESHAPE, "reshape: '%.80s' is not a shape like 8:64:1:1", shape);
         y->dim[y->rank++] = d;
         s = *end ? end + 1 : end;
     }
@@ -160,7 +160,7 @@ static td_status reorder_infer(const td_node *n, td_type *y)
     size_t len = layout ? strlen(layout) : 0;
     *y = td_type_plain(td_in_type(n, 0));
     if (len >= TD_LAYOUT_BYTES)
-        return td_error(TD_ESHAPE, "reorder: '%.40s' is no layout", layout);
+        return td_error(TD_ESHAPE, "reorder: '%.40s' is not a layout", layout);
     if (len)
         memcpy(y->layout, layout, len + 1);
     if (a->dtype && !td_dtype_is_float(y->dtype))
@@ -169,7 +169,7 @@ static td_status reorder_infer(const td_node *n, td_type *y)
     if (a->dtype)
         y->dtype = td_dtype_parse(reorder_dtypes[a->dtype]);
     if (!td_type_blocking(y, &bl))
-        return td_error(TD_ESHAPE, "reorder: layout '%s' does not fit", y->layout);
+        return td_error(TD_ESHAPE, "reorder: layout '%s' does not match operand 0", y->layout);
     return TD_OK;
 }
 

@@ -30,7 +30,7 @@ static td_status se_infer(const td_node *n, td_type *y)
     if (!matrix_of(td_in_type(n, 1), &d1, &c1) || !matrix_of(td_in_type(n, 3), &c2, &d2) ||
         d1 != d2 || c1 != x->dim[1] || c2 != x->dim[1] || td_in_type(n, 2)->dim[0] != d1 ||
         td_in_type(n, 4)->dim[0] != c2)
-        return td_error(TD_ESHAPE, "squeeze_excite: weights do not fit %lld channels",
+        return td_error(TD_ESHAPE, "squeeze_excite: weights do not match %lld channels",
                         (long long)x->dim[1]);
     for (int i = 1; i < 5; i++)
         if (td_in_type(n, i)->dtype != x->dtype)

@@ -207,7 +207,8 @@ td_status td_freeze_count(const td_graph *g, const char *patterns, bool norms,
         out->of_values += td_type_count(&w->type);
     }
     if (out->n == out->of)
-        return td_error(TD_EUSAGE, "--freeze: '%s' freezes all %d weights, none is left to train",
+        return td_error(TD_EUSAGE,
+                        "--freeze: '%s' freezes all %d weights, wanted at least one to train",
                         patterns, out->of);
     out->n_norms = norms ? count_norms(g, patterns) : 0;
     if (norms && !out->n_norms)
@@ -252,14 +253,14 @@ td_status td_freeze_resume(const td_tensors *file, const char *path, const td_tr
         return TD_OK;
     if (is_inside_step)
         return td_error(TD_EARG,
-                        "'%s' was saved inside an optimiser step with --freeze '%s'%s: it cannot "
-                        "go on with '%s'%s",
+                        "'%s' was saved inside an optimizer step with --freeze '%s'%s: it cannot "
+                        "continue with '%s'%s",
                         path, was, norms ? " --freeze-bn" : "", is,
                         o->optimizer.freezes_bn ? " --freeze-bn" : "");
-    td_log(
-        TD_LOG_WARN, "train",
-        "'%s' was trained with --freeze '%s'%s, it goes on with '%s'%s: weights that are trained "
-        "from now on begin without velocity",
-        path, was, norms ? " --freeze-bn" : "", is, o->optimizer.freezes_bn ? " --freeze-bn" : "");
+    td_log(TD_LOG_WARN, "train",
+           "'%s' was trained with --freeze '%s'%s and continues with '%s'%s: newly trained weights "
+           "start with zero momentum",
+           path, was, norms ? " --freeze-bn" : "", is,
+           o->optimizer.freezes_bn ? " --freeze-bn" : "");
     return TD_OK;
 }

@@ -101,7 +101,7 @@ td_status td_lr_falls_parse(const char *text, td_lr_steps *o)
         const long long epoch = digits && digits < 10 ? strtoll(s, &end, 10) : -1;
         const bool is_rising = o->n_falls == 0 || epoch > o->falls[o->n_falls - 1];
         if (epoch < 0 || !is_rising || (*end && (*end != ',' || !end[1])))
-            return td_error(TD_EUSAGE, "'%s' is no list of rising epochs like 43,54", text);
+            return td_error(TD_EUSAGE, "'%s' is not a list of rising epochs like 43,54", text);
         if (o->n_falls == TD_LR_FALLS_MAX)
             return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_FALLS_MAX);
         o->falls[o->n_falls++] = epoch;

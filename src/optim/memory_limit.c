@@ -34,7 +34,7 @@ void td_log_recomputed(const td_program *p)
         macs += td_program_node(p, i).macs;
     if (m.n_recomputed)
         td_log(TD_LOG_INFO, "memory",
-               "recomputing %d results, %.2f GFLOP (%.1f %%) more a step: %.1f MB instead of "
+               "recomputing %d results, %.2f GFLOP (%.1f %%) more per step: %.1f MB instead of "
                "%.1f MB",
                m.n_recomputed, 2e-9 * (double)m.recomputed_macs,
                100.0 * (double)m.recomputed_macs / (double)(macs ? macs : 1),
@@ -195,7 +195,7 @@ static td_status find_batch(const td_memory_share *m, int64_t process, int *batc
         else
             fails = next;
         if (td_signal_caught())
-            return td_error(TD_ESTOPPED, "a signal came");
+            return td_error(TD_ESTOPPED, "interrupted by a signal");
     }
     return TD_OK;
 }
@@ -210,8 +210,8 @@ static double megabytes(int64_t bytes)
 static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_text *out)
 {
     td_text_add(out,
-                "--memory-limit: %.1f MB are too little for a batch of %d, which needs at least "
-                "%.1f MB (%.1f MB for the step and %.1f MB for the rest of the process)",
+                "--memory-limit: %.1f MB is too small for a batch of %d, which needs at least %.1f "
+                "MB (%.1f MB for the step and %.1f MB for the rest of the process)",
                 1e-6 * (double)m->limit, m->batch, megabytes(step + others), megabytes(step),
                 megabytes(others));
 }
@@ -254,9 +254,8 @@ td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_comp
     TD_TRY(plan_rest(m, g, m->batch, &rest));
     c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;
     c->least_bytes = &least;
-    td_log(TD_LOG_DEBUG, "memory",
-           "%.1f MB for the process, %.1f MB besides the step: %.1f MB left", (double)process / 1e6,
-           (double)rest / 1e6, (double)c->memory_limit / 1e6);
+    td_log(TD_LOG_DEBUG, "memory", "limit %.1f MB, %.1f MB used outside the step: %.1f MB left",
+           (double)process / 1e6, (double)rest / 1e6, (double)c->memory_limit / 1e6);
     const td_status st = td_compile(g, m->dev, c, out);
     c->least_bytes = NULL;
     if (st != TD_OK && least)

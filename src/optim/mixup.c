@@ -54,17 +54,19 @@ static td_status check_file(const td_mixup *m)
                     *perm = td_tensors_get(m->file, "perm");
     if (!lambda || lambda->dtype != TD_DT_F32 || lambda->rank < 1 || lambda->rank > 2 ||
         (lambda->rank == 2 && lambda->dim[1] != m->batch))
-        return td_error(TD_EFORMAT, "'%s' has no 'lambda' that is f32 [S] or [S, %d]", m->path,
+        return td_error(TD_EFORMAT,
+                        "'%s' has no tensor 'lambda' of type f32 and shape [S] or [S, %d]", m->path,
                         m->batch);
     if (!perm || perm->dtype != TD_DT_I64 || perm->rank != 2 || perm->dim[1] != m->batch ||
         perm->dim[0] != lambda->dim[0])
-        return td_error(TD_EFORMAT, "'%s' has no 'perm' that is i64 [%lld, %d]", m->path,
-                        (long long)lambda->dim[0], m->batch);
+        return td_error(TD_EFORMAT, "'%s' has no tensor 'perm' of type i64 and shape [%lld, %d]",
+                        m->path, (long long)lambda->dim[0], m->batch);
     for (int64_t i = 0; i < perm->dim[0] * m->batch; i++) {
         int64_t p;
         memcpy(&p, (const char *)perm->data + i * 8, sizeof p);
         if (p < 0 || p >= m->batch)
-            return td_error(TD_EFORMAT, "'%s': perm has a partner %lld in a batch of %d", m->path,
+            return td_error(TD_EFORMAT,
+                            "'%s': perm contains partner %lld, wanted 0 to less than %d", m->path,
                             (long long)p, m->batch);
     }
     return TD_OK;
@@ -97,7 +99,8 @@ static td_status take(td_mixup *m, int64_t index)
                     *perm = td_tensors_get(m->file, "perm");
     const int64_t n = m->batch;
     if (index >= lambda->dim[0])
-        return td_error(TD_ENOTFOUND, "'%s' has %lld batches, the training comes to number %lld",
+        return td_error(TD_ENOTFOUND,
+                        "'%s' has %lld batches, but the training has reached batch number %lld",
                         m->path, (long long)lambda->dim[0], (long long)index);
     memcpy(m->partner, (const char *)perm->data + index * n * 8, (size_t)n * 8);
     if (lambda->rank == 2) {

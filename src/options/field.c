@@ -304,7 +304,7 @@ static td_status set_whole(const td_field *f, member *m, const char *value, cons
         factor = 1;
     } else if (end == value || factor == 0 || isspace((unsigned char)*value))
         return td_text_to_real(value, &ignored)
-                   ? td_error(TD_EUSAGE, "%s: %s is not a whole number", subject, value)
+                   ? td_error(TD_EUSAGE, "%s: %s is not an integer", subject, value)
                    : td_error(TD_EUSAGE, "%s: '%s' is not a number", subject, value);
     if (is_too_large || __builtin_mul_overflow((int64_t)v, factor, &product) ||
         !is_whole_in_range(f, product))
@@ -337,8 +337,7 @@ static td_status set_bool(const td_field *f, member *m, const char *value, const
                 m->flag = (truth != 0) != is_opposite(f);
                 return TD_OK;
             }
-    return td_error(TD_EUSAGE, "%s: '%s' is not a truth value, wanted true or false", subject,
-                    value);
+    return td_error(TD_EUSAGE, "%s: '%s' is not a Boolean, wanted true or false", subject, value);
 }
 
 /* the name of a value nearest to a wrong one, or NULL */
@@ -389,9 +388,9 @@ static td_status set_enum(const td_field *f, member *m, const char *value, const
     td_field_range(f, &names);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
-        st =
-            td_error(TD_EUSAGE, "%s: '%s' is none of %s%s%s%s", subject, value, td_text_get(&names),
-                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        st = td_error(TD_EUSAGE, "%s: '%s' is not one of %s%s%s%s", subject, value,
+                      td_text_get(&names), near ? "; did you mean '" : "", near ? near : "",
+                      near ? "'?" : "");
     td_text_release(&names);
     return st;
 }
@@ -420,7 +419,7 @@ static td_status read_member(const td_field *f, member *m, const char *value, td
     case TD_KIND_END:
         break;
     }
-    td_bug(__FILE__, __LINE__, "a row of a known kind");
+    td_bug(__FILE__, __LINE__, "a field of a known kind");
 }
 
 static void store(const td_field *f, void *base, const member *m)

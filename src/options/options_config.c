@@ -123,7 +123,7 @@ static td_status json_value(const td_json *j, const char *path, const char *name
     case TD_JSON_NULL:
     case TD_JSON_ARRAY:
     case TD_JSON_OBJECT:
-        return td_error(TD_EFORMAT, "'%s': '%s' is neither number, text nor truth value", path,
+        return td_error(TD_EFORMAT, "'%s': '%s' is not a number, a string or a Boolean", path,
                         name);
     }
     return td_text_status(out);
@@ -214,7 +214,8 @@ static td_status join_list(const td_yaml *list, const char *name, td_text *out)
     for (size_t i = 0; i < td_yaml_count(list); i++) {
         const char *word = td_yaml_text(td_yaml_member(list, i));
         if (!word)
-            return td_error(TD_EFORMAT, "'%s' holds more than words", name);
+            return td_error(TD_EFORMAT, "'%s' contains a list or a map, wanted a single value",
+                            name);
         td_text_add(out, "%s%s", i ? "," : "", word);
     }
     return td_text_status(out);
@@ -246,7 +247,8 @@ static td_status read_map(const td_field_group *groups, const td_yaml *map, bool
         if (td_yaml_kind_of(y) != TD_YAML_MAP) {
             TD_TRY_MSG(set_from_yaml(groups, key, y, arena), "'%s', line %d", path, number);
         } else if (is_section) {
-            return td_error(TD_EFORMAT, "'%s', line %d: '%s' is a section within a section", path,
+            return td_error(TD_EFORMAT,
+                            "'%s', line %d: '%s' is a nested section, which is not supported", path,
                             number, key);
         } else {
             TD_TRY_MSG(check_section(groups, key), "'%s', line %d", path, number);
@@ -284,7 +286,7 @@ static td_status read_any(const td_field_group *groups, char *text, size_t n, co
     if (td_text_is_utf16(text, n))
         return td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path);
     if (memchr(text, '\0', n))
-        return td_error(TD_EFORMAT, "'%s' is no text file", path);
+        return td_error(TD_EFORMAT, "'%s' is not a text file", path);
     if (is_in_lines(text))
         return read_lines(groups, text, path, arena);
     td_status st = td_yaml_parse(text, n, path, &doc);

@@ -340,7 +340,7 @@ static void amp_node(td_rewriter *rw, amp_state *s, const td_node *n)
     td_emit_n(rw->b, n->op, attr, n->n_in, in, out);
     for (int i = 0; i < n->n_out && td_build_ok(rw->b); i++) {
         if (out[i]->type.dtype != painted_out(s, n, i))
-            td_build_fail(rw->b, td_error(TD_EARG, "%s: result %d is %s, was painted %s",
+            td_build_fail(rw->b, td_error(TD_EARG, "%s: result %d is %s, but was assigned %s",
                                           n->op->name, i, td_dtype_name(out[i]->type.dtype),
                                           td_dtype_name(painted_out(s, n, i))));
         td_rw_set(rw, n->out[i], out[i]);

@@ -239,11 +239,9 @@ static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
     if (can && supported(rw, n, same, layout))
         td_rw_copy_with(rw, n, same);
     else if (n->op->memory_order && layout[0])
-        td_build_fail(rw->b,
-                      td_error(TD_ENOKERNEL,
-                               "%s: its mask is in the order of layout '%s', which no kernel "
-                               "for it takes",
-                               n->op->name, layout));
+        td_build_fail(rw->b, td_error(TD_ENOKERNEL,
+                                      "%s: its mask has layout '%s', which no kernel supports",
+                                      n->op->name, layout));
     else
         emit_plain(rw, n, in);
 }

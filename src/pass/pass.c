@@ -41,12 +41,11 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
         if (!found && !(may_be_required && len == 3 && strncmp(s, "all", 3) == 0))
             return td_error(
                 TD_EUSAGE,
-                "%s: '%.*s' is no pass; there are decompose, autocast, grad, fold, amp, "
-                "tf32, fuse, winograd, layout, clean, copies, order, buckets, "
-                "recompute",
+                "%s: '%.*s' is not a pass, wanted one of decompose, autocast, grad, fold, amp, "
+                "tf32, fuse, winograd, layout, clean, copies, order, buckets, recompute",
                 option, (int)len, s);
         if (found && found->is_required && !may_be_required)
-            return td_error(TD_EUSAGE, "%s: '%s' cannot be left out", option, found->name);
+            return td_error(TD_EUSAGE, "%s: '%s' cannot be skipped", option, found->name);
         s += len + (s[len] == ',');
     }
     return TD_OK;

@@ -369,8 +369,9 @@ static td_status check_values(const td_graph *g, const span *s)
     for (int v = 0; v < g->n_values; v++) {
         if (s[v].root != v) {
             if (s[v].from != s[s[v].root].from || s[v].is_placed != s[s[v].root].is_placed)
-                return td_error(TD_EARG, "plan: '%%%s' is not where '%%%s' is, which it looks at",
-                                g->values[v]->name, g->values[s[v].root]->name);
+                return td_error(
+                    TD_EARG, "plan: '%%%s' is not at the address of '%%%s', of which it is a view",
+                    g->values[v]->name, g->values[s[v].root]->name);
             continue;
         }
         for (int w = v + 1; s[v].is_placed && w < g->n_values; w++)

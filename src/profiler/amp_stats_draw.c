@@ -157,10 +157,10 @@ static void name_axis(const drawing *d, double y, double scale)
     char text[200];
     const char *cut = d->is_cut ? "; the first column holds all below, too" : "";
     if (scale > 1)
-        snprintf(
-            text, sizeof text,
-            "magnitude in memory: gradient x loss scale %g; the true one is 2^%.4g times that%s",
-            scale, -log2(scale), cut);
+        snprintf(text, sizeof text,
+                 "magnitude in memory: gradient x loss scale %g; the unscaled one is 2^%.4g times "
+                 "that%s",
+                 scale, -log2(scale), cut);
     else
         snprintf(text, sizeof text, "magnitude of the gradient; no loss scale%s", cut);
     words(d, LEFT + AXIS / 2.0, y, "middle", "#000000", text);

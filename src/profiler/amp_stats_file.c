@@ -36,7 +36,7 @@ static td_status named(const place *at, const char *member, td_status st)
     if (st != TD_ENOTFOUND)
         return st;
     if (at->tensor < 0)
-        return td_error(TD_EFORMAT, "%s: there is no '%s'", at->what, member);
+        return td_error(TD_EFORMAT, "%s: '%s' is missing", at->what, member);
     return td_error(TD_EFORMAT, "%s: tensors[%d] has no '%s'", at->what, at->tensor, member);
 }
 
@@ -132,7 +132,7 @@ static td_status read_tensors(place *at, const td_json *doc, td_stats_step *s)
     const td_json *list = td_json_get(doc, "tensors");
     const size_t n = list ? td_json_count(list) : 0;
     if (!list || td_json_kind_of(list) != TD_JSON_ARRAY || n == 0)
-        return td_error(TD_EFORMAT, "%s: there are no 'tensors'", at->what);
+        return td_error(TD_EFORMAT, "%s: 'tensors' is missing", at->what);
     if (n > TENSORS_MAX)
         return bad(at, "tensors", (double)n, "at most a million");
     s->tensors = td_arena_alloc(at->arena, n, sizeof *s->tensors);
@@ -148,7 +148,7 @@ static td_status read_step(place *at, const td_json *doc, td_stats_step *s)
 {
     at->tensor = -1;
     if (td_json_kind_of(doc) != TD_JSON_OBJECT)
-        return td_error(TD_EFORMAT, "%s is no JSON object", at->what);
+        return td_error(TD_EFORMAT, "%s is not a JSON object", at->what);
     TD_TRY(get_count(at, doc, "step", 1, &s->step));
     TD_TRY(get_count(at, doc, "epoch", 0, &s->epoch));
     TD_TRY(get_count(at, doc, "iteration", 1, &s->iteration));
@@ -181,11 +181,11 @@ static td_status read_lines(td_stats_file *f, const char *path, const char *text
         const char *end = memchr(line, '\n', (size_t)(text + n - line));
         snprintf(at.what, sizeof at.what, "'%.500s': line %d", path, number);
         if (!end && f->n_steps) { /* the run was killed while it wrote */
-            td_log(TD_LOG_WARN, "inspect", "%s is cut off and left out", at.what);
+            td_log(TD_LOG_WARN, "inspect", "%s is truncated and ignored", at.what);
             return TD_OK;
         }
         if (!end)
-            return td_error(TD_EFORMAT, "%s is cut off: it has no end", at.what);
+            return td_error(TD_EFORMAT, "%s is truncated: its end is missing", at.what);
         TD_TRY(read_line(f, &at, line, (size_t)(end - line)));
         line = end + 1;
     }

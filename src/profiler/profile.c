@@ -173,7 +173,7 @@ static td_status measure_bound(td_program *p, td_profile *pr, double *bound_s)
         if (!r.macs || r.is_setup)
             continue;
         if (td_signal_caught())
-            return td_error(TD_ESTOPPED, "a signal came");
+            return td_error(TD_ESTOPPED, "interrupted by a signal");
         TD_TRY(td_program_time(p, i, BOUND_RUNS, &best));
         *bound_s += best;
         if (pr)
@@ -414,7 +414,7 @@ static void whole_text(td_profile *pr, td_text *out)
 void td_profile_text(td_profile *pr, td_text *out)
 {
     if (!pr->n_steps) {
-        td_text_add(out, "profile: no step was made\n");
+        td_text_add(out, "profile: no step was run\n");
         return;
     }
     whole_text(pr, out);

@@ -82,9 +82,9 @@ typedef struct {
 
 const char *td_pickle_kind_name(td_pickle_kind kind)
 {
-    static const char *const names[] = { "None",    "a boolean", "a whole number", "a number",
-                                         "a text",  "a tuple",   "a list",         "a dict",
-                                         "a class", "a storage", "a tensor",       "an object" };
+    static const char *const names[] = { "None",    "a boolean", "an integer", "a number",
+                                         "a text",  "a tuple",   "a list",     "a dict",
+                                         "a class", "a storage", "a tensor",   "an object" };
     return names[kind];
 }
 
@@ -97,7 +97,7 @@ static td_status refuse(const machine *m, td_status st, const char *why)
 
 static td_status cut_off(const machine *m)
 {
-    return refuse(m, TD_EFORMAT, "the pickle is cut off");
+    return refuse(m, TD_EFORMAT, "the pickle is truncated");
 }
 
 /* a foreign text for a message: printable or '?' */
@@ -197,7 +197,7 @@ static td_status run_proto(machine *m, const arg *a, int param)
     if (m->n_protos++ > 0)
         return refuse(m, TD_EFORMAT, "a second protocol number");
     if (a->whole < 2 || a->whole > 5)
-        return td_error(TD_EUNSUPPORTED, "'%s': byte %zu: pickle protocol %lld, 2 to 5 are read",
+        return td_error(TD_EUNSUPPORTED, "'%s': byte %zu: pickle protocol is %lld, wanted 2 to 5",
                         m->what, m->op_at, (long long)a->whole);
     return TD_OK;
 }
@@ -213,7 +213,7 @@ static td_status run_stop(machine *m, const arg *a, int param)
 {
     (void)a, (void)param;
     if (m->n_marks != 0 || m->n_stack != 1)
-        return refuse(m, TD_EFORMAT, "the pickle ends with something else than one value");
+        return refuse(m, TD_EFORMAT, "the pickle does not end with a single value");
     m->is_done = true;
     return TD_OK;
 }
@@ -301,8 +301,8 @@ static td_status push_name(machine *m, td_ptext module, td_ptext name)
         print_safe(module, a, sizeof a);
         print_safe(name, b, sizeof b);
         return td_error(TD_EUNSUPPORTED,
-                        "'%s': byte %zu: the name '%s.%s' is not among those that are read; "
-                        "nothing in a file is executed (a state_dict has no such names)",
+                        "'%s': byte %zu: the name '%s.%s' is not supported; nothing in a file is "
+                        "executed (a state_dict has no such names)",
                         m->what, m->op_at, a, b);
     }
     TD_TRY(push_new(m, TD_PICKLE_NAME, &v));
@@ -322,7 +322,7 @@ static td_status run_stack_global(machine *m, const arg *a, int param)
     TD_TRY(need(m, 2));
     const td_pvalue *module = m->stack[m->n_stack - 2], *name = top(m);
     if (module->kind != TD_PICKLE_TEXT || name->kind != TD_PICKLE_TEXT)
-        return refuse(m, TD_EFORMAT, "a name that is no text");
+        return refuse(m, TD_EFORMAT, "a name that is not text");
     m->n_stack -= 2;
     return push_name(m, module->text, name->text);
 }
@@ -414,7 +414,7 @@ static td_status run_persistent(machine *m, const arg *a, int param)
     if (!x || id->list.n < 5 || id->list.n > 6 || !td_pvalue_is(x[0], "storage") ||
         x[1]->kind != TD_PICKLE_NAME || !x[1]->name->is_storage || x[2]->kind != TD_PICKLE_TEXT ||
         x[4]->kind != TD_PICKLE_INT || x[4]->whole < 0)
-        return refuse(m, TD_EFORMAT, "a persistent id that is no storage of PyTorch's");
+        return refuse(m, TD_EFORMAT, "a persistent id that is not a storage of PyTorch's");
     if (id->list.n == 6 && x[5]->kind != TD_PICKLE_NONE)
         return refuse(m, TD_EUNSUPPORTED, "a storage that is a view of another one");
     m->n_stack--;
@@ -646,8 +646,8 @@ static td_status step(machine *m)
     const opcode *op = &opcodes[code];
     if (!op->run)
         return td_error(TD_EUNSUPPORTED,
-                        "'%s': byte %zu: the pickle opcode %s (0x%02x) is not among those that are "
-                        "read; nothing in a file is executed",
+                        "'%s': byte %zu: the pickle opcode %s (0x%02x) is not supported; nothing "
+                        "in a file is executed",
                         m->what, m->op_at, op->name ? op->name : "without a name", code);
     TD_TRY(read_arg(m, op->arg, &a));
     return op->run(m, &a, op->param);

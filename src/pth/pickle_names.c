@@ -50,8 +50,8 @@ static td_status read_ints(const td_pvalue *v, const char *what, int64_t out[TD_
     for (size_t i = 0; i < v->list.n; i++) {
         const td_pvalue *x = v->list.at[i];
         if (x->kind != TD_PICKLE_INT || x->whole < 0)
-            return td_error(TD_EFORMAT, "tensor: %s %zu is %s, wanted a whole number from 0", what,
-                            i,
+            return td_error(TD_EFORMAT, "tensor: %s %zu is %s, wanted an integer of 0 or more",
+                            what, i,
                             x->kind == TD_PICKLE_INT ? "negative" : td_pickle_kind_name(x->kind));
         out[i] = x->whole;
     }
@@ -82,7 +82,7 @@ static td_status check_extent(td_ptensor *t)
 {
     int64_t last, has = t->storage->storage.n;
     if (!measure(t, &t->n, &last))
-        return td_error(TD_EFORMAT, "tensor: sizes and strides that no memory has");
+        return td_error(TD_EFORMAT, "tensor: its sizes and strides exceed any memory");
     if (t->offset > has || (t->n > 0 && last >= has))
         return td_error(TD_EFORMAT,
                         "tensor: element %" PRId64 " of a storage of %" PRId64 " elements",

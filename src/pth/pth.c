@@ -89,7 +89,7 @@ static td_status add_storage(reader *r, const char *key, storage s)
 {
     size_t n = r->storage_of.n;
     if (td_map_has(&r->storage_of, key))
-        return td_error(TD_EFORMAT, "'%s': two storages with the key '" NAME "'", r->what, key);
+        return td_error(TD_EFORMAT, "'%s': two storages have the key '" NAME "'", r->what, key);
     TD_TRY(td_reserve(&r->storages, &r->cap_storages, n + 1, sizeof *r->storages));
     TD_TRY(td_map_set(&r->storage_of, key, (void *)(uintptr_t)(n + 1)));
     r->storages[n] = s;
@@ -127,8 +127,8 @@ static td_status find_storage(reader *r, const td_ptensor *x, const char *name, 
     *out = &r->storages[at - 1];
     if (!td_mul_size((size_t)s->n, td_dtype_bytes(x->dtype), &wanted) || wanted != (*out)->n_bytes)
         return td_error(TD_EFORMAT,
-                        "'%s': tensor '" NAME "': its storage is said to have %" PRId64
-                        " elements of %zu bytes, it has %" PRIu64 " bytes",
+                        "'%s': tensor '" NAME "': its storage is declared with %" PRId64
+                        " elements of %zu bytes, but has %" PRIu64 " bytes",
                         r->what, name, s->n, td_dtype_bytes(x->dtype), (*out)->n_bytes);
     return TD_OK;
 }
@@ -209,7 +209,7 @@ static td_status add_tensor(reader *r, const char *prefix, td_ptext key, const t
 
     memcpy(name, prefix, n_prefix);
     if (!copy_text(key, name + n_prefix, sizeof name - n_prefix))
-        return td_error(TD_EFORMAT, "'%s': a tensor's name of %zu bytes: '" NAME "'", r->what,
+        return td_error(TD_EFORMAT, "'%s': a tensor has a name of %zu bytes: '" NAME "'", r->what,
                         key.len, name);
     if (x->dtype == TD_DT_NONE)
         return td_error(TD_EUNSUPPORTED, "'%s': tensor '" NAME "' is %s, which is not supported",
@@ -229,7 +229,7 @@ static td_status add_tensors(reader *r, const char *prefix, const td_plist *dict
         if (key->kind == TD_PICKLE_TEXT && x->kind == TD_PICKLE_TENSOR)
             TD_TRY(add_tensor(r, prefix, key->text, &x->tensor));
         else if (key->kind == TD_PICKLE_TEXT)
-            td_log(TD_LOG_DEBUG, "io", "%s: '%.*s' is %s, left out", r->what,
+            td_log(TD_LOG_DEBUG, "io", "%s: skipping '%.*s', which is %s", r->what,
                    key->text.len < 200 ? (int)key->text.len : 200, key->text.bytes,
                    td_pickle_kind_name(x->kind));
     }
@@ -276,7 +276,7 @@ static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue 
         return td_error(TD_EFORMAT, "'%s' has no averaged weights (state_dict_ema)", r->what);
     if (!has_tensors(root))
         return td_error(TD_EFORMAT,
-                        "'%s' holds %s without weights, wanted a state_dict, or a dict with one "
+                        "'%s' contains %s without weights, wanted a state_dict, or a dict with one "
                         "under 'state_dict', 'model' or 'model_state_dict'",
                         r->what, td_pickle_kind_name(root->kind));
     *out = root;
@@ -397,10 +397,11 @@ static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
         }
         if (key->kind != TD_PICKLE_TEXT || !copy_text(key->text, name, sizeof name))
             snprintf(name, sizeof name, "%s", td_pickle_kind_name(key->kind));
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s': the optimizer keeps '%s', %s, of parameter %" PRId64
-                        "; SGD's momentum_buffer and RMSprop's square_avg are read",
-                        r->what, name, td_pickle_kind_name(x->kind), index);
+        return td_error(
+            TD_EUNSUPPORTED,
+            "'%s': the optimizer state of parameter %" PRId64
+            " contains '%s', %s; only SGD's momentum_buffer and RMSprop's square_avg are supported",
+            r->what, index, name, td_pickle_kind_name(x->kind));
     }
     return TD_OK;
 }
@@ -408,7 +409,7 @@ static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
 static td_status add_states(reader *r, const td_pvalue *states)
 {
     if (!states || states->kind != TD_PICKLE_DICT || states->list.n > (size_t)2 * PARAMS_MAX)
-        return td_error(TD_EFORMAT, "'%s': its optimizer has no 'state' of at most %d parameters",
+        return td_error(TD_EFORMAT, "'%s': its optimizer has no 'state' with at most %d parameters",
                         r->what, PARAMS_MAX);
     for (size_t i = 0; i + 1 < states->list.n; i += 2) {
         const td_pvalue *index = states->list.at[i];
@@ -435,7 +436,8 @@ static td_status print_setting(reader *r, const td_pvalue *group, const char *na
     }
     TD_TRY(read_real(r, v, name, &is_there, &x));
     if (is_there && !isfinite(x))
-        return td_error(TD_EFORMAT, "'%s': its optimizer's %s is %g", r->what, name, x);
+        return td_error(TD_EFORMAT, "'%s': its optimizer has an invalid %s of %g", r->what, name,
+                        x);
     if (is_there)
         td_text_add(j, ", \"%s\": %.17g", name, x);
     return TD_OK;
@@ -473,8 +475,8 @@ static td_status note_groups(reader *r, const td_pvalue *groups)
     if (!groups || groups->kind != TD_PICKLE_LIST || groups->list.n < 1 ||
         groups->list.n > GROUPS_MAX)
         return td_error(TD_EUNSUPPORTED,
-                        "'%s': its optimizer has not one or two groups of parameters, as the "
-                        "reference program's main.py makes them",
+                        "'%s': its optimizer does not have the one or two parameter groups that "
+                        "the reference program's main.py creates",
                         r->what);
     td_text_add(&j, "[");
     for (size_t i = 0; i < groups->list.n; i++) {
@@ -498,8 +500,8 @@ static td_status add_training(reader *r, const td_pvalue *root)
     const td_pvalue *averages = find_section(root, ema_names, &section);
     if (!optimizer || optimizer->kind != TD_PICKLE_DICT || !epoch || epoch->kind != TD_PICKLE_INT)
         return td_error(TD_EFORMAT,
-                        "'%s' is no checkpoint of a training: it has no '%s'; weights alone go to "
-                        "--pretrained-weights",
+                        "'%s' is not a training checkpoint: it has no '%s'; use "
+                        "--pretrained-weights for a file of weights only",
                         r->what, optimizer ? "epoch" : "optimizer");
     if (averages)
         TD_TRY(add_tensors(r, "ema.", &averages->list));
@@ -519,7 +521,7 @@ static td_status check_order(reader *r, const char *folder, int n_folder)
     if (td_zip_bytes(r->zip, i) < sizeof order)
         TD_TRY(td_zip_read(r->zip, i, order));
     if (strcmp(order, "little") != 0)
-        return td_error(TD_EUNSUPPORTED, "'%s': its byte order is '%s', little is read", r->what,
+        return td_error(TD_EUNSUPPORTED, "'%s': its byte order is '%s', wanted little", r->what,
                         order);
     return TD_OK;
 }
@@ -539,8 +541,8 @@ static td_status find_object(const reader *r, size_t *at, int *n_folder)
     }
     if (n_found != 1 || *n_folder > KEY_MAX)
         return td_error(TD_EFORMAT,
-                        "'%s': a zip archive with %zu entries FOLDER/data.pkl, wanted one: is it a "
-                        "file of PyTorch's?",
+                        "'%s': a zip archive with %zu entries FOLDER/data.pkl, wanted one: this "
+                        "may not be a PyTorch file",
                         r->what, n_found);
     if (td_zip_bytes(r->zip, *at) > PICKLE_MAX)
         return td_error(TD_ELIMIT, "'%s': a pickle of %" PRIu64 " bytes, at most %u are read",
@@ -600,7 +602,7 @@ static td_status check_prologue(const reader *r, size_t *at)
     TD_OUT(load_next(r, at, &system));
     v = td_pickle_get(td_pickle_root(system), "little_endian");
     if (!v || v->kind != TD_PICKLE_BOOL || !v->whole)
-        TD_OUT(td_error(TD_EUNSUPPORTED, "'%s': its byte order is not little", r->what));
+        TD_OUT(td_error(TD_EUNSUPPORTED, "'%s': its byte order is not little-endian", r->what));
 out:
     td_pickle_free(version);
     td_pickle_free(system);
@@ -628,7 +630,7 @@ static td_status place_storage(reader *r, const td_map *named, const td_pvalue *
     if (key->kind == TD_PICKLE_TEXT && copy_text(key->text, name, sizeof name))
         v = td_map_get(named, name);
     if (!v)
-        return td_error(TD_EFORMAT, "'%s': its list of storages names one that no tensor has",
+        return td_error(TD_EFORMAT, "'%s': its list of storages names one that no tensor uses",
                         r->what);
     if (r->blob.n_bytes - *at < sizeof head)
         return td_error(TD_EFORMAT, "'%s': ends before storage '" NAME "'", r->what, name);
@@ -638,7 +640,7 @@ static td_status place_storage(reader *r, const td_map *named, const td_pvalue *
     if (n != (uint64_t)v->storage.n)
         return td_error(TD_EFORMAT,
                         "'%s': storage '" NAME "' has %" PRIu64
-                        " elements, its tensors want %" PRId64,
+                        " elements, its tensors need %" PRId64,
                         r->what, name, n, v->storage.n);
     if (!td_mul_size((size_t)n, v->storage.type->n_bytes, &n_bytes) ||
         n_bytes > r->blob.n_bytes - *at)
@@ -682,11 +684,11 @@ static td_status load_legacy(reader *r)
         return TD_ENOMEM;
     TD_TRY(td_blob_read(&r->blob, 0, r->n_text, r->text));
     if (r->n_text < sizeof magic)
-        return td_error(TD_EFORMAT, "'%s': %zu bytes, too short for a file of PyTorch's", r->what,
+        return td_error(TD_EFORMAT, "'%s': %zu bytes, too short for a PyTorch file", r->what,
                         r->n_text);
     if (memcmp(r->text, magic, sizeof magic) != 0)
         return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a pickle, but none that torch.save wrote: it has no magic number",
+                        "'%s' is a pickle that torch.save did not write: it has no magic number",
                         r->what);
     TD_TRY(check_prologue(r, &at));
     TD_TRY(load_next(r, &at, &r->object));
@@ -707,7 +709,7 @@ static td_status load(reader *r)
     TD_TRY(td_blob_read(&r->blob, 0, n, head));
     if (!td_pth_is(head, n))
         return td_error(TD_EFORMAT,
-                        "'%s' is no file of PyTorch's: neither a zip archive nor a pickle",
+                        "'%s' is not a PyTorch file: it is neither a zip archive nor a pickle",
                         r->what);
     return head[0] == 'P' ? load_zip(r) : load_legacy(r);
 }

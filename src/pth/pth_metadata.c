@@ -110,7 +110,7 @@ static td_status put_value(const char *value, value_kind kind, td_pth_writer *w)
     if (kind != A_NUMBER)
         return put_list(value, kind, w);
     if (!td_text_to_int(value, &n))
-        return td_error(TD_EFORMAT, "found '%.40s', wanted a whole number", value);
+        return td_error(TD_EFORMAT, "found '%.40s', wanted an integer", value);
     td_pth_int(w, n);
     return TD_OK;
 }
@@ -179,7 +179,7 @@ static td_status add_text(source *s, const td_pvalue *v, td_text *out)
 static td_status add_number(const source *s, const td_pvalue *v, td_text *out)
 {
     if (v->kind != TD_PICKLE_INT || v->whole < 0 || v->whole > NUMBER_MAX)
-        return refuse(s, v, "a whole number from 0 to 16777216");
+        return refuse(s, v, "an integer of 0 or more to 16777216");
     td_text_add(out, "%" PRId64, v->whole);
     return TD_OK;
 }

@@ -82,7 +82,8 @@ void td_pth_text(td_pth_writer *w, const char *text)
 {
     const size_t n = strlen(text);
     if (n > UINT32_MAX) {
-        w->st = w->st != TD_OK ? w->st : td_error(TD_ELIMIT, "a text of %zu bytes", n);
+        w->st =
+            w->st != TD_OK ? w->st : td_error(TD_ELIMIT, "a string of %zu bytes is too long", n);
         return;
     }
     put_number(w, 'X', n, 4); /* BINUNICODE */
@@ -162,8 +163,9 @@ void td_pth_tensor(td_pth_writer *w, const td_tensor *x)
     char key[24];
     const char *class = storage_class(x->dtype);
     if (w->st == TD_OK && !class)
-        w->st = td_error(TD_EUNSUPPORTED, "tensor '%.200s' is %s, which PyTorch's files have not",
-                         x->name, td_dtype_name(x->dtype));
+        w->st =
+            td_error(TD_EUNSUPPORTED, "tensor '%.200s' is %s, which PyTorch files cannot contain",
+                     x->name, td_dtype_name(x->dtype));
     if (w->st == TD_OK && w->n >= ENTRIES_MAX)
         w->st = td_error(TD_ELIMIT, "more than %d tensors", ENTRIES_MAX);
     if (w->st == TD_OK)

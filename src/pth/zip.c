@@ -96,9 +96,9 @@ static td_status check_entry(const td_zip *z, const zip_stat_t *s)
     if (s->encryption_method != ZIP_EM_NONE)
         return td_error(TD_EUNSUPPORTED, "'%s': entry '" NAME "' is encrypted", what, s->name);
     if (strstr(s->name, "/code/"))
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a TorchScript program, wanted weights: save model.state_dict()",
-                        what);
+        return td_error(
+            TD_EUNSUPPORTED,
+            "'%s' is a TorchScript program, wanted weights: save model.state_dict() instead", what);
     if (s->comp_method != ZIP_CM_STORE || s->comp_size != s->size)
         return td_error(TD_EUNSUPPORTED,
                         "'%s': entry '" NAME "' is compressed, %" PRIu64 " to %" PRIu64
@@ -147,8 +147,8 @@ td_status td_zip_open(const td_blob *b, td_zip **out)
     TD_OUT(open_archive(z));
     int64_t found = zip_get_num_entries(z->archive, 0);
     if (found != (int64_t)n)
-        TD_OUT(td_error(TD_EFORMAT, "'%s': %lld entries found, %" PRIu64 " announced", b->what,
-                        (long long)found, n));
+        TD_OUT(td_error(TD_EFORMAT, "'%s': found %lld entries, its header announces %" PRIu64,
+                        b->what, (long long)found, n));
     TD_OUT(read_entries(z));
     *out = z;
     z = NULL;
@@ -193,7 +193,7 @@ bool td_zip_find(const td_zip *z, const char *name, size_t *i)
 
 static td_status entry_failed(const td_zip *z, size_t i, const char *why)
 {
-    return td_error(TD_EFORMAT, "'%s': entry '" NAME "' was damaged: %s", z->blob->what,
+    return td_error(TD_EFORMAT, "'%s': entry '" NAME "' is damaged: %s", z->blob->what,
                     z->entries[i].name, why);
 }
 

@@ -63,7 +63,7 @@ static td_status read_end64(const td_blob *b, uint64_t end_at, bool is_saturated
     uint64_t at = td_get_le(locator + 8, 8);
     if (at != end_at - LOCATOR_BYTES - END64_BYTES)
         return td_error(TD_EFORMAT,
-                        "'%s': its zip64 record is said to be at %" PRIu64 ", wanted %" PRIu64,
+                        "'%s': the offset of its zip64 record is %" PRIu64 ", wanted %" PRIu64,
                         b->what, at, end_at - LOCATOR_BYTES - END64_BYTES);
     TD_TRY(td_blob_read(b, at, sizeof p, p));
     if (td_get_le(p, 4) != SIG_END64 || td_get_le(p + 4, 8) != END64_BYTES - 12)
@@ -86,7 +86,9 @@ static td_status find_end(const td_blob *b, const unsigned char *tail, size_t n_
             *at = i;
             return TD_OK;
         }
-    return td_error(TD_EFORMAT, "'%s': a zip archive without its end: was it cut off?", b->what);
+    return td_error(TD_EFORMAT,
+                    "'%s': the end of the zip archive is missing: the file may be truncated",
+                    b->what);
 }
 
 static td_status read_ending(const td_blob *b, ending *e)
@@ -170,8 +172,8 @@ static td_status span_of(const td_blob *b, const ending *e, const unsigned char 
                         i);
     if (at > e->cd_at || e->cd_at - at < LOCAL_BYTES)
         return td_error(TD_EFORMAT,
-                        "'%s': entry %" PRIu64 " is said to begin at %" PRIu64
-                        ", the directory at %" PRIu64,
+                        "'%s': entry %" PRIu64 " begins at %" PRIu64
+                        ", after the start of the directory at %" PRIu64,
                         b->what, i, at, e->cd_at);
     TD_TRY(td_blob_read(b, at, sizeof local, local));
     if (td_get_le(local, 4) != SIG_LOCAL)
@@ -204,7 +206,7 @@ static td_status read_spans(const td_blob *b, const ending *e, const unsigned ch
         uint64_t n =
             ROW_BYTES + td_get_le(row + 28, 2) + td_get_le(row + 30, 2) + td_get_le(row + 32, 2);
         if (n > e->cd_bytes - at)
-            return td_error(TD_EFORMAT, "'%s': entry %" PRIu64 " of its directory is cut off",
+            return td_error(TD_EFORMAT, "'%s': entry %" PRIu64 " of its directory is truncated",
                             b->what, i);
         TD_TRY(span_of(b, e, row, i, &spans[i]));
         at += n;

@@ -238,8 +238,8 @@ static bool is_one_of(const char *found, const char *wanted)
 
 static td_status refuse(const setting *s, const td_proto_field *f, const char *supported)
 {
-    return td_error(TD_EUSAGE, "%s: line %d: '%s' is '%s', supported is %s", s->what, f->line,
-                    f->path, f->value, supported);
+    return td_error(TD_EUSAGE, "%s: line %d: '%s' is '%s', wanted %s", s->what, f->line, f->path,
+                    f->value, supported);
 }
 
 /* --- effects ---------------------------------------------------------------------------------- */
@@ -272,7 +272,7 @@ static td_status set_extractor(const setting *s, const td_proto_field *f)
         if (strcmp(f->value, name) == 0)
             return set_option(s, f, "backbone", known[i]);
     }
-    return refuse(s, f, "ssd_resnet50_v1_fpn, or of resnet18, 34, 101, 152");
+    return refuse(s, f, "ssd_resnet50_v1_fpn, or the same with resnet18, 34, 101 or 152");
 }
 
 /* a checkpoint of TensorFlow's is not read; the published configuration names one, so it is no
@@ -283,8 +283,8 @@ static td_status set_checkpoint(const setting *s, const td_proto_field *f)
         td_text_ends(f->value, ".pt") || td_text_ends(f->value, ".tar"))
         return set_option(s, f, "pretrained_weights", f->value);
     td_log(TD_LOG_WARN, "train",
-           "%s: line %d: '%s': TensorFlow's checkpoints are not read; --pretrained-weights takes "
-           "ours and PyTorch's",
+           "%s: line %d: '%s': ignoring a TensorFlow checkpoint, which is not supported; "
+           "--pretrained-weights accepts .safetensors and PyTorch files",
            s->what, f->line, f->value);
     return TD_OK;
 }
@@ -305,8 +305,8 @@ static td_status apply_one(setting *s, const row *r, const td_proto_field *f)
     case CHECKPOINT:
         return set_checkpoint(s, f);
     case SAID:
-        td_log(TD_LOG_INFO, "train", "%s: line %d: '%s' is passed over: %s", s->what, f->line,
-               f->path, r->with);
+        td_log(TD_LOG_INFO, "train", "%s: line %d: ignoring '%s': %s", s->what, f->line, f->path,
+               r->with);
         return TD_OK;
     case IGNORED:
         return TD_OK;
@@ -320,8 +320,8 @@ static td_status apply_field(setting *s, const td_proto_field *f)
     if (!f->value && (r || is_prefix(f->path)))
         return TD_OK;
     if (!r || !f->value)
-        return td_error(TD_EUSAGE, "%s: line %d: '%s' is not among the fields that are supported",
-                        s->what, f->line, f->path);
+        return td_error(TD_EUSAGE, "%s: line %d: '%s' is not a supported field", s->what, f->line,
+                        f->path);
     return apply_one(s, r, f);
 }
 
@@ -348,9 +348,9 @@ static td_status find_named(const char *name, const row **out)
     if (n_found == 1)
         return TD_OK;
     return td_error(TD_EUSAGE,
-                    n_found ? "--hparams-overrides: '%s' is the end of several fields, give the "
-                              "whole path"
-                            : "--hparams-overrides: there is no field '%s'",
+                    n_found
+                        ? "--hparams-overrides: '%s' matches several fields, give the whole path"
+                        : "--hparams-overrides: unknown field '%s'",
                     name);
 }
 
@@ -359,7 +359,7 @@ static td_status override(setting *s, char *pair)
     const row *r;
     char *value = strchr(pair, '=');
     if (!value || value == pair)
-        return td_error(TD_EUSAGE, "--hparams-overrides: '%s' is no NAME=VALUE", pair);
+        return td_error(TD_EUSAGE, "--hparams-overrides: '%s' is not a NAME=VALUE", pair);
     *value++ = '\0';
     TD_TRY(find_named(pair, &r));
     const td_proto_field f = { .path = r->path, .value = value, .line = 1 };

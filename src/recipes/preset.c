@@ -95,8 +95,8 @@ static td_status pick(const table *t, const td_yaml *map, const char *what, cons
     add_names(map, &names);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "%s: there is no %s '%s'%s, there %s %s", t->path, what, name,
-                      where, td_yaml_count(map) ? "are" : "is", names.len ? names.data : "none");
+        st = td_error(TD_EUSAGE, "%s: unknown %s '%s'%s, wanted %s", t->path, what, name, where,
+                      names.len ? names.data : "none");
     td_text_release(&names);
     return st;
 }
@@ -128,7 +128,7 @@ static void keep(char to[PART_BYTES], const char *word)
 static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
 {
     if (*to)
-        return td_error(TD_EUSAGE, "--preset: '%s' and '%s' are two %s, wanted one", to, part,
+        return td_error(TD_EUSAGE, "--preset: '%s' and '%s' are both %s, wanted one", to, part,
                         what);
     keep(to, part);
     return TD_OK;
@@ -149,7 +149,7 @@ static td_status take_part(const table *t, const char *part, choice *c)
     if (has(td_yaml_get(ed, "mode"), part))
         return keep_one(c->mode, part, "modes");
     return td_error(TD_EUSAGE,
-                    "--preset: '%s' is no platform, precision, mode or number of epochs; "
+                    "--preset: '%s' is not a platform, precision, mode or number of epochs; "
                     "'--preset list' shows what there is",
                     part);
 }
@@ -177,7 +177,7 @@ static td_status take_preset(const table *t, const char *preset, choice *c)
         if (*s == '/' && *++s == '\0')
             return td_error(TD_EUSAGE, "--preset: '%.80s' has an empty or overlong part", preset);
     }
-    return *c->model ? TD_OK : td_error(TD_EUSAGE, "--preset: no model is named");
+    return *c->model ? TD_OK : td_error(TD_EUSAGE, "--preset: no model was given");
 }
 
 /* the launcher's word for --precision; bf16 and auto are mixed precision too */
@@ -235,7 +235,7 @@ static td_status put(settings *s, const char *name, const td_yaml *y)
 {
     char plain[PART_BYTES];
     if (!td_yaml_text(y))
-        return td_error(TD_EFORMAT, "%s: line %d: '%s' is no single value", s->table->path,
+        return td_error(TD_EFORMAT, "%s: line %d: '%s' is not a single value", s->table->path,
                         td_yaml_line(y), name);
     snprintf(plain, sizeof plain, "%s", name);
     for (char *p = plain; *p; p++)
@@ -296,10 +296,9 @@ static td_status merge_epochs(settings *s, const choice *c)
     if (!*c->epochs)
         return TD_OK;
     if (!has_epochs(c->model, c->epochs))
-        return td_error(TD_EUSAGE, "there is no recipe of 50 epochs for '%s', there are 90, 250",
-                        c->model);
-    TD_TRY(pick(s->table, all, "recipe of this number of epochs", c->epochs,
-                " (--epochs takes any)", &section));
+        return td_error(TD_EUSAGE, "'%s' has no preset with 50 epochs, wanted 90 or 250", c->model);
+    TD_TRY(pick(s->table, all, "number of epochs", c->epochs,
+                " for a preset (--epochs accepts any)", &section));
     return merge(s, section);
 }
 
@@ -307,22 +306,23 @@ static td_status check_complete(const choice *c, const td_train_opts *o)
 {
     if (td_text_starts(c->model, "efficientnet"))
         return td_error(TD_EUSAGE,
-                        "'%s': EfficientNet is not among the networks of this program; "
-                        "presets are there for resnet50, resnext101-32x4d and "
-                        "se-resnext101-32x4d",
+                        "'%s': EfficientNet is not supported; wanted a preset for resnet50, "
+                        "resnext101-32x4d or se-resnext101-32x4d",
                         c->model);
     if (!*c->model && o->model.model)
-        return td_error(TD_EUSAGE,
-                        "--model: '%s' is no network of the presets ('--preset list' shows them), "
-                        "nor a file",
-                        o->model.model);
+        return td_error(
+            TD_EUSAGE,
+            "--model: '%s' is neither a file nor a preset network ('--preset list' shows those)",
+            o->model.model);
     if (!*c->model)
-        return td_error(TD_EUSAGE, "--platform and --cfg_file need --model: 'resnet50'");
+        return td_error(TD_EUSAGE,
+                        "--platform and --cfg_file require --model, for example resnet50");
     if (*c->platform && !*c->precision)
-        return td_error(TD_EUSAGE, "'%s' on '%s' needs a precision: --precision AMP, FP32 or TF32",
+        return td_error(TD_EUSAGE,
+                        "'%s' on '%s' requires a precision: --precision AMP, FP32 or TF32",
                         c->model, c->platform);
     if ((o->launch.cfg_file || c->is_2019) && !*c->platform)
-        return td_error(TD_EUSAGE, "%s needs --platform: 'DGX1V', ...",
+        return td_error(TD_EUSAGE, "%s requires --platform, for example DGX1V",
                         c->is_2019 ? "a preset of 2019-12" : "--cfg_file");
     return TD_OK;
 }
@@ -450,7 +450,7 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
         const td_yaml *config;
         const size_t n = strcspn(++parts, "/");
         if (n == 0 || n >= sizeof part)
-            return td_error(TD_EUSAGE, "--preset: it has an empty or overlong part");
+            return td_error(TD_EUSAGE, "--preset has an empty or overlong part");
         snprintf(part, sizeof part, "%.*s", (int)n, parts);
         parts += n;
         if (has(td_yaml_get(s->table->doc, "precision"), part)) {
@@ -526,10 +526,7 @@ static bool is_ssd300_mode(const char *mode)
 static td_status leave_mode(const td_train_opts *o, choice *c)
 {
     if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
-        return td_error(TD_EUSAGE,
-                        "--mode %s belongs to SSD300's program, which trains no other network: "
-                        "add --arch ssd300",
-                        c->mode);
+        return td_error(TD_EUSAGE, "--mode %s requires --arch ssd300", c->mode);
     if (is_tf_mode(c->mode) || is_ssd300_mode(c->mode))
         *c->mode = '\0';
     return TD_OK;
@@ -590,7 +587,7 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
     if (l->pipeline_config_path && l->preset)
         return td_error(TD_EUSAGE, "--preset and --pipeline-config-path exclude each other");
     if (l->hparams_overrides && !l->pipeline_config_path)
-        return td_error(TD_EUSAGE, "--hparams-overrides belongs to --pipeline-config-path");
+        return td_error(TD_EUSAGE, "--hparams-overrides requires --pipeline-config-path");
     if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
         return TD_OK;
     TD_TRY(open_table(o->launch.cfg_file, &t));
@@ -608,10 +605,10 @@ void td_train_log_preset(const td_train_opts *o)
         return;
     if (l->rule_lr > 0 && o->lr.peak == l->rule_lr)
         td_log(TD_LOG_INFO, "train",
-               "preset %s: lr %g for %g images a step, by the rule of 0.256 for 256", l->name,
+               "preset %s: lr %g for %g images per step (0.256 for 256 images)", l->name,
                o->lr.peak, batch);
     else
-        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images a step", l->name, o->lr.peak,
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images per step", l->name, o->lr.peak,
                batch);
 }
 
@@ -684,7 +681,7 @@ static void add_list(const table *t, td_text *out)
     if (old)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
     add_detectors(td_yaml_get(t->doc, "detectors"), "", "\n", out);
-    td_text_add(out, "\nbatch: images at a time; step: images in an optimiser step\n");
+    td_text_add(out, "\nbatch: images at a time; step: images in an optimizer step\n");
     add_line(has(epochs, "50") ? "further parts, epochs (50: resnet50 only): "
                                : "further parts, epochs: ",
              epochs, out);

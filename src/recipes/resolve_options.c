@@ -91,10 +91,11 @@ static td_status resolve_workspace(td_train_opts *o)
     if (!dir)
         return TD_OK;
     if (other && strcmp(other, dir) != 0 && !td_path_is_same(other, dir))
-        return td_error(TD_EUSAGE,
-                        "--model-dir '%s' and --workspace (--results-dir) '%s' are two folders: a "
-                        "run has one, for results and checkpoints; name it once",
-                        dir, other);
+        return td_error(
+            TD_EUSAGE,
+            "--model-dir '%s' and --workspace (--results-dir) '%s' are different folders: a run "
+            "writes results and checkpoints to one folder, so give one of them",
+            dir, other);
     o->output.workspace = dir;
     return TD_OK;
 }
@@ -107,8 +108,8 @@ static td_status check_checkpoint(const td_train_opts *o)
         !td_text_ends(name, ".pt"))
         return TD_OK;
     return td_error(TD_EUSAGE,
-                    "--checkpoint '%s': --resume goes on with a checkpoint or evaluates it; "
-                    "--checkpoint-filename names the one that is written in --workspace",
+                    "--checkpoint '%s': use --resume to continue or evaluate a checkpoint, "
+                    "--checkpoint-filename to name the one written to --workspace",
                     name);
 }
 
@@ -178,8 +179,8 @@ td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
         st = (o->start.resume = td_arena_text(arena, path)) ? TD_OK : TD_ENOMEM;
     else if (o->launch.model_dir && !is_mode(o, "inference_benchmark"))
         st = td_error(TD_ENOTFOUND,
-                      "--model-dir: there is no '%s', and neither --resume nor "
-                      "--pretrained-weights names weights",
+                      "--model-dir: '%s' does not exist, and neither --resume nor "
+                      "--pretrained-weights is given",
                       path);
     td_free(path);
     return st;

@@ -108,7 +108,7 @@ static td_status add_option(const char *name, const td_json *value, td_text *out
     } else if (td_json_as_bool(value, &flag) == TD_OK) {
         td_text_add(out, flag ? "true" : "false");
     } else {
-        return td_error(TD_EFORMAT, "'%s' is neither number, text nor truth value", name);
+        return td_error(TD_EFORMAT, "'%s' is not a number, a string or a Boolean", name);
     }
     td_error_clear();
     return td_text_status(out);
@@ -127,7 +127,8 @@ static td_status filter(const td_json *config, td_text *out)
         const td_json *value = td_json_member(config, i);
         const td_field *f = find_row(&o, name, &base);
         if (!f)
-            return td_error(TD_EFORMAT, "'%s' is no option of a checkpoint", name);
+            return td_error(TD_EFORMAT, "'%s' is not an option that a checkpoint can contain",
+                            name);
         if (td_option_is_stored(f) && td_json_kind_of(value) != TD_JSON_NULL)
             TD_TRY(add_option(f->name, value, out));
     }
@@ -203,8 +204,8 @@ td_status td_stored_paths_warn(const td_tensors *t, const char *path, const td_t
     const td_status st = td_text_status(&list);
     if (st == TD_OK && list.len)
         td_log(TD_LOG_WARN, "train",
-               "'%s' was written by a run with %s: paths are not taken from a checkpoint, name "
-               "them again to go on with them",
+               "'%s' was written by a run with %s: paths are not read from a checkpoint, give "
+               "these options again to keep them",
                path, td_text_get(&list));
     td_json_free(config);
     td_text_release(&list);

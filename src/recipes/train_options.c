@@ -306,29 +306,29 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
 static td_status check_recipe(const td_train_opts *o)
 {
     if (o->optimizer.ema < 0 && o->optimizer.ema != -1)
-        return td_error(TD_EUSAGE, "--use-ema: '%g' is not between 0 and 1, nor -1",
+        return td_error(TD_EUSAGE, "--use-ema: '%g' is out of range, wanted 0 to 1, or -1",
                         o->optimizer.ema);
     if (o->batch.step_size >= 0 && o->batch.step_size < o->batch.size)
         return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
                         o->batch.step_size, o->batch.size);
     if (o->loss.mixup_file && o->loss.mixup <= 0)
-        return td_error(TD_EUSAGE, "--mixup-file belongs to --mixup");
+        return td_error(TD_EUSAGE, "--mixup-file requires --mixup");
     if (o->lr.rule == TD_LR_RULE_TF &&
         (o->lr.schedule == TD_LR_LINEAR || o->lr.schedule == TD_LR_EXPONENTIAL))
-        return td_error(TD_EUSAGE, "--lr-rule tf knows the schedules step and cosine, not %s",
+        return td_error(TD_EUSAGE, "--lr-rule tf requires --lr-schedule step or cosine, found %s",
                         schedules[o->lr.schedule]);
     if (o->lr.rule == TD_LR_RULE_TF && o->lr.end > 0)
-        return td_error(TD_EUSAGE, "--lr-rule tf ends at 0, --end-lr %g contradicts it", o->lr.end);
+        return td_error(TD_EUSAGE, "--lr-rule tf ends at a rate of 0: --end-lr %g contradicts it",
+                        o->lr.end);
     if (o->lr.rule == TD_LR_RULE_SSD320 && o->lr.schedule != TD_LR_COSINE)
-        return td_error(TD_EUSAGE, "--lr-rule ssd320 is a cosine, --lr-schedule %s contradicts it",
+        return td_error(TD_EUSAGE, "--lr-rule ssd320 requires --lr-schedule cosine, found %s",
                         schedules[o->lr.schedule]);
     if (o->lr.rule == TD_LR_RULE_SSD300 && o->lr.schedule != TD_LR_STEP)
-        return td_error(TD_EUSAGE,
-                        "--lr-rule ssd300 falls in steps, --lr-schedule %s contradicts "
-                        "it",
+        return td_error(TD_EUSAGE, "--lr-rule ssd300 requires --lr-schedule step, found %s",
                         schedules[o->lr.schedule]);
     if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
-        return td_error(TD_EUSAGE, "--lr-rule %s has no --end-lr", lr_rules[o->lr.rule]);
+        return td_error(TD_EUSAGE, "--lr-rule %s and --end-lr exclude each other",
+                        lr_rules[o->lr.rule]);
     if (o->length.num_steps == 0)
         return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
     if (o->lr.total_steps == 0)
@@ -336,7 +336,7 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->validation.epochs && o->validation.count)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))
-        return td_error(TD_EUSAGE, "--freeze-bn belongs to --freeze");
+        return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
         return td_error(TD_EUSAGE,
                         "--decay-rule readme and --bn-weight-decay contradict each other");
@@ -356,9 +356,7 @@ static td_status check_sizes(const td_train_opts *o)
     TD_TRY_MSG(td_sizes_parse(o->batch.image_size_schedule, &sizes), "--image-size-schedule");
     for (size_t i = 0; i < sizeof rows / sizeof *rows && sizes.n; i++)
         if (rows[i].is_set)
-            return td_error(TD_EUSAGE,
-                            "%s looks at one program, --image-size-schedule makes one for every "
-                            "size",
+            return td_error(TD_EUSAGE, "%s and --image-size-schedule exclude each other",
                             rows[i].what);
     return TD_OK;
 }
@@ -370,19 +368,19 @@ td_status td_train_check(const td_train_opts *o)
         const char *what;
     } rows[] = {
         { o->compat.pretrained,
-          "--pretrained (downloading weights; --pretrained-weights takes a file)" },
+          "--pretrained (downloading weights; use --pretrained-weights FILE)" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set)
             return td_error(TD_EUSAGE, "%s is not supported yet", rows[i].what);
     if (o->loss_scaling.scale != -1 && o->loss_scaling.scale < 1)
-        return td_error(TD_EUSAGE, "--static-loss-scale: '%g' is not at least 1, nor -1",
+        return td_error(TD_EUSAGE,
+                        "--static-loss-scale: '%g' is out of range, wanted 1 or more, or -1",
                         o->loss_scaling.scale);
     if (o->start.resume && !o->input.data && o->input.data_backend != TD_DATA_SYNTHETIC)
-        return td_error(TD_EUSAGE,
-                        "--resume '%s' needs DATA too: a checkpoint does not choose which files "
-                        "are read",
-                        o->start.resume);
+        return td_error(
+            TD_EUSAGE, "--resume '%s' requires DATA too: a checkpoint does not select the data set",
+            o->start.resume);
     TD_TRY(check_sizes(o));
     return check_recipe(o);
 }
@@ -428,17 +426,17 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--loss-scaler selects a dynamic loss scale, "
                                    "--no-dynamic-loss-scale turns it off");
     if (o->profile.amp_stats_every != AMP_STATS_EVERY && !o->profile.amp_stats)
-        return td_error(TD_EUSAGE, "--amp-stats-every belongs to --amp-stats");
+        return td_error(TD_EUSAGE, "--amp-stats-every requires --amp-stats");
     if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)
-        return td_error(TD_EUSAGE,
-                        "--shuffle buffer has shares of its own, --sampler padded others");
+        return td_error(TD_EUSAGE, "--shuffle buffer and --sampler padded exclude each other");
     if (o->profile.trace && o->validation.evaluate_only)
-        return td_error(TD_EUSAGE, "--trace shows training steps, --evaluate makes none");
+        return td_error(
+            TD_EUSAGE, "--trace and --evaluate exclude each other: --trace records training steps");
     if (!o->output.save_checkpoints && o->output.checkpoint_every)
         return td_error(TD_EUSAGE, "--no-checkpoints and --checkpoint-every exclude each other");
     if (!o->validation.is_enabled && o->validation.patience >= 0)
-        return td_error(TD_EUSAGE, "--early-stopping-patience needs a validation, --training-only "
-                                   "leaves it out");
+        return td_error(TD_EUSAGE, "--early-stopping-patience and --training-only exclude each "
+                                   "other: early stopping requires a validation");
     td_amp_opts amp = td_train_amp(o);
     return td_amp_check(&amp);
 }

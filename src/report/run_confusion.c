@@ -14,7 +14,7 @@ static td_status read_count(const reader *rd, const td_json *j, const char *what
 {
     if (td_json_as_int(j, out) == TD_OK && *out >= 0 && *out <= MAX_COUNT)
         return TD_OK;
-    return td_error(TD_EFORMAT, "%s: found no count as '%s'", rd->where, what);
+    return td_error(TD_EFORMAT, "%s: '%s' is not a count", rd->where, what);
 }
 
 static td_status read_member_count(const reader *rd, const td_json *object, const char *key,
@@ -22,7 +22,7 @@ static td_status read_member_count(const reader *rd, const td_json *object, cons
 {
     const td_json *j = td_json_get(object, key);
     if (!j)
-        return td_error(TD_EFORMAT, "%s: there is no '%s'", rd->where, key);
+        return td_error(TD_EFORMAT, "%s: '%s' is missing", rd->where, key);
     return read_count(rd, j, key, out);
 }
 
@@ -30,7 +30,7 @@ static td_status keep_text(const reader *rd, const td_json *j, const char *what,
 {
     const char *text;
     if (!j || td_json_as_text(j, &text) != TD_OK)
-        return td_error(TD_EFORMAT, "%s: found no text as '%s'", rd->where, what);
+        return td_error(TD_EFORMAT, "%s: '%s' is not a string", rd->where, what);
     *out = td_arena_text(&rd->c->arena, text);
     return *out ? TD_OK : TD_ENOMEM;
 }
@@ -43,7 +43,7 @@ static td_status count_list(const reader *rd, const td_json *list, const char *w
     if (!list)
         return TD_OK;
     if (td_json_kind_of(list) != TD_JSON_ARRAY || td_json_count(list) > (size_t)most)
-        return td_error(TD_EFORMAT, "%s: '%s' is no list of at most %d", rd->where, what, most);
+        return td_error(TD_EFORMAT, "%s: '%s' is not a list of at most %d", rd->where, what, most);
     *n = (int)td_json_count(list);
     return TD_OK;
 }

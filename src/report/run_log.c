@@ -123,7 +123,7 @@ static td_status read_place(reader *rd, const td_json *step, td_run_point *p)
     for (size_t i = 0; i < td_json_count(step) && i < 2; i++)
         if (td_json_as_int(td_json_at(step, i), &at[i]) != TD_OK || at[i] < 0 ||
             (double)at[i] > MAX_STEP)
-            return td_error(TD_EFORMAT, "'%s', line %lld: step is no list of counts", rd->path,
+            return td_error(TD_EFORMAT, "'%s', line %lld: step is not a list of counts", rd->path,
                             rd->line);
     *p = (td_run_point){ .epoch = at[0], .iteration = at[1] };
     return TD_OK;
@@ -275,7 +275,8 @@ static td_status read_text(reader *rd, const char *text, size_t n)
     for (int i = 0; i < TD_RUN_LEVELS; i++)
         n_series += rd->run->n_series[i];
     if (n_series == 0)
-        return td_error(TD_EFORMAT, "'%s' has no metrics: the run ended before its first record",
+        return td_error(TD_EFORMAT,
+                        "'%s' contains no metrics: the run ended before its first record",
                         rd->path);
     const char *known = td_run_log_setting(rd->run, "run.epoch_batches");
     if (known && td_text_to_int(known, &batches) && batches > rd->run->epoch_batches &&
@@ -294,7 +295,7 @@ static td_status read_file(reader *rd, const char *path)
         if (!joined)
             TD_OUT(TD_ENOMEM);
         if (!td_path_exists(joined))
-            TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no %s; name the report itself", path,
+            TD_OUT(td_error(TD_ENOTFOUND, "'%s' has no %s; give the path of the report file", path,
                             TD_REPORT_NAME));
     }
     rd->path = joined ? joined : path;

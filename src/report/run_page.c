@@ -528,8 +528,9 @@ static void add_head(const td_run_log *runs, int n, const char *title, td_text *
         if (runs[i].is_cut) {
             td_text_add(out, "<p class=\"warn\">The last line of ");
             td_html_add(out, runs[i].path);
-            td_text_add(out, " is cut off and is left out: that run was killed, or still goes "
-                             "on.</p>\n");
+            td_text_add(
+                out,
+                " is truncated and was ignored: that run was killed, or is still running.</p>\n");
         }
 }
 

@@ -112,12 +112,12 @@ static td_status check(const td_run_report_opts *o, int n)
         return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
                         o->format == TD_RUN_REPORT_MARKDOWN ? "markdown" : formats[o->format]);
     if (o->images && format_of(o) != TD_RUN_REPORT_HTML)
-        return td_error(TD_EUSAGE, "--images goes with a page, --format html or -o FILE.html");
+        return td_error(TD_EUSAGE, "--images requires --format html or -o FILE.html");
     if (o->images && !td_path_is_folder(o->images))
-        return td_error(TD_ENOTFOUND, "--images: '%s' is no folder", o->images);
+        return td_error(TD_ENOTFOUND, "--images: '%s' is not a folder", o->images);
     if (n <= most)
         return TD_OK;
-    return td_error(TD_EUSAGE, "%s takes at most %d runs, found %d",
+    return td_error(TD_EUSAGE, "%s accepts at most %d runs, found %d",
                     most == TD_SEED_RUNS ? "report" : "a page", most, n);
 }
 
@@ -136,13 +136,13 @@ td_status td_run_report(const td_run_report_opts *opts, int n, const char *const
     for (; n_read < n; n_read++) {
         st = td_run_log_read(paths[n_read], &runs[n_read]);
         if (st == TD_OK && opts->output && td_path_is_same(opts->output, runs[n_read].file))
-            st = td_error(TD_EUSAGE, "--output: '%s' is a report that is read", opts->output);
+            st = td_error(TD_EUSAGE, "--output: '%s' is one of the input reports", opts->output);
         if (st != TD_OK) {
             td_run_log_release(&runs[n_read]);
             goto out;
         }
         if (runs[n_read].is_cut)
-            td_log(TD_LOG_WARN, "report", "'%s': the last line is cut off and is left out",
+            td_log(TD_LOG_WARN, "report", "'%s': ignoring the last line, which is truncated",
                    paths[n_read]);
     }
     if (opts->output)

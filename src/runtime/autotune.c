@@ -149,7 +149,7 @@ static td_status make_arguments(const td_node *n, size_t scratch, arguments *a)
         a->n = i + 1;
         if (a->bytes[i] && !a->args[i]) {
             free_arguments(a);
-            return td_error(TD_ENOMEM, "timing a %s takes %.1f MB more", n->op->name,
+            return td_error(TD_ENOMEM, "timing %s needs %.1f MB more", n->op->name,
                             (double)a->bytes[i] / 1e6);
         }
         if (a->args[i])
@@ -399,7 +399,7 @@ static void log_progress(search *s)
 {
     s->logged_ns = td_now_ns();
     td_log(TD_LOG_INFO, "tune",
-           "%d changes of layouts tried, %d kept; the nodes take %.1f ms of %.1f ms (%.1f s)",
+           "tried %d layout changes, kept %d; the nodes take %.1f ms instead of %.1f ms (%.1f s)",
            s->n_tried, s->n_kept, s->best * 1e3, s->first * 1e3,
            (double)(s->logged_ns - s->began_ns) * 1e-9);
 }
@@ -524,7 +524,7 @@ static td_status keep_choices(td_tuner *t)
 static td_status search_all(td_tuner *t, const td_graph *g, const char *skip)
 {
     search s = { .g = g, .skip = skip, .began_ns = td_now_ns() };
-    td_log(TD_LOG_INFO, "tune", "kernels and layouts are measured, once for this graph");
+    td_log(TD_LOG_INFO, "tune", "measuring kernels and layouts, once for this graph");
     TD_TRY(cost(t, g, skip, &s.first));
     s.best = s.first;
     for (int round = 0; round < ROUNDS && !td_signal_caught(); round++) {
@@ -605,8 +605,7 @@ td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path, td_t
             TD_OUT(TD_ENOMEM);
         if (!*place && mode == TD_TUNE_FULL)
             td_log(TD_LOG_WARN, "tune",
-                   "what is measured is not kept: neither XDG_CACHE_HOME nor "
-                   "HOME says where");
+                   "measurements are not saved: neither XDG_CACHE_HOME nor HOME is set");
     }
     TD_OUT(td_tune_cache_open(path ? path : place, td_text_get(&machine), &t->cache));
     if (mode == TD_TUNE_CACHED && td_tune_cache_is_empty(t->cache))
@@ -623,7 +622,7 @@ out:
 void td_tune_save(td_tuner *t)
 {
     if (td_tune_cache_save(t->cache) != TD_OK)
-        td_log(TD_LOG_WARN, "tune", "what was measured is not kept: %s", td_error_message());
+        td_log(TD_LOG_WARN, "tune", "measurements were not saved: %s", td_error_message());
 }
 
 void td_tuner_free(td_tuner *t)

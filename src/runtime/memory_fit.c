@@ -46,8 +46,9 @@ static td_status lower(td_program *p, const td_graph *full, const size_t *scratc
         TD_TRY(td_recompute_within(full, scratch, goal, &g, &p->recomputed));
         TD_TRY(plan_graph(p, g));
         const int64_t bytes = td_program_planned_bytes(p);
-        td_log(TD_LOG_DEBUG, "memory", "goal %.1f MB: %d results again, %.1f MB alive, %.1f MB",
-               (double)goal / 1e6, p->recomputed.n_results, (double)p->recomputed.alive_bytes / 1e6,
+        td_log(TD_LOG_DEBUG, "memory",
+               "goal %.1f MB: %d results recomputed, %.1f MB alive, %.1f MB", (double)goal / 1e6,
+               p->recomputed.n_results, (double)p->recomputed.alive_bytes / 1e6,
                (double)bytes / 1e6);
         *least = bytes < *least ? bytes : *least;
         if (p->recomputed.alive_bytes > goal)
@@ -77,7 +78,7 @@ td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_o
     if (o->least_bytes)
         *o->least_bytes = least;
     return td_error(TD_ENOMEM,
-                    "the smallest plan of the program takes at least %.1f MB, the memory limit is "
-                    "%.1f MB: a higher limit or a smaller batch is needed",
+                    "the program needs at least %.1f MB, the memory limit is %.1f MB: use a higher "
+                    "limit or a smaller batch",
                     (double)least / 1e6, (double)o->memory_limit / 1e6);
 }

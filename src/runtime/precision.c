@@ -68,7 +68,8 @@ static td_status measure(td_device *dev, td_precision *precision)
     double wide, half;
     *precision = TD_PRECISION_FP32;
     if (strcmp(dev->name, "cpu") != 0) {
-        td_log(TD_LOG_INFO, "amp", "precision: fp32, device %s is not for speed", dev->name);
+        td_log(TD_LOG_INFO, "amp", "precision: fp32, because device %s is not optimized for speed",
+               dev->name);
         return TD_OK;
     }
     TD_OUT(probe_graph(&g));
@@ -92,8 +93,8 @@ static void use(const char **option, const char *const edit[2], const char *what
         return;
     *option = edit[0] ? edit[0] : edit[1];
     if (edit[0] && edit[1])
-        td_log(TD_LOG_WARN, "amp", "%s: both spellings of the variable are set, the newer counts",
-               what);
+        td_log(TD_LOG_WARN, "amp",
+               "%s: both spellings of the variable are set, using the newer one", what);
     if (td_amp_check_list(what, *option) != TD_OK) /* TensorFlow's ops that no graph here has */
         td_log(TD_LOG_WARN, "amp", "environment: %s", td_error_message());
 }
@@ -141,16 +142,18 @@ static td_status check_painting(const td_amp_opts *o)
     if (o->level >= TD_AMP_LEVEL_AUTOCAST)
         return TD_OK;
     if (o->level == TD_AMP_LEVEL_UNSAFE_FORCE_ALL && o->precision == TD_PRECISION_BF16)
-        return td_error(TD_EUSAGE, "--amp-level unsafe-force-all is for fp16; TensorFlow's bf16 "
-                                   "rewrite refuses it");
+        return td_error(
+            TD_EUSAGE,
+            "--amp-level unsafe-force-all requires fp16; TensorFlow's bf16 rewrite refuses it");
     TD_TRY(td_amp_lists_of(o, &lists));
     td_status st = td_amp_lists_check(lists);
     td_amp_lists_free(lists);
-    return st == TD_OK ? TD_OK
-                       : td_error(TD_EUSAGE,
-                                  "mixed precision: %s; TensorFlow's names are added to one list "
-                                  "and removed from the other, ours (relu) move by themselves",
-                                  td_error_message());
+    return st == TD_OK
+               ? TD_OK
+               : td_error(TD_EUSAGE,
+                          "mixed precision: %s; a TensorFlow name must be added to one list and "
+                          "removed from the other, our op names (relu) are moved automatically",
+                          td_error_message());
 }
 
 /* options of the command line against those of a checkpoint, which td_amp_check has not seen */
@@ -160,8 +163,8 @@ static void resolve(td_amp_opts *o)
         o->precision = TD_PRECISION_FP32;
         if (!o->is_silent)
             td_log(TD_LOG_INFO, "amp",
-                   "tf32: this device has none, float32 is used; "
-                   "--precision tf32-emulated rounds as one that has it");
+                   "tf32: not available on this device, using float32; --precision tf32-emulated "
+                   "emulates its rounding");
     } else if (o->precision == TD_PRECISION_AMP) {
         o->precision = TD_PRECISION_DEFAULT;
         o->amp = true;
@@ -197,7 +200,7 @@ td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
     if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
         TD_TRY(measure(dev, &o->precision));
     if (is_how_said && td_amp_dtype(o) == TD_DT_F32 && o->level != TD_AMP_LEVEL_O0 && !o->is_silent)
-        td_log(TD_LOG_WARN, "amp", "the precision is %s: the other --amp options do nothing",
+        td_log(TD_LOG_WARN, "amp", "the precision is %s: the other --amp options have no effect",
                td_amp_precision_name(o));
     return TD_OK;
 }

@@ -36,7 +36,7 @@ static td_status take_slab(td_program *p)
     p->slab_bytes = (size_t)(p->plan.persistent_bytes + p->plan.transient_bytes) + TD_HOST_ALIGN;
     p->slab = td_pages_alloc(p->slab_bytes);
     if (!p->slab)
-        return td_error(TD_ENOMEM, "the plan needs %.1f MB and the system does not give them",
+        return td_error(TD_ENOMEM, "cannot allocate the %.1f MB that the program needs",
                         (double)p->slab_bytes / 1e6);
     for (int v = 0; v < p->graph->n_values; v++) {
         int b = p->plan.slots[v].buffer;
@@ -53,7 +53,8 @@ static td_status add_copy(td_program *p, td_value *copy)
     td_text why = { 0 };
     td_status st = TD_OK;
     if (!source || !td_value_is_param(source) || !td_type_same_shape(&source->type, &copy->type))
-        return td_error(TD_ESHAPE, "'%s' is no copy of a parameter '%s'", copy->name, of ? of : "");
+        return td_error(TD_ESHAPE, "'%s' is not a copy of a parameter '%s'", copy->name,
+                        of ? of : "");
     td_copy_slot *c = &p->copies[p->n_copies];
     c->in[0] = copy;
     c->in[1] = source;

@@ -10,7 +10,7 @@ td_status td_program_no_kernel(const td_node *n, const td_text *why)
     td_text text = { 0 };
     td_node_print(n, &text);
     td_status st = td_error(TD_ENOKERNEL, "no kernel for '%.400s' (%.400s)", td_text_get(&text),
-                            why->len ? td_text_get(why) : "none knows the op");
+                            why->len ? td_text_get(why) : "no kernel implements this op");
     td_text_release(&text);
     return st;
 }

@@ -104,11 +104,11 @@ static td_status parse(td_tune_cache *c, char *text)
     if (!td_text_starts(text, FIRST_LINE))
         return damaged(c, "its first line is not 'tandem-tune 1'");
     if (!check_end(text))
-        return damaged(c, "it is damaged: its last line does not fit the others");
+        return damaged(c, "it is damaged: its last line does not match the others");
     char *at = text + strlen(FIRST_LINE);
     line = next_line(&at);
     if (!line || !td_text_starts(line, "machine "))
-        return damaged(c, "no line names the machine");
+        return damaged(c, "the line 'machine' is missing");
     if (strcmp(line + strlen("machine "), c->machine) != 0)
         return td_error(TD_EFORMAT, "'%s' was measured on '%s', this machine is '%s'", c->path,
                         line + strlen("machine "), c->machine);
@@ -137,14 +137,14 @@ static td_status read_file(td_tune_cache *c)
     size_t n;
     td_status st = td_file_read(c->path, FILE_BYTES_MAX, &text, &n);
     if (st == TD_OK)
-        st = strlen(text) == n ? parse(c, text) : damaged(c, "it holds a zero byte");
+        st = strlen(text) == n ? parse(c, text) : damaged(c, "it contains a zero byte");
     td_free(text);
     if (st == TD_OK || st == TD_ENOTFOUND)
         return TD_OK;
     forget(c);
     if (st == TD_ENOMEM)
         return st;
-    td_log(TD_LOG_WARN, "tune", "nothing measured is used: %s", td_error_message());
+    td_log(TD_LOG_WARN, "tune", "ignoring saved measurements: %s", td_error_message());
     return TD_OK;
 }
 

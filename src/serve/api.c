@@ -86,14 +86,14 @@ static td_route check_method(td_route route, bool is_post, const char *method, t
                         : strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     if (fits)
         return route;
-    td_reply_error(reply, 405, "this path takes %s", is_post ? "POST" : "GET");
+    td_reply_error(reply, 405, "method not allowed, wanted %s", is_post ? "POST" : "GET");
     reply->allow = is_post ? "POST" : "GET, HEAD";
     return TD_ROUTE_NONE;
 }
 
 static td_route no_route(td_reply *reply, const char *path)
 {
-    td_reply_error(reply, 404, "there is nothing at '%.200s'", path);
+    td_reply_error(reply, 404, "unknown path '%.200s'", path);
     return TD_ROUTE_NONE;
 }
 
@@ -104,8 +104,8 @@ static td_route model_route(const td_service *s, const char *method, const char 
     static const char versions[] = "/versions/";
     size_t n = strcspn(rest, "/");
     if (n != strlen(s->name) || memcmp(rest, s->name, n) != 0) {
-        td_reply_error(reply, 404, "there is no model '%.*s', there is '%s'",
-                       (int)(n < 200 ? n : 200), rest, s->name);
+        td_reply_error(reply, 404, "unknown model '%.*s', wanted '%s'", (int)(n < 200 ? n : 200),
+                       rest, s->name);
         return TD_ROUTE_NONE;
     }
     rest += n;
@@ -113,7 +113,7 @@ static td_route model_route(const td_service *s, const char *method, const char 
         rest += sizeof versions - 1;
         n = strcspn(rest, "/");
         if (n != 1 || *rest != '1') {
-            td_reply_error(reply, 404, "model '%s' has no version '%.*s', it has 1", s->name,
+            td_reply_error(reply, 404, "model '%s' has no version '%.*s', wanted 1", s->name,
                            (int)(n < 200 ? n : 200), rest);
             return TD_ROUTE_NONE;
         }
@@ -134,7 +134,7 @@ static td_route image_route(const td_service *s, const char *method, const char 
         return check_method(TD_ROUTE_IMAGE, true, method, reply);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(path, kinds[i]->path) == 0)
-            td_reply_error(reply, 404, "'%s' is %s, images for it go to %s, not to %s", s->name,
+            td_reply_error(reply, 404, "'%s' is %s, send images to %s instead of %s", s->name,
                            s->kind->what, s->kind->path, path);
     return TD_ROUTE_NONE;
 }
@@ -159,7 +159,8 @@ td_route td_api_route(const td_service *s, const char *method, const char *path,
     if (loads_models(path) && check_method(TD_ROUTE_INDEX, true, method, reply) == TD_ROUTE_NONE)
         return TD_ROUTE_NONE;
     if (loads_models(path))
-        td_reply_error(reply, 501, "this server has one model, '%s', and neither loads nor unloads",
+        td_reply_error(reply, 501,
+                       "this server has one model, '%s', and does not support loading or unloading",
                        s->name);
     return loads_models(path) ? TD_ROUTE_NONE : no_route(reply, path);
 }

@@ -45,9 +45,9 @@ static td_status zlib_error(const z_stream *z, int code)
     if (code == Z_BUF_ERROR || code == Z_OK)
         return td_error(TD_EFORMAT, "the compressed body ends early");
     if (code == Z_STREAM_END)
-        return td_error(TD_EFORMAT, "the compressed body has %u bytes behind its end", z->avail_in);
+        return td_error(TD_EFORMAT, "the compressed body has %u bytes after its end", z->avail_in);
     return td_error(TD_EFORMAT, "the compressed body is damaged: %s",
-                    z->msg ? z->msg : "no gzip or zlib stream");
+                    z->msg ? z->msg : "not a gzip or zlib stream");
 }
 
 /* until the stream ends, or one byte more than `max` came out */

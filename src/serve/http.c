@@ -350,9 +350,10 @@ static void look_at(exchange *e, const char *method, const char *path)
     e->route = td_api_route(o->service, method, path, &e->reply);
     e->encoding = td_encoding_of(encoding);
     if (o->token && !is_health(e->route) && !td_token_matches(o->token, header(e, "Authorization")))
-        td_reply_error(&e->reply, 401, "this server wants a token: 'Authorization: Bearer TOKEN'");
+        td_reply_error(&e->reply, 401,
+                       "this server requires a token: 'Authorization: Bearer TOKEN'");
     else if (is_computing(e->route) && length && (!td_text_to_int(length, &n) || n > o->max_body))
-        td_reply_error(&e->reply, 413, "the body has %.20s bytes, %lld are allowed", length,
+        td_reply_error(&e->reply, 413, "the body has %.20s bytes, at most %lld are allowed", length,
                        (long long)o->max_body);
     else if (is_computing(e->route) && e->encoding == TD_ENCODING_UNKNOWN)
         td_reply_error(&e->reply, 415, "Content-Encoding is '%.40s', wanted gzip or deflate",
@@ -383,7 +384,8 @@ static enum MHD_Result take(exchange *e, const char *data, size_t n)
     if (e->drops_body || e->reply.status)
         return (int64_t)e->n_received > 2 * max ? MHD_NO : MHD_YES;
     if ((int64_t)(e->n_body + n) > max) {
-        td_reply_error(&e->reply, 413, "the body has more than %lld bytes", (long long)max);
+        td_reply_error(&e->reply, 413, "the body has more than %lld bytes, which is the limit",
+                       (long long)max);
     } else if ((int64_t)n > bodies_left(h)) {
         say_bodies_full(e);
     } else if (td_reserve(&e->body, &e->cap_body, e->n_body + n, 1) != TD_OK) {
@@ -517,9 +519,8 @@ static td_status start(td_http *h)
     if (h->daemon)
         return td_listener_start(h->listener);
     if (is_tls)
-        return td_error(TD_EFORMAT, "the certificate and key of TLS cannot be used: %s",
-                        h->last_words);
-    return td_error_errno(TD_EIO, "the HTTP server does not start");
+        return td_error(TD_EFORMAT, "cannot use the TLS certificate and key: %s", h->last_words);
+    return td_error_errno(TD_EIO, "cannot start the HTTP server");
 }
 
 td_status td_http_open(const td_http_opts *opts, td_http **out)

@@ -67,11 +67,11 @@ static td_status take_binary(const reading *r, int64_t declared, size_t wanted, 
         return td_error(TD_EFORMAT, "input 'images' has both data and binary_data_size");
     if (declared < 0 || (uint64_t)declared != r->n_binary)
         return td_error(TD_EFORMAT,
-                        "binary_data_size is %lld, %zu bytes follow the JSON (is "
-                        "Inference-Header-Content-Length right?)",
+                        "binary_data_size is %lld, %zu bytes follow the JSON (check "
+                        "Inference-Header-Content-Length)",
                         (long long)declared, r->n_binary);
     if (r->n_binary != wanted * sizeof(float))
-        return td_error(TD_ESHAPE, "input 'images' has %zu bytes, its shape wants %zu", r->n_binary,
+        return td_error(TD_ESHAPE, "input 'images' has %zu bytes, its shape needs %zu", r->n_binary,
                         wanted * sizeof(float));
     w->images = td_alloc(wanted, sizeof(float));
     if (!w->images)
@@ -94,7 +94,7 @@ static td_status read_input(reading *r, td_work *w)
     TD_TRY(td_json_text(input, "name", &name));
     TD_TRY(td_json_text(input, "datatype", &type));
     if (strcmp(name, "images") != 0)
-        return td_error(TD_ENOTFOUND, "there is no input '%.100s', wanted 'images'", name);
+        return td_error(TD_ENOTFOUND, "unknown input '%.100s', wanted 'images'", name);
     if (strcmp(type, "FP32") != 0)
         return td_error(TD_EUNSUPPORTED, "input 'images' is '%.20s', wanted FP32", type);
     TD_TRY(read_shape(r, input, &rows));
@@ -106,10 +106,10 @@ static td_status read_input(reading *r, td_work *w)
         return take_binary(r, declared, wanted, w);
     }
     if (r->n_binary)
-        return td_error(TD_EFORMAT, "%zu bytes follow the JSON, and no input has binary_data_size",
+        return td_error(TD_EFORMAT, "%zu bytes follow the JSON, but no input has binary_data_size",
                         r->n_binary);
     if (r->n_numbers != wanted)
-        return td_error(TD_ESHAPE, "input 'images' has %zu numbers, its shape wants %zu",
+        return td_error(TD_ESHAPE, "input 'images' has %zu numbers, its shape needs %zu",
                         r->n_numbers, wanted);
     w->images = r->numbers;
     r->numbers = NULL;
@@ -140,8 +140,8 @@ static td_status find_output(const td_kind *kind, const char *name, int *out)
         *out = -1;
     }
     td_status st = *out >= 0 ? TD_OK
-                             : td_error(TD_ENOTFOUND, "there is no output '%.100s', there are %s",
-                                        name, td_text_get(&known));
+                             : td_error(TD_ENOTFOUND, "unknown output '%.100s', wanted %s", name,
+                                        td_text_get(&known));
     td_text_release(&known);
     return st;
 }
@@ -152,7 +152,7 @@ static td_status read_classes(const reading *r, const td_json *parameters, td_wa
     if (!parameters || !td_json_get(parameters, "classification"))
         return TD_OK;
     if (!r->s->kind->has_classes)
-        return td_error(TD_EUNSUPPORTED, "classification is for classifiers, '%s' is %s",
+        return td_error(TD_EUNSUPPORTED, "classification requires a classifier, '%s' is %s",
                         r->s->name, r->s->kind->what);
     TD_TRY(td_json_int(parameters, "classification", &classes));
     if (classes < 1)
@@ -218,7 +218,7 @@ static td_status add_param(const td_json *value, const char *name, td_text *room
     else if (kind == TD_JSON_INT || kind == TD_JSON_REAL)
         TD_TRY(td_json_as_number(value, &number));
     else
-        return td_error(TD_EFORMAT, "parameter '%s' is neither a number nor a text", name);
+        return td_error(TD_EFORMAT, "parameter '%s' is neither a number nor a string", name);
     if (kind == TD_JSON_TEXT)
         td_text_add(room, "%s", text);
     else
@@ -283,7 +283,7 @@ td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w)
                                &r.n_numbers));
     TD_OUT(td_json_parse(td_text_get(&rest), rest.len, "request", &r.doc));
     if (td_json_kind_of(r.doc) != TD_JSON_OBJECT)
-        TD_OUT(td_error(TD_EFORMAT, "the request is no JSON object"));
+        TD_OUT(td_error(TD_EFORMAT, "the request is not a JSON object"));
     TD_OUT(read_id(&r, w));
     TD_OUT(read_params(&r, w));
     TD_OUT(read_input(&r, w));

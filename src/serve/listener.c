@@ -82,7 +82,7 @@ static bool parse_address(const char *host, int port, struct sockaddr_storage *o
 
 static td_status no_address(const char *host)
 {
-    return td_error(TD_EARG, "'%s' is no address, wanted one like 127.0.0.1 or ::1", host);
+    return td_error(TD_EARG, "'%s' is not an IP address, wanted one like 127.0.0.1 or ::1", host);
 }
 
 td_status td_host_is_loopback(const char *host, bool *out)
@@ -109,12 +109,12 @@ static td_status listen_at(td_listener *l)
         return no_address(l->o.host);
     l->fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0)
-        return td_error_errno(TD_EIO, "cannot make a socket");
+        return td_error_errno(TD_EIO, "cannot create a socket");
     (void)setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(l->fd, (struct sockaddr *)&address, n) != 0 || listen(l->fd, BACKLOG) != 0)
-        return td_error_errno(TD_EIO, "cannot listen at %s port %d", l->o.host, l->o.port);
+        return td_error_errno(TD_EIO, "cannot listen on %s port %d", l->o.host, l->o.port);
     if (getsockname(l->fd, (struct sockaddr *)&address, &n) != 0)
-        return td_error_errno(TD_EIO, "cannot find the port");
+        return td_error_errno(TD_EIO, "cannot read the port number");
     l->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
                                                  : ((struct sockaddr_in6 *)&address)->sin6_port);
     return TD_OK;
@@ -330,7 +330,8 @@ static void refuse_new(td_listener *l)
                                   BPF_STMT(BPF_RET | BPF_K, 0xffffffff) };
     struct sock_fprog program = { .len = sizeof code / sizeof *code, .filter = code };
     if (setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
-        td_log(TD_LOG_DEBUG, "serve", "no filter for new connections: %s", strerror(errno));
+        td_log(TD_LOG_DEBUG, "serve", "cannot install a filter for new connections: %s",
+               strerror(errno));
 }
 
 static void run(void *ctx)

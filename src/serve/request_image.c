@@ -29,7 +29,7 @@ static bool is_name(const char *a, const char *b)
 static td_status check_params(const td_service *s, const td_request *rq)
 {
     if (rq->n_params > TD_PARAMS_MAX)
-        return td_error(TD_EARG, "there are more than %d parameters", TD_PARAMS_MAX);
+        return td_error(TD_EARG, "more than %d parameters", TD_PARAMS_MAX);
     for (int i = 0; i < rq->n_params; i++) {
         const td_query *p = &rq->params[i];
         const char *const *known = s->kind->params;
@@ -42,7 +42,7 @@ static td_status check_params(const td_service *s, const td_request *rq)
         td_text names = { 0 };
         for (known = s->kind->params; *known; known++)
             td_text_add(&names, "%s%s", known > s->kind->params ? ", " : "", *known);
-        td_status st = td_error(TD_EARG, "there is no parameter '%.100s', there is %s", p->name,
+        td_status st = td_error(TD_EARG, "unknown parameter '%.100s', wanted %s", p->name,
                                 td_text_get(&names));
         td_text_release(&names);
         return st;
@@ -90,7 +90,7 @@ static td_status check_size(const td_service *s, const char *bytes, size_t n)
     const int64_t limit = s->transform.max_pixels;
     TD_TRY(td_image_probe(bytes, n, &info));
     if (info.width > SIDE_MAX || info.height > SIDE_MAX)
-        return td_error(TD_ELIMIT, "the image has %d x %d pixels, the limit of a side is %d",
+        return td_error(TD_ELIMIT, "the image has %d x %d pixels, the limit for a side is %d",
                         info.width, info.height, SIDE_MAX);
     if (limit && (int64_t)info.width * info.height > limit)
         return td_error(TD_ELIMIT, "the image has %d x %d pixels, the limit is %lld in all",

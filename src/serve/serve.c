@@ -114,9 +114,9 @@ static td_status check_name(const char *name)
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
     if (*name && !name[n] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
         return TD_OK;
-    return td_error(TD_EUSAGE,
-                    "'%.100s' is no name for a path, wanted letters, digits, - _ . (see --name)",
-                    name);
+    return td_error(
+        TD_EUSAGE, "'%.100s' is not a valid model name, wanted letters, digits, - _ . (see --name)",
+        name);
 }
 
 static bool is_asked(const td_serve_opts *o, const char *name)
@@ -142,8 +142,8 @@ static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const c
                  { &td_kind_classifier, is_asked(o, "interpolation"), "--interpolation" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_set && rows[i].kind != kind)
-            return td_error(TD_EUSAGE, "%s requires a %s, '%s' has weights of %s, %s", rows[i].what,
-                            rows[i].kind->what + 2, o->weights, arch, kind->what);
+            return td_error(TD_EUSAGE, "%s requires a %s, '%s' contains weights of %s, %s",
+                            rows[i].what, rows[i].kind->what + 2, o->weights, arch, kind->what);
     return TD_OK;
 }
 
@@ -176,7 +176,7 @@ static td_status open_predictor(server *s)
                              .device = o->device,
                              .takes_detectors = true };
     if (!o->weights)
-        return td_error(TD_EUSAGE, "serve needs --weights FILE");
+        return td_error(TD_EUSAGE, "serve requires --weights FILE");
     TD_TRY(td_predictor_open(&po, &s->predictor));
     const bool is_detector = td_predictor_detector(s->predictor) != TD_DETECTOR_NONE;
     s->service =
@@ -210,7 +210,7 @@ static td_status open_access(server *s)
     const td_serve_opts *o = s->o;
     size_t n;
     if (!o->tls_cert != !o->tls_key)
-        return td_error(TD_EUSAGE, "--tls-cert and --tls-key go together");
+        return td_error(TD_EUSAGE, "--tls-cert and --tls-key require each other");
     if (o->token_file)
         TD_TRY(td_token_read(o->token_file, &s->token));
     if (o->tls_cert) {
@@ -227,16 +227,14 @@ static td_status log_reach(const td_serve_opts *o)
     TD_TRY(td_host_is_loopback(o->host, &is_loopback));
     if (is_loopback)
         td_log(TD_LOG_INFO, "serve",
-               "%s is reached from this machine only; --host 0.0.0.0 or :: "
-               "is reached from others",
+               "%s accepts connections from this machine only; use --host 0.0.0.0 or :: for others",
                o->host);
     else if (!o->token_file)
         td_log(TD_LOG_WARN, "serve",
-               "%s is reached from other machines, and requests need no "
-               "token (--token-file)",
+               "%s accepts connections from other machines without a token (see --token-file)",
                o->host);
     if (!is_loopback && o->token_file && !o->tls_cert)
-        td_log(TD_LOG_WARN, "serve", "the token crosses the network unencrypted (--tls-cert)");
+        td_log(TD_LOG_WARN, "serve", "the token is sent unencrypted (see --tls-cert)");
     return TD_OK;
 }
 
@@ -279,7 +277,7 @@ static void drain(server *s)
 {
     const int64_t late_ns = td_now_ns() + (int64_t)(s->o->drain_timeout * 1e9);
     td_http_drain(s->http);
-    td_log(TD_LOG_INFO, "serve", "a signal came: %d requests are still to be answered",
+    td_log(TD_LOG_INFO, "serve", "signal received: answering %d remaining requests",
            td_http_requests(s->http));
     while (!td_http_is_over(s->http, td_now_ns() > late_ns))
         td_batcher_turn(s->batcher, TICK_NS / 10);

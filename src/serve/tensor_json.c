@@ -81,7 +81,7 @@ static td_status read_numbers(walk *w)
     int depth = 0;
     bool wants_value = true, may_close = false;
     if (w->has_data)
-        return td_error(TD_EFORMAT, "there are two inputs with data, wanted one");
+        return td_error(TD_EFORMAT, "two inputs have data, wanted one");
     w->has_data = true;
     do {
         skip_blanks(w);

@@ -26,7 +26,7 @@ td_status td_token_read(const char *path, char **out)
     if (!is_good) {
         td_free(text);
         return td_error(TD_EFORMAT,
-                        "'%s' holds no token, wanted one line of visible ASCII without blanks",
+                        "'%s' contains no token, wanted one line of visible ASCII without blanks",
                         path);
     }
     memmove(text, text + from, n - from);

@@ -43,7 +43,7 @@ static td_status open_validation(job *j)
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                           j->data.class_names, false),
-                   "train and val differ");
+                   "train and val have different classes");
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
     lo.rank = j->ranks.rank;
@@ -64,7 +64,7 @@ static td_status choose_classes(job *j)
     m->num_classes = td_dataset_classes(j->data.train_set);
     if (m->num_classes != own.num_classes)
         td_log(TD_LOG_INFO, "train",
-               "the network was written for %d classes, its last layer gets the %d of '%s'",
+               "the network has %d classes: resizing its last layer to the %d classes of '%s'",
                own.num_classes, m->num_classes, td_dataset_root(j->data.train_set));
     return TD_OK;
 }

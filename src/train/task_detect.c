@@ -50,7 +50,7 @@ static td_status open_validation(job *j)
     TD_TRY(td_boxes_open(&in, "val", &o->model, 0, &j->data.val_set));
     TD_TRY_MSG(td_boxes_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                     j->data.class_names, true),
-               "train and val differ");
+               "train and val have different classes");
     td_loader_opts lo = td_boxes_loader_opts(&in, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
     lo.rank = j->ranks.rank;
@@ -84,7 +84,7 @@ static td_status bind(job *j, const td_batch *b)
     const size_t n = (size_t)b->n * (size_t)b->n_anchors;
     int64_t positives = 0;
     if (!b->anchor_labels || !b->anchor_targets)
-        return td_error(TD_EFORMAT, "'%s' has no boxes to learn",
+        return td_error(TD_EFORMAT, "'%s' has no boxes to train with",
                         td_dataset_root(j->data.train_set));
     for (size_t i = 0; i < n; i++)
         positives += b->anchor_labels[i] > 0;

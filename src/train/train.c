@@ -60,8 +60,8 @@ static td_status skips_failed(job *j)
     TD_TRY(td_program_find_nonfinite(j->program, where, sizeof where));
     return td_error(
         TD_ENUMERIC,
-        "epoch %lld, iteration %lld: %lld steps in a row were skipped, the last at loss "
-        "scale %g, where %s is the first that is not finite; nothing of them was saved",
+        "epoch %lld, iteration %lld: %lld steps in a row were skipped, the last at loss scale %g, "
+        "where %s was the first tensor that is not finite; none of them was saved",
         (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->in_row,
         (double)j->inputs.scale, *where ? where : "nothing");
 }
@@ -80,7 +80,7 @@ static td_status after_skip(job *j)
     else
         td_log(TD_LOG_INFO, "train",
                "epoch %lld, iteration %lld: gradients overflow at loss scale %g, step skipped; the "
-               "next one has %g",
+               "next loss scale is %g",
                epoch, iteration, (double)j->inputs.scale, s->scale);
     return TD_OK;
 }
@@ -88,7 +88,7 @@ static td_status after_skip(job *j)
 static td_status loss_failed(const job *j, double loss)
 {
     return td_error(TD_ENUMERIC,
-                    "epoch %lld, iteration %lld: the loss is %s; nothing of this step was saved",
+                    "epoch %lld, iteration %lld: the loss is %s; this step was not saved",
                     (long long)j->s.epoch, (long long)j->s.iteration + 1,
                     isnan(loss) ? "not a number" : "infinite");
 }
@@ -171,8 +171,8 @@ static void count_step(job *j, const batch_step *b)
 static td_status bind(job *j, const td_batch *batch)
 {
     if (batch->height != j->compiled.size || batch->width != j->compiled.size)
-        return td_error(TD_ESHAPE, "a batch of %d x %d, the program is for %d x %d", batch->width,
-                        batch->height, j->compiled.size, j->compiled.size);
+        return td_error(TD_ESHAPE, "the batch has images of %d x %d, the program expects %d x %d",
+                        batch->width, batch->height, j->compiled.size, j->compiled.size);
     TD_TRY(set_scalars(j));
     return j->task->bind(j, batch);
 }
@@ -320,7 +320,7 @@ static void warn_nonfinite(int64_t epoch, const char *whose, const td_eval_resul
     if (v->counts.n_nonfinite)
         td_log(TD_LOG_WARN, "train",
                "epoch %lld: the validation loss%s is not finite for %lld of %lld images; these "
-               "weights are not taken as the best",
+               "weights are not saved as the best",
                (long long)epoch, whose, (long long)v->counts.n_nonfinite, (long long)v->counts.n);
 }
 
@@ -484,10 +484,9 @@ static td_status check_skips(const job *j)
 {
     const long long skipped = j->run.skipped, of = skipped + j->run.steps;
     if (skipped > 0 && skipped == of && !j->out->was_stopped)
-        return td_error(TD_EARG,
-                        "every one of %lld steps was skipped: at loss scale %g nothing is "
-                        "finite",
-                        skipped, (double)j->inputs.scale);
+        return td_error(
+            TD_EARG, "all %lld steps were skipped: the gradients are not finite at loss scale %g",
+            skipped, (double)j->inputs.scale);
     if (10 * (of - skipped) < of && !j->out->was_stopped)
         return td_error(TD_ENUMERIC,
                         "loss scaling skipped %lld of %lld steps, the last loss scale is %g: fewer "

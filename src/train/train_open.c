@@ -83,13 +83,12 @@ static td_status open_sizes(job *j)
     const td_sizes *s = &j->data.sizes;
     TD_TRY(td_sizes_parse(o->batch.image_size_schedule, &j->data.sizes));
     if (s->n && (o->model.model || o->model.model_text))
-        return td_error(TD_EUSAGE,
-                        "--image-size-schedule: a network of a graph file has one size, that of "
-                        "its input 'images'");
+        return td_error(TD_EUSAGE, "--image-size-schedule requires --arch: a network from a graph "
+                                   "file has a fixed image size");
     if (s->n &&
         (o->input.data_backend == TD_DATA_TENSORS || o->input.data_backend == TD_DATA_SYNTHETIC))
-        return td_error(TD_EUSAGE, "--image-size-schedule requires a folder of images, these data "
-                                   "have one size");
+        return td_error(TD_EUSAGE, "--image-size-schedule requires a folder of images: these data "
+                                   "have a fixed image size");
     for (int i = s->n - 1; i >= 0 && s->epoch[i] >= o->length.epochs; i--)
         td_log(TD_LOG_WARN, "train",
                "image size %d begins at epoch %lld, the training has %d epochs", s->size[i],
@@ -141,8 +140,8 @@ static td_status choose_precision(job *j)
     j->o.amp.amp = false; /* what is saved is what was resolved */
     if (j->ranks.comm && j->o.device.tune == TD_TUNE_FULL) {
         td_log(TD_LOG_WARN, "train",
-               "--tune full is for one rank, which leaves its times in the "
-               "cache: several take what is there");
+               "--tune full requires one rank: run it once with one rank to fill the cache, then "
+               "use --tune cached");
         j->o.device.tune = TD_TUNE_CACHED;
     }
     td_device_join(j->dev, j->ranks.comm);
@@ -166,7 +165,7 @@ static void choose_scaler(job *j)
         td_scaler_resume(&j->s.scaler, &saved);
     if (j->o.loss_scaling.interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
         td_log(TD_LOG_WARN, "train",
-               "the loss scale does not change: --loss-scale-interval does nothing");
+               "the loss scale is fixed: --loss-scale-interval has no effect");
 }
 
 /* one optimiser step for so many batches */
@@ -180,12 +179,11 @@ static td_status plan_accumulation(job *j)
         return TD_OK;
     if (of < n)
         return td_error(TD_EUSAGE,
-                        "--optimizer-batch-size: %lld is less than a batch of all "
-                        "ranks, %d x %d",
+                        "--optimizer-batch-size: %lld is less than one batch on all ranks, %d x %d",
                         (long long)of, j->ranks.n, j->o.batch.size);
     if (of % n)
         td_log(TD_LOG_WARN, "train",
-               "the optimiser's batch of %lld is no multiple of the batch of %lld: a step has "
+               "--optimizer-batch-size %lld is not a multiple of the batch of %lld: a step has "
                "%lld images",
                (long long)of, (long long)n, (long long)(j->plan.acc * n));
     return TD_OK;

@@ -75,8 +75,8 @@ static td_status check_half_weights(const job *j)
         (j->plan.acc == 1 && !j->ranks.comm && j->o.optimizer.ema < 0 &&
          j->o.optimizer.type == TD_OPTIMIZER_SGD))
         return TD_OK;
-    return td_error(TD_EUSAGE, "amp level O3 keeps weights in half: it knows no accumulation, no "
-                               "averages, no RMSprop and one rank");
+    return td_error(TD_EUSAGE, "amp level O3 keeps weights in half precision: it excludes "
+                               "accumulation, averages, RMSprop and several ranks");
 }
 
 /* both loaders' rings and the evaluator's own batch */
@@ -217,7 +217,7 @@ td_status td_train_program_fit(td_train_job *j)
     td_program_free(j->program);
     j->program = NULL;
     TD_OUT(td_compile(g, j->dev, &c, &j->program));
-    TD_OUT(td_weights_load(kept, "the program before",
+    TD_OUT(td_weights_load(kept, "the previous program",
                            &(td_load_opts){ .with_momentum = true,
                                             .frozen_then = o->optimizer.freeze,
                                             .frozen_now = o->optimizer.freeze },

@@ -151,7 +151,8 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
     if (!is_dealt || j->s.step.done || samples % now)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %" PRId64 " batches of %" PRId64
-                        " on %" PRId64 " ranks: it cannot go on with %d of %d",
+                        " on %" PRId64
+                        " ranks: it cannot continue with %d ranks and --batch-size %d",
                         path, j->s.iteration, batch, j->s.ranks, j->ranks.n, j->o.batch.size);
     const int64_t iteration = samples / now;
     if (j->s.iteration) /* a sum of means over batches */
@@ -181,7 +182,7 @@ td_status td_train_log_stragglers(td_train_job *j)
     }
     const double late = st == TD_OK ? most - all[least] : 0;
     if (late > worth_s && late > worth * (j->run.data_s + j->run.compute_s))
-        td_log(TD_LOG_INFO, "train", "%s is slow: others have waited %.1f s of %.1f s for it",
+        td_log(TD_LOG_INFO, "train", "%s is slow: other ranks waited %.1f s of %.1f s for it",
                td_comm_name(j->ranks.comm, least), late, j->run.data_s + j->run.compute_s);
     td_free(all);
     return st;

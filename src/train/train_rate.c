@@ -45,7 +45,7 @@ static td_status plan_ssd320(job *j, int64_t steps)
         return td_error(TD_EUSAGE, "--warmup: %lld steps of warm-up do not fit into %lld",
                         (long long)p->warmup, (long long)p->steps);
     if (p->steps < steps)
-        td_log(TD_LOG_WARN, "train", "the learning rate is 0 from step %lld on, of %lld",
+        td_log(TD_LOG_WARN, "train", "the learning rate is 0 after step %lld of %lld",
                (long long)p->steps, (long long)steps);
     p->begin = o->lr.warmup_start >= 0 ? o->lr.warmup_start : SSD320_WARM_BEGIN * o->lr.peak;
     return TD_OK;
@@ -81,8 +81,7 @@ td_status td_train_plan(td_train_job *j)
         const int64_t all = (j->plan.planned_steps * j->plan.acc + batches - 1) / batches;
         if (all > 1000000)
             return td_error(TD_EUSAGE,
-                            "--num-train-steps: %lld steps are %lld epochs, more than "
-                            "1000000",
+                            "--num-train-steps: %lld steps are %lld epochs, wanted at most 1000000",
                             (long long)j->plan.planned_steps, (long long)all);
         o->length.epochs = (int)all;
     }

@@ -17,7 +17,9 @@ td_status td_train_settings_check(const td_train_opts *o)
     TD_TRY(td_train_check_training(o));
     const bool counts_epochs = o->lr.rule == TD_LR_RULE_PYTORCH || o->lr.rule == TD_LR_RULE_TF;
     if (counts_epochs && o->lr.warmup > o->length.epochs) /* a preset's benchmark mode is short */
-        td_log(TD_LOG_WARN, "train", "%d epochs of %d are warm-up: the rate stays below its peak",
+        td_log(TD_LOG_WARN, "train",
+               "all %d epochs are part of the %d warm-up epochs: the learning rate stays below its "
+               "peak",
                o->length.epochs, o->lr.warmup);
     return TD_OK;
 }
@@ -29,7 +31,8 @@ static void log_seed(const job *j)
     if (j->start.is_seed_of_clock)
         td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.batch.seed);
     if (j->start.has_seed && j->s.seed != j->start.resumed_seed)
-        td_log(TD_LOG_WARN, "train", "seed %llu is not the checkpoint's %llu: the run will differ",
+        td_log(TD_LOG_WARN, "train",
+               "seed %llu differs from the checkpoint's %llu: the results will differ",
                (unsigned long long)j->s.seed, (unsigned long long)j->start.resumed_seed);
 }
 
@@ -37,7 +40,7 @@ static void log_groups(const job *j)
 {
     const size_t n = j->compiled.groups.decayed.n;
     if (j->o.optimizer.type == TD_OPTIMIZER_RMSPROP && j->o.optimizer.nesterov)
-        td_log(TD_LOG_WARN, "train", "rmsprop has no Nesterov form: --nesterov is ignored");
+        td_log(TD_LOG_WARN, "train", "ignoring --nesterov, which rmsprop does not support");
     if (td_report_has_text(j->log.report)) /* which says so by itself */
         return;
     if (j->o.batch.step_size >= 0)
@@ -50,7 +53,7 @@ static void log_groups(const job *j)
         td_log(TD_LOG_INFO, "train", "weight decay applies to all %zu parameters", n);
     else
         td_log(TD_LOG_INFO, "train",
-               "weight decay applies to %zu parameters, not to %d of batch norm%s", n,
+               "weight decay applies to %zu parameters, not to %d parameters of batch norm%s", n,
                j->compiled.groups.n_undecayed, j->s.detects ? " and biases" : "");
 }
 
@@ -59,21 +62,23 @@ static void log_warmup(const job *j)
 {
     if (j->o.lr.warmup == 1 && j->o.lr.rule == TD_LR_RULE_PYTORCH)
         td_log(TD_LOG_INFO, "train",
-               "--warmup 1 leaves the learning rate as it is: epoch e of W warm-up epochs has "
-               "(e + 1) / W of it, so warm-up begins with --warmup 2");
+               "--warmup 1 has no effect: epoch e of W warm-up epochs uses (e + 1) / W of the "
+               "learning rate, so use --warmup 2 or more");
 }
 
 static void log_frozen(const job *j)
 {
     const td_freeze_counts *f = &j->compiled.frozen;
     if (f->n)
-        td_log(TD_LOG_INFO, "train", "frozen: %d of %d weights, %lld of %lld numbers", f->n, f->of,
+        td_log(TD_LOG_INFO, "train", "frozen: %d of %d weights, %lld of %lld values", f->n, f->of,
                (long long)f->n_values, (long long)f->of_values);
     if (f->n_norms)
-        td_log(TD_LOG_INFO, "train", "frozen: the statistics of %d norms", f->n_norms);
+        td_log(TD_LOG_INFO, "train", "frozen: the running statistics of %d batch norms",
+               f->n_norms);
     if (f->n && !j->o.start.resume && !j->o.start.pretrained_weights)
         td_log(TD_LOG_WARN, "train",
-               "--freeze without --pretrained-weights: what is frozen stays as it was drawn");
+               "--freeze without --pretrained-weights: frozen weights keep their random initial "
+               "values");
 }
 
 static void log_precision(const job *j)
@@ -84,16 +89,15 @@ static void log_precision(const job *j)
     if (half != TD_DT_F32)
         td_log(TD_LOG_INFO, "train", "mixed precision with %s", td_amp_precision_name(&j->o.amp));
     if (s->kind == TD_SCALER_STATIC)
-        td_log(TD_LOG_INFO, "train", "loss scale %g, fixed", s->scale);
+        td_log(TD_LOG_INFO, "train", "fixed loss scale %g", s->scale);
     else if (s->kind == TD_SCALER_DYNAMIC)
         td_log(TD_LOG_INFO, "train",
-               "loss scale %g, by the rule of %s: twice that after %lld steps", s->scale,
+               "dynamic loss scale %g (rule %s), doubled after %lld good steps", s->scale,
                sets[s->set], (long long)s->interval);
     else if (half == TD_DT_F16)
-        td_log(
-            TD_LOG_WARN, "train",
-            "f16 without loss scaling: gradients below 3e-8 become zero; --static-loss-scale 128 "
-            "fixes a scale, --dynamic-loss-scale adapts one");
+        td_log(TD_LOG_WARN, "train",
+               "f16 without loss scaling: gradients below 3e-8 become zero; use "
+               "--static-loss-scale 128 or --dynamic-loss-scale");
 }
 
 void td_train_settings_log(const td_train_job *j)
@@ -106,7 +110,7 @@ void td_train_settings_log(const td_train_job *j)
            name, o->model.num_classes, (long long)td_dataset_count(j->data.train_set),
            o->model.image_size, o->model.image_size, o->batch.size, td_threads());
     if (j->start.is_arch_of_file)
-        td_log(TD_LOG_INFO, "train", "the network is that of '%s': no --arch says else",
+        td_log(TD_LOG_INFO, "train", "using the network stored in '%s' (--arch not given)",
                o->start.pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);

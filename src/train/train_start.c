@@ -51,15 +51,15 @@ static td_status check_place(job *j, const char *path)
                            : 1;
     if (j->s.step.done && of != j->s.step.of)
         return td_error(TD_EARG,
-                        "'%s' was saved inside an optimiser step, after %lld batches of %lld: it "
-                        "cannot go on with %lld",
+                        "'%s' was saved inside an optimizer step, after %lld batches of %lld: it "
+                        "cannot continue with %lld batches per step",
                         path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
     if (j->s.ranks != j->ranks.n)
         return td_train_move_place(j, path, batch);
     if (batch != j->o.batch.size)
         return td_error(TD_EARG,
-                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot go "
-                        "on with --batch-size %d",
+                        "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot "
+                        "continue with --batch-size %d",
                         path, (long long)j->s.iteration, (long long)batch, j->o.batch.size);
     return TD_OK;
 }
@@ -69,7 +69,7 @@ static td_status check_network(const job *j, const char *path)
 {
     if (td_tensors_meta(j->start.tensors, "tandem.graph") &&
         td_options_chosen(td_model_fields(), &j->o.model, "arch"))
-        return td_error(TD_EARG, "'%s' has a network of its own, --arch %s cannot go on with it",
+        return td_error(TD_EARG, "'%s' contains a custom network, which --arch %s cannot continue",
                         path, j->o.model.arch);
     return TD_OK;
 }
@@ -82,8 +82,8 @@ static td_status check_pretrained(const job *j, const char *path)
     if (!arch || td_model_detector(&j->o.model) || !td_model_detector(&of))
         return TD_OK;
     return td_error(TD_EUSAGE,
-                    "'%s' has weights of %s, a detector, which begin no classifier: "
-                    "--arch %s goes on with them",
+                    "'%s' contains weights of %s, a detector, which cannot initialize a "
+                    "classifier: use --arch %s",
                     path, arch, arch);
 }
 
@@ -92,11 +92,12 @@ static td_status check_epoch(const job *j, const char *path)
 {
     const td_train_opts *o = &j->o;
     if (j->s.epoch > o->length.epochs)
-        return td_error(TD_EARG, "'%s' has finished %lld epochs already, --epochs is %d", path,
+        return td_error(TD_EARG, "'%s' has already finished %lld epochs, but --epochs is %d", path,
                         (long long)j->s.epoch, o->length.epochs);
     if (j->s.epoch == o->length.epochs) /* killed before --final-weights was written, perhaps */
-        td_log(TD_LOG_WARN, "train", "'%s' has finished all %d epochs: nothing is left to train",
-               path, o->length.epochs);
+        td_log(TD_LOG_WARN, "train",
+               "'%s' has already finished all %d epochs: nothing is left to train", path,
+               o->length.epochs);
     return TD_OK;
 }
 
@@ -178,11 +179,12 @@ static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
     const int n = end ? (int)(end - head->weight) : (int)strlen(head->weight);
     if (j->o.start.resume || !has || has == j->o.model.num_classes)
         return TD_OK;
-    td_log(TD_LOG_INFO, "train", "the weights have %d classes, the data %d: %.*s begins fresh", has,
+    td_log(TD_LOG_INFO, "train",
+           "the weights have %d classes, the data %d: %.*s starts with fresh values", has,
            j->o.model.num_classes, n, head->weight);
     if (td_is_frozen(j->o.optimizer.freeze, head->weight))
-        td_log(TD_LOG_WARN, "train", "%.*s begins fresh and --freeze '%s' keeps it so", n,
-               head->weight, j->o.optimizer.freeze);
+        td_log(TD_LOG_WARN, "train", "%.*s has fresh values, which --freeze '%s' keeps untrained",
+               n, head->weight, j->o.optimizer.freeze);
     load->skip[0] = head->weight;
     load->skip[1] = *head->bias ? head->bias : NULL;
     return TD_OK;

@@ -52,7 +52,7 @@ static td_status choose_fresh(const td_model_opts *m, char **out)
         *out = td_copy_text(path);
         return *out ? TD_OK : TD_ENOMEM;
     }
-    return td_error(TD_EIO, "'" FRESH "' has no free number for another '%s': name a --workspace",
+    return td_error(TD_EIO, "'" FRESH "' has no free number for another '%s': give --workspace",
                     stem);
 }
 
@@ -93,31 +93,30 @@ static td_status check_paths(const td_train_job *j)
 {
     const struct {
         const char *what, *path;
-    } outputs[] = {
-        { "the checkpoint",
-          j->o.output.save_checkpoints ? j->files.path[TD_PATH_CHECKPOINT] : NULL },
-        { "the best weights", j->o.output.save_checkpoints ? j->files.path[TD_PATH_BEST] : NULL },
-        { "the report", j->files.path[TD_PATH_REPORT] },
-        { "the list of bad images", j->files.path[TD_PATH_BAD] },
-        { "the final weights", j->o.output.final_weights },
-        { "the logits", j->o.output.train_logits },
-        { "the statistics", j->o.profile.amp_stats },
-        { "the trace", j->o.profile.trace },
-        { "the table of epochs", j->o.metrics.csv },
-        { "the table of iterations", j->o.metrics.csv_iterations },
-        { "the lock", j->files.path[TD_PATH_LOCK] },
-        { "the configuration", j->files.path[TD_PATH_CONFIG] },
-        { "the checkpoint to go on from", j->o.start.resume }, /* from here on only read */
-        { "the weights to begin with", j->o.start.pretrained_weights },
-        { "the network", j->o.model.model }
-    };
+    } outputs[] = { { "the checkpoint",
+                      j->o.output.save_checkpoints ? j->files.path[TD_PATH_CHECKPOINT] : NULL },
+                    { "the best weights",
+                      j->o.output.save_checkpoints ? j->files.path[TD_PATH_BEST] : NULL },
+                    { "the report", j->files.path[TD_PATH_REPORT] },
+                    { "the list of bad images", j->files.path[TD_PATH_BAD] },
+                    { "the final weights", j->o.output.final_weights },
+                    { "the logits", j->o.output.train_logits },
+                    { "the statistics", j->o.profile.amp_stats },
+                    { "the trace", j->o.profile.trace },
+                    { "the table of epochs", j->o.metrics.csv },
+                    { "the table of iterations", j->o.metrics.csv_iterations },
+                    { "the lock", j->files.path[TD_PATH_LOCK] },
+                    { "the configuration", j->files.path[TD_PATH_CONFIG] },
+                    { "the checkpoint to resume", j->o.start.resume }, /* from here on only read */
+                    { "the pretrained weights", j->o.start.pretrained_weights },
+                    { "the network", j->o.model.model } };
     enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
     for (int i = 0; i < N_WRITTEN; i++)
         for (int k = i + 1; k < N; k++) {
             bool may_be_same = i == 0 && outputs[k].path && outputs[k].path == j->o.start.resume;
             if (outputs[i].path && outputs[k].path && !may_be_same &&
                 td_path_is_same(outputs[i].path, outputs[k].path))
-                return td_error(TD_EUSAGE, "'%s' is named for %s and for %s", outputs[i].path,
+                return td_error(TD_EUSAGE, "'%s' is used for both %s and %s", outputs[i].path,
                                 outputs[i].what, outputs[k].what);
         }
     return TD_OK;
@@ -226,12 +225,13 @@ static td_status check_free(const td_train_job *j)
     if (is_continued || !(weights || report))
         return TD_OK;
     if (weights && !j->files.may_overwrite)
-        return td_error(TD_EARG,
-                        "'%s' holds a run already, see '%s': choose another --workspace, continue "
-                        "that run with --resume CHECKPOINT, or replace it with --overwrite",
-                        j->files.folder, weights);
+        return td_error(
+            TD_EARG,
+            "'%s' already contains a run, see '%s': choose another --workspace, continue that run "
+            "with --resume CHECKPOINT, or replace it with --overwrite",
+            j->files.folder, weights);
     if (!j->files.may_overwrite)
-        td_log(TD_LOG_WARN, "train", "'%s' of a run that saved no weights is replaced", report);
+        td_log(TD_LOG_WARN, "train", "replacing '%s' of a run that saved no weights", report);
     /* would pass for this run's until it has validated */
     if (unlink(j->files.path[TD_PATH_BEST]) != 0 && td_path_exists(j->files.path[TD_PATH_BEST]))
         return td_error_errno(TD_EIO, "cannot remove '%s'", j->files.path[TD_PATH_BEST]);
@@ -249,8 +249,8 @@ static td_status check_report(const td_train_job *j)
     if (!path || !is_report_default(&j->o) || lstat(path, &s) != 0 || S_ISREG(s.st_mode))
         return TD_OK;
     return td_error(TD_EIO,
-                    "'%s' is not a regular file: the report is not written through it; "
-                    "--raport-file names another place",
+                    "'%s' is not a regular file: refusing to write the report; name another file "
+                    "with --raport-file",
                     path);
 }
 
@@ -279,7 +279,7 @@ td_status td_workspace_open(td_train_job *j)
         return TD_OK;
     TD_TRY(td_lock_open(j->files.folder, &j->files.lock));
     TD_TRY(check_free(j));
-    td_log(TD_LOG_INFO, "train", "files of this run go to '%s'", j->files.folder);
+    td_log(TD_LOG_INFO, "train", "writing the files of this run to '%s'", j->files.folder);
     return TD_OK;
 }
 
@@ -289,7 +289,8 @@ td_status td_workspace_write_config(const td_train_job *j)
     td_text file = { 0 };
     char *yaml;
     if (td_path_exists(path) && !is_config_ours(path)) {
-        td_log(TD_LOG_WARN, "train", "'%s' is another's; the configuration is not written", path);
+        td_log(TD_LOG_WARN, "train",
+               "'%s' was written by another program: not writing the configuration", path);
         return TD_OK;
     }
     TD_TRY(td_train_config_yaml(&j->o, &yaml));

@@ -75,14 +75,16 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     if (o->antialias && o->point_sampled)
         return td_error(TD_EUSAGE, "--antialias and --no-antialias exclude each other");
     if (is_triangular && o->point_sampled)
-        return td_error(TD_EUSAGE,
-                        "--interpolation triangular is antialiased, --no-antialias is not");
+        return td_error(
+            TD_EUSAGE,
+            "--interpolation triangular always antialiases, --no-antialias contradicts it");
     if (o->crop == TD_RULES_TF && (o->interpolation != TD_INTERPOLATE_BILINEAR || o->antialias))
         return td_error(TD_EUSAGE,
-                        "--crop tf: TensorFlow's rules know bilinear without antialiasing only");
+                        "--crop tf requires --interpolation bilinear without antialiasing");
     if (o->crop == TD_RULES_TF && o->autoaugment && o->is_training)
-        return td_error(TD_EUSAGE,
-                        "--crop tf: autoaugment wants bytes, which TensorFlow's rules do not make");
+        return td_error(
+            TD_EUSAGE,
+            "--crop tf and autoaugment exclude each other: autoaugment requires 8-bit images");
     t->rules = o->crop == TD_RULES_AUTO ? TD_RULES_TORCHVISION : o->crop;
     t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;

@@ -83,7 +83,7 @@ prints '"options": "-b 16 --precision fp16 --skip-passes order", "is_fused": tru
 expect 2 $tiny --walkthrough --mode inference
 error_names --walkthrough --mode
 expect 2 $tiny --walkthrough --precision fp32
-error_names --walkthrough fp32
+error_names --walkthrough bf16 fp16
 expect 2 $tiny --walkthrough --largest-batch
 error_names --walkthrough --largest-batch
 expect 2 $tiny --walkthrough --skip-passes nonsense -b 2

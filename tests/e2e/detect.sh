@@ -129,7 +129,7 @@ error_names --weights FILE
 
 # --- ONNX ----------------------------------------------------------------------------------------
 expect 0 convert $weights network.onnx --min-score 0.01
-prints '^read back, .*logits .*[0-9.]+e-[0-9]+'
+prints '^read back.*logits .*[0-9.]+e-[0-9]+'
 prints '^[0-9]+ parameters, 3\.[0-9]+ GMAC \(7\.[0-9]+ GFLOP\)'
 prints '^network.onnx$'
 for text in detection_boxes num_detections NonMaxSuppression tandem.categories heads.box.weight; do

@@ -23,15 +23,15 @@ while IFS= read -r line; do
     option=${line%% *}
     says "${option%%=*} has no effect${line#* : }"
 done <<'END'
---rmsprop-alpha=0.9 : : it belongs to --optimizer rmsprop
---rmsprop-eps=0.1 --optimizer sgd : : it belongs to --optimizer rmsprop
---lr-decay=0.5 : : it belongs to --lr-schedule exponential
---lr-total-steps=5 : : it belongs to --lr-rule ssd320
---warmup-lr=0.1 : : it belongs to --lr-rule ssd320
---multistep=3 : : it belongs to --lr-rule ssd300
---mixup-mode=sample : : it belongs to --mixup
---final-state : : it belongs to --final-weights
---crop=tf --data-backend synthetic --model absent.td : : it belongs to --data-backend folder
+--rmsprop-alpha=0.9 : : it requires --optimizer rmsprop
+--rmsprop-eps=0.1 --optimizer sgd : : it requires --optimizer rmsprop
+--lr-decay=0.5 : : it requires --lr-schedule exponential
+--lr-total-steps=5 : : it requires --lr-rule ssd320
+--warmup-lr=0.1 : : it requires --lr-rule ssd320
+--multistep=3 : : it requires --lr-rule ssd300
+--mixup-mode=sample : : it requires --mixup
+--final-state : : it requires --final-weights
+--crop=tf --data-backend synthetic --model absent.td : : it requires --data-backend folder
 --epochs=3 --num-train-steps 4 :  with --num-train-steps
 --eval-count=3 --training-only :  with --training-only
 --gather-checkpoints=3 --no-checkpoints :  with --no-checkpoints

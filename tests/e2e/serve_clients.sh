@@ -9,7 +9,7 @@ expect 0 init --arch resnet18 --image-size 32 --num-classes 4 --seed 1 -o w.safe
 
 # --- descriptions -------------------------------------------------------------------------------
 serve --max-body 100k --max-batch 2
-grep -q 'serve: 127.0.0.1 is reached from this machine only' talk || complain "no word of who reaches it: $(cat talk)"
+grep -q 'serve: 127.0.0.1 accepts connections from this machine only' talk || complain "no word of who reaches it: $(cat talk)"
 ask 200 GET /v2
 prints '"extensions": \["binary_tensor_data", "model_configuration", "statistics", "classification"\]'
 ask 200 GET /v2/models/resnet18/config

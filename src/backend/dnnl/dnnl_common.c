@@ -92,7 +92,7 @@ td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t 
     int rank = t->rank;
     *out = NULL;
     if (!td_dnnl_dtype(t->dtype, &dtype))
-        return td_error(TD_ENOKERNEL, "oneDNN is not asked for %s", td_dtype_name(t->dtype));
+        return td_error(TD_ENOKERNEL, "oneDNN is not used for %s", td_dtype_name(t->dtype));
     memcpy(dims, t->dim, (size_t)rank * sizeof dims[0]);
     if (groups > 1) {
         memmove(dims + 1, dims, (size_t)rank * sizeof dims[0]);
@@ -115,7 +115,7 @@ td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out)
     dnnl_data_type_t dtype;
     *out = NULL;
     if (!td_dnnl_dtype(t->dtype, &dtype))
-        return td_error(TD_ENOKERNEL, "oneDNN is not asked for %s", td_dtype_name(t->dtype));
+        return td_error(TD_ENOKERNEL, "oneDNN is not used for %s", td_dtype_name(t->dtype));
     DNNL_TRY(dnnl_memory_desc_create_with_strides(out, 2, dims, dtype, strides));
     return TD_OK;
 }

@@ -45,7 +45,7 @@ td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_typ
     if (threads < 2 || x->dim[0] < threads)
         return td_error(TD_ENOKERNEL, "%lld images for %d threads", (long long)x->dim[0], threads);
     if (!is_cut_by_image(x) || !is_cut_by_image(y))
-        return td_error(TD_ENOKERNEL, "an image's values do not lie together");
+        return td_error(TD_ENOKERNEL, "the values of an image are not contiguous");
     return td_dnnl_conv_accepts(n, share(x->dim[0], threads, threads - 1));
 }
 

@@ -49,7 +49,7 @@ static const char *open_world(int *rank, int *size)
 static const char *broadcast(void *data, size_t n)
 {
     if (n > INT_MAX)
-        return "too much to broadcast";
+        return "the message is too large to broadcast";
     MPI_TRY(MPI_Bcast(data, (int)n, MPI_BYTE, 0, MPI_COMM_WORLD));
     return NULL;
 }

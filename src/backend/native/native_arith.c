@@ -16,7 +16,7 @@ static td_status accepts_flat(const td_node *n)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
     for (int i = 0; i < n->n_in + n->n_out; i++)
         if (!td_type_equal(i < n->n_in ? td_in_type(n, i) : &n->out[i - n->n_in]->type, t))
-            return td_error(TD_ENOKERNEL, "tensors 0 and %d are not alike", i);
+            return td_error(TD_ENOKERNEL, "tensors 0 and %d differ in type or layout", i);
     return TD_OK;
 }
 
@@ -166,7 +166,7 @@ static td_status accepts_gate_grad(const td_node *n)
     const td_type *x = td_in_type(n, 0);
     TD_TRY(td_native_accepts(n, x));
     if (!td_type_equal(x, td_in_type(n, 1)))
-        return td_error(TD_ENOKERNEL, "operands 0 and 1 are not alike");
+        return td_error(TD_ENOKERNEL, "operands 0 and 1 differ in type or layout");
     return check_gate(x, td_in_type(n, 2));
 }
 
@@ -194,7 +194,7 @@ static td_status accepts_rows(const td_node *n)
         return td_error(TD_ENOKERNEL, "not float32 in plain order");
     if (x->rank < 2 || y->rank != x->rank || y->dim[0] != x->dim[0] ||
         td_type_count(y) != y->dim[0])
-        return td_error(TD_ENOKERNEL, "not one number a row");
+        return td_error(TD_ENOKERNEL, "not one number per row");
     return TD_OK;
 }
 

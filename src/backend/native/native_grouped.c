@@ -86,16 +86,16 @@ static td_status check_layouts(const conv_types *t)
     char filter[TD_LAYOUT_BYTES];
     filter_layout(t->w->dim[1], t->w->dtype, filter);
     if (strcmp(t->x->layout, image_layout) != 0 || strcmp(t->y->layout, image_layout) != 0)
-        return td_error(TD_ENOKERNEL, "the images do not lie in '%s'", image_layout);
+        return td_error(TD_ENOKERNEL, "the images do not have layout '%s'", image_layout);
     if (strcmp(t->w->layout, filter) != 0)
-        return td_error(TD_ENOKERNEL, "the filter does not lie in '%s'", filter);
+        return td_error(TD_ENOKERNEL, "the filter does not have layout '%s'", filter);
     return TD_OK;
 }
 
 static td_status check_types(const td_node *n)
 {
     if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
-        return td_error(TD_ENOKERNEL, "there is a relu6 behind it");
+        return td_error(TD_ENOKERNEL, "a relu6 is fused into it");
     const conv_types t = types_of(n);
     if (n->op == &td_op_conv2d_grad_w && t.w->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "the gradient is not f32");

@@ -72,7 +72,7 @@ static td_status accepts_resize(const td_node *n)
     td_native_shape s;
     TD_TRY(td_native_shape_of(x, &s));
     if (strcmp(x->layout, y->layout) != 0 || x->dtype != y->dtype)
-        return td_error(TD_ENOKERNEL, "operand and result do not lie alike");
+        return td_error(TD_ENOKERNEL, "operand and result have different layouts");
     return TD_OK;
 }
 

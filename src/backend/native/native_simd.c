@@ -116,6 +116,6 @@ const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes)
     for (int i = 0; (f = td_native_simd_at(i)); i++)
         if (f->dtype == dtype && f->lanes == lanes)
             return f;
-    TD_CHECK(false && "no such loops");
+    TD_CHECK(false && "no loops for this instruction set");
     return NULL;
 }

@@ -53,8 +53,7 @@ td_status td_native_tiles_check(const td_type *from, const td_type *to)
         return td_error(TD_ENOKERNEL, "layout '%s' has padding", from->layout);
     if (!td_type_blocking(to, &bt) || bt.rank != bf.rank ||
         memcmp(bt.dim, bf.dim, (size_t)bf.rank * sizeof bf.dim[0]) != 0 || has_padding(&bt))
-        return td_error(TD_ENOKERNEL, "layout '%s' cannot be laid over '%s'", to->layout,
-                        from->layout);
+        return td_error(TD_ENOKERNEL, "layout '%s' does not match '%s'", to->layout, from->layout);
     if (!tile_of(&bf, box) || !tile_of(&bt, other) || memcmp(box, other, sizeof box) != 0)
         return td_error(TD_ENOKERNEL, "the tiles of '%s' and '%s' differ", from->layout,
                         to->layout);

@@ -106,7 +106,7 @@ static td_status accepts_plain(const td_node *n)
         return td_error(TD_ENOKERNEL, "there are two copies");
     TD_TRY(check_half(td_in_type(n, copy_of(n))));
     if (strcmp(td_in_type(n, copy_of(n))->layout, td_in_type(n, W)->layout) != 0)
-        return td_error(TD_ENOKERNEL, "the copy does not lie as the weight does");
+        return td_error(TD_ENOKERNEL, "the copy has another layout than the weight");
     return TD_OK;
 }
 
@@ -150,7 +150,7 @@ static td_status accepts_copies(const td_node *n)
         TD_TRY(check_half(td_in_type(n, i)));
         TD_TRY(td_native_tiles_check(td_in_type(n, W), td_in_type(n, i)));
         if (td_in_type(n, i)->dtype != td_in_type(n, first)->dtype)
-            return td_error(TD_ENOKERNEL, "the copies are of two types");
+            return td_error(TD_ENOKERNEL, "the copies have different types");
     }
     return TD_OK;
 }

@@ -120,9 +120,9 @@ static td_status accepts_conv(const td_node *n)
         if (!must_be_image && !td_type_is_plain(t))
             return td_error(TD_ENOKERNEL, "tensor %d is not plain", i);
         if (must_be_image && !is_image(t, td_in_type(n, 0)->layout))
-            return td_error(TD_ENOKERNEL,
-                            "tensor %d is not " BLOCKED " or " LAST " of whole blocks, all alike",
-                            i);
+            return td_error(
+                TD_ENOKERNEL,
+                "tensor %d is not " BLOCKED " or " LAST " with whole blocks, the same for all", i);
     }
     return TD_OK;
 }

@@ -131,7 +131,7 @@ td_status td_ref_check_plain(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++)
         if (!td_type_is_plain(td_ref_type(n, i)) && !td_is_shape_only(n, i))
-            return td_error(TD_ENOKERNEL, "%s %d has layout %s, wants plain order",
+            return td_error(TD_ENOKERNEL, "%s %d has layout %s, wanted plain order",
                             i < n->n_in ? "operand" : "result", i < n->n_in ? i : i - n->n_in,
                             td_ref_type(n, i)->layout);
     return TD_OK;
