@@ -804,11 +804,11 @@ static void a_description_must_hold_together(void **state)
     BROKEN(n->nodes[2].name = NULL, "node 2 has no name");
     BROKEN(n->nodes[2].first_vertex = 5, "node 'relu1' has vertices 5 to 5, wanted from 2");
     BROKEN(n->nodes[11].n_vertices = 7, "node 'fetch' has vertices 11 to 17");
-    BROKEN(n->vertices[3].node = 4, "vertex 3 names node 4, it belongs to node 'sqrt', 3");
+    BROKEN(n->vertices[3].node = 4, "4, but belongs to node 'sqrt', 3");
     BROKEN(n->g.n_nodes = 11, "nodes have 11 vertices, the graph has 12");
     BROKEN(n->g.n_edges = -1, "-1 edges");
-    BROKEN(n->edges[1].to = 12, "edge 1 goes from vertex 1 to vertex 12, there are 12");
-    BROKEN(n->edges[1].from = -1, "edge 1 goes from vertex -1");
+    BROKEN(n->edges[1].to = 12, "1 to vertex 12");
+    BROKEN(n->edges[1].from = -1, "1 connects vertex -1");
     BROKEN(n->edges[2].from_port = 70000, "edge 2 has ports 70000 and 0");
     BROKEN(n->edges[2].to_port = -1, "edge 2 has ports 0 and -1");
 #undef BROKEN

@@ -77,8 +77,8 @@ static void too_many_ranks_are_refused(void **state)
                  "0 processors");
     expect_error(td_affinity_choose(&t, TD_AFFINITY_SOCKET, 2, 2, cpus, &n), TD_EARG,
                  "rank 2 of 2");
-    expect_error(td_affinity_parse("sockets", &a), TD_EUSAGE, "no affinity 'sockets'");
-    expect_error(td_affinity_parse("", &a), TD_EUSAGE, "no affinity ''");
+    expect_error(td_affinity_parse("sockets", &a), TD_EUSAGE, "'sockets'");
+    expect_error(td_affinity_parse("", &a), TD_EUSAGE, "affinity '', wanted");
 }
 
 static void this_machine_is_understood(void **state)

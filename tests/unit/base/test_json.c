@@ -104,10 +104,10 @@ static void messages_name_the_path(void **state)
                         "t.json: annotations[3].bbox[1]: found a string, wanted a number");
     assert_int_equal(td_json_int(a, "area", &whole), TD_EFORMAT);
     assert_string_equal(td_error_message(),
-                        "t.json: annotations[3].area: found a string, wanted a whole number");
+                        "t.json: annotations[3].area: found a string, wanted an integer");
     assert_int_equal(td_json_bool(a, "area", &flag), TD_EFORMAT);
     assert_string_equal(td_error_message(),
-                        "t.json: annotations[3].area: found a string, wanted a truth value");
+                        "t.json: annotations[3].area: found a string, wanted true or false");
     assert_int_equal(td_json_text(doc, "annotations", &text), TD_EFORMAT);
     assert_string_equal(td_error_message(), "t.json: annotations: found an array, wanted a string");
     assert_int_equal(td_json_as_text(doc, &text), TD_EFORMAT);
@@ -134,8 +134,7 @@ static void a_real_is_no_whole_number(void **state)
     td_json *doc = parse("[1.0, true]");
     assert_int_equal(td_json_as_int(td_json_at(doc, 0), &whole), TD_EFORMAT);
     assert_int_equal(td_json_as_int(td_json_at(doc, 1), &whole), TD_EFORMAT);
-    assert_string_equal(td_error_message(),
-                        "t.json: [1]: found a truth value, wanted a whole number");
+    assert_string_equal(td_error_message(), "t.json: [1]: found true or false, wanted an integer");
     td_json_free(doc);
 }
 

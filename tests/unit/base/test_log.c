@@ -76,7 +76,7 @@ static void bad_levels_change_nothing(void **state)
     }
     assert_int_equal(td_log_configure("loud"), TD_EUSAGE);
     assert_string_equal(td_error_message(),
-                        "log level 'loud' is none of error, warn, info, debug, trace");
+                        "log level 'loud' is not one of error, warn, info, debug, trace");
     assert_int_equal(td_log_configure("a-module-with-a-name-that-is-too-long=info"), TD_EUSAGE);
     char many[500] = "info";
     for (int i = 0; i < 40; i++)

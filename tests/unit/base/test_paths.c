@@ -119,7 +119,7 @@ static void listing_can_fail(void **state)
     assert_int_equal(l.n, 0);
     assert_int_equal(td_file_write("file", "", 0), TD_OK);
     assert_int_equal(td_list_folder("file", &l), TD_EIO);
-    assert_string_equal(td_error_message(), "'file' is no folder");
+    assert_string_equal(td_error_message(), "'file' is not a folder");
     assert_int_equal(td_make_folder("some"), TD_OK);
     assert_int_equal(td_file_write("some/x", "", 0), TD_OK);
     assert_true(td_test_allocations(list_some, 20) > 3);

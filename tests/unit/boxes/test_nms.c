@@ -61,7 +61,7 @@ static void sizes_are_checked(void **state)
     assert_null(a);
     expect_error(td_anchors_new(TD_DETECTOR_SSD320, 8192, &a), TD_EARG, "8192");
     expect_error(td_anchors_new(TD_DETECTOR_SSD300, 320, &a), TD_EARG, "wanted 300");
-    expect_error(td_anchors_new(TD_DETECTOR_NONE, 320, &a), TD_EARG, "no detector");
+    expect_error(td_anchors_new(TD_DETECTOR_NONE, 320, &a), TD_EARG, "an unknown detector");
     td_anchors_free(NULL);
 }
 

@@ -166,8 +166,8 @@ static void malformed_states_are_refused(void **state)
         { "\"of\": 4", "\"of\": 0", "step" },
         { "\"in_epoch\": 1", "\"in_epoch\": 2", "step" },
         { "\"ema_before\": 0.999", "\"ema_before\": 2, \"x\": 0.999", "step" },
-        { "\"ranks\": 2", "\"ranks\": 0", "0 ranks" },
-        { "\"ranks\": 2", "\"ranks\": 10000000", "10000000 ranks" }
+        { "\"ranks\": 2", "\"ranks\": 0", "of ranks is 0" },
+        { "\"ranks\": 2", "\"ranks\": 10000000", "10000000" }
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         expect_refused(TD_EFORMAT, rows[i][0], rows[i][1], rows[i][2]);

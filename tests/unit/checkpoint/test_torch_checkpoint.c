@@ -224,23 +224,25 @@ static void what_does_not_fit_is_refused(void **state)
         td_status st;
         const char *part;
     } rows[] = {
-        { { .lacks_optimizer = true }, TD_EFORMAT, "no checkpoint of a training: it has no 'opt" },
-        { { .lacks_epoch = true }, TD_EFORMAT, "no checkpoint of a training: it has no 'epoch'" },
+        { { .lacks_optimizer = true },
+          TD_EFORMAT,
+          "training checkpoint: it has no 'optimizer'; use" },
+        { { .lacks_epoch = true }, TD_EFORMAT, "'epoch'" },
         { { .epoch = -3 }, TD_EFORMAT, "its epoch is -3" },
         { { .best = 101 }, TD_EFORMAT, "its best_prec1 is 101" },
         { { .is_adam = true }, TD_EUNSUPPORTED, "neither SGD nor RMSprop" },
-        { { .state_key = "exp_avg" },
-          TD_EUNSUPPORTED,
-          "keeps 'exp_avg', a tensor, of parameter 1" },
+        { { .state_key = "exp_avg" }, TD_EUNSUPPORTED, "1 contains 'exp_avg'" },
         { { .dampening = 0.1 }, TD_EUNSUPPORTED, "dampening" },
         { { .is_centered = true }, TD_EUNSUPPORTED, "centered" },
         { { .decays_norms = 0.25 }, TD_EUNSUPPORTED, "0.25 for batch norm and 0.5" },
-        { { .n_groups = 3 }, TD_EUNSUPPORTED, "one or two groups" },
+        { { .n_groups = 3 }, TD_EUNSUPPORTED, "have the one or two parameter groups" },
         { { .n_groups = 1 }, TD_EFORMAT, "group 0 of its optimizer has 1 parameters" },
         { { .n_first = 2 }, TD_EFORMAT, "has 2 parameters, the state_dict has 1 with 'bn'" },
         { { .shift = 1 }, TD_EFORMAT, "is number 1, wanted 0" },
-        { { .is_shape_wrong = true }, TD_EFORMAT, "parameter 1 has not the shape" },
-        { { .has_left_over = true }, TD_EFORMAT, "1 tensors, 0 of them belong" },
+        { { .is_shape_wrong = true },
+          TD_EFORMAT,
+          "of the optimizer's parameter 1 does not match the shape and type of '" },
+        { { .has_left_over = true }, TD_EFORMAT, "1 tensors, but only 0" },
     };
     td_tensors *t;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

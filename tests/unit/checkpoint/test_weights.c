@@ -78,10 +78,10 @@ static void what_is_no_number_is_refused(void **state)
         td_tensors *t = file_of(w, bias, "");
         expect_ok(td_program_set(p, "fc.weight", none));
         if (i < 3) {
-            expect_error(
-                td_weights_check(t, "a.file", &o, p), TD_EARG,
-                "'a.file': tensor 'fc.bias' has 1 values that are no finite numbers, of 3");
-            expect_error(td_weights_load(t, "a.file", &o, p), TD_EARG, "tensor 'fc.bias' has 1");
+            expect_error(td_weights_check(t, "a.file", &o, p), TD_EARG,
+                         "'a.file': 1 of the 3 values of tensor 'fc.bias'");
+            expect_error(td_weights_load(t, "a.file", &o, p), TD_EARG,
+                         "1 of the 3 values of tensor 'fc.bias'");
         } else {
             expect_ok(td_weights_check(t, "a.file", &o, p));
         }

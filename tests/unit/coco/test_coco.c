@@ -80,12 +80,12 @@ static const struct {
 } bad[] = {
     { BOX("[1, 2, 0, 4]"), "annotation 17: its box is 0 x 4 pixels, wanted more than 0" },
     { BOX("[1, 2, 3, -4]"), "annotation 17: its box is 3 x -4 pixels" },
-    { BOX("[-1, 2, 3, 4]"), "its box from -1, 2 to 2, 6 leaves its image of 100 x 50" },
-    { BOX("[1, -2, 3, 4]"), "its box from 1, -2 to 4, 2 leaves" },
-    { BOX("[98, 2, 3, 4]"), "its box from 98, 2 to 101, 6 leaves" },
-    { BOX("[1, 2, 3, 48.5]"), "leaves its image" },
-    { BOX("[1, 2, 1e308, 4]"), "to 1e+308, 6 leaves its image" },
-    { BOX("[1e308, 2, 1e308, 4]"), "to inf, 6 leaves its image" },
+    { BOX("[-1, 2, 3, 4]"), "its box from -1, 2 to 2, 6 exceeds its image of 100 x 50" },
+    { BOX("[1, -2, 3, 4]"), "its box from 1, -2 to 4, 2 exceeds" },
+    { BOX("[98, 2, 3, 4]"), "its box from 98, 2 to 101, 6 exceeds" },
+    { BOX("[1, 2, 3, 48.5]"), "exceeds its image" },
+    { BOX("[1, 2, 1e308, 4]"), "to 1e+308, 6 exceeds its image" },
+    { BOX("[1e308, 2, 1e308, 4]"), "to inf, 6 exceeds its image" },
     { BOX("[1, 2, 1e999, 4]"), "'bbox' is the number inf, wanted a list of 4 finite numbers" },
     { BOX("[NaN, 2, 3, 4]"), "'bbox' is the number nan, wanted a list of 4 finite numbers" },
     { BOX("[1, 2, -Infinity, 4]"), "'bbox' is the number -inf" },
@@ -158,9 +158,9 @@ static void lists_bad_images_and_categories(void **state)
         { "{\"id\": 2, \"file_name\": 5, \"width\": 1, \"height\": 1}", NULL,
           "'file_name' is the number 5, wanted a text" },
         { "{\"id\": 2, \"file_name\": \"../b.jpg\", \"width\": 1, \"height\": 1}", NULL,
-          "'file_name' is '../b.jpg', wanted a name below the folder" },
+          "'file_name' is '../b.jpg', wanted a path" },
         { "{\"id\": 2, \"file_name\": \"a/../../b.jpg\", \"width\": 1, \"height\": 1}", NULL,
-          "wanted a name below the folder" },
+          "wanted a path" },
         { "{\"id\": 2, \"file_name\": \"/b.jpg\", \"width\": 1, \"height\": 1}", NULL,
           "'file_name' is '/b.jpg'" },
         { "{\"id\": 2, \"file_name\": \"\", \"width\": 1, \"height\": 1}", NULL,
@@ -232,7 +232,7 @@ static void keeps_odd_boxes_on_request(void **state)
     assert_string_equal(c->categories[0].name, "3");
     td_coco_free(c);
     expect_error(parse(file("{\"id\": 1}", CATEGORY, BOX("[1, 2, 3, 4]")), &plain, &c), TD_EFORMAT,
-                 "names no image");
+                 "has no usable image");
 }
 
 static void counts_more_than_it_lists(void **state)
@@ -287,8 +287,9 @@ static void refuses_other_files(void **state)
         { "{\"images\": 1}", "'images' is the number 1, wanted a list" },
         { "{\"images\": {\"a\": 1}}", "'images' is an object, wanted a list" },
         { "{\"images\": [], \"images\": []}", "there are two 'images'" },
-        { "{\"images\": [], \"categories\": [], \"annotations\": []}", "names no image" },
-        { "{\"images\": [" IMAGE "], \"categories\": [], \"annotations\": []}", "has no category" },
+        { "{\"images\": [], \"categories\": [], \"annotations\": []}", "has no usable image" },
+        { "{\"images\": [" IMAGE "], \"categories\": [], \"annotations\": []}",
+          "'boxes.json' has no usable category" },
         { "{\"images\": [" IMAGE "], \"categories\": [" CATEGORY "], \"annotations\": []} x",
           "found 'x', wanted the end of the file" },
     };

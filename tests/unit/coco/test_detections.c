@@ -54,14 +54,14 @@ static void what_is_wrong_is_named(void **state)
         { "[{\"image_id\": 1, \"category_id\": 1, \"score\": 1}]", "detection 0 has no bbox" },
         { "[{\"image_id\": 1, \"category_id\": 1, \"bbox\": [1,2,3,4]}]", "0 has no score" },
         { "[{" GOOD ", \"score\": 1}]", "detection 0 has score twice" },
-        { "[{\"image_id\": \"4\"}]", "image_id is the text '4', wanted a whole number" },
-        { "[{\"image_id\": 4.5}]", "image_id is the number 4.5, wanted a whole one" },
-        { "[{\"image_id\": 1e300}]", "wanted a whole one" },
-        { "[{\"image_id\": NaN}]", "wanted a whole one" },
-        { "[{\"category_id\": null}]", "category_id is null, wanted a whole number" },
+        { "[{\"image_id\": \"4\"}]", "image_id is the string '4'" },
+        { "[{\"image_id\": 4.5}]", "image_id is the number 4.5" },
+        { "[{\"image_id\": 1e300}]", ", wanted an integer" },
+        { "[{\"image_id\": NaN}]", ", wanted an integer" },
+        { "[{\"category_id\": null}]", "detection 0: category_id is null" },
         { "[{\"score\": null}]", "score is null, wanted a number" },
-        { "[{\"score\": NaN}]", "wanted a finite one" },
-        { "[{\"score\": 1e999}]", "wanted a finite one" },
+        { "[{\"score\": NaN}]", "wanted a finite" },
+        { "[{\"score\": 1e999}]", "wanted a finite" },
         { "[{\"bbox\": 1}]", "bbox is the number 1, wanted [x, y, width, height]" },
         { "[{\"bbox\": []}]", "bbox has 0 numbers, wanted 4" },
         { "[{\"bbox\": [1, 2, 3]}]", "bbox has 3 numbers, wanted 4" },
@@ -84,7 +84,7 @@ static void what_is_wrong_is_named(void **state)
     }
     td_detections d;
     expect_error(td_detections_read(td_scratch_path("absent.json"), &d), TD_ENOTFOUND, "absent");
-    expect_error(td_detections_read(td_scratch_folder(), &d), TD_EIO, "no regular file");
+    expect_error(td_detections_read(td_scratch_folder(), &d), TD_EIO, "not a regular file");
 }
 
 /* Every prefix of a good file is refused. */

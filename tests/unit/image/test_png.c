@@ -110,7 +110,8 @@ static void regions_cover_everything(void **state)
     assert_int_equal(where.covers.width, 43);
     assert_int_equal(where.covers.height, 29);
     opts.region.width = 41;
-    expect_error(td_image_decode(f.bytes, f.n, &opts, &img, &where), TD_EARG, "leaves");
+    expect_error(td_image_decode(f.bytes, f.n, &opts, &img, &where), TD_EARG,
+                 "region 41 x 6 at (3, 4) exceeds the");
     td_image_release(&img);
     td_test_file_release(&f);
 }

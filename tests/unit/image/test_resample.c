@@ -124,7 +124,7 @@ static void bad_arguments_are_refused(void **state)
     for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++) {
         const double *b = boxes[i];
         expect_error(td_image_resample(&r, &src, b[0], b[1], b[2], b[3], TD_BILINEAR, 8, 8, &out),
-                     TD_EARG, "leaves the image of 53 x 41");
+                     TD_EARG, "53 x 41");
     }
     expect_error(td_image_resample(&r, &src, 0, 0, 53, 41, TD_BILINEAR, 0, 8, &out), TD_EARG,
                  "0 x 8");

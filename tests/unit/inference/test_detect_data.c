@@ -19,9 +19,9 @@ static void rules_are_about_the_twelve(void **state)
     expect_ok(td_boxes_require("ARl>=0.6", boxes));
     expect_error(td_boxes_require("AP50>=0.91", boxes), TD_EREQUIRED, "AP50 is 0.9000, AP50>=0.91");
     expect_error(td_boxes_require("APm>=0", boxes), TD_EREQUIRED, "APm is not defined");
-    expect_error(td_boxes_require_check("APx>=0"), TD_EUSAGE, "there is no metric 'APx'");
-    expect_error(td_boxes_require_check("AP>0.5"), TD_EUSAGE, "no rule like AP50>=0.9");
-    expect_error(td_boxes_require_check("AP>=x"), TD_EUSAGE, "no rule like AP50>=0.9");
+    expect_error(td_boxes_require_check("APx>=0"), TD_EUSAGE, "metric 'APx', wanted");
+    expect_error(td_boxes_require_check("AP>0.5"), TD_EUSAGE, "AP50>=0.9");
+    expect_error(td_boxes_require_check("AP>=x"), TD_EUSAGE, "AP50>=0.9");
 }
 
 static void categories_come_from_json(void **state)

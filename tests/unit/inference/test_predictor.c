@@ -50,7 +50,7 @@ static void every_cut_gives_the_same(void **state)
     for (size_t i = 0; i < sizeof images / sizeof *images; i++)
         images[i] = (float)td_rng_normal(&r);
     td_predictor *p = open_one(make_weights());
-    expect_error(td_predictor_run(p, images, 1, NULL, one), TD_EARG, "no program is kept");
+    expect_error(td_predictor_run(p, images, 1, NULL, one), TD_EARG, "no program is compiled");
     expect_ok(td_predictor_keep(p, 1));
     assert_int_equal(td_predictor_classes(p), CLASSES);
     assert_int_equal(td_predictor_transform(p)->size, SIZE);
@@ -58,7 +58,7 @@ static void every_cut_gives_the_same(void **state)
     expect_ok(td_predictor_keep(p, 4));
     expect_ok(td_predictor_keep(p, 4)); /* is there */
     td_predictor_finish(p);
-    expect_error(td_predictor_keep(p, 2), TD_EARG, "settled");
+    expect_error(td_predictor_keep(p, 2), TD_EARG, "the predictor has released its weights");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
         expect_ok(td_predictor_run(p, images, n, NULL, cut));
@@ -142,7 +142,7 @@ static void a_detector_hands_out_its_results(void **state)
     o.model.image_size = SIDE;
     o.weights = td_scratch_path("d.safetensors");
     expect_ok(td_init_weights(&o.model, 3, o.weights, true));
-    expect_error(td_predictor_open(&o, &p), TD_EUSAGE, "has weights of ssd320, a detector");
+    expect_error(td_predictor_open(&o, &p), TD_EUSAGE, "weights of ssd320, a detector");
     o.takes_detectors = true;
     expect_ok(td_predictor_open(&o, &p));
     assert_int_equal(td_predictor_detector(p), TD_DETECTOR_SSD320);

@@ -196,8 +196,9 @@ static void wrong_questions_are_refused(void **state)
     (void)state;
     char *text;
     td_inspect_opts o = opts();
-    expect_error(td_inspect("nothing", &o, NULL, &text), TD_EUSAGE, "no thing 'nothing'");
-    expect_error(td_inspect("checkpoint", &o, NULL, &text), TD_EUSAGE, "wants a PATH");
+    expect_error(td_inspect("nothing", &o, NULL, &text), TD_EUSAGE, "'nothing'");
+    expect_error(td_inspect("checkpoint", &o, NULL, &text), TD_EUSAGE,
+                 "checkpoint requires a PATH");
     expect_error(td_inspect("model", &o, "x", &text), TD_EUSAGE, "'x'");
     expect_error(td_inspect("checkpoint", &o, "absent", &text), TD_ENOTFOUND, "absent");
     expect_error(td_inspect("dataset", &o, "absent", &text), TD_ENOTFOUND, "absent");

@@ -178,11 +178,11 @@ static const lie lies[] = {
     { "index behind the end",      IN_TAIL,   0,  0, 8, UINT64_MAX, "index of" },
     { "index too long",            IN_TAIL,   0,  8, 8, 1 << 20,    "index of" },
     { "index length wraps",        IN_TAIL,   0,  8, 8, UINT64_MAX, "index of" },
-    { "too many images",         IN_TAIL,   0, 16, 8, 10000,      "do not fit" },
-    { "images wrap",             IN_TAIL,   0, 16, 8, UINT64_MAX, "do not fit" },
-    { "no split",                  IN_TAIL,   0, 24, 4, 0,          "do not fit" },
-    { "splits without end",        IN_TAIL,   0, 24, 4, UINT32_MAX, "do not fit" },
-    { "classes without end",       IN_TAIL,   0, 28, 4, UINT32_MAX, "do not fit" },
+    { "too many images",         IN_TAIL,   0, 16, 8, 10000,      "5 classes do not match an" },
+    { "images wrap",             IN_TAIL,   0, 16, 8, UINT64_MAX, "5 classes do not match an" },
+    { "no split",                  IN_TAIL,   0, 24, 4, 0,          "5 classes do not match an" },
+    { "splits without end",        IN_TAIL,   0, 24, 4, UINT32_MAX, "5 classes do not match an" },
+    { "classes without end",       IN_TAIL,   0, 28, 4, UINT32_MAX, "5 classes do not match an" },
     { "no image",                IN_TAIL,   0, 16, 8, 0,          "lies.pack" },
     { "image in the head",       IN_RECORD, 2,  0, 8, 0,          "image 2 of 5 bytes at" },
     { "image in the index",      IN_RECORD, 2,  0, 8, 31,         "image 2 of 5 bytes" },
@@ -194,16 +194,16 @@ static const lie lies[] = {
     { "first class left out",      IN_RECORD, 4, 12, 4, 1,          "has class 1, after class 0" },
     { "last class empty",          IN_RECORD, 5, 12, 4, 0,          "'val' has classes without" },
     { "name beyond",               IN_RECORD, 1, 24, 4, 100000,     "image name at" },
-    { "split takes too many",      IN_SPLIT,  1,  0, 8, 3,          "which the pack has not" },
-    { "split wraps",               IN_SPLIT,  1,  0, 8, UINT64_MAX, "which the pack has not" },
-    { "split leaves some",         IN_SPLIT,  1,  0, 8, 1,          "leave out" },
-    { "one class",                 IN_SPLIT,  1,  8, 4, 1,          "which the pack has not" },
-    { "classes beyond",            IN_SPLIT,  1,  8, 4, 3,          "which the pack has not" },
+    { "split takes too many",      IN_SPLIT,  1,  0, 8, 3,          "images that the pack" },
+    { "split wraps",               IN_SPLIT,  1,  0, 8, UINT64_MAX, "images that the pack" },
+    { "split leaves some",         IN_SPLIT,  1,  0, 8, 1,          "images or classes" },
+    { "one class",                 IN_SPLIT,  1,  8, 4, 1,          "images that the pack" },
+    { "classes beyond",            IN_SPLIT,  1,  8, 4, 3,          "images that the pack" },
     { "split's name beyond",       IN_SPLIT,  0, 12, 4, 100000,     "split name at" },
-    { "splits of one name",        IN_SPLIT,  1, 12, 4, 0,          "two splits have one name" },
+    { "splits of one name",        IN_SPLIT,  1, 12, 4, 0,          "two splits have" },
     { "class's name beyond",       IN_CLASS,  0,  0, 4, 100000,     "class name at" },
     { "class twice",               IN_CLASS,  1,  0, 4, 6,          "not in order" },
-    { "class without a name",      IN_CLASS,  0,  0, 4, 5,          "that no folder can have" },
+    { "class without a name",      IN_CLASS,  0,  0, 4, 5,          "name that is not" },
 };
 /* clang-format on */
 
@@ -235,7 +235,7 @@ static void names_must_end(void **state)
     image f = load();
     f.bytes[f.n - TAIL - 1] = 'x';
     mend(&f);
-    expect_error(td_pack_parse(f.bytes, f.n, "x", &p), TD_EFORMAT, "names in the index do not end");
+    expect_error(td_pack_parse(f.bytes, f.n, "x", &p), TD_EFORMAT, "names in the index");
     td_free(f.bytes);
 }
 
@@ -293,8 +293,7 @@ static void a_file_that_shrinks_is_an_error(void **state)
     expect_ok(td_pack_read(p, 0, &buffer, &bytes, &n));
     assert_int_equal(truncate(path, 20), 0);
     expect_ok(td_pack_read(p, 0, &buffer, &bytes, &n));
-    expect_error(td_pack_read(p, 2, &buffer, &bytes, &n), TD_EIO,
-                 "became shorter while it was in use");
+    expect_error(td_pack_read(p, 2, &buffer, &bytes, &n), TD_EIO, "truncated while in use");
     td_pack_close(p);
     td_free(buffer.bytes);
     buffer = (td_pack_buffer){ 0 };
@@ -314,23 +313,24 @@ static void the_writer_refuses_disorder(void **state)
     expect_error(td_pack_create("/nowhere/x.pack", 0, 0, false, &w), TD_EIO, "/nowhere");
     expect_ok(td_pack_create(td_scratch_path("never.pack"), 0, 0, false, &w));
     expect_error(td_pack_finish(w, &metadata), TD_EARG, "no image");
-    expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "has no place");
+    expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "' of class");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        expect_error(td_pack_begin_split(w, "train", 2, bad[i]), TD_EARG, "cannot stand");
+        expect_error(td_pack_begin_split(w, "train", 2, bad[i]), TD_EARG,
+                     "' of split 'train' is repeated");
     expect_error(td_pack_begin_split(w, "train", 1, two), TD_EARG, "1 classes");
     expect_ok(td_pack_begin_split(w, "train", 3, three));
     expect_error(td_pack_add(w, 1, "1", "x", 1), TD_EARG, "comes after class 0");
     expect_ok(td_pack_add(w, 0, "1", "x", 1));
     expect_error(td_pack_add(w, 2, "1", "x", 1), TD_EARG, "comes after class 0");
-    expect_error(td_pack_add(w, 3, "1", "x", 1), TD_EARG, "has no place");
-    expect_error(td_pack_add(w, 0, "", "x", 1), TD_EARG, "has no place");
+    expect_error(td_pack_add(w, 3, "1", "x", 1), TD_EARG, "' of class");
+    expect_error(td_pack_add(w, 0, "", "x", 1), TD_EARG, "' of class");
     expect_error(td_pack_add(w, 0, "1", "x", TD_PACK_IMAGE_BYTES_MAX + 1), TD_ELIMIT, "at most");
     expect_ok(td_pack_add(w, 1, "1", "x", 1));
     expect_error(td_pack_add(w, 0, "1", "x", 1), TD_EARG, "comes after class 1");
     expect_error(td_pack_begin_split(w, "val", 2, two), TD_EARG, "without images");
     expect_error(td_pack_finish(w, &metadata), TD_EARG, "without images");
     expect_ok(td_pack_add(w, 2, "1", "x", 1));
-    expect_error(td_pack_begin_split(w, "train", 2, two), TD_EARG, "there already");
+    expect_error(td_pack_begin_split(w, "train", 2, two), TD_EARG, "split 'train' is repeated");
     td_pack_writer_free(w);
     td_pack_writer_free(NULL);
     assert_int_equal(td_scratch_count("never.pack"), 0);

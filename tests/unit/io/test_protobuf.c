@@ -30,13 +30,13 @@ static void test_numbers(void **state)
         assert_int_equal(f.number, i + 1);
         expect_ok(td_pb_int(&r, &f, &v));
         assert_true(v == numbers[i]);
-        expect_error(td_pb_float(&r, &f, &x), TD_EFORMAT, "is no float");
+        expect_error(td_pb_float(&r, &f, &x), TD_EFORMAT, "is not a float");
     }
     expect_ok(td_pb_next(&r, &f));
     assert_int_equal(f.number, 536870911);
     expect_ok(td_pb_float(&r, &f, &x));
     assert_true(x == -0.1f);
-    expect_error(td_pb_int(&r, &f, &v), TD_EFORMAT, "is no integer");
+    expect_error(td_pb_int(&r, &f, &v), TD_EFORMAT, "536870911 is not a");
     assert_false(td_pb_more(&r));
     td_text_release(&t);
 }
@@ -113,10 +113,10 @@ static void test_broken(void **state)
         { "\x08\x80", 2, "byte 1: the message ends inside a number" },
         { "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11, "more than 64 bits" },
         { "\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", 12, "more than 64 bits" },
-        { "\x00\x01", 2, "byte 0: a field number that there is not" },
-        { "\x80\x80\x80\x80\x10\x01", 6, "a field number that there is not" },
-        { "\x0b\x0c", 2, "a wire type that there is not" }, /* a group */
-        { "\x0e", 1, "a wire type that there is not" },
+        { "\x00\x01", 2, "'x': byte 0: an invalid field" },
+        { "\x80\x80\x80\x80\x10\x01", 6, "an invalid field number" },
+        { "\x0b\x0c", 2, "an invalid wire type" }, /* a group */
+        { "\x0e", 1, "an invalid wire type" },
         { "\x12\x03xy", 4, "byte 1: a length of 3, 2 bytes are left" },
         { "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11, "a length of 18446744073709551615" },
         { "\x0d\x01\x02\x03", 4, "the message ends inside a number" },

@@ -30,11 +30,11 @@ static void machines_are_listed(void **state)
                 4);
     expect_error(td_hosts_parse("", false, "list", &h), TD_EUSAGE, "list names no machine");
     expect_error(td_hosts_parse("# a\n\n", true, "list", &h), TD_EUSAGE, "list names no machine");
-    expect_error(td_hosts_parse("a,,b", false, "list", &h), TD_EUSAGE, "'' is no machine's name");
+    expect_error(td_hosts_parse("a,,b", false, "list", &h), TD_EUSAGE, "list: '' is not a");
     expect_error(td_hosts_parse("-oProxyCommand=x", false, "list", &h), TD_EUSAGE,
-                 "'-oProxyCommand=x' is no machine's name");
-    expect_error(td_hosts_parse("a:0", false, "list", &h), TD_EUSAGE, "'a' says '0' ranks");
-    expect_error(td_hosts_parse("a:", false, "list", &h), TD_EUSAGE, "'a' says '' ranks");
+                 "'-oProxyCommand=x'");
+    expect_error(td_hosts_parse("a:0", false, "list", &h), TD_EUSAGE, "'a' has '0'");
+    expect_error(td_hosts_parse("a:", false, "list", &h), TD_EUSAGE, "'a' has ''");
     expect_error(td_hosts_parse("a:99999999999999999999", false, "list", &h), TD_EUSAGE,
                  "wanted 1 .. 1024");
     expect_error(td_hosts_parse("a slots=", true, "list", &h), TD_EUSAGE, "'slots=' after");

@@ -281,7 +281,7 @@ static void tables_go_on_where_the_run_does(void **state)
     fclose(f);
     expect_ok(write_table(path, true, 3, 5, 5));
     expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 3,13 4,14 ");
-    expect_error(write_table(path, true, 5, 6, 3), TD_EFORMAT, "other columns");
+    expect_error(write_table(path, true, 5, 6, 3), TD_EFORMAT, "different columns from this");
     expect_rows(path, "epoch,train.loss 0,10 1,11 2,12 3,13 4,14 ");
     expect_ok(write_table(path, false, 0, 1, 3));
     expect_rows(path, "epoch,train.loss 0,10 ");

@@ -115,7 +115,7 @@ static void num_classes_decides(void **state)
     expect_ok(td_model_head(&o, weight, bias));
     assert_string_equal(weight, "");
     o.num_classes = 4;
-    expect_error(td_model_resolve(&o), TD_ESHAPE, "cannot be a network of 4 classes");
+    expect_error(td_model_resolve(&o), TD_ESHAPE, "be changed to 4 classes: its");
     expect_error(td_model_graph_text(&o, &text), TD_ESHAPE, "logits have 10 classes");
     assert_null(text);
 }

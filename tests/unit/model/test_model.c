@@ -362,10 +362,10 @@ static void names_are_found_and_suggested(void **state)
     assert_false(a.has_se);
     expect_ok(td_arch_find("se_resnet50", &a));
     assert_true(a.has_se);
-    expect_error(td_arch_find("resnet5", &a), TD_EUSAGE, "no architecture 'resnet5'");
+    expect_error(td_arch_find("resnet5", &a), TD_EUSAGE, "'resnet5'");
     expect_error(td_arch_find("rasnet152", &a), TD_EUSAGE, "'resnet152'");
-    expect_error(td_arch_find("", &a), TD_EUSAGE, "no architecture is named");
-    expect_error(td_arch_find(NULL, &a), TD_EUSAGE, "no architecture is named");
+    expect_error(td_arch_find("", &a), TD_EUSAGE, "no architecture");
+    expect_error(td_arch_find(NULL, &a), TD_EUSAGE, "no architecture");
 }
 
 /* the option's help is written by hand */
@@ -540,14 +540,14 @@ static void unfit_graph_files_are_refused(void **state)
 
     td_model_opts o = opts_of_text(net_text);
     expect_ok(td_file_write(o.model, "a\0b", 3));
-    expect_error(td_model_resolve(&o), TD_EFORMAT, "no text file");
+    expect_error(td_model_resolve(&o), TD_EFORMAT, "not a text file");
     expect_ok(td_file_write(o.model, net_text, strlen(net_text)));
     td_graph *g;
     td_builder *b = td_build_begin();
     int64_t dim[4] = { 1, 3, 16, 16 };
     td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
     td_model_forward_features(b, &o, x, false);
-    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "name its outputs there");
+    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "names its own outputs");
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */

@@ -226,21 +226,21 @@ static void two_outputs(td_onnx *m)
 static void test_no_graph(void **state)
 {
     (void)state;
-    expect_refused(cut_input, TD_EFORMAT, "node 'gemm' reads 'x', which nothing above it gives");
+    expect_refused(cut_input, TD_EFORMAT, "'gemm' reads 'x'");
     expect_refused(swap_nodes, TD_EFORMAT, "node 'relu' reads 'h'");
-    expect_refused(make_circle, TD_EFORMAT, "circle");
-    expect_refused(give_twice, TD_EFORMAT, "the name 'h' is given twice");
-    expect_refused(name_twice, TD_EFORMAT, "two nodes are called 'gemm'");
-    expect_refused(take_input_name, TD_EFORMAT, "the name 'x' is given twice");
+    expect_refused(make_circle, TD_EFORMAT, "it is missing, or the graph has a cycle");
+    expect_refused(give_twice, TD_EFORMAT, "name 'h' is");
+    expect_refused(name_twice, TD_EFORMAT, "'gemm'");
+    expect_refused(take_input_name, TD_EFORMAT, "name 'x' is");
     expect_refused(no_name, TD_EFORMAT, "a result has no name");
     expect_refused(no_output, TD_EFORMAT, "has no output");
-    expect_refused(other_output, TD_EFORMAT, "nothing gives the output 'z'");
-    expect_refused(two_outputs, TD_EFORMAT, "two outputs are called 'y'");
-    expect_refused(other_shape, TD_EFORMAT, "a shape of 'z'");
-    expect_refused(longer, TD_EFORMAT, "tensor 'w' has 24 bytes, its shape wants 32");
+    expect_refused(other_output, TD_EFORMAT, "output 'z'");
+    expect_refused(two_outputs, TD_EFORMAT, "named 'y'");
+    expect_refused(other_shape, TD_EFORMAT, "for 'z', but");
+    expect_refused(longer, TD_EFORMAT, "'w' has 24 bytes, its shape needs 32");
     expect_refused(negative, TD_EFORMAT, "a dimension of -3");
     expect_refused(overflow, TD_EFORMAT, "too many elements");
-    expect_refused(bool_tensor, TD_EUNSUPPORTED, "a type that td_dtype has not");
+    expect_refused(bool_tensor, TD_EUNSUPPORTED, "has a tensor of");
     expect_refused(same_attr, TD_EFORMAT, "the attribute 'transB' twice");
     expect_refused(old_opset, TD_EUNSUPPORTED, "opset 0, wanted 13 to 21");
     expect_refused(new_opset, TD_EUNSUPPORTED, "opset 999");
@@ -322,7 +322,7 @@ static void test_what_is_not_read(void **state)
     expect_field_refused('g', 15, false, TD_EUNSUPPORTED, "sparse");
     expect_field_refused('m', 25, false, TD_EUNSUPPORTED, "functions");
     expect_field_refused('m', 20, false, TD_EUNSUPPORTED, "training information");
-    expect_field_refused('g', 1, true, TD_EFORMAT, "is no message");
+    expect_field_refused('g', 1, true, TD_EFORMAT, "8: field 1 is not a message");
     expect_field_refused('m', 7, false, TD_EFORMAT, "");
 }
 
@@ -395,7 +395,7 @@ static void test_two_gib(void **state)
     td_onnx *m = sample();
     td_onnx_add_tensor(m, "huge", TD_DT_F32, 2, (const int64_t[]){ 1 << 16, 1 << 14 }, weights);
     expect_error(td_onnx_write(m, td_scratch_path("huge.onnx"), NULL, NULL), TD_ELIMIT,
-                 "4.00 GiB, an ONNX file without external data at most 2");
+                 "4.00 GiB, but an ONNX file without external data holds at most 2");
     assert_int_equal(td_scratch_count("huge.onnx"), 0);
     td_onnx_free(m);
 }

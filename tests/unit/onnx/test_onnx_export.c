@@ -134,7 +134,7 @@ static void test_forms(void **state)
     expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
     assert_int_equal(g.n_prepared, 4); /* Cast, Transpose, Sub, Div */
     td_onnx_graph_release(&g);
-    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT, "is for 2 images, not 3");
+    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT, "2 images, wanted 3");
     close_sample(&s);
 }
 
@@ -267,14 +267,14 @@ static void test_other_shapes(void **state)
         if (!v->rank)
             continue;
         v->dim[v->rank - 1] = (td_onnx_dim){ 77, NULL };
-        expect_refused(&s, TD_EFORMAT, "is declared otherwise than it comes out");
+        expect_refused(&s, TD_EFORMAT, "have its declared type and");
         *v = was;
         v->dtype = TD_DT_I32;
-        expect_refused(&s, TD_EFORMAT, "is declared otherwise than it comes out");
+        expect_refused(&s, TD_EFORMAT, "have its declared type and");
         *v = was;
     }
     s.onnx->outputs.at[0].dim[1].value = 7;
-    expect_refused(&s, TD_EFORMAT, "'logits' is declared otherwise");
+    expect_refused(&s, TD_EFORMAT, "'logits'");
     s.onnx->outputs.at[0].dim[1].value = 6;
     s.onnx->values.n--;
     expect_refused(&s, TD_EFORMAT, "no type is declared for");
@@ -288,13 +288,13 @@ static void test_other_nodes(void **state)
     sample s = sample_of(OPS, &o);
     td_onnx_node *n = node_of(&s, "Conv"), was = *n;
     n->op = "ConvTranspose";
-    expect_refused(&s, TD_EUNSUPPORTED, "(ConvTranspose): an operator that is not known here");
+    expect_refused(&s, TD_EUNSUPPORTED, "ConvTranspose): an");
     *n = was;
     n->attr[0].name = "auto_pad";
-    expect_refused(&s, TD_EUNSUPPORTED, "an attribute that is not known here");
+    expect_refused(&s, TD_EUNSUPPORTED, "Conv): an unsupported attribute");
     n->attr[0].name = "kernel_shape";
     n->attr[0].ints[0]++;
-    expect_refused(&s, TD_EFORMAT, "kernel_shape is not the filter's");
+    expect_refused(&s, TD_EFORMAT, "'c1/Conv' (Conv): kernel_shape differs from");
     n->attr[0].ints[0]--;
     n->attr[1].ints[1]++;
     expect_refused(&s, TD_EUNSUPPORTED, "not square");
@@ -305,16 +305,16 @@ static void test_other_nodes(void **state)
     pads[2]--;
     expect_refused(&s, TD_EUNSUPPORTED, "not square");
     pads[2] = pads[3] = 0;
-    expect_refused(&s, TD_EUNSUPPORTED, "less padding behind than before");
+    expect_refused(&s, TD_EUNSUPPORTED, "'c1/Conv' (Conv): less padding at the");
     pads[2] = pads[3] = 3;
     n->n_in = 1;
-    expect_refused(&s, TD_EFORMAT, "a number of operands");
+    expect_refused(&s, TD_EFORMAT, "number of operands");
     n->n_in = 2;
 
     n = node_of(&s, "AveragePool");
     assert_string_equal(n->attr[2].name, "pads");
     n->attr[2].ints[2]++, n->attr[2].ints[3]++;
-    expect_refused(&s, TD_EUNSUPPORTED, "uneven padding of an average");
+    expect_refused(&s, TD_EUNSUPPORTED, "uneven padding");
     n->attr[2].ints[2]--, n->attr[2].ints[3]--;
 
     n = node_of(&s, "Gemm");
@@ -324,7 +324,7 @@ static void test_other_nodes(void **state)
 
     int64_t *rows = (int64_t *)(uintptr_t)tensor_of(&s, "/rows")->data;
     rows[3]++;
-    expect_refused(&s, TD_EUNSUPPORTED, "rows or columns that are not the nearest");
+    expect_refused(&s, TD_EUNSUPPORTED, "rows or columns");
     rows[3]--;
     float *max = (float *)(uintptr_t)tensor_of(&s, "/max")->data;
     *max = 5;

@@ -129,10 +129,10 @@ static void a_file_of_another_kind_is_refused(void **state)
         int rank, batch;
         int64_t worst;
         const char *says;
-    } rows[] = { { 2, N + 1, 0, "no 'lambda' that is f32 [S] or [S, 9]" },
-                 { 1, N + 1, 0, "no 'perm' that is i64 [3, 9]" },
-                 { 1, N, N, "has a partner 8 in a batch of 8" },
-                 { 1, N, -1, "has a partner -1 in a batch of 8" } };
+    } rows[] = { { 2, N + 1, 0, "'lambda' of type f32 and shape [S] or [S, 9" },
+                 { 1, N + 1, 0, "'perm' of type i64 and shape [3, 9" },
+                 { 1, N, N, "partner 8, wanted" },
+                 { 1, N, -1, "-1, wanted 0 to less than 8" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         td_mixup m = { .alpha = 0.2, .batch = rows[i].batch };
         expect_error(

@@ -178,7 +178,7 @@ static void whole_numbers_are_set(void **state)
     set_bad("t", "1.0005k", "--total-count: '1.0005k' is not a number");
     set_bad("t", "4GiBB", "--total-count: '4GiBB' is not a number");
     set_bad("stride", "1.5k", "--stride: 1.5k is out of range, wanted 1 to 16");
-    set_bad("stride", "1.5", "--stride: 1.5 is not a whole number");
+    set_bad("stride", "1.5", "--stride: 1.5 is not an integer");
     set_bad("t", "-1", "--total-count: -1 is out of range, wanted 0 to 1000000000000000");
 }
 
@@ -220,8 +220,8 @@ static void truth_values_are_set(void **state)
         set_ok(&o, "nesterov", no[i]);
         assert_false(o.nesterov);
     }
-    set_bad("nesterov", "maybe", "--nesterov: 'maybe' is not a truth value, wanted true or false");
-    set_bad("nesterov", "", "--nesterov: '' is not a truth value, wanted true or false");
+    set_bad("nesterov", "maybe", "--nesterov: 'maybe' is not a Boolean, wanted true or false");
+    set_bad("nesterov", "", "--nesterov: '' is not a Boolean, wanted true or false");
 }
 
 static void opposite_of_a_member_is_set(void **state)
@@ -269,13 +269,14 @@ static void names_of_values_are_set(void **state)
     o.mode = 1;
     check_get(&o, "mode", "synthetic");
     set_bad("mode", "tensor",
-            "--mode: 'tensor' is none of folder, synthetic, tensors; did you mean 'tensors'?");
-    set_bad("mode", "dalli-cpu",
-            "--mode: 'dalli-cpu' is none of folder, synthetic, tensors; did you mean 'dali-cpu'?");
-    set_bad("mode", "xyzzy", "--mode: 'xyzzy' is none of folder, synthetic, tensors");
-    set_bad("mode", "", "--mode: '' is none of folder, synthetic, tensors");
+            "--mode: 'tensor' is not one of folder, synthetic, tensors; did you mean 'tensors'?");
+    set_bad(
+        "mode", "dalli-cpu",
+        "--mode: 'dalli-cpu' is not one of folder, synthetic, tensors; did you mean 'dali-cpu'?");
+    set_bad("mode", "xyzzy", "--mode: 'xyzzy' is not one of folder, synthetic, tensors");
+    set_bad("mode", "", "--mode: '' is not one of folder, synthetic, tensors");
     set_bad("mode", "folder|pytorch",
-            "--mode: 'folder|pytorch' is none of folder, synthetic, tensors");
+            "--mode: 'folder|pytorch' is not one of folder, synthetic, tensors");
 }
 
 static void texts_are_copied(void **state)

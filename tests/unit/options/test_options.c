@@ -191,7 +191,7 @@ static void truth_values(void **state)
     assert_true(t.amp);
     assert_string_equal(rest[0], "false");
     bad("--no-amp=true", "--no-amp: takes no value, found 'true'");
-    bad("--amp=maybe", "--amp: 'maybe' is not a truth value, wanted true or false");
+    bad("--amp=maybe", "--amp: 'maybe' is not a Boolean, wanted true or false");
     bad("--no-lr", "unknown option '--no-lr'");
 }
 
@@ -275,7 +275,7 @@ static void bad_values(void **state)
     bad("--batch-size 0", "--batch-size: 0 is out of range, wanted 1 to 65536");
     bad("--bs 0", "--batch-size: 0 is out of range, wanted 1 to 65536");
     bad("-b0", "--batch-size: 0 is out of range, wanted 1 to 65536");
-    bad("--arch resnet51", "--arch: 'resnet51' is none of resnet18, resnet34, resnet50, "
+    bad("--arch resnet51", "--arch: 'resnet51' is not one of resnet18, resnet34, resnet50, "
                            "resnext101-32x4d; did you mean 'resnet50'?");
     bad("--lr", "--lr: the value is missing, wanted 0 to 1000");
     bad("--lr --amp", "--lr: the value is missing, wanted 0 to 1000");
@@ -480,9 +480,10 @@ static void bad_config_files_are_refused(void **state)
     bad_config("dat:\n  lr: 1", TD_EUSAGE,
                "'run.cfg', line 1: unknown section 'dat', did you mean 'data'?");
     bad_config("data:\n  data:\n    lr: 1", TD_EFORMAT,
-               "'run.cfg', line 2: 'data' is a section within a section");
+               "'run.cfg', line 2: 'data' is a nested section, which is not supported");
     bad_config("- lr", TD_EFORMAT, "'run.cfg', line 1: found no 'name: value'");
-    bad_config("lr: 1\nlr: 2", TD_EFORMAT, "run.cfg: line 2: 'lr' is there already, in line 1");
+    bad_config("lr: 1\nlr: 2", TD_EFORMAT,
+               "run.cfg: line 2: key 'lr' is repeated, first used in line 1");
     bad_config("out: [[1]]", TD_EFORMAT, "'run.cfg', line 1: 'out' holds more than words");
     assert_int_equal(config("{\"lr\": "), TD_EFORMAT);
     assert_non_null(strstr(td_error_message(), "run.cfg: line 1"));

@@ -187,7 +187,7 @@ static void a_copy_of_nothing_is_refused(void **state)
     td_graph *g = td_test_graph("%x:f32[4] = input\n%c:bf16[4] = param {role=copy, of=w}\n"
                                 "%y = relu %c\noutput y = %y\n");
     expect_ok(td_device_open("cpu", &dev));
-    expect_error(td_compile(g, dev, NULL, &p), TD_ESHAPE, "'c' is no copy of a parameter 'w'");
+    expect_error(td_compile(g, dev, NULL, &p), TD_ESHAPE, "'c' is not a copy of a parameter 'w'");
     td_device_close(dev);
     td_graph_free(g);
 }

@@ -429,7 +429,7 @@ static void the_checker_catches_a_lost_reshape(void **state)
     int r = td_test_value(p.g, "r")->id;
     p.plan.slots[r].buffer = buffer_of(&p, "s");
     expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG,
-                 "'%r' is not where '%b' is, which it looks at");
+                 "'%r' is not at the address of '%b'");
     release(&p);
 }
 

@@ -327,7 +327,7 @@ static void check_limits(task t, double most)
     t.limit = 1;
     const outcome never = train(&t);
     assert_int_equal(never.st, TD_ENOMEM);
-    assert_non_null(strstr(td_error_message(), "takes at least"));
+    assert_non_null(strstr(td_error_message(), "program needs at least"));
     assert_true(never.least > 0 && never.least < none.planned);
 
     t.limit = never.least;

@@ -244,19 +244,19 @@ static void bad_files_are_refused(void **state)
 
     expect_error(td_stats_read("absent.jsonl", &f), TD_ENOTFOUND, "absent.jsonl");
     expect_bad("", "bad.jsonl' is empty: no step was observed");
-    expect_bad("{", "line 1 is cut off");
-    expect_bad("[]\n", "line 1 is no JSON object");
+    expect_bad("{", "line 1 is truncated: its");
+    expect_bad("[]\n", "line 1 is not a");
     expect_bad("nonsense\n", "line 1: ");
-    expect_bad("{}\n", "line 1: there is no 'step'");
+    expect_bad("{}\n", "1: 'step'");
     expect_bad(LINE(TENSOR) "\n", "line 2: ");
     expect_bad(LINE(TENSOR_), "line 1: ");
     expect_bad(LINE(TENSOR_ "\"x\": 0"), "line 1: tensors[0] has no 'zero'");
     expect_bad(LINE(TENSOR_ "\"zero\": 1.5"), "tensors[0].zero: found 1.5, wanted a share, 0 to 1");
     expect_bad(LINE(TENSOR_ "\"zero\": \"no\""), "tensors[0].zero: ");
     expect_bad(LINE(TENSOR_ "\"zero\": 0"), "tensors[0] has no 'fp16'");
-    expect_bad(LINE(TENSOR_ "\"zero\": 0, \"fp16\": 3"), "tensors[0].fp16: found a whole number");
-    expect_bad(HEAD "]}\n", "there are no 'tensors'");
-    expect_bad(HEAD "7]}\n", "tensors[0]: found a whole number");
+    expect_bad(LINE(TENSOR_ "\"zero\": 0, \"fp16\": 3"), "tensors[0].fp16");
+    expect_bad(HEAD "]}\n", "'tensors'");
+    expect_bad(HEAD "7]}\n", "tensors[0]: found");
     expect_bad(LINE(TENSOR ", \"exponents\": {\"first\": -150, \"counts\": [1]}"), "found -150");
     expect_bad(LINE(TENSOR ", \"exponents\": {\"first\": 127, \"counts\": [1, 1]}"), "found 127");
     expect_bad(LINE(TENSOR ", \"exponents\": {\"first\": 1, \"counts\": [4, 1]}"), "at most");
@@ -316,7 +316,7 @@ static void gradients_are_drawn(void **state)
     assert_true(td_text_starts(td_text_get(&svg), "<?xml"));
     assert_true(td_text_ends(td_text_get(&svg), "</svg>\n"));
     expect_part(&svg, "Gradients of step 3 (epoch 0, fp32)");
-    expect_part(&svg, "loss scale 1024; the true one is 2^-10 times");
+    expect_part(&svg, "loss scale 1024; the unscaled one is 2^-10 times");
     expect_part(&svg, "step 1, x 1024");
     expect_part(&svg, "conv1.weight (conv2d_grad_w)");
     expect_part(&svg, ">2^-24<");

@@ -192,7 +192,7 @@ static void test_overlapping(void **state)
     refuses(&a, TD_EFORMAT, "reaches into the directory");
     build(&a, two, 2);
     put(&a, a.row[1] + 42, 4, 0x7fffffff);
-    refuses(&a, TD_EFORMAT, "entry 1 is said to begin at 2147483647");
+    refuses(&a, TD_EFORMAT, "1 begins at 2147483647");
     build(&a, two, 2);
     put(&a, a.row[1] + 42, 4, a.local[1] + 1);
     refuses(&a, TD_EFORMAT, "no entry begins at 39");
@@ -206,9 +206,9 @@ static void test_ends(void **state)
     (void)state;
     build(&a, two, 2);
     a.n++;
-    refuses(&a, TD_EFORMAT, "without its end");
+    refuses(&a, TD_EFORMAT, "the end of the");
     a.n -= 2;
-    refuses(&a, TD_EFORMAT, "without its end");
+    refuses(&a, TD_EFORMAT, "the end of the");
     a.n = 21;
     refuses(&a, TD_EFORMAT, "too short");
     build(&a, two, 2);
@@ -223,7 +223,7 @@ static void test_ends(void **state)
     refuses(&a, TD_EFORMAT, "a zip directory of 5 bytes at");
     build(&a, two, 2);
     put(&a, a.row[1] + 28, 2, 0xffff);
-    refuses(&a, TD_EFORMAT, "entry 1 of its directory is cut off");
+    refuses(&a, TD_EFORMAT, "'bad.zip': entry 1 of its directory");
     build(&a, two, 2);
     put(&a, a.end + 20, 2, 3); /* a comment is fine */
     add_bytes(&a, "abc", 3);
@@ -281,7 +281,7 @@ static void test_zip64(void **state)
     build(&a, two, 2);
     size_t at = add_zip64(&a, 2, cd_bytes, cd);
     put(&a, at + 64, 8, 3);
-    refuses(&a, TD_EFORMAT, "its zip64 record is said to be at 3");
+    refuses(&a, TD_EFORMAT, "zip64 record is 3, wanted 175");
     put(&a, at + 64, 8, at);
     put(&a, at + 4, 8, 45);
     refuses(&a, TD_EFORMAT, "zip64 record is malformed");
@@ -341,7 +341,7 @@ static void test_damage(void **state)
     (void)state;
     build(&a, two, 2);
     a.bytes[a.local[1] + LOCAL + 3] ^= 1;
-    refuses(&a, TD_EFORMAT, "entry 'a/y' was damaged: CRC");
+    refuses(&a, TD_EFORMAT, "entry 'a/y' is");
     for (size_t n = 0; n < a.n; n++) {
         archive cut;
         build(&cut, two, 2);
@@ -398,7 +398,7 @@ static void test_pth(void **state)
     expect_error(parse(&a), TD_EFORMAT, "tensor 'w': there is no storage '0'");
     const part small[] = { good[0], { "a/data/0", "\0\0\0", 3 } };
     build(&a, small, 2);
-    expect_error(parse(&a), TD_EFORMAT, "1 elements of 4 bytes, it has 3 bytes");
+    expect_error(parse(&a), TD_EFORMAT, "1 elements of 4 bytes, but has 3");
     const part other[] = { good[0], { "b/data.pkl", tensor, sizeof tensor - 1 } };
     build(&a, other, 2);
     expect_error(parse(&a), TD_EFORMAT, "with 2 entries FOLDER/data.pkl");
@@ -409,7 +409,7 @@ static void test_pth(void **state)
     expect_error(parse(&a), TD_EFORMAT, "1 bytes after the end of its pickle");
     const part code = { "a/data.pkl", shell, sizeof shell - 1 };
     build(&a, &code, 1);
-    expect_error(parse(&a), TD_EUNSUPPORTED, "byte 2: the name 'os.system' is not among");
+    expect_error(parse(&a), TD_EUNSUPPORTED, "2: the name 'os.system'");
 }
 
 int main(void)

@@ -172,13 +172,11 @@ static void what_no_checkpoint_has_is_an_error(void **unused)
 {
     char *json;
     (void)unused;
-    expect_error(stored("{\"preset\": \"resnet50/90\"}", &json), TD_EFORMAT,
-                 "'preset' is no option of a checkpoint");
-    expect_error(stored("{\"results_dir\": \"/tmp\"}", &json), TD_EFORMAT,
-                 "'results_dir' is no option");
-    expect_error(stored("{\"config\": \"x\"}", &json), TD_EFORMAT, "'config' is no option");
+    expect_error(stored("{\"preset\": \"resnet50/90\"}", &json), TD_EFORMAT, "'preset'");
+    expect_error(stored("{\"results_dir\": \"/tmp\"}", &json), TD_EFORMAT, "'results_dir'");
+    expect_error(stored("{\"config\": \"x\"}", &json), TD_EFORMAT, "'config'");
     expect_error(stored("[1]", &json), TD_EFORMAT, "no JSON object");
-    expect_error(stored("{\"lr\": [1]}", &json), TD_EFORMAT, "'lr' is neither number");
+    expect_error(stored("{\"lr\": [1]}", &json), TD_EFORMAT, "config: 'lr' is");
     assert_null(json);
     expect_ok(stored("{\"lr\": 0.5, \"csv\": \"/tmp/x\", \"batch-size\": 4, \"b\": 8}", &json));
     assert_string_equal(json, "{\"lr\": 0.5, \"batch_size\": 4, \"batch_size\": 8}");

@@ -28,11 +28,11 @@ static void a_file_holds_one_token(void **state)
     td_free(token);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_file(bad[i]);
-        expect_error(td_token_read(path, &token), TD_EFORMAT, "holds no token");
+        expect_error(td_token_read(path, &token), TD_EFORMAT, "contains no token, wanted");
         assert_null(token);
     }
     expect_ok(td_file_write(path, "a\0b", 3));
-    expect_error(td_token_read(path, &token), TD_EFORMAT, "holds no token");
+    expect_error(td_token_read(path, &token), TD_EFORMAT, "contains no token, wanted");
     expect_error(td_token_read("/nonexistent/token", &token), TD_ENOTFOUND, "token");
     assert_int_equal(td_alloc_live(), 0);
 }
