@@ -484,7 +484,8 @@ static void bad_config_files_are_refused(void **state)
     bad_config("- lr", TD_EFORMAT, "'run.cfg', line 1: found no 'name: value'");
     bad_config("lr: 1\nlr: 2", TD_EFORMAT,
                "run.cfg: line 2: key 'lr' is repeated, first used in line 1");
-    bad_config("out: [[1]]", TD_EFORMAT, "'run.cfg', line 1: 'out' holds more than words");
+    bad_config("out: [[1]]", TD_EFORMAT,
+               "'run.cfg', line 1: 'out' contains a list or a map, wanted a single value");
     assert_int_equal(config("{\"lr\": "), TD_EFORMAT);
     assert_non_null(strstr(td_error_message(), "run.cfg: line 1"));
     assert_int_equal(td_file_write("run.cfg", "lr\0= 1", 6), TD_OK);
