@@ -42,10 +42,10 @@ same on.before on.jsonl
 expect 0 inspect amp-stats fp16.jsonl --svg fp16.svg
 prints '^ +3 +0 fp16 +32768 '
 prints '^conv2 .*activation f16 '
-prints 'of [0-9]+ tensors lie within fp16.s normal range$'
+prints 'of [0-9]+ tensors are within fp16.s normal range$'
 head -c 5 fp16.svg | grep -q '<?xml' || complain "the drawing is no XML"
 tail -n 1 fp16.svg | grep -q '^</svg>$' || complain "the drawing has no end"
-grep -q 'gradient x loss scale 32768; the true one is 2^-15 times that' fp16.svg || complain "the drawing has no scale"
+grep -q 'gradient x loss scale 32768; the unscaled one is 2^-15 times that' fp16.svg || complain "the drawing has no scale"
 grep -q '>conv1.weight (conv2d_grad_w)<' fp16.svg || complain "the drawing has no layer"
 expect 0 inspect amp-stats few.jsonl --svg few.svg
 grep -q 'no loss scale' few.svg || complain "the drawing of float32 has a scale"

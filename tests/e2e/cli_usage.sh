@@ -50,7 +50,7 @@ usage "FILE" classify
 usage "IN OUT" convert one
 usage "'three'" convert one two three
 usage "draw check FOLDER" dataset draw
-usage "'draw' 'check' 'pack' 'drew'" dataset drew here
+usage "draw check pack 'drew'" dataset drew here
 usage "'nets' model graph backends" inspect nets
 usage "THING model graph amp kernels memory checkpoint dataset ops" inspect
 usage "PATH" inspect checkpoint

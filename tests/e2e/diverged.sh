@@ -7,7 +7,7 @@ set -u
 drawn set --classes 2 --train 32 --val 8
 small_model small.td 32 2
 net="--model small.td -b 8 --threads 1 --workers 1 --seed 1"
-diverged="iteration [0-9]+: .*loss|after step [0-9]+: .*'[a-z0-9._]+' .*[0-9]+ .* [0-9]+"
+diverged="iteration [0-9]+: .*loss|after step [0-9]+: .*[0-9]+ .*[0-9]+ .*'[a-z0-9._]+'"
 
 expect 0 train set $net --use-ema 0.9 --epochs 3 --run-epochs 1 --lr 0.01 --workspace run --gather-checkpoints -1
 cp -r run before

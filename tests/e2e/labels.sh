@@ -146,7 +146,7 @@ misnamed text 'a\0b\n'
 misnamed '0' '{"0": "a", "00": "b"}'
 misnamed '2 0 1' '{"1": "a", "2": "b"}'
 misnamed "'cat'" '{"cat": "a"}'
-misnamed 'number string' '[1, 2]'
+misnamed 'integer string' '[1, 2]'
 misnamed 'line 1' '["a", '
 expect 1 $ask --classes absent.names
 says "'absent.names'"

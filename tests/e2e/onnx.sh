@@ -12,7 +12,7 @@ holds() {
 drawn set --train 128 --val 32
 expect 0 train set --model "$net" --epochs 1 -b 16 --lr 0.1 --seed 1 --workspace run
 expect 0 convert run/checkpoint.safetensors net.onnx
-prints '^read back, .*logits .*[0-9.]+e-[0-9]+'
+prints '^read back.*logits .*[0-9.]+e-[0-9]+'
 prints '^[0-9]+ parameters, [0-9.]+ GMAC \([0-9.]+ GFLOP\)'
 prints '^net.onnx$'
 holds net.onnx images
