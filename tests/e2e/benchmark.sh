@@ -173,7 +173,7 @@ error_names --memory-limit --nproc
 
 # --- ranks: this program started again ---------------------------------------------------------------
 expect 0 $tiny -b 4 --nproc 1,2 --precisions fp32,bf16 --iters 4 --warmup 1 --no-bound
-prints '^precision ranks threads +batch +images/s +min +max +last 1/4 speed-up +of one +scaling +avg ms'
+prints '^precision ranks threads +batch +images/s +min +max +last 1/4 speed-up +vs one +scaling +avg ms'
 [ "$(awk '/^(fp32|bf16) +[12] +1 +4 / && NF == 16 { printf "%s%s ", $1, $2 }' out)" = "fp321 fp322 bf161 bf162 " ] || complain "no rows"
 [ "$(awk '$2 == 1 && $10 == "1.00x" && $11 == "1.00" { n++ } END { print n }' out)" = 2 ] || complain "one rank is not one"
 awk '$2 == 2 { one = $10; d = one / 2 - $11; if (d * d > 1e-4) exit 1 }' out || complain "scaling is not the speed over the ranks"

@@ -201,7 +201,7 @@ for part in 8 30 100 $((size / 2)) $((size - 64)) $((size - 1)); do
     fails "'cut.pack' cut" dataset check cut.pack
 done
 { cat set.pack; echo; } >long.pack
-fails "'long.pack' cut" train long.pack $net
+fails "'long.pack' trailer" train long.pack $net
 { head -c 8 set.pack; octets 3 0 0 0; tail -c +13 set.pack; } >later.pack
 fails "'later.pack' 3 1 2" train later.pack $net
 

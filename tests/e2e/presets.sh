@@ -49,7 +49,7 @@ mkdir own
 echo 'lr: 1' >own/config.yaml
 expect 0 train $small --arch resnet18 -b 4 --run-iters 1 --training-only --workspace own \
     --config own/config.yaml --prof 1
-says "own/config.yaml' is another's"
+warning_names "'own/config.yaml'"
 [ "$(cat own/config.yaml)" = 'lr: 1' ] || complain "the user's config.yaml was overwritten"
 
 # --- TF32 says what it is here
@@ -70,9 +70,9 @@ expect 0 train $small --model resnet50 --platform T4 --precision FP32 --mode ben
     --prof 2 -b 2 --warmup_steps 1
 prints '"mode": "inference"'
 expect 2 train --mode predict
-says "wants --to-predict FILE"
+says "--to-predict"
 expect 2 train --mode predict --to_predict p.jpg
-says "wants --resume or --pretrained-weights"
+says "--resume or --pretrained-weights"
 expect 0 train $small --mode evaluate --prof 1 -b 4
 log_names --resume --pretrained-weights
 finish

@@ -10,8 +10,8 @@ run="train set --model small.td -b 4 --threads 1 --workers 1 --seed 3 --lr 0.05 
 
 # --- full measures and keeps, cached uses that and says nothing --------------------------------------
 expect 0 $run --workspace a --tune full --tune-cache times.txt --final-weights a.safetensors
-says '^tune: .*measured'
-says '^tune: .*[0-9]+ .*[0-9]+ .*[0-9.]+ ms .*[0-9.]+ ms'
+says '^tune: .*measuring'
+says '^tune: .*[0-9]+ .*[0-9]+.* [0-9.]+ ms .*[0-9.]+ ms'
 head -1 times.txt | grep -q '^tandem-tune 1$' || complain "times.txt is no file of times"
 cp times.txt before.txt
 expect 0 $run --workspace b --tune-cache times.txt --final-weights b.safetensors
