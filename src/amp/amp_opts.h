@@ -4,7 +4,7 @@
 #ifndef TD_AMP_AMP_OPTS_H
 #define TD_AMP_AMP_OPTS_H
 
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 #include "tandem/amp.h"
 
 extern const char *const td_amp_precisions[]; /* names of td_precision */

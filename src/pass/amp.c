@@ -1,9 +1,9 @@
 /*
  * amp.c -- mixed precision: makes casts and half tensors from the propagated types
  *
- *     describe   our graph as a type graph (amp_paint.h): one vertex for the type T that an op's
+ *     describe   our graph as a type graph (amp_propagate.h): a vertex for the type T that an op's
  *                float tensors share, one for tensors that stay float32 (U), one for the rest
- *     paint      TensorFlow's auto_mixed_precision decides
+ *     propagate  TensorFlow's auto_mixed_precision decides
  *     rewrite    nodes are emitted again; an operand of another type than its port gets a cast,
  *                shared by all readers that need the same
  *
@@ -38,8 +38,8 @@ typedef struct {
     node_vertices *of;     /* [n_nodes + n_outputs] */
     bool *is_gradient_sum; /* [n_nodes] */
     int n_vertices, n_edges;
-    td_amp_paint_result result;
-} painting;
+    td_amp_propagate_result result;
+} propagation;
 
 /* --- which class ------------------------------------------------------------------------------ */
 
@@ -112,7 +112,7 @@ static int kind_of_out(const td_node *n, int i)
     return kind_of(n, t, n->op->wide_out >> i & 1);
 }
 
-static int add_vertex(painting *p, int node, td_amp_type type, bool takes_half)
+static int add_vertex(propagation *p, int node, td_amp_type type, bool takes_half)
 {
     p->vertices[p->n_vertices] = (td_amp_vertex){ .node = node,
                                                   .type = type,
@@ -127,7 +127,7 @@ static td_amp_type type_of(td_dtype d)
     return d == TD_DT_F32 ? TD_AMP_TYPE_F32 : TD_AMP_TYPE_OTHER;
 }
 
-static void describe_vertices(painting *p, const td_node *n)
+static void describe_vertices(propagation *p, const td_node *n)
 {
     td_dtype type[N_KINDS] = { TD_DT_NONE, TD_DT_NONE, TD_DT_NONE };
     node_vertices *of = &p->of[n->id];
@@ -165,7 +165,7 @@ static uint32_t flags_of(const td_node *n)
     return is_cross_entropy || td_node_has_effect(n) ? TD_AMP_IS_UNFORCED : 0;
 }
 
-static void add_edge(painting *p, const td_value *v, int to, int to_port)
+static void add_edge(propagation *p, const td_value *v, int to, int to_port)
 {
     int from = p->of[v->producer->id].vertex[kind_of_out(v->producer, v->index)];
     p->edges[p->n_edges++] =
@@ -173,7 +173,7 @@ static void add_edge(painting *p, const td_value *v, int to, int to_port)
 }
 
 /* represents the outputs' reader as a node that never changes */
-static void describe_outputs(painting *p, const td_graph *g)
+static void describe_outputs(propagation *p, const td_graph *g)
 {
     for (int i = 0; i < g->n_outputs; i++) {
         int id = g->n_nodes + i;
@@ -197,7 +197,7 @@ static bool is_update(const td_node *n)
  * allow ops nor follows one.  Here decay is part of the optimizer, so sums read only by updates are
  * found and excluded.
  */
-static td_status find_gradient_sums(painting *p, const td_graph *g)
+static td_status find_gradient_sums(propagation *p, const td_graph *g)
 {
     enum { BY_NOBODY, BY_UPDATES, BY_OTHERS };
     char *is_read = td_alloc((size_t)g->n_values + 1, 1);
@@ -217,7 +217,7 @@ static td_status find_gradient_sums(painting *p, const td_graph *g)
     return TD_OK;
 }
 
-static void describe(painting *p, const td_graph *g, const td_amp_opts *o)
+static void describe(propagation *p, const td_graph *g, const td_amp_opts *o)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
@@ -235,9 +235,9 @@ static void describe(painting *p, const td_graph *g, const td_amp_opts *o)
     describe_outputs(p, g);
 }
 
-static void release(painting *p)
+static void release(propagation *p)
 {
-    td_amp_paint_release(&p->result);
+    td_amp_propagate_release(&p->result);
     td_amp_lists_free(p->lists);
     td_free(p->nodes);
     td_free(p->vertices);
@@ -246,7 +246,7 @@ static void release(painting *p)
     td_free(p->is_gradient_sum);
 }
 
-static td_status reserve(painting *p, const td_graph *g)
+static td_status reserve(propagation *p, const td_graph *g)
 {
     size_t n_nodes = (size_t)g->n_nodes + (size_t)g->n_outputs + 1;
     size_t n_edges = (size_t)g->n_outputs + 1;
@@ -260,12 +260,12 @@ static td_status reserve(painting *p, const td_graph *g)
     return p->nodes && p->vertices && p->edges && p->of && p->is_gradient_sum ? TD_OK : TD_ENOMEM;
 }
 
-static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
+static td_status propagate(propagation *p, const td_graph *g, const td_amp_opts *o)
 {
-    td_amp_paint_opts po = { .rule = (td_amp_rule)o->rule,
-                             .mode = td_amp_mode_of(o),
-                             .level = (td_amp_level)o->level };
-    *p = (painting){ 0 };
+    td_amp_propagate_opts po = { .rule = (td_amp_rule)o->rule,
+                                 .mode = td_amp_mode_of(o),
+                                 .level = (td_amp_level)o->level };
+    *p = (propagation){ 0 };
     TD_TRY(reserve(p, g));
     TD_TRY(td_amp_lists_of(o, &p->lists));
     TD_TRY(find_gradient_sums(p, g));
@@ -277,13 +277,13 @@ static td_status paint(painting *p, const td_graph *g, const td_amp_opts *o)
                           .n_nodes = g->n_nodes + g->n_outputs,
                           .n_vertices = p->n_vertices,
                           .n_edges = p->n_edges };
-    return td_amp_paint(&bare, &po, &p->result);
+    return td_amp_propagate(&bare, &po, &p->result);
 }
 
 /* --- rewrite ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    painting p;
+    propagation p;
     td_cast_cache casts;
     td_dtype half;
     bool *is_read_wide; /* [old values] half, and read in float32 somewhere */
@@ -367,7 +367,7 @@ static void rewrite(td_rewriter *rw, amp_state *s)
     }
 }
 
-static void log_result(const td_amp_paint_result *r)
+static void log_result(const td_amp_propagate_result *r)
 {
     for (int i = 0; i < r->n_messages; i++)
         td_log(r->is_failed ? TD_LOG_WARN : TD_LOG_INFO, "amp", "%s", r->messages[i]);
@@ -380,7 +380,7 @@ static void amp_run(td_rewriter *rw)
         td_rw_copy_all(rw);
         return;
     }
-    td_status st = paint(&s.p, rw->old, rw->amp);
+    td_status st = propagate(&s.p, rw->old, rw->amp);
     if (st != TD_OK)
         td_build_fail(rw->b, st);
     else {
@@ -406,15 +406,15 @@ const td_pass td_pass_amp = {
 
 /* --- reports ---------------------------------------------------------------------------------- */
 
-static const td_node *node_of(const painting *p, const td_graph *g, int vertex)
+static const td_node *node_of(const propagation *p, const td_graph *g, int vertex)
 {
     int id = vertex >= 0 ? p->vertices[vertex].node : -1;
     return id >= 0 && id < g->n_nodes ? g->nodes[id] : NULL;
 }
 
-static void fill_row(const painting *p, const td_graph *g, int i, td_amp_row *row)
+static void fill_row(const propagation *p, const td_graph *g, int i, td_amp_row *row)
 {
-    const td_amp_paint_result *r = &p->result;
+    const td_amp_propagate_result *r = &p->result;
     const int *vertex = p->of[i].vertex;
     int v = vertex[T] >= 0 ? vertex[T] : vertex[U];
     *row = (td_amp_row){ .node = g->nodes[i],
@@ -429,9 +429,9 @@ static void fill_row(const painting *p, const td_graph *g, int i, td_amp_row *ro
     row->because = node_of(p, g, r->source[v]);
 }
 
-static void count_casts(const painting *p, td_amp_explanation *e)
+static void count_casts(const propagation *p, td_amp_explanation *e)
 {
-    const td_amp_paint_result *r = &p->result;
+    const td_amp_propagate_result *r = &p->result;
     for (int c = 0; c < r->n_casts; c++) {
         int node = p->vertices[r->casts[c].vertex].node;
         if (r->casts[c].is_to_half)
@@ -444,9 +444,9 @@ static void count_casts(const painting *p, td_amp_explanation *e)
 td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts, td_amp_explanation *out)
 {
     td_status st = TD_OK;
-    painting p = { 0 };
+    propagation p = { 0 };
     *out = (td_amp_explanation){ 0 };
-    TD_OUT(paint(&p, g, opts));
+    TD_OUT(propagate(&p, g, opts));
     out->rows = td_alloc((size_t)g->n_nodes + 1, sizeof *out->rows);
     if (!out->rows) {
         st = TD_ENOMEM;

@@ -5,7 +5,7 @@
 #define TD_PASS_AMP_H
 
 #include "amp/amp_opts.h"
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 #include "ir/rewrite.h"
 #include "tandem/amp.h"
 
@@ -16,7 +16,7 @@ const char *td_autocast_rule(const td_amp_opts *o, const td_op *op);
 typedef struct {
     const td_node *node;
     td_amp class;
-    char colour;            /* of its T vertex, td_amp_paint_result.colour; ' ': no T vertex */
+    char colour;            /* of its T vertex, td_amp_propagate_result.colour; ' ': no T vertex */
     bool is_half;           /* T after the rewrite */
     bool is_gradient_sum;   /* of a weight used several times: float32 whatever the class */
     td_amp_step step;       /* the step that decided */

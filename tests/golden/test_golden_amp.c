@@ -1,5 +1,5 @@
 /*
- * test_golden_amp.c -- the painting against what TensorFlow's own optimizer did to many graphs
+ * test_golden_amp.c -- type propagation against what TensorFlow does to many graphs
  *
  * Every run that has a result, of three releases: colours of all vertices; casts with names,
  * source, type and consumers; messages; and the four lists.  tf-amp/README.md has the format.
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "amp/amp_env.h"
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 #include "base/text.h"
 #include "support/expect.h"
 #include "support/golden.h"
@@ -396,7 +396,7 @@ static void apply(graph *w, const setting *s, const td_amp_lists *lists, const c
 
 /* --- ours as the text of the file ------------------------------------------------------------- */
 
-static const td_amp_paint_result *sorted_of;
+static const td_amp_propagate_result *sorted_of;
 
 static int by_name(const void *a, const void *b)
 {
@@ -412,7 +412,7 @@ static void add_end(td_text *t, const td_amp_end *e, const int *rank)
 }
 
 /* The number in a cast's name; the rest of the name must be what it has to be. */
-static int number_in_name(const graph *w, const setting *s, const td_amp_paint_result *r,
+static int number_in_name(const graph *w, const setting *s, const td_amp_propagate_result *r,
                           const td_amp_cast *c)
 {
     const char *source = c->from.cast >= 0 ? r->casts[c->from.cast].name : w->names[c->from.node];
@@ -455,7 +455,8 @@ static void add_users(td_text *t, const td_amp_cast *c, const int *rank)
     td_free(casts);
 }
 
-static void add_casts(td_text *t, const graph *w, const setting *s, const td_amp_paint_result *r)
+static void add_casts(td_text *t, const graph *w, const setting *s,
+                      const td_amp_propagate_result *r)
 {
     size_t n = (size_t)r->n_casts;
     int *order = room(n + 1, sizeof *order), *rank = room(n + 1, sizeof *rank);
@@ -574,7 +575,7 @@ static bool same(const char *name, const char *run, const char *what, const char
     return false;
 }
 
-static bool check_result(const graph *w, const setting *s, const td_amp_paint_result *r,
+static bool check_result(const graph *w, const setting *s, const td_amp_propagate_result *r,
                          const char *name, const char *const wanted[3])
 {
     td_text colours = { 0 }, casts = { 0 }, log = { 0 }, wanted_log = { 0 };
@@ -611,13 +612,13 @@ static void check_run(graph *w, const char *name, const td_json *rows, size_t ro
     td_amp_lists *lists;
     expect_ok(td_amp_lists_new(&s.lists, &lists));
     apply(w, &s, lists, cell(rows, row, 4));
-    td_amp_paint_opts o = { .rule = s.lists.rule,
-                            .mode = s.lists.mode,
-                            .level = s.lists.level,
-                            .is_emulated = s.is_emulated };
+    td_amp_propagate_opts o = { .rule = s.lists.rule,
+                                .mode = s.lists.mode,
+                                .level = s.lists.level,
+                                .is_emulated = s.is_emulated };
     o.conflict = td_amp_lists_conflicts(lists, &o.n_conflicts);
-    td_amp_paint_result r;
-    expect_ok(td_amp_paint(&w->g, &o, &r));
+    td_amp_propagate_result r;
+    expect_ok(td_amp_propagate(&w->g, &o, &r));
     *ok = check_result(w, &s, &r, name, wanted) && *ok;
     total.runs++;
     total.failed += r.is_failed;
@@ -625,7 +626,7 @@ static void check_run(graph *w, const char *name, const td_json *rows, size_t ro
     total.messages += r.n_messages;
     for (int v = 0; v < w->g.n_vertices; v++)
         total.vertices += r.colour[v] != '-';
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_amp_lists_free(lists);
 }
 

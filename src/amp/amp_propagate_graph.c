@@ -1,8 +1,8 @@
 /*
- * amp_paint_graph.c -- checks a type graph, sorts its edges, and sets the property bits of its
+ * amp_propagate_graph.c -- checks a type graph, sorts its edges, and sets the property bits of its
  * vertices
  */
-#include "amp/amp_paint_parts.h"
+#include "amp/amp_propagate_parts.h"
 
 #include <limits.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static void counting_sort(const int *from, int n, const int *key, int *start, in
 
 enum { BY_PORT_LEFT, BY_VERTEX_LEFT, BY_VERTEX_ENTERED };
 
-static void read_keys(const td_amp_painter *p, int which, int *key)
+static void read_keys(const td_amp_propagation *p, int which, int *key)
 {
     for (int i = 0; i < p->n_edges; i++) {
         const td_amp_edge *e = &p->edges[i];
@@ -88,7 +88,7 @@ static void read_keys(const td_amp_painter *p, int which, int *key)
     }
 }
 
-static int count_ports(const td_amp_painter *p)
+static int count_ports(const td_amp_propagation *p)
 {
     int most = 0;
     for (int i = 0; i < p->n_edges; i++)
@@ -97,7 +97,7 @@ static int count_ports(const td_amp_painter *p)
     return most + 2;
 }
 
-td_status td_amp_painter_sort(td_amp_painter *p)
+td_status td_amp_propagation_sort(td_amp_propagation *p)
 {
     size_t n = (size_t)p->n_edges + 1, n_vertices = (size_t)p->g->n_vertices;
     int n_ports = count_ports(p);
@@ -142,7 +142,7 @@ static uint32_t bits_of_class(td_amp c)
     }
 }
 
-static void note_properties(td_amp_painter *p)
+static void note_properties(td_amp_propagation *p)
 {
     for (int v = 0; v < p->g->n_vertices; v++) {
         const td_amp_vertex *x = &p->g->vertices[v];
@@ -160,7 +160,7 @@ static void note_properties(td_amp_painter *p)
     }
 }
 
-static void mark_read(td_amp_painter *p, int node)
+static void mark_read(td_amp_propagation *p, int node)
 {
     const td_amp_node *n = &p->g->nodes[node];
     for (int v = n->first_vertex; v < n->first_vertex + n->n_vertices; v++)
@@ -168,14 +168,14 @@ static void mark_read(td_amp_painter *p, int node)
 }
 
 /* Does the edge make its consumer a reader (by input port 0) that is not marked yet? */
-static bool becomes_read(const td_amp_painter *p, const td_amp_edge *e, uint32_t flag)
+static bool becomes_read(const td_amp_propagation *p, const td_amp_edge *e, uint32_t flag)
 {
     return e->to_port == 0 && (p->g->nodes[p->g->vertices[e->to].node].flags & flag) &&
            !(p->bits[e->to] & BIT_READ);
 }
 
 /* Marks identities after reference variables, and enters after such identities and enters. */
-static void mark_reads(td_amp_painter *p)
+static void mark_reads(td_amp_propagation *p)
 {
     int n = 0;
     for (int i = 0; i < p->n_edges; i++) {
@@ -198,16 +198,16 @@ static void mark_reads(td_amp_painter *p)
     }
 }
 
-bool td_amp_reads_variable(const td_amp_painter *p, int node)
+bool td_amp_reads_variable(const td_amp_propagation *p, int node)
 {
     const td_amp_node *n = &p->g->nodes[node];
     return n->n_vertices > 0 && (p->bits[n->first_vertex] & BIT_READ);
 }
 
-td_status td_amp_painter_begin(td_amp_painter *p)
+td_status td_amp_propagation_begin(td_amp_propagation *p)
 {
     size_t n = (size_t)p->g->n_vertices + 1, n_edges = (size_t)p->g->n_edges;
-    td_amp_paint_result *r = p->r;
+    td_amp_propagate_result *r = p->r;
     p->bits = td_arena_alloc(&p->scratch, n, sizeof *p->bits);
     p->stack = td_arena_alloc(&p->scratch, n, sizeof *p->stack);
     p->edges = td_arena_alloc(&p->scratch, n_edges + 1, sizeof *p->edges);
@@ -223,7 +223,7 @@ td_status td_amp_painter_begin(td_amp_painter *p)
     if (n_edges)
         memcpy(p->edges, p->g->edges, n_edges * sizeof *p->edges);
     p->n_edges = p->g->n_edges;
-    TD_TRY(td_amp_painter_sort(p));
+    TD_TRY(td_amp_propagation_sort(p));
     note_properties(p);
     mark_reads(p);
     return TD_OK;

@@ -1,5 +1,5 @@
 /*
- * test_amp_paint.c -- the painting on small graphs written by hand, on random ones, without memory
+ * test_amp_propagate.c -- type propagation on small graphs, on random ones, without memory
  *
  * What TensorFlow does to 122 graphs is in golden/test_golden_amp.c; here every rule has a graph
  * small enough to see why, and laws that no recorded graph can show: painting the painted graph
@@ -13,7 +13,7 @@
  */
 #include <stdio.h>
 
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 #include "base/rng.h"
 #include "support/expect.h"
 
@@ -25,7 +25,7 @@ enum {
     WALL = TD_AMP_NONE
 };
 
-#define FETCHED (1u << 31) /* beside the painter's flags: not eligible */
+#define FETCHED (1u << 31) /* beside the propagation's flags: not eligible */
 
 typedef struct {
     const char *name;
@@ -145,27 +145,27 @@ static net *build(const row *rows, size_t n_rows)
 
 #define BUILD(rows) build(rows, sizeof rows / sizeof *rows)
 
-static td_amp_paint_result paint(const net *n, td_amp_paint_opts o)
+static td_amp_propagate_result paint(const net *n, td_amp_propagate_opts o)
 {
-    td_amp_paint_result r;
-    expect_ok(td_amp_paint(&n->g, &o, &r));
+    td_amp_propagate_result r;
+    expect_ok(td_amp_propagate(&n->g, &o, &r));
     return r;
 }
 
-static const td_amp_paint_opts current = { .rule = TD_AMP_RULE_CURRENT };
-static const td_amp_paint_opts classic = { .rule = TD_AMP_RULE_CLASSIC };
+static const td_amp_propagate_opts current = { .rule = TD_AMP_RULE_CURRENT };
+static const td_amp_propagate_opts classic = { .rule = TD_AMP_RULE_CLASSIC };
 
 /* Paint, compare colours, casts (all, counted) and vertices converted. */
-static void expect_paint(const row *rows, size_t n_rows, td_amp_paint_opts o, const char *colours,
-                         const int numbers[3])
+static void expect_paint(const row *rows, size_t n_rows, td_amp_propagate_opts o,
+                         const char *colours, const int numbers[3])
 {
     net *n = build(rows, n_rows);
-    td_amp_paint_result r = paint(n, o);
+    td_amp_propagate_result r = paint(n, o);
     assert_string_equal(r.colour, colours);
     assert_int_equal(r.n_casts, numbers[0]);
     assert_int_equal(r.n_casts_counted, numbers[1]);
     assert_int_equal(r.n_converted, numbers[2]);
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -195,7 +195,7 @@ static void a_chain_is_half_around_its_allow_op(void **state)
     EXPECT_PAINT(simple, current, ".DDDCAC.....", 2, 1, 3);
     EXPECT_PAINT(simple, classic, ".DDDCAC.....", 2, 1, 3);
     net *n = BUILD(simple);
-    td_amp_paint_result r = paint(n, current);
+    td_amp_propagate_result r = paint(n, current);
     assert_string_equal(r.casts[0].name, "sqrt-0-CastToFp16-0-AutoMixedPrecision");
     assert_int_equal(r.casts[0].from.node, 3);
     assert_int_equal(r.casts[0].to[0].node, 4);
@@ -206,7 +206,7 @@ static void a_chain_is_half_around_its_allow_op(void **state)
     assert_string_equal(r.messages[1],
                         "Converted 3/12 nodes to float16 precision using 1 cast(s) to float16 "
                         "(excluding Const and Variable casts)");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -222,7 +222,7 @@ static void denial_comes_down_and_the_rim_follows(void **state)
     (void)state;
     EXPECT_PAINT(seven, classic, "DDDDCA.", 2, 1, 2);
     EXPECT_PAINT(seven, current, "DDDDCAF", 1, 1, 3);
-    td_amp_paint_opts o = { .rule = TD_AMP_RULE_2_15 };
+    td_amp_propagate_opts o = { .rule = TD_AMP_RULE_2_15 };
     EXPECT_PAINT(seven, o, "DDDDCA.", 2, 1, 2);
     o.mode = TD_AMP_MODE_BF16;
     EXPECT_PAINT(seven, o, "DDDDCAF", 1, 1, 3);
@@ -286,14 +286,14 @@ static void nothing_to_do_is_said(void **state)
                                 { "exp", DENY, "x", NULL, NULL, 0 } };
     EXPECT_PAINT(rows, current, "..", 0, 0, 0);
     net *n = BUILD(rows);
-    td_amp_paint_result r = paint(n, classic);
+    td_amp_propagate_result r = paint(n, classic);
     assert_string_equal(r.messages[1], "No whitelist ops found, nothing to do");
-    td_amp_paint_release(&r);
-    r = paint(n, (td_amp_paint_opts){ .mode = TD_AMP_MODE_BF16 });
+    td_amp_propagate_release(&r);
+    r = paint(n, (td_amp_propagate_opts){ .mode = TD_AMP_MODE_BF16 });
     assert_string_equal(r.messages[0],
                         "Running auto_mixed_precision_onednn_bfloat16 graph optimizer");
     assert_string_equal(r.messages[1], "No allowlist ops found, nothing to do");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -372,9 +372,9 @@ static void a_fixed_port_fails_the_rewrite(void **state)
         { "rng", WALL, "", "", NULL, TD_AMP_IS_UNFORCED },
         { "resize", WALL, "const", "T", "f", 0 },
     };
-    td_amp_paint_opts force = { .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL };
+    td_amp_propagate_opts force = { .level = TD_AMP_LEVEL_UNSAFE_FORCE_ALL };
     net *n = BUILD(rows);
-    td_amp_paint_result r = paint(n, force);
+    td_amp_propagate_result r = paint(n, force);
     assert_true(r.is_failed);
     assert_string_equal(r.colour, "..AA");
     assert_int_equal(r.n_casts, 0);
@@ -382,13 +382,13 @@ static void a_fixed_port_fails_the_rewrite(void **state)
         assert_false(r.is_half[v]);
     assert_string_equal(r.messages[1], "auto_mixed_precision graph optimizer FAILED: INTERNAL: "
                                        "Failed to set type attribute");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     force.mode = TD_AMP_MODE_BF16;
     r = paint(n, force);
     assert_true(r.is_failed);
     assert_string_equal(r.colour, "....");
     assert_non_null(strstr(r.messages[1], "cannot be set to UNSAFE_FORCE_ALL"));
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -397,14 +397,15 @@ static void an_op_in_two_lists_fails_the_rewrite(void **state)
     (void)state;
     static const char *const twice[] = { "Exp", "Exp" };
     net *n = BUILD(simple);
-    td_amp_paint_result r = paint(n, (td_amp_paint_opts){ .conflict = twice, .n_conflicts = 2 });
+    td_amp_propagate_result r =
+        paint(n, (td_amp_propagate_opts){ .conflict = twice, .n_conflicts = 2 });
     assert_true(r.is_failed);
     assert_int_equal(r.n_messages, 4);
     assert_string_equal(r.messages[1], "Op present in multiple lists: Exp");
     assert_string_equal(r.messages[3], "auto_mixed_precision graph optimizer FAILED: "
                                        "INVALID_ARGUMENT: Op lists have conflicting entries");
     assert_string_equal(r.colour, "............");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -487,7 +488,7 @@ static void a_port_has_one_cast_and_a_free_name(void **state)
         { "cos", WALL, "b", NULL, NULL, 0 },
     };
     net *n = BUILD(rows);
-    td_amp_paint_result r = paint(n, (td_amp_paint_opts){ .mode = TD_AMP_MODE_BF16 });
+    td_amp_propagate_result r = paint(n, (td_amp_propagate_opts){ .mode = TD_AMP_MODE_BF16 });
     assert_int_equal(r.n_casts, 3);
     assert_string_equal(r.casts[0].name, "x-0-CastToBf16-0-AutoMixedPrecision");
     assert_int_equal(r.casts[0].n_to, 1);
@@ -498,10 +499,10 @@ static void a_port_has_one_cast_and_a_free_name(void **state)
     assert_string_equal(r.casts[2].name, "b-0-CastToFp32-0-AutoMixedPrecision");
     assert_int_equal(r.casts[2].n_to, 2);
     assert_int_equal(r.n_casts_counted, 2);
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     r = paint(n, classic);
     assert_string_equal(r.casts[1].name, "x-1-CastToFp16-AutoMixedPrecision");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -515,8 +516,8 @@ static void emulation_rounds_and_widens(void **state)
         { "sin", WALL, "a", NULL, NULL, 0 },
     };
     net *n = BUILD(rows);
-    td_amp_paint_result r =
-        paint(n, (td_amp_paint_opts){ .mode = TD_AMP_MODE_CPU, .is_emulated = true });
+    td_amp_propagate_result r =
+        paint(n, (td_amp_propagate_opts){ .mode = TD_AMP_MODE_CPU, .is_emulated = true });
     static const char *const names[] = {
         "x-0-CastToFp16-0-AutoMixedPrecision",
         "x-0-CastToFp16-0-AutoMixedPrecision-0-CastToFp32-0-AutoMixedPrecision",
@@ -535,7 +536,7 @@ static void emulation_rounds_and_widens(void **state)
     assert_int_equal(r.casts[2].to[0].cast, 3);
     assert_int_equal(r.n_converted, 0);
     assert_int_equal(r.n_casts_counted, 2);
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
 }
 
@@ -543,7 +544,7 @@ static void every_decision_has_a_reason(void **state)
 {
     (void)state;
     net *n = BUILD(simple);
-    td_amp_paint_result r = paint(n, current);
+    td_amp_propagate_result r = paint(n, current);
     static const td_amp_step steps[] = { TD_AMP_STEP_NONE,  TD_AMP_STEP_DENY,  TD_AMP_STEP_DENY,
                                          TD_AMP_STEP_DENY,  TD_AMP_STEP_CLEAR, TD_AMP_STEP_ALLOW,
                                          TD_AMP_STEP_CLEAR, TD_AMP_STEP_NONE };
@@ -552,13 +553,13 @@ static void every_decision_has_a_reason(void **state)
         assert_int_equal(r.step[v], steps[v]);
         assert_int_equal(r.source[v], sources[v]);
     }
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
     n = BUILD(batch_norm);
     r = paint(n, current);
     assert_int_equal(r.step[4], TD_AMP_STEP_FILL);
     assert_int_equal(r.source[4], 9);
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(n);
     assert_string_equal(td_amp_step_name(TD_AMP_STEP_FORCE_DOWN), "force-down");
     assert_string_equal(td_amp_step_name(TD_AMP_STEP_NONE), "none");
@@ -590,7 +591,7 @@ static net *random_net(uint64_t seed, int n_nodes)
 }
 
 /* The graph after the rewrite: half vertices are no longer float32, casts are nodes. */
-static net *rewrite(const net *old, const td_amp_paint_result *r)
+static net *rewrite(const net *old, const td_amp_propagate_result *r)
 {
     net *n = start();
     *n = *old;
@@ -627,16 +628,16 @@ static void painting_the_painted_graph_changes_nothing(void **state)
     int n_converted = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         net *n = random_net(seed, 20 + (int)(seed % 60));
-        td_amp_paint_opts o = { .rule = (td_amp_rule)(seed % 3),
-                                .mode = seed % 2 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16 };
-        td_amp_paint_result r = paint(n, o);
+        td_amp_propagate_opts o = { .rule = (td_amp_rule)(seed % 3),
+                                    .mode = seed % 2 ? TD_AMP_MODE_BF16 : TD_AMP_MODE_FP16 };
+        td_amp_propagate_result r = paint(n, o);
         net *after = rewrite(n, &r);
-        td_amp_paint_result again = paint(after, o);
+        td_amp_propagate_result again = paint(after, o);
         assert_int_equal(again.n_converted, 0);
         assert_int_equal(again.n_casts, 0);
         n_converted += r.n_converted;
-        td_amp_paint_release(&again);
-        td_amp_paint_release(&r);
+        td_amp_propagate_release(&again);
+        td_amp_propagate_release(&r);
         td_free(after);
         td_free(n);
     }
@@ -676,18 +677,18 @@ static void the_order_of_nodes_does_not_matter_under_classic(void **state)
     int where[4 * MOST], n_follow_differs = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         net *n = random_net(seed, 20 + (int)(seed % 60)), *m = shuffle(n, seed, where);
-        td_amp_paint_result a = paint(n, classic), b = paint(m, classic);
+        td_amp_propagate_result a = paint(n, classic), b = paint(m, classic);
         for (int v = 0; v < n->g.n_vertices; v++)
             assert_int_equal(a.colour[v], b.colour[where[v]]);
         assert_int_equal(a.n_casts, b.n_casts);
         assert_int_equal(a.n_casts_counted, b.n_casts_counted);
-        td_amp_paint_release(&a);
-        td_amp_paint_release(&b);
+        td_amp_propagate_release(&a);
+        td_amp_propagate_release(&b);
         a = paint(n, current);
         b = paint(m, current);
         n_follow_differs += a.n_converted != b.n_converted;
-        td_amp_paint_release(&a);
-        td_amp_paint_release(&b);
+        td_amp_propagate_release(&a);
+        td_amp_propagate_release(&b);
         td_free(n);
         td_free(m);
     }
@@ -700,7 +701,7 @@ static void types_agree_along_every_edge(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
         net *n = random_net(seed + 1000, 80);
-        td_amp_paint_result r = paint(n, current);
+        td_amp_propagate_result r = paint(n, current);
         int n_cast = 0, n_differ = 0;
         for (int i = 0; i < r.n_casts; i++) {
             assert_true(r.casts[i].n_to > 0);
@@ -710,7 +711,7 @@ static void types_agree_along_every_edge(void **state)
         for (int i = 0; i < n->g.n_edges; i++)
             n_differ += r.is_half[n->edges[i].from] != r.is_half[n->edges[i].to];
         assert_int_equal(n_cast, n_differ);
-        td_amp_paint_release(&r);
+        td_amp_propagate_release(&r);
         td_free(n);
     }
 }
@@ -738,11 +739,11 @@ static void a_long_chain_needs_no_stack(void **state)
             edges[i - 1] = (td_amp_edge){ .from = i - 1, .to = i };
     }
     td_amp_graph g = { nodes, vertices, edges, N, N, N - 1 };
-    td_amp_paint_result r;
-    expect_ok(td_amp_paint(&g, &current, &r));
+    td_amp_propagate_result r;
+    expect_ok(td_amp_propagate(&g, &current, &r));
     assert_int_equal(r.n_converted, N);
     assert_int_equal(r.n_casts, 0);
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(nodes);
     td_free(vertices);
     td_free(edges);
@@ -752,7 +753,7 @@ static void no_allocation_fails_unnoticed(void **state)
 {
     (void)state;
     static const char *const twice[] = { "Exp", "Exp" };
-    const td_amp_paint_opts opts[] = {
+    const td_amp_propagate_opts opts[] = {
         current,
         { .mode = TD_AMP_MODE_CPU, .is_emulated = true },
         { .conflict = twice, .n_conflicts = 2 },
@@ -763,16 +764,16 @@ static void no_allocation_fails_unnoticed(void **state)
         td_status st = TD_ENOMEM;
         int n = 0;
         while (st != TD_OK) {
-            td_amp_paint_result r;
+            td_amp_propagate_result r;
             td_alloc_fail_at(++n);
-            st = td_amp_paint(&nets[k / 3]->g, &opts[k % 3], &r);
+            st = td_amp_propagate(&nets[k / 3]->g, &opts[k % 3], &r);
             td_alloc_fail_at(0);
             if (st != TD_OK) {
                 assert_int_equal(st, TD_ENOMEM);
                 assert_null(r.colour);
                 assert_int_equal(r.n_casts, 0);
             }
-            td_amp_paint_release(&r);
+            td_amp_propagate_release(&r);
             assert_int_equal(td_alloc_live(), before);
         }
         assert_true(n > 2);
@@ -783,8 +784,8 @@ static void no_allocation_fails_unnoticed(void **state)
 
 static void expect_refused(const net *n, const char *part)
 {
-    td_amp_paint_result r;
-    expect_error(td_amp_paint(&n->g, &current, &r), TD_EARG, part);
+    td_amp_propagate_result r;
+    expect_error(td_amp_propagate(&n->g, &current, &r), TD_EARG, part);
     assert_null(r.colour);
 }
 
@@ -813,10 +814,10 @@ static void a_description_must_hold_together(void **state)
     BROKEN(n->edges[2].to_port = -1, "edge 2 has ports 0 and -1");
 #undef BROKEN
     td_amp_graph empty = { 0 };
-    td_amp_paint_result r;
-    expect_ok(td_amp_paint(&empty, &current, &r));
+    td_amp_propagate_result r;
+    expect_ok(td_amp_propagate(&empty, &current, &r));
     assert_string_equal(r.colour, "");
-    td_amp_paint_release(&r);
+    td_amp_propagate_release(&r);
     td_free(good);
     td_free(n);
 }

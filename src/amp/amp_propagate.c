@@ -1,5 +1,5 @@
 /*
- * amp_paint.c -- type propagation: each step is a flood over the type graph, or a sweep in order
+ * amp_propagate.c -- type propagation: each step floods the type graph or sweeps it in order
  *
  *   allow --> infer --> clear --> allow       everything between two allow ops becomes half,
  *   deny  --> infer --> clear --> infer       unless denial reaches it the same way
@@ -12,22 +12,22 @@
  * statistics of a batch norm never follow (no type test passes for them); emulation does not
  * depend on the order of nodes; 1.15's own rule for stacks and tensor arrays.
  */
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 
 #include <ctype.h>
 
-#include "amp/amp_paint_parts.h"
+#include "amp/amp_propagate_parts.h"
 
 /* --- type propagation ------------------------------------------------------------------------- */
 
-static void paint(td_amp_painter *p, int v, char letter, td_amp_step step, int source)
+static void paint(td_amp_propagation *p, int v, char letter, td_amp_step step, int source)
 {
     p->r->colour[v] = letter;
     p->r->step[v] = step;
     p->r->source[v] = source;
 }
 
-static void allow(td_amp_painter *p, int v, char letter, td_amp_step step, int source)
+static void allow(td_amp_propagation *p, int v, char letter, td_amp_step step, int source)
 {
     if (p->bits[v] & BIT_ALLOWED)
         return;
@@ -35,7 +35,7 @@ static void allow(td_amp_painter *p, int v, char letter, td_amp_step step, int s
     paint(p, v, letter, step, source);
 }
 
-static void deny(td_amp_painter *p, int v, td_amp_step step, int source)
+static void deny(td_amp_propagation *p, int v, td_amp_step step, int source)
 {
     if ((p->bits[v] & (BIT_DENIED | BIT_ALLOWED)) == BIT_DENIED)
         return;
@@ -43,7 +43,7 @@ static void deny(td_amp_painter *p, int v, td_amp_step step, int source)
     paint(p, v, 'D', step, source);
 }
 
-static void take_back(td_amp_painter *p, int v, td_amp_step step, int source)
+static void take_back(td_amp_propagation *p, int v, td_amp_step step, int source)
 {
     if (!(p->bits[v] & BIT_ALLOWED))
         return;
@@ -61,7 +61,7 @@ typedef struct {
     td_amp_step step;
 } flood;
 
-static void arrive(td_amp_painter *p, const flood *f, int v, int root)
+static void arrive(td_amp_propagation *p, const flood *f, int v, int root)
 {
     if (f->letter == 'D')
         deny(p, v, f->step, v == root ? -1 : root);
@@ -70,7 +70,7 @@ static void arrive(td_amp_painter *p, const flood *f, int v, int root)
     p->bits[v] |= f->set;
 }
 
-static int enter(td_amp_painter *p, const flood *f, int v, int root, int n_stack)
+static int enter(td_amp_propagation *p, const flood *f, int v, int root, int n_stack)
 {
     if ((p->bits[v] & f->need) != f->need || (p->bits[v] & (f->avoid | f->set)))
         return n_stack;
@@ -79,7 +79,7 @@ static int enter(td_amp_painter *p, const flood *f, int v, int root, int n_stack
     return n_stack + 1;
 }
 
-static void flood_from(td_amp_painter *p, const flood *f, int root)
+static void flood_from(td_amp_propagation *p, const flood *f, int root)
 {
     int n = 1;
     arrive(p, f, root, root);
@@ -96,7 +96,7 @@ static void flood_from(td_amp_painter *p, const flood *f, int root)
 }
 
 /* From every vertex with the bits `have` and without `lack`. */
-static void flood_all(td_amp_painter *p, const flood *f, uint32_t have, uint32_t lack)
+static void flood_all(td_amp_propagation *p, const flood *f, uint32_t have, uint32_t lack)
 {
     for (int v = 0; v < p->g->n_vertices; v++)
         if ((p->bits[v] & have) == have && !(p->bits[v] & lack))
@@ -105,7 +105,7 @@ static void flood_all(td_amp_painter *p, const flood *f, uint32_t have, uint32_t
 
 /* --- allow ------------------------------------------------------------------------------------ */
 
-static bool is_forced(const td_amp_painter *p, int v)
+static bool is_forced(const td_amp_propagation *p, int v)
 {
     const uint32_t never = TD_AMP_IS_CONST | TD_AMP_IS_UNFORCED;
     return p->o->level == TD_AMP_LEVEL_UNSAFE_FORCE_ALL &&
@@ -113,7 +113,7 @@ static bool is_forced(const td_amp_painter *p, int v)
 }
 
 /* Before type checks: integers too.  True when anything was painted. */
-static bool allow_ops(td_amp_painter *p)
+static bool allow_ops(td_amp_propagation *p)
 {
     bool any = false;
     for (int v = 0; v < p->g->n_vertices; v++)
@@ -127,7 +127,7 @@ static bool allow_ops(td_amp_painter *p)
 /* --- deny ------------------------------------------------------------------------------------- */
 
 /* Denial flows down, but not into a tail of clear ops that no infer or deny op follows. */
-static void spread_denial(td_amp_painter *p)
+static void spread_denial(td_amp_propagation *p)
 {
     const flood judged = { .up = true, .need = BIT_CLEAR_OP, .set = BIT_JUDGED };
     flood_all(p, &judged, BIT_DENY_OP, 0);
@@ -140,7 +140,7 @@ static void spread_denial(td_amp_painter *p)
 
 /* --- fill, follow, clear ---------------------------------------------------------------------- */
 
-static void fill_between(td_amp_painter *p)
+static void fill_between(td_amp_propagation *p)
 {
     const flood below = {
         .down = true, .need = BIT_SOFT_OP | BIT_CAN_CHANGE, .avoid = BIT_DENIED, .set = BIT_BELOW
@@ -153,7 +153,7 @@ static void fill_between(td_amp_painter *p)
 }
 
 /* The first half input, or -1; -1 also where an input is denied. */
-static int half_input(const td_amp_painter *p, int v)
+static int half_input(const td_amp_propagation *p, int v)
 {
     int found = -1;
     for (int i = p->in.start[v]; i < p->in.start[v + 1]; i++) {
@@ -167,7 +167,7 @@ static int half_input(const td_amp_painter *p, int v)
 }
 
 /* One sweep in graph order: a vertex painted now can be followed by a later one. */
-static void follow(td_amp_painter *p)
+static void follow(td_amp_propagation *p)
 {
     const uint32_t need = BIT_INFER_OP | BIT_ELIGIBLE | BIT_F32 | BIT_TYPE; /* no kernel test */
     const uint32_t avoid = BIT_DENIED | BIT_ALLOWED;
@@ -184,7 +184,7 @@ static void follow(td_amp_painter *p)
 }
 
 /* Ops that only move data take their neighbours' type; a variable is cast after its read. */
-static void spread_clear(td_amp_painter *p)
+static void spread_clear(td_amp_propagation *p)
 {
     const flood clear = { .up = true,
                           .down = true,
@@ -198,7 +198,7 @@ static void spread_clear(td_amp_painter *p)
 
 /* --- force down ------------------------------------------------------------------------------- */
 
-static bool has_quantised(const td_amp_painter *p, int node)
+static bool has_quantised(const td_amp_propagation *p, int node)
 {
     const td_amp_node *n = &p->g->nodes[node];
     for (int v = n->first_vertex; v < n->first_vertex + n->n_vertices; v++)
@@ -207,7 +207,7 @@ static bool has_quantised(const td_amp_painter *p, int node)
     return false;
 }
 
-static void force_down(td_amp_painter *p)
+static void force_down(td_amp_propagation *p)
 {
     if (p->o->rule == TD_AMP_RULE_CLASSIC)
         return;
@@ -222,7 +222,7 @@ static void force_down(td_amp_painter *p)
 
 /* --- lists and loops -------------------------------------------------------------------------- */
 
-static int first_with(const td_amp_painter *p, const td_amp_cluster *c, uint32_t bit)
+static int first_with(const td_amp_propagation *p, const td_amp_cluster *c, uint32_t bit)
 {
     for (int i = c->first; i < c->first + c->n; i++)
         if (p->bits[p->members[i]] & bit)
@@ -230,7 +230,7 @@ static int first_with(const td_amp_painter *p, const td_amp_cluster *c, uint32_t
     return -1;
 }
 
-static void match_lists(td_amp_painter *p)
+static void match_lists(td_amp_propagation *p)
 {
     for (int k = 0; k < p->n_clusters; k++) {
         const td_amp_cluster *c = &p->clusters[k];
@@ -243,7 +243,7 @@ static void match_lists(td_amp_painter *p)
     }
 }
 
-static void deny_unsafe_lists(td_amp_painter *p)
+static void deny_unsafe_lists(td_amp_propagation *p)
 {
     for (int k = 0; k < p->n_clusters; k++)
         for (int i = p->clusters[k].first; i < p->clusters[k].first + p->clusters[k].n; i++)
@@ -252,7 +252,7 @@ static void deny_unsafe_lists(td_amp_painter *p)
 }
 
 /* A vertex of a next-iteration and the merges it feeds: all half or none. */
-static void match_loop(td_amp_painter *p, int v)
+static void match_loop(td_amp_propagation *p, int v)
 {
     int not_half = -1, half = -1;
     for (int i = p->out.start[v]; i < p->out.start[v + 1]; i++) {
@@ -275,7 +275,7 @@ static void match_loop(td_amp_painter *p, int v)
         allow(p, v, 'L', TD_AMP_STEP_LOOP, half);
 }
 
-static void match_loops(td_amp_painter *p)
+static void match_loops(td_amp_propagation *p)
 {
     for (int v = 0; v < p->g->n_vertices; v++)
         if (p->g->nodes[p->g->vertices[v].node].flags & TD_AMP_IS_NEXT_ITERATION)
@@ -285,7 +285,7 @@ static void match_loops(td_amp_painter *p)
 /* --- existing casts --------------------------------------------------------------------------- */
 
 /* The first user of a vertex all of whose users are half; -1: none, or some are not. */
-static int half_user(const td_amp_painter *p, int v)
+static int half_user(const td_amp_propagation *p, int v)
 {
     for (int i = p->out.start[v]; i < p->out.start[v + 1]; i++)
         if (!(p->bits[p->edges[p->out.order[i]].to] & BIT_ALLOWED))
@@ -293,7 +293,7 @@ static int half_user(const td_amp_painter *p, int v)
     return p->out.start[v] < p->out.start[v + 1] ? p->edges[p->out.order[p->out.start[v]]].to : -1;
 }
 
-static void retarget_casts(td_amp_painter *p)
+static void retarget_casts(td_amp_propagation *p)
 {
     if (p->o->is_emulated)
         return; /* types do not change there */
@@ -310,14 +310,14 @@ static void retarget_casts(td_amp_painter *p)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static td_status give_up(td_amp_painter *p, const char *code, const char *why)
+static td_status give_up(td_amp_propagation *p, const char *code, const char *why)
 {
     p->r->is_failed = true;
     return td_amp_log(p, "%s graph optimizer FAILED: %s: %s", td_amp_pass_name(p->o->mode), code,
                       why);
 }
 
-static td_status refuse_options(td_amp_painter *p)
+static td_status refuse_options(td_amp_propagation *p)
 {
     bool is_classic = p->o->rule == TD_AMP_RULE_CLASSIC;
     const char *code = is_classic ? "Invalid argument" : "INVALID_ARGUMENT";
@@ -331,7 +331,7 @@ static td_status refuse_options(td_amp_painter *p)
     return p->o->n_conflicts ? give_up(p, code, "Op lists have conflicting entries") : TD_OK;
 }
 
-static void run_steps(td_amp_painter *p)
+static void run_steps(td_amp_propagation *p)
 {
     if (p->o->level != TD_AMP_LEVEL_UNSAFE_FORCE_ALL)
         spread_denial(p);
@@ -346,7 +346,7 @@ static void run_steps(td_amp_painter *p)
 }
 
 /* Which vertices change; a half one of a fixed type cannot, and fails the rewrite. */
-static td_status resolve(td_amp_painter *p)
+static td_status resolve(td_amp_propagation *p)
 {
     bool is_failed = false;
     for (int v = 0; v < p->g->n_vertices; v++) {
@@ -361,9 +361,9 @@ static td_status resolve(td_amp_painter *p)
     return give_up(p, is_classic ? "Internal" : "INTERNAL", "Failed to set type attribute");
 }
 
-static td_status paint_graph(td_amp_painter *p)
+static td_status paint_graph(td_amp_propagation *p)
 {
-    TD_TRY(td_amp_painter_begin(p));
+    TD_TRY(td_amp_propagation_begin(p));
     TD_TRY(td_amp_log(p, "Running %s graph optimizer", td_amp_pass_name(p->o->mode)));
     TD_TRY(refuse_options(p));
     if (p->r->is_failed)
@@ -379,25 +379,26 @@ static td_status paint_graph(td_amp_painter *p)
     return p->r->is_failed ? TD_OK : td_amp_place_casts(p);
 }
 
-td_status td_amp_paint(const td_amp_graph *g, const td_amp_paint_opts *opts, td_amp_paint_result *r)
+td_status td_amp_propagate(const td_amp_graph *g, const td_amp_propagate_opts *opts,
+                           td_amp_propagate_result *r)
 {
-    *r = (td_amp_paint_result){ 0 };
+    *r = (td_amp_propagate_result){ 0 };
     TD_TRY(td_amp_graph_check(g));
-    td_amp_painter p = { .g = g, .o = opts, .r = r };
+    td_amp_propagation p = { .g = g, .o = opts, .r = r };
     td_status st = paint_graph(&p);
     for (int v = 0; v < g->n_vertices && st == TD_OK; v++)
         if (g->vertices[v].type != TD_AMP_TYPE_F32)
             r->colour[v] = '-';
     td_arena_release(&p.scratch);
     if (st != TD_OK)
-        td_amp_paint_release(r);
+        td_amp_propagate_release(r);
     return st;
 }
 
-void td_amp_paint_release(td_amp_paint_result *r)
+void td_amp_propagate_release(td_amp_propagate_result *r)
 {
     td_arena_release(&r->memory);
-    *r = (td_amp_paint_result){ 0 };
+    *r = (td_amp_propagate_result){ 0 };
 }
 
 const char *td_amp_step_name(td_amp_step step)

@@ -1,15 +1,15 @@
 /*
- * amp_paint_parts.h -- internals shared by the files of amp_paint: the state of one propagation
+ * amp_propagate_parts.h -- internals of amp_propagate: the state of one propagation
  *
- *   amp_paint_graph.c   checks the description, sorts edges, properties of each vertex as bits
- *   amp_paint_lists.c   clusters of tensor-list ops
- *   amp_paint.c         the steps, each a flood or a sweep over the bits
- *   amp_paint_casts.c   placement of casts, their names, the messages
+ *   amp_propagate_graph.c   checks the description, sorts edges, properties of each vertex as bits
+ *   amp_propagate_lists.c   clusters of tensor-list ops
+ *   amp_propagate.c         the steps, each a flood or a sweep over the bits
+ *   amp_propagate_casts.c   placement of casts, their names, the messages
  */
 #ifndef TD_AMP_AMP_PAINT_PARTS_H
 #define TD_AMP_AMP_PAINT_PARTS_H
 
-#include "amp/amp_paint.h"
+#include "amp/amp_propagate.h"
 
 /* Bits of a vertex: properties, then results of the steps. */
 enum {
@@ -44,8 +44,8 @@ typedef struct {
 
 typedef struct {
     const td_amp_graph *g;
-    const td_amp_paint_opts *o;
-    td_amp_paint_result *r;
+    const td_amp_propagate_opts *o;
+    td_amp_propagate_result *r;
     td_arena scratch;
     uint32_t *bits;     /* [n_vertices] */
     td_amp_edge *edges; /* the graph's, then temporary ones, whose ports are -1 */
@@ -55,30 +55,30 @@ typedef struct {
     td_amp_cluster *clusters;
     int n_clusters;
     int *members; /* the float vertices of clusters' list ops */
-} td_amp_painter;
+} td_amp_propagation;
 
 /** TD_EARG when the description is inconsistent. */
 TD_CHECKED td_status td_amp_graph_check(const td_amp_graph *g);
 
 /** Arrays, bits and sorted edges. */
-TD_CHECKED td_status td_amp_painter_begin(td_amp_painter *p);
+TD_CHECKED td_status td_amp_propagation_begin(td_amp_propagation *p);
 
 /** Sort p->edges again. */
-TD_CHECKED td_status td_amp_painter_sort(td_amp_painter *p);
+TD_CHECKED td_status td_amp_propagation_sort(td_amp_propagation *p);
 
 /** Find the clusters and add their temporary edges. */
-TD_CHECKED td_status td_amp_find_clusters(td_amp_painter *p);
+TD_CHECKED td_status td_amp_find_clusters(td_amp_propagation *p);
 
 /** Does the node read a reference variable (an identity after one, an enter after that)? */
-bool td_amp_reads_variable(const td_amp_painter *p, int node);
+bool td_amp_reads_variable(const td_amp_propagation *p, int node);
 
 /** Casts and the counts. */
-TD_CHECKED td_status td_amp_place_casts(td_amp_painter *p);
+TD_CHECKED td_status td_amp_place_casts(td_amp_propagation *p);
 
 /** "auto_mixed_precision", ... */
 const char *td_amp_pass_name(td_amp_mode mode);
 
 /** Add a message to the result. */
-TD_CHECKED td_status td_amp_log(td_amp_painter *p, const char *fmt, ...) TD_PRINTF(2, 3);
+TD_CHECKED td_status td_amp_log(td_amp_propagation *p, const char *fmt, ...) TD_PRINTF(2, 3);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * amp/amp_paint.h -- mixed precision's type propagation: decides which values are half, and where
- * casts go
+ * amp/amp_propagate.h -- type propagation of mixed precision: decides which values are half, and
+ * where casts go
  *
  * The whole analysis of TensorFlow's auto_mixed_precision, without any rewriting.  It does not
  * depend on our graph: the amp pass and the golden tests describe theirs in three arrays.
@@ -11,11 +11,11 @@
  *   edge      an output port, with the vertex that types it -> an input port, with its vertex.
  *             In order of the consumer and its ports; control edges are left out.
  *
- *     td_amp_paint_result r;
- *     TD_TRY(td_amp_paint(&graph, &(td_amp_paint_opts){ .mode = TD_AMP_MODE_BF16 }, &r));
+ *     td_amp_propagate_result r;
+ *     TD_TRY(td_amp_propagate(&graph, &(td_amp_propagate_opts){ .mode = TD_AMP_MODE_BF16 }, &r));
  *     for (int v = 0; v < graph.n_vertices; v++)
  *         if (r.is_half[v]) ...
- *     td_amp_paint_release(&r);
+ *     td_amp_propagate_release(&r);
  *
  * Deterministic; time and memory are linear in vertices and edges (tensor lists apart: each of
  * their readers looks up all its writers); never recursive.
@@ -90,7 +90,7 @@ typedef struct {
     bool is_emulated;            /* float32 kernels between casts; for TD_AMP_MODE_CPU */
     const char *const *conflict; /* ops in two lists: the rewrite fails (td_amp_lists_conflicts) */
     int n_conflicts;
-} td_amp_paint_opts;
+} td_amp_propagate_opts;
 
 /* The step that decided a vertex. */
 typedef enum {
@@ -139,7 +139,7 @@ typedef struct {
     bool is_failed; /* the rewrite failed: the graph is unchanged */
 
     td_arena memory; /* private: everything above */
-} td_amp_paint_result;
+} td_amp_propagate_result;
 
 /**
  * Propagate types through `g`.  On success the caller releases *r; on failure it is empty.
@@ -150,9 +150,9 @@ typedef struct {
  *
  * A rewrite that fails in TensorFlow (r->is_failed) is a result, not an error.
  */
-TD_CHECKED td_status td_amp_paint(const td_amp_graph *g, const td_amp_paint_opts *opts,
-                                  td_amp_paint_result *r);
-void td_amp_paint_release(td_amp_paint_result *r);
+TD_CHECKED td_status td_amp_propagate(const td_amp_graph *g, const td_amp_propagate_opts *opts,
+                                      td_amp_propagate_result *r);
+void td_amp_propagate_release(td_amp_propagate_result *r);
 
 /** "allow", "deny", "fill", "follow", "clear", ...: as printed by inspect. */
 const char *td_amp_step_name(td_amp_step step);

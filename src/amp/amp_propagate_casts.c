@@ -1,5 +1,5 @@
 /*
- * amp_paint_casts.c -- places casts, one per port and direction; names, counts, messages
+ * amp_propagate_casts.c -- places casts, one per port and direction; names, counts, messages
  *
  *   conv --half--> [cast to f32] --+--> loss      at most one cast follows a float32 port, shared
  *     |                            +--> sum       by all consumers of the other type
@@ -12,7 +12,7 @@
  *   conv --f32--> [cast to half] --+--> [to f32] --> loss, sum
  *                                  +--> [to f32] --> relu
  */
-#include "amp/amp_paint_parts.h"
+#include "amp/amp_propagate_parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,9 +55,9 @@ static char *format_in(td_arena *a, const char *fmt, ...)
     return text;
 }
 
-td_status td_amp_log(td_amp_painter *p, const char *fmt, ...)
+td_status td_amp_log(td_amp_propagation *p, const char *fmt, ...)
 {
-    td_amp_paint_result *r = p->r;
+    td_amp_propagate_result *r = p->r;
     if (!r->messages) /* running, one per conflict, and why it ended */
         r->messages =
             td_arena_alloc(&r->memory, (size_t)p->o->n_conflicts + 2, sizeof *r->messages);
@@ -77,7 +77,7 @@ td_status td_amp_log(td_amp_painter *p, const char *fmt, ...)
 
 /* State of cast placement: the used names. */
 typedef struct {
-    td_amp_painter *p;
+    td_amp_propagation *p;
     td_map names;
 } placer;
 
@@ -150,7 +150,7 @@ static bool is_cached(const placer *w, int vertex)
 /* A new cast with space for n_to consumers, none yet; NULL: no memory. */
 static td_amp_cast *add_cast(placer *w, const port_uses *u, bool to_half, int n_to)
 {
-    td_amp_paint_result *r = w->p->r;
+    td_amp_propagate_result *r = w->p->r;
     td_amp_cast *c = &r->casts[r->n_casts];
     td_amp_end *to = td_arena_alloc(&r->memory, (size_t)n_to, sizeof *to);
     if (!to)
@@ -255,7 +255,7 @@ static td_status cast_vertex(placer *w, int v)
 
 static td_status cast_all(placer *w)
 {
-    td_amp_painter *p = w->p;
+    td_amp_propagation *p = w->p;
     size_t most = 2 * (size_t)p->n_edges + 1; /* at most two casts per edge, with emulation */
     p->r->casts = td_arena_alloc(&p->r->memory, most, sizeof *p->r->casts);
     if (!p->r->casts)
@@ -271,7 +271,7 @@ static td_status cast_all(placer *w)
     return TD_OK;
 }
 
-td_status td_amp_place_casts(td_amp_painter *p)
+td_status td_amp_place_casts(td_amp_propagation *p)
 {
     placer w = { .p = p };
     td_status st = cast_all(&w);

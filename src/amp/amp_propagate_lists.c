@@ -1,5 +1,5 @@
 /*
- * amp_paint_lists.c -- tensor lists: all ops that share a handle must have the same type
+ * amp_propagate_lists.c -- tensor lists: all ops that share a handle must have the same type
  *
  *   reserve ---> set_item ---> set_item ---> get_item     handles: variant-typed vertices
  *                   ^             ^             |
@@ -10,10 +10,10 @@
  * readers downstream of it, which propagate types.  A cluster whose handles come from or go to an
  * unknown place, or that has an op that may not change, is unsafe: it is denied.
  */
-#include "amp/amp_paint_parts.h"
+#include "amp/amp_propagate_parts.h"
 
 /* The vertex of a list op's elements, or -1. */
-static int element_vertex(const td_amp_painter *p, int node)
+static int element_vertex(const td_amp_propagation *p, int node)
 {
     const td_amp_node *n = &p->g->nodes[node];
     for (int v = n->first_vertex; v < n->first_vertex + n->n_vertices; v++)
@@ -22,7 +22,7 @@ static int element_vertex(const td_amp_painter *p, int node)
     return -1;
 }
 
-static bool is_member(const td_amp_painter *p, int v)
+static bool is_member(const td_amp_propagation *p, int v)
 {
     int node = p->g->vertices[v].node;
     return p->g->vertices[v].type == TD_AMP_TYPE_VARIANT &&
@@ -36,7 +36,7 @@ typedef struct {
     int n_stack;
 } walk;
 
-static void step(td_amp_painter *p, walk *w, int v)
+static void step(td_amp_propagation *p, walk *w, int v)
 {
     if (w->seen[v] == w->stamp)
         return;
@@ -44,19 +44,19 @@ static void step(td_amp_painter *p, walk *w, int v)
     p->stack[w->n_stack++] = v;
 }
 
-static void step_back(td_amp_painter *p, walk *w, int v)
+static void step_back(td_amp_propagation *p, walk *w, int v)
 {
     for (int i = p->in.start[v]; i < p->in.start[v + 1]; i++)
         step(p, w, p->edges[p->in.order[i]].from);
 }
 
-static void step_on(td_amp_painter *p, walk *w, int v)
+static void step_on(td_amp_propagation *p, walk *w, int v)
 {
     for (int i = p->out.start[v]; i < p->out.start[v + 1]; i++)
         step(p, w, p->edges[p->out.order[i]].to);
 }
 
-static void gather(td_amp_painter *p, walk *w, int root, td_amp_cluster *c, int *n_members)
+static void gather(td_amp_propagation *p, walk *w, int root, td_amp_cluster *c, int *n_members)
 {
     c->first = *n_members;
     step(p, w, root);
@@ -82,7 +82,7 @@ typedef struct {
     size_t n, cap;
 } new_edges;
 
-static td_status connect(td_amp_painter *p, walk *w, int reader, int handle, new_edges *e)
+static td_status connect(td_amp_propagation *p, walk *w, int reader, int handle, new_edges *e)
 {
     w->stamp++;
     step(p, w, handle);
@@ -101,7 +101,7 @@ static td_status connect(td_amp_painter *p, walk *w, int reader, int handle, new
     return TD_OK;
 }
 
-static int handle_of(const td_amp_painter *p, int node)
+static int handle_of(const td_amp_propagation *p, int node)
 {
     const td_amp_node *n = &p->g->nodes[node];
     for (int v = n->first_vertex; v < n->first_vertex + n->n_vertices; v++)
@@ -110,7 +110,7 @@ static int handle_of(const td_amp_painter *p, int node)
     return -1;
 }
 
-static td_status connect_all(td_amp_painter *p, walk *w, new_edges *e)
+static td_status connect_all(td_amp_propagation *p, walk *w, new_edges *e)
 {
     for (int k = 0; k < p->n_clusters; k++) {
         const td_amp_cluster *c = &p->clusters[k];
@@ -123,7 +123,7 @@ static td_status connect_all(td_amp_painter *p, walk *w, new_edges *e)
     return TD_OK;
 }
 
-static td_status append_edges(td_amp_painter *p, const new_edges *e)
+static td_status append_edges(td_amp_propagation *p, const new_edges *e)
 {
     size_t n = (size_t)p->n_edges + e->n;
     td_amp_edge *all = td_arena_alloc(&p->scratch, n, sizeof *all);
@@ -133,10 +133,10 @@ static td_status append_edges(td_amp_painter *p, const new_edges *e)
         all[i] = i < (size_t)p->n_edges ? p->edges[i] : e->edges[i - (size_t)p->n_edges];
     p->edges = all;
     p->n_edges = (int)n;
-    return td_amp_painter_sort(p);
+    return td_amp_propagation_sort(p);
 }
 
-td_status td_amp_find_clusters(td_amp_painter *p)
+td_status td_amp_find_clusters(td_amp_propagation *p)
 {
     size_t n_roots = 0;
     for (int v = 0; v < p->g->n_vertices; v++)
