@@ -14,7 +14,7 @@ typedef struct td_device td_device;
 
 /**
  * "cpu": the fastest kernels there are, the reference ones last.  "ref": only the plain C reference
- * kernels, which know float64 too.  TD_ENOTFOUND lists what there is.
+ * kernels, which know float64 too.  TD_EUSAGE lists the devices.
  */
 TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);

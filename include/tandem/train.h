@@ -69,7 +69,7 @@ typedef struct {
 
 /**
  * td_train begins with it.  TD_EUSAGE: an option of the reference programs that is not there yet,
- * or out of range; TD_EARG: --fp16 and --amp.
+ * or out of range; TD_EUSAGE: --fp16 and --amp.
  */
 TD_API TD_CHECKED td_status td_train_check(const td_train_opts *opts);
 

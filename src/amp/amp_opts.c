@@ -29,23 +29,23 @@ static const char *const levels[] = { "default",
 static const td_field fields[] = {
     TD_GIVEN(td_amp_opts, given),
     TD_BOOL_ONLY(td_amp_opts, amp, "amp", "use-tf-amp", false,
-                 "use mixed precision; --precision selects the half type"),
+                 "use mixed precision; --precision selects bf16 or fp16"),
     TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
                "numeric precision; auto: the faster of fp32 and bf16, measured; default: set by "
                "TANDEM_AMP, or fp32; amp: same as --amp; tf32: same as fp32; tf32-emulated: "
-               "fp32 with factors rounded to 10 bits"),
+               "fp32 with the factors of products rounded to TF32's 10 fraction bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, TD_AMP_RULE_CURRENT, rules,
                "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
                "classic: TensorFlow 1.15"),
     TD_ENUM_AS(td_amp_opts, level, "amp_level", NULL, TD_AMP_LEVEL_DEFAULT, levels,
                "mixed precision level: TensorFlow's levels, PyTorch's autocast, or APEX's O0 to "
                "O3"),
-    LIST(allow_add,    "ops to add to the allow list (run in half), by Tandem's or TensorFlow's "
-                       "name: conv2d, Conv2D"),
+    LIST(allow_add,    "ops to add to the allow list (run in bf16 or fp16), by "
+                       "Tandem's or TensorFlow's name: conv2d, Conv2D"),
     LIST(allow_remove, "ops to remove from the allow list"),
-    LIST(infer_add,    "ops to add to the infer list (run in half next to ops in half)"),
+    LIST(infer_add,    "ops to add to the infer list (run in bf16 or fp16 next to ops that do)"),
     LIST(infer_remove, "ops to remove from the infer list"),
     LIST(deny_add,     "ops to add to the deny list (run in float32, as do the ops after them)"),
     LIST(deny_remove,  "ops to remove from the deny list"),

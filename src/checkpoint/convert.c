@@ -163,15 +163,20 @@ static int64_t count_weights(const td_tensors *t)
 
 static td_status choose_format(const char *path, const td_convert_opts *opts, bool *is_pth)
 {
-    *is_pth = opts->format == TD_CONVERT_PTH ||
-              (opts->format == TD_CONVERT_BY_ENDING &&
-               (td_text_ends(path, ".pth") || td_text_ends(path, ".pt") ||
-                td_text_ends(path, ".pth.tar")));
+    const bool is_pth_name =
+        td_text_ends(path, ".pth") || td_text_ends(path, ".pt") || td_text_ends(path, ".pth.tar");
+    *is_pth =
+        opts->format == TD_CONVERT_PTH || (opts->format == TD_CONVERT_BY_ENDING && is_pth_name);
+    if ((opts->format == TD_CONVERT_PTH && td_text_ends(path, ".safetensors")) ||
+        (opts->format == TD_CONVERT_SAFETENSORS && is_pth_name) ||
+        (opts->format != TD_CONVERT_BY_ENDING && td_text_ends(path, ".onnx")))
+        return td_error(TD_EUSAGE, "--to %s contradicts the name '%s'",
+                        *is_pth ? "pth" : "safetensors", path);
     if (!*is_pth && opts->names != TD_CONVERT_NAMES_AUTO)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, found '%s'", path);
     if (*is_pth || opts->format == TD_CONVERT_SAFETENSORS || td_text_ends(path, ".safetensors"))
         return TD_OK;
-    return td_error(TD_EUNSUPPORTED,
+    return td_error(TD_EUSAGE,
                     "cannot convert to '%s': wanted a name that ends in .safetensors, .pth, .pt, "
                     ".pth.tar or .onnx",
                     path);

@@ -41,7 +41,7 @@ static const td_field check_fields[] = {
     TD_ENUM(td_check_opts, interpolation, 0, interpolations,
                "interpolation of the resize, with antialiasing"),
     TD_BOOL_AS(td_check_opts, stored_orientation, "ignore_orientation", NULL, false,
-            "do not rotate images by their EXIF orientation"),
+            "ignore the EXIF orientation of images"),
     TD_END,
 };
 
@@ -57,7 +57,8 @@ static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
             "check, pack: only FOLDER/NAME; default: train and val, or FOLDER itself"),
     TD_TEXT(options, annotations, NULL, "FILE",
-            "check, pack: COCO annotation file; default: the usual place in FOLDER"),
+            "check, pack: COCO annotation file; default: "
+            "annotations/instances_SPLIT.json or a similar name in FOLDER"),
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check: exit with code 1 if a larger fraction of the images is unreadable"),
@@ -276,7 +277,7 @@ const td_verb td_verb_dataset = {
     .summary = "draw a labeled data set, check one, or pack it into one file",
     .about =
         "draw writes FOLDER/train and FOLDER/val with images of shapes, textures and letters,\n"
-        "one class per kind: a task that an untrained network fails and a trained one solves.\n"
+        "one class per kind: an easy task that shows whether training works.\n"
         "With --boxes it also writes FOLDER/annotations/instances_train.json and\n"
         "instances_val.json.\n\n"
         "check decodes every image and lists formats, sizes, classes and unreadable files.\n"

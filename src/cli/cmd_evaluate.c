@@ -24,8 +24,7 @@ td_status td_cli_data(td_input_opts *input, const td_call *call)
     if (call->n_args > 0)
         input->data = call->args[0];
     if (!input->data && input->data_backend != TD_DATA_SYNTHETIC)
-        return td_error(TD_EUSAGE,
-                        "no DATA is named: the folder of images is an argument of its own");
+        return td_error(TD_EUSAGE, "DATA is missing: give the folder of images as an argument");
     return TD_OK;
 }
 

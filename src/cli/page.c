@@ -32,7 +32,7 @@ static void text_overview(td_text *out)
               "help presets' the recipes.",
               0, columns, out);
     add_words("Exit codes: 0 success, 1 failure, 2 wrong usage, 3 stopped by a signal after "
-              "saving, 4 below --require.",
+              "saving, 4 --require not met.",
               0, columns, out);
 }
 
@@ -106,8 +106,8 @@ static void man_lines(const char *title, const char *lines, td_text *out)
     td_text_add(out, "\n.fi\n");
 }
 
-static const char exit_codes[] =
-    "0 success; 1 failure; 2 wrong usage; 3 stopped by a signal after saving;\n4 below --require.";
+static const char exit_codes[] = "0 success; 1 failure; 2 wrong usage; 3 stopped by a signal after "
+                                 "saving;\n4 --require not met.";
 
 static void man_overview(td_text *out)
 {

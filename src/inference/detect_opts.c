@@ -53,7 +53,7 @@ static const td_field detect_fields[] = {
     TD_BOOL_AS(td_detect_opts, use_ema, "use-ema", "ema", false,
                "use the averaged (EMA) weights of the file"),
     TD_BOOL_AS(td_detect_opts, stored_orientation, "ignore_orientation", NULL, false,
-               "do not rotate images by their EXIF orientation"),
+               "ignore the EXIF orientation of images"),
     TD_CLASSES_ROW(td_detect_opts, "those in the weights"),
     TD_TEXT   (td_detect_opts, only, NULL, "LIST",
                "show only these classes, by name or category id: 'cat,dog'"),

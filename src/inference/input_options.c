@@ -40,14 +40,15 @@ static const td_field input_fields[] = {
     TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "number of batches loaded in advance"),
     TD_REAL   (td_input_opts, max_bad, 0.01, 0, 1, "fraction of images that may be unreadable"),
     TD_BOOL_AS(td_input_opts, stored_orientation, "ignore_orientation", NULL, false,
-               "do not rotate images by their EXIF orientation"),
+               "ignore the EXIF orientation of images"),
     TD_ENUM   (td_input_opts, decode, TD_DECODE_EXACT, decodes,
                "decoding of training JPEGs; exact: same pixels as PIL; fast: reduced size, "
                "simple chroma upsampling"),
     TD_BOOL   (td_input_opts, exact_decode, false, "same as --decode exact"),
     TD_TITLE_BEHIND("Boxes"),
     TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
-               "detectors: COCO annotation file; default: the usual place in DATA"),
+               "detectors: COCO annotation file; default: annotations/instances_SPLIT.json "
+               "or a similar name in DATA"),
     TD_TEXT   (td_input_opts, val_annotations, NULL, "FILE",
                "detectors: COCO annotation file of the validation during training"),
     TD_ENUM   (td_input_opts, label_ids, TD_LABEL_IDS_DENSE, label_ids,

@@ -288,8 +288,8 @@ static td_status check_length(const char *what, uint64_t n_header, uint64_t n_fi
 {
     if (n_header > HEADER_MAX)
         return td_error(TD_ELIMIT,
-                        "'%s': header of %" PRIu64
-                        " bytes, at most %u are read: this may not be a safetensors file",
+                        "'%s' is not a safetensors file: its first 8 bytes give a header of "
+                        "%" PRIu64 " bytes, the limit is %u",
                         what, n_header, HEADER_MAX);
     if (n_header > n_file - LENGTH_BYTES)
         return td_error(TD_EFORMAT, "'%s': header of %" PRIu64 " bytes in a file of %" PRIu64, what,
@@ -302,6 +302,8 @@ static td_status check_length(const char *what, uint64_t n_header, uint64_t n_fi
 
 static td_status too_short(const char *what, uint64_t n_file)
 {
+    if (n_file == 0)
+        return td_error(TD_EFORMAT, "'%s' is empty", what);
     return td_error(TD_EFORMAT, "'%s': %" PRIu64 " bytes, too short for a safetensors file", what,
                     n_file);
 }

@@ -80,7 +80,15 @@ td_status td_arch_row(const char *name, const td_arch **out)
             nearest = table[i].name;
         }
     }
-    return td_error(TD_EUSAGE, "unknown architecture '%s', did you mean '%s'?", name, nearest);
+    if (best <= (int)strlen(nearest) / 2)
+        return td_error(TD_EUSAGE, "unknown architecture '%s', did you mean '%s'?", name, nearest);
+    td_text all = { 0 };
+    for (int i = 0; i < N_ARCHS; i++)
+        td_text_add(&all, "%s%s", i ? ", " : "", table[i].name);
+    const td_status st =
+        td_error(TD_EUSAGE, "unknown architecture '%s', wanted %s", name, td_text_get(&all));
+    td_text_release(&all);
+    return st;
 }
 
 td_status td_arch_find(const char *name, td_arch_info *out)

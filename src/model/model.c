@@ -32,16 +32,18 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, se-resnet50, se-resnext101-32x4d, "
-               "seresnet50, seresnext101_32x4d; detectors: ssd320, ssd300"),
+               "seresnet50 and seresnext101_32x4d (timm's); detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
-               "graph file of your own network, instead of --arch"),
+               "graph file of your own network, instead of --arch; with --platform: the "
+               "network of the preset"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
                "side of the square input image in pixels; 0: the network's default"),
     TD_ENUM(td_model_opts, se_form, TD_SE_FORM_CONST, se_forms,
-               "hidden units of squeeze-and-excitation; const: 16; ratio: channels / 16"),
+               "hidden units of squeeze-and-excitation blocks; const: 16 in every block; "
+               "ratio: a 16th of the block's channels"),
     TD_BOOL(td_model_opts, last_bn_0_init, false,
                "initialize the last batch norm weight of each residual branch to 0"),
     TD_ENUM_AS(td_model_opts, conv_init, "conv_init", "c|model-config", TD_CONV_INIT_AUTO,
@@ -135,7 +137,12 @@ static td_status parse_graph(const td_model_opts *opts, td_graph **out)
     *out = NULL;
     if (opts->model_text)
         return td_graph_parse(opts->model_text, graph_name(opts), out);
-    TD_OUT(td_file_read(path, GRAPH_FILE_BYTES, &text, &n));
+    st = td_file_read(path, GRAPH_FILE_BYTES, &text, &n);
+    if (st == TD_ENOTFOUND && td_arch_known(path))
+        st =
+            td_error(TD_EUSAGE, "graph file '%s' does not exist; --arch %s is the built-in network",
+                     path, path);
+    TD_OUT(st);
     if (td_text_is_utf16(text, n))
         TD_OUT(td_error(TD_EFORMAT, "'%s' is UTF-16, wanted UTF-8", path));
     if (memchr(text, '\0', n))

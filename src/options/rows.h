@@ -59,7 +59,7 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
     TD_ENUM   (T, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names, \
                "interpolation of the resize, with antialiasing"), \
     TD_BOOL_AS(T, stored_orientation, "ignore_orientation", NULL, false, \
-               "do not rotate images by their EXIF orientation")
+               "ignore the EXIF orientation of images")
 
 #define TD_LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "log level, also by module: 'info', 'warn,pass=debug'")

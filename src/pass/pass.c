@@ -194,8 +194,8 @@ td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_p
     td_status st = TD_OK;
     td_graph *now = NULL, *next = NULL;
     *out = NULL;
-    TD_TRY(td_pass_check_list(opts->skip, "skip", false));
-    TD_TRY(td_pass_check_list(opts->dump_after, "dump-after", true));
+    TD_TRY(td_pass_check_list(opts->skip, "--skip-passes", false));
+    TD_TRY(td_pass_check_list(opts->dump_after, "--dump-after", true));
     for (int i = 0; i < N_PASSES; i++) {
         int n_changed = 0;
         int64_t t0 = td_now_ns();

@@ -42,6 +42,7 @@ typedef struct {
 
 typedef struct {
     const char *path; /* names the table in messages */
+    bool is_builtin;
     td_yaml *doc;
 } table;
 
@@ -51,7 +52,8 @@ static td_status open_table(const char *cfg_file, table *out)
 {
     char *text = NULL;
     size_t n = strlen(td_embedded_presets_yaml);
-    out->path = cfg_file ? cfg_file : "the built-in presets";
+    out->path = cfg_file ? cfg_file : "presets";
+    out->is_builtin = !cfg_file;
     if (!cfg_file)
         return td_yaml_parse(td_embedded_presets_yaml, n, out->path, &out->doc);
     TD_TRY(td_file_read(cfg_file, TABLE_BYTES, &text, &n));
@@ -95,8 +97,9 @@ static td_status pick(const table *t, const td_yaml *map, const char *what, cons
     add_names(map, &names);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "%s: unknown %s '%s'%s, wanted %s", t->path, what, name, where,
-                      names.len ? names.data : "none");
+        st = td_error(TD_EUSAGE, "%s: unknown %s '%s'%s, wanted %s%s", t->path, what, name, where,
+                      names.len ? names.data : "none",
+                      t->is_builtin ? "; '--preset list' shows all presets" : "");
     td_text_release(&names);
     return st;
 }
@@ -604,11 +607,10 @@ void td_train_log_preset(const td_train_opts *o)
     if (!*l->name)
         return;
     if (l->rule_lr > 0 && o->lr.peak == l->rule_lr)
-        td_log(TD_LOG_INFO, "train",
-               "preset %s: lr %g for %g images per step (0.256 for 256 images)", l->name,
-               o->lr.peak, batch);
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, 0.256 for every 256 images of a step of %g",
+               l->name, o->lr.peak, batch);
     else
-        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, %g images per step", l->name, o->lr.peak,
+        td_log(TD_LOG_INFO, "train", "preset %s: lr %g, step of %g images", l->name, o->lr.peak,
                batch);
 }
 

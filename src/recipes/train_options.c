@@ -83,7 +83,8 @@ static const td_field train_fields[] = {
                "apply weight decay to batch norm parameters too"),
     TD_ENUM_AS(td_train_opts, optimizer.decay_rule, "decay_rule", NULL, TD_DECAY_CODE, decay_rules,
                "batch norm parameters exempt from weight decay; code: those with 'bn' in their "
-               "name, so not those of shortcuts; readme: all"),
+               "name, as the reference code does, which leaves out the shortcuts'; readme: all, "
+               "as its README says"),
     TD_BOOL_AS(td_train_opts, loss.reports_l2, "l2_loss", NULL, false,
                "add the weight decay term to the reported loss, as the TensorFlow programs do"),
     TD_BOOL_AS(td_train_opts, optimizer.nesterov, "nesterov", NULL, false, "use Nesterov momentum"),
@@ -95,16 +96,17 @@ static const td_field train_fields[] = {
                "decay of an exponential moving average of the weights, also validated and "
                "saved; -1: none"),
     TD_TEXT_AS(td_train_opts, optimizer.freeze, "freeze", NULL, NULL, "PATTERN,...",
-               "do not train weights whose names match, for example 'conv1*,bn1*,layer1.*'"),
+               "do not train weights whose names match a glob pattern, for example "
+               "'conv1.*,bn1.*,layer1.*'"),
     TD_BOOL_AS(td_train_opts, optimizer.freezes_bn, "freeze_bn", NULL, false,
                "keep frozen batch norms in evaluation mode: they use and keep their running "
                "statistics"),
     TD_ENUM_AS(td_train_opts, batch.shuffle, "shuffle", NULL, TD_SHUFFLE_PERMUTATION, shuffles,
-               "shuffling of training samples; permutation: of the whole epoch; buffer: as "
+               "shuffling of training samples; permutation: of the whole epoch; buffer: like "
                "DALI, through a buffer of 1024 samples over each rank's range"),
     TD_ENUM_AS(td_train_opts, batch.sampler, "sampler", NULL, TD_SAMPLER_DEALT, samplers,
-               "how samples are divided among ranks; dealt: each sample once; padded: as "
-               "PyTorch, some samples twice"),
+               "how samples are divided among ranks; dealt: each sample once; padded: "
+               "like PyTorch, some samples twice so that all ranks get the same number"),
     TD_TEXT_AS(td_train_opts, batch.image_size_schedule, "image_size_schedule", NULL, NULL,
                "EPOCH:SIZE,...",
                "training image size by epoch, for example '0:128,30:160'"),
@@ -130,7 +132,8 @@ static const td_field train_fields[] = {
                "use the constant --static-loss-scale, or no loss scaling if it is not given"),
     TD_ENUM_AS(td_train_opts, loss_scaling.scaler, "loss_scaler", NULL, TD_LOSS_SCALER_AUTO,
                scalers,
-               "constants of dynamic loss scaling: initial scale, growth, backoff; auto: tf"),
+               "use dynamic loss scaling with these constants (initial scale, growth, "
+               "backoff); auto: those of tf, and scaling as --static-loss-scale sets it"),
     TD_LONG_AS(td_train_opts, loss_scaling.interval, "loss_scale_interval", NULL, 0, 0, TD_MANY,
                NULL,
                "steps without overflow after which the loss scale doubles; 0: as --loss-scaler, "
@@ -415,7 +418,7 @@ td_status td_train_check_line(const td_train_opts *o)
 {
     if (o->compat.fp16 &&
         o->amp.amp) /* with the reference's exit code, which is not that of usage */
-        return td_error(TD_EARG, "--fp16 and --amp exclude each other: please use only one");
+        return td_error(TD_EUSAGE, "--fp16 and --amp exclude each other: please use only one");
     if (o->compat.fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)
         return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");

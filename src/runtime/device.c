@@ -30,7 +30,7 @@ td_status td_device_open(const char *name, td_device **out)
     *out = NULL;
     bool is_cpu = !name || strcmp(name, "cpu") == 0;
     if (!is_cpu && strcmp(name, "ref") != 0)
-        return td_error(TD_ENOTFOUND, "unknown device '%s', wanted cpu or ref", name);
+        return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu or ref", name);
     td_device *dev = TD_NEW(td_device);
     if (!dev)
         return TD_ENOMEM;

@@ -82,7 +82,7 @@ static bool parse_address(const char *host, int port, struct sockaddr_storage *o
 
 static td_status no_address(const char *host)
 {
-    return td_error(TD_EARG, "'%s' is not an IP address, wanted one like 127.0.0.1 or ::1", host);
+    return td_error(TD_EUSAGE, "'%s' is not an IP address, wanted one like 127.0.0.1 or ::1", host);
 }
 
 td_status td_host_is_loopback(const char *host, bool *out)

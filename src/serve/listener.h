@@ -43,10 +43,10 @@ typedef struct {
 
 typedef struct td_listener td_listener;
 
-/** Is an address a loopback address?  TD_EARG: not an address. */
+/** Is an address a loopback address?  TD_EUSAGE: not an address. */
 TD_CHECKED td_status td_host_is_loopback(const char *host, bool *out);
 
-/** Listen.  TD_EARG: the host is no address; TD_EIO: it cannot be listened at. */
+/** Listen.  TD_EUSAGE: the host is not an IP address; TD_EIO: cannot listen there. */
 TD_CHECKED td_status td_listener_open(const td_listener_opts *opts, td_listener **out);
 int td_listener_port(const td_listener *l);
 

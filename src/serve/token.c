@@ -16,7 +16,7 @@ td_status td_token_read(const char *path, char **out)
     size_t n;
     char *text;
     *out = NULL;
-    TD_TRY_MSG(td_file_read(path, FILE_BYTES_MAX, &text, &n), "token");
+    TD_TRY_MSG(td_file_read(path, FILE_BYTES_MAX, &text, &n), "--token-file");
     size_t from = strspn(text, " \t\r\n");
     while (n > from && strchr(" \t\r\n", text[n - 1]) && text[n - 1])
         n--;

@@ -111,7 +111,7 @@ static const struct {
     { "{\"id\": 17, \"image_id\": 1, \"category_id\": 4, \"bbox\": [1,2,3,4]}",
       "its category 4 is not among the categories" },
     { "{\"id\": 1, \"image_id\": 1, \"category_id\": 3, \"bbox\": [1,2,3,4]}",
-      "annotation 1: its id was there before" },
+      "annotation 1: its id is repeated" },
     { "{\"id\": 17, \"image_id\": 1, \"category_id\": 3, \"bbox\": [1,2,3,4], \"iscrowd\": 2}",
       "'iscrowd' is the number 2, wanted 0 or 1" },
     { "{\"id\": 17, \"image_id\": 1, \"category_id\": 3, \"bbox\": [1,2,3,4], \"area\": NaN}",
@@ -175,12 +175,12 @@ static void lists_bad_images_and_categories(void **state)
         { "{\"file_name\": \"b.jpg\", \"width\": 1, \"height\": 1}", NULL,
           "image number 2: it has no 'id'" },
         { "{\"id\": 1, \"file_name\": \"b.jpg\", \"width\": 1, \"height\": 1}", NULL,
-          "image 1: its id was there before; this one is 'b.jpg'" },
+          "image 1: its id is repeated; this one is 'b.jpg'" },
         { NULL, "{\"id\": 4}", "category 4: it has no 'name'" },
         { NULL, "{\"name\": \"dog\"}", "category number 2: it has no 'id'" },
         { NULL, "{\"id\": 4, \"name\": \"\"}", "category 4: its name is empty" },
         { NULL, "{\"id\": 3, \"name\": \"dog\"}",
-          "category 3: its id was there before; this one is 'dog'" },
+          "category 3: its id is repeated; this one is 'dog'" },
     };
     static char images[512], categories[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

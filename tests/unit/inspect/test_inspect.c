@@ -207,7 +207,7 @@ static void wrong_questions_are_refused(void **state)
     expect_error(td_inspect("memory", &o, NULL, &text), TD_EUSAGE, "resnet18");
     o = opts();
     o.device.name = "abacus";
-    expect_error(td_inspect("kernels", &o, NULL, &text), TD_ENOTFOUND, "abacus");
+    expect_error(td_inspect("kernels", &o, NULL, &text), TD_EUSAGE, "abacus");
     o = opts();
     o.device.skip_passes = "fues";
     expect_error(td_inspect("kernels", &o, NULL, &text), TD_EUSAGE, "fues");

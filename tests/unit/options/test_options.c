@@ -490,7 +490,7 @@ static void bad_config_files_are_refused(void **state)
     assert_non_null(strstr(td_error_message(), "run.cfg: line 1"));
     assert_int_equal(td_file_write("run.cfg", "lr\0= 1", 6), TD_OK);
     assert_int_equal(td_options_config(groups, "run.cfg", &arena), TD_EFORMAT);
-    assert_string_equal(td_error_message(), "'run.cfg' is no text file");
+    assert_string_equal(td_error_message(), "'run.cfg' is not a text file");
     char *large = td_alloc((1 << 20) + 1, 1);
     assert_int_equal(td_file_write("run.cfg", large, (1 << 20) + 1), TD_OK);
     td_free(large);

@@ -323,7 +323,7 @@ static void fp16_is_a_precision(void **state)
     PARSE("--fp16", "--precision", "bf16");
     expect_error(td_train_check_line(&o), TD_EUSAGE, "--fp16 and another --precision");
     PARSE("--fp16", "--amp");
-    expect_error(td_train_check_line(&o), TD_EARG, "--fp16 and --amp exclude each other");
+    expect_error(td_train_check_line(&o), TD_EUSAGE, "--fp16 and --amp exclude each other");
     PARSE("--precision", "bf16");
     assert_int_equal(td_train_amp(&o).precision, 2);
     td_arena_release(&arena);

@@ -424,9 +424,9 @@ static void what_cannot_be_compiled_says_why(void **state)
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "fuse,grad" }, TD_EUSAGE,
                       "'grad'");
     expect_no_program(td_test_inference, (td_compile_opts){ .skip = "all" }, TD_EUSAGE,
-                      "skip: 'all' is");
+                      "--skip-passes: 'all' is");
     expect_no_program(td_test_inference, (td_compile_opts){ .dump_after = "fuse,,layout" },
-                      TD_EUSAGE, "dump-after: '' is not");
+                      TD_EUSAGE, "--dump-after: '' is not");
     expect_no_program("%x:f32[2,20,4,4]@aBcd16b = input\n%y:f32[2,20,1,1]@aBcd16b = input\n"
                       "%z = add %x, %y\noutput z = %z\n",
                       (td_compile_opts){ .skip = "layout" }, TD_ENOKERNEL,

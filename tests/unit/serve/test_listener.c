@@ -91,7 +91,7 @@ static void addresses_are_checked(void **state)
         expect_ok(td_host_is_loopback(elsewhere[i], &is_loopback));
         assert_false(is_loopback);
     }
-    expect_error(td_host_is_loopback("nowhere", &is_loopback), TD_EARG, "'nowhere' is not an");
+    expect_error(td_host_is_loopback("nowhere", &is_loopback), TD_EUSAGE, "'nowhere' is not an");
 }
 
 /* all that the kernel accepted are handed over; who comes later is refused */
