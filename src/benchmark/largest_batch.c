@@ -327,7 +327,7 @@ td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out)
         s.amp = o->amp;
         s.parent_bytes = td_memory_now_bytes();
         if (!is_one)
-            s.amp.precision = TD_PRECISION_FP32 + n;
+            s.amp.precision = (td_precision)(TD_PRECISION_FP32 + n);
         td_log(TD_LOG_INFO, "benchmark", "the largest batch: %s",
                is_one ? "one precision" : precisions[n]);
         TD_OUT(td_child_run(search_one, &s, &found[n]));

@@ -108,7 +108,7 @@ static td_status read_lists(sweep *s)
     if (o->precisions)
         TD_TRY(read_precisions(o->precisions, &s->precisions));
     else
-        s->precisions.item[s->precisions.n++] = o->amp.precision;
+        s->precisions.item[s->precisions.n++] = (int)o->amp.precision;
     if (o->nproc)
         TD_TRY(read_numbers("nproc", o->nproc, 1024, &s->ranks));
     else
@@ -259,7 +259,7 @@ static td_precision base_precision(const sweep *s)
     for (int i = 0; i < s->precisions.n; i++)
         if (s->precisions.item[i] == TD_PRECISION_FP32)
             return TD_PRECISION_FP32;
-    return s->precisions.item[0];
+    return (td_precision)s->precisions.item[0];
 }
 
 /* the speed of that row; NaN: none */
@@ -372,7 +372,7 @@ static td_status run_all(sweep *s)
         for (int k = 0; k < s->ranks.n; k++)
             for (int b = 0; b < s->batches.n; b++) {
                 row *r = &s->rows[s->n++];
-                *r = (row){ .precision = s->precisions.item[p],
+                *r = (row){ .precision = (td_precision)s->precisions.item[p],
                             .ranks = s->ranks.item[k],
                             .batch = s->batches.item[b],
                             .last_quarter = (double)NAN };

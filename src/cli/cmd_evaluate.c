@@ -109,7 +109,7 @@ void td_cli_add_boxes(td_text *out, const char *prefix, const double *boxes)
 {
     for (int i = 0; i < TD_BOX_METRICS; i++) {
         char name[32];
-        snprintf(name, sizeof name, "%s%s", prefix, td_box_metric_name(i));
+        snprintf(name, sizeof name, "%s%s", prefix, td_box_metric_name((td_box_metric)i));
         td_json_add(out, name, boxes[i]);
     }
 }

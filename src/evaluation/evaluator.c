@@ -203,7 +203,7 @@ void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scor
 {
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
-            add_metric(r, prefix, td_box_metric_name(i), v->boxes[i]);
+            add_metric(r, prefix, td_box_metric_name((td_box_metric)i), v->boxes[i]);
     else
         add_scores(scores, prefix, topk, r);
     td_eval_result_report_times(v, prefix, r);

@@ -188,7 +188,7 @@ td_status td_tf_eval_report(const td_eval_result *v, int topk, int n_warm, td_re
 {
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
-            td_report_add(r, td_box_metric_log_name(i), v->boxes[i]);
+            td_report_add(r, td_box_metric_log_name((td_box_metric)i), v->boxes[i]);
     else
         add_accuracies(v, topk, r);
     return td_tf_times_report(v, n_warm, r);

@@ -149,7 +149,7 @@ static td_status parse_rule(const char *rule, td_rule *out, int *metric)
 {
     TD_TRY(td_rule_parse(rule, "AP50>=0.9", out));
     for (int i = 0; i < TD_BOX_METRICS; i++)
-        if (strcmp(out->name, td_box_metric_name(i)) == 0) {
+        if (strcmp(out->name, td_box_metric_name((td_box_metric)i)) == 0) {
             *metric = i;
             return TD_OK;
         }

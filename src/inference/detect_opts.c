@@ -148,10 +148,10 @@ td_status td_box_metrics_text(const double boxes[TD_BOX_METRICS], char **text)
 
 const char *td_box_metric_name(td_box_metric metric)
 {
-    return td_coco_key(metric);
+    return td_coco_key((int)metric);
 }
 
 const char *td_box_metric_log_name(td_box_metric metric)
 {
-    return td_coco_log_name(metric);
+    return td_coco_log_name((int)metric);
 }

@@ -34,8 +34,8 @@ static const td_field fields[] = {
                "resnext50-32x4d, resnext101-32x4d, se-resnet50, se-resnext101-32x4d, "
                "seresnet50 and seresnext101_32x4d (timm's); detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
-               "graph file of your own network, instead of --arch; with --platform: the "
-               "network of the preset"),
+               "graph file of your own network, instead of --arch; with the parts of a "
+               "preset: its network"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),

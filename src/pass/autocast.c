@@ -30,7 +30,7 @@ typedef enum { FOLLOWS, LOW, WIDE } policy;
 typedef struct {
     td_cast_cache casts;
     td_dtype half;
-    int level;
+    td_amp_level level;
     bool *is_half; /* [old values] O3: parameters stored in half */
 } autocast_state;
 

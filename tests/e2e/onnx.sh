@@ -113,9 +113,9 @@ error_names broadcast_like ONNX
 
 expect 1 convert se.safetensors absent/se.onnx
 says "absent"
-expect 1 convert se.safetensors run
+expect 2 convert se.safetensors run
 says "run"
-expect 1 convert se.safetensors se.tflite
+expect 2 convert se.safetensors se.tflite
 says "se.tflite"
 expect 2 convert se.safetensors se.onnx --opset 12
 says "opset"

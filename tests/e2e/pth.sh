@@ -210,7 +210,7 @@ expect 1 train set --arch resnet18 --resume "$files/checkpoint-zip.pth.tar" --ep
 error_names "'resnet18'" checkpoint-zip.pth.tar
 expect 1 convert "$files/float8.pth" none.safetensors
 error_names "'f8'" float8_e4m3fn
-expect 1 convert "$files/tiny.pth" out.txt
+expect 2 convert "$files/tiny.pth" out.txt
 error_names "'out.txt'"
 expect 2 convert --names reference "$files/tiny.pth" none.safetensors
 error_names --names "'none.safetensors'"

@@ -31,7 +31,7 @@ void td_small_training_model(td_model_opts *out)
     out->image_size = TD_SMALL_SIDE;
 }
 
-static void compile(td_small_training *t, int precision, bool is_scaled)
+static void compile(td_small_training *t, td_precision precision, bool is_scaled)
 {
     td_graph *g;
     td_model_opts model;
@@ -44,7 +44,8 @@ static void compile(td_small_training *t, int precision, bool is_scaled)
     expect_ok(td_program_init(t->program, 3));
 }
 
-void td_small_training_begin(td_small_training *t, const char *device, int precision, float scale)
+void td_small_training_begin(td_small_training *t, const char *device, td_precision precision,
+                             float scale)
 {
     td_rng r = td_rng_make(5, TD_RNG_INIT, 0, 0);
     *t = (td_small_training){ .lr = 0.1f, .scale = scale, .inverse = scale > 0 ? 1 / scale : 1 };

@@ -33,7 +33,8 @@ typedef struct {
 void td_small_training_model(td_model_opts *out);
 
 /** scale: of the loss; 0: a step without loss scaling.  Fails the test where something fails. */
-void td_small_training_begin(td_small_training *t, const char *device, int precision, float scale);
+void td_small_training_begin(td_small_training *t, const char *device, td_precision precision,
+                             float scale);
 void td_small_training_end(td_small_training *t);
 
 /** The first node of that op; fails the running test when there is none. */

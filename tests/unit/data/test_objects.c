@@ -374,7 +374,7 @@ static void run(const td_dataset *ds, td_loader_opts o, int n_batches, record *r
 static void batches_are_deterministic(void **state)
 {
     (void)state;
-    static const int detectors[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
+    static const td_detector detectors[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
     td_dataset *ds = open_drawn("train");
     for (int k = 0; k < 2; k++) {
         record one = { 0 }, two = { 0 }, other = { 0 };
@@ -482,7 +482,7 @@ static void boxes_lie_on_their_pixels(void **state)
     expect_ok(td_image_encode_png(&img, &png));
     const td_ground_truth red = { .box = { 0, 0, 1, 0.5F }, .label = 1 };
     const td_scene scene = { .ground_truths = &red, .n = 1, .width = W, .height = H };
-    static const int detectors[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
+    static const td_detector detectors[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
     static float row[3 * S * S];
     int n_flipped = 0;
     for (int k = 0; k < 400; k++) {

@@ -82,7 +82,7 @@ static int count_ops(const td_graph *g, const char *op)
 static void check_sizes(const row *r)
 {
     td_model_opts o = opts_of(r->name, 0);
-    o.se_form = r->se_form;
+    o.se_form = (td_se_form)r->se_form;
     td_graph *g = graph_of(&o, 1, false);
     int64_t elements = 0;
     int trainable = 0;
@@ -237,7 +237,7 @@ static void both_forms_of_squeeze_and_excitation(void **state)
     (void)state;
     for (int form = 0; form < 2; form++) {
         td_model_opts o = opts_of("se-resnet50", 10);
-        o.se_form = form;
+        o.se_form = (td_se_form)form;
         td_graph *g = graph_of(&o, 1, false);
         td_type w1 = td_graph_find(g, "layer4.2.se.fc1.weight")->type;
         td_type w2 = td_graph_find(g, "layer4.2.se.fc2.weight")->type;

@@ -99,7 +99,8 @@ static void a_weight_is_cast_once_however_often_used(void **state)
 static void gradients_have_the_types_of_the_forward_ops(void **state)
 {
     (void)state;
-    static const int levels[] = { TD_AMP_LEVEL_AUTOCAST, TD_AMP_LEVEL_O1, TD_AMP_LEVEL_O2 };
+    static const td_amp_level levels[] = { TD_AMP_LEVEL_AUTOCAST, TD_AMP_LEVEL_O1,
+                                           TD_AMP_LEVEL_O2 };
     for (int i = 0; i < 3; i++) {
         const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = levels[i] };
         td_graph *g = rewritten(text, &o);
@@ -138,7 +139,8 @@ static void the_lists_are_cudas_for_fp16_and_the_cpus_for_bf16(void **state)
 {
     (void)state;
     static const struct {
-        int precision, level;
+        td_precision precision;
+        td_amp_level level;
         td_dtype softmax;
     } rows[] = { { TD_PRECISION_BF16, TD_AMP_LEVEL_AUTOCAST, TD_DT_BF16 },
                  { TD_PRECISION_FP16, TD_AMP_LEVEL_AUTOCAST, TD_DT_F32 },
@@ -181,7 +183,7 @@ static void float64_stays_float64(void **state)
                                "%r:f64[2,8,6,6] = relu %c\n"
                                "output r = %r\n";
     for (int level = 0; level <= TD_AMP_LEVEL_O3; level++) {
-        const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = level };
+        const td_amp_opts o = { .precision = TD_PRECISION_FP16, .level = (td_amp_level)level };
         td_graph *g = rewritten(wide, &o);
         char *found = td_test_print(g);
         assert_string_equal(found, wide);

@@ -121,7 +121,7 @@ static void the_pass_changes_no_bit(void **state)
         images[i] = (float)(i % 23) / 11 - 1;
     for (int precision = 2; precision <= 3; precision++) { /* bf16, fp16 */
         for (int skips = 0; skips < 2; skips++) {
-            td_amp_opts amp = { .precision = precision };
+            td_amp_opts amp = { .precision = (td_precision)precision };
             td_device *dev;
             td_program *p;
             td_graph *g = td_test_graph(td_test_training);

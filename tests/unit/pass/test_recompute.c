@@ -101,7 +101,7 @@ static outcome train(int precision, const char *skip)
     td_program *p;
     td_graph *g;
     const td_sgd_opts sgd = { .momentum = 0.9 };
-    const td_amp_opts amp = { .precision = precision, .is_silent = true };
+    const td_amp_opts amp = { .precision = (td_precision)precision, .is_silent = true };
     float *images = malloc(FLOATS * sizeof *images), lr = 0.05f;
     int64_t labels[BATCH];
     td_rng r = td_rng_make(5, TD_RNG_INIT, 0, 0);

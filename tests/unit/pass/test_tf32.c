@@ -125,7 +125,7 @@ static results run_step(const char *device, int precision, const numbers *m)
     td_device *dev;
     td_program *p;
     td_graph *g = td_test_graph(step_text);
-    const td_amp_opts amp = { .precision = precision, .is_silent = true };
+    const td_amp_opts amp = { .precision = (td_precision)precision, .is_silent = true };
     expect_ok(td_device_open(device, &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));
     expect_ok(td_program_init(p, 1));
