@@ -111,7 +111,7 @@ static void kinds_are_told_apart(void **state)
     for (int precision = 1; precision <= 3; precision++) { /* fp32, bf16, fp16 */
         td_small_training t;
         td_stats_file f;
-        td_small_training_begin(&t, "cpu", precision, 8);
+        td_small_training_begin(&t, "cpu", (td_precision)precision, 8);
         expect_ok(td_stats_read(write_stats(&t, 1, "kinds.jsonl"), &f));
         const td_stats_step *s = &f.steps[0];
         assert_string_equal(find(s, "images")->kind, "input");
