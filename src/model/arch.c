@@ -66,7 +66,7 @@ const td_arch *td_arch_known(const char *name)
 
 td_status td_arch_row(const char *name, const td_arch **out)
 {
-    const char *nearest = NULL;
+    const char *nearest = table[0].name;
     int best = INT_MAX;
     *out = td_arch_known(name);
     if (*out)
