@@ -278,7 +278,7 @@ for device in ref cpu; do
 done
 
 # --- options that contradict each other ----------------------------------------------------------
-expect 1 train data_six.safetensors $whole --fp16 --amp --workspace none
+expect 2 train data_six.safetensors $whole --fp16 --amp --workspace none
 error_names --fp16 --amp
 expect 2 train data_six.safetensors $whole --fp16 --dynamic-loss-scale --no-dynamic-loss-scale --workspace none
 error_names --dynamic-loss-scale --no-dynamic-loss-scale

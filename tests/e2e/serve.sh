@@ -118,7 +118,7 @@ expect 2 serve
 error_names --weights FILE
 expect 1 serve --weights absent.safetensors
 says 'absent.safetensors'
-expect 1 serve --weights w.safetensors --host nowhere --port 0
+expect 2 serve --weights w.safetensors --host nowhere --port 0
 error_names "'nowhere'"
 expect 2 serve --weights w.safetensors --name 'a/b' --port 0
 error_names --name 'a/b'
