@@ -161,20 +161,27 @@ static int64_t count_weights(const td_tensors *t)
     return n;
 }
 
+/* the format that the name of a file ends in; TD_CONVERT_BY_ENDING: neither of the two */
+static td_convert_format format_of_name(const char *path)
+{
+    if (td_text_ends(path, ".safetensors"))
+        return TD_CONVERT_SAFETENSORS;
+    return td_text_ends(path, ".pth") || td_text_ends(path, ".pt") || td_text_ends(path, ".pth.tar")
+               ? TD_CONVERT_PTH
+               : TD_CONVERT_BY_ENDING;
+}
+
 static td_status choose_format(const char *path, const td_convert_opts *opts, bool *is_pth)
 {
-    const bool is_pth_name =
-        td_text_ends(path, ".pth") || td_text_ends(path, ".pt") || td_text_ends(path, ".pth.tar");
-    *is_pth =
-        opts->format == TD_CONVERT_PTH || (opts->format == TD_CONVERT_BY_ENDING && is_pth_name);
-    if ((opts->format == TD_CONVERT_PTH && td_text_ends(path, ".safetensors")) ||
-        (opts->format == TD_CONVERT_SAFETENSORS && is_pth_name) ||
-        (opts->format != TD_CONVERT_BY_ENDING && td_text_ends(path, ".onnx")))
+    const td_convert_format named = format_of_name(path);
+    const td_convert_format format = opts->format == TD_CONVERT_BY_ENDING ? named : opts->format;
+    *is_pth = format == TD_CONVERT_PTH;
+    if (format != named && (named != TD_CONVERT_BY_ENDING || td_text_ends(path, ".onnx")))
         return td_error(TD_EUSAGE, "--to %s contradicts the name '%s'",
                         *is_pth ? "pth" : "safetensors", path);
     if (!*is_pth && opts->names != TD_CONVERT_NAMES_AUTO)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, found '%s'", path);
-    if (*is_pth || opts->format == TD_CONVERT_SAFETENSORS || td_text_ends(path, ".safetensors"))
+    if (format != TD_CONVERT_BY_ENDING)
         return TD_OK;
     return td_error(TD_EUSAGE,
                     "cannot convert to '%s': wanted a name that ends in .safetensors, .pth, .pt, "

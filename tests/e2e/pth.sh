@@ -212,6 +212,8 @@ expect 1 convert "$files/float8.pth" none.safetensors
 error_names "'f8'" float8_e4m3fn
 expect 2 convert "$files/tiny.pth" out.txt
 error_names "'out.txt'"
+expect 2 convert "$files/tiny.pth" out.onnx --to pth
+error_names pth "'out.onnx'"
 expect 2 convert --names reference "$files/tiny.pth" none.safetensors
 error_names --names "'none.safetensors'"
 expect 2 convert --names reference "$files/tiny.pth" --model "$files/tiny.td" none.onnx
