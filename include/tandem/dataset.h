@@ -114,7 +114,7 @@ TD_API TD_CHECKED td_status td_dataset_use_classes(td_dataset *ds, int n, const 
 typedef struct {
     double x, y, width, height; /* pixels, as annotated; x, y: the upper left corner */
     double area; /* pixels, as annotated: area of the outline; without one, of the box */
-    int64_t id;  /* of the annotation */
+    int64_t id;  /* annotation id */
     int label;   /* class, 1 .. td_dataset_classes; class_name(label - 1) */
     bool is_crowd;
 } td_annotation;

@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     int min, max;
-    double median; /* of an even number: the mean of the middle two */
+    double median; /* mean of the middle two if their number is even */
 } td_extent;
 
 enum { TD_BOX_SIDES = 12 };

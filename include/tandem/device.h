@@ -40,7 +40,7 @@ TD_API int td_threads(void);
 
 /** Where a job runs its programs, and how they are compiled: a member of every job's options. */
 typedef struct {
-    const char *name;       /* of td_device_open: "cpu" or "ref" */
+    const char *name;       /* "cpu" or "ref", see td_device_open */
     int threads;            /* compute threads; 0: one per processor, of several ranks a share */
     td_tune_mode tune;      /* as td_device_tune */
     const char *tune_cache; /* likewise; NULL: the default place */

@@ -39,7 +39,7 @@ TD_API void td_classify_defaults(td_classify_opts *opts);
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this image: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    td_status st;        /* result for this image: TD_ENOTFOUND, TD_EFORMAT, ... */
     const char *message; /* when st is not TD_OK */
     int n;               /* entries below */
     int label[10];
@@ -87,9 +87,9 @@ typedef struct {
 
 typedef struct {
     const char *path;
-    td_status st;        /* of this image: TD_ENOTFOUND no such file, TD_EFORMAT no image, ... */
+    td_status st;        /* result for this image: TD_ENOTFOUND, TD_EFORMAT, ... */
     const char *message; /* when st is not TD_OK */
-    int width, height;   /* of the upright image */
+    int width, height;   /* size of the upright image */
     int n;
     const td_found_box *boxes;      /* [n], best first */
     const char *drawn;              /* file of the image with boxes drawn on it, or NULL */

@@ -99,7 +99,7 @@ const td_verb td_verb_classify = {
     .name = "classify",
     .arguments = "FILE|FOLDER|-...",
     .summary = "classify images",
-    .about = "Prints the path of each image and its most probable classes. FOLDER stands for all\n"
+    .about = "Prints the path of each image and its most probable classes. FOLDER means all\n"
              "images below it, sorted by folder and name; - reads a list of paths from standard\n"
              "input, one per line. The network and the class names are taken from the weight file\n"
              "if it has them. An image that cannot be read is reported with the reason and does\n"

@@ -121,7 +121,7 @@ const td_verb td_verb_detect = {
     .about =
         "Prints the path of each image and its detections: class, score and box as left edge,\n"
         "top edge, width and height in pixels. --draw writes the images with boxes and class\n"
-        "names drawn on them. FOLDER stands for all images below it, sorted by folder and\n"
+        "names drawn on them. FOLDER means all images below it, sorted by folder and\n"
         "name; - reads a list of paths from standard input, one per line. --json prints one\n"
         "object with the lists images, categories and detections in COCO's format. An image\n"
         "that cannot be read is reported with the reason and does not end the run; the exit\n"
