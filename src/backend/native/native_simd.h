@@ -1,0 +1,47 @@
+/*
+ * native_simd.h -- what the files that compile native_simd.inc share, and the tables they define
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_SIMD_H
+#define TD_BACKEND_NATIVE_NATIVE_SIMD_H
+
+#include "backend/native/native.h"
+
+#if defined(__x86_64__)
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
+
+#define CHUNK 1024 /* pixels summed in float32 before the sums go to float64 */
+
+#define TEXT2(a)           #a
+#define TEXT(a)            TEXT2(a)
+#define PASTE2(a, b, c, d) a##_##b##_##c##_##d
+#define PASTE(a, b, c, d)  PASTE2(a, b, c, d)
+#define NAME(id)           PASTE(id, ISA, LANES, ELEM)
+
+#define BITS_512  3
+#define BITS_256  2
+#define BITS_128  1
+#define BITS_NONE 0
+
+#define KIND_F32  0
+#define KIND_BF16 1
+#define KIND_F16  2
+
+/* 16 and 8 lanes of every dtype */
+#define N_SIMD_OF_ISA 6
+#define SIMD_OF(isa)                                                                               \
+    {                                                                                              \
+        &simd_##isa##_16_f32, &simd_##isa##_8_f32, &simd_##isa##_16_bf16, &simd_##isa##_8_bf16,    \
+            &simd_##isa##_16_f16, &simd_##isa##_8_f16                                              \
+    }
+
+#if HAVE_X86
+extern const td_native_simd *const td_native_simd_avx512bf16; /* 16 lanes of bf16 */
+extern const td_native_simd *const td_native_simd_avx512[N_SIMD_OF_ISA];
+extern const td_native_simd *const td_native_simd_avx2[N_SIMD_OF_ISA];
+#endif
+extern const td_native_simd *const td_native_simd_plain[N_SIMD_OF_ISA];
+
+#endif
