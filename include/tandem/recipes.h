@@ -14,6 +14,10 @@ extern "C" {
  * Set the options of the preset selected by opts->launch, opts->model.model and opts->amp; does
  * nothing if none is selected. `groups` are td_train_groups(opts). TD_EUSAGE: no such preset (the
  * message lists what exists); TD_EFORMAT, TD_ELIMIT: the table, with the line.
+ *
+ * Options of td_train_fields that the preset sets do not count as given (tandem/options.h).  A
+ * program that changes one of them afterwards calls td_options_mark: td_train_resolve may replace
+ * steps that a detector's preset counts where `epochs` is set.
  */
 struct td_arena;
 TD_API TD_CHECKED td_status td_train_preset(td_train_opts *opts,

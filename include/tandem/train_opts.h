@@ -17,6 +17,7 @@
 #include "tandem/device.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
+#include "tandem/options.h"
 #include "tandem/report_opts.h"
 
 #ifdef __cplusplus
@@ -212,6 +213,7 @@ typedef struct {
 /* --- all of them ------------------------------------------------------------------------------ */
 
 typedef struct {
+    td_given given; /* of the options below; what td_train_preset sets does not count */
     td_model_opts model;
     td_input_opts input;
     td_batch_opts batch;

@@ -22,12 +22,8 @@ static void groups(void *opts, td_field_group *out)
 /* where results were asked for, before a checkpoint's options are taken in */
 static void note_named(td_train_opts *o)
 {
-    td_train_opts d;
-    td_train_defaults(&d);
-    o->launch.named_workspace =
-        o->output.workspace != d.output.workspace ? o->output.workspace : o->launch.model_dir;
-    if (o->report.file != d.report.file)
-        o->launch.named_report = o->report.file;
+    o->launch.named_workspace = o->output.workspace ? o->output.workspace : o->launch.model_dir;
+    o->launch.named_report = o->report.file;
 }
 
 static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)

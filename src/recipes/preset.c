@@ -468,12 +468,11 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
 }
 
 /* a configuration's steps take the place of the epochs of its recipe */
-static void note_preset_steps(td_train_opts *o)
+static void count_steps(td_train_opts *o, bool counts_steps)
 {
-    o->launch.preset_steps = o->length.num_steps;
-    o->launch.preset_lr_steps = o->lr.total_steps;
-    o->launch.preset_warmup = o->lr.warmup;
-    o->length.epochs = TD_PRESET_OPEN;
+    o->launch.counts_steps = counts_steps;
+    if (counts_steps)
+        o->length.epochs = TD_PRESET_OPEN;
 }
 
 /*
@@ -484,10 +483,7 @@ static void leave_open(td_train_opts *o, const settings *s)
 {
     if (!td_map_has(&s->lines, "lr"))
         o->lr.peak = TD_PRESET_OPEN;
-    o->launch.preset_steps = 0;
-    if (!td_map_has(&s->lines, "num_train_steps"))
-        return;
-    note_preset_steps(o);
+    count_steps(o, td_map_has(&s->lines, "num_train_steps"));
 }
 
 static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *detector,
@@ -577,9 +573,7 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
         st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
     if (o->length.num_steps <= 0) /* the training ends where the learning rate does */
         o->length.num_steps = o->lr.total_steps;
-    o->launch.preset_steps = 0;
-    if (st == TD_OK && o->length.num_steps > 0)
-        note_preset_steps(o);
+    count_steps(o, st == TD_OK && o->length.num_steps > 0);
     return st;
 }
 
@@ -594,8 +588,10 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
     if (o->launch.preset && strcmp(o->launch.preset, "list") == 0)
         return TD_OK;
     TD_TRY(open_table(o->launch.cfg_file, &t));
+    const td_given given = o->given;
     td_status st =
         l->pipeline_config_path ? run_pipeline(&t, o, groups, arena) : run(&t, o, groups, arena);
+    o->given = given; /* what a preset sets was not given by the user */
     td_yaml_free(t.doc);
     return st;
 }

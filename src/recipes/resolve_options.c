@@ -50,26 +50,37 @@ static td_status resolve_iterations(td_train_opts *o)
             o->length.run_epochs = l->run_iter;
         return TD_OK;
     }
-    if (l->num_iter > 0)
+    if (l->num_iter > 0) {
         o->length.num_steps = l->num_iter;
+        td_options_mark(td_train_fields(), o, "num_train_steps");
+    }
     if (l->run_iter > 0)
         o->length.run_steps = l->run_iter;
     return TD_OK;
 }
 
+/* --epochs takes the place of the steps that a preset counts, not of those that the user gave */
+static void replace_steps(td_train_opts *o)
+{
+    const td_field *fields = td_train_fields();
+    if (o->start.resume || td_options_given(fields, o, "num_train_steps"))
+        return;
+    o->length.num_steps = -1;
+    if (!td_options_given(fields, o, "lr_total_steps"))
+        o->lr.total_steps = -1;
+    if (!td_options_given(fields, o, "warmup"))
+        o->lr.warmup = -1;
+}
+
 /* what a detector's preset left open */
 static void resolve_detector(td_train_opts *o, double batch)
 {
-    td_launch_opts *l = &o->launch;
     if (o->lr.peak == TD_PRESET_OPEN)
         o->lr.peak = SSD320_LR * batch / SSD320_BATCH;
-    if (o->length.epochs == TD_PRESET_OPEN) {
+    if (o->length.epochs == TD_PRESET_OPEN)
         o->length.epochs = 1; /* the steps say how many */
-    } else if (l->preset_steps && !o->start.resume && o->length.num_steps == l->preset_steps) {
-        o->length.num_steps = -1; /* --epochs takes their place */
-        o->lr.total_steps = o->lr.total_steps == l->preset_lr_steps ? -1 : o->lr.total_steps;
-        o->lr.warmup = o->lr.warmup == l->preset_warmup ? -1 : o->lr.warmup;
-    }
+    else if (o->launch.counts_steps)
+        replace_steps(o);
 }
 
 /* what is saved is what it means: a fixed scale, 1 where none is named */
@@ -153,12 +164,9 @@ td_status td_pipeline_options(const char *path, const char *overrides, td_model_
 /* the folder whose checkpoint is meant where no weights are named */
 static const char *folder_of_checkpoint(const td_train_opts *o)
 {
-    td_train_opts d;
     if (o->launch.model_dir)
         return o->launch.model_dir;
-    td_train_defaults(&d);
-    return is_mode(o, "evaluate") && o->output.workspace != d.output.workspace ? o->output.workspace
-                                                                               : NULL;
+    return is_mode(o, "evaluate") ? o->output.workspace : NULL;
 }
 
 td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)

@@ -60,7 +60,6 @@ static bool is_of_one_run(const char *name)
         "log",         "model",
         "overwrite",   "amp_stats",
         "trace",       "memory_limit",
-        "overwrite",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)
@@ -73,15 +72,15 @@ bool td_option_is_stored(const td_field *f)
     return !td_field_is_path(f) && !is_of_one_run(f->name);
 }
 
-/* the row of a name in any spelling, and the struct it belongs to; NULL: none */
-static const td_field *find_row(td_train_opts *o, const char *name, const void **base)
+/* the row of a name in any spelling, and the table and struct it belongs to; NULL: none */
+static const td_field *find_row(td_train_opts *o, const char *name, td_field_group *group)
 {
     td_field_group groups[7];
     td_train_groups(o, groups);
     for (int i = 0; i < N_STORED_GROUPS; i++) {
         const td_field *f = td_field_find(groups[i].fields, name);
         if (f && f->kind < TD_KIND_TITLE && f->kind != TD_KIND_END) {
-            *base = groups[i].base;
+            *group = groups[i];
             return f;
         }
     }
@@ -117,7 +116,7 @@ static td_status add_option(const char *name, const td_json *value, td_text *out
 static td_status filter(const td_json *config, td_text *out)
 {
     td_train_opts o;
-    const void *base;
+    td_field_group group;
     td_train_defaults(&o);
     if (td_json_kind_of(config) != TD_JSON_OBJECT)
         return td_error(TD_EFORMAT, "the options are no JSON object");
@@ -125,7 +124,7 @@ static td_status filter(const td_json *config, td_text *out)
     for (size_t i = 0; i < td_json_count(config); i++) {
         const char *name = td_json_key(config, i);
         const td_json *value = td_json_member(config, i);
-        const td_field *f = find_row(&o, name, &base);
+        const td_field *f = find_row(&o, name, &group);
         if (!f)
             return td_error(TD_EFORMAT, "'%s' is not an option that a checkpoint can contain",
                             name);
@@ -170,21 +169,21 @@ out:
 /* --- what is not ------------------------------------------------------------------------------ */
 
 /* a path that was given then, and is not now; the workspace is where the checkpoint is */
-static bool is_left_out(const td_field *f, const void *base, const char *then)
+static bool is_left_out(const td_field *f, const td_field_group *group, const char *then)
 {
     return td_field_is_path(f) && !is_of_one_run(f->name) && strcmp(f->name, "workspace") != 0 &&
-           td_field_is_default(f, base) && *then &&
+           !td_options_chosen(group->fields, group->base, f->name) && *then &&
            !(f->def_text && strcmp(then, f->def_text) == 0);
 }
 
 static void add_left_out(const td_json *config, td_train_opts *o, td_text *out)
 {
-    const void *base;
+    td_field_group group;
     const char *then;
     for (size_t i = 0; i < td_json_count(config); i++) {
-        const td_field *f = find_row(o, td_json_key(config, i), &base);
+        const td_field *f = find_row(o, td_json_key(config, i), &group);
         if (!f || td_json_as_text(td_json_member(config, i), &then) != TD_OK ||
-            !is_left_out(f, base, then))
+            !is_left_out(f, &group, then))
             continue;
         td_text_add(out, "%s--", out->len ? ", " : "");
         for (const char *p = f->name; *p; p++)

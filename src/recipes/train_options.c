@@ -31,6 +31,7 @@ enum { AMP_STATS_EVERY = 100 };
 /* clang-format off */
 
 static const td_field train_fields[] = {
+    TD_GIVEN  (td_train_opts, given),
     TD_TITLE("Recipe"),
     TD_INT_AS (td_train_opts, batch.size, "batch_size", "b", 256, 1, 1 << 20, NULL,
                "batch size of each rank"),
@@ -394,7 +395,9 @@ static td_status check_warmup(const td_train_opts *o)
         return TD_OK; /* of steps, which the job compares when it has the data */
     if (o->lr.warmup < 0)
         return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
-    if (o->lr.warmup > o->length.epochs && !*o->launch.name) /* a preset's may be longer */
+    const bool is_given =
+        td_options_given(train_fields, o, "warmup") && td_options_given(train_fields, o, "epochs");
+    if (o->lr.warmup > o->length.epochs && (is_given || !*o->launch.name)) /* a preset's may be */
         return td_error(TD_EUSAGE, "--warmup: %d epochs of warm-up do not fit into --epochs %d",
                         o->lr.warmup, o->length.epochs);
     return TD_OK;
@@ -428,7 +431,7 @@ td_status td_train_check_line(const td_train_opts *o)
     if (!o->loss_scaling.allow_dynamic && o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
         return td_error(TD_EUSAGE, "--loss-scaler selects a dynamic loss scale, "
                                    "--no-dynamic-loss-scale turns it off");
-    if (o->profile.amp_stats_every != AMP_STATS_EVERY && !o->profile.amp_stats)
+    if (td_options_chosen(train_fields, o, "amp_stats_every") && !o->profile.amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every requires --amp-stats");
     if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)
         return td_error(TD_EUSAGE, "--shuffle buffer and --sampler padded exclude each other");

@@ -66,9 +66,11 @@ static char *folder_of(const char *path)
     return out;
 }
 
+/* a configuration that was printed lists the default name too, so only the line's counts */
 static bool is_default_checkpoint(const td_train_opts *o)
 {
-    return strcmp(o->output.checkpoint_filename, TD_CHECKPOINT_NAME) == 0;
+    return strcmp(o->output.checkpoint_filename, TD_CHECKPOINT_NAME) == 0 &&
+           !td_options_given_on_line(td_train_fields(), o, "checkpoint_filename");
 }
 
 static td_status choose_folder(td_train_job *j)

@@ -109,6 +109,13 @@ expect 0 train set $net --run-iters 1 --checkpoint-filename c.safetensors
 [ -f c.safetensors ] && [ ! -e runs ] || complain "a checkpoint with a name"
 expect 1 train set $net --run-iters 1 --checkpoint-filename c.safetensors
 error_names "'./c.safetensors'"
+# also where the name is the default one; a name that was given is not missed by a checkpoint with another one
+expect 0 train set $net --run-iters 1 --checkpoint-filename checkpoint.safetensors
+[ -f checkpoint.safetensors ] && [ ! -e runs ] || complain "a checkpoint with the default name"
+expect 0 train set --resume c.safetensors --run-iters 1 --epochs 2
+says "'c.safetensors'.* --checkpoint-filename"
+expect 0 train set --resume c.safetensors --run-iters 1 --epochs 2 --checkpoint-filename checkpoint.safetensors --overwrite
+if grep -q -e --checkpoint-filename err; then complain "warns of a name that was given"; fi
 
 # what cannot be a folder
 : >runs

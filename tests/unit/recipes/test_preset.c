@@ -131,6 +131,71 @@ static void the_rule_of_thumb_follows_the_batch(void **state)
     end(&r);
 }
 
+/* --- what the user gave, beside a preset ------------------------------------------------------ */
+
+/* options of a command line over a preset, as `tandem train` reads them: before it and after it */
+static td_status give(run *r, const char *preset, int argc, const char *const *argv)
+{
+    const char *rest[8];
+    int n_rest;
+    begin(r);
+    r->o.launch.preset = preset;
+    for (int i = 0; i < 2; i++) {
+        expect_ok(
+            td_options_parse(r->groups, argc, (char **)(uintptr_t)argv, rest, &n_rest, &r->arena));
+        assert_int_equal(n_rest, 0);
+        if (i == 0)
+            expect_ok(resolve(r));
+    }
+    return td_train_resolve(&r->o);
+}
+
+#define GIVE(r, preset, ...)                                                                       \
+    give(r, preset, (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)),               \
+         (const char *[]){ __VA_ARGS__ })
+
+/* --epochs replaces steps of the preset, and nothing that was given, if with the same value */
+static void epochs_replace_steps_that_were_not_given(void **state)
+{
+    (void)state;
+    run r;
+    expect_ok(GIVE(&r, "ssd320/8gpus", "--epochs=5"));
+    assert_int_equal(r.o.length.epochs, 5);
+    assert_int_equal(r.o.length.num_steps, -1);
+    assert_int_equal(r.o.lr.total_steps, -1);
+    assert_int_equal(r.o.lr.warmup, -1);
+    end(&r);
+    expect_ok(GIVE(&r, "ssd320/8gpus", "--epochs=5", "--warmup=1000"));
+    assert_int_equal(r.o.lr.warmup, 1000);
+    assert_int_equal(r.o.length.num_steps, -1);
+    end(&r);
+    expect_ok(GIVE(&r, "ssd320/8gpus", "--epochs=5", "--lr-total-steps=12500"));
+    assert_int_equal(r.o.lr.total_steps, 12500);
+    assert_int_equal(r.o.lr.warmup, -1);
+    end(&r);
+    expect_ok(GIVE(&r, "ssd320/8gpus", "--epochs=5", "--num-train-steps=12500"));
+    assert_int_equal(r.o.length.num_steps, 12500);
+    assert_int_equal(r.o.lr.warmup, 1000);
+    end(&r);
+    expect_ok(GIVE(&r, "ssd320/8gpus", "--epochs=5", "--num-iter=12500", "--iter-unit=batch"));
+    assert_int_equal(r.o.length.num_steps, 12500);
+    end(&r);
+}
+
+/* a preset's warm-up may be longer than the training; one that was given beside --epochs may not */
+static void a_given_warmup_has_to_fit(void **state)
+{
+    (void)state;
+    run r;
+    expect_ok(GIVE(&r, "resnet50/90", "--epochs=2", "--data=x"));
+    assert_int_equal(r.o.lr.warmup, 8);
+    expect_ok(td_train_check_training(&r.o));
+    end(&r);
+    expect_ok(GIVE(&r, "resnet50/90", "--epochs=2", "--warmup=8", "--data=x"));
+    expect_error(td_train_check_training(&r.o), TD_EUSAGE, "--warmup");
+    end(&r);
+}
+
 /* --- tables of users -------------------------------------------------------------------------- */
 
 static const char *table(const char *text)
@@ -249,6 +314,8 @@ int main(void)
         leak_checked_test(names_that_are_none_are_refused),
         leak_checked_test(what_a_machine_needs_is_asked_for),
         leak_checked_test(the_rule_of_thumb_follows_the_batch),
+        leak_checked_test(epochs_replace_steps_that_were_not_given),
+        leak_checked_test(a_given_warmup_has_to_fit),
         leak_checked_test(later_sections_win),
         leak_checked_test(malformed_tables_are_refused),
         leak_checked_test(models_are_names_or_files),

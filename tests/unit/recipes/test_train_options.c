@@ -281,6 +281,19 @@ static void what_contradicts_is_refused(void **state)
     td_arena_release(&arena);
 }
 
+/* also where its value is the default */
+static void an_option_without_its_other_is_refused(void **state)
+{
+    (void)state;
+    td_train_opts o;
+    td_arena arena = { 0 };
+    PARSE("--amp-stats-every=100");
+    expect_error(td_train_check_line(&o), TD_EUSAGE, "--amp-stats-every");
+    PARSE("--amp-stats-every=100", "--amp-stats=a.jsonl");
+    expect_ok(td_train_check_line(&o));
+    td_arena_release(&arena);
+}
+
 static void training_needs_data_and_a_validation(void **state)
 {
     (void)state;
@@ -296,6 +309,7 @@ static void training_needs_data_and_a_validation(void **state)
     expect_error(td_train_check_training(&o), TD_EUSAGE, "--warmup -1");
     PARSE("--data-backend=synthetic", "--warmup=3", "--epochs=2");
     expect_error(td_train_check_training(&o), TD_EUSAGE, "--epochs 2");
+    o.given = (td_given){ 0 };
     snprintf(o.launch.name, sizeof o.launch.name, "resnet50/90"); /* its benchmarks are short */
     expect_ok(td_train_check_training(&o));
     PARSE("--data-backend=synthetic", "--lr-rule=ssd300", "--warmup=300", "--epochs=2");
@@ -359,6 +373,7 @@ int main(void)
         cmocka_unit_test(sections_of_earlier_versions_are_read),
         cmocka_unit_test(what_is_not_there_yet_is_refused),
         cmocka_unit_test(what_contradicts_is_refused),
+        cmocka_unit_test(an_option_without_its_other_is_refused),
         cmocka_unit_test(training_needs_data_and_a_validation),
         cmocka_unit_test(fp16_is_a_precision),
         cmocka_unit_test(a_fixed_loss_scale_is_at_least_one),
