@@ -73,13 +73,13 @@ td_status td_amp_check(const td_amp_opts *o)
 {
     if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
                    o->precision == TD_PRECISION_TF32_EMULATED))
-        return td_error(TD_EUSAGE, "--amp and --precision %s contradict each other",
+        return td_error(TD_EUSAGE, "--amp and --precision %s exclude each other",
                         td_amp_precisions[o->precision]);
     if (o->amp && o->force_float32)
-        return td_error(TD_EUSAGE, "--amp and --no-amp contradict each other");
+        return td_error(TD_EUSAGE, "--amp and --no-amp exclude each other");
     if (o->force_float32 && o->precision != TD_PRECISION_DEFAULT &&
         o->precision != TD_PRECISION_FP32 && o->precision != TD_PRECISION_TF32)
-        return td_error(TD_EUSAGE, "--no-amp and --precision %s contradict each other",
+        return td_error(TD_EUSAGE, "--no-amp and --precision %s exclude each other",
                         td_amp_precisions[o->precision]);
     return TD_OK;
 }

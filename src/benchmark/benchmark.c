@@ -75,17 +75,21 @@ static td_status check_sweep(const td_benchmark_opts *o)
     const char *name = o->batch_sizes ? "batch-sizes" : o->nproc ? "nproc" : "precisions";
     if (!is_sweep(o))
         return TD_OK;
-    if (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch || o->prof > 0 ||
-        o->trace)
-        return td_error(
-            TD_EUSAGE,
-            "--%s requires --mode training or inference, and excludes --prof and --trace", name);
+    if (o->prof > 0 || o->trace)
+        return td_error(TD_EUSAGE, "--%s and %s exclude each other", name,
+                        o->trace ? "--trace" : "--prof");
+    if (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch)
+        return td_error(TD_EUSAGE,
+                        "--%s requires a single network with --mode training or inference", name);
     if (o->nproc && o->mode != TD_BENCHMARK_TRAINING)
         return td_error(TD_EUSAGE, "--nproc requires --mode training: inference runs on one rank");
     if (o->nproc && o->memory_limit)
         return td_error(TD_EUSAGE, "--memory-limit and --nproc exclude each other");
     if (o->precisions && (o->amp.precision || o->amp.amp || o->amp.force_float32))
-        return td_error(TD_EUSAGE, "--precisions excludes --precision, --amp and --no-amp");
+        return td_error(TD_EUSAGE, "--precisions and %s exclude each other",
+                        o->amp.precision ? "--precision"
+                        : o->amp.amp     ? "--amp"
+                                         : "--no-amp");
     return TD_OK;
 }
 
@@ -113,6 +117,18 @@ static td_status check_files(const td_benchmark_opts *o)
     return TD_OK;
 }
 
+static td_status check_walkthrough(const td_benchmark_opts *o)
+{
+    if (!o->walkthrough)
+        return TD_OK;
+    if (o->amp.precision != TD_PRECISION_DEFAULT && o->amp.precision != TD_PRECISION_BF16 &&
+        o->amp.precision != TD_PRECISION_FP16)
+        return td_error(TD_EUSAGE, "--walkthrough requires --precision bf16 or fp16");
+    if (o->batch_size > (1 << 20) / 2)
+        return td_error(TD_EUSAGE, "--batch-size: twice '%d' is too large", o->batch_size);
+    return TD_OK;
+}
+
 static td_status check_options(const td_benchmark_opts *o)
 {
     if (o->walkthrough && o->largest_batch)
@@ -121,8 +137,8 @@ static td_status check_options(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE, "--%s requires --mode training",
                         o->walkthrough ? "walkthrough" : "largest-batch");
     if (o->mode >= TD_BENCHMARK_DATA && (o->amp.amp || o->amp.precision))
-        return td_error(TD_EUSAGE, "--mode data, op and allreduce exclude --amp and --precision; "
-                                   "problem lines contain their dtypes");
+        return td_error(TD_EUSAGE, "%s requires --mode training or inference",
+                        o->amp.precision ? "--precision" : "--amp");
     TD_TRY(check_ranks(o));
     if (o->prof > 0 && (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch))
         return td_error(TD_EUSAGE,
@@ -135,6 +151,7 @@ static td_status check_options(const td_benchmark_opts *o)
     if (o->memory_limit && (o->mode != TD_BENCHMARK_TRAINING || o->walkthrough))
         return td_error(TD_EUSAGE, "--memory-limit requires a single network with --mode training");
     TD_TRY(check_files(o));
+    TD_TRY(check_walkthrough(o));
     return check_sweep(o);
 }
 

@@ -142,21 +142,10 @@ static void show_json(const result *r, td_text *out)
     td_text_add(out, "]}");
 }
 
-static td_status check(const td_benchmark_opts *o)
-{
-    if (o->amp.precision != TD_PRECISION_DEFAULT && o->amp.precision != TD_PRECISION_BF16 &&
-        o->amp.precision != TD_PRECISION_FP16)
-        return td_error(TD_EUSAGE, "--walkthrough requires --precision bf16 or fp16");
-    if (o->batch_size > (1 << 20) / 2)
-        return td_error(TD_EUSAGE, "--batch-size: twice '%d' is too large", o->batch_size);
-    return TD_OK;
-}
-
 td_status td_benchmark_walkthrough(const td_benchmark_opts *o, td_text *out)
 {
     td_status st = TD_OK;
     result r[STEPS] = { { .batch = 0 } };
-    TD_TRY(check(o));
     for (int i = 0; i < STEPS; i++)
         TD_OUT(run_step(o, i, &r[i]));
     if (o->as_table)

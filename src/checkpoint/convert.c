@@ -177,7 +177,7 @@ static td_status choose_format(const char *path, const td_convert_opts *opts, bo
     const td_convert_format format = opts->format == TD_CONVERT_BY_ENDING ? named : opts->format;
     *is_pth = format == TD_CONVERT_PTH;
     if (format != named && (named != TD_CONVERT_BY_ENDING || td_text_ends(path, ".onnx")))
-        return td_error(TD_EUSAGE, "--to %s contradicts the name '%s'",
+        return td_error(TD_EUSAGE, "--to %s and the name '%s' exclude each other",
                         *is_pth ? "pth" : "safetensors", path);
     if (!*is_pth && opts->names != TD_CONVERT_NAMES_AUTO)
         return td_error(TD_EUSAGE, "--names requires a PyTorch file as OUT, found '%s'", path);

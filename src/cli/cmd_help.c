@@ -66,7 +66,7 @@ static td_status help(const td_call *call)
     const td_verb *verb;
     const td_page form = o->man ? TD_PAGE_MAN : o->markdown ? TD_PAGE_MARKDOWN : TD_PAGE_TEXT;
     if (o->man && o->markdown)
-        return td_error(TD_EUSAGE, "--man and --markdown contradict each other");
+        return td_error(TD_EUSAGE, "--man and --markdown exclude each other");
     if (o->completion)
         return td_verb_completion(o->completion - 1, call->out);
     if (call->n_args == 0) {

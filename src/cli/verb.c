@@ -138,8 +138,8 @@ static td_status check_data(const line *l, const td_field_group *groups)
             continue;
         const char *data = ((const td_input_opts *)groups->base)->data;
         if (data && l->n_rest > 0 && strcmp(data, l->rest[0]) != 0)
-            return td_error(TD_EUSAGE, "DATA is '%s', but --data is '%s': give one of them",
-                            l->rest[0], data);
+            return td_error(TD_EUSAGE, "DATA '%s' and --data '%s' exclude each other", l->rest[0],
+                            data);
     }
     return TD_OK;
 }
@@ -158,7 +158,7 @@ static td_status check_network(const td_field_group *groups)
     const td_model_opts *model = model_of(groups);
     if (!model || !model->model || !td_options_given_on_line(td_model_fields(), model, "arch"))
         return TD_OK;
-    return td_error(TD_EUSAGE, "--arch %s and --model %s are different networks: give one of them",
+    return td_error(TD_EUSAGE, "--arch %s and --model %s exclude each other: both name a network",
                     model->arch, model->model);
 }
 

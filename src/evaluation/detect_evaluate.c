@@ -16,23 +16,6 @@
 
 typedef td_evaluation evaluation;
 
-static td_status check(const evaluation *e)
-{
-    const struct {
-        bool is_set;
-        const char *what;
-    } rows[] = { { e->o.logits != NULL, "--logits" },
-                 { e->o.confusion != NULL, "--confusion" },
-                 { e->o.label_map != NULL, "--label-map" },
-                 { e->o.label_smoothing > 0, "--label-smoothing" } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_set)
-            return td_error(TD_EUSAGE, "%s requires a classifier, '%s' is a detector", rows[i].what,
-                            e->o.weights ? e->o.weights : e->o.model.arch);
-    TD_TRY(td_boxes_check_input(&e->o.input, e->o.weights ? e->o.weights : e->o.model.arch));
-    return e->o.require ? td_boxes_require_check(e->o.require) : TD_OK;
-}
-
 /* the names that the weight file has, or --classes FILE; label 1 is the first */
 static td_status read_names(evaluation *e, int n)
 {
@@ -196,7 +179,6 @@ static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
 td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
 {
     td_eval_result v, ema;
-    TD_TRY(check(e));
     TD_TRY(open_data(e));
     TD_TRY(td_evaluation_open_drawn(e));
     TD_TRY(open_evaluator(e));

@@ -238,6 +238,26 @@ out:
     return st;
 }
 
+/* do the options go with the network? */
+static td_status check_options(const td_evaluate_opts *o)
+{
+    const char *const network = o->weights ? o->weights : o->model.arch;
+    const bool is_detector = td_model_detector(&o->model) != TD_DETECTOR_NONE;
+    const td_network_option rows[] = { { true, o->detections != NULL, "--detections" },
+                                       { true, o->draw != NULL, "--draw" },
+                                       { false, o->logits != NULL, "--logits" },
+                                       { false, o->confusion != NULL, "--confusion" },
+                                       { false, o->label_map != NULL, "--label-map" },
+                                       { false, o->label_smoothing > 0, "--label-smoothing" } };
+    TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, network));
+    if (!is_detector) {
+        TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
+        return td_require_check(o->require, o->topk);
+    }
+    TD_TRY(td_boxes_check_input(&o->input, network));
+    return o->require ? td_boxes_require_check(o->require) : TD_OK;
+}
+
 td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
 {
     td_status st = TD_OK;
@@ -253,19 +273,11 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     out->rank = td_comm_rank(e.comm);
     td_set_threads(opts->device.threads ? opts->device.threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
+    TD_OUT(check_options(&e.o));
     if (td_model_detector(&e.o.model)) {
         st = td_evaluation_of_detector(&e, out);
         goto out;
     }
-    if (e.o.detections)
-        TD_OUT(td_error(TD_EUSAGE, "--detections requires a detector, '%s' is a classifier",
-                        e.o.weights));
-    if (e.o.draw)
-        TD_OUT(
-            td_error(TD_EUSAGE, "--draw requires a detector, '%s' is a classifier", e.o.weights));
-    TD_OUT(td_boxes_refuse(&e.o.model, &e.o.input, &e.o.boxes,
-                           e.o.weights ? e.o.weights : e.o.model.arch));
-    TD_OUT(td_require_check(e.o.require, e.o.topk));
     TD_OUT(open_data(&e));
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));

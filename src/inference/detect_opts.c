@@ -107,19 +107,43 @@ static bool is_one_of(const char *const *names, const char *name)
     return *names;
 }
 
-static td_status refuse(const td_field *f, const char *others, const char *network,
-                        const char *what)
+static td_status refuse(const char *name, bool needs_detector, const char *network)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s", f->name);
-    for (char *p = name; *p; p++)
+    return td_error(TD_EUSAGE, "%s requires a %s, '%s' is a %s", name,
+                    needs_detector ? "detector" : "classifier", network,
+                    needs_detector ? "classifier" : "detector");
+}
+
+/* "--max-boxes" of the row max_boxes */
+static const char *spell(const td_field *f, char room[TD_OPTION_NAME])
+{
+    snprintf(room, TD_OPTION_NAME, "--%s", f->name);
+    for (char *p = room; *p; p++)
         *p = *p == '_' ? '-' : *p;
-    return td_error(TD_EUSAGE, "--%s applies to %s, '%s' is a %s", name, others, network, what);
+    return room;
+}
+
+td_status td_network_options_check(const td_network_option *rows, size_t n, bool is_detector,
+                                   const char *network)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].is_set && rows[i].needs_detector != is_detector)
+            return refuse(rows[i].name, rows[i].needs_detector, network);
+    return TD_OK;
+}
+
+const char *td_box_limit_set(const td_boxes_opts *boxes, char room[TD_OPTION_NAME])
+{
+    for (const td_field *f = limits_fields; f->kind != TD_KIND_END; f++)
+        if (!td_field_is_default(f, boxes))
+            return spell(f, room);
+    return NULL;
 }
 
 td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
                           const td_boxes_opts *boxes, const char *network)
 {
+    char name[TD_OPTION_NAME];
     const td_field_group groups[] = { { NULL, td_model_fields(), (void *)(uintptr_t)model },
                                       { NULL, td_input_fields(), (void *)(uintptr_t)in },
                                       { NULL, boxes_fields, (void *)(uintptr_t)boxes } };
@@ -127,15 +151,16 @@ td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
         for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
             if ((i == 2 || is_one_of(of_boxes, f->name)) &&
                 td_field_is_asked(groups[i].fields, f, groups[i].base))
-                return refuse(f, "detectors", network, "classifier");
+                return refuse(spell(f, name), true, network);
     return TD_OK;
 }
 
 td_status td_boxes_check_input(const td_input_opts *in, const char *network)
 {
+    char name[TD_OPTION_NAME];
     for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
         if (is_one_of(of_classes, f->name) && td_field_is_asked(td_input_fields(), f, in))
-            return refuse(f, "classifiers", network, "detector");
+            return refuse(spell(f, name), false, network);
     return TD_OK;
 }
 

@@ -166,8 +166,9 @@ static td_status check(machines *m)
     const td_ranks_opts *o = m->o;
     const td_hosts *h = &m->hosts;
     if (o->nnodes != 1 || o->node_rank != 0)
-        return td_error(TD_EUSAGE, "--hosts excludes --nnodes and --node-rank, which are for "
-                                   "starting each machine by hand");
+        return td_error(TD_EUSAGE,
+                        "--hosts and %s exclude each other: the latter starts each machine by hand",
+                        o->nnodes != 1 ? "--nnodes" : "--node-rank");
     m->nproc = o->nproc;
     for (int i = 0; i < h->n; i++) {
         const int slots = h->at[i].slots, first = h->at[0].slots;

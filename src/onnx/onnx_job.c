@@ -23,6 +23,7 @@
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "image/image.h"
+#include "inference/detect_data.h"
 #include "inference/detector.h"
 #include "inference/inputs.h"
 #include "io/atomic.h"
@@ -129,24 +130,18 @@ static td_status compile(job *j, const td_graph *g, const char *skip, td_program
     return td_compile(g, j->dev, &(td_compile_opts){ .amp = &float32, .skip = skip }, out);
 }
 
-/* do the options go with the network? */
+/* do the options go with the network, and with each other? */
 static td_status check_options(const job *j, const char *weights)
 {
-    td_onnx_opts d;
-    const td_boxes_opts *b = &j->o.boxes;
-    td_onnx_defaults(&d);
-    const bool has_limits =
-        b->min_score >= 0 || b->nms_iou >= 0 || b->max_per_class > 0 || b->max_boxes > 0;
-    if (j->anchors && j->o.probabilities)
-        return td_error(TD_EUSAGE,
-                        "--probabilities requires a classifier, '%s' contains weights of %s",
-                        weights, j->o.model.arch);
-    if (!j->anchors && (has_limits || !j->o.nms))
-        return td_error(TD_EUSAGE, "box options require a detector, '%s' contains weights of %s",
-                        weights, j->r->arch);
-    if (has_limits && !j->o.nms)
-        return td_error(TD_EUSAGE,
-                        "box limits and --no-nms exclude each other: --no-nms keeps all boxes");
+    char room[TD_OPTION_NAME];
+    const char *const limit = td_box_limit_set(&j->o.boxes, room);
+    const td_network_option rows[] = { { false, j->o.probabilities, "--probabilities" },
+                                       { true, limit != NULL, limit },
+                                       { true, !j->o.nms, "--no-nms" } };
+    TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, j->anchors, weights));
+    if (limit && !j->o.nms)
+        return td_error(TD_EUSAGE, "%s and --no-nms exclude each other: --no-nms keeps all boxes",
+                        limit);
     return TD_OK;
 }
 

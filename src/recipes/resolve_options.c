@@ -104,8 +104,8 @@ static td_status resolve_workspace(td_train_opts *o)
     if (other && strcmp(other, dir) != 0 && !td_path_is_same(other, dir))
         return td_error(
             TD_EUSAGE,
-            "--model-dir '%s' and --workspace (--results-dir) '%s' are different folders: a run "
-            "writes results and checkpoints to one folder, so give one of them",
+            "--model-dir '%s' and --workspace (--results-dir) '%s' exclude each other: a run "
+            "writes results and checkpoints to one folder",
             dir, other);
     o->output.workspace = dir;
     return TD_OK;

@@ -322,8 +322,10 @@ static td_status check_recipe(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--lr-rule tf requires --lr-schedule step or cosine, found %s",
                         schedules[o->lr.schedule]);
     if (o->lr.rule == TD_LR_RULE_TF && o->lr.end > 0)
-        return td_error(TD_EUSAGE, "--lr-rule tf ends at a rate of 0: --end-lr %g contradicts it",
-                        o->lr.end);
+        return td_error(
+            TD_EUSAGE,
+            "--lr-rule tf and --end-lr %g exclude each other: that rule ends at a rate of 0",
+            o->lr.end);
     if (o->lr.rule == TD_LR_RULE_SSD320 && o->lr.schedule != TD_LR_COSINE)
         return td_error(TD_EUSAGE, "--lr-rule ssd320 requires --lr-schedule cosine, found %s",
                         schedules[o->lr.schedule]);
@@ -342,8 +344,7 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))
         return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
-        return td_error(TD_EUSAGE,
-                        "--decay-rule readme and --bn-weight-decay contradict each other");
+        return td_error(TD_EUSAGE, "--decay-rule readme and --bn-weight-decay exclude each other");
     return TD_OK;
 }
 
@@ -424,13 +425,13 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--fp16 and --amp exclude each other: please use only one");
     if (o->compat.fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)
-        return td_error(TD_EUSAGE, "--fp16 and another --precision contradict each other");
+        return td_error(TD_EUSAGE, "--fp16 and another --precision exclude each other");
     if (o->loss_scaling.is_dynamic && !o->loss_scaling.allow_dynamic)
-        return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale contradict "
+        return td_error(TD_EUSAGE, "--dynamic-loss-scale and --no-dynamic-loss-scale exclude "
                                    "each other");
     if (!o->loss_scaling.allow_dynamic && o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
-        return td_error(TD_EUSAGE, "--loss-scaler selects a dynamic loss scale, "
-                                   "--no-dynamic-loss-scale turns it off");
+        return td_error(TD_EUSAGE, "--loss-scaler and --no-dynamic-loss-scale exclude each other: "
+                                   "every --loss-scaler is a dynamic loss scale");
     if (td_options_chosen(train_fields, o, "amp_stats_every") && !o->profile.amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every requires --amp-stats");
     if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)

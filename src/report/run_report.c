@@ -109,7 +109,7 @@ static td_status check(const td_run_report_opts *o, int n)
 {
     const int most = format_of(o) == TD_RUN_REPORT_HTML ? TD_RUN_PAGE_MAX : TD_SEED_RUNS;
     if (o->json && o->format != TD_RUN_REPORT_AUTO && o->format != TD_RUN_REPORT_JSON)
-        return td_error(TD_EUSAGE, "--json and --format %s contradict each other",
+        return td_error(TD_EUSAGE, "--json and --format %s exclude each other",
                         o->format == TD_RUN_REPORT_MARKDOWN ? "markdown" : formats[o->format]);
     if (o->images && format_of(o) != TD_RUN_REPORT_HTML)
         return td_error(TD_EUSAGE, "--images requires --format html or -o FILE.html");

@@ -17,6 +17,7 @@
 #include "base/machine.h"
 #include "base/paths.h"
 #include "base/signals.h"
+#include "inference/detect_data.h"
 #include "options/field.h"
 #include "options/rows.h"
 #include "serve/http.h"
@@ -126,25 +127,15 @@ static bool is_asked(const td_serve_opts *o, const char *name)
 }
 
 /* options of the other kind of network are refused, not left without effect */
-static td_status check_kind(const td_serve_opts *o, const td_kind *kind, const char *arch)
+static td_status check_kind(const td_serve_opts *o, bool is_detector)
 {
-    const td_boxes_opts *b = &o->boxes;
-    const struct {
-        const td_kind *kind;
-        bool is_set;
-        const char *what;
-    } rows[] = { { &td_kind_detector, b->min_score >= 0, "--min-score" },
-                 { &td_kind_detector, b->nms_iou >= 0, "--nms-iou" },
-                 { &td_kind_detector, b->max_per_class > 0, "--max-per-class" },
-                 { &td_kind_detector, b->max_boxes > 0, "--max-boxes" },
-                 { &td_kind_detector, o->only != NULL, "--only" },
-                 { &td_kind_classifier, is_asked(o, "topk"), "--top" },
-                 { &td_kind_classifier, is_asked(o, "interpolation"), "--interpolation" } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_set && rows[i].kind != kind)
-            return td_error(TD_EUSAGE, "%s requires a %s, '%s' contains weights of %s, %s",
-                            rows[i].what, rows[i].kind->what + 2, o->weights, arch, kind->what);
-    return TD_OK;
+    char room[TD_OPTION_NAME];
+    const char *const limit = td_box_limit_set(&o->boxes, room);
+    const td_network_option rows[] = { { true, limit != NULL, limit },
+                                       { true, o->only != NULL, "--only" },
+                                       { false, is_asked(o, "topk"), "--top" },
+                                       { false, is_asked(o, "interpolation"), "--interpolation" } };
+    return td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, o->weights);
 }
 
 static td_status open_detector(server *s)
@@ -194,7 +185,7 @@ static td_status open_predictor(server *s)
     s->service.transform.max_scans = MAX_SCANS;
     s->service.transform.by_library = true;
     TD_TRY(check_name(s->service.name));
-    TD_TRY(check_kind(o, s->service.kind, td_predictor_name(s->predictor)));
+    TD_TRY(check_kind(o, is_detector));
     TD_TRY(td_predictor_keep(s->predictor, 1));
     TD_TRY(td_predictor_keep(s->predictor, o->max_batch));
     td_predictor_finish(s->predictor);

@@ -169,17 +169,13 @@ static td_status require(const job *j, const char *rule)
 
 static td_status check(const td_train_opts *o)
 {
-    const struct {
-        bool is_set;
-        const char *what;
-    } rows[] = { { o->loss.mixup > 0, "--mixup" },
-                 { o->loss.label_smoothing > 0, "--label-smoothing" },
-                 { o->output.train_logits != NULL, "--train-logits" },
-                 { o->batch.image_size_schedule != NULL, "--image-size-schedule" } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_set)
-            return td_error(TD_EUSAGE, "%s requires a classifier, '%s' is a detector", rows[i].what,
-                            o->model.arch);
+    const td_network_option rows[] = {
+        { false, o->loss.mixup > 0, "--mixup" },
+        { false, o->loss.label_smoothing > 0, "--label-smoothing" },
+        { false, o->output.train_logits != NULL, "--train-logits" },
+        { false, o->batch.image_size_schedule != NULL, "--image-size-schedule" },
+    };
+    TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, true, o->model.arch));
     TD_TRY(td_boxes_check_input(&o->input, o->model.arch));
     return o->validation.require ? td_boxes_require_check(o->validation.require) : TD_OK;
 }

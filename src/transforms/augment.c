@@ -77,7 +77,8 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     if (is_triangular && o->point_sampled)
         return td_error(
             TD_EUSAGE,
-            "--interpolation triangular always antialiases, --no-antialias contradicts it");
+            "--interpolation triangular and --no-antialias exclude each other: triangular always "
+            "antialiases");
     if (o->crop == TD_RULES_TF && (o->interpolation != TD_INTERPOLATE_BILINEAR || o->antialias))
         return td_error(TD_EUSAGE,
                         "--crop tf requires --interpolation bilinear without antialiasing");

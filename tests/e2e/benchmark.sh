@@ -160,8 +160,9 @@ for list in fp8 fp32,,bf16 '' bf16, 'fp32 '; do
     error_names --precisions fp32 bf16 fp16
 done
 expect 2 benchmark --arch resnet18 --precisions fp32 --amp
+error_names --precisions --amp
 expect 2 benchmark --arch resnet18 --precisions fp32 --no-amp
-error_names --precisions --precision --amp
+error_names --precisions --no-amp
 expect 2 benchmark --arch resnet18 --batch-sizes "$(seq -s, 1 64)" --precisions fp32,bf16,fp16 --nproc 1,2
 error_names 384 256
 expect 2 benchmark --mode data x --batch-sizes 1,2

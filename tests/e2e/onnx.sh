@@ -72,13 +72,13 @@ expect 0 convert s300.safetensors s300.onnx --max-boxes 20
 holds s300.onnx ScatterElements
 tidy .
 expect 2 convert det.safetensors few.onnx --probabilities
-error_names --probabilities "'det.safetensors'" ssd320
+error_names --probabilities classifier "'det.safetensors'" detector
 expect 2 convert det.safetensors few.onnx --no-nms --max-boxes 5
-error_names --no-nms
+error_names --max-boxes --no-nms
 expect 2 convert r18.safetensors few.onnx --max-boxes 5
-error_names "'r18.safetensors'" resnet18
+error_names --max-boxes detector "'r18.safetensors'" classifier
 expect 2 convert r18.safetensors few.onnx --no-nms
-error_names "'r18.safetensors'"
+error_names --no-nms detector "'r18.safetensors'" classifier
 expect 1 convert --overwrite det.safetensors few.onnx --nms-iou 0
 error_names ONNX NonMaxSuppression 0 1
 rm -f det.safetensors s300.safetensors ./*.onnx

@@ -26,7 +26,7 @@ for verb in '' $verbs; do
     fi
 done
 expect 2 help --man --markdown train
-says "contradict"
+error_names --man --markdown exclude
 expect 2 help --completion tcsh
 error_names --completion "'tcsh'" none bash zsh fish
 

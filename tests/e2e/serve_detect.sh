@@ -119,10 +119,10 @@ drains ssd320 6 12
 
 # --- options of the other kind ------------------------------------------------------------------
 expect 2 serve --weights w.safetensors --top 3 --port 0
-error_names --top "'w.safetensors'" ssd320
+error_names --top classifier "'w.safetensors'" detector
 expect 2 serve --weights w.safetensors --only owl --port 0
 error_names --only "'w.safetensors'" "'owl'"
 expect 0 init --arch resnet18 --num-classes 4 --seed 1 -o classifier.safetensors
 expect 2 serve --weights classifier.safetensors --min-score 0.5 --port 0
-error_names --min-score "'classifier.safetensors'" resnet18
+error_names --min-score detector "'classifier.safetensors'" classifier
 finish

@@ -199,10 +199,10 @@ static void contradictions_are_refused(void **state)
     assert_string_equal(td_amp_precision_name(&o), "tf32-emulated");
     assert_int_equal(td_amp_dtype(&o), TD_DT_F32);
     o.amp = true;
-    expect_error(td_amp_check(&o), TD_EUSAGE, "--amp and --precision tf32-emulated contradict");
+    expect_error(td_amp_check(&o), TD_EUSAGE, "--amp and --precision tf32-emulated");
     o.amp = false;
     o.force_float32 = true;
-    expect_error(td_amp_check(&o), TD_EUSAGE, "--no-amp and --precision tf32-emulated contradict");
+    expect_error(td_amp_check(&o), TD_EUSAGE, "--no-amp and --precision tf32-emulated");
 }
 
 int main(void)

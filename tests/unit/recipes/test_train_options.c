@@ -266,9 +266,9 @@ static void what_contradicts_is_refused(void **state)
     PARSE("--lr-rule=tf", "--lr-schedule=exponential");
     expect_error(td_train_check(&o), TD_EUSAGE, "--lr-schedule step or cosine");
     PARSE("--lr-rule=tf", "--lr-schedule=cosine", "--end-lr=0.1");
-    expect_error(td_train_check(&o), TD_EUSAGE, "--end-lr 0.1 contradicts");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--end-lr 0.1 exclude");
     PARSE("--decay-rule=readme", "--bn-weight-decay");
-    expect_error(td_train_check(&o), TD_EUSAGE, "contradict each other");
+    expect_error(td_train_check(&o), TD_EUSAGE, "--decay-rule readme and --bn-weight-decay");
     PARSE("--image-size-schedule=0:32,x");
     expect_error(td_train_check(&o), TD_EUSAGE, "--image-size-schedule: image sizes '0:32,x'");
     PARSE("--image-size-schedule=0:32", "--trace=t.json");
