@@ -1,5 +1,5 @@
 /*
- * train/task.h -- the task of a training job: the part in which classification and detection differ
+ * train/task.h -- the task of a training job: all that differs between classification and detection
  *
  * The job (train.c) is one loop: batches, steps, validations, checkpoints.  A task opens the data
  * sets, binds a batch's arrays to the program and evaluates the weights.  A task is defined in
@@ -11,29 +11,30 @@
 #include "train/train_job.h"
 
 struct td_task {
-    const char *metric; /* what the best weights are chosen by */
-    bool detects;       /* scores are AP and AP50, fractions; else top-1 and top-k, percent */
+    const char *metric; /* by which the best weights are chosen */
+    bool detects;       /* scores: AP and AP50, fractions; if false: top-1 and top-k, percent */
 
-    /* What the options must not say; may be NULL. */
+    /* Check the options of this task; may be NULL. */
     td_status (*check)(const td_train_opts *o);
 
-    /* The data sets, the loaders, the classes' names; the model's classes and size are resolved. */
+    /* Open the data sets and loaders, list the classes, resolve the model's classes and size. */
     td_status (*open_data)(td_train_job *j);
 
-    /* The batch's arrays to the program's inputs. */
+    /* Bind the batch's arrays to the program's inputs. */
     td_status (*bind)(td_train_job *j, const td_batch *b);
 
-    /* After a step: what its program says beside the loss, into `f`; may be NULL. */
+    /* After a step: store the program's outputs other than the loss in `f`; may be NULL. */
     void (*note_step)(const td_train_job *j, td_step_metadata *f);
 
-    /* One pass over the validation set with the weights of `prefix`: "" the trained, "ema." the
+    /* One pass over the validation set; `prefix`: "" for the trained weights, "ema." for the
        averaged ones. */
     td_status (*evaluate)(td_train_job *j, const char *prefix, td_eval_result *v);
 
-    /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation in the line of an epoch. */
+    /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation's part of the log line of an
+       epoch. */
     void (*format_scores)(const td_train_job *j, char *out, size_t n);
 
-    /* --require against the last validation.  TD_EUSAGE, TD_EREQUIRED. */
+    /* Check the last validation against --require.  TD_EUSAGE, TD_EREQUIRED. */
     td_status (*require)(const td_train_job *j, const char *rule);
 
     void (*release)(td_train_job *j); /* may be NULL */

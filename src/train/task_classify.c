@@ -1,5 +1,5 @@
 /*
- * task_classify.c -- learning classes: images and labels in, top-1 and top-k out
+ * task_classify.c -- the task of classification: images and labels in, top-1 and top-k out
  */
 #include <stdio.h>
 
@@ -51,7 +51,10 @@ static td_status open_validation(job *j)
     return td_loader_new(j->data.val_set, &lo, &j->data.val_loader);
 }
 
-/* a graph of the user's own: labels that are numbers count as its outputs, folders as classes */
+/*
+ * For a network from a graph file: its number of outputs, or for a folder data set the number of
+ * folders.
+ */
 static td_status choose_classes(job *j)
 {
     td_model_opts *m = &j->o.model, own = *m;
@@ -102,6 +105,7 @@ static td_status bind(job *j, const td_batch *b)
 
 /* --- validation ------------------------------------------------------------------------------- */
 
+/* With mixup, the validation loss is without label smoothing, as in the reference. */
 static td_evaluator_opts evaluator_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
@@ -109,8 +113,7 @@ static td_evaluator_opts evaluator_opts(const job *j)
                                 .topk = o->validation.topk,
                                 .max_batches =
                                     o->profile.iterations > 0 ? o->profile.iterations : -1,
-                                .smoothing =
-                                    o->loss.mixup > 0 ? 0 : o->loss.label_smoothing, /* as theirs */
+                                .smoothing = o->loss.mixup > 0 ? 0 : o->loss.label_smoothing,
                                 .amp = &o->amp,
                                 .comm = j->ranks.comm,
                                 .skip_passes = o->device.skip_passes,

@@ -1,8 +1,8 @@
 /*
- * task_detect.c -- learning boxes: images with annotations in, COCO's metrics out
+ * task_detect.c -- the task of detection: images with annotations in, COCO's metrics out
  *
- * The loader's workers make what each anchor should say, so that a step reads three arrays:
- * images, the anchors' classes and their deltas.
+ * The loader's workers compute the target of each anchor, so a step reads three arrays: the images,
+ * the anchors' classes and their box deltas.
  */
 #include <math.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static void note_step(const job *j, td_step_metadata *f)
 
 /* --- validation ------------------------------------------------------------------------------- */
 
-/* each class's AP; on ranks but 0 none, which report nothing */
+/* Store each class's AP; only rank 0 has metrics and reports them. */
 static void note_classes(job *j)
 {
     const td_coco_metrics *m = td_detector_evaluator_metrics(j->eval.detector_evaluator);

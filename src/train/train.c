@@ -6,8 +6,8 @@
  *     epoch    step, step, step ... -> validate -> report -> save
  *     close    final weights, report
  *
- * A signal ends the loop after the step that is running; the checkpoint then holds the place inside
- * the epoch.  Everything that decides the next step's bits is in td_run_state and the parameters.
+ * A signal ends the loop after the current step; the checkpoint then holds the position in the
+ * epoch.  td_run_state and the parameters determine the next step bit by bit.
  */
 #include <math.h>
 #include <string.h>
@@ -29,14 +29,14 @@ typedef td_train_job job;
 
 /* --- one step --------------------------------------------------------------------------------- */
 
-/* One batch on its way through the program. */
+/* One batch and its results. */
 typedef struct {
     int64_t begin_ns;
     double data_s;    /* time waited for the batch */
     double compute_s; /* from bind to the loss */
     double loss;      /* mean of all ranks */
-    bool is_last;     /* batch of an optimizer step */
-    bool is_skipped;  /* it is, and its gradients overflowed: nothing was applied */
+    bool is_last;     /* last batch of an optimizer step */
+    bool is_skipped;  /* last batch, and the gradients overflowed: the step was not applied */
 } batch_step;
 
 static td_status write_train_logits(const job *j)
@@ -52,7 +52,7 @@ static td_status write_train_logits(const job *j)
     return st;
 }
 
-/* so many steps in a row that there is no hope: where does it begin? */
+/* Too many steps were skipped in a row: an error that names the first non-finite tensor. */
 static td_status skips_failed(job *j)
 {
     char where[300];
@@ -66,7 +66,7 @@ static td_status skips_failed(job *j)
         (double)j->inputs.scale, *where ? where : "nothing");
 }
 
-/* the step that is over at iteration j->s.iteration changed nothing: say so, and count */
+/* Log that the last step, which ended at iteration j->s.iteration, was skipped; check the limit. */
 static td_status after_skip(job *j)
 {
     const td_scaler *s = &j->s.scaler;
@@ -93,20 +93,20 @@ static td_status loss_failed(const job *j, double loss)
                     isnan(loss) ? "not a number" : "infinite");
 }
 
-/* did the program apply the step it ran? */
+/* Did the program apply the last step? */
 static bool was_finite(const job *j)
 {
     const float *finite = td_program_output(j->program, TD_OUTPUT_FINITE, NULL);
     return !finite || *finite > 0;
 }
 
-/* the last batch of an optimiser step? */
+/* Is this the last batch of an optimizer step? */
 static bool is_last_batch(const job *j)
 {
     return j->s.step.done + 1 == j->plan.acc;
 }
 
-/* of the averages after this batch: mu, but less at the beginning */
+/* The decay of the weight averages for this batch: mu, but less at the beginning. */
 static double ema_factor(const job *j)
 {
     const double t =
@@ -115,7 +115,7 @@ static double ema_factor(const job *j)
     return j->o.optimizer.ema < ramp ? j->o.optimizer.ema : ramp;
 }
 
-/* the inputs of the program that are not data: loss scale, averages, mixup */
+/* Set the inputs of the program that are not data: loss scale, averages, mixup. */
 static td_status set_scalars(job *j)
 {
     const double m = ema_factor(j), before = j->s.step.ema_before;
@@ -130,15 +130,17 @@ static td_status set_scalars(job *j)
     j->inputs.ema[3] = (float)(1 - before);
     if (j->data.mixup.batch == 0)
         return TD_OK;
-    /* a batch of its own for every rank, as one rank has that accumulates them */
+    /* Each rank draws for a batch number of its own, as one rank that accumulates these batches
+       does. */
     const int64_t batch = j->s.iteration * j->ranks.n + j->ranks.rank;
     return td_mixup_draw(&j->data.mixup, j->s.epoch, batch,
                          j->s.epoch * td_loader_batches(j->data.train_loader) * j->ranks.n + batch);
 }
 
 /*
- * What a step that was applied moves on; batches, and with them the learning rate, go on anyway.
- * The norms of a step that may yet be dropped have seen nothing.
+ * Count a batch.  Batches are counted even when their step is skipped, and the learning rate
+ * follows them; steps and losses are counted only when the step is applied.  With loss scaling, the
+ * norms have tracked a step's batches only after it was applied.
  */
 static void count_step(job *j, const batch_step *b)
 {
@@ -167,7 +169,7 @@ static void count_step(job *j, const batch_step *b)
     *st = (td_step_state){ .of = st->of, .ema_before = 1 };
 }
 
-/* the batch and the scalars to the program's inputs */
+/* Bind the batch and the scalars to the program's inputs. */
 static td_status bind(job *j, const td_batch *batch)
 {
     if (batch->height != j->compiled.size || batch->width != j->compiled.size)
@@ -186,12 +188,12 @@ static td_status run_program(job *j)
     return td_amp_stats_end(j->observers.amp_stats, j->program, st);
 }
 
-/* what the program computed: the loss of all ranks, and whether it applied the step */
+/* Read the results of the program: the mean loss of all ranks, and whether the step was applied. */
 static td_status read_result(job *j, batch_step *b)
 {
     double loss = (double)*(const float *)td_program_output(j->program, "loss", NULL);
     TD_TRY(td_train_share_step(j, &loss));
-    b->loss = isnan(loss) ? (double)NAN : loss; /* one without a sign */
+    b->loss = isnan(loss) ? (double)NAN : loss; /* a NaN without a sign */
     if (!isfinite(b->loss) && j->s.scaler.kind == TD_SCALER_NONE)
         return loss_failed(j, b->loss);
     b->compute_s = (double)(td_now_ns() - b->begin_ns) * 1e-9;
@@ -199,7 +201,7 @@ static td_status read_result(job *j, batch_step *b)
     return TD_OK;
 }
 
-/* --prof, --trace and --train-logits, of the run that has ended */
+/* Record the last run of the program for --prof, --trace and --train-logits. */
 static td_status observe(job *j, const td_batch *batch, const batch_step *b)
 {
     td_profile_step(j->observers.profile, b->data_s);
@@ -221,7 +223,7 @@ static td_status log_step(job *j, const batch_step *b)
     return td_train_report_step(j, b->loss, b->data_s, b->compute_s);
 }
 
-/* `is_applied`: it was the last batch of an optimizer step, which was not skipped */
+/* `is_applied`: this was the last batch of an optimizer step, and the step was not skipped. */
 static td_status step(job *j, const td_batch *batch, double data_s, bool *is_applied)
 {
     batch_step b = { .begin_ns = td_now_ns(), .data_s = data_s, .is_last = is_last_batch(j) };
@@ -297,14 +299,14 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     return TD_OK;
 }
 
-/* over the steps of the epoch that were applied; not a number where all were skipped */
+/* Mean loss of the epoch's applied steps; NaN if all were skipped. */
 static double mean_loss(const td_run_state *s)
 {
     const int64_t n = s->iteration - s->epoch_skipped - s->step.in_epoch;
     return n ? s->loss_sum / (double)n : s->iteration ? (double)NAN : 0;
 }
 
-/* a step that goes on in the next epoch: its batches so far count in this one */
+/* If a step continues in the next epoch, count its batches so far in this one. */
 static void count_unfinished(td_run_state *s)
 {
     if (isfinite(s->step.loss_sum))
@@ -340,7 +342,7 @@ static td_status validate(job *j, validation *v)
     }
     if (v->trained.was_stopped)
         return TD_OK;
-    warn_nonfinite(j->s.epoch, "", &v->trained); /* and never the best */
+    warn_nonfinite(j->s.epoch, "", &v->trained); /* such weights are never the best */
     if (v->has_averages)
         warn_nonfinite(j->s.epoch, " of the averages", &v->averages);
     v->is_best = !v->trained.counts.n_nonfinite && j->s.last > j->s.best;
@@ -348,7 +350,7 @@ static td_status validate(job *j, validation *v)
     return TD_OK;
 }
 
-/* the statistics of all ranks and the mean loss of the epoch */
+/* Combine the statistics of all ranks and compute the mean loss of the epoch. */
 static td_status sum_epoch(job *j)
 {
     TD_TRY(td_train_log_stragglers(j));
@@ -359,7 +361,7 @@ static td_status sum_epoch(job *j)
     return TD_OK;
 }
 
-/* the place moves to the next epoch; what is saved from here on says so */
+/* Move on to the next epoch; files saved from here on hold its number. */
 static void count_epoch(job *j, bool is_best)
 {
     if (is_best) {
@@ -372,7 +374,7 @@ static void count_epoch(job *j, bool is_best)
     j->s.epoch_skipped = 0;
 }
 
-/* the checkpoint last: it says that the others are there */
+/* The checkpoint is written last: if it exists, the other files of the epoch do too. */
 static td_status save_epoch(job *j, int64_t epoch, bool is_best)
 {
     if (is_best)
@@ -389,7 +391,7 @@ static td_status end_epoch(job *j)
     const int64_t n_skipped = (j->s.epoch_skipped + j->plan.acc - 1) / j->plan.acc;
     if (v.is_due)
         TD_TRY(validate(j, &v));
-    if (v.trained.was_stopped) { /* validate again after resuming: this epoch is not over */
+    if (v.trained.was_stopped) { /* the resumed run validates again: this epoch is not finished */
         j->run.is_over = j->out->was_stopped = true;
         return td_train_save(j);
     }
@@ -414,11 +416,11 @@ static bool runs_out(job *j)
            (o->length.run_epochs >= 0 && j->run.epochs >= o->length.run_epochs);
 }
 
-/* a step limit or a signal inside the epoch: keep the place */
+/* A step limit or a signal ended the run inside the epoch: save the position. */
 static td_status leave_epoch(job *j)
 {
     const double seconds = j->run.data_s + j->run.compute_s;
-    if (j->s.iteration) /* else that of the epoch before */
+    if (j->s.iteration) /* 0: the previous epoch's loss stays */
         j->s.last_train_loss = mean_loss(&j->s);
     if (seconds > 0)
         j->out->images_per_s =
@@ -439,7 +441,7 @@ static td_status run_epochs(job *j)
     return TD_OK;
 }
 
-/* bad.list is there whatever ended the run, most of all when it was too many bad images */
+/* Write bad.list even when the run fails, as it does with too many bad images. */
 static td_status run_and_list(job *j)
 {
     td_status st = run_epochs(j);
@@ -457,7 +459,10 @@ static td_status run_and_list(job *j)
     return st;
 }
 
-/* after all that reads the program's results; a signal leaves the bound out, which takes long */
+/*
+ * Runs after everything that reads the program's results.  After a signal the bound, which takes
+ * long to measure, is omitted.
+ */
 static td_status show_profile(job *j)
 {
     double bound_s;
@@ -477,8 +482,8 @@ static td_status show_profile(job *j)
 }
 
 /*
- * Loss scaling skips a few steps while it looks for its scale.  A run that skipped more than one in
- * four says so; one that applied fewer than one in ten has trained nothing to speak of: an error.
+ * Loss scaling skips a few steps until it has found its scale.  A run that skipped more than one
+ * step in four logs a warning; a run that applied fewer than one in ten is an error.
  */
 static td_status check_skips(const job *j)
 {
@@ -518,7 +523,6 @@ static void fill_result(const job *j, td_train_result *out)
     }
 }
 
-/* --require */
 static td_status check_required(const job *j)
 {
     if (!j->o.validation.require || j->out->was_stopped)

@@ -1,18 +1,18 @@
 /*
- * train/train_data.h -- what the data sets and loaders of both tasks have in common
+ * train/train_data.h -- helpers for the data sets and loaders of both tasks
  */
 #ifndef TD_TRAIN_TRAIN_DATA_H
 #define TD_TRAIN_TRAIN_DATA_H
 
 #include "train/train_job.h"
 
-/** Images of a synthetic data set: as many as the run reads. */
+/** Number of images of a synthetic data set: as many as the run reads. */
 int64_t td_train_synthetic_images(const td_train_job *j);
 
-/** j->data.class_names: those of j->data.train_set.  TD_ENOMEM. */
+/** Fill j->data.class_names with the classes of j->data.train_set.  TD_ENOMEM. */
 td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
 
-/** Options of the training data's loader that td_loader_opts_of leaves out: order, seed, place. */
+/** Set the training loader's options that td_loader_opts_of does not set: order, seed, position. */
 void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * train/train_job.h -- the state of a training job
  *
- * Files of this room, each uses only those above it and td_task:
+ * Files of this room; each uses only those above it and td_task:
  *
- *     train_job.h, task.h                        the state; what classification and detection do
- *     train_rate, train_data, train_ranks        plan and learning rate; loaders; exchange of ranks
+ *     train_job.h, task.h                        the state; the interface of the two tasks
+ *     train_rate, train_data, train_ranks        learning rate; loaders; exchanges between ranks
  *     workspace, train_settings, train_report    files; options; log lines and records
  *     train_start, train_program, train_save     parameters: from a file, in the program, to a file
  *     task_classify, task_detect                 the two tasks
@@ -54,65 +54,65 @@ enum {
 struct td_task;
 typedef struct td_task td_task; /* train/task.h */
 
-/* What the job starts from: train_start.c. */
+/* The checkpoint or weights from which the job starts: train_start.c. */
 typedef struct {
-    td_tensors *tensors;   /* of the file; NULL once they are loaded */
+    td_tensors *tensors;   /* of the file; NULL after they were loaded */
     bool is_arch_of_file;  /* the file named the network, not --arch */
-    bool has_seed;         /* the checkpoint has one */
-    bool is_seed_of_clock; /* neither the checkpoint nor --seed has one */
-    uint64_t resumed_seed; /* the checkpoint's; --seed may name another */
-    char *frozen_then;     /* --freeze of the run that is resumed; NULL: none */
+    bool has_seed;         /* the checkpoint has a seed */
+    bool is_seed_of_clock; /* the seed is from the clock: no --seed, none in the checkpoint */
+    uint64_t resumed_seed; /* the checkpoint's; --seed may override it */
+    char *frozen_then;     /* --freeze of the resumed run; NULL: none */
     int n_names;
     char **names; /* [n_names] classes in the file */
 } td_train_start;
 
-/* Data sets and loaders: the task's open_data. */
+/* Data sets and loaders, opened by the task's open_data. */
 typedef struct {
     td_dataset *train_set, *val_set;
     td_loader *train_loader, *val_loader;
-    const char **class_names; /* [classes of train_set], lent by it */
-    int64_t *categories;      /* [classes] of a detector: their ids */
-    td_sizes sizes;           /* of training images by epoch; n 0: one size */
-    td_mixup mixup;           /* batch 0: none */
+    const char **class_names; /* [classes of train_set], borrowed from it */
+    int64_t *categories;      /* [classes] of a detector: category ids */
+    td_sizes sizes;           /* sizes of training images by epoch; n 0: one size */
+    td_mixup mixup;           /* batch 0: no mixup */
 } td_train_data;
 
-/* Length and learning rate: train_rate.c. */
+/* Length and learning rate, planned by train_rate.c. */
 typedef struct {
-    td_lr_steps by_step;   /* the detectors' rules of the learning rate */
-    double lr_exact;       /* of the next step */
-    int64_t planned_steps; /* where the training ends inside an epoch; 0: at an epoch's end */
-    int64_t acc;           /* batches of an optimizer step */
-    bool asks_environment; /* for loss scaling, where no option decides about it */
+    td_lr_steps by_step;   /* for --lr-rule ssd320 and ssd300 */
+    double lr_exact;       /* learning rate of the next step */
+    int64_t planned_steps; /* length in steps; 0: in whole epochs */
+    int64_t acc;           /* batches per optimizer step */
+    bool asks_environment; /* the environment decides about loss scaling if no option does */
 } td_train_schedule;
 
-/* The compiled step: train_program.c. */
+/* The compiled step, see train_program.c. */
 typedef struct {
-    int size;               /* of its images */
-    int64_t step_limit;     /* bytes that a program may take; 0: no limit */
+    int size;               /* side of its input images, pixels */
+    int64_t step_limit;     /* bytes that a program may use; 0: no limit */
     td_decay_groups groups; /* which weights are decayed */
     td_freeze_counts frozen;
 } td_train_compiled;
 
-/* Scalar inputs, bound to the program. */
+/* Scalar inputs; the program is bound to these variables. */
 typedef struct {
     float lr;
-    float scale, inverse; /* of the loss */
+    float scale, inverse; /* scale of the loss */
     float update;         /* 1 on the last batch of an optimizer step, else 0 */
     float ema[4];         /* ema_keep, ema_share, ema_before, ema_rest */
 } td_train_inputs;
 
-/* Validation: the task's evaluator. */
+/* Results of validation. */
 typedef struct {
     td_evaluator *evaluator;
     struct td_detector_evaluator *detector_evaluator; /* of a detector */
-    double boxes[TD_BOX_METRICS];                     /* of its last validation */
-    double *class_ap;       /* likewise, [classes]; -1: none; NULL: no detector */
+    double boxes[TD_BOX_METRICS];                     /* of a detector's last validation */
+    double *class_ap;       /* [classes], likewise; -1: not evaluated; NULL: no detector */
     td_gather outcomes;     /* of a classifier's last validation, on rank 0 ... */
     int64_t outcomes_epoch; /* ... and its epoch */
     int64_t epochs_without_best;
 } td_train_evaluation;
 
-/* Log lines and records: train_report.c. */
+/* Log lines and records, see train_report.c. */
 typedef struct {
     td_report *report;
     td_run_sums sums;
@@ -128,42 +128,42 @@ typedef struct {
     td_trace *trace;
 } td_train_observers;
 
-/* The workspace and what goes there: workspace.c. */
+/* The workspace and its files, see workspace.c. */
 typedef struct {
     td_lock *lock;
     char *folder;
     bool is_folder_fresh; /* it is this run's own runs/ARCH-N */
-    bool may_overwrite;   /* files of another run in it */
+    bool may_overwrite;   /* may replace files of another run in the folder */
     char *path[TD_PATHS];
     td_bad_list bad;
-    char *graph_text; /* of a network from a graph file or a checkpoint; NULL: none */
+    char *graph_text; /* the network's, from a graph file or a checkpoint; NULL: none */
     td_text config;   /* all resolved options, JSON */
 } td_train_files;
 
-/* This rank among the others: train_ranks.c. */
+/* This rank and its connections, see train_ranks.c. */
 typedef struct {
     td_comm *comm; /* NULL: one rank */
     int rank, n;
-    bool is_stop_wanted; /* a signal came to some rank */
-    int64_t n_bad_met;   /* bad images of the training set on all ranks, when last exchanged */
-    double waited_s;     /* that the program had waited for others, when last asked */
+    bool is_stop_wanted; /* some rank received a signal */
+    int64_t n_bad_met;   /* bad images of the training set on all ranks at the last exchange */
+    double waited_s;     /* seconds that the program had waited for other ranks at the last check */
 } td_train_ranks;
 
-/* Counts of this run, without those of the run that it resumes. */
+/* Counts of this run, without those of the run it continues. */
 typedef struct {
     int64_t steps, epochs;
     int64_t skipped;          /* optimizer steps */
-    int64_t batches;          /* of all steps, skipped ones included */
+    int64_t batches;          /* including those of skipped steps */
     double data_s, compute_s; /* of this epoch */
     int64_t epoch_batches;    /* likewise */
     bool is_over;
 } td_train_counts;
 
 typedef struct {
-    td_train_opts o; /* a copy; model and seed are completed */
+    td_train_opts o; /* a copy, in which model and seed are resolved */
     const td_task *task;
-    td_run_state s;     /* what a checkpoint holds */
-    td_tracked tracked; /* batches that norms have seen */
+    td_run_state s;     /* state stored in a checkpoint */
+    td_tracked tracked; /* number of batches that each norm has tracked */
     td_device *dev;
     td_program *program;
     td_train_start start;

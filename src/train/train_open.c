@@ -1,8 +1,8 @@
 /*
  * train_open.c -- open a training job, in phases: td_train_open lists them
  *
- * Everything that can be wrong with the options, the data or the files is found here, before the
- * first step, and before anything is written where that is possible.
+ * All options, data and files are checked here, before the first step and, where possible, before
+ * anything is written.
  */
 #include "train/train_open.h"
 
@@ -37,7 +37,7 @@ static td_status open_settings(job *j)
 {
     TD_TRY(td_log_configure(j->o.log));
     j->files.may_overwrite = j->o.output.overwrite;
-    j->o.output.overwrite = false; /* applies to this run alone: not saved with its options */
+    j->o.output.overwrite = false; /* applies to this run only: not saved with its options */
     td_train_log_preset(&j->o);
     return td_train_settings_check(&j->o);
 }
@@ -64,7 +64,7 @@ static void choose_seed(job *j)
     j->s.seed = (uint64_t)o->batch.seed;
 }
 
-/* the checkpoint's seed, or the option's, or one from the clock; the same on all ranks */
+/* The seed: the option's, else the checkpoint's, else one from the clock; the same on all ranks. */
 static td_status open_seed(job *j)
 {
     choose_seed(j);
@@ -74,8 +74,8 @@ static td_status open_seed(job *j)
 /* --- network and data ------------------------------------------------------------------------- */
 
 /*
- * What is validated, and what the file says, is one size: --image-size, or else the last that
- * training has.
+ * Validation and the saved files use one image size: --image-size, or without it the last size of
+ * the schedule.
  */
 static td_status open_sizes(job *j)
 {
@@ -98,7 +98,10 @@ static td_status open_sizes(job *j)
     return td_model_image_size(&o->model, &o->model.image_size);
 }
 
-/* once: every checkpoint has the graph that is trained, whatever becomes of the file */
+/*
+ * Read the graph file once: every checkpoint stores the graph that is trained, even if the file
+ * changes or disappears.
+ */
 static td_status read_own_graph(job *j)
 {
     size_t n;
@@ -127,8 +130,8 @@ static td_status open_data(job *j)
 /* --- device and schedule ---------------------------------------------------------------------- */
 
 /*
- * What was chosen takes the place of the request to choose, in the saved options too: a run that
- * resumes must not measure again and choose otherwise.
+ * The chosen precision replaces the request to choose, in the saved options too: a resumed run must
+ * not measure again and choose another one.
  */
 static td_status choose_precision(job *j)
 {
@@ -137,7 +140,7 @@ static td_status choose_precision(job *j)
     j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.start.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
-    j->o.amp.amp = false; /* what is saved is what was resolved */
+    j->o.amp.amp = false; /* the resolved precision is saved, not this request */
     if (j->ranks.comm && j->o.device.tune == TD_TUNE_FULL) {
         td_log(TD_LOG_WARN, "train",
                "--tune full requires one rank: run it once with one rank to fill the cache, then "
@@ -154,7 +157,7 @@ static td_status open_device(job *j)
     return choose_precision(j);
 }
 
-/* the scale is the options', or the checkpoint's where it goes on */
+/* The loss scale: the options', or for a resumed run the checkpoint's. */
 static void choose_scaler(job *j)
 {
     const td_scaler saved = j->s.scaler;
@@ -168,7 +171,7 @@ static void choose_scaler(job *j)
                "the loss scale is fixed: --loss-scale-interval has no effect");
 }
 
-/* one optimiser step for so many batches */
+/* Set the number of batches per optimizer step. */
 static td_status plan_accumulation(job *j)
 {
     const int64_t n = (int64_t)j->o.batch.size * j->ranks.n, of = j->o.batch.step_size;
@@ -200,7 +203,7 @@ static td_status open_mixup(job *j)
     return td_mixup_open(&j->data.mixup, j->o.loss.mixup_file);
 }
 
-/* what a step consists of: loss scale, batches, learning rate, mixup */
+/* Open all that defines a step: loss scale, number of batches, learning rate, mixup. */
 static td_status open_schedule(job *j)
 {
     choose_scaler(j);
@@ -211,14 +214,14 @@ static td_status open_schedule(job *j)
 
 /* --- files and observers ---------------------------------------------------------------------- */
 
-/* all ranks run the same thing, from rank 0's parameters */
+/* Check that all ranks run the same training; they start from rank 0's parameters. */
 static td_status open_agreement(job *j)
 {
     TD_TRY(td_train_options_json(&j->o, &j->files.config));
     return td_train_agree(j);
 }
 
-/* what rank 0 writes for all */
+/* Clear the paths and formats of all output that only rank 0 writes. */
 static void keep_files_shut(job *j)
 {
     td_train_opts *o = &j->o;
@@ -248,7 +251,7 @@ static td_status open_files(job *j)
 static td_status open_report(job *j)
 {
     TD_TRY(td_train_report_open(j));
-    if (td_train_writes(j) && j->s.epoch < j->o.length.epochs) /* else nothing is left to train */
+    if (td_train_writes(j) && j->s.epoch < j->o.length.epochs) /* not at the end */
         TD_TRY(td_workspace_write_config(j));
     return TD_OK;
 }

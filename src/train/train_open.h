@@ -6,10 +6,13 @@
 
 #include "train/train_job.h"
 
-/** Read, check and open everything a run needs; j->o and j->out are set, the rest is zero. */
+/**
+ * Read, check and open everything a run needs.  The caller has set j->o and j->out; the rest is
+ * zero.
+ */
 td_status td_train_open(td_train_job *j) TD_CHECKED;
 
-/** Let go of what td_train_open took, however far it came; the report has been closed. */
+/** Release everything td_train_open opened, also after it failed.  Close the report before. */
 void td_train_release(td_train_job *j);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * train_program.c -- the program of a training job: compiled when the job opens, and anew wherever
- * the size of the images changes (--image-size-schedule)
+ * train_program.c -- the program of a training job: compiled when the job opens, and again when the
+ * size of the images changes (--image-size-schedule)
  *
- *     epoch 29 at 128  ->  every parameter out, program freed, compiled for 160, every parameter in
+ *     epoch 29 at 128  ->  copy all parameters, free the program, compile for 160, load them
  *
- * What a program keeps is the same at every size: weights, statistics, momentum buffers, averages,
- * sums of a step under way.  They are carried over as a checkpoint carries them, bit by bit, so a
- * run that resumes at the boundary is the run that went across it.  The old program goes before the
- * new one comes: the peak is one program and one copy of its parameters.
+ * A program's persistent values are the same at every size: weights, statistics, momentum buffers,
+ * averages, gradient sums of an unfinished step.  They are copied bit by bit, as by a checkpoint,
+ * so a run resumed at the boundary gives the same results as one that was not interrupted.  The old
+ * program is freed before the new one is compiled: peak memory is one program and one copy of its
+ * parameters.
  */
 #include "train/train_program.h"
 
@@ -68,7 +69,7 @@ static td_status bind_scalars(job *j)
     return TD_OK;
 }
 
-/* half weights have half momentum buffers and nothing beside them */
+/* With half-precision weights, momentum buffers are the only other state supported. */
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
@@ -79,7 +80,7 @@ static td_status check_half_weights(const job *j)
                                "accumulation, averages, RMSprop and several ranks");
 }
 
-/* both loaders' rings and the evaluator's own batch */
+/* Batches in memory: the rings of both loaders and one of the evaluator. */
 static int batches_held(const job *j)
 {
     const int ring = j->o.input.prefetch + 1;
@@ -108,7 +109,7 @@ static td_sgd_opts sgd_opts(const job *j)
                           .freezes_norms = o->optimizer.freezes_bn };
 }
 
-/* the network for training images of that side */
+/* The network for training images of `size` x `size` pixels. */
 static td_model_opts model_at(const job *j, int size)
 {
     td_model_opts m = j->o.model;
@@ -124,7 +125,7 @@ static td_status graph_at(const job *j, int size, td_decay_groups *groups, td_gr
     return td_training_graph(&model, j->o.batch.size, &sgd, out);
 }
 
-/* a size that the network cannot take is found before the first epoch, not in the thirtieth */
+/* Check before the first epoch that the network accepts every size of the schedule. */
 static td_status check_sizes(const job *j)
 {
     for (int i = 0; i < j->data.sizes.n; i++) {
@@ -136,8 +137,8 @@ static td_status check_sizes(const job *j)
 }
 
 /*
- * With a memory limit: what is left for the step is measured once and holds for every size; the
- * largest size must fit, whichever comes first.
+ * With a memory limit: the memory left for the step is computed once, for the largest size, which
+ * must fit even if it is used last; the result applies to every size.
  */
 static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
 {

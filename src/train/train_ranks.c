@@ -45,7 +45,7 @@ td_status td_train_share_precision(td_train_job *j)
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
-/* line by line, so that the message shows what differs */
+/* Describe the run in lines; the error message shows the first one that differs. */
 static td_status describe(const job *j, td_text *out)
 {
     TD_TRY(td_describe_run(td_text_get(&j->files.config), out));
@@ -77,7 +77,7 @@ bool td_train_writes(const td_train_job *j)
 
 /* --- step and epoch --------------------------------------------------------------------------- */
 
-/* `n_met`: bad images of all ranks, those that two have met counted twice */
+/* `n_met`: bad images found by all ranks; an image found by two ranks counts twice. */
 static td_status share_bad_limit(job *j, int64_t n_met)
 {
     if (n_met == j->ranks.n_bad_met)
@@ -85,9 +85,9 @@ static td_status share_bad_limit(job *j, int64_t n_met)
     j->ranks.n_bad_met = n_met;
     if (n_met <= td_loader_bad_allowed(j->data.train_loader))
         return TD_OK;
-    TD_TRY(td_bad_list_gather(
-        &j->files.bad, j->ranks.comm, j->data.train_loader,
-        j->data.val_loader)); /* for bad.list, which is written when the run has failed */
+    /* bad.list is written even when the run fails */
+    TD_TRY(
+        td_bad_list_gather(&j->files.bad, j->ranks.comm, j->data.train_loader, j->data.val_loader));
     return td_bad_limit_check(j->ranks.comm, j->data.train_loader);
 }
 
@@ -114,7 +114,7 @@ td_status td_train_share_stop(td_train_job *j, bool *was_stopped)
 
 bool td_train_may_stop(const td_train_job *j)
 {
-    /* inside a step every rank has sums of its own, and one checkpoint cannot hold them all */
+    /* inside a step the ranks have different gradient sums, and a checkpoint holds only one */
     return j->ranks.comm ? j->ranks.is_stop_wanted && j->s.step.done == 0 : td_signal_caught() != 0;
 }
 
@@ -155,7 +155,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
                         " ranks: it cannot continue with %d ranks and --batch-size %d",
                         path, j->s.iteration, batch, j->s.ranks, j->ranks.n, j->o.batch.size);
     const int64_t iteration = samples / now;
-    if (j->s.iteration) /* a sum of means over batches */
+    if (j->s.iteration) /* loss_sum adds one mean per batch */
         j->s.loss_sum *= (double)iteration / (double)j->s.iteration;
     j->s.iteration = iteration;
     return TD_OK;
@@ -165,7 +165,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 
 td_status td_train_log_stragglers(td_train_job *j)
 {
-    const double worth = 0.1, worth_s = 1; /* of the epoch, and at least */
+    const double worth = 0.1, worth_s = 1; /* share of the epoch, seconds: the least to log */
     double own = td_program_waited_s(j->program) - j->ranks.waited_s;
     double *all = j->ranks.comm ? td_alloc((size_t)j->ranks.n, sizeof *all) : NULL;
     int least = 0;

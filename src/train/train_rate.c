@@ -1,8 +1,8 @@
 /*
- * train_rate.c -- how long a training is, when it is evaluated, and the learning rate of each step
+ * train_rate.c -- the length of a training, its validations, and the learning rate of each step
  *
- * The length is planned in epochs, or in optimiser steps: then the last epoch ends where they do.
- * SSD320's learning rate has a length of its own, --lr-total-steps: a training may stop before.
+ * The length is given in epochs or in optimizer steps; a length in steps may end the last epoch
+ * early. SSD320's learning rate has its own length, --lr-total-steps; the training may be shorter.
  */
 #include "train/train_rate.h"
 
@@ -15,12 +15,12 @@
 
 typedef td_train_job job;
 
-#define SSD320_WARM_SHARE 0.08    /* of all steps: 8000 of 100000, 2000 of 25000, ... */
-#define SSD320_WARM_BEGIN 0.43332 /* of the peak */
+#define SSD320_WARM_SHARE 0.08    /* share of all steps: 8000 of 100000, 2000 of 25000, ... */
+#define SSD320_WARM_BEGIN 0.43332 /* share of the peak learning rate */
 #define SSD300_FALLS      "43,54"
-#define SSD300_BATCH      32 /* that --lr is for */
+#define SSD300_BATCH      32 /* batch size for which --lr is given */
 
-/* optimiser steps of which the whole training would consist, by its epochs */
+/* Optimizer steps in so many epochs. */
 static int64_t steps_of(const job *j, int64_t epochs)
 {
     return epochs * td_loader_batches(j->data.train_loader) / j->plan.acc;
@@ -33,7 +33,7 @@ static int64_t step_now(const job *j)
 
 /* --- length ----------------------------------------------------------------------------------- */
 
-/* `steps`: of the whole training */
+/* `steps`: length of the whole training */
 static td_status plan_ssd320(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
@@ -112,7 +112,7 @@ bool td_train_is_due(const td_train_job *j)
         return true;
     if (o->validation.count)
         return (epoch + 1) * o->validation.count / n > epoch * o->validation.count / n;
-    if (td_lr_falls_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan has read it */
+    if (td_lr_falls_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan parsed it */
         td_error_clear();
     for (int i = 0; i < at.n_falls; i++)
         if (at.falls[i] == epoch)

@@ -6,19 +6,19 @@
 
 #include "train/train_job.h"
 
-/** The planned length in epochs and steps, and what follows for the learning rate. */
+/** Plan the length in epochs and steps and the learning rate that depends on it. */
 td_status td_train_plan(td_train_job *j) TD_CHECKED;
 
-/** Is the training's last planned step behind it? */
+/** Has the training finished its last planned step? */
 bool td_train_is_through(const td_train_job *j);
 
-/** After epoch j->s.epoch, is it time to validate? */
+/** Is a validation due after epoch j->s.epoch? */
 bool td_train_is_due(const td_train_job *j);
 
-/** Images in a batch of validation. */
+/** Batch size of validation. */
 int td_train_eval_batch(const td_train_opts *o);
 
-/** j->inputs.lr, j->plan.lr_exact: the learning rate of the next step. */
+/** Set j->inputs.lr and j->plan.lr_exact to the learning rate of the next step. */
 void td_train_set_rate(td_train_job *j);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * train_report.c -- what a training job says of its steps, epochs and end: log lines and records
+ * train_report.c -- log lines and report records of a training job's steps, epochs and end
  *
- * The lines are ours, or with --log-format dll the reference's; the records are the same either
- * way.  A step's times end before anything is written, and the next one's begin after it.
+ * The log lines have our format or, with --log-format dll, the reference's; the records are the
+ * same. The time that writing takes belongs to no step.
  */
 #include "train/train_report.h"
 
@@ -18,7 +18,7 @@
 #include "optim/optimizer.h"
 #include "train/task.h"
 
-/* the TensorFlow programs', in their normal training */
+/* warm-up steps of the TensorFlow programs when they train */
 enum { TF_WARM_STEPS = 20, TF_WARM_STEPS_OF_DETECTOR = 100 };
 
 static bool is_plain(const td_train_job *j)
@@ -26,7 +26,10 @@ static bool is_plain(const td_train_job *j)
     return !td_report_has_text(j->log.report);
 }
 
-/* steps, and batches of a validation, whose times TensorFlow's names leave out */
+/*
+ * Number of first steps, and first batches of a validation, excluded from times under TensorFlow's
+ * names.
+ */
 static int n_warm(const td_train_job *j)
 {
     if (j->o.report.warmup >= 0)
@@ -43,7 +46,7 @@ static void say_decay_groups(td_train_job *j)
     td_report_log(j->log.report, "%zu", j->compiled.groups.decayed.n);
 }
 
-/* the reference's fixed messages, in its order */
+/* The fixed messages of the reference, in its order. */
 static void say_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -119,7 +122,7 @@ void td_train_progress_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     td_progress *p = &j->log.progress;
-    int64_t epochs = o->length.epochs - j->s.epoch - 1; /* that follow */
+    int64_t epochs = o->length.epochs - j->s.epoch - 1; /* epochs after this one */
     int64_t whole = td_loader_batches(j->data.train_loader), left = INT64_MAX;
     if (o->profile.iterations > 0)
         whole = least(whole, o->profile.iterations);
@@ -146,13 +149,13 @@ td_progress td_train_progress_validation(const td_train_job *j, const char *pref
     return (td_progress){ .module = td_report_has_text(j->log.report) ? NULL : "train",
                           .what = what,
                           .every = j->o.metrics.print_freq,
-                          .rest_s = 10, /* quick ones in many epochs say nothing */
+                          .rest_s = 10, /* a short validation logs no progress */
                           .comm = j->ranks.comm };
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
-/* ", loss scale 32768", or nothing where there is none */
+/* ", loss scale 32768", or "" without loss scaling */
 static const char *scale_text(const td_train_job *j, char *room, size_t n)
 {
     *room = '\0';
@@ -161,7 +164,7 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
     return room;
 }
 
-/* the loss as the reference logs it: a step's share of the accumulated batch */
+/* The loss as the reference logs it: divided by the number of batches per step. */
 static double logged_loss(const td_train_job *j, double loss)
 {
     const td_train_opts *o = &j->o;
@@ -200,7 +203,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
     const int64_t t0 = td_now_ns();
     const double mean = td_step_sums_loss(w);
     double l2 = 0;
-    if (j->s.detects && w->n == j->o.metrics.print_freq) /* a whole line */
+    if (j->s.detects && w->n == j->o.metrics.print_freq) /* the line covers all its iterations */
         TD_TRY(td_run_sums_add_line(&j->log.sums, td_step_sums_rate(w, j->o.report.is_compat)));
     if (j->o.loss.reports_l2)
         TD_TRY(td_l2_loss(j->program, &j->compiled.groups, j->o.optimizer.weight_decay, &l2));
@@ -280,7 +283,10 @@ td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const 
 
 /* --- the run ---------------------------------------------------------------------------------- */
 
-/* TensorFlow's end: throughput without the first steps, and the last validation */
+/*
+ * The final record under TensorFlow's names: throughput without the first steps, and the last
+ * validation.
+ */
 static td_status report_tf(td_train_job *j)
 {
     const td_run_sums *s = &j->log.sums;
@@ -295,7 +301,7 @@ static td_status report_tf(td_train_job *j)
     return td_tf_eval_report(&v, j->o.validation.topk, n_warm(j), j->log.report);
 }
 
-/* the figure of the reference's training benchmark, which its own report has not */
+/* The result of the reference's training benchmark; the reference does not put it in its report. */
 static void report_last_quarter(td_train_job *j)
 {
     const td_last_quarter q = td_last_quarter_of(j->log.sums.line_rates, (int)j->log.sums.n_lines);
@@ -308,7 +314,7 @@ static void report_last_quarter(td_train_job *j)
         td_report_add(j->log.report, "train.last_quarter_ips", q.mean);
 }
 
-/* of the last validation of a classifier, on rank 0 */
+/* Report each class's results of a classifier's last validation, on rank 0. */
 static td_status report_outcomes(td_train_job *j)
 {
     const td_outcome_metadata f = { .ds = j->data.val_set,
@@ -325,7 +331,7 @@ td_status td_train_report_run(td_train_job *j)
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.report.is_compat);
     if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
-        s->val.top1 = j->s.best; /* of an earlier part of the run */
+        s->val.top1 = j->s.best; /* may be from before the resume */
     if (j->out->was_stopped)
         td_report_log(j->log.report, "Received SIGTERM");
     TD_TRY(report_outcomes(j));

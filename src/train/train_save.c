@@ -29,7 +29,7 @@ static td_weight_metadata metadata_of(const job *j)
                                  .tracked = &j->tracked };
 }
 
-/* the step, for a message about parameters that cannot be saved */
+/* Add the step to the message about parameters that cannot be saved. */
 static td_status at_step(const job *j, td_status st)
 {
     if (st != TD_ENUMERIC)
@@ -65,7 +65,10 @@ static td_status epoch_path(const job *j, int64_t epoch, char **out)
 
 enum { FIRST_EPOCHS = 10 };
 
-/* --gather-checkpoints: the N last epochs, TD_KEEP_ALL, or TD_KEEP_TENTHS as in 2019 */
+/*
+ * --gather-checkpoints: the last N epochs, TD_KEEP_ALL, or TD_KEEP_TENTHS as the 2019 reference
+ * does.
+ */
 td_status td_train_save_epoch(td_train_job *j, int64_t epoch)
 {
     char *now = NULL, *old = NULL;
@@ -102,7 +105,7 @@ td_status td_train_save_best(td_train_job *j)
     return td_train_writes(j) ? save_weights(j, j->files.path[TD_PATH_BEST], TD_SAVE_EMA) : TD_OK;
 }
 
-/* at the end of a run that saves nothing */
+/* At the end of a run that saves nothing. */
 static td_status check_finite(const job *j)
 {
     td_status st = TD_OK;

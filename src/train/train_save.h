@@ -1,23 +1,23 @@
 /*
- * train/train_save.h -- weights and checkpoints of a training job to files
+ * train/train_save.h -- write weights and checkpoints of a training job
  *
- * All return TD_ENUMERIC, with the step, for parameters that are not finite.
+ * All return TD_ENUMERIC if a parameter is not finite; the message names the step.
  */
 #ifndef TD_TRAIN_TRAIN_SAVE_H
 #define TD_TRAIN_TRAIN_SAVE_H
 
 #include "train/train_job.h"
 
-/** The checkpoint and bad.list, on the rank that writes; others do nothing. */
+/** Write the checkpoint and bad.list; ranks that do not write return at once. */
 td_status td_train_save(td_train_job *j) TD_CHECKED;
 
-/** After `epoch`: the copies that --gather-checkpoints asks for. */
+/** Write the copy of the checkpoint for --gather-checkpoints after `epoch`. */
 td_status td_train_save_epoch(td_train_job *j, int64_t epoch) TD_CHECKED;
 
-/** The weights of the best epoch so far, on the rank that writes. */
+/** Write the weights as the best so far; ranks that do not write return at once. */
 td_status td_train_save_best(td_train_job *j) TD_CHECKED;
 
-/** --final-weights; a run that saves nothing only checks that its parameters are finite. */
+/** Write --final-weights; a run that saves nothing only checks that its parameters are finite. */
 td_status td_train_save_final(td_train_job *j) TD_CHECKED;
 
 #endif

@@ -16,7 +16,7 @@ td_status td_train_settings_check(const td_train_opts *o)
 {
     TD_TRY(td_train_check_training(o));
     const bool counts_epochs = o->lr.rule == TD_LR_RULE_PYTORCH || o->lr.rule == TD_LR_RULE_TF;
-    if (counts_epochs && o->lr.warmup > o->length.epochs) /* a preset's benchmark mode is short */
+    if (counts_epochs && o->lr.warmup > o->length.epochs) /* a preset's short benchmark */
         td_log(TD_LOG_WARN, "train",
                "all %d epochs are part of the %d warm-up epochs: the learning rate stays below its "
                "peak",
@@ -41,7 +41,7 @@ static void log_groups(const job *j)
     const size_t n = j->compiled.groups.decayed.n;
     if (j->o.optimizer.type == TD_OPTIMIZER_RMSPROP && j->o.optimizer.nesterov)
         td_log(TD_LOG_WARN, "train", "ignoring --nesterov, which rmsprop does not support");
-    if (td_report_has_text(j->log.report)) /* which says so by itself */
+    if (td_report_has_text(j->log.report)) /* which already contains them */
         return;
     if (j->o.batch.step_size >= 0)
         td_log(TD_LOG_INFO, "train",
@@ -57,7 +57,7 @@ static void log_groups(const job *j)
                j->compiled.groups.n_undecayed, j->s.detects ? " and biases" : "");
 }
 
-/* the reference's rule gives epoch e the share (e + 1) / warmup of the learning rate */
+/* The reference uses the share (e + 1) / warmup of the learning rate in epoch e. */
 static void log_warmup(const job *j)
 {
     if (j->o.lr.warmup == 1 && j->o.lr.rule == TD_LR_RULE_PYTORCH)

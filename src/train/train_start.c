@@ -1,8 +1,8 @@
 /*
- * train_start.c -- what a training job starts from: a checkpoint, weights, or initial values
+ * train_start.c -- starts a training job from a checkpoint, weights, or initial values
  *
- * The file is opened and checked before anything else of the job, because it decides the network
- * and the place in the training; its tensors are loaded when the program exists.
+ * The file is opened and checked before the rest of the job, because it determines the network and
+ * the position in the training; its tensors are loaded after the program is compiled.
  */
 #include "train/train_start.h"
 
@@ -24,7 +24,7 @@ typedef td_train_job job;
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* the file is let go once its weights are loaded, the network's text is needed to the end */
+/* The file is closed after its weights are loaded; the network's text is needed until the end. */
 static td_status keep_graph_text(job *j)
 {
     const char *text = j->o.model.model_text;
@@ -33,7 +33,7 @@ static td_status keep_graph_text(job *j)
     return text && !j->files.graph_text ? TD_ENOMEM : TD_OK;
 }
 
-/* inside an epoch, the place is counted in batches: their size must be the one that was */
+/* A position inside an epoch is counted in batches: their size must not have changed. */
 static td_status check_place(job *j, const char *path)
 {
     const char *config = td_tensors_meta(j->start.tensors, "tandem.config");
@@ -64,7 +64,7 @@ static td_status check_place(job *j, const char *path)
     return TD_OK;
 }
 
-/* --arch on the command line, and a checkpoint of a graph of the user's own */
+/* Refuse --arch on the command line for a checkpoint of a network from a graph file. */
 static td_status check_network(const job *j, const char *path)
 {
     if (td_tensors_meta(j->start.tensors, "tandem.graph") &&
@@ -74,7 +74,7 @@ static td_status check_network(const job *j, const char *path)
     return TD_OK;
 }
 
-/* a classifier's weights begin a detector, not the other way round */
+/* A detector may start from a classifier's weights, not a classifier from a detector's. */
 static td_status check_pretrained(const job *j, const char *path)
 {
     const char *arch = td_tensors_meta(j->start.tensors, "tandem.arch");
@@ -87,21 +87,20 @@ static td_status check_pretrained(const job *j, const char *path)
                     path, arch, arch);
 }
 
-/* epochs that the checkpoint has finished */
+/* Check the number of epochs that the checkpoint has finished against --epochs. */
 static td_status check_epoch(const job *j, const char *path)
 {
     const td_train_opts *o = &j->o;
     if (j->s.epoch > o->length.epochs)
         return td_error(TD_EARG, "'%s' has already finished %lld epochs, but --epochs is %d", path,
                         (long long)j->s.epoch, o->length.epochs);
-    if (j->s.epoch == o->length.epochs) /* killed before --final-weights was written, perhaps */
+    if (j->s.epoch == o->length.epochs) /* perhaps killed before it wrote --final-weights */
         td_log(TD_LOG_WARN, "train",
                "'%s' has already finished all %d epochs: nothing is left to train", path,
                o->length.epochs);
     return TD_OK;
 }
 
-/* --resume */
 static td_status read_checkpoint(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
@@ -121,7 +120,6 @@ static td_status read_checkpoint(job *j, const char *path)
     return check_epoch(j, path);
 }
 
-/* --pretrained-weights */
 static td_status read_weights(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
@@ -133,7 +131,7 @@ static td_status read_weights(job *j, const char *path)
     }
     TD_TRY(check_pretrained(j, path));
     td_weight_backbone_apply(j->start.tensors, &o->model);
-    if (!td_model_detector(&o->model)) /* of a backbone only values matter */
+    if (!td_model_detector(&o->model)) /* only the values of a backbone are used */
         td_weight_variant_apply(j->start.tensors, &o->model);
     j->s.batches_tracked = td_weights_batches(j->start.tensors);
     return TD_OK;
@@ -165,12 +163,12 @@ td_status td_train_start_open(td_train_job *j)
 
 /* --- the parameters --------------------------------------------------------------------------- */
 
-/* The last layer's parameters, by name. */
+/* Names of the last layer's parameters. */
 typedef struct {
     char weight[256], bias[256];
 } head_names;
 
-/* weights of a network with another number of classes begin with a fresh head */
+/* If the weights have another number of classes, the last layer keeps its initial values. */
 static td_status fresh_head(const job *j, head_names *head, td_load_opts *load)
 {
     TD_TRY(td_model_head(&j->o.model, head->weight, head->bias));

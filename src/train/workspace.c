@@ -1,5 +1,5 @@
 /*
- * workspace.c -- where a training run puts its files, and that no other run's files are there
+ * workspace.c -- the folder of a training run's files; refuses a folder that holds another run
  */
 #include "train/workspace.h"
 
@@ -17,13 +17,13 @@
 #include "train/train_ranks.h"
 
 #define CONFIG_HEAD "# the configuration of a run of tandem train; --config reads it back\n"
-#define FRESH       "runs" /* the folder of the folders that have no name of the user's */
+#define FRESH       "runs" /* parent of the folders created without --workspace */
 
 enum { FRESH_MAX = 1000000 };
 
 /* --- which folder ----------------------------------------------------------------------------- */
 
-/* "resnet18-" from the architecture or the name of a network's file, whatever that consists of */
+/* "resnet18-", from the architecture or a graph file's name; special characters become '_'. */
 static void fresh_stem(const td_model_opts *m, char *out, size_t n)
 {
     const char *name = m->model ? td_path_base(m->model) : m->model_text ? "model" : m->arch;
@@ -40,7 +40,7 @@ static void fresh_stem(const td_model_opts *m, char *out, size_t n)
     out[len + 1] = '\0';
 }
 
-/* the first runs/ARCH-N that is not there */
+/* The first runs/ARCH-N that does not exist. */
 static td_status choose_fresh(const td_model_opts *m, char **out)
 {
     char stem[80], path[128];
@@ -90,7 +90,7 @@ static td_status choose_folder(td_train_job *j)
 
 /* --- which files ------------------------------------------------------------------------------ */
 
-/* two results must not go into one file */
+/* Two results must not be written to one file. */
 static td_status check_paths(const td_train_job *j)
 {
     const struct {
@@ -109,7 +109,7 @@ static td_status check_paths(const td_train_job *j)
                     { "the table of iterations", j->o.metrics.csv_iterations },
                     { "the lock", j->files.path[TD_PATH_LOCK] },
                     { "the configuration", j->files.path[TD_PATH_CONFIG] },
-                    { "the checkpoint to resume", j->o.start.resume }, /* from here on only read */
+                    { "the checkpoint to resume", j->o.start.resume }, /* inputs from here on */
                     { "the pretrained weights", j->o.start.pretrained_weights },
                     { "the network", j->o.model.model } };
     enum { N = sizeof outputs / sizeof *outputs, N_WRITTEN = N - 3 };
@@ -124,7 +124,7 @@ static td_status check_paths(const td_train_job *j)
     return TD_OK;
 }
 
-/* NULL: none; a run that saves nothing reports only where a file is named */
+/* NULL: none; a run that saves nothing writes a report only if a file is named. */
 static const char *report_name(const td_train_opts *o)
 {
     if (o->report.file)
@@ -132,7 +132,7 @@ static const char *report_name(const td_train_opts *o)
     return !o->output.save_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
 }
 
-/* does the report have the name that it has by default? */
+/* Does the report have its default name? */
 static bool is_report_default(const td_train_opts *o)
 {
     const char *name = report_name(o);
@@ -171,7 +171,7 @@ td_status td_workspace_name(td_train_job *j)
 
 /* --- whose files ------------------------------------------------------------------------------ */
 
-/* has a run of ours written this config.yaml? */
+/* Was this config.yaml written by a training run? */
 static bool is_config_ours(const char *path)
 {
     char *text;
@@ -186,8 +186,8 @@ static bool is_config_ours(const char *path)
 }
 
 /*
- * What another run has left in the folder.  Weights are refused; where there are none the run was
- * ended before its first checkpoint, and whoever starts it again may do so.
+ * A file of another run in the folder, or NULL.  A run with weights is not replaced; one without
+ * weights ended before its first checkpoint and may be started again.
  */
 static const char *weights_of_run(const td_train_job *j)
 {
@@ -205,7 +205,7 @@ static const char *report_of_run(const td_train_job *j)
     return is_config_ours(j->files.path[TD_PATH_CONFIG]) ? j->files.path[TD_PATH_CONFIG] : NULL;
 }
 
-/* does this run continue the one in its folder? */
+/* Does this run continue the run in its folder? */
 static td_status find_continued(const td_train_job *j, bool *out)
 {
     *out = false;
@@ -234,15 +234,16 @@ static td_status check_free(const td_train_job *j)
             j->files.folder, weights);
     if (!j->files.may_overwrite)
         td_log(TD_LOG_WARN, "train", "replacing '%s' of a run that saved no weights", report);
-    /* would pass for this run's until it has validated */
+    /* it would be taken for this run's best until this run has validated */
     if (unlink(j->files.path[TD_PATH_BEST]) != 0 && td_path_exists(j->files.path[TD_PATH_BEST]))
         return td_error_errno(TD_EIO, "cannot remove '%s'", j->files.path[TD_PATH_BEST]);
     return TD_OK;
 }
 
 /*
- * A folder from somebody else may have a link in the report's place, which is appended to; all
- * other files of the workspace are replaced, and the lock is not opened through a link.
+ * A folder from somebody else may contain a link under the report's name, and the report is
+ * appended to; all other files of the workspace are replaced, and the lock is not opened through a
+ * link.
  */
 static td_status check_report(const td_train_job *j)
 {
@@ -258,7 +259,10 @@ static td_status check_report(const td_train_job *j)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* runs that begin at the same time find the same free number: the folder is one run's */
+/*
+ * Runs that begin at the same time find the same free number; only one of them creates the folder,
+ * the others choose again.
+ */
 static td_status make_fresh(td_train_job *j)
 {
     bool is_new = false;
