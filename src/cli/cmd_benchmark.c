@@ -24,7 +24,7 @@ static void groups(void *opts, td_field_group *out)
 static td_status preset(void *opts, const td_field_group *groups, td_arena *arena)
 {
     td_benchmark_opts *o = opts;
-    td_boxes_opts boxes; /* a benchmark takes the detector's own limits */
+    td_boxes_opts boxes; /* a benchmark uses the detector's default limits */
     (void)groups;
     return td_cli_pipeline(o->pipeline_config_path, o->hparams_overrides,
                            &(td_cli_network){ &o->model, &o->input, &boxes }, arena);
@@ -56,7 +56,7 @@ static td_status run(const td_call *call)
     o->as_table = !call->json;
     o->profile = call->json ? NULL : &profile;
     TD_TRY(td_benchmark(o, &json));
-    if (!*json) { /* rank 0 speaks for all */
+    if (!*json) { /* only rank 0 prints */
         td_text_free(json);
         return TD_OK;
     }

@@ -6,7 +6,7 @@
 #include "tandem/inference.h"
 #include "tandem/model.h"
 
-/* What the images' results go through. */
+/* Context of the callback that prints each image's result. */
 typedef struct {
     const td_call *call;
     bool is_lines;

@@ -12,7 +12,7 @@ typedef enum { BY_NAME, TO_SAFETENSORS, TO_ONNX, TO_PTH } target;
 
 typedef struct {
     target to;
-    const char *in, *out; /* the arguments by name, as checkpoint2model.py and model2onnx.py do */
+    const char *in, *out; /* as options of checkpoint2model.py and model2onnx.py */
     bool overwrite;
     td_convert_opts weights;
     td_onnx_opts onnx;
@@ -42,7 +42,7 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "ONNX", td_onnx_fields(), &o->onnx };
 }
 
-/* an argument that is also an option is named once, or twice the same */
+/* An argument that may also be given as an option: both must not differ. */
 static td_status take_argument(const td_call *call, int i, const char *option, const char **value)
 {
     if (call->n_args <= i)

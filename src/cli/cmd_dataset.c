@@ -79,7 +79,7 @@ static void groups(void *opts, td_field_group *out)
 
 /* --- draw ------------------------------------------------------------------------------------- */
 
-/* what 0 stands for, so that it can be told */
+/* Replace 0 by the default, which the result reports. */
 static void resolve_draw(td_draw_opts *d)
 {
     d->classes = d->classes ? d->classes : d->boxes ? 3 : 8;
@@ -129,7 +129,7 @@ static td_dataset_opts source_of(const td_call *call, const char *split)
                               .strict = o->strict };
 }
 
-/* one split, or the folder itself when `split` is NULL */
+/* Check one split, or the folder itself if `split` is NULL. */
 static td_status check_one(const td_call *call, const char *split, int *n_done)
 {
     options *o = call->opts;
@@ -162,13 +162,13 @@ static bool has_split(const td_call *call, const char *split)
     if (source.has_boxes)
         return true;
     if (td_dataset_is_annotated(call->args[1], strcmp(split, "train") == 0 ? "val" : "train"))
-        return false; /* of a set with boxes this split is not there */
+        return false; /* a set with boxes, without this split */
     td_status st = td_dataset_open(&source, &ds);
     td_dataset_free(ds);
     return st != TD_ENOTFOUND;
 }
 
-/* one annotation file or one pack of it, and nothing with splits */
+/* Is this a data set with boxes without splits: one annotation file or one pack? */
 static bool is_one_set(const char *path)
 {
     return td_dataset_is_annotated(path, NULL) && !td_dataset_is_annotated(path, "train") &&

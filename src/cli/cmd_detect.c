@@ -8,11 +8,14 @@
 #include "tandem/inference.h"
 #include "tandem/model.h"
 
-/* What the images' results go through.  JSON has three lists, so two of them wait. */
+/*
+ * Context of the callback that prints each image's result.  The JSON result has three lists: two of
+ * them are collected until the end.
+ */
 typedef struct {
     const td_call *call;
     td_cli_outcome outcome;
-    td_coco_results *lists; /* of the JSON object */
+    td_coco_results *lists; /* collected for the JSON object */
 } listing;
 
 static void groups(void *opts, td_field_group *out)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define TABLE_CLASSES 20 /* beyond, a table is too wide to read */
+#define TABLE_CLASSES 20 /* a larger table is too wide to read */
 
 static void groups(void *opts, td_field_group *out)
 {
@@ -88,7 +88,7 @@ static void add_classes_text(const td_evaluate_result *r, td_text *out)
     for (int i = 0; i < r->n_classes; i++) {
         int64_t n = images_of(r, i), right = taken(r, i, i);
         if (!n && r->n_classes > TABLE_CLASSES)
-            continue; /* a few folders of ImageNet's thousand */
+            continue; /* of many classes, omit those without images */
         td_text_add(out, "%-24s %10lld %10lld", r->class_names[i], (long long)n, (long long)right);
         td_text_add(out, n ? " %6.2f %%\n" : "        -\n", 100 * (double)right / (double)n);
     }
@@ -168,7 +168,7 @@ static void add_class_boxes(const td_evaluate_result *r, td_text *out)
     }
 }
 
-/* of two files, without a network, only the lines that COCO's own tools print */
+/* Without a network (results from a file), print only the lines that COCO's own tools print. */
 static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
 {
     const bool has_network = *r->arch != 0;
@@ -247,11 +247,11 @@ static td_status show(const td_evaluate_result *r, const td_call *call)
     return TD_OK;
 }
 
-/* what is known is shown at once */
+/* Print the result of each checkpoint immediately. */
 static td_status show_round(void *ctx, const td_evaluate_result *r)
 {
     const td_call *call = ctx;
-    if (r->rank > 0) /* 0 speaks for all */
+    if (r->rank > 0) /* only rank 0 prints */
         return TD_OK;
     TD_TRY(show(r, call));
     TD_TRY(td_text_status(call->out));
@@ -270,7 +270,7 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call)
     td_status st = td_evaluate(opts, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    const td_status shown = r.rank == 0 ? show(&r, call) : TD_OK; /* which speaks for all */
+    const td_status shown = r.rank == 0 ? show(&r, call) : TD_OK; /* only rank 0 prints */
     td_evaluate_release(&r);
     return st == TD_OK ? shown : st;
 }
@@ -283,7 +283,10 @@ static td_status preset(void *opts, const td_field_group *groups, td_arena *aren
                            &(td_cli_network){ &o->model, &o->input, &o->boxes }, arena);
 }
 
-/* --model-dir is the folder of a training: its checkpoint as it is now, and where results go */
+/*
+ * --model-dir is the folder of a training: evaluate its checkpoint once and write the results
+ * there.
+ */
 static void take_model_dir(td_evaluate_opts *o)
 {
     if (!o->model_dir)

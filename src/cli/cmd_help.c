@@ -37,7 +37,7 @@ static td_status presets(td_text *out)
     return TD_OK;
 }
 
-/* every row of every verb */
+/* List all options of all verbs. */
 static td_status options_of_all(td_text *out)
 {
     td_status st = TD_OK;

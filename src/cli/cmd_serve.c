@@ -19,7 +19,7 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "Serving", td_serve_fields(), o };
 }
 
-/* flush the address at once: a script may wait for it */
+/* Print and flush the address immediately: a script may wait for it. */
 static td_status show(void *ctx, const td_serve_address *a)
 {
     const td_call *call = ctx;

@@ -19,7 +19,9 @@ static void groups(void *opts, td_field_group *out)
     td_train_groups(opts, out);
 }
 
-/* where results were asked for, before a checkpoint's options are taken in */
+/*
+ * Note the paths of results given on the command line, before a checkpoint's options are applied.
+ */
 static void note_named(td_train_opts *o)
 {
     o->launch.named_workspace = o->output.workspace ? o->output.workspace : o->launch.model_dir;
@@ -56,7 +58,10 @@ static bool is_evaluation(const td_train_opts *o)
     return o->validation.evaluate_only || is_mode(o, "evaluate") || is_mode(o, "evaluation");
 }
 
-/* an evaluation takes any file of weights, and says itself what is wrong with one */
+/*
+ * Evaluation and prediction accept weight files that are not checkpoints and report errors
+ * themselves.
+ */
 static td_status stored_options(const td_train_opts *o, char **json)
 {
     const bool takes_any = is_evaluation(o) || is_mode(o, "predict") ||
@@ -65,8 +70,10 @@ static td_status stored_options(const td_train_opts *o, char **json)
     return st == TD_EFORMAT && takes_any ? TD_OK : st;
 }
 
-/* --resume takes the checkpoint's options; td_train puts the results into the checkpoint's folder
-   where no workspace is named, so that one from a preset does not count */
+/*
+ * --resume uses the checkpoint's options.  Without --workspace td_train writes the results to the
+ * checkpoint's folder; a preset's workspace is discarded.
+ */
 static td_status stored(void *opts, td_arena *arena, char **json)
 {
     td_train_opts *o = opts;
@@ -105,13 +112,13 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "}\n");
 }
 
-/* of the validation loss, as the reference programs: none where mixup is on */
+/* Label smoothing of the validation loss: none with mixup, as in the reference programs. */
 static double validation_smoothing(const td_train_opts *o)
 {
     return o->loss.mixup > 0 ? 0 : o->loss.label_smoothing;
 }
 
-/* which loss it is, where the training's has label smoothing */
+/* Note that the validation loss has label smoothing, if it has. */
 static void add_smoothing(const td_train_opts *o, td_text *out)
 {
     const double smoothing = validation_smoothing(o);
@@ -147,7 +154,7 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "\n");
         td_text_add(out, "top%-10d %.2f %%\n", o->validation.topk, r->topk);
     }
-    if (r->images_per_s > 0) /* 0: nothing was left to train */
+    if (r->images_per_s > 0) /* 0: there was nothing left to train */
         td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     if (!o->validation.is_enabled && r->n_lines > 0)
         td_text_add(out, "performance   %.2f images/s, the mean of the last %d of %d lines\n",
@@ -158,7 +165,7 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "\n%s", r->profile);
 }
 
-/* --evaluate: the options that validation has, under evaluate's own names */
+/* --evaluate: copy the options of validation to those of `tandem evaluate`. */
 static td_status evaluate_only(const td_train_opts *o, const td_call *call)
 {
     td_evaluate_opts e;
@@ -172,7 +179,7 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.batch_size = o->validation.batch_size ? o->validation.batch_size : o->batch.size;
     e.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     e.topk = o->validation.topk;
-    e.label_smoothing = validation_smoothing(o); /* as training validates */
+    e.label_smoothing = validation_smoothing(o); /* as in training */
     e.seed = o->batch.seed;
     e.device = o->device;
     e.require = o->validation.require;
@@ -186,12 +193,12 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.ema_too = o->optimizer.ema >= 0;
     e.workspace = o->launch.named_workspace;
     e.report.file = o->launch.named_report;
-    if (o->report.is_compat) /* else the training's own report stays as it is */
+    if (o->report.is_compat) /* otherwise keep the training's report */
         e.report.file = o->report.file ? o->report.file : "experiment_raport.json";
     return td_cli_evaluate(&e, call);
 }
 
-/* results go where a file or a folder is named */
+/* Write results only to a file or folder that was named. */
 static void take_report(const td_train_opts *o, td_benchmark_opts *b)
 {
     b->workspace = o->launch.named_workspace;
@@ -231,7 +238,7 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     b.iters = o->launch.benchmark_iterations > 0 ? o->launch.benchmark_iterations
               : o->launch.num_iter > 0           ? o->launch.num_iter
               : o->profile.iterations > 0        ? o->profile.iterations
-              : strchr(o->launch.mode, '-')      ? 20 /* as SSD300's program */
+              : strchr(o->launch.mode, '-')      ? 20 /* as in SSD300's program */
                                                  : 100;
     b.device = o->device;
     b.log = o->log;
@@ -241,7 +248,7 @@ static td_status benchmark_only(const td_train_opts *o, bool is_training, const 
     return TD_OK;
 }
 
-/* an image that cannot be read: its message is the run's */
+/* Print one image's classes; if it cannot be read, the run fails with its message. */
 static td_status print_prediction(void *ctx, const td_prediction *p)
 {
     td_text *out = ctx;
@@ -280,7 +287,7 @@ static td_status train(td_train_opts *o, const td_call *call)
     td_status st = td_train(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    if (r.rank > 0) { /* rank 0 speaks for all */
+    if (r.rank > 0) { /* only rank 0 prints */
         td_text_free(r.profile);
         return r.was_stopped ? td_error(TD_ESTOPPED, "interrupted by a signal") : st;
     }

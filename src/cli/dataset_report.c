@@ -39,7 +39,7 @@ static void boxes_json(const td_dataset *ds, const td_dataset_report *r, td_text
     td_text_add(out, "]");
 }
 
-/* sides in pixels by powers of two; those that no box has are left out at both ends */
+/* Number of boxes by side in pixels, in powers of two; without the empty intervals at both ends. */
 static void sides_text(const td_dataset_report *r, td_text *out)
 {
     int first = 0, last = TD_BOX_SIDES - 1;

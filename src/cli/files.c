@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LIST_BYTES = 256 << 20 }; /* of a list on standard input, at most */
+enum { LIST_BYTES = 256 << 20 }; /* limit of a list on standard input */
 
 static td_status read_list(td_text *list)
 {
@@ -34,7 +34,7 @@ static td_status add_path(td_cli_files *p, const char *path)
     return TD_OK;
 }
 
-/* a list may have been written on Windows: "name.jpg\r", unless a file is called that */
+/* Remove the '\r' of a list from Windows, unless a file has that name. */
 static void cut_return(char *line)
 {
     const size_t n = strlen(line);
@@ -47,7 +47,7 @@ static void cut_return(char *line)
     line[n - 1] = '\0';
 }
 
-/* cut at line ends, in place; empty lines are skipped */
+/* Split the list into lines, in place; empty lines are skipped. */
 static td_status add_lines(td_cli_files *p, td_text *list)
 {
     for (char *s = list->data, *end; s && *s; s = end) {
@@ -93,7 +93,7 @@ td_status td_cli_files_gather(const td_call *call, const char *verb, const char 
 
 /* --- outcome ---------------------------------------------------------------------------------- */
 
-enum { SHOWN_BYTES = 1 << 16 }; /* of results that wait to be written */
+enum { SHOWN_BYTES = 1 << 16 }; /* results are buffered up to this size */
 
 void td_cli_outcome_add(td_cli_outcome *o, const char *path, td_status st, const char *message)
 {

@@ -34,7 +34,7 @@ const td_verb *td_verb_at(int i)
     return verbs[i];
 }
 
-/* what people type without a verb, and the verb they mean */
+/* The verb; options such as --help in its place name a verb too. */
 static const char *verb_name(int argc, char **argv)
 {
     static const char *const spellings[][2] = {

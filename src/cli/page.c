@@ -1,7 +1,7 @@
 /*
  * page.c -- prints help as text, Markdown and manual pages, and completion for three shells
  *
- * All of it is made from the tables that read the command line.
+ * Everything is generated from the tables that also parse the command line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,9 @@ static void text_overview(td_text *out)
               0, columns, out);
 }
 
-/* paragraphs, separated by empty lines: their lines are refilled, but indented ones are kept */
+/*
+ * Add paragraphs, separated by empty lines.  Their lines are wrapped again, except indented ones.
+ */
 static void add_paragraphs(const char *text, int columns, td_text *out)
 {
     const td_wrap w = { 0, columns, "" };
@@ -129,7 +131,7 @@ static void add_man_page(const td_verb *v, const td_field_group *groups, td_text
     td_text_add(out, ".B tandem %s\n[OPTIONS] ", v->name);
     td_text_add_man(out, v->arguments);
     td_text_add(out, "\n.SH DESCRIPTION\n");
-    for (const char *s = v->about; *s;) { /* paragraphs are parted by empty lines */
+    for (const char *s = v->about; *s;) { /* empty lines separate paragraphs */
         const char *end = strstr(s, "\n\n");
         size_t n = end ? (size_t)(end - s) : strlen(s);
         td_text part = { 0 };
@@ -159,7 +161,7 @@ void td_verb_overview(td_page form, td_text *out)
         text_overview(out);
 }
 
-/* a table without the rows that the verb does not read, nor other names of them */
+/* Copy a table without the options that the verb does not read and their aliases. */
 static td_status keep_read(const td_verb *verb, const td_field **fields, td_arena *arena)
 {
     size_t n = 0;
@@ -178,7 +180,7 @@ static td_status keep_read(const td_verb *verb, const td_field **fields, td_aren
     return TD_OK;
 }
 
-/* `add` with the verb's tables over a struct of unused defaults */
+/* Call `add` with the verb's tables; the struct of options is a dummy. */
 static td_status with_tables(const td_verb *verb, td_text *out, const void *detail,
                              void (*add)(const td_verb *, const td_field_group *, const void *,
                                          td_text *))
@@ -279,7 +281,7 @@ static void completion_head(int shell, td_text *out)
 
 typedef struct {
     td_shell shell;
-    td_option_values lists[3]; /* --arch, --preset */
+    td_option_values lists[3]; /* values of --arch and --preset */
 } completion;
 
 static void add_completion(const td_verb *v, const td_field_group *groups, const void *detail,

@@ -1,10 +1,10 @@
 /*
  * scope.c -- tables of the options that a job of a verb does not read
  *
- *   never[]   of no effect anywhere, with the reason; rows of kind ACCEPTED carry theirs themselves
+ *   never[]   options without effect in any verb, with the reason (rows of kind ACCEPTED have it)
  *   jobs[]    a verb's other jobs (train --evaluate, inspect memory ...) with the options they read
  *   unread[]  options that no job of a verb reads
- *   needs[]   options that only count with another
+ *   needs[]   options that require another option
  */
 #include "cli/scope.h"
 
@@ -25,7 +25,7 @@ static const never_row never[] = {
     { "fused_se", "the passes decide" },
 };
 
-/* names in lists are those of rows, between blanks */
+/* `reads` lists the names of options, with a blank before and after each. */
 typedef struct {
     const char *verb, *job, *what, *reads;
 } job_row;
@@ -87,10 +87,10 @@ static const job_row jobs[] = {
       COMMON
       " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "
       "export-preprocessing se_layers probabilities half_weights verify nms min_score nms_iou "
-      "max_per_class max_boxes " }, /* those of ONNX are refused */
+      "max_per_class max_boxes " }, /* options of ONNX are refused */
 };
 
-/* of tables that several verbs share */
+/* Options in tables that several verbs share. */
 static const struct {
     const char *verb, *options, *why;
 } unread[] = {
@@ -105,9 +105,12 @@ static const struct {
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
 };
 
-/* `options` count where `other` has one of `values`, between '|'; "*": any but its default */
+/*
+ * `options` have an effect only if `other` has one of `values` (separated by '|'; "*": any but the
+ * default).
+ */
 typedef struct {
-    const char *options, *other, *values, *verb; /* NULL: of every verb that has both */
+    const char *options, *other, *values, *verb; /* verb NULL: any verb */
 } need_row;
 
 #define SE_NETWORKS "se-resnet50|se-resnext101-32x4d|seresnet50|seresnext101_32x4d"
@@ -123,7 +126,7 @@ static const need_row needs[] = {
     { "end_lr", "lr_schedule", "cosine", NULL },
     { "warmup_lr|lr_total_steps", "lr_rule", "ssd320", NULL },
     { "multistep", "lr_rule", "ssd300", NULL },
-    { "color_jitter", "arch", "ssd320", "train" }, /* ssd300 does so anyway */
+    { "color_jitter", "arch", "ssd320", "train" }, /* ssd300 always does */
     { "se_form", "arch", SE_NETWORKS, "train" },
     { "epochs", "num_train_steps", "-1", NULL },
     { "mixup_mode", "mixup", "*", NULL },
@@ -186,7 +189,7 @@ static bool has_value(const td_field *f, const void *base, const char *values)
     return is;
 }
 
-/* a verb without the other option has nothing to miss */
+/* Does `other` have one of the values?  True for a verb without that option. */
 static bool is_met(const need_row *r, const td_field_group *groups)
 {
     bool is_any = false;
@@ -202,7 +205,9 @@ static bool is_met(const need_row *r, const td_field_group *groups)
     return !is_any;
 }
 
-/* --- what is said ----------------------------------------------------------------------------- */
+/*
+ * --- the log lines -----------------------------------------------------------------------------
+ */
 
 typedef struct {
     const td_verb *verb;
@@ -212,7 +217,7 @@ typedef struct {
     td_text lines;
 } report;
 
-/* the list ends in ", ", which the log's line leaves out */
+/* The list ends in ", ", which the log line omits. */
 static void add_once(td_text *list, const char *subject)
 {
     td_text item = { 0 };
@@ -241,7 +246,7 @@ static bool is_word(const char *words, const char *name)
     return false;
 }
 
-/* "--optimizer rmsprop", "no --training-only" */
+/* "it requires --optimizer rmsprop", "--training-only" */
 static void add_need(report *r, const char *subject, const need_row *need)
 {
     td_text why = { 0 };
@@ -308,7 +313,7 @@ static const char *log_of(const td_field_group *groups)
     return f ? *(const char **)(void *)((char *)base + f->offset) : NULL;
 }
 
-/* one line of the log each */
+/* Log each of the lines. */
 static td_status write(report *r)
 {
     if (r->unread.len)

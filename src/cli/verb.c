@@ -1,8 +1,9 @@
 /*
  * verb.c -- runs a verb: options, errors, exit codes, the result
  *
- * Options: defaults, then a preset, then what a resumed checkpoint was made with, then --config,
- * then the command line.  The line is read first and last, so that it wins over the files it names.
+ * Order of options: defaults, a preset, the options stored in a resumed checkpoint, --config, the
+ * command line; later ones win.  The command line is parsed first, to find the files it names, and
+ * last, so that it wins over them.
  */
 #include "cli/verb.h"
 
@@ -81,7 +82,7 @@ static td_status check_args(const td_verb *verb, int n_args, const char **args)
     return TD_OK;
 }
 
-/* options that a file named on the command line brings with it; NULL hook or NULL text: none */
+/* Apply the options stored in a file that the command line names. */
 static td_status take_stored(const td_verb *verb, void *opts, const td_field_group *groups,
                              td_arena *arena)
 {
@@ -94,7 +95,10 @@ static td_status take_stored(const td_verb *verb, void *opts, const td_field_gro
     return st;
 }
 
-/* the common options are the line's own: a file cannot ask for the page, nor name another file */
+/*
+ * Read --config.  The common options are accepted on the command line only: a file cannot print
+ * help or name another file.
+ */
 static td_status read_config(const char *path, const td_field_group *groups, td_arena *arena)
 {
     td_field_group allowed[TD_TABLES_MAX] = { 0 };
@@ -103,7 +107,7 @@ static td_status read_config(const char *path, const td_field_group *groups, td_
     return td_options_config(allowed, path, arena);
 }
 
-/* files that the line names, below the line itself; `c` is what the line said */
+/* Apply the files that the command line names; `c`: the common options of the command line. */
 static td_status take_files(const td_verb *verb, void *opts, const td_common *c,
                             const td_field_group *groups, td_arena *arena)
 {
@@ -111,7 +115,7 @@ static td_status take_files(const td_verb *verb, void *opts, const td_common *c,
     return c->config ? read_config(c->config, groups, arena) : TD_OK;
 }
 
-/* the verb's own groups but for those that only stand for others */
+/* Print the verb's groups, without those whose options are resolved into others. */
 static td_status print_config(const td_verb *verb, void *opts, td_text *out)
 {
     td_field_group groups[TD_TABLES_MAX] = { 0 };
@@ -130,7 +134,7 @@ typedef struct {
     int n_rest;
 } line;
 
-/* the argument DATA stands for --data, which files may name too, but not the same line */
+/* The argument DATA sets --data: the command line must not give both with different values. */
 static td_status check_data(const line *l, const td_field_group *groups)
 {
     for (; groups->fields; groups++) {
@@ -151,8 +155,10 @@ static const td_model_opts *model_of(const td_field_group *groups)
     return groups->fields ? groups->base : NULL;
 }
 
-/* --arch of the line beside --model, which a file may have named; a preset's name, which --model
-   may have been too, is gone. */
+/*
+ * Refuse --arch on the command line together with --model, which may come from a file.  If --model
+ * was a preset's name, it has been resolved.
+ */
 static td_status check_network(const td_field_group *groups)
 {
     const td_model_opts *model = model_of(groups);
@@ -169,8 +175,11 @@ static td_status parse(const td_verb *verb, line *l, const td_field_group *group
     return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
 }
 
-/* Everything into `opts`.  The line is read first, for the files and the preset that it names, and
-   last, because it wins; --config is read before the preset too, which it may name. */
+/*
+ * Read all options into `opts`.  The command line is parsed first, to find the files and the preset
+ * that it names, and last, because it wins; --config is also read before the preset, because it may
+ * name one.
+ */
 static td_status read_options(const td_verb *verb, void *opts, td_common *c, line *l,
                               const td_field_group *groups, td_arena *arena)
 {
@@ -238,10 +247,10 @@ int td_verb_main(const td_verb *verb, int argc, char **argv)
 
 /* --- stderr and stdout ------------------------------------------------------------------------ */
 
-/* one line, whatever the names of files in it are */
+/* Print the error as one line; special characters in file names are escaped. */
 static void print_failure(td_status st)
 {
-    char plain[1024]; /* as long as messages are; for when there is no memory left */
+    char plain[1024]; /* size of the longest message; for use without free memory */
     td_text shown = { 0 };
     snprintf(plain, sizeof plain, "%s", td_error_message());
     td_text_add_visible(&shown, plain, false);
@@ -274,7 +283,7 @@ int td_verb_failed(const td_verb *verb, td_status st)
     }
 }
 
-/* a program that reads the result gets names as they are, a terminal escapes in their place */
+/* Print names unchanged to a file or pipe, and with special characters escaped to a terminal. */
 static bool print_result(const td_text *out)
 {
     td_text shown = { 0 };

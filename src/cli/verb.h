@@ -1,9 +1,9 @@
 /*
  * cli/verb.h -- the definition of a verb: texts, tables of options, a job
  *
- * A verb does no parsing and sets no exit codes: it combines tables over one struct of options,
- * runs a job of the library with that struct and appends the result to a text.  main.c holds the
- * table of verbs, verb.c does everything common to them.
+ * A verb combines tables over one struct of options, runs a job of the library with that struct and
+ * appends the result to a text; it does not parse.  main.c holds the table of verbs, verb.c all
+ * that is common to them.
  *
  *     tandem VERB [OPTIONS] [ARGUMENTS]
  */
@@ -21,7 +21,7 @@ typedef struct {
     int n_args;
     bool json;
     td_text *out; /* the result, for stdout */
-    int *code;    /* the exit code, where the run itself did not fail; 0 unless set */
+    int *code;    /* exit code of a run that did not fail; 0 unless set */
 } td_call;
 
 typedef struct {
@@ -30,40 +30,40 @@ typedef struct {
     const char *summary;        /* one line */
     const char *about;          /* paragraphs for the help page */
     const char *examples;       /* one command per line */
-    const char *usual;          /* options that its page lists first, "epochs,lr"; NULL: none */
+    const char *usual;          /* options that help lists first, "epochs,lr"; NULL: none */
     int n_args_min, n_args_max; /* -1: no limit */
     bool has_json;
-    bool hands_on; /* options end at the first argument: the rest is another verb's line */
+    bool hands_on; /* the rest from the first argument on is another verb's command line */
     size_t opts_bytes;
 
     /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */
     void (*groups)(void *opts, td_field_group *groups);
 
-    /* After a first look at the command line and --config: set what a preset named there says.
+    /* Called after the command line and --config were parsed once: apply the preset they name.
        --config and the command line win over it; may be NULL. */
     td_status (*preset)(void *opts, const td_field_group *groups, td_arena *arena);
 
-    /* After a first look at the command line: options that a file named there brings with it, as
-       one JSON object for td_free; NULL when none does.  Defaults that follow from the file's name
-       are set in `opts`, texts in `arena`.  --config and the command line win over both. */
+    /* Called after the command line was parsed once: return the options stored in a file it
+       names, as one JSON object for td_free, or NULL.  May also change defaults in `opts`, with
+       texts in `arena`.  --config and the command line win over both. */
     td_status (*stored)(void *opts, td_arena *arena, char **json);
 
-    /* Do the command line's own options contradict each other?  Seen before stored ones. */
+    /* Check the options of the command line against each other, before stored ones are applied. */
     td_status (*check)(const void *opts);
 
-    /* When all is read: arguments and options that stand for others become options.  Before
-       --print-config and before `run`; may be NULL. */
+    /* Called after all options are read, before --print-config and `run`: set options from the
+       arguments and from options of other programs; may be NULL. */
     td_status (*resolve)(const td_call *call);
 
-    /* Which of the verb's jobs it is, as scope.c calls it; NULL, also as a result: the usual. */
+    /* The name of the job in scope.c; returns NULL for the default job; may be NULL. */
     const char *(*job)(const td_call *call);
-    int n_kept_groups; /* the first so many are the configuration; 0: all */
+    int n_kept_groups; /* number of groups that --print-config prints; 0: all */
 
-    /* What is in call->out is printed even when this fails: leave a valid result or nothing. */
+    /* call->out is printed even if this fails: leave a valid result or nothing in it. */
     td_status (*run)(const td_call *call);
 } td_verb;
 
-/** The verbs; NULL past the end. */
+/** The verb at index `i`; NULL past the end. */
 const td_verb *td_verb_at(int i);
 
 /** The verb of a name; TD_EUSAGE suggests the nearest. */
@@ -72,7 +72,7 @@ td_status td_verb_find(const char *name, const td_verb **out) TD_CHECKED;
 /** Parse, run, print; returns the exit code. */
 int td_verb_main(const td_verb *verb, int argc, char **argv);
 
-/** Options that every verb has. */
+/** Options common to all verbs. */
 typedef struct {
     bool help, json, print_config;
     const char *config;
